@@ -1,0 +1,98 @@
+// Package fault defines the one kind of failure a client is allowed to see.
+//
+// Rooms that know the reason for a failure return an [Error]; every other
+// error is an internal one and reaches the client as a bare 500. The package
+// knows nothing of HTTP: one table in httpapi turns a [Kind] into a status.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind says what class of failure an Error is. It picks the HTTP status.
+type Kind int
+
+// The kinds, each beside the status httpapi answers with.
+const (
+	Internal        Kind = iota // 500
+	Invalid                     // 400
+	Unauthorized                // 401
+	PaymentRequired             // 402
+	Forbidden                   // 403
+	NotFound                    // 404
+	TooLarge                    // 413
+	RateLimited                 // 429
+	BadGateway                  // 502
+	Unavailable                 // 503
+)
+
+// Error is a failure the client is allowed to see.
+type Error struct {
+	Kind   Kind
+	Code   string // wire "error": a machine code, or a sentence where the API defines none
+	Detail string // wire "detail"; never an upstream's text, a path or a stack
+	// RetryAfter is how long the client should wait, for RateLimited; 0 omits the header.
+	RetryAfter time.Duration
+	Err        error // cause, for the log only
+}
+
+// New returns a failure of the given kind. Code is a machine code or a sentence.
+func New(kind Kind, code string) *Error { return &Error{Kind: kind, Code: code} }
+
+// Invalidf returns a failed input validation (400) whose code is a sentence
+// naming the field.
+func Invalidf(format string, args ...any) *Error {
+	return &Error{Kind: Invalid, Code: fmt.Sprintf(format, args...)}
+}
+
+// NotFoundf returns a 404 whose code is a sentence.
+func NotFoundf(format string, args ...any) *Error {
+	return &Error{Kind: NotFound, Code: fmt.Sprintf(format, args...)}
+}
+
+// WithDetail returns a copy of e with the detail set.
+func (e *Error) WithDetail(format string, args ...any) *Error {
+	c := *e
+	c.Detail = fmt.Sprintf(format, args...)
+	return &c
+}
+
+// Because returns a copy of e that carries cause for the log.
+func (e *Error) Because(cause error) *Error {
+	c := *e
+	c.Err = cause
+	return &c
+}
+
+// Error describes the failure for the log, cause included.
+func (e *Error) Error() string {
+	s := e.Code
+	if e.Detail != "" {
+		s += " (" + e.Detail + ")"
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is an Error of the same kind and code, so that
+// errors.Is works on copies made by WithDetail and Because.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Kind == e.Kind && t.Code == e.Code
+}
+
+// As returns the Error in err's chain, or nil.
+func As(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return nil
+}
