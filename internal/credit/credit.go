@@ -1,0 +1,205 @@
+// Package credit owns the price of a separation and the ledger of credits.
+//
+// The balance is one integer per user. It can never be negative and always
+// equals the sum of the user's ledger entries, because every change writes the
+// entry and moves the balance in one transaction, and the entry's ref_id is a
+// unique key: the same change made twice is made once. Functions that take a
+// [db.Tx] join the caller's transaction, so that a charge and its job, or a
+// failure and its refund, stand or fall together.
+//
+// The package knows receipts only through [ReceiptVerifier]; it does not speak
+// to a store.
+package credit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+)
+
+// The billing constants of a separation, in milliseconds.
+const (
+	// BillableBlockMs is the length that one credit pays for.
+	BillableBlockMs = 300_000
+	// graceMs is what an encoder's padding may add before the next block begins.
+	graceMs = 1_000
+)
+
+// Price is the cost in credits of separating audio of the given length in
+// milliseconds: the smallest n >= 1 with durationMs <= n*300000 + 1000. The
+// quote and the charge both call it. Negative lengths cost as zero.
+func Price(durationMs int64) int64 {
+	if durationMs <= BillableBlockMs+graceMs {
+		return 1
+	}
+	return (durationMs-graceMs-1)/BillableBlockMs + 1
+}
+
+// The kinds of ledger entries.
+const (
+	kindSignup   = "signup"
+	kindPurchase = "purchase"
+	kindAdmin    = "admin"
+	kindConsume  = "consume"
+	kindRefund   = "refund"
+)
+
+// Ledger keeps balances. It is safe for concurrent use, on any number of
+// replicas.
+type Ledger struct {
+	db          *db.DB
+	catalog     map[string]int64
+	verifiers   map[string]ReceiptVerifier
+	signupBonus int64
+	dailyCap    int64
+	log         *slog.Logger
+}
+
+// Options configures a Ledger.
+type Options struct {
+	DB *db.DB
+	// Catalog gives the credits of each product id.
+	Catalog map[string]int64
+	// Verifiers by platform; a platform without one is unconfigured.
+	Verifiers map[string]ReceiptVerifier
+	// SignupBonus is granted once per user; 0 grants none.
+	SignupBonus int64
+	// AdminDailyCap bounds what one admin may mint in a rolling 24 hours.
+	AdminDailyCap int64
+	Log           *slog.Logger
+}
+
+// New returns a Ledger.
+func New(o Options) *Ledger {
+	return &Ledger{db: o.DB, catalog: o.Catalog, verifiers: o.Verifiers, signupBonus: o.SignupBonus,
+		dailyCap: o.AdminDailyCap, log: o.Log}
+}
+
+// Balance returns a user's credits, 0 for an unknown or deleted user.
+func (l *Ledger) Balance(ctx context.Context, userID string) (int64, error) {
+	return balance(ctx, l.db, userID)
+}
+
+func balance(ctx context.Context, q db.Querier, userID string) (int64, error) {
+	var n int64
+	err := q.QueryRow(ctx, `SELECT b.balance FROM credit_balances b JOIN users u ON u.id = b.user_id
+		WHERE b.user_id = $1 AND u.erasing_at IS NULL`, userID).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read balance: %w", err)
+	}
+	return n, nil
+}
+
+// Quote is the cost of a separation beside what the user has.
+type Quote struct {
+	Credits, Balance int64
+	Sufficient       bool
+}
+
+// Quote prices audio of the given length (>= 0) for a user.
+func (l *Ledger) Quote(ctx context.Context, userID string, durationMs int64) (Quote, error) {
+	have, err := l.Balance(ctx, userID)
+	if err != nil {
+		return Quote{}, err
+	}
+	price := Price(durationMs)
+	return Quote{Credits: price, Balance: have, Sufficient: have >= price}, nil
+}
+
+// GrantSignup grants the signup bonus unless the user has had it. It may be
+// called at every sign-in, so that a grant which failed once is made later.
+func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
+	if l.signupBonus <= 0 {
+		return nil
+	}
+	ref := "signup-" + userID
+	var one int
+	err := l.db.QueryRow(ctx, `SELECT 1 FROM credit_ledger WHERE ref_id = $1`, ref).Scan(&one)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("look for signup bonus: %w", err)
+	}
+	return l.db.InTx(ctx, func(tx *db.Tx) error {
+		_, err := grant(ctx, tx, userID, kindSignup, ref, l.signupBonus)
+		return err
+	})
+}
+
+// Charge takes credits for a job inside the caller's transaction. When the
+// balance does not cover them nothing is written and the answer is
+// insufficient_credits. Charging the same job twice is an error of ours.
+func Charge(ctx context.Context, tx *db.Tx, userID, jobID string, credits int64) error {
+	n, err := tx.Exec(ctx, `UPDATE credit_balances SET balance = balance - $1
+		WHERE user_id = $2 AND balance >= $1`, credits, userID)
+	if err != nil {
+		return fmt.Errorf("charge: %w", err)
+	}
+	if n == 0 {
+		have, err := balance(ctx, tx, userID)
+		if err != nil {
+			return err
+		}
+		return Insufficient(credits, have)
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
+		VALUES ($1, $2, 'consume', $3, now_ms())`, "consume-"+jobID, userID, -credits)
+	if err != nil {
+		return fmt.Errorf("write charge: %w", err)
+	}
+	return nil
+}
+
+// Insufficient is the answer to a user whose balance does not cover a price.
+func Insufficient(required, have int64) *fault.Error {
+	return fault.New(fault.PaymentRequired, "insufficient_credits").
+		WithDetail("required=%d balance=%d", required, have)
+}
+
+// Refund gives back what a job was charged, inside the caller's transaction.
+// It does nothing when the job was never charged or is refunded already, and
+// reports whether it did something.
+func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) {
+	var amount int64
+	err := tx.QueryRow(ctx, `SELECT amount FROM credit_ledger WHERE ref_id = $1 AND user_id = $2`,
+		"consume-"+jobID, userID).Scan(&amount)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read charge: %w", err)
+	}
+	return grant(ctx, tx, userID, kindRefund, "refund-"+jobID, -amount)
+}
+
+// grant adds credits under a reference, once. It reports whether the entry is
+// new.
+func grant(ctx context.Context, tx *db.Tx, userID, kind, ref string, amount int64) (bool, error) {
+	n, err := tx.Exec(ctx, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
+		VALUES ($1, $2, $3, $4, now_ms()) ON CONFLICT (ref_id) DO NOTHING`, ref, userID, kind, amount)
+	if err != nil {
+		return false, fmt.Errorf("write %s entry: %w", kind, err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)
+		ON CONFLICT (user_id) DO UPDATE SET balance = credit_balances.balance + excluded.balance`, userID, amount)
+	if err != nil {
+		return false, fmt.Errorf("raise balance: %w", err)
+	}
+	return true, nil
+}
+
+// day is the window of the admin cap.
+const day = 24 * time.Hour

@@ -1,0 +1,192 @@
+package credit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/upstream/receipt"
+)
+
+// The purchase platforms.
+const (
+	PlatformA = "platform_a"
+	PlatformB = "platform_b"
+)
+
+// ReceiptVerifier asks a store about a purchase. It returns nil for a clean
+// pass, receipt.ErrUnavailable when the store could not be asked and it is
+// safe to try again, and any other error for a receipt that is not valid.
+type ReceiptVerifier interface {
+	Verify(ctx context.Context, p receipt.Purchase) error
+}
+
+// PurchaseRequest is what a client claims to have bought.
+type PurchaseRequest struct {
+	Platform, TransactionID, Receipt, ProductID string
+}
+
+// Grant is the outcome of a purchase or an admin grant.
+type Grant struct {
+	// Granted is 0 when the transaction had been paid out before.
+	Granted, Balance int64
+	TransactionID    string
+}
+
+// Purchase verifies a receipt with its store and grants the product's credits,
+// once per (platform, transaction) for ever.
+func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseRequest) (Grant, error) {
+	platform := strings.ToLower(strings.TrimSpace(req.Platform))
+	if platform != PlatformA && platform != PlatformB {
+		return Grant{}, fault.New(fault.Invalid, "invalid_platform")
+	}
+	transaction := strings.TrimSpace(req.TransactionID)
+	if transaction == "" || strings.TrimSpace(req.Receipt) == "" {
+		return Grant{}, fault.New(fault.Invalid, "missing_receipt")
+	}
+	credits, ok := l.catalog[req.ProductID]
+	if !ok {
+		return Grant{}, fault.New(fault.Invalid, "unknown_product")
+	}
+	verifier := l.verifiers[platform]
+	if verifier == nil {
+		return Grant{}, fault.New(fault.Invalid, "iap_unconfigured")
+	}
+	// A transaction that was paid out before needs no store: the answer is the
+	// same, and a retry must not depend on the store being up.
+	hash := transactionHash(platform, transaction)
+	spent, err := l.spentBy(ctx, platform, hash)
+	if err != nil {
+		return Grant{}, err
+	}
+	if spent.found {
+		return l.replay(ctx, userID, platform, transaction, spent)
+	}
+	err = verifier.Verify(ctx, receipt.Purchase{TransactionID: transaction, ProductID: req.ProductID,
+		Receipt: strings.TrimSpace(req.Receipt), AccountID: userID})
+	switch {
+	case errors.Is(err, receipt.ErrUnavailable):
+		return Grant{}, fault.New(fault.BadGateway, "receipt_verify_unavailable").Because(err)
+	case err != nil && ctx.Err() != nil:
+		return Grant{}, fault.New(fault.BadGateway, "receipt_verify_unavailable").Because(err)
+	case err != nil:
+		return Grant{}, fault.New(fault.Invalid, "receipt_invalid").Because(err)
+	}
+	return l.payOut(ctx, userID, platform, transaction, hash, req.ProductID, credits)
+}
+
+func (l *Ledger) payOut(ctx context.Context, userID, platform, transaction, hash, product string, credits int64) (Grant, error) {
+	fresh := false
+	err := l.db.InTx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, created_at)
+			VALUES ($1, $2, $3, $4, $5, now_ms()) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
+			platform, hash, product, credits, userID)
+		if err != nil {
+			return fmt.Errorf("record purchase: %w", err)
+		}
+		if fresh = n == 1; !fresh {
+			return nil
+		}
+		_, err = grant(ctx, tx, userID, kindPurchase, platform+"-"+transaction, credits)
+		return err
+	})
+	if db.IsForeignKey(err) {
+		return Grant{}, fault.New(fault.Unauthorized, "account_deleted").Because(err)
+	}
+	if err != nil {
+		return Grant{}, err
+	}
+	if !fresh {
+		spent, err := l.spentBy(ctx, platform, hash)
+		if err != nil {
+			return Grant{}, err
+		}
+		return l.replay(ctx, userID, platform, transaction, spent)
+	}
+	have, err := l.Balance(ctx, userID)
+	return Grant{Granted: credits, Balance: have, TransactionID: transaction}, err
+}
+
+// spending is who was paid for a transaction; buyer is "" after the account's
+// deletion.
+type spending struct {
+	found bool
+	buyer string
+}
+
+func (l *Ledger) spentBy(ctx context.Context, platform, hash string) (spending, error) {
+	rows, err := l.db.Query(ctx, `SELECT COALESCE(buyer_id, '') FROM purchases
+		WHERE platform = $1 AND transaction_hash = $2`, platform, hash)
+	if err != nil {
+		return spending{}, fmt.Errorf("look for purchase: %w", err)
+	}
+	defer rows.Close()
+	var s spending
+	for rows.Next() {
+		s.found = true
+		if err := rows.Scan(&s.buyer); err != nil {
+			return spending{}, fmt.Errorf("look for purchase: %w", err)
+		}
+	}
+	return s, rows.Err()
+}
+
+func (l *Ledger) replay(ctx context.Context, userID, platform, transaction string, s spending) (Grant, error) {
+	if s.buyer != userID {
+		l.log.Warn("suspicious: a spent receipt was presented by another account",
+			"platform", platform, "user", userID, "buyer", s.buyer)
+	}
+	have, err := l.Balance(ctx, userID)
+	return Grant{Balance: have, TransactionID: transaction}, err
+}
+
+// transactionHash is what outlives the buyer: it recognises the transaction
+// and says nothing about a person.
+func transactionHash(platform, transaction string) string {
+	sum := sha256.Sum256([]byte(platform + "\x00" + transaction))
+	return hex.EncodeToString(sum[:])
+}
+
+// AdminGrant mints a product's credits for the calling admin, up to the cap in
+// any rolling 24 hours. The caller has checked the role.
+func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Grant, error) {
+	credits, ok := l.catalog[productID]
+	if !ok {
+		return Grant{}, fault.New(fault.Invalid, "unknown_product")
+	}
+	ref := "admin-" + uuid.NewString()
+	err := l.db.InTx(ctx, func(tx *db.Tx) error {
+		// Summing and then inserting would race between two parallel grants.
+		if err := tx.Lock(ctx, "admin-grant:"+adminID); err != nil {
+			return err
+		}
+		var granted int64
+		err := tx.QueryRow(ctx, `SELECT COALESCE(SUM(amount), 0) FROM credit_ledger
+			WHERE user_id = $1 AND kind = 'admin' AND created_at > now_ms() - $2`,
+			adminID, day.Milliseconds()).Scan(&granted)
+		if err != nil {
+			return fmt.Errorf("sum admin grants: %w", err)
+		}
+		if granted+credits > l.dailyCap {
+			return fault.New(fault.RateLimited, "admin_grant_daily_cap_exceeded").
+				WithDetail("granted=%d cap=%d", granted, l.dailyCap)
+		}
+		_, err = grant(ctx, tx, adminID, kindAdmin, ref, credits)
+		return err
+	})
+	if db.IsForeignKey(err) {
+		return Grant{}, fault.New(fault.Unauthorized, "account_deleted").Because(err)
+	}
+	if err != nil {
+		return Grant{}, err
+	}
+	have, err := l.Balance(ctx, adminID)
+	return Grant{Granted: credits, Balance: have, TransactionID: ref}, err
+}

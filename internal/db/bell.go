@@ -1,0 +1,113 @@
+package db
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// channel is the one PostgreSQL notification channel; the payload is the topic.
+const channel = "cutroom"
+
+// bells fans wake-ups out to the listeners inside this process.
+type bells struct {
+	mu        sync.Mutex
+	listeners map[string]map[chan struct{}]struct{}
+}
+
+func (b *bells) ring(topic string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for ch := range b.listeners[topic] {
+		select {
+		case ch <- struct{}{}:
+		default: // already rung and not yet heard: one wake-up is enough
+		}
+	}
+}
+
+func (b *bells) ringAll() {
+	b.mu.Lock()
+	topics := make([]string, 0, len(b.listeners))
+	for t := range b.listeners {
+		topics = append(topics, t)
+	}
+	b.mu.Unlock()
+	for _, t := range topics {
+		b.ring(t)
+	}
+}
+
+// Listen returns a channel that receives after a [Tx.Notify] of topic was
+// committed anywhere, and a function that ends it. Wake-ups collapse: a
+// receiver looks for all work there is. They are a hint for speed only; a
+// listener polls as well, for a notification may be lost with a connection.
+func (d *DB) Listen(topic string) (wake <-chan struct{}, stop func()) {
+	ch := make(chan struct{}, 1)
+	b := &d.bells
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.listeners == nil {
+		b.listeners = map[string]map[chan struct{}]struct{}{}
+	}
+	if b.listeners[topic] == nil {
+		b.listeners[topic] = map[chan struct{}]struct{}{}
+	}
+	b.listeners[topic][ch] = struct{}{}
+	return ch, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.listeners[topic], ch)
+		if len(b.listeners[topic]) == 0 {
+			delete(b.listeners, topic)
+		}
+	}
+}
+
+// RunBells receives PostgreSQL's notifications on a connection of its own,
+// outside of the pool, until ctx ends. It reconnects by itself. On SQLite,
+// where one process holds the database, it only waits.
+func (d *DB) RunBells(ctx context.Context) error {
+	if !d.postgres {
+		<-ctx.Done()
+		return nil
+	}
+	for ctx.Err() == nil {
+		err := d.receive(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		d.log.Warn("database notifications interrupted", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+func (d *DB) receive(ctx context.Context) error {
+	conn, err := pgx.ConnectConfig(ctx, d.pgConfig.Copy())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		// The server drops the session in any case; ctx may be over already.
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	d.bells.ringAll() // whatever was notified while nobody listened
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return err
+		}
+		d.bells.ring(n.Payload)
+	}
+}

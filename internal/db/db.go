@@ -1,0 +1,200 @@
+// Package db puts PostgreSQL and SQLite behind one small set of calls.
+//
+// It owns the connection pool, transactions, the embedded migrations and the
+// few differences between the two databases, each under a name that says what
+// it means: [Tx.Lock], [Tx.SkipLocked], [Tx.Notify]. It knows no table of the
+// domain. One SQL text serves both: $n placeholders, integers for time, and
+// now_ms(), the database's clock in epoch milliseconds, which is a function in
+// both. Because every replica compares leases against that one clock, replicas
+// need no synchronised clocks of their own.
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// Options says which database to open.
+type Options struct {
+	// URL is postgres://, postgresql://, sqlite:///absolute/path.db,
+	// sqlite://relative/path.db or sqlite::memory:.
+	URL string
+	// User and Password replace those of a PostgreSQL URL. SQLite ignores them.
+	User, Password string
+	// MaxPool bounds open connections (>= 1). An in-memory database has one.
+	MaxPool int
+	Log     *slog.Logger
+}
+
+// Querier is what both a DB and a Tx can do. Functions that may run inside or
+// outside of a transaction take it.
+type Querier interface {
+	// Exec runs a statement and returns the number of rows it touched.
+	Exec(ctx context.Context, query string, args ...any) (int64, error)
+	Query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRow(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	pool     *sql.DB
+	postgres bool
+	memory   bool
+	pgConfig *pgx.ConnConfig
+	log      *slog.Logger
+
+	// write serialises SQLite transactions inside the process, so that they
+	// queue fairly here instead of spinning on the file lock.
+	write sync.Mutex
+
+	bells bells
+}
+
+// Open connects, proves that the credentials work, and returns the database.
+// The caller closes it. Migrations are applied by [DB.Migrate].
+func Open(ctx context.Context, o Options) (*DB, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &DB{log: o.Log}
+	var err error
+	if strings.HasPrefix(o.URL, "sqlite:") {
+		err = d.openSQLite(o)
+	} else {
+		err = d.openPostgres(o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ping, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	if err := d.pool.PingContext(ping); err != nil {
+		d.pool.Close()
+		return nil, fmt.Errorf("connect to the database: %w", redact(err))
+	}
+	return d, nil
+}
+
+func (d *DB) openPostgres(o Options) error {
+	cfg, err := pgx.ParseConfig(o.URL)
+	if err != nil {
+		return errors.New("DATABASE_URL is not a valid PostgreSQL address")
+	}
+	cfg.User, cfg.Password = o.User, o.Password
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = "cutroom"
+	}
+	d.postgres, d.pgConfig = true, cfg
+	d.pool = stdlib.OpenDB(*cfg)
+	d.pool.SetMaxOpenConns(max(1, o.MaxPool))
+	d.pool.SetMaxIdleConns(max(1, o.MaxPool))
+	d.pool.SetConnMaxIdleTime(5 * time.Minute)
+	return nil
+}
+
+func (d *DB) openSQLite(o Options) error {
+	q := url.Values{}
+	q.Set("_txlock", "immediate")
+	q.Add("_pragma", "busy_timeout(15000)")
+	q.Add("_pragma", "foreign_keys(1)")
+	path := sqlitePath(o.URL)
+	if path == ":memory:" {
+		d.memory = true
+		q.Add("_pragma", "journal_mode(MEMORY)")
+		path = "file:cutroom?mode=memory&" + q.Encode()
+	} else {
+		if dir := filepath.Dir(path); dir != "." {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return fmt.Errorf("create the database's folder: %w", err)
+			}
+		}
+		// WAL lets readers go on beside the writer. synchronous=FULL makes a
+		// committed charge survive a power cut, not only a crash.
+		q.Add("_pragma", "journal_mode(WAL)")
+		q.Add("_pragma", "synchronous(FULL)")
+		path = "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+	}
+	pool, err := sql.Open(sqliteDriver, path)
+	if err != nil {
+		return fmt.Errorf("open SQLite: %w", err)
+	}
+	d.pool = pool
+	n := max(2, o.MaxPool)
+	if d.memory {
+		n = 1 // every further connection would see its own empty database
+	}
+	d.pool.SetMaxOpenConns(n)
+	d.pool.SetMaxIdleConns(n)
+	d.pool.SetConnMaxLifetime(0)
+	return nil
+}
+
+// sqlitePath turns sqlite:///abs, sqlite://rel and sqlite::memory: into a path.
+func sqlitePath(raw string) string {
+	p := strings.TrimPrefix(raw, "sqlite:")
+	p = strings.TrimPrefix(p, "//")
+	return p
+}
+
+// Postgres reports whether this is PostgreSQL (else SQLite). For reports and
+// tests; SQL differences belong in this package.
+func (d *DB) Postgres() bool { return d.postgres }
+
+// Close closes the pool. Transactions under way fail.
+func (d *DB) Close() error { return d.pool.Close() }
+
+// Ping checks that the database answers.
+func (d *DB) Ping(ctx context.Context) error { return d.pool.PingContext(ctx) }
+
+// Stats reports the pool's state, for metrics.
+func (d *DB) Stats() sql.DBStats { return d.pool.Stats() }
+
+// Exec runs one statement in its own transaction.
+func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	if !d.postgres && !d.memory {
+		d.write.Lock()
+		defer d.write.Unlock()
+	}
+	return rowsAffected(d.pool.ExecContext(ctx, query, args...))
+}
+
+// Query runs a read. Close or exhaust the rows before the next call: an
+// in-memory database has a single connection.
+func (d *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return d.pool.QueryContext(ctx, query, args...)
+}
+
+// QueryRow runs a read that returns at most one row.
+func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
+	return d.pool.QueryRowContext(ctx, query, args...)
+}
+
+func rowsAffected(r sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// redact keeps a connection error's class and drops whatever might carry the
+// address with its credentials.
+func redact(err error) error {
+	var ce *pgconn.ParseConfigError
+	if errors.As(err, &ce) {
+		return errors.New("the address is not valid")
+	}
+	return err
+}

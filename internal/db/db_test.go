@@ -1,0 +1,113 @@
+package db_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+)
+
+func open(t *testing.T, url string) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), db.Options{URL: url, MaxPool: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestSQLiteMigratesTwiceAndKeepsTime(t *testing.T) {
+	for _, url := range []string{"sqlite::memory:", "sqlite://" + filepath.Join(t.TempDir(), "a b", "x.db")} {
+		d := open(t, url)
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var ms int64
+		if err := d.QueryRow(t.Context(), `SELECT now_ms()`).Scan(&ms); err != nil {
+			t.Fatal(err)
+		}
+		if diff := time.Since(time.UnixMilli(ms)); diff < -time.Second || diff > time.Minute {
+			t.Errorf("%s: now_ms is %v away", url, diff)
+		}
+	}
+}
+
+func TestNotifyRingsAfterCommitOnly(t *testing.T) {
+	d := open(t, "sqlite::memory:")
+	wake, stop := d.Listen("render")
+	defer stop()
+	fail := context.Canceled
+	if err := d.InTx(t.Context(), func(tx *db.Tx) error {
+		if err := tx.Notify(t.Context(), "render"); err != nil {
+			return err
+		}
+		return fail
+	}); err != fail {
+		t.Fatal(err)
+	}
+	select {
+	case <-wake:
+		t.Fatal("rung by a transaction that was rolled back")
+	default:
+	}
+	if err := d.InTx(t.Context(), func(tx *db.Tx) error { return tx.Notify(t.Context(), "render") }); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-wake:
+	case <-time.After(5 * time.Second):
+		t.Fatal("not rung")
+	}
+}
+
+func TestUniqueAndForeignKeyAreRecognised(t *testing.T) {
+	d := open(t, "sqlite::memory:")
+	ins := `INSERT INTO nodes (id, seen_at) VALUES ('n', now_ms())`
+	if _, err := d.Exec(t.Context(), ins); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Exec(t.Context(), ins); !db.IsUnique(err) {
+		t.Errorf("IsUnique(%v) = false", err)
+	}
+	_, err := d.Exec(t.Context(), `INSERT INTO credit_balances (user_id, balance) VALUES ('nobody', 1)`)
+	if !db.IsForeignKey(err) {
+		t.Errorf("IsForeignKey(%v) = false", err)
+	}
+}
+
+func TestConcurrentTransactionsOnAFileLoseNothing(t *testing.T) {
+	d := open(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))
+	if _, err := d.Exec(t.Context(), `INSERT INTO nodes (id, seen_at) VALUES ('n', 0)`); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 10 {
+				err := d.InTx(t.Context(), func(tx *db.Tx) error {
+					var n int64
+					if err := tx.QueryRow(t.Context(), `SELECT seen_at FROM nodes WHERE id = 'n'`).Scan(&n); err != nil {
+						return err
+					}
+					_, err := tx.Exec(t.Context(), `UPDATE nodes SET seen_at = $1 WHERE id = 'n'`, n+1)
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var n int64
+	if err := d.QueryRow(t.Context(), `SELECT seen_at FROM nodes`).Scan(&n); err != nil || n != 80 {
+		t.Fatalf("n = %d, err %v; want 80", n, err)
+	}
+}

@@ -1,0 +1,163 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Tx is a transaction. While one is open, its goroutine must not use the DB.
+type Tx struct {
+	tx       *sql.Tx
+	db       *DB
+	onCommit []string // topics to ring after the commit (SQLite)
+}
+
+// InTx runs fn in one transaction and commits when fn returns nil. A deadlock
+// or serialisation failure runs fn again from the start, at most three times
+// in all, so fn must have no effect outside of the transaction.
+func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
+	var err error
+	for attempt := range 3 {
+		if attempt > 0 {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(time.Duration(attempt) * 20 * time.Millisecond):
+			}
+		}
+		if err = d.inTxOnce(ctx, fn); err == nil || !retryable(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) (err error) {
+	if !d.postgres {
+		d.write.Lock()
+		defer d.write.Unlock()
+	}
+	raw, err := d.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	tx := &Tx{tx: raw, db: d}
+	committed := false
+	defer func() {
+		if !committed {
+			// The error that brought us here says more than a failed rollback.
+			_ = raw.Rollback()
+		}
+	}()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := raw.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	committed = true
+	for _, topic := range tx.onCommit {
+		d.bells.ring(topic)
+	}
+	return nil
+}
+
+// Exec runs a statement and returns the number of rows it touched.
+func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return rowsAffected(t.tx.ExecContext(ctx, query, args...))
+}
+
+// Query runs a read. Close or exhaust the rows before the next call.
+func (t *Tx) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return t.tx.QueryContext(ctx, query, args...)
+}
+
+// QueryRow runs a read that returns at most one row.
+func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
+	return t.tx.QueryRowContext(ctx, query, args...)
+}
+
+// Lock takes a named lock until the transaction ends, over all replicas. It is
+// for rules across rows ("at most two in flight"), where counting and then
+// claiming would race. SQLite has one writer, so there it is already held.
+func (t *Tx) Lock(ctx context.Context, name string) error {
+	if !t.db.postgres {
+		return nil
+	}
+	h := fnv.New64a()
+	h.Write([]byte("cutroom:" + name))
+	_, err := t.tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(h.Sum64()))
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", name, err)
+	}
+	return nil
+}
+
+// SkipLocked is the suffix of a SELECT that claims rows: other claimers pass
+// over rows already taken. SQLite's single writer needs none.
+func (t *Tx) SkipLocked() string {
+	if t.db.postgres {
+		return " FOR UPDATE SKIP LOCKED"
+	}
+	return ""
+}
+
+// ForUpdate is the suffix of a SELECT whose rows the transaction will change.
+func (t *Tx) ForUpdate() string {
+	if t.db.postgres {
+		return " FOR UPDATE"
+	}
+	return ""
+}
+
+// Notify wakes every listener of topic, on every replica, when and only when
+// the transaction commits.
+func (t *Tx) Notify(ctx context.Context, topic string) error {
+	if !t.db.postgres {
+		t.onCommit = append(t.onCommit, topic)
+		return nil
+	}
+	if _, err := t.tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, topic); err != nil {
+		return fmt.Errorf("notify %s: %w", topic, err)
+	}
+	return nil
+}
+
+// IsUnique reports whether err is the breach of a unique or primary key.
+func IsUnique(err error) bool {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return pe.Code == "23505"
+	}
+	var se *sqlite.Error
+	if errors.As(err, &se) {
+		return se.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || se.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
+	}
+	return false
+}
+
+// IsForeignKey reports whether err is the breach of a foreign key: the row
+// that was pointed at has gone.
+func IsForeignKey(err error) bool {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return pe.Code == "23503"
+	}
+	var se *sqlite.Error
+	return errors.As(err, &se) && se.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+}
+
+// retryable reports a deadlock or serialisation failure: nothing happened and
+// the same transaction may succeed when tried again.
+func retryable(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && (pe.Code == "40P01" || pe.Code == "40001")
+}

@@ -1,0 +1,114 @@
+// Package idempotency remembers the answers to requests that a client may
+// repeat, for 24 hours per user.
+//
+// The answer is stored in the transaction that did the work, so a repeat finds
+// either both or neither. The fingerprint is of the request's content, not of
+// its bytes on the wire: a repeated multipart body has another boundary.
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+)
+
+// Lifetime is how long a key is remembered.
+const Lifetime = 24 * time.Hour
+
+// MaxKeyLength bounds a key, in bytes.
+const MaxKeyLength = 255
+
+// Key is one client's idempotency key. The zero Key means that the client sent
+// none; every function then does nothing.
+type Key struct {
+	UserID      string
+	Value       string
+	Fingerprint string // hex digest of the request's content and endpoint
+}
+
+// errReused is the answer to a key that comes back with another body.
+var errReused = fault.New(fault.Invalid, "Idempotency-Key was already used with a different request")
+
+// ErrRace reports that the same key was stored by a concurrent request between
+// Find and Save. The caller rolls back and calls Find again.
+var ErrRace = errors.New("idempotency key stored concurrently")
+
+// Find returns the stored answer of k, or "" when there is none. A key that was
+// used with another fingerprint is a client's error.
+func Find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
+	if k.Value == "" {
+		return "", nil
+	}
+	var fingerprint string
+	err = q.QueryRow(ctx, `SELECT fingerprint, answer FROM idempotency_keys
+		WHERE user_id = $1 AND key = $2 AND created_at > now_ms() - $3`,
+		k.UserID, k.Value, Lifetime.Milliseconds()).Scan(&fingerprint, &answer)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find idempotency key: %w", err)
+	}
+	if fingerprint != k.Fingerprint {
+		return "", errReused
+	}
+	return answer, nil
+}
+
+// Save stores the answer of k inside the transaction that does the work. It
+// returns [ErrRace] when the key is there already.
+func Save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
+	if k.Value == "" {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE user_id = $1 AND key = $2 AND created_at <= now_ms() - $3`,
+		k.UserID, k.Value, Lifetime.Milliseconds()); err != nil {
+		return fmt.Errorf("drop stale idempotency key: %w", err)
+	}
+	n, err := tx.Exec(ctx, `INSERT INTO idempotency_keys (user_id, key, fingerprint, answer, created_at)
+		VALUES ($1, $2, $3, $4, now_ms()) ON CONFLICT (user_id, key) DO NOTHING`,
+		k.UserID, k.Value, k.Fingerprint, answer)
+	if err != nil {
+		return fmt.Errorf("save idempotency key: %w", err)
+	}
+	if n == 0 {
+		return ErrRace
+	}
+	return nil
+}
+
+// Once runs work in a transaction under key k and returns its answer, or the
+// answer of the first request that carried the same key.
+func Once(ctx context.Context, d *db.DB, k Key, work func(tx *db.Tx) (answer string, err error)) (answer string, first bool, err error) {
+	for range 2 {
+		if answer, err = Find(ctx, d, k); err != nil || answer != "" {
+			return answer, false, err
+		}
+		err = d.InTx(ctx, func(tx *db.Tx) error {
+			a, err := work(tx)
+			if err != nil {
+				return err
+			}
+			answer = a
+			return Save(ctx, tx, k, a)
+		})
+		if !errors.Is(err, ErrRace) {
+			return answer, err == nil, err
+		}
+	}
+	return "", false, err
+}
+
+// Sweep forgets keys past their lifetime.
+func Sweep(ctx context.Context, d *db.DB) error {
+	_, err := d.Exec(ctx, `DELETE FROM idempotency_keys WHERE created_at <= now_ms() - $1`, Lifetime.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("sweep idempotency keys: %w", err)
+	}
+	return nil
+}

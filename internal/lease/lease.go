@@ -1,0 +1,148 @@
+// Package lease turns a row into somebody's work, and into nobody else's.
+//
+// A table whose rows are jobs has the columns lease_owner, lease_until and
+// fence. Claiming a row sets all three and raises fence by one; the claim
+// itself is written by the table's own room, for what may be claimed is a rule
+// of the domain. From then on the holder proves that it lives by [Keeper.Hold],
+// which moves lease_until ahead. When it stops doing so the row may be claimed
+// by anybody, and because every write of a holder names the fence that it was
+// given, a holder that was only slow, not dead, can write nothing any more.
+//
+// lease_until is compared with the database's clock alone; replicas need no
+// synchronised clocks.
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"cutroom/internal/db"
+)
+
+// ErrLost is the cause of a work context whose lease went to somebody else or
+// could not be renewed in time. The holder must stop and write nothing.
+var ErrLost = errors.New("lease lost")
+
+// TTL is how long a claim lives without a heartbeat: the time after which a
+// dead worker's job goes on elsewhere.
+const TTL = 9 * time.Second
+
+// heartbeat leaves two tries before a lease runs out.
+const heartbeat = TTL / 3
+
+// Lease names one claimed row.
+type Lease struct {
+	Table string // a constant of the program, never input
+	ID    string
+	Fence int64
+}
+
+// Keeper renews leases on behalf of one process.
+type Keeper struct {
+	db    *db.DB
+	owner string
+	log   *slog.Logger
+}
+
+// NewKeeper returns a Keeper. Owner identifies this process and must differ at
+// each start, so that a restarted process does not mistake itself for the one
+// that died.
+func NewKeeper(d *db.DB, owner string, log *slog.Logger) *Keeper {
+	return &Keeper{db: d, owner: owner, log: log}
+}
+
+// Owner is the name written into lease_owner by claims of this process.
+func (k *Keeper) Owner() string { return k.owner }
+
+// Hold renews l until release is called. The returned context ends with cause
+// [ErrLost] as soon as the row is no longer this holder's, and with the
+// parent's cause when the parent ends. release waits for the last heartbeat
+// and leaves the row as it is: whoever finished the job clears the lease.
+func (k *Keeper) Hold(ctx context.Context, l Lease) (work context.Context, release func()) {
+	work, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	stop := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.beat(work, l, cancel, stop)
+	}()
+	var once sync.Once
+	return work, func() {
+		once.Do(func() {
+			close(stop)
+			<-done
+			cancel(context.Canceled)
+		})
+	}
+}
+
+func (k *Keeper) beat(ctx context.Context, l Lease, lost context.CancelCauseFunc, stop <-chan struct{}) {
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	renewed := time.Now()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		// Renewing goes on while the work winds down, so the job is not taken
+		// away in the middle of its own clean stop.
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeat)
+		ok, err := k.renew(call, l)
+		cancel()
+		switch {
+		case err == nil && !ok:
+			lost(ErrLost)
+			return
+		case err == nil:
+			renewed = time.Now()
+		default:
+			k.log.Warn("lease not renewed", "table", l.Table, "job", l.ID, "err", err)
+			if time.Since(renewed) >= TTL {
+				lost(ErrLost)
+				return
+			}
+		}
+	}
+}
+
+func (k *Keeper) renew(ctx context.Context, l Lease) (bool, error) {
+	n, err := k.db.Exec(ctx, `UPDATE `+l.Table+` SET lease_until = now_ms() + $1
+		WHERE id = $2 AND fence = $3 AND lease_owner = $4`,
+		TTL.Milliseconds(), l.ID, l.Fence, k.owner)
+	if err != nil {
+		return false, fmt.Errorf("renew lease: %w", err)
+	}
+	return n == 1, nil
+}
+
+// Poll calls work until it reports that there was nothing to do, then again
+// whenever wake receives and at least every interval, until ctx ends. An error
+// of work is logged and waited out like an empty queue.
+func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct{}, every time.Duration,
+	work func(ctx context.Context) (bool, error)) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		for ctx.Err() == nil {
+			more, err := work(ctx)
+			if err != nil && ctx.Err() == nil {
+				log.Error("worker", "name", name, "err", err)
+			}
+			if err != nil || !more {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		case <-tick.C:
+		}
+	}
+}
