@@ -1,0 +1,404 @@
+package objectstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tempName is the folder under a Dir's root where objects are made before a
+// rename shows them. No key can name it, because it starts with a dot.
+const tempName = ".tmp"
+
+// staleTemp is how old a file in the temp folder must be to be taken for what
+// a killed process left behind.
+const staleTemp = 24 * time.Hour
+
+// Dir is a Store in a directory. Several processes on one machine may share
+// it. A key and a longer key below it ("a" and "a/b") cannot both exist.
+type Dir struct {
+	root string
+	temp string
+}
+
+var _ Store = (*Dir)(nil)
+
+// NewDir returns a Store in the directory root, which is created if missing.
+// Temporary files that an earlier process left behind are removed.
+func NewDir(root string) (*Dir, error) {
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("object directory: %w", err)
+	}
+	d := &Dir{root: abs, temp: filepath.Join(abs, tempName)}
+	if err := os.MkdirAll(d.temp, 0o750); err != nil {
+		return nil, fmt.Errorf("object directory: %w", err)
+	}
+	if err := d.sweepTemp(); err != nil {
+		return nil, fmt.Errorf("object directory: %w", err)
+	}
+	return d, nil
+}
+
+func (d *Dir) sweepTemp() error {
+	entries, err := os.ReadDir(d.temp)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < staleTemp {
+			continue // gone already, or perhaps another process's work
+		}
+		if err := os.Remove(filepath.Join(d.temp, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Dir) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
+
+// Put stores the file at path under key, by a hard link where the file system
+// allows and by a copy elsewhere.
+func (d *Dir) Put(ctx context.Context, key, path, _ string) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	if err := d.put(ctx, key, path); err != nil {
+		return fmt.Errorf("put %s: %w", key, err)
+	}
+	return nil
+}
+
+func (d *Dir) put(ctx context.Context, key, path string) error {
+	tmp, err := d.tempPath()
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp) // no-op once renamed
+	if err := linkOrCopy(ctx, path, tmp); err != nil {
+		return err
+	}
+	// The time of the object is the time it was put, as in a bucket; sweeps
+	// by age depend on it.
+	now := time.Now()
+	if err := os.Chtimes(tmp, now, now); err != nil {
+		return err
+	}
+	if err := syncPath(tmp); err != nil {
+		return err
+	}
+	return d.show(tmp, d.path(key))
+}
+
+// show renames tmp to dst and makes the rename durable.
+func (d *Dir) show(tmp, dst string) error {
+	// A concurrent Delete may remove the folder as empty between MkdirAll and
+	// Rename, but hardly that often.
+	var err error
+	for range 100 {
+		if err = os.MkdirAll(filepath.Dir(dst), 0o750); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			return err
+		}
+		// Rename of two links to one file does nothing and leaves tmp.
+		if err = os.Rename(tmp, dst); err == nil {
+			err = syncPath(filepath.Dir(dst))
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // deleted again already
+			}
+			return err
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// tempPath returns a name in the temp folder that no file has.
+func (d *Dir) tempPath() (string, error) {
+	f, err := os.CreateTemp(d.temp, "put-*")
+	if err != nil {
+		return "", err
+	}
+	name := f.Name()
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	return name, os.Remove(name)
+}
+
+// Fetch places the object at dst, by a hard link where the file system allows
+// and by a copy elsewhere.
+func (d *Dir) Fetch(ctx context.Context, key, dst string) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	src := d.path(key)
+	if _, err := d.stat(key); err != nil {
+		return fmt.Errorf("fetch %s: %w", key, err)
+	}
+	part := dst + ".part"
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("fetch %s: %w", key, err)
+	}
+	defer os.Remove(part)
+	if err := linkOrCopy(ctx, src, part); err != nil {
+		if _, gone := d.stat(key); errors.Is(gone, ErrNotFound) {
+			err = gone
+		}
+		return fmt.Errorf("fetch %s: %w", key, err)
+	}
+	if err := os.Rename(part, dst); err != nil {
+		return fmt.Errorf("fetch %s: %w", key, err)
+	}
+	return nil
+}
+
+// Open opens the object's file.
+func (d *Dir) Open(ctx context.Context, key string) (Object, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(d.path(key))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", key, notFound(err))
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = ErrNotFound
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open %s: %w", key, err)
+	}
+	return &fileObject{ctx: ctx, File: f, info: fileInfo(key, st)}, nil
+}
+
+// fileObject is an open file that stops reading when its context ends.
+type fileObject struct {
+	*os.File
+	ctx  context.Context
+	info Info
+}
+
+func (o *fileObject) Info() Info { return o.info }
+
+func (o *fileObject) Read(p []byte) (int, error) {
+	if err := o.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return o.File.Read(p)
+}
+
+// WriteTo hides the method of os.File, which would not notice the end of ctx.
+func (o *fileObject) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, struct{ io.Reader }{o})
+}
+
+// Stat describes the object.
+func (d *Dir) Stat(_ context.Context, key string) (Info, error) {
+	if err := CheckKey(key); err != nil {
+		return Info{}, err
+	}
+	info, err := d.stat(key)
+	if err != nil {
+		return Info{}, fmt.Errorf("stat %s: %w", key, err)
+	}
+	return info, nil
+}
+
+func (d *Dir) stat(key string) (Info, error) {
+	st, err := os.Lstat(d.path(key))
+	if err != nil {
+		return Info{}, notFound(err)
+	}
+	if !st.Mode().IsRegular() {
+		return Info{}, ErrNotFound
+	}
+	return fileInfo(key, st), nil
+}
+
+// Delete removes the objects and the folders that become empty.
+func (d *Dir) Delete(ctx context.Context, keys ...string) error {
+	var errs []error
+	for _, key := range keys {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		if err := CheckKey(key); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := d.remove(key); err != nil {
+			errs = append(errs, fmt.Errorf("delete %s: %w", key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Dir) remove(key string) error {
+	if _, err := d.stat(key); errors.Is(err, ErrNotFound) {
+		return nil // never os.Remove a folder that happens to be empty
+	} else if err != nil {
+		return err
+	}
+	path := d.path(key)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for dir := filepath.Dir(path); len(dir) > len(d.root); dir = filepath.Dir(dir) {
+		if os.Remove(dir) != nil {
+			break // not empty, or another Delete was quicker
+		}
+	}
+	return nil
+}
+
+// List walks the files below the longest folder in prefix.
+func (d *Dir) List(ctx context.Context, prefix string, each func(Info) error) error {
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	start := d.root
+	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+		start = d.path(prefix[:i])
+	}
+	err := filepath.WalkDir(start, func(path string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			if errors.Is(notFound(err), ErrNotFound) {
+				return nil // deleted while walking
+			}
+			return err
+		}
+		if e.IsDir() {
+			if path == d.temp {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		rel, err := filepath.Rel(d.root, path)
+		if err != nil {
+			return err
+		}
+		key := filepath.ToSlash(rel)
+		if !strings.HasPrefix(key, prefix) || !e.Type().IsRegular() || CheckKey(key) != nil {
+			return nil
+		}
+		st, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return each(fileInfo(key, st))
+	})
+	if err != nil {
+		return fmt.Errorf("list %s*: %w", prefix, err)
+	}
+	return nil
+}
+
+// Copy stores the object under a second key.
+func (d *Dir) Copy(ctx context.Context, from, to string) error {
+	if err := errors.Join(CheckKey(from), CheckKey(to)); err != nil {
+		return err
+	}
+	if _, err := d.stat(from); err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
+	}
+	if err := d.put(ctx, to, d.path(from)); err != nil {
+		return fmt.Errorf("copy %s to %s: %w", from, to, notFound(err))
+	}
+	return nil
+}
+
+func fileInfo(key string, st fs.FileInfo) Info {
+	return Info{
+		Key:         key,
+		SizeBytes:   st.Size(),
+		ModTime:     st.ModTime(),
+		ETag:        `"` + strconv.FormatInt(st.ModTime().UnixNano(), 36) + "-" + strconv.FormatInt(st.Size(), 36) + `"`,
+		ContentType: ContentType(key),
+	}
+}
+
+// notFound turns the ways a path can lead nowhere into ErrNotFound. ENOTDIR
+// is one of them: "a/b" where "a" is an object.
+func notFound(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return ErrNotFound
+	}
+	return err
+}
+
+// linkOrCopy makes dst, which must not exist, hold the bytes of src.
+func linkOrCopy(ctx context.Context, src, dst string) error {
+	st, err := os.Lstat(src)
+	if err != nil {
+		return err
+	}
+	if st.Mode().IsRegular() && os.Link(src, dst) == nil {
+		return nil
+	}
+	return copyFile(ctx, src, dst)
+}
+
+// copyFile copies src to dst and leaves nothing behind when it fails.
+func copyFile(ctx context.Context, src, dst string) (err error) {
+	in, err := os.Open(src)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := out.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			os.Remove(dst)
+		}
+	}()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// In steps, so that the end of ctx is noticed; io.CopyN between files
+		// stays inside the kernel.
+		if _, err := io.CopyN(out, in, 64<<20); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// syncPath flushes a file or folder to disk.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
