@@ -1,0 +1,147 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+)
+
+// loadOpenAPI reads the document from disk, as a person who edits it would
+// see it, and fails the test unless it is a valid OpenAPI document.
+func loadOpenAPI(t *testing.T) *openapi3.T {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
+	if err != nil {
+		t.Fatalf("load openapi.yaml: %v", err)
+	}
+	if err := doc.Validate(context.Background(), openapi3.EnableSchemaPatternValidation()); err != nil {
+		t.Fatalf("validate openapi.yaml: %v", err)
+	}
+	return doc
+}
+
+func TestOpenAPIDocumentIsValid(t *testing.T) {
+	doc := loadOpenAPI(t)
+	if !doc.IsOpenAPI31OrLater() {
+		t.Errorf("openapi = %q, want 3.1", doc.OpenAPI)
+	}
+	if _, err := gorillamux.NewRouter(doc); err != nil {
+		t.Errorf("paths cannot be routed: %v", err)
+	}
+}
+
+// endpoints is part 4 of the specification: every method and path that the
+// service offers, and nothing else.
+var endpoints = []string{
+	"GET /healthz",
+	"GET /swagger",
+	"POST /api/v2/auth/provider_a",
+	"POST /api/v2/auth/provider_b",
+	"DELETE /api/v2/auth/account",
+	"GET /api/v2/credits",
+	"GET /api/v2/credits/cost",
+	"POST /api/v2/credits/purchase",
+	"POST /api/v2/credits/admin-grant",
+	"POST /api/v2/render/inputs",
+	"POST /api/v2/render",
+	"POST /api/v2/render/v3",
+	"GET /api/v2/render/{jobId}/status",
+	"GET /api/v2/render/{jobId}/download",
+	"HEAD /api/v2/render/{jobId}/download",
+	"POST /api/v2/assets/upload-url",
+	"POST /api/v2/separate",
+	"GET /api/v2/separate/{jobId}",
+	"GET /api/v2/separate/{jobId}/stem/{stemId}",
+	"HEAD /api/v2/separate/{jobId}/stem/{stemId}",
+	"GET /api/v2/admin/overview",
+	"GET /api/v2/admin/stats/daily",
+	"GET /api/v2/admin/users",
+	"GET /api/v2/admin/stats/external-calls",
+	"GET /api/v2/admin/stats/duration-histogram",
+	"GET /api/v2/admin/jobs/active",
+	"GET /api/v2/admin/stats/signups",
+	"GET /api/v2/admin/revenue",
+	"GET /api/v2/admin/revenue/daily",
+	"GET /api/v2/admin/jobs/status-breakdown",
+	"GET /api/v2/admin/users/{userId}/jobs",
+	"GET /api/v2/testdata/separation/list",
+	"GET /api/v2/testdata/separation/{folder}/{stem}",
+}
+
+func TestOpenAPIDescribesEveryEndpointAndNoOther(t *testing.T) {
+	doc := loadOpenAPI(t)
+	var got []string
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			got = append(got, method+" "+path)
+		}
+	}
+	for _, e := range endpoints {
+		if !slices.Contains(got, e) {
+			t.Errorf("%s is not described", e)
+		}
+	}
+	for _, e := range got {
+		if !slices.Contains(endpoints, e) {
+			t.Errorf("%s is described but not specified", e)
+		}
+	}
+}
+
+// unauthenticated lists the surfaces that the specification opens to
+// everybody (part 5, rule 10); the stem download has its own scheme.
+var unauthenticated = []string{"/healthz", "/swagger", "/api/v2/auth/provider_", "/api/v2/testdata/"}
+
+func TestOpenAPISecurityAndErrorsOfEachOperation(t *testing.T) {
+	doc := loadOpenAPI(t)
+	seen := map[string]bool{}
+	for path, item := range doc.Paths.Map() {
+		open := slices.ContainsFunc(unauthenticated, func(p string) bool { return strings.HasPrefix(path, p) })
+		for method, op := range item.Operations() {
+			name := method + " " + path
+			if op.OperationID == "" || seen[op.OperationID] {
+				t.Errorf("%s: operationId %q is empty or taken", name, op.OperationID)
+			}
+			seen[op.OperationID] = true
+			security := op.Security
+			if security == nil {
+				security = &doc.Security
+			}
+			if open != (len(*security) == 0) {
+				t.Errorf("%s: security = %v", name, *security)
+			}
+			if !open && op.Responses.Status(http.StatusUnauthorized) == nil {
+				t.Errorf("%s: needs a token but has no 401", name)
+			}
+			if strings.Contains(path, "{jobId}") && op.Responses.Status(http.StatusNotFound) == nil {
+				t.Errorf("%s: names a job but has no 404", name)
+			}
+			checkErrorBodies(t, name, op)
+		}
+	}
+}
+
+// checkErrorBodies fails unless each 4xx and 5xx of op is JSON with the error
+// body of part 7, which is the rule for every error of the service.
+func checkErrorBodies(t *testing.T, name string, op *openapi3.Operation) {
+	t.Helper()
+	for status, ref := range op.Responses.Map() {
+		if status[0] != '4' && status[0] != '5' {
+			continue
+		}
+		media := ref.Value.Content.Get("application/json")
+		if media == nil || media.Schema == nil {
+			t.Errorf("%s: %s has no JSON body", name, status)
+			continue
+		}
+		bodies := append(openapi3.SchemaRefs{media.Schema}, media.Schema.Value.AllOf...)
+		if !slices.ContainsFunc(bodies, func(s *openapi3.SchemaRef) bool { return s.Ref == "#/components/schemas/Error" }) {
+			t.Errorf("%s: the body of %s is not an Error", name, status)
+		}
+	}
+}
