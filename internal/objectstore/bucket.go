@@ -1,0 +1,267 @@
+package objectstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	defaultPartSize     = 16 << 20
+	minPartSize         = 5 << 20 // S3 refuses smaller parts, except the last
+	maxParts            = 10000
+	multipartAfterParts = 4 // files of more than this many parts go up in parts
+	defaultConcurrency  = 4
+	defaultAttempts     = 4
+	defaultMaxBackoff   = 5 * time.Second
+	defaultStallTimeout = 60 * time.Second
+)
+
+// BucketConfig says where a bucket is and how to talk to it.
+type BucketConfig struct {
+	Endpoint        string // http or https URL of the service, without the bucket
+	Region          string // "auto" when empty
+	Bucket          string
+	AccessKeyID     string
+	SecretAccessKey string
+
+	// HTTP is the client to use; nil gives one of the bucket's own. It is not
+	// changed, and it never follows a redirect here.
+	HTTP *http.Client
+
+	// PartSizeBytes is the size of one ranged GET or uploaded part, 16 MiB
+	// when 0, at least 5 MiB. Files of more than 4 parts are uploaded in parts.
+	PartSizeBytes int64
+	// Concurrency is how many parts of one transfer move at once, 4 when 0.
+	Concurrency int
+	// Attempts is how often one request is tried in all, 4 when 0.
+	Attempts int
+	// MaxBackoff bounds the random, growing pause between tries, 5 s when 0.
+	MaxBackoff time.Duration
+	// StallTimeout ends a try in which no byte moved for so long, 60 s when 0.
+	StallTimeout time.Duration
+}
+
+// Bucket is a Store in an S3-compatible service, addressed path-style.
+type Bucket struct {
+	client   *s3.Client
+	presign  *s3.PresignClient
+	http     *http.Client // for the presigned requests of Check
+	bucket   string
+	partSize int64
+	parallel int
+	attempts int
+	backoff  func(try int) time.Duration
+	// secrets never appear in an error, whatever the service puts in its answer.
+	secrets []string
+}
+
+var _ Store = (*Bucket)(nil)
+
+// NewBucket returns a Store in the configured bucket. It checks the
+// configuration only; use Check to find out whether the bucket works.
+func NewBucket(cfg BucketConfig) (*Bucket, error) {
+	endpoint, err := checkConfig(&cfg)
+	if err != nil {
+		return nil, fmt.Errorf("object bucket: %w", err)
+	}
+	base := cfg.HTTP
+	if base == nil {
+		base = &http.Client{Transport: newTransport()}
+	}
+	plain := *base
+	plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+	backoff := retry.NewExponentialJitterBackoff(cfg.MaxBackoff)
+	opts := s3.Options{
+		BaseEndpoint: aws.String(endpoint.String()),
+		Region:       cfg.Region,
+		UsePathStyle: true,
+		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
+		HTTPClient:   &stallGuard{client: &plain, limit: cfg.StallTimeout},
+		// The checksum trailers that the SDK adds on its own are refused by
+		// several compatible services.
+		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
+		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
+		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts = cfg.Attempts
+			o.MaxBackoff = cfg.MaxBackoff
+			o.Backoff = backoff
+			// The default limiter stops retrying altogether after a burst of
+			// failures; the attempts are bounded already.
+			o.RateLimiter = ratelimit.None
+		}),
+	}
+	presign := s3.NewPresignClient(s3.New(opts))
+	if endpoint.Scheme == "https" {
+		// TLS protects the body; hashing it first would read every file twice.
+		opts.APIOptions = append(opts.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
+	}
+	return &Bucket{
+		client:   s3.New(opts),
+		presign:  presign,
+		http:     &plain,
+		bucket:   cfg.Bucket,
+		partSize: cfg.PartSizeBytes,
+		parallel: cfg.Concurrency,
+		attempts: cfg.Attempts,
+		backoff: func(try int) time.Duration {
+			d, err := backoff.BackoffDelay(try, nil)
+			if err != nil {
+				return cfg.MaxBackoff
+			}
+			return d
+		},
+		secrets: []string{cfg.SecretAccessKey, cfg.AccessKeyID},
+	}, nil
+}
+
+// checkConfig validates cfg and fills in its defaults.
+func checkConfig(cfg *BucketConfig) (*url.URL, error) {
+	endpoint, err := url.Parse(cfg.Endpoint)
+	switch {
+	case err != nil:
+		return nil, errors.New("endpoint is not a URL") // err would repeat what may hold a password
+	case endpoint.Scheme != "http" && endpoint.Scheme != "https", endpoint.Host == "":
+		return nil, errors.New("endpoint must be an http or https URL")
+	case endpoint.User != nil, endpoint.RawQuery != "", endpoint.Fragment != "":
+		return nil, errors.New("endpoint must not hold credentials, a query or a fragment")
+	case cfg.Bucket == "" || strings.ContainsAny(cfg.Bucket, "/?#% "):
+		return nil, errors.New("bucket name is missing or malformed")
+	case cfg.AccessKeyID == "" || cfg.SecretAccessKey == "":
+		return nil, errors.New("access key id and secret access key are both needed")
+	case cfg.PartSizeBytes != 0 && cfg.PartSizeBytes < minPartSize:
+		return nil, fmt.Errorf("part size must be at least %d bytes", minPartSize)
+	case cfg.Concurrency < 0 || cfg.Attempts < 0 || cfg.MaxBackoff < 0 || cfg.StallTimeout < 0:
+		return nil, errors.New("limits must not be negative")
+	}
+	setDefault(&cfg.Region, "auto")
+	setDefault(&cfg.PartSizeBytes, defaultPartSize)
+	setDefault(&cfg.Concurrency, defaultConcurrency)
+	setDefault(&cfg.Attempts, defaultAttempts)
+	setDefault(&cfg.MaxBackoff, defaultMaxBackoff)
+	setDefault(&cfg.StallTimeout, defaultStallTimeout)
+	return endpoint, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func newTransport() *http.Transport {
+	// One connection per part: over HTTP/2 all parts would share one TCP
+	// connection and its congestion window.
+	var http1 http.Protocols
+	http1.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 32,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true,
+		Protocols:           &http1,
+		WriteBufferSize:     64 << 10,
+		ReadBufferSize:      64 << 10,
+	}
+}
+
+// Stat asks for the object's description.
+func (b *Bucket) Stat(ctx context.Context, key string) (Info, error) {
+	if err := CheckKey(key); err != nil {
+		return Info{}, err
+	}
+	out, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key})
+	if err != nil {
+		return Info{}, b.fail(ctx, "stat", key, err)
+	}
+	return Info{
+		Key:         key,
+		SizeBytes:   aws.ToInt64(out.ContentLength),
+		ModTime:     aws.ToTime(out.LastModified),
+		ETag:        aws.ToString(out.ETag),
+		ContentType: aws.ToString(out.ContentType),
+	}, nil
+}
+
+// Delete removes the objects one request each: the bulk request needs a
+// checksum header that not every compatible service accepts.
+func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
+	errs := make([]error, len(keys))
+	var g errgroup.Group
+	g.SetLimit(b.parallel)
+	for i, key := range keys {
+		if errs[i] = CheckKey(key); errs[i] != nil {
+			continue
+		}
+		g.Go(func() error {
+			_, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: &key})
+			if err != nil {
+				if err = b.fail(ctx, "delete", key, err); !errors.Is(err, ErrNotFound) {
+					errs[i] = err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return errors.Join(errs...)
+}
+
+// List pages through the keys with the prefix.
+func (b *Bucket) List(ctx context.Context, prefix string, each func(Info) error) error {
+	if err := checkPrefix(prefix); err != nil {
+		return err
+	}
+	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: &prefix})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return b.fail(ctx, "list", prefix+"*", err)
+		}
+		for _, o := range page.Contents {
+			key := aws.ToString(o.Key)
+			if CheckKey(key) != nil {
+				continue // somebody else's, such as a "folder" object
+			}
+			info := Info{Key: key, SizeBytes: aws.ToInt64(o.Size), ModTime: aws.ToTime(o.LastModified), ETag: aws.ToString(o.ETag)}
+			if err := each(info); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Copy lets the service copy the object, up to its limit for one request
+// (5 GB in S3).
+func (b *Bucket) Copy(ctx context.Context, from, to string) error {
+	if err := errors.Join(CheckKey(from), CheckKey(to)); err != nil {
+		return err
+	}
+	// Keys hold nothing that would need escaping here.
+	source := b.bucket + "/" + from
+	_, err := b.client.CopyObject(ctx, &s3.CopyObjectInput{Bucket: &b.bucket, Key: &to, CopySource: &source})
+	if err != nil {
+		return b.fail(ctx, "copy", from+" to "+to, err)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package objectstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// opError is a failure of the service or the way to it. It carries a cleaned
+// text and not the SDK's error, which may print a signed request.
+type opError struct {
+	op, key string
+	text    string
+	kind    error // ErrNotFound, ErrUnavailable or nil
+}
+
+func (e *opError) Error() string {
+	if e.kind == ErrNotFound {
+		return e.op + " " + e.key + ": " + e.kind.Error()
+	}
+	return e.op + " " + e.key + ": " + e.text
+}
+
+func (e *opError) Unwrap() error { return e.kind }
+
+// fail turns an error of the SDK into one of ours.
+func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s %s: %w", op, key, context.Cause(ctx))
+	}
+	e := &opError{op: op, key: key}
+	status, code, message := describe(err)
+	switch {
+	case status == http.StatusNotFound && code != "NoSuchBucket" && code != "NoSuchUpload":
+		e.kind = ErrNotFound
+	case status == 0, status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+		e.kind = ErrUnavailable
+	case code == "NoSuchUpload":
+		// The upload was completed by a try whose answer was lost, or aborted
+		// by a lifecycle rule. Either way a new Put settles it.
+		e.kind = ErrUnavailable
+	}
+	e.text = b.scrub(message)
+	if status != 0 {
+		e.text = strings.TrimSpace(fmt.Sprintf("store answered %d %s: %s", status, code, b.scrub(message)))
+	}
+	return e
+}
+
+// describe picks the telling parts out of an SDK error. The status is 0 when
+// there was no answer.
+func describe(err error) (status int, code, message string) {
+	var response *smithyhttp.ResponseError
+	if errors.As(err, &response) && response.Response != nil && response.Response.Response != nil {
+		status = response.HTTPStatusCode()
+	}
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return status, api.ErrorCode(), api.ErrorMessage()
+	}
+	var sent *url.Error
+	if errors.As(err, &sent) {
+		return status, "", sent.Err.Error() // without the URL
+	}
+	return status, "", err.Error()
+}
+
+var queries = regexp.MustCompile(`\?[^\s"'<>]+`)
+
+// scrub removes URL queries, which may be signed, and the credentials.
+func (b *Bucket) scrub(text string) string {
+	text = queries.ReplaceAllString(text, "?…")
+	for _, s := range b.secrets {
+		text = strings.ReplaceAll(text, s, "***")
+	}
+	return text
+}

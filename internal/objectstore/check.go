@@ -1,0 +1,137 @@
+package objectstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Check proves that the bucket does what the service needs of it: put, get,
+// presigned uploads that bind type and length, presigned downloads, delete.
+// It works on an object of its own under "doctor/" and names the step that
+// failed.
+func (b *Bucket) Check(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp("", "bucket-check-")
+	if err != nil {
+		return fmt.Errorf("check bucket: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	token := rand.Text()
+	c := &check{bucket: b, key: "doctor/" + token + ".txt", content: []byte("cutroom doctor " + token), dir: dir}
+	defer func() {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		if derr := b.Delete(clean, c.key); err == nil && derr != nil {
+			err = fmt.Errorf("check bucket: %w", derr)
+		}
+	}()
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"put and get", c.putAndGet},
+		{"presigned upload", c.presignedPut},
+		{"presigned download", c.presignedGet},
+		{"delete", c.delete},
+	} {
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("check bucket: %s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+// check is one run of Bucket.Check.
+type check struct {
+	bucket  *Bucket
+	key     string
+	content []byte
+	dir     string
+}
+
+func (c *check) putAndGet(ctx context.Context) error {
+	src, dst := filepath.Join(c.dir, "src"), filepath.Join(c.dir, "dst")
+	if err := os.WriteFile(src, c.content, 0o600); err != nil {
+		return err
+	}
+	if err := c.bucket.Put(ctx, c.key, src, "text/plain"); err != nil {
+		return err
+	}
+	if err := c.bucket.Fetch(ctx, c.key, dst); err != nil {
+		return err
+	}
+	got, err := os.ReadFile(dst)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(got, c.content) {
+		return errors.New("the bytes came back different")
+	}
+	return nil
+}
+
+func (c *check) presignedPut(ctx context.Context) error {
+	signed, err := c.bucket.PresignPut(ctx, c.key, "text/plain", int64(len(c.content)), time.Minute)
+	if err != nil {
+		return err
+	}
+	put := func(contentType string) (int, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, signed, bytes.NewReader(c.content))
+		if err != nil {
+			return 0, errors.New("signed URL is malformed")
+		}
+		req.Header.Set("Content-Type", contentType)
+		return c.bucket.send(req)
+	}
+	switch status, err := put("text/html"); {
+	case err != nil:
+		return err
+	case status < 400:
+		return errors.New("the store accepted a content type other than the signed one")
+	}
+	switch status, err := put("text/plain"); {
+	case err != nil:
+		return err
+	case status != http.StatusOK:
+		return fmt.Errorf("the store answered %d", status)
+	}
+	return nil
+}
+
+func (c *check) presignedGet(ctx context.Context) error {
+	signed, err := c.bucket.PresignGet(ctx, c.key, time.Minute, "doctor.txt", "text/plain")
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, signed, nil)
+	if err != nil {
+		return errors.New("signed URL is malformed")
+	}
+	status, err := c.bucket.send(req)
+	if err != nil {
+		return err
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("the store answered %d", status)
+	}
+	return nil
+}
+
+func (c *check) delete(ctx context.Context) error {
+	if err := c.bucket.Delete(ctx, c.key); err != nil {
+		return err
+	}
+	if _, err := c.bucket.Stat(ctx, c.key); !errors.Is(err, ErrNotFound) {
+		if err == nil {
+			return errors.New("the object is still there")
+		}
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package objectstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"golang.org/x/sync/errgroup"
+)
+
+// Put uploads the file, in one request up to four parts' size and beyond that
+// by a multipart upload, which is aborted when it fails.
+func (b *Bucket) Put(ctx context.Context, key, path, contentType string) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("put %s: %w", key, err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("put %s: %w", key, err)
+	}
+	if contentType == "" {
+		contentType = ContentType(key)
+	}
+	if st.Size() > multipartAfterParts*b.partSize {
+		return b.putParts(ctx, key, f, st.Size(), contentType)
+	}
+	_, err = b.client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &b.bucket, Key: &key, ContentType: &contentType,
+		Body: io.NewSectionReader(f, 0, st.Size()), ContentLength: aws.Int64(st.Size()),
+	})
+	if err != nil {
+		return b.fail(ctx, "put", key, err)
+	}
+	return nil
+}
+
+func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size int64, contentType string) error {
+	upload, err := b.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
+		Bucket: &b.bucket, Key: &key, ContentType: &contentType,
+	})
+	if err != nil {
+		return b.fail(ctx, "put", key, err)
+	}
+	parts, err := b.sendParts(ctx, key, upload.UploadId, f, size)
+	if err == nil {
+		_, err = b.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+			Bucket: &b.bucket, Key: &key, UploadId: upload.UploadId,
+			MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+		})
+	}
+	if err == nil {
+		return nil
+	}
+	err = b.fail(ctx, "put", key, err)
+	// Parts that nobody completes are stored, and paid for, until a lifecycle
+	// rule finds them; the abort must not die with ctx.
+	abort, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	_, aborted := b.client.AbortMultipartUpload(abort, &s3.AbortMultipartUploadInput{
+		Bucket: &b.bucket, Key: &key, UploadId: upload.UploadId,
+	})
+	if aborted != nil {
+		if _, code, _ := describe(aborted); code != "NoSuchUpload" {
+			return errors.Join(err, b.fail(abort, "abort upload of", key, aborted))
+		}
+	}
+	return err
+}
+
+// sendParts uploads the parts of f, several at once, and returns them in
+// order. No part is held in memory.
+func (b *Bucket) sendParts(ctx context.Context, key string, uploadID *string, f io.ReaderAt, size int64) ([]types.CompletedPart, error) {
+	partSize := max(b.partSize, (size+maxParts-1)/maxParts)
+	parts := make([]types.CompletedPart, (size+partSize-1)/partSize)
+	g, partCtx := errgroup.WithContext(ctx)
+	g.SetLimit(b.parallel)
+	for i := range parts {
+		if partCtx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			number := int32(i + 1)
+			offset := int64(i) * partSize
+			length := min(partSize, size-offset)
+			out, err := b.client.UploadPart(partCtx, &s3.UploadPartInput{
+				Bucket: &b.bucket, Key: &key, UploadId: uploadID, PartNumber: &number,
+				Body: io.NewSectionReader(f, offset, length), ContentLength: &length,
+			})
+			if err != nil {
+				return err
+			}
+			parts[i] = types.CompletedPart{PartNumber: &number, ETag: out.ETag}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	// Without a failed part the loop can only have been left early by ctx.
+	return parts, ctx.Err()
+}
+
+// Fetch downloads the object to dst.part, several ranges at once, and renames
+// it when every byte has arrived.
+func (b *Bucket) Fetch(ctx context.Context, key, dst string) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	part := dst + ".part"
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	if err != nil {
+		return fmt.Errorf("fetch %s: %w", key, err)
+	}
+	err = b.fetch(ctx, key, f)
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = fmt.Errorf("fetch %s: %w", key, cerr)
+	}
+	if err == nil {
+		if err = os.Rename(part, dst); err == nil {
+			return nil
+		}
+		err = fmt.Errorf("fetch %s: %w", key, err)
+	}
+	return errors.Join(err, os.Remove(part))
+}
+
+func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) error {
+	// The first range also tells size and ETag: a small object costs one
+	// round trip.
+	first, err := b.get(ctx, key, "", 0, b.partSize)
+	if errors.Is(err, errEmptyRange) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	g, partCtx := errgroup.WithContext(ctx)
+	g.SetLimit(b.parallel)
+	g.Go(func() error { return b.copyRange(partCtx, key, first, f) })
+	for offset := first.length; offset < first.total; offset += b.partSize {
+		if partCtx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			length := min(b.partSize, first.total-offset)
+			return b.copyRange(partCtx, key, &ranged{etag: first.etag, total: first.total, offset: offset, length: length}, f)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if ctx.Err() != nil { // without a failed part only ctx can have ended the loop
+		return fmt.Errorf("fetch %s: %w", key, context.Cause(ctx))
+	}
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("fetch %s: %w", key, err)
+	}
+	if st.Size() != first.total {
+		return fmt.Errorf("fetch %s: have %d of %d bytes", key, st.Size(), first.total)
+	}
+	return nil
+}
+
+// ranged is a part of an object, half-open [offset, offset+length), with the
+// response body that delivers it, or nil before it is asked for.
+type ranged struct {
+	body   io.ReadCloser
+	etag   string
+	total  int64 // size of the whole object
+	offset int64
+	length int64
+}
+
+// errEmptyRange is returned by get for a range of an object that has no bytes.
+var errEmptyRange = errors.New("object is empty")
+
+// get asks for up to length bytes from offset on. An etag other than "" must
+// be the object's. The SDK has retried when get fails.
+func (b *Bucket) get(ctx context.Context, key, etag string, offset, length int64) (*ranged, error) {
+	span := fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)
+	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, Range: &span})
+	if err != nil {
+		if status, _, _ := describe(err); status == http.StatusRequestedRangeNotSatisfiable && etag == "" {
+			return nil, errEmptyRange
+		}
+		return nil, b.fail(ctx, "get", key, err)
+	}
+	r := &ranged{body: out.Body, etag: aws.ToString(out.ETag), length: aws.ToInt64(out.ContentLength)}
+	if err := r.parse(aws.ToString(out.ContentRange)); err != nil {
+		out.Body.Close()
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	switch {
+	case etag != "" && r.etag != etag:
+		err = ErrChanged
+	case r.total == 0:
+		err = errEmptyRange // an answer of 200 without bytes
+	case r.offset != offset || r.length != min(length, r.total-offset):
+		err = fmt.Errorf("%w: asked for %d bytes at %d, was sent %d at %d of %d",
+			ErrUnavailable, length, offset, r.length, r.offset, r.total)
+	}
+	if err != nil {
+		out.Body.Close()
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	return r, nil
+}
+
+// parse reads "bytes 0-9/100". Without the header the answer is the whole
+// object.
+func (r *ranged) parse(contentRange string) error {
+	if contentRange == "" {
+		r.total = r.length
+		return nil
+	}
+	span, total, ok := strings.Cut(strings.TrimPrefix(contentRange, "bytes "), "/")
+	first, last, ok2 := strings.Cut(span, "-")
+	from, err1 := strconv.ParseInt(first, 10, 64)
+	to, err2 := strconv.ParseInt(last, 10, 64)
+	all, err3 := strconv.ParseInt(total, 10, 64)
+	if !ok || !ok2 || err1 != nil || err2 != nil || err3 != nil || from < 0 || to < from || all <= to || to-from+1 != r.length {
+		return fmt.Errorf("%w: malformed Content-Range", ErrUnavailable)
+	}
+	r.offset, r.total = from, all
+	return nil
+}
+
+// copyBuffers bounds the memory of a download at one buffer per part in flight.
+var copyBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+
+// copyRange writes the range to its place in f. When the connection breaks it
+// goes on from where it stopped, and gives up when several tries in a row
+// brought little.
+func (b *Bucket) copyRange(ctx context.Context, key string, r *ranged, f io.WriterAt) error {
+	buf := copyBuffers.Get().(*[256 << 10]byte)
+	defer copyBuffers.Put(buf)
+	const progress = 1 << 20 // bytes that make a broken try count as a good one
+	for try := 0; ; {
+		if r.body == nil {
+			next, err := b.get(ctx, key, r.etag, r.offset, r.length)
+			if err != nil {
+				return err
+			}
+			r.body = next.body
+		}
+		n, broken, err := copyBody(r, f, buf[:])
+		r.offset, r.length = r.offset+n, r.length-n
+		r.body = nil
+		switch {
+		case err != nil:
+			return fmt.Errorf("fetch %s: %w", key, err)
+		case r.length == 0:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("fetch %s: %w", key, context.Cause(ctx))
+		}
+		if n >= progress {
+			try = 0
+		}
+		if try++; try >= b.attempts {
+			return &opError{op: "fetch", key: key, kind: ErrUnavailable, text: b.scrub("broke off: " + broken.Error())}
+		}
+		if err := pause(ctx, b.backoff(try)); err != nil {
+			return fmt.Errorf("fetch %s: %w", key, err)
+		}
+	}
+}
+
+// copyBody copies what r.body delivers, at most r.length bytes, and closes it.
+// It tells a connection that broke from a file that could not be written.
+func copyBody(r *ranged, f io.WriterAt, buf []byte) (n int64, broken, err error) {
+	defer r.body.Close()
+	for n < r.length {
+		m, rerr := r.body.Read(buf[:min(int64(len(buf)), r.length-n)])
+		if m > 0 {
+			if _, err := f.WriteAt(buf[:m], r.offset+n); err != nil {
+				return n, nil, err
+			}
+			n += int64(m)
+		}
+		if rerr != nil && n < r.length {
+			if rerr == io.EOF {
+				rerr = io.ErrUnexpectedEOF
+			}
+			return n, rerr, nil
+		}
+	}
+	return n, nil, nil
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
