@@ -1,0 +1,199 @@
+// Package identity stands in for the two identity providers. It mints identity
+// tokens, good and forged ones, and serves what their verifiers ask for:
+// provider_a's token-info endpoint and provider_b's key set.
+package identity
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Claims describes one identity token. Every zero value means "as a good token
+// of the provider has it", so Claims{Email: …} is enough for a sign-in.
+type Claims struct {
+	Subject       string `json:"sub,omitempty"` // default: derived from Email
+	Email         string `json:"email,omitempty"`
+	Name          string `json:"name,omitempty"`          // provider_a only: provider_b never tells a name
+	Picture       string `json:"picture,omitempty"`       // provider_a only
+	Audience      string `json:"aud,omitempty"`           // default: the provider's client id
+	Issuer        string `json:"iss,omitempty"`           // default: the provider's issuer
+	EmailVerified any    `json:"emailVerified,omitempty"` // default true; false, "true" and "false" also occur in the wild
+	ExpiresInSec  int64  `json:"expiresInSec,omitempty"`  // default 3600; negative = already expired
+
+	// Set adds or replaces claims last, Omit then removes some.
+	Set  map[string]any `json:"set,omitempty"`
+	Omit []string       `json:"omit,omitempty"`
+	// Header adds or replaces header fields (alg is decided by Forge).
+	Header map[string]any `json:"header,omitempty"`
+	Forge  Forge          `json:"forge,omitempty"`
+
+	// Lenient makes provider_a's token-info endpoint answer 200 whatever the
+	// claims say, even for an expired token. The verifier is on its own then.
+	Lenient bool `json:"lenient,omitempty"`
+}
+
+// Forge says how a token is signed.
+type Forge string
+
+// The ways to sign.
+const (
+	ForgeNot       Forge = ""           // RS256 with the provider's current key
+	ForgeNone      Forge = "none"       // alg none, empty signature
+	ForgeHMAC      Forge = "hmac"       // HS256 keyed with the provider's public key in PEM
+	ForgeHMACBits  Forge = "hmac_bits"  // HS256 keyed with the modulus bytes of that key
+	ForgeStranger  Forge = "stranger"   // RS256 by a key the provider never had, under the current kid
+	ForgeUnknown   Forge = "unknown"    // RS256 by a key the provider never had, under its own kid
+	ForgeTampered  Forge = "tampered"   // a good token whose signature lost a bit
+	ForgeNoKeyID   Forge = "no_kid"     // RS256 by the current key, no kid in the header
+	ForgeRetired   Forge = "retired"    // RS256 by a key that was rotated away and withdrawn
+	ForgeEmbedded  Forge = "embedded"   // RS256 by a stranger whose key comes along as "jwk" in the header
+	ForgeStrongAlg Forge = "strong_alg" // RS512 by the current key: genuine key, algorithm not in use
+)
+
+type signingKey struct {
+	kid     string
+	private *rsa.PrivateKey
+}
+
+func newKey() (signingKey, error) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return signingKey{}, fmt.Errorf("generate signing key: %w", err)
+	}
+	return signingKey{kid: randomHex(10), private: private}, nil
+}
+
+func randomHex(n int) string {
+	buf := make([]byte, n)
+	_, _ = rand.Read(buf) // crypto/rand.Read never fails
+	return hex.EncodeToString(buf)
+}
+
+// build makes the claim set of a token, common to both providers.
+func (c Claims) build(defaults jwt.MapClaims) jwt.MapClaims {
+	now := time.Now()
+	expires := c.ExpiresInSec
+	if expires == 0 {
+		expires = 3600
+	}
+	claims := jwt.MapClaims{
+		"iat":            now.Unix() - 5,
+		"exp":            now.Unix() + expires,
+		"email":          c.Email,
+		"email_verified": true,
+	}
+	for name, value := range defaults {
+		claims[name] = value
+	}
+	if expires < 0 {
+		claims["iat"] = now.Unix() + expires - 3600
+	}
+	if c.Audience != "" {
+		claims["aud"] = c.Audience
+	}
+	if c.Issuer != "" {
+		claims["iss"] = c.Issuer
+	}
+	if c.EmailVerified != nil {
+		claims["email_verified"] = c.EmailVerified
+	}
+	for name, value := range c.Set {
+		claims[name] = value
+	}
+	for _, name := range c.Omit {
+		delete(claims, name)
+	}
+	return claims
+}
+
+// keyring is what sign may choose from.
+type keyring struct {
+	current  signingKey
+	stranger signingKey // generated on first use
+	retired  *signingKey
+}
+
+// needsStranger tells whether a key outside the provider has to exist.
+func (f Forge) needsStranger() bool {
+	return f == ForgeStranger || f == ForgeUnknown || f == ForgeEmbedded || f == ForgeRetired
+}
+
+// sign turns claims into a compact token the way c.Forge asks for.
+func (c Claims) sign(claims jwt.MapClaims, keys keyring) (string, error) {
+	var method jwt.SigningMethod = jwt.SigningMethodRS256
+	kid := keys.current.kid
+	var key any = keys.current.private
+	switch c.Forge {
+	case ForgeNot, ForgeTampered:
+	case ForgeNone:
+		method, key = jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType
+	case ForgeHMAC:
+		public, err := publicPEM(keys.current.private)
+		if err != nil {
+			return "", err
+		}
+		method, key = jwt.SigningMethodHS256, public
+	case ForgeHMACBits:
+		method, key = jwt.SigningMethodHS256, keys.current.private.N.Bytes()
+	case ForgeStranger, ForgeEmbedded:
+		key = keys.stranger.private
+	case ForgeUnknown:
+		kid, key = keys.stranger.kid, keys.stranger.private
+	case ForgeNoKeyID:
+		kid = ""
+	case ForgeRetired:
+		old := keys.stranger
+		if keys.retired != nil {
+			old = *keys.retired
+		}
+		kid, key = old.kid, old.private
+	case ForgeStrongAlg:
+		method = jwt.SigningMethodRS512
+	default:
+		return "", fmt.Errorf("unknown forge %q", c.Forge)
+	}
+	token := jwt.NewWithClaims(method, claims)
+	if kid != "" {
+		token.Header["kid"] = kid
+	}
+	if c.Forge == ForgeEmbedded {
+		token.Header["jwk"] = jwk(signingKey{kid: kid, private: keys.stranger.private})
+	}
+	for name, value := range c.Header {
+		token.Header[name] = value
+	}
+	signed, err := token.SignedString(key)
+	if err != nil {
+		return "", fmt.Errorf("sign identity token: %w", err)
+	}
+	if c.Forge == ForgeTampered {
+		signed = flipSignature(signed)
+	}
+	return signed, nil
+}
+
+// flipSignature changes a character in the middle of the last part; its last
+// character would not do, it may hold unused bits.
+func flipSignature(token string) string {
+	at := len(token) - 40
+	other := byte('A')
+	if token[at] == 'A' {
+		other = 'B'
+	}
+	return token[:at] + string(other) + token[at+1:]
+}
+
+func publicPEM(private *rsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
+	if err != nil {
+		return nil, fmt.Errorf("encode public key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+}

@@ -1,0 +1,199 @@
+package identity_test
+
+import (
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+	"go.uber.org/goleak"
+
+	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/sandbox/standin"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
+}
+
+func getJSON(t *testing.T, address string) (int, map[string]any) {
+	t.Helper()
+	res, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body := map[string]any{}
+	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, body
+}
+
+func TestTokenInfo(t *testing.T) {
+	p, err := identity.NewProviderA("client-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Listen(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+
+	tests := []struct {
+		name   string
+		claims identity.Claims
+		status int
+		want   map[string]string // values, or absence where ""
+	}{
+		{"good", identity.Claims{Email: "ada@example.com", Name: "Ada Lovelace"}, 200,
+			map[string]string{"aud": "client-1", "iss": identity.IssuerA, "email_verified": "true", "email": "ada@example.com", "name": "Ada Lovelace", "alg": "RS256"}},
+		{"unverified e-mail", identity.Claims{Email: "a@b.c", EmailVerified: false}, 200, map[string]string{"email_verified": "false"}},
+		{"other audience", identity.Claims{Email: "a@b.c", Audience: "client-2"}, 200, map[string]string{"aud": "client-2"}},
+		{"claim missing", identity.Claims{Email: "a@b.c", Omit: []string{"aud"}}, 200, map[string]string{"aud": ""}},
+		{"expired", identity.Claims{Email: "a@b.c", ExpiresInSec: -60}, 400, nil},
+		{"expired, endpoint lenient", identity.Claims{Email: "a@b.c", ExpiresInSec: -60, Lenient: true}, 200, map[string]string{"email": "a@b.c"}},
+		{"no signature", identity.Claims{Email: "a@b.c", Forge: identity.ForgeNone}, 400, nil},
+		{"stranger's signature", identity.Claims{Email: "a@b.c", Forge: identity.ForgeStranger}, 400, nil},
+		{"tampered", identity.Claims{Email: "a@b.c", Forge: identity.ForgeTampered}, 400, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			token, err := p.Mint(tt.claims)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status, body := getJSON(t, p.TokenInfoURL()+"?id_token="+url.QueryEscape(token))
+			if status != tt.status {
+				t.Fatalf("status %d, want %d: %v", status, tt.status, body)
+			}
+			if status == 400 && body["error"] != "invalid_token" {
+				t.Errorf("body %v", body)
+			}
+			for name, value := range body {
+				if _, isString := value.(string); !isString {
+					t.Errorf("%s is not a string: %v", name, value)
+				}
+			}
+			for name, want := range tt.want {
+				if got, _ := body[name].(string); got != want {
+					t.Errorf("%s = %q, want %q", name, got, want)
+				}
+			}
+		})
+	}
+	if status, _ := getJSON(t, p.TokenInfoURL()); status != 400 {
+		t.Errorf("without a token: %d", status)
+	}
+	if err := p.Faults.Add(standin.Rule{Step: identity.StepTokenInfo, Kind: standin.KindStatus, Status: 503}); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := getJSON(t, p.TokenInfoURL()); status != 503 {
+		t.Errorf("in an outage: %d", status)
+	}
+}
+
+// verifyB is an independent verifier of provider_b's tokens.
+func verifyB(t *testing.T, p *identity.ProviderB, token string) error {
+	t.Helper()
+	_, body := getJSON(t, p.KeysURL())
+	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(identity.IssuerB),
+		jwt.WithAudience(p.ClientID()), jwt.WithExpirationRequired()).Parse(token, func(tok *jwt.Token) (any, error) {
+		for _, entry := range body["keys"].([]any) {
+			key := entry.(map[string]any)
+			if key["kid"] == tok.Header["kid"] {
+				n, errN := base64.RawURLEncoding.DecodeString(key["n"].(string))
+				e, errE := base64.RawURLEncoding.DecodeString(key["e"].(string))
+				return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())}, errors.Join(errN, errE)
+			}
+		}
+		return nil, errors.New("unknown kid")
+	})
+	return err
+}
+
+func TestKeySetAndForgeries(t *testing.T) {
+	p, err := identity.NewProviderB("bundle-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Listen(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	mint := func(c identity.Claims) string {
+		t.Helper()
+		token, err := p.Mint(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	first := mint(identity.Claims{Email: "a@b.c"})
+	if err := verifyB(t, p, first); err != nil {
+		t.Errorf("good token refused: %v", err)
+	}
+	for _, forge := range []identity.Forge{identity.ForgeNone, identity.ForgeHMAC, identity.ForgeHMACBits, identity.ForgeStranger,
+		identity.ForgeUnknown, identity.ForgeTampered, identity.ForgeNoKeyID, identity.ForgeRetired, identity.ForgeEmbedded, identity.ForgeStrongAlg} {
+		if err := verifyB(t, p, mint(identity.Claims{Email: "a@b.c", Forge: forge})); err == nil {
+			t.Errorf("forged token %q verifies", forge)
+		}
+	}
+	if err := verifyB(t, p, mint(identity.Claims{Email: "a@b.c", ExpiresInSec: -5})); !errors.Is(err, jwt.ErrTokenExpired) {
+		t.Errorf("expired token: %v", err)
+	}
+
+	old := p.KeyID()
+	if err := p.Rotate(true); err != nil {
+		t.Fatal(err)
+	}
+	if p.KeyID() == old {
+		t.Error("rotation kept the key")
+	}
+	if err := errors.Join(verifyB(t, p, first), verifyB(t, p, mint(identity.Claims{Email: "a@b.c"}))); err != nil {
+		t.Errorf("planned rotation: %v", err)
+	}
+	if err := p.Rotate(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := verifyB(t, p, first); err == nil {
+		t.Error("token of a withdrawn key verifies")
+	}
+	if err := verifyB(t, p, mint(identity.Claims{Email: "a@b.c", Forge: identity.ForgeRetired})); err == nil {
+		t.Error("token minted with a withdrawn key verifies")
+	}
+}
+
+func TestMintByControlCall(t *testing.T) {
+	p, err := identity.NewProviderB("bundle-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Listen(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	res, err := http.Post(p.URL()+"/__control/mint", "application/json", strings.NewReader(`{"email":"x@y.z","set":{"extra":7}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	var body struct{ IDToken string }
+	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	claims := jwt.MapClaims{}
+	if _, _, err := jwt.NewParser().ParseUnverified(body.IDToken, claims); err != nil || claims["email"] != "x@y.z" || claims["extra"] != 7.0 {
+		t.Errorf("claims %v, error %v", claims, err)
+	}
+	if err := verifyB(t, p, body.IDToken); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,309 @@
+package standin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+)
+
+// LeakMarker is part of the default body of an injected failure. A test finds
+// it in an answer of the service exactly when upstream text leaks to a client.
+const LeakMarker = "upstream-detail-7f3a"
+
+// AnyStep addresses every step of a stand-in, which makes an outage.
+const AnyStep = "*"
+
+// maxLoggedCalls bounds the memory of the call log; the counts go on.
+const maxLoggedCalls = 20000
+
+// Kind says how a call fails.
+type Kind string
+
+// The kinds of fault.
+const (
+	// KindStatus answers Status with Headers and Body.
+	KindStatus Kind = "status"
+	// KindGarbage answers 200 with Body, by default bytes that are no JSON.
+	KindGarbage Kind = "garbage"
+	// KindClose closes the connection without an answer. With Effect the whole
+	// request was read and obeyed before, without it not even its body was read.
+	KindClose Kind = "close"
+	// KindCut closes the connection after SizeBytes of the real answer's body,
+	// by default after half of it.
+	KindCut Kind = "cut"
+	// KindCutUpload closes the connection after reading SizeBytes of the
+	// request's body, by default half of its announced length.
+	KindCutUpload Kind = "cut_upload"
+	// KindStall reads the request and never answers. It ends, with a closed
+	// connection, when the client leaves, the rule is cleared, or after DelayMs.
+	KindStall Kind = "stall"
+	// KindSlow sends the real answer at BytesPerSec (default 10).
+	KindSlow Kind = "slow"
+	// KindDelay answers as usual, but DelayMs later.
+	KindDelay Kind = "delay"
+	// KindHuge answers 200 with SizeBytes (default 256 MiB) of one JSON string.
+	KindHuge Kind = "huge"
+	// KindLength sends the real answer under a Content-Length that is
+	// LengthDelta off (default +100: the body ends early).
+	KindLength Kind = "length"
+	// KindRedirect answers Status (default 302) with Location.
+	KindRedirect Kind = "redirect"
+)
+
+var kinds = []Kind{KindStatus, KindGarbage, KindClose, KindCut, KindCutUpload, KindStall,
+	KindSlow, KindDelay, KindHuge, KindLength, KindRedirect}
+
+// Rule makes some calls of one step fail. The zero values of Nth and Times
+// mean "from the next call on, until cleared".
+type Rule struct {
+	Step  string `json:"step"`            // a step of the stand-in, or AnyStep
+	Path  string `json:"path,omitempty"`  // only requests whose path and query contain this
+	Nth   int    `json:"nth,omitempty"`   // first call that fails, counted from 1 since the rule was added
+	Times int    `json:"times,omitempty"` // how many calls fail; 0 = all of them
+	Kind  Kind   `json:"kind"`
+
+	Status      int               `json:"status,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"` // e.g. Retry-After
+	Body        string            `json:"body,omitempty"`
+	Location    string            `json:"location,omitempty"`
+	DelayMs     int               `json:"delayMs,omitempty"`
+	SizeBytes   int64             `json:"sizeBytes,omitempty"`
+	BytesPerSec int               `json:"bytesPerSec,omitempty"`
+	LengthDelta int64             `json:"lengthDelta,omitempty"`
+
+	// Effect lets the call take effect at the vendor although the client sees a
+	// failure: the project exists, the answer is lost.
+	Effect bool `json:"effect,omitempty"`
+}
+
+// Call is one request the stand-in saw.
+type Call struct {
+	Step   string    `json:"step"`
+	Method string    `json:"method"`
+	Target string    `json:"target"` // path and query
+	Status int       `json:"status"` // 0: closed without an answer
+	Fault  Kind      `json:"fault,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// Faults counts the calls of a stand-in and decides which of them fail. Safe
+// for concurrent use.
+type Faults struct {
+	mu     sync.Mutex
+	steps  map[string]bool
+	counts map[string]int
+	log    []Call
+	rules  []*activeRule
+}
+
+type activeRule struct {
+	Rule
+	seen    int
+	cleared chan struct{}
+}
+
+// NewFaults makes a switchboard with no fault switched on.
+func NewFaults() *Faults {
+	return &Faults{steps: map[string]bool{StepUnknown: true}, counts: map[string]int{}}
+}
+
+func (f *Faults) register(step string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.steps[step] = true
+}
+
+// Steps lists the names a Rule may use, sorted.
+func (f *Faults) Steps() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := make([]string, 0, len(f.steps))
+	for name := range f.steps {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Add switches rules on. Where several match one call, the one added first
+// wins. A rule with an unknown step or kind is an error and adds nothing.
+func (f *Faults) Add(rules ...Rule) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, rule := range rules {
+		if rule.Step != AnyStep && !f.steps[rule.Step] {
+			return fmt.Errorf("unknown step %q", rule.Step)
+		}
+		if !slices.Contains(kinds, rule.Kind) {
+			return fmt.Errorf("unknown kind of fault %q", rule.Kind)
+		}
+		if rule.Kind == KindStatus && (rule.Status < 200 || rule.Status > 599) {
+			return fmt.Errorf("fault status %d outside 200..599", rule.Status)
+		}
+	}
+	for _, rule := range rules {
+		f.rules = append(f.rules, &activeRule{Rule: rule, cleared: make(chan struct{})})
+	}
+	return nil
+}
+
+// Clear switches every rule off and ends the calls that stall.
+func (f *Faults) Clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, rule := range f.rules {
+		close(rule.cleared)
+	}
+	f.rules = nil
+}
+
+// Rules are the rules switched on, in the order they were added.
+func (f *Faults) Rules() []Rule {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]Rule, 0, len(f.rules))
+	for _, rule := range f.rules {
+		out = append(out, rule.Rule)
+	}
+	return out
+}
+
+// Count is the number of calls of a step since the start or ResetCalls, failed
+// ones included. AnyStep counts all.
+func (f *Faults) Count(step string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if step != AnyStep {
+		return f.counts[step]
+	}
+	total := 0
+	for _, n := range f.counts {
+		total += n
+	}
+	return total
+}
+
+// Calls are the logged calls in the order they ended, at most the last 20000.
+func (f *Faults) Calls() []Call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.log)
+}
+
+// ResetCalls forgets counts and log; rules stay as they are.
+func (f *Faults) ResetCalls() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts = map[string]int{}
+	f.log = nil
+}
+
+// take counts a call and finds the rule that spoils it, if any.
+func (f *Faults) take(step string, r *http.Request) *activeRule {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts[step]++
+	var hit *activeRule
+	for _, rule := range f.rules {
+		if rule.Step != AnyStep && rule.Step != step || !strings.Contains(r.URL.RequestURI(), rule.Path) {
+			continue
+		}
+		rule.seen++
+		first := max(rule.Nth, 1)
+		if hit == nil && rule.seen >= first && (rule.Times == 0 || rule.seen < first+rule.Times) {
+			hit = rule
+		}
+	}
+	return hit
+}
+
+func (f *Faults) record(call Call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.log) >= maxLoggedCalls {
+		f.log = slices.Delete(f.log, 0, maxLoggedCalls/10)
+	}
+	f.log = append(f.log, call)
+}
+
+// wrap counts, logs and spoils the calls of one step.
+func (f *Faults) wrap(step string, next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rule := f.take(step, r)
+		seen := &statusWriter{ResponseWriter: w}
+		call := Call{Step: step, Method: r.Method, Target: r.URL.RequestURI(), At: time.Now()}
+		defer func() {
+			call.Status = seen.status
+			f.record(call)
+		}()
+		if rule == nil {
+			next(seen, r)
+			return
+		}
+		call.Fault = rule.Kind
+		rule.apply(seen, r, next)
+	})
+}
+
+// mountFaults adds the control calls for rules and the call log.
+func (h *Host) mountFaults() {
+	h.HandleControl("POST", "faults", func(r *http.Request) (any, error) {
+		var rule Rule
+		if err := ReadJSON(r, &rule); err != nil {
+			return nil, err
+		}
+		return nil, h.Faults.Add(rule)
+	})
+	h.HandleControl("GET", "faults", func(*http.Request) (any, error) { return h.Faults.Rules(), nil })
+	h.HandleControl("DELETE", "faults", func(*http.Request) (any, error) {
+		h.Faults.Clear()
+		return nil, nil
+	})
+	h.HandleControl("GET", "calls", func(*http.Request) (any, error) {
+		counts := map[string]int{}
+		for _, step := range h.Faults.Steps() {
+			counts[step] = h.Faults.Count(step)
+		}
+		return map[string]any{"counts": counts, "calls": h.Faults.Calls()}, nil
+	})
+	h.HandleControl("DELETE", "calls", func(*http.Request) (any, error) {
+		h.Faults.ResetCalls()
+		return nil, nil
+	})
+}
+
+// statusWriter remembers the status that was sent.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// discardLog silences net/http: broken connections are this package's business.
+func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
+
+// errCut ends a handler whose answer is being cut off.
+var errCut = errors.New("answer cut by an injected fault")

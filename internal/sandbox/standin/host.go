@@ -1,0 +1,205 @@
+// Package standin is the part every vendor stand-in shares: an HTTP server on
+// a loopback port, a log of the calls it saw, faults that can be switched on
+// for single calls, and a small control API under /__control/ so that a test
+// in another process can do the same.
+//
+// It knows no vendor's wire format and nothing of the service under test.
+package standin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ControlPrefix begins the path of every control call. Control calls are
+// neither counted nor subject to faults.
+const ControlPrefix = "/__control/"
+
+// StepUnknown counts requests to a path the vendor does not have, so that a
+// client speaking a wrong protocol is noticed.
+const StepUnknown = "unknown"
+
+// Host is one HTTP server of a stand-in. Stand-ins embed it. Routes are added
+// before Listen; everything else is safe for concurrent use.
+type Host struct {
+	// Faults is the host's switchboard. Several hosts of one vendor may share it.
+	Faults *Faults
+
+	vendor  *http.ServeMux
+	control *http.ServeMux
+
+	mu     sync.Mutex
+	url    string
+	stop   context.CancelFunc
+	server *http.Server
+	done   chan struct{}
+	active sync.WaitGroup
+}
+
+// NewHost makes a host without routes. A nil faults gives it its own.
+func NewHost(faults *Faults) *Host {
+	if faults == nil {
+		faults = NewFaults()
+	}
+	h := &Host{Faults: faults, vendor: http.NewServeMux(), control: http.NewServeMux()}
+	h.mountFaults()
+	return h
+}
+
+// Handle adds a route of the vendor. pattern is one of net/http's; step is the
+// name under which calls are counted and faults are addressed.
+func (h *Host) Handle(step, pattern string, handler http.HandlerFunc) {
+	h.Faults.register(step)
+	h.vendor.Handle(pattern, h.Faults.wrap(step, handler))
+}
+
+// HandleSteps adds a route whose step depends on the request, for protocols
+// such as S3 that put many operations on one path. steps lists every name that
+// name may return.
+func (h *Host) HandleSteps(steps []string, name func(*http.Request) string, pattern string, handler http.HandlerFunc) {
+	for _, step := range steps {
+		h.Faults.register(step)
+	}
+	h.vendor.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		h.Faults.wrap(name(r), handler).ServeHTTP(w, r)
+	})
+}
+
+// HandleControl adds a control call. path follows ControlPrefix, method is
+// required: HandleControl("POST", "mint", …).
+func (h *Host) HandleControl(method, path string, handler func(*http.Request) (any, error)) {
+	h.control.HandleFunc(method+" "+ControlPrefix+path, func(w http.ResponseWriter, r *http.Request) {
+		answer, err := handler(r)
+		if err != nil {
+			WriteJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+			return
+		}
+		if answer == nil {
+			answer = map[string]bool{"ok": true}
+		}
+		WriteJSON(w, http.StatusOK, answer)
+	})
+}
+
+// ServeHTTP serves control calls and the vendor's routes.
+func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, ControlPrefix) {
+		h.control.ServeHTTP(w, r)
+		return
+	}
+	handler, pattern := h.vendor.Handler(r)
+	if pattern == "" {
+		// The mux answers 404 or 405; the log keeps what was asked.
+		h.Faults.wrap(StepUnknown, handler.ServeHTTP).ServeHTTP(w, r)
+		return
+	}
+	h.vendor.ServeHTTP(w, r)
+}
+
+// Listen starts the host on addr ("" means a free loopback port) and returns
+// when it accepts connections. It serves until Close, or until ctx ends. A
+// closed host may listen again, on the same address for an outage that ends.
+func (h *Host) Listen(ctx context.Context, addr string) error {
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.server != nil {
+		return errors.New("stand-in already listens")
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen for stand-in: %w", err)
+	}
+	base, stop := context.WithCancel(ctx)
+	h.url = "http://" + ln.Addr().String()
+	h.stop = stop
+	h.done = make(chan struct{})
+	h.server = &http.Server{
+		Handler:           http.HandlerFunc(h.serveTracked),
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog:          discardLog(),
+	}
+	server, done := h.server, h.done
+	go func() {
+		defer close(done)
+		_ = server.Serve(ln) // always ends with ErrServerClosed or the listener's end
+	}()
+	context.AfterFunc(ctx, func() { _ = h.closeServer(server) })
+	return nil
+}
+
+func (h *Host) serveTracked(w http.ResponseWriter, r *http.Request) {
+	h.active.Add(1)
+	defer h.active.Done()
+	h.ServeHTTP(w, r)
+}
+
+// URL is the address of the last Listen, without a trailing slash.
+func (h *Host) URL() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.url
+}
+
+// Addr is the host:port of the last Listen, to listen there again.
+func (h *Host) Addr() string { return strings.TrimPrefix(h.URL(), "http://") }
+
+// Close breaks all connections and returns when every handler has ended.
+// Closing a host that does not listen does nothing.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	server := h.server
+	h.mu.Unlock()
+	return h.closeServer(server)
+}
+
+func (h *Host) closeServer(server *http.Server) error {
+	h.mu.Lock()
+	if server == nil || h.server != server {
+		h.mu.Unlock()
+		return nil
+	}
+	stop, done := h.stop, h.done
+	h.server = nil
+	h.mu.Unlock()
+	stop()
+	err := server.Close()
+	<-done
+	h.active.Wait()
+	return err
+}
+
+// WriteJSON answers with v and an exact Content-Length.
+func WriteJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client is gone: nobody is left to tell
+}
+
+// ReadJSON decodes a request body of at most 64 MiB. An empty body leaves v as
+// it is.
+func ReadJSON(r *http.Request, v any) error {
+	err := json.NewDecoder(io.LimitReader(r.Body, 64<<20)).Decode(v)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read JSON body: %w", err)
+	}
+	return nil
+}

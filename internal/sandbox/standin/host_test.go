@@ -1,0 +1,209 @@
+package standin_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"cutroom/internal/sandbox/standin"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const answer = `{"hello":"0123456789012345678901234567890123456789"}`
+
+// start runs a host with one route that counts the calls taking effect.
+func start(t *testing.T) (*standin.Host, *int) {
+	t.Helper()
+	h := standin.NewHost(nil)
+	effects := new(int)
+	h.Handle("greet", "POST /greet", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err == nil {
+			*effects++
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", "52")
+		_, _ = io.WriteString(w, answer)
+	})
+	if err := h.Listen(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	return h, effects
+}
+
+func client(t *testing.T, timeout time.Duration) *http.Client {
+	transport := &http.Transport{DisableKeepAlives: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// greet returns the status, the body that arrived and the transport's error.
+func greet(t *testing.T, h *standin.Host, timeout time.Duration) (int, string, error) {
+	t.Helper()
+	res, err := client(t, timeout).Post(h.URL()+"/greet", "text/plain", strings.NewReader(strings.Repeat("x", 4096)))
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(body), err
+}
+
+func TestFaultKinds(t *testing.T) {
+	tests := []struct {
+		name    string
+		rule    standin.Rule
+		status  int
+		body    string // prefix
+		broken  bool
+		effects int
+	}{
+		{"status", standin.Rule{Kind: standin.KindStatus, Status: 503}, 503, `{"message":"upstream`, false, 0},
+		{"status after the effect", standin.Rule{Kind: standin.KindStatus, Status: 500, Effect: true}, 500, "{", false, 1},
+		{"garbage", standin.Rule{Kind: standin.KindGarbage}, 200, "<html>", false, 0},
+		{"close before", standin.Rule{Kind: standin.KindClose}, 0, "", true, 0},
+		{"close after", standin.Rule{Kind: standin.KindClose, Effect: true}, 0, "", true, 1},
+		{"cut", standin.Rule{Kind: standin.KindCut, SizeBytes: 10}, 200, answer[:10], true, 1},
+		{"cut in half", standin.Rule{Kind: standin.KindCut}, 200, answer[:26], true, 1},
+		{"cut upload", standin.Rule{Kind: standin.KindCutUpload}, 0, "", true, 0},
+		{"stall", standin.Rule{Kind: standin.KindStall}, 0, "", true, 0},
+		{"stall after the effect", standin.Rule{Kind: standin.KindStall, Effect: true}, 0, "", true, 1},
+		{"slow", standin.Rule{Kind: standin.KindSlow, BytesPerSec: 400}, 200, answer, false, 1},
+		{"too slow", standin.Rule{Kind: standin.KindSlow, BytesPerSec: 10}, 200, answer[:2], true, 1},
+		{"delay", standin.Rule{Kind: standin.KindDelay, DelayMs: 30}, 200, answer, false, 1},
+		{"huge", standin.Rule{Kind: standin.KindHuge, SizeBytes: 1 << 20}, 200, `{"result":"aaa`, false, 0},
+		{"body shorter than announced", standin.Rule{Kind: standin.KindLength}, 200, answer, true, 1},
+		{"body longer than announced", standin.Rule{Kind: standin.KindLength, LengthDelta: -12}, 200, answer[:40], false, 1},
+		{"redirect", standin.Rule{Kind: standin.KindRedirect, Location: "http://10.0.0.1/"}, 302, "", false, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h, effects := start(t)
+			tt.rule.Step = "greet"
+			if err := h.Faults.Add(tt.rule); err != nil {
+				t.Fatal(err)
+			}
+			status, body, err := greet(t, h, 600*time.Millisecond)
+			_ = h.Close() // waits for the handler, so that effects is settled
+			if (err != nil) != tt.broken || status != tt.status || !strings.HasPrefix(body, tt.body) {
+				t.Errorf("got %d %.60q, error %v", status, body, err)
+			}
+			if *effects != tt.effects {
+				t.Errorf("took effect %d times, want %d", *effects, tt.effects)
+			}
+			calls := h.Faults.Calls()
+			if len(calls) != 1 || calls[0].Fault != tt.rule.Kind || calls[0].Status != status {
+				t.Errorf("logged %+v", calls)
+			}
+		})
+	}
+}
+
+func TestNthCallFails(t *testing.T) {
+	h, _ := start(t)
+	err := h.Faults.Add(
+		standin.Rule{Step: "greet", Nth: 2, Times: 1, Kind: standin.KindStatus, Status: 500},
+		standin.Rule{Step: standin.AnyStep, Nth: 4, Kind: standin.KindStatus, Status: 503})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{200, 500, 200, 503, 503} {
+		if got, _, err := greet(t, h, time.Second); got != want || err != nil {
+			t.Errorf("call %d: %d, %v; want %d", i+1, got, err, want)
+		}
+	}
+	h.Faults.Clear()
+	if got, _, _ := greet(t, h, time.Second); got != 200 {
+		t.Errorf("after Clear: %d", got)
+	}
+	if n := h.Faults.Count("greet"); n != 6 {
+		t.Errorf("counted %d calls, want 6", n)
+	}
+}
+
+func TestClearEndsAStall(t *testing.T) {
+	h, _ := start(t)
+	if err := h.Faults.Add(standin.Rule{Step: "greet", Kind: standin.KindStall}); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := greet(t, h, 20*time.Second)
+		ended <- err
+	}()
+	for h.Faults.Count("greet") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	h.Faults.Clear()
+	var timeout interface{ Timeout() bool }
+	if err := <-ended; err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		t.Errorf("stalled call ended with %v, want a closed connection", err)
+	}
+}
+
+func TestControlAPI(t *testing.T) {
+	h, _ := start(t)
+	control := func(method, path, body string) (int, string) {
+		t.Helper()
+		req, _ := http.NewRequestWithContext(t.Context(), method, h.URL()+standin.ControlPrefix+path, strings.NewReader(body))
+		res, err := client(t, time.Second).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		got, _ := io.ReadAll(res.Body)
+		return res.StatusCode, string(got)
+	}
+	if status, _ := control("POST", "faults", `{"step":"greet","kind":"status","status":418,"times":1}`); status != 200 {
+		t.Fatalf("add rule: %d", status)
+	}
+	for _, bad := range []string{`{"step":"grete","kind":"close"}`, `{"step":"greet","kind":"shut"}`, `{"step":"greet","kind":"status"}`, `{`} {
+		if status, _ := control("POST", "faults", bad); status != 400 {
+			t.Errorf("rule %s: %d, want 400", bad, status)
+		}
+	}
+	if status, _, _ := greet(t, h, time.Second); status != 418 {
+		t.Errorf("greet: %d, want 418", status)
+	}
+	if res, err := client(t, time.Second).Get(h.URL() + "/no/such/path"); err != nil || res.StatusCode != 404 {
+		t.Errorf("unknown path: %v %v", res, err)
+	}
+	_, body := control("GET", "calls", "")
+	var calls struct {
+		Counts map[string]int
+		Calls  []standin.Call
+	}
+	if err := json.NewDecoder(bytes.NewBufferString(body)).Decode(&calls); err != nil {
+		t.Fatal(err)
+	}
+	if calls.Counts["greet"] != 1 || calls.Counts[standin.StepUnknown] != 1 || len(calls.Calls) != 2 {
+		t.Errorf("calls: %s", body)
+	}
+}
+
+func TestOutageAndReturnOnTheSameAddress(t *testing.T) {
+	h, _ := start(t)
+	addr := h.Addr()
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := greet(t, h, time.Second); err == nil {
+		t.Error("a closed host still answers")
+	}
+	if err := h.Listen(context.WithoutCancel(t.Context()), addr); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, err := greet(t, h, time.Second); status != 200 || err != nil {
+		t.Errorf("after the outage: %d, %v", status, err)
+	}
+}

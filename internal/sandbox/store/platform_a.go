@@ -1,0 +1,275 @@
+// Package store stands in for the two in-app purchase stores. Each holds the
+// purchases registered with it, hands out the credentials a developer would
+// get from the real one, and checks them on every call.
+package store
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/sandbox/standin"
+)
+
+// Steps of platform_a.
+const (
+	StepToken    = "token"    // POST /token
+	StepPurchase = "purchase" // GET …/purchases/products/{product}/tokens/{token}
+)
+
+const (
+	scopeA     = "https://www.googleapis.com/auth/androidpublisher"
+	grantTypeA = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+)
+
+// PurchaseA is a purchase of a product as platform_a knows it.
+type PurchaseA struct {
+	Token     string `json:"token"`   // purchase token, the client's "receipt"
+	OrderID   string `json:"orderId"` // the client's transaction id
+	ProductID string `json:"productId"`
+	// PurchaseState: 0 bought, 1 cancelled, 2 pending.
+	PurchaseState int `json:"purchaseState"`
+	// AccountID is the obfuscated account id the app passed, if any.
+	AccountID string `json:"accountId,omitempty"`
+	// Set adds or replaces fields of the answer, Omit then removes some.
+	Set  map[string]any `json:"set,omitempty"`
+	Omit []string       `json:"omit,omitempty"`
+}
+
+// PlatformA stands in for platform_a: an OAuth2 token endpoint for service
+// accounts and purchases.products.get under /androidpublisher/v3.
+type PlatformA struct {
+	*standin.Host
+	packageName string
+	email       string
+	keyID       string
+	private     *rsa.PrivateKey
+
+	mu        sync.Mutex
+	purchases map[string]PurchaseA // by purchase token
+	bearers   map[string]time.Time // access token -> expiry
+	tokenTTL  time.Duration
+}
+
+// NewPlatformA makes a store that knows one app, packageName, and one service
+// account.
+//
+// Control: POST /__control/purchases with a PurchaseA registers it and answers
+// it completed; POST /__control/revoke makes every issued access token invalid;
+// GET /__control/service-account answers the credentials file.
+func NewPlatformA(packageName string) (*PlatformA, error) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, fmt.Errorf("generate service account key: %w", err)
+	}
+	s := &PlatformA{
+		Host: standin.NewHost(nil), packageName: packageName, private: private,
+		email: "cutroom@sandbox-project.iam.gserviceaccount.com", keyID: randomHex(20),
+		purchases: map[string]PurchaseA{}, bearers: map[string]time.Time{}, tokenTTL: time.Hour,
+	}
+	s.Handle(StepToken, "POST /token", s.issueToken)
+	s.Handle(StepPurchase,
+		"GET /androidpublisher/v3/applications/{package}/purchases/products/{product}/tokens/{token}", s.getPurchase)
+	s.HandleControl("POST", "purchases", func(r *http.Request) (any, error) {
+		var p PurchaseA
+		if err := standin.ReadJSON(r, &p); err != nil {
+			return nil, err
+		}
+		return s.Register(p), nil
+	})
+	s.HandleControl("POST", "revoke", func(*http.Request) (any, error) {
+		s.RevokeTokens()
+		return nil, nil
+	})
+	s.HandleControl("GET", "service-account", func(*http.Request) (any, error) {
+		file, err := s.ServiceAccountJSON()
+		return json.RawMessage(file), err
+	})
+	return s, nil
+}
+
+// PackageName is the app the store knows.
+func (s *PlatformA) PackageName() string { return s.packageName }
+
+// Register makes a purchase known. A blank Token or OrderID is made up; the
+// purchase as stored is returned. Registering a token again replaces it.
+func (s *PlatformA) Register(p PurchaseA) PurchaseA {
+	if p.Token == "" {
+		p.Token = randomHex(24) + ".AO-J1O" + randomHex(20)
+	}
+	if p.OrderID == "" {
+		n := randomDigits(17)
+		p.OrderID = fmt.Sprintf("GPA.%s-%s-%s-%s", n[:4], n[4:8], n[8:12], n[12:])
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.purchases[p.Token] = p
+	return p
+}
+
+// SetTokenTTL sets the life of access tokens issued from now on.
+func (s *PlatformA) SetTokenTTL(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokenTTL = d
+}
+
+// RevokeTokens makes every access token issued so far invalid.
+func (s *PlatformA) RevokeTokens() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bearers = map[string]time.Time{}
+}
+
+// ServiceAccountJSON is the credentials file of the service account, on one
+// line. Its token_uri points at this stand-in, so Listen comes first.
+func (s *PlatformA) ServiceAccountJSON() (string, error) {
+	if s.URL() == "" {
+		return "", errors.New("service account file: the store does not listen yet")
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(s.private)
+	if err != nil {
+		return "", fmt.Errorf("encode service account key: %w", err)
+	}
+	file, err := json.Marshal(map[string]string{
+		"type": "service_account", "project_id": "sandbox-project", "private_key_id": s.keyID,
+		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"client_email": s.email, "client_id": "112233445566778899000",
+		"auth_uri": s.URL() + "/auth", "token_uri": s.URL() + "/token",
+	})
+	if err != nil {
+		return "", fmt.Errorf("encode service account file: %w", err)
+	}
+	return string(file), nil
+}
+
+// issueToken checks the signed assertion as RFC 7523 and the vendor ask.
+func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
+	refuse := func(code, why string) {
+		standin.WriteJSON(w, http.StatusBadRequest, map[string]string{"error": code, "error_description": why})
+	}
+	if r.FormValue("grant_type") != grantTypeA {
+		refuse("unsupported_grant_type", "Invalid grant_type: "+r.FormValue("grant_type"))
+		return
+	}
+	claims := jwt.MapClaims{}
+	_, err := jwt.NewParser(
+		jwt.WithValidMethods([]string{"RS256"}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
+		jwt.WithAudience("http://"+r.Host+"/token"), jwt.WithIssuer(s.email), jwt.WithLeeway(30*time.Second),
+	).ParseWithClaims(r.FormValue("assertion"), claims, func(t *jwt.Token) (any, error) {
+		if kid, ok := t.Header["kid"]; ok && kid != s.keyID {
+			return nil, fmt.Errorf("unknown key %v", kid)
+		}
+		return &s.private.PublicKey, nil
+	})
+	if err != nil {
+		refuse("invalid_grant", "Invalid JWT: "+err.Error())
+		return
+	}
+	issued, iatErr := claims.GetIssuedAt()
+	expires, expErr := claims.GetExpirationTime()
+	if iatErr != nil || expErr != nil || issued == nil || expires.Sub(issued.Time) > time.Hour+time.Minute {
+		refuse("invalid_grant", "Invalid JWT: Token must be a short-lived token (60 minutes)")
+		return
+	}
+	if scope, _ := claims["scope"].(string); !slices.Contains(strings.Fields(scope), scopeA) {
+		refuse("invalid_scope", "Invalid OAuth scope or ID token audience provided.")
+		return
+	}
+	bearer := "ya29.c." + randomHex(40)
+	s.mu.Lock()
+	ttl := s.tokenTTL
+	s.bearers[bearer] = time.Now().Add(ttl)
+	s.mu.Unlock()
+	standin.WriteJSON(w, http.StatusOK, map[string]any{
+		"access_token": bearer, "expires_in": int(ttl.Seconds()), "token_type": "Bearer"})
+}
+
+func (s *PlatformA) authorized(r *http.Request) bool {
+	bearer, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	expiry, known := s.bearers[bearer]
+	return found && known && time.Now().Before(expiry)
+}
+
+func (s *PlatformA) getPurchase(w http.ResponseWriter, r *http.Request) {
+	if !s.authorized(r) {
+		refuseA(w, 401, "authError", "Request had invalid authentication credentials.")
+		return
+	}
+	if r.PathValue("package") != s.packageName {
+		refuseA(w, 404, "applicationNotFound", "No application was found for the given package name.")
+		return
+	}
+	s.mu.Lock()
+	p, known := s.purchases[r.PathValue("token")]
+	s.mu.Unlock()
+	switch {
+	case !known:
+		refuseA(w, 404, "purchaseTokenNotFound", "The purchase token was not found.")
+		return
+	case p.ProductID != r.PathValue("product"):
+		refuseA(w, 400, "purchaseTokenDoesNotMatchProductId", "The purchase token does not match the product ID.")
+		return
+	}
+	answer := map[string]any{
+		"kind": "androidpublisher#productPurchase", "purchaseState": p.PurchaseState,
+		"purchaseTimeMillis": strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10),
+		"consumptionState":   0, "acknowledgementState": 0, "developerPayload": "",
+		"orderId": p.OrderID, "regionCode": "US",
+	}
+	if p.AccountID != "" {
+		answer["obfuscatedExternalAccountId"] = p.AccountID
+	}
+	adjust(answer, p.Set, p.Omit)
+	standin.WriteJSON(w, http.StatusOK, answer)
+}
+
+func refuseA(w http.ResponseWriter, status int, reason, message string) {
+	standin.WriteJSON(w, status, map[string]any{"error": map[string]any{
+		"code": status, "message": message,
+		"errors": []map[string]string{{"message": message, "domain": "androidpublisher", "reason": reason}},
+	}})
+}
+
+// adjust applies a test's wishes to an answer.
+func adjust(fields, set map[string]any, omit []string) {
+	for name, value := range set {
+		fields[name] = value
+	}
+	for _, name := range omit {
+		delete(fields, name)
+	}
+}
+
+func randomHex(n int) string {
+	buf := make([]byte, n)
+	_, _ = rand.Read(buf) // crypto/rand.Read never fails
+	return hex.EncodeToString(buf)
+}
+
+func randomDigits(n int) string {
+	buf := make([]byte, n)
+	_, _ = rand.Read(buf)
+	for i := range buf {
+		buf[i] = '0' + buf[i]%10
+	}
+	if buf[0] == '0' {
+		buf[0] = '2'
+	}
+	return string(buf)
+}

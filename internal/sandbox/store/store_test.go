@@ -1,0 +1,306 @@
+package store_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/asn1"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+
+	"cutroom/internal/sandbox/store"
+)
+
+const androidScope = "https://www.googleapis.com/auth/androidpublisher"
+
+func startA(t *testing.T) *store.PlatformA {
+	t.Helper()
+	s, err := store.NewPlatformA("com.example.editor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// tokenFor fetches an access token the way the vendor's own library does.
+func tokenFor(t *testing.T, file string, scope string) (*oauth2.Token, error) {
+	t.Helper()
+	conf, err := google.JWTConfigFromJSON([]byte(file), scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conf.TokenSource(context.WithoutCancel(t.Context())).Token()
+}
+
+func TestPlatformAPurchase(t *testing.T) {
+	s := startA(t)
+	file, err := s.ServiceAccountJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := tokenFor(t, file, androidScope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.Register(store.PurchaseA{ProductID: "credits.10", AccountID: "user-1"})
+	get := func(bearer, pkg, product, purchase string) (int, map[string]any) {
+		t.Helper()
+		req, _ := http.NewRequestWithContext(t.Context(), "GET",
+			s.URL()+"/androidpublisher/v3/applications/"+pkg+"/purchases/products/"+product+"/tokens/"+purchase, nil)
+		req.Header.Set("Authorization", "Bearer "+bearer)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		body := map[string]any{}
+		if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
+			t.Fatal(err)
+		}
+		return res.StatusCode, body
+	}
+	status, body := get(token.AccessToken, s.PackageName(), "credits.10", p.Token)
+	if status != 200 || body["orderId"] != p.OrderID || body["purchaseState"] != 0.0 || body["obfuscatedExternalAccountId"] != "user-1" {
+		t.Errorf("purchase: %d %v", status, body)
+	}
+	for _, tt := range []struct {
+		name                      string
+		bearer, pkg, product, tok string
+		status                    int
+	}{
+		{"no such bearer", "nonsense", s.PackageName(), "credits.10", p.Token, 401},
+		{"other app", token.AccessToken, "com.other", "credits.10", p.Token, 404},
+		{"other product", token.AccessToken, s.PackageName(), "credits.50", p.Token, 400},
+		{"unknown token", token.AccessToken, s.PackageName(), "credits.10", "nope", 404},
+	} {
+		if status, body := get(tt.bearer, tt.pkg, tt.product, tt.tok); status != tt.status {
+			t.Errorf("%s: %d %v, want %d", tt.name, status, body, tt.status)
+		}
+	}
+	s.RevokeTokens()
+	if status, _ := get(token.AccessToken, s.PackageName(), "credits.10", p.Token); status != 401 {
+		t.Errorf("revoked access token: %d", status)
+	}
+	changed := s.Register(store.PurchaseA{ProductID: "credits.10", PurchaseState: 1, Omit: []string{"orderId"}})
+	fresh, err := tokenFor(t, file, androidScope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body = get(fresh.AccessToken, s.PackageName(), "credits.10", changed.Token)
+	if _, has := body["orderId"]; has || body["purchaseState"] != 1.0 {
+		t.Errorf("adjusted purchase: %v", body)
+	}
+}
+
+func TestPlatformARefusesBadAssertions(t *testing.T) {
+	s, other := startA(t), startA(t)
+	file, _ := s.ServiceAccountJSON()
+	foreign, _ := other.ServiceAccountJSON()
+	if _, err := tokenFor(t, file, "https://www.googleapis.com/auth/drive"); err == nil {
+		t.Error("a token for another scope was issued")
+	}
+	// The other account's key under this store's token_uri.
+	if _, err := tokenFor(t, strings.ReplaceAll(foreign, other.URL(), s.URL()), androidScope); err == nil {
+		t.Error("an assertion by another key was accepted")
+	}
+	var retrieve *oauth2.RetrieveError
+	_, err := tokenFor(t, strings.ReplaceAll(file, "cutroom@", "somebody@"), androidScope)
+	if !errors.As(err, &retrieve) || retrieve.Response.StatusCode != 400 {
+		t.Errorf("another issuer: %v", err)
+	}
+}
+
+func startB(t *testing.T) *store.PlatformB {
+	t.Helper()
+	s, err := store.NewPlatformB("com.example.editor", store.EnvironmentSandbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// requestToken makes the bearer a client of the store sends.
+func requestToken(t *testing.T, s *store.PlatformB, change func(*jwt.Token)) string {
+	t.Helper()
+	pemText, err := s.PrivateKeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := jwt.ParseECPrivateKeyFromPEM([]byte(pemText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": s.IssuerID(), "aud": "appstoreconnect-v1",
+		"bid": s.BundleID(), "iat": time.Now().Unix(), "exp": time.Now().Add(10 * time.Minute).Unix()})
+	token.Header["kid"] = s.KeyID()
+	if change != nil {
+		change(token)
+	}
+	signed, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signed
+}
+
+func fetchB(t *testing.T, s *store.PlatformB, bearer, id string) (int, string) {
+	t.Helper()
+	req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL()+"/inApps/v1/transactions/"+id, nil)
+	req.Header.Set("Authorization", "Bearer "+bearer)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, _ := io.ReadAll(res.Body)
+	var body struct{ SignedTransactionInfo string }
+	if res.StatusCode == 200 {
+		if err := json.Unmarshal(raw, &body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return res.StatusCode, body.SignedTransactionInfo
+}
+
+func TestPlatformBRequestTokens(t *testing.T) {
+	s := startB(t)
+	tx := s.Register(store.TransactionB{ProductID: "credits.50"})
+	for _, tt := range []struct {
+		name   string
+		change func(*jwt.Token)
+		status int
+	}{
+		{"good", nil, 200},
+		{"other kid", func(k *jwt.Token) { k.Header["kid"] = "OTHER" }, 401},
+		{"other issuer", func(k *jwt.Token) { k.Claims.(jwt.MapClaims)["iss"] = "x" }, 401},
+		{"other audience", func(k *jwt.Token) { k.Claims.(jwt.MapClaims)["aud"] = "x" }, 401},
+		{"other bundle", func(k *jwt.Token) { k.Claims.(jwt.MapClaims)["bid"] = "x" }, 401},
+		{"no issue time", func(k *jwt.Token) { delete(k.Claims.(jwt.MapClaims), "iat") }, 401},
+		{"lives too long", func(k *jwt.Token) { k.Claims.(jwt.MapClaims)["exp"] = time.Now().Add(2 * time.Hour).Unix() }, 401},
+	} {
+		if status, _ := fetchB(t, s, requestToken(t, s, tt.change), tx.TransactionID); status != tt.status {
+			t.Errorf("%s: %d, want %d", tt.name, status, tt.status)
+		}
+	}
+	if status, _ := fetchB(t, s, requestToken(t, s, nil), "404"); status != 404 {
+		t.Errorf("unknown transaction: %d", status)
+	}
+}
+
+// verifyB is an independent verifier of signed transactions.
+func verifyB(s *store.PlatformB, signed string) (jwt.MapClaims, error) {
+	claims := jwt.MapClaims{}
+	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"ES256"})).ParseWithClaims(signed, claims, func(tok *jwt.Token) (any, error) {
+		list, _ := tok.Header["x5c"].([]any)
+		if len(list) != 3 {
+			return nil, errors.New("x5c has not three entries")
+		}
+		var chain []*x509.Certificate
+		for _, entry := range list {
+			der, err := base64.StdEncoding.DecodeString(entry.(string))
+			if err != nil {
+				return nil, err
+			}
+			cert, err := x509.ParseCertificate(der)
+			if err != nil {
+				return nil, err
+			}
+			chain = append(chain, cert)
+		}
+		block, _ := pem.Decode([]byte(s.RootPEM()))
+		root, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		roots, mids := x509.NewCertPool(), x509.NewCertPool()
+		roots.AddCert(root)
+		mids.AddCert(chain[1])
+		if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: mids, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			return nil, err
+		}
+		if !marked(chain[0], asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 11, 1}) || !marked(chain[1], asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 2, 1}) {
+			return nil, errors.New("marker extension missing")
+		}
+		return chain[0].PublicKey.(*ecdsa.PublicKey), nil
+	})
+	return claims, err
+}
+
+func marked(cert *x509.Certificate, oid asn1.ObjectIdentifier) bool {
+	for _, ext := range cert.Extensions {
+		if ext.Id.Equal(oid) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestPlatformBChains(t *testing.T) {
+	s := startB(t)
+	bearer := requestToken(t, s, nil)
+	for _, chain := range []store.Chain{store.ChainGood, store.ChainOtherRoot, store.ChainGraftedRoot, store.ChainNoLeafMarker,
+		store.ChainNoIntermediateMarker, store.ChainExpired, store.ChainWrongKey, store.ChainLeafOnly, store.ChainEmpty,
+		store.ChainMissing, store.ChainReversed, store.ChainSelfSigned, store.ChainGarbage, store.ChainAlgNone, store.ChainAlgHMAC, store.ChainTampered} {
+		tx := s.Register(store.TransactionB{ProductID: "credits.150", AccountToken: "user-1", Chain: chain})
+		status, signed := fetchB(t, s, bearer, tx.TransactionID)
+		if status != 200 || strings.Count(signed, ".") != 2 {
+			t.Errorf("chain %q: %d %q", chain, status, signed)
+			continue
+		}
+		claims, err := verifyB(s, signed)
+		if (err == nil) != (chain == store.ChainGood) {
+			t.Errorf("chain %q: verification says %v", chain, err)
+		}
+		if chain == store.ChainGood && (claims["transactionId"] != tx.TransactionID || claims["productId"] != "credits.150" ||
+			claims["bundleId"] != s.BundleID() || claims["appAccountToken"] != "user-1" || claims["environment"] != "Sandbox") {
+			t.Errorf("payload %v", claims)
+		}
+	}
+	if _, err := s.Sign(store.TransactionB{Chain: "unheard of"}); err == nil {
+		t.Error("an unknown chain was signed")
+	}
+}
+
+func TestControlCallsOfTheStores(t *testing.T) {
+	a, b := startA(t), startB(t)
+	post := func(address, body string) map[string]any {
+		t.Helper()
+		res, err := http.Post(address, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		answer := map[string]any{}
+		if err := json.NewDecoder(res.Body).Decode(&answer); err != nil || res.StatusCode != 200 {
+			t.Fatalf("%s: %d %v", address, res.StatusCode, err)
+		}
+		return answer
+	}
+	if got := post(a.URL()+"/__control/purchases", `{"productId":"credits.10"}`); got["token"] == "" || got["orderId"] == "" {
+		t.Errorf("purchase: %v", got)
+	}
+	got := post(b.URL()+"/__control/transactions", `{"productId":"credits.10","transactionId":"77"}`)
+	claims, err := verifyB(b, got["receipt"].(string))
+	if err != nil || claims["transactionId"] != "77" {
+		t.Errorf("transaction: %v %v", got, err)
+	}
+}
