@@ -1,0 +1,186 @@
+// Package identity turns an identity token of provider_a or provider_b into
+// neutral claims.
+//
+// It owns the two wire formats, every check that makes a token trustworthy,
+// and the cache of provider_b's signing keys. It knows nothing of users, of our
+// own access tokens or of HTTP statuses: a caller learns only whether the token
+// was good, bad ([ErrRejected]) or undecidable for now ([ErrUnavailable]).
+package identity
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The two ways in which verification fails. Every error of a Verify method is
+// exactly one of them under errors.Is. The text around them is for the log; it
+// never holds the token.
+var (
+	// ErrRejected says that the token is not good, whatever the reason.
+	ErrRejected = errors.New("identity token rejected")
+	// ErrUnavailable says that the provider could not be asked: unreachable, too
+	// slow, cut off, or answering 5xx. The same token may be good later.
+	ErrUnavailable = errors.New("identity provider unavailable")
+)
+
+// Claims is what a provider vouches for.
+type Claims struct {
+	Subject string // the provider's stable id of the person, never empty
+	Email   string // verified by the provider; empty where it gave no address
+	Name    string // empty where the provider gave none
+	Picture string // URL, empty where the provider gave none
+}
+
+const (
+	// maxTokenBytes is far above what the providers issue (1 to 2 KiB) and low
+	// enough that neither a query string nor a parser is troubled by it.
+	maxTokenBytes = 16 << 10
+	// callTimeout bounds one call to a provider, where the given client and
+	// context do not bound it more tightly: somebody is looking at a sign-in
+	// screen meanwhile.
+	callTimeout = 20 * time.Second
+	// maxClockSkew forgives a provider's clock that runs ahead of ours, for the
+	// moments a token begins (iat, nbf). The moment it ends is exact.
+	maxClockSkew = 60 * time.Second
+)
+
+// checkSize refuses what cannot be an identity token before anybody is asked.
+func checkSize(idToken string) error {
+	switch {
+	case idToken == "":
+		return fmt.Errorf("%w: empty", ErrRejected)
+	case len(idToken) > maxTokenBytes:
+		return fmt.Errorf("%w: %d bytes", ErrRejected, len(idToken))
+	}
+	return nil
+}
+
+// claimSet is a decoded JSON object of claims. Numbers must be json.Number, so
+// that a time does not pass through a float.
+type claimSet map[string]any
+
+// policy is what a provider's claims must say to be ours.
+type policy struct {
+	issuers   []string
+	clientIDs []string // an empty list admits nobody
+}
+
+// check applies every rule that both providers share and extracts the claims.
+// Its errors say which rule was broken; the caller adds ErrRejected.
+func (p policy) check(c claimSet, now time.Time) (Claims, error) {
+	if issuer := c.text("iss"); !slices.Contains(p.issuers, issuer) {
+		return Claims{}, fmt.Errorf("issuer %.80q is not the provider's", issuer)
+	}
+	audience := c.audience()
+	if len(audience) == 0 {
+		return Claims{}, errors.New("no audience")
+	}
+	for _, id := range audience {
+		// Every audience has to be ours: a token that is also meant for
+		// somebody else could have been collected by them.
+		if !slices.Contains(p.clientIDs, id) {
+			return Claims{}, fmt.Errorf("audience %.120q is not a client of ours", id)
+		}
+	}
+	expiry, ok := c.seconds("exp")
+	if !ok {
+		return Claims{}, errors.New("no readable expiry")
+	}
+	// Both sides are whole seconds, so this is "strictly after now" exactly.
+	if expiry <= now.Unix() {
+		return Claims{}, fmt.Errorf("expired %d s ago", now.Unix()-expiry)
+	}
+	if !c.isTrue("email_verified") {
+		return Claims{}, errors.New("e-mail address not verified")
+	}
+	subject := c.text("sub")
+	if strings.TrimSpace(subject) == "" {
+		return Claims{}, errors.New("no subject")
+	}
+	return Claims{
+		Subject: subject,
+		Email:   c.text("email"),
+		Name:    c.text("name"),
+		Picture: c.text("picture"),
+	}, nil
+}
+
+// checkBegun refuses a token from the future, with maxClockSkew of leeway.
+// Both claims are optional; an unreadable one is refused.
+func (c claimSet) checkBegun(now time.Time) error {
+	for _, name := range []string{"iat", "nbf"} {
+		if c[name] == nil {
+			continue
+		}
+		at, ok := c.seconds(name)
+		if !ok {
+			return fmt.Errorf("unreadable %s", name)
+		}
+		if at > now.Add(maxClockSkew).Unix() {
+			return fmt.Errorf("%s lies %d s in the future", name, at-now.Unix())
+		}
+	}
+	return nil
+}
+
+// text returns a string claim, or "" when it is absent or no string.
+func (c claimSet) text(name string) string {
+	s, _ := c[name].(string)
+	return s
+}
+
+// isTrue reports whether a claim is true or "true"; the providers write both.
+func (c claimSet) isTrue(name string) bool {
+	switch v := c[name].(type) {
+	case bool:
+		return v
+	case string:
+		return v == "true"
+	}
+	return false
+}
+
+// audience returns the audiences, or nil when they are absent or malformed.
+func (c claimSet) audience() []string {
+	switch v := c["aud"].(type) {
+	case string:
+		return []string{v}
+	case []any:
+		ids := make([]string, 0, len(v))
+		for _, entry := range v {
+			id, ok := entry.(string)
+			if !ok {
+				return nil
+			}
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	return nil
+}
+
+// seconds reads an epoch time written as a number or as a string of digits.
+// A fraction is cut off, which can only end a token earlier.
+func (c claimSet) seconds(name string) (int64, bool) {
+	switch v := c[name].(type) {
+	case string:
+		n, err := strconv.ParseInt(v, 10, 64)
+		return n, err == nil
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n, true
+		}
+		f, err := v.Float64()
+		// Beyond 2^53 a float no longer names a second; no token lives there.
+		if err != nil || f < 0 || f > 1<<53 {
+			return 0, false
+		}
+		return int64(f), true
+	}
+	return 0, false
+}

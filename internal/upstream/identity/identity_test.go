@@ -1,0 +1,83 @@
+package identity_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"cutroom/internal/upstream/identity"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const clientID = "ios.cutroom.example"
+
+// start is an instant with a fraction, so that rounding mistakes show.
+var start = time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
+
+// clock is a time that only the test moves.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *clock { return &clock{at: start} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// serve starts a server that ends with the test, and a client of its own.
+func serve(t *testing.T, handler http.HandlerFunc) (address string, client *http.Client) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL, server.Client()
+}
+
+// deadAddress is a loopback address on which nothing listens any more.
+func deadAddress(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	return server.URL
+}
+
+// wantOnly checks that err is want and not the other of the two errors, and
+// that it does not repeat the token.
+func wantOnly(t *testing.T, err, want error, token string) {
+	t.Helper()
+	for _, sentinel := range []error{identity.ErrRejected, identity.ErrUnavailable} {
+		if got := errors.Is(err, sentinel); got != (sentinel == want) {
+			t.Errorf("errors.Is(%v, %v) = %t", err, sentinel, got)
+		}
+	}
+	if err != nil && len(token) > 8 && strings.Contains(err.Error(), token) {
+		t.Errorf("the error repeats the token: %v", err)
+	}
+}
+
+// waitFor polls a condition that another goroutine makes true.
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatal("condition never became true")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,116 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// DefaultTokenInfoURL is provider_a's public token-info endpoint.
+const DefaultTokenInfoURL = "https://oauth2.googleapis.com/tokeninfo"
+
+// providerAIssuers are the two spellings that provider_a uses.
+var providerAIssuers = []string{"accounts.google.com", "https://accounts.google.com"}
+
+// ProviderAConfig says where provider_a is and which tokens are meant for us.
+type ProviderAConfig struct {
+	TokenInfoURL string           // blank means DefaultTokenInfoURL
+	ClientIDs    []string         // accepted audiences; none admits nobody
+	HTTP         *http.Client     // nil means http.DefaultClient; redirects are never followed
+	Now          func() time.Time // nil means time.Now
+}
+
+// ProviderA verifies identity tokens by asking provider_a's token-info
+// endpoint, which checks the signature. It is safe for concurrent use.
+type ProviderA struct {
+	tokenInfoURL string
+	policy       policy
+	client       *http.Client
+	now          func() time.Time
+}
+
+// NewProviderA returns a verifier; it makes no call.
+func NewProviderA(cfg ProviderAConfig) *ProviderA {
+	p := &ProviderA{
+		tokenInfoURL: cfg.TokenInfoURL,
+		policy:       policy{issuers: providerAIssuers, clientIDs: cfg.ClientIDs},
+		client:       private(cfg.HTTP),
+		now:          cfg.Now,
+	}
+	if p.tokenInfoURL == "" {
+		p.tokenInfoURL = DefaultTokenInfoURL
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	return p
+}
+
+// Verify asks provider_a about the token and checks what it answers. The error
+// is ErrRejected or ErrUnavailable under errors.Is.
+func (p *ProviderA) Verify(ctx context.Context, idToken string) (Claims, error) {
+	if err := checkSize(idToken); err != nil {
+		return Claims{}, fmt.Errorf("provider_a: %w", err)
+	}
+	claims, err := p.ask(ctx, idToken)
+	if err != nil {
+		return Claims{}, fmt.Errorf("provider_a: %w", err)
+	}
+	return claims, nil
+}
+
+func (p *ProviderA) ask(ctx context.Context, idToken string) (Claims, error) {
+	address, err := url.Parse(p.tokenInfoURL)
+	if err != nil {
+		return Claims{}, fmt.Errorf("%w: token-info address: %w", ErrUnavailable, err)
+	}
+	query := address.Query()
+	query.Set("id_token", idToken)
+	address.RawQuery = query.Encode()
+
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	status, body, err := get(ctx, p.client, address.String())
+	switch {
+	case errors.Is(err, errTooLong):
+		return Claims{}, fmt.Errorf("%w: %w", ErrRejected, err)
+	case err != nil:
+		return Claims{}, fmt.Errorf("%w: %w", ErrUnavailable, withoutToken(err, idToken))
+	case status >= 500:
+		return Claims{}, fmt.Errorf("%w: status %d", ErrUnavailable, status)
+	case status != http.StatusOK:
+		return Claims{}, fmt.Errorf("%w: status %d", ErrRejected, status)
+	}
+
+	var set claimSet
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	err = decoder.Decode(&set)
+	if _, trailing := decoder.Token(); err != nil || trailing != io.EOF {
+		// The decoder's own text quotes pieces of an answer that describes a
+		// person, so it stays out of the log.
+		return Claims{}, fmt.Errorf("%w: answer is not a JSON object", ErrRejected)
+	}
+	claims, err := p.policy.check(set, p.now())
+	if err != nil {
+		return Claims{}, fmt.Errorf("%w: %w", ErrRejected, err)
+	}
+	return claims, nil
+}
+
+// withoutToken withholds an error text that repeats the token, as a peer can
+// make it do by echoing the query in a broken answer.
+func withoutToken(err error, idToken string) error {
+	text := err.Error()
+	if strings.Contains(text, idToken) || strings.Contains(text, url.QueryEscape(idToken)) {
+		return errors.New("transport error, its text withheld because it repeats the token")
+	}
+	return err
+}

@@ -1,0 +1,220 @@
+package identity_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/upstream/identity"
+)
+
+// answerA is a good token-info answer, all values strings as provider_a writes
+// them, with changes applied; a nil change removes the member.
+func answerA(changes map[string]any) string {
+	answer := map[string]any{
+		"iss": "https://accounts.google.com", "aud": clientID, "azp": "other",
+		"sub": "1102233", "email": "ada@example.org", "email_verified": "true",
+		"name": "Ada Lovelace", "picture": "https://pictures.example/ada",
+		"iat": strconv.FormatInt(start.Unix()-10, 10),
+		"exp": strconv.FormatInt(start.Unix()+3600, 10), "alg": "RS256", "kid": "k",
+	}
+	maps.Copy(answer, changes)
+	for name, value := range answer {
+		if value == nil {
+			delete(answer, name)
+		}
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func providerA(t *testing.T, handler http.HandlerFunc) *identity.ProviderA {
+	t.Helper()
+	address, client := serve(t, handler)
+	return identity.NewProviderA(identity.ProviderAConfig{
+		TokenInfoURL: address + "/tokeninfo?v=3", ClientIDs: []string{"android.cutroom.example", clientID},
+		HTTP: client, Now: newClock().Now,
+	})
+}
+
+func TestProviderAAsksAndReturnsTheClaims(t *testing.T) {
+	const token = "head.pay+load/&id_token=x.sig="
+	p := providerA(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != "/tokeninfo" || r.URL.Query().Get("v") != "3" {
+			t.Errorf("unexpected call %s %s", r.Method, r.URL)
+		}
+		if got := r.URL.Query()["id_token"]; len(got) != 1 || got[0] != token {
+			t.Errorf("id_token = %q", got)
+		}
+		_, _ = io.WriteString(w, answerA(nil))
+	})
+	got, err := p.Verify(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := identity.Claims{Subject: "1102233", Email: "ada@example.org", Name: "Ada Lovelace", Picture: "https://pictures.example/ada"}
+	if got != want {
+		t.Errorf("claims = %+v, want %+v", got, want)
+	}
+}
+
+func TestProviderAJudgesTheAnswer(t *testing.T) {
+	rejected := identity.ErrRejected
+	for name, test := range map[string]struct {
+		body string
+		want error
+	}{
+		"short issuer":               {answerA(map[string]any{"iss": "accounts.google.com"}), nil},
+		"verified as boolean":        {answerA(map[string]any{"email_verified": true}), nil},
+		"expiry as number":           {answerA(map[string]any{"exp": start.Unix() + 1}), nil},
+		"expiry in the next second":  {answerA(map[string]any{"exp": strconv.FormatInt(start.Unix()+1, 10)}), nil},
+		"no name, no picture":        {answerA(map[string]any{"name": nil, "picture": nil}), nil},
+		"other audience":             {answerA(map[string]any{"aud": "somebody.else"}), rejected},
+		"no audience":                {answerA(map[string]any{"aud": nil}), rejected},
+		"empty audience":             {answerA(map[string]any{"aud": ""}), rejected},
+		"empty audience list":        {answerA(map[string]any{"aud": []string{}}), rejected},
+		"audience shared":            {answerA(map[string]any{"aud": []string{clientID, "somebody.else"}}), rejected},
+		"audience differs in case":   {answerA(map[string]any{"aud": strings.ToUpper(clientID)}), rejected},
+		"authorised party only":      {answerA(map[string]any{"aud": "x", "azp": clientID}), rejected},
+		"other issuer":               {answerA(map[string]any{"iss": "https://accounts.google.com.evil.example"}), rejected},
+		"no issuer":                  {answerA(map[string]any{"iss": nil}), rejected},
+		"expired":                    {answerA(map[string]any{"exp": strconv.FormatInt(start.Unix()-1, 10)}), rejected},
+		"expires this second":        {answerA(map[string]any{"exp": strconv.FormatInt(start.Unix(), 10)}), rejected},
+		"no expiry":                  {answerA(map[string]any{"exp": nil}), rejected},
+		"unreadable expiry":          {answerA(map[string]any{"exp": "tomorrow"}), rejected},
+		"not a number":               {answerA(map[string]any{"exp": "NaN"}), rejected},
+		"expiry beyond every number": {strings.Replace(answerA(map[string]any{"exp": 7}), `"exp":7`, `"exp":1e400`, 1), rejected},
+		"not verified":               {answerA(map[string]any{"email_verified": "false"}), rejected},
+		"not verified as boolean":    {answerA(map[string]any{"email_verified": false}), rejected},
+		"verified as number":         {answerA(map[string]any{"email_verified": 1}), rejected},
+		"verified missing":           {answerA(map[string]any{"email_verified": nil}), rejected},
+		"no subject":                 {answerA(map[string]any{"sub": nil}), rejected},
+		"blank subject":              {answerA(map[string]any{"sub": " "}), rejected},
+		"subject as number":          {answerA(map[string]any{"sub": 7}), rejected},
+		"not JSON":                   {"<html>", rejected},
+		"not an object":              {`["a"]`, rejected},
+		"null":                       {"null", rejected},
+		"empty":                      {"", rejected},
+		"something after the object": {answerA(nil) + "{}", rejected},
+		"too long":                   {strings.Repeat(" ", 1<<20) + answerA(nil), rejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := providerA(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, test.body) })
+			claims, err := p.Verify(t.Context(), "a-long-identity-token")
+			wantOnly(t, err, test.want, "a-long-identity-token")
+			if err != nil && claims != (identity.Claims{}) {
+				t.Errorf("claims beside an error: %+v", claims)
+			}
+		})
+	}
+}
+
+func TestProviderAClassifiesStatuses(t *testing.T) {
+	for status, want := range map[int]error{
+		201: identity.ErrRejected, 400: identity.ErrRejected, 401: identity.ErrRejected, 404: identity.ErrRejected, 429: identity.ErrRejected,
+		500: identity.ErrUnavailable, 502: identity.ErrUnavailable, 503: identity.ErrUnavailable,
+	} {
+		p := providerA(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, answerA(nil)) // a good body must not make up for the status
+		})
+		_, err := p.Verify(t.Context(), "a-long-identity-token")
+		wantOnly(t, err, want, "a-long-identity-token")
+	}
+}
+
+func TestProviderAFollowsNoRedirect(t *testing.T) {
+	stolen := false
+	elsewhere, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		stolen = true
+		_, _ = io.WriteString(w, answerA(nil))
+	})
+	p := providerA(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere+"/?"+r.URL.RawQuery, http.StatusTemporaryRedirect)
+	})
+	_, err := p.Verify(t.Context(), "a-long-identity-token")
+	wantOnly(t, err, identity.ErrRejected, "a-long-identity-token")
+	if stolen {
+		t.Error("the token went to another host")
+	}
+}
+
+func TestProviderAOutOfReach(t *testing.T) {
+	const token = "a-long+identity/token"
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	short := func(p *http.Client) *http.Client { p.Timeout = 50 * time.Millisecond; return p }
+
+	t.Run("nothing listens", func(t *testing.T) {
+		p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: deadAddress(t), ClientIDs: []string{clientID}})
+		_, err := p.Verify(t.Context(), token)
+		wantOnly(t, err, identity.ErrUnavailable, token)
+	})
+	t.Run("client time-out", func(t *testing.T) {
+		address, client := serve(t, hang)
+		p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: address, ClientIDs: []string{clientID}, HTTP: short(client)})
+		_, err := p.Verify(t.Context(), token)
+		wantOnly(t, err, identity.ErrUnavailable, token)
+	})
+	t.Run("caller gives up", func(t *testing.T) {
+		p := providerA(t, hang)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := p.Verify(ctx, token)
+		wantOnly(t, err, identity.ErrUnavailable, token)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the cause is lost: %v", err)
+		}
+	})
+	t.Run("cut off in the body", func(t *testing.T) {
+		p := providerA(t, func(w http.ResponseWriter, _ *http.Request) {
+			body := answerA(nil)
+			w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
+			_, _ = io.WriteString(w, body)
+		})
+		_, err := p.Verify(t.Context(), token)
+		wantOnly(t, err, identity.ErrUnavailable, token)
+	})
+	t.Run("answer that echoes the token", func(t *testing.T) {
+		p := providerA(t, func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(conn, "NONSENSE "+r.URL.Query().Get("id_token")+"\r\n\r\n")
+			_ = conn.Close()
+		})
+		_, err := p.Verify(t.Context(), token)
+		wantOnly(t, err, identity.ErrUnavailable, token)
+	})
+	t.Run("address that is none", func(t *testing.T) {
+		p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: "http://[", ClientIDs: []string{clientID}})
+		_, err := p.Verify(t.Context(), token)
+		wantOnly(t, err, identity.ErrUnavailable, token)
+	})
+}
+
+func TestProviderARefusesAbsurdTokensWithoutACall(t *testing.T) {
+	p := providerA(t, func(http.ResponseWriter, *http.Request) { t.Error("called") })
+	for _, token := range []string{"", strings.Repeat("x", 16<<10+1)} {
+		_, err := p.Verify(t.Context(), token)
+		wantOnly(t, err, identity.ErrRejected, token)
+	}
+}
+
+func TestProviderAWithoutClientsAdmitsNobody(t *testing.T) {
+	address, client := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answerA(nil)) })
+	p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: address, HTTP: client, Now: newClock().Now})
+	_, err := p.Verify(t.Context(), "a-long-identity-token")
+	wantOnly(t, err, identity.ErrRejected, "a-long-identity-token")
+}

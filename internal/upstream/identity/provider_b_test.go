@@ -1,0 +1,504 @@
+package identity_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
+	"math/big"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/upstream/identity"
+)
+
+const issuerB = "https://issuer.example"
+
+// rsaKeys are made once: a 2048-bit key takes a noticeable while.
+var rsaKeys = sync.OnceValue(func() (keys [3]*rsa.PrivateKey) {
+	for i := range keys {
+		key, err := rsa.GenerateKey(rand.Reader, 2048)
+		if err != nil {
+			panic(err)
+		}
+		keys[i] = key
+	}
+	return keys
+})
+
+func b64(data []byte) string { return base64.RawURLEncoding.EncodeToString(data) }
+
+// publicEntry is a key set entry as provider_b publishes it.
+func publicEntry(kid string, key *rsa.PublicKey) map[string]any {
+	return map[string]any{
+		"kty": "RSA", "kid": kid, "use": "sig", "alg": "RS256",
+		"n": b64(key.N.Bytes()), "e": b64(big.NewInt(int64(key.E)).Bytes()),
+	}
+}
+
+// providerBServer publishes a key set that the test changes.
+type providerBServer struct {
+	mu      sync.Mutex
+	entries []any
+	status  int
+	calls   int
+	gate    chan struct{} // when set, an answer waits until it is closed
+}
+
+func (s *providerBServer) publish(entries ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries, s.status = entries, http.StatusOK
+}
+
+func (s *providerBServer) fail(status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = status
+}
+
+func (s *providerBServer) fetches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+func (s *providerBServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.calls++
+	status, entries, gate := s.status, s.entries, s.gate
+	s.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-r.Context().Done():
+		}
+	}
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"keys": entries})
+}
+
+// newProviderB returns a verifier over a server that publishes key 0 as "k0".
+func newProviderB(t *testing.T) (*identity.ProviderB, *providerBServer, *clock) {
+	t.Helper()
+	server := &providerBServer{}
+	server.publish(publicEntry("k0", &rsaKeys()[0].PublicKey))
+	address, client := serve(t, server.ServeHTTP)
+	at := newClock()
+	return identity.NewProviderB(identity.ProviderBConfig{
+		KeysURL: address, Issuer: issuerB, ClientIDs: []string{clientID}, HTTP: client, Now: at.Now,
+	}), server, at
+}
+
+// claimsB are good claims with changes applied; a nil change removes a claim.
+func claimsB(at time.Time, changes map[string]any) jwt.MapClaims {
+	claims := jwt.MapClaims{
+		"iss": issuerB, "aud": clientID, "sub": "000123.abc", "email": "ada@example.org",
+		"email_verified": "true", "iat": at.Unix(), "exp": at.Unix() + 600,
+	}
+	maps.Copy(claims, changes)
+	for name, value := range claims {
+		if value == nil {
+			delete(claims, name)
+		}
+	}
+	return claims
+}
+
+// sign makes a token; header changes are applied before signing.
+func sign(t *testing.T, method jwt.SigningMethod, key any, header map[string]any, claims jwt.Claims) string {
+	t.Helper()
+	token := jwt.NewWithClaims(method, claims)
+	maps.Copy(token.Header, header)
+	text, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func signRS(t *testing.T, kid string, key *rsa.PrivateKey, at time.Time) string {
+	t.Helper()
+	return sign(t, jwt.SigningMethodRS256, key, map[string]any{"kid": kid}, claimsB(at, nil))
+}
+
+func TestProviderBAcceptsAGoodToken(t *testing.T) {
+	p, server, at := newProviderB(t)
+	for range 3 {
+		got, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (identity.Claims{Subject: "000123.abc", Email: "ada@example.org"}); got != want {
+			t.Errorf("claims = %+v, want %+v", got, want)
+		}
+	}
+	if server.fetches() != 1 {
+		t.Errorf("%d fetches of the key set, want 1", server.fetches())
+	}
+}
+
+func TestProviderBJudgesTheClaims(t *testing.T) {
+	now := start.Unix()
+	rejected := identity.ErrRejected
+	for name, test := range map[string]struct {
+		changes map[string]any
+		want    error
+	}{
+		"verified as boolean":         {map[string]any{"email_verified": true}, nil},
+		"audience as list of ours":    {map[string]any{"aud": []string{clientID}}, nil},
+		"expires in the next second":  {map[string]any{"exp": now + 1}, nil},
+		"no issue time":               {map[string]any{"iat": nil}, nil},
+		"issued within the leeway":    {map[string]any{"iat": now + 60}, nil},
+		"begins within the leeway":    {map[string]any{"nbf": now + 60}, nil},
+		"fractional expiry":           {map[string]any{"exp": float64(now) + 10.5}, nil},
+		"expired":                     {map[string]any{"exp": now - 1}, rejected},
+		"expires this second":         {map[string]any{"exp": now}, rejected},
+		"fraction of this second":     {map[string]any{"exp": float64(now) + 0.25}, rejected},
+		"no expiry":                   {map[string]any{"exp": nil}, rejected},
+		"expiry of a wrong kind":      {map[string]any{"exp": []int{1}}, rejected},
+		"negative expiry":             {map[string]any{"exp": -1}, rejected},
+		"issued in the future":        {map[string]any{"iat": now + 61}, rejected},
+		"begins in the future":        {map[string]any{"nbf": now + 61}, rejected},
+		"unreadable start":            {map[string]any{"nbf": "soon"}, rejected},
+		"other issuer":                {map[string]any{"iss": "https://issuer.example/"}, rejected},
+		"no issuer":                   {map[string]any{"iss": nil}, rejected},
+		"other audience":              {map[string]any{"aud": "somebody.else"}, rejected},
+		"shared audience":             {map[string]any{"aud": []string{clientID, "somebody.else"}}, rejected},
+		"audience list of other kind": {map[string]any{"aud": []any{clientID, 7}}, rejected},
+		"no audience":                 {map[string]any{"aud": nil}, rejected},
+		"not verified":                {map[string]any{"email_verified": "false"}, rejected},
+		"not verified as boolean":     {map[string]any{"email_verified": false}, rejected},
+		"verified missing":            {map[string]any{"email_verified": nil}, rejected},
+		"verified null":               {map[string]any{"email_verified": json.RawMessage("null")}, rejected},
+		"no subject":                  {map[string]any{"sub": nil}, rejected},
+		"empty subject":               {map[string]any{"sub": ""}, rejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, server, at := newProviderB(t)
+			token := sign(t, jwt.SigningMethodRS256, rsaKeys()[0], map[string]any{"kid": "k0"}, claimsB(at.Now(), test.changes))
+			_, err := p.Verify(t.Context(), token)
+			wantOnly(t, err, test.want, token)
+			if test.want != nil && server.fetches() != 0 {
+				t.Error("the key set was fetched for a token that its claims already refuse")
+			}
+		})
+	}
+}
+
+func TestProviderBRefusesForgedSignatures(t *testing.T) {
+	p, _, at := newProviderB(t)
+	good := signRS(t, "k0", rsaKeys()[0], at.Now())
+	parts := strings.Split(good, ".")
+	claims := claimsB(at.Now(), nil)
+	kid := map[string]any{"kid": "k0"}
+
+	der, err := x509.MarshalPKIXPublicKey(&rsaKeys()[0].PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := json.Marshal(claimsB(at.Now(), map[string]any{"sub": "somebody-else"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, token := range map[string]string{
+		"no algorithm":                 sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, kid, claims),
+		"no algorithm, other spelling": b64([]byte(`{"alg":"None","kid":"k0"}`)) + "." + parts[1] + ".",
+		"HMAC with the public PEM":     sign(t, jwt.SigningMethodHS256, publicPEM, kid, claims),
+		"HMAC with the public DER":     sign(t, jwt.SigningMethodHS256, der, kid, claims),
+		"HMAC with the modulus":        sign(t, jwt.SigningMethodHS256, rsaKeys()[0].N.Bytes(), kid, claims),
+		"RS512":                        sign(t, jwt.SigningMethodRS512, rsaKeys()[0], kid, claims),
+		"PS256":                        sign(t, jwt.SigningMethodPS256, rsaKeys()[0], kid, claims),
+		"ES256":                        sign(t, jwt.SigningMethodES256, ecKey, kid, claims),
+		"another key":                  sign(t, jwt.SigningMethodRS256, rsaKeys()[1], kid, claims),
+		"other claims":                 parts[0] + "." + b64(other) + "." + parts[2],
+		"signature removed":            parts[0] + "." + parts[1] + ".",
+		"signature cut":                parts[0] + "." + parts[1] + "." + parts[2][:len(parts[2])-8],
+		"padding":                      good + "=",
+		"four parts":                   good + "." + parts[2],
+		"two parts":                    parts[0] + "." + parts[1],
+		"text":                         "not a token at all",
+		"no key id":                    sign(t, jwt.SigningMethodRS256, rsaKeys()[0], nil, claims),
+		"key id of a wrong kind":       sign(t, jwt.SigningMethodRS256, rsaKeys()[0], map[string]any{"kid": 1}, claims),
+		"unknown key id":               sign(t, jwt.SigningMethodRS256, rsaKeys()[0], map[string]any{"kid": "k9"}, claims),
+		"own key in the header": sign(t, jwt.SigningMethodRS256, rsaKeys()[1],
+			map[string]any{"kid": "k0", "jwk": publicEntry("k0", &rsaKeys()[1].PublicKey)}, claims),
+		"demanded extension": sign(t, jwt.SigningMethodRS256, rsaKeys()[0],
+			map[string]any{"kid": "k0", "crit": []string{"b64"}, "b64": false}, claims),
+		"null claims": sign(t, jwt.SigningMethodRS256, rsaKeys()[0], kid, jwt.MapClaims(nil)),
+		"too long": sign(t, jwt.SigningMethodRS256, rsaKeys()[0], kid,
+			claimsB(at.Now(), map[string]any{"name": strings.Repeat("x", 16<<10)})),
+		"empty": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := p.Verify(t.Context(), token)
+			wantOnly(t, err, identity.ErrRejected, token)
+		})
+	}
+	if _, err := p.Verify(t.Context(), good); err != nil {
+		t.Errorf("the genuine token: %v", err)
+	}
+}
+
+func TestProviderBIgnoresUnusableKeys(t *testing.T) {
+	good := &rsaKeys()[0].PublicKey
+	with := func(name string, value any) map[string]any {
+		entry := publicEntry("k0", good)
+		entry[name] = value
+		if value == nil {
+			delete(entry, name)
+		}
+		return entry
+	}
+	for name, test := range map[string]struct {
+		entry  any
+		usable bool
+	}{
+		"as published":        {with("kty", "RSA"), true},
+		"without use":         {with("use", nil), true},
+		"without algorithm":   {with("alg", nil), true},
+		"other type":          {with("kty", "EC"), false},
+		"symmetric":           {map[string]any{"kty": "oct", "kid": "k0", "k": "AAAA"}, false},
+		"for encryption":      {with("use", "enc"), false},
+		"other algorithm":     {with("alg", "RS512"), false},
+		"without id":          {with("kid", nil), false},
+		"short modulus":       {with("n", b64(new(big.Int).Rsh(good.N, 1).Bytes())), false},
+		"huge modulus":        {with("n", b64(append([]byte{1}, make([]byte, 1025)...))), false},
+		"even modulus":        {with("n", b64(new(big.Int).Xor(good.N, big.NewInt(1)).Bytes())), false},
+		"unreadable modulus":  {with("n", "***"), false},
+		"exponent one":        {with("e", "AQ"), false},
+		"even exponent":       {with("e", "BA"), false},
+		"huge exponent":       {with("e", b64([]byte{1, 0, 0, 0, 1})), false},
+		"empty exponent":      {with("e", ""), false},
+		"members of any kind": {map[string]any{"kty": 1, "kid": []int{2}}, false},
+		"not an object":       {"k0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, server, at := newProviderB(t)
+			// The second entry proves that a bad one costs nothing but itself.
+			server.publish(test.entry, publicEntry("k1", &rsaKeys()[1].PublicKey))
+			_, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now()))
+			if test.usable && err != nil {
+				t.Errorf("usable key refused: %v", err)
+			}
+			if !test.usable {
+				wantOnly(t, err, identity.ErrRejected, "")
+			}
+			if _, err := p.Verify(t.Context(), signRS(t, "k1", rsaKeys()[1], at.Now())); err != nil {
+				t.Errorf("its neighbour: %v", err)
+			}
+		})
+	}
+}
+
+func TestProviderBFirstOfTwoKeysWithOneIDCounts(t *testing.T) {
+	p, server, at := newProviderB(t)
+	server.publish(publicEntry("k0", &rsaKeys()[0].PublicKey), publicEntry("k0", &rsaKeys()[1].PublicKey))
+	if _, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now())); err != nil {
+		t.Error(err)
+	}
+	_, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[1], at.Now()))
+	wantOnly(t, err, identity.ErrRejected, "")
+}
+
+func TestProviderBFollowsARotation(t *testing.T) {
+	p, server, at := newProviderB(t)
+	if _, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now())); err != nil {
+		t.Fatal(err)
+	}
+	server.publish(publicEntry("k1", &rsaKeys()[1].PublicKey))
+	// The first load does not count as a refetch: the new key works at once.
+	if _, err := p.Verify(t.Context(), signRS(t, "k1", rsaKeys()[1], at.Now())); err != nil {
+		t.Errorf("new key: %v", err)
+	}
+	_, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now()))
+	wantOnly(t, err, identity.ErrRejected, "")
+}
+
+func TestProviderBForgedKeyIDsDelayARotationByAMinuteAtMost(t *testing.T) {
+	p, server, at := newProviderB(t)
+	if _, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now())); err != nil {
+		t.Fatal(err)
+	}
+	forge := func(n int) {
+		t.Helper()
+		for i := range n {
+			_, err := p.Verify(t.Context(), signRS(t, fmt.Sprintf("forged-%d", i), rsaKeys()[2], at.Now()))
+			wantOnly(t, err, identity.ErrRejected, "")
+		}
+	}
+	forge(20)
+	if server.fetches() != 2 {
+		t.Fatalf("%d fetches after a burst, want the first load and one refetch", server.fetches())
+	}
+	server.publish(publicEntry("k1", &rsaKeys()[1].PublicKey))
+	// The forgeries go on through the whole minute and must not move its end.
+	for range 59 {
+		at.Advance(time.Second)
+		forge(1)
+	}
+	if server.fetches() != 2 {
+		t.Errorf("%d fetches within the minute, want 2", server.fetches())
+	}
+	at.Advance(time.Second)
+	if _, err := p.Verify(t.Context(), signRS(t, "k1", rsaKeys()[1], at.Now())); err != nil {
+		t.Errorf("the rotated key after a minute: %v", err)
+	}
+	if server.fetches() != 3 {
+		t.Errorf("%d fetches, want 3", server.fetches())
+	}
+}
+
+func TestProviderBSetLivesADayAndOutlivesAnOutage(t *testing.T) {
+	p, server, at := newProviderB(t)
+	verify := func(kid string, key *rsa.PrivateKey) error {
+		_, err := p.Verify(t.Context(), signRS(t, kid, key, at.Now()))
+		return err
+	}
+	expect := func(fetches int) {
+		t.Helper()
+		if got := server.fetches(); got != fetches {
+			t.Errorf("%d fetches, want %d", got, fetches)
+		}
+	}
+	if err := verify("k0", rsaKeys()[0]); err != nil {
+		t.Fatal(err)
+	}
+	at.Advance(24*time.Hour - time.Second)
+	if err := verify("k0", rsaKeys()[0]); err != nil {
+		t.Error(err)
+	}
+	expect(1)
+
+	// Old and out of reach: the last good set serves, asking once a minute.
+	server.fail(http.StatusInternalServerError)
+	at.Advance(time.Second)
+	for range 5 {
+		if err := verify("k0", rsaKeys()[0]); err != nil {
+			t.Errorf("during the outage: %v", err)
+		}
+	}
+	expect(2)
+	// A key that may be new cannot be judged during an outage.
+	wantOnly(t, verify("k1", rsaKeys()[1]), identity.ErrUnavailable, "")
+	at.Advance(time.Minute)
+	if err := verify("k0", rsaKeys()[0]); err != nil {
+		t.Error(err)
+	}
+	expect(3)
+
+	// A set without a usable key is a failure too, not an empty set.
+	server.publish()
+	at.Advance(time.Minute)
+	if err := verify("k0", rsaKeys()[0]); err != nil {
+		t.Error(err)
+	}
+	expect(4)
+
+	server.publish(publicEntry("k1", &rsaKeys()[1].PublicKey))
+	at.Advance(time.Minute)
+	if err := verify("k1", rsaKeys()[1]); err != nil {
+		t.Errorf("after the outage: %v", err)
+	}
+	wantOnly(t, verify("k0", rsaKeys()[0]), identity.ErrRejected, "")
+	expect(5)
+}
+
+func TestProviderBWithoutAnySet(t *testing.T) {
+	p, server, at := newProviderB(t)
+	for _, status := range []int{500, 503, 404, 302} {
+		server.fail(status)
+		token := signRS(t, "k0", rsaKeys()[0], at.Now())
+		_, err := p.Verify(t.Context(), token)
+		wantOnly(t, err, identity.ErrUnavailable, token)
+	}
+	// What can be refused without a key is refused all the same.
+	_, err := p.Verify(t.Context(), sign(t, jwt.SigningMethodHS256, []byte("secret"), map[string]any{"kid": "k0"}, claimsB(at.Now(), nil)))
+	wantOnly(t, err, identity.ErrRejected, "")
+	// The first moment the provider is back, so are we.
+	server.publish(publicEntry("k0", &rsaKeys()[0].PublicKey))
+	if _, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now())); err != nil {
+		t.Errorf("after recovery: %v", err)
+	}
+}
+
+func TestProviderBBrokenKeySetAnswers(t *testing.T) {
+	at := newClock()
+	for name, handler := range map[string]http.HandlerFunc{
+		"not JSON": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+		"too long": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) },
+		"cut off": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, `{"keys":[`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, client := serve(t, handler)
+			p := identity.NewProviderB(identity.ProviderBConfig{KeysURL: address, Issuer: issuerB, ClientIDs: []string{clientID}, HTTP: client, Now: at.Now})
+			_, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now()))
+			wantOnly(t, err, identity.ErrUnavailable, "")
+		})
+	}
+}
+
+func TestProviderBConcurrentFetchesCollapse(t *testing.T) {
+	p, server, at := newProviderB(t)
+	gate := make(chan struct{})
+	server.gate = gate
+	token := signRS(t, "k0", rsaKeys()[0], at.Now())
+
+	// One caller gives up while the fetch that it began is under way: the
+	// others must still get their keys from it.
+	impatient, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := p.Verify(impatient, token)
+		gaveUp <- err
+	}()
+	waitFor(t, func() bool { return server.fetches() == 1 })
+	giveUp()
+	wantOnly(t, <-gaveUp, identity.ErrUnavailable, token)
+
+	const callers = 16
+	var entered, ended sync.WaitGroup
+	errs := make(chan error, callers)
+	for range callers {
+		entered.Add(1)
+		ended.Go(func() {
+			entered.Done()
+			_, err := p.Verify(t.Context(), token)
+			errs <- err
+		})
+	}
+	entered.Wait()
+	close(gate)
+	ended.Wait()
+	for range callers {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if server.fetches() != 1 {
+		t.Errorf("%d fetches, want 1", server.fetches())
+	}
+}
