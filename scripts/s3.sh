@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# A real S3 server (versitygw) for the tests, on a free loopback port, with its
+# files in a temporary folder.
+#
+#   scripts/s3.sh run CMD...   runs CMD with CUTROOM_TEST_S3 set, then stops the server
+#   scripts/s3.sh start        starts a server and prints the value of CUTROOM_TEST_S3
+#   scripts/s3.sh stop         stops the server of start and removes its files
+#   scripts/s3.sh install      installs the server into .tools/bin if it is missing
+#
+# The value has the form http://ACCESS:SECRET@127.0.0.1:PORT/BUCKET. A start
+# while a server of an earlier start is up prints that server's value.
+set -euo pipefail
+
+version=v1.8.0
+root=$(cd "$(dirname "$0")/.." && pwd)
+tools=$root/.tools
+binary=$tools/bin/versitygw-$version
+state=$tools/s3.state # three lines: process id, folder, value
+
+access=cutroomtest
+secret=cutroomtestsecret
+bucket=cutroom-test
+
+install() {
+	[ -x "$binary" ] && return
+	mkdir -p "$tools/bin"
+	exec 9>"$tools/install.lock"
+	flock 9 # builds by several test runs at once would only slow each other down
+	if [ ! -x "$binary" ]; then
+		echo "s3.sh: installing versitygw $version (about a minute, once)" >&2
+		staging=$(mktemp -d "$tools/install.XXXXXX")
+		GOBIN=$staging GOFLAGS= go install "github.com/versity/versitygw/cmd/versitygw@$version" >&2
+		mv "$staging/versitygw" "$binary"
+		rmdir "$staging"
+	fi
+	exec 9>&-
+}
+
+# launch sets pid, dir and value, or fails.
+launch() {
+	install
+	dir=$(mktemp -d "${TMPDIR:-/tmp}/cutroom-s3.XXXXXX")
+	mkdir -p "$dir/objects/$bucket" "$dir/meta"
+	local try port
+	for try in 1 2 3 4 5 6 7 8; do
+		port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+		# Metadata beside the files: not every file system has user attributes.
+		"$binary" --access "$access" --secret "$secret" --region auto --quiet \
+			--port "127.0.0.1:$port" --health /health \
+			posix --sidecar "$dir/meta" "$dir/objects" >"$dir/log" 2>&1 9>&- &
+		pid=$!
+		if healthy "$port"; then
+			value="http://$access:$secret@127.0.0.1:$port/$bucket"
+			return
+		fi
+		halt "$pid" # the port may have been taken
+	done
+	echo "s3.sh: the server does not start:" >&2
+	tail -n 20 "$dir/log" >&2
+	rm -rf "$dir"
+	return 1
+}
+
+# healthy waits until our server, not another one on the port, answers.
+healthy() {
+	local i
+	for i in $(seq 100); do
+		kill -0 "$pid" 2>/dev/null || return 1
+		if (exec 3<>"/dev/tcp/127.0.0.1/$1" && printf 'GET /health HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3 | grep -q ' 200') 2>/dev/null; then
+			kill -0 "$pid" 2>/dev/null
+			return
+		fi
+		sleep 0.1
+	done
+	return 1
+}
+
+# halt ends a process and waits until it is gone.
+halt() {
+	kill "$1" 2>/dev/null || return 0
+	local i
+	for i in $(seq 50); do
+		kill -0 "$1" 2>/dev/null || return 0
+		sleep 0.1
+	done
+	kill -9 "$1" 2>/dev/null || true
+}
+
+# running tells whether the recorded process is still our server.
+running() {
+	[ -f "$state" ] && [ "$(readlink "/proc/$(sed -n 1p "$state")/exe" 2>/dev/null)" = "$binary" ]
+}
+
+case "${1-}" in
+install)
+	install
+	;;
+run)
+	shift
+	launch
+	trap 'halt "$pid"; rm -rf "$dir"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	CUTROOM_TEST_S3=$value "$@"
+	;;
+start)
+	if ! running; then
+		launch
+		disown "$pid"
+		printf '%s\n' "$pid" "$dir" "$value" >"$state"
+	fi
+	sed -n 3p "$state"
+	;;
+stop)
+	if [ -f "$state" ]; then
+		if running; then halt "$(sed -n 1p "$state")"; fi
+		rm -rf "$(sed -n 2p "$state")"
+		rm -f "$state"
+	fi
+	;;
+*)
+	sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+	;;
+esac
