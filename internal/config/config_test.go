@@ -1,0 +1,517 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/big"
+	"net/netip"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	jwtSecret  = "jwt-secret-of-more-than-32-characters"
+	stemSecret = "stem-secret-of-more-than-32-characters"
+)
+
+// required holds the least that the service starts with.
+func required() map[string]string {
+	return map[string]string{
+		"DATABASE_URL":                 "sqlite::memory:",
+		"DB_USER":                      "cutroom",
+		"DB_PASSWORD":                  "db-password",
+		"AUTH_JWT_SECRET":              jwtSecret,
+		"AUTH_PROVIDER_A_CLIENT_IDS":   "ios.example,web.example",
+		"SEPARATION_PROVIDER_API_KEY":  "provider-api-key",
+		"SEPARATION_PROVIDER_SPACE_ID": "7",
+		"SEPARATION_SIGNING_SECRET":    stemSecret,
+	}
+}
+
+func with(changes map[string]string) map[string]string {
+	env := required()
+	maps.Copy(env, changes)
+	return env
+}
+
+func lookup(env map[string]string) func(string) (string, bool) {
+	return func(key string) (string, bool) {
+		value, ok := env[key]
+		return value, ok
+	}
+}
+
+func load(t *testing.T, changes map[string]string) Config {
+	t.Helper()
+	cfg, err := Load(lookup(with(changes)))
+	if err != nil {
+		t.Fatalf("Load: %v", err)
+	}
+	return cfg
+}
+
+// problems returns "KEY: rule" for each problem, and nil without any.
+func problems(t *testing.T, changes map[string]string) []string {
+	t.Helper()
+	cfg, err := Load(lookup(with(changes)))
+	if err == nil {
+		return nil
+	}
+	if !reflect.DeepEqual(cfg, Config{}) {
+		t.Error("a failed Load returned a configuration")
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func privateKeyPEM(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+func serviceAccount(t *testing.T) string {
+	t.Helper()
+	text, err := json.Marshal(map[string]string{"client_email": "robot@example.com", "private_key": privateKeyPEM(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestDefaults(t *testing.T) {
+	cfg := load(t, nil)
+	want := Config{
+		HTTP: HTTP{
+			Port: 8080, PublicBaseURL: "http://localhost:8080",
+			TrustedProxies: []netip.Prefix{
+				netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
+				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
+				netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"),
+			},
+		},
+		Log:        Log{Level: slog.LevelInfo, JSON: true},
+		Monitoring: Monitoring{Environment: "dev", TracesSampleRate: 0.1},
+		Database:   Database{URL: "sqlite::memory:", User: "cutroom", Password: NewSecret("db-password"), MaxPool: 5},
+		Auth: Auth{
+			JWTSecret: NewSecret(jwtSecret), JWTLifetime: 7 * 24 * time.Hour,
+			ProviderA: ProviderA{ClientIDs: []string{"ios.example", "web.example"}, TokenInfoURL: "https://oauth2.googleapis.com/tokeninfo"},
+			ProviderB: ProviderB{KeysURL: "https://appleid.apple.com/auth/keys", Issuer: "https://appleid.apple.com"},
+		},
+		Storage:     Storage{Path: "./storage", UploadsTTL: 6 * time.Hour, MaxUploadBytes: 500 << 20, MinFreeDiskBytes: 512 << 20},
+		Asset:       Asset{CacheTTL: 24 * time.Hour, CacheMaxBytes: 20480 << 20},
+		ObjectStore: ObjectStore{SignedURLTTL: 15 * time.Minute},
+		Separation: Separation{
+			APIKey: NewSecret("provider-api-key"), SpaceID: 7,
+			BaseURL: "https://api.perso.ai", StorageBaseURL: "https://portal-media.perso.ai",
+			AllowedHosts:  []string{"api.perso.ai", "portal-media.perso.ai"},
+			SigningSecret: NewSecret(stemSecret),
+			URLTTL:        7 * 24 * time.Hour, AbandonTTL: 7 * 24 * time.Hour,
+			MaxInFlight: 2, StuckSubmitting: 10 * time.Minute,
+			PollInterval: 15 * time.Second, MaxPoll: 30 * time.Minute, MaxAudioBytes: 100 << 20,
+		},
+		Render: Render{
+			InputCacheTTL: 24 * time.Hour, OutputTTL: 24 * time.Hour,
+			MaxConcurrent: max(1, runtime.GOMAXPROCS(0)/2), ProcessTimeout: 30 * time.Minute,
+			MaxInputPixels: 8192 * 4320, MaxSourceDuration: 4 * time.Hour, MaxOutputDuration: 3 * time.Hour,
+			PartCacheMaxBytes: 10240 << 20,
+		},
+		Media: Media{MaxMemoryBytes: 4096 << 20, MaxFileBytes: 20480 << 20},
+		Credit: Credit{SignupBonus: 3, AdminGrantDailyCap: 1000,
+			Products: map[string]int64{"credits.10": 10, "credits.50": 50, "credits.150": 150}},
+		IAP: IAP{
+			PlatformA: PlatformA{BaseURL: "https://androidpublisher.googleapis.com"},
+			PlatformB: PlatformB{BaseURL: "https://api.storekit.apple.com"},
+		},
+		Outbound: Outbound{ConnectTimeout: 2 * time.Minute, RequestTimeout: 10 * time.Minute, SocketTimeout: 10 * time.Minute},
+	}
+	if !reflect.DeepEqual(cfg, want) {
+		t.Errorf("defaults:\n got %+v\nwant %+v", cfg, want)
+	}
+	if !cfg.Auth.JWTSecret.equals(jwtSecret) || !cfg.Separation.SigningSecret.equals(stemSecret) {
+		t.Error("a secret does not reveal its value")
+	}
+}
+
+func (s Secret) equals(value string) bool { return s.Reveal() == value }
+
+// Every rule that a start-up can break, with the one line that it must give.
+func TestStartUpRules(t *testing.T) {
+	type env = map[string]string
+	bucket := env{"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("aF", 16),
+		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s3cr3t"}
+	bucketBut := func(key, value string) env {
+		changed := maps.Clone(bucket)
+		changed[key] = value
+		return changed
+	}
+	sslmode := "DATABASE_URL: must set sslmode to require, verify-ca or verify-full"
+	products := "CREDIT_PRODUCTS: must list productId=credits, with 1 to 1000000 credits each"
+	address := "must be an http or https address, without user, query or fragment"
+	tests := map[string]struct {
+		env  env
+		want string // "" = starts
+	}{
+		"minimum": {nil, ""},
+
+		"DATABASE_URL blank":           {env{"DATABASE_URL": " "}, "DATABASE_URL: is required"},
+		"DB_USER blank":                {env{"DB_USER": ""}, "DB_USER: is required"},
+		"DB_PASSWORD blank":            {env{"DB_PASSWORD": "  "}, "DB_PASSWORD: is required"},
+		"JWT secret blank":             {env{"AUTH_JWT_SECRET": ""}, "AUTH_JWT_SECRET: is required"},
+		"JWT secret of 31":             {env{"AUTH_JWT_SECRET": strings.Repeat("x", 31)}, "AUTH_JWT_SECRET: must have at least 32 characters"},
+		"JWT secret of 31 and spaces":  {env{"AUTH_JWT_SECRET": strings.Repeat("x", 31) + "  "}, "AUTH_JWT_SECRET: must have at least 32 characters"},
+		"JWT secret of 31 wide":        {env{"AUTH_JWT_SECRET": strings.Repeat("é", 31)}, "AUTH_JWT_SECRET: must have at least 32 characters"},
+		"JWT secret of 32":             {env{"AUTH_JWT_SECRET": strings.Repeat("x", 32)}, ""},
+		"stem secret blank":            {env{"SEPARATION_SIGNING_SECRET": ""}, "SEPARATION_SIGNING_SECRET: is required"},
+		"stem secret of 31":            {env{"SEPARATION_SIGNING_SECRET": strings.Repeat("x", 31)}, "SEPARATION_SIGNING_SECRET: must have at least 32 characters"},
+		"client ids A blank":           {env{"AUTH_PROVIDER_A_CLIENT_IDS": ""}, "AUTH_PROVIDER_A_CLIENT_IDS: is required"},
+		"client ids A empty":           {env{"AUTH_PROVIDER_A_CLIENT_IDS": " , ,"}, "AUTH_PROVIDER_A_CLIENT_IDS: must list at least one client id"},
+		"API key blank":                {env{"SEPARATION_PROVIDER_API_KEY": ""}, "SEPARATION_PROVIDER_API_KEY: is required"},
+		"space id blank":               {env{"SEPARATION_PROVIDER_SPACE_ID": ""}, "SEPARATION_PROVIDER_SPACE_ID: is required"},
+		"space id 0":                   {env{"SEPARATION_PROVIDER_SPACE_ID": "0"}, "SEPARATION_PROVIDER_SPACE_ID: must be a whole number, 1 or more"},
+		"space id negative":            {env{"SEPARATION_PROVIDER_SPACE_ID": "-3"}, "SEPARATION_PROVIDER_SPACE_ID: must be a whole number, 1 or more"},
+		"space id no number":           {env{"SEPARATION_PROVIDER_SPACE_ID": "seven"}, "SEPARATION_PROVIDER_SPACE_ID: must be a whole number, 1 or more"},
+		"space id beyond 64 bits":      {env{"SEPARATION_PROVIDER_SPACE_ID": "18446744073709551617"}, "SEPARATION_PROVIDER_SPACE_ID: must be a whole number, 1 or more"},
+		"PostgreSQL without sslmode":   {env{"DATABASE_URL": "postgres://h/db"}, sslmode},
+		"PostgreSQL sslmode disable":   {env{"DATABASE_URL": "postgresql://h/db?sslmode=disable"}, sslmode},
+		"PostgreSQL sslmode prefer":    {env{"DATABASE_URL": "jdbc:postgresql://h/db?sslmode=prefer"}, sslmode},
+		"PostgreSQL sslmode blank":     {env{"DATABASE_URL": "postgres://h/db?sslmode="}, sslmode},
+		"PostgreSQL two sslmodes":      {env{"DATABASE_URL": "postgres://h/db?sslmode=require&ssl%6dode=disable"}, "DATABASE_URL: must set sslmode once"},
+		"PostgreSQL without host":      {env{"DATABASE_URL": "postgres:///db?sslmode=require"}, "DATABASE_URL: must name a host"},
+		"PostgreSQL raw slash in user": {env{"DATABASE_URL": "postgres://u:pa/ss@h/db?sslmode=require"}, "DATABASE_URL: must be a PostgreSQL URL with special characters percent-encoded"},
+		"PostgreSQL bad escape":        {env{"DATABASE_URL": "postgres://h/db?sslmode=require&x=%zz"}, "DATABASE_URL: must be a PostgreSQL URL with special characters percent-encoded"},
+		"another database":             {env{"DATABASE_URL": "mysql://h/db"}, "DATABASE_URL: must start with postgres://, postgresql://, jdbc:postgresql:// or sqlite:"},
+		"jdbc of the short scheme":     {env{"DATABASE_URL": "jdbc:postgres://h/db?sslmode=require"}, "DATABASE_URL: must start with postgres://, postgresql://, jdbc:postgresql:// or sqlite:"},
+		"SQLite without path":          {env{"DATABASE_URL": "sqlite://"}, "DATABASE_URL: must be sqlite:///absolute/path.db, sqlite://relative/path.db or sqlite::memory:"},
+		"SQLite folder":                {env{"DATABASE_URL": "sqlite:///var/lib/"}, "DATABASE_URL: must be sqlite:///absolute/path.db, sqlite://relative/path.db or sqlite::memory:"},
+		"SQLite memory misspelt":       {env{"DATABASE_URL": "sqlite://:memory:"}, "DATABASE_URL: must be sqlite:///absolute/path.db, sqlite://relative/path.db or sqlite::memory:"},
+		"pool 0":                       {env{"DB_MAX_POOL": "0"}, "DB_MAX_POOL: must be a whole number, 1 to 1000"},
+
+		"bucket complete":                {bucket, ""},
+		"bucket without account":         {bucketBut("OBJECT_STORE_ACCOUNT_ID", " "), "OBJECT_STORE_ACCOUNT_ID: is required when OBJECT_STORE_BUCKET is set"},
+		"bucket without access key":      {bucketBut("OBJECT_STORE_ACCESS_KEY_ID", ""), "OBJECT_STORE_ACCESS_KEY_ID: is required when OBJECT_STORE_BUCKET is set"},
+		"bucket without secret":          {bucketBut("OBJECT_STORE_SECRET_ACCESS_KEY", ""), "OBJECT_STORE_SECRET_ACCESS_KEY: is required when OBJECT_STORE_BUCKET is set"},
+		"bucket with short account":      {bucketBut("OBJECT_STORE_ACCOUNT_ID", strings.Repeat("a", 31)), "OBJECT_STORE_ACCOUNT_ID: must be 32 hexadecimal characters"},
+		"bucket with non-hex account":    {bucketBut("OBJECT_STORE_ACCOUNT_ID", strings.Repeat("g", 32)), "OBJECT_STORE_ACCOUNT_ID: must be 32 hexadecimal characters"},
+		"endpoint does not replace it":   {env{"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ENDPOINT": "http://127.0.0.1:9000", "OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s"}, "OBJECT_STORE_ACCOUNT_ID: is required when OBJECT_STORE_BUCKET is set"},
+		"bucket with bad endpoint":       {bucketBut("OBJECT_STORE_ENDPOINT", "s3.example.com"), "OBJECT_STORE_ENDPOINT: " + address},
+		"bucket with a slash":            {bucketBut("OBJECT_STORE_BUCKET", "films/raw"), "OBJECT_STORE_BUCKET: must be a bucket name: 3 to 63 letters, digits, dots, dashes and underscores"},
+		"keys without bucket":            {env{"OBJECT_STORE_ACCOUNT_ID": "x"}, ""},
+		"presigned lifetime of 59":       {env{"SIGNED_URL_TTL_SEC": "59"}, "SIGNED_URL_TTL_SEC: must be a whole number, 60 to 86400"},
+		"stem lifetime too long":         {env{"SEPARATION_ABANDON_TTL_MS": "60000", "SEPARATION_URL_TTL_SEC": "61"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
+		"stem lifetime by a millisecond": {env{"SEPARATION_ABANDON_TTL_MS": "60999", "SEPARATION_URL_TTL_SEC": "61"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
+		"stem lifetime equal":            {env{"SEPARATION_ABANDON_TTL_MS": "61000", "SEPARATION_URL_TTL_SEC": "61"}, ""},
+		"default stem lifetime too long": {env{"SEPARATION_ABANDON_TTL_MS": "60000"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
+		"abandon too short":              {env{"SEPARATION_ABANDON_TTL_MS": "59999"}, "SEPARATION_ABANDON_TTL_MS: must be a whole number, 60000 to 315360000000"},
+		"in flight 6":                    {env{"SEPARATION_MAX_PROVIDER_IN_FLIGHT": "6"}, "SEPARATION_MAX_PROVIDER_IN_FLIGHT: must be a whole number, 1 to 5"},
+		"base URL without scheme":        {env{"SEPARATION_PROVIDER_BASE_URL": "api.example.com"}, "SEPARATION_PROVIDER_BASE_URL: " + address},
+		"base URL with user":             {env{"SEPARATION_PROVIDER_STORAGE_BASE_URL": "https://u:p@h"}, "SEPARATION_PROVIDER_STORAGE_BASE_URL: " + address},
+		"allowed host is an address":     {env{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "ok.example,https://cdn.example/"}, "PROVIDER_DOWNLOAD_ALLOWED_HOSTS: must list host names without scheme, port or path"},
+		"allowed host is a wildcard":     {env{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "*.example"}, "PROVIDER_DOWNLOAD_ALLOWED_HOSTS: must list host names without scheme, port or path"},
+
+		"PORT 0":                     {env{"PORT": "0"}, "PORT: must be a whole number, 1 to 65535"},
+		"PORT 65536":                 {env{"PORT": "65536"}, "PORT: must be a whole number, 1 to 65535"},
+		"public URL of another kind": {env{"PUBLIC_BASE_URL": "ftp://films.example"}, "PUBLIC_BASE_URL: " + address},
+		"public URL with query":      {env{"PUBLIC_BASE_URL": "https://films.example/?a=b"}, "PUBLIC_BASE_URL: " + address},
+		"public URL with bad port":   {env{"PUBLIC_BASE_URL": "https://films.example:70000"}, "PUBLIC_BASE_URL: " + address},
+		"slug of 5":                  {env{"ADMIN_SLUG": "admin"}, "ADMIN_SLUG: must be 6 to 64 letters, digits, dashes and underscores"},
+		"slug of 65":                 {env{"ADMIN_SLUG": strings.Repeat("a", 65)}, "ADMIN_SLUG: must be 6 to 64 letters, digits, dashes and underscores"},
+		"slug of 64":                 {env{"ADMIN_SLUG": strings.Repeat("a", 64)}, ""},
+		"slug with slash":            {env{"ADMIN_SLUG": "admin/x"}, "ADMIN_SLUG: must be 6 to 64 letters, digits, dashes and underscores"},
+		"slug with letter beyond":    {env{"ADMIN_SLUG": "admín-x"}, "ADMIN_SLUG: must be 6 to 64 letters, digits, dashes and underscores"},
+		"slug of another path":       {env{"ADMIN_SLUG": "swagger"}, "ADMIN_SLUG: must not be the name of another path of the service"},
+		"origin without scheme":      {env{"CORS_ALLOWED_ORIGINS": "app.example"}, "CORS_ALLOWED_ORIGINS: must list origins such as https://app.example.com"},
+		"origin with path":           {env{"CORS_ALLOWED_ORIGINS": "https://app.example/x"}, "CORS_ALLOWED_ORIGINS: must list origins such as https://app.example.com"},
+		"proxies by name":            {env{"TRUSTED_PROXIES": "10.0.0.0/8,proxy"}, "TRUSTED_PROXIES: must list CIDR ranges such as 10.0.0.0/8, or be none"},
+		"proxies too narrow":         {env{"TRUSTED_PROXIES": "10.0.0.0/33"}, "TRUSTED_PROXIES: must list CIDR ranges such as 10.0.0.0/8, or be none"},
+		"proxies empty":              {env{"TRUSTED_PROXIES": ","}, "TRUSTED_PROXIES: must list CIDR ranges such as 10.0.0.0/8, or be none"},
+		"negative hops":              {env{"RATE_LIMIT_TRUSTED_PROXY_HOPS": "-1"}, "RATE_LIMIT_TRUSTED_PROXY_HOPS: must be a whole number, 0 to 100"},
+		"unknown level":              {env{"LOG_LEVEL": "loud"}, "LOG_LEVEL: must be one of debug, info, warn, error"},
+		"unknown format":             {env{"LOG_FORMAT": "xml"}, "LOG_FORMAT: must be one of json, text"},
+		"ops address without port":   {env{"OPS_ADDR": "localhost"}, "OPS_ADDR: must be host:port or :port"},
+		"ops address by name":        {env{"OPS_ADDR": "localhost:http"}, "OPS_ADDR: must be host:port or :port"},
+		"ops address on PORT":        {env{"PORT": "9000", "OPS_ADDR": "127.0.0.1:9000"}, "OPS_ADDR: must not use the port of PORT"},
+		"sample rate 1.1":            {env{"MONITORING_TRACES_SAMPLE_RATE": "1.1"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
+		"sample rate negative":       {env{"MONITORING_TRACES_SAMPLE_RATE": "-0.1"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
+		"sample rate NaN":            {env{"MONITORING_TRACES_SAMPLE_RATE": "NaN"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
+		"sample rate 1":              {env{"MONITORING_TRACES_SAMPLE_RATE": "1"}, ""},
+		"DSN without key":            {env{"MONITORING_DSN": "https://sentry.example/1"}, "MONITORING_DSN: must have the form https://<public key>@<host>/<project>"},
+		"token lifetime of 59":       {env{"AUTH_JWT_EXPIRY_SECONDS": "59"}, "AUTH_JWT_EXPIRY_SECONDS: must be a whole number, 60 to 7776000"},
+		"token-info not an address":  {env{"AUTH_PROVIDER_A_TOKENINFO_URL": "tokeninfo"}, "AUTH_PROVIDER_A_TOKENINFO_URL: " + address},
+
+		"products without amount":    {env{"CREDIT_PRODUCTS": "a=1,b"}, products},
+		"products without id":        {env{"CREDIT_PRODUCTS": "=1"}, products},
+		"products worth nothing":     {env{"CREDIT_PRODUCTS": "a=0"}, products},
+		"products with fraction":     {env{"CREDIT_PRODUCTS": "a=1.5"}, products},
+		"products beyond 64 bits":    {env{"CREDIT_PRODUCTS": "a=18446744073709551617"}, products},
+		"products twice":             {env{"CREDIT_PRODUCTS": "a=1,a=2"}, "CREDIT_PRODUCTS: must name each product once"},
+		"products empty":             {env{"CREDIT_PRODUCTS": ","}, "CREDIT_PRODUCTS: must list at least one productId=credits"},
+		"store environment":          {env{"IAP_PLATFORM_B_ENV": "staging"}, "IAP_PLATFORM_B_ENV: must be one of production, sandbox"},
+		"platform_a partial":         {env{"IAP_PLATFORM_A_PACKAGE_NAME": "app"}, ""},
+		"platform_a half, malformed": {env{"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": "{"}, ""},
+		"platform_a malformed":       {env{"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": "{}"}, "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must be a JSON object with client_email and a PEM private_key"},
+		"platform_b partial":         {env{"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b"}, ""},
+		"platform_b malformed":       {env{"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b", "IAP_PLATFORM_B_PRIVATE_KEY": "x"}, "IAP_PLATFORM_B_PRIVATE_KEY: must be a PEM private key"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var want []string
+			if test.want != "" {
+				want = []string{test.want}
+			}
+			if got := problems(t, test.env); !slices.Equal(got, want) {
+				t.Errorf("problems\n got %q\nwant %q", got, want)
+			}
+		})
+	}
+}
+
+// Every number takes its documented limits, refuses what lies just beyond
+// them, and never wraps.
+func TestEveryNumberKeepsItsRange(t *testing.T) {
+	for _, k := range Keys {
+		if k.Max == 0 {
+			continue
+		}
+		t.Run(k.Name, func(t *testing.T) {
+			refusal := k.Name + ": must be a whole number, " + k.Range()
+			below := new(big.Int).Sub(big.NewInt(k.Min), big.NewInt(1)).String()
+			above := new(big.Int).Add(big.NewInt(k.Max), big.NewInt(1)).String()
+			for _, bad := range []string{below, above, "abc", "1.5", "1e3", "0x10", "12 13",
+				"-9223372036854775809", "9223372036854775808", "18446744073709551617"} {
+				if got := problems(t, map[string]string{k.Name: bad}); !slices.Contains(got, refusal) {
+					t.Errorf("%q: problems %q", bad, got)
+				}
+			}
+			for _, good := range []int64{k.Min, k.Max} {
+				env := map[string]string{k.Name: big.NewInt(good).String()}
+				if k.Name == "SEPARATION_ABANDON_TTL_MS" {
+					env["SEPARATION_URL_TTL_SEC"] = "60"
+				}
+				if got := problems(t, env); got != nil {
+					t.Errorf("%d: problems %q", good, got)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryLimitFitsItsUnit(t *testing.T) {
+	env := map[string]string{}
+	for _, k := range Keys {
+		if k.Max > 0 {
+			env[k.Name] = big.NewInt(k.Max).String()
+		}
+	}
+	cfg := load(t, env)
+	for name, value := range map[string]int64{
+		"abandon":   int64(cfg.Separation.AbandonTTL),
+		"uploads":   int64(cfg.Storage.UploadsTTL),
+		"upload":    cfg.Storage.MaxUploadBytes,
+		"assets":    cfg.Asset.CacheMaxBytes,
+		"output":    int64(cfg.Render.MaxOutputDuration),
+		"memory":    cfg.Media.MaxMemoryBytes,
+		"jwt":       int64(cfg.Auth.JWTLifetime),
+		"time-outs": int64(cfg.Outbound.RequestTimeout),
+	} {
+		if value <= 0 {
+			t.Errorf("%s wrapped to %d", name, value)
+		}
+	}
+}
+
+func TestAllProblemsAreReportedTogether(t *testing.T) {
+	_, err := Load(lookup(map[string]string{
+		"AUTH_JWT_SECRET": "hunter2", "PORT": "hunter2", "LOG_LEVEL": "hunter2", "DATABASE_URL": "postgres://u:hunter2@h/db",
+		"SEPARATION_PROVIDER_BASE_URL": "https://u:hunter2@h", "MONITORING_DSN": "hunter2", "CREDIT_PRODUCTS": "hunter2",
+		"OPS_ADDR": "hunter2", "TRUSTED_PROXIES": "hunter2", "CORS_ALLOWED_ORIGINS": "hunter2\nhunter2",
+	}))
+	if err == nil {
+		t.Fatal("Load accepted nonsense")
+	}
+	want := []string{"AUTH_JWT_SECRET", "AUTH_PROVIDER_A_CLIENT_IDS", "CORS_ALLOWED_ORIGINS", "CREDIT_PRODUCTS", "DATABASE_URL",
+		"DB_PASSWORD", "DB_USER", "LOG_LEVEL", "MONITORING_DSN", "OPS_ADDR", "PORT", "SEPARATION_PROVIDER_API_KEY",
+		"SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_SPACE_ID", "SEPARATION_SIGNING_SECRET", "TRUSTED_PROXIES"}
+	var got []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		key, rule, ok := strings.Cut(line, ": ")
+		if !ok || rule == "" {
+			t.Errorf("line %q does not name a key and a rule", line)
+		}
+		got = append(got, key)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("keys\n got %q\nwant %q", got, want)
+	}
+	if strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a value is shown:\n%v", err)
+	}
+	if p, ok := errors.AsType[*Problem](err); !ok || p.Key == "" || p.Rule == "" {
+		t.Errorf("the error holds no Problem: %#v", p)
+	}
+}
+
+// A variable set to white space behaves as if it were not set, for every key.
+func TestBlankEqualsAbsent(t *testing.T) {
+	plain := load(t, nil)
+	for _, k := range Keys {
+		if k.Required == Always {
+			continue // TestStartUpRules has these
+		}
+		if got := load(t, map[string]string{k.Name: " \t"}); !reflect.DeepEqual(got, plain) {
+			t.Errorf("a blank %s changes the configuration", k.Name)
+		}
+	}
+}
+
+func TestDatabaseURL(t *testing.T) {
+	for given, want := range map[string]string{
+		"postgres://db.example/films?sslmode=require":                                   "postgres://db.example/films?sslmode=require",
+		"postgresql://db.example:5433/films?sslmode=verify-ca":                          "postgres://db.example:5433/films?sslmode=verify-ca",
+		"jdbc:postgresql://db.example/films?sslmode=verify-full":                        "postgres://db.example/films?sslmode=verify-full",
+		"jdbc:postgresql://db/f?user=u&password=p&sslmode=require&application_name=a+b": "postgres://db/f?sslmode=require&application_name=a+b",
+		"postgres://u:p%40@db/f?sslmode=require":                                        "postgres://db/f?sslmode=require",
+		"postgres://u:p@ss@db/f?sslmode=require":                                        "postgres://db/f?sslmode=require",
+		"postgres://a:1,b:2/f?target_session_attrs=read-write&sslmode=require":          "postgres://a:1,b:2/f?target_session_attrs=read-write&sslmode=require",
+		"postgres:///f?host=/run/postgresql&sslmode=require":                            "postgres:///f?host=/run/postgresql&sslmode=require",
+		"postgres://[::1]:5432/f?sslmode=require":                                       "postgres://[::1]:5432/f?sslmode=require",
+		"sqlite:///var/lib/cutroom/a b.db":                                              "sqlite:///var/lib/cutroom/a b.db",
+		"sqlite://data/cutroom.db":                                                      "sqlite://data/cutroom.db",
+		"sqlite::memory:":                                                               "sqlite::memory:",
+	} {
+		got := load(t, map[string]string{"DATABASE_URL": " " + given + "\n", "DB_PASSWORD": " p w "}).Database
+		if got.URL != want {
+			t.Errorf("%s\n got %s\nwant %s", given, got.URL, want)
+		}
+		if !got.Password.equals(" p w ") {
+			t.Errorf("the password became %q", got.Password.Reveal())
+		}
+	}
+}
+
+func TestValuesReachTheirFields(t *testing.T) {
+	key := privateKeyPEM(t)
+	cfg := load(t, map[string]string{
+		"PORT": "9001", "PUBLIC_BASE_URL": "https://films.example/base//",
+		"CORS_ALLOWED_ORIGINS": "https://a.example/, capacitor://localhost,",
+		"TRUSTED_PROXIES":      "203.0.113.7, 10.1.2.3/8", "RATE_LIMIT_TRUSTED_PROXY_HOPS": "2",
+		"ADMIN_SLUG": "back_Office-1", "ENABLE_API_DOCS": "True", "ENABLE_TESTDATA_MOCK": "true",
+		"LOG_LEVEL": "WARN", "LOG_FORMAT": "Text", "OPS_ADDR": "127.0.0.1:0",
+		"MONITORING_DSN":             "https://abc@sentry.example/42",
+		"AUTH_PROVIDER_B_CLIENT_IDS": "com.example.app , com.example.web",
+		"OBJECT_STORE_BUCKET":        "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("AB", 16),
+		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s3cr3t\n",
+		"SEPARATION_PROVIDER_BASE_URL":    "http://127.0.0.1:4000/",
+		"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "CDN.example,[::1],portal-media.perso.ai",
+		"RENDER_MAX_CONCURRENT":           "3", "FFMPEG_PATH": "/opt/ffmpeg", "FFPROBE_PATH": "/opt/ffprobe",
+		"CREDIT_PRODUCTS":             " small = 5 , large=500,",
+		"IAP_PLATFORM_A_PACKAGE_NAME": "com.example.app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(t),
+		"IAP_PLATFORM_B_ISSUER_ID": "issuer", "IAP_PLATFORM_B_KEY_ID": "kid", "IAP_PLATFORM_B_BUNDLE_ID": "com.example.app",
+		"IAP_PLATFORM_B_PRIVATE_KEY": strings.ReplaceAll(key, "\n", `\n`), "IAP_PLATFORM_B_ENV": "Sandbox",
+		"IAP_PLATFORM_B_ROOT_CA_FILE": "/etc/root.pem",
+	})
+	check := func(name string, got, want any) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	check("HTTP", cfg.HTTP, HTTP{
+		Port: 9001, PublicBaseURL: "https://films.example/base",
+		AllowedOrigins: []string{"https://a.example", "capacitor://localhost"},
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32"), netip.MustParsePrefix("10.0.0.0/8")},
+		ProxyHops:      2, AdminSlug: "back_Office-1", APIDocs: true, TestdataMock: true,
+	})
+	check("Log", cfg.Log, Log{Level: slog.LevelWarn})
+	check("Ops", cfg.Ops, Ops{Addr: "127.0.0.1:0"})
+	check("DSN", cfg.Monitoring.DSN.Reveal(), "https://abc@sentry.example/42")
+	check("provider_b", cfg.Auth.ProviderB.ClientIDs, []string{"com.example.app", "com.example.web"})
+	check("object store", cfg.ObjectStore, ObjectStore{
+		Bucket: "films", Endpoint: "https://" + strings.Repeat("ab", 16) + ".r2.cloudflarestorage.com",
+		AccessKeyID: "id", SecretAccessKey: NewSecret("s3cr3t"), SignedURLTTL: 15 * time.Minute,
+	})
+	check("enabled", cfg.ObjectStore.Enabled(), true)
+	check("base URL", cfg.Separation.BaseURL, "http://127.0.0.1:4000")
+	check("hosts", cfg.Separation.AllowedHosts, []string{"cdn.example", "::1", "portal-media.perso.ai", "127.0.0.1"})
+	check("slots", cfg.Render.MaxConcurrent, 3)
+	check("programs", []string{cfg.Media.FFmpeg, cfg.Media.FFprobe}, []string{"/opt/ffmpeg", "/opt/ffprobe"})
+	check("products", cfg.Credit.Products, map[string]int64{"small": 5, "large": 500})
+	check("configured", []bool{cfg.IAP.PlatformA.Configured(), cfg.IAP.PlatformB.Configured()}, []bool{true, true})
+	check("private key", cfg.IAP.PlatformB.PrivateKey.Reveal(), strings.TrimSpace(strings.ReplaceAll(key, `\n`, "\n"))+"\n")
+	check("store", cfg.IAP.PlatformB.BaseURL, "https://api.storekit-sandbox.apple.com")
+	check("root", cfg.IAP.PlatformB.RootCAFile, "/etc/root.pem")
+	check("warnings", cfg.Warnings, []string(nil))
+}
+
+func TestOverridesAndSwitches(t *testing.T) {
+	type env = map[string]string
+	if got := load(t, env{"PORT": "9001"}).HTTP.PublicBaseURL; got != "http://localhost:9001" {
+		t.Errorf("the default base URL is %s", got)
+	}
+	if got := load(t, env{"CORS_ALLOWED_ORIGINS": "https://a.example,*"}).HTTP.AllowedOrigins; got != nil {
+		t.Errorf("* allows only %v", got)
+	}
+	if got := load(t, env{"TRUSTED_PROXIES": "None"}).HTTP.TrustedProxies; len(got) != 0 {
+		t.Errorf("none trusts %v", got)
+	}
+	bucket := env{"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("0", 32), "OBJECT_STORE_ACCESS_KEY_ID": "id",
+		"OBJECT_STORE_SECRET_ACCESS_KEY": "s", "OBJECT_STORE_ENDPOINT": "http://127.0.0.1:9000/"}
+	if got := load(t, bucket).ObjectStore.Endpoint; got != "http://127.0.0.1:9000" {
+		t.Errorf("the endpoint is %s", got)
+	}
+	if got := load(t, env{"IAP_PLATFORM_B_BASE_URL": "http://127.0.0.1:9/"}).IAP.PlatformB.BaseURL; got != "http://127.0.0.1:9" {
+		t.Errorf("the store is at %s", got)
+	}
+	for _, off := range []string{"false", "1", "yes", "truee"} {
+		if load(t, env{"ENABLE_API_DOCS": off}).HTTP.APIDocs {
+			t.Errorf("%q switches the API docs on", off)
+		}
+	}
+}
+
+// A partial group is allowed and leaves its feature off, but is never silent.
+func TestWarnings(t *testing.T) {
+	type env = map[string]string
+	for name, test := range map[string]struct {
+		env  env
+		want string
+	}{
+		"platform_a": {env{"IAP_PLATFORM_A_PACKAGE_NAME": "app"},
+			"platform_a is not configured: it lacks IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON"},
+		"platform_b": {env{"IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_PRIVATE_KEY": "p"},
+			"platform_b is not configured: it lacks IAP_PLATFORM_B_ISSUER_ID, IAP_PLATFORM_B_BUNDLE_ID"},
+		"bucket": {env{"OBJECT_STORE_ACCESS_KEY_ID": "id"},
+			"the object store is off: OBJECT_STORE_BUCKET is blank although other OBJECT_STORE keys are set"},
+		"provider_b": {env{"AUTH_PROVIDER_B_CLIENT_IDS": ", ,"},
+			"AUTH_PROVIDER_B_CLIENT_IDS lists no client id: provider_b sign-in is off"},
+		"flag": {env{"ENABLE_API_DOCS": "1"}, "ENABLE_API_DOCS is neither true nor false and stays off"},
+		"one secret": {env{"SEPARATION_SIGNING_SECRET": jwtSecret},
+			"AUTH_JWT_SECRET and SEPARATION_SIGNING_SECRET are the same: give each its own"},
+	} {
+		cfg := load(t, test.env)
+		if !slices.Equal(cfg.Warnings, []string{test.want}) {
+			t.Errorf("%s: warnings %q, want %q", name, cfg.Warnings, test.want)
+		}
+		if cfg.IAP.PlatformA.Configured() || cfg.IAP.PlatformB.Configured() || cfg.ObjectStore.Enabled() {
+			t.Errorf("%s: a partial group counts as configured", name)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package config
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/joho/godotenv"
+)
+
+var update = flag.Bool("update", false, "rewrite .env.example and docs/configuration.md")
+
+func TestDocumentsAreInStep(t *testing.T) {
+	for path, want := range map[string]string{
+		"../../.env.example":          EnvExample(),
+		"../../docs/configuration.md": Markdown(),
+	} {
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s is out of step: run go test ./internal/config -update", path)
+		}
+	}
+}
+
+// A key documented but not read, or read but not documented, is a lie to
+// whoever runs the service.
+func TestKeysReadAreTheKeysDocumented(t *testing.T) {
+	read := map[string]bool{}
+	env := lookup(required())
+	_, err := Load(func(key string) (string, bool) {
+		read[key] = true
+		return env(key)
+	})
+	if err != nil {
+		t.Fatal(err) // a key read but not documented is a problem here
+	}
+	var documented []string
+	for _, k := range Keys {
+		documented = append(documented, k.Name)
+	}
+	slices.Sort(documented)
+	if got := slices.Sorted(maps.Keys(read)); !slices.Equal(got, documented) {
+		t.Errorf("read\n%q\ndocumented\n%q", got, documented)
+	}
+	if len(slices.Compact(documented)) != len(Keys) {
+		t.Error("a key is documented twice")
+	}
+}
+
+func TestReadingAnUndocumentedKeyFails(t *testing.T) {
+	r := newReader(lookup(map[string]string{"NO_SUCH_KEY": "x"}))
+	r.text("NO_SUCH_KEY")
+	if err := r.err(); err == nil || err.Error() != "NO_SUCH_KEY: is read but not documented" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Being read is not enough: each key must move something.
+func TestEveryKeyChangesTheConfiguration(t *testing.T) {
+	other := map[string]string{
+		"PUBLIC_BASE_URL": "https://x.example", "CORS_ALLOWED_ORIGINS": "https://x.example", "TRUSTED_PROXIES": "192.0.2.0/24",
+		"ADMIN_SLUG": "backoffice", "ENABLE_API_DOCS": "true", "ENABLE_TESTDATA_MOCK": "true", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
+		"OPS_ADDR": ":9100", "MONITORING_DSN": "https://k@x.example/1", "MONITORING_TRACES_SAMPLE_RATE": "0.5",
+		"DATABASE_URL": "sqlite://other.db", "AUTH_JWT_SECRET": strings.Repeat("y", 40), "SEPARATION_SIGNING_SECRET": strings.Repeat("z", 40),
+		"AUTH_PROVIDER_A_TOKENINFO_URL": "https://x.example", "AUTH_PROVIDER_B_KEYS_URL": "https://x.example",
+		"SEPARATION_PROVIDER_BASE_URL": "https://x.example", "SEPARATION_PROVIDER_STORAGE_BASE_URL": "https://x.example",
+		"OBJECT_STORE_BUCKET": "other-bucket", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("1", 32), "OBJECT_STORE_ENDPOINT": "https://x.example",
+		"CREDIT_PRODUCTS": "other=1", "IAP_PLATFORM_A_BASE_URL": "https://x.example", "IAP_PLATFORM_B_BASE_URL": "https://x.example",
+		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(t), "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(t),
+		"IAP_PLATFORM_B_ENV": "sandbox", "SEPARATION_URL_TTL_SEC": "600", "SEPARATION_ABANDON_TTL_MS": "604800001",
+		"RENDER_MAX_CONCURRENT": "37",
+	}
+	base := with(map[string]string{
+		"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("0", 32),
+		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s",
+	})
+	plain, err := Load(lookup(base))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range Keys {
+		value, ok := other[k.Name]
+		switch {
+		case ok:
+		case k.Max == 0:
+			value = "other"
+		case k.Default == strconv.FormatInt(k.Min, 10):
+			value = strconv.FormatInt(k.Min+1, 10)
+		default:
+			value = strconv.FormatInt(k.Min, 10)
+		}
+		env := maps.Clone(base)
+		env[k.Name] = value
+		changed, err := Load(lookup(env))
+		if err != nil {
+			t.Errorf("%s: %v", k.Name, err)
+			continue
+		}
+		changed.Warnings = nil
+		if reflect.DeepEqual(changed, plain) {
+			t.Errorf("%s changes nothing", k.Name)
+		}
+	}
+}
+
+// Copied as it is, the example lacks exactly the required keys; with those
+// filled in and every other line uncommented, it is the default configuration.
+func TestTheExampleWorks(t *testing.T) {
+	example := EnvExample()
+	values, err := godotenv.Unmarshal(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Load(lookup(values))
+	var missing, needed []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		key, ok := strings.CutSuffix(line, ": is required")
+		if !ok {
+			t.Errorf("unexpected problem %q", line)
+		}
+		missing = append(missing, key)
+	}
+	for _, k := range Keys {
+		if k.Required == Always {
+			needed = append(needed, k.Name)
+		}
+	}
+	slices.Sort(missing)
+	slices.Sort(needed)
+	if !slices.Equal(missing, needed) {
+		t.Errorf("missing %q, required %q", missing, needed)
+	}
+
+	uncommented := regexp.MustCompile(`(?m)^#([A-Z_]+=)`).ReplaceAllString(example, "$1")
+	values, err = godotenv.Unmarshal(uncommented)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(values) != len(Keys) {
+		t.Errorf("the example holds %d of %d keys", len(values), len(Keys))
+	}
+	maps.Copy(values, required())
+	cfg, err := Load(lookup(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain := load(t, nil); !reflect.DeepEqual(cfg, plain) {
+		t.Errorf("the example's defaults are not the defaults:\n got %+v\nwant %+v", cfg, plain)
+	}
+}
+
+func TestKeysAreDocumentedWell(t *testing.T) {
+	for _, k := range Keys {
+		if !strings.HasSuffix(k.Meaning, ".") || k.Group == "" || k.Required == "" {
+			t.Errorf("%s lacks a sentence, a group or a requirement", k.Name)
+		}
+		if k.Required == Always && k.Default != "" {
+			t.Errorf("%s is required and has a default", k.Name)
+		}
+		if k.Secret && k.Default != "" {
+			t.Errorf("%s is secret and has a default", k.Name)
+		}
+	}
+	// One section for each group: no group comes twice.
+	if sections := regexp.MustCompile(`(?m)^## .*$`).FindAllString(Markdown(), -1); len(slices.Compact(slices.Sorted(slices.Values(sections)))) != len(sections) {
+		t.Errorf("a group has two sections: %q", sections)
+	}
+}

@@ -1,0 +1,128 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/joho/godotenv"
+)
+
+// envFile is read from the working directory when it is there.
+const envFile = ".env"
+
+// LoadEnvironment loads the configuration of this process: the environment,
+// and beneath it the file .env in the working directory where there is one. A
+// variable that the environment has, even blank, wins over the file's. A file
+// that cannot be read or understood is one more problem.
+func LoadEnvironment() (Config, error) {
+	return loadWithFile(envFile, os.LookupEnv)
+}
+
+func loadWithFile(path string, environment func(string) (string, bool)) (Config, error) {
+	values, err := readEnvFile(path)
+	if err != nil {
+		// The keys below may be missing only because the file was not read, but
+		// those that are set and wrong are worth the same run.
+		_, loadErr := Load(environment)
+		return Config{}, errors.Join(err, loadErr)
+	}
+	cfg, err := Load(func(key string) (string, bool) {
+		if value, ok := environment(key); ok {
+			return value, true
+		}
+		value, ok := values[key]
+		return value, ok
+	})
+	if err != nil {
+		return Config{}, err
+	}
+	cfg.Warnings = append(cfg.Warnings, strangers(path, values)...)
+	return cfg, nil
+}
+
+// keyName is the shape of a variable's name. Anything else in the file may be
+// a piece of a value that was not quoted, and is not repeated.
+var keyName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+
+// strangers warns of keys in the file that nobody reads: most are misspelt.
+func strangers(path string, values map[string]string) (warnings []string) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if slices.ContainsFunc(Keys, func(k Key) bool { return k.Name == key }) {
+			continue
+		}
+		if !keyName.MatchString(key) {
+			key = "a name"
+		}
+		warnings = append(warnings, fmt.Sprintf("%s sets %s, which is not a key of this service", path, key))
+	}
+	return warnings
+}
+
+// maxEnvFileBytes is far more than every key together needs.
+const maxEnvFileBytes = 1 << 20
+
+func readEnvFile(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &Problem{Key: path, Rule: "cannot be opened"}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxEnvFileBytes+1))
+	if err != nil {
+		return nil, &Problem{Key: path, Rule: "cannot be read"}
+	}
+	if len(text) > maxEnvFileBytes {
+		return nil, &Problem{Key: path, Rule: "must not be larger than 1 MiB"}
+	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors on Windows leave this mark
+	values, ok := parseEnv(string(text))
+	if !ok {
+		return nil, &Problem{Key: path, Rule: fmt.Sprintf("line %d is not KEY=value, or its quote is not closed", brokenLine(string(text)))}
+	}
+	return values, nil
+}
+
+func parseEnv(text string) (map[string]string, bool) {
+	values, err := godotenv.Unmarshal(text)
+	if err != nil {
+		return nil, false // its message quotes the file, secrets included
+	}
+	if _, nameless := values[""]; nameless {
+		return nil, false
+	}
+	return values, true
+}
+
+// longestQuote is how many lines a quoted value may span for brokenLine to
+// look for its end. A private key has about 30.
+const longestQuote = 200
+
+// brokenLine returns the number of the line, from 1, where the first statement
+// begins that does not parse.
+func brokenLine(text string) int {
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for start := 0; start < len(lines); {
+		end, ok := start+1, false
+		for ; end <= min(len(lines), start+longestQuote); end++ {
+			if _, ok = parseEnv(strings.Join(lines[start:end], "\n")); ok {
+				break
+			}
+		}
+		if !ok {
+			return start + 1
+		}
+		start = end
+	}
+	return len(lines)
+}

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func envFileWith(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), ".env")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestEnvironmentWinsOverTheFile(t *testing.T) {
+	path := envFileWith(t, "\ufeffPORT=9001\r\nLOG_FORMAT=text\nOPS_ADDR=:9002\n"+
+		"DB_PASSWORD='pa$$ #word'\nexport MONITORING_ENV=stage # why\n")
+	env := required()
+	delete(env, "DB_PASSWORD")
+	env["LOG_FORMAT"] = "json"
+	env["OPS_ADDR"] = "" // blank, but there: switches the file's value off
+	cfg, err := loadWithFile(path, lookup(env))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.HTTP.Port != 9001 || !cfg.Log.JSON || cfg.Ops.Addr != "" || cfg.Monitoring.Environment != "stage" {
+		t.Errorf("port %d, JSON %v, ops %q, env %q", cfg.HTTP.Port, cfg.Log.JSON, cfg.Ops.Addr, cfg.Monitoring.Environment)
+	}
+	if !cfg.Database.Password.equals("pa$$ #word") {
+		t.Errorf("the password became %q", cfg.Database.Password.Reveal())
+	}
+}
+
+func TestNoFileIsNoProblem(t *testing.T) {
+	if _, err := loadWithFile(filepath.Join(t.TempDir(), ".env"), lookup(required())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBrokenFileIsAProblem(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"no separator":      {"PORT=1\n\n# fine\nhunter2 hunter2\nLOG_LEVEL=info\n", ": line 4 is not KEY=value, or its quote is not closed"},
+		"last, no newline":  {"PORT=1\nhunter2", ": line 2 is not KEY=value, or its quote is not closed"},
+		"open quote":        {"A='ok\nok'\nDB_PASSWORD=\"hunter2\nPORT=1\n", ": line 3 is not KEY=value, or its quote is not closed"},
+		"bad character":     {"API-KEY=hunter2\n", ": line 1 is not KEY=value, or its quote is not closed"},
+		"larger than 1 MiB": {"A=" + strings.Repeat("hunter2", 1<<18), ": must not be larger than 1 MiB"},
+	} {
+		path := envFileWith(t, test.text)
+		_, err := loadWithFile(path, lookup(with(map[string]string{"PORT": "x"})))
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		want := []string{path + test.want, "PORT: must be a whole number, 1 to 65535"}
+		if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, want) {
+			t.Errorf("%s:\n got %q\nwant %q", name, got, want)
+		}
+	}
+	folder := t.TempDir()
+	if _, err := loadWithFile(folder, lookup(required())); err == nil || err.Error() != folder+": cannot be read" {
+		t.Errorf("a folder: %v", err)
+	}
+}
+
+func TestUnknownNamesInTheFileAreWarnedOf(t *testing.T) {
+	path := envFileWith(t, "PORTT=1\nPORT=9001\nMIGTAgEAhunter2==\n")
+	cfg, err := loadWithFile(path, lookup(required()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		path + " sets a name, which is not a key of this service",
+		path + " sets PORTT, which is not a key of this service",
+	}
+	if !slices.Equal(cfg.Warnings, want) {
+		t.Errorf("warnings\n got %q\nwant %q", cfg.Warnings, want)
+	}
+}
+
+func TestLoadEnvironmentReadsTheWorkingDirectory(t *testing.T) {
+	t.Chdir(filepath.Dir(envFileWith(t, "PORT=9003\nLOG_FORMAT=text\n")))
+	for _, k := range Keys {
+		t.Setenv(k.Name, "") // restored after the test
+		os.Unsetenv(k.Name)
+	}
+	for key, value := range required() {
+		t.Setenv(key, value)
+	}
+	t.Setenv("LOG_FORMAT", "json")
+	cfg, err := LoadEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.HTTP.Port != 9003 || !cfg.Log.JSON {
+		t.Errorf("port %d, JSON %v", cfg.HTTP.Port, cfg.Log.JSON)
+	}
+}

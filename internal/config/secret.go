@@ -1,0 +1,51 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// redacted is all that anybody sees of a Secret without asking for it.
+const redacted = "***"
+
+// Secret is a value that must not reach a log, an error or a report. However
+// it is printed it reads "***"; only Reveal gives the value. The zero Secret is
+// blank.
+type Secret struct {
+	// A pointer, because fmt prints the unexported fields of a struct without
+	// asking their methods: through a pointer it prints an address.
+	value *string
+}
+
+// NewSecret wraps a value.
+func NewSecret(value string) Secret { return Secret{value: &value} }
+
+// Reveal returns the value. Call it only where the value is used.
+func (s Secret) Reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
+
+// IsBlank reports whether there is no value.
+func (s Secret) IsBlank() bool { return s.Reveal() == "" }
+
+// String returns "***".
+func (s Secret) String() string { return redacted }
+
+// GoString returns "***" for %#v.
+func (s Secret) GoString() string { return redacted }
+
+// Format writes "***" for every verb, %d and %x included.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) } // fmt.State keeps no error
+
+// MarshalJSON returns "***" as a JSON string.
+func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
+
+// MarshalText returns "***", for encoders other than JSON.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue returns "***" for slog.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
