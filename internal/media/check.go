@@ -1,0 +1,95 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Report is what Check found.
+type Report struct {
+	FFmpeg, FFprobe string        // first lines of -version
+	Missing         []string      // "encoder libx264", "filter zscale", ...; empty when all is there
+	Cage            []CageFeature // every wall and whether it stands
+}
+
+// needs lists what renders use, by the word ffmpeg lists it under.
+var needs = []struct {
+	kind, flag string
+	names      []string
+}{
+	{"encoder", "-encoders", []string{"libx264", "aac", "flac", "pcm_s16le", "pcm_f32le"}},
+	{"decoder", "-decoders", []string{
+		"h264", "hevc", "vp8", "vp9", "libdav1d", "mpeg4", "h263", "mjpeg", "prores",
+		"aac", "mp3", "mp3float", "opus", "vorbis", "flac", "alac", "amrnb", "amrwb",
+		"pcm_s16le", "pcm_s16be", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_u8", "pcm_alaw", "pcm_mulaw",
+	}},
+	{"demuxer", "-demuxers", []string{"mov", "matroska", "wav", "mp3", "aac", "flac", "ogg", "concat"}},
+	{"muxer", "-muxers", []string{"mp4", "mov", "matroska", "wav", "flac", "null"}},
+	{"filter", "-filters", []string{
+		"scale", "pad", "crop", "setsar", "setpts", "fps", "tpad", "trim", "format", "transpose", "hflip", "vflip",
+		"yadif", "zscale", "tonemap", "color",
+		"aresample", "aformat", "asetpts", "atrim", "apad", "atempo", "adelay", "volume", "amix", "alimiter",
+		"anullsrc", "pan", "concat", "asplit",
+	}},
+}
+
+// Check looks at everything a render needs: that both binaries start in the
+// cage, that codecs, containers and filters are compiled in, and which walls of
+// the cage this kernel grants. What is missing is in the report; an error means
+// that a binary does not run at all.
+func (r *Runner) Check(ctx context.Context) (Report, error) {
+	var rep Report
+	var errs []error
+	var err error
+	if rep.FFmpeg, err = r.version(ctx, r.ffmpeg); err != nil {
+		errs = append(errs, fmt.Errorf("ffmpeg: %w", err))
+	}
+	if rep.FFprobe, err = r.version(ctx, r.ffprobe); err != nil {
+		errs = append(errs, fmt.Errorf("ffprobe: %w", err))
+	}
+	rep.Cage = r.cage.report
+	if len(errs) > 0 {
+		return rep, errors.Join(errs...)
+	}
+	for _, need := range needs {
+		have, err := r.listed(ctx, need.flag)
+		if err != nil {
+			return rep, fmt.Errorf("ffmpeg %s: %w", need.flag, err)
+		}
+		for _, name := range need.names {
+			if !have[name] {
+				rep.Missing = append(rep.Missing, need.kind+" "+name)
+			}
+		}
+	}
+	return rep, nil
+}
+
+// CageReport says which walls of the cage stand, finding out if need be.
+func (r *Runner) CageReport(ctx context.Context) ([]CageFeature, error) {
+	if err := r.prepareCage(ctx); err != nil {
+		return nil, err
+	}
+	return r.cage.report, nil
+}
+
+// listed returns the names ffmpeg prints in the second column of one of its
+// lists; a demuxer answering to several names is printed with commas.
+func (r *Runner) listed(ctx context.Context, flag string) (map[string]bool, error) {
+	var b strings.Builder
+	_, err := r.run(ctx, command{
+		name: flag, binary: r.ffmpeg, args: []string{"-hide_banner", flag},
+		stdout: &b, timeout: r.cfg.ProbeTimeout,
+	})
+	names := map[string]bool{}
+	for line := range strings.Lines(b.String()) {
+		if fields := strings.Fields(line); len(fields) >= 2 {
+			for name := range strings.SplitSeq(fields[1], ",") {
+				names[name] = true
+			}
+		}
+	}
+	return names, err
+}

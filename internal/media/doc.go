@@ -1,0 +1,20 @@
+// Package media runs ffmpeg and ffprobe. It owns the processes: how they are
+// started, caged, watched, stopped and judged. It knows containers, streams
+// and packets, and refuses to know timelines, jobs or anything else of the
+// domain: whoever plans a render builds a [Pass], and [Runner.Encode] runs it.
+//
+// Every file a stranger sent is untrusted. Three walls stand between it and
+// the server:
+//
+//   - [Sniff] looks at the magic bytes, and only a handful of containers have
+//     a name here. The demuxer is then forced, with the protocols and demuxers
+//     ffmpeg may fall back on whitelisted ([InputArgs]), so a playlist called
+//     clip.mp4 cannot make ffmpeg open another file.
+//   - [Limits] bounds what a header may claim before anybody believes it, and
+//     [Runner.Measure] counts real packets where the header may lie.
+//   - The cage: the running binary starts itself again, restricts itself
+//     (Landlock, its own user and network namespace, a seccomp filter, resource
+//     limits, an empty environment) and only then becomes ffmpeg. See cage.go.
+//
+// The package runs on Linux only.
+package media

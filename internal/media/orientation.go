@@ -1,0 +1,66 @@
+package media
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Orientation says how a coded picture becomes the displayed one: mirrored
+// left-right first if Mirrored, then turned clockwise by Degrees.
+type Orientation struct {
+	Degrees  int // 0, 90, 180 or 270, clockwise
+	Mirrored bool
+}
+
+// SwapsSides reports whether width and height change places.
+func (o Orientation) SwapsSides() bool { return o.Degrees == 90 || o.Degrees == 270 }
+
+// Filter is the ffmpeg filter (or chain) that applies the orientation to a
+// stream decoded with -noautorotate; "" when there is nothing to do. ffmpeg's
+// own rotation overlooks mirrored pictures.
+func (o Orientation) Filter() string {
+	plain := map[int]string{90: "transpose=clock", 180: "hflip,vflip", 270: "transpose=cclock"}
+	mirrored := map[int]string{0: "hflip", 90: "transpose=clock_flip", 180: "vflip", 270: "transpose=cclock_flip"}
+	if o.Mirrored {
+		return mirrored[o.Degrees]
+	}
+	return plain[o.Degrees]
+}
+
+// parseDisplayMatrix reads the 3x3 matrix as ffprobe prints it: lines of
+// "00000000:   0   65536   0". It maps a coded point (x, y), y downwards, to
+// (a*x + c*y, b*x + d*y), with a, b in the first line and c, d in the second.
+// Angles between the right ones are rounded; a matrix that is no rotation is
+// ignored.
+func parseDisplayMatrix(text string) Orientation {
+	var m []float64
+	for line := range strings.Lines(text) {
+		_, numbers, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		for _, field := range strings.Fields(numbers) {
+			n, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				return Orientation{}
+			}
+			m = append(m, float64(n))
+		}
+	}
+	if len(m) != 9 {
+		return Orientation{}
+	}
+	a, b, c, d := m[0], m[1], m[3], m[4]
+	det := a*d - b*c
+	if det == 0 {
+		return Orientation{}
+	}
+	o := Orientation{Mirrored: det < 0}
+	if o.Mirrored {
+		a, b = -a, -b
+	}
+	quarter := int(math.Round(math.Atan2(b, a) / (math.Pi / 2)))
+	o.Degrees = (quarter%4 + 4) % 4 * 90
+	return o
+}

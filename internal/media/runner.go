@@ -1,0 +1,179 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Defaults of Config.
+const (
+	defaultMaxMemoryBytes = 4 << 30
+	defaultMaxFileBytes   = 16 << 30
+	defaultProbeTimeout   = 30 * time.Second
+	defaultMeasureTimeout = 5 * time.Minute
+	// stopGrace is how long ffmpeg may take to end after SIGINT.
+	stopGrace = 5 * time.Second
+)
+
+// Config says where the binaries are and what a pass may consume.
+type Config struct {
+	FFmpeg, FFprobe string // paths or names looked up in PATH; default "ffmpeg" and "ffprobe"
+
+	// CageLog is told, once per feature, what the kernel refused. Nil logs a
+	// warning to Log.
+	CageLog func(msg string)
+
+	MaxMemoryBytes int64 // private memory of one process; default 4 GiB
+	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
+
+	ProbeTimeout   time.Duration // of one Probe; default 30 s
+	MeasureTimeout time.Duration // of one Measure; default 5 min
+
+	Log *slog.Logger // nil discards
+}
+
+// Runner runs ffmpeg and ffprobe in the cage. Safe for concurrent use.
+type Runner struct {
+	cfg             Config
+	ffmpeg, ffprobe string // absolute, links resolved
+	cageOnce        sync.Once
+	cage            cageState
+	cageErr         error
+}
+
+// New finds the binaries. It fails when one is missing, or when the program did
+// not call CageMain first, because every pass would then start the whole
+// program again.
+func New(cfg Config) (*Runner, error) {
+	if !cageArmed.Load() {
+		return nil, errors.New("media: CageMain must be the first statement of main")
+	}
+	cfg.FFmpeg = orDefault(cfg.FFmpeg, "ffmpeg")
+	cfg.FFprobe = orDefault(cfg.FFprobe, "ffprobe")
+	cfg.MaxMemoryBytes = orDefault(cfg.MaxMemoryBytes, defaultMaxMemoryBytes)
+	cfg.MaxFileBytes = orDefault(cfg.MaxFileBytes, defaultMaxFileBytes)
+	cfg.ProbeTimeout = orDefault(cfg.ProbeTimeout, defaultProbeTimeout)
+	cfg.MeasureTimeout = orDefault(cfg.MeasureTimeout, defaultMeasureTimeout)
+	cfg.Log = orDefault(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.CageLog == nil {
+		cfg.CageLog = func(msg string) { cfg.Log.Warn(msg) }
+	}
+	r := &Runner{cfg: cfg}
+	var err error
+	if r.ffmpeg, err = findBinary(cfg.FFmpeg); err != nil {
+		return nil, err
+	}
+	if r.ffprobe, err = findBinary(cfg.FFprobe); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func orDefault[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}
+
+// findBinary resolves links, because the cage permits files, not names.
+func findBinary(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("media: %w", err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", fmt.Errorf("media: %w", err)
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", fmt.Errorf("media: %w", err)
+	}
+	return path, nil
+}
+
+// Pass is one ffmpeg run, built by a pure planner.
+type Pass struct {
+	Name string // reads like the pipeline: "normalize segment 0"
+
+	// Args follow the flags the runner adds itself: -nostdin, -hide_banner,
+	// -loglevel error, -progress and -y. Inputs from outside are opened with
+	// InputArgs.
+	Args []string
+
+	Dir    string   // working directory, absolute: the only place the pass may write
+	Inputs []string // further files (or folders) the pass may read, absolute
+
+	Timeout    time.Duration  // 0 is none
+	OnProgress func(Progress) // may be nil; called from one goroutine, never after Encode returned
+
+	Stdin io.Reader // may be nil; read as pipe:0
+	// Stdout receives what the pass writes to pipe:1. May be nil. A failing
+	// writer ends the pass.
+	Stdout io.Writer
+}
+
+// Progress is how far a pass has come.
+type Progress struct {
+	Frames  int64         // video frames written so far
+	OutTime time.Duration // last timestamp written
+}
+
+// Result is what a finished pass did and cost.
+type Result struct {
+	Frames             int64
+	OutTime            time.Duration
+	UserCPU, SystemCPU time.Duration
+	MaxRSSBytes        int64  // highest resident memory seen; 0 when the pass was too short to look
+	StderrTail         string // warnings and errors of a pass that ended well all the same
+}
+
+// Encode runs one pass to its end. The error is an *ExitError when ffmpeg
+// failed, wraps ErrTimeout when the pass took longer than its Timeout, and
+// wraps the context's cause when ctx ended first. Result is filled in either
+// case as far as it is known.
+//
+// When Encode returns, the process is gone and nothing writes to Dir anymore.
+func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
+	meter := &progressMeter{notify: p.OnProgress}
+	job := command{
+		name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs,
+		stdin: p.Stdin, timeout: p.Timeout,
+	}
+	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "error", "-progress", "pipe:1", "-y"}
+	if p.Stdout == nil {
+		job.stdout = meter
+	} else {
+		job.args[5] = "pipe:3"
+		job.stdout, job.extra = p.Stdout, meter
+	}
+	job.args = append(job.args, p.Args...)
+	job.started = meter.watch
+
+	out, err := r.run(ctx, job)
+	last, rss := meter.result()
+	return Result{
+		Frames: last.Frames, OutTime: last.OutTime,
+		UserCPU: out.userCPU, SystemCPU: out.systemCPU,
+		MaxRSSBytes: rss, StderrTail: out.stderr,
+	}, err
+}
+
+// version returns the first line of `<binary> -version`.
+func (r *Runner) version(ctx context.Context, binary string) (string, error) {
+	var b strings.Builder
+	_, err := r.run(ctx, command{
+		name: "version", binary: binary, args: []string{"-version"},
+		stdout: &b, timeout: r.cfg.ProbeTimeout,
+	})
+	line, _, _ := strings.Cut(b.String(), "\n")
+	return line, err
+}

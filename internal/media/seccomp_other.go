@@ -1,0 +1,7 @@
+//go:build !amd64 && !arm64
+
+package media
+
+const seccompSupported = false
+
+func applySeccomp() error { return nil }
