@@ -1,0 +1,147 @@
+// Package dbtest gives each test a PostgreSQL database of its own.
+//
+// It starts one private cluster for the whole test process, on first use and
+// from the binaries installed on the machine, speaking TLS because the service
+// insists on it. A migrated template makes each further database a file copy.
+// When CUTROOM_TEST_PG_URL names a cluster (withpg starts one for a whole
+// `go test ./...`), that one is used instead.
+//
+// It knows how to run PostgreSQL and nothing of the service but its
+// migrations.
+package dbtest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"cutroom/internal/db"
+)
+
+// EnvURL names the variable that holds the address of a running cluster,
+// postgres://user:password@host:port/postgres?sslmode=require. The user must
+// be allowed to create databases.
+const EnvURL = "CUTROOM_TEST_PG_URL"
+
+// shared is the process's cluster. It lives until the process ends: then the
+// pipe that its supervisor reads closes and the cluster removes itself.
+var shared struct {
+	once     sync.Once
+	cluster  *Cluster // kept reachable: a collected pipe would close, and stop it
+	url      *url.URL
+	template string
+	err      error
+}
+
+// URL creates a migrated database that is dropped when the test ends. The
+// address holds no credentials; user and password are those of the role that
+// owns the database, which is no superuser. A machine without PostgreSQL fails
+// the test: a test that asked for this database was not meant to be skipped.
+func URL(t testing.TB) (address, user, password string) {
+	t.Helper()
+	return create(t, true)
+}
+
+// Empty is URL without the migrations.
+func Empty(t testing.TB) (address, user, password string) {
+	t.Helper()
+	return create(t, false)
+}
+
+func create(t testing.TB, migrated bool) (address, user, password string) {
+	t.Helper()
+	shared.once.Do(startShared)
+	if shared.err != nil {
+		t.Fatalf("PostgreSQL for tests: %v", shared.err)
+	}
+	name, template := "t_"+random(8), "template0"
+	if migrated {
+		template = shared.template
+	}
+	if err := adminExec(shared.url, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s", name, template)); err != nil {
+		t.Fatalf("create database: %v", err)
+	}
+	t.Cleanup(func() {
+		// FORCE: a service that was killed may still hold connections.
+		if err := adminExec(shared.url, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("drop database: %v", err)
+		}
+	})
+	password, _ = shared.url.User.Password()
+	return addressOf(shared.url, name), shared.url.User.Username(), password
+}
+
+func startShared() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	address := os.Getenv(EnvURL)
+	if address == "" {
+		cluster, err := Start(ctx)
+		if err != nil {
+			shared.err = err
+			return
+		}
+		shared.cluster, address = cluster, cluster.URL
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		shared.err = fmt.Errorf("%s is not postgres://user:password@host:port/postgres?sslmode=require", EnvURL)
+		return
+	}
+	shared.url = u
+	shared.template = "template_" + random(8)
+	if err := makeTemplate(ctx, u, shared.template); err != nil {
+		shared.err = fmt.Errorf("make the migrated template: %w", err)
+	}
+}
+
+// makeTemplate migrates a fresh database. Every process makes its own: one
+// that found another's could not know with which migrations it was made.
+func makeTemplate(ctx context.Context, u *url.URL, name string) error {
+	if err := adminExec(u, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		return err
+	}
+	password, _ := u.User.Password()
+	d, err := db.Open(ctx, db.Options{URL: addressOf(u, name), User: u.User.Username(), Password: password, MaxPool: 2})
+	if err != nil {
+		return err
+	}
+	if err := d.Migrate(ctx); err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+// addressOf is the address of a database of the cluster, without credentials.
+func addressOf(cluster *url.URL, name string) string {
+	u := *cluster
+	u.User = nil
+	u.Path = "/" + name
+	return u.String()
+}
+
+func adminExec(u *url.URL, sql string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, u.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+func random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
