@@ -161,3 +161,12 @@ func retryable(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && (pe.Code == "40P01" || pe.Code == "40001")
 }
+
+// SkipLockedOf is [Tx.SkipLocked] for a SELECT over a join, locking the rows of
+// the named alias only.
+func (t *Tx) SkipLockedOf(alias string) string {
+	if t.db.postgres {
+		return " FOR UPDATE OF " + alias + " SKIP LOCKED"
+	}
+	return ""
+}

@@ -66,7 +66,7 @@ CREATE TABLE separation_jobs (
     language           TEXT NOT NULL,
     credits            BIGINT NOT NULL,
     media_seq          BIGINT,
-    project_id         TEXT,
+    project_id         BIGINT,
     progress           INTEGER NOT NULL DEFAULT 0,
     progress_reason    TEXT,
     error              TEXT,

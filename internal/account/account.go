@@ -1,0 +1,198 @@
+// Package account owns users: sign-in, access tokens, roles, and deletion with
+// erasure. It sits above the rooms that keep a user's files, because deleting
+// an account erases those first. It knows the identity providers only through
+// [IdentityVerifier].
+package account
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/upstream/identity"
+)
+
+// The identity providers.
+const (
+	ProviderA = "provider_a"
+	ProviderB = "provider_b"
+)
+
+// IdentityVerifier turns an identity token into claims. Its errors are
+// identity.ErrRejected and identity.ErrUnavailable.
+type IdentityVerifier interface {
+	Verify(ctx context.Context, idToken string) (identity.Claims, error)
+}
+
+// Eraser removes every file of a user, from disk and bucket, and stops the
+// user's running jobs. It may be called again after an interruption.
+type Eraser func(ctx context.Context, userID string) error
+
+// Service is the account room. It is safe for concurrent use.
+type Service struct {
+	db        *db.DB
+	tokens    *Tokens
+	providers map[string]IdentityVerifier
+	credits   *credit.Ledger
+	erasers   []Eraser
+	log       *slog.Logger
+}
+
+// Options configures a Service.
+type Options struct {
+	DB     *db.DB
+	Tokens *Tokens
+	// Providers by name; one that is absent is disabled.
+	Providers map[string]IdentityVerifier
+	Credits   *credit.Ledger
+	Erasers   []Eraser
+	Log       *slog.Logger
+}
+
+// New returns a Service.
+func New(o Options) *Service {
+	return &Service{db: o.DB, tokens: o.Tokens, providers: o.Providers, credits: o.Credits, erasers: o.Erasers, log: o.Log}
+}
+
+// User is what a client learns of itself.
+type User struct {
+	ID, Email, Name, Role string
+	Picture               string // "" when there is none
+}
+
+// Session is the result of a sign-in.
+type Session struct {
+	Token   string
+	Expires time.Time
+	User    User
+}
+
+// SignIn exchanges an identity token for a session. The user is created at the
+// first sign-in; fullName (which may be empty) and the provider's name count
+// only then, while e-mail and picture are refreshed each time. The signup
+// bonus is granted when the user has not had it; a failure of that grant is
+// logged and made good at the next sign-in.
+func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string) (Session, error) {
+	verifier := s.providers[provider]
+	if verifier == nil {
+		return Session{}, fault.New(fault.Unavailable, provider+"_disabled")
+	}
+	if strings.TrimSpace(idToken) == "" {
+		return Session{}, fault.New(fault.Invalid, "missing_id_token")
+	}
+	claims, err := verifier.Verify(ctx, strings.TrimSpace(idToken))
+	switch {
+	case errors.Is(err, identity.ErrUnavailable):
+		return Session{}, fault.New(fault.BadGateway, "provider_unavailable").Because(err)
+	case err != nil:
+		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").Because(err)
+	}
+	user, err := s.upsert(ctx, provider, claims, fullName)
+	if err != nil {
+		return Session{}, err
+	}
+	if err := s.credits.GrantSignup(ctx, user.ID); err != nil {
+		s.log.Error("signup bonus not granted; the next sign-in tries again", "user", user.ID, "err", err)
+	}
+	token, expires, err := s.tokens.Issue(Principal{UserID: user.ID, Role: user.Role})
+	if err != nil {
+		return Session{}, err
+	}
+	return Session{Token: token, Expires: expires, User: user}, nil
+}
+
+func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims, fullName string) (User, error) {
+	for range 2 {
+		u, erasing, err := s.upsertRow(ctx, provider, c, nameFor(c, fullName))
+		if err != nil || !erasing {
+			return u, err
+		}
+		// The old account of this person is still being erased. Finish that
+		// first: the new account must not inherit anything from it.
+		if err := s.erase(ctx, u.ID); err != nil {
+			return User{}, err
+		}
+	}
+	return User{}, fmt.Errorf("user of %s is still being erased", provider)
+}
+
+func (s *Service) upsertRow(ctx context.Context, provider string, c identity.Claims, name string) (u User, erasing bool, err error) {
+	var picture sql.NullString
+	var erasingAt sql.NullInt64
+	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+		return tx.QueryRow(ctx, `INSERT INTO users (id, provider, provider_sub, email, name, picture, created_at, last_active_at)
+			VALUES ($1, $2, $3, $4, $5, $6, now_ms(), now_ms())
+			ON CONFLICT (provider, provider_sub) DO UPDATE SET
+				email = CASE WHEN excluded.email = '' THEN users.email ELSE excluded.email END,
+				picture = excluded.picture,
+				last_active_at = excluded.last_active_at
+			RETURNING id, email, name, picture, role, erasing_at`,
+			uuid.NewString(), provider, c.Subject, clean(c.Email, 320), name, nullable(clean(c.Picture, 2048))).
+			Scan(&u.ID, &u.Email, &u.Name, &picture, &u.Role, &erasingAt)
+	})
+	if err != nil {
+		return User{}, false, fmt.Errorf("upsert user: %w", err)
+	}
+	u.Picture = picture.String
+	return u, erasingAt.Valid, nil
+}
+
+// nameFor is the name kept at the first sign-in: what the client was told,
+// else the provider's, else the e-mail's local part.
+func nameFor(c identity.Claims, fullName string) string {
+	for _, n := range []string{fullName, c.Name} {
+		if n = clean(n, 200); n != "" {
+			return n
+		}
+	}
+	local, _, _ := strings.Cut(c.Email, "@")
+	return clean(local, 200)
+}
+
+// clean makes a stranger's text storable: valid UTF-8 without control
+// characters (PostgreSQL refuses NUL), trimmed, at most limit runes.
+func clean(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	s = strings.TrimSpace(s)
+	if r := []rune(s); len(r) > limit {
+		s = string(r[:limit])
+	}
+	return s
+}
+
+func nullable(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// Authenticate checks a bearer token, without asking the database.
+func (s *Service) Authenticate(token string) (Principal, error) { return s.tokens.Check(token) }
+
+// Exists answers account_deleted when the user is gone or being erased.
+func (s *Service) Exists(ctx context.Context, userID string) error {
+	var one int
+	err := s.db.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`, userID).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.New(fault.Unauthorized, "account_deleted")
+	}
+	if err != nil {
+		return fmt.Errorf("look for user: %w", err)
+	}
+	return nil
+}

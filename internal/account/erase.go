@@ -1,0 +1,67 @@
+package account
+
+import (
+	"context"
+	"fmt"
+
+	"cutroom/internal/db"
+)
+
+// Delete removes a user and everything of theirs. From its first write on, the
+// account does not exist for any request; then the files are erased, and last
+// the row goes and takes credits and jobs with it. An interruption in between
+// is finished by [Service.FinishErasures]. Deleting an unknown user succeeds.
+func (s *Service) Delete(ctx context.Context, userID string) error {
+	n, err := s.db.Exec(ctx, `UPDATE users SET erasing_at = COALESCE(erasing_at, now_ms()) WHERE id = $1`, userID)
+	if err != nil {
+		return fmt.Errorf("mark user for erasure: %w", err)
+	}
+	if n == 0 {
+		return nil
+	}
+	// The client may hang up; what it asked for goes on.
+	return s.erase(context.WithoutCancel(ctx), userID)
+}
+
+func (s *Service) erase(ctx context.Context, userID string) error {
+	for _, erase := range s.erasers {
+		if err := erase(ctx, userID); err != nil {
+			return fmt.Errorf("erase user's files: %w", err)
+		}
+	}
+	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, userID); err != nil {
+			return fmt.Errorf("delete user: %w", err)
+		}
+		return nil
+	})
+}
+
+// FinishErasures erases the accounts whose deletion was interrupted. It leaves
+// young ones to the request that is at work on them.
+func (s *Service) FinishErasures(ctx context.Context) error {
+	rows, err := s.db.Query(ctx, `SELECT id FROM users WHERE erasing_at IS NOT NULL AND erasing_at < now_ms() - 60000`)
+	if err != nil {
+		return fmt.Errorf("look for unfinished erasures: %w", err)
+	}
+	var ids []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			rows.Close()
+			return fmt.Errorf("look for unfinished erasures: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("look for unfinished erasures: %w", err)
+	}
+	for _, id := range ids {
+		if err := s.erase(ctx, id); err != nil {
+			return err
+		}
+		s.log.Info("finished an interrupted account deletion", "user", id)
+	}
+	return nil
+}

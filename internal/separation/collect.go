@@ -1,0 +1,206 @@
+package separation
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/media"
+)
+
+// encodeTimeout bounds one conversion of a stem; it runs hundreds of times
+// faster than the audio plays.
+const encodeTimeout = 10 * time.Minute
+
+// stem is a stem file of a job on its way into the store.
+type stem struct {
+	id, path, ext string
+	sha256        string
+	sizeBytes     int64
+	durationMs    int64
+}
+
+// collect fetches the stems of a finished project, stores them and makes the
+// job READY. Everything before the last transaction may be repeated.
+func (s *Service) collect(ctx context.Context, j *job, dir string) error {
+	got, err := s.Provider.Download(ctx, j.ProjectID.Int64, dir)
+	if err != nil {
+		return fmt.Errorf("download stems: %w", err)
+	}
+	if got.Voice == "" && len(got.Speakers) == 0 {
+		return errNoVoice
+	}
+	if got.Voice == "" {
+		if got.Voice, err = s.sumSpeakers(ctx, dir, got.Speakers); err != nil {
+			return err
+		}
+	}
+	stems := []stem{{id: stemVoice, path: got.Voice}}
+	for i, p := range got.Speakers {
+		stems = append(stems, stem{id: speakerPrefix + strconv.Itoa(i), path: p})
+	}
+	if got.Background != "" {
+		stems = append(stems, stem{id: stemBackground, path: got.Background})
+	}
+	for i := range stems {
+		if err := s.prepare(ctx, dir, &stems[i]); err != nil {
+			return fmt.Errorf("prepare %s: %w", stems[i].id, err)
+		}
+	}
+	for _, t := range stems {
+		if err := retry(ctx, func() error {
+			return s.Store.Put(ctx, stemKey(j.ID, t.id, t.ext), t.path, media.ContentType(t.ext))
+		}); err != nil {
+			return fmt.Errorf("store %s: %w", t.id, err)
+		}
+	}
+	if err := retry(ctx, func() error { return s.ready(ctx, j, stems) }); err != nil {
+		return err
+	}
+	j.State = StateReady
+	s.dropSource(context.WithoutCancel(ctx), j.SourceKey)
+	return nil
+}
+
+// ready writes the stems and moves PROCESSING to READY.
+func (s *Service) ready(ctx context.Context, j *job, stems []stem) error {
+	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'READY', progress = 100, progress_reason = NULL,
+				actual_duration_ms = $3, ready_at = now_ms(), finished_at = now_ms(), lease_owner = NULL, lease_until = NULL
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, stems[0].durationMs)
+		if err != nil {
+			return fmt.Errorf("finish separation job: %w", err)
+		}
+		if n == 0 {
+			return errMoved
+		}
+		for i, t := range stems {
+			if _, err := tx.Exec(ctx, `INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext),
+				media.ContentType(t.ext), t.sizeBytes, t.durationMs, t.sha256); err != nil {
+				return fmt.Errorf("insert stem: %w", err)
+			}
+		}
+		return tx.Notify(ctx, topic)
+	})
+}
+
+// extensions of what the provider may send, by content.
+var stemExtensions = map[media.Kind]string{
+	media.KindMP4: "m4a", media.KindMP3: "mp3", media.KindFLAC: "flac", media.KindOgg: "ogg",
+	media.KindAAC: "aac", media.KindMatroska: "webm",
+}
+
+// prepare turns PCM into FLAC, which is lossless and half the size, leaves
+// anything else byte for byte as it came, and measures the result.
+func (s *Service) prepare(ctx context.Context, dir string, t *stem) error {
+	kind, err := media.Sniff(t.path)
+	if err != nil {
+		return err
+	}
+	if kind == media.KindWAV {
+		flac := filepath.Join(dir, t.id+".flac")
+		if err := s.toFLAC(ctx, dir, []string{t.path}, flac); err != nil {
+			return err
+		}
+		t.path, kind = flac, media.KindFLAC
+	}
+	var ok bool
+	if t.ext, ok = stemExtensions[kind]; !ok {
+		return fmt.Errorf("%w: not audio", errProviderFailed)
+	}
+	probe, err := s.Media.Probe(ctx, t.path)
+	if err != nil {
+		return providerMedia(ctx, err)
+	}
+	if probe.Audio == nil {
+		return fmt.Errorf("%w: no audio stream", errProviderFailed)
+	}
+	measured, err := s.Media.Measure(ctx, t.path, probe.Audio.Index)
+	if err != nil {
+		return providerMedia(ctx, err)
+	}
+	t.durationMs = (measured.End - measured.Start).Milliseconds()
+	t.sha256, t.sizeBytes, err = digest(t.path)
+	return err
+}
+
+// providerMedia blames the provider for a stem that cannot be read, unless it
+// is the service that stops.
+func providerMedia(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(errProviderFailed, err)
+}
+
+// sumSpeakers adds the speakers up to the voice that the provider did not send.
+func (s *Service) sumSpeakers(ctx context.Context, dir string, speakers []string) (string, error) {
+	sum := filepath.Join(dir, "voice-sum.flac")
+	if err := s.toFLAC(ctx, dir, speakers, sum); err != nil {
+		return "", fmt.Errorf("sum speakers: %w", err)
+	}
+	return sum, nil
+}
+
+// toFLAC encodes one input, or the plain sum of several, losslessly. Samples of
+// 16 bits stay 16 bits; everything else becomes 24.
+func (s *Service) toFLAC(ctx context.Context, dir string, inputs []string, out string) error {
+	args := []string{}
+	wide := false
+	for _, in := range inputs {
+		kind, err := media.Sniff(in)
+		if err != nil {
+			return err
+		}
+		probe, err := s.Media.Probe(ctx, in)
+		if err != nil {
+			return providerMedia(ctx, err)
+		}
+		if probe.Audio == nil {
+			return fmt.Errorf("%w: no audio stream", errProviderFailed)
+		}
+		wide = wide || probe.Audio.Codec != "pcm_s16le"
+		args = append(args, media.InputArgs(kind, in)...)
+	}
+	if len(inputs) == 1 {
+		args = append(args, "-map", "0:a:0")
+	} else {
+		// normalize=0: amix otherwise divides by the input count, and the
+		// voice would come out quieter than it was.
+		graph := fmt.Sprintf("amix=inputs=%d:normalize=0:duration=longest", len(inputs))
+		args = append(args, "-filter_complex", graph)
+	}
+	format := "s16"
+	if wide {
+		format = "s32"
+	}
+	args = append(args, "-map_metadata", "-1", "-c:a", "flac", "-sample_fmt", format, "-f", "flac", "file:"+out)
+	_, err := s.Media.Encode(ctx, media.Pass{Name: "stem to flac", Args: args, Dir: dir, Inputs: inputs, Timeout: encodeTimeout})
+	var exit *media.ExitError
+	if errors.As(err, &exit) {
+		return providerMedia(ctx, err)
+	}
+	return err
+}
+
+func digest(path string) (hexSum string, size int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if size, err = io.Copy(h, f); err != nil {
+		return "", 0, err
+	}
+	return hex.EncodeToString(h.Sum(nil)), size, nil
+}

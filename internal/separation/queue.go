@@ -1,0 +1,174 @@
+package separation
+
+import (
+	"context"
+	"fmt"
+
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/lease"
+)
+
+// claim takes the oldest queued job that this replica can run, if the provider
+// has room for it. Counting and claiming are one step over all replicas.
+func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
+	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+		ok = false
+		if err := tx.Lock(ctx, "separation-queue"); err != nil {
+			return err
+		}
+		var inFlight int
+		err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM separation_jobs
+			WHERE state IN ('SUBMITTING', 'PROCESSING')`).Scan(&inFlight)
+		if err != nil {
+			return fmt.Errorf("count jobs in flight: %w", err)
+		}
+		if inFlight >= s.InFlight {
+			return nil
+		}
+		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET state = 'SUBMITTING', submitting_at = now_ms(),
+				attempts = attempts + 1, lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
+			WHERE state = 'QUEUED' AND id = (
+				SELECT j.id FROM separation_jobs j JOIN users u ON u.id = j.user_id
+				WHERE j.state = 'QUEUED' AND u.erasing_at IS NULL AND (j.node_id IS NULL OR j.node_id = $3)
+				ORDER BY j.created_at, j.id LIMIT 1)
+			RETURNING `+jobColumns, s.Keeper.Owner(), lease.TTL.Milliseconds(), s.NodeID)
+		if j, err = scanJob(row); isNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("claim separation job: %w", err)
+		}
+		ok = true
+		return nil
+	})
+	return j, ok, err
+}
+
+// adopt takes over a PROCESSING job whose worker is gone. The provider's
+// project id is in the row, so the provider is not asked again.
+func (s *Service) adopt(ctx context.Context) (j job, ok bool, err error) {
+	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+		ok = false
+		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET lease_owner = $1, lease_until = now_ms() + $2,
+				fence = fence + 1, node_id = CASE WHEN node_id IS NULL THEN NULL ELSE $3 END
+			WHERE state = 'PROCESSING' AND id = (
+				SELECT j.id FROM separation_jobs j JOIN users u ON u.id = j.user_id
+				WHERE j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms())
+					AND u.erasing_at IS NULL
+					AND (j.node_id IS NULL OR j.node_id = $3
+						OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = j.node_id AND n.seen_at > now_ms() - $4))
+				ORDER BY j.created_at, j.id LIMIT 1`+tx.SkipLockedOf("j")+`)
+			RETURNING `+jobColumns, s.Keeper.Owner(), lease.TTL.Milliseconds(), s.NodeID, lease.NodeTTL.Milliseconds())
+		if j, err = scanJob(row); isNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("adopt separation job: %w", err)
+		}
+		ok = true
+		return nil
+	})
+	return j, ok, err
+}
+
+// requeueDead puts back the jobs whose worker died while submitting, and fails
+// those of them that the provider may have heard of.
+func (s *Service) requeueDead(ctx context.Context) error {
+	return s.recover(ctx, `(lease_until IS NULL OR lease_until < now_ms())`)
+}
+
+// requeueStuck does the same for workers that live but have been submitting
+// for longer than the threshold.
+func (s *Service) requeueStuck(ctx context.Context) error {
+	return s.recover(ctx, `submitting_at < now_ms() - $1`, s.StuckAfter.Milliseconds())
+}
+
+func (s *Service) recover(ctx context.Context, which string, args ...any) error {
+	jobs, err := s.selectJobs(ctx, `state = 'SUBMITTING' AND `+which, args...)
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		var moved bool
+		var err error
+		switch {
+		case j.IntentAt.Valid:
+			s.log.Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice", "job", j.ID)
+			moved, err = s.fail(ctx, j, sentenceNoAnswer)
+		case j.Attempts >= maxAttempts:
+			moved, err = s.fail(ctx, j, sentenceNoAnswer)
+		default:
+			moved, err = s.requeue(ctx, j, 0)
+		}
+		if err != nil {
+			return err
+		}
+		if moved {
+			s.log.Warn("recovered a job from SUBMITTING", "job", j.ID, "attempts", j.Attempts)
+		}
+	}
+	return nil
+}
+
+func (s *Service) selectJobs(ctx context.Context, where string, args ...any) ([]job, error) {
+	rows, err := s.db.Query(ctx, `SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("select separation jobs: %w", err)
+	}
+	defer rows.Close()
+	var jobs []job
+	for rows.Next() {
+		j, err := scanJob(rows)
+		if err != nil {
+			return nil, fmt.Errorf("read separation job: %w", err)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, rows.Err()
+}
+
+// requeue moves SUBMITTING to QUEUED, at the same place in the queue, and
+// takes the lease away from whoever had it. forgive is how many attempts the
+// move takes back: a clean stop is no failed attempt.
+func (s *Service) requeue(ctx context.Context, j job, forgive int) (bool, error) {
+	moved := false
+	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'QUEUED', submitting_at = NULL, lease_owner = NULL,
+				lease_until = NULL, fence = fence + 1, attempts = attempts - $3
+			WHERE id = $1 AND state = 'SUBMITTING' AND fence = $2 AND submit_intent_at IS NULL`, j.ID, j.Fence, forgive)
+		if err != nil {
+			return fmt.Errorf("requeue separation job: %w", err)
+		}
+		moved = n == 1
+		return tx.Notify(ctx, topic)
+	})
+	return moved, err
+}
+
+// fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds
+// it, in one transaction. It writes nothing and reports false when the job has
+// moved on since it was read.
+func (s *Service) fail(ctx context.Context, j job, sentence string) (bool, error) {
+	moved := false
+	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, progress_reason = NULL,
+				finished_at = now_ms(), lease_owner = NULL, lease_until = NULL, fence = fence + 1
+			WHERE id = $1 AND fence = $2 AND state = $4 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`,
+			j.ID, j.Fence, sentence, j.State)
+		if err != nil {
+			return fmt.Errorf("fail separation job: %w", err)
+		}
+		if moved = n == 1; !moved {
+			return nil
+		}
+		if _, err := credit.Refund(ctx, tx, j.UserID, j.ID); err != nil {
+			return err
+		}
+		return tx.Notify(ctx, topic)
+	})
+	if err == nil && moved {
+		s.dropSource(context.WithoutCancel(ctx), j.SourceKey)
+	}
+	return moved, err
+}

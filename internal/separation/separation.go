@@ -1,0 +1,177 @@
+// Package separation owns separation jobs: audio in, stems out, paid by
+// credits. It holds the queue, the workers that speak to the provider, the
+// sweeps, the stored stems and their signed URLs.
+//
+// A job is one row, and every move is one guarded UPDATE that names the state
+// it comes from and, when a worker makes it, the fence of the worker's lease:
+//
+//	            claim                project id stored
+//	QUEUED ─────────────▶ SUBMITTING ─────────────▶ PROCESSING
+//	  ▲ │                   │   │                     │   │ stems stored
+//	  │ │ stale    dead or  │   │ provider            │   ▼
+//	  │ │          stuck    │   │ refused     failed, │  READY
+//	  └─┼───────────────────┘   │             timed   │   │ abandoned
+//	    ▼                       ▼             out     ▼   ▼
+//	  FAILED ◀────────────────────────────────────────┘  DISPOSED
+//
+// The charge and the insert are one transaction, and so are every move to
+// FAILED and its refund. The call that makes the provider start (and bill) a
+// job is made at most once: the intent is written down before it, and a job
+// found with an intent but no project id fails and is refunded, because nobody
+// can know whether the provider heard.
+package separation
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/lease"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/upstream/separator"
+)
+
+// The states of a job, as on the wire.
+const (
+	StateQueued     = "QUEUED"
+	StateSubmitting = "SUBMITTING"
+	StateProcessing = "PROCESSING"
+	StateReady      = "READY"
+	StateFailed     = "FAILED"
+	StateDisposed   = "DISPOSED"
+)
+
+// topic wakes the workers of every replica.
+const topic = "separation"
+
+// maxAttempts bounds how often a job may enter SUBMITTING.
+const maxAttempts = 3
+
+// Options configures a Service. All fields are required.
+type Options struct {
+	DB       *db.DB
+	Keeper   *lease.Keeper
+	Store    objectstore.Store
+	Media    *media.Runner
+	Provider *separator.Client
+	// NodeID names the disk that Store writes to, or is "" when Store is a
+	// bucket that every replica shares.
+	NodeID string
+	// WorkDir is a local folder for files in the making.
+	WorkDir string
+
+	PublicBaseURL string // without a trailing slash
+	SigningSecret string
+	URLLifetime   time.Duration // of a stem URL
+	AbandonAfter  time.Duration // of stems nobody collects
+	InFlight      int           // jobs at the provider, over all replicas
+	StuckAfter    time.Duration // in SUBMITTING
+	PollEvery     time.Duration
+	PollTimeout   time.Duration // in PROCESSING
+	Log           *slog.Logger
+}
+
+// Service is the separation room. It is safe for concurrent use, on any number
+// of replicas.
+type Service struct {
+	Options
+	db     *db.DB
+	signer signer
+	log    *slog.Logger
+}
+
+// New returns a Service.
+func New(o Options) *Service {
+	return &Service{Options: o, db: o.DB, log: o.Log, signer: signer{secret: []byte(o.SigningSecret)}}
+}
+
+// table is what a lease of ours is on.
+const table = "separation_jobs"
+
+// job is the part of a row that workers need.
+type job struct {
+	ID, UserID, State     string
+	NodeID                sql.NullString
+	SourceKey, SourceName string
+	ProjectID             sql.NullInt64
+	IntentAt              sql.NullInt64
+	Attempts              int
+	Fence                 int64
+}
+
+const jobColumns = `id, user_id, state, node_id, source_key, source_name, project_id, submit_intent_at, attempts, fence`
+
+func scanJob(row interface{ Scan(...any) error }) (job, error) {
+	var j job
+	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.ProjectID, &j.IntentAt,
+		&j.Attempts, &j.Fence)
+	return j, err
+}
+
+func (j job) lease() lease.Lease { return lease.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
+
+// sourceKey is where a job's upload waits for the provider.
+func sourceKey(jobID, ext string) string { return "uploads/" + jobID + "/source." + ext }
+
+// stemKey is where a stem is kept.
+func stemKey(jobID, stemID, ext string) string {
+	return fmt.Sprintf("separation/%s/%s.%s", jobID, stemID, ext)
+}
+
+func (s *Service) workDir(j job) string {
+	return filepath.Join(s.WorkDir, fmt.Sprintf("%s-%d", j.ID, j.Fence))
+}
+
+// nodeColumn is the node_id of jobs whose files are on this disk.
+func (s *Service) nodeColumn() any {
+	if s.NodeID == "" {
+		return nil
+	}
+	return s.NodeID
+}
+
+// The stem identifiers.
+const (
+	stemVoice      = "voice_all"
+	stemBackground = "background"
+	speakerPrefix  = "speaker_"
+)
+
+// Label is the name shown for a stem.
+func Label(stemID string) string {
+	switch {
+	case stemID == stemVoice:
+		return "All speakers"
+	case stemID == stemBackground:
+		return "Background audio"
+	case strings.HasPrefix(stemID, speakerPrefix):
+		var n int
+		if _, err := fmt.Sscanf(stemID, speakerPrefix+"%d", &n); err == nil {
+			return fmt.Sprintf("Speaker %d", n+1)
+		}
+	}
+	return stemID
+}
+
+// errUnknownJob answers for a job that does not exist and for one that belongs
+// to somebody else: the two cannot be told apart.
+var errUnknownJob = fault.NotFoundf("separation job not found")
+
+// What the client reads of a job that failed for a reason of ours or in time.
+const (
+	sentenceInternal = "Internal server error"
+	sentenceTimeout  = "The separation took too long and was stopped"
+	sentenceStale    = "The separation could not be started in time"
+	sentenceFailed   = "The separation failed at the provider"
+	sentenceNoAnswer = "Provider service unavailable"
+	sentenceNoVoice  = "No voice was found in the audio"
+)
+
+func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -1,0 +1,151 @@
+package separation
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
+	"cutroom/internal/media"
+	"cutroom/internal/staging"
+)
+
+// Submission is a request to separate an uploaded file.
+type Submission struct {
+	File     staging.File
+	Language string // "auto" or an ISO language code
+}
+
+// Submit charges the owner and enqueues the job, in one transaction: no job is
+// uncharged and no charge lacks its job, whatever dies in between. The staged
+// file stays the caller's. A repeat under the same idempotency key answers the
+// first job and charges nothing.
+func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
+	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
+		return answer, err
+	}
+	audio, err := s.judge(ctx, sub.File)
+	if err != nil {
+		return "", err
+	}
+	price := credit.Price(audio.durationMs)
+	if err := s.affordable(ctx, owner, price); err != nil {
+		return "", err
+	}
+	raw, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("job id: %w", err)
+	}
+	jobID = "sep-" + raw.String()
+	source := sourceKey(jobID, audio.ext)
+	if err := s.Store.Put(ctx, source, sub.File.Path, media.ContentType(audio.ext)); err != nil {
+		return "", fmt.Errorf("store source: %w", err)
+	}
+	answer, first, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
+		if err := credit.Charge(ctx, tx, owner, jobID, price); err != nil {
+			return "", err
+		}
+		return jobID, s.insert(ctx, tx, owner, jobID, source, sub, audio, price)
+	})
+	if !first {
+		s.dropSource(context.WithoutCancel(ctx), source)
+	}
+	if db.IsForeignKey(err) {
+		return "", fault.New(fault.Unauthorized, "account_deleted").Because(err)
+	}
+	return answer, err
+}
+
+// affordable refuses early what the charge would refuse after the upload was
+// stored.
+func (s *Service) affordable(ctx context.Context, owner string, price int64) error {
+	var have int64
+	err := s.db.QueryRow(ctx, `SELECT balance FROM credit_balances WHERE user_id = $1`, owner).Scan(&have)
+	if err != nil && !isNoRows(err) {
+		return fmt.Errorf("read balance: %w", err)
+	}
+	if have < price {
+		return credit.Insufficient(price, have)
+	}
+	return nil
+}
+
+func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID, source string, sub Submission, a audio, price int64) error {
+	_, err := tx.Exec(ctx, `INSERT INTO separation_jobs (id, user_id, state, node_id, source_key, source_name,
+			source_size_bytes, source_duration_ms, language, credits, created_at)
+		VALUES ($1, $2, 'QUEUED', $3, $4, $5, $6, $7, $8, $9, now_ms())`,
+		jobID, owner, s.nodeColumn(), source, jobID+"."+a.ext, sub.File.SizeBytes, a.durationMs, sub.Language, price)
+	if err != nil {
+		return fmt.Errorf("insert separation job: %w", err)
+	}
+	if _, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1`, owner); err != nil {
+		return fmt.Errorf("note activity: %w", err)
+	}
+	return tx.Notify(ctx, topic)
+}
+
+// dropSource removes an upload that no job needs. A failure is made good by
+// the sweep of orphaned uploads.
+func (s *Service) dropSource(ctx context.Context, key string) {
+	if err := s.Store.Delete(ctx, key); err != nil {
+		s.log.Warn("source not deleted; the sweep will", "key", key, "err", err)
+	}
+}
+
+// audio is what judging an upload found.
+type audio struct {
+	ext        string // m4a, mp3 or wav
+	durationMs int64
+}
+
+// fallbackBytesPerSecond prices audio whose length cannot be measured. 64 kbit/s
+// is less than almost all audio has, so the length comes out on the long side.
+const fallbackBytesPerSecond = 8000
+
+var errUnsupported = fault.New(fault.Invalid, "unsupported_audio_format")
+
+// judge accepts m4a, mp3 and wav, by content first and by name only where the
+// content is a container of the right family that cannot be read.
+func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
+	if f.SizeBytes == 0 {
+		return audio{}, fault.Invalidf("file is empty")
+	}
+	kind, err := media.Sniff(f.Path)
+	if err != nil {
+		return audio{}, fmt.Errorf("sniff upload: %w", err)
+	}
+	named := strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
+	ext := map[media.Kind]string{media.KindMP4: "m4a", media.KindMP3: "mp3", media.KindWAV: "wav"}[kind]
+	if ext == "" {
+		return audio{}, errUnsupported
+	}
+	probe, err := s.Media.Probe(ctx, f.Path)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return audio{}, context.Cause(ctx)
+	case err == nil && (probe.Video != nil || probe.Audio == nil):
+		return audio{}, errUnsupported
+	case err != nil:
+		// An mp4 that cannot be read may be a film: only its name speaks for it.
+		if ext == "m4a" && named != "m4a" {
+			return audio{}, errUnsupported
+		}
+		s.log.Info("length of an upload cannot be probed; its size decides", "bytes", f.SizeBytes, "err", err)
+		return audio{ext, f.SizeBytes * 1000 / fallbackBytesPerSecond}, nil
+	}
+	// Headers lie about the length; the packets do not.
+	measured, err := s.Media.Measure(ctx, f.Path, probe.Audio.Index)
+	if err != nil || measured.End <= measured.Start {
+		if ctx.Err() != nil {
+			return audio{}, context.Cause(ctx)
+		}
+		return audio{ext, f.SizeBytes * 1000 / fallbackBytesPerSecond}, nil
+	}
+	return audio{ext, (measured.End - measured.Start).Milliseconds()}, nil
+}

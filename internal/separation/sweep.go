@@ -1,0 +1,215 @@
+package separation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/objectstore"
+)
+
+// staleAfter is how long a job may wait in a queue that does not move.
+const staleAfter = 30 * time.Minute
+
+// SweepJobs moves on whatever a worker cannot: jobs stuck in SUBMITTING, stale
+// in the queue, too long at the provider, or READY and abandoned. It is safe to
+// run on every replica at once.
+func (s *Service) SweepJobs(ctx context.Context) error {
+	return errors.Join(s.requeueStuck(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
+}
+
+// failStale fails queued jobs that cannot start: their source was on a node
+// that is gone, or nothing has left the queue for as long as they wait. A job
+// that only waits its turn in a moving queue is not stale.
+func (s *Service) failStale(ctx context.Context) error {
+	jobs, err := s.selectJobs(ctx, `state = 'QUEUED' AND created_at < now_ms() - $1 AND (
+		(node_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = separation_jobs.node_id AND n.seen_at > now_ms() - $1))
+		OR (SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL) < now_ms() - $1)`,
+		staleAfter.Milliseconds())
+	if err != nil {
+		return err
+	}
+	return s.failAll(ctx, jobs, sentenceStale)
+}
+
+func (s *Service) failTimedOut(ctx context.Context) error {
+	jobs, err := s.selectJobs(ctx, `state = 'PROCESSING' AND processing_at < now_ms() - $1`, s.PollTimeout.Milliseconds())
+	if err != nil {
+		return err
+	}
+	return s.failAll(ctx, jobs, sentenceTimeout)
+}
+
+func (s *Service) failAll(ctx context.Context, jobs []job, sentence string) error {
+	for _, j := range jobs {
+		moved, err := s.fail(ctx, j, sentence)
+		if err != nil {
+			return err
+		}
+		if moved {
+			s.log.Warn("separation job given up", "job", j.ID, "state", j.State, "why", sentence)
+		}
+	}
+	return nil
+}
+
+// disposeAbandoned removes results that nobody collected. Stems that a render
+// still reads stay until it has ended.
+func (s *Service) disposeAbandoned(ctx context.Context) error {
+	jobs, err := s.selectJobs(ctx, `state = 'READY' AND ready_at < now_ms() - $1
+		AND COALESCE(collected_at, 0) < now_ms() - $1
+		AND NOT EXISTS (SELECT 1 FROM render_sources rs JOIN separation_stems t ON t.object_key = rs.object_key
+			WHERE t.job_id = separation_jobs.id)`, s.AbandonAfter.Milliseconds())
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		var keys []string
+		err := s.db.InTx(ctx, func(tx *db.Tx) error {
+			n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'DISPOSED'
+				WHERE id = $1 AND state = 'READY' AND fence = $2 AND COALESCE(collected_at, 0) < now_ms() - $3`,
+				j.ID, j.Fence, s.AbandonAfter.Milliseconds())
+			if err != nil || n == 0 {
+				return err
+			}
+			if keys, err = stemKeys(ctx, tx, j.ID); err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, j.ID)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("dispose of %s: %w", j.ID, err)
+		}
+		if err := s.Store.Delete(ctx, keys...); err != nil {
+			s.log.Warn("stems not deleted; the sweep of orphans will", "job", j.ID, "err", err)
+		}
+	}
+	return nil
+}
+
+func stemKeys(ctx context.Context, q db.Querier, jobID string) ([]string, error) {
+	rows, err := q.Query(ctx, `SELECT object_key FROM separation_stems WHERE job_id = $1`, jobID)
+	if err != nil {
+		return nil, fmt.Errorf("list stems: %w", err)
+	}
+	defer rows.Close()
+	var keys []string
+	for rows.Next() {
+		var k string
+		if err := rows.Scan(&k); err != nil {
+			return nil, fmt.Errorf("list stems: %w", err)
+		}
+		keys = append(keys, k)
+	}
+	return keys, rows.Err()
+}
+
+// SweepFiles removes stored stems whose job has none any more, and local work
+// folders that a crash left behind.
+func (s *Service) SweepFiles(ctx context.Context) error {
+	keep := map[string]bool{}
+	err := s.Store.List(ctx, "separation/", func(o objectstore.Info) error {
+		jobID, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "separation/"), "/")
+		alive, seen := keep[jobID]
+		if !seen {
+			var err error
+			if alive, err = s.keepsStems(ctx, jobID); err != nil {
+				return err
+			}
+			keep[jobID] = alive
+		}
+		if alive {
+			return nil
+		}
+		return s.Store.Delete(ctx, o.Key)
+	})
+	if err != nil {
+		return fmt.Errorf("sweep stems: %w", err)
+	}
+	return s.sweepWork(ctx)
+}
+
+func (s *Service) keepsStems(ctx context.Context, jobID string) (bool, error) {
+	var one int
+	err := s.db.QueryRow(ctx, `SELECT 1 FROM separation_jobs WHERE id = $1 AND state IN ('PROCESSING', 'READY')`, jobID).Scan(&one)
+	if isNoRows(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// sweepWork removes work folders of jobs that nobody holds under that fence.
+func (s *Service) sweepWork(ctx context.Context) error {
+	entries, err := os.ReadDir(s.WorkDir)
+	if err != nil {
+		return fmt.Errorf("sweep work folders: %w", err)
+	}
+	for _, e := range entries {
+		id, fence, ok := cutLast(e.Name(), "-")
+		if !ok || !strings.HasPrefix(id, "sep-") {
+			continue
+		}
+		var one int
+		err := s.db.QueryRow(ctx, `SELECT 1 FROM separation_jobs WHERE id = $1 AND CAST(fence AS TEXT) = $2
+			AND lease_until > now_ms()`, id, fence).Scan(&one)
+		if err == nil {
+			continue
+		}
+		if !isNoRows(err) {
+			return fmt.Errorf("sweep work folders: %w", err)
+		}
+		if err := os.RemoveAll(filepath.Join(s.WorkDir, e.Name())); err != nil {
+			return fmt.Errorf("sweep work folders: %w", err)
+		}
+	}
+	return nil
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// Erase removes every stored file of a user's separations and takes running
+// jobs away from their workers. The rows go with the user.
+func (s *Service) Erase(ctx context.Context, userID string) error {
+	if _, err := s.db.Exec(ctx, `UPDATE separation_jobs SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
+		WHERE user_id = $1 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`, userID); err != nil {
+		return fmt.Errorf("stop separation jobs: %w", err)
+	}
+	rows, err := s.db.Query(ctx, `SELECT id FROM separation_jobs WHERE user_id = $1`, userID)
+	if err != nil {
+		return fmt.Errorf("list separation jobs: %w", err)
+	}
+	var ids []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			rows.Close()
+			return fmt.Errorf("list separation jobs: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("list separation jobs: %w", err)
+	}
+	for _, id := range ids {
+		for _, prefix := range []string{"separation/" + id + "/", "uploads/" + id + "/"} {
+			err := s.Store.List(ctx, prefix, func(o objectstore.Info) error { return s.Store.Delete(ctx, o.Key) })
+			if err != nil {
+				return fmt.Errorf("erase %s: %w", id, err)
+			}
+		}
+	}
+	return nil
+}

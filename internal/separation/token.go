@@ -1,0 +1,128 @@
+package separation
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"cutroom/internal/fault"
+)
+
+// signer makes and checks the tokens of stem URLs:
+// <expiryEpochSec>.<base64url HMAC-SHA256 over job id, stem id and expiry>.
+type signer struct{ secret []byte }
+
+func (s signer) mac(jobID, stemID string, expiry int64) []byte {
+	h := hmac.New(sha256.New, s.secret)
+	// Ids hold no newline, so the three fields cannot be shifted into each other.
+	fmt.Fprintf(h, "%s\n%s\n%d", jobID, stemID, expiry)
+	return h.Sum(nil)
+}
+
+func (s signer) token(jobID, stemID string, expires time.Time) string {
+	exp := expires.Unix()
+	return strconv.FormatInt(exp, 10) + "." + base64.RawURLEncoding.EncodeToString(s.mac(jobID, stemID, exp))
+}
+
+// The answers to a stem URL that does not open.
+var (
+	errMissingToken = fault.New(fault.Unauthorized, "missing_token")
+	errInvalidToken = fault.New(fault.Forbidden, "invalid_stem_token")
+	errExpiredToken = fault.New(fault.Forbidden, "expired_stem_token")
+)
+
+func (s signer) check(jobID, stemID, token string, now time.Time) error {
+	if token == "" {
+		return errMissingToken
+	}
+	exp, sig, ok := strings.Cut(token, ".")
+	if !ok || len(token) > 128 {
+		return errInvalidToken
+	}
+	expiry, err := strconv.ParseInt(exp, 10, 64)
+	if err != nil || strconv.FormatInt(expiry, 10) != exp {
+		return errInvalidToken
+	}
+	got, err := base64.RawURLEncoding.Strict().DecodeString(sig)
+	if err != nil || !hmac.Equal(got, s.mac(jobID, stemID, expiry)) {
+		return errInvalidToken
+	}
+	if now.Unix() >= expiry {
+		return errExpiredToken
+	}
+	return nil
+}
+
+// stemURL is a fresh absolute URL of a stem.
+func (s *Service) stemURL(jobID, stemID string) string {
+	return s.PublicBaseURL + "/api/v2/separate/" + jobID + "/stem/" + stemID + "?token=" +
+		s.signer.token(jobID, stemID, time.Now().Add(s.URLLifetime))
+}
+
+var stemPath = regexp.MustCompile(`^/api/v2/separate/(sep-[0-9a-f-]{36})/stem/([a-z0-9_]{1,40})$`)
+
+// StemRef names a stored stem.
+type StemRef struct {
+	JobID, StemID string
+	ObjectKey     string
+	SHA256        string
+	DurationMs    int64
+}
+
+// errInvalidStemURL answers for every selection that is not a stem of the caller.
+var errInvalidStemURL = fault.New(fault.Invalid, "invalid_stem_url")
+
+// ResolveStemURL turns a stem URL that this service signed into the stored stem.
+// It must be absolute with the service's own address or path-only, carry a
+// valid token, and belong to a READY separation of the owner; anything else is
+// invalid_stem_url. Nothing is fetched.
+func (s *Service) ResolveStemURL(ctx context.Context, owner, raw string) (StemRef, error) {
+	jobID, stemID, token, ok := s.parseStemURL(raw)
+	if !ok || s.signer.check(jobID, stemID, token, time.Now()) != nil {
+		return StemRef{}, errInvalidStemURL
+	}
+	ref := StemRef{JobID: jobID, StemID: stemID}
+	err := s.db.QueryRow(ctx, `SELECT t.object_key, t.sha256, t.duration_ms FROM separation_stems t
+		JOIN separation_jobs j ON j.id = t.job_id
+		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.user_id = $3 AND j.state = 'READY'`, jobID, stemID, owner).
+		Scan(&ref.ObjectKey, &ref.SHA256, &ref.DurationMs)
+	if isNoRows(err) {
+		return StemRef{}, errInvalidStemURL
+	}
+	if err != nil {
+		return StemRef{}, fmt.Errorf("look for stem: %w", err)
+	}
+	return ref, nil
+}
+
+func (s *Service) parseStemURL(raw string) (jobID, stemID, token string, ok bool) {
+	if len(raw) > 2048 {
+		return "", "", "", false
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" {
+		return "", "", "", false
+	}
+	path := u.Path
+	if u.IsAbs() || u.Host != "" {
+		base, err := url.Parse(s.PublicBaseURL)
+		if err != nil || !strings.EqualFold(u.Host, base.Host) || !strings.EqualFold(u.Scheme, base.Scheme) {
+			return "", "", "", false
+		}
+		if path, ok = strings.CutPrefix(path, base.Path); !ok {
+			return "", "", "", false
+		}
+	}
+	m := stemPath.FindStringSubmatch(path)
+	if m == nil || u.RawPath != "" {
+		return "", "", "", false
+	}
+	return m[1], m[2], u.Query().Get("token"), true
+}

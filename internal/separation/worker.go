@@ -1,0 +1,225 @@
+package separation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/lease"
+	"cutroom/internal/upstream/separator"
+)
+
+// pollQueue is how long a missed wake-up can delay a job, and how long an
+// expired lease can go unnoticed.
+const pollQueue = 2 * time.Second
+
+// Run takes jobs from the queue and carries them to their end until ctx ends.
+// It then hands back what it holds and returns when nothing of it runs any
+// more: a stopped job is queued again or followed by another replica, without
+// a refund and without an attempt lost.
+func (s *Service) Run(ctx context.Context) error {
+	wake, stop := s.db.Listen(topic)
+	defer stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	lease.Poll(ctx, s.log, "separation queue", wake, pollQueue, func(ctx context.Context) (bool, error) {
+		if err := s.requeueDead(ctx); err != nil {
+			return false, err
+		}
+		j, ok, err := s.adopt(ctx)
+		if err == nil && !ok {
+			j, ok, err = s.claim(ctx)
+		}
+		if err != nil || !ok {
+			return false, err
+		}
+		running.Go(func() { s.work(ctx, j) })
+		return true, nil
+	})
+	return nil
+}
+
+// work drives one claimed job as far as it goes.
+func (s *Service) work(ctx context.Context, j job) {
+	log := s.log.With("job", j.ID, "attempt", j.Attempts, "fence", j.Fence)
+	held, release := s.Keeper.Hold(ctx, j.lease())
+	defer release()
+	dir := s.workDir(j)
+	defer os.RemoveAll(dir)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = s.advance(held, &j, dir)
+	}
+	// The last write must survive the cancellation that ended the work.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	var refused *separator.Error
+	var sentence string
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost):
+		log.Warn("separation job was taken away", "err", err)
+		return
+	case ctx.Err() != nil:
+		err = s.handBack(last, j)
+	case errors.As(err, &refused):
+		log.Warn("separation refused by the provider", "err", err)
+		sentence = refused.Sentence()
+	case errors.Is(err, errProviderFailed):
+		sentence = sentenceFailed
+	case errors.Is(err, errNoVoice):
+		sentence = sentenceNoVoice
+	default:
+		log.Error("separation failed", "err", err)
+		sentence = sentenceInternal
+	}
+	if sentence != "" {
+		_, err = s.fail(last, j, sentence)
+	}
+	if err != nil {
+		// The lease runs out and the job is recovered from its row.
+		log.Error("end of separation job not written", "err", err)
+	}
+}
+
+var (
+	// errMoved reports that a guarded update found the job in other hands.
+	errMoved          = errors.New("job is no longer this worker's")
+	errProviderFailed = errors.New("provider reports failure")
+	errNoVoice        = errors.New("no voice stem")
+)
+
+func (s *Service) advance(ctx context.Context, j *job, dir string) error {
+	if j.State == StateSubmitting {
+		if err := s.submit(ctx, j, dir); err != nil {
+			return err
+		}
+	}
+	if err := s.follow(ctx, j); err != nil {
+		return err
+	}
+	return s.collect(ctx, j, dir)
+}
+
+// submit uploads the source and has the provider start on it, once.
+func (s *Service) submit(ctx context.Context, j *job, dir string) error {
+	source := filepath.Join(dir, "source"+filepath.Ext(j.SourceName))
+	if err := retry(ctx, func() error { return s.Store.Fetch(ctx, j.SourceKey, source) }); err != nil {
+		return fmt.Errorf("fetch source: %w", err)
+	}
+	seq, err := s.Provider.Upload(ctx, source, j.SourceName)
+	if err != nil {
+		return fmt.Errorf("upload to provider: %w", err)
+	}
+	if err := retry(ctx, func() error {
+		return s.guarded(ctx, `UPDATE separation_jobs SET submit_intent_at = now_ms(), media_seq = $3
+			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, seq)
+	}); err != nil {
+		return err
+	}
+	j.IntentAt.Valid = true
+	// From here to the stored project id nothing may be cut short by a stop of
+	// the service: the provider bills what it has heard.
+	ctx = context.WithoutCancel(ctx)
+	project, err := s.Provider.Submit(ctx, seq, j.ID)
+	if err != nil {
+		return fmt.Errorf("submit to provider: %w", err)
+	}
+	if err := retry(ctx, func() error {
+		return s.guarded(ctx, `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms()
+			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project)
+	}); err != nil {
+		return err
+	}
+	j.State, j.ProjectID.Int64, j.ProjectID.Valid = StateProcessing, project, true
+	return nil
+}
+
+// follow polls the provider until it is done. The poll time-out is kept by the
+// sweep, which takes the job away from its worker.
+func (s *Service) follow(ctx context.Context, j *job) error {
+	for {
+		p, err := s.Provider.Progress(ctx, j.ProjectID.Int64)
+		switch {
+		case err != nil:
+			return fmt.Errorf("poll provider: %w", err)
+		case p.Failed:
+			return errProviderFailed
+		case p.Done:
+			return nil
+		}
+		// The last part of the bar belongs to fetching the stems.
+		percent := min(95, max(0, p.Percent*95/100))
+		if err := s.guarded(ctx, `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent); err != nil {
+			if errors.Is(err, errMoved) || ctx.Err() != nil {
+				return err
+			}
+			s.log.Warn("progress not written", "job", j.ID, "err", err)
+		}
+		if err := pause(ctx, s.PollEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// guarded runs an update that must touch the one row that the worker holds.
+func (s *Service) guarded(ctx context.Context, query string, args ...any) error {
+	n, err := s.db.Exec(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return errMoved
+	}
+	return nil
+}
+
+// handBack gives up a job because the service stops. Its place in the queue,
+// its attempts and its project stay as they were.
+func (s *Service) handBack(ctx context.Context, j job) error {
+	if j.State == StateSubmitting {
+		_, err := s.requeue(ctx, j, 1)
+		return err
+	}
+	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE separation_jobs SET lease_owner = NULL, lease_until = NULL, fence = fence + 1
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence); err != nil {
+			return fmt.Errorf("release separation job: %w", err)
+		}
+		return tx.Notify(ctx, topic)
+	})
+}
+
+// retry rides out a short failure of our own database or store: five tries over
+// about fifteen seconds.
+func retry(ctx context.Context, try func() error) error {
+	wait := time.Second
+	for attempt := 1; ; attempt++ {
+		err := try()
+		if err == nil || errors.Is(err, errMoved) || attempt == 5 || ctx.Err() != nil {
+			return err
+		}
+		if perr := pause(ctx, wait); perr != nil {
+			return err
+		}
+		wait *= 2
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
