@@ -387,6 +387,10 @@ func (r *reader) separation() Separation {
 			s.AllowedHosts = append(s.AllowedHosts, host)
 		}
 	}
+	if len(r.blank("SEPARATION_URL_TTL_SEC")) == 1 {
+		// A shorter life of the stems shortens the default, and only the default.
+		s.URLTTL = min(s.URLTTL, s.AbandonTTL.Truncate(time.Second))
+	}
 	if !r.failed("SEPARATION_URL_TTL_SEC") && !r.failed("SEPARATION_ABANDON_TTL_MS") && s.URLTTL > s.AbandonTTL {
 		r.problem("SEPARATION_URL_TTL_SEC", "must not be longer than SEPARATION_ABANDON_TTL_MS")
 	}

@@ -218,7 +218,7 @@ func TestStartUpRules(t *testing.T) {
 		"stem lifetime too long":         {env{"SEPARATION_ABANDON_TTL_MS": "60000", "SEPARATION_URL_TTL_SEC": "61"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
 		"stem lifetime by a millisecond": {env{"SEPARATION_ABANDON_TTL_MS": "60999", "SEPARATION_URL_TTL_SEC": "61"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
 		"stem lifetime equal":            {env{"SEPARATION_ABANDON_TTL_MS": "61000", "SEPARATION_URL_TTL_SEC": "61"}, ""},
-		"default stem lifetime too long": {env{"SEPARATION_ABANDON_TTL_MS": "60000"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
+		"default stem lifetime shrinks":  {env{"SEPARATION_ABANDON_TTL_MS": "60000"}, ""},
 		"abandon too short":              {env{"SEPARATION_ABANDON_TTL_MS": "59999"}, "SEPARATION_ABANDON_TTL_MS: must be a whole number, 60000 to 315360000000"},
 		"in flight 6":                    {env{"SEPARATION_MAX_PROVIDER_IN_FLIGHT": "6"}, "SEPARATION_MAX_PROVIDER_IN_FLIGHT: must be a whole number, 1 to 5"},
 		"base URL without scheme":        {env{"SEPARATION_PROVIDER_BASE_URL": "api.example.com"}, "SEPARATION_PROVIDER_BASE_URL: " + address},

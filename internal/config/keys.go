@@ -170,7 +170,7 @@ var Keys = []Key{
 	{Name: "SEPARATION_SIGNING_SECRET", Group: groupSeparation, Required: Always, Secret: true,
 		Meaning: "Key that signs stem links, at least 32 characters; not the same as AUTH_JWT_SECRET. Changing it breaks the links already given out."},
 	{Name: "SEPARATION_URL_TTL_SEC", Group: groupSeparation, Required: Optional, Default: "604800", Min: 60, Max: 604800,
-		Meaning: "Lifetime of stem links, in seconds. It must not exceed SEPARATION_ABANDON_TTL_MS."},
+		Meaning: "Lifetime of stem links, in seconds. It must not exceed SEPARATION_ABANDON_TTL_MS; the default shrinks to it."},
 	{Name: "SEPARATION_ABANDON_TTL_MS", Group: groupSeparation, Required: Optional, Default: "604800000", Min: 60000, Max: maxHours * 3600 * 1000,
 		Meaning: "How long the stems of a finished separation are kept after it became ready or was last downloaded, in milliseconds."},
 	{Name: "SEPARATION_MAX_PROVIDER_IN_FLIGHT", Group: groupSeparation, Required: Optional, Default: "2", Min: 1, Max: 5,
