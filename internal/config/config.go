@@ -387,7 +387,7 @@ func (r *reader) separation() Separation {
 			s.AllowedHosts = append(s.AllowedHosts, host)
 		}
 	}
-	if len(r.blank("SEPARATION_URL_TTL_SEC")) == 1 {
+	if set, _ := r.lookup("SEPARATION_URL_TTL_SEC"); strings.TrimSpace(set) == "" {
 		// A shorter life of the stems shortens the default, and only the default.
 		s.URLTTL = min(s.URLTTL, s.AbandonTTL.Truncate(time.Second))
 	}
