@@ -1,0 +1,182 @@
+package separator
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// hostSet holds "host" and "host:port", lower case. A bare host allows every
+// port.
+type hostSet map[string]bool
+
+// add takes a configured "host", "host:port", "::1" or "[::1]:443".
+func (s hostSet) add(entry string) error {
+	e := strings.ToLower(strings.TrimSpace(entry))
+	if addr, err := netip.ParseAddr(strings.Trim(e, "[]")); err == nil {
+		s[addr.String()] = true
+		return nil
+	}
+	host, port := e, ""
+	if h, p, err := net.SplitHostPort(e); err == nil {
+		host, port = h, p
+	}
+	host = strings.TrimSuffix(host, ".")
+	_, notIP := netip.ParseAddr(host)
+	_, notPort := strconv.ParseUint(cmp.Or(port, "0"), 10, 16)
+	if host == "" || notPort != nil || (notIP != nil && strings.ContainsAny(host, "/:*@?# ")) {
+		return fmt.Errorf("allowed host %q is not a host name", entry)
+	}
+	if port != "" {
+		host = net.JoinHostPort(host, port)
+	}
+	s[host] = true
+	return nil
+}
+
+func (s hostSet) has(host, port string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return s[host] || s[net.JoinHostPort(host, port)]
+}
+
+func (s hostSet) hasURL(u *url.URL) bool { return s.has(u.Hostname(), port(u)) }
+
+// hostName is u's host as hostSet keeps it.
+func hostName(u *url.URL) string {
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+}
+
+func port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	if u.Scheme == "http" {
+		return "80"
+	}
+	return "443"
+}
+
+func sameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && hostName(a) == hostName(b) && port(a) == port(b)
+}
+
+// parseBase checks a configured base URL. Plain http would show the API key
+// and the audio to the network, so it is for loopback only.
+func parseBase(name, raw string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimRight(raw, "/"))
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a URL", name)
+	}
+	if err := checkURL(u); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%s must have no query and no fragment", name)
+	}
+	return u, nil
+}
+
+// checkURL enforces what holds for every URL we contact, whoever named it:
+// https (http on loopback only), a host, and no credentials.
+func checkURL(u *url.URL) error {
+	switch {
+	case u.Opaque != "" || u.Hostname() == "":
+		return fmt.Errorf("%w: no host", errForbidden)
+	case u.User != nil:
+		return fmt.Errorf("%w: credentials in the URL", errForbidden)
+	case u.Scheme == "https", u.Scheme == "http" && loopbackName(u.Hostname()):
+		return nil
+	}
+	return fmt.Errorf("%w: not https", errForbidden)
+}
+
+func loopbackName(host string) bool {
+	if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// resolveLink turns a download link of the provider into the URL to fetch and
+// says whether the API key belongs on it: only a path on the API base gets it.
+func (c *Client) resolveLink(link string) (u *url.URL, withKey bool, err error) {
+	u, err = url.Parse(link)
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: link is not a URL", errForbidden)
+	}
+	if u.Scheme != "" || u.Host != "" || u.Opaque != "" {
+		return u, false, c.checkLink(u)
+	}
+	if !strings.HasPrefix(link, "/") {
+		link = "/" + link
+	}
+	base := c.base
+	if strings.HasPrefix(link, "/perso-storage/") {
+		base = c.storage
+	}
+	// Text after a base without query or trailing slash can only be path and
+	// query, so it cannot name another host.
+	if u, err = url.Parse(base.String() + link); err != nil || u.Host != base.Host {
+		return nil, false, fmt.Errorf("%w: link is not a path", errForbidden)
+	}
+	return u, base == c.base, nil
+}
+
+// checkLink is checkURL for links and redirects, whose host must be allowed.
+func (c *Client) checkLink(u *url.URL) error {
+	if err := checkURL(u); err != nil {
+		return err
+	}
+	if !c.hosts.hasURL(u) {
+		return fmt.Errorf("%w: host %.100q", errForbidden, u.Hostname())
+	}
+	return nil
+}
+
+// refusePrivate is a net.Dialer's Control: it sees the address after the name
+// was resolved, so a name that turns private between check and use is caught.
+func refusePrivate(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil || !public(ap.Addr()) {
+		return fmt.Errorf("%w: not a public address", errForbidden)
+	}
+	return nil
+}
+
+// notPublic lists what IANA keeps from the public internet, beyond what
+// netip's own predicates know. IPv6 outside 2000::/3 is refused wholesale
+// (loopback, mapped, NAT64, unique-local, link-local, multicast), so only the
+// exceptions within it are listed.
+var notPublic = func() []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range []string{
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
+		"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+		"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+	} {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}()
+
+var globalIPv6 = netip.MustParsePrefix("2000::/3")
+
+// public reports whether a is an address on the public internet.
+func public(a netip.Addr) bool {
+	a = a.WithZone("").Unmap()
+	if !a.IsGlobalUnicast() || a.IsPrivate() || (a.Is6() && !globalIPv6.Contains(a)) {
+		return false
+	}
+	for _, p := range notPublic {
+		if p.Contains(a) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,257 @@
+package separator
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestResolveLink(t *testing.T) {
+	c, err := New(Config{BaseURL: "https://api.example.com/v1/", StorageBaseURL: "https://media.example.com", APIKey: "k", SpaceID: 1,
+		AllowedHosts: []string{"cdn.example.com", "Ports.example.com:8443", "127.0.0.1", "[::1]:9000", "10.0.0.5"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const refused = "refused"
+	for link, want := range map[string]string{
+		"/perso-storage/a/b.wav?sig=1":       "https://media.example.com/perso-storage/a/b.wav?sig=1",
+		"perso-storage/a.wav":                "https://media.example.com/perso-storage/a.wav",
+		"/perso-storage/a%2Fb.wav":           "https://media.example.com/perso-storage/a%2Fb.wav",
+		"/other/a.wav?x=y":                   "key https://api.example.com/v1/other/a.wav?x=y",
+		"/perso-storage":                     "key https://api.example.com/v1/perso-storage",
+		"/@evil.com/x":                       "key https://api.example.com/v1/@evil.com/x",
+		"@evil.com/x":                        "key https://api.example.com/v1/@evil.com/x",
+		`/\evil.com/x`:                       "key https://api.example.com/v1/%5Cevil.com/x",
+		".evil.com/x":                        "key https://api.example.com/v1/.evil.com/x",
+		"?a=b":                               "key https://api.example.com/v1/?a=b",
+		"https://api.example.com/a.wav":      "https://api.example.com/a.wav",
+		"https://MEDIA.example.com./a.wav":   "https://MEDIA.example.com./a.wav",
+		"https://cdn.example.com:444/a?b=c":  "https://cdn.example.com:444/a?b=c",
+		"https://ports.example.com:8443/a":   "https://ports.example.com:8443/a",
+		"https://ports.example.com/a":        refused,
+		"http://127.0.0.1:1234/a":            "http://127.0.0.1:1234/a",
+		"http://[::1]:9000/a":                "http://[::1]:9000/a",
+		"https://10.0.0.5/a":                 "https://10.0.0.5/a",
+		"http://10.0.0.5/a":                  refused,
+		"http://cdn.example.com/a":           refused,
+		"http://localhost/a":                 refused,
+		"http://127.0.0.2/a":                 refused,
+		"http://[::1]/a":                     refused,
+		"https://evil.com/a":                 refused,
+		"https://cdn.example.com.evil.com/a": refused,
+		"https://evil.com/cdn.example.com":   refused,
+		"https://xcdn.example.com/a":         refused,
+		"https://u:p@cdn.example.com/a":      refused,
+		"https://cdn.example.com@evil.com/a": refused,
+		"https://u@cdn.example.com/a":        refused,
+		"https://2130706433/a":               refused,
+		"https://[::ffff:127.0.0.1]/a":       refused,
+		"https://169.254.169.254/latest":     refused,
+		"//cdn.example.com/a":                refused,
+		"//evil.com/a":                       refused,
+		"https:cdn.example.com/a":            refused,
+		"https:///a":                         refused,
+		"ftp://cdn.example.com/a":            refused,
+		"file:///etc/passwd":                 refused,
+		"javascript:alert(1)":                refused,
+		"/a\r\nX: y":                         refused,
+		"https://cdn.example.com/%zz":        refused,
+	} {
+		u, withKey, err := c.resolveLink(link)
+		got := refused
+		if err == nil {
+			got = u.String()
+			if withKey {
+				got = "key " + got
+			}
+		} else if !errors.Is(err, errForbidden) || strings.Contains(err.Error(), link) {
+			t.Errorf("%q: err = %v", link, err)
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s (%v)", link, got, want, err)
+		}
+	}
+}
+
+func FuzzResolveLink(f *testing.F) {
+	c, err := New(Config{BaseURL: "https://api.example.com", StorageBaseURL: "https://media.example.com", APIKey: "k", SpaceID: 1})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, s := range []string{"/perso-storage/x", "https://api.example.com/x", "//x", "@x", `\\x`, "https://u@media.example.com", ":80/x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, link string) {
+		u, withKey, err := c.resolveLink(link)
+		if err != nil {
+			return
+		}
+		host := hostName(u)
+		if u.Scheme != "https" || u.User != nil || (host != "api.example.com" && host != "media.example.com") {
+			t.Errorf("%q leads to %s", link, u)
+		}
+		if withKey && !sameOrigin(u, c.base) {
+			t.Errorf("%q takes the key to %s", link, u)
+		}
+	})
+}
+
+func TestPublic(t *testing.T) {
+	for _, s := range []string{"8.8.8.8", "1.1.1.1", "100.63.255.255", "100.128.0.1", "172.15.0.1", "172.32.0.1", "::ffff:8.8.8.8", "2606:4700::1111"} {
+		if !public(netip.MustParseAddr(s)) {
+			t.Errorf("%s refused", s)
+		}
+	}
+	for _, s := range []string{
+		"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.127.255.255", "127.0.0.1", "127.255.0.1", "169.254.169.254",
+		"172.16.0.1", "172.31.255.255", "192.0.0.8", "192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255",
+		"198.51.100.1", "203.0.113.1", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255",
+		"::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "::8.8.8.8", "64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::1",
+		"100::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "3fff::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1",
+	} {
+		if public(netip.MustParseAddr(s)) {
+			t.Errorf("%s allowed", s)
+		}
+	}
+}
+
+// The address is judged after the name was resolved: localhost passes as a
+// name for an upload address, and is refused when dialled.
+func TestPrivateAddressBehindAName(t *testing.T) {
+	p := newProvider(t)
+	p.blobURL = strings.Replace(p.storage.URL, "127.0.0.1", "localhost", 1) + "/blob/a"
+	c := p.client()
+	_, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav")
+	var e *Error
+	if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Transient || e.Op != "upload" || e.Sentence() != down {
+		t.Errorf("err = %v", err)
+	}
+	if all, _ := p.recorded("upload"); all != 1 || p.hits["upload"] != 0 {
+		t.Errorf("%d calls, %d requests arrived", all, p.hits["upload"])
+	}
+	p.noSecrets(err)
+
+	c = p.client(func(cfg *Config) { cfg.AllowedHosts = []string{"localhost"} })
+	if _, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav"); err != nil {
+		t.Errorf("explicitly configured: %v", err)
+	}
+}
+
+func TestUploadAddress(t *testing.T) {
+	for _, blob := range []string{
+		"http://example.com/blob", "https://u:p@example.com/blob", "https:///blob", "file:///etc/passwd",
+		"https://10.0.0.1/blob", "https://169.254.169.254/blob", "https://[::ffff:127.0.0.1]/blob", "http://127.0.0.2:1/blob", "/blob/a", "%zz",
+	} {
+		p := newProvider(t)
+		p.blobURL = blob
+		_, err := p.client().Upload(t.Context(), p.source(wav("x")), "a.wav")
+		var e *Error
+		if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Op != "upload" || p.hits["upload"]+p.hits["register"] != 0 {
+			t.Errorf("%s: err = %v", blob, err)
+		}
+		p.noSecrets(err)
+	}
+}
+
+func TestForbiddenLinks(t *testing.T) {
+	for _, link := range []string{
+		"http://example.com/voice?sig=" + testSig, "https://evil.example/voice?sig=" + testSig, "https://u:" + testSig + "@127.0.0.1/voice",
+		"http://localhost:1/voice", "//evil.example/voice", "https://10.0.0.1/voice", "https://example.com/%zz?sig=" + testSig,
+	} {
+		p := newProvider(t)
+		p.project = projectWith(`"originalVoicePath":"`+link+`"`, hasVoice)
+		_, err := p.client().Download(t.Context(), 99, t.TempDir())
+		var e *Error
+		if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Transient || e.Sentence() != down || len(p.hits) != 1 {
+			t.Errorf("%s: err = %v, requests %v", link, err, p.hits)
+		}
+		p.noSecrets(err)
+	}
+}
+
+func TestRedirects(t *testing.T) {
+	to := func(location string) fault { return answers(http.StatusFound, "Location", location) }
+	tests := []struct {
+		name  string
+		voice string // link
+		hops  func(p *provider) map[string]string
+		ok    bool
+		keys  int // requests for files that carried the key
+	}{
+		{"storage to storage", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": "/perso-storage/voice"}
+		}, true, 0},
+		{"API to API keeps the key", "/1", func(p *provider) map[string]string {
+			return map[string]string{"/1": "/perso-storage/voice"}
+		}, true, 2},
+		{"API to storage drops the key", "/1", func(p *provider) map[string]string {
+			return map[string]string{"/1": p.storage.URL + "/perso-storage/voice"}
+		}, true, 1},
+		{"back to the API stays without the key", "/1", func(p *provider) map[string]string {
+			return map[string]string{"/1": p.storage.URL + "/2", "/2": p.api.URL + "/perso-storage/voice"}
+		}, true, 1},
+		{"storage to API has no key", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": p.api.URL + "/perso-storage/voice"}
+		}, true, 0},
+		{"five hops", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5", "/5": "/perso-storage/voice"}
+		}, true, 0},
+		{"six hops", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5", "/5": "/6", "/6": "/perso-storage/voice"}
+		}, false, 0},
+		{"loop", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": "/perso-storage/1"}
+		}, false, 0},
+		{"other host", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": strings.Replace(p.storage.URL, "127.0.0.1", "localhost", 1) + "/perso-storage/voice"}
+		}, false, 0},
+		{"private address", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": "https://169.254.169.254/latest"}
+		}, false, 0},
+		{"credentials", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": strings.Replace(p.storage.URL, "//", "//u:p@", 1) + "/perso-storage/voice"}
+		}, false, 0},
+		{"other scheme", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": "file:///etc/passwd"}
+		}, false, 0},
+		{"nowhere", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": ""}
+		}, false, 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			p := newProvider(t)
+			p.project = projectWith(`"originalVoicePath":"`+test.voice+`?sig=`+testSig+`"`, hasVoice)
+			hops := test.hops(p)
+			p.faults["file"] = func(w http.ResponseWriter, r *http.Request, n int) bool {
+				if r.Header.Get("Referer") != "" {
+					t.Error("a Referer tells the next host the signature")
+				}
+				next, ok := hops[r.URL.Path]
+				return ok && to(next)(w, r, n)
+			}
+			_, err := p.client().Download(t.Context(), 99, t.TempDir())
+			if (err == nil) != test.ok || (!test.ok && !errors.Is(err, errForbidden)) {
+				t.Errorf("err = %v", err)
+			}
+			if test.ok && p.withKey["file"] != test.keys {
+				t.Errorf("%d requests carried the key, want %d", p.withKey["file"], test.keys)
+			}
+			if all, _ := p.recorded("download"); all != 1 {
+				t.Errorf("recorded %d calls", all)
+			}
+			p.noSecrets(err)
+		})
+	}
+}
+
+func TestUploadDoesNotFollowRedirects(t *testing.T) {
+	p := newProvider(t)
+	p.faults["upload"] = answers(http.StatusTemporaryRedirect, "Location", p.storage.URL+"/elsewhere")
+	_, err := p.client().Upload(t.Context(), p.source(wav("x")), "a.wav")
+	if !isStatus(err, 307) || p.hits["file"] != 0 {
+		t.Errorf("err = %v, %d requests elsewhere", err, p.hits["file"])
+	}
+}

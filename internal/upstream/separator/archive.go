@@ -1,0 +1,291 @@
+package separator
+
+import (
+	"archive/tar"
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// archiveLimits bound what an archive may make us do.
+type archiveLimits struct {
+	entries    int   // of any kind
+	entryBytes int64 // of one file
+	totalBytes int64 // of all files, and of the archive itself when decompressed
+}
+
+// unpack writes the audio files of a tar archive, plain or gzipped, to dir as
+// speaker_0, speaker_1, ... with the extension of their content, in the
+// natural order of their names in the archive, and returns the paths.
+//
+// The archive is hostile input. Its names are used for the order alone, so
+// they cannot point anywhere; entries that are not regular files, or whose
+// content is not audio, are passed over; an archive beyond the limits or
+// broken is an *Error, and then nothing of it is left in dir.
+func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (paths []string, err error) {
+	f, err := os.Open(archive)
+	if err != nil {
+		return nil, fmt.Errorf("unpack: %w", err)
+	}
+	defer f.Close()
+	content, err := tarStream(ctx, f, limits.totalBytes)
+	if err != nil {
+		return nil, err
+	}
+	tracks, err := extract(tar.NewReader(content), dir, limits)
+	defer func() {
+		if err != nil {
+			for _, t := range tracks {
+				os.Remove(t.path) // gone already if it was renamed
+			}
+			for _, path := range paths {
+				os.Remove(path)
+			}
+			paths = nil
+		}
+	}()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, &Error{Transient: true, Err: context.Cause(ctx)}
+		}
+		return nil, err
+	}
+	slices.SortStableFunc(tracks, func(a, b track) int { return compareNatural(a.name, b.name) })
+	for i, t := range tracks {
+		path := filepath.Join(dir, fmt.Sprintf("speaker_%d.%s", i, t.kind))
+		if err := os.Rename(t.path, path); err != nil {
+			return paths, fmt.Errorf("unpack: %w", err)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+// track is an audio file out of the archive, not yet in its place.
+type track struct{ name, path, kind string }
+
+// tarStream is the tar within f, decompressed if its content says so, cut off
+// with an error past maxBytes and when ctx ends. The tar is never seekable:
+// skipping an entry reads it, so that it counts.
+func tarStream(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, error) {
+	in := bufio.NewReaderSize(f, 64<<10)
+	var r io.Reader = in
+	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
+		if r, err = gzip.NewReader(in); err != nil {
+			return nil, garbage("archive is broken")
+		}
+	}
+	// Headers and padding come on top of the files' own bytes.
+	return &boundedReader{ctx: ctx, r: r, left: maxBytes + maxBytes/8 + 1<<20}, nil
+}
+
+type boundedReader struct {
+	ctx  context.Context
+	r    io.Reader
+	left int64
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.ctx.Err() != nil {
+		return 0, context.Cause(b.ctx)
+	}
+	if b.left <= 0 {
+		return 0, oversize("archive unpacks to too much")
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// extract writes every audio file of the tar to a name of ours, in the
+// archive's order. It returns what it wrote even when it fails.
+func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, err error) {
+	left := limits.totalBytes
+	for entries := 1; ; entries++ {
+		h, err := r.Next()
+		if err == io.EOF {
+			return tracks, nil
+		}
+		// An insecure name comes with a usable header, and names do not matter.
+		if err != nil && !errors.Is(err, tar.ErrInsecurePath) {
+			return tracks, brokenArchive(err)
+		}
+		if entries > limits.entries {
+			return tracks, oversize("archive has more than %d entries", limits.entries)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		head := make([]byte, sniffBytes)
+		n, err := io.ReadFull(r, head)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return tracks, brokenArchive(err)
+		}
+		kind := audioKind(head[:n])
+		if kind == "" {
+			continue
+		}
+		if h.Size > min(limits.entryBytes, left) {
+			return tracks, oversize("archive unpacks to too much")
+		}
+		left -= h.Size
+		t := track{name: h.Name, path: filepath.Join(dir, fmt.Sprintf("speaker_%d.part", len(tracks))), kind: kind}
+		tracks = append(tracks, t)
+		if err := writeTrack(t.path, head[:n], r, h.Size); err != nil {
+			return tracks, err
+		}
+	}
+}
+
+func writeTrack(path string, head []byte, rest io.Reader, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	defer f.Close() // again after success is harmless
+	if _, err := f.Write(head); err != nil {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	// Through a plain writer, so that a hole in a sparse entry is written and
+	// read like the zeros it stands for and cannot hide from ctx.
+	from := &erroringReader{r: rest}
+	n, err := io.Copy(struct{ io.Writer }{f}, from)
+	switch {
+	case from.err != nil:
+		return brokenArchive(from.err)
+	case err != nil:
+		return fmt.Errorf("unpack: %w", err)
+	case n+int64(len(head)) != size:
+		return garbage("archive is broken")
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	return nil
+}
+
+// erroringReader remembers why reading ended, which io.Copy does not tell
+// from a failed write.
+type erroringReader struct {
+	r   io.Reader
+	err error
+}
+
+func (e *erroringReader) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil && err != io.EOF {
+		e.err = err
+	}
+	return n, err
+}
+
+// brokenArchive keeps our own limit's *Error and makes the rest the provider's
+// fault: the file itself was downloaded whole.
+func brokenArchive(err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return garbage("archive is broken")
+}
+
+const sniffBytes = 12
+
+// audioKind names the kind of audio, as a file extension, that content with
+// this beginning is; "" when it is none that the provider makes.
+func audioKind(head []byte) string {
+	has := func(at int, magic string) bool {
+		return len(head) >= at+len(magic) && string(head[at:at+len(magic)]) == magic
+	}
+	switch {
+	case has(0, "RIFF") && has(8, "WAVE"):
+		return "wav"
+	case has(0, "fLaC"):
+		return "flac"
+	case has(0, "OggS"):
+		return "ogg"
+	case has(4, "ftyp"):
+		return "m4a"
+	case has(0, "ID3"):
+		return "mp3"
+	case len(head) >= 4 && head[0] == 0xff && head[1]&0xe0 == 0xe0:
+		return mpegKind(head)
+	}
+	return ""
+}
+
+// mpegKind looks behind an MPEG sync word: layer 0 with all twelve sync bits
+// is AAC in ADTS, layers II and III are MPEG audio. Layer I is refused, for
+// its sync word is also the byte order mark of UTF-16 text.
+func mpegKind(head []byte) string {
+	version, layer := head[1]>>3&3, head[1]>>1&3
+	bitrate, rate := head[2]>>4, head[2]>>2&3
+	switch {
+	case layer == 0 && head[1]&0xf0 == 0xf0 && head[2]>>2&0xf < 13:
+		return "aac"
+	case (layer == 1 || layer == 2) && version != 1 && bitrate != 0 && bitrate != 15 && rate != 3:
+		return "mp3"
+	}
+	return ""
+}
+
+func audioKindOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	head := make([]byte, sniffBytes)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return "", err
+	}
+	return audioKind(head[:n]), nil
+}
+
+// compareNatural orders names as a person would: runs of digits by their
+// value, letters without regard to case. Names equal in that way fall back to
+// their bytes, so the order is total.
+func compareNatural(a, b string) int {
+	x, y := a, b
+	for x != "" && y != "" {
+		if digits(x) > 0 && digits(y) > 0 {
+			n, m := x[:digits(x)], y[:digits(y)]
+			x, y = x[len(n):], y[len(m):]
+			n, m = strings.TrimLeft(n, "0"), strings.TrimLeft(m, "0")
+			if c := cmp.Or(cmp.Compare(len(n), len(m)), cmp.Compare(n, m)); c != 0 {
+				return c
+			}
+			continue
+		}
+		if c := cmp.Compare(lower(x[0]), lower(y[0])); c != 0 {
+			return c
+		}
+		x, y = x[1:], y[1:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
+}
+
+// digits is the length of the run of digits that s begins with.
+func digits(s string) int {
+	n := 0
+	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}

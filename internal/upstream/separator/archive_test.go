@@ -1,0 +1,323 @@
+package separator
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type entry struct {
+	header  tar.Header
+	content []byte
+}
+
+func file(name string, content []byte) entry {
+	return entry{tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}, content}
+}
+
+func special(name string, kind byte, target string) entry {
+	return entry{header: tar.Header{Name: name, Typeflag: kind, Linkname: target, Mode: 0o777}}
+}
+
+func tarOf(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		if err := w.WriteHeader(&e.header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(e.content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func zipped(content []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write(content) // a bytes.Buffer takes everything
+	w.Close()
+	return b.Bytes()
+}
+
+// rawHeader is a tar header block that archive/tar would refuse to write.
+func rawHeader(name string, kind byte, size int64) []byte {
+	b := make([]byte, 512)
+	copy(b, name)
+	copy(b[100:], "0000644\x000000000\x000000000\x00")
+	copy(b[124:], fmt.Sprintf("%011o\x0000000000000\x00", size))
+	copy(b[148:], "        ")
+	b[156] = kind
+	copy(b[257:], "ustar\x0000")
+	sum := 0
+	for _, c := range b {
+		sum += int(c)
+	}
+	copy(b[148:], fmt.Sprintf("%06o\x00 ", sum))
+	return b
+}
+
+// sparseWav is an archive of a few kilobytes with a WAV file of realSize
+// bytes in it, nearly all of them a hole.
+func sparseWav(realSize int64) []byte {
+	var records strings.Builder
+	for _, kv := range [][2]string{{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.name", "bomb.wav"}, {"GNU.sparse.realsize", fmt.Sprint(realSize)}} {
+		// A record counts its own length; all of these are two digits long.
+		n := len("00 =\n") + len(kv[0]) + len(kv[1])
+		fmt.Fprintf(&records, "%d %s=%s\n", n, kv[0], kv[1])
+	}
+	block := func(s string) []byte { return append([]byte(s), make([]byte, 512-len(s))...) }
+	return slices.Concat(
+		rawHeader("pax", tar.TypeXHeader, int64(records.Len())), block(records.String()),
+		rawHeader("bomb.wav", tar.TypeReg, 1024), block("1\n0\n512\n"), block(string(wav("bomb"))),
+		make([]byte, 1024))
+}
+
+func unpackBytes(t testing.TB, content []byte, limits archiveLimits) (dir string, paths []string, err error) {
+	t.Helper()
+	root := t.TempDir()
+	archive := filepath.Join(root, "a.tar")
+	dir = filepath.Join(root, "in", "out")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(archive, content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	paths, err = unpack(context.Background(), archive, dir, limits)
+	checkContained(t, root, dir, paths)
+	return dir, paths, err
+}
+
+// checkContained fails unless the archive left nothing but regular files at
+// the returned paths, speaker_0, speaker_1, ... in dir.
+func checkContained(t testing.TB, root, dir string, paths []string) {
+	t.Helper()
+	for i, path := range paths {
+		name := filepath.Base(path)
+		if filepath.Dir(path) != dir || !strings.HasPrefix(name, fmt.Sprintf("speaker_%d.", i)) {
+			t.Errorf("path %d is %s", i, path)
+		}
+	}
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path == root, path == filepath.Join(root, "in"), path == dir, path == filepath.Join(root, "a.tar"):
+		case !d.Type().IsRegular() || !slices.Contains(paths, path):
+			t.Errorf("left behind: %s %v", path, d.Type())
+		default:
+			seen++
+		}
+		return nil
+	})
+	if err != nil || seen != len(paths) {
+		t.Errorf("found %d of %d files (%v)", seen, len(paths), err)
+	}
+}
+
+var roomy = archiveLimits{entries: 64, entryBytes: 1 << 20, totalBytes: 4 << 20}
+
+func TestUnpack(t *testing.T) {
+	speakers := func(n int) (out []entry, tags []string) {
+		for i := n; i >= 1; i-- {
+			out = append(out, file(fmt.Sprintf("out/Speaker %d.wav", i), wav(fmt.Sprint(i))))
+		}
+		for i := 1; i <= n; i++ {
+			tags = append(tags, fmt.Sprint(i))
+		}
+		return out, tags
+	}
+	one, oneTag := speakers(1)
+	twenty, twentyTags := speakers(20)
+	full, fullTags := speakers(64)
+	over, _ := speakers(65)
+	thousands := make([]entry, 5000)
+	for i := range thousands {
+		thousands[i] = special(fmt.Sprintf("d%d/", i), tar.TypeDir, "")
+	}
+	tooMuch := func(err error) bool { var e *Error; return errors.As(err, &e) && !e.Transient }
+	broken := func(err error) bool { var e *Error; return errors.As(err, &e) && e.Transient }
+
+	for _, test := range []struct {
+		name    string
+		content []byte
+		tags    []string // of the speakers, in order
+		err     func(error) bool
+	}{
+		{"one speaker", tarOf(t, one...), oneTag, nil},
+		{"twenty speakers", tarOf(t, twenty...), twentyTags, nil},
+		{"gzipped", zipped(tarOf(t, twenty...)), twentyTags, nil},
+		{"as many as may be", tarOf(t, full...), fullTags, nil},
+		{"one too many", tarOf(t, over...), nil, tooMuch},
+		{"thousands of entries", tarOf(t, thousands...), nil, tooMuch},
+		{"traversal", tarOf(t, file("../../evil.wav", wav("a")), file("x/../../../b.wav", wav("b"))), []string{"a", "b"}, nil},
+		{"absolute names", tarOf(t, file("/etc/cron.d/b.wav", wav("b")), file("/a.wav", wav("a"))), []string{"a", "b"}, nil},
+		{"odd names", tarOf(t, file("a\x01\xff.wav", wav("a")), file("", wav("e")), file(strings.Repeat("n", 5000), wav("n"))), []string{"e", "a", "n"}, nil},
+		{"one name twice", tarOf(t, file("a.wav", wav("1")), file("a.wav", wav("2"))), []string{"1", "2"}, nil},
+		{"our own names", tarOf(t, file("speaker_1.part", wav("x")), file("speaker_0.wav", wav("y"))), []string{"y", "x"}, nil},
+		{"links and devices", tarOf(t,
+			special("speaker_0.part", tar.TypeSymlink, "/etc/passwd"), special("speaker_0.wav", tar.TypeLink, "../../../a.tar"),
+			special("null", tar.TypeChar, ""), special("disk", tar.TypeBlock, ""), special("pipe", tar.TypeFifo, ""),
+			special("dir.wav/", tar.TypeDir, ""), file("speaker_0.wav", wav("real"))), []string{"real"}, nil},
+		{"link then file of its name", tarOf(t, special("a", tar.TypeSymlink, "/tmp"), file("a/b.wav", wav("b"))), []string{"b"}, nil},
+		{"no audio", tarOf(t, file("speaker_1.wav", []byte("<html>")), file("empty.wav", nil), file("._speaker.wav", []byte("\x00\x05\x16\x07"))), nil, nil},
+		{"some audio", tarOf(t, file("1.txt", []byte("hello")), file("2", wav("a")), file("3.json", []byte("{}"))), []string{"a"}, nil},
+		{"no entries", tarOf(t), nil, nil},
+		{"large", tarOf(t, file("a.wav", append(wav(""), make([]byte, 1<<20)...))), nil, tooMuch},
+		{"large together", tarOf(t, bulky(5)...), nil, tooMuch},
+		{"zeros that are no audio", tarOf(t, file("z", make([]byte, 3<<20)), file("a.wav", wav("a"))), []string{"a"}, nil},
+		{"zipped zeros", zipped(tarOf(t, file("z", make([]byte, 64<<20)))), nil, tooMuch},
+		{"zipped zeros for a tar", zipped(make([]byte, 64<<20)), nil, nil},
+		{"zipped twice", zipped(zipped(tarOf(t, one...))), nil, broken},
+		{"gigabytes in a hole", sparseWav(64 << 30), nil, tooMuch},
+		{"not a tar", []byte(strings.Repeat("hello ", 1000)), nil, broken},
+		{"half a block", []byte("hello"), nil, broken},
+		{"half an archive", tarOf(t, twenty...)[:1500], nil, broken},
+		{"half a zip", zipped(tarOf(t, twenty...))[:100], nil, broken},
+		{"bad zip", []byte("\x1f\x8bnothing of the kind"), nil, broken},
+		{"size beyond the end", append(rawHeader("a.wav", tar.TypeReg, 1<<19), wav("a")...), nil, broken},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, paths, err := unpackBytes(t, test.content, roomy)
+			if (test.err == nil) != (err == nil) || (err != nil && !test.err(err)) {
+				t.Fatalf("err = %v", err)
+			}
+			var tags []string
+			for _, path := range paths {
+				content, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tags = append(tags, strings.TrimPrefix(string(content), string(wav(""))))
+			}
+			if !slices.Equal(tags, test.tags) {
+				t.Errorf("speakers %q, want %q", tags, test.tags)
+			}
+		})
+	}
+}
+
+func bulky(n int) (out []entry) {
+	for i := range n {
+		out = append(out, file(fmt.Sprint(i), append(wav(""), make([]byte, 1<<20-100)...)))
+	}
+	return out
+}
+
+// A hole within the limits is written out as the zeros it stands for.
+func TestUnpackSparse(t *testing.T) {
+	_, paths, err := unpackBytes(t, sparseWav(100_000), roomy)
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("%v, %v", paths, err)
+	}
+	if stat, err := os.Stat(paths[0]); err != nil || stat.Size() != 100_000 {
+		t.Errorf("%v, %v", stat, err)
+	}
+}
+
+func TestUnpackStops(t *testing.T) {
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "a.tar")
+	if err := os.WriteFile(archive, tarOf(t, file("a.wav", wav("a"))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(io.ErrClosedPipe)
+	if _, err := unpack(ctx, archive, dir, roomy); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAudioKind(t *testing.T) {
+	for head, want := range map[string]string{
+		"RIFF\x24\x00\x00\x00WAVE": "wav", "RIFF\x24\x00\x00\x00AVI ": "", "RIFF\x24\x00": "",
+		"fLaC\x00\x00\x00\x22": "flac", "OggS\x00\x02": "ogg", "\x00\x00\x00\x20ftypM4A ": "m4a", "ftyp": "",
+		"ID3\x04\x00": "mp3", "\xff\xfb\x90\x64": "mp3", "\xff\xf3\x40\xc0": "mp3", "\xff\xfd\x90\x64": "mp3",
+		"\xff\xf1\x50\x80": "aac", "\xff\xf9\x4c\x80": "aac",
+		"\xff\xfeh\x00i\x00": "", "\xff\xff\xff\xff": "", "\xff\xeb\x90\x64": "", "\xff\xfb\xf0\x64": "", "\xff\xfb\x9c\x64": "", "\xff\xfb": "",
+		"": "", "<html>": "", "PK\x03\x04": "", "\x1f\x8b\x08\x00": "", "MZ\x90\x00": "",
+	} {
+		if got := audioKind([]byte(head)); got != want {
+			t.Errorf("%q: %q, want %q", head, got, want)
+		}
+	}
+}
+
+func TestCompareNatural(t *testing.T) {
+	sorted := []string{
+		"", "1", "2", "2a", "10", "010a", "a", "A1", "a1", "a2b3", "a2b10", "a10", "speaker", "speaker 2.wav", "Speaker 10.wav",
+		"speaker_0", "speaker_1", "speaker_2", "Speaker_9", "speaker_10", "speaker_99999999999999999999", "speaker_100000000000000000000", "z",
+	}
+	for i, a := range sorted {
+		for j, b := range sorted {
+			got := compareNatural(a, b)
+			if (got < 0) != (i < j) || (got > 0) != (i > j) {
+				t.Errorf("%q against %q: %d", a, b, got)
+			}
+		}
+	}
+}
+
+func FuzzCompareNatural(f *testing.F) {
+	f.Add("a1", "a01", "a2")
+	f.Add("A", "a", "b")
+	f.Add("1a", "10", "1_")
+	f.Add("0", "00", "")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		ab, bc, ac := compareNatural(a, b), compareNatural(b, c), compareNatural(a, c)
+		if (ab == 0) != (a == b) || ab != -compareNatural(b, a) {
+			t.Errorf("%q against %q: %d", a, b, ab)
+		}
+		if ab <= 0 && bc <= 0 && ac > 0 {
+			t.Errorf("%q <= %q <= %q, and yet the first is after the last", a, b, c)
+		}
+	})
+}
+
+func FuzzUnpack(f *testing.F) {
+	f.Add(tarOf(f, file("b 10.wav", wav("a")), file("b 2.mp3", []byte("ID3 etc"))))
+	f.Add(zipped(tarOf(f, file("../a.wav", wav("a")), special("l", tar.TypeSymlink, "/etc"))))
+	f.Add(sparseWav(4000))
+	f.Add(rawHeader("x", tar.TypeReg, 1<<30))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		limits := archiveLimits{entries: 4, entryBytes: 10_000, totalBytes: 20_000}
+		_, paths, err := unpackBytes(t, content, limits)
+		if err != nil && paths != nil {
+			t.Errorf("both %v and %v", paths, err)
+		}
+		var e *Error
+		if err != nil && !errors.As(err, &e) {
+			t.Errorf("blames us: %v", err)
+		}
+		if len(paths) > limits.entries {
+			t.Errorf("%d files", len(paths))
+		}
+		var total int64
+		for _, path := range paths {
+			stat, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind, err := audioKindOf(path); err != nil || "."+kind != filepath.Ext(path) {
+				t.Errorf("%s holds %q (%v)", path, kind, err)
+			}
+			total += stat.Size()
+		}
+		if total > limits.totalBytes {
+			t.Errorf("%d bytes", total)
+		}
+	})
+}

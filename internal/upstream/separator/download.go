@@ -1,0 +1,256 @@
+package separator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+)
+
+const (
+	flagLooks    = 10 // at the project until its flags say enough
+	settledLooks = 3  // of those, once what is there would do
+	linkTries    = 6  // at a link that answers 404
+)
+
+// Stems are the files a finished project left in the caller's folder.
+type Stems struct {
+	Voice      string   // all speakers together; "" when only Speakers are there
+	Background string   // "" when the project has none
+	Speakers   []string // one a speaker, in the provider's order; may be empty
+}
+
+// Download waits, bounded, for the flags of a finished project, looks up its
+// links and brings home what exists into dir, which must exist and belongs to
+// the caller. Files are named for what they hold and what they are, such as
+// voice.wav; one with such a name is complete. At least one voice stem is
+// there when it succeeds. It may be repeated, into the same folder too.
+func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Stems, error) {
+	p, err := c.settledProject(ctx, projectID)
+	if err != nil {
+		return Stems{}, err
+	}
+	var stems Stems
+	var why error // why the voice is missing, when the provider said so
+	if p.voicePath() != "" {
+		stems.Voice, why = c.stem(ctx, dir, "voice", c.pathIn(projectID, (*project).voicePath))
+		if why != nil && !isMissing(why) {
+			return Stems{}, why
+		}
+	}
+	if p.Has.Speakers {
+		if stems.Speakers, err = c.speakers(ctx, dir, projectID); err != nil && !isMissing(err) {
+			return Stems{}, err
+		}
+		why = errors.Join(why, err)
+	}
+	if stems.Voice == "" && len(stems.Speakers) == 0 {
+		return Stems{}, noVoice(why)
+	}
+	if stems.Background, err = c.background(ctx, dir, projectID, p); err != nil {
+		return Stems{}, err
+	}
+	return stems, nil
+}
+
+// noVoice is the failure of a project without any voice stem. Its status is
+// that of the links that answered so, if any did.
+func noVoice(why error) error {
+	e := &Error{Op: "download", Err: errNoVoice}
+	var cause *Error
+	if errors.As(why, &cause) {
+		e.Status = cause.Status
+	}
+	return e
+}
+
+// settledProject looks at the project until everything it can have is there.
+// The flags lag behind completion by an unknown time, and a project may
+// rightly lack some stems; so once there is a voice and a background, the
+// rest is given only a few more looks.
+func (c *Client) settledProject(ctx context.Context, projectID int64) (project, error) {
+	enough := 0
+	for look := 1; ; look++ {
+		p, err := c.project(ctx, projectID)
+		if err != nil {
+			return p, err
+		}
+		voice, background := p.voicePath() != "", p.backgroundPath() != ""
+		if voice && background && p.Has.Speakers {
+			return p, nil
+		}
+		if (voice || p.Has.Speakers) && (background || p.Has.SubBackground) {
+			enough++
+		}
+		if look == flagLooks || enough == settledLooks {
+			return p, nil
+		}
+		if cause := c.cfg.Sleep(ctx, c.cfg.Backoff(look)); cause != nil {
+			return p, &Error{Op: "project", Transient: true, Err: cause}
+		}
+	}
+}
+
+// lookUp finds the present link of a stem; "" means there is none.
+type lookUp func(context.Context) (string, error)
+
+// pathIn looks a link up in the project info, anew at each call: links are
+// signed for a time that an earlier download may have used up.
+func (c *Client) pathIn(projectID int64, pick func(*project) string) lookUp {
+	return func(ctx context.Context) (string, error) {
+		p, err := c.project(ctx, projectID)
+		if err != nil {
+			return "", err
+		}
+		return pick(&p), nil
+	}
+}
+
+func (c *Client) target(projectID int64, target string) lookUp {
+	return func(ctx context.Context) (string, error) { return c.targetLink(ctx, projectID, target) }
+}
+
+// background takes the first that exists of the background and the places
+// where a sub-background may be; "" when there is none.
+func (c *Client) background(ctx context.Context, dir string, projectID int64, p project) (string, error) {
+	var places []lookUp
+	if p.backgroundPath() != "" {
+		places = append(places, c.pathIn(projectID, (*project).backgroundPath))
+	}
+	if p.subBackgroundPath() != "" {
+		places = append(places, c.pathIn(projectID, (*project).subBackgroundPath))
+	}
+	if p.Has.SubBackground {
+		places = append(places, c.target(projectID, targetSubBackground))
+	}
+	for _, place := range places {
+		path, err := c.stem(ctx, dir, "background", place)
+		if err == nil || !isMissing(err) {
+			return path, err
+		}
+	}
+	return "", nil
+}
+
+// speakers downloads the archive of speaker tracks and unpacks it.
+func (c *Client) speakers(ctx context.Context, dir string, projectID int64) ([]string, error) {
+	archive := filepath.Join(dir, "speakers.tar.part")
+	defer os.Remove(archive) // not there when the download failed
+	if err := c.fetch(ctx, c.target(projectID, targetSpeakers), archive, c.cfg.MaxArchiveBytes); err != nil {
+		return nil, err
+	}
+	paths, err := unpack(ctx, archive, dir, archiveLimits{
+		entries:    c.cfg.MaxArchiveEntries,
+		entryBytes: c.cfg.MaxDownloadBytes,
+		totalBytes: c.cfg.MaxArchiveBytes,
+	})
+	var e *Error
+	if errors.As(err, &e) {
+		e.Op = "download"
+	}
+	if err == nil && len(paths) == 0 {
+		c.log.Warn("separation provider sent an archive without audio", "project", projectID)
+	}
+	return paths, err
+}
+
+// stem downloads one audio file to dir/name.<its kind>.
+func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (string, error) {
+	part := filepath.Join(dir, name+".part")
+	defer os.Remove(part) // renamed away on success
+	if err := c.fetch(ctx, look, part, c.cfg.MaxDownloadBytes); err != nil {
+		return "", err
+	}
+	kind, err := audioKindOf(part)
+	if err != nil {
+		return "", fmt.Errorf("download %s: %w", name, err)
+	}
+	if kind == "" {
+		e := garbage("%s is not audio", name)
+		e.Op, e.Status = "download", http.StatusOK
+		return "", e
+	}
+	path := filepath.Join(dir, name+"."+kind)
+	if err := os.Rename(part, path); err != nil {
+		return "", fmt.Errorf("download %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// errMissing says that a stem is not there: no link, or one that kept
+// answering 404.
+var errMissing = errors.New("stem is missing")
+
+func isMissing(err error) bool { return errors.Is(err, errMissing) }
+
+// fetch downloads what the link names to path. While the link answers 404 it
+// is looked up again: the provider's CDN remembers the 404 of a link asked too
+// early, so only a fresh one can do better.
+func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes int64) error {
+	for try := 1; ; try++ {
+		link, err := look(ctx)
+		if err != nil {
+			return err
+		}
+		if link == "" {
+			return errMissing
+		}
+		err = c.save(ctx, link, path, maxBytes)
+		if !isStatus(err, http.StatusNotFound) {
+			return err
+		}
+		if try == linkTries {
+			return fmt.Errorf("%w: %w", errMissing, err)
+		}
+		if cause := c.cfg.Sleep(ctx, c.cfg.Backoff(try)); cause != nil {
+			return &Error{Op: "download", Transient: true, Err: cause}
+		}
+	}
+}
+
+// save downloads one link to path, leaving nothing there when it fails.
+func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) error {
+	u, withKey, err := c.resolveLink(link)
+	if err != nil {
+		return &Error{Op: "download", Err: err}
+	}
+	x := exchange{endpoint: "download", method: http.MethodGet, url: u, withKey: withKey}
+	err = c.retry(ctx, func() error {
+		return c.once(ctx, x, func(status int, length int64, body io.Reader) error {
+			if status != http.StatusOK {
+				return garbage("not the whole file")
+			}
+			if length > maxBytes {
+				return oversize("file larger than %d bytes", maxBytes)
+			}
+			return writeFile(path, body, maxBytes)
+		})
+	})
+	if err != nil {
+		os.Remove(path) // may never have been made
+	}
+	return err
+}
+
+// writeFile copies body to path, which must turn out neither empty nor larger
+// than maxBytes.
+func writeFile(path string, body io.Reader, maxBytes int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, io.LimitReader(body, maxBytes+1))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	switch {
+	case n == 0:
+		return garbage("file is empty")
+	case n > maxBytes:
+		return oversize("file larger than %d bytes", maxBytes)
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package separator
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+const (
+	hasVoice      = `"hasOriginalVoiceOnly":true`
+	hasBackground = `"hasOriginalBackground":true`
+	hasSub        = `"hasOriginalSubBackground":true`
+	hasSpeakers   = `"hasOriginalSpeakerAudioCollection":true`
+	paths         = `"originalVoicePath":"/perso-storage/voice","originalBackgroundPath":"/perso-storage/background"`
+	subPath       = `"originalSubBackgroundPath":"/perso-storage/sub"`
+)
+
+func projectWith(path string, flags ...string) string {
+	return fmt.Sprintf(`{"downloadInfo":{%s},"downloadPathInfo":{%s}}`, strings.Join(flags, ","), path)
+}
+
+// TestStems: which files make which stems, and what a missing file does.
+func TestStems(t *testing.T) {
+	gone := func(paths ...string) func(*provider) {
+		return func(p *provider) {
+			for _, path := range paths {
+				delete(p.files, "/perso-storage/"+path)
+			}
+		}
+	}
+	for _, test := range []struct {
+		name              string
+		project           string
+		change            func(*provider)
+		voice, background string
+		speakers          string
+		status            int // of the error when there is no voice at all
+	}{
+		{name: "all", project: projectWith(paths, hasVoice, hasBackground, hasSpeakers), voice: "voice", background: "background", speakers: "two ten"},
+		{name: "bare paths without flags", project: projectWith(paths)},
+		{name: "flags without paths", project: projectWith("", hasVoice, hasBackground)},
+		{name: "null paths", project: projectWith(`"originalVoicePath":null`, hasVoice)},
+		{name: "voice only", project: projectWith(paths, hasVoice), voice: "voice"},
+		{name: "no speakers", project: projectWith(paths, hasVoice, hasBackground), voice: "voice", background: "background"},
+		{name: "speakers only", project: projectWith(paths, hasSpeakers, hasBackground), background: "background", speakers: "two ten"},
+		{name: "background only", project: projectWith(paths, hasBackground)},
+		{name: "sub-background by look-up", project: projectWith(paths, hasVoice, hasSub), voice: "voice", background: "sub"},
+		{name: "sub-background by path", project: projectWith(paths+","+subPath, hasVoice, hasSub), voice: "voice", background: "sub"},
+		{name: "background never appears", project: projectWith(paths, hasVoice, hasBackground, hasSub), change: gone("background"), voice: "voice", background: "sub"},
+		{name: "no background appears", project: projectWith(paths, hasVoice, hasBackground, hasSub), change: gone("background", "sub"), voice: "voice"},
+		{name: "voice never appears", project: projectWith(paths, hasVoice, hasSpeakers), change: gone("voice"), speakers: "two ten"},
+		{name: "archive never appears", project: projectWith(paths, hasVoice, hasSpeakers), change: gone("speakers.tar"), voice: "voice"},
+		{name: "no voice appears", project: projectWith(paths, hasVoice, hasSpeakers), change: gone("voice", "speakers.tar"), status: 404},
+		{name: "archive without audio", project: projectWith(paths, hasVoice, hasSpeakers), voice: "voice", change: func(p *provider) {
+			p.files["/perso-storage/speakers.tar"] = tarOf(p.t, file("readme.txt", []byte("hello")))
+		}},
+		{name: "only an archive without audio", project: projectWith(paths, hasSpeakers), change: func(p *provider) {
+			p.files["/perso-storage/speakers.tar"] = tarOf(p.t, file("readme.txt", []byte("hello")))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newProvider(t)
+			p.project = test.project
+			if test.change != nil {
+				test.change(p)
+			}
+			dir := t.TempDir()
+			got, err := p.client().Download(t.Context(), 99, dir)
+			if test.voice == "" && test.speakers == "" {
+				var e *Error
+				if !errors.As(err, &e) || !errors.Is(err, errNoVoice) || e.Transient || e.Status != test.status {
+					t.Errorf("err = %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStems(t, dir, got, test.voice, test.background, strings.Fields(test.speakers)...)
+		})
+	}
+}
+
+// The flags lag behind: each look may show more.
+func TestWaitsForFlags(t *testing.T) {
+	all := projectWith(paths, hasVoice, hasBackground, hasSpeakers)
+	for _, test := range []struct {
+		name   string
+		states []string // project answers of successive looks, the last one staying
+		looks  int
+		failed bool
+	}{
+		{"there at once", []string{all}, 1, false},
+		{"late", []string{projectWith(""), projectWith(paths), projectWith(paths, hasVoice), all}, 4, false},
+		{"good enough", []string{projectWith(paths, hasVoice, hasBackground)}, settledLooks, false},
+		{"speakers last", []string{projectWith(paths, hasVoice, hasBackground), all}, 2, false},
+		{"never", []string{projectWith(paths)}, flagLooks, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newProvider(t)
+			p.project = test.states[len(test.states)-1]
+			p.faults["project"] = func(w http.ResponseWriter, _ *http.Request, n int) bool {
+				if n > len(test.states) {
+					return false
+				}
+				fmt.Fprint(w, test.states[n-1])
+				return true
+			}
+			c := p.client()
+			if _, err := c.settledProject(t.Context(), 99); err != nil || p.hits["project"] != test.looks {
+				t.Errorf("%d looks, want %d (%v)", p.hits["project"], test.looks, err)
+			}
+			if _, err := c.Download(t.Context(), 99, t.TempDir()); (err != nil) != test.failed {
+				t.Errorf("Download: %v", err)
+			}
+		})
+	}
+}
+
+// A link that answers 404 is asked for anew, because the CDN remembers the
+// 404 of the old one.
+func TestFreshLinkAfter404(t *testing.T) {
+	p := newProvider(t)
+	p.project = projectWith(paths, hasSpeakers, hasBackground)
+	asked := map[string]int{}
+	p.faults["download"] = func(w http.ResponseWriter, _ *http.Request, n int) bool {
+		fmt.Fprintf(w, `{"result":{"audioFile":{"voiceAudioDownloadLink":"/perso-storage/speakers.tar?fresh=%d"}}}`, n)
+		return true
+	}
+	p.faults["file"] = func(w http.ResponseWriter, r *http.Request, n int) bool {
+		if !strings.HasSuffix(r.URL.Path, ".tar") {
+			return false
+		}
+		asked[r.URL.Query().Get("fresh")]++
+		if r.URL.Query().Get("fresh") == "4" {
+			return false
+		}
+		http.NotFound(w, r)
+		return true
+	}
+	dir := t.TempDir()
+	got, err := p.client().Download(t.Context(), 99, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStems(t, dir, got, "", "background", "two", "ten")
+	if len(asked) != 4 || asked["4"] != 1 {
+		t.Errorf("links asked for: %v", asked)
+	}
+}
+
+func TestVoiceLinkIsFreshAfter404(t *testing.T) {
+	p := newProvider(t)
+	p.faults["project"] = func(w http.ResponseWriter, _ *http.Request, n int) bool {
+		fmt.Fprint(w, projectWith(strings.ReplaceAll(paths, "/voice", fmt.Sprintf("/voice?n=%d", n)), hasVoice, hasBackground, hasSpeakers))
+		return true
+	}
+	var seen []string
+	p.faults["file"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		if !strings.HasSuffix(r.URL.Path, "/voice") {
+			return false
+		}
+		seen = append(seen, r.URL.RawQuery)
+		if len(seen) > 2 {
+			return false
+		}
+		http.NotFound(w, r)
+		return true
+	}
+	if _, err := p.client().Download(t.Context(), 99, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(seen) != "[n=2 n=3 n=4]" {
+		t.Errorf("links asked for: %v", seen)
+	}
+}
+
+// What a failed download leaves behind is nothing; what it repeats succeeds.
+func TestBrokenDownloadIsRepeatedWhole(t *testing.T) {
+	p := newProvider(t)
+	p.faults["file"] = first(2, promisesTooMuch)
+	dir := t.TempDir()
+	c := p.client()
+	for range 2 { // into the same folder too
+		got, err := c.Download(t.Context(), 99, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantStems(t, dir, got, "voice", "background", "two", "ten")
+	}
+	p.faults["file"] = promisesTooMuch
+	empty := t.TempDir()
+	if _, err := c.Download(t.Context(), 99, empty); err == nil {
+		t.Fatal("no error")
+	}
+	if left, _ := os.ReadDir(empty); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestDownloadLimits(t *testing.T) {
+	for name, f := range map[string]fault{
+		"announced":   func(w http.ResponseWriter, r *http.Request, _ int) bool { w.Write(make([]byte, 101)); return true },
+		"unannounced": endless,
+	} {
+		p := newProvider(t)
+		p.faults["file"] = f
+		dir := t.TempDir()
+		_, err := p.client(func(c *Config) { c.MaxDownloadBytes = 100 }).Download(t.Context(), 99, dir)
+		var e *Error
+		if !errors.As(err, &e) || e.Transient || e.Sentence() != down || p.hits["file"] != 1 {
+			t.Errorf("%s: err = %v after %d requests", name, err, p.hits["file"])
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%s: left behind: %v", name, left)
+		}
+	}
+}
+
+func TestDownloadIntoNoFolderIsOurs(t *testing.T) {
+	p := newProvider(t)
+	_, err := p.client().Download(t.Context(), 99, "/no/such/dir")
+	var e *Error
+	if !errors.Is(err, os.ErrNotExist) || errors.As(err, &e) || p.hits["file"] != 1 {
+		t.Errorf("err = %v after %d requests", err, p.hits["file"])
+	}
+}
+
+func TestHostileArchiveFailsTheDownload(t *testing.T) {
+	p := newProvider(t)
+	p.files["/perso-storage/speakers.tar"] = []byte("not a tar")
+	_, err := p.client().Download(t.Context(), 99, t.TempDir())
+	var e *Error
+	if !errors.As(err, &e) || e.Op != "download" || e.Sentence() != down {
+		t.Errorf("err = %v", err)
+	}
+}

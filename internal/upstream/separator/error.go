@@ -1,0 +1,95 @@
+package separator
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// Error is a failure of the provider, or of reaching it. Failures of our own
+// disk are ordinary errors.
+type Error struct {
+	Op     string // the call that failed, named as in Call.Endpoint
+	Status int    // HTTP status of the answer; 0 when there was none
+	// Ambiguous is set by Submit alone: the request may have reached the
+	// provider, so the project may exist and be paid for. Submitting again
+	// could pay twice.
+	Ambiguous bool
+	// Transient says that the same call may well succeed later: there was no
+	// answer, a 5xx, or one that made no sense. A 4xx is never transient.
+	Transient bool
+	Err       error // cause, for the log only; nil when Status says it all
+
+	again bool // another attempt within the same call is worth it
+	sent  bool // a connection stood, so the request may have been carried
+}
+
+// Error describes the failure for the log.
+func (e *Error) Error() string {
+	s := "separation provider: " + e.Op
+	if e.Status != 0 {
+		s += fmt.Sprintf(": status %d", e.Status)
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Sentence is what a user may read about the failure. It depends on the
+// provider's status alone.
+func (e *Error) Sentence() string {
+	switch {
+	case e.Status == http.StatusUnauthorized:
+		return "Authentication failed with the provider"
+	case e.Status == http.StatusPaymentRequired:
+		return "Insufficient provider quota"
+	case e.Status == http.StatusTooManyRequests:
+		return "Provider rate limit exceeded, please try again later"
+	case e.refused():
+		return "Invalid request to the provider"
+	default:
+		return "Provider service unavailable"
+	}
+}
+
+// refused reports whether the provider understood the request and declined it.
+func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
+
+var (
+	errForbidden = errors.New("address not allowed")
+	errStalled   = errors.New("no bytes moved within the socket time-out")
+	errTimeout   = errors.New("request time-out")
+	errNoVoice   = errors.New("the project has no voice stem")
+)
+
+// garbage is an answer that breaks the protocol. It is not asked for again at
+// once, for the same answer would come, but later calls may fare better.
+func garbage(format string, args ...any) *Error {
+	return &Error{Transient: true, Err: fmt.Errorf(format, args...)}
+}
+
+// oversize is an answer beyond our limits. More of the same would come later.
+func oversize(format string, args ...any) *Error {
+	return &Error{Err: fmt.Errorf(format, args...)}
+}
+
+// isStatus reports whether err is the provider's answer with that status.
+func isStatus(err error, status int) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Status == status
+}
+
+// withoutURL drops the URL that net/url and net/http put into their errors:
+// its query may be a signature.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

@@ -1,0 +1,306 @@
+package separator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxAttempts  = 3       // of a call that may be repeated
+	maxRedirects = 5       // of one attempt
+	maxJSONBytes = 1 << 20 // of an API answer
+	keyHeader    = "XP-API-KEY"
+)
+
+// exchange describes one HTTP call, so that it can be made several times.
+type exchange struct {
+	endpoint string // as in Call.Endpoint
+	method   string
+	url      *url.URL
+	withKey  bool
+	header   map[string]string
+	// body opens the request body of bodyBytes bytes; nil for none.
+	body      func() (io.ReadCloser, error)
+	bodyBytes int64
+}
+
+// newTransport returns a transport that keeps no connection and follows no
+// proxy. A kept connection may be closed under a request, and a POST that met
+// that could not be told from one that was carried out; a proxy would resolve
+// names behind our address check.
+func (c *Client) newTransport() *http.Transport {
+	configured := &net.Dialer{Timeout: c.cfg.ConnectTimeout}
+	guarded := &net.Dialer{Timeout: c.cfg.ConnectTimeout, Control: refusePrivate}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			host, port, err := net.SplitHostPort(addr)
+			if err == nil && c.hosts.has(host, port) {
+				return configured.DialContext(ctx, network, addr)
+			}
+			return guarded.DialContext(ctx, network, addr)
+		},
+		TLSHandshakeTimeout:    c.cfg.ConnectTimeout,
+		DisableKeepAlives:      true,
+		DisableCompression:     true, // lengths must mean the bytes we count
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+// retry makes attempts until one succeeds, fails for good, or maxAttempts are
+// used up, with the backoff between them.
+func (c *Client) retry(ctx context.Context, attempt func() error) error {
+	for n := 1; ; n++ {
+		err := attempt()
+		var e *Error
+		if err == nil || !errors.As(err, &e) {
+			return err
+		}
+		c.log.Warn("separation provider call failed", "endpoint", e.Op, "status", e.Status, "attempt", n, "cause", e.Err)
+		if !e.again || n == maxAttempts {
+			return err
+		}
+		if cause := c.cfg.Sleep(ctx, c.cfg.Backoff(n)); cause != nil {
+			return &Error{Op: e.Op, Transient: true, Err: cause}
+		}
+	}
+}
+
+// once makes one attempt of x, hands a 2xx answer to read, and records the
+// call. Only GETs follow redirects. Errors from read count as the provider's
+// when they are *Error or came from the body, else as ours.
+func (c *Client) once(parent context.Context, x exchange, read func(status int, length int64, body io.Reader) error) (err error) {
+	started := time.Now()
+	status := 0
+	defer func() {
+		c.cfg.Record(Call{Endpoint: x.endpoint, Success: err == nil, Status: status, Latency: time.Since(started)})
+	}()
+	ctx, cancelTimeout := context.WithTimeoutCause(parent, c.cfg.RequestTimeout, errTimeout)
+	defer cancelTimeout()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := newWatch(c.cfg.SocketTimeout, cancel)
+	defer w.stop()
+
+	resp, err := c.roundTrip(httptrace.WithClientTrace(ctx, w.trace()), x, w)
+	if err == nil {
+		defer resp.Body.Close()
+		status = resp.StatusCode
+		if status < 200 || status > 299 {
+			return &Error{Op: x.endpoint, Status: status, Transient: !(&Error{Status: status}).refused(), again: status >= 500, sent: true}
+		}
+		body := &liveBody{r: resp.Body, watch: w}
+		if err = read(status, resp.ContentLength, body); err == nil {
+			return nil
+		}
+		if body.err == nil {
+			return blame(err, x.endpoint, status)
+		}
+		err = body.err
+	}
+	var local *localError
+	if errors.As(err, &local) {
+		return local.err
+	}
+	e := &Error{Op: x.endpoint, Status: status, Err: withoutURL(err), sent: w.connected.Load()}
+	switch {
+	case parent.Err() != nil:
+		e.Transient, e.Err = true, context.Cause(parent)
+	case errors.Is(err, errForbidden):
+	default:
+		e.Transient, e.again = true, true
+		if ctx.Err() != nil {
+			e.Err = context.Cause(ctx)
+		}
+	}
+	return e
+}
+
+// blame completes an *Error from reading an answer with what the reader did
+// not know; any other error is ours, such as a full disk.
+func blame(err error, endpoint string, status int) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("%s: %w", endpoint, err)
+	}
+	e.Op, e.Status, e.sent = endpoint, status, true
+	return e
+}
+
+// roundTrip sends x and follows its redirects. The key stays on only while
+// the requests stay on the API base.
+func (c *Client) roundTrip(ctx context.Context, x exchange, w *watch) (*http.Response, error) {
+	target, withKey := x.url, x.withKey
+	for hop := 0; ; hop++ {
+		req, err := c.request(ctx, x, target, withKey, w)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := c.transport.RoundTrip(req)
+		if err != nil {
+			return nil, err
+		}
+		if x.method != http.MethodGet || !redirects(resp.StatusCode) {
+			return resp, nil
+		}
+		resp.Body.Close()
+		if hop == maxRedirects {
+			return nil, fmt.Errorf("%w: more than %d redirects", errForbidden, maxRedirects)
+		}
+		next, err := target.Parse(resp.Header.Get("Location"))
+		if err != nil || resp.Header.Get("Location") == "" {
+			return nil, fmt.Errorf("%w: redirect to no URL", errForbidden)
+		}
+		if err := c.checkLink(next); err != nil {
+			return nil, fmt.Errorf("redirect: %w", err)
+		}
+		withKey = withKey && sameOrigin(next, c.base)
+		target = next
+	}
+}
+
+func redirects(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withKey bool, w *watch) (*http.Request, error) {
+	req := (&http.Request{Method: x.method, URL: target, Host: target.Host, Header: http.Header{}}).WithContext(ctx)
+	req.Header.Set("User-Agent", "cutroom")
+	for name, value := range x.header {
+		req.Header.Set(name, value)
+	}
+	if withKey {
+		req.Header.Set(keyHeader, c.cfg.APIKey)
+	}
+	if x.body == nil {
+		return req, nil
+	}
+	body, err := x.body()
+	if err != nil {
+		return nil, &localError{err}
+	}
+	req.Body, req.ContentLength = &liveUpload{rc: body, watch: w}, x.bodyBytes
+	if x.bodyBytes == 0 {
+		// Length 0 with a body means "unknown" to net/http, which would send chunks.
+		body.Close()
+		req.Body = http.NoBody
+	}
+	return req, nil
+}
+
+// localError carries a failure to read our own file through net/http.
+type localError struct{ err error }
+
+func (e *localError) Error() string { return e.err.Error() }
+func (e *localError) Unwrap() error { return e.err }
+
+// watch cancels an attempt over which no byte moves for a while. Silence
+// counts from the moment a connection stands: before that the connect
+// time-out rules.
+type watch struct {
+	idle      time.Duration
+	timer     *time.Timer
+	connected atomic.Bool
+}
+
+func newWatch(idle time.Duration, cancel context.CancelCauseFunc) *watch {
+	w := &watch{idle: idle, timer: time.AfterFunc(idle, func() { cancel(errStalled) })}
+	w.stop()
+	return w
+}
+
+func (w *watch) moved() { w.timer.Reset(w.idle) }
+func (w *watch) stop()  { w.timer.Stop() }
+
+func (w *watch) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn:              func(string) { w.stop() },
+		GotConn:              func(httptrace.GotConnInfo) { w.connected.Store(true); w.moved() },
+		GotFirstResponseByte: w.moved,
+	}
+}
+
+// liveBody is an answer's body that reports each arrival and remembers why
+// it broke off.
+type liveBody struct {
+	r     io.Reader
+	watch *watch
+	err   error // first error other than io.EOF
+}
+
+func (b *liveBody) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if n > 0 {
+		b.watch.moved()
+	}
+	if err != nil && err != io.EOF && b.err == nil {
+		b.err = err
+	}
+	return n, err
+}
+
+// liveUpload is a request body that reports each piece the connection took,
+// and marks failures of its source as ours.
+type liveUpload struct {
+	rc    io.ReadCloser
+	watch *watch
+}
+
+func (b *liveUpload) Read(p []byte) (int, error) {
+	n, err := b.rc.Read(p)
+	if n > 0 {
+		b.watch.moved()
+	}
+	if err != nil && err != io.EOF {
+		err = &localError{err}
+	}
+	return n, err
+}
+
+func (b *liveUpload) Close() error { return b.rc.Close() }
+
+// answer is a JSON body of the protocol.
+type answer interface {
+	// missing names a field without which the answer is useless, or is "".
+	missing() string
+}
+
+// decode reads a JSON answer into a, out of its `result` envelope if it has one.
+func decode(a answer) func(int, int64, io.Reader) error {
+	return func(_ int, _ int64, body io.Reader) error {
+		raw, err := io.ReadAll(io.LimitReader(body, maxJSONBytes+1))
+		if err != nil {
+			return err
+		}
+		if len(raw) > maxJSONBytes {
+			return garbage("answer larger than %d bytes", maxJSONBytes)
+		}
+		var envelope struct{ Result json.RawMessage }
+		if err := json.Unmarshal(raw, &envelope); err != nil {
+			return garbage("answer is not the JSON we know")
+		}
+		if len(envelope.Result) > 0 && envelope.Result[0] == '{' {
+			raw = envelope.Result
+		}
+		if err := json.Unmarshal(raw, a); err != nil {
+			return garbage("answer is not the JSON we know")
+		}
+		if field := a.missing(); field != "" {
+			return garbage("answer lacks %s", field)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,280 @@
+package separator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// want is the outcome of a call under a fault that never ends.
+type want struct {
+	calls     int
+	status    int
+	sentence  string // "" when the call succeeds all the same
+	transient bool
+	ambiguous bool
+}
+
+const (
+	badKey     = "Authentication failed with the provider"
+	noQuota    = "Insufficient provider quota"
+	tooOften   = "Provider rate limit exceeded, please try again later"
+	badRequest = "Invalid request to the provider"
+	down       = "Provider service unavailable"
+)
+
+// TestFaults is the matrix of everything the provider can do against every
+// step. The column api holds for upload-token, register, progress, project
+// and the link look-up; submit for audio-separation; upload for the blob PUT,
+// whose answer's body is not read; file for following a download link.
+func TestFaults(t *testing.T) {
+	refused := func(status int, sentence string) want { return want{1, status, sentence, false, false} }
+	broken := func(status int) want { return want{3, status, down, true, false} }
+	unclear := func(status int) want { return want{1, status, down, true, true} }
+	nonsense := want{1, 200, down, true, false}
+	ignored := want{calls: 1}
+
+	for _, row := range []struct {
+		fault                     string
+		do                        func(*provider) fault
+		api, submit, upload, file want
+	}{
+		{"401", is(answers(401)), refused(401, badKey), refused(401, badKey), refused(401, badKey), refused(401, badKey)},
+		{"402", is(answers(402)), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota)},
+		{"403", is(answers(403)), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest)},
+		{"404", is(answers(404)), refused(404, badRequest), refused(404, badRequest), refused(404, badRequest), want{6, 404, badRequest, false, false}},
+		{"429", is(answers(429, "Retry-After", "3600")), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften)},
+		{"500", is(answers(500)), broken(500), unclear(500), broken(500), broken(500)},
+		{"503", is(answers(503, "Retry-After", "3600")), broken(503), unclear(503), broken(503), broken(503)},
+		{"304", is(answers(304)), want{1, 304, down, true, false}, unclear(304), want{1, 304, down, true, false}, want{1, 304, down, true, false}},
+		{"garbage", is(says("<html>oops")), nonsense, unclear(200), ignored, nonsense},
+		{"wrong types", is(says(`{"result":[1],"seq":{},"blobSasUrl":7}`)), nonsense, unclear(200), ignored, nonsense},
+		{"missing fields", is(says(`{"result":{}}`)), nonsense, unclear(200), ignored, nonsense},
+		{"empty", is(says("")), nonsense, unclear(200), ignored, nonsense},
+		{"closed at once", is(closesAtOnce), broken(0), unclear(0), broken(0), broken(0)},
+		{"closed after the body", is(closesAfterBody), broken(0), unclear(0), broken(0), broken(0)},
+		{"closed in the answer", is(closesInAnswer), broken(200), unclear(200), ignored, broken(200)},
+		{"wrong length", is(promisesTooMuch), broken(200), unclear(200), ignored, broken(200)},
+		{"stall", func(p *provider) fault { return p.stalls }, broken(0), unclear(0), broken(0), broken(0)},
+		{"stall in the answer", func(p *provider) fault { return p.stallsInAnswer }, broken(200), unclear(200), ignored, broken(200)},
+		{"endless", is(endless), nonsense, unclear(200), ignored, want{1, 200, down, false, false}},
+	} {
+		for step, w := range map[string]want{
+			"upload-token": row.api, "register": row.api, "progress": row.api, "project": row.api, "download": row.api,
+			"audio-separation": row.submit, "upload": row.upload, "file": row.file,
+		} {
+			if step == "download" && row.fault == "404" {
+				w = want{calls: 1} // no speakers then, and the voice is there
+			}
+			t.Run(row.fault+"/"+step, func(t *testing.T) {
+				t.Parallel()
+				checkFault(t, step, row.do, strings.HasPrefix(row.fault, "stall"), w)
+			})
+		}
+	}
+}
+
+func is(f fault) func(*provider) fault { return func(*provider) fault { return f } }
+
+func checkFault(t *testing.T, step string, do func(*provider) fault, stall bool, w want) {
+	p := newProvider(t)
+	p.faults[step] = do(p)
+	c := p.client(func(cfg *Config) {
+		cfg.MaxDownloadBytes = 1 << 20
+		if stall {
+			cfg.SocketTimeout = 100 * time.Millisecond
+		}
+	})
+	err := p.run(c, step)
+	p.noSecrets(err)
+	if p.hits[step] != w.calls {
+		t.Errorf("%d requests, want %d", p.hits[step], w.calls)
+	}
+	endpoint := step
+	if step == "file" {
+		endpoint = "download"
+	}
+	if step != "file" && step != "download" && step != "project" {
+		if all, good := p.recorded(endpoint); all != w.calls || (good == 0) != (w.sentence != "") {
+			t.Errorf("recorded %d calls, %d good", all, good)
+		}
+	}
+	if w.sentence == "" {
+		if err != nil {
+			t.Errorf("err = %v", err)
+		}
+		return
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("err = %v, want *Error", err)
+	}
+	if got := (want{w.calls, e.Status, e.Sentence(), e.Transient, e.Ambiguous}); got != w || e.Op != endpoint {
+		t.Errorf("got %+v of %s, want %+v\nerror: %v", got, e.Op, w, err)
+	}
+}
+
+// run makes the call that step belongs to. For the step "file" the project
+// has a voice and nothing else to fall back on.
+func (p *provider) run(c *Client, step string) (err error) {
+	ctx := p.t.Context()
+	switch step {
+	case "upload-token", "upload", "register":
+		_, err = c.Upload(ctx, p.source(wav("source")), "a.wav")
+	case "audio-separation":
+		_, err = c.Submit(ctx, 41, "sep-1")
+	case "progress":
+		_, err = c.Progress(ctx, 99)
+	case "file":
+		p.project = `{"downloadInfo":{"hasOriginalVoiceOnly":true},"downloadPathInfo":{"originalVoicePath":"/perso-storage/voice"}}`
+		_, err = c.Download(ctx, 99, p.t.TempDir())
+	default:
+		_, err = c.Download(ctx, 99, p.t.TempDir())
+	}
+	return err
+}
+
+func TestRecoversWithinThreeAttempts(t *testing.T) {
+	for _, step := range []string{"upload-token", "upload", "register", "progress", "project", "download", "file"} {
+		t.Run(step, func(t *testing.T) {
+			p := newProvider(t)
+			p.faults[step] = first(2, answers(503))
+			if err := p.run(p.client(), step); err != nil {
+				t.Fatal(err)
+			}
+			if len(p.slept) < 2 || p.slept[0] != time.Second || p.slept[1] != 2*time.Second {
+				t.Errorf("slept %v", p.slept)
+			}
+		})
+	}
+}
+
+// Bytes that keep moving are not a stall, however long the whole takes within
+// the request time-out.
+func TestSlowBytesAreNotAStall(t *testing.T) {
+	p := newProvider(t)
+	const socket = 500 * time.Millisecond
+	var took time.Duration
+	p.faults["progress"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		start := time.Now()
+		for _, b := range []byte(`{"result":{"progress":100,"progressReason":"Completed"}}`) {
+			w.Write([]byte{b})
+			w.(http.Flusher).Flush()
+			time.Sleep(20 * time.Millisecond) // the slowness under test
+		}
+		took = time.Since(start)
+		return true
+	}
+	c := p.client(func(cfg *Config) { cfg.SocketTimeout = socket })
+	got, err := c.Progress(t.Context(), 99)
+	if err != nil || !got.Done || got.Percent != 100 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if took < socket {
+		t.Errorf("answer took only %v: the test shows nothing", took)
+	}
+}
+
+// Moving bytes end at the request time-out all the same.
+func TestRequestTimeout(t *testing.T) {
+	p := newProvider(t)
+	p.faults["progress"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		for {
+			if _, err := w.Write([]byte(" ")); err != nil {
+				return true
+			}
+			w.(http.Flusher).Flush()
+			select {
+			case <-r.Context().Done():
+				return true
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+	c := p.client(func(cfg *Config) { cfg.RequestTimeout = 200 * time.Millisecond })
+	_, err := c.Progress(t.Context(), 99)
+	if !errors.Is(err, errTimeout) || p.hits["progress"] != 3 {
+		t.Errorf("err = %v after %d requests", err, p.hits["progress"])
+	}
+}
+
+// A request body that the provider stops reading is a stall too.
+func TestUploadStall(t *testing.T) {
+	p := newProvider(t)
+	p.faults["upload"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		p.untilGone(r)
+		return true
+	}
+	c := p.client(func(cfg *Config) { cfg.SocketTimeout = 200 * time.Millisecond })
+	path := p.source(nil)
+	if err := os.Truncate(path, 64<<20); err != nil { // more than any socket buffer holds
+		t.Fatal(err)
+	}
+	_, err := c.Upload(t.Context(), path, "a.wav")
+	if !errors.Is(err, errStalled) || p.hits["upload"] != 3 {
+		t.Errorf("err = %v after %d requests", err, p.hits["upload"])
+	}
+}
+
+func TestUploadOfMissingFileIsOurs(t *testing.T) {
+	p := newProvider(t)
+	_, err := p.client().Upload(t.Context(), "/no/such/file", "a.wav")
+	var e *Error
+	if !errors.Is(err, os.ErrNotExist) || errors.As(err, &e) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestCallerCancels(t *testing.T) {
+	errStopping := errors.New("stopping")
+	for _, step := range []string{"upload-token", "upload", "audio-separation", "progress", "project", "file"} {
+		t.Run(step, func(t *testing.T) {
+			p := newProvider(t)
+			c := p.client()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			p.faults[step] = func(w http.ResponseWriter, r *http.Request, n int) bool {
+				cancel(errStopping)
+				return p.stalls(w, r, n)
+			}
+			var err error
+			switch step {
+			case "upload-token", "upload":
+				_, err = c.Upload(ctx, p.source(wav("source")), "a.wav")
+			case "audio-separation":
+				_, err = c.Submit(ctx, 41, "sep-1")
+			case "progress":
+				_, err = c.Progress(ctx, 99)
+			default:
+				_, err = c.Download(ctx, 99, t.TempDir())
+			}
+			var e *Error
+			if !errors.Is(err, errStopping) || !errors.As(err, &e) || p.hits[step] != 1 {
+				t.Fatalf("err = %v after %d requests", err, p.hits[step])
+			}
+			if e.Ambiguous != (step == "audio-separation") {
+				t.Errorf("ambiguous = %v", e.Ambiguous)
+			}
+		})
+	}
+}
+
+func TestCancelledDuringBackoff(t *testing.T) {
+	p := newProvider(t)
+	p.faults["progress"] = answers(500)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopping := fmt.Errorf("stopping")
+	c := p.client(func(cfg *Config) {
+		cfg.Sleep = func(ctx context.Context, d time.Duration) error {
+			cancel(stopping)
+			return sleep(ctx, time.Hour)
+		}
+	})
+	if _, err := c.Progress(ctx, 99); !errors.Is(err, stopping) || p.hits["progress"] != 1 {
+		t.Errorf("err = %v after %d requests", err, p.hits["progress"])
+	}
+}

@@ -1,0 +1,279 @@
+package separator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Upload sends the file at path to the provider under the name fileName and
+// registers it there, returning the provider's media sequence. It may be
+// repeated: each time makes a new upload, and none of them costs anything.
+func (c *Client) Upload(ctx context.Context, path, fileName string) (mediaSeq int64, err error) {
+	var token uploadToken
+	x := c.api("upload-token", http.MethodGet, "/file/api/upload/sas-token?fileName="+url.QueryEscape(fileName))
+	if err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&token)) }); err != nil {
+		return 0, err
+	}
+	blob, err := url.Parse(token.BlobSasURL)
+	if err != nil {
+		return 0, &Error{Op: "upload", Err: fmt.Errorf("%w: upload address is not a URL", errForbidden)}
+	}
+	// The address comes from the provider's authenticated answer, so its host
+	// need not be listed; that it is public is checked when it is dialled.
+	if err := checkURL(blob); err != nil {
+		return 0, &Error{Op: "upload", Err: err}
+	}
+	if err := c.put(ctx, path, blob); err != nil {
+		return 0, err
+	}
+	var media registered
+	x = c.api("register", http.MethodPut, "/file/api/upload/audio").withJSON(map[string]any{
+		"spaceSeq": c.cfg.SpaceID,
+		"fileUrl":  withoutQuery(blob),
+		"fileName": fileName,
+	})
+	if err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&media)) }); err != nil {
+		return 0, err
+	}
+	return int64(media.Seq), nil
+}
+
+// put streams the file to the signed blob address, which must not see the key.
+func (c *Client) put(ctx context.Context, path string, blob *url.URL) error {
+	stat, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("upload: %w", err)
+	}
+	x := exchange{
+		endpoint:  "upload",
+		method:    http.MethodPut,
+		url:       blob,
+		header:    map[string]string{"x-ms-blob-type": "BlockBlob"},
+		body:      func() (io.ReadCloser, error) { return os.Open(path) },
+		bodyBytes: stat.Size(),
+	}
+	// The status alone counts: what a blob store says in its body is not read.
+	return c.retry(ctx, func() error {
+		return c.once(ctx, x, func(int, int64, io.Reader) error { return nil })
+	})
+}
+
+// withoutQuery is the blob's lasting address, the signature left out.
+func withoutQuery(u *url.URL) string {
+	bare := *u
+	bare.RawQuery, bare.ForceQuery, bare.Fragment, bare.RawFragment = "", false, "", ""
+	return bare.String()
+}
+
+// Submit starts the separation of an uploaded file and returns the provider's
+// project id. The provider is paid for each project, so the call is repeated
+// only when no connection stood and the request certainly never left. The
+// protocol has no way to look a project up by its title: when the outcome is
+// unknown the error is Ambiguous, and the project, if there is one, is lost.
+func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (projectID int64, err error) {
+	var made submitted
+	path := fmt.Sprintf("/video-translator/api/v1/projects/spaces/%d/audio-separation", c.cfg.SpaceID)
+	x := c.api("audio-separation", http.MethodPost, path).withJSON(map[string]any{
+		"mediaSeq":       mediaSeq,
+		"isVideoProject": false,
+		"title":          title,
+	})
+	err = c.retry(ctx, func() error {
+		err := c.once(ctx, x, decode(&made))
+		var e *Error
+		if errors.As(err, &e) {
+			e.Ambiguous = e.sent && !e.refused()
+			e.again = e.again && !e.sent
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int64(made.ProjectIDs[0]), nil
+}
+
+// Progress is how far the provider is with a project.
+type Progress struct {
+	Percent int  // 0..100
+	Done    bool // the stems are made
+	Failed  bool // the provider gave up; never together with Done
+}
+
+// Progress asks how far a project is.
+func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error) {
+	var p progress
+	x := c.api("progress", http.MethodGet,
+		fmt.Sprintf("/video-translator/api/v1/projects/%d/space/%d/progress", projectID, c.cfg.SpaceID))
+	if err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&p)) }); err != nil {
+		return Progress{}, err
+	}
+	out := Progress{Failed: p.failed(), Done: p.done() && !p.failed()}
+	if p.Progress != nil {
+		out.Percent = int(min(max(*p.Progress, 0), 100))
+	}
+	return out, nil
+}
+
+// project asks what stems a project has and where.
+func (c *Client) project(ctx context.Context, projectID int64) (project, error) {
+	var p project
+	x := c.api("project", http.MethodGet, c.projectPath(projectID))
+	err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&p)) })
+	return p, err
+}
+
+// targetLink asks for the link of a stem that the project info has no path
+// for. It is "" when the provider knows no such stem.
+func (c *Client) targetLink(ctx context.Context, projectID int64, target string) (string, error) {
+	t := targetAnswer{target: target}
+	x := c.api("download", http.MethodGet, c.projectPath(projectID)+"/download?target="+url.QueryEscape(target))
+	err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&t)) })
+	if isStatus(err, http.StatusNotFound) {
+		return "", nil
+	}
+	return t.link(), err
+}
+
+func (c *Client) projectPath(projectID int64) string {
+	return fmt.Sprintf("/video-translator/api/v1/projects/%d/spaces/%d", projectID, c.cfg.SpaceID)
+}
+
+// api is a call to the provider's API, with the key.
+func (c *Client) api(endpoint, method, pathAndQuery string) exchange {
+	u := *c.base
+	path, query, _ := strings.Cut(pathAndQuery, "?")
+	u.Path, u.RawPath, u.RawQuery = c.base.Path+path, "", query
+	return exchange{endpoint: endpoint, method: method, url: &u, withKey: true,
+		header: map[string]string{"Accept": "application/json"}}
+}
+
+func (x exchange) withJSON(fields map[string]any) exchange {
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		panic(err) // integers, booleans and strings always marshal
+	}
+	x.header["Content-Type"] = "application/json"
+	x.bodyBytes = int64(len(raw))
+	x.body = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
+	return x
+}
+
+// id is a positive number that may arrive as a JSON number or as its digits
+// in a string. Zero stands for absent.
+type id int64
+
+// UnmarshalJSON accepts 42, "42" and null.
+func (n *id) UnmarshalJSON(raw []byte) error {
+	text := string(raw)
+	if text == "null" {
+		return nil
+	}
+	if len(text) >= 2 && text[0] == '"' {
+		text = text[1 : len(text)-1]
+	}
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || v <= 0 {
+		return errors.New("not an id")
+	}
+	*n = id(v)
+	return nil
+}
+
+type uploadToken struct {
+	BlobSasURL string `json:"blobSasUrl"`
+}
+
+func (a *uploadToken) missing() string { return nameIf(a.BlobSasURL == "", "blobSasUrl") }
+
+type registered struct {
+	Seq id `json:"seq"`
+}
+
+func (a *registered) missing() string { return nameIf(a.Seq == 0, "seq") }
+
+type submitted struct {
+	ProjectIDs []id `json:"startGenerateProjectIdList"`
+}
+
+func (a *submitted) missing() string {
+	return nameIf(len(a.ProjectIDs) == 0 || a.ProjectIDs[0] == 0, "startGenerateProjectIdList")
+}
+
+type progress struct {
+	Progress  *float64 `json:"progress"`
+	Reason    string   `json:"progressReason"`
+	HasFailed bool     `json:"hasFailed"`
+}
+
+func (a *progress) failed() bool { return a.HasFailed || strings.EqualFold(a.Reason, "Failed") }
+func (a *progress) done() bool   { return strings.EqualFold(a.Reason, "Completed") }
+
+func (a *progress) missing() string {
+	return nameIf(a.Progress == nil && !a.failed() && !a.done(), "progress")
+}
+
+type project struct {
+	Has *struct {
+		Voice         bool `json:"hasOriginalVoiceOnly"`
+		Background    bool `json:"hasOriginalBackground"`
+		SubBackground bool `json:"hasOriginalSubBackground"`
+		Speakers      bool `json:"hasOriginalSpeakerAudioCollection"`
+	} `json:"downloadInfo"`
+	Path struct {
+		Voice         string `json:"originalVoicePath"`
+		Background    string `json:"originalBackgroundPath"`
+		SubBackground string `json:"originalSubBackgroundPath"`
+	} `json:"downloadPathInfo"`
+}
+
+func (a *project) missing() string { return nameIf(a.Has == nil, "downloadInfo") }
+
+// The paths are believed only under their flag: before it is set the file
+// behind the path may not be there, or not whole.
+
+func (a *project) voicePath() string      { return textIf(a.Has.Voice, a.Path.Voice) }
+func (a *project) backgroundPath() string { return textIf(a.Has.Background, a.Path.Background) }
+func (a *project) subBackgroundPath() string {
+	return textIf(a.Has.SubBackground, a.Path.SubBackground)
+}
+
+const (
+	targetSpeakers      = "originalVoiceSpeakers"
+	targetSubBackground = "originalSubBackground"
+)
+
+type targetAnswer struct {
+	target    string
+	AudioFile struct {
+		Speakers      string `json:"voiceAudioDownloadLink"`
+		SubBackground string `json:"originalSubBackgroundDownloadLink"`
+	} `json:"audioFile"`
+}
+
+func (a *targetAnswer) link() string {
+	if a.target == targetSpeakers {
+		return a.AudioFile.Speakers
+	}
+	return a.AudioFile.SubBackground
+}
+
+func (a *targetAnswer) missing() string { return nameIf(a.link() == "", "the link of "+a.target) }
+
+func nameIf(missing bool, name string) string { return textIf(missing, name) }
+
+func textIf(ok bool, text string) string {
+	if ok {
+		return text
+	}
+	return ""
+}

@@ -1,0 +1,281 @@
+package separator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestWholeJob(t *testing.T) {
+	p := newProvider(t)
+	c := p.client()
+	ctx := t.Context()
+	source := bytes.Repeat(wav("source"), 100_000)
+
+	seq, err := c.Upload(ctx, p.source(source), "my song & co.wav")
+	if err != nil || seq != 41 {
+		t.Fatalf("Upload = %d, %v", seq, err)
+	}
+	if !bytes.Equal(p.uploaded, source) {
+		t.Error("upload is not the source")
+	}
+	wantJSON(t, p.bodies["register"], map[string]any{
+		"spaceSeq": 7.0, "fileUrl": p.storage.URL + "/blob/a", "fileName": "my song & co.wav"})
+
+	id, err := c.Submit(ctx, seq, "sep-1")
+	if err != nil || id != 99 {
+		t.Fatalf("Submit = %d, %v", id, err)
+	}
+	wantJSON(t, p.bodies["audio-separation"], map[string]any{"mediaSeq": 41.0, "isVideoProject": false, "title": "sep-1"})
+
+	progress, err := c.Progress(ctx, id)
+	if err != nil || progress != (Progress{Percent: 42}) {
+		t.Fatalf("Progress = %+v, %v", progress, err)
+	}
+
+	dir := t.TempDir()
+	stems, err := c.Download(ctx, id, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStems(t, dir, stems, "voice", "background", "two", "ten")
+
+	for step, n := range p.withKey {
+		if n > 0 && (step == "upload" || step == "file") {
+			t.Errorf("key sent to %s", step)
+		}
+	}
+	for _, step := range []string{"upload-token", "register", "audio-separation", "progress", "project", "download"} {
+		if p.withKey[step] != p.hits[step] {
+			t.Errorf("%s: %d of %d requests carried the key", step, p.withKey[step], p.hits[step])
+		}
+	}
+	for _, call := range p.calls {
+		if !call.Success || call.Status < 200 || call.Latency <= 0 {
+			t.Errorf("recorded %+v", call)
+		}
+	}
+	p.noSecrets(nil)
+}
+
+func wantJSON(t *testing.T, body string, want map[string]any) {
+	t.Helper()
+	var got map[string]any
+	if err := json.Unmarshal([]byte(body), &got); err != nil || !maps.Equal(got, want) {
+		t.Errorf("body %s, want %v (%v)", body, want, err)
+	}
+}
+
+// wantStems checks which stems are where, by the tags of their content, and
+// that nothing else lies in dir.
+func wantStems(t *testing.T, dir string, got Stems, voice, background string, speakers ...string) {
+	t.Helper()
+	files := 0
+	check := func(path, name, tag string) {
+		t.Helper()
+		if tag == "" {
+			if path != "" {
+				t.Errorf("%s is there", name)
+			}
+			return
+		}
+		files++
+		content, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(content, wav(tag)) || path != filepath.Join(dir, name+".wav") {
+			t.Errorf("%s at %q holds %q, want tag %q (%v)", name, path, content, tag, err)
+		}
+	}
+	check(got.Voice, "voice", voice)
+	check(got.Background, "background", background)
+	if len(got.Speakers) != len(speakers) {
+		t.Fatalf("speakers %v, want %v", got.Speakers, speakers)
+	}
+	for i, tag := range speakers {
+		check(got.Speakers[i], "speaker_"+string(rune('0'+i)), tag)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != files {
+		t.Errorf("dir holds %v, want %d files (%v)", entries, files, err)
+	}
+}
+
+func TestUploadOfEmptyFileHasALength(t *testing.T) {
+	p := newProvider(t)
+	if _, err := p.client().Upload(t.Context(), p.source(nil), "a.wav"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestIDsAndEnvelopes(t *testing.T) {
+	for body, want := range map[string]int64{
+		`{"result":{"startGenerateProjectIdList":[12]}}`:         12,
+		`{"result":{"startGenerateProjectIdList":["12",13]}}`:    12,
+		`{"startGenerateProjectIdList":["12"]}`:                  12,
+		`{"result":null,"startGenerateProjectIdList":[12]}`:      12,
+		`{"result":{"startGenerateProjectIdList":[]}}`:           0,
+		`{"result":{"startGenerateProjectIdList":[null]}}`:       0,
+		`{"result":{"startGenerateProjectIdList":[0]}}`:          0,
+		`{"result":{"startGenerateProjectIdList":[-1]}}`:         0,
+		`{"result":{"startGenerateProjectIdList":[1.5]}}`:        0,
+		`{"result":{"startGenerateProjectIdList":["../x"]}}`:     0,
+		`{"result":{"startGenerateProjectIdList":"12"}}`:         0,
+		`{"result":{"startGenerateProjectIdList":[9e99]}}`:       0,
+		`{"result":{"startGenerateProjectIdList":[12]}} trailer`: 0,
+		`null`:  0,
+		`[]`:    0,
+		`"yes"`: 0,
+	} {
+		p := newProvider(t)
+		p.faults["audio-separation"] = says(body)
+		got, err := p.client().Submit(t.Context(), 41, "sep-1")
+		if got != want || (err == nil) != (want != 0) {
+			t.Errorf("%s: %d, %v", body, got, err)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	for body, want := range map[string]*Progress{
+		`{"result":{"progress":0,"progressReason":"Enqueued","hasFailed":false}}`:     {},
+		`{"result":{"progress":99.9,"progressReason":"Mixing"}}`:                      {Percent: 99},
+		`{"result":{"progress":-5,"progressReason":"Mixing"}}`:                        {},
+		`{"result":{"progress":1e300,"progressReason":"Mixing"}}`:                     {Percent: 100},
+		`{"result":{"progress":100,"progressReason":"Mixing"}}`:                       {Percent: 100},
+		`{"result":{"progress":100,"progressReason":"Completed","hasFailed":false}}`:  {Percent: 100, Done: true},
+		`{"progress":100,"progressReason":"Completed"}`:                               {Percent: 100, Done: true},
+		`{"result":{"progress":null,"progressReason":"Completed"}}`:                   {Done: true},
+		`{"result":{"progress":30,"progressReason":"Failed","hasFailed":false}}`:      {Percent: 30, Failed: true},
+		`{"result":{"progress":30,"progressReason":"Mixing","hasFailed":true}}`:       {Percent: 30, Failed: true},
+		`{"result":{"progress":100,"progressReason":"Completed","hasFailed":true}}`:   {Percent: 100, Failed: true},
+		`{"result":{"progressReason":"Mixing"}}`:                                      nil,
+		`{"result":{"progress":"half","progressReason":"Mixing","hasFailed":false}}`:  nil,
+		`{"result":{"progress":10,"progressReason":"Mixing","hasFailed":"dunno"}}`:    nil,
+		`{"result":{"progress":10,"progressReason":"Mixing","hasFailed":false}}}}}}}`: nil,
+	} {
+		p := newProvider(t)
+		p.faults["progress"] = says(body)
+		got, err := p.client().Progress(t.Context(), 99)
+		if (err == nil) != (want != nil) || (want != nil && got != *want) {
+			t.Errorf("%s: %+v, %v", body, got, err)
+		}
+	}
+}
+
+// A submission that no connection ever carried is repeated, and is not
+// ambiguous when it fails for good.
+func TestSubmitRepeatsOnlyWhatNeverLeft(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	noTLS, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := noTLS.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() { noTLS.Close(); <-served })
+	for name, base := range map[string]string{
+		"refused": "http://" + closed.Addr().String(),
+		"no TLS":  "https://" + noTLS.Addr().String(),
+	} {
+		p := newProvider(t)
+		_, err := p.client(func(cfg *Config) { cfg.BaseURL = base }).Submit(t.Context(), 41, "sep-1")
+		var e *Error
+		if !errors.As(err, &e) || e.Ambiguous || !e.Transient || e.Status != 0 || e.Sentence() != down {
+			t.Errorf("%s: %v", name, err)
+		}
+		if all, good := p.recorded("audio-separation"); all != 3 || good != 0 {
+			t.Errorf("%s: recorded %d calls", name, all)
+		}
+	}
+}
+
+// A peer that accepts and then says nothing during the TLS handshake ends at
+// the connect time-out.
+func TestConnectTimeout(t *testing.T) {
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
+	p := newProvider(t)
+	c := p.client(func(cfg *Config) {
+		cfg.BaseURL, cfg.ConnectTimeout = "https://"+mute.Addr().String(), 100*time.Millisecond
+	})
+	_, err = c.Submit(t.Context(), 41, "sep-1")
+	var e *Error
+	if !errors.As(err, &e) || e.Ambiguous || len(p.calls) != 3 {
+		t.Fatalf("err = %v, %d calls", err, len(p.calls))
+	}
+	for _, call := range p.calls {
+		if call.Latency < 90*time.Millisecond || call.Latency > 5*time.Second {
+			t.Errorf("ended after %v", call.Latency)
+		}
+	}
+}
+
+func TestSentence(t *testing.T) {
+	for status, want := range map[int]string{
+		0: down, 200: down, 302: down, 400: badRequest, 401: badKey, 402: noQuota, 403: badRequest, 404: badRequest,
+		408: badRequest, 429: tooOften, 499: badRequest, 500: down, 502: down, 503: down, 599: down,
+	} {
+		if got := (&Error{Status: status}).Sentence(); got != want {
+			t.Errorf("%d: %q, want %q", status, got, want)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	ok := Config{APIKey: "k", SpaceID: 1}
+	if _, err := New(ok); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*Config){
+		"no key":          func(c *Config) { c.APIKey = "" },
+		"key with break":  func(c *Config) { c.APIKey = "a\nb" },
+		"space 0":         func(c *Config) { c.SpaceID = 0 },
+		"plain http":      func(c *Config) { c.BaseURL = "http://api.example.com" },
+		"credentials":     func(c *Config) { c.StorageBaseURL = "https://u:p@example.com" },
+		"no host":         func(c *Config) { c.BaseURL = "https:///x" },
+		"query":           func(c *Config) { c.BaseURL = "https://example.com?x=1" },
+		"host with path":  func(c *Config) { c.AllowedHosts = []string{"example.com/x"} },
+		"wildcard host":   func(c *Config) { c.AllowedHosts = []string{"*.example.com"} },
+		"host is a URL":   func(c *Config) { c.AllowedHosts = []string{"https://example.com"} },
+		"blank host":      func(c *Config) { c.AllowedHosts = []string{" "} },
+		"scheme is other": func(c *Config) { c.BaseURL = "ftp://127.0.0.1" },
+	} {
+		cfg := ok
+		change(&cfg)
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestSubmitDoesNotFollowRedirects(t *testing.T) {
+	p := newProvider(t)
+	p.faults["audio-separation"] = answers(http.StatusTemporaryRedirect, "Location", p.api.URL+"/elsewhere")
+	_, err := p.client().Submit(t.Context(), 41, "sep-1")
+	var e *Error
+	if !errors.As(err, &e) || e.Status != 307 || !e.Ambiguous || p.hits["file"] != 0 {
+		t.Errorf("err = %v, %d requests elsewhere", err, p.hits["file"])
+	}
+}

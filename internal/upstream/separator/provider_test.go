@@ -1,0 +1,311 @@
+package separator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	testKey   = "key-that-must-not-leak"
+	testSig   = "sig-that-must-not-leak"
+	testSpace = 7
+)
+
+// provider is a stand-in that speaks the provider's protocol over two real
+// servers, and misbehaves where a test tells it to.
+type provider struct {
+	t       *testing.T
+	api     *httptest.Server
+	storage *httptest.Server
+	closing chan struct{}
+
+	mu       sync.Mutex
+	faults   map[string]fault // by step
+	hits     map[string]int   // requests that reached us, by step
+	withKey  map[string]int   // those of them that carried the key
+	calls    []Call           // as recorded by the client
+	slept    []time.Duration
+	uploaded []byte
+	bodies   map[string]string // last JSON request body, by step
+	logs     bytes.Buffer
+
+	blobURL string // overrides the upload address
+	project string // project answer
+	links   map[string]string
+	files   map[string][]byte // served by the storage, by path
+}
+
+// fault answers the n-th request of a step in the stand-in's place; it reports
+// false to let the stand-in answer after all.
+type fault func(w http.ResponseWriter, r *http.Request, n int) bool
+
+const fullProject = `{"result":{"downloadInfo":{"hasOriginalVoiceOnly":true,"hasOriginalBackground":true,
+	"hasOriginalSubBackground":true,"hasOriginalSpeakerAudioCollection":true},
+	"downloadPathInfo":{"originalVoicePath":"/perso-storage/voice","originalBackgroundPath":"/perso-storage/background"}}}`
+
+func newProvider(t *testing.T) *provider {
+	p := &provider{t: t, closing: make(chan struct{}), faults: map[string]fault{}, hits: map[string]int{},
+		withKey: map[string]int{}, bodies: map[string]string{}, project: fullProject}
+	p.links = map[string]string{
+		targetSpeakers:      `{"result":{"audioFile":{"voiceAudioDownloadLink":"/perso-storage/speakers.tar?sig=` + testSig + `"}}}`,
+		targetSubBackground: `{"result":{"audioFile":{"originalSubBackgroundDownloadLink":"/perso-storage/sub?sig=` + testSig + `"}}}`,
+	}
+	p.files = map[string][]byte{
+		"/perso-storage/voice":        wav("voice"),
+		"/perso-storage/background":   wav("background"),
+		"/perso-storage/sub":          wav("sub"),
+		"/perso-storage/speakers.tar": tarOf(t, file("Speaker 10.wav", wav("ten")), file("Speaker 2.wav", wav("two"))),
+	}
+	api := http.NewServeMux()
+	api.HandleFunc("GET /file/api/upload/sas-token", p.step("upload-token", func(w http.ResponseWriter, r *http.Request) {
+		blob := p.storage.URL + "/blob/a"
+		if p.blobURL != "" {
+			blob = p.blobURL
+		}
+		fmt.Fprintf(w, `{"blobSasUrl":"%s?sig=%s","expirationDatetime":"2030-01-01T00:00:00Z"}`, blob, testSig)
+	}))
+	api.HandleFunc("PUT /file/api/upload/audio", p.step("register", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"seq":"41","durationMs":1000}`)
+	}))
+	api.HandleFunc("POST /video-translator/api/v1/projects/spaces/7/audio-separation", p.step("audio-separation", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"result":{"startGenerateProjectIdList":[99]}}`)
+	}))
+	api.HandleFunc("GET /video-translator/api/v1/projects/99/space/7/progress", p.step("progress", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, `{"result":{"projectSeq":99,"progress":42,"progressReason":"Transcribing","hasFailed":false}}`)
+	}))
+	api.HandleFunc("GET /video-translator/api/v1/projects/99/spaces/7", p.step("project", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, p.project)
+	}))
+	api.HandleFunc("GET /video-translator/api/v1/projects/99/spaces/7/download", p.step("download", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, p.links[r.URL.Query().Get("target")])
+	}))
+	api.HandleFunc("/", p.step("file", p.serveFile))
+	storage := http.NewServeMux()
+	storage.HandleFunc("PUT /blob/a", p.step("upload", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+	}))
+	storage.HandleFunc("/", p.step("file", p.serveFile))
+	p.api, p.storage = httptest.NewServer(api), httptest.NewServer(storage)
+	t.Cleanup(func() {
+		close(p.closing)
+		p.api.Close()
+		p.storage.Close()
+	})
+	return p
+}
+
+func (p *provider) serveFile(w http.ResponseWriter, r *http.Request) {
+	content, ok := p.files[r.URL.Path]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Write(content)
+}
+
+// step counts a request, lets a fault answer it, and checks what every
+// request of the protocol must look like.
+func (p *provider) step(name string, answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		p.hits[name]++
+		n := p.hits[name]
+		switch r.Header.Get("XP-API-KEY") {
+		case testKey:
+			p.withKey[name]++
+		case "":
+		default:
+			p.t.Errorf("%s: unknown key", name)
+		}
+		f := p.faults[name]
+		p.mu.Unlock()
+		if f != nil && f(w, r, n) {
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client gave up
+		}
+		p.mu.Lock()
+		if name == "upload" {
+			p.uploaded = body
+			if r.Header.Get("x-ms-blob-type") != "BlockBlob" || r.ContentLength != int64(len(body)) || len(r.TransferEncoding) > 0 {
+				p.t.Errorf("upload: headers %v, length %d, encoding %v", r.Header, r.ContentLength, r.TransferEncoding)
+			}
+		} else {
+			p.bodies[name] = string(body)
+		}
+		p.mu.Unlock()
+		answer(w, r)
+	}
+}
+
+// client returns a client of the stand-in whose pauses pass at once.
+func (p *provider) client(change ...func(*Config)) *Client {
+	cfg := Config{
+		BaseURL: p.api.URL, StorageBaseURL: p.storage.URL, APIKey: testKey, SpaceID: testSpace,
+		ConnectTimeout: 10 * time.Second, RequestTimeout: 10 * time.Second, SocketTimeout: 10 * time.Second,
+		Record: func(c Call) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.calls = append(p.calls, c)
+		},
+		Log: slog.New(slog.NewTextHandler(&lockedWriter{mu: &p.mu, w: &p.logs}, nil)),
+		Sleep: func(ctx context.Context, d time.Duration) error {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.slept = append(p.slept, d)
+			return context.Cause(ctx)
+		},
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := New(cfg)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return c
+}
+
+// recorded is how many calls of that endpoint the client recorded, and how
+// many of them as successes.
+func (p *provider) recorded(endpoint string) (all, good int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.calls {
+		if c.Endpoint == endpoint {
+			all++
+			if c.Success {
+				good++
+			}
+		}
+	}
+	return all, good
+}
+
+// noSecrets fails the test if err or the log gives a secret away.
+func (p *provider) noSecrets(err error) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, secret := range []string{testKey, testSig, "sig="} {
+		if strings.Contains(p.logs.String(), secret) || strings.Contains(fmt.Sprintf("%+v", err), secret) {
+			p.t.Errorf("%q leaked: error %v, log %s", secret, err, p.logs.String())
+		}
+	}
+}
+
+func (p *provider) source(content []byte) string {
+	path := filepath.Join(p.t.TempDir(), "source.wav")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
+// wav is content that says it is a WAV file; tag tells one from another.
+func wav(tag string) []byte { return []byte("RIFF\x00\x00\x00\x00WAVEfmt " + tag) }
+
+// The faults.
+
+func answers(status int, header ...string) fault {
+	return func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		return true
+	}
+}
+
+func says(body string) fault {
+	return func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		io.Copy(io.Discard, r.Body)
+		io.WriteString(w, body)
+		return true
+	}
+}
+
+func closesAtOnce(http.ResponseWriter, *http.Request, int) bool { panic(http.ErrAbortHandler) }
+
+func closesAfterBody(_ http.ResponseWriter, r *http.Request, _ int) bool {
+	io.Copy(io.Discard, r.Body)
+	panic(http.ErrAbortHandler)
+}
+
+func closesInAnswer(w http.ResponseWriter, r *http.Request, _ int) bool {
+	io.Copy(io.Discard, r.Body)
+	io.WriteString(w, `{"result":`)
+	w.(http.Flusher).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+func promisesTooMuch(w http.ResponseWriter, r *http.Request, _ int) bool {
+	io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Length", "1000")
+	w.Write(wav("short"))
+	return true
+}
+
+func (p *provider) stalls(w http.ResponseWriter, r *http.Request, _ int) bool {
+	io.Copy(io.Discard, r.Body)
+	p.untilGone(r)
+	return true
+}
+
+func (p *provider) stallsInAnswer(w http.ResponseWriter, r *http.Request, _ int) bool {
+	io.Copy(io.Discard, r.Body)
+	io.WriteString(w, "{")
+	w.(http.Flusher).Flush()
+	p.untilGone(r)
+	return true
+}
+
+func (p *provider) untilGone(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-p.closing:
+	}
+}
+
+// endless sends zeros until the client has had enough.
+func endless(w http.ResponseWriter, r *http.Request, _ int) bool {
+	io.Copy(io.Discard, r.Body)
+	for chunk := make([]byte, 64<<10); ; {
+		if _, err := w.Write(chunk); err != nil {
+			return true
+		}
+	}
+}
+
+// first applies f to the first n requests only.
+func first(n int, f fault) fault {
+	return func(w http.ResponseWriter, r *http.Request, i int) bool { return i <= n && f(w, r, i) }
+}

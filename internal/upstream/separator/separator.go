@@ -1,0 +1,168 @@
+// Package separator is the client of the separation provider: it sends audio,
+// submits it for separation, watches the project and brings the stems home.
+//
+// It owns the provider's wire format, its time-outs and retries, the rules
+// about which addresses may be contacted, and the unpacking of the provider's
+// archive, which it treats as hostile. It knows nothing of jobs, credits or
+// users: callers hand it file paths and titles, and get paths, numbers and
+// [Error] values back.
+//
+// The steps, in the order a job takes them:
+//
+//	Upload    upload-token → upload → register   safe to repeat
+//	Submit    audio-separation                   paid for; never repeated blindly
+//	Progress  progress                           safe to repeat
+//	Download  project → download                 safe to repeat
+//
+// No error text and no log line of this package holds the API key, a signed
+// URL or the query of one.
+package separator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// The provider's public addresses, used where Config leaves them blank.
+const (
+	DefaultBaseURL        = "https://api.perso.ai"
+	DefaultStorageBaseURL = "https://portal-media.perso.ai"
+)
+
+// Config says where the provider is, who we are, and how long and how much we
+// put up with. Zero values take the default named beside the field.
+type Config struct {
+	BaseURL        string // API; https, or http on loopback; DefaultBaseURL
+	StorageBaseURL string // stem downloads, never shown the key; DefaultStorageBaseURL
+	APIKey         string // required
+	SpaceID        int64  // required, > 0
+
+	// AllowedHosts are further hosts ("host" or "host:port") that absolute
+	// download links and redirects may name. The hosts of the two base URLs
+	// are always allowed. A host named here or in a base URL may resolve to a
+	// private address; no other host may.
+	AllowedHosts []string
+
+	ConnectTimeout time.Duration // dialling, and again the TLS handshake; 2 minutes
+	RequestTimeout time.Duration // one attempt as a whole, its body included; 10 minutes
+	SocketTimeout  time.Duration // the longest silence within an attempt; 10 minutes
+
+	MaxDownloadBytes  int64 // one stem, downloaded or unpacked; 2 GiB
+	MaxArchiveEntries int   // entries of any kind in the speaker archive; 64
+	MaxArchiveBytes   int64 // the speaker archive, and all it unpacks to; 4 GiB
+
+	// Record, if set, is told of every HTTP call once it has ended, retries
+	// included. It is called from the goroutine of the method that made the
+	// call, so it must be quick and safe for concurrent use.
+	Record func(Call)
+	Log    *slog.Logger // failed attempts and missing stems; discarded when nil
+
+	// Backoff is the pause after failed attempt n (counted from 1); doubling
+	// from 1 s up to 10 s.
+	Backoff func(attempt int) time.Duration
+	// Sleep waits for d or until ctx ends, then returning ctx's cause; a timer.
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+// Call is one HTTP call to the provider, redirects included.
+type Call struct {
+	Endpoint string        // upload-token, upload, register, audio-separation, progress, project or download
+	Success  bool          // answered as the protocol promises, body included
+	Status   int           // HTTP status of the answer; 0 when there was none
+	Latency  time.Duration // from dialling to the last byte read
+}
+
+// Client talks to the separation provider. It is safe for concurrent use and
+// holds no connections between calls.
+type Client struct {
+	cfg       Config
+	base      *url.URL
+	storage   *url.URL
+	hosts     hostSet
+	transport *http.Transport
+	log       *slog.Logger
+}
+
+// New checks cfg and returns a client for it. Nothing is contacted.
+func New(cfg Config) (*Client, error) {
+	cfg = withDefaults(cfg)
+	c := &Client{cfg: cfg, log: cfg.Log, hosts: hostSet{}}
+	var problems []error
+	if cfg.APIKey == "" || strings.ContainsFunc(cfg.APIKey, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+		problems = append(problems, errors.New("API key must be non-blank printable ASCII"))
+	}
+	if cfg.SpaceID <= 0 {
+		problems = append(problems, errors.New("space id must be > 0"))
+	}
+	var err error
+	if c.base, err = parseBase("base URL", cfg.BaseURL); err != nil {
+		problems = append(problems, err)
+	}
+	if c.storage, err = parseBase("storage base URL", cfg.StorageBaseURL); err != nil {
+		problems = append(problems, err)
+	}
+	for _, host := range cfg.AllowedHosts {
+		if err := c.hosts.add(host); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("separation provider: %w", errors.Join(problems...))
+	}
+	c.hosts[hostName(c.base)] = true
+	c.hosts[hostName(c.storage)] = true
+	c.transport = c.newTransport()
+	return c, nil
+}
+
+func withDefaults(cfg Config) Config {
+	setDefault(&cfg.BaseURL, DefaultBaseURL)
+	setDefault(&cfg.StorageBaseURL, DefaultStorageBaseURL)
+	setDefault(&cfg.ConnectTimeout, 2*time.Minute)
+	setDefault(&cfg.RequestTimeout, 10*time.Minute)
+	setDefault(&cfg.SocketTimeout, 10*time.Minute)
+	setDefault(&cfg.MaxDownloadBytes, 2<<30)
+	setDefault(&cfg.MaxArchiveEntries, 64)
+	setDefault(&cfg.MaxArchiveBytes, 4<<30)
+	if cfg.Record == nil {
+		cfg.Record = func(Call) {}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Backoff == nil {
+		cfg.Backoff = backoff
+	}
+	if cfg.Sleep == nil {
+		cfg.Sleep = sleep
+	}
+	return cfg
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func backoff(attempt int) time.Duration {
+	return min(time.Second<<min(attempt-1, 4), 10*time.Second)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
