@@ -1,0 +1,178 @@
+package mediatest
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Spec describes a clip to make. The zero value of a field is its default.
+type Spec struct {
+	Width, Height int           // 0: no video
+	FPS           string        // "30" (default), "30000/1001", ...
+	Duration      time.Duration // default 1 s
+	Color         string        // one colour for every frame ("red", "0x102030"); default a moving test picture with a counter
+	VideoCodec    string        // ffmpeg encoder; default libx264
+	PixelFormat   string        // default yuv420p
+	GOP           int           // frames between keyframes; default one second's worth
+
+	Tone       float64 // Hz of the sine; 0: no audio
+	Amplitude  float64 // peak of the sine, 0..1; default 0.25
+	Channels   int     // default 2; every channel holds the same tone
+	SampleRate int     // default 48000
+	AudioCodec string  // ffmpeg encoder; default by container
+
+	Container string   // file ending without dot; default "mp4", or "wav" without video
+	Output    []string // further ffmpeg arguments for the output
+}
+
+// Clip makes the clip in a folder of the test and returns its path.
+func Clip(t testing.TB, s Spec) string {
+	t.Helper()
+	s = s.withDefaults()
+	path := filepath.Join(t.TempDir(), "clip."+s.Container)
+	FFmpeg(t, append(s.args(), path)...)
+	return path
+}
+
+func (s Spec) withDefaults() Spec {
+	if s.Duration == 0 {
+		s.Duration = time.Second
+	}
+	if s.FPS == "" {
+		s.FPS = "30"
+	}
+	if s.PixelFormat == "" {
+		s.PixelFormat = "yuv420p"
+	}
+	if s.VideoCodec == "" {
+		s.VideoCodec = "libx264"
+	}
+	if s.Amplitude == 0 {
+		s.Amplitude = 0.25
+	}
+	if s.Channels == 0 {
+		s.Channels = 2
+	}
+	if s.SampleRate == 0 {
+		s.SampleRate = 48000
+	}
+	if s.Container == "" {
+		s.Container = "wav"
+		if s.Width > 0 {
+			s.Container = "mp4"
+		}
+	}
+	return s
+}
+
+func (s Spec) args() []string {
+	var in, out []string
+	if s.Width > 0 {
+		source := fmt.Sprintf("testsrc2=s=%dx%d:r=%s", s.Width, s.Height, s.FPS)
+		if s.Color != "" {
+			source = fmt.Sprintf("color=c=%s:s=%dx%d:r=%s", s.Color, s.Width, s.Height, s.FPS)
+		}
+		in = append(in, "-f", "lavfi", "-t", ffSeconds(s.Duration), "-i", source)
+		out = append(out, "-c:v", s.VideoCodec, "-pix_fmt", s.PixelFormat)
+		if s.VideoCodec == "libx264" {
+			out = append(out, "-preset", "ultrafast", "-crf", "18")
+		}
+		if s.GOP > 0 {
+			out = append(out, "-g", fmt.Sprint(s.GOP))
+		}
+	}
+	if s.Tone > 0 {
+		in = append(in, "-f", "lavfi", "-t", ffSeconds(s.Duration), "-i", sine(s.Tone, s.Amplitude, s.SampleRate, s.Channels))
+		if s.AudioCodec != "" {
+			out = append(out, "-c:a", s.AudioCodec)
+		}
+	}
+	return append(append(in, out...), s.Output...)
+}
+
+// sine is a lavfi source of an exact sine. The filter of that name works with
+// 16-bit tables; aevalsrc computes in double precision.
+func sine(hz, amplitude float64, rate, channels int) string {
+	wave := fmt.Sprintf("%.6f*sin(2*PI*%.6f*t)", amplitude, hz)
+	return fmt.Sprintf("aevalsrc=exprs='%s':s=%d:c=%s", strings.Join(repeat(wave, channels), "|"), rate, layout(channels))
+}
+
+func repeat(s string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = s
+	}
+	return all
+}
+
+func layout(channels int) string {
+	names := map[int]string{1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
+	if name, ok := names[channels]; ok {
+		return name
+	}
+	return fmt.Sprintf("%dc", channels)
+}
+
+// Tone makes a stereo 48 kHz wav of one sine with a peak of 0.25.
+func Tone(t testing.TB, hz float64, d time.Duration) string {
+	t.Helper()
+	return Clip(t, Spec{Tone: hz, Duration: d})
+}
+
+// Tones makes a three-second stereo 48 kHz wav holding all the given sines at
+// once, each with a peak of 0.2.
+func Tones(t testing.TB, hz ...float64) string {
+	t.Helper()
+	var sum []string
+	for _, f := range hz {
+		sum = append(sum, fmt.Sprintf("0.2*sin(2*PI*%.6f*t)", f))
+	}
+	wave := strings.Join(sum, "+")
+	path := filepath.Join(t.TempDir(), "tones.wav")
+	FFmpeg(t, "-f", "lavfi", "-t", "3", "-i", fmt.Sprintf("aevalsrc=exprs='%s|%s':s=48000:c=stereo", wave, wave), path)
+	return path
+}
+
+// Silence makes a stereo 48 kHz wav of digital silence.
+func Silence(t testing.TB, d time.Duration) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "silence.wav")
+	FFmpeg(t, "-f", "lavfi", "-t", ffSeconds(d), "-i", "anullsrc=r=48000:cl=stereo", path)
+	return path
+}
+
+// Speech makes a mono 22.05 kHz wav of a synthetic voice saying text. It needs
+// espeak-ng.
+func Speech(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "speech.wav")
+	run(t, "espeak-ng", "-v", "en", "-w", path, "--", text)
+	return path
+}
+
+// FlashBeep makes a 320x180 mp4 for measuring sync: black, with white frames
+// and a 1 kHz beep during the first 100 ms of every whole second. Its sound is
+// FLAC (in mp4), so no codec delay blurs the start of the beeps.
+func FlashBeep(t testing.TB, d time.Duration, fps string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "flashbeep.mp4")
+	FFmpeg(t,
+		// The half millisecond keeps rounding of frame times from moving a flash.
+		"-f", "lavfi", "-t", ffSeconds(d), "-i", "color=c=black:s=320x180:r="+fps+",drawbox=c=white:t=fill:enable='lt(mod(t+0.0005,1),0.0995)'",
+		"-f", "lavfi", "-t", ffSeconds(d), "-i", "aevalsrc=exprs='0.5*sin(2*PI*1000*t)*lt(mod(t,1),0.1)':s=48000:c=mono",
+		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "flac", "-strict", "-2", path)
+	return path
+}
+
+// Remux copies a file's streams into another container, with further ffmpeg
+// output arguments: Remux(t, clip, "mov", "-metadata:s:v", "rotate=90").
+func Remux(t testing.TB, path, container string, output ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "remux."+container)
+	args := append([]string{"-i", "file:" + path, "-map", "0", "-c", "copy"}, output...)
+	FFmpeg(t, append(args, out)...)
+	return out
+}

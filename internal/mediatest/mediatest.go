@@ -1,0 +1,213 @@
+// Package mediatest makes small clips for tests and measures what came out:
+// durations, frames, pixels, loudness, tones and the joint of picture and sound.
+// It judges media by decoding it.
+//
+// It runs ffmpeg and ffprobe directly, without the cage and without knowing how
+// the service runs them, so that a mistake there cannot hide on both sides. All
+// functions end the test when a tool fails. ffmpeg and ffprobe must be in PATH.
+package mediatest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FFmpeg runs ffmpeg with args, after -nostdin -hide_banner -loglevel error -y,
+// and returns what it wrote to stdout.
+func FFmpeg(t testing.TB, args ...string) []byte {
+	t.Helper()
+	return run(t, "ffmpeg", append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y"}, args...)...)
+}
+
+func run(t testing.TB, program string, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, errs.String())
+	}
+	return out.Bytes()
+}
+
+// Media is what ffprobe says of a file.
+type Media struct {
+	Duration time.Duration
+	Format   string
+	Streams  []Stream
+}
+
+// Stream is one track.
+type Stream struct {
+	Index           int
+	Type, Codec     string // "video"/"audio"/...; ffmpeg's codec name
+	Profile         string
+	Width, Height   int
+	PixelFormat     string
+	SAR             string
+	FrameRate       string // r_frame_rate, "30000/1001"
+	AvgFrameRate    string
+	Frames          int
+	ColorRange      string
+	ColorSpace      string
+	ColorTransfer   string
+	ColorPrimaries  string
+	SampleRate      int
+	Channels        int
+	BitRate         int
+	Start, Duration time.Duration
+	Rotated         bool // a display matrix is present
+}
+
+// Video returns the first video stream; the test ends when there is none.
+func (m Media) Video(t testing.TB) Stream { t.Helper(); return m.first(t, "video") }
+
+// Audio returns the first audio stream; the test ends when there is none.
+func (m Media) Audio(t testing.TB) Stream { t.Helper(); return m.first(t, "audio") }
+
+// Has reports whether there is a stream of the type ("video", "audio").
+func (m Media) Has(kind string) bool {
+	for _, s := range m.Streams {
+		if s.Type == kind {
+			return true
+		}
+	}
+	return false
+}
+
+func (m Media) first(t testing.TB, kind string) Stream {
+	t.Helper()
+	for _, s := range m.Streams {
+		if s.Type == kind {
+			return s
+		}
+	}
+	t.Fatalf("no %s stream in %+v", kind, m)
+	return Stream{}
+}
+
+// Inspect reads a file's headers.
+func Inspect(t testing.TB, path string) Media {
+	t.Helper()
+	var raw struct {
+		Format struct {
+			Duration   string
+			FormatName string `json:"format_name"`
+		}
+		Streams []struct {
+			Index          int
+			CodecType      string `json:"codec_type"`
+			CodecName      string `json:"codec_name"`
+			Profile        string
+			Width, Height  int
+			PixFmt         string `json:"pix_fmt"`
+			SAR            string `json:"sample_aspect_ratio"`
+			RFrameRate     string `json:"r_frame_rate"`
+			AvgFrameRate   string `json:"avg_frame_rate"`
+			NbFrames       string `json:"nb_frames"`
+			ColorRange     string `json:"color_range"`
+			ColorSpace     string `json:"color_space"`
+			ColorTransfer  string `json:"color_transfer"`
+			ColorPrimaries string `json:"color_primaries"`
+			SampleRate     string `json:"sample_rate"`
+			Channels       int
+			BitRate        string            `json:"bit_rate"`
+			StartTime      string            `json:"start_time"`
+			Duration       string            `json:"duration"`
+			SideDataList   []json.RawMessage `json:"side_data_list"`
+		}
+	}
+	out := run(t, "ffprobe", "-loglevel", "error", "-show_format", "-show_streams", "-print_format", "json", "file:"+path)
+	if err := json.Unmarshal(out, &raw); err != nil {
+		t.Fatalf("ffprobe %s: %v", path, err)
+	}
+	m := Media{Duration: seconds(raw.Format.Duration), Format: raw.Format.FormatName}
+	for _, s := range raw.Streams {
+		st := Stream{
+			Index: s.Index, Type: s.CodecType, Codec: s.CodecName, Profile: s.Profile,
+			Width: s.Width, Height: s.Height, PixelFormat: s.PixFmt, SAR: s.SAR,
+			FrameRate: s.RFrameRate, AvgFrameRate: s.AvgFrameRate,
+			ColorRange: s.ColorRange, ColorSpace: s.ColorSpace, ColorTransfer: s.ColorTransfer, ColorPrimaries: s.ColorPrimaries,
+			Channels: s.Channels, Start: seconds(s.StartTime), Duration: seconds(s.Duration),
+			Frames: number(s.NbFrames), SampleRate: number(s.SampleRate), BitRate: number(s.BitRate),
+		}
+		for _, d := range s.SideDataList {
+			st.Rotated = st.Rotated || bytes.Contains(d, []byte("displaymatrix"))
+		}
+		m.Streams = append(m.Streams, st)
+	}
+	return m
+}
+
+// number and seconds read what ffprobe prints; it leaves unknown values out.
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func seconds(s string) time.Duration {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(f*1e6+0.5) * time.Microsecond
+}
+
+// IndexFirst reports whether the mp4's index (moov) comes before its media
+// (mdat), so that playback can start before the end of the download.
+func IndexFirst(t testing.TB, path string) bool {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for {
+		var head [16]byte
+		if _, err := io.ReadFull(f, head[:8]); err != nil {
+			t.Fatalf("%s has neither moov nor mdat: %v", path, err)
+		}
+		size, used := int64(binary.BigEndian.Uint32(head[:])), int64(8)
+		switch string(head[4:8]) {
+		case "moov":
+			return true
+		case "mdat":
+			return false
+		}
+		if size == 1 {
+			if _, err := io.ReadFull(f, head[8:]); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			size, used = int64(binary.BigEndian.Uint64(head[8:])), 16
+		}
+		if size < used {
+			t.Fatalf("%s: a box of %d bytes", path, size)
+		}
+		if _, err := f.Seek(size-used, io.SeekCurrent); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+}
+
+// DurationWithin fails the test unless the file's length, by its header, is
+// want give or take tolerance.
+func DurationWithin(t testing.TB, path string, want, tolerance time.Duration) {
+	t.Helper()
+	if got := Inspect(t, path).Duration; (got - want).Abs() > tolerance {
+		t.Errorf("%s lasts %v, want %v within %v", path, got, want, tolerance)
+	}
+}
+
+func ffSeconds(d time.Duration) string { return fmt.Sprintf("%.6f", d.Seconds()) }

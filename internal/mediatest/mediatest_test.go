@@ -1,0 +1,131 @@
+package mediatest_test
+
+import (
+	"image/color"
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cutroom/internal/mediatest"
+)
+
+// The meters are checked against clips whose values follow from arithmetic.
+
+func TestClipIsWhatWasAskedFor(t *testing.T) {
+	path := mediatest.Clip(t, mediatest.Spec{
+		Width: 320, Height: 180, FPS: "30000/1001", Duration: 2 * time.Second, Tone: 440, Channels: 1, SampleRate: 44100,
+	})
+	m := mediatest.Inspect(t, path)
+	v, a := m.Video(t), m.Audio(t)
+	if v.Width != 320 || v.Height != 180 || v.FrameRate != "30000/1001" || v.Codec != "h264" {
+		t.Errorf("video %+v", v)
+	}
+	if a.Channels != 1 || a.SampleRate != 44100 || a.Codec != "aac" {
+		t.Errorf("audio %+v", a)
+	}
+	mediatest.ConstantRate(t, path, 30000.0/1001, 60, time.Microsecond)
+	mediatest.DurationWithin(t, path, 2*time.Second, 10*time.Millisecond)
+}
+
+func TestLevels(t *testing.T) {
+	path := mediatest.Tone(t, 1000, 3*time.Second)
+	near := func(name string, got, want, tolerance float64) {
+		t.Helper()
+		if math.Abs(got-want) > tolerance {
+			t.Errorf("%s = %.3f, want %.3f", name, got, want)
+		}
+	}
+	near("RMS", mediatest.RMS(t, path, mediatest.Window{}), -15.05, 0.02)
+	near("tone", mediatest.ToneLevel(t, path, 1000, mediatest.Between(500, 1500)), -12.04, 0.02)
+	near("peak", mediatest.Peak(t, path, mediatest.Window{}), 0.25, 0.001)
+	// R 128: two channels of a 1 kHz sine at -12.04 dBFS peak are -12.04 LUFS
+	// (the K filter adds 0.69 dB that the standard's -0.691 takes back).
+	near("loudness", float64(mediatest.Loudness(t, path, mediatest.Between(0, 2000))), -12.0, 0.15)
+	if other := mediatest.ToneLevel(t, path, 1300, mediatest.Between(500, 1500)); other > -70 {
+		t.Errorf("a tone of 1300 Hz measures %.1f dB beside one of 1000", other)
+	}
+}
+
+func TestTonesSeparate(t *testing.T) {
+	path := mediatest.Tones(t, 440, 880)
+	w := mediatest.Between(500, 2500)
+	for _, hz := range []float64{440, 880} {
+		if l := mediatest.ToneLevel(t, path, hz, w); math.Abs(l+13.98) > 0.05 {
+			t.Errorf("%v Hz: %.2f dB, want -13.98", hz, l)
+		}
+	}
+	if hz := mediatest.DominantTone(t, mediatest.Tone(t, 880, time.Second), mediatest.Window{}, 440, 660, 880); hz != 880 {
+		t.Errorf("dominant tone %v, want 880", hz)
+	}
+}
+
+func TestDiscontinuitySeesAJump(t *testing.T) {
+	whole := mediatest.Clip(t, mediatest.Spec{Tone: 440, Duration: 2 * time.Second, Container: "m4a"})
+	if r, at := mediatest.Discontinuity(t, whole, 440, mediatest.Between(100, 1900)); r > 0.002 {
+		t.Errorf("an unbroken sine has a residual of %.4f at %v", r, at)
+	}
+	broken := filepath.Join(t.TempDir(), "broken.wav")
+	// One sample left out in the middle.
+	mediatest.FFmpeg(t, "-i", mediatest.Tone(t, 440, 2*time.Second), "-af", "aselect=1,asplit[a][b];[a]atrim=end_sample=48000[a];[b]atrim=start_sample=48001,asetpts=PTS-STARTPTS[b];[a][b]concat=v=0:a=1", broken)
+	r, at := mediatest.Discontinuity(t, broken, 440, mediatest.Between(100, 1900))
+	if r < 0.01 || (at-time.Second).Abs() > time.Millisecond {
+		t.Errorf("a sample missing at 1 s: residual %.4f at %v", r, at)
+	}
+}
+
+func TestSyncPoints(t *testing.T) {
+	clip := mediatest.FlashBeep(t, 3*time.Second, "30")
+	points := mediatest.SyncPoints(t, clip)
+	if len(points) != 3 {
+		t.Fatalf("%d flashes, want 3", len(points))
+	}
+	for i, p := range points {
+		if p.Flash != time.Duration(i)*time.Second || p.Offset().Abs() > time.Millisecond {
+			t.Errorf("flash %d at %v, beep %v later", i, p.Flash, p.Offset())
+		}
+	}
+	late := filepath.Join(t.TempDir(), "late.mp4")
+	mediatest.FFmpeg(t, "-i", clip, "-af", "adelay=40", "-c:v", "copy", "-c:a", "aac", late)
+	for i, p := range mediatest.SyncPoints(t, late) {
+		if (p.Offset() - 40*time.Millisecond).Abs() > time.Millisecond {
+			t.Errorf("beep %d is %v late, want 40 ms", i, p.Offset())
+		}
+	}
+}
+
+func TestFrameShowsThePictureAtATime(t *testing.T) {
+	red := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Color: "red"})
+	blue := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Color: "blue"})
+	both := filepath.Join(t.TempDir(), "both.mp4")
+	mediatest.FFmpeg(t, "-i", red, "-i", blue, "-filter_complex", "[0:v][1:v]concat", both)
+	for _, c := range []struct {
+		at   time.Duration
+		want color.RGBA
+	}{{0, color.RGBA{255, 0, 0, 255}}, {999 * time.Millisecond, color.RGBA{255, 0, 0, 255}}, {time.Second, color.RGBA{0, 0, 255, 255}}, {5 * time.Second, color.RGBA{0, 0, 255, 255}}} {
+		got := mediatest.ColorAt(mediatest.Frame(t, both, c.at), 0.5, 0.5)
+		if mediatest.ColorDistance(got, c.want) > 8 {
+			t.Errorf("at %v: %v, want %v", c.at, got, c.want)
+		}
+	}
+}
+
+func TestIndexFirst(t *testing.T) {
+	plain := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
+	if mediatest.IndexFirst(t, plain) {
+		t.Error("ffmpeg writes the index last unless told otherwise")
+	}
+	if !mediatest.IndexFirst(t, mediatest.Remux(t, plain, "mp4", "-movflags", "+faststart")) {
+		t.Error("faststart puts the index first")
+	}
+}
+
+func TestSpeechIsAudible(t *testing.T) {
+	path := mediatest.Speech(t, "one two three")
+	if l := mediatest.RMS(t, path, mediatest.Window{}); l < -40 {
+		t.Errorf("speech at %.1f dBFS", l)
+	}
+	if gap := mediatest.Silent(t, mediatest.Silence(t, time.Second), 0.001, mediatest.Window{}); gap != time.Second {
+		t.Errorf("a second of silence measures %v", gap)
+	}
+}

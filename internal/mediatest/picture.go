@@ -1,0 +1,184 @@
+package mediatest
+
+import (
+	"fmt"
+	"image"
+	"image/color"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FrameTimes are the presentation times of all decoded frames of the first
+// video stream.
+func FrameTimes(t testing.TB, path string) []time.Duration {
+	t.Helper()
+	out := run(t, "ffprobe", "-loglevel", "error", "-select_streams", "v:0",
+		"-show_entries", "frame=best_effort_timestamp_time", "-print_format", "default=nk=1:nw=1", "file:"+path)
+	var times []time.Duration
+	for field := range strings.FieldsSeq(string(out)) {
+		times = append(times, seconds(field))
+	}
+	return times
+}
+
+// ConstantRate fails the test unless the video has exactly frames frames, the
+// first at zero and each at its exact place for fps (such as 30000.0/1001),
+// within tolerance. It compares every frame with the grid, so that small errors
+// cannot add up unseen.
+func ConstantRate(t testing.TB, path string, fps float64, frames int, tolerance time.Duration) {
+	t.Helper()
+	times := FrameTimes(t, path)
+	if len(times) != frames {
+		t.Errorf("%s has %d frames, want %d", path, len(times), frames)
+	}
+	for i, at := range times {
+		want := time.Duration(float64(i) / fps * float64(time.Second))
+		if (at - want).Abs() > tolerance {
+			t.Errorf("%s: frame %d is shown at %v, want %v within %v", path, i, at, want, tolerance)
+			return
+		}
+	}
+}
+
+// Frame decodes the picture shown at a time, as a player shows it (rotation
+// applied).
+func Frame(t testing.TB, path string, at time.Duration) *image.RGBA {
+	t.Helper()
+	shown := 0
+	for i, start := range FrameTimes(t, path) {
+		if start <= at {
+			shown = i
+		}
+	}
+	// The whole film up to there is decoded: seeking is what tests must not trust.
+	raw := FFmpeg(t, "-i", "file:"+path, "-map", "0:v:0", "-vf", fmt.Sprintf(`select=eq(n\,%d)`, shown),
+		"-fps_mode", "passthrough", "-frames:v", "1", "-c:v", "pam", "-pix_fmt", "rgba", "-f", "image2pipe", "-")
+	return parsePAM(t, raw)
+}
+
+// parsePAM reads the one picture format of ffmpeg that is a short text header
+// and raw pixels.
+func parsePAM(t testing.TB, raw []byte) *image.RGBA {
+	t.Helper()
+	head, pixels, ok := strings.Cut(string(raw), "ENDHDR\n")
+	if !ok {
+		t.Fatalf("no picture was decoded (%d bytes)", len(raw))
+	}
+	fields := strings.Fields(head)
+	size := map[string]int{}
+	for i := 1; i+1 < len(fields); i += 2 {
+		size[fields[i]] = number(fields[i+1])
+	}
+	img := image.NewRGBA(image.Rect(0, 0, size["WIDTH"], size["HEIGHT"]))
+	if copy(img.Pix, pixels) != len(img.Pix) {
+		t.Fatalf("a picture of %v with %d bytes", img.Rect, len(pixels))
+	}
+	return img
+}
+
+// ColorAt is the mean colour of the 9x9 pixels around a point given in
+// fractions of width and height, so that it means the same in any resolution.
+func ColorAt(img *image.RGBA, x, y float64) color.RGBA {
+	b := img.Bounds()
+	cx, cy := int(x*float64(b.Dx())), int(y*float64(b.Dy()))
+	var r, g, bl, n int
+	for py := max(0, cy-4); py <= min(b.Dy()-1, cy+4); py++ {
+		for px := max(0, cx-4); px <= min(b.Dx()-1, cx+4); px++ {
+			c := img.RGBAAt(px, py)
+			r, g, bl, n = r+int(c.R), g+int(c.G), bl+int(c.B), n+1
+		}
+	}
+	if n == 0 {
+		return color.RGBA{}
+	}
+	return color.RGBA{uint8(r / n), uint8(g / n), uint8(bl / n), 255}
+}
+
+// ColorDistance is the largest difference of the three channels, 0..255.
+func ColorDistance(a, b color.RGBA) int {
+	d := func(x, y uint8) int { return int(math.Abs(float64(x) - float64(y))) }
+	return max(d(a.R, b.R), d(a.G, b.G), d(a.B, b.B))
+}
+
+// SyncPoint is one flash of a film made from FlashBeep clips, with its beep.
+type SyncPoint struct {
+	Flash time.Duration // presentation time of the first white frame
+	Beep  time.Duration // first sample of the beep
+}
+
+// Offset is how much later the beep is than the flash.
+func (p SyncPoint) Offset() time.Duration { return p.Beep - p.Flash }
+
+// SyncPoints finds all flashes and pairs each with the nearest beep. A flash
+// that no beep is near (300 ms) ends the test. Flashes are as exact as frames
+// are timed, beeps within about half a millisecond.
+func SyncPoints(t testing.TB, path string) []SyncPoint {
+	t.Helper()
+	beeps := beepStarts(Mono(t, path))
+	var points []SyncPoint
+	for _, flash := range flashStarts(t, path) {
+		nearest := time.Hour
+		for _, beep := range beeps {
+			if (beep - flash).Abs() < (nearest - flash).Abs() {
+				nearest = beep
+			}
+		}
+		if (nearest - flash).Abs() > 300*time.Millisecond {
+			t.Fatalf("%s: no beep near the flash at %v; beeps at %v", path, flash, beeps)
+		}
+		points = append(points, SyncPoint{flash, nearest})
+	}
+	if len(points) == 0 {
+		t.Fatalf("%s: no flashes", path)
+	}
+	return points
+}
+
+// flashStarts are the times of white frames that follow a dark one (or nothing).
+func flashStarts(t testing.TB, path string) []time.Duration {
+	t.Helper()
+	times := FrameTimes(t, path)
+	// One byte per frame: the mean brightness.
+	luma := FFmpeg(t, "-i", "file:"+path, "-map", "0:v:0", "-fps_mode", "passthrough",
+		"-vf", "scale=1:1:flags=area,format=gray", "-f", "rawvideo", "-")
+	if len(luma) != len(times) {
+		t.Fatalf("%s: %d frames have times, %d were decoded", path, len(times), len(luma))
+	}
+	var starts []time.Duration
+	dark := true
+	for i, y := range luma {
+		if y > 128 && dark {
+			starts = append(starts, times[i])
+		}
+		dark = y <= 128
+	}
+	return starts
+}
+
+// beepStarts are the times at which the sound of 1 kHz rises out of quiet. The
+// threshold is a tenth of the loudest sample: a 1 kHz sine crosses it within
+// 20 microseconds, and an AAC encoder's pre-echo stays below.
+func beepStarts(samples []float64) []time.Duration {
+	var peak float64
+	for _, v := range samples {
+		peak = max(peak, math.Abs(v))
+	}
+	if peak == 0 {
+		return nil
+	}
+	var starts []time.Duration
+	quiet := SampleRate // samples since the last loud one
+	for i, v := range samples {
+		if math.Abs(v) < peak/10 {
+			quiet++
+			continue
+		}
+		if quiet > SampleRate/50 { // 20 ms: longer than a period, shorter than a pause at speed 10
+			starts = append(starts, time.Duration(float64(i)/SampleRate*float64(time.Second)))
+		}
+		quiet = 0
+	}
+	return starts
+}

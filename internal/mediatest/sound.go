@@ -1,0 +1,218 @@
+package mediatest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// SampleRate is the rate every sound is decoded at.
+const SampleRate = 48000
+
+// Window is the half-open span [From, To) of a file's timeline. The zero value
+// is the whole file.
+type Window struct{ From, To time.Duration }
+
+// Between is the window from..to in milliseconds.
+func Between(fromMs, toMs int) Window {
+	return Window{time.Duration(fromMs) * time.Millisecond, time.Duration(toMs) * time.Millisecond}
+}
+
+func (w Window) cut(samples []float64) []float64 {
+	from := min(sampleAt(w.From), len(samples))
+	to := len(samples)
+	if w.To > 0 {
+		to = max(from, min(sampleAt(w.To), len(samples)))
+	}
+	return samples[from:to]
+}
+
+func sampleAt(d time.Duration) int { return int(math.Round(d.Seconds() * SampleRate)) }
+
+// Samples decodes the first audio stream to SampleRate, one slice per channel,
+// with samples in -1..1 beginning at time zero: sound that starts late is
+// preceded by zeros.
+func Samples(t testing.TB, path string) [][]float64 {
+	t.Helper()
+	channels := Inspect(t, path).Audio(t).Channels
+	raw := FFmpeg(t, "-i", "file:"+path, "-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "f32le", "-")
+	frames := len(raw) / 4 / channels
+	all := make([][]float64, channels)
+	for c := range all {
+		all[c] = make([]float64, frames)
+		for i := range all[c] {
+			all[c][i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*(i*channels+c):])))
+		}
+	}
+	return all
+}
+
+// Mono decodes like Samples and returns the mean of all channels.
+func Mono(t testing.TB, path string) []float64 {
+	t.Helper()
+	all := Samples(t, path)
+	sum := all[0]
+	for _, c := range all[1:] {
+		for i, v := range c {
+			sum[i] += v
+		}
+	}
+	for i := range sum {
+		sum[i] /= float64(len(all))
+	}
+	return sum
+}
+
+// RMS is the root mean square of the window in dBFS, -Inf for silence. A
+// full-scale sine has -3.01.
+func RMS(t testing.TB, path string, w Window) float64 {
+	t.Helper()
+	return rmsOf(t, w.cut(Mono(t, path)))
+}
+
+func rmsOf(t testing.TB, samples []float64) float64 {
+	t.Helper()
+	if len(samples) == 0 {
+		t.Fatal("the window holds no sound")
+	}
+	var sum float64
+	for _, v := range samples {
+		sum += v * v
+	}
+	return 10 * math.Log10(sum/float64(len(samples)))
+}
+
+// Peak is the largest absolute sample of any channel in the window, 1 being
+// full scale.
+func Peak(t testing.TB, path string, w Window) float64 {
+	t.Helper()
+	var peak float64
+	for _, c := range Samples(t, path) {
+		for _, v := range w.cut(c) {
+			peak = max(peak, math.Abs(v))
+		}
+	}
+	return peak
+}
+
+// ToneLevel is the level of one frequency in the window, as the dBFS peak of
+// that sine: the tone of a Clip with Amplitude 0.25 has -12.04. Neighbouring
+// tones closer than about 4/window do not separate.
+func ToneLevel(t testing.TB, path string, hz float64, w Window) float64 {
+	t.Helper()
+	return 20 * math.Log10(ToneAmplitude(w.cut(Mono(t, path)), hz))
+}
+
+// ToneAmplitude is the peak amplitude of a frequency in samples, by Goertzel's
+// algorithm under a Hann window.
+func ToneAmplitude(samples []float64, hz float64) float64 {
+	n := len(samples)
+	if n == 0 {
+		return 0
+	}
+	omega := 2 * math.Pi * hz / SampleRate
+	coefficient := 2 * math.Cos(omega)
+	var s1, s2, gain float64
+	for i, v := range samples {
+		weight := 0.5 - 0.5*math.Cos(2*math.Pi*(float64(i)+0.5)/float64(n))
+		gain += weight
+		s1, s2 = v*weight+coefficient*s1-s2, s1
+	}
+	power := s1*s1 + s2*s2 - coefficient*s1*s2
+	return 2 * math.Sqrt(max(power, 0)) / gain
+}
+
+// DominantTone is the frequency in Hz with the most energy among candidates.
+func DominantTone(t testing.TB, path string, w Window, candidates ...float64) float64 {
+	t.Helper()
+	samples := w.cut(Mono(t, path))
+	best, level := 0.0, -1.0
+	for _, hz := range candidates {
+		if a := ToneAmplitude(samples, hz); a > level {
+			best, level = hz, a
+		}
+	}
+	return best
+}
+
+// LUFS is a loudness by EBU R 128.
+type LUFS float64
+
+var integrated = regexp.MustCompile(`I:\s+(-?[0-9.]+|-?inf) LUFS`)
+
+// Loudness is the integrated loudness of the window, which must be longer than
+// 400 ms. Silence measures -70.
+func Loudness(t testing.TB, path string, w Window) LUFS {
+	t.Helper()
+	filter := fmt.Sprintf("aresample=48000:first_pts=0,atrim=start=%s", ffSeconds(w.From))
+	if w.To > 0 {
+		filter += ":end=" + ffSeconds(w.To)
+	}
+	// The summary is printed as information, on stderr.
+	cmd := exec.CommandContext(t.Context(), "ffmpeg", "-nostdin", "-hide_banner", "-i", "file:"+path,
+		"-map", "0:a:0", "-af", filter+",ebur128=framelog=verbose", "-f", "null", "-")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("loudness of %s: %v\n%s", path, err, out)
+	}
+	all := integrated.FindAllSubmatch(out, -1)
+	if len(all) == 0 {
+		t.Fatalf("no loudness in ffmpeg's answer:\n%s", out)
+	}
+	v, err := strconv.ParseFloat(string(all[len(all)-1][1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return LUFS(v)
+}
+
+// LoudnessWithin fails the test unless the whole file's loudness is want, give
+// or take tolerance in LU.
+func LoudnessWithin(t testing.TB, path string, want LUFS, tolerance float64) {
+	t.Helper()
+	if got := Loudness(t, path, Window{}); math.Abs(float64(got-want)) > tolerance {
+		t.Errorf("%s has %.1f LUFS, want %.1f within %.1f", path, got, want, tolerance)
+	}
+}
+
+// Discontinuity is how far the window is from one unbroken sine of hz. A sine
+// obeys x[n] = 2cos(w)x[n-1] - x[n-2]; the result is the largest deviation over
+// all samples, relative to the sine's peak, and where it is. An unbroken sine
+// through AAC stays below 0.002; a jump, a gap or a repeated sample is above
+// 0.01.
+func Discontinuity(t testing.TB, path string, hz float64, w Window) (residual float64, at time.Duration) {
+	t.Helper()
+	samples := w.cut(Mono(t, path))
+	amplitude := ToneAmplitude(samples, hz)
+	if amplitude < 1e-3 {
+		t.Fatalf("%s holds no tone of %v Hz", path, hz)
+	}
+	coefficient := 2 * math.Cos(2*math.Pi*hz/SampleRate)
+	for i := 2; i < len(samples); i++ {
+		r := math.Abs(samples[i]-coefficient*samples[i-1]+samples[i-2]) / amplitude
+		if r > residual {
+			residual, at = r, w.From+time.Duration(float64(i)/SampleRate*float64(time.Second))
+		}
+	}
+	return residual, at
+}
+
+// Silent reports the longest run of samples in the window whose magnitude stays
+// below level (1 is full scale).
+func Silent(t testing.TB, path string, level float64, w Window) time.Duration {
+	t.Helper()
+	run, longest := 0, 0
+	for _, v := range w.cut(Mono(t, path)) {
+		run++
+		if math.Abs(v) >= level {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return time.Duration(float64(longest) / SampleRate * float64(time.Second))
+}
