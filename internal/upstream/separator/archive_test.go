@@ -173,6 +173,7 @@ func TestUnpack(t *testing.T) {
 			special("null", tar.TypeChar, ""), special("disk", tar.TypeBlock, ""), special("pipe", tar.TypeFifo, ""),
 			special("dir.wav/", tar.TypeDir, ""), file("speaker_0.wav", wav("real"))), []string{"real"}, nil},
 		{"link then file of its name", tarOf(t, special("a", tar.TypeSymlink, "/tmp"), file("a/b.wav", wav("b"))), []string{"b"}, nil},
+		{"audio in an entry of unknown type", slices.Concat(rawHeader("a.wav", 'Z', 512), wav("a"), make([]byte, 512-len(wav("a"))+1024)), nil, nil},
 		{"no audio", tarOf(t, file("speaker_1.wav", []byte("<html>")), file("empty.wav", nil), file("._speaker.wav", []byte("\x00\x05\x16\x07"))), nil, nil},
 		{"some audio", tarOf(t, file("1.txt", []byte("hello")), file("2", wav("a")), file("3.json", []byte("{}"))), []string{"a"}, nil},
 		{"no entries", tarOf(t), nil, nil},
