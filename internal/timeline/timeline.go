@@ -1,0 +1,181 @@
+// Package timeline holds the edit a client asked for: which stretches of which
+// sources play after one another, what music lies under them, and which
+// separated stems replace or join the original sound.
+//
+// The types are pure values. The package checks everything that can be checked
+// without opening a file; what only the media itself can tell (how long a
+// source really is, whether it decodes) is the engine's to say. It knows
+// neither HTTP nor ffmpeg: the two wire formats are turned into a Timeline by
+// the room that owns them.
+package timeline
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// OutputKind says what a render produces.
+type OutputKind string
+
+// The output kinds, spelled as on the wire.
+const (
+	Video OutputKind = "video" // mp4: H.264 and AAC
+	Audio OutputKind = "audio" // m4a: AAC alone, the same sound as the video would have
+)
+
+// Quality names an encoding profile.
+type Quality string
+
+// The qualities, spelled as on the wire.
+const (
+	Low    Quality = "low"
+	Medium Quality = "medium"
+	High   Quality = "high"
+)
+
+// Limits of the fields, part of the API's contract.
+const (
+	MaxSegments   = 200
+	MaxClips      = 64
+	MaxDirectives = 64
+	MaxVolume     = 10.0
+	MinSpeed      = 0.1
+	MaxSpeed      = 10.0
+)
+
+// Timeline is one edit. Segments play one after the other in ascending Order,
+// ties in list order; Clips and Directives are placed on the output timeline,
+// that is after trimming and speed.
+type Timeline struct {
+	Segments   []Segment
+	Clips      []Clip
+	Directives []Directive
+	OutputKind OutputKind
+	Quality    Quality
+}
+
+// Segment is one stretch of a source with its own sound.
+type Segment struct {
+	SourceKey string        // names the source; the job maps it to a file
+	Order     int64         // position among the segments
+	Duration  time.Duration // the client's claim about the source's length, > 0; never trusted
+	TrimStart time.Duration // >= 0, in source time
+	TrimEnd   time.Duration // in source time; 0 = to the source's end, else > TrimStart
+	Volume    float64       // 0..10
+	Speed     float64       // 0.1..10; pitch is kept
+}
+
+// Clip is background music: a stretch of a source laid under the segments.
+// It plays once; what reaches beyond the end of the output is cut.
+type Clip struct {
+	SourceKey       string
+	Start           time.Duration // >= 0, on the output timeline
+	SourceTrimStart time.Duration // >= 0, in source time
+	SourceTrimEnd   time.Duration // 0 = to the source's end, else > SourceTrimStart
+	Volume          float64       // 0..10
+	Speed           float64       // 0.1..10, tempo without pitch
+}
+
+// Range is a half-open span [Start, End) on the output timeline. Start >= 0 and
+// End > Start hold for every Range that passed Validate.
+type Range struct{ Start, End time.Duration }
+
+// Directive mixes separated stems into a range of the output.
+type Directive struct {
+	ID           string
+	Range        Range
+	MuteOriginal bool          // silence the segments' own sound in the range, not the music
+	SourceOffset time.Duration // >= 0: where in the stems the range begins
+	AppliedSpeed float64       // 0.1..10: (range x speed) of the stem is played in the range
+	Selections   []Selection
+}
+
+// Selection is one stem of a directive.
+type Selection struct {
+	StemID    string
+	SourceKey string  // names the stem's file, as a segment's SourceKey does
+	Volume    float64 // 0..10
+}
+
+// InOrder returns the segments in the order in which they play, with the index
+// each has in t.Segments, so that a message can name the one the client sent.
+func (t Timeline) InOrder() (segments []Segment, indexes []int) {
+	indexes = make([]int, len(t.Segments))
+	for i := range indexes {
+		indexes[i] = i
+	}
+	slices.SortStableFunc(indexes, func(a, b int) int {
+		return cmp.Compare(t.Segments[a].Order, t.Segments[b].Order)
+	})
+	segments = make([]Segment, len(indexes))
+	for i, at := range indexes {
+		segments[i] = t.Segments[at]
+	}
+	return segments, indexes
+}
+
+// SourceKeys returns every key the timeline needs a file for, each once, in the
+// order of first use.
+func (t Timeline) SourceKeys() []string {
+	var keys []string
+	seen := map[string]bool{}
+	add := func(key string) {
+		if !seen[key] {
+			seen[key] = true
+			keys = append(keys, key)
+		}
+	}
+	for _, s := range t.Segments {
+		add(s.SourceKey)
+	}
+	for _, c := range t.Clips {
+		add(c.SourceKey)
+	}
+	for _, d := range t.Directives {
+		for _, s := range d.Selections {
+			add(s.SourceKey)
+		}
+	}
+	return keys
+}
+
+// SourceDuration adds up what the client says its segments' sources last. It is
+// the figure the statistics report; it never sizes anything. It saturates
+// instead of overflowing.
+func (t Timeline) SourceDuration() time.Duration {
+	var sum time.Duration
+	for _, s := range t.Segments {
+		if s.Duration > math.MaxInt64-sum {
+			return math.MaxInt64
+		}
+		sum += s.Duration
+	}
+	return sum
+}
+
+// Legacy returns the timeline of the single-video form: the whole of one
+// source, cut to duration where that is shorter.
+func Legacy(sourceKey string, duration time.Duration) Timeline {
+	return Timeline{
+		Segments: []Segment{{
+			SourceKey: sourceKey, Duration: duration, TrimEnd: duration, Volume: 1, Speed: 1,
+		}},
+		OutputKind: Video, Quality: Medium,
+	}
+}
+
+// Milliseconds turns a wire field into a duration. Any int64 is accepted:
+// beyond the range of a Duration (292 years) it saturates, which for a position
+// or an end means "beyond every source", as it should.
+func Milliseconds(ms int64) time.Duration {
+	const limit = math.MaxInt64 / int64(time.Millisecond)
+	switch {
+	case ms > limit:
+		return math.MaxInt64
+	case ms < -limit:
+		return math.MinInt64
+	}
+	return time.Duration(ms) * time.Millisecond
+}

@@ -1,0 +1,262 @@
+package timeline_test
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/timeline"
+)
+
+// full returns a valid timeline that uses every field.
+func full() timeline.Timeline {
+	return timeline.Timeline{
+		OutputKind: timeline.Video, Quality: timeline.High,
+		Segments: []timeline.Segment{
+			{SourceKey: "a", Order: 2, Duration: 5 * time.Second, TrimStart: time.Second, TrimEnd: 3 * time.Second, Volume: 1, Speed: 1},
+			{SourceKey: "b", Order: 1, Duration: time.Second, Volume: 0, Speed: 0.1},
+		},
+		Clips: []timeline.Clip{{SourceKey: "m", Start: 1, SourceTrimStart: 2, SourceTrimEnd: 3, Volume: 10, Speed: 10}},
+		Directives: []timeline.Directive{{
+			ID: "d", Range: timeline.Range{Start: 0, End: time.Second}, MuteOriginal: true,
+			SourceOffset: 4, AppliedSpeed: 1, Selections: []timeline.Selection{{StemID: "voice_all", SourceKey: "s", Volume: 0.5}},
+		}},
+	}
+}
+
+func TestValidateNamesTheWireField(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	tests := []struct {
+		name   string
+		damage func(*timeline.Timeline)
+		want   string
+	}{
+		{"valid", func(*timeline.Timeline) {}, ""},
+		{"no segments", func(t *timeline.Timeline) { t.Segments = nil }, "segments must not be empty"},
+		{"too many segments", func(t *timeline.Timeline) { t.Segments = repeat(t.Segments[0], 201) }, "segments must have at most 200 entries"},
+		{"200 segments", func(t *timeline.Timeline) { t.Segments = repeat(t.Segments[0], 200) }, ""},
+		{"too many clips", func(t *timeline.Timeline) { t.Clips = repeat(t.Clips[0], 65) }, "bgmClips must have at most 64 entries"},
+		{"too many directives", func(t *timeline.Timeline) { t.Directives = repeat(t.Directives[0], 65) }, "separationDirectives must have at most 64 entries"},
+		{"output kind", func(t *timeline.Timeline) { t.OutputKind = "gif" }, "outputKind must be video or audio"},
+		{"quality", func(t *timeline.Timeline) { t.Quality = "" }, "quality must be low, medium or high"},
+		{"source", func(t *timeline.Timeline) { t.Segments[1].SourceKey = "" }, "segments[1].sourceFileKey is required"},
+		{"duration", func(t *timeline.Timeline) { t.Segments[0].Duration = 0 }, "segments[0].durationMs must be > 0"},
+		{"trim start", func(t *timeline.Timeline) { t.Segments[0].TrimStart = -1 }, "segments[0].trimStartMs must be >= 0"},
+		{"trim end negative", func(t *timeline.Timeline) { t.Segments[0].TrimEnd = -1 }, "segments[0].trimEndMs must be >= 0"},
+		{"trim end equal", func(t *timeline.Timeline) { t.Segments[0].TrimEnd = time.Second }, "segments[0].trimEndMs must be 0 or > trimStartMs"},
+		{"saturated trims", func(t *timeline.Timeline) {
+			t.Segments[0].TrimStart, t.Segments[0].TrimEnd = timeline.Milliseconds(math.MaxInt64-1), timeline.Milliseconds(math.MaxInt64)
+		}, ""},
+		{"volume nan", func(t *timeline.Timeline) { t.Segments[0].Volume = nan }, "segments[0].volumeScale must be a finite number"},
+		{"volume negative", func(t *timeline.Timeline) { t.Segments[0].Volume = -0.1 }, "segments[0].volumeScale must be >= 0"},
+		{"volume high", func(t *timeline.Timeline) { t.Segments[0].Volume = 10.01 }, "segments[0].volumeScale must be <= 10"},
+		{"speed zero", func(t *timeline.Timeline) { t.Segments[1].Speed = 0 }, "segments[1].speedScale must be > 0"},
+		{"speed low", func(t *timeline.Timeline) { t.Segments[1].Speed = 0.09 }, "segments[1].speedScale must be >= 0.1"},
+		{"speed high", func(t *timeline.Timeline) { t.Segments[1].Speed = 10.5 }, "segments[1].speedScale must be <= 10"},
+		{"speed inf", func(t *timeline.Timeline) { t.Segments[1].Speed = inf }, "segments[1].speedScale must be a finite number"},
+		{"clip source", func(t *timeline.Timeline) { t.Clips[0].SourceKey = "" }, "bgmClips[0].audioFileKey is required"},
+		{"clip start", func(t *timeline.Timeline) { t.Clips[0].Start = -1 }, "bgmClips[0].startMs must be >= 0"},
+		{"clip trim start", func(t *timeline.Timeline) { t.Clips[0].SourceTrimStart = -1 }, "bgmClips[0].sourceTrimStartMs must be >= 0"},
+		{"clip trim end", func(t *timeline.Timeline) { t.Clips[0].SourceTrimEnd = 2 }, "bgmClips[0].sourceTrimEndMs must be 0 or > sourceTrimStartMs"},
+		{"clip volume", func(t *timeline.Timeline) { t.Clips[0].Volume = 11 }, "bgmClips[0].volume must be <= 10"},
+		{"clip speed", func(t *timeline.Timeline) { t.Clips[0].Speed = -1 }, "bgmClips[0].speed must be > 0"},
+		{"directive id", func(t *timeline.Timeline) { t.Directives[0].ID = "" }, "separationDirectives[0].id is required"},
+		{"range start", func(t *timeline.Timeline) { t.Directives[0].Range.Start = -1 }, "separationDirectives[0].rangeStartMs must be >= 0"},
+		{"range end", func(t *timeline.Timeline) { t.Directives[0].Range.End = 0 }, "separationDirectives[0].rangeEndMs must be > rangeStartMs"},
+		{"offset", func(t *timeline.Timeline) { t.Directives[0].SourceOffset = -1 }, "separationDirectives[0].sourceOffsetMs must be >= 0"},
+		{"applied speed", func(t *timeline.Timeline) { t.Directives[0].AppliedSpeed = 0 }, "separationDirectives[0].appliedSpeedScale must be > 0"},
+		{"stem id", func(t *timeline.Timeline) { t.Directives[0].Selections[0].StemID = "" }, "separationDirectives[0].selections[0].stemId is required"},
+		{"stem source", func(t *timeline.Timeline) { t.Directives[0].Selections[0].SourceKey = "" }, "separationDirectives[0].selections[0].audioUrl is required"},
+		{"stem volume", func(t *timeline.Timeline) { t.Directives[0].Selections[0].Volume = nan }, "separationDirectives[0].selections[0].volume must be a finite number"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tl := full()
+			tt.damage(&tl)
+			checkFault(t, tl.Validate(timeline.MultipartNames), tt.want)
+		})
+	}
+}
+
+func TestValidateUsesTheNamesOfThePath(t *testing.T) {
+	tl := full()
+	tl.Segments[0].SourceKey = ""
+	checkFault(t, tl.Validate(timeline.AssetNames), "segments[0].sourceAssetKey is required")
+	tl = full()
+	tl.Clips[0].SourceKey = ""
+	checkFault(t, tl.Validate(timeline.AssetNames), "bgmClips[0].audioAssetKey is required")
+	checkFault(t, timeline.Legacy("video", 0).Validate(timeline.LegacyNames), "videoDurationMs must be > 0")
+	checkFault(t, timeline.Legacy("", time.Second).Validate(timeline.LegacyNames), "video is required")
+	checkFault(t, timeline.Legacy("video", time.Second).Validate(timeline.LegacyNames), "")
+}
+
+func checkFault(t *testing.T, err error, want string) {
+	t.Helper()
+	if want == "" {
+		if err != nil {
+			t.Fatalf("got %v, want no error", err)
+		}
+		return
+	}
+	f := fault.As(err)
+	if f == nil || f.Kind != fault.Invalid || f.Code != want {
+		t.Fatalf("got %v, want a 400 with %q", err, want)
+	}
+}
+
+func TestSegmentsPlayInOrderWithTiesInListOrder(t *testing.T) {
+	tl := timeline.Timeline{}
+	for i, order := range []int64{5, -1, 5, math.MaxInt64, math.MinInt64, 5} {
+		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: string(rune('a' + i)), Order: order})
+	}
+	segments, indexes := tl.InOrder()
+	var keys strings.Builder
+	for i, s := range segments {
+		keys.WriteString(s.SourceKey)
+		if tl.Segments[indexes[i]].SourceKey != s.SourceKey {
+			t.Errorf("index %d does not lead back to segment %q", indexes[i], s.SourceKey)
+		}
+	}
+	if keys.String() != "ebacfd" {
+		t.Errorf("played %q, want ebacfd", keys.String())
+	}
+	if tl.Segments[0].Order != 5 {
+		t.Error("the timeline itself was reordered")
+	}
+}
+
+func TestMillisecondsSaturates(t *testing.T) {
+	for ms, want := range map[int64]time.Duration{
+		0: 0, 1: time.Millisecond, -1: -time.Millisecond, 9223372036854: 9223372036854 * time.Millisecond,
+		9223372036855: math.MaxInt64, math.MaxInt64: math.MaxInt64, math.MinInt64: math.MinInt64,
+	} {
+		if got := timeline.Milliseconds(ms); got != want {
+			t.Errorf("Milliseconds(%d) = %d, want %d", ms, got, want)
+		}
+	}
+}
+
+func TestSourceDurationSaturates(t *testing.T) {
+	tl := timeline.Timeline{Segments: []timeline.Segment{{Duration: math.MaxInt64}, {Duration: time.Second}}}
+	if got := tl.SourceDuration(); got != math.MaxInt64 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestSourceKeysNamesEachOnce(t *testing.T) {
+	tl := full()
+	tl.Clips = append(tl.Clips, timeline.Clip{SourceKey: "a"})
+	if got, want := tl.SourceKeys(), []string{"a", "b", "m", "s"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestEncodingRoundTrips(t *testing.T) {
+	data, err := full().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := timeline.Decode(data)
+	if err != nil || !reflect.DeepEqual(got, full()) {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+}
+
+// TestStoredFormIsStable pins the bytes: jobs written by an older program must
+// stay readable.
+func TestStoredFormIsStable(t *testing.T) {
+	const want = `{"v":1,"kind":"video","quality":"high","segments":[` +
+		`{"source":"a","order":2,"durationNs":5000000000,"trimStartNs":1000000000,"trimEndNs":3000000000,"volume":1,"speed":1},` +
+		`{"source":"b","order":1,"durationNs":1000000000,"trimStartNs":0,"trimEndNs":0,"volume":0,"speed":0.1}],` +
+		`"clips":[{"source":"m","startNs":1,"trimStartNs":2,"trimEndNs":3,"volume":10,"speed":10}],` +
+		`"directives":[{"id":"d","startNs":0,"endNs":1000000000,"muteOriginal":true,"sourceOffsetNs":4,"appliedSpeed":1,` +
+		`"selections":[{"stemId":"voice_all","source":"s","volume":0.5}]}]}`
+	data, err := full().Encode()
+	if err != nil || string(data) != want {
+		t.Fatalf("got %s, %v", data, err)
+	}
+}
+
+func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
+	for _, data := range []string{"", "{", `{"v":2}`, `{}`, `[]`} {
+		if _, err := timeline.Decode([]byte(data)); err == nil {
+			t.Errorf("Decode(%q) succeeded", data)
+		} else if f := fault.As(err); f != nil {
+			t.Errorf("Decode(%q): a stored row is never the client's fault: %v", data, f)
+		}
+	}
+}
+
+func FuzzValidate(f *testing.F) {
+	f.Add(int64(1000), int64(0), int64(500), 1.0, 1.0, int64(0), int64(10), "a", uint8(3))
+	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), math.Inf(1), math.NaN(), int64(-1), int64(math.MinInt64), "", uint8(255))
+	f.Fuzz(func(t *testing.T, duration, in, out int64, volume, speed float64, start, end int64, key string, n uint8) {
+		ms := timeline.Milliseconds
+		tl := timeline.Timeline{OutputKind: timeline.Audio, Quality: timeline.Low}
+		for i := range int(n) {
+			tl.Segments = append(tl.Segments, timeline.Segment{
+				SourceKey: key, Order: start * int64(i), Duration: ms(duration), TrimStart: ms(in), TrimEnd: ms(out), Volume: volume, Speed: speed})
+		}
+		tl.Clips = []timeline.Clip{{SourceKey: key, Start: ms(start), SourceTrimStart: ms(in), SourceTrimEnd: ms(out), Volume: volume, Speed: speed}}
+		tl.Directives = []timeline.Directive{{ID: key, Range: timeline.Range{Start: ms(start), End: ms(end)}, SourceOffset: ms(in), AppliedSpeed: speed,
+			Selections: []timeline.Selection{{StemID: key, SourceKey: key, Volume: volume}}}}
+		err := tl.Validate(timeline.AssetNames)
+		if err != nil {
+			var fe *fault.Error
+			if !errors.As(err, &fe) || fe.Kind != fault.Invalid || fe.Code == "" {
+				t.Fatalf("not a 400 with a sentence: %v", err)
+			}
+			return
+		}
+		for _, s := range tl.Segments {
+			if s.Duration <= 0 || s.TrimStart < 0 || !(s.Speed >= 0.1 && s.Speed <= 10) || !(s.Volume >= 0 && s.Volume <= 10) ||
+				(s.TrimEnd != 0 && s.TrimEnd != math.MaxInt64 && s.TrimEnd <= s.TrimStart) {
+				t.Fatalf("passed: %+v", s)
+			}
+		}
+		if r := tl.Directives[0].Range; r.Start < 0 || r.End <= r.Start {
+			t.Fatalf("passed: %+v", r)
+		}
+		data, err := tl.Encode()
+		if err != nil {
+			t.Fatalf("a valid timeline must be storable: %v", err)
+		}
+		if back, err := timeline.Decode(data); err != nil || len(back.Segments) != int(n) {
+			t.Fatalf("stored form lost segments: %v", err)
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	data, err := full().Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"v":1,"segments":[{"order":1e400}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tl, err := timeline.Decode(data)
+		if err != nil {
+			return
+		}
+		again, err := tl.Encode()
+		if err != nil {
+			t.Fatalf("what was decoded cannot be encoded: %v", err)
+		}
+		if back, err := timeline.Decode(again); err != nil || !reflect.DeepEqual(back, tl) {
+			t.Fatalf("round trip changed the timeline: %v", err)
+		}
+	})
+}
+
+func repeat[T any](x T, n int) []T {
+	out := make([]T, n)
+	for i := range out {
+		out[i] = x
+	}
+	return out
+}

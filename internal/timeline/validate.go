@@ -1,0 +1,190 @@
+package timeline
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"cutroom/internal/fault"
+)
+
+// Names are the wire names that differ between the two render paths, so that
+// one set of rules can name the field the client really sent.
+type Names struct {
+	SegmentSource string // the segment's source field
+	ClipSource    string // the clip's source field
+	// Legacy marks the single-video form, whose only length field is
+	// videoDurationMs: its one segment was made by [Legacy], not sent.
+	Legacy bool
+}
+
+// The names of the two render paths and of the single-video form.
+var (
+	MultipartNames = Names{SegmentSource: "sourceFileKey", ClipSource: "audioFileKey"}
+	AssetNames     = Names{SegmentSource: "sourceAssetKey", ClipSource: "audioAssetKey"}
+	LegacyNames    = Names{SegmentSource: "video", ClipSource: "audioFileKey", Legacy: true}
+)
+
+// Validate checks every rule that needs no file. The error is nil or a
+// *fault.Error of kind Invalid whose sentence names the first offending wire
+// field, such as "segments[1].speedScale must be > 0". It opens nothing and
+// allocates only for the message.
+func (t Timeline) Validate(names Names) error {
+	if err := t.validateConfig(); err != nil {
+		return err
+	}
+	for i := range t.Segments {
+		if err := t.Segments[i].validate(names, i); err != nil {
+			return err
+		}
+	}
+	for i := range t.Clips {
+		if err := t.Clips[i].validate(names, i); err != nil {
+			return err
+		}
+	}
+	for i := range t.Directives {
+		if err := t.Directives[i].validate(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t Timeline) validateConfig() error {
+	switch {
+	case len(t.Segments) == 0:
+		return fault.Invalidf("segments must not be empty")
+	case len(t.Segments) > MaxSegments:
+		return fault.Invalidf("segments must have at most %d entries", MaxSegments)
+	case len(t.Clips) > MaxClips:
+		return fault.Invalidf("bgmClips must have at most %d entries", MaxClips)
+	case len(t.Directives) > MaxDirectives:
+		return fault.Invalidf("separationDirectives must have at most %d entries", MaxDirectives)
+	case t.OutputKind != Video && t.OutputKind != Audio:
+		return fault.Invalidf("outputKind must be %s or %s", Video, Audio)
+	case t.Quality != Low && t.Quality != Medium && t.Quality != High:
+		return fault.Invalidf("quality must be %s, %s or %s", Low, Medium, High)
+	}
+	return nil
+}
+
+func (s *Segment) validate(names Names, i int) error {
+	if names.Legacy {
+		if s.Duration <= 0 {
+			return fault.Invalidf("videoDurationMs must be > 0")
+		}
+		if s.SourceKey == "" {
+			return fault.Invalidf("%s is required", names.SegmentSource)
+		}
+	}
+	at := func(field string) string { return fmt.Sprintf("segments[%d].%s", i, field) }
+	switch {
+	case s.SourceKey == "":
+		return fault.Invalidf("%s is required", at(names.SegmentSource))
+	case s.Duration <= 0:
+		return fault.Invalidf("%s must be > 0", at("durationMs"))
+	case s.TrimStart < 0:
+		return fault.Invalidf("%s must be >= 0", at("trimStartMs"))
+	case s.TrimEnd < 0:
+		return fault.Invalidf("%s must be >= 0", at("trimEndMs"))
+	case endsTooEarly(s.TrimStart, s.TrimEnd):
+		return fault.Invalidf("%s must be 0 or > trimStartMs", at("trimEndMs"))
+	}
+	if rule := volumeRule(s.Volume); rule != "" {
+		return fault.Invalidf("%s %s", at("volumeScale"), rule)
+	}
+	if rule := speedRule(s.Speed); rule != "" {
+		return fault.Invalidf("%s %s", at("speedScale"), rule)
+	}
+	return nil
+}
+
+func (c *Clip) validate(names Names, i int) error {
+	at := func(field string) string { return fmt.Sprintf("bgmClips[%d].%s", i, field) }
+	switch {
+	case c.SourceKey == "":
+		return fault.Invalidf("%s is required", at(names.ClipSource))
+	case c.Start < 0:
+		return fault.Invalidf("%s must be >= 0", at("startMs"))
+	case c.SourceTrimStart < 0:
+		return fault.Invalidf("%s must be >= 0", at("sourceTrimStartMs"))
+	case c.SourceTrimEnd < 0:
+		return fault.Invalidf("%s must be >= 0", at("sourceTrimEndMs"))
+	case endsTooEarly(c.SourceTrimStart, c.SourceTrimEnd):
+		return fault.Invalidf("%s must be 0 or > sourceTrimStartMs", at("sourceTrimEndMs"))
+	}
+	if rule := volumeRule(c.Volume); rule != "" {
+		return fault.Invalidf("%s %s", at("volume"), rule)
+	}
+	if rule := speedRule(c.Speed); rule != "" {
+		return fault.Invalidf("%s %s", at("speed"), rule)
+	}
+	return nil
+}
+
+func (d *Directive) validate(i int) error {
+	at := func(field string) string { return fmt.Sprintf("separationDirectives[%d].%s", i, field) }
+	switch {
+	case d.ID == "":
+		return fault.Invalidf("%s is required", at("id"))
+	case d.Range.Start < 0:
+		return fault.Invalidf("%s must be >= 0", at("rangeStartMs"))
+	case d.Range.End <= d.Range.Start:
+		return fault.Invalidf("%s must be > rangeStartMs", at("rangeEndMs"))
+	case d.SourceOffset < 0:
+		return fault.Invalidf("%s must be >= 0", at("sourceOffsetMs"))
+	}
+	if rule := speedRule(d.AppliedSpeed); rule != "" {
+		return fault.Invalidf("%s %s", at("appliedSpeedScale"), rule)
+	}
+	for j := range d.Selections {
+		s := &d.Selections[j]
+		in := func(field string) string { return at(fmt.Sprintf("selections[%d].%s", j, field)) }
+		switch {
+		case s.StemID == "":
+			return fault.Invalidf("%s is required", in("stemId"))
+		case s.SourceKey == "":
+			return fault.Invalidf("%s is required", in("audioUrl"))
+		}
+		if rule := volumeRule(s.Volume); rule != "" {
+			return fault.Invalidf("%s %s", in("volume"), rule)
+		}
+	}
+	return nil
+}
+
+// endsTooEarly reports an end that lies at or before its start. Two ends that
+// both saturated (see Milliseconds) count as in order: their true distance is
+// unknown and both lie beyond every source.
+func endsTooEarly(start, end time.Duration) bool {
+	return end != 0 && end != math.MaxInt64 && end <= start
+}
+
+// volumeRule returns the broken half of "finite, 0..10", or "".
+func volumeRule(v float64) string {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "must be a finite number"
+	case v < 0:
+		return "must be >= 0"
+	case v > MaxVolume:
+		return fmt.Sprintf("must be <= %g", MaxVolume)
+	}
+	return ""
+}
+
+// speedRule returns the broken half of "0.1..10", or "".
+func speedRule(v float64) string {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "must be a finite number"
+	case v <= 0:
+		return "must be > 0"
+	case v < MinSpeed:
+		return fmt.Sprintf("must be >= %g", MinSpeed)
+	case v > MaxSpeed:
+		return fmt.Sprintf("must be <= %g", MaxSpeed)
+	}
+	return ""
+}
