@@ -12,16 +12,10 @@ import (
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
-	"go.uber.org/goleak"
 
 	"cutroom/internal/sandbox/identity"
 	"cutroom/internal/sandbox/standin"
 )
-
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
-		goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
-}
 
 func getJSON(t *testing.T, address string) (int, map[string]any) {
 	t.Helper()

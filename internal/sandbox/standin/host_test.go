@@ -175,8 +175,13 @@ func TestControlAPI(t *testing.T) {
 	if status, _, _ := greet(t, h, time.Second); status != 418 {
 		t.Errorf("greet: %d, want 418", status)
 	}
-	if res, err := client(t, time.Second).Get(h.URL() + "/no/such/path"); err != nil || res.StatusCode != 404 {
-		t.Errorf("unknown path: %v %v", res, err)
+	res, err := client(t, time.Second).Get(h.URL() + "/no/such/path")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != 404 {
+		t.Errorf("unknown path: %d", res.StatusCode)
 	}
 	_, body := control("GET", "calls", "")
 	var calls struct {

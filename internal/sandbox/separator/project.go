@@ -1,0 +1,338 @@
+package separator
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/stems"
+)
+
+// project is one separation. Guarded by Provider.mu; its folder belongs to the
+// worker until made is true.
+type project struct {
+	Project
+	dir         string
+	processing  time.Duration
+	failAt      int
+	made        bool // the results are in dir
+	broken      bool // the separation itself went wrong
+	completedAt time.Time
+	infoCalls   int               // project calls after completion
+	files       map[string]string // result -> file name in dir
+	links       int
+	stale       map[string]map[string]bool // result -> links that answer 404 for good
+	settled     bool                       // no longer counted as running
+}
+
+func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		MediaSeq       int64
+		IsVideoProject *bool
+		Title          string
+	}
+	if err := standin.ReadJSON(r, &body); err != nil || body.IsVideoProject == nil {
+		refuse(w, http.StatusBadRequest, "COMMON_400", "malformed body")
+		return
+	}
+	p.mu.Lock()
+	m := p.media[body.MediaSeq]
+	if m == nil || *body.IsVideoProject {
+		p.mu.Unlock()
+		refuse(w, http.StatusBadRequest, "MEDIA_404", "no such audio")
+		return
+	}
+	b := p.behaviour
+	pr := &project{
+		Project:    Project{ID: p.newID(), Title: body.Title, MediaSeq: m.seq, FileName: m.fileName, At: time.Now()},
+		processing: time.Duration(b.ProcessingMs) * time.Millisecond,
+		failAt:     b.FailAtPercent, files: map[string]string{}, stale: map[string]map[string]bool{},
+	}
+	pr.dir = filepath.Join(p.opts.Dir, "projects", strconv.FormatInt(pr.ID, 10))
+	p.projects[pr.ID] = pr
+	for _, other := range p.projects {
+		p.settle(other)
+	}
+	p.running++
+	p.maxRun = max(p.maxRun, p.running)
+	p.worker.Add(1)
+	work := p.work
+	p.mu.Unlock()
+
+	go func() {
+		defer p.worker.Done()
+		files, err := p.separate(work, pr, m, b)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		pr.made, pr.broken, pr.files = true, err != nil, files
+	}()
+	result(w, map[string]any{"startGenerateProjectIdList": []int64{pr.ID}})
+}
+
+// separate makes the results of a project in its folder. It runs outside the
+// lock, one separation at a time.
+func (p *Provider) separate(ctx context.Context, pr *project, m *medium, b Behaviour) (map[string]string, error) {
+	select {
+	case p.slot <- struct{}{}:
+		defer func() { <-p.slot }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := os.MkdirAll(pr.dir, 0o700); err != nil {
+		return nil, err
+	}
+	opts := stems.Options{Fast: p.opts.Fast, Speakers: stems.SpeakersFound}
+	if b.Speakers != nil {
+		opts.Speakers = *b.Speakers
+	}
+	split, err := stems.Split(ctx, m.raw, pr.dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	ext := ".wav"
+	if b.StemFormat != "" && b.StemFormat != "wav" {
+		ext = "." + b.StemFormat
+		for _, path := range append([]*string{&split.Voice, &split.Background}, pointers(split.Speakers)...) {
+			encoded := (*path)[:len(*path)-len(".wav")] + ext
+			if err := stems.Encode(ctx, *path, encoded); err != nil {
+				return nil, err
+			}
+			*path = encoded
+		}
+	}
+	files := map[string]string{ResultVoice: "voice" + ext, ResultBackground: "background" + ext, ResultSubBackground: "background" + ext}
+	if len(split.Speakers) > 0 {
+		files[ResultSpeakers] = "speakers.tar"
+		if err := writeTar(filepath.Join(pr.dir, "speakers.tar"), split.Speakers, ext); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+func pointers(list []string) []*string {
+	out := make([]*string, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
+
+// writeTar packs the speaker tracks the way the provider does: a folder with
+// files numbered from 1, without leading zeros, in no useful order.
+func writeTar(path string, tracks []string, ext string) (err error) {
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	archive := tar.NewWriter(out)
+	now := time.Now()
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "speakers/", Mode: 0o755, ModTime: now}); err != nil {
+		return err
+	}
+	for i := len(tracks) - 1; i >= 0; i-- {
+		if err := addFile(archive, fmt.Sprintf("speakers/original_speaker_%d%s", i+1, ext), tracks[i], now); err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
+
+func addFile(archive *tar.Writer, name, path string, at time.Time) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(), ModTime: at}); err != nil {
+		return err
+	}
+	_, err = io.Copy(archive, in)
+	return err
+}
+
+// advance is the project's percentage now. Called under the lock.
+func (p *Provider) advance(pr *project) int {
+	if pr.Failed || pr.Done {
+		return 100
+	}
+	percent := 100
+	if pr.processing > 0 {
+		percent = int(min(time.Since(pr.At)*100/pr.processing, 100))
+	}
+	if hold := p.behaviour.HoldAtPercent; hold > 0 {
+		percent = min(percent, hold)
+	}
+	if pr.failAt > 0 && percent >= pr.failAt || pr.made && pr.broken {
+		pr.Failed = true
+		return percent
+	}
+	if percent == 100 {
+		if !pr.made {
+			return 99
+		}
+		pr.Done, pr.completedAt = true, time.Now()
+	}
+	return percent
+}
+
+// settle takes an ended project out of the count of running ones. Called under
+// the lock.
+func (p *Provider) settle(pr *project) {
+	p.advance(pr)
+	if (pr.Done || pr.Failed) && !pr.settled {
+		pr.settled = true
+		p.running--
+	}
+}
+
+// find looks a project up and brings it up to date. Called under the lock.
+func (p *Provider) find(r *http.Request) *project {
+	id, err := strconv.ParseInt(r.PathValue("project"), 10, 64)
+	if err != nil {
+		return nil
+	}
+	pr := p.projects[id]
+	if pr != nil {
+		p.settle(pr)
+	}
+	return pr
+}
+
+// reasons are shown while a project runs, in equal shares.
+var reasons = []string{"Enqueue Pending", "Uploading", "Separating Voice", "Separating Speakers", "Packaging"}
+
+func (p *Provider) progress(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	pr := p.find(r)
+	if pr == nil {
+		p.mu.Unlock()
+		refuse(w, http.StatusNotFound, "PROJECT_404", "Project not found")
+		return
+	}
+	percent := p.advance(pr)
+	reason := reasons[min(percent*len(reasons)/100, len(reasons)-1)]
+	failed := pr.Failed
+	switch {
+	case pr.Failed && p.behaviour.FailByReason:
+		reason, failed = "Failed", false
+	case pr.Failed:
+		reason = "Failed"
+	case pr.Done:
+		reason = "Completed"
+	}
+	left := max(pr.processing-time.Since(pr.At), 0)
+	p.mu.Unlock()
+	result(w, map[string]any{
+		"projectSeq": pr.ID, "progress": percent, "progressReason": reason, "hasFailed": failed,
+		"expectedRemainingTimeMinutes": int((left + time.Minute - 1) / time.Minute),
+	})
+}
+
+func (p *Provider) projectInfo(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	pr := p.find(r)
+	if pr == nil {
+		p.mu.Unlock()
+		refuse(w, http.StatusNotFound, "PROJECT_404", "Project not found")
+		return
+	}
+	b := p.behaviour
+	ready := pr.Done && time.Since(pr.completedAt) >= time.Duration(b.FlagsLagMs)*time.Millisecond
+	if pr.Done {
+		pr.infoCalls++
+		ready = ready && pr.infoCalls > b.FlagsLagCalls
+	}
+	flags, paths := map[string]bool{}, map[string]any{}
+	for _, entry := range []struct{ result, flag, path string }{
+		{ResultVoice, "hasOriginalVoiceOnly", "originalVoicePath"},
+		{ResultBackground, "hasOriginalBackground", "originalBackgroundPath"},
+		{ResultSubBackground, "hasOriginalSubBackground", "originalSubBackgroundPath"},
+		{ResultSpeakers, "hasOriginalSpeakerAudioCollection", ""},
+	} {
+		has := ready && p.offers(pr, entry.result)
+		flags[entry.flag] = has
+		if entry.path != "" {
+			paths[entry.path] = nil
+			if has {
+				paths[entry.path] = p.link(pr, entry.result)
+			}
+		}
+	}
+	info := map[string]any{"seq": pr.ID, "title": pr.Title, "spaceSeq": p.opts.Space, "downloadInfo": flags, "downloadPathInfo": paths}
+	p.mu.Unlock()
+	if b.BareProject {
+		standin.WriteJSON(w, http.StatusOK, info)
+		return
+	}
+	result(w, info)
+}
+
+// offers tells whether a finished project has a result. Called under the lock.
+func (p *Provider) offers(pr *project, name string) bool {
+	b := p.behaviour
+	missing := map[string]bool{ResultVoice: b.NoVoice, ResultBackground: b.NoBackground,
+		ResultSubBackground: b.NoSubBackground, ResultSpeakers: b.NoSpeakers}
+	if missing[name] {
+		return false
+	}
+	return pr.files[name] != "" || b.Bytes[name] != nil || b.Links[name] != ""
+}
+
+// link makes a link that no call got before. Called under the lock.
+func (p *Provider) link(pr *project, name string) string {
+	if custom := p.behaviour.Links[name]; custom != "" {
+		return custom
+	}
+	pr.links++
+	file := pr.files[name]
+	if file == "" {
+		file = name + ".bin"
+	}
+	link := fmt.Sprintf("/perso-storage/%d/%s?v=%d", pr.ID, file, pr.links)
+	if name == ResultSubBackground {
+		link += "&sub=1"
+	}
+	if p.behaviour.AbsoluteLinks {
+		link = p.Storage.URL() + link
+	}
+	return link
+}
+
+func (p *Provider) downloadLink(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pr := p.find(r)
+	if pr == nil {
+		refuse(w, http.StatusNotFound, "PROJECT_404", "Project not found")
+		return
+	}
+	name, field := "", ""
+	switch r.URL.Query().Get("target") {
+	case "originalVoiceSpeakers":
+		name, field = ResultSpeakers, "voiceAudioDownloadLink"
+	case "originalSubBackground":
+		name, field = ResultSubBackground, "originalSubBackgroundDownloadLink"
+	default:
+		refuse(w, http.StatusBadRequest, "DOWNLOAD_400", "unknown target")
+		return
+	}
+	if !pr.Done || !p.offers(pr, name) {
+		refuse(w, http.StatusNotFound, "DOWNLOAD_404", "nothing to download")
+		return
+	}
+	result(w, map[string]any{"audioFile": map[string]string{field: p.link(pr, name)}})
+}

@@ -1,0 +1,317 @@
+// Package separator stands in for the separation provider: the API host, the
+// storage host for results and the upload storage, three servers as in
+// reality. It really separates what is uploaded (package stems), takes a while
+// to do so, and can be told to misbehave in every step.
+//
+// Its state is in memory and survives faults and outages, like the original's.
+package separator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"cutroom/internal/sandbox/standin"
+)
+
+// Steps of the protocol, under which calls are counted and faults addressed.
+const (
+	StepUploadToken  = "upload-token"     // GET sas-token
+	StepUpload       = "upload"           // PUT of the bytes
+	StepRegister     = "register"         // PUT /file/api/upload/audio
+	StepSubmit       = "audio-separation" // POST …/audio-separation
+	StepProgress     = "progress"         // GET …/progress
+	StepProject      = "project"          // GET …/projects/{id}/spaces/{space}
+	StepDownloadLink = "download-link"    // GET …/download?target=
+	StepDownload     = "download"         // GET of result bytes
+)
+
+// Behaviour is what the provider does without failing outright. It may be
+// changed at any time; what is marked "at submit" holds for projects submitted
+// afterwards, the rest for all projects at once.
+type Behaviour struct {
+	// ProcessingMs is how long a project takes at least. At submit.
+	ProcessingMs int `json:"processingMs"`
+	// HoldAtPercent > 0 lets no project get beyond that progress until it is 0
+	// again.
+	HoldAtPercent int `json:"holdAtPercent,omitempty"`
+	// FailAtPercent > 0 makes projects fail on reaching that progress. At submit.
+	FailAtPercent int `json:"failAtPercent,omitempty"`
+	// FailByReason reports a failure by progressReason instead of hasFailed.
+	FailByReason bool `json:"failByReason,omitempty"`
+	// FlagsLagMs delays the download flags after completion; FlagsLagCalls
+	// answers that many project calls after completion without them.
+	FlagsLagMs    int `json:"flagsLagMs,omitempty"`
+	FlagsLagCalls int `json:"flagsLagCalls,omitempty"`
+	// BareProject leaves out the "result" envelope of the project call.
+	BareProject bool `json:"bareProject,omitempty"`
+
+	// Speakers forces the number of speaker tracks, 0..20; nil = as found.
+	// At submit.
+	Speakers *int `json:"speakers,omitempty"`
+	// NoVoice, NoBackground, NoSubBackground and NoSpeakers leave out a result:
+	// its flag is false and its path absent.
+	NoVoice         bool `json:"noVoice,omitempty"`
+	NoBackground    bool `json:"noBackground,omitempty"`
+	NoSubBackground bool `json:"noSubBackground,omitempty"`
+	NoSpeakers      bool `json:"noSpeakers,omitempty"`
+	// StemFormat is wav (default), mp3, m4a or flac. At submit.
+	StemFormat string `json:"stemFormat,omitempty"`
+
+	// Links replaces the link of a result: keys are the Result constants.
+	Links map[string]string `json:"links,omitempty"`
+	// AbsoluteLinks answers links as absolute URLs of the storage host.
+	AbsoluteLinks bool `json:"absoluteLinks,omitempty"`
+	// StaleLinks is how many different links of each result answer 404 for
+	// good, as a CDN does that cached the miss; only a link looked up afresh
+	// later works.
+	StaleLinks int `json:"staleLinks,omitempty"`
+	// Bytes replaces the bytes of a result (base64 in JSON), e.g. a hostile
+	// archive under ResultSpeakers.
+	Bytes map[string][]byte `json:"bytes,omitempty"`
+}
+
+// The results of a project.
+const (
+	ResultVoice         = "voice"
+	ResultBackground    = "background"
+	ResultSubBackground = "subBackground"
+	ResultSpeakers      = "speakers" // a .tar of the speaker tracks
+)
+
+// Options configures a Provider.
+type Options struct {
+	APIKey string // required
+	Space  int64  // required, > 0: the only space the key may use
+	Dir    string // required: uploads and results are kept here
+	Fast   bool   // split by frequency (see stems.Options.Fast)
+	// Processing is the least time a project takes; 0 = 2 s.
+	Processing time.Duration
+}
+
+// Provider is the stand-in. Its methods are safe for concurrent use.
+type Provider struct {
+	// API, Storage and Upload are the three hosts; they share Faults.
+	API     *standin.Host
+	Storage *standin.Host
+	Upload  *standin.Host
+	Faults  *standin.Faults
+
+	opts Options
+
+	mu        sync.Mutex
+	behaviour Behaviour
+	nextID    int64
+	blobs     map[string]*blob   // by blob id
+	media     map[int64]*medium  // by mediaSeq
+	projects  map[int64]*project // by project id
+	keyLeaks  int
+	running   int
+	maxRun    int
+
+	work   context.Context // ends with Close
+	stop   context.CancelFunc
+	worker sync.WaitGroup
+	slot   chan struct{} // one separation computes at a time
+}
+
+// New makes a provider. Besides faults and calls, its API host takes these
+// control calls: GET and PUT /__control/behaviour (a PUT changes the fields it
+// names), GET /__control/projects.
+func New(opts Options) (*Provider, error) {
+	if opts.APIKey == "" || opts.Space <= 0 || opts.Dir == "" {
+		return nil, errors.New("separation stand-in: key, space and folder are required")
+	}
+	if opts.Processing == 0 {
+		opts.Processing = 2 * time.Second
+	}
+	for _, sub := range []string{"uploads", "projects"} {
+		if err := os.MkdirAll(filepath.Join(opts.Dir, sub), 0o700); err != nil {
+			return nil, fmt.Errorf("separation stand-in: %w", err)
+		}
+	}
+	faults := standin.NewFaults()
+	p := &Provider{
+		API: standin.NewHost(faults), Storage: standin.NewHost(faults), Upload: standin.NewHost(faults),
+		Faults: faults, opts: opts,
+		behaviour: Behaviour{ProcessingMs: int(opts.Processing.Milliseconds())},
+		nextID:    100000 + time.Now().Unix()%100000*1000, // ids differ from run to run
+		blobs:     map[string]*blob{}, media: map[int64]*medium{}, projects: map[int64]*project{},
+		slot: make(chan struct{}, 1),
+	}
+	p.routes()
+	return p, nil
+}
+
+// Listen starts all three hosts on free loopback ports. Separations run until
+// Close or until ctx ends.
+func (p *Provider) Listen(ctx context.Context) error {
+	p.mu.Lock()
+	p.work, p.stop = context.WithCancel(ctx)
+	p.mu.Unlock()
+	for _, host := range []*standin.Host{p.API, p.Storage, p.Upload} {
+		if err := host.Listen(ctx, ""); err != nil {
+			return errors.Join(err, p.Close())
+		}
+	}
+	return nil
+}
+
+// Close stops the hosts and the separations that still run. What was uploaded
+// and made stays in the folder.
+func (p *Provider) Close() error {
+	err := errors.Join(p.API.Close(), p.Storage.Close(), p.Upload.Close())
+	p.mu.Lock()
+	stop := p.stop
+	p.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	p.worker.Wait()
+	return err
+}
+
+// Configure changes the behaviour under a lock.
+func (p *Provider) Configure(change func(*Behaviour)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.behaviour)
+}
+
+// Behaviour is the behaviour now.
+func (p *Provider) Behaviour() Behaviour {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.behaviour
+}
+
+// Project is what the provider remembers of one paid separation.
+type Project struct {
+	ID       int64     `json:"id"`
+	Title    string    `json:"title"`
+	MediaSeq int64     `json:"mediaSeq"`
+	FileName string    `json:"fileName"`
+	At       time.Time `json:"at"`
+	Done     bool      `json:"done"`
+	Failed   bool      `json:"failed"`
+}
+
+// Projects lists every separation ever started, oldest first. That a title
+// occurs once proves that its job was paid for once.
+func (p *Provider) Projects() []Project {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]Project, 0, len(p.projects))
+	for _, id := range slices.Sorted(maps.Keys(p.projects)) {
+		list = append(list, p.projects[id].Project)
+	}
+	return list
+}
+
+// Titles are the titles of Projects, in order of submission.
+func (p *Provider) Titles() []string {
+	var titles []string
+	for _, project := range p.Projects() {
+		titles = append(titles, project.Title)
+	}
+	return titles
+}
+
+// MaxRunning is the largest number of projects that ran at the same time.
+func (p *Provider) MaxRunning() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.maxRun
+}
+
+// KeyLeaks counts requests that carried the API key to a host that must not
+// see it.
+func (p *Provider) KeyLeaks() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keyLeaks
+}
+
+func (p *Provider) newID() int64 {
+	p.nextID++
+	return p.nextID
+}
+
+func (p *Provider) routes() {
+	const base = "/video-translator/api/v1/projects/"
+	p.API.Handle(StepUploadToken, "GET /file/api/upload/sas-token", p.withKey(p.sasToken))
+	p.API.Handle(StepRegister, "PUT /file/api/upload/audio", p.withKey(p.register))
+	p.API.Handle(StepSubmit, "POST "+base+"spaces/{space}/audio-separation", p.withKey(p.inSpace(p.submit)))
+	p.API.Handle(StepProgress, "GET "+base+"{project}/space/{space}/progress", p.withKey(p.inSpace(p.progress)))
+	p.API.Handle(StepProject, "GET "+base+"{project}/spaces/{space}", p.withKey(p.inSpace(p.projectInfo)))
+	p.API.Handle(StepDownloadLink, "GET "+base+"{project}/spaces/{space}/download", p.withKey(p.inSpace(p.downloadLink)))
+	p.Upload.Handle(StepUpload, "PUT /upload-container/{blob}/{name}", p.withoutKey(p.putBlob))
+	p.Storage.Handle(StepDownload, "GET /perso-storage/{project}/{file}", p.withoutKey(p.serveResult))
+
+	p.API.HandleControl("GET", "behaviour", func(*http.Request) (any, error) { return p.Behaviour(), nil })
+	p.API.HandleControl("PUT", "behaviour", func(r *http.Request) (any, error) {
+		b := p.Behaviour()
+		b.Links, b.Bytes = maps.Clone(b.Links), maps.Clone(b.Bytes) // decoding adds to a map in place
+		if err := standin.ReadJSON(r, &b); err != nil {
+			return nil, err
+		}
+		p.Configure(func(now *Behaviour) { *now = b })
+		return b, nil
+	})
+	p.API.HandleControl("GET", "projects", func(*http.Request) (any, error) {
+		return map[string]any{"projects": p.Projects(), "maxRunning": p.MaxRunning(), "keyLeaks": p.KeyLeaks()}, nil
+	})
+}
+
+const keyHeader = "XP-API-KEY"
+
+// withKey lets only calls with the right API key pass.
+func (p *Provider) withKey(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(keyHeader) != p.opts.APIKey {
+			refuse(w, http.StatusUnauthorized, "AUTH_001", "Invalid API key")
+			return
+		}
+		next(w, r)
+	}
+}
+
+// withoutKey refuses calls that carry the API key where it does not belong.
+func (p *Provider) withoutKey(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(keyHeader) != "" || r.Header.Get("Authorization") != "" {
+			p.mu.Lock()
+			p.keyLeaks++
+			p.mu.Unlock()
+			refuse(w, http.StatusForbidden, "STORAGE_403", "Credentials must not be sent to storage")
+			return
+		}
+		next(w, r)
+	}
+}
+
+// inSpace refuses calls for a space the key does not belong to.
+func (p *Provider) inSpace(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("space") != fmt.Sprint(p.opts.Space) {
+			refuse(w, http.StatusForbidden, "SPACE_403", "No access to this space")
+			return
+		}
+		next(w, r)
+	}
+}
+
+func refuse(w http.ResponseWriter, status int, code, message string) {
+	standin.WriteJSON(w, status, map[string]any{"code": code, "status": http.StatusText(status), "message": message})
+}
+
+func result(w http.ResponseWriter, v any) {
+	standin.WriteJSON(w, http.StatusOK, map[string]any{"result": v})
+}
