@@ -2,9 +2,11 @@ package identity
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 )
@@ -34,12 +36,12 @@ func private(client *http.Client) *http.Client {
 func get(ctx context.Context, client *http.Client, address string) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return 0, nil, withoutAddress(err)
+		return 0, nil, errors.New("cannot form a request") // the cause quotes the address
 	}
 	req.Header.Set("Accept", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, nil, withoutAddress(err)
+		return 0, nil, transportCause(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // nothing was written: closing loses nothing
 	if resp.StatusCode != http.StatusOK {
@@ -55,11 +57,20 @@ func get(ctx context.Context, client *http.Client, address string) (status int, 
 	return resp.StatusCode, body, nil
 }
 
-// withoutAddress drops the layer of err that quotes the address.
-func withoutAddress(err error) error {
+// transportCause makes the error of a call fit for the log. It drops the layer
+// that quotes the address. Beneath it, errors of the network and of the context
+// are kept; any other may quote the bytes of a broken answer, which can echo the
+// token, so only its kind is kept.
+func transportCause(err error) error {
 	var located *url.Error
 	if errors.As(err, &located) {
-		return located.Err
+		err = located.Err
 	}
-	return err
+	var network net.Error
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &network) || errors.As(err, &certificate) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("broken answer (%T)", err)
 }

@@ -1,0 +1,359 @@
+package receipt_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/upstream/receipt"
+)
+
+const (
+	purchaseToken = "abcdefghijklmnop.AO-J1Ox/with spaces%2F&more?x=y#z"
+	orderID       = "GPA.3333-4444-5555-66666"
+	accountEmail  = "verifier@project.example"
+)
+
+var accountKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+
+func goodA() receipt.Purchase {
+	return receipt.Purchase{TransactionID: orderID, ProductID: product, Receipt: purchaseToken, AccountID: account}
+}
+
+// recordA is a good record of the store with changes applied; a nil change
+// removes the member.
+func recordA(changes map[string]any) string {
+	record := map[string]any{
+		"kind": "androidpublisher#productPurchase", "purchaseTimeMillis": "1772366400000",
+		"purchaseState": 0, "consumptionState": 0, "acknowledgementState": 1,
+		"orderId": orderID, "regionCode": "DE", "obfuscatedExternalAccountId": account,
+	}
+	maps.Copy(record, changes)
+	for name, value := range record {
+		if value == nil {
+			delete(record, name)
+		}
+	}
+	return string(must(json.Marshal(record)))
+}
+
+// storeA is a token endpoint and the purchases API in one server, speaking as
+// the vendor does. The test may replace either handler.
+type storeA struct {
+	t   *testing.T
+	now func() time.Time
+
+	mu       sync.Mutex
+	uri      string
+	record   string
+	life     int // seconds of a granted access token
+	refuse   int // how many API calls to answer with 401
+	grants   int // access tokens given out
+	lookups  int // API calls that arrived
+	tokenFn  http.HandlerFunc
+	lookupFn http.HandlerFunc
+}
+
+func (s *storeA) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	handler := s.lookupFn
+	if r.URL.Path == "/token" {
+		if handler = s.tokenFn; r.URL.RawQuery != "" {
+			handler = nil
+		}
+	}
+	s.mu.Unlock()
+	if handler != nil {
+		handler(w, r)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.URL.Path == "/token" {
+		s.grant(w, r)
+		return
+	}
+	s.lookup(w, r)
+}
+
+// counts returns how many access tokens were given out and how many API calls
+// arrived.
+func (s *storeA) counts() (grants, lookups int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.grants, s.lookups
+}
+
+func (s *storeA) grant(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || r.PostFormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
+		s.t.Errorf("unexpected grant request %s %v", r.Method, r.PostForm)
+	}
+	var claims struct {
+		jwt.RegisteredClaims
+		Scope string `json:"scope"`
+	}
+	token, err := jwt.ParseWithClaims(r.PostFormValue("assertion"), &claims,
+		func(*jwt.Token) (any, error) { return &accountKey().PublicKey, nil },
+		jwt.WithValidMethods([]string{"RS256"}), jwt.WithAudience(s.uri), jwt.WithIssuer(accountEmail),
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(s.now))
+	if err != nil || token.Header["kid"] != "key-1" || claims.Scope != "https://www.googleapis.com/auth/androidpublisher" ||
+		claims.ExpiresAt.Sub(claims.IssuedAt.Time) > time.Hour {
+		s.t.Errorf("assertion: %v %+v", err, claims)
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	s.grants++
+	_, _ = fmt.Fprintf(w, `{"access_token":"access-%d","expires_in":%d,"token_type":"Bearer"}`, s.grants, s.life)
+}
+
+func (s *storeA) lookup(w http.ResponseWriter, r *http.Request) {
+	s.lookups++
+	want := "/androidpublisher/v3/applications/com.cutroom.app/purchases/products/" + product + "/tokens/" + purchaseToken
+	if r.Method != http.MethodGet || r.URL.Path != want || r.URL.RawQuery != "" {
+		s.t.Errorf("unexpected call %s %s", r.Method, r.URL)
+	}
+	if s.refuse > 0 {
+		s.refuse--
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	if got := r.Header.Get("Authorization"); got != fmt.Sprintf("Bearer access-%d", s.grants) {
+		s.t.Errorf("Authorization = %q after %d grants", got, s.grants)
+	}
+	_, _ = io.WriteString(w, s.record)
+}
+
+func accountJSON(changes map[string]any) []byte {
+	fields := map[string]any{
+		"type": "service_account", "client_email": accountEmail, "private_key_id": "key-1",
+		"private_key": string(pkcs8PEM(accountKey())), "token_uri": "https://tokens.example/token",
+	}
+	maps.Copy(fields, changes)
+	return must(json.Marshal(fields))
+}
+
+func newPlatformA(t *testing.T) (*receipt.PlatformA, *storeA, *clock) {
+	t.Helper()
+	at := newClock()
+	store := &storeA{t: t, now: at.Now, record: recordA(nil), life: 3600}
+	address, client := serve(t, store)
+	client.Timeout = 500 * time.Millisecond
+	store.uri = address + "/token"
+	p, err := receipt.NewPlatformA(receipt.PlatformAConfig{
+		BaseURL: address + "/", PackageName: "com.cutroom.app",
+		ServiceAccountJSON: accountJSON(map[string]any{"token_uri": store.uri}), HTTP: client, Now: at.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, store, at
+}
+
+func TestPlatformAJudgesTheRecord(t *testing.T) {
+	invalid := receipt.ErrInvalid
+	for name, test := range map[string]struct {
+		record string
+		want   error
+	}{
+		"purchased":               {recordA(nil), nil},
+		"no account recorded":     {recordA(map[string]any{"obfuscatedExternalAccountId": nil}), nil},
+		"product repeated":        {recordA(map[string]any{"productId": product}), nil},
+		"licence tester":          {recordA(map[string]any{"purchaseType": 0}), nil},
+		"cancelled":               {recordA(map[string]any{"purchaseState": 1}), invalid},
+		"pending":                 {recordA(map[string]any{"purchaseState": 2}), invalid},
+		"state missing":           {recordA(map[string]any{"purchaseState": nil}), invalid},
+		"state null":              {recordA(map[string]any{"purchaseState": json.RawMessage("null")}), invalid},
+		"state as text":           {recordA(map[string]any{"purchaseState": "0"}), invalid},
+		"other order":             {recordA(map[string]any{"orderId": "GPA.1"}), invalid},
+		"order missing":           {recordA(map[string]any{"orderId": nil}), invalid},
+		"order differs in case":   {recordA(map[string]any{"orderId": strings.ToLower(orderID)}), invalid},
+		"another account":         {recordA(map[string]any{"obfuscatedExternalAccountId": "somebody-else"}), invalid},
+		"token of other product":  {recordA(map[string]any{"productId": "credits.10"}), invalid},
+		"an error in place of it": {`{"error":{"code":404}}`, invalid},
+		"null":                    {`null`, invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, store, _ := newPlatformA(t)
+			store.record = test.record
+			wantOnly(t, p.Verify(t.Context(), goodA()), test.want, purchaseToken)
+		})
+	}
+}
+
+func TestPlatformAClassifiesFailures(t *testing.T) {
+	for name, failure := range failures {
+		t.Run("api "+name, func(t *testing.T) {
+			p, store, _ := newPlatformA(t)
+			store.lookupFn = func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.RawQuery == "again" {
+					t.Error("a redirect was followed")
+				}
+				failure.handler(w, r)
+			}
+			wantOnly(t, p.Verify(t.Context(), goodA()), failure.want, purchaseToken, "AO-J1Ox", "access-1")
+		})
+		t.Run("token endpoint "+name, func(t *testing.T) {
+			p, store, _ := newPlatformA(t)
+			store.tokenFn = failure.handler
+			wantOnly(t, p.Verify(t.Context(), goodA()), failure.want, purchaseToken, "assertion=")
+			if _, lookups := store.counts(); lookups != 0 {
+				t.Error("the API was called without an access token")
+			}
+			store.mu.Lock()
+			store.tokenFn = nil
+			store.mu.Unlock()
+			if err := p.Verify(t.Context(), goodA()); err != nil {
+				t.Errorf("after recovery: %v", err)
+			}
+		})
+	}
+}
+
+func TestPlatformAOutOfReach(t *testing.T) {
+	p := must(receipt.NewPlatformA(receipt.PlatformAConfig{
+		BaseURL: deadAddress(), PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"token_uri": deadAddress() + "/token"}),
+	}))
+	wantOnly(t, p.Verify(t.Context(), goodA()), receipt.ErrUnavailable, purchaseToken)
+}
+
+func TestPlatformACallerGivesUp(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	store.tokenFn = hang
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := p.Verify(ctx, goodA())
+	wantOnly(t, err, receipt.ErrUnavailable, purchaseToken)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the cause is lost: %v", err)
+	}
+}
+
+func TestPlatformAKeepsItsAccessTokenUntilShortlyBeforeItsEnd(t *testing.T) {
+	p, store, at := newPlatformA(t)
+	for _, step := range []struct {
+		wait   time.Duration
+		grants int
+	}{{0, 1}, {30 * time.Minute, 1}, {29*time.Minute - time.Second, 1}, {time.Second, 2}, {0, 2}} {
+		at.Advance(step.wait)
+		if err := p.Verify(t.Context(), goodA()); err != nil {
+			t.Fatal(err)
+		}
+		if grants, _ := store.counts(); grants != step.grants {
+			t.Errorf("%s: %d grants, want %d", at.Now().Sub(start), grants, step.grants)
+		}
+	}
+}
+
+func TestPlatformADoesNotKeepATokenOfUnknownLife(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	store.life = 0
+	for want := 1; want <= 2; want++ {
+		if err := p.Verify(t.Context(), goodA()); err != nil {
+			t.Fatal(err)
+		}
+		if grants, _ := store.counts(); grants != want {
+			t.Errorf("%d grants, want %d", grants, want)
+		}
+	}
+}
+
+func TestPlatformARetriesOnceWithAFreshTokenWhenRefused(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	store.refuse = 1
+	if err := p.Verify(t.Context(), goodA()); err != nil {
+		t.Error(err)
+	}
+	if grants, lookups := store.counts(); grants != 2 || lookups != 2 {
+		t.Errorf("%d grants and %d calls, want 2 and 2", grants, lookups)
+	}
+	store.mu.Lock()
+	store.refuse = 10
+	store.mu.Unlock()
+	wantOnly(t, p.Verify(t.Context(), goodA()), receipt.ErrInvalid, purchaseToken)
+	if _, lookups := store.counts(); lookups != 4 {
+		t.Errorf("%d calls, want 4: one retry only", lookups)
+	}
+}
+
+func TestPlatformAConcurrentCallersShareOneGrant(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	var callers sync.WaitGroup
+	for range 12 {
+		callers.Go(func() {
+			if err := p.Verify(t.Context(), goodA()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	if grants, _ := store.counts(); grants != 1 {
+		t.Errorf("%d grants, want 1", grants)
+	}
+}
+
+func TestPlatformARefusesPartsThatNameNothing(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	for name, change := range map[string]func(*receipt.Purchase){
+		"no token":       func(in *receipt.Purchase) { in.Receipt = "" },
+		"folder":         func(in *receipt.Purchase) { in.Receipt = ".." },
+		"absurd token":   func(in *receipt.Purchase) { in.Receipt = strings.Repeat("x", 4<<10+1) },
+		"no product":     func(in *receipt.Purchase) { in.ProductID = "" },
+		"product folder": func(in *receipt.Purchase) { in.ProductID = "." },
+	} {
+		in := goodA()
+		change(&in)
+		if err := p.Verify(t.Context(), in); !errors.Is(err, receipt.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if grants, lookups := store.counts(); grants+lookups != 0 {
+		t.Error("the store was asked")
+	}
+}
+
+func TestPlatformANeedsATransactionID(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	store.record = recordA(map[string]any{"orderId": ""})
+	in := goodA()
+	in.TransactionID = ""
+	wantOnly(t, p.Verify(t.Context(), in), receipt.ErrInvalid)
+}
+
+func TestPlatformAFindsMisconfigurationAtConstruction(t *testing.T) {
+	ecPEM := string(pkcs8PEM(newECKey(p256)))
+	for name, cfg := range map[string]receipt.PlatformAConfig{
+		"no package":      {ServiceAccountJSON: accountJSON(nil)},
+		"no account":      {PackageName: "p"},
+		"not JSON":        {PackageName: "p", ServiceAccountJSON: []byte("verifier@project.example")},
+		"other type":      {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"type": "authorized_user"})},
+		"no e-mail":       {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"client_email": ""})},
+		"no key":          {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"private_key": ""})},
+		"key is no PEM":   {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"private_key": "MIIE"})},
+		"key of EC":       {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"private_key": ecPEM})},
+		"no token_uri":    {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"token_uri": ""})},
+		"token_uri path":  {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"token_uri": "/token"})},
+		"base not http":   {PackageName: "p", ServiceAccountJSON: accountJSON(nil), BaseURL: "ftp://host"},
+		"base unreadable": {PackageName: "p", ServiceAccountJSON: accountJSON(nil), BaseURL: "http://["},
+	} {
+		if _, err := receipt.NewPlatformA(cfg); err == nil {
+			t.Errorf("%s: accepted", name)
+		} else if strings.Contains(err.Error(), "PRIVATE") || strings.Contains(err.Error(), "MII") {
+			t.Errorf("%s: the error quotes the key: %v", name, err)
+		}
+	}
+	if _, err := receipt.NewPlatformA(receipt.PlatformAConfig{PackageName: "p", ServiceAccountJSON: accountJSON(nil)}); err != nil {
+		t.Errorf("a sound configuration: %v", err)
+	}
+}

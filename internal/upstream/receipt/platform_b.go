@@ -1,0 +1,239 @@
+package receipt
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	_ "embed" // for the store's root certificate
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+)
+
+// platform_b's public API.
+const (
+	DefaultPlatformBBaseURL        = "https://api.storekit.itunes.apple.com"
+	DefaultPlatformBSandboxBaseURL = "https://api.storekit-sandbox.itunes.apple.com"
+)
+
+// The two worlds of platform_b; a purchase in one proves nothing in the other.
+const (
+	EnvironmentProduction = "production"
+	EnvironmentSandbox    = "sandbox"
+)
+
+const (
+	platformBAudience = "appstoreconnect-v1"
+	// requestLifetime is how long a signed request counts. The store allows an
+	// hour; one call needs far less.
+	requestLifetime = 10 * time.Minute
+)
+
+// platformBRoot is the store's published root certificate, under which it signs
+// transactions. It is valid until 2039.
+//
+//go:embed platform_b_root.pem
+var platformBRoot []byte
+
+// PlatformBConfig says which app's purchases are verified, and as whom.
+type PlatformBConfig struct {
+	BaseURL       string           // blank means the public API of Environment
+	IssuerID      string           // who signs our requests
+	KeyID         string           // the id of PrivateKeyPEM
+	PrivateKeyPEM []byte           // P-256 key, PKCS #8 or SEC 1, with real line breaks
+	BundleID      string           // the app's bundle
+	Environment   string           // EnvironmentProduction (also when blank) or EnvironmentSandbox
+	ExtraRootsPEM []byte           // trusted beside the store's root; none unless set
+	HTTP          *http.Client     // nil means http.DefaultClient; redirects are never followed
+	Now           func() time.Time // nil means time.Now
+}
+
+// PlatformB verifies transactions with platform_b. It is safe for concurrent
+// use.
+type PlatformB struct {
+	transactionsURL string // up to and including "transactions/"
+	issuerID        string
+	keyID           string
+	key             *ecdsa.PrivateKey
+	bundleID        string
+	environment     string // as the store spells it
+	roots           trustedRoots
+	client          *http.Client
+	now             func() time.Time
+}
+
+// NewPlatformB checks the configuration, key and certificates included, and
+// makes no call.
+func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
+	p, err := newPlatformB(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("platform_b: %w", err)
+	}
+	return p, nil
+}
+
+func newPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
+	var environment, fallback string
+	switch cfg.Environment {
+	case EnvironmentProduction, "":
+		environment, fallback = "Production", DefaultPlatformBBaseURL
+	case EnvironmentSandbox:
+		environment, fallback = "Sandbox", DefaultPlatformBSandboxBaseURL
+	default:
+		return nil, fmt.Errorf("environment %q is neither %s nor %s", cfg.Environment, EnvironmentProduction, EnvironmentSandbox)
+	}
+	base, err := baseURL(cfg.BaseURL, fallback)
+	if err != nil {
+		return nil, err
+	}
+	switch "" {
+	case cfg.IssuerID:
+		return nil, errors.New("issuer id is empty")
+	case cfg.KeyID:
+		return nil, errors.New("key id is empty")
+	case cfg.BundleID:
+		return nil, errors.New("bundle id is empty")
+	}
+	key, err := jwt.ParseECPrivateKeyFromPEM(cfg.PrivateKeyPEM)
+	if err != nil {
+		return nil, errors.New("private key is not an EC key in PEM")
+	}
+	if key.Curve != elliptic.P256() {
+		return nil, errors.New("private key is not on the curve P-256")
+	}
+	roots, err := newTrustedRoots(platformBRoot)
+	if err != nil {
+		return nil, fmt.Errorf("store root: %w", err)
+	}
+	if len(bytes.TrimSpace(cfg.ExtraRootsPEM)) > 0 {
+		if roots, err = newTrustedRoots(platformBRoot, cfg.ExtraRootsPEM); err != nil {
+			return nil, fmt.Errorf("extra roots: %w", err)
+		}
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &PlatformB{
+		transactionsURL: base + "/inApps/v1/transactions/",
+		issuerID:        cfg.IssuerID,
+		keyID:           cfg.KeyID,
+		key:             key,
+		bundleID:        cfg.BundleID,
+		environment:     environment,
+		roots:           roots,
+		client:          private(cfg.HTTP),
+		now:             cfg.Now,
+	}, nil
+}
+
+// Verify asks the store about the transaction in in.TransactionID; in.Receipt
+// is not used, because only what the store signs for us now is proof. The error
+// is ErrInvalid or ErrUnavailable under errors.Is.
+func (p *PlatformB) Verify(ctx context.Context, in Purchase) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	signed, err := p.lookup(ctx, in.TransactionID)
+	if err != nil {
+		return fmt.Errorf("platform_b: %w", err)
+	}
+	payload, err := verifySigned(signed, p.roots, p.now())
+	if err != nil {
+		return fmt.Errorf("platform_b: %w: signed transaction: %w", ErrInvalid, err)
+	}
+	if err := p.checkTransaction(payload, in); err != nil {
+		return fmt.Errorf("platform_b: %w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// lookup returns the signed transaction as the store sends it.
+func (p *PlatformB) lookup(ctx context.Context, transactionID string) (string, error) {
+	id, err := segment("transaction id", transactionID)
+	if err != nil {
+		return "", err
+	}
+	bearer, err := p.requestToken()
+	if err != nil {
+		return "", fmt.Errorf("%w: sign request: %w", ErrInvalid, err)
+	}
+	status, body, err := authorizedGet(ctx, p.client, p.transactionsURL+id, bearer)
+	if err != nil {
+		return "", fmt.Errorf("look up transaction: %w", err)
+	}
+	if status != http.StatusOK {
+		return "", fmt.Errorf("%w: look up transaction: status %d", ErrInvalid, status)
+	}
+	var answer struct {
+		SignedTransactionInfo string `json:"signedTransactionInfo"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.SignedTransactionInfo == "" {
+		return "", fmt.Errorf("%w: the answer holds no signed transaction", ErrInvalid)
+	}
+	return answer.SignedTransactionInfo, nil
+}
+
+// requestToken signs one request to the store's API.
+func (p *PlatformB) requestToken() (string, error) {
+	now := p.now()
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
+		"iss": p.issuerID, "aud": platformBAudience, "bid": p.bundleID,
+		"iat": now.Add(-clockSlack).Unix(),
+		"exp": now.Add(requestLifetime).Unix(),
+	})
+	token.Header["kid"] = p.keyID
+	return token.SignedString(p.key)
+}
+
+// transaction is a signed transaction's payload, as far as we read it.
+type transaction struct {
+	TransactionID   string          `json:"transactionId"`
+	BundleID        string          `json:"bundleId"`
+	ProductID       string          `json:"productId"`
+	Environment     string          `json:"environment"`
+	Ownership       string          `json:"inAppOwnershipType"`
+	RevocationDate  json.RawMessage `json:"revocationDate"`
+	AppAccountToken string          `json:"appAccountToken"` // a UUID that the app named on buying, if any
+}
+
+// checkTransaction says which rule the payload breaks, if any.
+func (p *PlatformB) checkTransaction(payload []byte, in Purchase) error {
+	var t transaction
+	if err := json.Unmarshal(payload, &t); err != nil {
+		return errors.New("transaction is not readable")
+	}
+	revocation := strings.TrimSpace(string(t.RevocationDate))
+	switch {
+	case t.TransactionID != in.TransactionID:
+		return errors.New("transaction id is another one")
+	case t.BundleID != p.bundleID:
+		return errors.New("transaction belongs to another app")
+	case in.ProductID == "" || t.ProductID != in.ProductID:
+		return errors.New("transaction is for another product")
+	case t.Environment != p.environment:
+		return fmt.Errorf("transaction comes from the environment %.40q", t.Environment)
+	case t.Ownership != "PURCHASED":
+		return fmt.Errorf("ownership is %.40q", t.Ownership)
+	case revocation != "" && revocation != "null":
+		return errors.New("transaction was revoked")
+	case t.AppAccountToken != "" && !sameUUID(t.AppAccountToken, in.AccountID):
+		return errors.New("bought by another account")
+	}
+	return nil
+}
+
+// sameUUID compares two UUIDs, whose case means nothing.
+func sameUUID(a, b string) bool {
+	x, err := uuid.Parse(a)
+	if err != nil {
+		return false
+	}
+	y, err := uuid.Parse(b)
+	return err == nil && x == y
+}

@@ -1,0 +1,474 @@
+package receipt_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"maps"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/upstream/receipt"
+)
+
+const transactionID = "2000000123456789"
+
+var (
+	p256               = elliptic.P256()
+	leafMarker         = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 11, 1}
+	intermediateMarker = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 2, 1}
+	requestKey         = sync.OnceValue(func() *ecdsa.PrivateKey { return newECKey(p256) })
+)
+
+func goodB() receipt.Purchase {
+	return receipt.Purchase{TransactionID: transactionID, ProductID: product, Receipt: "whatever", AccountID: account}
+}
+
+// authority is a certificate with its key.
+type authority struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+// issue makes a certificate that parent signs, or that signs itself when parent
+// is nil. It is valid around start unless change says otherwise.
+func issue(parent *authority, key crypto.Signer, name string, isCA bool, marker asn1.ObjectIdentifier, change func(*x509.Certificate)) *authority {
+	template := &x509.Certificate{
+		SerialNumber: must(rand.Int(rand.Reader, big.NewInt(1<<62))),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    start.Add(-24 * time.Hour), NotAfter: start.Add(24 * time.Hour),
+		IsCA: isCA, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	if isCA {
+		template.KeyUsage = x509.KeyUsageCertSign
+	}
+	if marker != nil {
+		template.ExtraExtensions = []pkix.Extension{{Id: marker, Value: []byte{5, 0}}}
+	}
+	if change != nil {
+		change(template)
+	}
+	signer := &authority{template, key}
+	if parent != nil {
+		signer = parent
+	}
+	der := must(x509.CreateCertificate(rand.Reader, template, signer.certificate, key.Public(), signer.key))
+	return &authority{must(x509.ParseCertificate(der)), key}
+}
+
+// chain is a store's signing chain.
+type chain struct{ root, intermediate, leaf *authority }
+
+func newChain() chain {
+	var c chain
+	c.root = issue(nil, newECKey(elliptic.P384()), "Root", true, nil, nil)
+	c.intermediate = issue(c.root, newECKey(elliptic.P384()), "Intermediate", true, intermediateMarker, nil)
+	c.leaf = issue(c.intermediate, newECKey(p256), "Leaf", false, leafMarker, nil)
+	return c
+}
+
+// trusted is the chain whose root the verifiers under test are told to trust.
+var trusted = sync.OnceValue(newChain)
+
+func x5c(certificates ...*authority) []string {
+	entries := make([]string, 0, len(certificates))
+	for _, c := range certificates {
+		entries = append(entries, base64.StdEncoding.EncodeToString(c.certificate.Raw))
+	}
+	return entries
+}
+
+func (c chain) x5c() []string { return x5c(c.leaf, c.intermediate, c.root) }
+
+func (c chain) sign(payload map[string]any) string {
+	return signJWS(jwt.SigningMethodES256, c.leaf.key, map[string]any{"x5c": c.x5c()}, payload)
+}
+
+// signJWS makes a JWS; the header's changes are applied before signing.
+func signJWS(method jwt.SigningMethod, key any, header, payload map[string]any) string {
+	token := jwt.NewWithClaims(method, jwt.MapClaims(payload))
+	delete(token.Header, "typ")
+	maps.Copy(token.Header, header)
+	return must(token.SignedString(key))
+}
+
+// payloadB is a good transaction with changes applied; a nil change removes the
+// member.
+func payloadB(changes map[string]any) map[string]any {
+	payload := map[string]any{
+		"transactionId": transactionID, "originalTransactionId": transactionID, "bundleId": "com.cutroom.app",
+		"productId": product, "purchaseDate": start.UnixMilli(), "signedDate": start.UnixMilli(), "quantity": 1,
+		"type": "Consumable", "inAppOwnershipType": "PURCHASED", "environment": "Production", "appAccountToken": account,
+	}
+	maps.Copy(payload, changes)
+	for name, value := range payload {
+		if value == nil {
+			delete(payload, name)
+		}
+	}
+	return payload
+}
+
+func rootPEM(c chain) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.root.certificate.Raw})
+}
+
+func configB() receipt.PlatformBConfig {
+	return receipt.PlatformBConfig{
+		IssuerID: "issuer-1", KeyID: "KEY1", PrivateKeyPEM: pkcs8PEM(requestKey()), BundleID: "com.cutroom.app",
+		ExtraRootsPEM: rootPEM(trusted()), Now: newClock().Now,
+	}
+}
+
+// storeB is the transactions API, speaking as the vendor does. It refuses a
+// request that the vendor would refuse.
+type storeB struct {
+	t       *testing.T
+	signed  string
+	handler http.HandlerFunc
+	calls   atomic.Int32
+}
+
+func (s *storeB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.calls.Add(1)
+	if s.handler != nil {
+		s.handler(w, r)
+		return
+	}
+	if r.Method != http.MethodGet || r.URL.Path != "/inApps/v1/transactions/"+transactionID || r.URL.RawQuery != "" {
+		s.t.Errorf("unexpected call %s %s", r.Method, r.URL)
+	}
+	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	var claims struct {
+		jwt.RegisteredClaims
+		Bundle string `json:"bid"`
+	}
+	token, err := jwt.ParseWithClaims(bearer, &claims, func(*jwt.Token) (any, error) { return &requestKey().PublicKey, nil },
+		jwt.WithValidMethods([]string{"ES256"}), jwt.WithAudience("appstoreconnect-v1"), jwt.WithIssuer("issuer-1"),
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(newClock().Now))
+	if err != nil || token.Header["kid"] != "KEY1" || token.Header["typ"] != "JWT" || claims.Bundle != "com.cutroom.app" ||
+		claims.ExpiresAt.Sub(claims.IssuedAt.Time) > time.Hour {
+		s.t.Errorf("request token: %v, %+v", err, claims)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(map[string]string{"signedTransactionInfo": s.signed})
+}
+
+func newPlatformB(t *testing.T, change func(*receipt.PlatformBConfig)) (*receipt.PlatformB, *storeB) {
+	t.Helper()
+	store := &storeB{t: t, signed: trusted().sign(payloadB(nil))}
+	address, client := serve(t, store)
+	client.Timeout = 500 * time.Millisecond
+	cfg := configB()
+	cfg.BaseURL, cfg.HTTP = address+"/", client
+	if change != nil {
+		change(&cfg)
+	}
+	p, err := receipt.NewPlatformB(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, store
+}
+
+func TestPlatformBJudgesTheTransaction(t *testing.T) {
+	invalid := receipt.ErrInvalid
+	sandbox := func(cfg *receipt.PlatformBConfig) { cfg.Environment = receipt.EnvironmentSandbox }
+	for name, test := range map[string]struct {
+		changes map[string]any
+		config  func(*receipt.PlatformBConfig)
+		want    error
+	}{
+		"purchased":               {nil, nil, nil},
+		"account in capitals":     {map[string]any{"appAccountToken": strings.ToUpper(account)}, nil, nil},
+		"no account named":        {map[string]any{"appAccountToken": nil}, nil, nil},
+		"account null":            {map[string]any{"appAccountToken": json.RawMessage("null")}, nil, nil},
+		"revocation null":         {map[string]any{"revocationDate": json.RawMessage("null")}, nil, nil},
+		"sandbox in sandbox":      {map[string]any{"environment": "Sandbox"}, sandbox, nil},
+		"sandbox in production":   {map[string]any{"environment": "Sandbox"}, nil, invalid},
+		"production in sandbox":   {nil, sandbox, invalid},
+		"local test environment":  {map[string]any{"environment": "Xcode"}, nil, invalid},
+		"no environment":          {map[string]any{"environment": nil}, nil, invalid},
+		"other transaction":       {map[string]any{"transactionId": "2000000123456780"}, nil, invalid},
+		"original transaction":    {map[string]any{"transactionId": "1", "originalTransactionId": transactionID}, nil, invalid},
+		"transaction as number":   {map[string]any{"transactionId": 2000000123456789}, nil, invalid},
+		"other bundle":            {map[string]any{"bundleId": "com.somebody.else"}, nil, invalid},
+		"no bundle":               {map[string]any{"bundleId": nil}, nil, invalid},
+		"other product":           {map[string]any{"productId": "credits.10"}, nil, invalid},
+		"no product":              {map[string]any{"productId": nil}, nil, invalid},
+		"family sharing":          {map[string]any{"inAppOwnershipType": "FAMILY_SHARED"}, nil, invalid},
+		"no ownership":            {map[string]any{"inAppOwnershipType": nil}, nil, invalid},
+		"revoked":                 {map[string]any{"revocationDate": start.UnixMilli(), "revocationReason": 0}, nil, invalid},
+		"revoked at the epoch":    {map[string]any{"revocationDate": 0}, nil, invalid},
+		"another account":         {map[string]any{"appAccountToken": "00000000-0000-4000-8000-000000000000"}, nil, invalid},
+		"account that is no UUID": {map[string]any{"appAccountToken": "somebody"}, nil, invalid},
+		"account of a wrong kind": {map[string]any{"appAccountToken": 7}, nil, invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, store := newPlatformB(t, test.config)
+			store.signed = trusted().sign(payloadB(test.changes))
+			wantOnly(t, p.Verify(t.Context(), goodB()), test.want)
+		})
+	}
+}
+
+func TestPlatformBRefusesForgedChains(t *testing.T) {
+	good, forged := trusted(), newChain()
+	payload := payloadB(nil)
+	es256, leafKey := jwt.SigningMethodES256, good.leaf.key
+	with := func(entries ...string) string {
+		return signJWS(es256, leafKey, map[string]any{"x5c": entries}, payload)
+	}
+	// leafOf and under build chains that are right but for one thing.
+	leafOf := func(parent *authority, marker asn1.ObjectIdentifier, change func(*x509.Certificate)) string {
+		leaf := issue(parent, newECKey(p256), "Leaf", false, marker, change)
+		return signJWS(es256, leaf.key, map[string]any{"x5c": x5c(leaf, parent, good.root)}, payload)
+	}
+	under := func(marker asn1.ObjectIdentifier, isCA bool, change func(*x509.Certificate)) string {
+		return leafOf(issue(good.root, newECKey(elliptic.P384()), "Intermediate", isCA, marker, change), leafMarker, nil)
+	}
+	expired := func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter = start.Add(-48*time.Hour), start.Add(-time.Second)
+	}
+	early := func(c *x509.Certificate) { c.NotBefore = start.Add(time.Second) }
+	// A root of the same name with another key, in the place of the real one.
+	namesake := issue(nil, newECKey(elliptic.P384()), "Root", true, nil, nil)
+	rsaKey := must(rsa.GenerateKey(rand.Reader, 2048))
+	rsaLeaf := issue(good.intermediate, rsaKey, "Leaf", false, leafMarker, nil)
+	bigLeaf := issue(good.intermediate, newECKey(elliptic.P384()), "Leaf", false, leafMarker, nil)
+	direct := issue(good.root, newECKey(p256), "Leaf", false, leafMarker, nil)
+
+	for name, signed := range map[string]string{
+		"another root":                     forged.sign(payload),
+		"another chain, our root appended": signJWS(es256, forged.leaf.key, map[string]any{"x5c": x5c(forged.leaf, forged.intermediate, good.root)}, payload),
+		"another leaf under our issuers":   signJWS(es256, forged.leaf.key, map[string]any{"x5c": x5c(forged.leaf, good.intermediate, good.root)}, payload),
+		"our chain, another key":           signJWS(es256, forged.leaf.key, map[string]any{"x5c": good.x5c()}, payload),
+		"root of the same name":            with(x5c(good.leaf, good.intermediate, namesake)...),
+		"root itself under the namesake":   forgedUnder(namesake, payload),
+		"leaf without marker":              leafOf(good.intermediate, nil, nil),
+		"leaf with the other marker":       leafOf(good.intermediate, intermediateMarker, nil),
+		"intermediate without marker":      under(nil, true, nil),
+		"intermediate with leaf's marker":  under(leafMarker, true, nil),
+		"intermediate is no authority":     under(intermediateMarker, false, nil),
+		"leaf expired":                     leafOf(good.intermediate, leafMarker, expired),
+		"leaf expired, dated back":         expiredAndDatedBack(good, expired),
+		"leaf not yet valid":               leafOf(good.intermediate, leafMarker, early),
+		"intermediate expired":             under(intermediateMarker, true, expired),
+		"leaf not for signatures":          leafOf(good.intermediate, leafMarker, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyAgreement }),
+		"intermediate and leaf swapped":    with(x5c(good.intermediate, good.leaf, good.root)...),
+		"root first":                       with(x5c(good.root, good.intermediate, good.leaf)...),
+		"root twice":                       with(x5c(good.leaf, good.root, good.root)...),
+		"intermediate twice":               with(x5c(good.leaf, good.intermediate, good.intermediate)...),
+		"leaf right under the root":        signJWS(es256, direct.key, map[string]any{"x5c": x5c(direct, good.intermediate, good.root)}, payload),
+		"without root":                     with(x5c(good.leaf, good.intermediate)...),
+		"with a fourth":                    with(append(good.x5c(), x5c(good.root)...)...),
+		"no chain":                         with(),
+		"chain of something else":          with("AAAA", "AAAA", "AAAA"),
+		"chain of no base64":               with("*", "*", "*"),
+		"trailing bytes in a certificate":  with(slices.Concat([]string{base64.StdEncoding.EncodeToString(append(slices.Clone(good.leaf.certificate.Raw), 0))}, good.x5c()[1:])...),
+		"RSA leaf":                         signJWS(jwt.SigningMethodRS256, rsaKey, map[string]any{"x5c": x5c(rsaLeaf, good.intermediate, good.root)}, payload),
+		"RSA leaf called ES256":            signJWS(jwt.SigningMethodRS256, rsaKey, map[string]any{"alg": "ES256", "x5c": x5c(rsaLeaf, good.intermediate, good.root)}, payload),
+		"P-384 leaf":                       signJWS(jwt.SigningMethodES384, bigLeaf.key, map[string]any{"x5c": x5c(bigLeaf, good.intermediate, good.root)}, payload),
+		"P-384 leaf called ES256":          signJWS(jwt.SigningMethodES384, bigLeaf.key, map[string]any{"alg": "ES256", "x5c": x5c(bigLeaf, good.intermediate, good.root)}, payload),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, store := newPlatformB(t, nil)
+			store.signed = signed
+			wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+		})
+	}
+}
+
+// forgedUnder signs with a whole chain under a root that merely bears the name
+// of the trusted one.
+func forgedUnder(root *authority, payload map[string]any) string {
+	intermediate := issue(root, newECKey(elliptic.P384()), "Intermediate", true, intermediateMarker, nil)
+	leaf := issue(intermediate, newECKey(p256), "Leaf", false, leafMarker, nil)
+	return chain{root, intermediate, leaf}.sign(payload)
+}
+
+// expiredAndDatedBack claims to have been signed while the leaf was valid.
+func expiredAndDatedBack(good chain, expired func(*x509.Certificate)) string {
+	leaf := issue(good.intermediate, newECKey(p256), "Leaf", false, leafMarker, expired)
+	payload := payloadB(map[string]any{"signedDate": start.Add(-time.Hour).UnixMilli()})
+	return signJWS(jwt.SigningMethodES256, leaf.key, map[string]any{"x5c": x5c(leaf, good.intermediate, good.root)}, payload)
+}
+
+func TestPlatformBRefusesForgedSignatures(t *testing.T) {
+	good := trusted()
+	payload := payloadB(nil)
+	header := map[string]any{"x5c": good.x5c()}
+	parts := strings.Split(good.sign(payload), ".")
+	unsigned := func(algorithm string) string {
+		head := must(json.Marshal(map[string]any{"alg": algorithm, "x5c": good.x5c()}))
+		return base64.RawURLEncoding.EncodeToString(head) + "." + parts[1] + "."
+	}
+	other := base64.RawURLEncoding.EncodeToString(must(json.Marshal(payloadB(map[string]any{"productId": "credits.150"}))))
+	public := must(x509.MarshalPKIXPublicKey(good.leaf.key.Public()))
+
+	for name, signed := range map[string]string{
+		"no algorithm":          unsigned("none"),
+		"algorithm missing":     unsigned(""),
+		"unsigned ES256":        unsigned("ES256"),
+		"HMAC with leaf key":    signJWS(jwt.SigningMethodHS256, public, header, payload),
+		"HMAC with certificate": signJWS(jwt.SigningMethodHS256, good.leaf.certificate.Raw, header, payload),
+		"HMAC called ES256":     signJWS(jwt.SigningMethodHS256, public, map[string]any{"alg": "ES256", "x5c": good.x5c()}, payload),
+		"zero signature":        parts[0] + "." + parts[1] + "." + base64.RawURLEncoding.EncodeToString(make([]byte, 64)),
+		"other payload":         parts[0] + "." + other + "." + parts[2],
+		"demanded extension":    signJWS(jwt.SigningMethodES256, good.leaf.key, map[string]any{"x5c": good.x5c(), "crit": []string{"b64"}}, payload),
+		"two parts":             parts[0] + "." + parts[1],
+		"four parts":            strings.Join(parts, ".") + ".x",
+		"padding":               strings.Join(parts, ".") + "=",
+		"line break":            parts[0] + "." + parts[1] + "." + parts[2][:10] + "\n" + parts[2][10:],
+		"header is no object":   base64.RawURLEncoding.EncodeToString([]byte("[]")) + "." + parts[1] + "." + parts[2],
+		"text":                  "text",
+		"empty":                 "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, store := newPlatformB(t, nil)
+			store.signed = signed
+			wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+		})
+	}
+}
+
+func TestPlatformBRefusesASignedTextThatIsNoTransaction(t *testing.T) {
+	good := trusted()
+	p, store := newPlatformB(t, nil)
+	head := base64.RawURLEncoding.EncodeToString(must(json.Marshal(map[string]any{"alg": "ES256", "x5c": good.x5c()})))
+	for _, payload := range []string{"", "null", "[]", "text", "{}"} {
+		input := head + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+		signature := must(jwt.SigningMethodES256.Sign(input, good.leaf.key))
+		store.signed = input + "." + base64.RawURLEncoding.EncodeToString(signature)
+		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+	}
+}
+
+// Without extra roots only the store's own root counts, whatever a header says.
+func TestPlatformBTrustsExtraRootsOnlyWhenSet(t *testing.T) {
+	for _, none := range [][]byte{nil, []byte(" \n")} {
+		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.ExtraRootsPEM = none })
+		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+	}
+	second := newChain()
+	p, store := newPlatformB(t, func(cfg *receipt.PlatformBConfig) {
+		cfg.ExtraRootsPEM = slices.Concat(rootPEM(second), rootPEM(trusted()))
+	})
+	for _, c := range []chain{trusted(), second} {
+		store.signed = c.sign(payloadB(nil))
+		if err := p.Verify(t.Context(), goodB()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPlatformBClassifiesFailures(t *testing.T) {
+	for name, failure := range failures {
+		t.Run(name, func(t *testing.T) {
+			p, store := newPlatformB(t, nil)
+			store.handler = func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.RawQuery == "again" {
+					t.Error("a redirect was followed")
+				}
+				failure.handler(w, r)
+			}
+			wantOnly(t, p.Verify(t.Context(), goodB()), failure.want, "Bearer")
+			if got := store.calls.Load(); got != 1 {
+				t.Errorf("%d calls, want 1", got)
+			}
+		})
+	}
+	t.Run("401", func(t *testing.T) {
+		p, store := newPlatformB(t, nil)
+		store.handler = status(http.StatusUnauthorized)
+		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+	})
+	t.Run("transaction of a wrong kind", func(t *testing.T) {
+		p, store := newPlatformB(t, nil)
+		store.handler = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"signedTransactionInfo":1}`) }
+		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+	})
+	t.Run("nothing listens", func(t *testing.T) {
+		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.BaseURL = deadAddress() })
+		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrUnavailable)
+	})
+}
+
+func TestPlatformBRefusesIDsThatNameNothing(t *testing.T) {
+	p, store := newPlatformB(t, nil)
+	for _, id := range []string{"", ".", "..", strings.Repeat("1", 4<<10+1)} {
+		in := goodB()
+		in.TransactionID = id
+		if err := p.Verify(t.Context(), in); !errors.Is(err, receipt.ErrInvalid) {
+			t.Errorf("%.10q: %v", id, err)
+		}
+	}
+	if store.calls.Load() != 0 {
+		t.Error("the store was asked")
+	}
+}
+
+func TestPlatformBEscapesTheTransactionID(t *testing.T) {
+	p, store := newPlatformB(t, nil)
+	in := goodB()
+	in.TransactionID = "../lookup/1?x=%2F"
+	store.handler = func(w http.ResponseWriter, r *http.Request) {
+		if got := r.URL.EscapedPath(); got != "/inApps/v1/transactions/..%2Flookup%2F1%3Fx=%252F" {
+			t.Errorf("path %s", got)
+		}
+		w.WriteHeader(http.StatusNotFound)
+	}
+	wantOnly(t, p.Verify(t.Context(), in), receipt.ErrInvalid)
+}
+
+func TestPlatformBFindsMisconfigurationAtConstruction(t *testing.T) {
+	for name, change := range map[string]func(*receipt.PlatformBConfig){
+		"no issuer":        func(cfg *receipt.PlatformBConfig) { cfg.IssuerID = "" },
+		"no key id":        func(cfg *receipt.PlatformBConfig) { cfg.KeyID = "" },
+		"no bundle":        func(cfg *receipt.PlatformBConfig) { cfg.BundleID = "" },
+		"no key":           func(cfg *receipt.PlatformBConfig) { cfg.PrivateKeyPEM = nil },
+		"key is no PEM":    func(cfg *receipt.PlatformBConfig) { cfg.PrivateKeyPEM = []byte("MIGHAgEA") },
+		"RSA key":          func(cfg *receipt.PlatformBConfig) { cfg.PrivateKeyPEM = pkcs8PEM(accountKey()) },
+		"P-384 key":        func(cfg *receipt.PlatformBConfig) { cfg.PrivateKeyPEM = pkcs8PEM(newECKey(elliptic.P384())) },
+		"environment":      func(cfg *receipt.PlatformBConfig) { cfg.Environment = "Production!" },
+		"base address":     func(cfg *receipt.PlatformBConfig) { cfg.BaseURL = "store.example" },
+		"roots are no PEM": func(cfg *receipt.PlatformBConfig) { cfg.ExtraRootsPEM = []byte("root") },
+		"roots hold a key": func(cfg *receipt.PlatformBConfig) { cfg.ExtraRootsPEM = pkcs8PEM(requestKey()) },
+		"root is unparseable": func(cfg *receipt.PlatformBConfig) {
+			cfg.ExtraRootsPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})
+		},
+	} {
+		cfg := configB()
+		change(&cfg)
+		if _, err := receipt.NewPlatformB(cfg); err == nil {
+			t.Errorf("%s: accepted", name)
+		} else if strings.Contains(err.Error(), "MI") {
+			t.Errorf("%s: the error quotes the key: %v", name, err)
+		}
+	}
+	// The other usual encoding of such a key.
+	cfg := configB()
+	cfg.PrivateKeyPEM = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: must(x509.MarshalECPrivateKey(requestKey()))})
+	if _, err := receipt.NewPlatformB(cfg); err != nil {
+		t.Errorf("SEC 1 key: %v", err)
+	}
+}

@@ -1,0 +1,144 @@
+// Package receipt verifies a purchase with the store that sold it.
+//
+// It owns the wire formats of platform_a and platform_b, our credentials
+// towards them, and the rules by which an answer counts as proof. It knows
+// nothing of credits, users or prices: a purchase is proven (nil), not proven
+// ([ErrInvalid]) or undecidable for now ([ErrUnavailable]).
+package receipt
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// The two ways in which verification fails. Every error of a Verify method is
+// exactly one of them under errors.Is. The text around them is for the log; it
+// never holds a purchase token or a credential.
+var (
+	// ErrInvalid says that the store does not confirm the purchase, whatever
+	// the reason.
+	ErrInvalid = errors.New("receipt invalid")
+	// ErrUnavailable says that the store could not be asked: unreachable, too
+	// slow, cut off, answering 5xx or 429. The same purchase may be tried again.
+	ErrUnavailable = errors.New("store unavailable")
+)
+
+// Purchase is what a client claims to have bought.
+type Purchase struct {
+	TransactionID string // the store's order or transaction id
+	ProductID     string // the store's product id
+	Receipt       string // platform_a: the purchase token. platform_b does not need it
+	AccountID     string // who claims it: must match the account the store recorded, if any
+}
+
+const (
+	// maxAnswerBytes caps what is read of an answer. Real ones are a few KiB.
+	maxAnswerBytes = 1 << 20
+	// maxPartBytes caps one path segment made of what a client sent. Purchase
+	// tokens have some 150 characters, ids fewer.
+	maxPartBytes = 4 << 10
+	// verifyTimeout bounds a whole verification, where the given client and
+	// context do not bound it more tightly: somebody is waiting for what they
+	// have paid for.
+	verifyTimeout = 30 * time.Second
+)
+
+// segment escapes one part of a path. A part that could not name anything, or
+// that a server might resolve as a folder, is ErrInvalid.
+func segment(name, part string) (string, error) {
+	if part == "" || part == "." || part == ".." || len(part) > maxPartBytes {
+		return "", fmt.Errorf("%w: %s of %d bytes cannot be one", ErrInvalid, name, len(part))
+	}
+	return url.PathEscape(part), nil
+}
+
+// baseURL checks a store's address and drops its trailing slash.
+func baseURL(address, fallback string) (string, error) {
+	if address == "" {
+		address = fallback
+	}
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("base address: %w", err)
+	}
+	if (parsed.Scheme != "https" && parsed.Scheme != "http") || parsed.Host == "" {
+		return "", errors.New("base address is not an absolute http(s) URL")
+	}
+	return strings.TrimRight(address, "/"), nil
+}
+
+// private returns a copy of client that follows no redirects and keeps no
+// cookies. The copy shares the transport, so connections stay pooled.
+func private(client *http.Client) *http.Client {
+	if client == nil {
+		client = http.DefaultClient
+	}
+	c := *client
+	// A redirect would carry credentials to a host that nobody configured.
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.Jar = nil
+	return &c
+}
+
+// authorizedGet asks a store's API with a bearer token; see exchange.
+func authorizedGet(ctx context.Context, client *http.Client, address, bearer string) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: cannot form a request", ErrInvalid) // the cause quotes the address
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Authorization", "Bearer "+bearer)
+	return exchange(client, req)
+}
+
+// exchange returns the status of an answer and, when that is 200, its whole
+// body. What is transient (no complete answer, 5xx, 429) becomes
+// ErrUnavailable; an absurdly long answer becomes ErrInvalid. Bodies of other
+// statuses are not read: they may repeat what we sent.
+func exchange(client *http.Client, req *http.Request) (int, []byte, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, transportCause(err))
+	}
+	defer func() { _ = resp.Body.Close() }() // nothing was written: closing loses nothing
+	switch {
+	case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
+		return 0, nil, fmt.Errorf("%w: status %d", ErrUnavailable, resp.StatusCode)
+	case resp.StatusCode != http.StatusOK:
+		return resp.StatusCode, nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: read answer: %w", ErrUnavailable, err)
+	}
+	if len(body) > maxAnswerBytes {
+		return 0, nil, fmt.Errorf("%w: answer too long", ErrInvalid)
+	}
+	return resp.StatusCode, body, nil
+}
+
+// transportCause makes the error of a call fit for the log. It drops the layer
+// that quotes the address, which holds the purchase token. Beneath it, errors of
+// the network and of the context are kept; any other may quote the bytes of a
+// broken answer, which can echo our request, so only its kind is kept.
+func transportCause(err error) error {
+	var located *url.Error
+	if errors.As(err, &located) {
+		err = located.Err
+	}
+	var network net.Error
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &network) || errors.As(err, &certificate) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("broken answer (%T)", err)
+}

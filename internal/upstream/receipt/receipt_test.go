@@ -1,0 +1,165 @@
+package receipt_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"cutroom/internal/upstream/receipt"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	account = "7f1c2e7a-53a4-4b1e-9d0c-0a4d3b2c1e5f"
+	product = "credits.50"
+)
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// clock is a time that only the test moves.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *clock { return &clock{at: start} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// serve starts a server that ends with the test, and a client of its own.
+func serve(t *testing.T, handler http.Handler) (address string, client *http.Client) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL, server.Client()
+}
+
+// deadAddress is a loopback address on which nothing listens any more.
+func deadAddress() string {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	return server.URL
+}
+
+// wantOnly checks that err is want and not the other of the two errors, and
+// that it repeats none of the secrets.
+func wantOnly(t *testing.T, err, want error, secrets ...string) {
+	t.Helper()
+	for _, sentinel := range []error{receipt.ErrInvalid, receipt.ErrUnavailable} {
+		if got := errors.Is(err, sentinel); got != (sentinel == want) {
+			t.Errorf("errors.Is(%v, %v) = %t", err, sentinel, got)
+		}
+	}
+	for _, secret := range secrets {
+		if err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("the error repeats a secret: %v", err)
+		}
+	}
+}
+
+// must returns the value of a call that cannot fail in a sound test.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func newECKey(curve elliptic.Curve) *ecdsa.PrivateKey {
+	return must(ecdsa.GenerateKey(curve, rand.Reader))
+}
+
+func pkcs8PEM(key any) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(key))})
+}
+
+// failures are the ways in which a store or a token endpoint can answer without
+// answering, with the error that each must become. echo stands for whatever the
+// request carried.
+var failures = map[string]struct {
+	handler http.HandlerFunc
+	want    error
+}{
+	"500":           {status(500), receipt.ErrUnavailable},
+	"502":           {status(502), receipt.ErrUnavailable},
+	"503":           {status(503), receipt.ErrUnavailable},
+	"429":           {status(429), receipt.ErrUnavailable},
+	"400":           {status(400), receipt.ErrInvalid},
+	"403":           {status(403), receipt.ErrInvalid},
+	"404":           {status(404), receipt.ErrInvalid},
+	"204":           {status(204), receipt.ErrInvalid},
+	"not JSON":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, receipt.ErrInvalid},
+	"empty":         {func(http.ResponseWriter, *http.Request) {}, receipt.ErrInvalid},
+	"empty object":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, receipt.ErrInvalid},
+	"too long":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) }, receipt.ErrInvalid},
+	"hangs":         {hang, receipt.ErrUnavailable},
+	"body hangs":    {hangInBody, receipt.ErrUnavailable},
+	"cut off":       {cutOff, receipt.ErrUnavailable},
+	"drops":         {drop, receipt.ErrUnavailable},
+	"echoes at us":  {echo, receipt.ErrUnavailable},
+	"sends us away": {redirect, receipt.ErrInvalid},
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// hang answers nothing until the client goes away. The server only notices that
+// once the request's body has been read.
+func hang(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
+
+func hangInBody(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Length", "100")
+	_, _ = io.WriteString(w, "{")
+	_ = http.NewResponseController(w).Flush()
+	hang(w, r)
+}
+
+func cutOff(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "100")
+	_, _ = io.WriteString(w, "{}")
+}
+
+func drop(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// echo answers with something that is not HTTP and holds all that was sent.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = io.WriteString(conn, r.URL.Path+" "+r.Header.Get("Authorization")+" "+string(body)+"\r\n\r\n")
+	_ = conn.Close()
+}
+
+// redirect points back at the same server, where everything else would be well.
+func redirect(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, r.URL.String()+"?again", http.StatusTemporaryRedirect)
+}

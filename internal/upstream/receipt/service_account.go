@@ -1,0 +1,179 @@
+package receipt
+
+import (
+	"context"
+	"crypto/rsa"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// assertionLifetime is the longest that token endpoints accept.
+	assertionLifetime = time.Hour
+	// clockSlack backdates what we sign, for a store whose clock runs behind.
+	clockSlack = 10 * time.Second
+	// renewBefore is how long before its end an access token is replaced, so
+	// that none expires on its way to the store.
+	renewBefore = time.Minute
+)
+
+// serviceAccount is our identity towards platform_a.
+type serviceAccount struct {
+	email    string
+	keyID    string // may be empty
+	key      *rsa.PrivateKey
+	tokenURI string
+}
+
+// parseServiceAccount reads a key file. Its errors never quote the file.
+func parseServiceAccount(file []byte) (serviceAccount, error) {
+	var fields struct {
+		Type         string `json:"type"`
+		ClientEmail  string `json:"client_email"`
+		PrivateKeyID string `json:"private_key_id"`
+		PrivateKey   string `json:"private_key"`
+		TokenURI     string `json:"token_uri"`
+	}
+	if err := json.Unmarshal(file, &fields); err != nil {
+		return serviceAccount{}, errors.New("not a JSON key file")
+	}
+	if fields.Type != "" && fields.Type != "service_account" {
+		return serviceAccount{}, errors.New("type is not service_account")
+	}
+	if fields.ClientEmail == "" {
+		return serviceAccount{}, errors.New("client_email is empty")
+	}
+	tokenURI, err := url.Parse(fields.TokenURI)
+	if err != nil || (tokenURI.Scheme != "https" && tokenURI.Scheme != "http") || tokenURI.Host == "" {
+		return serviceAccount{}, errors.New("token_uri is not an absolute http(s) URL")
+	}
+	if block, _ := pem.Decode([]byte(fields.PrivateKey)); block == nil {
+		return serviceAccount{}, errors.New("private_key is not PEM")
+	}
+	key, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(fields.PrivateKey))
+	if err != nil {
+		return serviceAccount{}, errors.New("private_key is not an RSA key")
+	}
+	return serviceAccount{email: fields.ClientEmail, keyID: fields.PrivateKeyID, key: key, tokenURI: fields.TokenURI}, nil
+}
+
+// assertion signs a request for access, as in RFC 7523.
+func (a serviceAccount) assertion(scope string, now time.Time) (string, error) {
+	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{
+		"iss": a.email, "scope": scope, "aud": a.tokenURI,
+		"iat": now.Add(-clockSlack).Unix(),
+		"exp": now.Add(assertionLifetime - clockSlack).Unix(),
+	})
+	if a.keyID != "" {
+		token.Header["kid"] = a.keyID
+	}
+	return token.SignedString(a.key)
+}
+
+// accessTokens hands out a service account's access token and renews it shortly
+// before it expires. Callers that need one at the same time share one request.
+type accessTokens struct {
+	account serviceAccount
+	scope   string
+	client  *http.Client
+	now     func() time.Time
+	flights singleflight.Group
+
+	mu      sync.Mutex
+	token   string
+	renewAt time.Time
+}
+
+func newAccessTokens(account serviceAccount, scope string, client *http.Client, now func() time.Time) *accessTokens {
+	return &accessTokens{account: account, scope: scope, client: client, now: now}
+}
+
+// get returns a token that is good for a while. The error is ErrInvalid when
+// the endpoint refuses us and ErrUnavailable when it could not be asked.
+func (s *accessTokens) get(ctx context.Context) (string, error) {
+	if token := s.cached(); token != "" {
+		return token, nil
+	}
+	// The request outlives the caller that began it, because others wait for it
+	// too; it ends by its own time-out.
+	results := s.flights.DoChan("", func() (any, error) {
+		if token := s.cached(); token != "" {
+			return token, nil // renewed between our look and this flight
+		}
+		shared, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
+		defer cancel()
+		return s.renew(shared)
+	})
+	select {
+	case result := <-results:
+		token, _ := result.Val.(string)
+		return token, result.Err
+	case <-ctx.Done():
+		return "", fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+func (s *accessTokens) cached() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.token == "" || !s.now().Before(s.renewAt) {
+		return ""
+	}
+	return s.token
+}
+
+// discard forgets a token that the store refused, unless it was replaced since.
+func (s *accessTokens) discard(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.token == token {
+		s.token = ""
+	}
+}
+
+// renew fetches a token and keeps it until shortly before its end. A token of
+// unknown or very short life serves the callers of this flight only.
+func (s *accessTokens) renew(ctx context.Context) (string, error) {
+	began := s.now()
+	assertion, err := s.account.assertion(s.scope, began)
+	if err != nil {
+		return "", fmt.Errorf("%w: sign assertion: %w", ErrInvalid, err)
+	}
+	form := url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {assertion}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.account.tokenURI, strings.NewReader(form.Encode()))
+	if err != nil {
+		return "", fmt.Errorf("%w: form request: %w", ErrInvalid, err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	status, body, err := exchange(s.client, req)
+	if err != nil {
+		return "", err
+	}
+	if status != http.StatusOK {
+		return "", fmt.Errorf("%w: status %d", ErrInvalid, status)
+	}
+	var answer struct {
+		AccessToken string `json:"access_token"`
+		ExpiresIn   int64  `json:"expires_in"` // seconds
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.AccessToken == "" {
+		return "", fmt.Errorf("%w: the answer holds no access token", ErrInvalid) // never quoted: it may hold one
+	}
+	// A year is far above what endpoints grant, and keeps the sum from overflowing.
+	life := time.Duration(min(max(answer.ExpiresIn, 0), 365*24*3600)) * time.Second
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token, s.renewAt = answer.AccessToken, began.Add(life-renewBefore)
+	return answer.AccessToken, nil
+}
