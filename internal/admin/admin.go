@@ -1,0 +1,98 @@
+// Package admin owns the read-only reports about the service, and the web app
+// that shows them.
+//
+// It may read any table and writes none. It refuses to know who is asking: the
+// caller has checked that it is an admin. A user whose erasure has begun does
+// not exist for it, and neither do that user's jobs where a user is shown;
+// totals over jobs count them until their rows are gone.
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"cutroom/internal/db"
+)
+
+// Reports answers questions about the service. It is safe for concurrent use.
+type Reports struct{ db *db.DB }
+
+// New returns the reports on a database, which stays the caller's.
+func New(d *db.DB) *Reports { return &Reports{db: d} }
+
+// dayMs is a day in milliseconds. Epoch time knows no leap seconds, so that a
+// time divided by it is the number of its day in UTC. SQL divides integers, in
+// both databases alike, where their date functions have nothing in common.
+const dayMs = 24 * 60 * 60 * 1000
+
+// Day is a day in UTC: the number of days since 1970-01-01.
+type Day int64
+
+// DayOf is the day in UTC on which t falls.
+func DayOf(t time.Time) Day {
+	ms := t.UnixMilli()
+	if ms < 0 {
+		return Day((ms+1)/dayMs - 1)
+	}
+	return Day(ms / dayMs)
+}
+
+// Start is the first instant of the day.
+func (d Day) Start() time.Time { return time.UnixMilli(int64(d) * dayMs).UTC() }
+
+// String is the day as YYYY-MM-DD.
+func (d Day) String() string { return d.Start().Format(time.DateOnly) }
+
+// Range is the half-open span of days [From, To). Reports by day have one row
+// for each of them; From < To is the caller's to check.
+type Range struct{ From, To Day }
+
+// Days is the number of days in the range.
+func (r Range) Days() int { return int(r.To - r.From) }
+
+// bounds are the range's first instant and the first one after it, in epoch
+// milliseconds.
+func (r Range) bounds() (from, to int64) { return int64(r.From) * dayMs, int64(r.To) * dayMs }
+
+// byDay runs a query whose arguments are the range's bounds and whose first
+// column is the number of a day, and returns a row for every day of the range:
+// zeros where the database has nothing. columns says where a row keeps its day
+// and the columns that follow.
+func byDay[T any](ctx context.Context, d *db.DB, r Range, columns func(*T) (*Day, []any), query string) ([]T, error) {
+	out := make([]T, r.Days())
+	for i := range out {
+		day, _ := columns(&out[i])
+		*day = r.From + Day(i)
+	}
+	from, to := r.bounds()
+	err := each(ctx, d, func(rows *sql.Rows) error {
+		var row T
+		day, rest := columns(&row)
+		if err := rows.Scan(append([]any{day}, rest...)...); err != nil {
+			return err
+		}
+		out[*day-r.From] = row
+		return nil
+	}, query, from, to)
+	return out, err
+}
+
+// each runs a query and hands every row to scan.
+func each(ctx context.Context, d *db.DB, scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := d.Query(ctx, query, args...)
+	if err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return fmt.Errorf("read a row: %w", err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read rows: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package admin_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/admin"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+)
+
+// onBoth runs a test on SQLite and on PostgreSQL, each with an empty migrated
+// database: one SQL text has to mean the same in both.
+func onBoth(t *testing.T, test func(t *testing.T, s *seed)) {
+	t.Helper()
+	t.Run("SQLite", func(t *testing.T) {
+		d := open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		test(t, newSeed(t, d))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		address, user, password := dbtest.URL(t)
+		test(t, newSeed(t, open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 2})))
+	})
+}
+
+func open(t *testing.T, o db.Options) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// seed writes rows as the service would, with times of the test's choosing.
+type seed struct {
+	t       *testing.T
+	db      *db.DB
+	reports *admin.Reports
+	now     time.Time // the database's clock
+	rows    int
+}
+
+func newSeed(t *testing.T, d *db.DB) *seed {
+	s := &seed{t: t, db: d, reports: admin.New(d)}
+	var ms int64
+	if err := d.QueryRow(t.Context(), `SELECT now_ms()`).Scan(&ms); err != nil {
+		t.Fatal(err)
+	}
+	s.now = time.UnixMilli(ms)
+	return s
+}
+
+func (s *seed) exec(query string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.Exec(s.t.Context(), query, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *seed) next() int { s.rows++; return s.rows }
+
+// user adds a user of provider_a who came and was active now.
+func (s *seed) user(name, email string) string {
+	s.t.Helper()
+	id := uuid.NewString()
+	s.exec(`INSERT INTO users (id, provider, provider_sub, email, name, created_at, last_active_at)
+		VALUES ($1, 'provider_a', $1, $2, $3, $4, $4)`, id, email, name, s.now.UnixMilli())
+	return id
+}
+
+func (s *seed) erasing(user string) {
+	s.t.Helper()
+	s.exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, user)
+}
+
+func (s *seed) active(user string, at time.Time) {
+	s.t.Helper()
+	s.exec(`UPDATE users SET last_active_at = $2 WHERE id = $1`, user, at.UnixMilli())
+}
+
+func (s *seed) render(user, state string, at time.Time, source time.Duration) string {
+	s.t.Helper()
+	id := fmt.Sprintf("rnd-%04d", s.next())
+	s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at)
+		VALUES ($1, $2, $3, '{}', 'video', $4, $5)`, id, user, state, source.Milliseconds(), at.UnixMilli())
+	return id
+}
+
+func (s *seed) separation(user, state string, at time.Time, source time.Duration) string {
+	s.t.Helper()
+	id := fmt.Sprintf("sep-%04d", s.next())
+	s.exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes,
+			source_duration_ms, language, credits, created_at)
+		VALUES ($1, $2, $3, '', '', 1, $4, 'auto', 1, $5)`, id, user, state, source.Milliseconds(), at.UnixMilli())
+	return id
+}
+
+// purchase adds a purchase; buyer "" is a deleted account.
+func (s *seed) purchase(buyer, platform string, credits int64, at time.Time) {
+	s.t.Helper()
+	var id any
+	if buyer != "" {
+		id = buyer
+	}
+	s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, created_at)
+		VALUES ($1, $2, 'p', $3, $4, $5)`, platform, fmt.Sprint(s.next()), credits, id, at.UnixMilli())
+}
+
+func (s *seed) ledger(user, kind string, amount int64) {
+	s.t.Helper()
+	s.exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ($1, $2, $3, $4, $5)`,
+		fmt.Sprint(kind, s.next()), user, kind, amount, s.now.UnixMilli())
+}
+
+func (s *seed) call(endpoint string, success bool, latencyMs int64, at time.Time) {
+	s.t.Helper()
+	ok := 0
+	if success {
+		ok = 1
+	}
+	s.exec(`INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
+		VALUES ($1, 'separation', $2, $3, 200, $4, $5)`, fmt.Sprint(s.next()), endpoint, ok, latencyMs, at.UnixMilli())
+}
+
+// must fails the test on an error and returns the value.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// equal fails the test unless got is want, both printed with their field names.
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
+		t.Errorf("%s:\n got %s\nwant %s", what, g, w)
+	}
+}
+
+func day(t *testing.T, s string) admin.Day {
+	t.Helper()
+	at, err := time.Parse(time.DateOnly, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admin.DayOf(at)
+}
+
+func TestDay(t *testing.T) {
+	for _, c := range []struct{ at, day string }{
+		{"1970-01-01T00:00:00Z", "1970-01-01"},
+		{"1969-12-31T23:59:59.999Z", "1969-12-31"},
+		{"1969-12-31T00:00:00Z", "1969-12-31"},
+		{"2024-02-29T23:59:59.999Z", "2024-02-29"},
+		{"2026-03-01T08:59:59+09:00", "2026-02-28"},
+	} {
+		at, err := time.Parse(time.RFC3339, c.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := admin.DayOf(at); got.String() != c.day || !got.Start().Equal(at.UTC().Truncate(24*time.Hour)) {
+			t.Errorf("%s is on %s, from %s; want %s", c.at, got, got.Start(), c.day)
+		}
+	}
+}

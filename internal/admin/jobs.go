@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"cutroom/internal/fault"
+)
+
+// The types of a job.
+const (
+	JobRender     = "render"
+	JobSeparation = "separation"
+)
+
+// maxActive bounds the list of active jobs. A queue beyond it is counted by
+// the status breakdown.
+const maxActive = 1000
+
+// ActiveJob is a job that has neither finished nor failed.
+type ActiveJob struct {
+	Type, ID, Status  string
+	UserID, UserEmail string // the e-mail may be ""
+	SourceDurationMs  int64
+	Created           time.Time
+	Progress          int // percent, 0 to 100
+}
+
+// ActiveJobs returns the jobs in progress, the longest waiting first, at most
+// 1000 of them.
+func (r *Reports) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
+	out := []ActiveJob{}
+	// One branch for each partial index over the few jobs that are not done;
+	// an IN over all states would read the whole history.
+	err := each(ctx, r.db, func(rows *sql.Rows) error {
+		var j ActiveJob
+		var createdMs int64
+		if err := rows.Scan(&j.Type, &j.ID, &j.Status, &j.UserID, &j.UserEmail, &j.SourceDurationMs, &createdMs, &j.Progress); err != nil {
+			return err
+		}
+		j.Created = time.UnixMilli(createdMs).UTC()
+		out = append(out, j)
+		return nil
+	}, `WITH jobs AS (
+			SELECT 'render' AS type, id, state, user_id, source_duration_ms, created_at, progress
+				FROM render_jobs WHERE state = 'PENDING'
+			UNION ALL SELECT 'render', id, state, user_id, source_duration_ms, created_at, progress
+				FROM render_jobs WHERE state = 'PROCESSING'
+			UNION ALL SELECT 'separation', id, state, user_id, source_duration_ms, created_at, progress
+				FROM separation_jobs WHERE state = 'QUEUED'
+			UNION ALL SELECT 'separation', id, state, user_id, source_duration_ms, created_at, progress
+				FROM separation_jobs WHERE state IN ('SUBMITTING', 'PROCESSING'))
+		SELECT j.type, j.id, j.state, u.id, u.email, j.source_duration_ms, j.created_at, j.progress
+		FROM jobs j JOIN users u ON u.id = j.user_id AND u.erasing_at IS NULL
+		ORDER BY j.created_at, j.id LIMIT $1`, maxActive)
+	if err != nil {
+		return nil, fmt.Errorf("active jobs: %w", err)
+	}
+	return out, nil
+}
+
+// Breakdown says what became of the jobs of one type.
+type Breakdown struct {
+	Type                                 string
+	Total, Succeeded, Failed, InProgress int64
+}
+
+// StatusBreakdown returns what became of all renders and of all separations,
+// in this order. A separation whose stems were cleaned up did succeed.
+func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
+	out := [2]Breakdown{{Type: JobRender}, {Type: JobSeparation}}
+	err := each(ctx, r.db, func(rows *sql.Rows) error {
+		var separation int
+		var state string
+		var n int64
+		if err := rows.Scan(&separation, &state, &n); err != nil {
+			return err
+		}
+		b := &out[separation]
+		b.Total += n
+		switch state {
+		case "COMPLETED", "READY", "DISPOSED":
+			b.Succeeded += n
+		case "FAILED":
+			b.Failed += n
+		default:
+			b.InProgress += n
+		}
+		return nil
+	}, `SELECT 0, state, COUNT(*) FROM render_jobs GROUP BY state
+		UNION ALL SELECT 1, state, COUNT(*) FROM separation_jobs GROUP BY state`)
+	if err != nil {
+		return out, fmt.Errorf("status breakdown: %w", err)
+	}
+	return out, nil
+}
+
+// UserJob is a job in its owner's history.
+type UserJob struct {
+	ID, Type, Status string
+	SourceDurationMs int64
+	Created          time.Time
+	Finished         time.Time // zero while the job is in progress
+	Error            string    // what the client was told; "" when it did not fail
+}
+
+// Page is a part of a list: Limit >= 1 rows after the first Offset >= 0.
+type Page struct{ Limit, Offset int64 }
+
+// UserJobs returns a page of a user's renders and separations, newest first,
+// and how many there are in all. An unknown user is a 404.
+func (r *Reports) UserJobs(ctx context.Context, userID string, page Page) (jobs []UserJob, total int64, err error) {
+	err = r.db.QueryRow(ctx, `SELECT (SELECT COUNT(*) FROM render_jobs WHERE user_id = u.id)
+			+ (SELECT COUNT(*) FROM separation_jobs WHERE user_id = u.id)
+		FROM users u WHERE u.id = $1 AND u.erasing_at IS NULL`, userID).Scan(&total)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, 0, fault.New(fault.NotFound, "User not found")
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("count a user's jobs: %w", err)
+	}
+	jobs = []UserJob{}
+	err = each(ctx, r.db, func(rows *sql.Rows) error {
+		var j UserJob
+		var createdMs int64
+		var finishedMs sql.NullInt64
+		if err := rows.Scan(&j.Type, &j.ID, &j.Status, &j.SourceDurationMs, &createdMs, &finishedMs, &j.Error); err != nil {
+			return err
+		}
+		j.Created = time.UnixMilli(createdMs).UTC()
+		if finishedMs.Valid {
+			j.Finished = time.UnixMilli(finishedMs.Int64).UTC()
+		}
+		jobs = append(jobs, j)
+		return nil
+	}, `SELECT 'render', id, state, source_duration_ms, created_at, finished_at, COALESCE(error, '')
+			FROM render_jobs WHERE user_id = $1
+		UNION ALL SELECT 'separation', id, state, source_duration_ms, created_at, finished_at, COALESCE(error, '')
+			FROM separation_jobs WHERE user_id = $1
+		ORDER BY 5 DESC, 2 LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list a user's jobs: %w", err)
+	}
+	return jobs, total, nil
+}

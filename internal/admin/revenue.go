@@ -1,0 +1,65 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+)
+
+// Sales is a number of purchases and the credits sold by them.
+type Sales struct{ Purchases, Credits int64 }
+
+// Revenue is what was bought so far. Purchases count for ever, those of
+// deleted accounts too.
+type Revenue struct {
+	// PayingUsers is the buyers who still have an account: whose a purchase
+	// was is forgotten with the account.
+	PayingUsers int64
+	// Total is over both platforms, Last30Days its part of the last 30 times
+	// 24 hours.
+	Total, Last30Days, PlatformA, PlatformB Sales
+	// AdminGranted is the credits that admins minted for themselves. They are
+	// no purchase and no part of the numbers above; those of deleted accounts
+	// are forgotten.
+	AdminGranted int64
+}
+
+// Revenue sums up all purchases.
+func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
+	var v Revenue
+	err := r.db.QueryRow(ctx, `SELECT COUNT(DISTINCT buyer_id), COUNT(*), CAST(COALESCE(SUM(credits), 0) AS BIGINT),
+			COUNT(CASE WHEN recent THEN 1 END), CAST(COALESCE(SUM(CASE WHEN recent THEN credits END), 0) AS BIGINT),
+			COUNT(CASE WHEN platform = 'platform_a' THEN 1 END),
+			CAST(COALESCE(SUM(CASE WHEN platform = 'platform_a' THEN credits END), 0) AS BIGINT),
+			COUNT(CASE WHEN platform = 'platform_b' THEN 1 END),
+			CAST(COALESCE(SUM(CASE WHEN platform = 'platform_b' THEN credits END), 0) AS BIGINT),
+			CAST((SELECT COALESCE(SUM(amount), 0) FROM credit_ledger WHERE kind = 'admin') AS BIGINT)
+		FROM (SELECT platform, credits, buyer_id, created_at >= (SELECT now_ms()) - $1 AS recent FROM purchases) AS sold`,
+		30*dayMs).Scan(&v.PayingUsers, &v.Total.Purchases, &v.Total.Credits, &v.Last30Days.Purchases, &v.Last30Days.Credits,
+		&v.PlatformA.Purchases, &v.PlatformA.Credits, &v.PlatformB.Purchases, &v.PlatformB.Credits, &v.AdminGranted)
+	if err != nil {
+		return Revenue{}, fmt.Errorf("revenue: %w", err)
+	}
+	return v, nil
+}
+
+// DailyRevenue is the purchases of one day.
+type DailyRevenue struct {
+	Day                                Day
+	PlatformACredits, PlatformBCredits int64
+	Purchases                          int64
+}
+
+// DailyRevenue returns the purchases of every day of the range.
+func (r *Reports) DailyRevenue(ctx context.Context, span Range) ([]DailyRevenue, error) {
+	out, err := byDay(ctx, r.db, span, func(d *DailyRevenue) (*Day, []any) {
+		return &d.Day, []any{&d.PlatformACredits, &d.PlatformBCredits, &d.Purchases}
+	}, `SELECT created_at / 86400000,
+			CAST(SUM(CASE WHEN platform = 'platform_a' THEN credits ELSE 0 END) AS BIGINT),
+			CAST(SUM(CASE WHEN platform = 'platform_b' THEN credits ELSE 0 END) AS BIGINT), COUNT(*)
+		FROM purchases WHERE created_at >= $1 AND created_at < $2
+		GROUP BY created_at / 86400000`)
+	if err != nil {
+		return nil, fmt.Errorf("revenue by day: %w", err)
+	}
+	return out, nil
+}

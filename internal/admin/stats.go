@@ -1,0 +1,175 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+// Overview is the service in six numbers.
+type Overview struct {
+	Users, Renders, Separations int64
+	// SourceDuration is the sum over all jobs, failed ones included.
+	SourceDuration time.Duration
+	// ActiveUsers signed in or submitted a job in the last 7 times 24 hours.
+	ActiveUsers int64
+}
+
+// Overview counts everything there is.
+func (r *Reports) Overview(ctx context.Context) (Overview, error) {
+	var o Overview
+	var sourceMs int64
+	// now_ms() stands in a subquery to be read once: PostgreSQL would call it
+	// for every row, and could not use the index.
+	err := r.db.QueryRow(ctx, `SELECT
+		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL),
+		(SELECT COUNT(*) FROM render_jobs),
+		(SELECT COUNT(*) FROM separation_jobs),
+		CAST((SELECT COALESCE(SUM(source_duration_ms), 0) FROM render_jobs)
+			+ (SELECT COALESCE(SUM(source_duration_ms), 0) FROM separation_jobs) AS BIGINT),
+		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL AND last_active_at >= (SELECT now_ms()) - $1)`,
+		7*dayMs).Scan(&o.Users, &o.Renders, &o.Separations, &sourceMs, &o.ActiveUsers)
+	if err != nil {
+		return Overview{}, fmt.Errorf("overview: %w", err)
+	}
+	o.SourceDuration = time.Duration(sourceMs) * time.Millisecond
+	return o, nil
+}
+
+// Daily is the jobs submitted on one day.
+type Daily struct {
+	Day                  Day
+	Renders, Separations int64
+	SourceDurationMs     int64
+}
+
+// Daily returns the jobs of every day of the range.
+func (r *Reports) Daily(ctx context.Context, span Range) ([]Daily, error) {
+	out, err := byDay(ctx, r.db, span, func(d *Daily) (*Day, []any) {
+		return &d.Day, []any{&d.Renders, &d.Separations, &d.SourceDurationMs}
+	}, `SELECT created_at / 86400000, SUM(render), SUM(1 - render), CAST(SUM(source_duration_ms) AS BIGINT)
+		FROM (SELECT created_at, source_duration_ms, 1 AS render FROM render_jobs
+				WHERE created_at >= $1 AND created_at < $2
+			UNION ALL SELECT created_at, source_duration_ms, 0 FROM separation_jobs
+				WHERE created_at >= $1 AND created_at < $2) AS jobs
+		GROUP BY created_at / 86400000`)
+	if err != nil {
+		return nil, fmt.Errorf("jobs by day: %w", err)
+	}
+	return out, nil
+}
+
+// Signups is the users who came on one day, by provider, without those who
+// left again.
+type Signups struct {
+	Day                  Day
+	ProviderA, ProviderB int64
+}
+
+// Signups returns the new users of every day of the range.
+func (r *Reports) Signups(ctx context.Context, span Range) ([]Signups, error) {
+	out, err := byDay(ctx, r.db, span, func(s *Signups) (*Day, []any) {
+		return &s.Day, []any{&s.ProviderA, &s.ProviderB}
+	}, `SELECT created_at / 86400000,
+			SUM(CASE WHEN provider = 'provider_a' THEN 1 ELSE 0 END),
+			SUM(CASE WHEN provider = 'provider_b' THEN 1 ELSE 0 END)
+		FROM users WHERE erasing_at IS NULL AND created_at >= $1 AND created_at < $2
+		GROUP BY created_at / 86400000`)
+	if err != nil {
+		return nil, fmt.Errorf("signups by day: %w", err)
+	}
+	return out, nil
+}
+
+// Calls is the calls of one day to one endpoint of an external provider.
+type Calls struct {
+	Day                Day
+	Provider, Endpoint string
+	Count, Failures    int64
+	// P95Ms is the latency in milliseconds that 95 % of the calls did not
+	// exceed, by nearest rank: one that was measured. 0 on a day without calls.
+	P95Ms int64
+}
+
+// FailureRate is the failed part of the calls, 0 to 1.
+func (c Calls) FailureRate() float64 {
+	if c.Count == 0 {
+		return 0
+	}
+	return float64(c.Failures) / float64(c.Count)
+}
+
+// ExternalCalls returns a row for every day of the range and every endpoint
+// that was called in it, by day, provider and endpoint.
+func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error) {
+	type endpoint struct{ provider, name string }
+	var order []endpoint
+	seen := map[endpoint]map[Day]Calls{}
+	from, to := span.bounds()
+	// The smallest rank that covers 95 % of n calls is ceil(0.95 n), written
+	// in integers.
+	err := each(ctx, r.db, func(rows *sql.Rows) error {
+		var c Calls
+		if err := rows.Scan(&c.Day, &c.Provider, &c.Endpoint, &c.Count, &c.Failures, &c.P95Ms); err != nil {
+			return err
+		}
+		e := endpoint{c.Provider, c.Endpoint}
+		if seen[e] == nil {
+			seen[e] = map[Day]Calls{}
+			order = append(order, e)
+		}
+		seen[e][c.Day] = c
+		return nil
+	}, `WITH ranked AS (
+			SELECT created_at / 86400000 AS day, provider, endpoint, success, latency_ms,
+				ROW_NUMBER() OVER (PARTITION BY created_at / 86400000, provider, endpoint ORDER BY latency_ms) AS place,
+				COUNT(*) OVER (PARTITION BY created_at / 86400000, provider, endpoint) AS calls
+			FROM provider_calls WHERE created_at >= $1 AND created_at < $2)
+		SELECT day, provider, endpoint, calls, SUM(CASE WHEN success = 0 THEN 1 ELSE 0 END),
+			MAX(CASE WHEN place = (95 * calls + 99) / 100 THEN latency_ms END)
+		FROM ranked GROUP BY day, provider, endpoint, calls
+		ORDER BY provider, endpoint, day`, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("external calls by day: %w", err)
+	}
+	out := make([]Calls, 0, len(order)*span.Days())
+	for day := span.From; day < span.To; day++ {
+		for _, e := range order {
+			c, called := seen[e][day]
+			if !called {
+				c = Calls{Day: day, Provider: e.provider, Endpoint: e.name}
+			}
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// Buckets are the names of the duration histogram's buckets, shortest first.
+// A bucket holds its lower bound and not its upper one.
+var Buckets = [5]string{"0-1m", "1-5m", "5-15m", "15-60m", "60m+"}
+
+// DurationHistogram counts all jobs by the duration of their source, in the
+// order of [Buckets].
+func (r *Reports) DurationHistogram(ctx context.Context) ([5]int64, error) {
+	var out [5]int64
+	err := each(ctx, r.db, func(rows *sql.Rows) error {
+		var bucket int
+		var count int64
+		if err := rows.Scan(&bucket, &count); err != nil {
+			return err
+		}
+		out[bucket] += count
+		return nil
+	}, `SELECT bucket, COUNT(*) FROM (
+			SELECT CASE WHEN ms < 60000 THEN 0 WHEN ms < 300000 THEN 1 WHEN ms < 900000 THEN 2
+				WHEN ms < 3600000 THEN 3 ELSE 4 END AS bucket
+			FROM (SELECT source_duration_ms AS ms FROM render_jobs
+				UNION ALL SELECT source_duration_ms FROM separation_jobs) AS jobs) AS buckets
+		GROUP BY bucket`)
+	if err != nil {
+		return out, fmt.Errorf("duration histogram: %w", err)
+	}
+	return out, nil
+}

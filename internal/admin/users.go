@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// User is a row of the user list.
+type User struct {
+	ID, Email, Name      string // e-mail and name may be ""
+	Provider, Role       string
+	Balance              int64 // credits
+	Renders, Separations int64
+	SourceDurationMs     int64 // over all jobs of the user
+	Created              time.Time
+	LastActive           time.Time // the last sign-in or submit
+}
+
+// maxSearch is the length in characters of the longest text that a user can
+// have: an e-mail address.
+const maxSearch = 320
+
+// matching is the condition on users that both queries of Users share. $1 is
+// the search as a LIKE pattern, $2 as an id; an empty $2 matches everybody.
+const matching = `erasing_at IS NULL AND ($2 = '' OR id = $2
+	OR lower(email) LIKE lower($1) ESCAPE '\' OR lower(name) LIKE lower($1) ESCAPE '\')`
+
+// Users returns a page of the users, newest activity first, and how many there
+// are in all. A search that is not blank keeps those whose e-mail or name
+// contains it, in any case, and the one whose id it is.
+func (r *Reports) Users(ctx context.Context, search string, page Page) (users []User, total int64, err error) {
+	users = []User{}
+	search = strings.TrimSpace(search)
+	if !utf8.ValidString(search) || strings.ContainsRune(search, 0) || utf8.RuneCountInString(search) > maxSearch {
+		return users, 0, nil // nobody's, and text that a database refuses
+	}
+	pattern, id := "%"+escapeLike(search)+"%", strings.ToLower(search)
+	err = r.db.QueryRow(ctx, `SELECT COUNT(*) FROM users WHERE `+matching, pattern, id).Scan(&total)
+	if err != nil {
+		return nil, 0, fmt.Errorf("count users: %w", err)
+	}
+	// The page is cut first, and jobs are counted for its users only.
+	err = each(ctx, r.db, func(rows *sql.Rows) error {
+		var u User
+		var createdMs, activeMs int64
+		if err := rows.Scan(&u.ID, &u.Email, &u.Name, &u.Provider, &u.Role, &u.Balance, &u.Renders, &u.Separations,
+			&u.SourceDurationMs, &createdMs, &activeMs); err != nil {
+			return err
+		}
+		u.Created, u.LastActive = time.UnixMilli(createdMs).UTC(), time.UnixMilli(activeMs).UTC()
+		users = append(users, u)
+		return nil
+	}, `WITH page AS (
+			SELECT * FROM users WHERE `+matching+` ORDER BY last_active_at DESC, id LIMIT $3 OFFSET $4),
+		jobs AS (
+			SELECT user_id, 1 AS render, source_duration_ms FROM render_jobs WHERE user_id IN (SELECT id FROM page)
+			UNION ALL SELECT user_id, 0, source_duration_ms FROM separation_jobs WHERE user_id IN (SELECT id FROM page)),
+		counts AS (
+			SELECT user_id, SUM(render) AS renders, SUM(1 - render) AS separations, SUM(source_duration_ms) AS source_ms
+			FROM jobs GROUP BY user_id)
+		SELECT p.id, p.email, p.name, p.provider, p.role, COALESCE(b.balance, 0), COALESCE(c.renders, 0),
+			COALESCE(c.separations, 0), CAST(COALESCE(c.source_ms, 0) AS BIGINT), p.created_at, p.last_active_at
+		FROM page p LEFT JOIN counts c ON c.user_id = p.id LEFT JOIN credit_balances b ON b.user_id = p.id
+		ORDER BY p.last_active_at DESC, p.id`, pattern, id, page.Limit, page.Offset)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list users: %w", err)
+	}
+	return users, total, nil
+}
+
+// escapeLike takes the meaning from the characters that LIKE would read.
+func escapeLike(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s)
+}
