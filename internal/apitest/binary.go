@@ -1,0 +1,73 @@
+package apitest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// build is the binary under test, built at most once per test process.
+var build struct {
+	once sync.Once
+	path string
+	dir  string // to be removed by Main; "" when the binary was given
+	err  error
+}
+
+// Binary returns the path of the cutroom binary: CUTROOM_BIN, or one built
+// from the module that the test belongs to.
+func Binary() (string, error) {
+	build.once.Do(func() {
+		if path := os.Getenv("CUTROOM_BIN"); path != "" {
+			build.path, build.err = filepath.Abs(path)
+			return
+		}
+		build.path, build.err = goBuild("./cmd/cutroom")
+	})
+	return build.path, build.err
+}
+
+func goBuild(pkg string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "cutroom-bin-")
+	if err != nil {
+		return "", fmt.Errorf("make a folder for the binary: %w", err)
+	}
+	build.dir = dir
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	path := filepath.Join(dir, filepath.Base(pkg))
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return path, nil
+}
+
+// moduleRoot is the folder of go.mod above the working directory, which `go
+// test` sets to the folder of the package under test.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("no go.mod above the working directory")
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,193 @@
+package apitest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+)
+
+// contract is the OpenAPI document against which every exchange is checked.
+var contract struct {
+	once   sync.Once
+	doc    *openapi3.T
+	router routers.Router
+	err    error
+}
+
+func loadContract() {
+	root, err := moduleRoot()
+	if err != nil {
+		contract.err = err
+		return
+	}
+	doc, err := openapi3.NewLoader().LoadFromFile(filepath.Join(root, "internal", "httpapi", "openapi.yaml"))
+	if err != nil {
+		contract.err = fmt.Errorf("load openapi.yaml: %w", err)
+		return
+	}
+	// The page of the API description is text; the library has no decoder for it.
+	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder)
+	contract.doc = doc
+	contract.router, contract.err = gorillamux.NewRouter(doc)
+}
+
+// exchange is one request and its answer, complete with their bodies.
+type exchange struct {
+	req     *http.Request
+	reqBody []byte // as sent, or an equivalent stand-in for a large upload
+	valid   bool   // the request is meant to conform
+	status  int
+	header  http.Header
+	resBody []byte
+}
+
+// check compares an exchange with the document. The request is compared only
+// where it is meant to be valid, the answer always.
+func (x exchange) check() error {
+	contract.once.Do(loadContract)
+	if contract.err != nil {
+		return contract.err
+	}
+	if x.req.Method == http.MethodOptions {
+		return nil // preflights belong to CORS, not to the document
+	}
+	route, params, err := contract.router.FindRoute(x.req)
+	switch {
+	case errors.Is(err, routers.ErrMethodNotAllowed):
+		return x.checkMethodNotAllowed()
+	case err != nil:
+		return x.checkUnknownPath()
+	}
+	req := x.req.Clone(context.Background())
+	if x.reqBody != nil {
+		req.Body = io.NopCloser(bytes.NewReader(x.reqBody))
+	}
+	input := &openapi3filter.RequestValidationInput{
+		Request:    req,
+		PathParams: params,
+		Route:      route,
+		Options: &openapi3filter.Options{
+			AuthenticationFunc:    authenticated,
+			IncludeResponseStatus: true,
+			SkipSettingDefaults:   true,
+		},
+	}
+	if x.valid {
+		if err := openapi3filter.ValidateRequest(context.Background(), input); err != nil {
+			return fmt.Errorf("the request breaks openapi.yaml: %w", err)
+		}
+	}
+	if x.req.Method == http.MethodHead {
+		if route.Operation.Responses.Status(x.status) == nil {
+			return fmt.Errorf("openapi.yaml has no status %d for %s %s", x.status, x.req.Method, route.Path)
+		}
+		if len(x.resBody) > 0 {
+			return fmt.Errorf("the answer to HEAD has a body of %d bytes", len(x.resBody))
+		}
+		return nil
+	}
+	if err := x.checkNoContent(); err != nil {
+		return err
+	}
+	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input,
+		Status:                 x.status,
+		Header:                 x.header,
+		Body:                   io.NopCloser(bytes.NewReader(x.resBody)),
+		Options:                input.Options,
+	})
+	if err != nil {
+		return fmt.Errorf("the answer breaks openapi.yaml: %w", err)
+	}
+	return nil
+}
+
+// authenticated accepts a request that carries what its security scheme asks
+// for; whether it is genuine is the service's business.
+func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) error {
+	r := in.RequestValidationInput.Request
+	if in.SecurityScheme.Type == "http" {
+		if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ") {
+			return errors.New("no bearer token")
+		}
+		return nil
+	}
+	if r.URL.Query().Get(in.SecurityScheme.Name) == "" {
+		return fmt.Errorf("no %s in the query", in.SecurityScheme.Name)
+	}
+	return nil
+}
+
+// checkNoContent is what the library leaves out: statuses without a body.
+func (x exchange) checkNoContent() error {
+	if (x.status == http.StatusNoContent || x.status == http.StatusNotModified) && len(x.resBody) > 0 {
+		return fmt.Errorf("status %d with a body of %d bytes", x.status, len(x.resBody))
+	}
+	return nil
+}
+
+func (x exchange) checkMethodNotAllowed() error {
+	// HEAD of a GET path is answered like GET by net/http; that is fine too.
+	if x.req.Method == http.MethodHead {
+		return nil
+	}
+	if x.status == http.StatusNotFound && optional(x.req.URL.Path) {
+		return x.checkErrorBody()
+	}
+	if x.status != http.StatusMethodNotAllowed {
+		return fmt.Errorf("status %d for a method that openapi.yaml does not have, want 405", x.status)
+	}
+	if x.header.Get("Allow") == "" {
+		return errors.New("405 without an Allow header")
+	}
+	return x.checkErrorBody()
+}
+
+func (x exchange) checkUnknownPath() error {
+	if optional(x.req.URL.Path) {
+		return nil
+	}
+	if x.status != http.StatusNotFound {
+		return fmt.Errorf("status %d for a path that openapi.yaml does not have, want 404", x.status)
+	}
+	return x.checkErrorBody()
+}
+
+// optional says whether a path belongs to a surface that configuration may
+// leave out, or that serves files rather than the API.
+func optional(path string) bool {
+	return strings.HasPrefix(path, "/swagger") || strings.HasPrefix(path, "/api/v2/testdata/")
+}
+
+// checkErrorBody validates the body of part 7 for answers outside of the
+// document's paths.
+func (x exchange) checkErrorBody() error {
+	if x.req.Method == http.MethodHead {
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(x.header.Get("Content-Type")); err != nil || media != "application/json" {
+		return fmt.Errorf("status %d with Content-Type %q, want application/json", x.status, x.header.Get("Content-Type"))
+	}
+	var body any
+	if err := json.Unmarshal(x.resBody, &body); err != nil {
+		return fmt.Errorf("status %d with a body that is not JSON: %w", x.status, err)
+	}
+	schema := contract.doc.Components.Schemas["Error"].Value
+	if err := schema.VisitJSON(body, openapi3.EnableJSONSchema2020()); err != nil {
+		return fmt.Errorf("status %d without the error body: %w", x.status, err)
+	}
+	return nil
+}

@@ -1,0 +1,396 @@
+// Package apitest runs the real service for black-box tests.
+//
+// Start builds the binary once per test process and runs `cutroom serve` as a
+// child process with a database, a storage folder and vendor stand-ins of its
+// own. Tests speak HTTP to it; every exchange is checked against openapi.yaml,
+// every answer and every line of the log against what must never appear there.
+//
+// Which database and whether there is an object store is decided by the
+// environment of `go test`, so that one suite runs in every shape of the
+// service:
+//
+//	CUTROOM_TEST_DB=sqlite|postgres   default sqlite
+//	CUTROOM_TEST_BUCKET=1             with an object store
+//	CUTROOM_TEST_REPLICAS=2           that many processes behind a round-robin front (postgres only)
+//	CUTROOM_TEST_S3=url,bucket,key,secret   a real S3 server instead of the stand-in
+//	CUTROOM_BIN=path                  a binary to test instead of building one
+//
+// It knows the contract of the service and none of its code.
+package apitest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cutroom/internal/dbtest"
+)
+
+// Deadlines of the service's life. They are generous because the machine may
+// be busy; a healthy service needs a fraction.
+const (
+	startDeadline = 30 * time.Second
+	stopDeadline  = 40 * time.Second
+)
+
+// Server is the service under test: one process, or several behind a front.
+// Its methods may be called from parallel subtests, except those that start
+// and stop processes.
+type Server struct {
+	URL     string // without a trailing slash
+	World   *World // the vendors
+	Storage string // STORAGE_PATH, shared by all replicas
+
+	binary   string
+	dir      string
+	env      map[string]string
+	replicas []*replica
+	client   *http.Client
+	secrets  []string
+	nextIP   atomic.Uint32
+}
+
+// replica is one process of the service over its restarts.
+type replica struct {
+	url  string
+	env  map[string]string
+	log  *logBuffer
+	proc *child // nil before the first start
+}
+
+type options struct {
+	env      map[string]string
+	replicas int
+	bucket   bool
+	noStart  bool
+}
+
+// Option changes what Start runs.
+type Option func(*options)
+
+// Env sets a configuration key; an empty value leaves it blank.
+func Env(key, value string) Option { return func(o *options) { o.env[key] = value } }
+
+// Bucket turns the object store on or off, whatever CUTROOM_TEST_BUCKET says.
+func Bucket(on bool) Option { return func(o *options) { o.bucket = on } }
+
+// Replicas runs n processes behind a round-robin front. More than one needs
+// PostgreSQL.
+func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
+
+// Postgres says whether the tests run on PostgreSQL.
+func Postgres() bool { return os.Getenv("CUTROOM_TEST_DB") == "postgres" }
+
+// Start runs the service until the test ends. It ends the test when the
+// service does not come up, and fails it when the service does not stop
+// cleanly or its log holds a secret or a panic.
+func Start(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	s, err := start(t, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.shutdown(t)
+		if t.Failed() {
+			t.Logf("log of the service:\n%s", tail(s.Logs()))
+		}
+	})
+	return s
+}
+
+func start(t testing.TB, opts []Option) (*Server, error) {
+	o := options{env: map[string]string{}, replicas: 1, bucket: os.Getenv("CUTROOM_TEST_BUCKET") == "1"}
+	if n, err := strconv.Atoi(os.Getenv("CUTROOM_TEST_REPLICAS")); err == nil {
+		o.replicas = n
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.replicas > 1 && !Postgres() {
+		return nil, fmt.Errorf("%d replicas need CUTROOM_TEST_DB=postgres", o.replicas)
+	}
+	binary, err := Binary()
+	if err != nil {
+		return nil, err
+	}
+	dir := t.TempDir()
+	s := &Server{binary: binary, dir: dir, Storage: filepath.Join(dir, "storage"), client: newClient()}
+	t.Cleanup(s.client.CloseIdleConnections)
+	if s.World, err = startWorld(t, o.bucket); err != nil {
+		return nil, err
+	}
+	s.env = s.World.env()
+	maps.Copy(s.env, map[string]string{
+		"STORAGE_PATH":              s.Storage,
+		"AUTH_JWT_SECRET":           "apitest-jwt-secret-0123456789abcdef0123",
+		"SEPARATION_SIGNING_SECRET": "apitest-stem-secret-0123456789abcdef012",
+		"PROVIDER_POLL_INTERVAL_MS": "1000",
+	})
+	s.database(t)
+	maps.Copy(s.env, o.env)
+	for _, key := range []string{"AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET", "SEPARATION_PROVIDER_API_KEY",
+		"DB_PASSWORD", "OBJECT_STORE_SECRET_ACCESS_KEY", "IAP_PLATFORM_B_PRIVATE_KEY"} {
+		if v := s.env[key]; len(v) >= 8 {
+			s.secrets = append(s.secrets, v)
+		}
+	}
+	if err := s.makeReplicas(t, o.replicas); err != nil {
+		return nil, err
+	}
+	for i := range s.replicas {
+		if err := s.startReplica(i); err != nil {
+			s.killAll()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// newClient makes a client that follows no redirect and, to let every process
+// stop at once, keeps few connections.
+func newClient() *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 8, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// database points the service at a fresh database of the kind under test.
+func (s *Server) database(t testing.TB) {
+	if Postgres() {
+		s.env["DATABASE_URL"], s.env["DB_USER"], s.env["DB_PASSWORD"] = dbtest.URL(t)
+		return
+	}
+	s.env["DATABASE_URL"] = "sqlite://" + filepath.Join(s.dir, "cutroom.db")
+	s.env["DB_USER"], s.env["DB_PASSWORD"] = "cutroom", "apitest-db-password"
+}
+
+// makeReplicas chooses the addresses; with several replicas the public one is
+// a front that passes requests on in turn.
+func (s *Server) makeReplicas(t testing.TB, n int) error {
+	var targets []*url.URL
+	for range n {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		u := &url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)}
+		targets = append(targets, u)
+		env := maps.Clone(s.env)
+		env["PORT"] = strconv.Itoa(port)
+		s.replicas = append(s.replicas, &replica{url: u.String(), env: env, log: &logBuffer{}})
+	}
+	s.URL = targets[0].String()
+	if n > 1 {
+		front := httptest.NewServer(roundRobin(targets))
+		t.Cleanup(front.Close)
+		s.URL = front.URL
+	}
+	for _, r := range s.replicas {
+		if _, set := r.env["PUBLIC_BASE_URL"]; !set {
+			r.env["PUBLIC_BASE_URL"] = s.URL
+		}
+	}
+	return nil
+}
+
+// roundRobin passes each request to the next target. X-Forwarded-For goes
+// through as the client sent it, so that one hop count fits every shape.
+func roundRobin(targets []*url.URL) http.Handler {
+	var turn atomic.Uint64
+	return &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
+		p.SetURL(targets[int(turn.Add(1))%len(targets)])
+		p.Out.Header["X-Forwarded-For"] = p.In.Header["X-Forwarded-For"]
+		p.Out.Host = p.In.Host
+	}}
+}
+
+// startReplica starts one process and waits until it answers.
+func (s *Server) startReplica(i int) error {
+	r := s.replicas[i]
+	p, err := launch(s.binary, s.dir, environ(r.env), r.log, "serve")
+	if err != nil {
+		return err
+	}
+	r.proc = p
+	deadline := time.Now().Add(startDeadline)
+	for time.Now().Before(deadline) {
+		if !p.running() {
+			return fmt.Errorf("cutroom serve ended with status %d:\n%s", p.status(), tail(r.log.String()))
+		}
+		res, err := s.client.Get(r.url + "/healthz")
+		if err == nil {
+			res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	p.kill()
+	return fmt.Errorf("cutroom serve did not answer within %v:\n%s", startDeadline, tail(r.log.String()))
+}
+
+// Kill9 ends all processes of the service as a power cut would, ffmpeg
+// included.
+func (s *Server) Kill9(t testing.TB) {
+	t.Helper()
+	s.killAll()
+	s.client.CloseIdleConnections()
+}
+
+func (s *Server) killAll() {
+	for _, r := range s.replicas {
+		if r.proc != nil {
+			r.proc.kill()
+		}
+	}
+}
+
+// KillReplica is Kill9 for one of several processes.
+func (s *Server) KillReplica(t testing.TB, i int) {
+	t.Helper()
+	s.replicas[i].proc.kill()
+	s.client.CloseIdleConnections()
+}
+
+// Stop ends all processes with SIGTERM and fails the test unless each exits
+// with status 0 in time.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	s.client.CloseIdleConnections()
+	var wg sync.WaitGroup
+	for i, r := range s.replicas {
+		if r.proc == nil || !r.proc.running() {
+			continue
+		}
+		wg.Go(func() {
+			if status, err := r.proc.stop(stopDeadline); err != nil {
+				t.Errorf("replica %d: %v", i, err)
+			} else if status != 0 {
+				t.Errorf("replica %d: exit status %d after SIGTERM, want 0", i, status)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Restart starts the processes that do not run, with the same configuration
+// and storage, and waits until they answer.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	for i, r := range s.replicas {
+		if r.proc != nil && r.proc.running() {
+			continue
+		}
+		if err := s.startReplica(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// SetEnv changes a configuration key of all replicas from their next start on.
+func (s *Server) SetEnv(key, value string) {
+	for _, r := range s.replicas {
+		r.env[key] = value
+	}
+}
+
+// Command runs another command of the binary, such as `admin grant`, with the
+// service's configuration, and returns its exit status and output.
+func (s *Server) Command(t testing.TB, args ...string) (int, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	status, out, err := Run(ctx, s.dir, s.replicas[0].env, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, out
+}
+
+// PID is the process id of a running replica.
+func (s *Server) PID(replica int) int { return s.replicas[replica].proc.cmd.Process.Pid }
+
+// Logs is what all replicas printed so far.
+func (s *Server) Logs() string {
+	var b strings.Builder
+	for i, r := range s.replicas {
+		if len(s.replicas) > 1 {
+			fmt.Fprintf(&b, "--- replica %d\n", i)
+		}
+		b.WriteString(r.log.String())
+	}
+	return b.String()
+}
+
+// shutdown ends the service and judges its last words.
+func (s *Server) shutdown(t testing.TB) {
+	s.Stop(t)
+	log := s.Logs()
+	for _, secret := range s.secrets {
+		if strings.Contains(log, secret) {
+			t.Errorf("the log holds the secret %.6s...", secret)
+		}
+	}
+	for _, bad := range []string{"panic:", "DATA RACE"} {
+		if strings.Contains(log, bad) {
+			t.Errorf("the log holds %q", bad)
+		}
+	}
+}
+
+// checkLeaks fails the test when an answer tells what it must not: text of an
+// upstream, a path of the server, SQL, a stack or a secret.
+func (s *Server) checkLeaks(t testing.TB, name string, res *Response) {
+	t.Helper()
+	if !strings.Contains(res.Header.Get("Content-Type"), "json") {
+		return
+	}
+	body := string(res.Body)
+	forbidden := append([]string{leakMarker, s.dir, "SQLSTATE", "goroutine ", ".go:", "ffmpeg"}, s.secrets...)
+	for _, f := range forbidden {
+		if strings.Contains(body, f) {
+			t.Errorf("%s: the answer holds %.12q: %s", name, f, res.text())
+		}
+	}
+}
+
+// IP is an address that no other caller of the server uses, for X-Forwarded-For:
+// rate limits of sign-in are per address.
+func (s *Server) IP() string {
+	n := s.nextIP.Add(1)
+	return fmt.Sprintf("198.18.%d.%d", n>>8&0xff, n&0xff)
+}
+
+func freePort() (int, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port, nil
+}
+
+// tail is the end of a log, enough to see what went wrong.
+func tail(log string) string {
+	const limit = 16 << 10
+	if len(log) > limit {
+		return "...\n" + log[len(log)-limit:]
+	}
+	return log
+}

@@ -1,0 +1,137 @@
+package apitest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+)
+
+// shared is the service that tests use when they need no configuration and
+// disturb nobody: each works with users of its own.
+var shared struct {
+	once   sync.Once
+	server *Server
+	err    error
+}
+
+// process is the life of the test process.
+var process struct {
+	once sync.Once
+	life *lifetime
+}
+
+// Forever returns a testing.TB whose folders and cleanups live as long as the
+// test process, for fixtures that many tests use. A failure reported to it
+// fails the process; Fatal panics. The package's TestMain must call Main.
+func Forever(t testing.TB) testing.TB {
+	process.once.Do(func() { process.life = &lifetime{TB: t} })
+	return process.life
+}
+
+// Shared returns a service that lives as long as the test process, in default
+// configuration with API docs off and dev mock off. Tests that inject faults,
+// change the configuration, stop processes or count anything over all users
+// need Start instead. The package's TestMain must call Main.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	shared.once.Do(func() {
+		shared.server, shared.err = start(Forever(t), nil)
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	s := shared.server
+	offset := s.replicas[0].log.len()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of the shared service since the test began:\n%s", tail(s.replicas[0].log.since(offset)))
+		}
+	})
+	return s
+}
+
+// Main runs the tests of a package, ends the shared service and removes the
+// binary. Its result is the exit status: os.Exit(apitest.Main(m)).
+func Main(m *testing.M) int {
+	code := m.Run()
+	if shared.server != nil {
+		shared.server.shutdown(process.life)
+	}
+	if process.life != nil && process.life.end() && code == 0 {
+		code = 1
+	}
+	if build.dir != "" {
+		if err := os.RemoveAll(build.dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	return code
+}
+
+// lifetime is a testing.TB whose cleanup happens at the end of the process
+// rather than of a test, for what all tests share. Only the methods that
+// helpers of this module use on it are replaced.
+type lifetime struct {
+	testing.TB // of the test that came first; for the interface's private method
+
+	mu      sync.Mutex
+	cleanup []func()
+	failed  bool
+}
+
+func (l *lifetime) Cleanup(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cleanup = append(l.cleanup, f)
+}
+
+func (l *lifetime) Context() context.Context { return context.Background() }
+func (l *lifetime) Helper()                  {}
+
+func (l *lifetime) TempDir() string {
+	dir, err := os.MkdirTemp("", "cutroom-shared-")
+	if err != nil {
+		l.Fatalf("%v", err)
+	}
+	l.Cleanup(func() { _ = os.RemoveAll(dir) }) // a leftover in the system's temp folder harms nobody
+	return dir
+}
+
+func (l *lifetime) Failed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
+func (l *lifetime) Logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "shared by tests: "+format+"\n", args...)
+}
+
+func (l *lifetime) Errorf(format string, args ...any) {
+	l.Logf(format, args...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = true
+}
+
+func (l *lifetime) Error(args ...any) { l.Errorf("%s", fmt.Sprint(args...)) }
+func (l *lifetime) Log(args ...any)   { l.Logf("%s", fmt.Sprint(args...)) }
+
+// Fatalf and Fatal end the process: no test can go on without what is shared.
+func (l *lifetime) Fatalf(format string, args ...any) {
+	panic("shared by tests: " + fmt.Sprintf(format, args...))
+}
+
+func (l *lifetime) Fatal(args ...any) { l.Fatalf("%s", fmt.Sprint(args...)) }
+
+// end runs the cleanups, last first, and reports whether anything failed.
+func (l *lifetime) end() bool {
+	for len(l.cleanup) > 0 {
+		f := l.cleanup[len(l.cleanup)-1]
+		l.cleanup = l.cleanup[:len(l.cleanup)-1]
+		f()
+	}
+	return l.Failed()
+}

@@ -1,0 +1,67 @@
+// Package test holds the black-box suites of the service: one file for each
+// area of the API. They are written from the specification, speak HTTP to the
+// real binary, and run on either database, with or without an object store
+// (see package apitest for the switches).
+package test
+
+import (
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+)
+
+func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
+
+// M is a JSON object.
+type M = apitest.M
+
+// fixtures are the clips that tests share, made at most once per process.
+var fixtures sync.Map // name -> func() string
+
+// fixture returns the path of a shared clip, made by the first test that
+// needs it. Tests must not write to it.
+func fixture(t testing.TB, name string, make func(t testing.TB) string) string {
+	t.Helper()
+	f, _ := fixtures.LoadOrStore(name, sync.OnceValue(func() string { return make(apitest.Forever(t)) }))
+	return f.(func() string)()
+}
+
+// The shared clips. Each video has a colour and a tone of its own, so that a
+// film tells which clip is where.
+const clipLength = 2 * time.Second
+
+func redClip(t testing.TB) string {
+	return fixture(t, "red", func(t testing.TB) string {
+		return mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, FPS: "25", Duration: clipLength, Color: "red", Tone: 440})
+	})
+}
+
+func blueClip(t testing.TB) string {
+	return fixture(t, "blue", func(t testing.TB) string {
+		return mediatest.Clip(t, mediatest.Spec{Width: 240, Height: 240, FPS: "30", Duration: clipLength, Color: "blue", Tone: 880})
+	})
+}
+
+func silentClip(t testing.TB) string {
+	return fixture(t, "silent", func(t testing.TB) string {
+		return mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, FPS: "25", Duration: clipLength, Color: "green"})
+	})
+}
+
+// music is a tone of 1500 Hz for three seconds.
+func music(t testing.TB) string {
+	return fixture(t, "music", func(t testing.TB) string { return mediatest.Tone(t, 1500, 3*time.Second) })
+}
+
+// mixture is three seconds of 300 Hz and 1200 Hz at once. The separation
+// stand-in calls what is above 600 Hz voice and the rest background.
+func mixture(t testing.TB) string {
+	return fixture(t, "mixture", func(t testing.TB) string { return mediatest.Tones(t, 300, 1200) })
+}
+
+// mixtureLength is how long mixture is.
+const mixtureLength = 3 * time.Second

@@ -1,0 +1,286 @@
+package test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"cutroom/internal/apitest"
+)
+
+const purchasePath = "/api/v2/credits/purchase"
+
+// purchase posts a purchase as u and leaves the answer to the caller.
+func purchase(t testing.TB, u *apitest.User, platform, transaction, receipt, product string) *apitest.Response {
+	t.Helper()
+	return u.Send(t, apitest.Request{Method: "POST", Path: purchasePath, JSON: M{
+		"platform": platform, "transactionId": transaction, "receipt": receipt, "productId": product}})
+}
+
+// buyA registers a purchase at platform_a and posts it.
+func buyA(t testing.TB, u *apitest.User, p apitest.PurchaseA) *apitest.Response {
+	t.Helper()
+	if p.ProductID == "" {
+		p.ProductID = "credits.10"
+	}
+	p = u.World.PurchaseA(t, p)
+	return purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID)
+}
+
+// buyB registers a transaction at platform_b and posts it.
+func buyB(t testing.TB, u *apitest.User, tr apitest.TransactionB) *apitest.Response {
+	t.Helper()
+	if tr.ProductID == "" {
+		tr.ProductID = "credits.10"
+	}
+	tr, receipt := u.World.TransactionB(t, tr)
+	return purchase(t, u, "platform_b", tr.TransactionID, receipt, tr.ProductID)
+}
+
+func TestPurchaseGrantsTheProduct(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	for product, credits := range map[string]int{"credits.10": 10, "credits.50": 50, "credits.150": 150} {
+		u := s.SignIn(t)
+		var got apitest.Purchased
+		buyA(t, u, apitest.PurchaseA{ProductID: product}).Expect(200).JSON(&got)
+		if got.Granted != credits || got.Balance != 3+credits || got.TransactionID == "" {
+			t.Errorf("%s on platform_a: %+v", product, got)
+		}
+		buyB(t, u, apitest.TransactionB{ProductID: product, AccountToken: u.Sub}).Expect(200).JSON(&got)
+		if got.Granted != credits || got.Balance != 3+2*credits {
+			t.Errorf("%s on platform_b: %+v", product, got)
+		}
+		if b := u.Balance(t); b != 3+2*credits {
+			t.Errorf("balance %d, want %d", b, 3+2*credits)
+		}
+	}
+}
+
+func TestPlatformIsComparedTrimmedAndWithoutCase(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	p := u.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.10"})
+	purchase(t, u, "  Platform_A ", p.OrderID, p.Token, p.ProductID).Expect(200)
+	var again apitest.Purchased
+	purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&again)
+	if again.Granted != 0 || again.Balance != 13 {
+		t.Errorf("the same transaction in another spelling of the platform: %+v", again)
+	}
+}
+
+func TestPurchaseBodiesAndOrderOfChecks(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	for _, tt := range []struct{ body, code string }{
+		{`{`, "bad_request"},
+		{`[]`, "bad_request"},
+		{`{"platform":7,"transactionId":"t","receipt":"r","productId":"credits.10"}`, "bad_request"},
+		{`{"platform":"platform_a","transactionId":{},"receipt":"r","productId":"credits.10"}`, "bad_request"},
+		{`{}`, "invalid_platform"},
+		{`{"platform":null}`, "invalid_platform"},
+		{`{"platform":"platform_c","transactionId":"","receipt":"","productId":"x"}`, "invalid_platform"},
+		{`{"platform":"platform_a","transactionId":"","receipt":"r","productId":"x"}`, "missing_receipt"},
+		{`{"platform":"platform_a","transactionId":" ","receipt":"r","productId":"credits.10"}`, "missing_receipt"},
+		{`{"platform":"platform_b","transactionId":"t","receipt":"  ","productId":"credits.10"}`, "missing_receipt"},
+		{`{"platform":"platform_a","transactionId":"t","productId":"credits.10"}`, "missing_receipt"},
+		{`{"platform":"platform_a","transactionId":"t","receipt":"r","productId":"credits.11"}`, "unknown_product"},
+		{`{"platform":"platform_a","transactionId":"t","receipt":"r"}`, "unknown_product"},
+		{`{"platform":"platform_b","transactionId":"t","receipt":"r","productId":""}`, "unknown_product"},
+		{`{"platform":"platform_a","transactionId":"t","receipt":"r","productId":"credits.10","more":1}`, "receipt_invalid"},
+	} {
+		u.Send(t, apitest.Request{Method: "POST", Path: purchasePath, Raw: tt.body}).Error(400, tt.code)
+	}
+	u.Send(t, apitest.Request{Method: "POST", Path: purchasePath,
+		Raw: `{"platform":"platform_a","receipt":"` + strings.Repeat("r", 1<<20) + `"}`}).Expect(413)
+	if b := u.Balance(t); b != 3 {
+		t.Errorf("refused purchases changed the balance to %d", b)
+	}
+}
+
+func TestPlatformARejects(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	for name, p := range map[string]apitest.PurchaseA{
+		"cancelled":          {PurchaseState: 1},
+		"pending":            {PurchaseState: 2},
+		"somebody else's":    {AccountID: other.Sub},
+		"no order id":        {Omit: []string{"orderId"}},
+		"other order id":     {Set: map[string]any{"orderId": "GPA.0000-0000-0000-00000"}},
+		"no purchase state":  {Omit: []string{"purchaseState"}},
+		"state of no number": {Set: map[string]any{"purchaseState": "bought"}},
+	} {
+		t.Run(name, func(t *testing.T) { buyA(t, u, p).Error(400, "receipt_invalid") })
+	}
+	// The receipt of another product, an unknown one, and hostile text.
+	p := s.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.10"})
+	purchase(t, u, "platform_a", p.OrderID, p.Token, "credits.150").Error(400, "receipt_invalid")
+	purchase(t, u, "platform_a", p.OrderID, "unknown-token", "credits.10").Error(400, "receipt_invalid")
+	purchase(t, u, "platform_a", p.OrderID+"x", p.Token, "credits.10").Error(400, "receipt_invalid")
+	purchase(t, u, "platform_a", p.OrderID, "../../../"+p.Token+"?x=", "credits.10").Error(400, "receipt_invalid")
+	if b := u.Balance(t); b != 3 {
+		t.Errorf("refused purchases changed the balance to %d", b)
+	}
+	buyA(t, u, apitest.PurchaseA{AccountID: u.Sub}).Expect(200)
+}
+
+func TestPlatformBRejects(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	bad := map[string]apitest.TransactionB{
+		"other bundle":         {BundleID: "com.example.other"},
+		"other environment":    {Environment: "Xcode"},
+		"family shared":        {OwnershipType: "FAMILY_SHARED"},
+		"no ownership":         {Omit: []string{"inAppOwnershipType"}},
+		"revoked":              {RevokedAtMs: 1760000000000},
+		"somebody else's":      {AccountToken: other.Sub},
+		"other transaction id": {Set: map[string]any{"transactionId": "999"}},
+		"no transaction id":    {Omit: []string{"transactionId"}},
+		"no bundle":            {Omit: []string{"bundleId"}},
+		"no environment":       {Omit: []string{"environment"}},
+		"other product signed": {Set: map[string]any{"productId": "credits.150"}},
+	}
+	for _, chain := range apitest.BadChains {
+		bad["chain "+string(chain)] = apitest.TransactionB{Chain: chain}
+	}
+	for name, tr := range bad {
+		t.Run(name, func(t *testing.T) { buyB(t, u, tr).Error(400, "receipt_invalid") })
+	}
+	purchase(t, u, "platform_b", "no-such-transaction", "receipt", "credits.10").Error(400, "receipt_invalid")
+	purchase(t, u, "platform_b", "../../x?y=%2f", "receipt", "credits.10").Error(400, "receipt_invalid")
+	if b := u.Balance(t); b != 3 {
+		t.Errorf("refused purchases changed the balance to %d", b)
+	}
+	buyB(t, u, apitest.TransactionB{AccountToken: strings.ToUpper(u.Sub)}).Expect(200)
+}
+
+func TestPurchaseIsIdempotentForEverybody(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	owner, thief := s.SignIn(t), s.SignIn(t)
+	p := s.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.10"})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	granted := 0
+	for range 24 {
+		wg.Go(func() {
+			var got apitest.Purchased
+			purchase(t, owner, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&got)
+			mu.Lock()
+			defer mu.Unlock()
+			granted += got.Granted
+		})
+	}
+	wg.Wait()
+	if granted != 10 {
+		t.Errorf("24 identical purchases granted %d, want 10", granted)
+	}
+	if b := owner.Balance(t); b != 13 {
+		t.Errorf("balance %d, want 13", b)
+	}
+	var got apitest.Purchased
+	purchase(t, thief, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&got)
+	if got.Granted != 0 || got.Balance != 3 {
+		t.Errorf("replay by another user: %+v, want granted 0, balance 3", got)
+	}
+	// The same id on the other platform is another transaction.
+	_, receipt := s.World.TransactionB(t, apitest.TransactionB{TransactionID: p.OrderID, ProductID: "credits.10"})
+	purchase(t, owner, "platform_b", p.OrderID, receipt, "credits.10").Expect(200).JSON(&got)
+	if got.Granted != 10 {
+		t.Errorf("same id on platform_b: %+v, want 10 granted", got)
+	}
+}
+
+func TestReceiptStaysSpentAfterAccountDeletion(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t)
+	p := s.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.50"})
+	purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200)
+	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
+	again := s.SignIn(t)
+	var got apitest.Purchased
+	purchase(t, again, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&got)
+	if got.Granted != 0 || got.Balance != 3 {
+		t.Errorf("the receipt of a deleted account paid again: %+v", got)
+	}
+}
+
+func TestStoreOutages(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("HTTP_REQUEST_TIMEOUT_MS", "2000"), apitest.Env("HTTP_SOCKET_TIMEOUT_MS", "2000"))
+	u := s.SignIn(t)
+	p := s.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.10"})
+	tr, receipt := s.World.TransactionB(t, apitest.TransactionB{ProductID: "credits.10"})
+	both := func(t *testing.T, status int, code string) {
+		t.Helper()
+		purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Error(status, code)
+		purchase(t, u, "platform_b", tr.TransactionID, receipt, tr.ProductID).Error(status, code)
+	}
+	for name, rule := range map[string]apitest.Rule{
+		"500":    {Kind: apitest.KindStatus, Status: 500},
+		"503":    {Kind: apitest.KindStatus, Status: 503},
+		"429":    {Kind: apitest.KindStatus, Status: 429},
+		"closed": {Kind: apitest.KindClose},
+		"stall":  {Kind: apitest.KindStall},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.World.FailStores(t, rule)
+			defer s.World.ClearStores()
+			both(t, 502, "receipt_verify_unavailable")
+		})
+	}
+	for _, status := range []int{400, 401, 403, 404} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			s.World.FailStores(t, apitest.Rule{Kind: apitest.KindStatus, Status: status})
+			defer s.World.ClearStores()
+			both(t, 400, "receipt_invalid")
+		})
+	}
+	if b := u.Balance(t); b != 3 {
+		t.Errorf("balance after failures %d, want 3", b)
+	}
+	// Safe to retry with the same transaction.
+	var got apitest.Purchased
+	purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&got)
+	purchase(t, u, "platform_b", tr.TransactionID, receipt, tr.ProductID).Expect(200).JSON(&got)
+	if got.Granted != 10 || got.Balance != 23 {
+		t.Errorf("retry after the outage: %+v", got)
+	}
+}
+
+func TestIncompleteStoreConfigurationIsUnconfigured(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", ""), apitest.Env("IAP_PLATFORM_B_KEY_ID", ""))
+	u := s.SignIn(t)
+	purchase(t, u, "platform_a", "t", "r", "credits.10").Error(400, "iap_unconfigured")
+	purchase(t, u, "platform_b", "t", "r", "credits.10").Error(400, "iap_unconfigured")
+	purchase(t, u, "platform_b", "t", "r", "credits.11").Error(400, "unknown_product")
+}
+
+func TestAccountsAreBoundOnBothStores(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t)
+	// Where the store knows no account, anybody may redeem; where it does, only
+	// that account.
+	buyA(t, u, apitest.PurchaseA{}).Expect(200)
+	buyB(t, u, apitest.TransactionB{}).Expect(200)
+	buyA(t, u, apitest.PurchaseA{AccountID: "00000000-0000-4000-8000-000000000000"}).Error(400, "receipt_invalid")
+	buyB(t, u, apitest.TransactionB{AccountToken: "00000000-0000-4000-8000-000000000000"}).Error(400, "receipt_invalid")
+}
+
+func TestOtherCatalog(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("CREDIT_PRODUCTS", "small=1,large=1000"))
+	u := s.SignIn(t)
+	var got apitest.Purchased
+	buyA(t, u, apitest.PurchaseA{ProductID: "large"}).Expect(200).JSON(&got)
+	if got.Granted != 1000 {
+		t.Errorf("CREDIT_PRODUCTS: %+v", got)
+	}
+	buyA(t, u, apitest.PurchaseA{ProductID: "credits.10"}).Error(400, "unknown_product")
+}

@@ -1,0 +1,332 @@
+package test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+)
+
+// login posts a body to a login endpoint from an address of its own.
+func login(t testing.TB, s *apitest.Server, provider string, body any) *apitest.Response {
+	t.Helper()
+	r := apitest.Request{Method: "POST", Path: "/api/v2/auth/" + provider, Header: http.Header{"X-Forwarded-For": {s.IP()}}}
+	if raw, ok := body.(string); ok {
+		r.Raw = raw
+	} else {
+		r.JSON = body
+	}
+	return s.Do(t, r)
+}
+
+// claimsOf decodes the claims of an access token without verifying it.
+func claimsOf(t testing.TB, token string) map[string]any {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		t.Fatalf("not a JWT: %s", token)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := map[string]any{}
+	if err := json.Unmarshal(raw, &claims); err != nil {
+		t.Fatal(err)
+	}
+	return claims
+}
+
+func TestFirstSignInMakesAUserAndGrantsTheBonusOnce(t *testing.T) {
+	t.Parallel()
+	for _, opts := range [][]apitest.UserOption{nil, {apitest.ProviderB()}} {
+		u := apitest.Shared(t).SignIn(t, opts...)
+		if b := u.Balance(t); b != 3 {
+			t.Errorf("balance after the first sign-in: %d, want 3", b)
+		}
+		first := u.Sub
+		auth := u.SignInAgain(t)
+		if u.Sub != first {
+			t.Errorf("second sign-in made another user: %s, %s", first, u.Sub)
+		}
+		if b := u.Balance(t); b != 3 {
+			t.Errorf("balance after the second sign-in: %d, want 3", b)
+		}
+		if auth.User.Role != "user" || auth.User.Email != u.Email || auth.User.Name == "" {
+			t.Errorf("user %+v", auth.User)
+		}
+	}
+}
+
+func TestAccessTokenClaims(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	auth := u.SignInAgain(t)
+	claims := claimsOf(t, auth.AccessToken)
+	for claim, want := range map[string]any{"sub": u.Sub, "iss": "cutroom", "aud": "cutroom-mobile", "role": "user"} {
+		if claim == "aud" {
+			if list, ok := claims[claim].([]any); ok && len(list) == 1 {
+				claims[claim] = list[0]
+			}
+		}
+		if claims[claim] != want {
+			t.Errorf("%s is %v, want %v", claim, claims[claim], want)
+		}
+	}
+	exp, _ := claims["exp"].(float64)
+	iat, _ := claims["iat"].(float64)
+	if exp-iat != 604800 {
+		t.Errorf("lifetime %v s, want 604800", exp-iat)
+	}
+	if auth.ExpiresAt/1000 != int64(exp) {
+		t.Errorf("expiresAt %d is not exp %v", auth.ExpiresAt, exp)
+	}
+	if d := time.Since(time.Unix(int64(iat), 0)); d < -5*time.Second || d > 2*time.Minute {
+		t.Errorf("issued %v ago", d)
+	}
+	for claim := range claims {
+		switch claim {
+		case "sub", "iss", "aud", "role", "iat", "exp", "nbf", "jti":
+		default:
+			t.Errorf("the token carries %s", claim)
+		}
+	}
+}
+
+func TestProviderARejects(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	bad := map[string]apitest.Claims{
+		"audience":                {Audience: "somebody.else"},
+		"audience, lenient":       {Audience: "somebody.else", Lenient: true},
+		"issuer":                  {Issuer: "https://accounts.example.test"},
+		"issuer, lenient":         {Issuer: "https://accounts.example.test", Lenient: true},
+		"expired":                 {ExpiresInSec: -60},
+		"expired, lenient":        {ExpiresInSec: -60, Lenient: true},
+		"e-mail not verified":     {EmailVerified: false, Lenient: true},
+		`e-mail "false"`:          {EmailVerified: "false", Lenient: true},
+		"no e-mail_verified":      {Omit: []string{"email_verified"}, Lenient: true},
+		"no audience":             {Omit: []string{"aud"}, Lenient: true},
+		"no issuer":               {Omit: []string{"iss"}, Lenient: true},
+		"no expiry":               {Omit: []string{"exp"}, Lenient: true},
+		"no subject":              {Omit: []string{"sub"}, Lenient: true},
+		"signature of a stranger": {Forge: apitest.ForgeStranger},
+		"tampered":                {Forge: apitest.ForgeTampered},
+	}
+	for name, c := range bad {
+		t.Run(name, func(t *testing.T) {
+			c.Email = "forger@example.test"
+			login(t, s, "provider_a", M{"idToken": s.World.MintA(t, c)}).Error(401, "invalid_id_token")
+		})
+	}
+	login(t, s, "provider_a", M{"idToken": "nonsense"}).Error(401, "invalid_id_token")
+	login(t, s, "provider_a", M{"idToken": "a&aud=b#c%00 \n"}).Error(401, "invalid_id_token")
+	for _, verified := range []any{true, "true"} {
+		token := s.World.MintA(t, apitest.Claims{Email: fmt.Sprintf("verified-%T@example.test", verified), EmailVerified: verified})
+		login(t, s, "provider_a", M{"idToken": token}).Expect(200)
+	}
+	token := s.World.MintA(t, apitest.Claims{Email: "bare-issuer@example.test", Issuer: "accounts.google.com"})
+	login(t, s, "provider_a", M{"idToken": token, "unknown": []int{1}}).Expect(200)
+}
+
+func TestProviderBRejects(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	bad := map[string]apitest.Claims{
+		"audience":            {Audience: "somebody.else"},
+		"issuer":              {Issuer: "https://id.example.test"},
+		"expired":             {ExpiresInSec: -60},
+		"e-mail not verified": {EmailVerified: false},
+		`e-mail "false"`:      {EmailVerified: "false"},
+		"no email_verified":   {Omit: []string{"email_verified"}},
+		"no audience":         {Omit: []string{"aud"}},
+		"no issuer":           {Omit: []string{"iss"}},
+		"no expiry":           {Omit: []string{"exp"}},
+		"no subject":          {Omit: []string{"sub"}},
+	}
+	for _, f := range apitest.Forgeries {
+		bad["forged: "+string(f)] = apitest.Claims{Forge: f}
+	}
+	for name, c := range bad {
+		t.Run(name, func(t *testing.T) {
+			c.Email = "forger@example.test"
+			login(t, s, "provider_b", M{"idToken": s.World.MintB(t, c)}).Error(401, "invalid_id_token")
+		})
+	}
+	login(t, s, "provider_b", M{"idToken": "nonsense"}).Error(401, "invalid_id_token")
+	for _, verified := range []any{true, "true"} {
+		token := s.World.MintB(t, apitest.Claims{Email: fmt.Sprintf("b-verified-%T@example.test", verified), EmailVerified: verified})
+		login(t, s, "provider_b", M{"idToken": token}).Expect(200)
+	}
+}
+
+func TestLoginBodies(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	for _, provider := range []string{"provider_a", "provider_b"} {
+		for body, code := range map[string]string{
+			`{`:                "bad_request",
+			`null`:             "", // an object without idToken, or no object: either code
+			`[]`:               "bad_request",
+			`"x"`:              "bad_request",
+			`{"idToken":7}`:    "bad_request",
+			`{"idToken":"x"`:   "bad_request",
+			`{} {}`:            "",
+			`{}`:               "missing_id_token",
+			`{"idToken":null}`: "missing_id_token",
+			`{"idToken":""}`:   "missing_id_token",
+			`{"idToken":"  "}`: "missing_id_token",
+		} {
+			res := login(t, s, provider, body).Expect(400)
+			if code != "" {
+				res.Error(400, code)
+			}
+		}
+		huge := `{"idToken":"` + strings.Repeat("x", 1<<20) + `"}`
+		login(t, s, provider, huge).Expect(413)
+	}
+}
+
+func TestNameIsStoredOnlyOnInsertAndEmailRefreshed(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	signIn := func(provider string, body M) (u struct {
+		Sub, Email, Name string
+		Picture          *string
+	}) {
+		t.Helper()
+		var auth apitest.Auth
+		login(t, s, provider, body).Expect(200).JSON(&auth)
+		return auth.User
+	}
+	a := func(email, name, picture string) string {
+		return s.World.MintA(t, apitest.Claims{Subject: "subject-name-a", Email: email, Name: name, Picture: picture})
+	}
+	first := signIn("provider_a", M{"idToken": a("old@example.test", "First", "https://p.example.test/1")})
+	second := signIn("provider_a", M{"idToken": a("new@example.test", "Second", "https://p.example.test/2")})
+	if first.Sub != second.Sub || first.Name != "First" || second.Name != "First" || second.Email != "new@example.test" {
+		t.Errorf("provider_a: %+v then %+v", first, second)
+	}
+	if second.Picture == nil || *second.Picture != "https://p.example.test/2" {
+		t.Errorf("picture %v was not refreshed", second.Picture)
+	}
+	b := func(subject, email string) string {
+		return s.World.MintB(t, apitest.Claims{Subject: subject, Email: email})
+	}
+	first = signIn("provider_b", M{"idToken": b("subject-name-b", "bee@example.test"), "fullName": "Bee One"})
+	second = signIn("provider_b", M{"idToken": b("subject-name-b", "bee@example.test"), "fullName": "Bee Two"})
+	if first.Sub != second.Sub || first.Name != "Bee One" || second.Name != "Bee One" {
+		t.Errorf("provider_b: %+v then %+v", first, second)
+	}
+	if u := signIn("provider_b", M{"idToken": b("subject-no-name", "local.part@example.test")}); u.Name != "local.part" {
+		t.Errorf("name without fullName: %q, want the e-mail's local part", u.Name)
+	}
+	if u := signIn("provider_b", M{"idToken": b("subject-null-name", "nil.part@example.test"), "fullName": nil}); u.Name != "nil.part" {
+		t.Errorf("name with fullName null: %q, want the e-mail's local part", u.Name)
+	}
+	// The same subject at the other provider is another person.
+	if u := signIn("provider_b", M{"idToken": b("subject-name-a", "old@example.test")}); u.Sub == first.Sub {
+		t.Error("provider_a and provider_b share a user")
+	}
+}
+
+func TestParallelFirstSignInsMakeOneUser(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	token := s.World.MintA(t, apitest.Claims{Subject: "subject-parallel", Email: "parallel@example.test", Name: "P"})
+	auths := make([]apitest.Auth, 8)
+	var wg sync.WaitGroup
+	for i := range auths {
+		wg.Go(func() { login(t, s, "provider_a", M{"idToken": token}).Expect(200).JSON(&auths[i]) })
+	}
+	wg.Wait()
+	for _, a := range auths {
+		if a.User.Sub != auths[0].User.Sub {
+			t.Errorf("two users: %s, %s", a.User.Sub, auths[0].User.Sub)
+		}
+	}
+	u := &apitest.User{Server: s, Token: auths[0].AccessToken}
+	if b := u.Balance(t); b != 3 {
+		t.Errorf("balance %d, want one bonus of 3", b)
+	}
+}
+
+func TestIdentityProviderOutages(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	a := s.World.MintA(t, apitest.Claims{Email: "outage-a@example.test"})
+	b := s.World.MintB(t, apitest.Claims{Email: "outage-b@example.test"})
+	for name, rule := range map[string]apitest.Rule{
+		"500":    {Kind: apitest.KindStatus, Status: 500},
+		"503":    {Kind: apitest.KindStatus, Status: 503},
+		"closed": {Kind: apitest.KindClose},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.World.FailIdentity(t, rule)
+			defer s.World.ClearIdentity()
+			login(t, s, "provider_a", M{"idToken": a}).Error(502, "provider_unavailable")
+			login(t, s, "provider_b", M{"idToken": b}).Error(502, "provider_unavailable")
+		})
+	}
+	for _, status := range []int{400, 401, 403, 404} {
+		s.World.FailIdentity(t, apitest.Rule{Kind: apitest.KindStatus, Status: status})
+		login(t, s, "provider_a", M{"idToken": a}).Error(401, "invalid_id_token")
+		s.World.ClearIdentity()
+	}
+	login(t, s, "provider_a", M{"idToken": a}).Expect(200)
+	login(t, s, "provider_b", M{"idToken": b}).Expect(200)
+
+	// The last good key set serves through an outage, for tokens of known keys.
+	s.World.FailIdentity(t, apitest.Rule{Kind: apitest.KindStatus, Status: 500})
+	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, apitest.Claims{Email: "cached@example.test"})}).Expect(200)
+	unknown := s.World.MintB(t, apitest.Claims{Email: "cached@example.test", Forge: apitest.ForgeUnknown})
+	if res := login(t, s, "provider_b", M{"idToken": unknown}); res.Status != 401 && res.Status != 502 {
+		t.Errorf("unknown key while the key set is out of reach: %d", res.Status)
+	}
+	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, apitest.Claims{Email: "cached@example.test"})}).Expect(200)
+}
+
+func TestKeyRotationRefetchesAtMostOnceAMinute(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Replicas(1))
+	mint := func() string { return s.World.MintB(t, apitest.Claims{Email: "rotating@example.test"}) }
+	old := mint()
+	login(t, s, "provider_b", M{"idToken": old}).Expect(200)
+	login(t, s, "provider_b", M{"idToken": mint()}).Expect(200)
+	if n := s.World.KeySetCalls(); n != 1 {
+		t.Errorf("%d fetches of the key set for two sign-ins, want 1", n)
+	}
+	s.World.RotateKeys(t)
+	login(t, s, "provider_b", M{"idToken": mint()}).Expect(200)
+	if n := s.World.KeySetCalls(); n != 2 {
+		t.Errorf("%d fetches after a rotation, want 2", n)
+	}
+	for range 5 {
+		forged := s.World.MintB(t, apitest.Claims{Email: "x@example.test", Forge: apitest.ForgeUnknown})
+		login(t, s, "provider_b", M{"idToken": forged}).Error(401, "invalid_id_token")
+	}
+	if n := s.World.KeySetCalls(); n > 2 {
+		t.Errorf("forged key ids made the service fetch the key set %d times within a minute", n-1)
+	}
+}
+
+func TestProviderBDisabled(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("AUTH_PROVIDER_B_CLIENT_IDS", ""), apitest.Env("SIGNUP_BONUS_CREDITS", "7"),
+		apitest.Env("AUTH_JWT_EXPIRY_SECONDS", "60"))
+	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, apitest.Claims{Email: "b@example.test"})}).Error(503, "provider_b_disabled")
+	u := s.SignIn(t)
+	if b := u.Balance(t); b != 7 {
+		t.Errorf("balance %d, want SIGNUP_BONUS_CREDITS = 7", b)
+	}
+	claims := claimsOf(t, u.Token)
+	if life := claims["exp"].(float64) - claims["iat"].(float64); life != 60 {
+		t.Errorf("token lifetime %v s, want AUTH_JWT_EXPIRY_SECONDS = 60", life)
+	}
+}

@@ -1,0 +1,351 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/dbtest"
+)
+
+// secretsOfStartup must not be printed whatever is wrong with them or beside them.
+var secretsOfStartup = []string{
+	"apikey-never-print-1", "stemsecret-never-print-0123456789abcdef", "jwtsecret-never-print-0123456789abcdef",
+	"dbpassword-never-print", "s3secret-never-print", "urlpassword-never-print", "tooshort-secret",
+}
+
+// validEnv is the least configuration that starts.
+func validEnv(t *testing.T) map[string]string {
+	return map[string]string{
+		"SEPARATION_PROVIDER_API_KEY":  secretsOfStartup[0],
+		"SEPARATION_PROVIDER_SPACE_ID": "7",
+		"SEPARATION_SIGNING_SECRET":    secretsOfStartup[1],
+		"AUTH_JWT_SECRET":              secretsOfStartup[2],
+		"AUTH_PROVIDER_A_CLIENT_IDS":   "ios.client,web.client",
+		"DATABASE_URL":                 "sqlite://" + filepath.Join(t.TempDir(), "x.db"),
+		"DB_USER":                      "cutroom",
+		"DB_PASSWORD":                  secretsOfStartup[3],
+		"STORAGE_PATH":                 filepath.Join(t.TempDir(), "storage"),
+		"PORT":                         strconv.Itoa(freePort(t)),
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// refused runs `cutroom serve` and fails the test unless it exits with status
+// 1 on its own, never listens and prints no secret. It returns the output.
+func refused(t *testing.T, dir string, env map[string]string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	listened := make(chan bool, 1)
+	watch, stop := context.WithCancel(ctx)
+	go func() { listened <- dials(watch, env["PORT"]) }()
+	status, out, err := apitest.Run(ctx, dir, env, "serve")
+	stop()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if status != 1 {
+		t.Errorf("exit status %d, want 1\n%s", status, out)
+	}
+	if <-listened {
+		t.Error("it listened before it gave up")
+	}
+	for _, secret := range secretsOfStartup {
+		if strings.Contains(out, secret) {
+			t.Errorf("the output holds the secret %q:\n%s", secret, out)
+		}
+	}
+	return out
+}
+
+// dials reports whether anything answered on the port until ctx ended.
+func dials(ctx context.Context, port string) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if conn, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
+			conn.Close()
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
+
+func TestStartupRefusesBadConfiguration(t *testing.T) {
+	const pg = "postgres://db.invalid/cutroom"
+	tests := []struct {
+		name string
+		set  map[string]string // "" leaves the key blank
+		keys []string          // that the output must name
+	}{
+		{"blank provider key", one("SEPARATION_PROVIDER_API_KEY", " "), nil},
+		{"blank space", one("SEPARATION_PROVIDER_SPACE_ID", ""), nil},
+		{"space 0", one("SEPARATION_PROVIDER_SPACE_ID", "0"), nil},
+		{"space negative", one("SEPARATION_PROVIDER_SPACE_ID", "-4"), nil},
+		{"space not a number", one("SEPARATION_PROVIDER_SPACE_ID", "seven"), nil},
+		{"blank stem secret", one("SEPARATION_SIGNING_SECRET", ""), nil},
+		{"short stem secret", one("SEPARATION_SIGNING_SECRET", "tooshort-secret"), nil},
+		{"31 characters of stem secret", one("SEPARATION_SIGNING_SECRET", "tooshort-secret"+strings.Repeat("x", 16)), nil},
+		{"blank client ids", one("AUTH_PROVIDER_A_CLIENT_IDS", ""), nil},
+		{"client ids of commas", one("AUTH_PROVIDER_A_CLIENT_IDS", " , ,"), nil},
+		{"blank jwt secret", one("AUTH_JWT_SECRET", ""), nil},
+		{"short jwt secret", one("AUTH_JWT_SECRET", "tooshort-secret"), nil},
+		{"blank database", one("DATABASE_URL", ""), nil},
+		{"unknown database", one("DATABASE_URL", "mysql://localhost/x"), nil},
+		{"no sslmode", one("DATABASE_URL", pg), nil},
+		{"no sslmode, password in the address", one("DATABASE_URL", "postgres://u:urlpassword-never-print@db.invalid/x"), nil},
+		{"sslmode disable", one("DATABASE_URL", pg+"?sslmode=disable"), nil},
+		{"sslmode disable, jdbc", one("DATABASE_URL", "jdbc:postgresql://db.invalid/x?sslmode=disable"), nil},
+		{"blank user", one("DB_USER", ""), nil},
+		{"blank password", one("DB_PASSWORD", ""), nil},
+		{"bucket without account", map[string]string{"OBJECT_STORE_BUCKET": "b", "OBJECT_STORE_ACCESS_KEY_ID": "k",
+			"OBJECT_STORE_SECRET_ACCESS_KEY": "s3secret-never-print"}, []string{"OBJECT_STORE_ACCOUNT_ID"}},
+		{"bucket without keys", map[string]string{"OBJECT_STORE_BUCKET": "b", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("a", 32)},
+			[]string{"OBJECT_STORE_ACCESS_KEY_ID", "OBJECT_STORE_SECRET_ACCESS_KEY"}},
+		{"account id not hex", map[string]string{"OBJECT_STORE_BUCKET": "b", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("z", 32),
+			"OBJECT_STORE_ACCESS_KEY_ID": "k", "OBJECT_STORE_SECRET_ACCESS_KEY": "s3secret-never-print"}, []string{"OBJECT_STORE_ACCOUNT_ID"}},
+		{"port not a number", map[string]string{"PORT": "eighty"}, nil},
+		{"slug too short", one("ADMIN_SLUG", "abcde"), nil},
+		{"slug too long", one("ADMIN_SLUG", strings.Repeat("a", 65)), nil},
+		{"slug with a slash", one("ADMIN_SLUG", "abc/defg"), nil},
+		{"signed URL too short-lived", one("SIGNED_URL_TTL_SEC", "59"), nil},
+		{"signed URL too long-lived", one("SIGNED_URL_TTL_SEC", "86401"), nil},
+		{"stem URL too short-lived", one("SEPARATION_URL_TTL_SEC", "59"), nil},
+		{"stem URL too long-lived", one("SEPARATION_URL_TTL_SEC", "604801"), nil},
+		{"stem URL outlives its stem", map[string]string{"SEPARATION_URL_TTL_SEC": "3600", "SEPARATION_ABANDON_TTL_MS": "3599000"},
+			[]string{"SEPARATION_URL_TTL_SEC", "SEPARATION_ABANDON_TTL_MS"}},
+		{"abandon too soon", map[string]string{"SEPARATION_ABANDON_TTL_MS": "59999", "SEPARATION_URL_TTL_SEC": "60"},
+			[]string{"SEPARATION_ABANDON_TTL_MS"}},
+		{"nothing in flight", one("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "0"), nil},
+		{"too much in flight", one("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "6"), nil},
+		{"stuck too soon", one("SEPARATION_STUCK_SUBMITTING_SEC", "59"), nil},
+		{"stuck too late", one("SEPARATION_STUCK_SUBMITTING_SEC", "1801"), nil},
+		{"polling too often", one("PROVIDER_POLL_INTERVAL_MS", "999"), nil},
+		{"polling too briefly", one("PROVIDER_MAX_POLL_MINUTES", "0"), nil},
+		{"polling too long", one("PROVIDER_MAX_POLL_MINUTES", "121"), nil},
+		{"token too short-lived", one("AUTH_JWT_EXPIRY_SECONDS", "59"), nil},
+		{"token too long-lived", one("AUTH_JWT_EXPIRY_SECONDS", "7776001"), nil},
+		{"bonus not a number", one("SIGNUP_BONUS_CREDITS", "three"), nil},
+		{"sample rate below 0", one("MONITORING_TRACES_SAMPLE_RATE", "-0.1"), nil},
+		{"sample rate above 1", one("MONITORING_TRACES_SAMPLE_RATE", "1.1"), nil},
+		{"store environment", one("IAP_PLATFORM_B_ENV", "staging"), nil},
+		{"upload limit not a number", one("MAX_UPLOAD_FILE_SIZE_MB", "big"), nil},
+		{"catalog", one("CREDIT_PRODUCTS", "credits.10"), nil},
+		{"log format", one("LOG_FORMAT", "xml"), nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			env := validEnv(t)
+			maps.Copy(env, tt.set)
+			out := refused(t, t.TempDir(), env)
+			keys := tt.keys
+			if keys == nil {
+				for k := range tt.set {
+					keys = append(keys, k)
+				}
+			}
+			for _, key := range keys {
+				if !strings.Contains(out, key) {
+					t.Errorf("the output does not name %s:\n%s", key, out)
+				}
+			}
+			if _, err := os.Stat(env["STORAGE_PATH"]); err == nil {
+				t.Error("it made the storage folder before it gave up")
+			}
+		})
+	}
+}
+
+// one is a map of one entry.
+func one(key, value string) map[string]string { return map[string]string{key: value} }
+
+func TestStartupListsAllProblemsAtOnce(t *testing.T) {
+	t.Parallel()
+	required := []string{"SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_SPACE_ID", "SEPARATION_SIGNING_SECRET",
+		"AUTH_PROVIDER_A_CLIENT_IDS", "AUTH_JWT_SECRET", "DATABASE_URL", "DB_USER", "DB_PASSWORD"}
+	env := map[string]string{"PORT": strconv.Itoa(freePort(t)), "PROVIDER_POLL_INTERVAL_MS": "1", "ADMIN_SLUG": "x"}
+	out := refused(t, t.TempDir(), env)
+	for _, key := range append(required, "PROVIDER_POLL_INTERVAL_MS", "ADMIN_SLUG") {
+		lines := 0
+		for line := range strings.Lines(out) {
+			if regexp.MustCompile(`\b` + key + `\b`).MatchString(line) {
+				lines++
+			}
+		}
+		if lines != 1 {
+			t.Errorf("%s is named on %d lines, want one:\n%s", key, lines, out)
+		}
+	}
+}
+
+func TestStartupRefusesWrongDatabasePassword(t *testing.T) {
+	t.Parallel()
+	if !apitest.Postgres() {
+		t.Skip("the embedded database has no password")
+	}
+	url, user, password := dbtest.URL(t)
+	for _, wrong := range []map[string]string{
+		{"DB_USER": user, "DB_PASSWORD": "dbpassword-never-print"},
+		{"DB_USER": "nobody_of_this_name", "DB_PASSWORD": password},
+	} {
+		env := validEnv(t)
+		env["DATABASE_URL"] = url
+		maps.Copy(env, wrong)
+		out := refused(t, t.TempDir(), env)
+		if strings.Contains(out, password) {
+			t.Error("the output holds the password")
+		}
+	}
+}
+
+func TestStartupAcceptsEveryDatabaseForm(t *testing.T) {
+	t.Parallel()
+	forms := map[string]map[string]string{}
+	dir := t.TempDir()
+	forms["absolute"] = one("DATABASE_URL", "sqlite://"+filepath.Join(dir, "absolute.db"))
+	forms["relative"] = one("DATABASE_URL", "sqlite://relative/path.db")
+	forms["memory"] = one("DATABASE_URL", "sqlite::memory:")
+	if apitest.Postgres() {
+		for name, scheme := range map[string]string{"postgres": "postgres", "postgresql": "postgresql", "jdbc": "jdbc:postgresql"} {
+			url, user, password := dbtest.Empty(t)
+			_, rest, _ := strings.Cut(url, "://")
+			forms[name] = map[string]string{"DATABASE_URL": scheme + "://" + rest, "DB_USER": user, "DB_PASSWORD": password}
+		}
+	}
+	for name, form := range forms {
+		t.Run(name, func(t *testing.T) {
+			var opts []apitest.Option
+			for k, v := range form {
+				opts = append(opts, apitest.Env(k, v))
+			}
+			s := apitest.Start(t, append(opts, apitest.Replicas(1))...)
+			if b := s.SignIn(t).Balance(t); b != 3 {
+				t.Errorf("balance %d, want 3", b)
+			}
+		})
+	}
+}
+
+func TestDotEnvIsReadAndTheEnvironmentWins(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	env := validEnv(t)
+	delete(env, "AUTH_JWT_SECRET")
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, ".env"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("PROVIDER_POLL_INTERVAL_MS=5\nSEPARATION_PROVIDER_SPACE_ID=0\nAUTH_JWT_SECRET=" + secretsOfStartup[2] + "\n")
+	out := refused(t, dir, env)
+	if !strings.Contains(out, "PROVIDER_POLL_INTERVAL_MS") {
+		t.Errorf(".env was not read:\n%s", out)
+	}
+	for _, key := range []string{"SEPARATION_PROVIDER_SPACE_ID", "AUTH_JWT_SECRET"} {
+		if strings.Contains(out, key) {
+			t.Errorf("%s is named although the whole configuration of it is right:\n%s", key, out)
+		}
+	}
+}
+
+func TestSignalsEndTheService(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Replicas(1))
+	began := time.Now()
+	s.Stop(t) // fails the test unless the status is 0
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("an idle service took %v to stop", took)
+	}
+	s.Restart(t)
+	if err := syscall.Kill(s.PID(0), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop(t)
+}
+
+func TestStartsFastAndIdlesSmall(t *testing.T) {
+	s := apitest.Start(t, apitest.Replicas(1))
+	best := time.Hour
+	for range 3 {
+		s.Stop(t)
+		began := time.Now()
+		s.Restart(t)
+		best = min(best, time.Since(began))
+	}
+	if best > time.Second {
+		t.Errorf("the best of three starts took %v, want under a second", best)
+	}
+	if kb := residentKB(t, s.PID(0)); kb > 60<<10 {
+		t.Errorf("idle memory is %d MB, want under 60", kb>>10)
+	}
+}
+
+func residentKB(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
+	if m == nil {
+		t.Fatalf("no VmRSS in %s", status)
+	}
+	kb, _ := strconv.Atoi(string(m[1]))
+	return kb
+}
+
+func TestOtherCommands(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	if status, out := s.Command(t, "version"); status != 0 || !strings.Contains(out, "go1.") || !strings.Contains(strings.ToLower(out), "ffmpeg") {
+		t.Errorf("cutroom version: status %d: %s", status, out)
+	}
+	if status, out := s.Command(t, "migrate"); status != 0 {
+		t.Errorf("cutroom migrate: status %d: %s", status, out)
+	}
+	u := s.SignIn(t)
+	if status, _ := s.Command(t, "admin", "grant", u.Sub); status != 0 {
+		t.Errorf("cutroom admin grant <uuid>: status %d", status)
+	}
+	if status, out := s.Command(t, "admin", "list"); status != 0 || !strings.Contains(out, u.Email) {
+		t.Errorf("cutroom admin list: status %d, want %s in it: %s", status, u.Email, out)
+	}
+	if status, out := s.Command(t, "admin", "revoke", u.Email); status != 0 {
+		t.Errorf("cutroom admin revoke: status %d: %s", status, out)
+	}
+	if u.SignInAgain(t); u.Role != "user" {
+		t.Errorf("role after revoke: %q", u.Role)
+	}
+	if status, _ := s.Command(t, "admin", "grant", "stranger@example.test"); status == 0 {
+		t.Error("granting the role to nobody succeeded")
+	}
+	if status, _ := s.Command(t, "no-such-command"); status == 0 {
+		t.Error("an unknown command succeeded")
+	}
+}
