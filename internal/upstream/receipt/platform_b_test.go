@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -289,6 +290,7 @@ func TestPlatformBRefusesForgedChains(t *testing.T) {
 		"RSA leaf called ES256":            signJWS(jwt.SigningMethodRS256, rsaKey, map[string]any{"alg": "ES256", "x5c": x5c(rsaLeaf, good.intermediate, good.root)}, payload),
 		"P-384 leaf":                       signJWS(jwt.SigningMethodES384, bigLeaf.key, map[string]any{"x5c": x5c(bigLeaf, good.intermediate, good.root)}, payload),
 		"P-384 leaf called ES256":          signJWS(jwt.SigningMethodES384, bigLeaf.key, map[string]any{"alg": "ES256", "x5c": x5c(bigLeaf, good.intermediate, good.root)}, payload),
+		"P-224 leaf called ES256":          signedBySmallLeaf(good, payload),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, store := newPlatformB(t, nil)
@@ -296,6 +298,22 @@ func TestPlatformBRefusesForgedChains(t *testing.T) {
 			wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
 		})
 	}
+}
+
+// signedBySmallLeaf bears a mathematically correct signature of the length that
+// ES256 has, by a leaf on a smaller curve.
+func signedBySmallLeaf(good chain, payload map[string]any) string {
+	key := newECKey(elliptic.P224())
+	leaf := issue(good.intermediate, key, "Leaf", false, leafMarker, nil)
+	head := must(json.Marshal(map[string]any{"alg": "ES256", "x5c": x5c(leaf, good.intermediate, good.root)}))
+	encode := base64.RawURLEncoding.EncodeToString
+	input := encode(head) + "." + encode(must(json.Marshal(payload)))
+	digest := sha256.Sum256([]byte(input))
+	r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
+	if err != nil {
+		panic(err)
+	}
+	return input + "." + encode(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
 // forgedUnder signs with a whole chain under a root that merely bears the name
@@ -425,6 +443,14 @@ func TestPlatformBRefusesIDsThatNameNothing(t *testing.T) {
 	if store.calls.Load() != 0 {
 		t.Error("the store was asked")
 	}
+}
+
+func TestPlatformBNeedsAProductID(t *testing.T) {
+	p, store := newPlatformB(t, nil)
+	store.signed = trusted().sign(payloadB(map[string]any{"productId": ""}))
+	in := goodB()
+	in.ProductID = ""
+	wantOnly(t, p.Verify(t.Context(), in), receipt.ErrInvalid)
 }
 
 func TestPlatformBEscapesTheTransactionID(t *testing.T) {
