@@ -1,0 +1,269 @@
+// Package bucket stands in for the object store: one bucket behind the S3
+// protocol, path style, that verifies every signature and so refuses exactly
+// what the real one refuses. Objects live in a folder and survive a restart.
+//
+// Not there: anonymous access, versions, access lists, several buckets.
+package bucket
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"cutroom/internal/sandbox/standin"
+)
+
+// Steps, under which calls are counted and faults addressed.
+const (
+	StepPut            = "put-object"
+	StepGet            = "get-object"
+	StepHead           = "head-object"
+	StepDelete         = "delete-object"
+	StepDeleteMany     = "delete-objects"
+	StepCopy           = "copy-object"
+	StepList           = "list-objects"
+	StepBucket         = "bucket" // calls about the bucket itself
+	StepCreateUpload   = "create-upload"
+	StepUploadPart     = "upload-part"
+	StepCompleteUpload = "complete-upload"
+	StepAbortUpload    = "abort-upload"
+	StepUploads        = "list-uploads" // uploads of the bucket, parts of an upload
+)
+
+// Options configures a Bucket. All but Region are required.
+type Options struct {
+	Name            string
+	AccessKeyID     string
+	SecretAccessKey string
+	Region          string // of the credential scope; "" accepts any
+	Dir             string // where objects are kept
+}
+
+// Bucket is the stand-in. Safe for concurrent use.
+type Bucket struct {
+	*standin.Host
+	opts Options
+
+	mu          sync.Mutex
+	store       *store
+	uploads     map[string]*upload // by upload id
+	clockOffset time.Duration
+}
+
+// New opens the bucket in its folder. Control: GET /__control/objects lists
+// what is stored; POST /__control/clock {"offsetSec": 400} moves the clock by
+// which presigned URLs expire.
+func New(opts Options) (*Bucket, error) {
+	if opts.Name == "" || opts.AccessKeyID == "" || opts.SecretAccessKey == "" || opts.Dir == "" {
+		return nil, errors.New("object store stand-in: name, keys and folder are required")
+	}
+	store, err := openStore(opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bucket{Host: standin.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
+	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepDeleteMany, StepCopy, StepList, StepBucket,
+		StepCreateUpload, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads}
+	b.HandleSteps(steps, b.step, "/", b.serve)
+	b.HandleControl("GET", "objects", func(*http.Request) (any, error) { return b.Objects(), nil })
+	b.HandleControl("POST", "clock", func(r *http.Request) (any, error) {
+		var body struct{ OffsetSec float64 }
+		if err := standin.ReadJSON(r, &body); err != nil {
+			return nil, err
+		}
+		b.SetClock(time.Duration(body.OffsetSec * float64(time.Second)))
+		return nil, nil
+	})
+	return b, nil
+}
+
+// Name is the bucket's name.
+func (b *Bucket) Name() string { return b.opts.Name }
+
+// SetClock moves the clock by which presigned URLs expire; a positive offset
+// is the future.
+func (b *Bucket) SetClock(offset time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.clockOffset = offset
+}
+
+// Object is what is known of a stored object.
+type Object struct {
+	Key         string    `json:"key"`
+	SizeBytes   int64     `json:"sizeBytes"`
+	ContentType string    `json:"contentType"`
+	ModifiedAt  time.Time `json:"modifiedAt"`
+}
+
+// Objects lists everything stored, by key.
+func (b *Bucket) Objects() []Object {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := []Object{}
+	for _, key := range b.store.keys("") {
+		o := b.store.objects[key]
+		list = append(list, Object{o.Key, o.SizeBytes, o.ContentType, o.ModifiedAt})
+	}
+	return list
+}
+
+// ReadObject returns an object's bytes, behind the back of the protocol.
+func (b *Bucket) ReadObject(key string) ([]byte, error) {
+	b.mu.Lock()
+	o, exists := b.store.objects[key]
+	path := b.store.path(o.File)
+	b.mu.Unlock()
+	if !exists {
+		return nil, fmt.Errorf("object %q: %w", key, os.ErrNotExist)
+	}
+	return os.ReadFile(path)
+}
+
+// CorruptObject overwrites an object's bytes and leaves everything else, as a
+// failing disk would. For data of another length the size is corrected.
+func (b *Bucket) CorruptObject(key string, data []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o, exists := b.store.objects[key]
+	if !exists {
+		return fmt.Errorf("object %q: %w", key, os.ErrNotExist)
+	}
+	name, path := b.store.newData()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return fmt.Errorf("corrupt object: %w", err)
+	}
+	o.File, o.SizeBytes = name, int64(len(data))
+	return b.store.put(o)
+}
+
+// failure is an error answer of the protocol.
+type failure struct {
+	status  int
+	code    string
+	message string
+}
+
+func internal(err error) *failure { return &failure{500, "InternalError", err.Error()} }
+
+type errorBody struct {
+	XMLName   xml.Name `xml:"Error"`
+	Code      string
+	Message   string
+	Resource  string
+	RequestID string `xml:"RequestId"`
+}
+
+func refuse(w http.ResponseWriter, r *http.Request, f *failure) {
+	if r.Method == http.MethodHead {
+		w.WriteHeader(f.status)
+		return
+	}
+	answer(w, f.status, errorBody{Code: f.code, Message: f.message, Resource: r.URL.Path, RequestID: w.Header().Get("X-Amz-Request-Id")})
+}
+
+// answer sends an XML document.
+func answer(w http.ResponseWriter, status int, v any) {
+	body, err := xml.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	body = append([]byte(xml.Header), body...)
+	w.Header().Set("Content-Type", "application/xml")
+	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client is gone: nobody is left to tell
+}
+
+// split parts a path-style address into bucket and key.
+func split(r *http.Request) (bucket, key string) {
+	bucket, key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return bucket, key
+}
+
+// step names the operation a request asks for.
+func (b *Bucket) step(r *http.Request) string {
+	_, key := split(r)
+	query := r.URL.Query()
+	if key == "" {
+		switch {
+		case r.Method == http.MethodPost && query.Has("delete"):
+			return StepDeleteMany
+		case r.Method == http.MethodGet && query.Has("uploads"):
+			return StepUploads
+		case r.Method == http.MethodGet && query.Has("list-type"):
+			return StepList
+		}
+		return StepBucket
+	}
+	switch r.Method {
+	case http.MethodPut:
+		switch {
+		case query.Has("uploadId"):
+			return StepUploadPart
+		case r.Header.Get("X-Amz-Copy-Source") != "":
+			return StepCopy
+		}
+		return StepPut
+	case http.MethodPost:
+		if query.Has("uploads") {
+			return StepCreateUpload
+		}
+		return StepCompleteUpload
+	case http.MethodDelete:
+		if query.Has("uploadId") {
+			return StepAbortUpload
+		}
+		return StepDelete
+	case http.MethodHead:
+		return StepHead
+	}
+	if query.Has("uploadId") {
+		return StepUploads
+	}
+	return StepGet
+}
+
+type operation func(w http.ResponseWriter, r *http.Request, key string, s signature) *failure
+
+func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Amz-Request-Id", strings.ToUpper(randomHex(8)))
+	w.Header().Set("Server", "sandbox")
+	s, fail := b.authorize(r)
+	if fail != nil {
+		refuse(w, r, fail)
+		return
+	}
+	name, key := split(r)
+	if name != b.opts.Name {
+		refuse(w, r, &failure{404, "NoSuchBucket", "The specified bucket does not exist."})
+		return
+	}
+	operations := map[string]operation{
+		StepPut: b.putObject, StepGet: b.getObject, StepHead: b.getObject, StepDelete: b.deleteObject,
+		StepDeleteMany: b.deleteObjects, StepCopy: b.copyObject, StepList: b.listObjects, StepBucket: b.aboutBucket,
+		StepCreateUpload: b.createUpload, StepUploadPart: b.uploadPart, StepCompleteUpload: b.completeUpload,
+		StepAbortUpload: b.abortUpload, StepUploads: b.listUploads,
+	}
+	if fail := operations[b.step(r)](w, r, key, s); fail != nil {
+		refuse(w, r, fail)
+	}
+}
+
+// aboutBucket answers HEAD and a repeated creation; the rest is not there.
+func (b *Bucket) aboutBucket(w http.ResponseWriter, r *http.Request, _ string, _ signature) *failure {
+	switch r.Method {
+	case http.MethodHead, http.MethodPut:
+		w.Header().Set("X-Amz-Bucket-Region", b.opts.Region)
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	return &failure{501, "NotImplemented", "A header or query you provided implies functionality that is not implemented."}
+}

@@ -1,0 +1,468 @@
+package bucket_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go"
+
+	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/sandbox/standin"
+)
+
+var opts = bucket.Options{Name: "films", AccessKeyID: "AKIDSANDBOX", SecretAccessKey: "secret/with+signs", Region: "auto"}
+
+func start(t *testing.T) *bucket.Bucket {
+	t.Helper()
+	o := opts
+	o.Dir = t.TempDir()
+	b, err := bucket.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Listen(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func sdk(b *bucket.Bucket, change ...func(*s3.Options)) *s3.Client {
+	return s3.New(s3.Options{BaseEndpoint: aws.String(b.URL()), Region: "auto", UsePathStyle: true, RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider(opts.AccessKeyID, opts.SecretAccessKey, "")}, change...)
+}
+
+func put(t *testing.T, c *s3.Client, key string, body []byte) {
+	t.Helper()
+	_, err := c.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &opts.Name, Key: &key, Body: bytes.NewReader(body), ContentType: aws.String("video/mp4")})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// code is the protocol's code of an SDK error.
+func code(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return fmt.Sprint(err)
+}
+
+func TestObjectsThroughTheSDK(t *testing.T) {
+	b := start(t)
+	c := sdk(b)
+	key := "assets/a b+ü(1)/~x.mp4"
+	body := []byte("0123456789")
+	put(t, c, key, body)
+
+	got, err := c.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := io.ReadAll(got.Body)
+	if err != nil || !bytes.Equal(read, body) || *got.ContentType != "video/mp4" || *got.ContentLength != 10 {
+		t.Errorf("got %q as %s, %v", read, *got.ContentType, err)
+	}
+	part, err := c.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key, Range: aws.String("bytes=3-5")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, _ := io.ReadAll(part.Body); string(read) != "345" || *part.ContentRange != "bytes 3-5/10" {
+		t.Errorf("range: %q %s", read, *part.ContentRange)
+	}
+	head, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key})
+	if err != nil || *head.ContentLength != 10 || *head.ETag != *got.ETag {
+		t.Errorf("head: %+v, %v", head, err)
+	}
+	_, err = c.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &opts.Name, Key: &key, Body: bytes.NewReader(nil), IfNoneMatch: aws.String("*")})
+	if code(err) != "PreconditionFailed" {
+		t.Errorf("put over an existing object: %v", err)
+	}
+	if _, err := c.CopyObject(t.Context(), &s3.CopyObjectInput{Bucket: &opts.Name, Key: aws.String("copy"), CopySource: aws.String(opts.Name + "/" + url.PathEscape(key))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: &opts.Name, Key: &key}); err != nil {
+		t.Fatal(err)
+	}
+	var missing *types.NoSuchKey
+	if _, err := c.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key}); !errors.As(err, &missing) {
+		t.Errorf("deleted object: %v", err)
+	}
+	var notFound *types.NotFound
+	if _, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key}); !errors.As(err, &notFound) {
+		t.Errorf("head of a deleted object: %v", err)
+	}
+	if copied, err := b.ReadObject("copy"); err != nil || !bytes.Equal(copied, body) {
+		t.Errorf("copy holds %q, %v", copied, err)
+	}
+	other := "other"
+	if _, err := c.HeadBucket(t.Context(), &s3.HeadBucketInput{Bucket: &opts.Name}); err != nil {
+		t.Errorf("head bucket: %v", err)
+	}
+	if _, err := c.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &other, Key: &key, Body: bytes.NewReader(body)}); code(err) != "NoSuchBucket" {
+		t.Errorf("another bucket: %v", err)
+	}
+}
+
+func TestListAndDeleteMany(t *testing.T) {
+	b := start(t)
+	c := sdk(b)
+	for i := range 7 {
+		put(t, c, fmt.Sprintf("render/job%d/out.mp4", i), []byte{1})
+	}
+	put(t, c, "assets/x.mp4", []byte{1})
+	var keys []string
+	pages := s3.NewListObjectsV2Paginator(c, &s3.ListObjectsV2Input{Bucket: &opts.Name, Prefix: aws.String("render/"), MaxKeys: aws.Int32(3)})
+	count := 0
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		count++
+		for _, o := range page.Contents {
+			keys = append(keys, *o.Key)
+		}
+	}
+	if len(keys) != 7 || count != 3 || !slices.IsSorted(keys) {
+		t.Errorf("%d pages: %v", count, keys)
+	}
+	folders, err := c.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: &opts.Name, Delimiter: aws.String("/")})
+	if err != nil || len(folders.CommonPrefixes) != 2 || *folders.CommonPrefixes[1].Prefix != "render/" || len(folders.Contents) != 0 {
+		t.Errorf("folders: %+v, %v", folders, err)
+	}
+	var ids []types.ObjectIdentifier
+	for _, key := range append(keys, "not/there") {
+		ids = append(ids, types.ObjectIdentifier{Key: &key})
+	}
+	gone, err := c.DeleteObjects(t.Context(), &s3.DeleteObjectsInput{Bucket: &opts.Name, Delete: &types.Delete{Objects: ids}})
+	if err != nil || len(gone.Deleted) != 8 {
+		t.Errorf("delete: %+v, %v", gone, err)
+	}
+	if left := b.Objects(); len(left) != 1 || left[0].Key != "assets/x.mp4" {
+		t.Errorf("left over: %+v", left)
+	}
+}
+
+func TestWrongSignatures(t *testing.T) {
+	b := start(t)
+	key := "k"
+	for name, tt := range map[string]struct {
+		change func(*s3.Options)
+		code   string
+	}{
+		"secret": {func(o *s3.Options) {
+			o.Credentials = credentials.NewStaticCredentialsProvider(opts.AccessKeyID, "wrong", "")
+		}, "SignatureDoesNotMatch"},
+		"key id": {func(o *s3.Options) {
+			o.Credentials = credentials.NewStaticCredentialsProvider("AKIDOTHER", opts.SecretAccessKey, "")
+		}, "InvalidAccessKeyId"},
+		"region":    {func(o *s3.Options) { o.Region = "us-west-9" }, "SignatureDoesNotMatch"},
+		"anonymous": {func(o *s3.Options) { o.Credentials = aws.AnonymousCredentials{} }, "AccessDenied"},
+	} {
+		_, err := sdk(b, tt.change).PutObject(t.Context(), &s3.PutObjectInput{Bucket: &opts.Name, Key: &key, Body: strings.NewReader("x")})
+		if code(err) != tt.code {
+			t.Errorf("wrong %s: %v, want %s", name, err, tt.code)
+		}
+	}
+	if left := b.Objects(); len(left) != 0 {
+		t.Errorf("stored %v", left)
+	}
+}
+
+// TestStreamedBodies sends a body of unknown hash, as aws-chunked with a
+// trailing checksum; the SDK does so over TLS only, hence the signer by hand.
+func TestStreamedBodies(t *testing.T) {
+	b := start(t)
+	send := func(body string, decoded int) int {
+		t.Helper()
+		req, _ := http.NewRequestWithContext(t.Context(), "PUT", b.URL()+"/films/streamed", strings.NewReader(body))
+		req.Header.Set("X-Amz-Content-Sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER")
+		req.Header.Set("X-Amz-Decoded-Content-Length", fmt.Sprint(decoded))
+		req.Header.Set("X-Amz-Trailer", "x-amz-checksum-crc32")
+		req.Header.Set("Content-Encoding", "aws-chunked")
+		err := v4.NewSigner().SignHTTP(t.Context(), aws.Credentials{AccessKeyID: opts.AccessKeyID, SecretAccessKey: opts.SecretAccessKey},
+			req, "STREAMING-UNSIGNED-PAYLOAD-TRAILER", "s3", "auto", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	// CRC-32 of "hello world" is 0x0d4a1185.
+	good := "6\r\nhello \r\n5\r\nworld\r\n0\r\nx-amz-checksum-crc32:DUoRhQ==\r\n\r\n"
+	if status := send(good, 11); status != 200 {
+		t.Fatalf("good body: %d", status)
+	}
+	if data, err := b.ReadObject("streamed"); err != nil || string(data) != "hello world" {
+		t.Errorf("stored %q, %v", data, err)
+	}
+	for name, tt := range map[string]struct {
+		body    string
+		decoded int
+	}{
+		"other checksum":   {strings.Replace(good, "world", "World", 1), 11},
+		"other length":     {good, 12},
+		"breaks off":       {good[:12], 11},
+		"no chunk at all":  {"hello world", 11},
+		"checksum missing": {"6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n", 11},
+	} {
+		if status := send(tt.body, tt.decoded); status != 400 {
+			t.Errorf("%s: %d, want 400", name, status)
+		}
+	}
+}
+
+type presigned struct {
+	url    string
+	header http.Header
+}
+
+func presignPut(t *testing.T, b *bucket.Bucket, key, contentType string, length int64) presigned {
+	t.Helper()
+	signed, err := s3.NewPresignClient(sdk(b)).PresignPutObject(t.Context(), &s3.PutObjectInput{
+		Bucket: &opts.Name, Key: &key, ContentType: &contentType, ContentLength: &length}, s3.WithPresignExpires(300*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := strings.ToLower(signed.URL); !strings.Contains(names, "x-amz-signedheaders=content-length%3bcontent-type%3bhost") {
+		t.Fatalf("the URL does not bind length and type: %s", names)
+	}
+	return presigned{signed.URL, signed.SignedHeader}
+}
+
+func TestPresignedPut(t *testing.T) {
+	b := start(t)
+	body := []byte("0123456789")
+	for name, tt := range map[string]struct {
+		contentType string
+		body        []byte
+		change      func(*http.Request)
+		clock       time.Duration
+		status      int
+	}{
+		"exact":           {"video/mp4", body, nil, 0, 200},
+		"other type":      {"video/quicktime", body, nil, 0, 403},
+		"no type":         {"", body, nil, 0, 403},
+		"longer":          {"video/mp4", append(slices.Clone(body), 'x'), nil, 0, 403},
+		"shorter":         {"video/mp4", body[:9], nil, 0, 403},
+		"length not told": {"video/mp4", body, func(r *http.Request) { r.ContentLength = -1 }, 0, 403},
+		"almost expired":  {"video/mp4", body, nil, 295 * time.Second, 200},
+		"expired":         {"video/mp4", body, nil, 301 * time.Second, 403},
+		"other key":       {"video/mp4", body, func(r *http.Request) { r.URL.Path += "x" }, 0, 403},
+		"longer expiry": {"video/mp4", body, func(r *http.Request) {
+			r.URL.RawQuery = strings.Replace(r.URL.RawQuery, "X-Amz-Expires=300", "X-Amz-Expires=3000", 1)
+		}, 0, 403},
+		"other signature": {"video/mp4", body, func(r *http.Request) {
+			q := r.URL.Query()
+			q.Set("X-Amz-Signature", strings.Repeat("0", 64))
+			r.URL.RawQuery = q.Encode()
+		}, 0, 403},
+		"other method":        {"video/mp4", body, func(r *http.Request) { r.Method = "POST" }, 0, 403},
+		"header smuggled in":  {"video/mp4", body, func(r *http.Request) { r.Header.Set("X-Amz-Acl", "public-read") }, 0, 403},
+		"query smuggled in":   {"video/mp4", body, func(r *http.Request) { r.URL.RawQuery += "&uploadId=1" }, 0, 403},
+		"signature taken off": {"video/mp4", body, func(r *http.Request) { r.URL.RawQuery = "" }, 0, 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := "assets/" + strings.ReplaceAll(name, " ", "-")
+			signed := presignPut(t, b, key, "video/mp4", int64(len(body)))
+			req, _ := http.NewRequestWithContext(t.Context(), "PUT", signed.url, bytes.NewReader(tt.body))
+			if tt.contentType != "" {
+				req.Header.Set("Content-Type", tt.contentType)
+			}
+			if tt.change != nil {
+				tt.change(req)
+			}
+			b.SetClock(tt.clock)
+			defer b.SetClock(0)
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			_, missing := b.ReadObject(key)
+			if res.StatusCode != tt.status || (missing == nil) != (tt.status == 200) {
+				t.Errorf("status %d, want %d; read: %v", res.StatusCode, tt.status, missing)
+			}
+		})
+	}
+}
+
+func TestPresignedGetOverridesHeaders(t *testing.T) {
+	b := start(t)
+	c := sdk(b)
+	put(t, c, "render/x.mp4", []byte("film"))
+	signed, err := s3.NewPresignClient(c).PresignGetObject(t.Context(), &s3.GetObjectInput{Bucket: &opts.Name, Key: aws.String("render/x.mp4"),
+		ResponseContentDisposition: aws.String(`attachment; filename="rnd-1.mp4"`), ResponseContentType: aws.String("audio/mp4")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.Get(signed.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if body, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(body) != "film" ||
+		res.Header.Get("Content-Disposition") != `attachment; filename="rnd-1.mp4"` || res.Header.Get("Content-Type") != "audio/mp4" {
+		t.Errorf("%d %q %v", res.StatusCode, body, res.Header)
+	}
+	// A download URL is no upload URL.
+	req, _ := http.NewRequestWithContext(t.Context(), "PUT", signed.URL, strings.NewReader("changed"))
+	refused, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = refused.Body.Close()
+	if refused.StatusCode != 403 {
+		t.Errorf("PUT to a GET URL: %d", refused.StatusCode)
+	}
+}
+
+func TestMultipartUpload(t *testing.T) {
+	b := start(t)
+	c := sdk(b)
+	key := "big.mp4"
+	data := make([]byte, 5<<20+1234)
+	_, _ = rand.Read(data)
+	begin := func() *string {
+		t.Helper()
+		u, err := c.CreateMultipartUpload(t.Context(), &s3.CreateMultipartUploadInput{Bucket: &opts.Name, Key: &key, ContentType: aws.String("video/mp4")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.UploadId
+	}
+	part := func(id *string, number int32, body []byte) types.CompletedPart {
+		t.Helper()
+		p, err := c.UploadPart(t.Context(), &s3.UploadPartInput{Bucket: &opts.Name, Key: &key, UploadId: id, PartNumber: &number, Body: bytes.NewReader(body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return types.CompletedPart{ETag: p.ETag, PartNumber: &number, ChecksumCRC32: p.ChecksumCRC32}
+	}
+	complete := func(id *string, parts ...types.CompletedPart) error {
+		_, err := c.CompleteMultipartUpload(t.Context(), &s3.CompleteMultipartUploadInput{Bucket: &opts.Name, Key: &key, UploadId: id,
+			MultipartUpload: &types.CompletedMultipartUpload{Parts: parts}})
+		return err
+	}
+	id := begin()
+	two, one := part(id, 2, data[5<<20:]), part(id, 1, data[:5<<20])
+	if err := complete(id, two, one); code(err) != "InvalidPartOrder" {
+		t.Errorf("parts out of order: %v", err)
+	}
+	if err := complete(id, types.CompletedPart{ETag: aws.String(`"0"`), PartNumber: aws.Int32(1)}); code(err) != "InvalidPart" {
+		t.Errorf("wrong ETag: %v", err)
+	}
+	if err := complete(id, one, two); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.ReadObject(key); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("assembled %d bytes, %v", len(got), err)
+	}
+	head, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key})
+	if err != nil || *head.ContentType != "video/mp4" || !strings.HasSuffix(*head.ETag, `-2"`) {
+		t.Errorf("head %+v, %v", head, err)
+	}
+	small := begin()
+	if err := complete(small, part(small, 1, data[:10]), part(small, 2, data[:10])); code(err) != "EntityTooSmall" {
+		t.Errorf("small parts: %v", err)
+	}
+	list, err := c.ListMultipartUploads(t.Context(), &s3.ListMultipartUploadsInput{Bucket: &opts.Name})
+	if err != nil || len(list.Uploads) != 1 || *list.Uploads[0].UploadId != *small {
+		t.Errorf("uploads %+v, %v", list, err)
+	}
+	if _, err := c.AbortMultipartUpload(t.Context(), &s3.AbortMultipartUploadInput{Bucket: &opts.Name, Key: &key, UploadId: small}); err != nil {
+		t.Fatal(err)
+	}
+	if err := complete(small); err == nil {
+		t.Error("an aborted upload was completed")
+	}
+}
+
+func TestObjectsSurviveARestart(t *testing.T) {
+	o := opts
+	o.Dir = t.TempDir()
+	first, err := bucket.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Listen(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	put(t, sdk(first), "kept", []byte("bytes"))
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := bucket.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := second.ReadObject("kept"); err != nil || string(data) != "bytes" {
+		t.Errorf("after restart: %q, %v", data, err)
+	}
+}
+
+func TestFaultsInTransfers(t *testing.T) {
+	b := start(t)
+	c := sdk(b)
+	body := bytes.Repeat([]byte("x"), 100_000)
+	put(t, c, "film", body)
+	rules := []standin.Rule{
+		{Step: bucket.StepGet, Times: 1, Kind: standin.KindCut},
+		{Step: bucket.StepPut, Times: 1, Kind: standin.KindCutUpload},
+		{Step: bucket.StepHead, Times: 1, Kind: standin.KindStatus, Status: 503},
+	}
+	if err := b.Faults.Add(rules...); err != nil {
+		t.Fatal(err)
+	}
+	key := "film"
+	got, err := c.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, err := io.ReadAll(got.Body); err == nil || len(read) >= len(body) {
+		t.Errorf("cut download gave %d bytes, %v", len(read), err)
+	}
+	if _, err := c.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &opts.Name, Key: aws.String("new"), Body: bytes.NewReader(body)}); err == nil {
+		t.Error("cut upload succeeded")
+	}
+	if _, err := b.ReadObject("new"); err == nil {
+		t.Error("a cut upload left an object")
+	}
+	if _, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key}); err == nil {
+		t.Error("outage not seen")
+	}
+	if _, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key}); err != nil {
+		t.Errorf("after the outage: %v", err)
+	}
+	if err := b.CorruptObject("film", []byte("bit rot")); err != nil {
+		t.Fatal(err)
+	}
+	rotten, err := c.GetObject(context.WithoutCancel(t.Context()), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, _ := io.ReadAll(rotten.Body); string(read) != "bit rot" {
+		t.Errorf("corrupted object reads %q", read)
+	}
+}

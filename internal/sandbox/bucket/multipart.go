@@ -1,0 +1,266 @@
+package bucket
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// minPartBytes is the least size of every part but the last.
+const minPartBytes = 5 << 20
+
+// upload is a multipart upload in progress. Guarded by Bucket.mu; it does not
+// survive a restart, as an abandoned one would not survive a life-cycle rule.
+type upload struct {
+	id      string
+	object  object
+	started time.Time
+	parts   map[int]uploadedPart
+}
+
+type uploadedPart struct {
+	path      string
+	etag      string // with its quotes
+	md5       []byte
+	sizeBytes int64
+}
+
+func (b *Bucket) findUpload(r *http.Request, key string) (*upload, *failure) {
+	u := b.uploads[r.URL.Query().Get("uploadId")]
+	if u == nil || u.object.Key != key {
+		return nil, &failure{404, "NoSuchUpload", "The specified multipart upload does not exist."}
+	}
+	return u, nil
+}
+
+func (b *Bucket) createUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
+	u := &upload{id: randomHex(24), object: described(r, key), started: time.Now().UTC(), parts: map[int]uploadedPart{}}
+	b.mu.Lock()
+	b.uploads[u.id] = u
+	b.mu.Unlock()
+	answer(w, http.StatusOK, struct {
+		XMLName  xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ InitiateMultipartUploadResult"`
+		Bucket   string
+		Key      string
+		UploadID string `xml:"UploadId"`
+	}{Bucket: b.opts.Name, Key: key, UploadID: u.id})
+	return nil
+}
+
+func (b *Bucket) uploadPart(w http.ResponseWriter, r *http.Request, key string, s signature) *failure {
+	number, err := strconv.Atoi(r.URL.Query().Get("partNumber"))
+	if err != nil || number < 1 || number > 10000 {
+		return &failure{400, "InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive"}
+	}
+	if r.Header.Get("X-Amz-Copy-Source") != "" {
+		return &failure{501, "NotImplemented", "Copying into a part is not implemented."}
+	}
+	b.mu.Lock()
+	_, fail := b.findUpload(r, key)
+	b.mu.Unlock()
+	if fail != nil {
+		return fail
+	}
+	name, p, fail := b.receive(r, s)
+	if fail != nil {
+		return fail
+	}
+	sum := p.md5.Sum(nil)
+	part := uploadedPart{path: filepath.Join(b.store.dir, "parts", name), etag: `"` + hex.EncodeToString(sum) + `"`, md5: sum, sizeBytes: p.sizeBytes}
+	if err := os.Rename(b.store.path(name), part.path); err != nil {
+		return internal(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u, fail := b.findUpload(r, key) // it may have been aborted meanwhile
+	if fail != nil {
+		return orInternal(removeIfThere(part.path), fail)
+	}
+	if old, replaced := u.parts[number]; replaced {
+		if err := removeIfThere(old.path); err != nil {
+			return internal(err)
+		}
+	}
+	u.parts[number] = part
+	for checksum, value := range p.checksumValues() {
+		w.Header().Set(checksum, value)
+	}
+	w.Header().Set("ETag", part.etag)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+func orInternal(err error, fail *failure) *failure {
+	if err != nil {
+		return internal(err)
+	}
+	return fail
+}
+
+func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key string, s signature) *failure {
+	body, fail := b.readXML(r, s)
+	if fail != nil {
+		return fail
+	}
+	var request struct {
+		Parts []struct {
+			PartNumber int
+			ETag       string
+		} `xml:"Part"`
+	}
+	if err := xml.Unmarshal(body, &request); err != nil || len(request.Parts) == 0 {
+		return &failure{400, "MalformedXML", "The XML you provided was not well-formed."}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u, fail := b.findUpload(r, key)
+	if fail != nil {
+		return fail
+	}
+	if fail := b.preconditionLocked(r, key); fail != nil {
+		return fail
+	}
+	for i := 1; i < len(request.Parts); i++ {
+		if request.Parts[i].PartNumber <= request.Parts[i-1].PartNumber {
+			return &failure{400, "InvalidPartOrder", "The list of parts was not in ascending order."}
+		}
+	}
+	chosen := make([]uploadedPart, 0, len(request.Parts))
+	for i, wanted := range request.Parts {
+		part, exists := u.parts[wanted.PartNumber]
+		switch {
+		case !exists || strings.Trim(wanted.ETag, `"`) != strings.Trim(part.etag, `"`):
+			return &failure{400, "InvalidPart", "One or more of the specified parts could not be found."}
+		case i < len(request.Parts)-1 && part.sizeBytes < minPartBytes:
+			return &failure{400, "EntityTooSmall", "Your proposed upload is smaller than the minimum allowed object size."}
+		}
+		chosen = append(chosen, part)
+	}
+	o, err := b.assemble(u, chosen)
+	if err == nil {
+		err = errors.Join(b.store.put(o), b.discard(u))
+	}
+	if err != nil {
+		return internal(err)
+	}
+	answer(w, http.StatusOK, struct {
+		XMLName  xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CompleteMultipartUploadResult"`
+		Location string
+		Bucket   string
+		Key      string
+		ETag     string
+	}{Location: r.URL.Path, Bucket: b.opts.Name, Key: key, ETag: o.ETag})
+	return nil
+}
+
+// assemble puts the parts together. Called under the lock.
+func (b *Bucket) assemble(u *upload, parts []uploadedPart) (_ object, err error) {
+	o := u.object
+	name, path := b.store.newData()
+	out, err := os.Create(path)
+	if err != nil {
+		return object{}, err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	sums := md5.New()
+	for _, part := range parts {
+		in, err := os.Open(part.path)
+		if err != nil {
+			return object{}, err
+		}
+		_, err = io.Copy(out, in)
+		if err := errors.Join(err, in.Close()); err != nil {
+			return object{}, err
+		}
+		sums.Write(part.md5)
+		o.SizeBytes += part.sizeBytes
+	}
+	o.File, o.ModifiedAt = name, time.Now().UTC().Truncate(time.Second)
+	o.ETag = fmt.Sprintf(`"%x-%d"`, sums.Sum(nil), len(parts))
+	return o, nil
+}
+
+// discard forgets an upload and its parts. Called under the lock.
+func (b *Bucket) discard(u *upload) error {
+	delete(b.uploads, u.id)
+	var err error
+	for _, part := range u.parts {
+		err = errors.Join(err, removeIfThere(part.path))
+	}
+	return err
+}
+
+func (b *Bucket) abortUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u, fail := b.findUpload(r, key)
+	if fail != nil {
+		return fail
+	}
+	if err := b.discard(u); err != nil {
+		return internal(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// listUploads lists the bucket's unfinished uploads, or the parts of one.
+func (b *Bucket) listUploads(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if key == "" {
+		type entry struct {
+			Key       string
+			UploadID  string `xml:"UploadId"`
+			Initiated time.Time
+		}
+		result := struct {
+			XMLName     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
+			Bucket      string
+			IsTruncated bool
+			Upload      []entry
+		}{Bucket: b.opts.Name}
+		for _, u := range b.uploads {
+			if strings.HasPrefix(u.object.Key, r.URL.Query().Get("prefix")) {
+				result.Upload = append(result.Upload, entry{u.object.Key, u.id, u.started})
+			}
+		}
+		slices.SortFunc(result.Upload, func(a, c entry) int { return strings.Compare(a.Key+a.UploadID, c.Key+c.UploadID) })
+		answer(w, http.StatusOK, result)
+		return nil
+	}
+	u, fail := b.findUpload(r, key)
+	if fail != nil {
+		return fail
+	}
+	type entry struct {
+		PartNumber int
+		ETag       string
+		Size       int64
+	}
+	result := struct {
+		XMLName     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListPartsResult"`
+		Bucket      string
+		Key         string
+		UploadID    string `xml:"UploadId"`
+		IsTruncated bool
+		Part        []entry
+	}{Bucket: b.opts.Name, Key: key, UploadID: u.id}
+	for number, part := range u.parts {
+		result.Part = append(result.Part, entry{number, part.etag, part.sizeBytes})
+	}
+	slices.SortFunc(result.Part, func(a, c entry) int { return a.PartNumber - c.PartNumber })
+	answer(w, http.StatusOK, result)
+	return nil
+}
