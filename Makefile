@@ -1,0 +1,48 @@
+# cutroom: `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+GO ?= go
+LDFLAGS := -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+MEDIA := $(CUTROOM_MEDIA_DIR)
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build both programs into bin/
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: setup
+setup: ## install what the service needs (ffmpeg, espeak-ng) from Debian's packages
+	@scripts/setup.sh run
+
+.PHONY: demo
+demo: setup build ## run the main job end to end on generated media; results in demo-output/
+	bin/sandbox demo
+
+.PHONY: sandbox
+sandbox: setup build ## run the whole system on this machine, without any account
+	bin/sandbox
+
+.PHONY: test
+test: ## install what the tests need and run all of them
+	@scripts/setup.sh test
+	scripts/test.sh
+
+.PHONY: test-short
+test-short: setup ## the unit tests alone, on SQLite
+	$(GO) test -short ./cmd/... ./internal/...
+
+.PHONY: lint
+lint: ## gofmt and go vet
+	@test -z "$$(gofmt -l cmd internal test | tee /dev/stderr)"
+	$(GO) vet ./...
+
+.PHONY: admin-app
+admin-app: ## rebuild the admin web app (needs Node; the result is committed)
+	cd web/admin && npm ci && npm run build
+
+.PHONY: clean
+clean: ## remove what the targets above made
+	rm -rf bin demo-output sandbox-data storage

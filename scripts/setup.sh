@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Installs what is missing from Debian's packages, and nothing else.
+#
+#   scripts/setup.sh run    what the service and the demo need: ffmpeg, espeak-ng
+#   scripts/setup.sh test   also what the tests need: PostgreSQL, Chromium, an S3 server
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+
+need=()
+have() { command -v "$1" >/dev/null 2>&1; }
+have ffmpeg && have ffprobe || need+=(ffmpeg)
+have espeak-ng || need+=(espeak-ng)
+if [ "${1:-run}" = test ]; then
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need+=(postgresql)
+	have chromium || need+=(chromium)
+	have setpriv || need+=(util-linux)
+fi
+
+if [ ${#need[@]} -gt 0 ]; then
+	as_root=()
+	if [ "$(id -u)" != 0 ]; then
+		have sudo || {
+			echo "setup.sh: please install these packages as root: ${need[*]}" >&2
+			exit 1
+		}
+		as_root=(sudo)
+	fi
+	echo "setup.sh: installing ${need[*]}" >&2
+	export DEBIAN_FRONTEND=noninteractive
+	# A system cluster of PostgreSQL would only run unused: the tests start their own.
+	if [[ " ${need[*]} " == *" postgresql "* ]] && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
+		"${as_root[@]}" mkdir -p /etc/postgresql-common
+		echo "create_main_cluster = false" | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
+	fi
+	"${as_root[@]}" apt-get update -qq >&2
+	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}" >&2
+fi
+
+[ "${1:-run}" = test ] && scripts/s3.sh install
+exit 0
