@@ -59,7 +59,7 @@ type BucketConfig struct {
 type Bucket struct {
 	client   *s3.Client
 	presign  *s3.PresignClient
-	http     *http.Client // for the presigned requests of Check
+	http     *stallGuard // for the presigned requests of Check
 	bucket   string
 	partSize int64
 	parallel int
@@ -85,13 +85,14 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 	plain := *base
 	plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
+	guard := &stallGuard{client: &plain, limit: cfg.StallTimeout}
 	backoff := retry.NewExponentialJitterBackoff(cfg.MaxBackoff)
 	opts := s3.Options{
 		BaseEndpoint: aws.String(endpoint.String()),
 		Region:       cfg.Region,
 		UsePathStyle: true,
 		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
-		HTTPClient:   &stallGuard{client: &plain, limit: cfg.StallTimeout},
+		HTTPClient:   guard,
 		// The checksum trailers that the SDK adds on its own are refused by
 		// several compatible services.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
@@ -113,7 +114,7 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 	return &Bucket{
 		client:   s3.New(opts),
 		presign:  presign,
-		http:     &plain,
+		http:     guard,
 		bucket:   cfg.Bucket,
 		partSize: cfg.PartSizeBytes,
 		parallel: cfg.Concurrency,

@@ -174,7 +174,7 @@ func (d *Dir) Open(ctx context.Context, key string) (Object, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(d.path(key))
+	f, err := os.OpenFile(d.path(key), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", key, notFound(err))
 	}
@@ -342,10 +342,10 @@ func fileInfo(key string, st fs.FileInfo) Info {
 	}
 }
 
-// notFound turns the ways a path can lead nowhere into ErrNotFound. ENOTDIR
-// is one of them: "a/b" where "a" is an object.
+// notFound turns the ways a path can lead nowhere into ErrNotFound: ENOTDIR is
+// "a/b" where "a" is an object, ELOOP a symbolic link, which is never ours.
 func notFound(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return ErrNotFound
 	}
 	return err

@@ -116,7 +116,8 @@ func (b *Bucket) sendParts(ctx context.Context, key string, uploadID *string, f 
 }
 
 // Fetch downloads the object to dst.part, several ranges at once, and renames
-// it when every byte has arrived.
+// it when every byte has arrived. It starts over when the object is
+// overwritten meanwhile, a few times, and then fails with ErrChanged.
 func (b *Bucket) Fetch(ctx context.Context, key, dst string) error {
 	if err := CheckKey(key); err != nil {
 		return err
@@ -126,7 +127,15 @@ func (b *Bucket) Fetch(ctx context.Context, key, dst string) error {
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", key, err)
 	}
-	err = b.fetch(ctx, key, f)
+	for try := 1; ; try++ {
+		err = b.fetch(ctx, key, f)
+		if !errors.Is(err, ErrChanged) || try == b.attempts {
+			break
+		}
+		if err = f.Truncate(0); err != nil {
+			break
+		}
+	}
 	if cerr := f.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("fetch %s: %w", key, cerr)
 	}
@@ -151,14 +160,14 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) error {
 	}
 	g, partCtx := errgroup.WithContext(ctx)
 	g.SetLimit(b.parallel)
-	g.Go(func() error { return b.copyRange(partCtx, key, first, f) })
+	g.Go(func() error { return b.copyRange(partCtx, key, *first, f) })
 	for offset := first.length; offset < first.total; offset += b.partSize {
 		if partCtx.Err() != nil {
 			break
 		}
 		g.Go(func() error {
 			length := min(b.partSize, first.total-offset)
-			return b.copyRange(partCtx, key, &ranged{etag: first.etag, total: first.total, offset: offset, length: length}, f)
+			return b.copyRange(partCtx, key, ranged{etag: first.etag, total: first.total, offset: offset, length: length}, f)
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -166,13 +175,6 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) error {
 	}
 	if ctx.Err() != nil { // without a failed part only ctx can have ended the loop
 		return fmt.Errorf("fetch %s: %w", key, context.Cause(ctx))
-	}
-	st, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("fetch %s: %w", key, err)
-	}
-	if st.Size() != first.total {
-		return fmt.Errorf("fetch %s: have %d of %d bytes", key, st.Size(), first.total)
 	}
 	return nil
 }
@@ -196,7 +198,10 @@ func (b *Bucket) get(ctx context.Context, key, etag string, offset, length int64
 	span := fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)
 	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, Range: &span})
 	if err != nil {
-		if status, _, _ := describe(err); status == http.StatusRequestedRangeNotSatisfiable && etag == "" {
+		if status, _, _ := describe(err); status == http.StatusRequestedRangeNotSatisfiable {
+			if etag != "" { // it had these bytes before
+				return nil, fmt.Errorf("get %s: %w", key, ErrChanged)
+			}
 			return nil, errEmptyRange
 		}
 		return nil, b.fail(ctx, "get", key, err)
@@ -206,12 +211,16 @@ func (b *Bucket) get(ctx context.Context, key, etag string, offset, length int64
 		out.Body.Close()
 		return nil, fmt.Errorf("get %s: %w", key, err)
 	}
+	wantLength := min(length, r.total-offset)
+	if out.ContentRange == nil && offset == 0 {
+		wantLength = r.total // the server ignores Range: take it all
+	}
 	switch {
 	case etag != "" && r.etag != etag:
 		err = ErrChanged
 	case r.total == 0:
 		err = errEmptyRange // an answer of 200 without bytes
-	case r.offset != offset || r.length != min(length, r.total-offset):
+	case r.offset != offset || r.length != wantLength:
 		err = fmt.Errorf("%w: asked for %d bytes at %d, was sent %d at %d of %d",
 			ErrUnavailable, length, offset, r.length, r.offset, r.total)
 	}
@@ -247,7 +256,7 @@ var copyBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 // copyRange writes the range to its place in f. When the connection breaks it
 // goes on from where it stopped, and gives up when several tries in a row
 // brought little.
-func (b *Bucket) copyRange(ctx context.Context, key string, r *ranged, f io.WriterAt) error {
+func (b *Bucket) copyRange(ctx context.Context, key string, r ranged, f io.WriterAt) error {
 	buf := copyBuffers.Get().(*[256 << 10]byte)
 	defer copyBuffers.Put(buf)
 	const progress = 1 << 20 // bytes that make a broken try count as a good one
@@ -284,7 +293,7 @@ func (b *Bucket) copyRange(ctx context.Context, key string, r *ranged, f io.Writ
 
 // copyBody copies what r.body delivers, at most r.length bytes, and closes it.
 // It tells a connection that broke from a file that could not be written.
-func copyBody(r *ranged, f io.WriterAt, buf []byte) (n int64, broken, err error) {
+func copyBody(r ranged, f io.WriterAt, buf []byte) (n int64, broken, err error) {
 	defer r.body.Close()
 	for n < r.length {
 		m, rerr := r.body.Read(buf[:min(int64(len(buf)), r.length-n)])

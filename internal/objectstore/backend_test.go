@@ -1,0 +1,156 @@
+package objectstore_test
+
+import (
+	"crypto/rand"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/objectstore"
+)
+
+const (
+	testAccess = "test-access-key"
+	testSecret = "test-secret-key-0123456789"
+)
+
+// backend is an S3 server with a place in front of it where requests can be
+// counted, delayed and broken.
+type backend struct {
+	server  *httptest.Server
+	config  objectstore.BucketConfig
+	memory  *memoryS3 // nil when a real server is behind
+	mu      sync.Mutex
+	fault   func(w http.ResponseWriter, r *http.Request) (handled bool)
+	seen    []string // "METHOD path?query" of every request
+	handler http.Handler
+}
+
+// memoryBackend starts the in-memory server.
+func memoryBackend(t *testing.T) *backend {
+	t.Helper()
+	memory := newMemoryS3()
+	b := newBackend(t, memory)
+	b.memory = memory
+	b.config = objectstore.BucketConfig{
+		Endpoint: b.server.URL, Bucket: "bucket", AccessKeyID: testAccess, SecretAccessKey: testSecret,
+	}
+	return b
+}
+
+// realBackend puts a proxy before the S3 server of CUTROOM_TEST_S3, and skips
+// the test when there is none. Host stays as the client sent it, because it is
+// signed.
+func realBackend(t *testing.T) *backend {
+	t.Helper()
+	value := os.Getenv("CUTROOM_TEST_S3")
+	if value == "" {
+		t.Skip("CUTROOM_TEST_S3 is not set; scripts/s3.sh run sets it")
+	}
+	u, err := url.Parse(value)
+	if err != nil {
+		t.Fatal("CUTROOM_TEST_S3 is not a URL")
+	}
+	target := &url.URL{Scheme: u.Scheme, Host: u.Host}
+	b := newBackend(t, &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			host := r.In.Host
+			r.SetURL(target)
+			r.Out.Host = host
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
+	})
+	secret, _ := u.User.Password()
+	b.config = objectstore.BucketConfig{
+		Endpoint: b.server.URL, Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret,
+	}
+	return b
+}
+
+func newBackend(t *testing.T, handler http.Handler) *backend {
+	b := &backend{handler: handler}
+	b.server = httptest.NewServer(http.HandlerFunc(b.serve))
+	t.Cleanup(b.server.Close)
+	return b
+}
+
+func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	b.seen = append(b.seen, r.Method+" "+r.URL.RequestURI())
+	fault := b.fault
+	b.mu.Unlock()
+	if fault != nil && fault(w, r) {
+		return
+	}
+	b.handler.ServeHTTP(w, r)
+}
+
+// setFault makes every later request pass through f first.
+func (b *backend) setFault(f func(w http.ResponseWriter, r *http.Request) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fault = f
+	b.seen = nil
+}
+
+// count returns how many requests since setFault start with prefix and hold part.
+func (b *backend) count(prefix, part string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, s := range b.seen {
+		if strings.HasPrefix(s, prefix) && strings.Contains(s, part) {
+			n++
+		}
+	}
+	return n
+}
+
+// bucket returns a client of the backend that retries quickly.
+func (b *backend) bucket(t *testing.T, change func(*objectstore.BucketConfig)) *objectstore.Bucket {
+	t.Helper()
+	cfg := b.config
+	cfg.PartSizeBytes = 5 << 20
+	cfg.MaxBackoff = 5 * time.Millisecond
+	cfg.StallTimeout = 5 * time.Second
+	if change != nil {
+		change(&cfg)
+	}
+	bucket, err := objectstore.NewBucket(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bucket
+}
+
+// eachBackend runs a test against every S3 server there is.
+func eachBackend(t *testing.T, test func(t *testing.T, b *backend)) {
+	t.Run("memory", func(t *testing.T) { test(t, memoryBackend(t)) })
+	t.Run("real", func(t *testing.T) { test(t, realBackend(t)) })
+}
+
+// cutAfter is a ResponseWriter that breaks the connection after so many bytes
+// of body.
+type cutAfter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutAfter) Write(p []byte) (int, error) {
+	if len(p) >= c.left {
+		c.ResponseWriter.Write(p[:c.left])
+		c.ResponseWriter.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	c.left -= len(p)
+	return c.ResponseWriter.Write(p)
+}
+
+// space returns a key prefix that no other test uses.
+func space() string { return "test-" + strings.ToLower(rand.Text()[:12]) + "/" }

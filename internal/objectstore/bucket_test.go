@@ -1,0 +1,476 @@
+package objectstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cutroom/internal/objectstore"
+)
+
+func TestNewBucketRefusesBadConfigurations(t *testing.T) {
+	good := objectstore.BucketConfig{Endpoint: "https://s3.example", Bucket: "b", AccessKeyID: "id", SecretAccessKey: "secret"}
+	if _, err := objectstore.NewBucket(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*objectstore.BucketConfig){
+		"no endpoint":         func(c *objectstore.BucketConfig) { c.Endpoint = "" },
+		"other scheme":        func(c *objectstore.BucketConfig) { c.Endpoint = "ftp://s3.example" },
+		"password in the URL": func(c *objectstore.BucketConfig) { c.Endpoint = "https://u:hunter2@s3.example" },
+		"broken URL":          func(c *objectstore.BucketConfig) { c.Endpoint = "https://u:hunter2@s3.example:x" },
+		"no bucket":           func(c *objectstore.BucketConfig) { c.Bucket = "" },
+		"bucket is a path":    func(c *objectstore.BucketConfig) { c.Bucket = "a/b" },
+		"no key":              func(c *objectstore.BucketConfig) { c.AccessKeyID = "" },
+		"no secret":           func(c *objectstore.BucketConfig) { c.SecretAccessKey = "" },
+		"tiny parts":          func(c *objectstore.BucketConfig) { c.PartSizeBytes = 1 << 20 },
+		"negative attempts":   func(c *objectstore.BucketConfig) { c.Attempts = -1 },
+	} {
+		cfg := good
+		change(&cfg)
+		_, err := objectstore.NewBucket(cfg)
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error repeats the password: %v", name, err)
+		}
+	}
+}
+
+func TestPassingFailuresAreRetried(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b *backend) {
+		bucket, key := b.bucket(t, nil), space()+"a.bin"
+		var calls atomic.Int32
+		// Every request fails twice in its own way before it succeeds.
+		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			switch calls.Add(1) % 3 {
+			case 1:
+				http.Error(w, "<Error><Code>SlowDown</Code></Error>", http.StatusServiceUnavailable)
+				return true
+			case 2:
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		})
+		want := content(2<<20, 1)
+		put(t, bucket, key, want)
+		if got := fetch(t, bucket, key); !bytes.Equal(got, want) {
+			t.Error("fetched other bytes")
+		}
+		if _, err := bucket.Stat(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+		if err := bucket.Delete(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRetriesAreBounded(t *testing.T) {
+	b := memoryBackend(t)
+	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 3 })
+	src := file(t, []byte("x"))
+	put(t, bucket, "there", []byte("x"))
+	operations := map[string]func() error{
+		"put":  func() error { return bucket.Put(t.Context(), "k", src, "") },
+		"stat": func() error { _, err := bucket.Stat(t.Context(), "k"); return err },
+		"fetch": func() error {
+			return bucket.Fetch(t.Context(), "there", filepath.Join(t.TempDir(), "dst"))
+		},
+		"list":   func() error { return bucket.List(t.Context(), "", func(objectstore.Info) error { return nil }) },
+		"delete": func() error { return bucket.Delete(t.Context(), "k") },
+		"copy":   func() error { return bucket.Copy(t.Context(), "there", "k") },
+	}
+	for name, run := range operations {
+		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			w.WriteHeader(http.StatusInternalServerError)
+			return true
+		})
+		if err := run(); !errors.Is(err, objectstore.ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrUnavailable", name, err)
+		}
+		if n := b.count("", ""); n != 3 {
+			t.Errorf("%s: %d tries, want 3", name, n)
+		}
+		// A refusal is final: trying again would not change it.
+		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			s3Error(w, http.StatusForbidden, "AccessDenied")
+			return true
+		})
+		if err := run(); err == nil || errors.Is(err, objectstore.ErrUnavailable) || errors.Is(err, objectstore.ErrNotFound) {
+			t.Errorf("%s refused: %v", name, err)
+		}
+		if n := b.count("", ""); n != 1 {
+			t.Errorf("%s refused: %d tries, want 1", name, n)
+		}
+	}
+}
+
+func TestDownloadsGoOnWhereTheyBrokeOff(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b *backend) {
+		bucket, key := b.bucket(t, nil), space()+"a.bin"
+		want := content(11<<20, 1)
+		put(t, bucket, key, want)
+		// Each answer breaks off after 1.5 MB at most.
+		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet {
+				b.handler.ServeHTTP(&cutAfter{ResponseWriter: w, left: 1500 << 10}, r)
+				return true
+			}
+			return false
+		})
+		if got := fetch(t, bucket, key); !bytes.Equal(got, want) {
+			t.Error("Fetch delivered other bytes")
+		}
+		o, err := bucket.Open(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.Close()
+		if got, err := io.ReadAll(o); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("Open delivered %d other bytes, %v", len(got), err)
+		}
+	})
+}
+
+func TestDownloadsThatGetNowhereFail(t *testing.T) {
+	b := memoryBackend(t)
+	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 3 })
+	put(t, bucket, "a.bin", content(6<<20, 1))
+	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet {
+			b.handler.ServeHTTP(&cutAfter{ResponseWriter: w}, r)
+			return true
+		}
+		return false
+	})
+	dir := t.TempDir()
+	if err := bucket.Fetch(t.Context(), "a.bin", filepath.Join(dir, "dst")); !errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("Fetch = %v, want ErrUnavailable", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("the failed Fetch left %v", left)
+	}
+	o, err := bucket.Open(t.Context(), "a.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if _, err := io.ReadAll(o); !errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("reading = %v, want ErrUnavailable", err)
+	}
+}
+
+func TestStalledTriesEndAndAreRetried(t *testing.T) {
+	b := memoryBackend(t)
+	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.StallTimeout = 200 * time.Millisecond })
+	want := content(3<<20, 1)
+	src := file(t, want)
+
+	once := func(stall func(w http.ResponseWriter, r *http.Request)) func(http.ResponseWriter, *http.Request) bool {
+		var first sync.Once
+		return func(w http.ResponseWriter, r *http.Request) (handled bool) {
+			first.Do(func() { handled = true; stall(w, r) })
+			return handled
+		}
+	}
+	b.setFault(once(func(w http.ResponseWriter, r *http.Request) { silence(r) }))
+	if err := bucket.Put(t.Context(), "a.bin", src, ""); err != nil {
+		t.Errorf("Put after a stall: %v", err)
+	}
+	// Half of the body, then silence.
+	b.setFault(once(func(w http.ResponseWriter, r *http.Request) {
+		b.handler.ServeHTTP(&stallAfter{ResponseWriter: w, ctx: r.Context(), left: 1 << 20}, r)
+	}))
+	if got := fetch(t, bucket, "a.bin"); !bytes.Equal(got, want) {
+		t.Error("Fetch after a stall delivered other bytes")
+	}
+	if n := b.count("GET", ""); n != 2 {
+		t.Errorf("%d requests, want the stalled one and one more", n)
+	}
+	b.setFault(func(w http.ResponseWriter, r *http.Request) bool { silence(r); return true })
+	if _, err := bucket.Stat(t.Context(), "a.bin"); !errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("Stat on a dead line = %v, want ErrUnavailable", err)
+	}
+}
+
+// silence takes the request and never answers. Only a server that has read the
+// body notices that its client has gone.
+func silence(r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
+
+// stallAfter lets so many bytes of body pass and then waits for the client to go.
+type stallAfter struct {
+	http.ResponseWriter
+	ctx  context.Context
+	left int
+}
+
+func (s *stallAfter) Write(p []byte) (int, error) {
+	if len(p) > s.left {
+		s.ResponseWriter.Write(p[:s.left])
+		s.ResponseWriter.(http.Flusher).Flush()
+		<-s.ctx.Done()
+		return 0, s.ctx.Err()
+	}
+	s.left -= len(p)
+	return s.ResponseWriter.Write(p)
+}
+
+func TestSlowReaderIsNotAStall(t *testing.T) {
+	b := memoryBackend(t)
+	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.StallTimeout = 50 * time.Millisecond; c.Attempts = 1 })
+	want := content(900<<10, 1)
+	put(t, bucket, "a.bin", want)
+	o, err := bucket.Open(t.Context(), "a.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	head := make([]byte, 1000)
+	if _, err := io.ReadFull(o, head); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(150 * time.Millisecond) // the reader pauses for longer than the limit
+	rest, err := io.ReadAll(o)
+	if err != nil || !bytes.Equal(append(head, rest...), want) {
+		t.Errorf("after a pause: %d bytes, %v", len(rest), err)
+	}
+	if n := b.count("GET", ""); n != 1 {
+		t.Errorf("%d requests, want 1", n)
+	}
+}
+
+func TestFailedMultipartUploadIsAborted(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b *backend) {
+		bucket, key := b.bucket(t, nil), space()+"a.bin"
+		src := file(t, content(21<<20, 1))
+		for name, step := range map[string]struct{ method, query string }{
+			"part":     {http.MethodPut, "partNumber=3"},
+			"complete": {http.MethodPost, "uploadId="},
+		} {
+			b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == step.method && strings.Contains(r.URL.RawQuery, step.query) {
+					w.WriteHeader(http.StatusInternalServerError)
+					return true
+				}
+				return false
+			})
+			if err := bucket.Put(t.Context(), key, src, ""); !errors.Is(err, objectstore.ErrUnavailable) {
+				t.Errorf("%s: Put = %v, want ErrUnavailable", name, err)
+			}
+			// More than once when a part was still on its way in.
+			if b.count("DELETE", "uploadId=") == 0 {
+				t.Errorf("%s: not aborted", name)
+			}
+		}
+		// The caller's cancellation must not spare the abort.
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.RawQuery, "partNumber=2") {
+				cancel()
+			}
+			return false
+		})
+		if err := bucket.Put(ctx, key, src, ""); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled Put = %v", err)
+		}
+		if b.count("DELETE", "uploadId=") == 0 {
+			t.Error("cancelled: not aborted")
+		}
+		b.setFault(nil)
+		if _, err := bucket.Stat(t.Context(), key); !errors.Is(err, objectstore.ErrNotFound) {
+			t.Errorf("a failed upload left an object: %v", err)
+		}
+		if b.memory != nil && b.memory.pendingUploads() != 0 {
+			t.Errorf("%d uploads are pending", b.memory.pendingUploads())
+		}
+	})
+}
+
+func TestOpenAsksOnlyForWhatIsRead(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b *backend) {
+		bucket, key := b.bucket(t, nil), space()+"a.bin"
+		put(t, bucket, key, content(8<<20, 1))
+		b.setFault(nil)
+		o, err := bucket.Open(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if _, err := o.Seek(5<<20, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := o.Seek(0, io.SeekEnd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := b.count("GET", ""); n != 0 {
+			t.Errorf("seeking alone made %d requests", n)
+		}
+		if _, err := o.Seek(1000, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(o, make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.count("GET", ""); n != 1 {
+			t.Errorf("one window took %d requests", n)
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.Read(make([]byte, 1)); err == nil {
+			t.Error("a closed object can be read")
+		}
+	})
+}
+
+func TestOverwriteWhileReadingIsNoticed(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b *backend) {
+		bucket, key := b.bucket(t, nil), space()+"a.bin"
+		put(t, bucket, key, content(4<<20, 1))
+		o, err := bucket.Open(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.Close()
+		if _, err := io.ReadFull(o, make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		put(t, bucket, key, content(4<<20, 2))
+		if _, err := io.ReadAll(o); !errors.Is(err, objectstore.ErrChanged) {
+			t.Errorf("reading on = %v, want ErrChanged", err)
+		}
+	})
+}
+
+func TestWrongRangeIsRefused(t *testing.T) {
+	b := memoryBackend(t)
+	bucket := b.bucket(t, nil)
+	put(t, bucket, "a.bin", content(6<<20, 1))
+	for _, answer := range []struct{ contentRange, length string }{
+		{"bytes 1-5242880/6291456", "5242880"},  // not where we asked
+		{"bytes 0-99/6291456", "100"},           // less than we asked
+		{"bytes 0-5242879/5242879", "5242880"},  // more than there is
+		{"bytes 0-5242879/6291456", "100"},      // header and length disagree
+		{"bytes 0-5242879/*", "5242880"},        // size unknown
+		{"bytes -5-5242879/6291456", "5242885"}, // nonsense
+	} {
+		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("ETag", `"x"`)
+			w.Header().Set("Content-Range", answer.contentRange)
+			w.Header().Set("Content-Length", answer.length)
+			w.WriteHeader(http.StatusPartialContent)
+			return true
+		})
+		if err := bucket.Fetch(t.Context(), "a.bin", filepath.Join(t.TempDir(), "dst")); !errors.Is(err, objectstore.ErrUnavailable) {
+			t.Errorf("%s: Fetch = %v, want ErrUnavailable", answer.contentRange, err)
+		}
+	}
+	// A server that ignores Range sends everything, which is fine.
+	b.setFault(func(w http.ResponseWriter, r *http.Request) bool { r.Header.Del("Range"); return false })
+	if got := fetch(t, bucket, "a.bin"); !bytes.Equal(got, content(6<<20, 1)) {
+		t.Error("without ranges Fetch delivered other bytes")
+	}
+}
+
+func TestErrorsKeepSecrets(t *testing.T) {
+	b := memoryBackend(t)
+	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 1 })
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close()
+	gone := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 1; c.Endpoint = "http://" + dead.Addr().String() })
+	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, "<Error><Code>SignatureDoesNotMatch</Code><Message>%s %s https://h/p?X-Amz-Signature=0123abcd&amp;x=1</Message></Error>", testAccess, testSecret)
+		return true
+	})
+	src := file(t, []byte("x"))
+	for _, bucket := range []*objectstore.Bucket{bucket, gone} {
+		_, statErr := bucket.Stat(t.Context(), "k")
+		for name, err := range map[string]error{
+			"put":   bucket.Put(t.Context(), "k", src, ""),
+			"fetch": bucket.Fetch(t.Context(), "k", filepath.Join(t.TempDir(), "dst")),
+			"stat":  statErr,
+			"list":  bucket.List(t.Context(), "", func(objectstore.Info) error { return nil }),
+			"check": bucket.Check(t.Context()),
+		} {
+			if err == nil {
+				t.Fatalf("%s: no error", name)
+			}
+			for _, part := range []string{testAccess, testSecret, "Signature=", "x-id="} {
+				if strings.Contains(err.Error(), part) || strings.Contains(fmt.Sprintf("%+v", err), part) {
+					t.Errorf("%s: the error holds %q: %v", name, part, err)
+				}
+			}
+		}
+	}
+	if _, err := gone.Stat(t.Context(), "k"); !errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("Stat without a server = %v, want ErrUnavailable", err)
+	}
+}
+
+func TestMissingBucketIsNotAMissingObject(t *testing.T) {
+	b := realBackend(t)
+	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Bucket = "no-such-bucket" })
+	err := bucket.Put(t.Context(), "k", file(t, []byte("x")), "")
+	if err == nil || errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("Put = %v", err)
+	}
+	if err := bucket.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "put and get") {
+		t.Errorf("Check = %v", err)
+	}
+}
+
+// TestTransfersKeepMemoryFlat moves 160 MB each way and looks at what was
+// allocated in all, which bounds what could have been held at any time.
+func TestTransfersKeepMemoryFlat(t *testing.T) {
+	bucket := realBackend(t).bucket(t, func(c *objectstore.BucketConfig) { c.PartSizeBytes = 16 << 20 })
+	const size = 160 << 20
+	src := filepath.Join(t.TempDir(), "sparse")
+	if err := os.WriteFile(src, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(src, size); err != nil {
+		t.Fatal(err)
+	}
+	key := space() + "big.bin"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := bucket.Put(t.Context(), key, src, ""); err != nil {
+		t.Fatal(err)
+	}
+	dst := filepath.Join(t.TempDir(), "dst")
+	if err := bucket.Fetch(t.Context(), key, dst); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if st, err := os.Stat(dst); err != nil || st.Size() != size {
+		t.Fatalf("fetched %v, %v", st, err)
+	}
+	// The proxy of the test is in the same process and copies with small buffers.
+	if used := after.TotalAlloc - before.TotalAlloc; used > 24<<20 {
+		t.Errorf("moving %d MB allocated %d MB", 2*size>>20, used>>20)
+	}
+	if err := bucket.Delete(t.Context(), key); err != nil {
+		t.Error(err)
+	}
+}

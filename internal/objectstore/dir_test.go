@@ -1,0 +1,172 @@
+package objectstore_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/objectstore"
+)
+
+func newDir(t *testing.T) (*objectstore.Dir, string) {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "objects")
+	d, err := objectstore.NewDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, root
+}
+
+// tree returns every file and folder below root.
+func tree(t *testing.T, root string) []string {
+	t.Helper()
+	var paths []string
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if rel, _ := filepath.Rel(root, path); rel != "." {
+			paths = append(paths, rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func TestDirLeavesNothingBehind(t *testing.T) {
+	d, root := newDir(t)
+	put(t, d, "a/b/c/one", []byte("x"))
+	put(t, d, "a/two", []byte("x"))
+	if err := d.Put(t.Context(), "a/b/c", file(t, []byte("x")), ""); err == nil {
+		t.Error("an object took the place of a folder")
+	}
+	if err := d.Put(t.Context(), "a/two/three", file(t, []byte("x")), ""); err == nil {
+		t.Error("a folder took the place of an object")
+	}
+	if err := d.Delete(t.Context(), "a/b/c/one"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tree(t, root), []string{".tmp", "a", "a/two"}; !slices.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
+	}
+	if err := d.Delete(t.Context(), "a/two", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tree(t, root), []string{".tmp"}; !slices.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
+	}
+}
+
+func TestDirNeverFollowsALink(t *testing.T) {
+	d, root := newDir(t)
+	outside := file(t, []byte("outside"))
+	if err := os.Symlink(outside, filepath.Join(root, "link.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Stat(t.Context(), "link.txt"); !errors.Is(err, objectstore.ErrNotFound) {
+		t.Errorf("Stat = %v", err)
+	}
+	if err := d.Fetch(t.Context(), "link.txt", filepath.Join(t.TempDir(), "dst")); !errors.Is(err, objectstore.ErrNotFound) {
+		t.Errorf("Fetch = %v", err)
+	}
+	if _, err := d.Open(t.Context(), "link.txt"); !errors.Is(err, objectstore.ErrNotFound) {
+		t.Errorf("Open = %v", err)
+	}
+	// A link as the source of Put is followed: the caller named it.
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Put(t.Context(), "a.txt", link, ""); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Lstat(filepath.Join(root, "a.txt")); err != nil || !st.Mode().IsRegular() {
+		t.Errorf("the object is %v, %v", st, err)
+	}
+}
+
+func TestDirForgetsWhatAKilledProcessLeft(t *testing.T) {
+	_, root := newDir(t)
+	old, young := filepath.Join(root, ".tmp", "put-1"), filepath.Join(root, ".tmp", "put-2")
+	for _, path := range []string{old, young} {
+		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	past := time.Now().Add(-48 * time.Hour)
+	if err := os.Chtimes(old, past, past); err != nil {
+		t.Fatal(err)
+	}
+	d, err := objectstore.NewDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := tree(t, root), []string{".tmp", ".tmp/put-2"}; !slices.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
+	}
+	if keys := list(t, d, ""); len(keys) != 0 {
+		t.Errorf("temporary files are listed: %v", keys)
+	}
+}
+
+// TestDirCopiesAcrossFileSystems puts from and fetches to a memory file
+// system, where hard links cannot reach.
+func TestDirCopiesAcrossFileSystems(t *testing.T) {
+	other, err := os.MkdirTemp("/dev/shm", "objectstore-test-")
+	if err != nil {
+		t.Skipf("no second file system: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(other) })
+	d, _ := newDir(t)
+	if os.Link(file(t, nil), filepath.Join(other, "probe")) == nil {
+		t.Skip("both folders are on one file system")
+	}
+	want := content(3<<20, 5)
+	src, dst := filepath.Join(other, "src"), filepath.Join(other, "dst")
+	if err := os.WriteFile(src, want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Put(t.Context(), "a.bin", src, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Fetch(t.Context(), "a.bin", dst); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(dst); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("fetched %d other bytes, %v", len(got), err)
+	}
+}
+
+// TestDirFoldersComeAndGo lets many writers and deleters meet in one folder,
+// which is removed whenever it is empty.
+func TestDirFoldersComeAndGo(t *testing.T) {
+	d, root := newDir(t)
+	src := file(t, []byte("x"))
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			key := "shared/folder/" + string(rune('a'+i))
+			for range 100 {
+				if err := d.Put(t.Context(), key, src, ""); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := d.Delete(t.Context(), key); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got, want := tree(t, root), []string{".tmp"}; !slices.Equal(got, want) {
+		t.Errorf("left %v, want %v", got, want)
+	}
+}
