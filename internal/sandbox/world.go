@@ -1,0 +1,295 @@
+// Package sandbox is everybody cutroom talks to, on one machine and with
+// nobody's account: both identity providers, both stores, the separation
+// provider and the object store, as real HTTP servers on loopback ports.
+//
+// It speaks the vendors' wire formats from their public descriptions and
+// imports nothing of the service, so that a misread format cannot hide on both
+// sides. Every server can be told to fail, by Go methods or by HTTP under
+// /__control/ (see package standin).
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/sandbox/store"
+)
+
+// What the stand-ins know of the app under test.
+const (
+	ClientIDA   = "cutroom-sandbox.apps.provider-a.example"
+	ClientIDB   = "app.cutroom.sandbox"
+	PackageName = "app.cutroom.sandbox"
+	BundleID    = "app.cutroom.sandbox"
+	BucketName  = "cutroom-sandbox"
+	SpaceID     = 4711
+	// AdminSlug is where the service under Env serves its admin app.
+	AdminSlug = "sandbox-admin"
+)
+
+// Options chooses what Start starts.
+type Options struct {
+	// DataDir is required: uploads, stems, objects, the embedded database and
+	// the service's storage lie in it, and secrets that outlive a restart.
+	DataDir string
+	// Bucket starts the object store; without it the service streams files.
+	Bucket bool
+	// Fast lets the separation provider split by frequency, and at once, which
+	// suits tests; else it separates voice from accompaniment.
+	Fast bool
+	// Processing is the least time a separation takes; 0 = 2 s, in Fast 200 ms.
+	Processing time.Duration
+}
+
+// World is the running stand-ins.
+type World struct {
+	ProviderA *identity.ProviderA
+	ProviderB *identity.ProviderB
+	PlatformA *store.PlatformA
+	PlatformB *store.PlatformB
+	Separator *separator.Provider
+	Bucket    *bucket.Bucket // nil without Options.Bucket
+
+	opts    Options
+	secrets secrets
+	env     map[string]string
+}
+
+// secrets are drawn once for a data folder, so that tokens and signed URLs
+// survive a restart of the sandbox.
+type secrets struct {
+	JWT             string `json:"jwt"`
+	StemSigning     string `json:"stemSigning"`
+	ProviderAPIKey  string `json:"providerApiKey"`
+	BucketAccountID string `json:"bucketAccountId"`
+	BucketKeyID     string `json:"bucketKeyId"`
+	BucketSecret    string `json:"bucketSecret"`
+	DBPassword      string `json:"dbPassword"`
+}
+
+// Start starts the stand-ins on free loopback ports. They serve until Close,
+// or until ctx ends.
+func Start(ctx context.Context, opts Options) (_ *World, err error) {
+	if opts.DataDir == "" {
+		return nil, errors.New("start sandbox: a data folder is required")
+	}
+	if opts.DataDir, err = filepath.Abs(opts.DataDir); err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	if opts.Processing == 0 && opts.Fast {
+		opts.Processing = 200 * time.Millisecond
+	}
+	if err := os.MkdirAll(opts.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	w := &World{opts: opts}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("start sandbox: %w", err), w.Close())
+		}
+	}()
+	if w.secrets, err = loadSecrets(filepath.Join(opts.DataDir, "secrets.json")); err != nil {
+		return nil, err
+	}
+	if err := w.build(); err != nil {
+		return nil, err
+	}
+	if err := w.listen(ctx); err != nil {
+		return nil, err
+	}
+	if w.env, err = w.makeEnv(); err != nil {
+		return nil, err
+	}
+	return w, w.describe()
+}
+
+func (w *World) build() (err error) {
+	if w.ProviderA, err = identity.NewProviderA(ClientIDA); err != nil {
+		return err
+	}
+	if w.ProviderB, err = identity.NewProviderB(ClientIDB); err != nil {
+		return err
+	}
+	if w.PlatformA, err = store.NewPlatformA(PackageName); err != nil {
+		return err
+	}
+	if w.PlatformB, err = store.NewPlatformB(BundleID, store.EnvironmentSandbox); err != nil {
+		return err
+	}
+	w.Separator, err = separator.New(separator.Options{APIKey: w.secrets.ProviderAPIKey, Space: SpaceID,
+		Dir: filepath.Join(w.opts.DataDir, "provider"), Fast: w.opts.Fast, Processing: w.opts.Processing})
+	if err != nil || !w.opts.Bucket {
+		return err
+	}
+	w.Bucket, err = bucket.New(bucket.Options{Name: BucketName, AccessKeyID: w.secrets.BucketKeyID,
+		SecretAccessKey: w.secrets.BucketSecret, Region: "auto", Dir: filepath.Join(w.opts.DataDir, "bucket")})
+	return err
+}
+
+func (w *World) listen(ctx context.Context) error {
+	errs := []error{w.ProviderA.Listen(ctx, ""), w.ProviderB.Listen(ctx, ""),
+		w.PlatformA.Listen(ctx, ""), w.PlatformB.Listen(ctx, ""), w.Separator.Listen(ctx)}
+	if w.Bucket != nil {
+		errs = append(errs, w.Bucket.Listen(ctx, ""))
+	}
+	return errors.Join(errs...)
+}
+
+// Close stops every server and waits for what they started. The data folder
+// stays.
+func (w *World) Close() error {
+	var errs []error
+	if w.ProviderA != nil {
+		errs = append(errs, w.ProviderA.Close())
+	}
+	if w.ProviderB != nil {
+		errs = append(errs, w.ProviderB.Close())
+	}
+	if w.PlatformA != nil {
+		errs = append(errs, w.PlatformA.Close())
+	}
+	if w.PlatformB != nil {
+		errs = append(errs, w.PlatformB.Close())
+	}
+	if w.Separator != nil {
+		errs = append(errs, w.Separator.Close())
+	}
+	if w.Bucket != nil {
+		errs = append(errs, w.Bucket.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Servers are the addresses by name.
+func (w *World) Servers() map[string]string {
+	servers := map[string]string{
+		"provider_a": w.ProviderA.URL(), "provider_b": w.ProviderB.URL(),
+		"platform_a": w.PlatformA.URL(), "platform_b": w.PlatformB.URL(),
+		"separation_api": w.Separator.API.URL(), "separation_storage": w.Separator.Storage.URL(),
+		"separation_upload": w.Separator.Upload.URL(),
+	}
+	if w.Bucket != nil {
+		servers["object_store"] = w.Bucket.URL()
+	}
+	return servers
+}
+
+// Env is the complete environment of `cutroom serve` in this world, but for
+// PORT, which the caller chooses. The caller owns the map.
+func (w *World) Env() map[string]string {
+	env := make(map[string]string, len(w.env))
+	for key, value := range w.env {
+		env[key] = value
+	}
+	return env
+}
+
+func (w *World) makeEnv() (map[string]string, error) {
+	account, err := w.PlatformA.ServiceAccountJSON()
+	if err != nil {
+		return nil, err
+	}
+	apiKey, err := w.PlatformB.PrivateKeyPEM()
+	if err != nil {
+		return nil, err
+	}
+	rootFile := filepath.Join(w.opts.DataDir, "platform-b-root.pem")
+	if err := os.WriteFile(rootFile, []byte(w.PlatformB.RootPEM()), 0o600); err != nil {
+		return nil, fmt.Errorf("write root certificate: %w", err)
+	}
+	env := map[string]string{
+		"STORAGE_PATH": filepath.Join(w.opts.DataDir, "storage"),
+		"DATABASE_URL": "sqlite://" + filepath.Join(w.opts.DataDir, "cutroom.db"),
+		"DB_USER":      "cutroom",
+		"DB_PASSWORD":  w.secrets.DBPassword,
+
+		"AUTH_JWT_SECRET":               w.secrets.JWT,
+		"AUTH_PROVIDER_A_CLIENT_IDS":    ClientIDA,
+		"AUTH_PROVIDER_A_TOKENINFO_URL": w.ProviderA.TokenInfoURL(),
+		"AUTH_PROVIDER_B_CLIENT_IDS":    ClientIDB,
+		"AUTH_PROVIDER_B_KEYS_URL":      w.ProviderB.KeysURL(),
+
+		"SEPARATION_PROVIDER_API_KEY":          w.secrets.ProviderAPIKey,
+		"SEPARATION_PROVIDER_SPACE_ID":         strconv.Itoa(SpaceID),
+		"SEPARATION_PROVIDER_BASE_URL":         w.Separator.API.URL(),
+		"SEPARATION_PROVIDER_STORAGE_BASE_URL": w.Separator.Storage.URL(),
+		"SEPARATION_SIGNING_SECRET":            w.secrets.StemSigning,
+		"PROVIDER_POLL_INTERVAL_MS":            "1000",
+
+		"IAP_PLATFORM_A_PACKAGE_NAME":         PackageName,
+		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": account,
+		"IAP_PLATFORM_A_BASE_URL":             w.PlatformA.URL(),
+		"IAP_PLATFORM_B_ISSUER_ID":            w.PlatformB.IssuerID(),
+		"IAP_PLATFORM_B_KEY_ID":               w.PlatformB.KeyID(),
+		"IAP_PLATFORM_B_PRIVATE_KEY":          apiKey,
+		"IAP_PLATFORM_B_BUNDLE_ID":            BundleID,
+		"IAP_PLATFORM_B_ENV":                  "sandbox",
+		"IAP_PLATFORM_B_BASE_URL":             w.PlatformB.URL(),
+		"IAP_PLATFORM_B_ROOT_CA_FILE":         rootFile,
+
+		"ADMIN_SLUG":           AdminSlug,
+		"ENABLE_API_DOCS":      "true",
+		"ENABLE_TESTDATA_MOCK": "true",
+	}
+	if w.Bucket != nil {
+		env["OBJECT_STORE_BUCKET"] = BucketName
+		env["OBJECT_STORE_ACCOUNT_ID"] = w.secrets.BucketAccountID
+		env["OBJECT_STORE_ENDPOINT"] = w.Bucket.URL()
+		env["OBJECT_STORE_ACCESS_KEY_ID"] = w.secrets.BucketKeyID
+		env["OBJECT_STORE_SECRET_ACCESS_KEY"] = w.secrets.BucketSecret
+	}
+	return env, nil
+}
+
+// describe leaves the addresses in world.json, for scripts and other processes.
+func (w *World) describe() error {
+	raw, err := json.MarshalIndent(map[string]any{"servers": w.Servers()}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("describe sandbox: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(w.opts.DataDir, "world.json"), raw, 0o600); err != nil {
+		return fmt.Errorf("describe sandbox: %w", err)
+	}
+	return nil
+}
+
+func loadSecrets(path string) (secrets, error) {
+	var s secrets
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return s, fmt.Errorf("read %s: %w", path, err)
+		}
+		return s, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("read secrets: %w", err)
+	}
+	s = secrets{JWT: randomHex(32), StemSigning: randomHex(32), ProviderAPIKey: "pk-" + randomHex(20),
+		BucketAccountID: randomHex(16), BucketKeyID: randomHex(16), BucketSecret: randomHex(32), DBPassword: randomHex(16)}
+	if raw, err = json.MarshalIndent(s, "", "  "); err != nil {
+		return s, fmt.Errorf("encode secrets: %w", err)
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		return s, fmt.Errorf("write secrets: %w", err)
+	}
+	return s, nil
+}
+
+func randomHex(n int) string {
+	buf := make([]byte, n)
+	_, _ = rand.Read(buf) // crypto/rand.Read never fails
+	return hex.EncodeToString(buf)
+}

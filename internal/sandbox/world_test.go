@@ -1,0 +1,95 @@
+package sandbox_test
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"cutroom/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestWorldStartsWhatItsEnvironmentNames(t *testing.T) {
+	dir := t.TempDir()
+	w, err := sandbox.Start(t.Context(), sandbox.Options{DataDir: dir, Bucket: true, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := w.Env()
+	for key, value := range env {
+		if strings.TrimSpace(value) == "" {
+			t.Errorf("%s is blank", key)
+		}
+	}
+	for _, key := range []string{"AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET", "OBJECT_STORE_ACCOUNT_ID"} {
+		if len(env[key]) < 32 {
+			t.Errorf("%s has %d characters", key, len(env[key]))
+		}
+	}
+	if !strings.HasPrefix(env["DATABASE_URL"], "sqlite:///") || env["OBJECT_STORE_BUCKET"] == "" {
+		t.Errorf("database %q, bucket %q", env["DATABASE_URL"], env["OBJECT_STORE_BUCKET"])
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	client := &http.Client{Transport: transport}
+	for name, address := range w.Servers() {
+		res, err := client.Get(address + "/__control/calls")
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != 200 {
+			t.Errorf("%s: %d", name, res.StatusCode)
+		}
+	}
+	if len(w.Servers()) != 8 {
+		t.Errorf("servers %v", w.Servers())
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, address := range w.Servers() {
+		if res, err := client.Get(address + "/__control/calls"); err == nil {
+			_ = res.Body.Close()
+			t.Errorf("%s answers after Close", name)
+		}
+	}
+
+	again, err := sandbox.Start(t.Context(), sandbox.Options{DataDir: dir, Fast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	second := again.Env()
+	if second["AUTH_JWT_SECRET"] != env["AUTH_JWT_SECRET"] || second["SEPARATION_SIGNING_SECRET"] != env["SEPARATION_SIGNING_SECRET"] {
+		t.Error("secrets changed with a restart")
+	}
+	for key := range maps.Keys(second) {
+		if strings.HasPrefix(key, "OBJECT_STORE_") {
+			t.Errorf("%s is set without a bucket", key)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, "secrets.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("secrets file: %v, %v", info, err)
+	}
+}
+
+func TestNothingOfTheServiceIsImported(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dep := range strings.Fields(string(out)) {
+		if strings.HasPrefix(dep, "cutroom/") && !strings.HasPrefix(dep, "cutroom/internal/sandbox") {
+			t.Errorf("imports %s", dep)
+		}
+	}
+}
