@@ -1,0 +1,292 @@
+package credit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/fault"
+	"cutroom/internal/upstream/receipt"
+)
+
+func TestPrice(t *testing.T) {
+	for ms, want := range map[int64]int64{
+		-5: 1, 0: 1, 1: 1, 300000: 1, 301000: 1, 301001: 2, 601000: 2, 601001: 3, 3600000: 12, 3601000: 12, 3601001: 13,
+		math.MaxInt64: (math.MaxInt64-1001)/300000 + 1,
+	} {
+		if got := credit.Price(ms); got != want {
+			t.Errorf("Price(%d) = %d, want %d", ms, got, want)
+		}
+	}
+}
+
+// FuzzPrice holds Price against its definition: the smallest n >= 1 with
+// ms <= n*300000 + 1000.
+func FuzzPrice(f *testing.F) {
+	for _, ms := range []int64{0, 301000, 301001, math.MaxInt64} {
+		f.Add(ms)
+	}
+	f.Fuzz(func(t *testing.T, ms int64) {
+		if ms < 0 {
+			return
+		}
+		n := credit.Price(ms)
+		if n < 1 || (n > 1 && ms <= (n-1)*300000+1000) {
+			t.Fatalf("Price(%d) = %d is too high", ms, n)
+		}
+		if n < math.MaxInt64/300000-1 && ms > n*300000+1000 {
+			t.Fatalf("Price(%d) = %d is too low", ms, n)
+		}
+	})
+}
+
+// store is a receipt verifier that passes everything, or fails with err.
+type store struct {
+	calls atomic.Int64
+	err   error
+}
+
+func (s *store) Verify(context.Context, receipt.Purchase) error {
+	s.calls.Add(1)
+	return s.err
+}
+
+// eachDatabase runs a test on both databases.
+func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	open := func(t *testing.T, o db.Options) *db.DB {
+		o.MaxPool = 8
+		d, err := db.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		test(t, open(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db")}))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		url, user, password := dbtest.URL(t)
+		test(t, open(t, db.Options{URL: url, User: user, Password: password}))
+	})
+}
+
+func addUser(t *testing.T, d *db.DB) string {
+	t.Helper()
+	id := uuid.NewString()
+	if _, err := d.Exec(t.Context(), `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
+		VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func newLedger(d *db.DB, s credit.ReceiptVerifier) *credit.Ledger {
+	return credit.New(credit.Options{DB: d, Catalog: map[string]int64{"credits.10": 10, "credits.50": 50},
+		Verifiers:   map[string]credit.ReceiptVerifier{credit.PlatformA: s},
+		SignupBonus: 3, AdminDailyCap: 100, Log: slog.New(slog.DiscardHandler)})
+}
+
+// checkLedger asserts the invariant: every balance is the sum of its entries.
+func checkLedger(t *testing.T, d *db.DB) {
+	t.Helper()
+	var wrong int
+	err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM users u WHERE
+		COALESCE((SELECT balance FROM credit_balances b WHERE b.user_id = u.id), 0)
+		<> COALESCE((SELECT SUM(amount) FROM credit_ledger l WHERE l.user_id = u.id), 0)`).Scan(&wrong)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrong != 0 {
+		t.Errorf("%d balances differ from their ledger", wrong)
+	}
+}
+
+func charge(ctx context.Context, d *db.DB, user, job string, n int64) error {
+	return d.InTx(ctx, func(tx *db.Tx) error { return credit.Charge(ctx, tx, user, job, n) })
+}
+
+func refund(t *testing.T, d *db.DB, user, job string) bool {
+	t.Helper()
+	var did bool
+	err := d.InTx(t.Context(), func(tx *db.Tx) (err error) {
+		did, err = credit.Refund(t.Context(), tx, user, job)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return did
+}
+
+func TestLedgerHoldsUnderConcurrency(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		l := newLedger(d, &store{})
+		user := addUser(t, d)
+		var wg sync.WaitGroup
+		for range 16 { // the bonus, many times at once
+			wg.Go(func() {
+				if err := l.GrantSignup(t.Context(), user); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		var paid, refused atomic.Int64
+		for i := range 24 { // three credits, twenty-four jobs
+			wg.Go(func() {
+				err := charge(t.Context(), d, user, fmt.Sprint("sep-", i), 1)
+				switch f := fault.As(err); {
+				case err == nil:
+					paid.Add(1)
+				case f != nil && f.Code == "insufficient_credits":
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if paid.Load() != 3 || refused.Load() != 21 {
+			t.Errorf("paid %d, refused %d; want 3 and 21", paid.Load(), refused.Load())
+		}
+		var refunds atomic.Int64
+		for i := range 24 { // every job refunded four times
+			for range 4 {
+				wg.Go(func() {
+					if refund(t, d, user, fmt.Sprint("sep-", i)) {
+						refunds.Add(1)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if refunds.Load() != 3 {
+			t.Errorf("%d refunds took effect, want 3", refunds.Load())
+		}
+		if n, err := l.Balance(t.Context(), user); err != nil || n != 3 {
+			t.Errorf("balance %d, %v; want 3", n, err)
+		}
+		checkLedger(t, d)
+	})
+}
+
+func TestPurchaseIsGrantedOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		l := newLedger(d, &store{})
+		users := []string{addUser(t, d), addUser(t, d)}
+		req := credit.PurchaseRequest{Platform: " Platform_A ", TransactionID: "t-1", Receipt: "r", ProductID: "credits.10"}
+		var granted atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				g, err := l.Purchase(t.Context(), users[i%2], req)
+				if err != nil {
+					t.Error(err)
+				}
+				granted.Add(g.Granted)
+			})
+		}
+		wg.Wait()
+		if granted.Load() != 10 {
+			t.Errorf("granted %d credits, want 10", granted.Load())
+		}
+		checkLedger(t, d)
+		// The receipt stays spent when its buyers are gone.
+		for _, u := range users {
+			if _, err := d.Exec(t.Context(), `DELETE FROM users WHERE id = $1`, u); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g, err := l.Purchase(t.Context(), addUser(t, d), req)
+		if err != nil || g.Granted != 0 || g.Balance != 0 {
+			t.Errorf("replay after deletion: %+v, %v", g, err)
+		}
+	})
+}
+
+func TestPurchaseRefusalsInOrder(t *testing.T) {
+	d, err := db.Open(t.Context(), db.Options{URL: "sqlite::memory:"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := &store{}
+	l, user := newLedger(d, s), addUser(t, d)
+	good := credit.PurchaseRequest{Platform: "platform_a", TransactionID: "t", Receipt: "r", ProductID: "credits.10"}
+	for _, c := range []struct {
+		name string
+		edit func(*credit.PurchaseRequest)
+		err  error
+		want string
+	}{
+		{"platform", func(r *credit.PurchaseRequest) { *r = credit.PurchaseRequest{Platform: "x"} }, nil, "invalid_platform"},
+		{"blank transaction", func(r *credit.PurchaseRequest) { r.TransactionID, r.ProductID = " ", "?" }, nil, "missing_receipt"},
+		{"blank receipt", func(r *credit.PurchaseRequest) { r.Receipt = "\t" }, nil, "missing_receipt"},
+		{"product", func(r *credit.PurchaseRequest) { r.Platform, r.ProductID = "platform_b", "?" }, nil, "unknown_product"},
+		{"unconfigured", func(r *credit.PurchaseRequest) { r.Platform = "platform_b" }, nil, "iap_unconfigured"},
+		{"invalid", func(*credit.PurchaseRequest) {}, receipt.ErrInvalid, "receipt_invalid"},
+		{"any other error", func(*credit.PurchaseRequest) {}, errors.New("x"), "receipt_invalid"},
+		{"unavailable", func(*credit.PurchaseRequest) {}, receipt.ErrUnavailable, "receipt_verify_unavailable"},
+	} {
+		req := good
+		c.edit(&req)
+		s.err = c.err
+		_, err := l.Purchase(t.Context(), user, req)
+		if f := fault.As(err); f == nil || f.Code != c.want {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+	if n, err := l.Balance(t.Context(), user); n != 0 || err != nil {
+		t.Errorf("balance %d, %v after refusals", n, err)
+	}
+}
+
+func TestAdminCapHoldsUnderParallelGrants(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		l := newLedger(d, &store{})
+		admin := addUser(t, d)
+		var granted, capped atomic.Int64
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				g, err := l.AdminGrant(t.Context(), admin, "credits.10")
+				if f := fault.As(err); f != nil && f.Code == "admin_grant_daily_cap_exceeded" {
+					capped.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+				granted.Add(g.Granted)
+			})
+		}
+		wg.Wait()
+		if granted.Load() != 100 || capped.Load() != 6 {
+			t.Errorf("granted %d, capped %d; want 100 and 6", granted.Load(), capped.Load())
+		}
+		checkLedger(t, d)
+		// A day later the cap is free again.
+		if _, err := d.Exec(t.Context(), `UPDATE credit_ledger SET created_at = created_at - 86400001`); err != nil {
+			t.Fatal(err)
+		}
+		if g, err := l.AdminGrant(t.Context(), admin, "credits.50"); err != nil || g.Granted != 50 || g.Balance != 150 {
+			t.Errorf("a day later: %+v, %v", g, err)
+		}
+	})
+}
