@@ -1,0 +1,380 @@
+package httpapi_test
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/google/uuid"
+
+	"cutroom/internal/account"
+	"cutroom/internal/admin"
+	"cutroom/internal/db"
+	"cutroom/internal/httpapi"
+)
+
+// adminServer is the API over a database of its own, with the reports and the
+// web app, and without what they do not touch.
+type adminServer struct {
+	*httptest.Server
+	t      *testing.T
+	db     *db.DB
+	tokens *account.Tokens
+	admin  string // an access token
+}
+
+const slug = "Back_office-1"
+
+func startAdmin(t *testing.T) *adminServer {
+	t.Helper()
+	d, err := db.Open(t.Context(), db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := &adminServer{t: t, db: d, tokens: account.NewTokens(strings.Repeat("k", 32), time.Hour)}
+	s.Server = httptest.NewServer(httpapi.New(httpapi.Options{
+		DB:        d,
+		Accounts:  account.New(account.Options{DB: d, Tokens: s.tokens, Log: slog.New(slog.DiscardHandler)}),
+		Admin:     admin.New(d),
+		AdminSlug: slug,
+		Report:    func(_ context.Context, err error) { t.Errorf("reported: %v", err) },
+		Observe:   func(string, string, int, float64) {},
+		Log:       slog.New(slog.DiscardHandler),
+	}))
+	t.Cleanup(s.Close)
+	s.admin = s.token(account.RoleAdmin)
+	return s
+}
+
+func (s *adminServer) token(role string) string {
+	s.t.Helper()
+	token, _, err := s.tokens.Issue(account.Principal{UserID: uuid.NewString(), Role: role})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return token
+}
+
+// get answers without following redirects or undoing compression.
+func (s *adminServer) get(path string, header ...string) (*http.Response, string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	answer, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer, string(body)
+}
+
+// report gets an admin endpoint as an admin.
+func (s *adminServer) report(path string) (int, string) {
+	s.t.Helper()
+	answer, body := s.get("/api/v2/admin"+path, "Authorization", "Bearer "+s.admin)
+	return answer.StatusCode, body
+}
+
+var adminPaths = []string{
+	"/overview", "/stats/daily", "/users", "/stats/external-calls", "/stats/duration-histogram", "/jobs/active",
+	"/stats/signups", "/revenue", "/revenue/daily", "/jobs/status-breakdown", "/users/" + uuid.NewString() + "/jobs",
+}
+
+func TestAdminNeedsTheAdminRole(t *testing.T) {
+	s := startAdmin(t)
+	for _, path := range adminPaths {
+		for _, c := range []struct {
+			token  string
+			status int
+			code   string
+		}{
+			{"", http.StatusUnauthorized, "missing_token"},
+			{"Bearer nonsense", http.StatusUnauthorized, "invalid_token"},
+			{"Bearer " + s.token(account.RoleUser), http.StatusForbidden, "admin_required"},
+		} {
+			answer, body := s.get("/api/v2/admin"+path, "Authorization", c.token)
+			if answer.StatusCode != c.status || strings.TrimSpace(body) != `{"error":"`+c.code+`"}` {
+				t.Errorf("%s with %.10q: %d %s, want %s", path, c.token, answer.StatusCode, body, c.code)
+			}
+		}
+	}
+}
+
+func TestAdminHasNoRouteThatChangesAnything(t *testing.T) {
+	s := startAdmin(t)
+	for _, path := range adminPaths {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+			r, err := http.NewRequestWithContext(t.Context(), method, s.URL+"/api/v2/admin"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+s.admin)
+			answer, err := s.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusMethodNotAllowed || answer.Header.Get("Allow") != "GET, HEAD" {
+				t.Errorf("%s %s: %d, Allow %q", method, path, answer.StatusCode, answer.Header.Get("Allow"))
+			}
+		}
+	}
+}
+
+func TestAdminDateRange(t *testing.T) {
+	s := startAdmin(t)
+	today := time.Now().UTC()
+	date := func(days int) string { return today.AddDate(0, 0, days).Format(time.DateOnly) }
+	for _, c := range []struct{ query, want string }{
+		{"", date(-29) + ".." + date(0)},
+		{"?from=" + date(-2), date(-2) + ".." + date(0)},
+		{"?to=2026-03-01", "2026-01-30..2026-02-28"},
+		{"?from=2026-01-01&to=2026-01-02", "2026-01-01..2026-01-01"},
+		{"?from=2024-02-28&to=2024-05-28", "2024-02-28..2024-05-27"}, // 90 days
+		{"?from=2024-02-28&to=2024-05-29", "range_too_wide"},
+		{"?from=" + date(-90), "range_too_wide"},
+		{"?from=0001-01-01&to=9999-12-31", "range_too_wide"},
+		{"?from=2026-01-02&to=2026-01-02", "from_must_be_before_to"},
+		{"?from=2026-01-03&to=2026-01-02", "from_must_be_before_to"},
+		{"?from=" + date(1), "from_must_be_before_to"},
+		{"?from=&to=2026-01-02", "invalid_from_date"},
+		{"?from=2026-1-2", "invalid_from_date"},
+		{"?from=2026-02-30", "invalid_from_date"},
+		{"?from=2026-01-01T00:00:00Z", "invalid_from_date"},
+		{"?from=x&to=y", "invalid_from_date"},
+		{"?from=2026-01-01&to=yesterday", "invalid_to_date"},
+		{"?to=", "invalid_to_date"},
+	} {
+		for _, path := range []string{"/stats/daily", "/stats/signups", "/revenue/daily"} {
+			status, body := s.report(path + c.query)
+			got := strings.TrimSpace(body)
+			var rows []struct{ Date string }
+			if status == http.StatusOK {
+				if err := json.Unmarshal([]byte(body), &rows); err != nil || len(rows) == 0 {
+					t.Fatalf("%s%s: %v in %s", path, c.query, err, body)
+				}
+				got = rows[0].Date + ".." + rows[len(rows)-1].Date
+			} else if status == http.StatusBadRequest {
+				got = strings.TrimSuffix(strings.TrimPrefix(got, `{"error":"`), `"}`)
+			}
+			if got != c.want {
+				t.Errorf("%s%s: %d %s, want %s", path, c.query, status, got, c.want)
+			}
+		}
+		status, body := s.report("/stats/external-calls" + c.query)
+		if want := strings.Contains(c.want, ".."); (status == http.StatusOK) != want || want && strings.TrimSpace(body) != "[]" {
+			t.Errorf("/stats/external-calls%s: %d %s", c.query, status, body)
+		}
+	}
+}
+
+func TestAdminPaging(t *testing.T) {
+	s := startAdmin(t)
+	user := uuid.NewString()
+	s.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', 's', 1, 1)`, user)
+	for query, want := range map[string]string{
+		"?limit=1&offset=0": "", "?limit=200": "", "?offset=9223372036854775807": "", "": "",
+		"?limit=0": "invalid_limit", "?limit=201": "invalid_limit", "?limit=-1": "invalid_limit", "?limit=": "invalid_limit",
+		"?limit=1.5": "invalid_limit", "?limit=x&offset=x": "invalid_limit", "?limit=99999999999999999999": "invalid_limit",
+		"?offset=-1": "invalid_offset", "?offset=": "invalid_offset", "?offset=99999999999999999999": "invalid_offset",
+	} {
+		for _, path := range []string{"/users", "/users/" + user + "/jobs"} {
+			status, body := s.report(path + query)
+			if want == "" && status != http.StatusOK || want != "" && (status != http.StatusBadRequest || !strings.Contains(body, `"error":"`+want+`"`)) {
+				t.Errorf("%s%s: %d %s, want %q", path, query, status, body, want)
+			}
+		}
+	}
+	for id, want := range map[string]string{
+		"me": "invalid_user_id", "{" + user + "}": "invalid_user_id", strings.ReplaceAll(user, "-", ""): "invalid_user_id",
+		"urn:uuid:" + user: "invalid_user_id", uuid.NewString(): "User not found", strings.ToUpper(user): "",
+	} {
+		status, body := s.report("/users/" + id + "/jobs")
+		if want == "" && status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("jobs of %s: %d %s, want %q", id, status, body, want)
+		}
+	}
+}
+
+func (s *adminServer) exec(query string, args ...any) {
+	s.t.Helper()
+	if _, err := s.db.Exec(s.t.Context(), query, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Every body, with and without something to tell, is what openapi.yaml says.
+func TestAdminBodiesFollowTheDocument(t *testing.T) {
+	doc := loadOpenAPI(t)
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startAdmin(t)
+	user := uuid.NewString()
+	check := func(path string) string {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, "/api/v2/admin"+path, nil)
+		route, params, err := router.FindRoute(r)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		answer, body := s.get("/api/v2/admin"+path, "Authorization", "Bearer "+s.admin)
+		if err := openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
+			RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route},
+			Status:                 answer.StatusCode, Header: answer.Header, Body: io.NopCloser(strings.NewReader(body)),
+		}); err != nil {
+			t.Errorf("%s: %v\n%s", path, err, body)
+		}
+		return strings.TrimSpace(body)
+	}
+	paths := append(adminPaths[:len(adminPaths)-1:len(adminPaths)-1], "/users/"+user+"/jobs")
+	for _, path := range paths {
+		check(path)
+	}
+	for path, want := range map[string]string{
+		"/jobs/active": `[]`, "/stats/external-calls": `[]`, "/users": `{"users":[],"total":0}`,
+	} {
+		if got := check(path); got != want {
+			t.Errorf("%s of an empty service: %s, want %s", path, got, want)
+		}
+	}
+
+	s.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
+		VALUES ($1, 'provider_b', 's', 1767225600007, 1767225600100)`, user)
+	s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, progress, created_at)
+		VALUES ('rnd-1', $1, 'PROCESSING', '{}', 'video', 1500, 40, 1767225600000)`, user)
+	s.exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
+			language, credits, created_at, finished_at, error)
+		VALUES ('sep-1', $1, 'FAILED', '', '', 1, 2500, 'auto', 1, 1767225600001, 1767225601000, 'Provider service unavailable')`, user)
+	s.exec(`INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
+		VALUES ('1', 'separation', 'progress', 0, 500, 321, 1767225600000)`)
+	s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, created_at)
+		VALUES ('platform_b', 'h', 'p', 50, 1767225600000)`)
+	for _, path := range paths {
+		check(path)
+	}
+	day := "?from=2026-01-01&to=2026-01-02"
+	for path, want := range map[string]string{
+		"/overview": `{"totalUsers":1,"totalRenders":1,"totalSeparations":1,"totalJobs":2,"totalSourceDurationMs":4000,"activeUsersLast7Days":0}`,
+		"/users": `{"users":[{"userId":"` + user + `","email":null,"name":null,"provider":"provider_b","role":"user","balance":0,` +
+			`"totalRenders":1,"totalSeparations":1,"totalSourceDurationMs":4000,"createdAt":"2026-01-01T00:00:00.007Z",` +
+			`"lastActivityAt":"2026-01-01T00:00:00.100Z"}],"total":1}`,
+		"/users/" + user + "/jobs": `{"jobs":[{"jobId":"sep-1","jobType":"separation","status":"FAILED","sourceDurationMs":2500,` +
+			`"createdAt":"2026-01-01T00:00:00.001Z","finishedAt":"2026-01-01T00:00:01.000Z","error":"Provider service unavailable"},` +
+			`{"jobId":"rnd-1","jobType":"render","status":"PROCESSING","sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z",` +
+			`"finishedAt":null,"error":null}],"total":2}`,
+		"/jobs/active": `[{"jobType":"render","jobId":"rnd-1","status":"PROCESSING","userId":"` + user + `","userEmail":null,` +
+			`"sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z","progress":40}]`,
+		"/jobs/status-breakdown": `[{"jobType":"render","total":1,"succeeded":0,"failed":0,"inProgress":1},` +
+			`{"jobType":"separation","total":1,"succeeded":0,"failed":1,"inProgress":0}]`,
+		"/stats/duration-histogram": `[{"bucket":"0-1m","count":2},{"bucket":"1-5m","count":0},{"bucket":"5-15m","count":0},` +
+			`{"bucket":"15-60m","count":0},{"bucket":"60m+","count":0}]`,
+		"/stats/external-calls" + day: `[{"date":"2026-01-01","provider":"separation","endpoint":"progress","callCount":1,` +
+			`"failureCount":1,"failureRate":1,"p95LatencyMs":321}]`,
+		"/stats/daily" + day:   `[{"date":"2026-01-01","renderCount":1,"separationCount":1,"totalSourceDurationMs":4000}]`,
+		"/stats/signups" + day: `[{"date":"2026-01-01","providerACount":0,"providerBCount":1}]`,
+		"/revenue/daily" + day: `[{"date":"2026-01-01","platformACredits":0,"platformBCredits":50,"purchaseCount":1}]`,
+		"/revenue": `{"payingUsers":0,"purchaseCount":1,"creditsSold":50,"purchaseCount30d":0,"creditsSold30d":0,` +
+			`"platformAPurchaseCount":0,"platformBPurchaseCount":1,"platformACredits":0,"platformBCredits":50,"adminGrantedCredits":0}`,
+	} {
+		if got := check(path); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", path, got, want)
+		}
+	}
+}
+
+func TestAdminAppIsServedWithItsHeaders(t *testing.T) {
+	s := startAdmin(t)
+	answer, _ := s.get("/" + slug)
+	if answer.StatusCode != http.StatusFound || answer.Header.Get("Location") != "/"+slug+"/" {
+		t.Errorf("without the slash: %d to %q", answer.StatusCode, answer.Header.Get("Location"))
+	}
+	answer, index := s.get("/" + slug + "/")
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/html; charset=utf-8" ||
+		answer.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("page: %d %v", answer.StatusCode, answer.Header)
+	}
+	policy := answer.Header.Get("Content-Security-Policy")
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("policy %q lacks %s", policy, want)
+		}
+	}
+	if strings.Contains(policy, "unsafe") {
+		t.Errorf("policy %q lets inline code run", policy)
+	}
+	if inline := regexp.MustCompile(`<script(?:\s[^>]*)?>[^<]|<style|\sstyle=|\son\w+=`).FindString(index); inline != "" {
+		t.Errorf("the page has inline code that its policy forbids: %s", inline)
+	}
+
+	links := regexp.MustCompile(`(?:src|href)="\./(assets/[^"]+)"`).FindAllStringSubmatch(index, -1)
+	if len(links) < 2 {
+		t.Fatalf("the page links %d files of its own:\n%s", len(links), index)
+	}
+	types := map[string]string{".js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+	for _, link := range links {
+		path := "/" + slug + "/" + link[1]
+		answer, plain := s.get(path)
+		h := answer.Header
+		if answer.StatusCode != http.StatusOK || h.Get("Content-Type") != types[path[len(path)-3:]] || h.Get("X-Content-Type-Options") != "nosniff" ||
+			h.Get("Cache-Control") != "public, max-age=31536000, immutable" || h.Get("Vary") == "" {
+			t.Errorf("%s: %d %v", path, answer.StatusCode, h)
+		}
+		zipped, body := s.get(path, "Accept-Encoding", "br, gzip")
+		z, err := gzip.NewReader(strings.NewReader(body))
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if got, err := io.ReadAll(z); err != nil || string(got) != plain || zipped.Header.Get("ETag") == h.Get("ETag") {
+			t.Errorf("%s: the compressed file differs (%v), or its ETag %s does not", path, err, h.Get("ETag"))
+		}
+		if again, _ := s.get(path, "If-None-Match", h.Get("ETag")); again.StatusCode != http.StatusNotModified {
+			t.Errorf("%s again: %d", path, again.StatusCode)
+		}
+	}
+}
+
+func TestAdminAppAnswersOtherAddresses(t *testing.T) {
+	s := startAdmin(t)
+	for path, want := range map[string]int{
+		"/" + slug + "/users/deeper":      http.StatusFound,
+		"/" + slug + "/assets/missing.js": http.StatusNotFound,
+		"/" + slug + "/../../go.mod":      http.StatusNotFound,
+		"/" + slug + "/%2e%2e/page.go":    http.StatusNotFound,
+		"/" + strings.ToLower(slug) + "/": http.StatusNotFound,
+		"/" + slug + "x/":                 http.StatusNotFound,
+		"/assets/index.js":                http.StatusNotFound,
+	} {
+		answer, body := s.get(path)
+		if answer.StatusCode >= 300 && answer.StatusCode < 400 && want == http.StatusNotFound {
+			answer, body = s.get(answer.Header.Get("Location")) // the path cleaned
+		}
+		if answer.StatusCode != want || want == http.StatusFound && answer.Header.Get("Location") != "/"+slug+"/" {
+			t.Errorf("%s: %d %s", path, answer.StatusCode, body)
+		}
+	}
+}
