@@ -1,10 +1,23 @@
 package media_test
 
-import "testing"
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
 
-const parentEnv = "CUTROOM_MEDIA_TEST_PARENT"
-
-func parentMain() {}
+	"cutroom/internal/media"
+	"cutroom/internal/mediatest"
+)
 
 func TestCheckFindsEverything(t *testing.T) {
 	rep, err := newRunner(t).Check(t.Context())
@@ -14,7 +27,290 @@ func TestCheckFindsEverything(t *testing.T) {
 	if len(rep.Missing) > 0 {
 		t.Errorf("missing: %v", rep.Missing)
 	}
-	t.Logf("%+v", rep)
+	if !strings.HasPrefix(rep.FFmpeg, "ffmpeg version") || !strings.HasPrefix(rep.FFprobe, "ffprobe version") {
+		t.Errorf("versions %q, %q", rep.FFmpeg, rep.FFprobe)
+	}
+	t.Logf("%+v", rep.Cage)
 }
 
-func BenchmarkVersion(b *testing.B) {}
+// inForce skips a test of a wall that this kernel does not grant.
+func inForce(t *testing.T, r *media.Runner, wall string) {
+	t.Helper()
+	report, err := r.CageReport(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range report {
+		if f.Name == wall && !f.InForce {
+			t.Skipf("%s: %s", wall, f.Detail)
+		}
+	}
+}
+
+// tone is a pass that makes d of sound without any input file.
+func tone(d time.Duration, output ...string) []string {
+	return append([]string{"-f", "lavfi", "-i", fmt.Sprintf("sine=d=%.3f", d.Seconds())}, output...)
+}
+
+func TestCageKeepsFilesApart(t *testing.T) {
+	r := newRunner(t)
+	inForce(t, r, "landlock")
+	dir, outside := t.TempDir(), t.TempDir()
+	secret := filepath.Join(outside, "secret.wav")
+	mediatest.FFmpeg(t, tone(time.Second, secret)...)
+
+	encode := func(inputs []string, args ...string) error {
+		_, err := r.Encode(t.Context(), media.Pass{Name: "try", Dir: dir, Inputs: inputs, Args: args, Timeout: time.Minute})
+		return err
+	}
+	open := media.InputArgs(media.KindWAV, secret)
+
+	if err := encode([]string{secret}, append(open, "inside.wav")...); err != nil {
+		t.Errorf("an input that was named cannot be read: %v", err)
+	}
+	if err := encode([]string{outside}, append(open, "inside2.wav")...); err != nil {
+		t.Errorf("an input in a folder that was named cannot be read: %v", err)
+	}
+	denied := func(what string, err error) {
+		t.Helper()
+		exit, ok := errors.AsType[*media.ExitError](err)
+		if !ok || !strings.Contains(exit.Stderr, "Permission denied") {
+			t.Errorf("%s: %v, want permission denied", what, err)
+		}
+	}
+	denied("reading a file outside", encode(nil, append(open, "stolen.wav")...))
+	denied("reading /etc/passwd", encode(nil, "-f", "u8", "-ar", "8000", "-i", "file:/etc/passwd", "stolen.wav"))
+	denied("reading the server's environment", encode(nil, "-f", "u8", "-ar", "8000", "-i", fmt.Sprintf("file:/proc/%d/environ", os.Getpid()), "stolen.wav"))
+	denied("writing outside", encode(nil, tone(time.Second, filepath.Join(outside, "out.wav"))...))
+	denied("writing over an input", encode([]string{secret}, tone(time.Second, secret)...))
+	if _, err := os.Stat(filepath.Join(outside, "out.wav")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file was written outside: %v", err)
+	}
+}
+
+func TestCageHasNoNetwork(t *testing.T) {
+	r := newRunner(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packets.Close()
+
+	for name, args := range map[string][]string{
+		"tcp": {"-i", "http://" + listener.Addr().String() + "/x.mp4", "out.wav"},
+		"udp": tone(time.Second, "-f", "mpegts", "udp://"+packets.LocalAddr().String()),
+	} {
+		_, err := r.Encode(t.Context(), media.Pass{Name: name, Dir: t.TempDir(), Args: args, Timeout: time.Minute})
+		if _, ok := errors.AsType[*media.ExitError](err); !ok {
+			t.Errorf("%s: %v, want a failed pass", name, err)
+		}
+	}
+	// The passes have ended: what was sent would be waiting here.
+	if err := listener.(*net.TCPListener).SetDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := listener.Accept(); err == nil {
+		c.Close()
+		t.Error("a connection came out of the cage")
+	}
+	if err := packets.SetReadDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := packets.ReadFrom(make([]byte, 2048)); err == nil {
+		t.Errorf("a packet of %d bytes came out of the cage", n)
+	}
+}
+
+func TestCageLimitsFileSize(t *testing.T) {
+	r, err := media.New(media.Config{MaxFileBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	_, err = r.Encode(t.Context(), media.Pass{Name: "big", Dir: dir, Args: tone(time.Hour, "out.wav"), Timeout: time.Minute})
+	if _, ok := errors.AsType[*media.ExitError](err); !ok {
+		t.Fatalf("%v, want a failed pass", err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "out.wav")); err != nil || info.Size() > 1<<20 {
+		t.Errorf("the file: %v, %v", info, err)
+	}
+}
+
+func TestCageLimitsMemory(t *testing.T) {
+	small, err := media.New(media.Config{MaxMemoryBytes: 200 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// reverse holds every frame until the end.
+	pass := func(frames int) media.Pass {
+		source := fmt.Sprintf("testsrc2=s=1280x720:r=30,trim=end_frame=%d,format=yuv420p", frames) // 1.4 MB each
+		return media.Pass{
+			Name: "hungry", Dir: t.TempDir(), Timeout: time.Minute,
+			Args: []string{"-f", "lavfi", "-i", source, "-vf", "reverse", "-f", "null", "-"},
+		}
+	}
+	if _, err := small.Encode(t.Context(), pass(10)); err != nil {
+		t.Errorf("14 MB do not fit into 200: %v", err)
+	}
+	// ffmpeg meets the end of memory as the end of input, and may call it a success.
+	res, err := small.Encode(t.Context(), pass(200))
+	if err == nil && res.Frames == 200 || res.MaxRSSBytes > 250<<20 {
+		t.Errorf("280 MB fit into 200: %+v", res)
+	}
+	if res, err := newRunner(t).Encode(t.Context(), pass(200)); err != nil || res.Frames != 200 {
+		t.Errorf("the default limit refuses 280 MB: %+v, %v", res, err)
+	}
+}
+
+func TestCageScrubsTheEnvironment(t *testing.T) {
+	t.Setenv("AUTH_JWT_SECRET", "a secret of the server")
+	started := make(chan int, 1)
+	r := newRunner(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Encode(ctx, endless(t.TempDir(), func(media.Progress) {
+			select {
+			case started <- 1:
+			default:
+			}
+		}))
+		done <- err
+	}()
+	<-started
+	for _, pid := range children(t, os.Getpid()) {
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(string(env), "AUTH_JWT_SECRET") {
+			t.Errorf("ffmpeg's environment: %q", env)
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(string(status), "NoNewPrivs:\t1") {
+			t.Error("ffmpeg may gain privileges")
+		}
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// endless is a pass that runs until it is stopped.
+func endless(dir string, onProgress func(media.Progress)) media.Pass {
+	return media.Pass{
+		Name: "endless", Dir: dir, OnProgress: onProgress,
+		Args: []string{"-re", "-f", "lavfi", "-i", "testsrc2=s=128x72", "-f", "null", "-"},
+	}
+}
+
+// children lists the living child processes of pid.
+func children(t *testing.T, pid int) []int {
+	t.Helper()
+	var all []int
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			n, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, n)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("process %d has no children", pid)
+	}
+	return all
+}
+
+// parentEnv makes the test binary act as a server that runs an endless pass.
+const parentEnv = "CUTROOM_MEDIA_TEST_PARENT"
+
+func parentMain() {
+	r, err := media.New(media.Config{})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	// Without a Dir the pass may write nowhere, which a null output never does.
+	_, err = r.Encode(context.Background(), endless("", func(p media.Progress) { fmt.Println("running") }))
+	fmt.Println("ended:", err)
+	os.Exit(1)
+}
+
+func TestKilledServerTakesFFmpegAlong(t *testing.T) {
+	server := exec.CommandContext(t.Context(), "/proc/self/exe")
+	server.Env = append(os.Environ(), parentEnv+"=1")
+	server.Stderr = os.Stderr
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "running\n" {
+		t.Fatalf("the server says %q, %v", line, err)
+	}
+	ffmpegs := children(t, server.Process.Pid)
+	pidfd, err := openPidfd(ffmpegs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(pidfd)
+	if err := server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if !endsWithin(t, pidfd, 5*time.Second) {
+		t.Errorf("ffmpeg (%d) outlived its server", ffmpegs[0])
+	}
+	// The kill is the reason for its end.
+	if err := server.Wait(); err == nil {
+		t.Error("the server ended well")
+	}
+}
+
+// BenchmarkStart compares what the cage adds to the start of ffmpeg.
+func BenchmarkStart(b *testing.B) {
+	r, err := media.New(media.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	args := []string{"-f", "lavfi", "-i", "anullsrc", "-frames:a", "1", "-f", "null", "-"}
+	pass := media.Pass{Name: "start", Dir: b.TempDir(), Args: args}
+	if _, err := r.Encode(b.Context(), pass); err != nil { // finds out about the kernel
+		b.Fatal(err)
+	}
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			if err := exec.Command("ffmpeg", append([]string{"-nostdin", "-loglevel", "error"}, args...)...).Run(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("caged", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := r.Encode(b.Context(), pass); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -41,6 +41,10 @@ type Measured struct {
 	// Keyframes are the presentation times of video keyframes, ascending, when
 	// asked for.
 	Keyframes []time.Duration
+
+	// Starts are the starts of all video packets in TimeBase, in presentation
+	// order, when asked for; at most the first million.
+	Starts []int64
 }
 
 // Duration is End - First.
@@ -49,12 +53,16 @@ func (m Measured) Duration() time.Duration { return m.End - m.First }
 // MeasureOptions says what beyond the sums is wanted.
 type MeasureOptions struct {
 	Keyframes bool  // collect Keyframes
+	Starts    bool  // collect Starts
 	Streams   []int // indexes of the wanted streams; nil is every audio and video stream
 }
 
 // maxKeyframes bounds what a hostile file can make us remember: 4.6 hours of
 // intra-only film at 60 frames a second.
 const maxKeyframes = 1_000_000
+
+// maxStarts bounds Starts likewise.
+const maxStarts = 1_000_000
 
 // Measure scans the packets of one stream, given by its index in the file.
 // Memory stays constant, time is that of reading the file once. The error wraps
@@ -201,7 +209,7 @@ func (s *packetScan) packet(text string) {
 		if len(s.streams) >= maxScanStreams {
 			return
 		}
-		st = &streamScan{keyframes: s.opts.Keyframes}
+		st = &streamScan{keyframes: s.opts.Keyframes, keepStarts: s.opts.Starts}
 		s.streams[index] = st
 	}
 	st.add(p)
@@ -279,7 +287,8 @@ type streamScan struct {
 	kind      string
 	base      Rational
 	rate      int64 // samples per second, 0 for video
-	keyframes bool
+
+	keyframes, keepStarts bool
 
 	packets, discarded, size int64
 	first, end               int64
@@ -291,6 +300,7 @@ type streamScan struct {
 	shortest, gap    int64
 	gapAt            int64
 	keyframeTicks    []int64
+	starts           []int64
 	endsWithDuration bool
 }
 
@@ -331,6 +341,9 @@ func (s *streamScan) add(p packet) {
 // step takes the next start in presentation order.
 func (s *streamScan) step(pts int64) {
 	s.steps++
+	if s.keepStarts && len(s.starts) < maxStarts {
+		s.starts = append(s.starts, pts)
+	}
 	if s.steps > 1 {
 		d := pts - s.previous
 		if d > 0 && (s.shortest == 0 || d < s.shortest) {
@@ -367,6 +380,7 @@ func (s *streamScan) finish() Measured {
 		for _, t := range slices.Sorted(slices.Values(s.keyframeTicks)) {
 			m.Keyframes = append(m.Keyframes, ticksToDuration(t, s.base))
 		}
+		m.Starts = s.starts
 	}
 	return m
 }

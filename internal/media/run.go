@@ -56,6 +56,8 @@ func (r *Runner) runWith(ctx context.Context, c command, f features) (outcome, e
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, ErrTimeout)
 		defer cancel()
 	}
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -64,7 +66,11 @@ func (r *Runner) runWith(ctx context.Context, c command, f features) (outcome, e
 		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
 	}
 	stderr := &tail{limit: stderrTailBytes}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, c.stdout, stderr
+	cmd.Stderr = stderr
+	output := &outputKeeper{to: c.stdout}
+	if c.stdout != nil {
+		cmd.Stdout = output
+	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = stopGrace
 
@@ -72,8 +78,15 @@ func (r *Runner) runWith(ctx context.Context, c command, f features) (outcome, e
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
 	}
+	feed, err := attachStdin(cmd, c.stdin)
+	if err != nil {
+		extra.started()
+		extra.wait()
+		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
+	}
 	err = cmd.Start()
 	extra.started()
+	feed.started(err, abort)
 	if err != nil {
 		extra.wait()
 		return outcome{}, &startError{name: c.name, err: err}
@@ -83,10 +96,15 @@ func (r *Runner) runWith(ctx context.Context, c command, f features) (outcome, e
 	}
 	err = cmd.Wait() // returns after stdout and stderr were read to their end
 	extra.wait()
+	feed.ended()
 
 	out := outcome{stderr: stderr.String()}
 	if s := cmd.ProcessState; s != nil {
 		out.userCPU, out.systemCPU = s.UserTime(), s.SystemTime()
+	}
+	if output.err != nil {
+		// The process failed because nobody took its output, or does not know.
+		return out, fmt.Errorf("%s: take output: %w", c.name, output.err)
 	}
 	return out, judge(ctx, c.name, cmd.ProcessState, err, out.stderr)
 }
@@ -96,17 +114,12 @@ func (r *Runner) runWith(ctx context.Context, c command, f features) (outcome, e
 func judge(ctx context.Context, name string, state *os.ProcessState, waitErr error, stderr string) error {
 	success := state != nil && state.Success()
 	switch {
-	case success && (waitErr == nil || errors.Is(waitErr, exec.ErrWaitDelay)):
-		// ErrWaitDelay: ffmpeg ended without reading all of a Stdin whose
-		// reader blocks; what it wrote is complete.
+	case success && (waitErr == nil || errors.Is(waitErr, ctx.Err())):
 		return nil
-	case ctx.Err() != nil && (!success || errors.Is(waitErr, ctx.Err())):
-		if success {
-			return nil
-		}
-		return fmt.Errorf("%s: %w", name, context.Cause(ctx))
 	case success:
-		return fmt.Errorf("%s: %w", name, waitErr) // a Stdout writer or Stdin reader failed
+		return fmt.Errorf("%s: %w", name, waitErr)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", name, context.Cause(ctx))
 	}
 	status, ok := state.Sys().(syscall.WaitStatus)
 	if ok && status.Exited() && status.ExitStatus() == cageExitStatus {
@@ -116,15 +129,22 @@ func judge(ctx context.Context, name string, state *os.ProcessState, waitErr err
 	if ok && status.Signaled() {
 		exit.Signal = status.Signal()
 	}
-	if waitErr != nil && !isExit(waitErr) {
-		return fmt.Errorf("%w: %w", waitErr, exit) // the copy failed first, ffmpeg because of it
-	}
 	return exit
 }
 
-func isExit(err error) bool {
-	_, ok := errors.AsType[*exec.ExitError](err)
-	return ok
+// outputKeeper remembers why a writer refused output: os/exec prefers to report
+// the failure of the process that followed from it.
+type outputKeeper struct {
+	to  io.Writer
+	err error // read after the process and its pipes have ended
+}
+
+func (k *outputKeeper) Write(p []byte) (int, error) {
+	n, err := k.to.Write(p)
+	if err != nil {
+		k.err = err
+	}
+	return n, err
 }
 
 // startError is a process that never came to life.
@@ -174,4 +194,67 @@ func (e *extraPipe) wait() {
 		<-e.done
 		e.read.Close()
 	}
+}
+
+// stdinPipe feeds a reader to the process. os/exec would wait for the reader
+// after the process has ended, and a reader may block for ever.
+type stdinPipe struct {
+	read, write *os.File
+	from        io.Reader
+}
+
+func attachStdin(cmd *exec.Cmd, from io.Reader) (*stdinPipe, error) {
+	if f, ok := from.(*os.File); from == nil || ok && f != nil {
+		cmd.Stdin = from
+		return &stdinPipe{}, nil
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin = pr
+	return &stdinPipe{read: pr, write: pw, from: from}, nil
+}
+
+// started begins to feed the process, or cleans up when it did not start. An
+// error of the reader ends the process: cut-off input must not pass for whole.
+func (s *stdinPipe) started(startErr error, abort func(error)) {
+	if s.read == nil {
+		return
+	}
+	s.read.Close()
+	if startErr != nil {
+		s.write.Close()
+		return
+	}
+	go func() {
+		defer s.write.Close()
+		source := &errorKeeper{from: s.from}
+		// A write error only means that the process has read enough.
+		_, _ = io.Copy(s.write, source)
+		if source.err != nil {
+			abort(fmt.Errorf("read input: %w", source.err))
+		}
+	}()
+}
+
+// ended makes the feeding stop at its next write.
+func (s *stdinPipe) ended() {
+	if s.write != nil {
+		s.write.Close()
+	}
+}
+
+// errorKeeper remembers why reading ended, unless at the end.
+type errorKeeper struct {
+	from io.Reader
+	err  error
+}
+
+func (k *errorKeeper) Read(p []byte) (int, error) {
+	n, err := k.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		k.err = err
+	}
+	return n, err
 }

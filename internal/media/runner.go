@@ -115,7 +115,10 @@ type Pass struct {
 	Timeout    time.Duration  // 0 is none
 	OnProgress func(Progress) // may be nil; called from one goroutine, never after Encode returned
 
-	Stdin io.Reader // may be nil; read as pipe:0
+	// Stdin is read as pipe:0. May be nil. An error other than io.EOF ends the
+	// pass. A Read in progress may outlive Encode when ffmpeg ends before its
+	// input does.
+	Stdin io.Reader
 	// Stdout receives what the pass writes to pipe:1. May be nil. A failing
 	// writer ends the pass.
 	Stdout io.Writer
@@ -140,6 +143,10 @@ type Result struct {
 // failed, wraps ErrTimeout when the pass took longer than its Timeout, and
 // wraps the context's cause when ctx ended first. Result is filled in either
 // case as far as it is known.
+//
+// No error is no proof of a complete output: ffmpeg takes the end of memory and
+// damaged input for the end of the film and exits with 0. Whoever knows how much
+// was to come compares it with Result.Frames, or measures.
 //
 // When Encode returns, the process is gone and nothing writes to Dir anymore.
 func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {

@@ -1,0 +1,209 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cutroom/internal/media"
+	"cutroom/internal/mediatest"
+)
+
+func openPidfd(pid int) (int, error) { return unix.PidfdOpen(pid, 0) }
+
+// endsWithin waits for the process behind a pidfd to end.
+func endsWithin(t *testing.T, pidfd int, d time.Duration) bool {
+	t.Helper()
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, int(d.Milliseconds()))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 1
+	}
+}
+
+func TestEncodeReportsWhatItDid(t *testing.T) {
+	dir := t.TempDir()
+	var seen []media.Progress
+	res, err := newRunner(t).Encode(t.Context(), media.Pass{
+		Name: "encode", Dir: dir, Timeout: time.Minute,
+		Args:       []string{"-f", "lavfi", "-i", "testsrc2=s=320x180:d=3:r=30", "-c:v", "libx264", "-preset", "ultrafast", "out.mp4"},
+		OnProgress: func(p media.Progress) { seen = append(seen, p) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Frames != 90 {
+		t.Errorf("%d frames, want 90", res.Frames)
+	}
+	if d := (res.OutTime - 3*time.Second).Abs(); d > 100*time.Millisecond {
+		t.Errorf("out time %v, want about 3 s", res.OutTime)
+	}
+	if res.UserCPU <= 0 || res.UserCPU > time.Minute {
+		t.Errorf("user CPU %v", res.UserCPU)
+	}
+	if res.MaxRSSBytes < 10<<20 || res.MaxRSSBytes > 1<<30 {
+		t.Errorf("peak memory %d bytes", res.MaxRSSBytes)
+	}
+	if len(seen) == 0 || seen[len(seen)-1].Frames != 90 {
+		t.Errorf("progress %v does not end at frame 90", seen)
+	}
+	mediatest.ConstantRate(t, filepath.Join(dir, "out.mp4"), 30, 90, time.Microsecond)
+}
+
+func TestEncodeFailureKeepsTheReason(t *testing.T) {
+	_, err := newRunner(t).Encode(t.Context(), media.Pass{
+		Name: "normalize segment 0", Dir: t.TempDir(), Args: []string{"-i", "file:missing.mp4", "out.mp4"},
+	})
+	exit, ok := errors.AsType[*media.ExitError](err)
+	if !ok {
+		t.Fatalf("%v, want an ExitError", err)
+	}
+	if exit.Code != 1 || exit.Name != "normalize segment 0" || !strings.Contains(exit.Stderr, "No such file") {
+		t.Errorf("%+v", exit)
+	}
+	if !strings.HasPrefix(err.Error(), "normalize segment 0: exit status 1: file:missing.mp4") {
+		t.Errorf("reads %q", err)
+	}
+}
+
+func TestEncodeKeepsOnlyTheTailOfStderr(t *testing.T) {
+	// A long list of complaints: one per unknown option would stop at the first,
+	// so a loud log level does it.
+	res, err := newRunner(t).Encode(t.Context(), media.Pass{
+		Name: "loud", Dir: t.TempDir(),
+		Args: []string{"-loglevel", "trace", "-f", "lavfi", "-i", "testsrc2=s=64x64:d=2", "-c:v", "libx264", "-f", "null", "-"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(res.StderrTail); n == 0 || n > 8<<10 {
+		t.Errorf("%d bytes of stderr kept, want 1..8192", n)
+	}
+}
+
+func TestEncodeTimesOut(t *testing.T) {
+	pass := endless(t.TempDir(), nil)
+	pass.Timeout = 700 * time.Millisecond
+	begun := time.Now()
+	_, err := newRunner(t).Encode(t.Context(), pass)
+	if !errors.Is(err, media.ErrTimeout) {
+		t.Errorf("%v, want ErrTimeout", err)
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("ffmpeg needed %v to stop", took)
+	}
+}
+
+// TestStubbornPassIsKilled stops a process that cannot answer SIGINT.
+func TestStubbornPassIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the grace of five seconds")
+	}
+	running := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopping := errors.New("the server is stopping")
+	r, done := newRunner(t), make(chan error, 1)
+	go func() {
+		_, err := r.Encode(ctx, endless(t.TempDir(), func(media.Progress) {
+			select {
+			case running <- struct{}{}:
+			default:
+			}
+		}))
+		done <- err
+	}()
+	<-running
+	for _, pid := range children(t, os.Getpid()) {
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel(stopping)
+	if err := <-done; !errors.Is(err, stopping) {
+		t.Errorf("%v, want the cause of the cancellation", err)
+	}
+}
+
+func TestEncodeDoesNotStartWhenCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("the job was deleted")
+	cancel(gone)
+	if _, err := newRunner(t).Encode(ctx, endless(t.TempDir(), nil)); !errors.Is(err, gone) {
+		t.Errorf("%v, want the cause", err)
+	}
+}
+
+func TestEncodeStreams(t *testing.T) {
+	// A second of silence in, a FLAC file out, progress on its own descriptor.
+	var out bytes.Buffer
+	var last media.Progress
+	res, err := newRunner(t).Encode(t.Context(), media.Pass{
+		Name: "stream", Dir: t.TempDir(), Timeout: time.Minute,
+		Args:   []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "flac", "pipe:1"},
+		Stdin:  bytes.NewReader(make([]byte, 96000)),
+		Stdout: &out, OnProgress: func(p media.Progress) { last = p },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(out.Bytes(), []byte("fLaC")) {
+		t.Errorf("stdout begins with %q", out.Bytes()[:min(8, out.Len())])
+	}
+	if (res.OutTime-time.Second).Abs() > 100*time.Millisecond || last.OutTime != res.OutTime {
+		t.Errorf("out time %v, last progress %v, want 1 s", res.OutTime, last.OutTime)
+	}
+}
+
+func TestEncodeSurvivesAStdinNobodyReads(t *testing.T) {
+	pr, pw := io.Pipe() // never written to, never closed
+	defer pw.Close()
+	_, err := newRunner(t).Encode(t.Context(), media.Pass{
+		Name: "deaf", Dir: t.TempDir(), Args: tone(time.Second, "-f", "null", "-"), Stdin: pr,
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	pr.Close() // lets the copying goroutine of the pass end
+}
+
+func TestEncodeReportsABrokenStdin(t *testing.T) {
+	torn := errors.New("the upload was torn off")
+	_, err := newRunner(t).Encode(t.Context(), media.Pass{
+		Name: "stream", Dir: t.TempDir(), Timeout: time.Minute,
+		Args:  []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "null", "-"},
+		Stdin: io.MultiReader(bytes.NewReader(make([]byte, 96000)), iotest.ErrReader(torn)),
+	})
+	if !errors.Is(err, torn) {
+		t.Errorf("%v, want the reader's error", err)
+	}
+}
+
+type brokenWriter struct{ err error }
+
+func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
+
+func TestEncodeReportsABrokenStdout(t *testing.T) {
+	full := errors.New("the disk is full")
+	_, err := newRunner(t).Encode(t.Context(), media.Pass{
+		Name: "stream", Dir: t.TempDir(), Timeout: time.Minute,
+		Args: tone(time.Minute, "-f", "wav", "pipe:1"), Stdout: brokenWriter{full},
+	})
+	if !errors.Is(err, full) {
+		t.Errorf("%v, want the writer's error", err)
+	}
+}
