@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/store"
 )
 
 const purchasePath = "/api/v2/credits/purchase"
@@ -19,17 +21,17 @@ func purchase(t testing.TB, u *apitest.User, platform, transaction, receipt, pro
 }
 
 // buyA registers a purchase at platform_a and posts it.
-func buyA(t testing.TB, u *apitest.User, p apitest.PurchaseA) *apitest.Response {
+func buyA(t testing.TB, u *apitest.User, p store.PurchaseA) *apitest.Response {
 	t.Helper()
 	if p.ProductID == "" {
 		p.ProductID = "credits.10"
 	}
-	p = u.World.PurchaseA(t, p)
+	p = u.World.PurchaseA(p)
 	return purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID)
 }
 
 // buyB registers a transaction at platform_b and posts it.
-func buyB(t testing.TB, u *apitest.User, tr apitest.TransactionB) *apitest.Response {
+func buyB(t testing.TB, u *apitest.User, tr store.TransactionB) *apitest.Response {
 	t.Helper()
 	if tr.ProductID == "" {
 		tr.ProductID = "credits.10"
@@ -44,11 +46,11 @@ func TestPurchaseGrantsTheProduct(t *testing.T) {
 	for product, credits := range map[string]int{"credits.10": 10, "credits.50": 50, "credits.150": 150} {
 		u := s.SignIn(t)
 		var got apitest.Purchased
-		buyA(t, u, apitest.PurchaseA{ProductID: product}).Expect(200).JSON(&got)
+		buyA(t, u, store.PurchaseA{ProductID: product}).Expect(200).JSON(&got)
 		if got.Granted != credits || got.Balance != 3+credits || got.TransactionID == "" {
 			t.Errorf("%s on platform_a: %+v", product, got)
 		}
-		buyB(t, u, apitest.TransactionB{ProductID: product, AccountToken: u.Sub}).Expect(200).JSON(&got)
+		buyB(t, u, store.TransactionB{ProductID: product, AccountToken: u.Sub}).Expect(200).JSON(&got)
 		if got.Granted != credits || got.Balance != 3+2*credits {
 			t.Errorf("%s on platform_b: %+v", product, got)
 		}
@@ -61,7 +63,7 @@ func TestPurchaseGrantsTheProduct(t *testing.T) {
 func TestPlatformIsComparedTrimmedAndWithoutCase(t *testing.T) {
 	t.Parallel()
 	u := apitest.Shared(t).SignIn(t)
-	p := u.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.10"})
+	p := u.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
 	purchase(t, u, "  Platform_A ", p.OrderID, p.Token, p.ProductID).Expect(200)
 	var again apitest.Purchased
 	purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&again)
@@ -103,7 +105,7 @@ func TestPlatformARejects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u, other := s.SignIn(t), s.SignIn(t)
-	for name, p := range map[string]apitest.PurchaseA{
+	for name, p := range map[string]store.PurchaseA{
 		"cancelled":          {PurchaseState: 1},
 		"pending":            {PurchaseState: 2},
 		"somebody else's":    {AccountID: other.Sub},
@@ -115,7 +117,7 @@ func TestPlatformARejects(t *testing.T) {
 		t.Run(name, func(t *testing.T) { buyA(t, u, p).Error(400, "receipt_invalid") })
 	}
 	// The receipt of another product, an unknown one, and hostile text.
-	p := s.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.10"})
+	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
 	purchase(t, u, "platform_a", p.OrderID, p.Token, "credits.150").Error(400, "receipt_invalid")
 	purchase(t, u, "platform_a", p.OrderID, "unknown-token", "credits.10").Error(400, "receipt_invalid")
 	purchase(t, u, "platform_a", p.OrderID+"x", p.Token, "credits.10").Error(400, "receipt_invalid")
@@ -123,14 +125,14 @@ func TestPlatformARejects(t *testing.T) {
 	if b := u.Balance(t); b != 3 {
 		t.Errorf("refused purchases changed the balance to %d", b)
 	}
-	buyA(t, u, apitest.PurchaseA{AccountID: u.Sub}).Expect(200)
+	buyA(t, u, store.PurchaseA{AccountID: u.Sub}).Expect(200)
 }
 
 func TestPlatformBRejects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u, other := s.SignIn(t), s.SignIn(t)
-	bad := map[string]apitest.TransactionB{
+	bad := map[string]store.TransactionB{
 		"other bundle":         {BundleID: "com.example.other"},
 		"other environment":    {Environment: "Xcode"},
 		"family shared":        {OwnershipType: "FAMILY_SHARED"},
@@ -143,8 +145,8 @@ func TestPlatformBRejects(t *testing.T) {
 		"no environment":       {Omit: []string{"environment"}},
 		"other product signed": {Set: map[string]any{"productId": "credits.150"}},
 	}
-	for _, chain := range apitest.BadChains {
-		bad["chain "+string(chain)] = apitest.TransactionB{Chain: chain}
+	for _, chain := range badChains {
+		bad["chain "+string(chain)] = store.TransactionB{Chain: chain}
 	}
 	for name, tr := range bad {
 		t.Run(name, func(t *testing.T) { buyB(t, u, tr).Error(400, "receipt_invalid") })
@@ -154,14 +156,14 @@ func TestPlatformBRejects(t *testing.T) {
 	if b := u.Balance(t); b != 3 {
 		t.Errorf("refused purchases changed the balance to %d", b)
 	}
-	buyB(t, u, apitest.TransactionB{AccountToken: strings.ToUpper(u.Sub)}).Expect(200)
+	buyB(t, u, store.TransactionB{AccountToken: u.Sub}).Expect(200)
 }
 
 func TestPurchaseIsIdempotentForEverybody(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	owner, thief := s.SignIn(t), s.SignIn(t)
-	p := s.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.10"})
+	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	granted := 0
@@ -187,7 +189,7 @@ func TestPurchaseIsIdempotentForEverybody(t *testing.T) {
 		t.Errorf("replay by another user: %+v, want granted 0, balance 3", got)
 	}
 	// The same id on the other platform is another transaction.
-	_, receipt := s.World.TransactionB(t, apitest.TransactionB{TransactionID: p.OrderID, ProductID: "credits.10"})
+	_, receipt := s.World.TransactionB(t, store.TransactionB{TransactionID: p.OrderID, ProductID: "credits.10"})
 	purchase(t, owner, "platform_b", p.OrderID, receipt, "credits.10").Expect(200).JSON(&got)
 	if got.Granted != 10 {
 		t.Errorf("same id on platform_b: %+v, want 10 granted", got)
@@ -198,7 +200,7 @@ func TestReceiptStaysSpentAfterAccountDeletion(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
-	p := s.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.50"})
+	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.50"})
 	purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200)
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
 	again := s.SignIn(t)
@@ -213,30 +215,30 @@ func TestStoreOutages(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Env("HTTP_REQUEST_TIMEOUT_MS", "2000"), apitest.Env("HTTP_SOCKET_TIMEOUT_MS", "2000"))
 	u := s.SignIn(t)
-	p := s.World.PurchaseA(t, apitest.PurchaseA{ProductID: "credits.10"})
-	tr, receipt := s.World.TransactionB(t, apitest.TransactionB{ProductID: "credits.10"})
+	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
+	tr, receipt := s.World.TransactionB(t, store.TransactionB{ProductID: "credits.10"})
 	both := func(t *testing.T, status int, code string) {
 		t.Helper()
 		purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Error(status, code)
 		purchase(t, u, "platform_b", tr.TransactionID, receipt, tr.ProductID).Error(status, code)
 	}
-	for name, rule := range map[string]apitest.Rule{
-		"500":    {Kind: apitest.KindStatus, Status: 500},
-		"503":    {Kind: apitest.KindStatus, Status: 503},
-		"429":    {Kind: apitest.KindStatus, Status: 429},
-		"closed": {Kind: apitest.KindClose},
-		"stall":  {Kind: apitest.KindStall},
+	for name, rule := range map[string]standin.Rule{
+		"500":    {Kind: standin.KindStatus, Status: 500},
+		"503":    {Kind: standin.KindStatus, Status: 503},
+		"429":    {Kind: standin.KindStatus, Status: 429},
+		"closed": {Kind: standin.KindClose},
+		"stall":  {Kind: standin.KindStall},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.World.FailStores(t, rule)
-			defer s.World.ClearStores()
+			defer s.World.Heal()
 			both(t, 502, "receipt_verify_unavailable")
 		})
 	}
 	for _, status := range []int{400, 401, 403, 404} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			s.World.FailStores(t, apitest.Rule{Kind: apitest.KindStatus, Status: status})
-			defer s.World.ClearStores()
+			s.World.FailStores(t, standin.Rule{Kind: standin.KindStatus, Status: status})
+			defer s.World.Heal()
 			both(t, 400, "receipt_invalid")
 		})
 	}
@@ -267,10 +269,10 @@ func TestAccountsAreBoundOnBothStores(t *testing.T) {
 	u := s.SignIn(t)
 	// Where the store knows no account, anybody may redeem; where it does, only
 	// that account.
-	buyA(t, u, apitest.PurchaseA{}).Expect(200)
-	buyB(t, u, apitest.TransactionB{}).Expect(200)
-	buyA(t, u, apitest.PurchaseA{AccountID: "00000000-0000-4000-8000-000000000000"}).Error(400, "receipt_invalid")
-	buyB(t, u, apitest.TransactionB{AccountToken: "00000000-0000-4000-8000-000000000000"}).Error(400, "receipt_invalid")
+	buyA(t, u, store.PurchaseA{}).Expect(200)
+	buyB(t, u, store.TransactionB{}).Expect(200)
+	buyA(t, u, store.PurchaseA{AccountID: "00000000-0000-4000-8000-000000000000"}).Error(400, "receipt_invalid")
+	buyB(t, u, store.TransactionB{AccountToken: "00000000-0000-4000-8000-000000000000"}).Error(400, "receipt_invalid")
 }
 
 func TestOtherCatalog(t *testing.T) {
@@ -278,9 +280,17 @@ func TestOtherCatalog(t *testing.T) {
 	s := apitest.Start(t, apitest.Env("CREDIT_PRODUCTS", "small=1,large=1000"))
 	u := s.SignIn(t)
 	var got apitest.Purchased
-	buyA(t, u, apitest.PurchaseA{ProductID: "large"}).Expect(200).JSON(&got)
+	buyA(t, u, store.PurchaseA{ProductID: "large"}).Expect(200).JSON(&got)
 	if got.Granted != 1000 {
 		t.Errorf("CREDIT_PRODUCTS: %+v", got)
 	}
-	buyA(t, u, apitest.PurchaseA{ProductID: "credits.10"}).Error(400, "unknown_product")
+	buyA(t, u, store.PurchaseA{ProductID: "credits.10"}).Error(400, "unknown_product")
+}
+
+// badChains are all the ways to sign a platform_b transaction wrongly.
+var badChains = []store.Chain{
+	store.ChainOtherRoot, store.ChainGraftedRoot, store.ChainNoLeafMarker, store.ChainNoIntermediateMarker,
+	store.ChainExpired, store.ChainWrongKey, store.ChainLeafOnly, store.ChainEmpty, store.ChainMissing,
+	store.ChainReversed, store.ChainSelfSigned, store.ChainGarbage, store.ChainAlgNone, store.ChainAlgHMAC,
+	store.ChainTampered,
 }

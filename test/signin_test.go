@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/sandbox/standin"
 )
 
 // login posts a body to a login endpoint from an address of its own.
@@ -102,7 +104,7 @@ func TestAccessTokenClaims(t *testing.T) {
 func TestProviderARejects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	bad := map[string]apitest.Claims{
+	bad := map[string]identity.Claims{
 		"audience":                {Audience: "somebody.else"},
 		"audience, lenient":       {Audience: "somebody.else", Lenient: true},
 		"issuer":                  {Issuer: "https://accounts.example.test"},
@@ -116,8 +118,8 @@ func TestProviderARejects(t *testing.T) {
 		"no issuer":               {Omit: []string{"iss"}, Lenient: true},
 		"no expiry":               {Omit: []string{"exp"}, Lenient: true},
 		"no subject":              {Omit: []string{"sub"}, Lenient: true},
-		"signature of a stranger": {Forge: apitest.ForgeStranger},
-		"tampered":                {Forge: apitest.ForgeTampered},
+		"signature of a stranger": {Forge: identity.ForgeStranger},
+		"tampered":                {Forge: identity.ForgeTampered},
 	}
 	for name, c := range bad {
 		t.Run(name, func(t *testing.T) {
@@ -128,17 +130,17 @@ func TestProviderARejects(t *testing.T) {
 	login(t, s, "provider_a", M{"idToken": "nonsense"}).Error(401, "invalid_id_token")
 	login(t, s, "provider_a", M{"idToken": "a&aud=b#c%00 \n"}).Error(401, "invalid_id_token")
 	for _, verified := range []any{true, "true"} {
-		token := s.World.MintA(t, apitest.Claims{Email: fmt.Sprintf("verified-%T@example.test", verified), EmailVerified: verified})
+		token := s.World.MintA(t, identity.Claims{Email: fmt.Sprintf("verified-%T@example.test", verified), EmailVerified: verified})
 		login(t, s, "provider_a", M{"idToken": token}).Expect(200)
 	}
-	token := s.World.MintA(t, apitest.Claims{Email: "bare-issuer@example.test", Issuer: "accounts.google.com"})
+	token := s.World.MintA(t, identity.Claims{Email: "bare-issuer@example.test", Issuer: "accounts.google.com"})
 	login(t, s, "provider_a", M{"idToken": token, "unknown": []int{1}}).Expect(200)
 }
 
 func TestProviderBRejects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	bad := map[string]apitest.Claims{
+	bad := map[string]identity.Claims{
 		"audience":            {Audience: "somebody.else"},
 		"issuer":              {Issuer: "https://id.example.test"},
 		"expired":             {ExpiresInSec: -60},
@@ -150,8 +152,8 @@ func TestProviderBRejects(t *testing.T) {
 		"no expiry":           {Omit: []string{"exp"}},
 		"no subject":          {Omit: []string{"sub"}},
 	}
-	for _, f := range apitest.Forgeries {
-		bad["forged: "+string(f)] = apitest.Claims{Forge: f}
+	for _, f := range forgeries {
+		bad["forged: "+string(f)] = identity.Claims{Forge: f}
 	}
 	for name, c := range bad {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +163,7 @@ func TestProviderBRejects(t *testing.T) {
 	}
 	login(t, s, "provider_b", M{"idToken": "nonsense"}).Error(401, "invalid_id_token")
 	for _, verified := range []any{true, "true"} {
-		token := s.World.MintB(t, apitest.Claims{Email: fmt.Sprintf("b-verified-%T@example.test", verified), EmailVerified: verified})
+		token := s.World.MintB(t, identity.Claims{Email: fmt.Sprintf("b-verified-%T@example.test", verified), EmailVerified: verified})
 		login(t, s, "provider_b", M{"idToken": token}).Expect(200)
 	}
 }
@@ -196,17 +198,14 @@ func TestLoginBodies(t *testing.T) {
 func TestNameIsStoredOnlyOnInsertAndEmailRefreshed(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	signIn := func(provider string, body M) (u struct {
-		Sub, Email, Name string
-		Picture          *string
-	}) {
+	signIn := func(provider string, body M) apitest.AuthUser {
 		t.Helper()
 		var auth apitest.Auth
 		login(t, s, provider, body).Expect(200).JSON(&auth)
 		return auth.User
 	}
 	a := func(email, name, picture string) string {
-		return s.World.MintA(t, apitest.Claims{Subject: "subject-name-a", Email: email, Name: name, Picture: picture})
+		return s.World.MintA(t, identity.Claims{Subject: "subject-name-a", Email: email, Name: name, Picture: picture})
 	}
 	first := signIn("provider_a", M{"idToken": a("old@example.test", "First", "https://p.example.test/1")})
 	second := signIn("provider_a", M{"idToken": a("new@example.test", "Second", "https://p.example.test/2")})
@@ -217,7 +216,7 @@ func TestNameIsStoredOnlyOnInsertAndEmailRefreshed(t *testing.T) {
 		t.Errorf("picture %v was not refreshed", second.Picture)
 	}
 	b := func(subject, email string) string {
-		return s.World.MintB(t, apitest.Claims{Subject: subject, Email: email})
+		return s.World.MintB(t, identity.Claims{Subject: subject, Email: email})
 	}
 	first = signIn("provider_b", M{"idToken": b("subject-name-b", "bee@example.test"), "fullName": "Bee One"})
 	second = signIn("provider_b", M{"idToken": b("subject-name-b", "bee@example.test"), "fullName": "Bee Two"})
@@ -239,7 +238,7 @@ func TestNameIsStoredOnlyOnInsertAndEmailRefreshed(t *testing.T) {
 func TestParallelFirstSignInsMakeOneUser(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	token := s.World.MintA(t, apitest.Claims{Subject: "subject-parallel", Email: "parallel@example.test", Name: "P"})
+	token := s.World.MintA(t, identity.Claims{Subject: "subject-parallel", Email: "parallel@example.test", Name: "P"})
 	auths := make([]apitest.Auth, 8)
 	var wg sync.WaitGroup
 	for i := range auths {
@@ -260,58 +259,60 @@ func TestParallelFirstSignInsMakeOneUser(t *testing.T) {
 func TestIdentityProviderOutages(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
-	a := s.World.MintA(t, apitest.Claims{Email: "outage-a@example.test"})
-	b := s.World.MintB(t, apitest.Claims{Email: "outage-b@example.test"})
-	for name, rule := range map[string]apitest.Rule{
-		"500":    {Kind: apitest.KindStatus, Status: 500},
-		"503":    {Kind: apitest.KindStatus, Status: 503},
-		"closed": {Kind: apitest.KindClose},
+	a := s.World.MintA(t, identity.Claims{Email: "outage-a@example.test"})
+	b := s.World.MintB(t, identity.Claims{Email: "outage-b@example.test"})
+	for name, rule := range map[string]standin.Rule{
+		"500":    {Kind: standin.KindStatus, Status: 500},
+		"503":    {Kind: standin.KindStatus, Status: 503},
+		"closed": {Kind: standin.KindClose},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.World.FailIdentity(t, rule)
-			defer s.World.ClearIdentity()
+			defer s.World.Heal()
 			login(t, s, "provider_a", M{"idToken": a}).Error(502, "provider_unavailable")
 			login(t, s, "provider_b", M{"idToken": b}).Error(502, "provider_unavailable")
 		})
 	}
 	for _, status := range []int{400, 401, 403, 404} {
-		s.World.FailIdentity(t, apitest.Rule{Kind: apitest.KindStatus, Status: status})
+		s.World.FailIdentity(t, standin.Rule{Kind: standin.KindStatus, Status: status})
 		login(t, s, "provider_a", M{"idToken": a}).Error(401, "invalid_id_token")
-		s.World.ClearIdentity()
+		s.World.Heal()
 	}
 	login(t, s, "provider_a", M{"idToken": a}).Expect(200)
 	login(t, s, "provider_b", M{"idToken": b}).Expect(200)
 
 	// The last good key set serves through an outage, for tokens of known keys.
-	s.World.FailIdentity(t, apitest.Rule{Kind: apitest.KindStatus, Status: 500})
-	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, apitest.Claims{Email: "cached@example.test"})}).Expect(200)
-	unknown := s.World.MintB(t, apitest.Claims{Email: "cached@example.test", Forge: apitest.ForgeUnknown})
+	s.World.FailIdentity(t, standin.Rule{Kind: standin.KindStatus, Status: 500})
+	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, identity.Claims{Email: "cached@example.test"})}).Expect(200)
+	unknown := s.World.MintB(t, identity.Claims{Email: "cached@example.test", Forge: identity.ForgeUnknown})
 	if res := login(t, s, "provider_b", M{"idToken": unknown}); res.Status != 401 && res.Status != 502 {
 		t.Errorf("unknown key while the key set is out of reach: %d", res.Status)
 	}
-	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, apitest.Claims{Email: "cached@example.test"})}).Expect(200)
+	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, identity.Claims{Email: "cached@example.test"})}).Expect(200)
 }
 
 func TestKeyRotationRefetchesAtMostOnceAMinute(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Replicas(1))
-	mint := func() string { return s.World.MintB(t, apitest.Claims{Email: "rotating@example.test"}) }
+	mint := func() string { return s.World.MintB(t, identity.Claims{Email: "rotating@example.test"}) }
 	old := mint()
 	login(t, s, "provider_b", M{"idToken": old}).Expect(200)
 	login(t, s, "provider_b", M{"idToken": mint()}).Expect(200)
-	if n := s.World.KeySetCalls(); n != 1 {
+	if n := s.World.ProviderB.Faults.Count(identity.StepKeys); n != 1 {
 		t.Errorf("%d fetches of the key set for two sign-ins, want 1", n)
 	}
-	s.World.RotateKeys(t)
+	if err := s.World.ProviderB.Rotate(true); err != nil {
+		t.Fatal(err)
+	}
 	login(t, s, "provider_b", M{"idToken": mint()}).Expect(200)
-	if n := s.World.KeySetCalls(); n != 2 {
+	if n := s.World.ProviderB.Faults.Count(identity.StepKeys); n != 2 {
 		t.Errorf("%d fetches after a rotation, want 2", n)
 	}
 	for range 5 {
-		forged := s.World.MintB(t, apitest.Claims{Email: "x@example.test", Forge: apitest.ForgeUnknown})
+		forged := s.World.MintB(t, identity.Claims{Email: "x@example.test", Forge: identity.ForgeUnknown})
 		login(t, s, "provider_b", M{"idToken": forged}).Error(401, "invalid_id_token")
 	}
-	if n := s.World.KeySetCalls(); n > 2 {
+	if n := s.World.ProviderB.Faults.Count(identity.StepKeys); n > 2 {
 		t.Errorf("forged key ids made the service fetch the key set %d times within a minute", n-1)
 	}
 }
@@ -320,7 +321,7 @@ func TestProviderBDisabled(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Env("AUTH_PROVIDER_B_CLIENT_IDS", ""), apitest.Env("SIGNUP_BONUS_CREDITS", "7"),
 		apitest.Env("AUTH_JWT_EXPIRY_SECONDS", "60"))
-	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, apitest.Claims{Email: "b@example.test"})}).Error(503, "provider_b_disabled")
+	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, identity.Claims{Email: "b@example.test"})}).Error(503, "provider_b_disabled")
 	u := s.SignIn(t)
 	if b := u.Balance(t); b != 7 {
 		t.Errorf("balance %d, want SIGNUP_BONUS_CREDITS = 7", b)
@@ -329,4 +330,10 @@ func TestProviderBDisabled(t *testing.T) {
 	if life := claims["exp"].(float64) - claims["iat"].(float64); life != 60 {
 		t.Errorf("token lifetime %v s, want AUTH_JWT_EXPIRY_SECONDS = 60", life)
 	}
+}
+
+// forgeries are all the ways to sign a provider_b token wrongly.
+var forgeries = []identity.Forge{
+	identity.ForgeNone, identity.ForgeHMAC, identity.ForgeHMACBits, identity.ForgeStranger, identity.ForgeUnknown,
+	identity.ForgeTampered, identity.ForgeNoKeyID, identity.ForgeRetired, identity.ForgeEmbedded, identity.ForgeStrongAlg,
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/identity"
 )
 
 func TestForgedAccessTokensAreRefused(t *testing.T) {
@@ -64,7 +65,7 @@ func TestForgedAccessTokensAreRefused(t *testing.T) {
 		"subject a number": sign(hs, secret, jwt.MapClaims{"sub": 7}),
 		"subject with SQL": sign(hs, secret, jwt.MapClaims{"sub": "' OR 1=1 --"}),
 		"expiry a string":  sign(hs, secret, jwt.MapClaims{"exp": "never"}),
-		"identity token":   s.World.MintA(t, apitest.Claims{Email: u.Email}),
+		"identity token":   s.World.MintA(t, identity.Claims{Email: u.Email}),
 		"two dots":         "..",
 		"no dots":          "x",
 	} {

@@ -133,13 +133,11 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 	if s.World, err = startWorld(t, o.bucket); err != nil {
 		return nil, err
 	}
-	s.env = s.World.env()
-	maps.Copy(s.env, map[string]string{
-		"STORAGE_PATH":              s.Storage,
-		"AUTH_JWT_SECRET":           "apitest-jwt-secret-0123456789abcdef0123",
-		"SEPARATION_SIGNING_SECRET": "apitest-stem-secret-0123456789abcdef012",
-		"PROVIDER_POLL_INTERVAL_MS": "1000",
-	})
+	if s.env, err = s.World.env(o.bucket); err != nil {
+		return nil, err
+	}
+	s.env["STORAGE_PATH"] = s.Storage
+	s.env["PROVIDER_POLL_INTERVAL_MS"] = "1000"
 	s.database(t)
 	maps.Copy(s.env, o.env)
 	for _, key := range []string{"AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET", "SEPARATION_PROVIDER_API_KEY",
@@ -302,6 +300,12 @@ func (s *Server) Restart(t testing.TB) {
 		}
 	}
 }
+
+// Config is the value of a configuration key of the service.
+func (s *Server) Config(key string) string { return s.replicas[0].env[key] }
+
+// HasBucket says whether the service has an object store.
+func (s *Server) HasBucket() bool { return s.Config("OBJECT_STORE_BUCKET") != "" }
 
 // SetEnv changes a configuration key of all replicas from their next start on.
 func (s *Server) SetEnv(key, value string) {

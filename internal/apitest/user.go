@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+
+	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/sandbox/store"
 )
 
 // userSerial numbers the people of a test process.
@@ -28,10 +31,13 @@ type User struct {
 type Auth struct {
 	AccessToken string
 	ExpiresAt   int64
-	User        struct {
-		Sub, Email, Name, Role string
-		Picture                *string
-	}
+	User        AuthUser
+}
+
+// AuthUser is who signed in.
+type AuthUser struct {
+	Sub, Email, Name, Role string
+	Picture                *string
 }
 
 type userOptions struct {
@@ -72,10 +78,10 @@ func (u *User) SignInAgain(t testing.TB) *Auth {
 	t.Helper()
 	body := map[string]any{}
 	if u.provider == "provider_b" {
-		body["idToken"] = u.World.MintB(t, Claims{Email: u.Email})
+		body["idToken"] = u.World.MintB(t, identity.Claims{Email: u.Email})
 		body["fullName"] = u.fullName
 	} else {
-		body["idToken"] = u.World.MintA(t, Claims{Email: u.Email, Name: u.fullName, Picture: "https://pictures.example.test/" + u.Email})
+		body["idToken"] = u.World.MintA(t, identity.Claims{Email: u.Email, Name: u.fullName, Picture: "https://pictures.example.test/" + u.Email})
 	}
 	var auth Auth
 	u.Do(t, Request{
@@ -136,7 +142,7 @@ type Purchased struct {
 // Buy purchases a product on platform_a, as this user.
 func (u *User) Buy(t testing.TB, product string) Purchased {
 	t.Helper()
-	p := u.World.PurchaseA(t, PurchaseA{ProductID: product, AccountID: u.Sub})
+	p := u.World.PurchaseA(store.PurchaseA{ProductID: product, AccountID: u.Sub})
 	var got Purchased
 	u.Post(t, "/api/v2/credits/purchase", map[string]string{
 		"platform": "platform_a", "transactionId": p.OrderID, "receipt": p.Token, "productId": product,

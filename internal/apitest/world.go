@@ -1,0 +1,140 @@
+package apitest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/store"
+)
+
+// leakMarker is in every failure that a stand-in injects.
+const leakMarker = standin.LeakMarker
+
+// World is the vendors around one service, with the calls that tests need.
+// The stand-ins themselves are its fields.
+type World struct {
+	*sandbox.World
+}
+
+// startWorld starts the vendors until the test ends. The separation provider
+// is fast and splits by frequency: voice is what is above 600 Hz.
+func startWorld(t testing.TB, bucket bool) (*World, error) {
+	// Not the test's context: it ends before the cleanups, and a service that
+	// is stopping still talks to its vendors.
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	external := os.Getenv("CUTROOM_TEST_S3") != ""
+	w, err := sandbox.Start(ctx, sandbox.Options{DataDir: filepath.Join(t.TempDir(), "world"), Fast: true, Bucket: bucket && !external})
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Errorf("close the stand-ins: %v", err)
+		}
+	})
+	return &World{World: w}, nil
+}
+
+// env is the part of the service's environment that names the vendors.
+func (w *World) env(bucket bool) (map[string]string, error) {
+	env := w.Env()
+	// A service under test has the defaults of production unless a test asks
+	// for more.
+	for _, key := range []string{"ADMIN_SLUG", "ENABLE_API_DOCS", "ENABLE_TESTDATA_MOCK"} {
+		env[key] = ""
+	}
+	if real := os.Getenv("CUTROOM_TEST_S3"); bucket && real != "" {
+		f := strings.Split(real, ",")
+		if len(f) != 4 {
+			return nil, errors.New("CUTROOM_TEST_S3 is not url,bucket,key,secret")
+		}
+		env["OBJECT_STORE_ENDPOINT"], env["OBJECT_STORE_BUCKET"] = f[0], f[1]
+		env["OBJECT_STORE_ACCESS_KEY_ID"], env["OBJECT_STORE_SECRET_ACCESS_KEY"] = f[2], f[3]
+		env["OBJECT_STORE_ACCOUNT_ID"] = strings.Repeat("0", 32)
+	}
+	return env, nil
+}
+
+// MintA makes an identity token of provider_a.
+func (w *World) MintA(t testing.TB, c identity.Claims) string {
+	t.Helper()
+	return must(w.ProviderA.Mint(c))(t)
+}
+
+// MintB makes an identity token of provider_b.
+func (w *World) MintB(t testing.TB, c identity.Claims) string {
+	t.Helper()
+	return must(w.ProviderB.Mint(c))(t)
+}
+
+// PurchaseA makes a purchase known to platform_a, with ids that no other
+// purchase has where they are blank.
+func (w *World) PurchaseA(p store.PurchaseA) store.PurchaseA { return w.PlatformA.Register(p) }
+
+// TransactionB makes a transaction known to platform_b and returns it with its
+// signed form, the client's receipt.
+func (w *World) TransactionB(t testing.TB, tr store.TransactionB) (store.TransactionB, string) {
+	t.Helper()
+	tr = w.PlatformB.Register(tr)
+	return tr, must(w.PlatformB.Sign(tr))(t)
+}
+
+// FailIdentity adds a fault to every call of both identity providers.
+func (w *World) FailIdentity(t testing.TB, rule standin.Rule) {
+	t.Helper()
+	fail(t, rule, w.ProviderA.Faults, w.ProviderB.Faults)
+}
+
+// FailStores adds a fault to every call of both stores.
+func (w *World) FailStores(t testing.TB, rule standin.Rule) {
+	t.Helper()
+	fail(t, rule, w.PlatformA.Faults, w.PlatformB.Faults)
+}
+
+// FailSeparator adds faults to the separation provider.
+func (w *World) FailSeparator(t testing.TB, rules ...standin.Rule) {
+	t.Helper()
+	if err := w.Separator.Faults.Add(rules...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Heal switches all faults off.
+func (w *World) Heal() {
+	for _, f := range []*standin.Faults{w.ProviderA.Faults, w.ProviderB.Faults, w.PlatformA.Faults, w.PlatformB.Faults, w.Separator.Faults} {
+		f.Clear()
+	}
+	if w.Bucket != nil {
+		w.Bucket.Faults.Clear()
+	}
+}
+
+func fail(t testing.TB, rule standin.Rule, all ...*standin.Faults) {
+	t.Helper()
+	rule.Step = standin.AnyStep
+	for _, f := range all {
+		if err := f.Add(rule); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// must ends the test on an error: must(f())(t).
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(fmt.Errorf("stand-in: %w", err))
+		}
+		return v
+	}
+}

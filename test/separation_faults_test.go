@@ -1,0 +1,259 @@
+package test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/sandbox/standin"
+)
+
+// waitRefunded waits until a separation FAILED and fails the test unless the
+// charge came back at that moment, once. It returns the sentence.
+func waitRefunded(t testing.TB, u *apitest.User, id string, balance int) string {
+	t.Helper()
+	job := u.WaitSeparation(t, id, "FAILED")
+	if b := u.Balance(t); b != balance {
+		t.Errorf("balance when FAILED %d, want %d", b, balance)
+	}
+	if strings.Contains(job.Error, standin.LeakMarker) {
+		t.Errorf("the provider's words leak: %q", job.Error)
+	}
+	return job.Error
+}
+
+func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
+	t.Parallel()
+	const (
+		auth        = "Authentication failed with the provider"
+		quota       = "Insufficient provider quota"
+		limited     = "Provider rate limit exceeded, please try again later"
+		invalid     = "Invalid request to the provider"
+		unavailable = "Provider service unavailable"
+	)
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	tests := []struct {
+		step     string
+		status   int
+		sentence string // "" accepts any
+	}{
+		{separator.StepUploadToken, 401, auth},
+		{separator.StepUploadToken, 403, invalid},
+		{separator.StepRegister, 402, quota},
+		{separator.StepSubmit, 401, auth},
+		{separator.StepSubmit, 402, quota},
+		{separator.StepSubmit, 429, limited},
+		{separator.StepSubmit, 400, invalid},
+		{separator.StepSubmit, 404, invalid},
+		{separator.StepProgress, 401, auth},
+		{separator.StepProject, 422, invalid},
+		{separator.StepUploadToken, 500, unavailable},
+		{separator.StepRegister, 503, unavailable},
+	}
+	for _, tt := range tests {
+		t.Run(tt.step+" "+fmt.Sprint(tt.status), func(t *testing.T) {
+			s.World.Separator.Faults.ResetCalls()
+			s.World.FailSeparator(t, standin.Rule{Step: tt.step, Kind: standin.KindStatus, Status: tt.status})
+			defer s.World.Heal()
+			id := u.Separate(t, mixture(t))
+			if sentence := waitRefunded(t, u, id, 3); tt.sentence != "" && sentence != tt.sentence {
+				t.Errorf("error %q, want %q", sentence, tt.sentence)
+			}
+			calls := s.World.Separator.Faults.Count(tt.step)
+			if tt.status < 500 && calls != 1 {
+				t.Errorf("%d calls of a step that answers %d, want no retry", calls, tt.status)
+			}
+			if tt.status >= 500 && calls != 3 {
+				t.Errorf("%d calls of a step that answers %d, want 3 attempts", calls, tt.status)
+			}
+			if n := s.World.Separator.Faults.Count(separator.StepSubmit); n > 1 {
+				t.Errorf("the job was submitted %d times", n)
+			}
+		})
+	}
+	t.Run("the project fails", func(t *testing.T) {
+		for _, byReason := range []bool{false, true} {
+			s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 10, byReason })
+			waitRefunded(t, u, u.Separate(t, mixture(t)), 3)
+		}
+		s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 0, false })
+	})
+	t.Run("no voice at all", func(t *testing.T) {
+		s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoVoice, b.NoSpeakers = true, true })
+		waitRefunded(t, u, u.Separate(t, mixture(t)), 3)
+		s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoVoice, b.NoSpeakers = false, false })
+	})
+	t.Run("one bad answer is survived", func(t *testing.T) {
+		rules := []standin.Rule{
+			{Step: separator.StepUploadToken, Times: 1, Kind: standin.KindStatus, Status: 503},
+			{Step: separator.StepUpload, Times: 1, Kind: standin.KindClose},
+			{Step: separator.StepProgress, Times: 1, Kind: standin.KindClose},
+			{Step: separator.StepProject, Times: 1, Kind: standin.KindStatus, Status: 500},
+			{Step: separator.StepDownload, Times: 1, Kind: standin.KindStatus, Status: 404},
+			{Step: separator.StepDownload, Nth: 2, Times: 1, Kind: standin.KindCut},
+		}
+		s.World.FailSeparator(t, rules...)
+		defer s.World.Heal()
+		u.WaitReady(t, u.Separate(t, mixture(t)))
+		if b := u.Balance(t); b != 2 {
+			t.Errorf("balance %d, want 2", b)
+		}
+	})
+}
+
+func TestLostAnswerToSubmitIsNotPaidTwice(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	s.World.FailSeparator(t, standin.Rule{Step: separator.StepSubmit, Times: 1, Kind: standin.KindClose, Effect: true})
+	id := u.Separate(t, mixture(t))
+	// Either outcome is right: the project was found again, or the job failed
+	// and was refunded. Paying the provider twice is wrong.
+	var job apitest.SeparationStatus
+	apitest.Eventually(t, time.Minute, func() bool {
+		job = u.Separation(t, id)
+		return job.Status == "READY" || job.Status == "FAILED"
+	}, func() string { return id + " is " + job.Status })
+	want := map[string]int{"READY": 2, "FAILED": 3}[job.Status]
+	if b := u.Balance(t); b != want {
+		t.Errorf("balance %d with the job %s, want %d", b, job.Status, want)
+	}
+	if n := s.World.Separator.Faults.Count(separator.StepSubmit); n != 1 {
+		t.Errorf("the provider was asked %d times to separate one job", n)
+	}
+}
+
+func TestStemFallbacks(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t, apitest.Credits(10))
+	run := func(change func(b *separator.Behaviour)) apitest.SeparationStatus {
+		t.Helper()
+		before := s.World.Separator.Behaviour()
+		s.World.Separator.Configure(change)
+		defer s.World.Separator.Configure(func(b *separator.Behaviour) { *b = before })
+		return u.WaitReady(t, u.Separate(t, mixture(t)))
+	}
+	ids := func(job apitest.SeparationStatus) string {
+		var out []string
+		for _, s := range job.Stems {
+			out = append(out, s.StemID)
+		}
+		return strings.Join(out, " ")
+	}
+	t.Run("voice from the speakers", func(t *testing.T) {
+		job := run(func(b *separator.Behaviour) { b.NoVoice = true })
+		if got := ids(job); got != "voice_all speaker_0 speaker_1 background" {
+			t.Errorf("stems %s", got)
+		}
+		voice := u.DownloadStem(t, job.Stem(t, "voice_all"))
+		if hz := mediatest.DominantTone(t, voice, mediatest.Window{}, 300, 1200); hz != 1200 {
+			t.Errorf("the voice is %v Hz, want 1200", hz)
+		}
+		// The sum of all speakers, not their mean: as loud as it was.
+		level := mediatest.ToneLevel(t, voice, 1200, mediatest.Window{})
+		if source := mediatest.ToneLevel(t, mixture(t), 1200, mediatest.Window{}); abs(level-source) > 0.3 {
+			t.Errorf("the voice has %.2f dB, the source %.2f", level, source)
+		}
+	})
+	t.Run("no speakers", func(t *testing.T) {
+		if got := ids(run(func(b *separator.Behaviour) { b.NoSpeakers = true })); got != "voice_all background" {
+			t.Errorf("stems %s", got)
+		}
+	})
+	t.Run("background from the sub-background", func(t *testing.T) {
+		job := run(func(b *separator.Behaviour) { b.NoBackground = true })
+		if got := ids(job); !strings.HasSuffix(got, " background") {
+			t.Errorf("stems %s", got)
+		}
+		if hz := mediatest.DominantTone(t, u.DownloadStem(t, job.Stem(t, "background")), mediatest.Window{}, 300, 1200); hz != 300 {
+			t.Errorf("the background is %v Hz, want 300", hz)
+		}
+	})
+	t.Run("no background at all", func(t *testing.T) {
+		job := run(func(b *separator.Behaviour) { b.NoBackground, b.NoSubBackground = true, true })
+		if got := ids(job); got != "voice_all speaker_0 speaker_1" {
+			t.Errorf("stems %s", got)
+		}
+	})
+	t.Run("twelve speakers in natural order", func(t *testing.T) {
+		twelve := 12
+		job := run(func(b *separator.Behaviour) { b.Speakers = &twelve })
+		want := "voice_all"
+		for _, n := range strings.Fields("0 1 2 3 4 5 6 7 8 9 10 11") {
+			want += " speaker_" + n
+		}
+		if got := ids(job); got != want+" background" {
+			t.Errorf("stems %s", got)
+		}
+		if last := job.Stem(t, "speaker_11"); last.Label != "Speaker 12" {
+			t.Errorf("label %q, want Speaker 12", last.Label)
+		}
+	})
+	t.Run("mp3 is kept as it came", func(t *testing.T) {
+		job := run(func(b *separator.Behaviour) { b.StemFormat = "mp3" })
+		path := u.DownloadStem(t, job.Stem(t, "voice_all"))
+		if !strings.HasSuffix(path, ".mp3") {
+			t.Errorf("the stem is served as %s, want audio/mpeg", path)
+		}
+	})
+	t.Run("late flags, bare envelope, absolute links", func(t *testing.T) {
+		run(func(b *separator.Behaviour) { b.FlagsLagCalls, b.BareProject, b.AbsoluteLinks = 2, true, true })
+	})
+	t.Run("a link that was missing once", func(t *testing.T) {
+		run(func(b *separator.Behaviour) { b.StaleLinks = 1 })
+	})
+	if leaks := s.World.Separator.KeyLeaks(); leaks != 0 {
+		t.Errorf("the API key went to a storage host %d times", leaks)
+	}
+}
+
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "1"))
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 40 })
+	a, b := s.SignIn(t), s.SignIn(t)
+	first := a.Separate(t, mixture(t))
+	apitest.Eventually(t, 20*time.Second, func() bool { return a.Separation(t, first).Status == "PROCESSING" },
+		func() string { return "the first job is not PROCESSING" })
+	owners := []*apitest.User{b, a, b}
+	var jobs []string
+	for _, u := range owners {
+		jobs = append(jobs, u.Separate(t, mixture(t)))
+	}
+	for i, u := range owners {
+		job := u.Separation(t, jobs[i])
+		if job.Status != "QUEUED" || job.QueuePosition != i+1 {
+			t.Errorf("job %d is %s at %d, want QUEUED at %d", i, job.Status, job.QueuePosition, i+1)
+		}
+		// No history: 180 s a job, one at a time.
+		if job.EstimatedWaitSec != 180*(i+1) {
+			t.Errorf("job %d: estimatedWaitSec %d, want %d", i, job.EstimatedWaitSec, 180*(i+1))
+		}
+	}
+	if n := s.World.Separator.Faults.Count(separator.StepUploadToken); n != 1 {
+		t.Errorf("the provider saw %d jobs, want 1", n)
+	}
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
+	for i, u := range owners {
+		u.WaitReady(t, jobs[i])
+	}
+	projects := s.World.Separator.Projects()
+	want := append([]string{first}, jobs...)
+	if len(projects) != len(want) {
+		t.Fatalf("%d projects, want %d", len(projects), len(want))
+	}
+	for i, p := range projects {
+		if !strings.Contains(p.Title, want[i]) {
+			t.Errorf("project %d is %q, want job %s: not first in, first out", i, p.Title, want[i])
+		}
+	}
+	if n := s.World.Separator.MaxRunning(); n > 1 {
+		t.Errorf("%d projects ran at once, want at most 1", n)
+	}
+}

@@ -1,0 +1,242 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+)
+
+const separatePath = "/api/v2/separate"
+
+// submit posts a separation form and leaves the answer to the caller.
+func submit(t testing.TB, u *apitest.User, form ...apitest.Part) *apitest.Response {
+	t.Helper()
+	return u.Send(t, apitest.Request{Method: "POST", Path: separatePath, Form: form})
+}
+
+func spec() apitest.Part { return apitest.Part{Name: "spec", Text: `{"sourceLanguageCode":"auto"}`} }
+
+func TestSeparationFromSubmitToStems(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	id := u.Separate(t, mixture(t))
+	if b := u.Balance(t); b != 2 {
+		t.Errorf("balance after submit %d, want 3 - 1", b)
+	}
+	job := u.WaitReady(t, id)
+	if b := u.Balance(t); b != 2 {
+		t.Errorf("balance when READY %d, want 2", b)
+	}
+	var order []string
+	for _, s := range job.Stems {
+		order = append(order, s.StemID+"="+s.Label)
+	}
+	want := "voice_all=All speakers speaker_0=Speaker 1 speaker_1=Speaker 2 background=Background audio"
+	if got := strings.Join(order, " "); got != want {
+		t.Errorf("stems %s\nwant  %s", got, want)
+	}
+	length := mixtureLength.Milliseconds()
+	if d := job.ActualDurationMs - length; d < -50 || d > 50 {
+		t.Errorf("actualDurationMs %d, want %d", job.ActualDurationMs, length)
+	}
+	for _, s := range job.Stems {
+		if d := s.DurationMs - length; d < -50 || d > 50 {
+			t.Errorf("%s: durationMs %d, want %d", s.StemID, s.DurationMs, length)
+		}
+	}
+	// The stand-in puts what is above 600 Hz into the voice.
+	voice := u.DownloadStem(t, job.Stem(t, "voice_all"))
+	background := u.DownloadStem(t, job.Stem(t, "background"))
+	whole := mediatest.Window{}
+	if hz := mediatest.DominantTone(t, voice, whole, 300, 1200); hz != 1200 {
+		t.Errorf("the voice is %v Hz, want 1200", hz)
+	}
+	if hz := mediatest.DominantTone(t, background, whole, 300, 1200); hz != 300 {
+		t.Errorf("the background is %v Hz, want 300", hz)
+	}
+	// PCM is kept as FLAC, without loss: the stems still sum to the source.
+	if codec := mediatest.Inspect(t, voice).Audio(t).Codec; codec != "flac" {
+		t.Errorf("the voice is %s, want flac", codec)
+	}
+	source, v, b := mediatest.Mono(t, mixture(t)), mediatest.Mono(t, voice), mediatest.Mono(t, background)
+	if len(v) != len(source) || len(b) != len(source) {
+		t.Fatalf("lengths %d + %d, want %d", len(v), len(b), len(source))
+	}
+	worst := 0.0
+	for i := range source {
+		worst = max(worst, abs(source[i]-v[i]-b[i]))
+	}
+	if worst > 2.0/32768 { // one step of 16 bit each
+		t.Errorf("voice + background differs from the source by %g", worst)
+	}
+}
+
+func abs(x float64) float64 { return max(x, -x) }
+
+// listensTo are files that are audio but not of the accepted formats, or no
+// audio at all, under inviting names.
+func TestSeparationFormats(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t, apitest.Credits(20))
+	start := u.Balance(t)
+	encode := func(name string, args ...string) string {
+		path := filepath.Join(t.TempDir(), name)
+		mediatest.FFmpeg(t, append(append([]string{"-i", mixture(t)}, args...), path)...)
+		return path
+	}
+	write := func(name, content string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	mp3 := encode("a.mp3", "-c:a", "libmp3lame", "-b:a", "64k")
+	m4a := encode("a.m4a", "-c:a", "aac", "-b:a", "64k")
+	wav := encode("a.wav", "-ar", "8000", "-ac", "1")
+	accepted := 0
+	for _, good := range []apitest.Part{
+		{Path: mp3, Filename: "a.mp3", Type: "audio/mpeg"},
+		{Path: m4a, Filename: "a.m4a", Type: "audio/mp4"},
+		{Path: wav, Filename: "a.wav", Type: "audio/wav"},
+		{Path: mp3, Filename: "noextension", Type: "application/octet-stream"},
+		{Path: m4a, Filename: "speech.mp4", Type: "audio/*"},
+		{Path: wav, Filename: "ウェーブ.bin", Type: "text/plain"},
+	} {
+		good.Name = "file"
+		if submit(t, u, good, spec()).Expect(202); t.Failed() {
+			t.Fatalf("%s as %s was refused", good.Path, good.Filename)
+		}
+		accepted++
+	}
+	refused := map[string]string{
+		"flac":                      encode("a.flac"),
+		"ogg":                       encode("a.ogg", "-c:a", "libvorbis"),
+		"aac":                       encode("a.aac", "-c:a", "aac"),
+		"flac named wav":            encode("b.wav", "-f", "flac"),
+		"ogg named mp3":             encode("b.mp3", "-f", "ogg", "-c:a", "libvorbis"),
+		"video":                     redClip(t),
+		"mkv":                       encode("a.mkv", "-c:a", "aac"),
+		"text named mp3":            write("c.mp3", "this is not music\n"),
+		"text named wav":            write("c.wav", "RIFF this is not music\n"),
+		"playlist named m4a":        write("d.m4a", "#EXTM3U\n#EXTINF:10,\nfile:///etc/passwd\n"),
+		"ffconcat named wav":        write("e.wav", "ffconcat version 1.0\nfile "+wav+"\n"),
+		"nothing":                   write("f.wav", ""),
+		"zeros":                     write("g.mp3", strings.Repeat("\x00", 4096)),
+		"html named m4a":            write("h.m4a", "<html><body>hello</body></html>"),
+		"mp4 header and no content": write("i.m4a", "\x00\x00\x00\x18ftypM4A \x00\x00\x00\x00isomM4A "),
+	}
+	video, err := os.ReadFile(redClip(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused["video named m4a"] = write("j.m4a", string(video))
+	for name, path := range refused {
+		t.Run(name, func(t *testing.T) {
+			submit(t, u, apitest.Part{Name: "file", Path: path, Filename: filepath.Base(path), Type: "audio/mpeg"}, spec()).
+				Error(400, "unsupported_audio_format")
+		})
+	}
+	if b := u.Balance(t); b != start-accepted {
+		t.Errorf("balance %d after %d accepted jobs, want %d", b, accepted, start-accepted)
+	}
+}
+
+func TestSeparationForms(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	file := apitest.Part{Name: "file", Path: mixture(t), Filename: "a.wav"}
+	submit(t, u, file).Sentence(400, "spec")
+	submit(t, u, spec()).Sentence(400, "file")
+	submit(t, u, file, apitest.Part{Name: "spec", Text: `{"sourceLanguageCode":`}).Expect(400)
+	submit(t, u, file, apitest.Part{Name: "spec", Text: `[]`}).Expect(400)
+	submit(t, u, file, apitest.Part{Name: "spec", Text: `{"sourceLanguageCode":5}`}).Expect(400)
+	submit(t, u, file, apitest.Part{Name: "spec", Text: `{"x":"` + strings.Repeat("x", 1<<20) + `"}`}).Expect(400)
+	many := []apitest.Part{file, spec()}
+	for i := range 63 {
+		many = append(many, apitest.Part{Name: fmt.Sprintf("extra_%d", i), Text: "x"})
+	}
+	submit(t, u, many...).Expect(400) // 65 parts
+	u.Send(t, apitest.Request{Method: "POST", Path: separatePath, Raw: `{"file":"x"}`}).Expect(400)
+	u.Send(t, apitest.Request{Method: "POST", Path: separatePath}).Expect(400)
+	if b := u.Balance(t); b != 3 {
+		t.Errorf("refused submits changed the balance to %d", b)
+	}
+	// Former and unknown keys are ignored, part names may be unquoted, and the
+	// order of the parts is free.
+	file.Unquoted = true
+	submit(t, u, apitest.Part{Name: "spec", Type: "application/json", Text: `{"sourceLanguageCode":"ko","mediaType":"VIDEO",
+		"numberOfSpeakers":-1,"trimStartMs":9,"trimEndMs":1,"unknown":{"x":[]}}`}, file).Expect(202)
+	submit(t, u, file, apitest.Part{Name: "spec", Text: `{}`}, apitest.Part{Name: "note", Text: "ignored"}).Expect(202)
+}
+
+func TestSeparationPrice(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	// 302 s of silence cost two credits, as quoted.
+	long := filepath.Join(t.TempDir(), "long.wav")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anullsrc=r=8000:cl=mono", "-t", "302", "-c:a", "pcm_u8", long)
+	var quote struct{ Credits int }
+	u.Get(t, "/api/v2/credits/cost?durationMs=302000").Expect(200).JSON(&quote)
+	submit(t, u, apitest.SeparationForm(long)...).Expect(202)
+	if b := u.Balance(t); quote.Credits != 2 || b != 3-quote.Credits {
+		t.Errorf("quote %d, balance after submit %d", quote.Credits, b)
+	}
+	res := submit(t, u, apitest.SeparationForm(long)...)
+	if res.Error(402, "insufficient_credits"); res.Detail() != "required=2 balance=1" {
+		t.Errorf("detail %q, want required=2 balance=1", res.Detail())
+	}
+	u.Separate(t, mixture(t))
+	res = submit(t, u, apitest.SeparationForm(mixture(t))...)
+	if res.Error(402, "insufficient_credits"); res.Detail() != "required=1 balance=0" {
+		t.Errorf("detail %q, want required=1 balance=0", res.Detail())
+	}
+	if b := u.Balance(t); b != 0 {
+		t.Errorf("balance %d, want 0", b)
+	}
+}
+
+func TestSeparationTooLarge(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("MAX_SEPARATION_AUDIO_MB", "1"))
+	u := s.SignIn(t)
+	big := filepath.Join(t.TempDir(), "big.wav")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anullsrc=r=48000:cl=stereo", "-t", "7", big) // 1.3 MB
+	submit(t, u, apitest.SeparationForm(big)...).Sentence(400)
+	if b := u.Balance(t); b != 3 {
+		t.Errorf("balance %d, want 3", b)
+	}
+	noFilesLeft(t, s)
+	submit(t, u, apitest.SeparationForm(mixture(t))...).Expect(202) // 0.6 MB
+}
+
+// noFilesLeft fails the test unless the staging area of uploads empties soon.
+func noFilesLeft(t testing.TB, s *apitest.Server) {
+	t.Helper()
+	var left []string
+	apitest.Eventually(t, 10*time.Second, func() bool {
+		left = nil
+		_ = filepath.WalkDir(filepath.Join(s.Storage, "uploads"), func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				left = append(left, path)
+			}
+			return nil // the folder may vanish while it is read
+		})
+		return len(left) == 0
+	}, func() string { return "files left in the staging area: " + strings.Join(left, ", ") })
+}
+
+func TestUnknownSeparationIs404(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	for _, id := range []string{"sep-x", "sep-00000000-0000-4000-8000-000000000000", "rnd-x", "%27", "sep-%00", "..%2f..%2fetc", strings.Repeat("a", 3000)} {
+		u.Send(t, apitest.Request{Path: separatePath + "/" + id}).Expect(404)
+	}
+}
