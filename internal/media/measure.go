@@ -284,9 +284,9 @@ type packet struct {
 // streamScan sums up one stream. Packets come in decoding order; a short heap
 // puts them in presentation order, which is all the memory a stream needs.
 type streamScan struct {
-	kind      string
-	base      Rational
-	rate      int64 // samples per second, 0 for video
+	kind string
+	base Rational
+	rate int64 // samples per second, 0 for video
 
 	keyframes, keepStarts bool
 
