@@ -1,0 +1,66 @@
+// Command sandbox runs the whole of cutroom on one machine, with no account
+// anywhere: stand-ins for every vendor, and the service in front of them. It is
+// for developers, demonstrations and tests and never part of a deployment.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// command is one subcommand. run gets the arguments after its name; the
+// context ends with the first Ctrl-C or SIGTERM.
+type command struct {
+	name, summary string
+	run           func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+}
+
+// commands, in the order in which help lists them. Without a name the first
+// one runs.
+var commands = []command{
+	{"up", "run the stand-ins and the service until Ctrl-C (the default)", up},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the default action is back: a second one ends at once.
+	context.AfterFunc(ctx, stop)
+	err := dispatch(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	default:
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		os.Exit(1)
+	}
+}
+
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	name := commands[0].name
+	if len(args) > 0 && len(args[0]) > 0 && args[0][0] != '-' {
+		name, args = args[0], args[1:]
+	}
+	if name == "help" {
+		help(stdout)
+		return nil
+	}
+	for _, c := range commands {
+		if c.name == name {
+			return c.run(ctx, args, stdout, stderr)
+		}
+	}
+	help(stderr)
+	return fmt.Errorf("no command %q", name)
+}
+
+func help(w io.Writer) {
+	fmt.Fprintln(w, "usage: sandbox [command] [flags]; sandbox <command> -h lists its flags")
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-6s %s\n", c.name, c.summary)
+	}
+}

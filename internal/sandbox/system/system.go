@@ -1,0 +1,314 @@
+// Package system runs the whole service on one machine: a sandbox world and
+// `cutroom serve` as a child process in front of it, with a user and an admin
+// signed in. It knows the service by its public interface alone: a command
+// line, an environment and HTTP.
+package system
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/identity"
+)
+
+const (
+	startDeadline = 60 * time.Second
+	stopDeadline  = 45 * time.Second
+)
+
+// Options chooses what Start starts.
+type Options struct {
+	World sandbox.Options
+	// Cutroom is the service's binary; "" looks beside the running executable.
+	Cutroom string
+	// Port is where the service listens on loopback; 0 takes a free one.
+	Port int
+	// Log receives what the service logs; nil discards it.
+	Log io.Writer
+	// Env adds to or replaces the world's environment of the service.
+	Env map[string]string
+}
+
+// Session is somebody signed in.
+type Session struct {
+	Email       string
+	UserID      string
+	Role        string
+	AccessToken string
+}
+
+// System is the running service with its world.
+type System struct {
+	World   *sandbox.World
+	BaseURL string // of the service, without a trailing slash
+	User    Session
+	Admin   Session
+
+	cutroom string
+	dir     string // the service's working directory
+	env     []string
+	child   *exec.Cmd
+	ended   chan struct{} // closed when the child has ended
+	exit    error         // of the child, once ended
+	client  *http.Client
+}
+
+// Start starts world and service, waits for its health check, and signs in a
+// user and an admin. Stop ends it. When ctx ends before Start returns,
+// everything is stopped again; afterwards ctx bounds the world, so keep it
+// alive until Stop.
+func Start(ctx context.Context, opts Options) (_ *System, err error) {
+	if opts.Cutroom == "" {
+		if opts.Cutroom, err = FindCutroom(); err != nil {
+			return nil, err
+		}
+	}
+	port, err := choosePort(ctx, opts.Port)
+	if err != nil {
+		return nil, err
+	}
+	world, err := sandbox.Start(ctx, opts.World)
+	if err != nil {
+		return nil, err
+	}
+	s := &System{World: world, BaseURL: "http://127.0.0.1:" + strconv.Itoa(port), cutroom: opts.Cutroom,
+		dir: filepath.Join(opts.World.DataDir, "work"), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}}
+	defer func() {
+		if err != nil {
+			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
+			defer cancel()
+			err = errors.Join(err, s.Stop(stopping))
+		}
+	}()
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make working directory: %w", err)
+	}
+	s.env = environment(world, port, opts.Env)
+	if err := s.startChild(opts.Log); err != nil {
+		return nil, err
+	}
+	if err := s.waitHealthy(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.signInBoth(ctx)
+}
+
+// FindCutroom looks for the service's binary beside the running executable.
+func FindCutroom() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find cutroom: %w", err)
+	}
+	path := filepath.Join(filepath.Dir(self), "cutroom")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("no cutroom binary at %s; build both with: go build -o bin/ ./cmd/...", path)
+	}
+	return path, nil
+}
+
+// choosePort checks that a wanted port is free, or finds one.
+func choosePort(ctx context.Context, port int) (int, error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return 0, fmt.Errorf("port %d is not free, choose another with --port: %w", port, err)
+	}
+	port = ln.Addr().(*net.TCPAddr).Port
+	if err := ln.Close(); err != nil {
+		return 0, fmt.Errorf("release port %d: %w", port, err)
+	}
+	return port, nil
+}
+
+// inherited is all the service gets of the caller's own environment: a real
+// DATABASE_URL or bucket of the developer must not get in by accident.
+var inherited = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "LOG_LEVEL", "FFMPEG_PATH", "FFPROBE_PATH", "GOCOVERDIR"}
+
+func environment(world *sandbox.World, port int, extra map[string]string) []string {
+	env := world.Env()
+	env["PORT"] = strconv.Itoa(port)
+	env["LOG_FORMAT"] = "text"
+	for key, value := range extra {
+		env[key] = value
+	}
+	var list []string
+	for _, key := range inherited {
+		if value, set := os.LookupEnv(key); set && env[key] == "" {
+			list = append(list, key+"="+value)
+		}
+	}
+	for key, value := range env {
+		list = append(list, key+"="+value)
+	}
+	return list
+}
+
+// command prepares the service's binary. It gets a process group of its own,
+// so that the terminal's Ctrl-C reaches this process only.
+func (s *System) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, s.cutroom, args...)
+	cmd.Dir, cmd.Env = s.dir, s.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// startChild starts the service. Its life is ended by Stop, not by a context;
+// should this process be killed, the kernel asks the service to end as well.
+func (s *System) startChild(log io.Writer) error {
+	cmd := exec.Command(s.cutroom, "serve")
+	cmd.Dir, cmd.Env = s.dir, s.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Stdout, cmd.Stderr = log, log
+	started := make(chan error)
+	s.ended = make(chan struct{})
+	go func() {
+		// The kernel means the thread that started the child, so it has to stay.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			s.exit = cmd.Wait()
+		}
+		close(s.ended)
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start cutroom: %w", err)
+	}
+	s.child = cmd
+	return nil
+}
+
+// Ended is closed when the service has ended, asked or not.
+func (s *System) Ended() <-chan struct{} { return s.ended }
+
+// waitHealthy asks for /healthz until it answers 200, the service ends, or
+// patience does.
+func (s *System) waitHealthy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startDeadline)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.BaseURL+"/healthz", nil)
+		if err != nil {
+			return fmt.Errorf("ask for health: %w", err)
+		}
+		if res, err := s.client.Do(req); err == nil {
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-s.ended:
+			return fmt.Errorf("cutroom ended while starting: %v (its log says why)", s.exit)
+		case <-ctx.Done():
+			return fmt.Errorf("cutroom is not healthy: %w", ctx.Err())
+		}
+	}
+}
+
+// SignIn signs somebody in through provider_a; the account is made on the
+// first time.
+func (s *System) SignIn(ctx context.Context, email, name string) (Session, error) {
+	token, err := s.World.ProviderA.Mint(identity.Claims{Email: email, Name: name})
+	if err != nil {
+		return Session{}, err
+	}
+	body, err := json.Marshal(map[string]string{"idToken": token})
+	if err != nil {
+		return Session{}, fmt.Errorf("sign in %s: %w", email, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.BaseURL+"/api/v2/auth/provider_a", bytes.NewReader(body))
+	if err != nil {
+		return Session{}, fmt.Errorf("sign in %s: %w", email, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := s.client.Do(req)
+	if err != nil {
+		return Session{}, fmt.Errorf("sign in %s: %w", email, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	var answer struct {
+		AccessToken string
+		Error       string
+		User        struct{ Sub, Email, Role string }
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&answer); err != nil {
+		return Session{}, fmt.Errorf("sign in %s: status %d: %w", email, res.StatusCode, err)
+	}
+	if res.StatusCode != http.StatusOK || answer.AccessToken == "" {
+		return Session{}, fmt.Errorf("sign in %s: status %d: %s", email, res.StatusCode, answer.Error)
+	}
+	return Session{Email: answer.User.Email, UserID: answer.User.Sub, Role: answer.User.Role, AccessToken: answer.AccessToken}, nil
+}
+
+func (s *System) signInBoth(ctx context.Context) (err error) {
+	if s.User, err = s.SignIn(ctx, "user@sandbox.example", "Uma User"); err != nil {
+		return err
+	}
+	if s.Admin, err = s.SignIn(ctx, "admin@sandbox.example", "Ada Admin"); err != nil {
+		return err
+	}
+	if s.Admin.Role == "admin" {
+		return nil // since an earlier run
+	}
+	granting, cancel := context.WithTimeout(ctx, startDeadline)
+	defer cancel()
+	if out, err := s.command(granting, "admin", "grant", s.Admin.Email).CombinedOutput(); err != nil {
+		return fmt.Errorf("grant the admin role: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	// The role is in the token, so it takes a new one.
+	s.Admin, err = s.SignIn(ctx, s.Admin.Email, "Ada Admin")
+	return err
+}
+
+// Stop asks the service to drain and end, waits for it while ctx lasts, kills
+// it afterwards, and closes the world. Stopping again does nothing.
+func (s *System) Stop(ctx context.Context) error {
+	s.client.CloseIdleConnections()
+	var err error
+	if s.child != nil {
+		err = s.stopChild(ctx)
+	}
+	return errors.Join(err, s.World.Close())
+}
+
+func (s *System) stopChild(ctx context.Context) error {
+	select {
+	case <-s.ended:
+		return nil
+	default:
+	}
+	if err := s.child.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop cutroom: %w", err)
+	}
+	select {
+	case <-s.ended:
+		if s.exit != nil {
+			return fmt.Errorf("cutroom did not end cleanly: %w", s.exit)
+		}
+		return nil
+	case <-ctx.Done():
+	}
+	// The group: ffmpeg must not outlive it.
+	err := syscall.Kill(-s.child.Process.Pid, syscall.SIGKILL)
+	<-s.ended
+	return errors.Join(errors.New("cutroom did not end in time and was killed"), err)
+}

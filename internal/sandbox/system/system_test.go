@@ -1,0 +1,177 @@
+package system_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/system"
+)
+
+// TestMain also plays cutroom: the system under test runs this test binary as
+// the service, with the command line and interface that cutroom documents.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-test.") {
+		os.Exit(m.Run())
+	}
+	admins := filepath.Join(filepath.Dir(os.Getenv("STORAGE_PATH")), "admins")
+	switch strings.Join(os.Args[1:], " ") {
+	case "serve":
+		os.Exit(serve(admins))
+	case "admin grant admin@sandbox.example":
+		if err := os.WriteFile(admins, []byte("admin@sandbox.example"), 0o600); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	fmt.Println("unknown command", os.Args[1:])
+	os.Exit(2)
+}
+
+func serve(admins string) int {
+	if os.Getenv("REFUSE_TO_START") != "" {
+		fmt.Println("DATABASE_URL is wrong")
+		return 1
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if os.Getenv("IGNORE_SIGTERM") != "" {
+		stop()
+		signal.Ignore(syscall.SIGTERM)
+		ctx = context.Background()
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /api/v2/auth/provider_a", func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ IDToken string }
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			w.WriteHeader(400)
+			return
+		}
+		res, err := http.Get(os.Getenv("AUTH_PROVIDER_A_TOKENINFO_URL") + "?id_token=" + url.QueryEscape(in.IDToken))
+		if err != nil || res.StatusCode != 200 {
+			w.WriteHeader(401)
+			return
+		}
+		var claims struct{ Email string }
+		_ = json.NewDecoder(res.Body).Decode(&claims)
+		role := "user"
+		if list, err := os.ReadFile(admins); err == nil && string(list) == claims.Email {
+			role = "admin"
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"accessToken": "token-of-" + claims.Email, "expiresAt": 1,
+			"user": map[string]string{"sub": "id-" + claims.Email, "email": claims.Email, "role": role}})
+	})
+	mux.HandleFunc("GET /env/{key}", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, os.Getenv(r.PathValue("key"))) })
+	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), Handler: mux}
+	go func() { _ = server.ListenAndServe() }()
+	fmt.Println("serving")
+	<-ctx.Done()
+	_ = server.Close()
+	return 0
+}
+
+func options(t *testing.T) system.Options {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return system.Options{World: sandbox.Options{DataDir: t.TempDir(), Fast: true}, Cutroom: self}
+}
+
+func TestStartSignsInAndStops(t *testing.T) {
+	t.Setenv("DATABASE_URL", "postgres://production/")
+	t.Setenv("OBJECT_STORE_BUCKET", "production")
+	opts := options(t)
+	var log bytes.Buffer
+	opts.Log = &log
+	s, err := system.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.User.Role != "user" || s.User.AccessToken != "token-of-user@sandbox.example" || s.Admin.Role != "admin" {
+		t.Errorf("sessions %+v, %+v", s.User, s.Admin)
+	}
+	for key, want := range map[string]string{"DATABASE_URL": "sqlite://" + opts.World.DataDir + "/cutroom.db", "OBJECT_STORE_BUCKET": ""} {
+		res, err := http.Get(s.BaseURL + "/env/" + key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if string(got) != want {
+			t.Errorf("the service sees %s=%q, want %q", key, got, want)
+		}
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Errorf("second stop: %v", err)
+	}
+	if log.String() != "serving\n" {
+		t.Errorf("log %q", log.String())
+	}
+	if _, err := http.Get(s.BaseURL + "/healthz"); err == nil {
+		t.Error("the service still runs")
+	}
+}
+
+func TestServiceThatDoesNotStart(t *testing.T) {
+	opts := options(t)
+	opts.Env = map[string]string{"REFUSE_TO_START": "1"}
+	var log bytes.Buffer
+	opts.Log = &log
+	if _, err := system.Start(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "ended while starting") {
+		t.Errorf("error %v", err)
+	}
+	if !strings.Contains(log.String(), "DATABASE_URL is wrong") {
+		t.Errorf("log %q", log.String())
+	}
+}
+
+func TestServiceThatDoesNotStopIsKilled(t *testing.T) {
+	opts := options(t)
+	opts.Env = map[string]string{"IGNORE_SIGTERM": "1"}
+	s, err := system.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := s.Stop(ctx); err == nil || !strings.Contains(err.Error(), "was killed") {
+		t.Errorf("error %v", err)
+	}
+	select {
+	case <-s.Ended():
+	default:
+		t.Error("the service lives on")
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	taken := httptest.NewServer(http.NotFoundHandler())
+	defer taken.Close()
+	opts := options(t)
+	if _, err := fmt.Sscanf(taken.URL, "http://127.0.0.1:%d", &opts.Port); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := system.Start(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "--port") {
+		t.Errorf("error %v", err)
+	}
+}
