@@ -2,6 +2,7 @@ package objectstore_test
 
 import (
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,7 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
 	"cutroom/internal/objectstore"
+	"cutroom/internal/sandbox/bucket"
 )
 
 const (
@@ -24,20 +30,22 @@ const (
 // counted, delayed and broken.
 type backend struct {
 	server  *httptest.Server
+	real    bool // not the stand-in
 	config  objectstore.BucketConfig
-	memory  *memoryS3 // nil when a real server is behind
 	mu      sync.Mutex
 	fault   func(w http.ResponseWriter, r *http.Request) (handled bool)
 	seen    []string // "METHOD path?query" of every request
 	handler http.Handler
 }
 
-// memoryBackend starts the in-memory server.
-func memoryBackend(t *testing.T) *backend {
+// standInBackend starts the sandbox's stand-in, which checks signatures too.
+func standInBackend(t *testing.T) *backend {
 	t.Helper()
-	memory := newMemoryS3()
-	b := newBackend(t, memory)
-	b.memory = memory
+	standIn, err := bucket.New(bucket.Options{Name: "bucket", AccessKeyID: testAccess, SecretAccessKey: testSecret, Region: "auto", Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBackend(t, standIn)
 	b.config = objectstore.BucketConfig{
 		Endpoint: b.server.URL, Bucket: "bucket", AccessKeyID: testAccess, SecretAccessKey: testSecret,
 	}
@@ -66,6 +74,7 @@ func realBackend(t *testing.T) *backend {
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
 	})
+	b.real = true
 	secret, _ := u.User.Password()
 	b.config = objectstore.BucketConfig{
 		Endpoint: b.server.URL, Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret,
@@ -129,9 +138,30 @@ func (b *backend) bucket(t *testing.T, change func(*objectstore.BucketConfig)) *
 	return bucket
 }
 
+// pendingUploads counts multipart uploads that were neither completed nor aborted.
+func (b *backend) pendingUploads(t *testing.T, prefix string) int {
+	t.Helper()
+	client := s3.New(s3.Options{
+		BaseEndpoint: aws.String(b.server.URL), Region: "auto", UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(b.config.AccessKeyID, b.config.SecretAccessKey, ""),
+	})
+	out, err := client.ListMultipartUploads(t.Context(), &s3.ListMultipartUploadsInput{Bucket: &b.config.Bucket, Prefix: &prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(out.Uploads)
+}
+
+// s3Error answers as the service refuses.
+func s3Error(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>refused</Message></Error>`, code)
+}
+
 // eachBackend runs a test against every S3 server there is.
 func eachBackend(t *testing.T, test func(t *testing.T, b *backend)) {
-	t.Run("memory", func(t *testing.T) { test(t, memoryBackend(t)) })
+	t.Run("stand-in", func(t *testing.T) { test(t, standInBackend(t)) })
 	t.Run("real", func(t *testing.T) { test(t, realBackend(t)) })
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,7 +79,7 @@ func TestPassingFailuresAreRetried(t *testing.T) {
 }
 
 func TestRetriesAreBounded(t *testing.T) {
-	b := memoryBackend(t)
+	b := standInBackend(t)
 	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 3 })
 	src := file(t, []byte("x"))
 	put(t, bucket, "there", []byte("x"))
@@ -145,7 +146,7 @@ func TestDownloadsGoOnWhereTheyBrokeOff(t *testing.T) {
 }
 
 func TestDownloadsThatGetNowhereFail(t *testing.T) {
-	b := memoryBackend(t)
+	b := standInBackend(t)
 	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 3 })
 	put(t, bucket, "a.bin", content(6<<20, 1))
 	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
@@ -173,7 +174,7 @@ func TestDownloadsThatGetNowhereFail(t *testing.T) {
 }
 
 func TestStalledTriesEndAndAreRetried(t *testing.T) {
-	b := memoryBackend(t)
+	b := standInBackend(t)
 	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.StallTimeout = 200 * time.Millisecond })
 	want := content(3<<20, 1)
 	src := file(t, want)
@@ -231,7 +232,7 @@ func (s *stallAfter) Write(p []byte) (int, error) {
 }
 
 func TestSlowReaderIsNotAStall(t *testing.T) {
-	b := memoryBackend(t)
+	b := standInBackend(t)
 	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.StallTimeout = 50 * time.Millisecond; c.Attempts = 1 })
 	want := content(900<<10, 1)
 	put(t, bucket, "a.bin", want)
@@ -296,8 +297,10 @@ func TestFailedMultipartUploadIsAborted(t *testing.T) {
 		if _, err := bucket.Stat(t.Context(), key); !errors.Is(err, objectstore.ErrNotFound) {
 			t.Errorf("a failed upload left an object: %v", err)
 		}
-		if b.memory != nil && b.memory.pendingUploads() != 0 {
-			t.Errorf("%d uploads are pending", b.memory.pendingUploads())
+		// versitygw may bring an upload back when a part of it, whose client
+		// has gone, is written after the abort; a lifecycle rule is for that.
+		if n := b.pendingUploads(t, key); n != 0 && !b.real {
+			t.Errorf("%d uploads are pending", n)
 		}
 	})
 }
@@ -360,7 +363,7 @@ func TestOverwriteWhileReadingIsNoticed(t *testing.T) {
 }
 
 func TestWrongRangeIsRefused(t *testing.T) {
-	b := memoryBackend(t)
+	b := standInBackend(t)
 	bucket := b.bucket(t, nil)
 	put(t, bucket, "a.bin", content(6<<20, 1))
 	for _, answer := range []struct{ contentRange, length string }{
@@ -382,15 +385,29 @@ func TestWrongRangeIsRefused(t *testing.T) {
 			t.Errorf("%s: Fetch = %v, want ErrUnavailable", answer.contentRange, err)
 		}
 	}
+	// Without a length nobody could tell a whole object from a torn one.
+	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		w.(http.Flusher).Flush()
+		w.Write([]byte("x"))
+		return true
+	})
+	if err := bucket.Fetch(t.Context(), "a.bin", filepath.Join(t.TempDir(), "dst")); !errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("no length: Fetch = %v, want ErrUnavailable", err)
+	}
 	// A server that ignores Range sends everything, which is fine.
-	b.setFault(func(w http.ResponseWriter, r *http.Request) bool { r.Header.Del("Range"); return false })
+	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("ETag", `"x"`)
+		w.Header().Set("Content-Length", strconv.Itoa(6<<20))
+		w.Write(content(6<<20, 1))
+		return true
+	})
 	if got := fetch(t, bucket, "a.bin"); !bytes.Equal(got, content(6<<20, 1)) {
 		t.Error("without ranges Fetch delivered other bytes")
 	}
 }
 
 func TestErrorsKeepSecrets(t *testing.T) {
-	b := memoryBackend(t)
+	b := standInBackend(t)
 	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 1 })
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -428,8 +445,35 @@ func TestErrorsKeepSecrets(t *testing.T) {
 	}
 }
 
+// TestListPages lists more objects than one answer holds.
+func TestListPages(t *testing.T) {
+	b := standInBackend(t)
+	bucket, src := b.bucket(t, nil), file(t, []byte("x"))
+	want := map[string]bool{}
+	for i := range 1003 {
+		key := fmt.Sprintf("many/%04d", i)
+		want[key] = true
+		if err := bucket.Put(t.Context(), key, src, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := bucket.List(t.Context(), "many/", func(i objectstore.Info) error {
+		if !want[i.Key] {
+			t.Errorf("%s listed twice or never put", i.Key)
+		}
+		delete(want, i.Key)
+		return nil
+	})
+	if err != nil || len(want) != 0 {
+		t.Errorf("%d objects were not listed, %v", len(want), err)
+	}
+}
+
 func TestMissingBucketIsNotAMissingObject(t *testing.T) {
-	b := realBackend(t)
+	eachBackend(t, testMissingBucket)
+}
+
+func testMissingBucket(t *testing.T, b *backend) {
 	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Bucket = "no-such-bucket" })
 	err := bucket.Put(t.Context(), "k", file(t, []byte("x")), "")
 	if err == nil || errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrUnavailable) {

@@ -109,8 +109,8 @@ func (d *Dir) show(tmp, dst string) error {
 	var err error
 	for range 100 {
 		if err = os.MkdirAll(filepath.Dir(dst), 0o750); err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+				continue // it was there for Mkdir and gone for the look at it
 			}
 			return err
 		}

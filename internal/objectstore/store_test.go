@@ -30,7 +30,7 @@ func TestStore(t *testing.T) {
 			}
 			return d
 		},
-		"bucket on memory": func(t *testing.T) objectstore.Store { return memoryBackend(t).bucket(t, nil) },
+		"bucket on the stand-in": func(t *testing.T) objectstore.Store { return standInBackend(t).bucket(t, nil) },
 		"bucket on a real server": func(t *testing.T) objectstore.Store {
 			return realBackend(t).bucket(t, nil)
 		},

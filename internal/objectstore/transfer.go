@@ -66,20 +66,33 @@ func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size i
 	if err == nil {
 		return nil
 	}
-	err = b.fail(ctx, "put", key, err)
-	// Parts that nobody completes are stored, and paid for, until a lifecycle
-	// rule finds them; the abort must not die with ctx.
-	abort, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	return errors.Join(b.fail(ctx, "put", key, err), b.abort(ctx, key, upload.UploadId))
+}
+
+// abort gives up a multipart upload: parts that nobody completes are stored,
+// and paid for, until a lifecycle rule finds them. It does not die with ctx.
+func (b *Bucket) abort(ctx context.Context, key string, uploadID *string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	_, aborted := b.client.AbortMultipartUpload(abort, &s3.AbortMultipartUploadInput{
-		Bucket: &b.bucket, Key: &key, UploadId: upload.UploadId,
-	})
-	if aborted != nil {
-		if _, code, _ := describe(aborted); code != "NoSuchUpload" {
-			return errors.Join(err, b.fail(abort, "abort upload of", key, aborted))
+	// A part that was still on its way in may survive an abort, so it is
+	// repeated until the upload is gone, a few times at most.
+	for try := 1; ; try++ {
+		_, err := b.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+			Bucket: &b.bucket, Key: &key, UploadId: uploadID,
+		})
+		if err != nil {
+			if _, code, _ := describe(err); code == "NoSuchUpload" {
+				return nil
+			}
+			return b.fail(ctx, "abort upload of", key, err)
+		}
+		if try == b.attempts {
+			return nil
+		}
+		if err := pause(ctx, b.backoff(try)); err != nil {
+			return err
 		}
 	}
-	return err
 }
 
 // sendParts uploads the parts of f, several at once, and returns them in
@@ -206,7 +219,11 @@ func (b *Bucket) get(ctx context.Context, key, etag string, offset, length int64
 		}
 		return nil, b.fail(ctx, "get", key, err)
 	}
-	r := &ranged{body: out.Body, etag: aws.ToString(out.ETag), length: aws.ToInt64(out.ContentLength)}
+	if out.ContentLength == nil {
+		out.Body.Close()
+		return nil, fmt.Errorf("get %s: %w: answer without Content-Length", key, ErrUnavailable)
+	}
+	r := &ranged{body: out.Body, etag: aws.ToString(out.ETag), length: *out.ContentLength}
 	if err := r.parse(aws.ToString(out.ContentRange)); err != nil {
 		out.Body.Close()
 		return nil, fmt.Errorf("get %s: %w", key, err)
