@@ -14,6 +14,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
 )
 
 // encodeTimeout bounds one conversion of a stem; it runs hundreds of times
@@ -57,7 +58,7 @@ func (s *Service) collect(ctx context.Context, j *job, dir string) error {
 	}
 	for _, t := range stems {
 		if err := retry(ctx, func() error {
-			return s.Store.Put(ctx, stemKey(j.ID, t.id, t.ext), t.path, media.ContentType(t.ext))
+			return s.Store.Put(ctx, stemKey(j.ID, t.id, t.ext), t.path, objectstore.ContentType("."+t.ext))
 		}); err != nil {
 			return fmt.Errorf("store %s: %w", t.id, err)
 		}
@@ -85,7 +86,7 @@ func (s *Service) ready(ctx context.Context, j *job, stems []stem) error {
 		for i, t := range stems {
 			if _, err := tx.Exec(ctx, `INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext),
-				media.ContentType(t.ext), t.sizeBytes, t.durationMs, t.sha256); err != nil {
+				objectstore.ContentType("."+t.ext), t.sizeBytes, t.durationMs, t.sha256); err != nil {
 				return fmt.Errorf("insert stem: %w", err)
 			}
 		}
@@ -128,7 +129,7 @@ func (s *Service) prepare(ctx context.Context, dir string, t *stem) error {
 	if err != nil {
 		return providerMedia(ctx, err)
 	}
-	t.durationMs = (measured.End - measured.Start).Milliseconds()
+	t.durationMs = (measured.End - measured.First).Milliseconds()
 	t.sha256, t.sizeBytes, err = digest(t.path)
 	return err
 }

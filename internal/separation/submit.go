@@ -13,6 +13,7 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
 )
 
@@ -44,7 +45,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	}
 	jobID = "sep-" + raw.String()
 	source := sourceKey(jobID, audio.ext)
-	if err := s.Store.Put(ctx, source, sub.File.Path, media.ContentType(audio.ext)); err != nil {
+	if err := s.Store.Put(ctx, source, sub.File.Path, objectstore.ContentType(source)); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
 	answer, first, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
@@ -141,11 +142,11 @@ func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
 	}
 	// Headers lie about the length; the packets do not.
 	measured, err := s.Media.Measure(ctx, f.Path, probe.Audio.Index)
-	if err != nil || measured.End <= measured.Start {
+	if err != nil || measured.End <= measured.First {
 		if ctx.Err() != nil {
 			return audio{}, context.Cause(ctx)
 		}
 		return audio{ext, f.SizeBytes * 1000 / fallbackBytesPerSecond}, nil
 	}
-	return audio{ext, (measured.End - measured.Start).Milliseconds()}, nil
+	return audio{ext, (measured.End - measured.First).Milliseconds()}, nil
 }

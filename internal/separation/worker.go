@@ -66,7 +66,7 @@ func (s *Service) work(ctx context.Context, j job) {
 	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost):
 		log.Warn("separation job was taken away", "err", err)
 		return
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && !(j.State == StateSubmitting && j.IntentAt.Valid):
 		err = s.handBack(last, j)
 	case errors.As(err, &refused):
 		log.Warn("separation refused by the provider", "err", err)

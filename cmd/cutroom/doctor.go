@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"cutroom/internal/app"
+	"cutroom/internal/config"
+	"cutroom/internal/db"
+)
+
+// check is one line of the doctor's report. It returns what it saw, and an
+// error when that is not good enough. Errors name no secret.
+type check struct {
+	name string
+	run  func(ctx context.Context, cfg config.Config) (string, error)
+}
+
+// errUnhealthy makes the doctor exit with 1; the report has said why.
+var errUnhealthy = errors.New("some checks failed")
+
+// doctor checks everything the service depends on, one line each.
+func doctor(ctx context.Context, stdout, stderr io.Writer) error {
+	cfg, _, err := load(stderr)
+	if err != nil {
+		return err
+	}
+	checks := []check{
+		{"ffmpeg", checkFFmpeg}, {"database", checkDatabase}, {"bucket", checkBucket}, {"storage", checkStorage},
+		{"separation provider", func(ctx context.Context, c config.Config) (string, error) { return reach(ctx, c.Separation.BaseURL) }},
+		{"provider_a", func(ctx context.Context, c config.Config) (string, error) { return reach(ctx, c.Auth.ProviderA.TokenInfoURL) }},
+		{"provider_b", checkProviderB}, {"platform_a", checkPlatformA}, {"platform_b", checkPlatformB},
+	}
+	failed := false
+	for _, c := range checks {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		said, err := c.run(ctx, cfg)
+		cancel()
+		mark := "ok  "
+		if err != nil {
+			mark, said, failed = "FAIL", err.Error(), true
+		}
+		fmt.Fprintf(stdout, "%s  %-20s %s\n", mark, c.name, said)
+	}
+	if failed {
+		return errUnhealthy
+	}
+	return nil
+}
+
+func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
+	_, log, err := load(io.Discard)
+	if err != nil {
+		return "", err
+	}
+	runner, err := app.NewMedia(cfg, log)
+	if err != nil {
+		return "", err
+	}
+	report, err := runner.Check(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(report.Missing) > 0 {
+		return "", fmt.Errorf("%s lacks %s", report.FFmpeg, strings.Join(report.Missing, ", "))
+	}
+	var walls []string
+	for _, f := range report.Cage {
+		walls = append(walls, fmt.Sprintf("%+v", f))
+	}
+	return report.FFmpeg + "; cage: " + strings.Join(walls, ", "), nil
+}
+
+func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {
+	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
+		Password: cfg.Database.Password.Reveal(), MaxPool: 1})
+	if err != nil {
+		return "", err
+	}
+	started := time.Now()
+	err = d.Ping(ctx)
+	kind := "SQLite"
+	if d.Postgres() {
+		kind = "PostgreSQL"
+	}
+	return fmt.Sprintf("%s answers in %v", kind, time.Since(started).Round(time.Microsecond)), errors.Join(err, d.Close())
+}
+
+func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
+	b, err := app.NewBucket(cfg)
+	if err != nil {
+		return "", err
+	}
+	if b == nil {
+		return "not configured: files stay on this machine, no render by reference", nil
+	}
+	return "put, get, presigned put and get, delete", b.Check(ctx)
+}
+
+func checkStorage(_ context.Context, cfg config.Config) (string, error) {
+	dir, err := filepath.Abs(cfg.Storage.Path)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(dir, ".doctor-*")
+	if err != nil {
+		return "", fmt.Errorf("not writable: %w", err)
+	}
+	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+		return "", err
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return "", err
+	}
+	free := int64(st.Bavail) * int64(st.Bsize)
+	if free < cfg.Storage.MinFreeDiskBytes {
+		return "", fmt.Errorf("%d MB free, less than MIN_FREE_DISK_MB", free>>20)
+	}
+	return fmt.Sprintf("writable, %d MB free", free>>20), nil
+}
+
+func checkProviderB(ctx context.Context, cfg config.Config) (string, error) {
+	if len(cfg.Auth.ProviderB.ClientIDs) == 0 {
+		return "not configured: sign-in with it is off", nil
+	}
+	return reach(ctx, cfg.Auth.ProviderB.KeysURL)
+}
+
+func checkPlatformA(ctx context.Context, cfg config.Config) (string, error) {
+	if !cfg.IAP.PlatformA.Configured() {
+		return "not configured: purchases on it are refused", nil
+	}
+	return reach(ctx, cfg.IAP.PlatformA.BaseURL)
+}
+
+func checkPlatformB(ctx context.Context, cfg config.Config) (string, error) {
+	if !cfg.IAP.PlatformB.Configured() {
+		return "not configured: purchases on it are refused", nil
+	}
+	return reach(ctx, cfg.IAP.PlatformB.BaseURL)
+}
+
+// reach asks for any answer at all: even a 404 proves the way there.
+func reach(ctx context.Context, address string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", err
+	}
+	started := time.Now()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("%s is out of reach: %w", req.URL.Host, errors.Unwrap(err))
+	}
+	resp.Body.Close()
+	if resp.StatusCode >= 500 {
+		return "", fmt.Errorf("%s answers %d", req.URL.Host, resp.StatusCode)
+	}
+	return fmt.Sprintf("%s answers in %v", req.URL.Host, time.Since(started).Round(time.Millisecond)), nil
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// release is set by the linker for releases: -ldflags "-X main.release=1.2.3".
+var release = "dev"
+
+// commit is set by the linker; else the build's own stamp is used.
+var commit = ""
+
+func commitString() string {
+	if commit != "" {
+		return commit
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	rev, dirty := "unknown", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			rev = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+changes"
+		}
+	}
+	return rev + dirty
+}
+
+func versionString() string { return release + " (" + commitString() + ")" }
+
+func version(ctx context.Context, stdout io.Writer) error {
+	fmt.Fprintf(stdout, "cutroom %s\ncommit  %s\ngo      %s\nffmpeg  %s\n", release, commitString(), runtime.Version(), ffmpegVersion(ctx))
+	return nil
+}
+
+// ffmpegVersion asks the ffmpeg in PATH. It opens no media, so it needs no cage.
+func ffmpegVersion(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "ffmpeg", "-version").Output()
+	if err != nil {
+		return "not found"
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	fields := strings.Fields(first)
+	if len(fields) < 3 {
+		return "unknown"
+	}
+	return fields[2]
+}

@@ -1,0 +1,284 @@
+// Package app is the composition root: it builds every room from the
+// configuration, runs the listeners, the workers and the sweeps, and owns the
+// order in which they stop. Production, the sandbox and the tests all run what
+// New returns.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/account"
+	"cutroom/internal/admin"
+	"cutroom/internal/asset"
+	"cutroom/internal/config"
+	"cutroom/internal/db"
+	"cutroom/internal/engine"
+	"cutroom/internal/httpapi"
+	"cutroom/internal/lease"
+	"cutroom/internal/media"
+	"cutroom/internal/monitor"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/render"
+	"cutroom/internal/separation"
+	"cutroom/internal/staging"
+)
+
+// drainTimeout is how long a stopping service lets requests end.
+const drainTimeout = 25 * time.Second
+
+// App is the whole service, built but not yet running.
+type App struct {
+	cfg     config.Config
+	log     *slog.Logger
+	version string
+
+	db          *db.DB
+	nodeID      string
+	store       objectstore.Store
+	bucket      *objectstore.Bucket
+	assetCache  *asset.Cache
+	parts       *engine.DirCache
+	staging     *staging.Area
+	slots       *media.Slots
+	calls       *callLog
+	monitor     *monitor.Monitor
+	metrics     *metrics
+	accounts    *account.Service
+	separations *separation.Service
+	renders     *render.Service
+	handler     http.Handler
+}
+
+// folders of STORAGE_PATH.
+type folders struct{ root, uploads, objects, work, assets, parts string }
+
+func makeFolders(root string) (folders, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return folders{}, fmt.Errorf("STORAGE_PATH: %w", err)
+	}
+	f := folders{root: root, uploads: filepath.Join(root, "uploads"), objects: filepath.Join(root, "objects"),
+		work: filepath.Join(root, "work"), assets: filepath.Join(root, "cache", "assets"), parts: filepath.Join(root, "cache", "parts")}
+	for _, dir := range []string{f.uploads, f.objects, f.work, f.assets, f.parts} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return folders{}, fmt.Errorf("create storage folder: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// New builds the service: it connects to and migrates the database and makes
+// the storage folders. Close releases what it holds when Run is not called.
+func New(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
+	a := &App{cfg: cfg, log: log, version: version}
+	dirs, err := makeFolders(cfg.Storage.Path)
+	if err != nil {
+		return nil, err
+	}
+	if a.db, err = OpenDatabase(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	if err := a.build(cfg, dirs); err != nil {
+		return nil, errors.Join(err, a.db.Close())
+	}
+	return a, nil
+}
+
+// OpenDatabase connects to the configured database and migrates it.
+func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db.DB, error) {
+	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
+		Password: cfg.Database.Password.Reveal(), MaxPool: cfg.Database.MaxPool, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Migrate(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (a *App) build(cfg config.Config, dirs folders) error {
+	runner, err := NewMedia(cfg, a.log)
+	if err != nil {
+		return err
+	}
+	if err := a.buildStore(cfg, dirs); err != nil {
+		return err
+	}
+	release := cfg.Monitoring.Release
+	if release == "" {
+		release = a.version
+	}
+	a.monitor, err = monitor.New(monitor.Options{DSN: cfg.Monitoring.DSN.Reveal(), Environment: cfg.Monitoring.Environment,
+		Release: release, TraceRate: cfg.Monitoring.TracesSampleRate, RequestID: httpapi.RequestID})
+	if err != nil {
+		return err
+	}
+	if a.staging, err = staging.New(dirs.uploads); err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "cutroom"
+	}
+	keeper := lease.NewKeeper(a.db, host+"/"+uuid.NewString(), a.log)
+	a.calls = newCallLog(a.db, a.log)
+	provider, err := newProvider(cfg, a.calls.record, a.log)
+	if err != nil {
+		return err
+	}
+	ledger, err := newLedger(cfg, a.db, a.log)
+	if err != nil {
+		return err
+	}
+	a.separations = separation.New(separation.Options{
+		DB: a.db, Keeper: keeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
+		PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(),
+		URLLifetime: cfg.Separation.URLTTL, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
+		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
+		Log: a.log,
+	})
+	assets := a.buildAssets(cfg)
+	if err := a.buildRenders(cfg, dirs, runner, keeper, assets); err != nil {
+		return err
+	}
+	a.accounts = account.New(account.Options{
+		DB: a.db, Tokens: account.NewTokens(cfg.Auth.JWTSecret.Reveal(), cfg.Auth.JWTLifetime),
+		Providers: newIdentityProviders(cfg), Credits: ledger,
+		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase}, Log: a.log,
+	})
+	a.metrics = newMetrics(a.db, a.slots)
+	api := httpapi.Options{
+		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: assets,
+		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
+		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
+		AdminSlug: cfg.HTTP.AdminSlug, APIDocs: cfg.HTTP.APIDocs,
+		Report: a.monitor.Report, Observe: a.metrics.observe, Log: a.log,
+	}
+	if cfg.HTTP.TestdataMock {
+		api.TestdataDir = "."
+	}
+	a.handler = a.monitor.Trace(httpapi.New(api), httpapi.RouteName)
+	return nil
+}
+
+func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner, keeper *lease.Keeper, assets *asset.Service) error {
+	var err error
+	if a.parts, err = engine.NewDirCache(engine.DirCacheConfig{Dir: dirs.parts, MaxBytes: cfg.Render.PartCacheMaxBytes,
+		TTL: cfg.Asset.CacheTTL}); err != nil {
+		return err
+	}
+	eng := engine.New(engine.Config{Media: runner, Cores: cores(cfg.Render.MaxConcurrent), Cache: a.parts, FinalTimeout: cfg.Render.ProcessTimeout, Log: a.log,
+		Limits: engine.Limits{MaxPixels: cfg.Render.MaxInputPixels, MaxSourceDuration: cfg.Render.MaxSourceDuration,
+			MaxOutputDuration: cfg.Render.MaxOutputDuration, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
+	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
+	a.renders = render.New(render.Options{
+		DB: a.db, Keeper: keeper, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Engine: eng,
+		Slots: a.slots, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
+		OutputLifetime: cfg.Render.OutputTTL, UploadLifetime: cfg.Storage.UploadsTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
+		EraseCaches: a.parts.EraseScope, Log: a.log,
+	})
+	return nil
+}
+
+// cores is how many cores one render may use, so that as many as may run at
+// once share the machine.
+func cores(concurrent int) int { return max(1, runtime.NumCPU()/concurrent) }
+
+// storeNode names the disk that holds the objects, "" when a bucket does.
+func (a *App) storeNode() string {
+	if a.bucket != nil {
+		return ""
+	}
+	return a.nodeID
+}
+
+// Run serves until ctx ends, then stops from the outside in: no new requests,
+// requests under way end, running jobs go back to the queue, the database
+// closes. It returns nil after a clean stop.
+func (a *App) Run(ctx context.Context) error {
+	defer a.monitor.Flush(2 * time.Second)
+	defer func() {
+		if err := a.db.Close(); err != nil {
+			a.log.Warn("database not closed cleanly", "err", err)
+		}
+	}()
+	listener, err := net.Listen("tcp", ":"+strconv.Itoa(a.cfg.HTTP.Port))
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer listener.Close()
+	group, ctx := errgroup.WithContext(ctx)
+	// Workers outlive the listener: a request that ends during the drain may
+	// still put a job into the queue, and hands it to a peer by doing so.
+	group.Go(func() error { return a.serve(ctx, listener) })
+	if a.cfg.Ops.Addr != "" {
+		group.Go(func() error { return a.serveOps(ctx) })
+	}
+	group.Go(func() error { return a.db.RunBells(ctx) })
+	group.Go(func() error { return lease.RunNode(ctx, a.db, a.nodeID, a.log) })
+	group.Go(func() error { return a.runWorkers(ctx) })
+	group.Go(func() error { return a.runSweeps(ctx) })
+	a.log.Info("cutroom serves", "address", listener.Addr().String(), "version", a.version)
+	err = group.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	a.log.Info("cutroom stopped", "err", err)
+	return err
+}
+
+// runWorkers runs both kinds of workers, and the log of provider calls until
+// the last of their calls is in it.
+func (a *App) runWorkers(ctx context.Context) error {
+	logging, stop := context.WithCancel(context.WithoutCancel(ctx))
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		if err := a.calls.run(logging); err != nil {
+			a.log.Error("provider call log", "err", err)
+		}
+	}()
+	defer func() { stop(); <-logged }()
+	var workers errgroup.Group
+	workers.Go(func() error { return a.separations.Run(ctx) })
+	workers.Go(func() error { return a.renders.Run(ctx) })
+	return workers.Wait()
+}
+
+func (a *App) serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{
+		Handler:           a.handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if err := srv.Shutdown(drain); err != nil {
+		a.log.Warn("requests were cut off", "err", err)
+		return srv.Close()
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"cutroom/internal/account"
+	"cutroom/internal/asset"
+	"cutroom/internal/config"
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/lease"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/upstream/identity"
+	"cutroom/internal/upstream/receipt"
+	"cutroom/internal/upstream/separator"
+)
+
+// NewMedia returns the runner of ffmpeg as configured.
+func NewMedia(cfg config.Config, log *slog.Logger) (*media.Runner, error) {
+	return media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, FFprobe: cfg.Media.FFprobe,
+		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes, Log: log})
+}
+
+// NewBucket returns the configured bucket, nil when there is none.
+func NewBucket(cfg config.Config) (*objectstore.Bucket, error) {
+	if !cfg.ObjectStore.Enabled() {
+		return nil, nil
+	}
+	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint, Region: "auto",
+		Bucket: cfg.ObjectStore.Bucket, AccessKeyID: cfg.ObjectStore.AccessKeyID,
+		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal()})
+}
+
+func (a *App) buildStore(cfg config.Config, dirs folders) error {
+	var err error
+	if a.nodeID, err = lease.NodeID(dirs.root); err != nil {
+		return err
+	}
+	if a.assetCache, err = asset.NewCache(dirs.assets, cfg.Asset.CacheMaxBytes); err != nil {
+		return err
+	}
+	if a.bucket, err = NewBucket(cfg); err != nil {
+		return err
+	}
+	if a.bucket != nil {
+		a.store = a.bucket
+		return nil
+	}
+	dir, err := objectstore.NewDir(dirs.objects)
+	if err != nil {
+		return err
+	}
+	a.store = dir
+	return nil
+}
+
+func (a *App) buildAssets(cfg config.Config) *asset.Service {
+	return asset.New(a.bucket, a.assetCache, cfg.Storage.MaxUploadBytes)
+}
+
+// outboundClient is for calls to identity providers and stores: small answers
+// to people who wait, so the request time-out is capped well below that of
+// media transfers.
+func outboundClient(cfg config.Config) *http.Client {
+	const patience = 30 * time.Second
+	dial := &net.Dialer{Timeout: min(cfg.Outbound.ConnectTimeout, patience)}
+	return &http.Client{
+		Timeout: min(cfg.Outbound.RequestTimeout, patience),
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext,
+			TLSHandshakeTimeout: min(cfg.Outbound.ConnectTimeout, patience), MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
+			ResponseHeaderTimeout: min(cfg.Outbound.SocketTimeout, patience), ForceAttemptHTTP2: true},
+	}
+}
+
+func newIdentityProviders(cfg config.Config) map[string]account.IdentityVerifier {
+	client := outboundClient(cfg)
+	out := map[string]account.IdentityVerifier{
+		account.ProviderA: identity.NewProviderA(identity.ProviderAConfig{
+			TokenInfoURL: cfg.Auth.ProviderA.TokenInfoURL, ClientIDs: cfg.Auth.ProviderA.ClientIDs, HTTP: client}),
+	}
+	if len(cfg.Auth.ProviderB.ClientIDs) > 0 {
+		out[account.ProviderB] = identity.NewProviderB(identity.ProviderBConfig{
+			KeysURL: cfg.Auth.ProviderB.KeysURL, Issuer: cfg.Auth.ProviderB.Issuer,
+			ClientIDs: cfg.Auth.ProviderB.ClientIDs, HTTP: client})
+	}
+	return out
+}
+
+func newLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
+	client := outboundClient(cfg)
+	verifiers := map[string]credit.ReceiptVerifier{}
+	if p := cfg.IAP.PlatformA; p.Configured() {
+		v, err := receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
+			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), HTTP: client})
+		if err != nil {
+			return nil, fmt.Errorf("IAP_PLATFORM_A: %w", err)
+		}
+		verifiers[credit.PlatformA] = v
+	}
+	if p := cfg.IAP.PlatformB; p.Configured() {
+		v, err := newPlatformB(p, client)
+		if err != nil {
+			return nil, fmt.Errorf("IAP_PLATFORM_B: %w", err)
+		}
+		verifiers[credit.PlatformB] = v
+	}
+	return credit.New(credit.Options{DB: d, Catalog: cfg.Credit.Products, Verifiers: verifiers,
+		SignupBonus: cfg.Credit.SignupBonus, AdminDailyCap: cfg.Credit.AdminGrantDailyCap, Log: log}), nil
+}
+
+func newPlatformB(p config.PlatformB, client *http.Client) (*receipt.PlatformB, error) {
+	c := receipt.PlatformBConfig{BaseURL: p.BaseURL, IssuerID: p.IssuerID, KeyID: p.KeyID,
+		PrivateKeyPEM: []byte(p.PrivateKey.Reveal()), BundleID: p.BundleID, HTTP: client}
+	c.Environment = "Production"
+	if p.Sandbox {
+		c.Environment = "Sandbox"
+	}
+	if p.RootCAFile != "" {
+		var err error
+		if c.ExtraRootsPEM, err = os.ReadFile(p.RootCAFile); err != nil {
+			return nil, fmt.Errorf("read the root certificate file: %w", err)
+		}
+	}
+	return receipt.NewPlatformB(c)
+}
+
+func newProvider(cfg config.Config, record func(separator.Call), log *slog.Logger) (*separator.Client, error) {
+	return separator.New(separator.Config{
+		BaseURL: cfg.Separation.BaseURL, StorageBaseURL: cfg.Separation.StorageBaseURL,
+		APIKey: cfg.Separation.APIKey.Reveal(), SpaceID: cfg.Separation.SpaceID, AllowedHosts: cfg.Separation.AllowedHosts,
+		ConnectTimeout: cfg.Outbound.ConnectTimeout, RequestTimeout: cfg.Outbound.RequestTimeout,
+		SocketTimeout: cfg.Outbound.SocketTimeout, Record: record, Log: log,
+	})
+}

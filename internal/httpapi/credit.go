@@ -1,0 +1,79 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"cutroom/internal/account"
+	"cutroom/internal/credit"
+	"cutroom/internal/fault"
+)
+
+func (s *Server) balance(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	n, err := s.o.Credits.Balance(r.Context(), user.UserID)
+	if err != nil {
+		return err
+	}
+	return ok(w, map[string]int64{"balance": n})
+}
+
+type costBody struct {
+	DurationMs int64 `json:"durationMs"`
+	Credits    int64 `json:"credits"`
+	Balance    int64 `json:"balance"`
+	Sufficient bool  `json:"sufficient"`
+}
+
+func (s *Server) cost(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	ms, err := strconv.ParseInt(r.URL.Query().Get("durationMs"), 10, 64)
+	if err != nil {
+		return fault.New(fault.Invalid, "missing_duration_ms")
+	}
+	if ms < 0 {
+		return fault.New(fault.Invalid, "duration_ms_negative")
+	}
+	q, err := s.o.Credits.Quote(r.Context(), user.UserID, ms)
+	if err != nil {
+		return err
+	}
+	return ok(w, costBody{DurationMs: ms, Credits: q.Credits, Balance: q.Balance, Sufficient: q.Sufficient})
+}
+
+type purchaseRequest struct {
+	Platform      string `json:"platform"`
+	TransactionID string `json:"transactionId"`
+	Receipt       string `json:"receipt"`
+	ProductID     string `json:"productId"`
+}
+
+type grantBody struct {
+	Granted       int64  `json:"granted"`
+	Balance       int64  `json:"balance"`
+	TransactionID string `json:"transactionId"`
+}
+
+func (s *Server) purchase(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	var req purchaseRequest
+	if err := decodeJSON(w, r, &req); err != nil {
+		return err
+	}
+	g, err := s.o.Credits.Purchase(r.Context(), user.UserID, credit.PurchaseRequest(req))
+	if err != nil {
+		return err
+	}
+	return ok(w, grantBody(g))
+}
+
+func (s *Server) adminGrant(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	var req struct {
+		ProductID string `json:"productId"`
+	}
+	if err := decodeJSON(w, r, &req); err != nil {
+		return err
+	}
+	g, err := s.o.Credits.AdminGrant(r.Context(), user.UserID, req.ProductID)
+	if err != nil {
+		return err
+	}
+	return ok(w, grantBody(g))
+}

@@ -1,0 +1,114 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"syscall"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/staging"
+)
+
+// statuses is the one place where a kind of failure becomes an HTTP status.
+var statuses = map[fault.Kind]int{
+	fault.Internal:        http.StatusInternalServerError,
+	fault.Invalid:         http.StatusBadRequest,
+	fault.Unauthorized:    http.StatusUnauthorized,
+	fault.PaymentRequired: http.StatusPaymentRequired,
+	fault.Forbidden:       http.StatusForbidden,
+	fault.NotFound:        http.StatusNotFound,
+	fault.TooLarge:        http.StatusRequestEntityTooLarge,
+	fault.RateLimited:     http.StatusTooManyRequests,
+	fault.BadGateway:      http.StatusBadGateway,
+	fault.Unavailable:     http.StatusServiceUnavailable,
+}
+
+// errorBody is the body of every error answer.
+type errorBody struct {
+	Error  string `json:"error"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// errBadRequest answers a body that cannot be parsed.
+var errBadRequest = fault.New(fault.Invalid, "bad_request")
+
+// handler is an endpoint: it answers, or returns why it could not.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// serve adapts a handler. It writes the error answer and logs the cause once;
+// only failures that a client cannot be told of are errors of ours.
+func (s *Server) serve(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := h(w, r)
+		if err == nil {
+			return
+		}
+		s.answerError(w, r, err)
+	})
+}
+
+func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
+	log := s.log.With("request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path)
+	if gone(r, err) {
+		log.Debug("client went away", "err", err)
+		return
+	}
+	f := fault.As(err)
+	switch {
+	case f != nil && f.Kind != fault.Internal:
+		if f.Err != nil {
+			log.Log(r.Context(), levelOf(f.Kind), "request refused", "error", f.Code, "cause", f.Err)
+		}
+	case errors.Is(err, staging.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
+		log.Error("no space left", "err", err)
+		s.o.Report(r.Context(), err)
+		f = fault.New(fault.Unavailable, "The service is short of storage, please try again later")
+	default:
+		log.Error("request failed", "err", err)
+		s.o.Report(r.Context(), err)
+		f = fault.New(fault.Internal, "Internal server error")
+	}
+	writeError(w, f)
+}
+
+func levelOf(k fault.Kind) slog.Level {
+	if k == fault.BadGateway || k == fault.Unavailable {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// gone reports that the client hung up, so that nobody reads an answer.
+func gone(r *http.Request, err error) bool {
+	return r.Context().Err() != nil && errors.Is(context.Cause(r.Context()), context.Canceled) &&
+		(errors.Is(err, context.Canceled) || fault.As(err) == nil)
+}
+
+func writeError(w http.ResponseWriter, f *fault.Error) {
+	if f.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))
+	}
+	writeJSON(w, statuses[f.Kind], errorBody{Error: f.Code, Detail: f.Detail})
+}
+
+// writeJSON writes an answer. An error of the connection has no reader left to
+// be told to.
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(body)
+}
+
+// ok answers 200 with a body.
+func ok(w http.ResponseWriter, body any) error {
+	writeJSON(w, http.StatusOK, body)
+	return nil
+}

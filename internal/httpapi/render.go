@@ -1,0 +1,344 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"cutroom/internal/account"
+	"cutroom/internal/asset"
+	"cutroom/internal/fault"
+	"cutroom/internal/render"
+	"cutroom/internal/timeline"
+)
+
+func (s *Server) renderForm(r *http.Request, isFile func(string) bool) (*form, error) {
+	return s.readForm(r, formRules{
+		text: []string{"config", "inputId"}, isFile: isFile, maxBody: s.o.MaxUploadBytes,
+		tooBig: fault.New(fault.TooLarge, fmt.Sprintf("The upload is larger than the limit of %d MB", s.o.MaxUploadBytes>>20)),
+	})
+}
+
+type inputBody struct {
+	InputID        string `json:"inputId"`
+	ExpiresAt      int64  `json:"expiresAt"` // epoch ms
+	VideoSizeBytes int64  `json:"videoSizeBytes"`
+}
+
+func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	f, err := s.renderForm(r, func(name string) bool { return name == "video" })
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	video, given := f.files["video"]
+	if !given {
+		return fault.Invalidf("video is required")
+	}
+	key, err := idempotencyKey(r, user, f.fingerprint("render/inputs"))
+	if err != nil {
+		return err
+	}
+	in, err := s.o.Renders.SaveInput(r.Context(), user.UserID, video, key)
+	if err != nil {
+		return err
+	}
+	return ok(w, inputBody{InputID: in.ID, ExpiresAt: in.Expires.UnixMilli(), VideoSizeBytes: in.SizeBytes})
+}
+
+func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	f, err := s.renderForm(r, func(string) bool { return true })
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, given := f.text["config"]
+	if !given {
+		return fault.Invalidf("config is required")
+	}
+	var cfg configWire
+	if err := parseObject([]byte(text), &cfg); err != nil {
+		return wrongShape("config", err)
+	}
+	sub := render.Submission{Files: f.files, InputID: strings.TrimSpace(f.text["inputId"])}
+	if sub.Timeline, err = cfg.timeline(sub); err != nil {
+		return err
+	}
+	key, err := idempotencyKey(r, user, f.fingerprint("render"))
+	if err != nil {
+		return err
+	}
+	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
+	if err != nil {
+		return err
+	}
+	return ok(w, jobBody{id})
+}
+
+func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	if !s.o.Assets.Enabled() {
+		return asset.ErrDisabled
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	var cfg configWire
+	if err := parseObject(body, &cfg); err != nil {
+		return wrongShape("the body", err)
+	}
+	t, err := cfg.referenced()
+	if err != nil {
+		return err
+	}
+	key, err := idempotencyKey(r, user, digest("render/v3", string(body)))
+	if err != nil {
+		return err
+	}
+	id, err := s.o.Renders.Submit(r.Context(), user.UserID, render.Submission{Timeline: t, ByReference: true}, key)
+	if err != nil {
+		return err
+	}
+	return ok(w, jobBody{id})
+}
+
+// wrongShape names the field whose JSON type is wrong.
+func wrongShape(what string, err error) error {
+	var te *json.UnmarshalTypeError
+	if errors.As(err, &te) && te.Field != "" {
+		return errBadRequest.WithDetail("%s has a value of the wrong type", te.Field).Because(err)
+	}
+	return errBadRequest.WithDetail("%s is not a JSON object", what).Because(err)
+}
+
+type renderStatusBody struct {
+	JobID          string `json:"jobId"`
+	Status         string `json:"status"`
+	Progress       int    `json:"progress"`
+	ProgressReason string `json:"progressReason,omitempty"`
+	Error          string `json:"error,omitempty"`
+}
+
+func (s *Server) renderStatus(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	st, err := s.o.Renders.Status(r.Context(), user.UserID, r.PathValue("jobId"))
+	if err != nil {
+		return err
+	}
+	body := renderStatusBody{JobID: st.JobID, Status: st.State, Progress: st.Progress, Error: st.Error}
+	if st.State == render.StatePending {
+		body.ProgressReason = "queued"
+	}
+	return ok(w, body)
+}
+
+func (s *Server) renderDownload(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	d, err := s.o.Renders.Open(r.Context(), user.UserID, r.PathValue("jobId"))
+	if err != nil {
+		return err
+	}
+	if d.RedirectURL != "" {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Location", d.RedirectURL)
+		w.WriteHeader(http.StatusFound)
+		return nil
+	}
+	w.Header().Set("ETag", `"`+d.ETag+`"`)
+	return serveObject(w, r, d.Object, d.FileName)
+}
+
+// The wire form of RenderConfig and RenderConfigV3. Pointers tell an absent
+// field from a zero one.
+type configWire struct {
+	VideoDurationMs      *int64          `json:"videoDurationMs"`
+	Segments             []segmentWire   `json:"segments"`
+	BgmClips             []clipWire      `json:"bgmClips"`
+	SeparationDirectives []directiveWire `json:"separationDirectives"`
+	OutputKind           *string         `json:"outputKind"`
+	Quality              *string         `json:"quality"`
+}
+
+type segmentWire struct {
+	SourceFileKey  *string  `json:"sourceFileKey"`
+	SourceAssetKey *string  `json:"sourceAssetKey"`
+	Order          *int64   `json:"order"`
+	DurationMs     *int64   `json:"durationMs"`
+	TrimStartMs    *int64   `json:"trimStartMs"`
+	TrimEndMs      *int64   `json:"trimEndMs"`
+	VolumeScale    *float64 `json:"volumeScale"`
+	SpeedScale     *float64 `json:"speedScale"`
+}
+
+type clipWire struct {
+	AudioFileKey      *string  `json:"audioFileKey"`
+	AudioAssetKey     *string  `json:"audioAssetKey"`
+	StartMs           *int64   `json:"startMs"`
+	SourceTrimStartMs *int64   `json:"sourceTrimStartMs"`
+	SourceTrimEndMs   *int64   `json:"sourceTrimEndMs"`
+	Volume            *float64 `json:"volume"`
+	Speed             *float64 `json:"speed"`
+}
+
+type directiveWire struct {
+	ID                       *string         `json:"id"`
+	RangeStartMs             *int64          `json:"rangeStartMs"`
+	RangeEndMs               *int64          `json:"rangeEndMs"`
+	MuteOriginalSegmentAudio *bool           `json:"muteOriginalSegmentAudio"`
+	Selections               []selectionWire `json:"selections"`
+	SourceOffsetMs           *int64          `json:"sourceOffsetMs"`
+	AppliedSpeedScale        *float64        `json:"appliedSpeedScale"`
+}
+
+type selectionWire struct {
+	StemID   *string  `json:"stemId"`
+	AudioURL *string  `json:"audioUrl"`
+	Volume   *float64 `json:"volume"`
+}
+
+func or[T any](p *T, fallback T) T {
+	if p == nil {
+		return fallback
+	}
+	return *p
+}
+
+// timeline reads the multipart form of the configuration.
+func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) {
+	if len(c.Segments) > 0 || c.VideoDurationMs == nil {
+		if c.Segments == nil {
+			return timeline.Timeline{}, fault.Invalidf("segments or videoDurationMs is required")
+		}
+		return c.build(timeline.MultipartNames, func(s segmentWire) *string { return s.SourceFileKey },
+			func(k clipWire) *string { return k.AudioFileKey })
+	}
+	key := "video"
+	if _, whole := sub.Files[key]; !whole && sub.InputID == "" {
+		if _, first := sub.Files["video_0"]; first {
+			key = "video_0"
+		} else {
+			return timeline.Timeline{}, fault.Invalidf("video is required")
+		}
+	}
+	t := timeline.Legacy(key, timeline.Milliseconds(*c.VideoDurationMs))
+	err := c.rest(&t, timeline.LegacyNames, func(k clipWire) *string { return k.AudioFileKey })
+	if err != nil {
+		return t, err
+	}
+	return t, t.Validate(timeline.LegacyNames)
+}
+
+// referenced reads the form whose sources are asset keys.
+func (c *configWire) referenced() (timeline.Timeline, error) {
+	if c.Segments == nil {
+		return timeline.Timeline{}, fault.Invalidf("segments is required")
+	}
+	t, err := c.build(timeline.AssetNames, func(s segmentWire) *string { return s.SourceAssetKey },
+		func(k clipWire) *string { return k.AudioAssetKey })
+	if err != nil {
+		return t, err
+	}
+	for _, s := range t.Segments {
+		if _, err := asset.ParseKey(s.SourceKey); err != nil {
+			return t, fault.New(fault.Invalid, "invalid_asset_key")
+		}
+	}
+	for _, k := range t.Clips {
+		if _, err := asset.ParseKey(k.SourceKey); err != nil {
+			return t, fault.New(fault.Invalid, "invalid_asset_key")
+		}
+	}
+	return t, nil
+}
+
+func (c *configWire) build(names timeline.Names, source func(segmentWire) *string, audio func(clipWire) *string) (timeline.Timeline, error) {
+	var t timeline.Timeline
+	for i, w := range c.Segments {
+		required := fieldCheck{fmt.Sprintf("segments[%d].", i), nil}
+		required.has(names.SegmentSource, source(w) != nil)
+		required.has("order", w.Order != nil)
+		required.has("durationMs", w.DurationMs != nil)
+		if required.err != nil {
+			return t, required.err
+		}
+		t.Segments = append(t.Segments, timeline.Segment{
+			SourceKey: *source(w), Order: *w.Order, Duration: timeline.Milliseconds(*w.DurationMs),
+			TrimStart: timeline.Milliseconds(or(w.TrimStartMs, 0)), TrimEnd: timeline.Milliseconds(or(w.TrimEndMs, 0)),
+			Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1),
+		})
+	}
+	if err := c.rest(&t, names, audio); err != nil {
+		return t, err
+	}
+	return t, t.Validate(names)
+}
+
+// rest reads what both modes share: music, directives, kind and quality.
+func (c *configWire) rest(t *timeline.Timeline, names timeline.Names, audio func(clipWire) *string) error {
+	t.OutputKind = timeline.OutputKind(or(c.OutputKind, string(timeline.Video)))
+	t.Quality = timeline.Quality(or(c.Quality, string(timeline.Medium)))
+	for i, w := range c.BgmClips {
+		required := fieldCheck{fmt.Sprintf("bgmClips[%d].", i), nil}
+		required.has(names.ClipSource, audio(w) != nil)
+		required.has("startMs", w.StartMs != nil)
+		if required.err != nil {
+			return required.err
+		}
+		t.Clips = append(t.Clips, timeline.Clip{
+			SourceKey: *audio(w), Start: timeline.Milliseconds(*w.StartMs),
+			SourceTrimStart: timeline.Milliseconds(or(w.SourceTrimStartMs, 0)),
+			SourceTrimEnd:   timeline.Milliseconds(or(w.SourceTrimEndMs, 0)),
+			Volume:          or(w.Volume, 1), Speed: or(w.Speed, 1),
+		})
+	}
+	for i, w := range c.SeparationDirectives {
+		d, err := w.directive(i)
+		if err != nil {
+			return err
+		}
+		t.Directives = append(t.Directives, d)
+	}
+	return nil
+}
+
+func (w directiveWire) directive(i int) (timeline.Directive, error) {
+	required := fieldCheck{fmt.Sprintf("separationDirectives[%d].", i), nil}
+	required.has("id", w.ID != nil)
+	required.has("rangeStartMs", w.RangeStartMs != nil)
+	required.has("rangeEndMs", w.RangeEndMs != nil)
+	if required.err != nil {
+		return timeline.Directive{}, required.err
+	}
+	d := timeline.Directive{
+		ID:           *w.ID,
+		Range:        timeline.Range{Start: timeline.Milliseconds(*w.RangeStartMs), End: timeline.Milliseconds(*w.RangeEndMs)},
+		MuteOriginal: or(w.MuteOriginalSegmentAudio, false),
+		SourceOffset: timeline.Milliseconds(or(w.SourceOffsetMs, 0)), AppliedSpeed: or(w.AppliedSpeedScale, 1),
+	}
+	for _, sel := range w.Selections {
+		// The URL alone says which stem it is. One that is missing is no
+		// stem's URL, and is answered as such.
+		d.Selections = append(d.Selections, timeline.Selection{StemID: nonBlank(or(sel.StemID, "")),
+			SourceKey: nonBlank(or(sel.AudioURL, "")), Volume: or(sel.Volume, 1)})
+	}
+	return d, nil
+}
+
+func nonBlank(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "-"
+	}
+	return s
+}
+
+// fieldCheck finds the first required field that is absent.
+type fieldCheck struct {
+	prefix string
+	err    error
+}
+
+func (f *fieldCheck) has(field string, given bool) {
+	if !given && f.err == nil {
+		f.err = fault.Invalidf("%s%s is required", f.prefix, field)
+	}
+}

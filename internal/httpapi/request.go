@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"cutroom/internal/account"
+	"cutroom/internal/fault"
+)
+
+// maxJSON bounds a JSON body and a text form field, in bytes.
+const maxJSON = 1 << 20
+
+var errTooLarge = fault.New(fault.TooLarge, "The request body is too large")
+
+// readBody reads a whole JSON body of at most maxJSON bytes.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxJSON {
+		return nil, errTooLarge
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
+	if tooLarge(err) {
+		return nil, errTooLarge
+	}
+	if err != nil {
+		return nil, errBadRequest.Because(err)
+	}
+	return b, nil
+}
+
+func tooLarge(err error) bool {
+	var mbe *http.MaxBytesError
+	return errors.As(err, &mbe)
+}
+
+// decodeJSON reads a JSON object into dst. Unknown keys are ignored.
+func decodeJSON(w http.ResponseWriter, r *http.Request, dst any) error {
+	b, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	return parseObject(b, dst)
+}
+
+// parseObject parses exactly one JSON object. JSON's null is no object.
+func parseObject(b []byte, dst any) error {
+	trimmed := strings.TrimLeft(string(b), " \t\r\n")
+	if !strings.HasPrefix(trimmed, "{") {
+		return errBadRequest
+	}
+	if err := json.Unmarshal(b, dst); err != nil {
+		return errBadRequest.Because(err)
+	}
+	return nil
+}
+
+// bearer returns the token of the Authorization header, or "".
+func bearer(r *http.Request) string {
+	scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !found || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// principal authenticates the request by its bearer token.
+func (s *Server) principal(r *http.Request) (account.Principal, error) {
+	if strings.TrimSpace(r.Header.Get("Authorization")) == "" {
+		return account.Principal{}, fault.New(fault.Unauthorized, "missing_token")
+	}
+	token := bearer(r)
+	if token == "" {
+		return account.Principal{}, fault.New(fault.Unauthorized, "invalid_token")
+	}
+	return s.o.Accounts.Authenticate(token)
+}
+
+// userHandler is an endpoint for a signed-in user.
+type userHandler func(w http.ResponseWriter, r *http.Request, user account.Principal) error
+
+// signedIn requires a valid bearer token.
+func (s *Server) signedIn(h userHandler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		user, err := s.principal(r)
+		if err != nil {
+			return err
+		}
+		return h(w, r, user)
+	}
+}
+
+// admin requires the admin role.
+func (s *Server) admin(h userHandler) handler {
+	return s.signedIn(func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		if !user.Admin() {
+			return fault.New(fault.Forbidden, "admin_required")
+		}
+		return h(w, r, user)
+	})
+}
+
+// submitter requires, beyond a valid token, that the account still exists.
+func (s *Server) submitter(h userHandler) handler {
+	return s.signedIn(func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		if err := s.o.Accounts.Exists(r.Context(), user.UserID); err != nil {
+			return err
+		}
+		return h(w, r, user)
+	})
+}

@@ -1,0 +1,159 @@
+// Package httpapi is the wire: routes, wire structs, authentication of
+// requests, rate limits, and the one table from failures to statuses.
+//
+// A handler decodes, calls one method of a room, encodes, and returns the
+// error. Domain types have no JSON tags; their shape on the wire is here and in
+// openapi.yaml, which describes every endpoint.
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+
+	"github.com/rs/cors"
+
+	"cutroom/internal/account"
+	"cutroom/internal/admin"
+	"cutroom/internal/asset"
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/render"
+	"cutroom/internal/separation"
+	"cutroom/internal/staging"
+)
+
+// Options is what the API is made of.
+type Options struct {
+	DB          *db.DB
+	Accounts    *account.Service
+	Credits     *credit.Ledger
+	Separations *separation.Service
+	Renders     *render.Service
+	Assets      *asset.Service
+	Admin       *admin.Reports
+	Staging     *staging.Area
+
+	MaxUploadBytes int64 // multipart ceiling of render submits
+	MaxAudioBytes  int64 // of a separation upload
+
+	AllowedOrigins []string // nil allows any
+	TrustedProxies []netip.Prefix
+	ProxyHops      int
+
+	AdminSlug string // "" = no admin web app
+	APIDocs   bool
+	// TestdataDir holds the dev mock's folders; "" leaves the mock out.
+	TestdataDir string
+
+	// Report tells the monitoring of a failure of ours. It never blocks.
+	Report func(ctx context.Context, err error)
+	// Observe counts a finished request for metrics; pattern is the route.
+	Observe func(method, pattern string, status int, seconds float64)
+	Log     *slog.Logger
+}
+
+// Server is the public HTTP API.
+type Server struct {
+	o       Options
+	log     *slog.Logger
+	limiter limiter
+	mux     *http.ServeMux
+}
+
+// New returns the handler of the whole public listener.
+func New(o Options) http.Handler {
+	s := &Server{o: o, log: o.Log, limiter: limiter{o.DB}, mux: http.NewServeMux()}
+	s.routes()
+	return s.observed(s.withCORS(http.HandlerFunc(s.dispatch)))
+}
+
+func (s *Server) routes() {
+	s.handle("GET /healthz", func(w http.ResponseWriter, r *http.Request) error {
+		return ok(w, map[string]string{"status": "ok"})
+	})
+
+	s.handle("POST /api/v2/auth/provider_a", s.limited(limitLogin, s.byIP, s.signIn(account.ProviderA)))
+	s.handle("POST /api/v2/auth/provider_b", s.limited(limitLogin, s.byIP, s.signIn(account.ProviderB)))
+	s.handle("DELETE /api/v2/auth/account", s.signedIn(s.deleteAccount))
+
+	s.handle("GET /api/v2/credits", s.signedIn(s.balance))
+	s.handle("GET /api/v2/credits/cost", s.signedIn(s.cost))
+	s.handle("POST /api/v2/credits/purchase", s.signedIn(s.purchase))
+	s.handle("POST /api/v2/credits/admin-grant", s.admin(s.adminGrant))
+
+	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.submitter(s.separate)))
+	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
+	s.handle("GET /api/v2/separate/{jobId}/stem/{stemId}", s.stem)
+
+	s.handle("POST /api/v2/render/inputs", s.limited(limitRender, s.byUser, s.submitter(s.renderInput)))
+	s.handle("POST /api/v2/render", s.limited(limitRender, s.byUser, s.submitter(s.renderMultipart)))
+	s.handle("POST /api/v2/render/v3", s.limited(limitRender, s.byUser, s.submitter(s.renderV3)))
+	s.handle("GET /api/v2/render/{jobId}/status", s.signedIn(s.renderStatus))
+	s.handle("GET /api/v2/render/{jobId}/download", s.signedIn(s.renderDownload))
+
+	s.handle("POST /api/v2/assets/upload-url", s.signedIn(s.uploadURL))
+
+	s.adminRoutes()
+	if s.o.APIDocs {
+		s.docsRoutes()
+	}
+	if s.o.TestdataDir != "" {
+		s.handle("GET /api/v2/testdata/separation/list", s.testdataList)
+		s.handle("GET /api/v2/testdata/separation/{folder}/{stem}", s.testdataStem)
+	}
+}
+
+func (s *Server) handle(pattern string, h handler) { s.mux.Handle(pattern, s.serve(h)) }
+
+// dispatch routes a request. Where no route fits it answers 404, or 405 with
+// Allow, in the API's own words; the mux only knows plain text.
+func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
+	h, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		if rw, ok := w.(*recorder); ok {
+			rw.pattern = pattern
+		}
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	probe := &headerProbe{header: http.Header{}}
+	h.ServeHTTP(probe, r)
+	switch {
+	case probe.status == http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", probe.header.Get("Allow"))
+		writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
+	case probe.status >= 300 && probe.status < 400:
+		h.ServeHTTP(w, r) // the path cleaned of // and ..
+	default:
+		writeError(w, fault.New(fault.NotFound, "Not found"))
+	}
+}
+
+// headerProbe learns what the mux would answer, without its body.
+type headerProbe struct {
+	header http.Header
+	status int
+}
+
+func (p *headerProbe) Header() http.Header         { return p.header }
+func (p *headerProbe) Write(b []byte) (int, error) { p.WriteHeader(http.StatusOK); return len(b), nil }
+func (p *headerProbe) WriteHeader(status int) {
+	if p.status == 0 {
+		p.status = status
+	}
+}
+
+// withCORS lets browsers of the allowed origins in. Access is by bearer token,
+// never by cookie, so credentials are not allowed and any origin is harmless.
+func (s *Server) withCORS(next http.Handler) http.Handler {
+	return cors.New(cors.Options{
+		AllowedOrigins: s.o.AllowedOrigins, // empty allows any
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
+		AllowedHeaders: []string{"Authorization", "Content-Type", "Idempotency-Key", "Range", "If-Range", "If-None-Match"},
+		ExposedHeaders: []string{"Content-Disposition", "Content-Range", "Accept-Ranges", "ETag", "Retry-After", "X-Request-Id"},
+		MaxAge:         600,
+	}).Handler(next)
+}

@@ -1,0 +1,76 @@
+package render
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
+	"cutroom/internal/media"
+	"cutroom/internal/staging"
+)
+
+// Input is a cached video of one user.
+type Input struct {
+	ID        string // the first 16 characters of the content's SHA-256
+	Expires   time.Time
+	SizeBytes int64
+}
+
+// inputIDLength is how much of the digest names an input.
+const inputIDLength = 16
+
+// SaveInput caches a video for later renders of its owner. The same bytes renew
+// the entry. The staged file stays the caller's.
+func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File, key idempotency.Key) (Input, error) {
+	if file.SizeBytes == 0 {
+		return Input{}, fault.Invalidf("video is empty")
+	}
+	kind, err := media.Sniff(file.Path)
+	if err != nil {
+		return Input{}, fmt.Errorf("sniff upload: %w", err)
+	}
+	if kind == media.KindUnknown {
+		return Input{}, fault.Invalidf("video is not a video file of a supported format")
+	}
+	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}
+	// Saving the same bytes twice is harmless, so the key only has to refuse
+	// other bytes.
+	_, _, err = idempotency.Once(ctx, s.db, key, func(*db.Tx) (string, error) { return in.ID, nil })
+	if db.IsForeignKey(err) {
+		return Input{}, fault.New(fault.Unauthorized, "account_deleted").Because(err)
+	}
+	if err != nil {
+		return Input{}, err
+	}
+	object := inputKey(owner, file.SHA256)
+	if err := s.Store.Put(ctx, object, file.Path, "application/octet-stream"); err != nil {
+		return Input{}, fmt.Errorf("store input: %w", err)
+	}
+	var usedMs int64
+	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+		err := tx.QueryRow(ctx, `INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
+			VALUES ($1, $2, $3, $4, $5, now_ms())
+			ON CONFLICT (user_id, input_id) DO UPDATE SET sha256 = excluded.sha256, object_key = excluded.object_key,
+				size_bytes = excluded.size_bytes, last_used_at = excluded.last_used_at
+			RETURNING last_used_at`, owner, in.ID, file.SHA256, object, file.SizeBytes).Scan(&usedMs)
+		return err
+	})
+	if db.IsForeignKey(err) {
+		return Input{}, fault.New(fault.Unauthorized, "account_deleted").Because(err)
+	}
+	if err != nil {
+		return Input{}, fmt.Errorf("record input: %w", err)
+	}
+	// A sweep of the expired entry may have removed the object between the
+	// two writes; the row is fresh now, so it will not do so again.
+	if _, err := s.Store.Stat(ctx, object); err != nil {
+		if err := s.Store.Put(ctx, object, file.Path, "application/octet-stream"); err != nil {
+			return Input{}, fmt.Errorf("store input: %w", err)
+		}
+	}
+	in.Expires = time.UnixMilli(usedMs).Add(s.InputLifetime)
+	return in, nil
+}

@@ -1,0 +1,134 @@
+// Package render owns render jobs: segments, music and stems in, one mp4 or
+// m4a out. It holds the queue, the workers that run the engine, the cached
+// inputs, the outputs and their sweeps. How a film is made is the engine's
+// matter.
+//
+// A job is one row, and every move is a guarded UPDATE that names the state it
+// comes from and, when a worker makes it, the fence of the worker's lease:
+//
+//	          claim                 output stored
+//	PENDING ─────────▶ PROCESSING ────────────────▶ COMPLETED
+//	   ▲                 │     │
+//	   └─────────────────┘     └───▶ FAILED
+//	   service stopped          bad media, time-out,
+//	                            third worker lost
+//
+// A PROCESSING job whose worker died is claimed again by any replica that can
+// reach its files, at most three times in all, and goes on from the parts that
+// are finished.
+package render
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/db"
+	"cutroom/internal/engine"
+	"cutroom/internal/fault"
+	"cutroom/internal/lease"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/separation"
+)
+
+// The states of a job, as on the wire.
+const (
+	StatePending    = "PENDING"
+	StateProcessing = "PROCESSING"
+	StateCompleted  = "COMPLETED"
+	StateFailed     = "FAILED"
+)
+
+// topic wakes the workers of every replica.
+const topic = "render"
+
+// maxAttempts bounds how many workers may die over one job.
+const maxAttempts = 3
+
+// table is what a lease of ours is on.
+const table = "render_jobs"
+
+// Options configures a Service.
+type Options struct {
+	DB     *db.DB
+	Keeper *lease.Keeper
+	Store  objectstore.Store
+	// Bucket is the same store when it is a bucket, else nil: then assets by
+	// reference are off and outputs are streamed instead of redirected to.
+	Bucket      *objectstore.Bucket
+	Assets      *asset.Service
+	Separations *separation.Service
+	Engine      *engine.Engine
+	Slots       *media.Slots // media-processing jobs of this process
+	// NodeID names the disk that Store writes to, or is "" for a bucket.
+	NodeID  string
+	WorkDir string // local folder for jobs in the making
+
+	InputLifetime  time.Duration // of a cached input, since its last use
+	OutputLifetime time.Duration // since completion or the last download
+	UploadLifetime time.Duration // of uploads that no job took
+	SignedURLLife  time.Duration // of presigned downloads
+	// EraseCaches removes what local caches hold of a user.
+	EraseCaches func(ctx context.Context, userID string) error
+	Log         *slog.Logger
+}
+
+// Service is the render room. It is safe for concurrent use, on any number of
+// replicas.
+type Service struct {
+	Options
+	db  *db.DB
+	log *slog.Logger
+}
+
+// New returns a Service.
+func New(o Options) *Service { return &Service{Options: o, db: o.DB, log: o.Log} }
+
+// job is the part of a row that a worker needs.
+type job struct {
+	ID, UserID string
+	Spec       spec
+	Attempts   int
+	Fence      int64
+	Progress   int
+}
+
+func (j job) lease() lease.Lease { return lease.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
+
+func (s *Service) workDir(j job) string {
+	return filepath.Join(s.WorkDir, fmt.Sprintf("%s-%d", j.ID, j.Fence))
+}
+
+func (s *Service) nodeColumn() any {
+	if s.NodeID == "" {
+		return nil
+	}
+	return s.NodeID
+}
+
+// uploadKey is where the n-th uploaded part of a job waits for its worker.
+func uploadKey(jobID string, n int) string { return fmt.Sprintf("uploads/%s/part_%d", jobID, n) }
+
+// outputKey is where a job's film is kept.
+func outputKey(jobID, ext string) string { return fmt.Sprintf("render/%s/%s.%s", jobID, jobID, ext) }
+
+// inputKey is where a cached input is kept.
+func inputKey(userID, sha256 string) string { return "inputs/" + userID + "/" + sha256 }
+
+// errUnknownJob answers for a job that does not exist and for one that belongs
+// to somebody else: the two cannot be told apart.
+var errUnknownJob = fault.NotFoundf("render job not found")
+
+// What the client reads of a job that failed for a reason of ours.
+const (
+	sentenceInternal = "The video could not be rendered because of an internal error"
+	sentenceWorkers  = "The video could not be rendered: the service was interrupted too often"
+)
+
+func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -1,0 +1,294 @@
+package render
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/staging"
+	"cutroom/internal/timeline"
+)
+
+// object is one stored source of a job.
+type object struct {
+	Object string `json:"object"` // key in the store
+	SHA256 string `json:"sha256"`
+	Asset  bool   `json:"asset,omitempty"` // by reference: verified and cached
+}
+
+// spec is everything a worker needs to know of a job, as kept in its row.
+type spec struct {
+	Timeline timeline.Timeline
+	Sources  map[string]object // by the timeline's source keys
+}
+
+type specColumn struct {
+	Timeline json.RawMessage   `json:"timeline"`
+	Sources  map[string]object `json:"sources"`
+}
+
+func (s spec) encode() (string, error) {
+	t, err := s.Timeline.Encode()
+	if err != nil {
+		return "", fmt.Errorf("encode timeline: %w", err)
+	}
+	b, err := json.Marshal(specColumn{Timeline: t, Sources: s.Sources})
+	return string(b), err
+}
+
+func decodeSpec(text string) (spec, error) {
+	var c specColumn
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return spec{}, fmt.Errorf("decode render spec: %w", err)
+	}
+	t, err := timeline.Decode(c.Timeline)
+	if err != nil {
+		return spec{}, fmt.Errorf("decode timeline: %w", err)
+	}
+	return spec{Timeline: t, Sources: c.Sources}, nil
+}
+
+// ext is the extension of the output.
+func (s spec) ext() string {
+	if s.Timeline.OutputKind == timeline.Audio {
+		return "m4a"
+	}
+	return "mp4"
+}
+
+// Submission is a request to render. The timeline is validated, and its stem
+// selections still carry the URLs the client sent.
+type Submission struct {
+	Timeline timeline.Timeline
+	// Files are the uploaded parts by name; InputID, when not "", stands for
+	// every key that begins with "video". Both are unused when ByReference.
+	Files   map[string]staging.File
+	InputID string
+	// ByReference says that source keys are asset keys.
+	ByReference bool
+}
+
+// Submit enqueues a job. The staged files stay the caller's. A repeat under
+// the same idempotency key answers the first job.
+func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
+	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
+		return answer, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("job id: %w", err)
+	}
+	jobID = "rnd-" + id.String()
+	r := resolver{s: s, ctx: ctx, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
+	if err := r.resolve(); err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil || key.Value != "" {
+			r.dropUnused(context.WithoutCancel(ctx), jobID)
+		}
+	}()
+	if err := r.store(); err != nil {
+		return "", err
+	}
+	answer, first, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
+		return jobID, s.insert(ctx, tx, owner, jobID, sub, r)
+	})
+	if first {
+		r.uploads = nil // the job's now
+	}
+	if db.IsForeignKey(err) {
+		return "", fault.New(fault.Unauthorized, "account_deleted").Because(err)
+	}
+	return answer, err
+}
+
+// resolver turns the names of a submission into stored objects.
+type resolver struct {
+	s       *Service
+	ctx     context.Context
+	owner   string
+	jobID   string
+	sub     Submission
+	sources map[string]object
+	uploads []upload
+	input   string // object key of the cached input, "" when unused
+}
+
+type upload struct {
+	key  string
+	file staging.File
+}
+
+func (r *resolver) resolve() error {
+	t := &r.sub.Timeline
+	for i := range t.Segments {
+		if err := r.source(t.Segments[i].SourceKey, fmt.Sprintf("segments[%d].%s", i, r.field("source"))); err != nil {
+			return err
+		}
+	}
+	for i := range t.Clips {
+		if err := r.source(t.Clips[i].SourceKey, fmt.Sprintf("bgmClips[%d].%s", i, r.field("audio"))); err != nil {
+			return err
+		}
+	}
+	for i := range t.Directives {
+		for k := range t.Directives[i].Selections {
+			sel := &t.Directives[i].Selections[k]
+			ref, err := r.s.Separations.ResolveStemURL(r.ctx, r.owner, sel.SourceKey)
+			if err != nil {
+				return err
+			}
+			sel.SourceKey = "stem:" + ref.JobID + "/" + ref.StemID
+			r.sources[sel.SourceKey] = object{Object: ref.ObjectKey, SHA256: ref.SHA256}
+		}
+	}
+	return nil
+}
+
+// field is the wire name of a source field on this path.
+func (r *resolver) field(kind string) string {
+	if r.sub.ByReference {
+		return kind + "AssetKey"
+	}
+	return kind + "FileKey"
+}
+
+func (r *resolver) source(key, field string) error {
+	if _, done := r.sources[key]; done {
+		return nil
+	}
+	if r.sub.ByReference {
+		return r.asset(key, field)
+	}
+	if r.sub.InputID != "" && strings.HasPrefix(key, "video") {
+		return r.cachedInput(key)
+	}
+	file, ok := findPart(r.sub.Files, key)
+	if !ok {
+		return fault.Invalidf("%s names no uploaded part", field)
+	}
+	if file.SizeBytes == 0 {
+		return fault.Invalidf("%s: the uploaded part is empty", field)
+	}
+	kind, err := media.Sniff(file.Path)
+	if err != nil {
+		return fmt.Errorf("sniff upload: %w", err)
+	}
+	if kind == media.KindUnknown {
+		return fault.Invalidf("%s: the uploaded part is not a video or audio file of a supported format", field)
+	}
+	object := object{Object: uploadKey(r.jobID, len(r.uploads)), SHA256: file.SHA256}
+	r.uploads = append(r.uploads, upload{object.Object, file})
+	r.sources[key] = object
+	return nil
+}
+
+// findPart looks a part up by name. Clients in the field name music parts with
+// an ending, such as bgm_0.audio, and refer to them without it.
+func findPart(files map[string]staging.File, key string) (staging.File, bool) {
+	if f, ok := files[key]; ok {
+		return f, true
+	}
+	for name, f := range files {
+		if base, _, cut := strings.Cut(name, "."); cut && base == key {
+			return f, true
+		}
+	}
+	base, _, cut := strings.Cut(key, ".")
+	if !cut {
+		return staging.File{}, false
+	}
+	f, ok := files[base]
+	return f, ok
+}
+
+func (r *resolver) asset(key, field string) error {
+	info, err := r.s.Assets.Lookup(r.ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return fault.NotFoundf("%s: the asset does not exist in the object store", field)
+	}
+	if err != nil {
+		return err
+	}
+	r.sources[key] = object{Object: key, SHA256: info.SHA256, Asset: true}
+	return nil
+}
+
+var errUnknownInput = fault.Invalidf("inputId is unknown or has expired; upload the video again")
+
+func (r *resolver) cachedInput(key string) error {
+	var object object
+	err := r.s.db.QueryRow(r.ctx, `SELECT object_key, sha256 FROM render_inputs
+		WHERE user_id = $1 AND input_id = $2 AND last_used_at > now_ms() - $3`,
+		r.owner, r.sub.InputID, r.s.InputLifetime.Milliseconds()).Scan(&object.Object, &object.SHA256)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errUnknownInput
+	}
+	if err != nil {
+		return fmt.Errorf("look for cached input: %w", err)
+	}
+	r.sources[key], r.input = object, object.Object
+	return nil
+}
+
+// store puts the uploads where every replica that may take the job finds them.
+func (r *resolver) store() error {
+	for _, u := range r.uploads {
+		if err := r.s.Store.Put(r.ctx, u.key, u.file.Path, "application/octet-stream"); err != nil {
+			return fmt.Errorf("store upload: %w", err)
+		}
+	}
+	return nil
+}
+
+// dropUnused deletes stored uploads that no job took.
+func (r *resolver) dropUnused(ctx context.Context, jobID string) {
+	if len(r.uploads) > 0 {
+		r.s.dropUploads(ctx, jobID)
+	}
+}
+
+func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID string, sub Submission, r resolver) error {
+	encoded, err := spec{Timeline: r.sub.Timeline, Sources: r.sources}.encode()
+	if err != nil {
+		return err
+	}
+	if r.input != "" {
+		// Using an input renews it, and fails when a sweep was faster.
+		n, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms()
+			WHERE user_id = $1 AND input_id = $2 AND object_key = $3`, owner, sub.InputID, r.input)
+		if err != nil {
+			return fmt.Errorf("renew cached input: %w", err)
+		}
+		if n == 0 {
+			return errUnknownInput
+		}
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, node_id, spec, output_kind, source_duration_ms, created_at)
+		VALUES ($1, $2, 'PENDING', $3, $4, $5, $6, now_ms())`,
+		jobID, owner, s.nodeColumn(), encoded, string(sub.Timeline.OutputKind), sub.Timeline.SourceDuration().Milliseconds())
+	if err != nil {
+		return fmt.Errorf("insert render job: %w", err)
+	}
+	for _, o := range r.sources {
+		if _, err := tx.Exec(ctx, `INSERT INTO render_sources (job_id, object_key) VALUES ($1, $2)
+			ON CONFLICT (job_id, object_key) DO NOTHING`, jobID, o.Object); err != nil {
+			return fmt.Errorf("hold source: %w", err)
+		}
+	}
+	if _, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1`, owner); err != nil {
+		return fmt.Errorf("note activity: %w", err)
+	}
+	return tx.Notify(ctx, topic)
+}

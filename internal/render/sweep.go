@@ -1,0 +1,221 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/objectstore"
+)
+
+// orphanAge is how old an object must be before its missing row counts: a
+// submission stores objects first and writes its row after.
+const orphanAge = time.Hour
+
+// Sweep removes what has outlived its use: expired outputs and inputs, uploads
+// whose job has ended or never came, objects without a row, and work folders
+// that a crash left behind. It is safe to run on every replica at once.
+func (s *Service) Sweep(ctx context.Context) error {
+	return errors.Join(s.sweepOutputs(ctx), s.sweepInputs(ctx), s.sweepUploads(ctx), s.sweepOrphans(ctx), s.sweepWork(ctx))
+}
+
+func (s *Service) sweepOutputs(ctx context.Context) error {
+	keys, err := s.collectKeys(ctx, `UPDATE render_jobs SET output_key = NULL
+		WHERE output_key IS NOT NULL AND expires_at < now_ms() RETURNING id`)
+	if err != nil {
+		return fmt.Errorf("sweep outputs: %w", err)
+	}
+	for _, id := range keys {
+		if err := s.deletePrefix(ctx, "render/"+id+"/"); err != nil {
+			return fmt.Errorf("sweep outputs: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *Service) sweepInputs(ctx context.Context) error {
+	keys, err := s.collectKeys(ctx, `DELETE FROM render_inputs WHERE last_used_at < now_ms() - $1
+		AND NOT EXISTS (SELECT 1 FROM render_sources rs WHERE rs.object_key = render_inputs.object_key)
+		RETURNING object_key`, s.InputLifetime.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("sweep inputs: %w", err)
+	}
+	if err := s.Store.Delete(ctx, keys...); err != nil {
+		return fmt.Errorf("sweep inputs: %w", err)
+	}
+	return nil
+}
+
+// collectKeys runs a writing statement that returns one text column.
+func (s *Service) collectKeys(ctx context.Context, query string, args ...any) ([]string, error) {
+	var out []string
+	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+		out = nil
+		rows, err := tx.Query(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var v string
+			if err := rows.Scan(&v); err != nil {
+				return err
+			}
+			out = append(out, v)
+		}
+		return rows.Err()
+	})
+	return out, err
+}
+
+// sweepUploads removes uploads by the state of their job. Uploads without a job
+// wait for UploadLifetime, because the job may be about to be inserted.
+func (s *Service) sweepUploads(ctx context.Context) error {
+	needed := map[string]uploadState{}
+	err := s.Store.List(ctx, "uploads/", func(o objectstore.Info) error {
+		id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "uploads/"), "/")
+		state, seen := needed[id]
+		if !seen {
+			var err error
+			if state, err = s.uploadState(ctx, id); err != nil {
+				return err
+			}
+			needed[id] = state
+		}
+		if state == uploadNeeded || state == uploadUnknown && time.Since(o.ModTime) < s.UploadLifetime {
+			return nil
+		}
+		return s.Store.Delete(ctx, o.Key)
+	})
+	if err != nil {
+		return fmt.Errorf("sweep uploads: %w", err)
+	}
+	return nil
+}
+
+type uploadState int
+
+const (
+	uploadUnknown uploadState = iota
+	uploadNeeded
+	uploadDone
+)
+
+func (s *Service) uploadState(ctx context.Context, jobID string) (uploadState, error) {
+	var active int
+	err := s.db.QueryRow(ctx, `SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1
+		UNION ALL SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
+		jobID).Scan(&active)
+	switch {
+	case isNoRows(err):
+		return uploadUnknown, nil
+	case err != nil:
+		return uploadUnknown, err
+	case active == 1:
+		return uploadNeeded, nil
+	}
+	return uploadDone, nil
+}
+
+// sweepOrphans removes outputs, inputs and parts that no row speaks for.
+func (s *Service) sweepOrphans(ctx context.Context) error {
+	owners := map[string]string{
+		"render/": `SELECT 1 FROM render_jobs WHERE id = $1 AND (state = 'PROCESSING' OR output_key IS NOT NULL)`,
+		"inputs/": `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`,
+		"parts/":  `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`,
+	}
+	for prefix, alive := range owners {
+		known := map[string]bool{}
+		err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
+			id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, prefix), "/")
+			keep, seen := known[id]
+			if !seen {
+				var one int
+				err := s.db.QueryRow(ctx, alive, id).Scan(&one)
+				if err != nil && !isNoRows(err) {
+					return err
+				}
+				keep = err == nil
+				known[id] = keep
+			}
+			if keep {
+				return s.sweepInputObject(ctx, prefix, o)
+			}
+			return s.Store.Delete(ctx, o.Key)
+		})
+		if err != nil {
+			return fmt.Errorf("sweep %s: %w", prefix, err)
+		}
+	}
+	return nil
+}
+
+// sweepInputObject removes an input of a living user that has no row: its
+// upload was interrupted, or the entry went and the object stayed.
+func (s *Service) sweepInputObject(ctx context.Context, prefix string, o objectstore.Info) error {
+	if prefix != "inputs/" || time.Since(o.ModTime) < orphanAge {
+		return nil
+	}
+	var one int
+	err := s.db.QueryRow(ctx, `SELECT 1 FROM render_inputs WHERE object_key = $1
+		UNION ALL SELECT 1 FROM render_sources WHERE object_key = $1`, o.Key).Scan(&one)
+	if isNoRows(err) {
+		return s.Store.Delete(ctx, o.Key)
+	}
+	return err
+}
+
+// sweepWork removes work folders of jobs that nobody holds under that fence.
+func (s *Service) sweepWork(ctx context.Context) error {
+	entries, err := os.ReadDir(s.WorkDir)
+	if err != nil {
+		return fmt.Errorf("sweep work folders: %w", err)
+	}
+	for _, e := range entries {
+		i := strings.LastIndex(e.Name(), "-")
+		if i < 0 || !strings.HasPrefix(e.Name(), "rnd-") {
+			continue
+		}
+		var one int
+		err := s.db.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE id = $1 AND CAST(fence AS TEXT) = $2
+			AND lease_until > now_ms()`, e.Name()[:i], e.Name()[i+1:]).Scan(&one)
+		if err == nil {
+			continue
+		}
+		if !isNoRows(err) {
+			return fmt.Errorf("sweep work folders: %w", err)
+		}
+		if err := os.RemoveAll(filepath.Join(s.WorkDir, e.Name())); err != nil {
+			return fmt.Errorf("sweep work folders: %w", err)
+		}
+	}
+	return nil
+}
+
+// Erase removes every file of a user's renders and takes running jobs away from
+// their workers. The rows go with the user.
+func (s *Service) Erase(ctx context.Context, userID string) error {
+	if _, err := s.db.Exec(ctx, `UPDATE render_jobs SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
+		WHERE user_id = $1 AND state IN ('PENDING', 'PROCESSING')`, userID); err != nil {
+		return fmt.Errorf("stop render jobs: %w", err)
+	}
+	ids, err := s.collectKeys(ctx, `SELECT id FROM render_jobs WHERE user_id = $1`, userID)
+	if err != nil {
+		return fmt.Errorf("list render jobs: %w", err)
+	}
+	prefixes := []string{"inputs/" + userID + "/", "parts/" + userID + "/"}
+	for _, id := range ids {
+		prefixes = append(prefixes, "render/"+id+"/", "uploads/"+id+"/")
+	}
+	for _, p := range prefixes {
+		if err := s.deletePrefix(ctx, p); err != nil {
+			return fmt.Errorf("erase renders: %w", err)
+		}
+	}
+	return s.EraseCaches(ctx, userID)
+}

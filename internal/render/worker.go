@@ -1,0 +1,354 @@
+package render
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/db"
+	"cutroom/internal/engine"
+	"cutroom/internal/fault"
+	"cutroom/internal/lease"
+	"cutroom/internal/objectstore"
+)
+
+// pollQueue is how long a missed wake-up can delay a job, and how long an
+// expired lease can go unnoticed.
+const pollQueue = 2 * time.Second
+
+// Run takes jobs from the queue, as many at a time as there are slots, until
+// ctx ends. It then hands back what it holds and returns when nothing of it
+// runs any more. Finished parts are kept, so whoever goes on loses little.
+func (s *Service) Run(ctx context.Context) error {
+	wake, stop := s.db.Listen(topic)
+	defer stop()
+	free := make(chan struct{}, 1) // a slot of ours was given back
+	var running sync.WaitGroup
+	defer running.Wait()
+	merged := merge(ctx, wake, free)
+	lease.Poll(ctx, s.log, "render queue", merged, pollQueue, func(ctx context.Context) (bool, error) {
+		release, got := s.Slots.TryAcquire()
+		if !got {
+			return false, nil
+		}
+		j, ok, err := s.claim(ctx)
+		if err != nil || !ok {
+			release()
+			return false, err
+		}
+		running.Go(func() {
+			defer func() {
+				release()
+				select {
+				case free <- struct{}{}:
+				default:
+				}
+			}()
+			s.work(ctx, j)
+		})
+		return true, nil
+	})
+	return nil
+}
+
+// merge rings one bell for two.
+func merge(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
+	out := make(chan struct{}, 1)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-a:
+			case <-b:
+			}
+			select {
+			case out <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return out
+}
+
+// claim takes the oldest job that waits or whose worker is gone. A job that
+// has cost three workers is failed instead.
+func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
+	var encoded string
+	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+		ok = false
+		if _, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
+				lease_owner = NULL, lease_until = NULL, fence = fence + 1
+			WHERE state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= $2`, sentenceWorkers, maxAttempts); err != nil {
+			return fmt.Errorf("give up render jobs: %w", err)
+		}
+		err := tx.QueryRow(ctx, `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
+				attempts = attempts + 1, lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
+			WHERE id = (SELECT j.id FROM render_jobs j JOIN users u ON u.id = j.user_id
+				WHERE (j.state = 'PENDING' OR (j.state = 'PROCESSING' AND j.lease_until < now_ms()))
+					AND u.erasing_at IS NULL AND (j.node_id IS NULL OR j.node_id = $3)
+				ORDER BY j.created_at, j.id LIMIT 1`+tx.SkipLockedOf("j")+`)
+			RETURNING id, user_id, spec, attempts, fence, progress`,
+			s.Keeper.Owner(), lease.TTL.Milliseconds(), s.NodeID).
+			Scan(&j.ID, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress)
+		if isNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("claim render job: %w", err)
+		}
+		ok = true
+		return nil
+	})
+	if err == nil && ok {
+		if j.Spec, err = decodeSpec(encoded); err != nil {
+			return j, false, errors.Join(err, s.fail(ctx, j, sentenceInternal))
+		}
+	}
+	return j, ok, err
+}
+
+// errMoved reports that a guarded update found the job in other hands.
+var errMoved = errors.New("job is no longer this worker's")
+
+// work drives one claimed job to its end.
+func (s *Service) work(ctx context.Context, j job) {
+	log := s.log.With("job", j.ID, "attempt", j.Attempts, "fence", j.Fence)
+	held, release := s.Keeper.Hold(ctx, j.lease())
+	defer release()
+	started := time.Now()
+	err := s.render(held, j)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	seen := fault.As(err)
+	switch {
+	case err == nil:
+		log.Info("rendered", "ms", time.Since(started).Milliseconds())
+		s.dropUploads(last, j.ID)
+		return
+	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost):
+		log.Warn("render job was taken away", "err", err)
+		return
+	case ctx.Err() != nil:
+		err = s.handBack(last, j)
+	case seen != nil && seen.Kind != fault.Internal:
+		log.Info("render failed", "why", seen.Code, "cause", seen.Err)
+		err = s.fail(last, j, seen.Code)
+	default:
+		log.Error("render failed", "err", err)
+		err = s.fail(last, j, sentenceInternal)
+	}
+	if err != nil {
+		// The lease runs out and the job is claimed again from its row.
+		log.Error("end of render job not written", "err", err)
+	}
+}
+
+func (s *Service) render(ctx context.Context, j job) error {
+	dir := s.workDir(j)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	sources, err := s.fetch(ctx, j, dir)
+	if err != nil {
+		return err
+	}
+	progress := s.progressWriter(ctx, j)
+	out, err := s.Engine.Render(ctx, engine.Job{Dir: dir, Timeline: j.Spec.Timeline, Sources: sources,
+		CacheScope: j.UserID, OnProgress: progress.set})
+	progress.stop()
+	if err != nil {
+		return err
+	}
+	return s.complete(ctx, j, out.Path)
+}
+
+// fetch brings every source of the job into its folder.
+func (s *Service) fetch(ctx context.Context, j job, dir string) (map[string]engine.Source, error) {
+	src := filepath.Join(dir, "src")
+	if err := os.MkdirAll(src, 0o700); err != nil {
+		return nil, fmt.Errorf("create source folder: %w", err)
+	}
+	out := make(map[string]engine.Source, len(j.Spec.Sources))
+	local := map[string]string{} // object key to file: two names may mean one object
+	for name, o := range j.Spec.Sources {
+		path, have := local[o.Object]
+		if !have {
+			path = filepath.Join(src, fmt.Sprintf("s%d", len(local)))
+			if err := s.fetchOne(ctx, o, path); err != nil {
+				return nil, err
+			}
+			local[o.Object] = path
+		}
+		out[name] = engine.Source{Path: path, SHA256: o.SHA256}
+	}
+	return out, nil
+}
+
+func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
+	var err error
+	if o.Asset {
+		err = s.Assets.FetchTo(ctx, o.Object, path)
+	} else {
+		err = s.Store.Fetch(ctx, o.Object, path)
+	}
+	switch {
+	case errors.Is(err, asset.ErrCorrupt):
+		return fault.Invalidf("An asset does not match its checksum; upload it again").Because(err)
+	case errors.Is(err, objectstore.ErrNotFound):
+		return fault.Invalidf("A source file of the render is no longer available; upload it again").Because(err)
+	case err != nil:
+		return fmt.Errorf("fetch source: %w", err)
+	}
+	return nil
+}
+
+// complete stores the film and moves the job to COMPLETED.
+func (s *Service) complete(ctx context.Context, j job, path string) error {
+	sum, size, err := digestFile(path)
+	if err != nil {
+		return fmt.Errorf("digest output: %w", err)
+	}
+	key := outputKey(j.ID, j.Spec.ext())
+	if err := s.Store.Put(ctx, key, path, objectstore.ContentType(key)); err != nil {
+		return fmt.Errorf("store output: %w", err)
+	}
+	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
+				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6,
+				lease_owner = NULL, lease_until = NULL
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, key, size, sum, s.OutputLifetime.Milliseconds())
+		if err != nil {
+			return fmt.Errorf("complete render job: %w", err)
+		}
+		if n == 0 {
+			return errMoved
+		}
+		return releaseSources(ctx, tx, j.ID)
+	})
+}
+
+func (s *Service) fail(ctx context.Context, j job, sentence string) error {
+	moved := false
+	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $3, finished_at = now_ms(),
+				lease_owner = NULL, lease_until = NULL, fence = fence + 1
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, sentence)
+		if err != nil {
+			return fmt.Errorf("fail render job: %w", err)
+		}
+		if moved = n == 1; !moved {
+			return nil
+		}
+		return releaseSources(ctx, tx, j.ID)
+	})
+	if moved && err == nil {
+		s.dropUploads(ctx, j.ID)
+	}
+	return err
+}
+
+// handBack gives up a job because the service stops: no attempt is lost.
+func (s *Service) handBack(ctx context.Context, j job) error {
+	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'PENDING', attempts = attempts - 1, fence = fence + 1,
+				lease_owner = NULL, lease_until = NULL
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence); err != nil {
+			return fmt.Errorf("hand back render job: %w", err)
+		}
+		return tx.Notify(ctx, topic)
+	})
+}
+
+// releaseSources lets the sweeps have what only this job still needed.
+func releaseSources(ctx context.Context, tx *db.Tx, jobID string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM render_sources WHERE job_id = $1`, jobID); err != nil {
+		return fmt.Errorf("release sources: %w", err)
+	}
+	return nil
+}
+
+// dropUploads deletes what was uploaded for one job only. A failure is made
+// good by the sweep.
+func (s *Service) dropUploads(ctx context.Context, jobID string) {
+	if err := s.deletePrefix(ctx, "uploads/"+jobID+"/"); err != nil {
+		s.log.Warn("uploads not deleted; the sweep will", "job", jobID, "err", err)
+	}
+}
+
+func (s *Service) deletePrefix(ctx context.Context, prefix string) error {
+	return s.Store.List(ctx, prefix, func(o objectstore.Info) error { return s.Store.Delete(ctx, o.Key) })
+}
+
+// progressWriter brings the engine's progress into the row, at most twice a
+// second, never backwards.
+type progressWriter struct {
+	mu      sync.Mutex
+	percent int
+	done    chan struct{}
+	ended   chan struct{}
+}
+
+func (s *Service) progressWriter(ctx context.Context, j job) *progressWriter {
+	p := &progressWriter{percent: j.Progress, done: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		written := j.Progress
+		for {
+			select {
+			case <-p.done:
+				return
+			case <-tick.C:
+			}
+			if now := p.get(); now > written {
+				_, err := s.db.Exec(ctx, `UPDATE render_jobs SET progress = $3
+					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress < $3`, j.ID, j.Fence, now)
+				if err == nil {
+					written = now
+				}
+			}
+		}
+	}()
+	return p
+}
+
+func (p *progressWriter) set(percent int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.percent = max(p.percent, min(99, percent))
+}
+
+func (p *progressWriter) get() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.percent
+}
+
+func (p *progressWriter) stop() {
+	close(p.done)
+	<-p.ended
+}
+
+func digestFile(path string) (hexSum string, size int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if size, err = io.Copy(h, f); err != nil {
+		return "", 0, err
+	}
+	return hex.EncodeToString(h.Sum(nil)), size, nil
+}
