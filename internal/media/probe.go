@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -83,6 +84,7 @@ type AudioStream struct {
 	Channels        int
 	Layout          string // ffmpeg's name ("stereo", "5.1(side)"), "" when the file does not say
 	TimeBase        Rational
+	Frames          int64         // packets claimed by the container, 0 when it does not say
 	Start, Duration time.Duration // claimed; Duration is 0 when unknown
 	Default         bool
 }
@@ -172,10 +174,11 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	return p, nil
 }
 
-// notMediaIfExit blames the file when ffprobe looked at it and gave up or was
-// stopped by a limit of the cage; being cancelled is nobody's fault.
+// notMediaIfExit blames the file when ffprobe looked at it and gave up, crashed
+// or was stopped by a limit of the cage. Being cancelled, or killed by somebody
+// else (the kernel out of memory), is not the file's fault.
 func notMediaIfExit(err error) error {
-	if _, ok := errors.AsType[*ExitError](err); ok {
+	if exit, ok := errors.AsType[*ExitError](err); ok && exit.Signal != syscall.SIGKILL && exit.Signal != syscall.SIGTERM {
 		return fmt.Errorf("%w: %w", ErrNotMedia, err)
 	}
 	return err
@@ -316,6 +319,7 @@ func readAudio(s ffprobeStream) *AudioStream {
 		Layout: known(s.ChannelLayout), TimeBase: parseRational(s.TimeBase), Default: s.Disposition["default"] != 0,
 	}
 	a.SampleRate, _ = strconv.Atoi(s.SampleRate) // absent is 0: the stream is not used
+	a.Frames, _ = strconv.ParseInt(s.NbFrames, 10, 64)
 	a.Start, _ = parseSeconds(s.StartTime)
 	a.Duration, _ = parseSeconds(s.Duration)
 	return a
