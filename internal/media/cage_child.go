@@ -115,8 +115,13 @@ func applyLimits(o cageOrder) error {
 		if err := unix.Getrlimit(l.resource, &now); err != nil {
 			return fmt.Errorf("limit %s: %w", l.name, err)
 		}
-		v := min(l.value, now.Max)
-		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: v, Max: v}); err != nil {
+		lim := unix.Rlimit{Cur: min(l.value, now.Max), Max: min(l.value, now.Max)}
+		if l.resource == unix.RLIMIT_CPU {
+			// The soft limit ends the process with SIGXCPU, which names the
+			// reason; the hard one would be a bare SIGKILL.
+			lim.Max = min(l.value+5, now.Max)
+		}
+		if err := unix.Setrlimit(l.resource, &lim); err != nil {
 			return fmt.Errorf("limit %s: %w", l.name, err)
 		}
 	}

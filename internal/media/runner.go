@@ -11,11 +11,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Defaults of Config.
 const (
-	defaultMaxMemoryBytes = 4 << 30
 	defaultMaxFileBytes   = 16 << 30
 	defaultProbeTimeout   = 30 * time.Second
 	defaultMeasureTimeout = 5 * time.Minute
@@ -31,13 +32,24 @@ type Config struct {
 	// warning to Log.
 	CageLog func(msg string)
 
-	MaxMemoryBytes int64 // private memory of one process; default 4 GiB
+	MaxMemoryBytes int64 // private memory of one process; default DefaultMaxMemory()
 	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
 
 	ProbeTimeout   time.Duration // of one Probe; default 30 s
 	MeasureTimeout time.Duration // of one Measure; default 5 min
 
 	Log *slog.Logger // nil discards
+}
+
+// DefaultMaxMemory is three quarters of the machine's memory, between 1 and 8
+// GiB. Encoding 3840x2160 with the slow preset was seen to take 2 GiB.
+func DefaultMaxMemory() int64 {
+	const least, most = 1 << 30, 8 << 30
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return most / 2
+	}
+	return min(max(int64(info.Totalram)*int64(info.Unit)/4*3, least), most)
 }
 
 // Runner runs ffmpeg and ffprobe in the cage. Safe for concurrent use.
@@ -58,7 +70,7 @@ func New(cfg Config) (*Runner, error) {
 	}
 	cfg.FFmpeg = orDefault(cfg.FFmpeg, "ffmpeg")
 	cfg.FFprobe = orDefault(cfg.FFprobe, "ffprobe")
-	cfg.MaxMemoryBytes = orDefault(cfg.MaxMemoryBytes, defaultMaxMemoryBytes)
+	cfg.MaxMemoryBytes = orDefault(cfg.MaxMemoryBytes, DefaultMaxMemory())
 	cfg.MaxFileBytes = orDefault(cfg.MaxFileBytes, defaultMaxFileBytes)
 	cfg.ProbeTimeout = orDefault(cfg.ProbeTimeout, defaultProbeTimeout)
 	cfg.MeasureTimeout = orDefault(cfg.MeasureTimeout, defaultMeasureTimeout)

@@ -1,0 +1,333 @@
+package media_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cutroom/internal/media"
+	"cutroom/internal/mediatest"
+)
+
+func TestProbeRefusesWhatIsNotMedia(t *testing.T) {
+	r, dir := newRunner(t), t.TempDir()
+	sibling := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
+	if err := os.Rename(sibling, filepath.Join(dir, "sibling.mp4")); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range notMedia {
+		path := filepath.Join(dir, name+".mp4")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Probe(t.Context(), path); !errors.Is(err, media.ErrNotMedia) {
+			t.Errorf("probe of %s: %v, want ErrNotMedia", name, err)
+		}
+		if _, err := r.MeasureAll(t.Context(), path, media.MeasureOptions{}); !errors.Is(err, media.ErrNotMedia) {
+			t.Errorf("measuring %s: %v, want ErrNotMedia", name, err)
+		}
+	}
+	if _, err := r.Probe(t.Context(), filepath.Join(dir, "missing.mp4")); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, media.ErrNotMedia) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// TestForcedInputOpensNoPlaylist takes the look at the magic bytes away: even
+// then a playlist cannot pull in the film beside it, which the pass may read.
+func TestForcedInputOpensNoPlaylist(t *testing.T) {
+	r, dir := newRunner(t), t.TempDir()
+	sibling := filepath.Join(dir, "sibling.mp4")
+	if err := os.Rename(mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64}), sibling); err != nil {
+		t.Fatal(err)
+	}
+	encode := func(input ...string) error {
+		_, err := r.Encode(t.Context(), media.Pass{
+			Name: "open", Dir: dir, Timeout: time.Minute, Args: append(input, "-f", "null", "-"),
+		})
+		return err
+	}
+	for _, name := range []string{"ffconcat", "hls"} {
+		path := filepath.Join(dir, name+".mp4")
+		if err := os.WriteFile(path, []byte(notMedia[name]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := encode("-i", "file:"+path); err != nil && name == "ffconcat" {
+			t.Errorf("%s does no harm even unforced, so this test shows nothing: %v", name, err)
+		}
+		for _, kind := range []media.Kind{media.KindMP4, media.KindMatroska, media.KindWAV, media.KindMP3, media.KindAAC, media.KindFLAC, media.KindOgg, media.KindUnknown} {
+			if err := encode(media.InputArgs(kind, path)...); err == nil {
+				t.Errorf("%s was opened as %v", name, kind)
+			}
+		}
+	}
+	if err := encode(media.InputArgs(media.KindMP4, sibling)...); err != nil {
+		t.Errorf("a film was refused: %v", err)
+	}
+}
+
+func TestProbeDescribesAFilm(t *testing.T) {
+	path := mediatest.Clip(t, mediatest.Spec{
+		Width: 320, Height: 240, FPS: "30000/1001", Duration: 2 * time.Second, Tone: 440, Channels: 1, SampleRate: 44100,
+		PixelFormat: "yuv420p10le", Container: "mov",
+		Output: []string{"-vf", "setsar=4/3", "-color_range", "tv", "-colorspace", "bt2020nc", "-color_trc", "arib-std-b67", "-color_primaries", "bt2020"},
+	})
+	p, err := newRunner(t).Probe(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := *p.Video
+	if v.Codec != "h264" || v.Width != 320 || v.Height != 240 || v.SAR != (media.Rational{Num: 4, Den: 3}) || v.DisplayWidth != 427 || v.DisplayHeight != 240 {
+		t.Errorf("picture %+v", v)
+	}
+	if v.AvgFrameRate != (media.Rational{Num: 30000, Den: 1001}) || v.FrameRate != v.AvgFrameRate || v.Frames != 60 {
+		t.Errorf("rate %+v", v)
+	}
+	if v.PixelFormat != "yuv420p10le" || v.BitDepth != 10 || v.ColorRange != "tv" || v.ColorSpace != "bt2020nc" || v.ColorPrimaries != "bt2020" || !v.HDR() || v.Interlaced() {
+		t.Errorf("colour %+v", v)
+	}
+	if v.Start != 0 || (v.Duration-2002*time.Millisecond).Abs() > time.Millisecond {
+		t.Errorf("video %v + %v", v.Start, v.Duration)
+	}
+	a := *p.Audio
+	if a.Codec != "aac" || a.Index != 1 || a.SampleRate != 44100 || a.Channels != 1 || a.Layout != "mono" || (a.Duration-2*time.Second).Abs() > time.Millisecond {
+		t.Errorf("audio %+v", a)
+	}
+	if p.Kind != media.KindMP4 || p.Streams != 2 || p.VideoStreams != 1 || p.AudioStreams != 1 || p.AttachedPictures != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestProbeOpensEveryKind(t *testing.T) {
+	r := newRunner(t)
+	for _, s := range []mediatest.Spec{
+		{Width: 176, Height: 144, FPS: "15", VideoCodec: "h263", Tone: 440, SampleRate: 16000, Channels: 1, AudioCodec: "aac", Container: "3gp"},
+		{Width: 64, Height: 64, VideoCodec: "libvpx-vp9", Tone: 440, Container: "webm"},
+		{Width: 64, Height: 64, VideoCodec: "libx265", Tone: 440, AudioCodec: "pcm_s16le", Container: "mov", Output: []string{"-x265-params", "log-level=none"}},
+		{Width: 64, Height: 64, VideoCodec: "mpeg4", Tone: 440, AudioCodec: "alac", Container: "mp4"},
+		{Tone: 440, Container: "mp3"}, {Tone: 440, Container: "wav"}, {Tone: 440, Container: "aac"},
+		{Tone: 440, Container: "flac"}, {Tone: 440, Container: "ogg"}, {Tone: 440, Container: "m4a"},
+		{Tone: 440, Channels: 6, Container: "m4a"},
+	} {
+		p, err := r.Probe(t.Context(), mediatest.Clip(t, s))
+		if err != nil {
+			t.Errorf("%+v: %v", s, err)
+			continue
+		}
+		if (p.Video != nil) != (s.Width > 0) || p.Audio == nil {
+			t.Errorf("%+v: video %v, audio %v", s, p.Video, p.Audio)
+		}
+	}
+}
+
+func TestProbeIgnoresCoverArt(t *testing.T) {
+	cover := filepath.Join(t.TempDir(), "cover.png")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=red:s=600x600", "-frames:v", "1", cover)
+	for _, container := range []string{"mp3", "m4a"} {
+		song := filepath.Join(t.TempDir(), "song."+container)
+		mediatest.FFmpeg(t, "-i", mediatest.Tone(t, 440, time.Second), "-i", cover, "-map", "0:a", "-map", "1:v",
+			"-c:v", "copy", "-disposition:v", "attached_pic", song)
+		p, err := newRunner(t).Probe(t.Context(), song)
+		if err != nil {
+			t.Errorf("%s: %v", container, err)
+			continue
+		}
+		if p.Video != nil || p.Audio == nil || p.AttachedPictures != 1 || p.VideoStreams != 0 {
+			t.Errorf("%s: video %+v, %+v", container, p.Video, p)
+		}
+	}
+}
+
+func TestProbeTakesTheLargestRealVideo(t *testing.T) {
+	small := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440})
+	large := mediatest.Clip(t, mediatest.Spec{Width: 128, Height: 96})
+	r := newRunner(t)
+	probe := func(path string) media.Probe {
+		t.Helper()
+		p, err := r.Probe(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	both := filepath.Join(t.TempDir(), "both.mp4")
+	mediatest.FFmpeg(t, "-i", small, "-i", large, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy", both)
+	if p := probe(both); p.Video.Index != 1 || p.Video.Width != 128 || p.VideoStreams != 2 || p.Audio.Index != 2 {
+		t.Errorf("video %+v of %+v", p.Video, p)
+	}
+
+	// A fragmented file declares its tracks before any of them has a packet; the
+	// large one never gets any.
+	empty := filepath.Join(t.TempDir(), "empty.mp4")
+	mediatest.FFmpeg(t, "-i", small, "-i", large, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy",
+		"-bsf:v:1", "noise=drop=1", "-movflags", "frag_keyframe+empty_moov", empty)
+	if p := probe(empty); p.Video.Index != 0 || p.Video.Width != 64 {
+		t.Errorf("the empty track was chosen: %+v", p.Video)
+	}
+}
+
+// patchBoxes edits the payload of every box of a kind, wherever it is.
+func patchBoxes(t *testing.T, path, kind string, edit func(payload []byte)) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for at := 4; at+4 < len(b); at++ {
+		if size := binary.BigEndian.Uint32(b[at-4:]); string(b[at:at+4]) == kind && size > 8 && size < 200 {
+			edit(b[at+4:])
+			found++
+		}
+	}
+	if found == 0 {
+		t.Fatalf("no box %s in %s", kind, path)
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestProbeOrientation writes all eight orientations into a clip with four
+// coloured quarters, and compares the picture after Orientation.Filter with the
+// picture the matrix describes.
+func TestProbeOrientation(t *testing.T) {
+	r := newRunner(t)
+	plain := filepath.Join(t.TempDir(), "quarters.mp4")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i",
+		"color=red:s=64x32[a];color=lime:s=64x32[b];color=blue:s=64x32[c];color=white:s=64x32[d];[a][b]hstack[e];[c][d]hstack[f];[e][f]vstack",
+		"-frames:v", "3", "-pix_fmt", "yuv420p", plain)
+	coded := mediatest.Frame(t, plain, 0)
+	for _, m := range [][4]int32{{1, 0, 0, 1}, {0, 1, -1, 0}, {-1, 0, 0, -1}, {0, -1, 1, 0}, {-1, 0, 0, 1}, {1, 0, 0, -1}, {0, 1, 1, 0}, {0, -1, -1, 0}} {
+		path := mediatest.Remux(t, plain, "mp4")
+		patchBoxes(t, path, "tkhd", func(b []byte) {
+			for i, v := range m {
+				// Version 0: the matrix is at 40, a b u / c d v / x y w.
+				binary.BigEndian.PutUint32(b[40+4*[4]int{0, 1, 3, 4}[i]:], uint32(v<<16))
+			}
+		})
+		p, err := r.Probe(t.Context(), path)
+		if err != nil {
+			t.Errorf("%v: %v", m, err)
+			continue
+		}
+		v := p.Video
+		w, h := 128, 64
+		if m[0] == 0 {
+			w, h = h, w
+		}
+		if v.DisplayWidth != w || v.DisplayHeight != h {
+			t.Errorf("%v (%+v): shown as %dx%d, want %dx%d", m, v.Orientation, v.DisplayWidth, v.DisplayHeight, w, h)
+		}
+		turned := filepath.Join(t.TempDir(), "turned.mp4")
+		filter := v.Orientation.Filter()
+		if filter == "" {
+			filter = "null"
+		}
+		mediatest.FFmpeg(t, "-noautorotate", "-i", path, "-vf", filter, "-metadata:s:v", "rotate=0", "-bitexact", turned)
+		if mediatest.Inspect(t, turned).Video(t).Rotated {
+			patchBoxes(t, turned, "tkhd", func(b []byte) {
+				for i, v := range [4]uint32{1 << 16, 0, 0, 1 << 16} {
+					binary.BigEndian.PutUint32(b[40+4*[4]int{0, 1, 3, 4}[i]:], v)
+				}
+			})
+		}
+		shown := mediatest.Frame(t, turned, 0)
+		for _, corner := range [][2]int32{{-1, -1}, {1, -1}, {-1, 1}, {1, 1}} {
+			x, y := m[0]*corner[0]+m[2]*corner[1], m[1]*corner[0]+m[3]*corner[1]
+			want := mediatest.ColorAt(coded, 0.5+0.25*float64(corner[0]), 0.5+0.25*float64(corner[1]))
+			got := mediatest.ColorAt(shown, 0.5+0.25*float64(x), 0.5+0.25*float64(y))
+			if mediatest.ColorDistance(got, want) > 16 {
+				t.Errorf("%v (%+v): the corner %v is %v at %d,%d, want %v", m, v.Orientation, corner, got, x, y, want)
+			}
+		}
+	}
+}
+
+func TestProbeRotationByTag(t *testing.T) {
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 128, Height: 64})
+	p, err := newRunner(t).Probe(t.Context(), mediatest.Remux(t, clip, "mov", "-metadata:s:v", "rotate=90"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// ffmpeg 5.1 writes the tag as a matrix turning the other way round than
+	// later versions read it; whichever way, the sides change places.
+	if !p.Video.Orientation.SwapsSides() || p.Video.Orientation.Mirrored || p.Video.DisplayWidth != 64 || p.Video.DisplayHeight != 128 {
+		t.Errorf("%+v", p.Video)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	r, limits := newRunner(t), media.DefaultLimits()
+	named := func(err error, name string) {
+		t.Helper()
+		if l, ok := errors.AsType[*media.LimitError](err); !ok || l.Name != name {
+			t.Errorf("%v, want the limit %q", err, name)
+		}
+	}
+	huge := mediatest.Clip(t, mediatest.Spec{Width: 8200, Height: 4400, Color: "black", Duration: time.Second / 30})
+	p, err := r.Probe(t.Context(), huge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named(limits.CheckProbe(p), "pixels")
+
+	args := []string{"-f", "lavfi", "-t", "0.1", "-i", "anullsrc"}
+	for range 40 {
+		args = append(args, "-map", "0:a")
+	}
+	many := filepath.Join(t.TempDir(), "many.mp4")
+	mediatest.FFmpeg(t, append(args, many)...)
+	if p, err = r.Probe(t.Context(), many); err != nil {
+		t.Fatal(err)
+	}
+	named(limits.CheckProbe(p), "streams")
+	named(limits.CheckDuration(13*time.Hour), "duration")
+
+	if p, err = r.Probe(t.Context(), mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(limits.CheckProbe(p), limits.CheckDuration(time.Hour), media.Limits{}.CheckProbe(p)); err != nil {
+		t.Errorf("an honest clip: %v", err)
+	}
+}
+
+// TestProbeSurvivesDamage cuts and flips a film: whatever comes out, it comes
+// out soon and is a Probe or ErrNotMedia.
+func TestProbeSurvivesDamage(t *testing.T) {
+	r := newRunner(t)
+	whole, err := os.ReadFile(mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440, Output: []string{"-movflags", "+faststart"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := bytes.Index(whole, []byte("moov"))
+	damaged := map[string][]byte{
+		"cut in the index": whole[:index+100],
+		"cut in the media": whole[:len(whole)*3/4],
+		"only a brand":     whole[:32],
+	}
+	for i := range 6 {
+		b := bytes.Clone(whole)
+		for at := index + i; at < len(b); at += 97 + 31*i {
+			b[at] ^= byte(1 << (at % 8))
+		}
+		damaged[fmt.Sprintf("flipped %d", i)] = b
+	}
+	for name, b := range damaged {
+		path := filepath.Join(t.TempDir(), "x.mp4")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Probe(t.Context(), path); err != nil && !errors.Is(err, media.ErrNotMedia) {
+			t.Errorf("probe, %s: %v", name, err)
+		}
+		if _, err := r.MeasureAll(t.Context(), path, media.MeasureOptions{}); err != nil && !errors.Is(err, media.ErrNotMedia) {
+			t.Errorf("measure, %s: %v", name, err)
+		}
+	}
+}
