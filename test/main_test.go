@@ -5,6 +5,8 @@
 package test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -65,3 +67,13 @@ func mixture(t testing.TB) string {
 
 // mixtureLength is how long mixture is.
 const mixtureLength = 3 * time.Second
+
+// sha256Of is the hash of a file in hex.
+func sha256Of(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(b))
+}

@@ -257,3 +257,8 @@ func TestQueue(t *testing.T) {
 		t.Errorf("%d projects ran at once, want at most 1", n)
 	}
 }
+
+// stallOnce makes the next call of a step hang until the client gives up.
+func stallOnce(step string) standin.Rule {
+	return standin.Rule{Step: step, Times: 1, Kind: standin.KindStall}
+}

@@ -176,7 +176,10 @@ func encodeForm(boundary string, parts []Part) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return b.Bytes(), w.Close()
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 func (p Part) media() bool { return p.Bytes != nil || p.Path != "" }

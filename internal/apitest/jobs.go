@@ -13,7 +13,6 @@ import (
 const (
 	separationDeadline = 60 * time.Second
 	renderDeadline     = 90 * time.Second
-	pollInterval       = 60 * time.Millisecond
 )
 
 // Stem is a stem of a separation status.
@@ -211,15 +210,17 @@ func With(m M, more M) M {
 }
 
 // Eventually polls until done is true; the test ends with say's words when
-// that takes longer than the deadline.
+// that takes longer than the deadline. It asks less often the longer it has
+// waited, so that waiting tests leave the machine to working ones.
 func Eventually(t testing.TB, deadline time.Duration, done func() bool, say func() string) {
 	t.Helper()
-	limit := time.Now().Add(deadline)
+	began := time.Now()
 	for !done() {
-		if time.Now().After(limit) {
+		waited := time.Since(began)
+		if waited > deadline {
 			t.Fatalf("after %v: %s", deadline, say())
 		}
-		time.Sleep(pollInterval)
+		time.Sleep(min(max(waited/10, 20*time.Millisecond), 300*time.Millisecond))
 	}
 }
 

@@ -1,0 +1,164 @@
+package test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+)
+
+// mixtureClip is a video whose sound is mixture's: 300 Hz and 1200 Hz.
+func mixtureClip(t testing.TB) string {
+	return fixture(t, "mixture clip", func(t testing.TB) string {
+		path := t.TempDir() + "/mixture.mp4"
+		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=gray:s=160x90:r=25:d=3", "-i", mixture(t),
+			"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "192k", "-shortest", path)
+		return path
+	})
+}
+
+// mixtureLevel is the dBFS of each tone of mixture.
+const mixtureLevel = -13.98
+
+func directive(from, to int, more M) M {
+	return apitest.With(M{"id": "d", "rangeStartMs": from, "rangeEndMs": to}, more)
+}
+
+func selection(stem apitest.Stem, volume float64) M {
+	return M{"stemId": stem.StemID, "audioUrl": stem.URL, "volume": volume}
+}
+
+func TestRenderStems(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	job := u.WaitReady(t, u.Separate(t, mixture(t)))
+	voice, background := job.Stem(t, "voice_all"), job.Stem(t, "background")
+	render := func(directives ...M) string {
+		t.Helper()
+		return u.RenderFilm(t, M{
+			"segments":             []M{apitest.Segment("video_0", 0, mixtureLength)},
+			"separationDirectives": directives,
+		}, apitest.File("video_0", mixtureClip(t)))
+	}
+	t.Run("unmuting every stem gives back the original", func(t *testing.T) {
+		film := render(directive(0, 3000, M{"muteOriginalSegmentAudio": true,
+			"selections": []M{selection(voice, 1), selection(background, 1)}}))
+		levelIs(t, film, 300, mediatest.Between(200, 2800), mixtureLevel)
+		levelIs(t, film, 1200, mediatest.Between(200, 2800), mixtureLevel)
+	})
+	t.Run("only the voice in a range", func(t *testing.T) {
+		film := render(directive(1000, 2000, M{"muteOriginalSegmentAudio": true, "selections": []M{selection(voice, 0.5)}}))
+		for _, w := range []mediatest.Window{mediatest.Between(100, 900), mediatest.Between(2100, 2900)} {
+			levelIs(t, film, 300, w, mixtureLevel)
+			levelIs(t, film, 1200, w, mixtureLevel)
+		}
+		in := mediatest.Between(1100, 1900)
+		levelIs(t, film, 1200, in, mixtureLevel-6.02)
+		absent(t, film, 300, in)
+	})
+	t.Run("stems on top of the original", func(t *testing.T) {
+		film := render(directive(0, 3000, M{"selections": []M{selection(background, 1)}}))
+		levelIs(t, film, 300, mediatest.Between(200, 2800), mixtureLevel+6.02)
+		levelIs(t, film, 1200, mediatest.Between(200, 2800), mixtureLevel)
+	})
+	t.Run("muting alone", func(t *testing.T) {
+		film := render(directive(1000, 2000, M{"muteOriginalSegmentAudio": true}))
+		levelIs(t, film, 300, mediatest.Between(100, 900), mixtureLevel)
+		if d := mediatest.Silent(t, film, 0.003, mediatest.Between(1050, 1950)); d < 850*time.Millisecond {
+			t.Errorf("%v of silence in the muted range", d)
+		}
+	})
+	t.Run("path-only URL, audio output, music is not muted", func(t *testing.T) {
+		path := voice
+		path.URL = stemPath(t, voice)
+		sound := u.RenderFilm(t, M{
+			"outputKind":           "audio",
+			"segments":             []M{apitest.Segment("video_0", 0, mixtureLength)},
+			"bgmClips":             []M{{"audioFileKey": "bgm_0", "startMs": 0, "volume": 0.5}},
+			"separationDirectives": []M{directive(0, 3000, M{"muteOriginalSegmentAudio": true, "selections": []M{selection(path, 1)}})},
+		}, apitest.File("video_0", mixtureClip(t)), apitest.File("bgm_0", music(t)))
+		levelIs(t, sound, 1200, mediatest.Between(200, 2800), mixtureLevel)
+		levelIs(t, sound, 1500, mediatest.Between(200, 2800), clipLevel-6.02)
+		absent(t, sound, 300, mediatest.Between(200, 2800))
+	})
+}
+
+// A stem that changes over time shows where in it a range begins, and how fast
+// it is played.
+func TestRenderStemOffsetAndSpeed(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	// 1200 Hz for 1.5 s, then 880 Hz for 1.5 s, all of it voice.
+	source := t.TempDir() + "/steps.wav"
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "sine=1200:d=1.5:r=48000", "-f", "lavfi", "-i", "sine=880:d=1.5:r=48000",
+		"-filter_complex", "concat=n=2:v=0:a=1", "-ac", "2", source)
+	voice := u.WaitReady(t, u.Separate(t, source)).Stem(t, "voice_all")
+	film := u.RenderFilm(t, M{
+		"segments": []M{apitest.Segment("video_0", 0, clipLength), apitest.Segment("video_0", 1, clipLength)},
+		"separationDirectives": []M{
+			directive(0, 1000, M{"selections": []M{selection(voice, 1)}, "sourceOffsetMs": 1500}),
+			directive(2000, 3500, M{"selections": []M{selection(voice, 1)}, "appliedSpeedScale": 2}),
+		},
+	}, apitest.File("video_0", silentClip(t)))
+	toneIs(t, film, mediatest.Between(100, 900), 880)
+	absent(t, film, 880, mediatest.Between(1100, 1900))
+	absent(t, film, 1200, mediatest.Between(1100, 1900))
+	// Three seconds of the stem in 1.5: the step comes at half time, pitch kept.
+	toneIs(t, film, mediatest.Between(2100, 2650), 1200)
+	toneIs(t, film, mediatest.Between(2850, 3400), 880)
+}
+
+func TestRenderStemURLs(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	mine := u.WaitReady(t, u.Separate(t, mixture(t))).Stem(t, "voice_all")
+	theirs := other.WaitReady(t, other.Separate(t, mixture(t))).Stem(t, "voice_all")
+	path, token, _ := strings.Cut(stemPath(t, mine), "?token=")
+	plain, err := url.QueryUnescape(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	submitter := 0
+	owner := u
+	for name, bad := range map[string]string{
+		"another user's":       theirs.URL,
+		"no token":             s.URL + path,
+		"empty token":          s.URL + path + "?token=",
+		"changed token":        s.URL + path + "?token=" + url.QueryEscape("9"+plain),
+		"another stem":         strings.Replace(mine.URL, "voice_all", "background", 1),
+		"unknown job":          s.URL + "/api/v2/separate/sep-x/stem/voice_all?token=" + token,
+		"another path":         s.URL + "/api/v2/credits?token=" + token,
+		"another host":         "https://evil.example.test" + path,
+		"a file":               "file:///etc/passwd",
+		"a plain path":         "/etc/passwd",
+		"empty":                "",
+		"blank":                " ",
+		"stand-in's link":      s.World.Servers()["separation_storage"] + "/perso-storage/1/voice.wav",
+		"no URL":               "::://",
+		"path with parent dir": "/api/v2/separate/../separate/x/stem/voice_all?token=" + token,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if submitter++; submitter%8 == 0 {
+				// Ten submits a minute and user; a stem belongs to its owner, so
+				// the others of this table are judged with another owner's.
+				owner = s.SignIn(t)
+			}
+			form := apitest.RenderForm(t, M{
+				"segments":             []M{apitest.Segment("video_0", 0, clipLength)},
+				"separationDirectives": []M{directive(0, 1000, M{"selections": []M{{"stemId": "voice_all", "audioUrl": bad}}})},
+			}, apitest.File("video_0", silentClip(t)))
+			owner.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Error(400, "invalid_stem_url")
+		})
+	}
+	// A job that is not READY has no stem URLs; nor is a stem id that differs
+	// from the URL's taken for it.
+	form := apitest.RenderForm(t, M{
+		"segments":             []M{apitest.Segment("video_0", 0, clipLength)},
+		"separationDirectives": []M{directive(0, 1000, M{"selections": []M{{"stemId": "voice_all", "audioUrl": mine.URL, "volume": 11}}})},
+	}, apitest.File("video_0", silentClip(t)))
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Sentence(400, "volume")
+}

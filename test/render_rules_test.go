@@ -1,0 +1,318 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+)
+
+// newSubmitter returns a user for some submits: ten a minute are allowed, so a
+// table of refusals changes users on the way.
+func newSubmitter(t testing.TB, s *apitest.Server) func() *apitest.User {
+	var u *apitest.User
+	used := 0
+	return func() *apitest.User {
+		if used++; u == nil || used > 9 {
+			u, used = s.SignIn(t), 1
+		}
+		return u
+	}
+}
+
+// renderConfig is a valid configuration with one segment, one clip and one
+// directive without stems, to be spoiled by change.
+func renderConfig(change func(c, segment, clip, directive M)) M {
+	segment := M{"sourceFileKey": "video_0", "order": 0, "durationMs": 2000}
+	clip := M{"audioFileKey": "bgm_0", "startMs": 0}
+	directive := M{"id": "d0", "rangeStartMs": 0, "rangeEndMs": 500}
+	c := M{"segments": []any{segment}, "bgmClips": []any{clip}, "separationDirectives": []any{directive}}
+	change(c, segment, clip, directive)
+	return c
+}
+
+// brokenRules is the table of CONTRACT 4: what is wrong, and the words by
+// which the sentence must name the field.
+var brokenRules = []struct {
+	name   string
+	change func(c, segment, clip, directive M)
+	words  []string
+}{
+	{"no source key", func(_, s, _, _ M) { delete(s, "sourceFileKey") }, []string{"segments[0]", "sourceFileKey"}},
+	{"empty source key", func(_, s, _, _ M) { s["sourceFileKey"] = "" }, []string{"segments[0]", "sourceFileKey"}},
+	{"unknown part", func(_, s, _, _ M) { s["sourceFileKey"] = "video_9" }, []string{"video_9"}},
+	{"config as source", func(_, s, _, _ M) { s["sourceFileKey"] = "config" }, []string{"config"}},
+	{"path as source", func(_, s, _, _ M) { s["sourceFileKey"] = "../../etc/passwd" }, []string{"segments[0]"}},
+	{"no order", func(_, s, _, _ M) { delete(s, "order") }, []string{"segments[0].order"}},
+	{"null order", func(_, s, _, _ M) { s["order"] = nil }, []string{"segments[0].order"}},
+	{"no duration", func(_, s, _, _ M) { delete(s, "durationMs") }, []string{"segments[0].durationMs"}},
+	{"duration 0", func(_, s, _, _ M) { s["durationMs"] = 0 }, []string{"segments[0].durationMs"}},
+	{"duration negative", func(_, s, _, _ M) { s["durationMs"] = -5 }, []string{"segments[0].durationMs"}},
+	{"trim start negative", func(_, s, _, _ M) { s["trimStartMs"] = -1 }, []string{"segments[0].trimStartMs"}},
+	{"trim end at start", func(_, s, _, _ M) { s["trimStartMs"], s["trimEndMs"] = 500, 500 }, []string{"segments[0].trimEndMs"}},
+	{"trim end before start", func(_, s, _, _ M) { s["trimStartMs"], s["trimEndMs"] = 500, 400 }, []string{"segments[0].trimEndMs"}},
+	{"trim end negative", func(_, s, _, _ M) { s["trimEndMs"] = -1 }, []string{"segments[0].trimEndMs"}},
+	{"volume negative", func(_, s, _, _ M) { s["volumeScale"] = -0.1 }, []string{"segments[0].volumeScale"}},
+	{"volume above 10", func(_, s, _, _ M) { s["volumeScale"] = 10.01 }, []string{"segments[0].volumeScale"}},
+	{"speed 0", func(_, s, _, _ M) { s["speedScale"] = 0 }, []string{"segments[0].speedScale"}},
+	{"speed negative", func(_, s, _, _ M) { s["speedScale"] = -1 }, []string{"segments[0].speedScale"}},
+	{"speed below 0.1", func(_, s, _, _ M) { s["speedScale"] = 0.09 }, []string{"segments[0].speedScale"}},
+	{"speed above 10", func(_, s, _, _ M) { s["speedScale"] = 10.1 }, []string{"segments[0].speedScale"}},
+	{"second segment", func(c, s, _, _ M) {
+		c["segments"] = []any{s, apitest.With(s, M{"speedScale": 0})}
+	}, []string{"segments[1].speedScale"}},
+	{"no segments", func(c, _, _, _ M) { c["segments"] = []any{} }, []string{"segments"}},
+	{"null segment", func(c, _, _, _ M) { c["segments"] = []any{nil} }, []string{"segments[0]"}},
+	{"201 segments", func(c, s, _, _ M) {
+		many := make([]any, 201)
+		for i := range many {
+			many[i] = s
+		}
+		c["segments"] = many
+	}, []string{"segments", "200"}},
+	{"neither mode", func(c, _, _, _ M) { delete(c, "segments") }, []string{"segments"}},
+	{"legacy duration 0", func(c, _, _, _ M) { delete(c, "segments"); c["videoDurationMs"] = 0 }, []string{"videoDurationMs"}},
+	{"legacy duration negative", func(c, _, _, _ M) { delete(c, "segments"); c["videoDurationMs"] = -1 }, []string{"videoDurationMs"}},
+	{"legacy without a video part", func(c, _, _, _ M) { delete(c, "segments"); c["videoDurationMs"] = 1000 }, []string{"video"}},
+	{"no audio key", func(_, _, b, _ M) { delete(b, "audioFileKey") }, []string{"bgmClips[0]", "audioFileKey"}},
+	{"unknown audio part", func(_, _, b, _ M) { b["audioFileKey"] = "bgm_4" }, []string{"bgm_4"}},
+	{"no start", func(_, _, b, _ M) { delete(b, "startMs") }, []string{"bgmClips[0].startMs"}},
+	{"start negative", func(_, _, b, _ M) { b["startMs"] = -1 }, []string{"bgmClips[0].startMs"}},
+	{"source trim negative", func(_, _, b, _ M) { b["sourceTrimStartMs"] = -1 }, []string{"bgmClips[0].sourceTrimStartMs"}},
+	{"source trim end before start", func(_, _, b, _ M) { b["sourceTrimStartMs"], b["sourceTrimEndMs"] = 900, 800 }, []string{"bgmClips[0].sourceTrimEndMs"}},
+	{"music volume above 10", func(_, _, b, _ M) { b["volume"] = 11 }, []string{"bgmClips[0].volume"}},
+	{"music volume negative", func(_, _, b, _ M) { b["volume"] = -1 }, []string{"bgmClips[0].volume"}},
+	{"music speed 0", func(_, _, b, _ M) { b["speed"] = 0 }, []string{"bgmClips[0].speed"}},
+	{"music speed above 10", func(_, _, b, _ M) { b["speed"] = 11 }, []string{"bgmClips[0].speed"}},
+	{"65 clips", func(c, _, b, _ M) { c["bgmClips"] = repeat(b, 65) }, []string{"bgmClips", "64"}},
+	{"no directive id", func(_, _, _, d M) { delete(d, "id") }, []string{"separationDirectives[0].id"}},
+	{"no range start", func(_, _, _, d M) { delete(d, "rangeStartMs") }, []string{"separationDirectives[0].rangeStartMs"}},
+	{"no range end", func(_, _, _, d M) { delete(d, "rangeEndMs") }, []string{"separationDirectives[0].rangeEndMs"}},
+	{"range start negative", func(_, _, _, d M) { d["rangeStartMs"] = -1 }, []string{"separationDirectives[0].rangeStartMs"}},
+	{"empty range", func(_, _, _, d M) { d["rangeStartMs"], d["rangeEndMs"] = 500, 500 }, []string{"separationDirectives[0].rangeEndMs"}},
+	{"stem speed 0", func(_, _, _, d M) { d["appliedSpeedScale"] = 0 }, []string{"separationDirectives[0].appliedSpeedScale"}},
+	{"stem speed above 10", func(_, _, _, d M) { d["appliedSpeedScale"] = 10.5 }, []string{"separationDirectives[0].appliedSpeedScale"}},
+	{"stem offset negative", func(_, _, _, d M) { d["sourceOffsetMs"] = -1 }, []string{"separationDirectives[0].sourceOffsetMs"}},
+	{"65 directives", func(c, _, _, d M) { c["separationDirectives"] = repeat(d, 65) }, []string{"separationDirectives", "64"}},
+	{"unknown kind", func(c, _, _, _ M) { c["outputKind"] = "gif" }, []string{"outputKind"}},
+	{"unknown quality", func(c, _, _, _ M) { c["quality"] = "ultra" }, []string{"quality"}},
+}
+
+func repeat(m M, n int) []any {
+	out := make([]any, n)
+	for i := range out {
+		out[i] = m
+	}
+	return out
+}
+
+func TestRenderRules(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	submitter := newSubmitter(t, s)
+	for _, tt := range brokenRules {
+		t.Run(tt.name, func(t *testing.T) {
+			form := apitest.RenderForm(t, renderConfig(tt.change), apitest.File("video_0", redClip(t)), apitest.File("bgm_0", music(t)))
+			submitter().Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Sentence(400, tt.words...)
+		})
+	}
+}
+
+// wrongTypes are values of the wrong JSON type; each is 400, never 500.
+func TestRenderWrongTypes(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	submitter := newSubmitter(t, s)
+	base, err := json.Marshal(renderConfig(func(_, _, _, _ M) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ old, new string }{
+		{`"order":0`, `"order":"first"`},
+		{`"order":0`, `"order":1.5`},
+		{`"order":0`, `"order":99999999999999999999`},
+		{`"durationMs":2000`, `"durationMs":"2000"`},
+		{`"durationMs":2000`, `"durationMs":9223372036854775807`},
+		{`"durationMs":2000`, `"durationMs":2000,"trimStartMs":9223372036854775807`},
+		{`"durationMs":2000`, `"durationMs":2000,"volumeScale":1e400`},
+		{`"durationMs":2000`, `"durationMs":2000,"volumeScale":"loud"`},
+		{`"durationMs":2000`, `"durationMs":2000,"volumeScale":NaN`},
+		{`"segments":[`, `"segments":7,"x":[`},
+		{`"segments":[`, `"segments":[7,`},
+		{`"bgmClips":[`, `"bgmClips":"none","y":[`},
+		{`"rangeEndMs":500`, `"rangeEndMs":500,"selections":{}`},
+		{`"rangeEndMs":500`, `"rangeEndMs":500,"selections":[null]`},
+		{`"rangeEndMs":500`, `"rangeEndMs":500,"muteOriginalSegmentAudio":"yes"`},
+		{`"id":"d0"`, `"id":7`},
+		{`{"`, `["`},
+		{`}]}`, `}]`},
+	} {
+		config := strings.Replace(string(base), tt.old, tt.new, 1)
+		if config == string(base) {
+			t.Fatalf("nothing to replace: %s", tt.old)
+		}
+		form := apitest.RenderForm(t, config, apitest.File("video_0", redClip(t)), apitest.File("bgm_0", music(t)))
+		res := submitter().Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
+		// A source of 292 million years is cut to the real one: also fine.
+		if res.Status == 200 && strings.Contains(tt.new, "durationMs\":9223372036854775807") {
+			continue
+		}
+		if res.Status != 400 {
+			t.Errorf("%s: %d %s, want 400", tt.new, res.Status, res.Body)
+		}
+	}
+}
+
+func TestRenderForms(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	submitter := newSubmitter(t, s)
+	send := func(form ...apitest.Part) *apitest.Response {
+		t.Helper()
+		return submitter().Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
+	}
+	video := apitest.File("video", redClip(t))
+	legacy := apitest.Part{Name: "config", Text: `{"videoDurationMs":500}`}
+	send(video).Sentence(400, "config")
+	send(legacy).Sentence(400, "video")
+	send(video, apitest.Part{Name: "config", Text: ""}).Expect(400)
+	send(video, apitest.Part{Name: "config", Text: "null"}).Expect(400)
+	send(video, apitest.Part{Name: "config", Text: `{"videoDurationMs":500`}).Error(400, "bad_request")
+	if res := send(video, apitest.Part{Name: "config", Text: `{"x":"` + strings.Repeat("x", 1<<20) + `"}`}); res.Status != 400 && res.Status != 413 {
+		t.Errorf("a config of more than 1 MiB: %d", res.Status)
+	}
+	many := []apitest.Part{legacy}
+	for i := range 64 {
+		many = append(many, apitest.Part{Name: fmt.Sprintf("video_%d", i), Bytes: []byte("x")})
+	}
+	if res := send(many...); res.Status != 400 && res.Status != 413 {
+		t.Errorf("65 parts: %d", res.Status)
+	}
+	send(apitest.Part{Name: "video", Bytes: []byte{}}, legacy).Sentence(400)
+	u := submitter()
+	for _, r := range []apitest.Request{
+		{Raw: `{"videoDurationMs":500}`},
+		{Raw: "no multipart at all", Header: http.Header{"Content-Type": {"multipart/form-data"}}},
+		{Raw: "no multipart at all", Header: http.Header{"Content-Type": {"multipart/form-data; boundary=x"}}},
+		{Raw: "--x\r\nContent-Disposition: form-data; name=\"config\"\r\n\r\n{}", Header: http.Header{"Content-Type": {"multipart/form-data; boundary=x"}}},
+		{},
+	} {
+		r.Method, r.Path = "POST", "/api/v2/render"
+		u.Send(t, r).Expect(400)
+	}
+	noFilesLeft(t, s)
+	// What clients send: a typed config part, unquoted names, parts in any
+	// order and parts that nothing refers to.
+	send(apitest.Part{Name: "config", Type: "application/json", Text: `{"videoDurationMs":500,"segments":null,"bgmClips":null,
+		"separationDirectives":null,"outputKind":null,"quality":null,"stickers":[{}]}`},
+		apitest.Part{Name: "video", Path: redClip(t), Unquoted: true, Filename: "clip.txt", Type: "text/plain"},
+		apitest.Part{Name: "bgm_0", Path: music(t)}).Expect(200)
+}
+
+func TestRenderTooLarge(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("MAX_UPLOAD_FILE_SIZE_MB", "1"))
+	u := s.SignIn(t)
+	big := bytes.Repeat([]byte("x"), 3<<20)
+	form := apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.Part{Name: "video", Bytes: big})
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Expect(413)
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Bytes: big}}}).Expect(413)
+	noFilesLeft(t, s)
+	u.RenderFilm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
+}
+
+// Files that are no media, or media of the wrong kind, are either refused at
+// submit with a sentence or end as a FAILED job with one.
+func TestRenderHostileInputs(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	submitter := newSubmitter(t, s)
+	secret := filepath.Join(t.TempDir(), "secret.wav")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "sine=frequency=1200:duration=2", secret)
+	good, err := os.ReadFile(redClip(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs := map[string][]byte{
+		"text":              []byte("this is not a film\n"),
+		"zeros":             make([]byte, 4096),
+		"playlist":          []byte("#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nfile://" + secret + "\n#EXT-X-ENDLIST\n"),
+		"playlist by http":  []byte("#EXTM3U\n#EXTINF:2,\n" + s.World.Servers()["provider_a"] + "/x.ts\n#EXT-X-ENDLIST\n"),
+		"ffconcat":          []byte("ffconcat version 1.0\nfile '" + secret + "'\nduration 2\n"),
+		"svg":               []byte(`<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"><image xlink:href="file:///etc/passwd"/></svg>`),
+		"sdp":               []byte("v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5000 RTP/AVP 96\n"),
+		"only the header":   good[:64],
+		"cut in the middle": good[:len(good)/2],
+		"png":               mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=red:s=64x64", "-frames:v", "1", "-f", "image2pipe", "-c:v", "png", "-"),
+		"gif":               mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=red:s=64x64:d=1", "-f", "gif", "-"),
+		"audio only":        readFile(t, music(t)),
+	}
+	for name, content := range inputs {
+		t.Run(name, func(t *testing.T) {
+			u := submitter()
+			form := apitest.RenderForm(t, M{"segments": []M{apitest.Segment("video_0", 0, clipLength)}},
+				apitest.Part{Name: "video_0", Bytes: content, Filename: "film.mp4", Type: "video/mp4"})
+			res := u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
+			if res.Status == 400 {
+				res.Sentence(400)
+				return
+			}
+			var job struct{ JobID string }
+			res.Expect(200).JSON(&job)
+			end := u.WaitFinished(t, job.JobID)
+			if end.Status != "FAILED" || !strings.Contains(end.Error, " ") {
+				t.Errorf("ended %s with %q, want FAILED with a sentence", end.Status, end.Error)
+			}
+			for _, bad := range []string{"ffmpeg", "/", "Invalid data", "moov"} {
+				if strings.Contains(end.Error, bad) {
+					t.Errorf("the sentence holds %q: %s", bad, end.Error)
+				}
+			}
+			u.Send(t, apitest.Request{Path: "/api/v2/render/" + job.JobID + "/download"}).Sentence(404)
+		})
+	}
+	t.Run("music that is none", func(t *testing.T) {
+		u := submitter()
+		form := apitest.RenderForm(t, M{"segments": []M{apitest.Segment("video_0", 0, clipLength)}, "bgmClips": []M{{"audioFileKey": "bgm_0", "startMs": 0}}},
+			apitest.File("video_0", redClip(t)), apitest.Part{Name: "bgm_0", Bytes: []byte("#EXTM3U\nfile://" + secret + "\n")})
+		res := u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
+		if res.Status == 400 {
+			res.Sentence(400)
+			return
+		}
+		var job struct{ JobID string }
+		res.Expect(200).JSON(&job)
+		if end := u.WaitFinished(t, job.JobID); end.Status != "FAILED" {
+			t.Errorf("ended %s", end.Status)
+		}
+	})
+	if n := s.World.ProviderA.Faults.Count("unknown"); n != 0 {
+		t.Errorf("an upload made the service fetch %d times from another server", n)
+	}
+	noFilesLeft(t, s)
+}
+
+func readFile(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestUnknownRenderIs404(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	for _, id := range []string{"rnd-x", "rnd-00000000-0000-4000-8000-000000000000", "sep-x", "%27", "rnd-%00", "..%2f..%2fetc", strings.Repeat("a", 3000)} {
+		u.Send(t, apitest.Request{Path: "/api/v2/render/" + id + "/status"}).Expect(404)
+		u.Send(t, apitest.Request{Path: "/api/v2/render/" + id + "/download"}).Expect(404)
+	}
+}

@@ -1,0 +1,244 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/separator"
+)
+
+// stemPath is the path and query of a stem URL.
+func stemPath(t testing.TB, stem apitest.Stem) string {
+	t.Helper()
+	u, err := url.Parse(stem.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.RequestURI()
+}
+
+func TestStemDownload(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t)
+	job := u.WaitReady(t, u.Separate(t, mixture(t)))
+	stem := job.Stem(t, "speaker_0")
+	if !strings.HasPrefix(stem.URL, s.URL+"/") {
+		t.Errorf("url %s is not under PUBLIC_BASE_URL %s", stem.URL, s.URL)
+	}
+	path := stemPath(t, stem)
+	// No bearer: the token in the URL is all that is needed.
+	whole := s.Do(t, apitest.Request{Path: path, Valid: true}).Expect(200)
+	if d := whole.Header.Get("Content-Disposition"); d != `attachment; filename="speaker_0.flac"` {
+		t.Errorf("Content-Disposition %s", d)
+	}
+	if ct := whole.Header.Get("Content-Type"); ct != "audio/flac" && ct != "audio/x-flac" {
+		t.Errorf("Content-Type %s", ct)
+	}
+	checkRanges(t, s, apitest.Request{Path: path, Valid: true}, whole.Body)
+	// Fresh at each call, and both work.
+	again := stemPath(t, u.Separation(t, job.JobID).Stem(t, "speaker_0"))
+	s.Do(t, apitest.Request{Path: again, Valid: true}).Expect(200)
+	s.Do(t, apitest.Request{Method: "POST", Path: path}).Expect(405)
+}
+
+// checkRanges fails the test unless the resource serves HEAD and byte ranges
+// of body as RFC 9110 has it.
+func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte) {
+	t.Helper()
+	size := len(body)
+	head := r
+	head.Method = http.MethodHead
+	h := s.Do(t, head).Expect(200)
+	if n := h.Header.Get("Content-Length"); n != strconv.Itoa(size) {
+		t.Errorf("HEAD: Content-Length %s, want %d", n, size)
+	}
+	if h.Header.Get("Accept-Ranges") != "bytes" {
+		t.Errorf("HEAD: Accept-Ranges %q", h.Header.Get("Accept-Ranges"))
+	}
+	for _, tt := range []struct {
+		header   string
+		from, to int // to exclusive
+	}{
+		{"bytes=0-0", 0, 1},
+		{"bytes=0-99", 0, 100},
+		{"bytes=100-199", 100, 200},
+		{fmt.Sprintf("bytes=%d-", size-10), size - 10, size},
+		{"bytes=-10", size - 10, size},
+		{fmt.Sprintf("bytes=10-%d", size+1000), 10, size},
+		{fmt.Sprintf("bytes=-%d", size+1000), 0, size},
+	} {
+		part := r
+		part.Header = http.Header{"Range": {tt.header}}
+		res := s.Do(t, part)
+		if res.Status == 200 && tt.to-tt.from == size {
+			continue // the whole resource may be answered as such
+		}
+		res.Expect(206)
+		if !bytes.Equal(res.Body, body[tt.from:tt.to]) {
+			t.Errorf("%s: %d bytes, not those from %d to %d", tt.header, len(res.Body), tt.from, tt.to)
+		}
+		if want := fmt.Sprintf("bytes %d-%d/%d", tt.from, tt.to-1, size); res.Header.Get("Content-Range") != want {
+			t.Errorf("%s: Content-Range %q, want %q", tt.header, res.Header.Get("Content-Range"), want)
+		}
+	}
+	beyond := r
+	beyond.Header = http.Header{"Range": {fmt.Sprintf("bytes=%d-", size)}}
+	res := s.Do(t, beyond).Expect(416)
+	if want := fmt.Sprintf("bytes */%d", size); res.Header.Get("Content-Range") != want {
+		t.Errorf("range beyond the end: Content-Range %q, want %q", res.Header.Get("Content-Range"), want)
+	}
+	strange := r
+	strange.Header = http.Header{"Range": {"bytes=abc"}}
+	if got := s.Do(t, strange).Status; got != 416 && got != 200 {
+		t.Errorf("unreadable range: status %d", got)
+	}
+}
+
+func TestStemTokens(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t)
+	one := u.WaitReady(t, u.Separate(t, mixture(t)))
+	two := u.WaitReady(t, u.Separate(t, mixture(t)))
+	voice := one.Stem(t, "voice_all")
+	path, token, _ := strings.Cut(stemPath(t, voice), "?token=")
+	token, err := url.QueryUnescape(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expiry, mac, ok := strings.Cut(token, ".")
+	if exp, err := strconv.ParseInt(expiry, 10, 64); !ok || err != nil || abs(float64(exp-time.Now().Unix()-604800)) > 120 {
+		t.Errorf("token %q is not <expiry in a week>.<mac>", token)
+	}
+	get := func(path, token string) *apitest.Response {
+		t.Helper()
+		return s.Do(t, apitest.Request{Path: path + "?token=" + url.QueryEscape(token)})
+	}
+	get(path, token).Expect(200)
+	s.Do(t, apitest.Request{Path: path}).Error(401, "missing_token")
+	s.Do(t, apitest.Request{Path: path + "?token="}).Error(401, "missing_token")
+	u.Send(t, apitest.Request{Path: path}).Error(401, "missing_token") // a bearer is no stem token
+
+	_, other, _ := strings.Cut(stemPath(t, two.Stem(t, "voice_all")), "?token=")
+	other, _ = url.QueryUnescape(other)
+	_, background, _ := strings.Cut(stemPath(t, one.Stem(t, "background")), "?token=")
+	background, _ = url.QueryUnescape(background)
+	flipped := []byte(mac)
+	flipped[0] ^= 1
+	for name, bad := range map[string]string{
+		"another job's":    other,
+		"another stem's":   background,
+		"later expiry":     "9" + expiry + "." + mac,
+		"earlier expiry":   strconv.FormatInt(time.Now().Unix()+60, 10) + "." + mac,
+		"changed mac":      expiry + "." + string(flipped),
+		"shorter mac":      expiry + "." + mac[:len(mac)-1],
+		"no mac":           expiry + ".",
+		"only expiry":      expiry,
+		"no expiry":        "." + mac,
+		"negative expiry":  "-" + token,
+		"huge expiry":      strings.Repeat("9", 40) + "." + mac,
+		"padded":           token + "=",
+		"garbage":          "garbage",
+		"access token":     u.Token,
+		"a null character": token + "\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			res := get(path, bad).Expect(403)
+			if code := res.ErrorText(); code != "invalid_stem_token" {
+				t.Errorf("error %q, want invalid_stem_token", code)
+			}
+		})
+	}
+	// A token for one stem opens no other, and unknown stems are not told apart.
+	for _, stem := range []string{"speaker_7", "voice", "..%2f..%2fetc%2fpasswd", "voice_all.flac"} {
+		if res := get("/api/v2/separate/"+one.JobID+"/stem/"+stem, token); res.Status != 403 && res.Status != 404 {
+			t.Errorf("stem %s with another's token: %d", stem, res.Status)
+		}
+	}
+}
+
+func TestAnotherSigningSecretInvalidatesStemURLs(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	job := u.WaitReady(t, u.Separate(t, mixture(t)))
+	path := stemPath(t, job.Stem(t, "voice_all"))
+	s.Stop(t)
+	s.SetEnv("SEPARATION_SIGNING_SECRET", "another-signing-secret-0123456789abcdef")
+	s.Restart(t)
+	s.Do(t, apitest.Request{Path: path}).Error(403, "invalid_stem_token")
+	s.Do(t, apitest.Request{Path: stemPath(t, u.Separation(t, job.JobID).Stem(t, "voice_all"))}).Expect(200)
+	s.Stop(t)
+	s.SetEnv("AUTH_JWT_SECRET", "another-jwt-secret-0123456789abcdef0123456789")
+	s.Restart(t)
+	u.Send(t, apitest.Request{Path: "/api/v2/credits"}).Error(401, "invalid_token")
+}
+
+func TestUncollectedStemsAreDisposedOf(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("SEPARATION_ABANDON_TTL_MS", "60000"), apitest.Env("SEPARATION_URL_TTL_SEC", "60"))
+	u := s.SignIn(t)
+	id := u.Separate(t, mixture(t))
+	job := u.WaitReady(t, id)
+	ready := time.Now()
+	first := stemPath(t, job.Stem(t, "voice_all"))
+	s.Do(t, apitest.Request{Path: first, Valid: true}).Expect(200) // counts as collected: the time begins anew
+	latest := first
+	apitest.Eventually(t, 100*time.Second, func() bool {
+		now := u.Separation(t, id)
+		if now.Status == "READY" {
+			latest = stemPath(t, now.Stem(t, "voice_all"))
+		}
+		return now.Status == "DISPOSED"
+	}, func() string { return "the stems of " + id + " are still there" })
+	if age := time.Since(ready); age < 60*time.Second {
+		t.Errorf("disposed of after %v, want at least a minute after the last download", age)
+	}
+	// A token that is still good finds nothing; one that is over says so.
+	s.Do(t, apitest.Request{Path: latest, Valid: true}).Expect(404)
+	s.Do(t, apitest.Request{Path: first, Valid: true}).Error(403, "expired_stem_token")
+	if now := u.Separation(t, id); len(now.Stems) != 0 {
+		t.Errorf("%d stems after disposal", len(now.Stems))
+	}
+	if b := u.Balance(t); b != 2 {
+		t.Errorf("balance %d: disposal is not a failure, want 2", b)
+	}
+	// Nor can they be rendered any more.
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, M{
+		"segments": []M{apitest.Segment("video_0", 0, clipLength)},
+		"separationDirectives": []M{{"id": "d", "rangeStartMs": 0, "rangeEndMs": 1000,
+			"selections": []M{{"stemId": "voice_all", "audioUrl": latest}}}},
+	}, apitest.File("video_0", redClip(t)))}).Error(400, "invalid_stem_url")
+}
+
+func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("SEPARATION_STUCK_SUBMITTING_SEC", "60"))
+	u := s.SignIn(t)
+	s.World.FailSeparator(t, stallOnce(separator.StepUpload))
+	id := u.Separate(t, mixture(t))
+	apitest.Eventually(t, 20*time.Second, func() bool { return u.Separation(t, id).Status == "SUBMITTING" },
+		func() string { return "the job is not SUBMITTING" })
+	var job apitest.SeparationStatus
+	apitest.Eventually(t, 120*time.Second, func() bool {
+		job = u.Separation(t, id)
+		return job.Status == "READY" || job.Status == "FAILED"
+	}, func() string { return "the job is stuck in " + job.Status })
+	if job.Status != "READY" {
+		t.Errorf("%s: %s", job.Status, job.Error)
+	}
+	if b := u.Balance(t); b != 2 {
+		t.Errorf("balance %d, want 2", b)
+	}
+	if n := len(s.World.Separator.Projects()); n != 1 {
+		t.Errorf("%d projects at the provider, want 1", n)
+	}
+}
