@@ -1,6 +1,6 @@
-// Package staging owns the folder where request bodies wait on their way to
-// the object store. It writes them to disk as they arrive, hashing on the way,
-// so that memory stays flat whatever their size, and removes what nobody took.
+// Package staging owns the uploads directory: request bodies stream into it,
+// hashed on the way, and leave it for the object store or vanish. Nothing in
+// it outlives its request, except what a killed process left for [Area.Sweep].
 package staging
 
 import (
@@ -9,104 +9,211 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// The ways receiving can fail that are not the sender's connection.
 var (
-	ErrTooLarge = errors.New("staged file is larger than its limit")
-	ErrNoSpace  = errors.New("no space left for uploads")
+	// ErrTooLarge is returned when a body is longer than its limit. What
+	// follows the limit has not been read, except for one byte.
+	ErrTooLarge = errors.New("larger than the limit")
+
+	// ErrNoSpace is wrapped by failures to write because the disk, or the
+	// service's share of it, is full.
+	ErrNoSpace = errors.New("no space left for uploads")
+
+	errClosed = errors.New("batch is closed")
 )
 
-// Area is the staging folder. It is safe for concurrent use.
-type Area struct{ dir string }
+// batchPrefix marks the folders that are ours to sweep.
+const batchPrefix = "batch-"
 
-// File is a received file. It belongs to its Batch and goes with it.
-type File struct {
-	Name      string // the name it was received under, such as a form field
-	FileName  string // what the sender called it; a claim, never a path of ours
-	Path      string
-	SizeBytes int64
-	SHA256    string // lower-case hex
-}
-
-// New returns the area in dir, which must exist.
-func New(dir string) (*Area, error) {
-	if info, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("staging folder: %w", err)
-	} else if !info.IsDir() {
-		return nil, errors.New("staging folder: not a folder")
-	}
-	return &Area{dir: dir}, nil
-}
-
-// Batch is the files of one request. It is not safe for concurrent use.
-type Batch struct {
+// Area is the uploads directory. Safe for concurrent use; several processes
+// may share it.
+type Area struct {
 	dir string
-	n   int
 }
 
-// Batch opens a folder for one request. The caller closes it.
-func (a *Area) Batch() (*Batch, error) {
-	dir, err := os.MkdirTemp(a.dir, "batch-")
+// New returns the area in dir, which is created if missing.
+func New(dir string) (*Area, error) {
+	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, space(fmt.Errorf("open staging batch: %w", err))
+		return nil, fmt.Errorf("uploads directory: %w", err)
+	}
+	if err := os.MkdirAll(abs, 0o750); err != nil {
+		return nil, fmt.Errorf("uploads directory: %w", err)
+	}
+	return &Area{dir: abs}, nil
+}
+
+// Free returns how many bytes the service can still write to the disk of the
+// area.
+func (a *Area) Free() (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(a.dir, &st); err != nil {
+		return 0, fmt.Errorf("free space of uploads: %w", err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+// Batch starts the upload of one request. Its Close must be called.
+func (a *Area) Batch() (*Batch, error) {
+	dir, err := os.MkdirTemp(a.dir, batchPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("start upload: %w", spaceError(err))
 	}
 	return &Batch{dir: dir}, nil
 }
 
-// Receive streams r to disk. Beyond limit bytes it stops with ErrTooLarge and
-// reads no further; a full disk is ErrNoSpace. Nothing stays behind then.
-// Errors of r itself are returned as they are.
-func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, error) {
-	path := filepath.Join(b.dir, fmt.Sprintf("%03d", b.n))
-	b.n++
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return File{}, space(fmt.Errorf("create staged file: %w", err))
-	}
-	h := sha256.New()
-	size, err := io.Copy(io.MultiWriter(f, h), io.LimitReader(r, limit+1))
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil && size > limit {
-		err = ErrTooLarge
-	}
-	if err != nil {
-		return File{}, errors.Join(space(err), os.Remove(path))
-	}
-	return File{Name: name, FileName: fileName, Path: path, SizeBytes: size, SHA256: hex.EncodeToString(h.Sum(nil))}, nil
-}
-
-func space(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return errors.Join(ErrNoSpace, err)
-	}
-	return err
-}
-
-// Close removes the batch and every file in it.
-func (b *Batch) Close() error { return os.RemoveAll(b.dir) }
-
-// Sweep removes batches older than the given age: those of requests that a
-// crash cut off.
-func (a *Area) Sweep(olderThan time.Duration) error {
+// Sweep removes the batches in which nothing was written for olderThan, left
+// behind by a process that was killed, and returns how many it removed.
+// olderThan must exceed the longest pause of a living upload.
+func (a *Area) Sweep(olderThan time.Duration) (int, error) {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
-		return fmt.Errorf("sweep staging: %w", err)
+		return 0, fmt.Errorf("sweep uploads: %w", err)
 	}
+	removed := 0
 	var errs []error
 	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || !strings.HasPrefix(e.Name(), "batch-") || time.Since(info.ModTime()) < olderThan {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), batchPrefix) {
 			continue
 		}
-		errs = append(errs, os.RemoveAll(filepath.Join(a.dir, e.Name())))
+		dir := filepath.Join(a.dir, e.Name())
+		last, err := lastWrite(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // closed meanwhile
+		}
+		if err == nil && time.Since(last) <= olderThan {
+			continue
+		}
+		if err == nil {
+			err = os.RemoveAll(dir)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("sweep uploads: %w", err))
+			continue
+		}
+		removed++
 	}
-	return errors.Join(errs...)
+	return removed, errors.Join(errs...)
+}
+
+// lastWrite returns when a batch last changed: its folder when a file came or
+// went, or one of its files.
+func lastWrite(dir string) (time.Time, error) {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return time.Time{}, err
+	}
+	last := st.ModTime()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last, nil
+}
+
+// File is a received body on disk, complete and closed. It belongs to its
+// batch until it is moved away or linked elsewhere.
+type File struct {
+	Name      string // of the part, as given to Receive
+	FileName  string // as the client called it; never part of Path
+	Path      string // absolute
+	SizeBytes int64
+	SHA256    string // 64 lower-case hex characters
+}
+
+// Batch is the files of one request. It is used by one goroutine at a time.
+type Batch struct {
+	dir    string
+	serial int
+	closed bool
+}
+
+// buffers bounds the memory of an upload.
+var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+
+// Receive writes what r delivers to a file of the batch. It fails with
+// ErrTooLarge when that is more than limit bytes, with ErrNoSpace when the
+// disk is full, and with r's own error, wrapped, when reading fails; then no
+// file is left.
+func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, error) {
+	if b.closed {
+		return File{}, fmt.Errorf("receive: %w", errClosed)
+	}
+	// Only our own numbers reach the disk: names are a stranger's.
+	b.serial++
+	path := filepath.Join(b.dir, strconv.Itoa(b.serial))
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return File{}, fmt.Errorf("receive: %w", spaceError(err))
+	}
+	size, sum, err := receive(f, r, limit)
+	if cerr := f.Close(); err == nil {
+		err = spaceError(cerr) // delayed writes may fail only here
+	}
+	if err != nil {
+		return File{}, errors.Join(fmt.Errorf("receive: %w", err), os.Remove(path))
+	}
+	return File{Name: name, FileName: fileName, Path: path, SizeBytes: size, SHA256: sum}, nil
+}
+
+// receive copies r to f and returns length and hash.
+func receive(f io.Writer, r io.Reader, limit int64) (int64, string, error) {
+	buf := buffers.Get().(*[256 << 10]byte)
+	defer buffers.Put(buf)
+	hash := sha256.New()
+	var size int64
+	for {
+		// One byte beyond the limit tells too large from exactly full.
+		n, err := r.Read(buf[:min(int64(len(buf)), max(limit, 0)-size+1)])
+		if size+int64(n) > limit {
+			return 0, "", ErrTooLarge
+		}
+		if n > 0 {
+			if _, err := f.Write(buf[:n]); err != nil {
+				return 0, "", spaceError(err)
+			}
+			hash.Write(buf[:n]) // never fails
+			size += int64(n)
+		}
+		if err == io.EOF {
+			return size, hex.EncodeToString(hash.Sum(nil)), nil
+		}
+		if err != nil {
+			return 0, "", err
+		}
+	}
+}
+
+// Close removes every file of the batch that was not moved away. Calling it
+// again does nothing.
+func (b *Batch) Close() error {
+	b.closed = true
+	if err := os.RemoveAll(b.dir); err != nil {
+		return fmt.Errorf("end upload: %w", err)
+	}
+	return nil
+}
+
+// spaceError marks the errors that mean a full disk or quota with ErrNoSpace.
+func spaceError(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
 }

@@ -1,0 +1,258 @@
+package staging_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cutroom/internal/staging"
+)
+
+func newArea(t *testing.T) (*staging.Area, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "deep", "uploads")
+	a, err := staging.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, dir
+}
+
+func newBatch(t *testing.T, a *staging.Area) *staging.Batch {
+	t.Helper()
+	b, err := a.Batch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// files counts the files below dir.
+func files(t *testing.T, dir string) int {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(paths)
+}
+
+func TestReceive(t *testing.T) {
+	a, dir := newArea(t)
+	b := newBatch(t, a)
+	want := bytes.Repeat([]byte("cutroom "), 100_000)
+	sum := sha256.Sum256(want)
+	// A file name that would escape the folder if it were used for one.
+	f, err := b.Receive("video_0", "../../../etc/passwd", iotest.HalfReader(bytes.NewReader(want)), int64(len(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(f.Path)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("the file holds %d other bytes, %v", len(got), err)
+	}
+	if f.Name != "video_0" || f.FileName != "../../../etc/passwd" || f.SizeBytes != int64(len(want)) || f.SHA256 != hex.EncodeToString(sum[:]) {
+		t.Errorf("Receive = %+v", f)
+	}
+	if rel, err := filepath.Rel(dir, f.Path); err != nil || strings.HasPrefix(rel, "..") || !filepath.IsAbs(f.Path) {
+		t.Errorf("the file is at %s", f.Path)
+	}
+	empty, err := b.Receive("video_0", "", strings.NewReader(""), 10)
+	if err != nil || empty.SizeBytes != 0 || empty.Path == f.Path {
+		t.Errorf("an empty part of the same name = %+v, %v", empty, err)
+	}
+}
+
+func TestCloseRemovesWhatWasNotMovedAway(t *testing.T) {
+	a, dir := newArea(t)
+	b := newBatch(t, a)
+	moved, err := b.Receive("a", "", strings.NewReader("moved"), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Receive("b", "", strings.NewReader("stays"), 10); err != nil {
+		t.Fatal(err)
+	}
+	target := filepath.Join(t.TempDir(), "kept")
+	if err := os.Rename(moved.Path, target); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("Close left %v, %v", left, err)
+	}
+	if got, err := os.ReadFile(target); err != nil || string(got) != "moved" {
+		t.Errorf("the moved file holds %q, %v", got, err)
+	}
+	if _, err := b.Receive("c", "", strings.NewReader("x"), 10); err == nil {
+		t.Error("a closed batch received a file")
+	}
+}
+
+func TestReceiveStopsAtTheLimit(t *testing.T) {
+	for _, c := range []struct {
+		size  int
+		limit int64
+		want  error
+	}{
+		{10, 10, nil}, {11, 10, staging.ErrTooLarge}, {0, 0, nil}, {1, 0, staging.ErrTooLarge}, {0, -1, staging.ErrTooLarge},
+		{256 << 10, 256 << 10, nil}, {256<<10 + 1, 256 << 10, staging.ErrTooLarge},
+		{1 << 20, 1<<20 - 1, staging.ErrTooLarge},
+	} {
+		a, dir := newArea(t)
+		b := newBatch(t, a)
+		body := bytes.NewReader(make([]byte, c.size+1000))
+		r := io.LimitReader(body, int64(c.size))
+		_, err := b.Receive("a", "", r, c.limit)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%d bytes with limit %d: %v, want %v", c.size, c.limit, err, c.want)
+		}
+		if want := map[bool]int{true: 1, false: 0}[c.want == nil]; files(t, dir) != want {
+			t.Errorf("%d bytes with limit %d: %d files are left, want %d", c.size, c.limit, files(t, dir), want)
+		}
+		if read := int64(c.size+1000) - int64(body.Len()); c.want != nil && read > max(c.limit, 0)+1 {
+			t.Errorf("%d bytes with limit %d: %d were read", c.size, c.limit, read)
+		}
+	}
+}
+
+func TestBrokenBodyLeavesNoFile(t *testing.T) {
+	a, dir := newArea(t)
+	b := newBatch(t, a)
+	broken := errors.New("connection lost")
+	_, err := b.Receive("a", "", io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)), 1000)
+	if !errors.Is(err, broken) || errors.Is(err, staging.ErrNoSpace) {
+		t.Errorf("Receive = %v, want the reader's error", err)
+	}
+	if n := files(t, dir); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+}
+
+// TestFullDisk uploads to a tiny memory file system of its own.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("no file system may be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	a, err := staging.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := a.Free()
+	if err != nil || free <= 0 || free > 1<<20 {
+		t.Errorf("Free = %d, %v, want up to 1 MiB", free, err)
+	}
+	b := newBatch(t, a)
+	_, err = b.Receive("a", "", io.LimitReader(zeros{}, 2<<20), 10<<20)
+	if !errors.Is(err, staging.ErrNoSpace) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Receive = %v, want ErrNoSpace", err)
+	}
+	if n := files(t, dir); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+	if _, err := b.Receive("b", "", io.LimitReader(zeros{}, 100<<10), 10<<20); err != nil {
+		t.Errorf("after the full disk was freed: %v", err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestFree(t *testing.T) {
+	a, dir := newArea(t)
+	if free, err := a.Free(); err != nil || free <= 0 {
+		t.Errorf("Free = %d, %v", free, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Free(); err == nil {
+		t.Error("Free of a missing folder did not fail")
+	}
+}
+
+func TestReceiveKeepsMemoryFlat(t *testing.T) {
+	a, _ := newArea(t)
+	b := newBatch(t, a)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := b.Receive("a", "", io.LimitReader(zeros{}, 64<<20), 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 2<<20 {
+		t.Errorf("receiving 64 MB allocated %d KB", used>>10)
+	}
+}
+
+func TestSweepTakesOnlyWhatIsOld(t *testing.T) {
+	a, dir := newArea(t)
+	past := time.Now().Add(-7 * time.Hour)
+	age := func(paths ...string) {
+		for _, p := range paths {
+			if err := os.Chtimes(p, past, past); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	receive := func() (batch, path string) {
+		b, err := a.Batch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := b.Receive("a", "", strings.NewReader("x"), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Dir(f.Path), f.Path
+	}
+	abandoned, old := receive()
+	age(old, abandoned)
+	growing, young := receive() // a long upload: the folder is old, the file is not
+	age(growing)
+	fresh, _ := receive()
+	foreign := filepath.Join(dir, "not-ours")
+	if err := os.Mkdir(foreign, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	age(foreign)
+	if n, err := a.Sweep(6 * time.Hour); n != 1 || err != nil {
+		t.Errorf("Sweep = %d, %v, want 1", n, err)
+	}
+	for path, want := range map[string]bool{abandoned: false, growing: true, young: true, fresh: true, foreign: true} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s is there: %v, want %v", path, err == nil, want)
+		}
+	}
+	if n, err := a.Sweep(6 * time.Hour); n != 0 || err != nil {
+		t.Errorf("second Sweep = %d, %v", n, err)
+	}
+}
