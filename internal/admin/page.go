@@ -1,0 +1,16 @@
+package admin
+
+import (
+	"embed"
+	"io/fs"
+)
+
+// The web app as it was built from web/admin. It is kept beside the source so
+// that building the service needs no Node.
+//
+//go:embed all:page/dist
+var page embed.FS
+
+// App is the files of the web app, index.html at the root and files with a
+// hash of their content in the name under assets/.
+func App() (fs.FS, error) { return fs.Sub(page, "page/dist") }

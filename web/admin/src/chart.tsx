@@ -1,0 +1,155 @@
+// A chart by day, with the same numbers as a table for those who cannot see
+// it, or want them exactly.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import { shortDay } from './format';
+import { Empty } from './load';
+import { Table } from './parts';
+
+export interface Series {
+  label: string;
+  /** One for each day; null where there is nothing to measure. */
+  values: (number | null)[];
+}
+
+interface Props {
+  /** What is shown, for the table and for screen readers. */
+  label: string;
+  dates: string[];
+  series: Series[];
+  /** Bars stand on each other; lines are for what does not add up. */
+  kind: 'bars' | 'lines';
+  format: (n: number) => string;
+  /** Whether only whole numbers make sense on the scale. */
+  whole?: boolean;
+  empty: string;
+}
+
+const height = 220;
+const wholeSteps = [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, e) => n * 10 ** e)).sort((a, b) => a - b);
+
+export function Chart(props: Props) {
+  const [asTable, setAsTable] = useState(false);
+  const box = useRef<HTMLDivElement>(null);
+  const scheme = useScheme();
+  const nothing = props.series.every((s) => s.values.every((v) => !v));
+  // The rows of a report change identity with every load, its text does not.
+  const key = JSON.stringify([props.dates, props.series]);
+
+  useEffect(() => {
+    const el = box.current;
+    if (!el) return;
+    const plot = new uPlot(options(props, el.clientWidth), data(props), el);
+    const resize = new ResizeObserver(() => plot.setSize({ width: el.clientWidth, height }));
+    resize.observe(el);
+    return () => {
+      resize.disconnect();
+      plot.destroy();
+    };
+  }, [key, scheme, nothing]);
+
+  if (nothing) return <Empty>{props.empty}</Empty>;
+  return (
+    <div>
+      <div class="chart" ref={box} role="img" aria-label={`Chart: ${props.label}. The same numbers follow as a table.`} />
+      <details onToggle={(e) => setAsTable(e.currentTarget.open)}>
+        <summary>As a table</summary>
+        {asTable && <Numbers {...props} />}
+      </details>
+    </div>
+  );
+}
+
+function Numbers({ label, dates, series, format }: Props) {
+  return (
+    <Table
+      label={label}
+      rows={dates.map((date, i) => ({ date, i })).reverse()}
+      rowKey={(r) => r.date}
+      columns={[
+        { title: 'Day', cell: (r) => r.date },
+        ...series.map((s) => ({
+          title: s.label,
+          number: true,
+          cell: (r: { i: number }) => {
+            const v = s.values[r.i];
+            return v == null ? '–' : format(v);
+          },
+        })),
+      ]}
+    />
+  );
+}
+
+/** Bars are drawn tallest first, each over the one that it stands on. */
+function data({ dates, series, kind }: Props): uPlot.AlignedData {
+  const days = dates.map((_, i) => i);
+  if (kind === 'lines') return [days, ...series.map((s) => s.values)];
+  return [days, ...series.map((_, k) => days.map((i) => series.slice(k).reduce((sum, s) => sum + (s.values[i] ?? 0), 0)))];
+}
+
+function options({ dates, series, kind, format, whole }: Props, width: number): uPlot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name: string) => style.getPropertyValue(name).trim();
+  const font = `12px ${style.fontFamily}`;
+  const axis = { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font };
+  const bars = uPlot.paths.bars?.({ size: [0.72, 40], radius: 0.15 });
+  return {
+    width,
+    height,
+    padding: [12, 8, 0, 0],
+    cursor: { y: false, drag: { x: false, y: false }, points: { show: kind === 'lines' } },
+    scales: {
+      x: { time: false, range: (_, min, max) => [min - 0.5, max + 0.5] },
+      y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] },
+    },
+    axes: [
+      {
+        ...axis,
+        grid: { show: false },
+        splits: (u) => {
+          const step = Math.max(1, Math.ceil(dates.length / Math.max(1, Math.floor(u.width / 80))));
+          return dates.map((_, i) => i).filter((i) => i % step === 0);
+        },
+        values: (_, at) => at.map((i) => shortDay(dates[i] ?? '')),
+      },
+      {
+        ...axis,
+        size: (_, values) => 14 + 7 * Math.max(3, ...(values ?? []).map((v) => v.length)),
+        values: (_, at) => at.map((v) => format(v)),
+        ...(whole ? { incrs: wholeSteps } : {}),
+      },
+    ],
+    series: [
+      { label: 'Day', value: (_, i: number | null) => (i == null ? '–' : (dates[i] ?? '–')) },
+      ...series.map((s, k): uPlot.Series => {
+        const c = color(`--c${(k % 7) + 1}`);
+        return {
+          label: s.label,
+          stroke: c,
+          width: kind === 'lines' ? 2 : 0,
+          points: { show: kind === 'lines', size: 5, fill: c },
+          value: (_, __, ___, i) => {
+            const v = i == null ? null : s.values[i];
+            return v == null ? '–' : format(v);
+          },
+          ...(kind === 'bars' ? { fill: c, ...(bars ? { paths: bars } : {}) } : {}),
+        };
+      }),
+    ],
+  };
+}
+
+/** Changes when the reader's device turns dark or light: a canvas keeps its colours. */
+function useScheme(): boolean {
+  const query = matchMedia('(prefers-color-scheme: dark)');
+  const [dark, set] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => set(query.matches);
+    query.addEventListener('change', changed);
+    return () => query.removeEventListener('change', changed);
+  }, []);
+  return dark;
+}

@@ -1,0 +1,59 @@
+import type { Daily, Overview } from '../api';
+import { Chart } from '../chart';
+import { count, duration } from '../format';
+import { Loaded, useReport } from '../load';
+import { Card, Cards, DayRange, Panel, useDays } from '../parts';
+
+export function OverviewPage() {
+  const overview = useReport<Overview>('overview');
+  const daily = useReport<Daily[]>('stats/daily', useDays());
+  return (
+    <>
+      <Loaded of={overview}>
+        {(o) => (
+          <Cards>
+            <Card label="Users" value={count(o.totalUsers)} note={`${count(o.activeUsersLast7Days)} active in the last 7 days`} />
+            <Card label="Jobs" value={count(o.totalJobs)} />
+            <Card label="Renders" value={count(o.totalRenders)} />
+            <Card label="Separations" value={count(o.totalSeparations)} />
+            <Card label="Source material" value={duration(o.totalSourceDurationMs)} />
+          </Cards>
+        )}
+      </Loaded>
+      <DayRange />
+      <Loaded of={daily}>
+        {(days) => {
+          const dates = days.map((d) => d.date);
+          return (
+            <>
+              <Panel title="Jobs a day">
+                <Chart
+                  label="jobs a day"
+                  kind="bars"
+                  whole
+                  dates={dates}
+                  format={count}
+                  empty="No jobs in these days."
+                  series={[
+                    { label: 'Renders', values: days.map((d) => d.renderCount) },
+                    { label: 'Separations', values: days.map((d) => d.separationCount) },
+                  ]}
+                />
+              </Panel>
+              <Panel title="Source material a day">
+                <Chart
+                  label="length of the sources of each day's jobs"
+                  kind="bars"
+                  dates={dates}
+                  format={duration}
+                  empty="No jobs in these days."
+                  series={[{ label: 'Length', values: days.map((d) => d.totalSourceDurationMs) }]}
+                />
+              </Panel>
+            </>
+          );
+        }}
+      </Loaded>
+    </>
+  );
+}

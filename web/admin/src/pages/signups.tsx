@@ -1,0 +1,44 @@
+import type { Signups } from '../api';
+import { Chart } from '../chart';
+import { count } from '../format';
+import { Loaded, useReport } from '../load';
+import { Card, Cards, DayRange, Panel, useDays } from '../parts';
+
+export function SignupsPage() {
+  const signups = useReport<Signups[]>('stats/signups', useDays());
+  return (
+    <>
+      <DayRange />
+      <Loaded of={signups}>
+        {(days) => {
+          const a = days.map((d) => d.providerACount);
+          const b = days.map((d) => d.providerBCount);
+          const sum = (values: number[]) => values.reduce((x, y) => x + y, 0);
+          return (
+            <>
+              <Cards>
+                <Card label="New users" value={count(sum(a) + sum(b))} note={`in ${days.length} ${days.length === 1 ? 'day' : 'days'}`} />
+                <Card label="Provider A" value={count(sum(a))} />
+                <Card label="Provider B" value={count(sum(b))} />
+              </Cards>
+              <Panel title="New users a day">
+                <Chart
+                  label="new users a day by provider"
+                  kind="bars"
+                  whole
+                  dates={days.map((d) => d.date)}
+                  format={count}
+                  empty="Nobody joined in these days."
+                  series={[
+                    { label: 'Provider A', values: a },
+                    { label: 'Provider B', values: b },
+                  ]}
+                />
+              </Panel>
+            </>
+          );
+        }}
+      </Loaded>
+    </>
+  );
+}

@@ -1,0 +1,160 @@
+// Pieces that several pages are made of.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { addDays, duration, time, today } from './format';
+import { daysOf, go, link, useRoute } from './route';
+
+export function Card(props: { label: string; value: string; note?: string }) {
+  return (
+    <div class="card">
+      <dt>{props.label}</dt>
+      <dd>{props.value}</dd>
+      {props.note && <dd class="note">{props.note}</dd>}
+    </div>
+  );
+}
+
+export const Cards = (props: { children: ComponentChildren }) => <dl class="cards">{props.children}</dl>;
+
+export function Panel(props: { title: string; aside?: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <section class="panel">
+      <header>
+        <h2>{props.title}</h2>
+        {props.aside}
+      </header>
+      {props.children}
+    </section>
+  );
+}
+
+export interface Column<T> {
+  title: string;
+  cell: (row: T) => ComponentChildren;
+  /** Numbers stand to the right. */
+  number?: boolean;
+}
+
+/** A table that scrolls sideways where the screen is narrower. */
+export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T) => string }) {
+  return (
+    <div class="scroll" role="region" aria-label={props.label} tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            {props.columns.map((c) => (
+              <th key={c.title} scope="col" class={c.number ? 'number' : ''}>
+                {c.title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {props.rows.map((row) => (
+            <tr key={props.rowKey(row)}>
+              {props.columns.map((c, i) =>
+                i === 0 ? (
+                  <th key={c.title} scope="row">
+                    {c.cell(row)}
+                  </th>
+                ) : (
+                  <td key={c.title} class={c.number ? 'number' : ''}>
+                    {c.cell(row)}
+                  </td>
+                ),
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export const Time = (props: { at: string | null }) =>
+  props.at ? <time dateTime={props.at}>{time(props.at)}</time> : <span class="quiet">–</span>;
+
+const tones: Record<string, string> = { FAILED: 'bad', COMPLETED: 'good', READY: 'good', DISPOSED: 'good' };
+
+export const Status = (props: { status: string }) => (
+  <span class={`status ${tones[props.status] ?? 'going'}`}>{props.status.toLowerCase()}</span>
+);
+
+/** A source's length; renders of old may not know theirs. */
+export const length = (ms: number): string => (ms > 0 ? duration(ms) : '–');
+
+export const providerName = (provider: string): string => provider.replace('provider_a', 'Provider A').replace('provider_b', 'Provider B');
+
+/** The choice of days, for all pages that show a report by day. */
+export function DayRange() {
+  const days = daysOf(useRoute().query);
+  const [draft, setDraft] = useState(days);
+  useEffect(() => setDraft(days), [days.from, days.last]);
+  const page = () => location.hash.replace(/^#\/?/, '').split('?', 1)[0] ?? '';
+  const wrong = draft.from > draft.last ? 'The first day must not be after the last day.' : '';
+  return (
+    <form
+      class="range"
+      aria-label="Days shown"
+      onSubmit={(e) => {
+        e.preventDefault();
+        if (!wrong) go(link(page(), { days: '', from: draft.from, to: draft.last }));
+      }}
+    >
+      <div class="presets">
+        {[7, 30, 90].map((n) => (
+          <button
+            key={n}
+            type="button"
+            aria-pressed={days.preset === n}
+            onClick={() => go(link(page(), { days: String(n), from: '', to: '' }))}
+          >
+            {n} days
+          </button>
+        ))}
+      </div>
+      <label>
+        From <input type="date" required value={draft.from} max={today()} onInput={(e) => setDraft({ ...draft, from: e.currentTarget.value })} />
+      </label>
+      <label>
+        to{' '}
+        <input
+          type="date"
+          required
+          value={draft.last}
+          max={today()}
+          onInput={(e) => setDraft({ ...draft, last: e.currentTarget.value })}
+        />
+      </label>
+      <button type="submit">Show</button>
+      {wrong && (
+        <p class="wrong" role="alert">
+          {wrong}
+        </p>
+      )}
+    </form>
+  );
+}
+
+/** The chosen days as the reports take them: the end is the day after the last. */
+export function useDays(): { from: string; to: string } {
+  const { from, last } = daysOf(useRoute().query);
+  return { from, to: addDays(last, 1) || last };
+}
+
+/** Steps through the pages of a list. */
+export function Pager(props: { offset: number; limit: number; total: number; to: (offset: number) => string }) {
+  const { offset, limit, total } = props;
+  if (total <= limit && offset === 0) return null;
+  const last = Math.min(offset + limit, total);
+  return (
+    <nav class="pager" aria-label="Pages">
+      {offset > 0 ? <a href={props.to(Math.max(0, offset - limit))}>← Previous</a> : <span />}
+      <span>
+        {Math.min(offset + 1, total)}–{last} of {total}
+      </span>
+      {last < total ? <a href={props.to(offset + limit)}>Next →</a> : <span />}
+    </nav>
+  );
+}
