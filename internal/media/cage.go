@@ -23,7 +23,8 @@ import (
 //	same binary, in CageMain: rlimits → Landlock → seccomp → exec ffmpeg
 //
 // The user namespace maps the server's user to nobody, so that even a server
-// run as root starts an ffmpeg without any capability. The network namespace is
+// run as root starts an ffmpeg without any capability; what ffmpeg opens must
+// therefore be open to the server's user by ownership or mode, root or not. The network namespace is
 // empty. Landlock leaves ffmpeg the job's folder to write, its inputs and the
 // shared libraries to read. The seccomp filter refuses sockets and the calls an
 // attacker needs and ffmpeg does not, which also keeps the network shut where

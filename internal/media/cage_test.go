@@ -240,10 +240,8 @@ func children(t *testing.T, pid int) []int {
 	return all
 }
 
-// parentEnv makes the test binary act as a server that runs an endless pass.
-const parentEnv = "CUTROOM_MEDIA_TEST_PARENT"
-
-func parentMain() {
+// serverMain is a server that runs an endless pass.
+func serverMain() {
 	r, err := media.New(media.Config{})
 	if err != nil {
 		fmt.Println(err)
@@ -257,7 +255,7 @@ func parentMain() {
 
 func TestKilledServerTakesFFmpegAlong(t *testing.T) {
 	server := exec.CommandContext(t.Context(), "/proc/self/exe")
-	server.Env = append(os.Environ(), parentEnv+"=1")
+	server.Env = append(os.Environ(), roleEnv+"=server")
 	server.Stderr = os.Stderr
 	out, err := server.StdoutPipe()
 	if err != nil {

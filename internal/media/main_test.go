@@ -11,11 +11,17 @@ import (
 
 func TestMain(m *testing.M) {
 	media.CageMain()
-	if os.Getenv(parentEnv) != "" {
-		parentMain()
+	switch os.Getenv(roleEnv) {
+	case "server":
+		serverMain()
+	case "poor kernel":
+		poorKernelMain()
 	}
 	goleak.VerifyTestMain(m)
 }
+
+// roleEnv makes the test binary, started again, play another program.
+const roleEnv = "CUTROOM_MEDIA_TEST_ROLE"
 
 func newRunner(t *testing.T) *media.Runner {
 	t.Helper()

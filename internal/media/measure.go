@@ -22,7 +22,8 @@ type Measured struct {
 
 	// First and End are the presentation times between which a decoder yields
 	// pictures or samples: start of the first packet, end of the last, less what
-	// audio decoders drop there (SkipSamples, TrimSamples).
+	// audio decoders drop there (SkipSamples, TrimSamples). Opus in webm hides its
+	// delay from the packets: First is then up to 7 ms early.
 	First, End           time.Duration
 	FirstTicks, EndTicks int64 // the packets' extent in TimeBase, exact, nothing dropped
 	Packets, Discarded   int64

@@ -131,8 +131,8 @@ type Pass struct {
 	// pass. A Read in progress may outlive Encode when ffmpeg ends before its
 	// input does.
 	Stdin io.Reader
-	// Stdout receives what the pass writes to pipe:1. May be nil. A failing
-	// writer ends the pass.
+	// Stdout receives what the pass writes to pipe:1. When nil, pipe:1 carries the
+	// progress and the pass must not write to it. A failing writer ends the pass.
 	Stdout io.Writer
 }
 

@@ -1,0 +1,148 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"cutroom/internal/media"
+)
+
+// refuseEnv names what the poor kernel refuses: "namespaces" or "landlock".
+const refuseEnv = "CUTROOM_MEDIA_TEST_REFUSE"
+
+// TestCageDegrades runs passes where the kernel refuses a wall of the cage: the
+// refusal is said once, the others stand, and the pass succeeds.
+func TestCageDegrades(t *testing.T) {
+	r := newRunner(t)
+	inForce(t, r, "namespaces")
+	inForce(t, r, "landlock")
+	inForce(t, r, "seccomp")
+	for _, refused := range []string{"namespaces", "landlock"} {
+		t.Run(refused, func(t *testing.T) {
+			packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer packets.Close()
+			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", packets.LocalAddr().String())
+			cmd.Env = append(os.Environ(), roleEnv+"=poor kernel", refuseEnv+"="+refused)
+			if refused == "namespaces" {
+				// In a namespace of its own, where it may forbid further ones.
+				cmd.SysProcAttr = &syscall.SysProcAttr{
+					Cloneflags:  syscall.CLONE_NEWUSER,
+					UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+					GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+				}
+			}
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			text := string(out)
+			if n := strings.Count(text, "media cage: "); n != 1 || !strings.Contains(text, "media cage: "+refused+" not in force: ") {
+				t.Errorf("said %d times:\n%s", n, text)
+			}
+			want := map[string]string{
+				"namespaces": "encode ok\nread outside failed\nudp failed\n", // Landlock and seccomp stand
+				"landlock":   "encode ok\nread outside ok\nudp failed\n",     // the file is readable, the network is not
+			}[refused]
+			if !strings.HasSuffix(text, want) {
+				t.Errorf("got\n%swant\n%s", text, want)
+			}
+			if err := packets.SetReadDeadline(time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if n, _, err := packets.ReadFrom(make([]byte, 2048)); err == nil {
+				t.Errorf("a packet of %d bytes came out", n)
+			}
+		})
+	}
+}
+
+// poorKernelMain makes the kernel refuse one wall and reports how passes fare.
+func poorKernelMain() {
+	switch os.Getenv(refuseEnv) {
+	case "namespaces":
+		must(os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0))
+	case "landlock":
+		// Filters bind the thread that execs, so: forbid, then start over.
+		runtime.LockOSThread()
+		must(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		must(refuseCall(unix.SYS_LANDLOCK_CREATE_RULESET))
+		must(os.Setenv(refuseEnv, "already"))
+		must(unix.Exec("/proc/self/exe", os.Args, os.Environ()))
+	}
+	r, err := media.New(media.Config{CageLog: func(msg string) { fmt.Println(msg) }})
+	must(err)
+	dir, err := os.MkdirTemp("", "degrade")
+	must(err)
+	defer os.RemoveAll(dir)
+	try := func(what string, args ...string) {
+		_, err := r.Encode(context.Background(), media.Pass{Name: what, Dir: dir, Args: args, Timeout: time.Minute})
+		if err != nil {
+			fmt.Println(what, "failed")
+			return
+		}
+		fmt.Println(what, "ok")
+	}
+	try("encode", tone(time.Second, "out.wav")...)
+	try("read outside", "-f", "u8", "-ar", "8000", "-i", "file:/etc/passwd", "passwd.wav")
+	try("udp", tone(time.Second, "-f", "mpegts", "udp://"+os.Args[1])...)
+	os.RemoveAll(dir)
+	os.Exit(0)
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// refuseCall makes one system call answer EOPNOTSUPP from here on.
+func refuseCall(call uint32) error {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0x00050000 | uint32(unix.EOPNOTSUPP)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0x7fff0000},
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
+}
+
+func TestRunnersShareNothing(t *testing.T) {
+	// Several passes at once, each with its own folder and descriptors.
+	r := newRunner(t)
+	results := make(chan error)
+	for range 6 {
+		go func() {
+			var out bytes.Buffer
+			_, err := r.Encode(t.Context(), media.Pass{
+				Name: "parallel", Dir: t.TempDir(), Stdin: bytes.NewReader(make([]byte, 9600)), Stdout: &out, Timeout: time.Minute,
+				Args: []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "s16le", "pipe:1"},
+			})
+			if err == nil && out.Len() != 9600 {
+				err = fmt.Errorf("%d bytes came through, want 9600", out.Len())
+			}
+			results <- err
+		}()
+	}
+	for range 6 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+}

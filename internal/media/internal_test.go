@@ -1,0 +1,182 @@
+package media
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestTicksToDuration(t *testing.T) {
+	for _, c := range []struct {
+		ticks int64
+		base  Rational
+		want  time.Duration
+	}{
+		{0, Rational{1, 90000}, 0},
+		{1, Rational{1, 3}, 333333333},
+		{2, Rational{1, 3}, 666666667},
+		{-1, Rational{1, 3}, -333333333},
+		{30000, Rational{1001, 30000}, 1001 * time.Second},
+		{14112000 * 3600, Rational{1, 14112000}, time.Hour},
+		{math.MaxInt64, Rational{1, 1}, math.MaxInt64},
+		{math.MaxInt64, Rational{1, 1e9}, math.MaxInt64},
+		{math.MinInt64, Rational{1 << 40, 1}, -math.MaxInt64},
+		{5, Rational{}, 0},
+	} {
+		if got := ticksToDuration(c.ticks, c.base); got != c.want {
+			t.Errorf("%d x %v = %d, want %d", c.ticks, c.base, got, c.want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		ticks := rapid.Int64().Draw(t, "ticks")
+		base := Rational{rapid.Int64Range(1, math.MaxInt64).Draw(t, "num"), rapid.Int64Range(1, math.MaxInt64).Draw(t, "den")}
+		got := float64(ticksToDuration(ticks, base))
+		want := float64(ticks) * (float64(base.Num) / float64(base.Den)) * 1e9
+		want = math.Min(math.Max(want, -math.MaxInt64), math.MaxInt64)
+		if math.Abs(got-want) > math.Max(1, math.Abs(want)*1e-12) {
+			t.Fatalf("%d x %v = %v, want %v", ticks, base, got, want)
+		}
+	})
+}
+
+func TestParseSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"1.023021": 1023021 * time.Microsecond, "0.000000": 0, "-0.007000": -7 * time.Millisecond,
+		"143165.576533": 143165576533 * time.Microsecond, "1e300": math.MaxInt64, "-1e300": -math.MaxInt64,
+	} {
+		if got, ok := parseSeconds(text); got != want || !ok {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+	for _, text := range []string{"N/A", "", "nan"} {
+		if got, ok := parseSeconds(text); ok || got != 0 {
+			t.Errorf("%q: %v, %v", text, got, ok)
+		}
+	}
+}
+
+func TestParseRational(t *testing.T) {
+	for text, want := range map[string]Rational{
+		"30000/1001": {30000, 1001}, "4:3": {4, 3}, "0/0": {}, "0:1": {}, "30": {}, "": {}, "-1/2": {}, "x/y": {},
+	} {
+		if got := parseRational(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestDisplaySize(t *testing.T) {
+	for _, c := range []struct {
+		w, h         int
+		sar          Rational
+		wantW, wantH int
+	}{
+		{720, 576, Rational{64, 45}, 1024, 576},
+		{1440, 1080, Rational{4, 3}, 1920, 1080},
+		{720, 480, Rational{8, 9}, 720, 540},
+		{640, 360, Rational{1, 1}, 640, 360},
+		{640, 360, Rational{1000000, 1}, 640, 360},
+	} {
+		if w, h := displaySize(c.w, c.h, c.sar); w != c.wantW || h != c.wantH {
+			t.Errorf("%dx%d at %v: %dx%d, want %dx%d", c.w, c.h, c.sar, w, h, c.wantW, c.wantH)
+		}
+	}
+}
+
+// TestPacketScanDoesNotCareHowOutputArrives cuts the same output at every
+// place.
+func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
+	var b strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&b, "packet|stream_index=%d|pts=%d|dts=N/A|duration=512|size=10|flags=K_\n", i%2, i/2*512)
+	}
+	b.WriteString("\nstream|index=0|codec_type=video|time_base=1/15360\nstream|index=1|codec_type=audio|sample_rate=48000|time_base=1/15360\n")
+	text := b.String()
+	for cut := range len(text) {
+		s := newPacketScan(MeasureOptions{})
+		for _, part := range []string{text[:cut], text[cut:]} {
+			if _, err := s.Write([]byte(part)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := s.finish()
+		if err != nil || len(all) != 2 || all[0].Packets != 20 || all[1].Packets != 20 || all[0].EndTicks != 20*512 {
+			t.Fatalf("cut at %d: %+v, %v", cut, all, err)
+		}
+	}
+}
+
+// TestPacketScanRestoresOrder feeds frames in a decoding order.
+func TestPacketScanRestoresOrder(t *testing.T) {
+	s := newPacketScan(MeasureOptions{})
+	for i := 0; i < 4000; i += 4 {
+		for _, pts := range []int{i + 3, i + 1, i, i + 2} {
+			fmt.Fprintf(s, "packet|stream_index=0|pts=%d|dts=0|duration=1|size=1|flags=__\n", pts)
+		}
+	}
+	fmt.Fprint(s, "stream|index=0|codec_type=video|time_base=1/30\n")
+	all, err := s.finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := all[0]; m.ShortestStep != m.LargestGap || m.LargestGap != 33333333 || m.EndTicks != 4000 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func FuzzPacketScan(f *testing.F) {
+	f.Add([]byte("packet|stream_index=0|pts=1|dts=1|duration=9223372036854775807|size=1|flags=KD\nstream|index=0|codec_type=video|time_base=1/1\n"))
+	f.Add([]byte("packet|stream_index=-1|pts=N/A\nstream|index=99999999999999999999|codec_type=audio\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := newPacketScan(MeasureOptions{Keyframes: true})
+		if _, err := s.Write(b); err != nil {
+			return
+		}
+		if len(s.streams) > maxScanStreams {
+			t.Fatalf("%d streams remembered", len(s.streams))
+		}
+		if _, err := s.finish(); err != nil {
+			t.Fatal(err) // every stream was wanted, so none can be missing
+		}
+	})
+}
+
+func TestDisplayMatrixNonsense(t *testing.T) {
+	for _, text := range []string{"", "x", "00000000: 1 2\n", "00000000: 0 0 0\n00000001: 0 0 0\n00000002: 0 0 0\n"} {
+		if o := parseDisplayMatrix(text); o != (Orientation{}) {
+			t.Errorf("%q: %+v", text, o)
+		}
+	}
+	// 44 degrees clockwise is nearer to upright.
+	if o := parseDisplayMatrix("0: 47143 45525 0\n1: -45525 47143 0\n2: 0 0 1073741824\n"); o != (Orientation{}) {
+		t.Errorf("44 degrees: %+v", o)
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var all strings.Builder
+	k := &tail{limit: 100}
+	for i := range 60 {
+		line := strings.Repeat(fmt.Sprint(i%10), i)
+		all.WriteString(line)
+		if n, err := k.Write([]byte(line)); n != len(line) || err != nil {
+			t.Fatal(n, err)
+		}
+		want := all.String()
+		if want = want[max(0, len(want)-100):]; k.String() != want {
+			t.Fatalf("after %d: %q, want %q", i, k.String(), want)
+		}
+	}
+}
+
+func TestNewWantsCageMain(t *testing.T) {
+	cageArmed.Store(false)
+	defer cageArmed.Store(true)
+	if _, err := New(Config{}); err == nil {
+		t.Error("a program without CageMain got a Runner: its first pass would start the program again")
+	}
+}
