@@ -7,25 +7,22 @@ import (
 	"slices"
 )
 
-// voiceMask looks for a voice over an accompaniment. For each time and
-// frequency it estimates how loud the accompaniment is there, from three facts
-// about music that speech does not share, and calls the excess voice:
+// voiceMask looks for a voice over an accompaniment. It first tells when
+// somebody speaks (see activity). What is heard while nobody does is the
+// accompaniment by itself; from it follows, for each moment of speech, how
+// loud the accompaniment is at each frequency:
 //
+//   - music repeats: the moments without speech that fit under what is heard
+//     now, without exceeding it, are what plays now;
 //   - notes are steady: the median over half a second keeps a held note and
-//     drops a syllable (harmonic/percussive separation);
-//   - music repeats: the median over the most similar other moments of the
-//     piece keeps the pattern and drops the words (REPET-SIM);
-//   - in stereo, the voice stands in the middle.
+//     drops a syllable. It is believed up to the levels heard without speech.
 //
-// Where the excess does not behave like speech, which comes in syllables and
-// pauses, everything is accompaniment (voice activity).
+// What is louder than that is voice, the more so the closer it stands to the
+// middle of the stereo image.
 type voiceMask struct {
 	in        *pcm
 	transform *fft
 	shape     []float64
-	// loudest is the level of the loudest voice so far, which a pause is
-	// measured against. It falls slowly.
-	loudest float64
 }
 
 func newVoiceMask(in *pcm) *voiceMask {
@@ -34,20 +31,18 @@ func newVoiceMask(in *pcm) *voiceMask {
 
 const (
 	topBin       = 12000 * window / SampleRate // above this nothing is analysed
-	lowBin       = 90 * window / SampleRate    // below this there is no voice
-	contextCount = 3 * SampleRate / hop        // frames looked at on either side of a block
+	lowBin       = 80 * window / SampleRate    // below this there is no voice
+	contextCount = 6 * SampleRate / hop        // frames looked at on either side of a block
 	steadySpan   = 51                          // frames of the steadiness median, 0.54 s
-	similarCount = 14                          // moments compared with
-	similarGap   = SampleRate / hop / 2        // least distance between two moments, frames
-	similarBands = 48
+	likeCount    = 9                           // moments without speech that a moment is compared with
+	coarseBands  = 48
 )
 
 // scene is the analysed neighbourhood of one block.
 type scene struct {
-	first  int64       // number of frame 0 of the scene in the whole audio
-	mags   [][]float32 // magnitude of the louder-channel mix, [frame][bin <= topBin]
+	mags   [][]float32 // magnitude over both channels, [frame][bin <= topBin]
 	centre [][]float32 // how much a bin stands in the middle, 0..1
-	bands  [][]float32 // coarse spectrum for comparing moments, unit length
+	coarse [][]float32 // magnitudes in bands of equal ratio, compressed
 }
 
 func (v *voiceMask) masks(ctx context.Context, first, count int64) ([][]float32, error) {
@@ -57,26 +52,29 @@ func (v *voiceMask) masks(ctx context.Context, first, count int64) ([][]float32,
 	if err != nil {
 		return nil, err
 	}
-	back := s.steady()
-	if err := s.raiseToRepeating(ctx, back); err != nil {
-		return nil, err
-	}
-	raw := make([][]float32, len(s.mags))
-	for f := range raw {
-		raw[f] = s.excess(f, back[f])
-	}
-	activity := v.activity(s, raw)
+	active := s.activity()
+	quiet := quietFrames(active)
+	steady := s.steady(s.ceiling(quiet))
+	active = spread(active, 16)
 	out := make([][]float32, count)
 	for i := range out {
-		f := first + int64(i) - from
-		out[i] = widen(raw[f], activity[f])
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		f := int(first + int64(i) - from)
+		if active[f] == 0 {
+			out[i] = make([]float32, bins)
+			continue
+		}
+		s.raiseToAlike(steady[f], f, quiet)
+		out[i] = widen(s.excess(f, steady[f]), active[f])
 	}
 	return out, nil
 }
 
 func (v *voiceMask) analyse(ctx context.Context, from, to int64) (*scene, error) {
 	n := int(to - from)
-	s := &scene{first: from, mags: make([][]float32, n), centre: make([][]float32, n), bands: make([][]float32, n)}
+	s := &scene{mags: make([][]float32, n), centre: make([][]float32, n), coarse: make([][]float32, n)}
 	samples, err := v.in.read(frameStart(from), (to-from)*hop+window)
 	if err != nil {
 		return nil, err
@@ -101,16 +99,16 @@ func (v *voiceMask) analyse(ctx context.Context, from, to int64) (*scene, error)
 				centre[k] = float32(max(2*cross/power, 0))
 			}
 		}
-		s.mags[f], s.centre[f], s.bands[f] = mags, centre, coarse(mags)
+		s.mags[f], s.centre[f], s.coarse[f] = mags, centre, compress(mags)
 	}
 	return s, nil
 }
 
-// coarse is the log spectrum in bands of equal ratio, scaled to unit length.
-func coarse(mags []float32) []float32 {
-	out := make([]float32, similarBands)
-	ratio := math.Log(float64(topBin)/float64(lowBin)) / similarBands
-	var mean float64
+// compress is the spectrum in bands of equal ratio, as square roots, which
+// keeps the loudest band from deciding alone.
+func compress(mags []float32) []float32 {
+	out := make([]float32, coarseBands)
+	ratio := math.Log(float64(topBin)/float64(lowBin)) / coarseBands
 	for b := range out {
 		lo := int(float64(lowBin) * math.Exp(ratio*float64(b)))
 		hi := max(int(float64(lowBin)*math.Exp(ratio*float64(b+1))), lo+1)
@@ -118,25 +116,45 @@ func coarse(mags []float32) []float32 {
 		for _, m := range mags[lo:min(hi, len(mags))] {
 			sum += float64(m)
 		}
-		out[b] = float32(math.Log1p(sum / float64(hi-lo) / 50))
-		mean += float64(out[b]) / similarBands
-	}
-	var norm float64
-	for b := range out {
-		out[b] -= float32(mean)
-		norm += float64(out[b]) * float64(out[b])
-	}
-	if norm > 0 {
-		scale := float32(1 / math.Sqrt(norm))
-		for b := range out {
-			out[b] *= scale
-		}
+		out[b] = float32(math.Sqrt(sum / float64(hi-lo)))
 	}
 	return out
 }
 
-// steady is the running median of each bin over time.
-func (s *scene) steady() [][]float32 {
+// quietFrames are the frames in which surely nobody speaks.
+func quietFrames(active []float32) []int {
+	var list []int
+	for f, a := range spread(active, 4) {
+		if a == 0 {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// ceiling is the level of each bin that is hardly exceeded without speech. It
+// is no bound where there is too little to judge by.
+func (s *scene) ceiling(quiet []int) []float32 {
+	const enough = SampleRate / hop / 3
+	out := make([]float32, topBin+1)
+	values := make([]float32, 0, len(quiet))
+	for k := range out {
+		if len(quiet) < enough {
+			out[k] = math.MaxFloat32
+			continue
+		}
+		values = values[:0]
+		for _, f := range quiet {
+			values = append(values, s.mags[f][k])
+		}
+		slices.Sort(values)
+		out[k] = values[len(values)*9/10] * 1.4
+	}
+	return out
+}
+
+// steady is the running median of each bin over time, up to the ceiling.
+func (s *scene) steady(ceiling []float32) [][]float32 {
 	n := len(s.mags)
 	out := make([][]float32, n)
 	for f := range out {
@@ -156,137 +174,69 @@ func (s *scene) steady() [][]float32 {
 				sorted = slices.Delete(sorted, at, at+1)
 			}
 			if f >= 0 {
-				out[f][k] = sorted[len(sorted)/2]
+				out[f][k] = min(sorted[len(sorted)/2], ceiling[k])
 			}
 		}
 	}
 	return out
 }
 
-// raiseToRepeating raises back to the median over the moments that sound most
-// alike, where that is louder.
-func (s *scene) raiseToRepeating(ctx context.Context, back [][]float32) error {
-	values := make([]float32, 0, similarCount+1)
-	for f := range s.mags {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		near := s.similar(f)
-		if len(near) < similarCount/2 {
-			continue
-		}
-		for k := range back[f] {
-			values = values[:0]
-			for _, g := range near {
-				values = append(values, s.mags[g][k])
-			}
-			slices.Sort(values)
-			if m := min(values[len(values)/2], s.mags[f][k]); m > back[f][k] {
-				back[f][k] = m
-			}
-		}
+// raiseToAlike raises back, the background of frame f, to the median over the
+// quiet frames that explain most of what is heard without exceeding it.
+func (s *scene) raiseToAlike(back []float32, f int, quiet []int) {
+	alike := s.alike(f, quiet)
+	if len(alike) == 0 {
+		return
 	}
-	return nil
+	values := make([]float32, len(alike))
+	for k := range back {
+		for i, g := range alike {
+			values[i] = s.mags[g][k]
+		}
+		slices.Sort(values)
+		back[k] = max(back[k], values[len(values)/2])
+	}
 }
 
-// similar lists the frames that sound most like frame f, one per moment.
-func (s *scene) similar(f int) []int {
-	type match struct {
-		frame int
-		score float32
-	}
-	// The best frame of every stretch of similarGap stands for that moment.
-	var best []match
-	mine := s.bands[f]
-	for start := 0; start < len(s.bands); start += similarGap {
-		top := match{frame: -1, score: 0}
-		for g := start; g < min(start+similarGap, len(s.bands)); g++ {
-			if g > f-similarGap && g < f+similarGap {
-				continue
-			}
-			var score float32
-			for b, x := range s.bands[g] {
-				score += x * mine[b]
-			}
-			if score > top.score {
-				top = match{g, score}
+// alike lists the quiet frames that fit best under frame f.
+func (s *scene) alike(f int, quiet []int) []int {
+	const tooMuch = 3 // what exceeds the frame counts so much against
+	var best [likeCount]int
+	var scores [likeCount]float32
+	found := 0
+	now := s.coarse[f]
+	for _, g := range quiet {
+		var score float32
+		for b, x := range s.coarse[g] {
+			if over := x - now[b]; over > 0 {
+				score += now[b] - tooMuch*over
+			} else {
+				score += x
 			}
 		}
-		if top.frame >= 0 {
-			best = append(best, top)
+		if found == likeCount && score <= scores[found-1] {
+			continue
 		}
-	}
-	slices.SortFunc(best, func(a, b match) int {
-		switch {
-		case a.score > b.score:
-			return -1
-		case a.score < b.score:
-			return 1
+		found = min(found+1, likeCount)
+		at := found - 1
+		for ; at > 0 && scores[at-1] < score; at-- {
+			best[at], scores[at] = best[at-1], scores[at-1]
 		}
-		return a.frame - b.frame
-	})
-	best = best[:min(len(best), similarCount)]
-	frames := make([]int, len(best))
-	for i, m := range best {
-		frames[i] = m.frame
+		best[at], scores[at] = g, score
 	}
-	return frames
+	return best[:found]
 }
 
 // excess is the voice's share of each bin, from what is above the background.
 func (s *scene) excess(f int, back []float32) []float32 {
 	out := make([]float32, topBin+1)
 	for k := lowBin; k <= topBin; k++ {
-		m, b := s.mags[f][k], back[k]*1.15
-		over := max(m-b, 0)
-		share := over * over / (over*over + b*b + 1)
-		c := s.centre[f][k]
-		out[k] = share * (0.2 + 0.8*c*c)
-	}
-	return out
-}
-
-// activity is how sure it is that somebody speaks in a frame, 0..1.
-func (v *voiceMask) activity(s *scene, raw [][]float32) []float32 {
-	const lowHz, highHz = 200, 4000
-	n := len(raw)
-	level := make([]float64, n) // of the excess in the band of speech
-	share := make([]float64, n) // of it in the whole
-	for f := range raw {
-		var voice, all float64
-		for k := lowHz * window / SampleRate; k <= highHz*window/SampleRate; k++ {
-			p := float64(s.mags[f][k]) * float64(s.mags[f][k])
-			voice += p * float64(raw[f][k])
-			all += p
+		m, b := s.mags[f][k], back[k]*1.1
+		if m <= b || m == 0 {
+			continue
 		}
-		level[f], share[f] = voice, voice/(all+1)
-	}
-	level, share = smooth(level, 10), smooth(share, 10)
-	v.loudest *= 0.7
-	for _, l := range level {
-		v.loudest = max(v.loudest, l)
-	}
-	out := make([]float32, n)
-	for f := range out {
-		loud := 10*math.Log10((level[f]+1)/(v.loudest+1)) + 24 // dB over 24 below the loudest
-		sure := min(ramp(loud, 0, 6), ramp(share[f], 0.08, 0.2))
-		out[f] = float32(sure)
-	}
-	return spread(out, 8)
-}
-
-func ramp(v, low, high float64) float64 { return min(max((v-low)/(high-low), 0), 1) }
-
-// smooth is a moving mean over 2·half+1 values.
-func smooth(v []float64, half int) []float64 {
-	sums := make([]float64, len(v)+1)
-	for i, x := range v {
-		sums[i+1] = sums[i] + x
-	}
-	out := make([]float64, len(v))
-	for i := range v {
-		lo, hi := max(i-half, 0), min(i+half+1, len(v))
-		out[i] = (sums[hi] - sums[lo]) / float64(hi-lo)
+		c := s.centre[f][k]
+		out[k] = (1 - b*b/(m*m)) * (0.2 + 0.8*c*c)
 	}
 	return out
 }
