@@ -98,6 +98,9 @@ func SniffReader(r io.ReaderAt) (Kind, error) {
 	if k := sniffMagic(head); k != KindUnknown {
 		return k, nil
 	}
+	if k, err := sniffMov(r, head); k != KindUnknown || err != nil {
+		return k, err
+	}
 	if len(head) < 10 || !bytes.HasPrefix(head, []byte("ID3")) {
 		return sniffFrames(head), nil
 	}
@@ -117,26 +120,56 @@ func sniffMagic(head []byte) Kind {
 		return KindFLAC
 	case bytes.HasPrefix(head, []byte("OggS\x00")):
 		return KindOgg
-	case isMovBox(head):
-		return KindMP4
 	}
 	return KindUnknown
 }
 
-// isMovBox reports whether head starts with a box that begins real mov-family
-// files: `ftyp` (or `styp` of a fragment) of any brand, or, in files older than
-// brands, the boxes cameras and QuickTime put first.
-func isMovBox(head []byte) bool {
-	size := binary.BigEndian.Uint32(head)
+// topBoxes are the boxes a mov-family file consists of.
+var topBoxes = map[string]bool{
+	"ftyp": true, "styp": true, "moov": true, "mdat": true, "moof": true, "sidx": true, "uuid": true,
+	"free": true, "skip": true, "wide": true, "pnot": true, "PICT": true, "udta": true, "meta": true,
+}
+
+// sniffMov recognises the mov family: `ftyp` (or `styp` of a fragment) of any
+// brand, or, in files older than brands, the boxes cameras and QuickTime put
+// first. Those four letters are also words ("All free music"), so an old-style
+// box must hold, or be followed by, another box.
+func sniffMov(r io.ReaderAt, head []byte) (Kind, error) {
+	if len(head) < 16 {
+		return KindUnknown, nil
+	}
+	size := int64(binary.BigEndian.Uint32(head))
+	next := size
 	switch string(head[4:8]) {
 	case "ftyp", "styp":
-		return size >= 12
-	case "moov", "pnot":
-		return size >= 16
-	case "mdat", "free", "skip", "wide":
-		return size == 0 || size == 1 || size >= 8
+		if size >= 12 && size <= 4096 {
+			return KindMP4, nil
+		}
+		return KindUnknown, nil
+	case "moov": // may be cut off behind, and is worth trying even so
+		switch string(head[12:16]) {
+		case "mvhd", "cmov", "iods", "trak", "udta", "meta", "free", "prfl", "clip":
+			return KindMP4, nil
+		}
+		return KindUnknown, nil
+	case "mdat", "free", "skip", "wide", "pnot":
+		if size == 1 {
+			next = int64(binary.BigEndian.Uint64(head[8:]) & (1<<63 - 1))
+		}
+	default:
+		return KindUnknown, nil
 	}
-	return false
+	if next < 8 {
+		return KindUnknown, nil // to the end of the file: there is no index
+	}
+	following, err := readAt(r, next, 8)
+	if err != nil {
+		return KindUnknown, fmt.Errorf("sniff: %w", err)
+	}
+	if len(following) == 8 && topBoxes[string(following[4:])] {
+		return KindMP4, nil
+	}
+	return KindUnknown, nil
 }
 
 // sniffAfterID3 skips one or more ID3v2 tags and the padding some writers leave

@@ -16,8 +16,10 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-func box(kind string, size uint32) string {
-	return string(binary.BigEndian.AppendUint32(nil, size)) + kind + strings.Repeat("\x00", 16)
+// box is a box of size bytes whose payload begins as given.
+func box(size int, kind, payload string) string {
+	b := string(binary.BigEndian.AppendUint32(nil, uint32(size))) + kind + payload
+	return b + strings.Repeat("\x00", max(0, size-len(b)))
 }
 
 // notMedia are files strangers send under the name of a film.
@@ -38,6 +40,10 @@ var notMedia = map[string]string{
 	"avi":         "RIFF\x00\x10\x00\x00AVI LIST",
 	"id3_text":    "ID3\x04\x00\x00\x00\x00\x00\x0a0123456789#EXTM3U\nsibling.mp4\n",
 	"lone_sync":   "\xff\xfb\x90\x00 and then something else entirely, not another frame of the same stream",
+	"free_text":   "All free music of this year, and more of it",
+	"moov_text":   "#EXTmoov of a playlist",
+	"ftyp_text":   "Big ftypisom is not a size",
+	"open_mdat":   "\x00\x00\x00\x00mdat and nothing more, no index",
 	"zeros":       strings.Repeat("\x00", 4096),
 }
 
@@ -50,12 +56,16 @@ func TestSniffKnowsNothingOfStrangers(t *testing.T) {
 }
 
 func TestSniffMovFamily(t *testing.T) {
-	for name, head := range map[string]string{
-		"isom": box("ftypisom", 24), "3gp": box("ftyp3gp4", 24), "quicktime": box("ftypqt  ", 20), "m4a": box("ftypM4A ", 24),
-		"moov first": box("moov", 1000), "mdat first": box("mdat", 100000), "open mdat": box("mdat", 1), "wide": box("wide", 8),
-		"free": box("free", 8), "skip": box("skip", 16), "pnot": box("pnot", 20), "fragment": box("stypmsdh", 24),
+	moov := box(24, "moov", box(16, "mvhd", ""))
+	large := "\x00\x00\x00\x01mdat" + string(binary.BigEndian.AppendUint64(nil, 100)) + strings.Repeat("x", 84)
+	for name, file := range map[string]string{
+		"isom": box(24, "ftyp", "isom"), "3gp": box(24, "ftyp", "3gp4"), "quicktime": box(20, "ftyp", "qt  "), "m4a": box(24, "ftyp", "M4A "),
+		"fragment": box(24, "styp", "msdh"), "moov first": moov, "moov cut off": moov[:20],
+		"mdat first": box(1000, "mdat", "") + moov, "large mdat": large + moov,
+		"wide": box(8, "wide", "") + box(1000, "mdat", "") + moov, "free": box(32, "free", "") + moov,
+		"skip": box(100, "skip", "") + moov, "pnot": box(20, "pnot", "") + moov,
 	} {
-		if k, err := media.SniffReader(strings.NewReader(head)); k != media.KindMP4 || err != nil {
+		if k, err := media.SniffReader(strings.NewReader(file)); k != media.KindMP4 || err != nil {
 			t.Errorf("%s: %v, %v", name, k, err)
 		}
 	}
