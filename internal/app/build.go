@@ -117,9 +117,9 @@ func newLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, e
 func newPlatformB(p config.PlatformB, client *http.Client) (*receipt.PlatformB, error) {
 	c := receipt.PlatformBConfig{BaseURL: p.BaseURL, IssuerID: p.IssuerID, KeyID: p.KeyID,
 		PrivateKeyPEM: []byte(p.PrivateKey.Reveal()), BundleID: p.BundleID, HTTP: client}
-	c.Environment = "Production"
+	c.Environment = receipt.EnvironmentProduction
 	if p.Sandbox {
-		c.Environment = "Sandbox"
+		c.Environment = receipt.EnvironmentSandbox
 	}
 	if p.RootCAFile != "" {
 		var err error

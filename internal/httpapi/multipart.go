@@ -53,6 +53,7 @@ type formRules struct {
 	isFile  func(name string) bool // files to keep; others are read and dropped
 	maxBody int64                  // bytes of all parts together
 	tooBig  *fault.Error           // answer beyond maxBody
+	tooLong *fault.Error           // answer to a text field beyond maxJSON
 }
 
 // readForm streams a multipart body to disk. Parts beyond the caps end it at
@@ -122,7 +123,7 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 			return 0, bodyError(err)
 		}
 		if len(b) > maxJSON {
-			return 0, errTooLarge
+			return 0, rules.tooLong
 		}
 		f.text[name] = string(b)
 		return int64(len(b)), nil

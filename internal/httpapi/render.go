@@ -17,7 +17,8 @@ import (
 func (s *Server) renderForm(r *http.Request, isFile func(string) bool) (*form, error) {
 	return s.readForm(r, formRules{
 		text: []string{"config", "inputId"}, isFile: isFile, maxBody: s.o.MaxUploadBytes,
-		tooBig: fault.New(fault.TooLarge, fmt.Sprintf("The upload is larger than the limit of %d MB", s.o.MaxUploadBytes>>20)),
+		tooBig:  fault.New(fault.TooLarge, fmt.Sprintf("The upload is larger than the limit of %d MB", s.o.MaxUploadBytes>>20)),
+		tooLong: errTooLarge,
 	})
 }
 

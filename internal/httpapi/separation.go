@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -34,6 +35,7 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 		isFile:  func(name string) bool { return name == "file" },
 		maxBody: s.o.MaxAudioBytes,
 		tooBig:  fault.Invalidf("file is larger than the limit of %d MB", s.o.MaxAudioBytes>>20),
+		tooLong: fault.Invalidf("spec is larger than the limit of 1 MB"),
 	})
 	if err != nil {
 		return err
@@ -137,6 +139,37 @@ func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object,
 	if info.ETag != "" && h.Get("ETag") == "" {
 		h.Set("ETag", `"`+strings.Trim(info.ETag, `"`)+`"`)
 	}
-	http.ServeContent(w, r, "", info.ModTime, obj)
+	http.ServeContent(&rangeErrors{ResponseWriter: w}, r, "", info.ModTime, obj)
 	return nil
+}
+
+// rangeErrors puts the API's error body in place of the plain text that the
+// library answers a range with which cannot be satisfied.
+type rangeErrors struct {
+	http.ResponseWriter
+	refused bool
+}
+
+func (w *rangeErrors) WriteHeader(status int) {
+	if status != http.StatusRequestedRangeNotSatisfiable {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.refused = true
+	for _, name := range []string{"Content-Disposition", "Content-Length", "ETag", "Last-Modified"} {
+		w.Header().Del(name)
+	}
+	writeJSON(w.ResponseWriter, status, errorBody{Error: "The requested range is not satisfiable"})
+}
+
+func (w *rangeErrors) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// ReadFrom keeps sendfile for bodies that are files.
+func (w *rangeErrors) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(w.ResponseWriter, r)
 }

@@ -2,7 +2,9 @@ package separation
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -114,9 +116,6 @@ var errUnsupported = fault.New(fault.Invalid, "unsupported_audio_format")
 // judge accepts m4a, mp3 and wav, by content first and by name only where the
 // content is a container of the right family that cannot be read.
 func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
-	if f.SizeBytes == 0 {
-		return audio{}, fault.Invalidf("file is empty")
-	}
 	kind, err := media.Sniff(f.Path)
 	if err != nil {
 		return audio{}, fmt.Errorf("sniff upload: %w", err)
@@ -133,8 +132,9 @@ func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
 	case err == nil && (probe.Video != nil || probe.Audio == nil):
 		return audio{}, errUnsupported
 	case err != nil:
-		// An mp4 that cannot be read may be a film: only its name speaks for it.
-		if ext == "m4a" && named != "m4a" {
+		// An mp4 that cannot be read may be a film: only its name speaks for
+		// it, and it must at least hold something.
+		if ext == "m4a" && (named != "m4a" || !holdsMedia(f.Path)) {
 			return audio{}, errUnsupported
 		}
 		s.log.Info("length of an upload cannot be probed; its size decides", "bytes", f.SizeBytes, "err", err)
@@ -149,4 +149,34 @@ func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
 		return audio{ext, f.SizeBytes * 1000 / fallbackBytesPerSecond}, nil
 	}
 	return audio{ext, (measured.End - measured.First).Milliseconds()}, nil
+}
+
+// holdsMedia reports whether a file of the mov family has a box with media or
+// an index at its top level.
+func holdsMedia(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var header [16]byte
+	for at, boxes := int64(0), 0; boxes < 64; boxes++ {
+		n, err := f.ReadAt(header[:], at)
+		if n < 8 {
+			return false
+		}
+		switch string(header[4:8]) {
+		case "mdat", "moov", "moof":
+			return true
+		}
+		size := int64(binary.BigEndian.Uint32(header[:4]))
+		if size == 1 && n == 16 { // the size follows in 64 bits
+			size = int64(binary.BigEndian.Uint64(header[8:]))
+		}
+		if size < 8 || err != nil && n < 16 {
+			return false
+		}
+		at += size
+	}
+	return false
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	flagLooks    = 10 // at the project until its flags say enough
+	flagLooks    = 7  // at the project until its flags say enough
 	settledLooks = 3  // of those, once what is there would do
 	linkTries    = 6  // at a link that answers 404
 )
