@@ -74,14 +74,12 @@ func (a *Area) Batch() (*Batch, error) {
 }
 
 // Sweep removes the batches in which nothing was written for olderThan, left
-// behind by a process that was killed, and returns how many it removed.
-// olderThan must exceed the longest pause of a living upload.
-func (a *Area) Sweep(olderThan time.Duration) (int, error) {
+// behind by a process that was killed. olderThan must exceed the longest pause of a living upload.
+func (a *Area) Sweep(olderThan time.Duration) error {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
-		return 0, fmt.Errorf("sweep uploads: %w", err)
+		return fmt.Errorf("sweep uploads: %w", err)
 	}
-	removed := 0
 	var errs []error
 	for _, e := range entries {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), batchPrefix) {
@@ -100,11 +98,9 @@ func (a *Area) Sweep(olderThan time.Duration) (int, error) {
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("sweep uploads: %w", err))
-			continue
 		}
-		removed++
 	}
-	return removed, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // lastWrite returns when a batch last changed: its folder when a file came or
