@@ -294,3 +294,8 @@ var badChains = []store.Chain{
 	store.ChainReversed, store.ChainSelfSigned, store.ChainGarbage, store.ChainAlgNone, store.ChainAlgHMAC,
 	store.ChainTampered,
 }
+
+// transactionFor is a good platform_b transaction of ten credits for u.
+func transactionFor(u *apitest.User) store.TransactionB {
+	return store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub}
+}

@@ -94,7 +94,7 @@ func (s *Server) TryDo(t testing.TB, r Request) (*Response, error) {
 	if err := x.check(); err != nil {
 		t.Errorf("%s: %d %s\n%v", r.name(), res.Status, res.text(), err)
 	}
-	if s.replicas != nil && res.Status == http.StatusInternalServerError {
+	if res.Status == http.StatusInternalServerError {
 		t.Errorf("%s: answered 500: %s", r.name(), res.text())
 	}
 	s.checkLeaks(t, r.name(), res)

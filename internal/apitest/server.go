@@ -52,10 +52,10 @@ const (
 type Server struct {
 	URL     string // without a trailing slash
 	World   *World // the vendors
+	Dir     string // working directory of the service
 	Storage string // STORAGE_PATH, shared by all replicas
 
 	binary   string
-	dir      string
 	env      map[string]string
 	replicas []*replica
 	client   *http.Client
@@ -128,7 +128,7 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 		return nil, err
 	}
 	dir := t.TempDir()
-	s := &Server{binary: binary, dir: dir, Storage: filepath.Join(dir, "storage"), client: newClient()}
+	s := &Server{binary: binary, Dir: dir, Storage: filepath.Join(dir, "storage"), client: newClient()}
 	t.Cleanup(s.client.CloseIdleConnections)
 	if s.World, err = startWorld(t, o.bucket); err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (s *Server) database(t testing.TB) {
 		s.env["DATABASE_URL"], s.env["DB_USER"], s.env["DB_PASSWORD"] = dbtest.URL(t)
 		return
 	}
-	s.env["DATABASE_URL"] = "sqlite://" + filepath.Join(s.dir, "cutroom.db")
+	s.env["DATABASE_URL"] = "sqlite://" + filepath.Join(s.Dir, "cutroom.db")
 	s.env["DB_USER"], s.env["DB_PASSWORD"] = "cutroom", "apitest-db-password"
 }
 
@@ -220,7 +220,7 @@ func roundRobin(targets []*url.URL) http.Handler {
 // startReplica starts one process and waits until it answers.
 func (s *Server) startReplica(i int) error {
 	r := s.replicas[i]
-	p, err := launch(s.binary, s.dir, environ(r.env), r.log, "serve")
+	p, err := launch(s.binary, s.Dir, environ(r.env), r.log, "serve")
 	if err != nil {
 		return err
 	}
@@ -320,7 +320,7 @@ func (s *Server) Command(t testing.TB, args ...string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	status, out, err := Run(ctx, s.dir, s.replicas[0].env, args...)
+	status, out, err := Run(ctx, s.Dir, s.replicas[0].env, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +366,7 @@ func (s *Server) checkLeaks(t testing.TB, name string, res *Response) {
 		return
 	}
 	body := string(res.Body)
-	forbidden := append([]string{leakMarker, s.dir, "SQLSTATE", "goroutine ", ".go:", "ffmpeg"}, s.secrets...)
+	forbidden := append([]string{leakMarker, s.Dir, "SQLSTATE", "goroutine ", ".go:", "ffmpeg"}, s.secrets...)
 	for _, f := range forbidden {
 		if strings.Contains(body, f) {
 			t.Errorf("%s: the answer holds %.12q: %s", name, f, res.text())
@@ -397,4 +397,11 @@ func tail(log string) string {
 		return "...\n" + log[len(log)-limit:]
 	}
 	return log
+}
+
+// Replica is the service as one of its processes shows it, without the front.
+// It shares everything else with s and is valid as long as s.
+func (s *Server) Replica(i int) *Server {
+	return &Server{URL: s.replicas[i].url, World: s.World, Dir: s.Dir, Storage: s.Storage, binary: s.binary,
+		env: s.env, replicas: s.replicas, client: s.client, secrets: s.secrets}
 }

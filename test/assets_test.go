@@ -1,0 +1,239 @@
+package test
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+)
+
+const uploadURLPath = "/api/v2/assets/upload-url"
+
+// uploadURL is the body of POST /assets/upload-url.
+type uploadURL struct {
+	AssetKey      string
+	AlreadyExists bool
+	UploadURL     *string
+	ExpiresInSec  int
+}
+
+// assetRequest asks for the upload of a file.
+func assetRequest(t testing.TB, path, ext, contentType string) M {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return M{"sha256Hex": sha256Of(t, path), "sizeBytes": info.Size(), "ext": ext, "contentType": contentType}
+}
+
+// uploadAsset puts a file into the object store as a client does and returns
+// its key.
+func uploadAsset(t testing.TB, u *apitest.User, path, ext, contentType string) string {
+	t.Helper()
+	var got uploadURL
+	u.Post(t, uploadURLPath, assetRequest(t, path, ext, contentType)).Expect(200).JSON(&got)
+	if !got.AlreadyExists {
+		u.Outside(t, "PUT", *got.UploadURL, http.Header{"Content-Type": {contentType}}, readFile(t, path)).Expect(200)
+	}
+	return got.AssetKey
+}
+
+func TestWithoutBucketAssetsAndV3AreDisabled(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	if s.HasBucket() {
+		s = apitest.Start(t, apitest.Bucket(false))
+	}
+	u := s.SignIn(t)
+	u.Post(t, uploadURLPath, assetRequest(t, redClip(t), "mp4", "video/mp4")).Error(503, "r2_disabled")
+	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
+	u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 1000}}}).Error(503, "r2_disabled")
+	// Checked first, before the key.
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3",
+		JSON: M{"segments": []M{{"sourceAssetKey": "uploads/x", "order": 0, "durationMs": 1000}}}}).Error(503, "r2_disabled")
+}
+
+func TestAssetUpload(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Bucket(true))
+	u := s.SignIn(t)
+	request := assetRequest(t, redClip(t), "MP4", "video/mp4")
+	var first, second uploadURL
+	u.Post(t, uploadURLPath, request).Expect(200).JSON(&first)
+	if want := "assets/" + sha256Of(t, redClip(t)) + ".mp4"; first.AssetKey != want || first.AlreadyExists || first.ExpiresInSec != 300 {
+		t.Errorf("%+v, want key %s for 300 s", first, want)
+	}
+	content := readFile(t, redClip(t))
+	put := func(contentType string, body []byte) int {
+		t.Helper()
+		return u.Outside(t, "PUT", *first.UploadURL, http.Header{"Content-Type": {contentType}}, body).Status
+	}
+	// The signature binds type and length.
+	for name, status := range map[string]int{
+		"another type": put("video/quicktime", content),
+		"no type":      put("", content),
+		"shorter":      put("video/mp4", content[:len(content)-1]),
+		"longer":       put("video/mp4", append(content[:len(content):len(content)], 'x')),
+		"empty":        put("video/mp4", nil),
+	} {
+		if status < 400 || status >= 500 {
+			t.Errorf("PUT with %s: %d, want a refusal", name, status)
+		}
+	}
+	tampered := strings.Replace(*first.UploadURL, "assets/", "assets/x", 1)
+	if status := u.Outside(t, "PUT", tampered, http.Header{"Content-Type": {"video/mp4"}}, content).Status; status < 400 {
+		t.Errorf("PUT to another key: %d", status)
+	}
+	u.Post(t, uploadURLPath, request).Expect(200).JSON(&second)
+	if second.AlreadyExists {
+		t.Error("refused uploads count as existing")
+	}
+	if status := put("video/mp4", content); status != 200 {
+		t.Fatalf("the exact PUT: %d", status)
+	}
+	second = uploadURL{}
+	u.Post(t, uploadURLPath, request).Expect(200).JSON(&second)
+	if !second.AlreadyExists || second.UploadURL != nil || second.ExpiresInSec != 0 || second.AssetKey != first.AssetKey {
+		t.Errorf("after the upload: %+v", second)
+	}
+	// Content decides: the same for everybody.
+	s.SignIn(t).Post(t, uploadURLPath, request).Expect(200).JSON(&second)
+	if !second.AlreadyExists {
+		t.Error("another user is asked to upload the same bytes")
+	}
+	if s.World.Bucket != nil {
+		s.World.Bucket.SetClock(301 * time.Second)
+		defer s.World.Bucket.SetClock(0)
+		if status := put("video/mp4", content); status < 400 {
+			t.Errorf("PUT after five minutes: %d", status)
+		}
+	}
+}
+
+func TestAssetUploadRules(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("MAX_UPLOAD_FILE_SIZE_MB", "2"))
+	u := s.SignIn(t)
+	hash := strings.Repeat("0123456789abcdef", 4)
+	good := M{"sha256Hex": hash, "sizeBytes": 1000, "ext": "mp4", "contentType": "video/mp4"}
+	for name, bad := range map[string]M{
+		"63 characters":     {"sha256Hex": hash[1:]},
+		"65 characters":     {"sha256Hex": hash + "a"},
+		"upper case":        {"sha256Hex": strings.ToUpper(hash)},
+		"not hex":           {"sha256Hex": "g" + hash[1:]},
+		"line break":        {"sha256Hex": hash + "\n"},
+		"no hash":           {"sha256Hex": nil},
+		"size 0":            {"sizeBytes": 0},
+		"size negative":     {"sizeBytes": -1},
+		"no size":           {"sizeBytes": nil},
+		"too large":         {"sizeBytes": 2<<20 + 1},
+		"enormous":          {"sizeBytes": int64(9223372036854775807)},
+		"no extension":      {"ext": ""},
+		"other extension":   {"ext": "exe"},
+		"dotted extension":  {"ext": ".mp4"},
+		"path as extension": {"ext": "mp4/../x"},
+		"flac":              {"ext": "flac"},
+		"no type":           {"contentType": ""},
+		"blank type":        {"contentType": "  "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u.Send(t, apitest.Request{Method: "POST", Path: uploadURLPath, JSON: apitest.With(good, bad)}).Sentence(400)
+		})
+	}
+	u.Send(t, apitest.Request{Method: "POST", Path: uploadURLPath, Raw: `{"sha256Hex":`}).Error(400, "bad_request")
+	u.Send(t, apitest.Request{Method: "POST", Path: uploadURLPath, Raw: `{"sizeBytes":"many"}`}).Error(400, "bad_request")
+	for _, ext := range []string{"mp4", "mov", "m4v", "webm", "m4a", "mp3", "wav", "aac", "Wav"} {
+		var got uploadURL
+		u.Post(t, uploadURLPath, apitest.With(good, M{"ext": ext, "sizeBytes": 2 << 20})).Expect(200).JSON(&got)
+		if want := "assets/" + hash + "." + strings.ToLower(ext); got.AssetKey != want {
+			t.Errorf("key %s, want %s", got.AssetKey, want)
+		}
+	}
+}
+
+func TestRenderV3(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Bucket(true))
+	u := s.SignIn(t)
+	redKey := uploadAsset(t, u, redClip(t), "mp4", "video/mp4")
+	blueKey := uploadAsset(t, u, blueClip(t), "mp4", "video/mp4")
+	musicKey := uploadAsset(t, u, music(t), "wav", "audio/wav")
+	var job struct{ JobID string }
+	u.Post(t, "/api/v2/render/v3", M{
+		"segments": []M{
+			{"sourceAssetKey": redKey, "order": 0, "durationMs": 2000, "trimEndMs": 1000},
+			{"sourceAssetKey": blueKey, "order": 1, "durationMs": 2000},
+		},
+		"bgmClips": []M{{"audioAssetKey": musicKey, "startMs": 2000, "volume": 0.5}},
+		"unknown":  M{},
+	}).Expect(200).JSON(&job)
+	u.WaitRendered(t, job.JobID)
+	u.Get(t, "/api/v2/render/"+job.JobID+"/download").Expect(302)
+	film := u.Download(t, job.JobID)
+	isFilm(t, film, 320, 180, "25/1", 3*time.Second)
+	pictureIs(t, film, 500*time.Millisecond, red)
+	pictureIs(t, film, 2*time.Second, blue)
+	toneIs(t, film, mediatest.Between(100, 900), 440)
+	levelIs(t, film, 1500, mediatest.Between(2100, 2900), clipLevel-6.02)
+
+	segment := func(key any) M {
+		return M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 2000}}}
+	}
+	post := func(u *apitest.User, body any) *apitest.Response {
+		t.Helper()
+		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", JSON: body})
+	}
+	submitter := newSubmitter(t, s)
+	hash := sha256Of(t, redClip(t))
+	for name, key := range map[string]any{
+		"no prefix":          hash + ".mp4",
+		"another prefix":     "render/" + hash + ".mp4",
+		"prefix in capitals": "ASSETS/" + hash + ".mp4",
+		"parent folder":      "assets/../render/x/x.mp4",
+		"short hash":         "assets/abc.mp4",
+		"capital hash":       "assets/" + strings.ToUpper(hash) + ".mp4",
+		"no extension":       "assets/" + hash,
+		"other extension":    "assets/" + hash + ".exe",
+		"two extensions":     "assets/" + hash + ".mp4.mp4",
+		"leading slash":      "/assets/" + hash + ".mp4",
+		"line break":         "assets/" + hash + ".mp4\n",
+	} {
+		t.Run(name, func(t *testing.T) { post(submitter(), segment(key)).Error(400, "invalid_asset_key") })
+	}
+	missing := "assets/" + strings.Repeat("f", 64) + ".mp4"
+	post(submitter(), segment(missing)).Sentence(404)
+	post(submitter(), apitest.With(segment(redKey), M{"bgmClips": []M{{"audioAssetKey": missing, "startMs": 0}}})).Sentence(404)
+	post(submitter(), apitest.With(segment(redKey), M{"bgmClips": []M{{"audioAssetKey": "bgm_0", "startMs": 0}}})).Error(400, "invalid_asset_key")
+	post(submitter(), M{}).Sentence(400, "segments")
+	post(submitter(), M{"videoDurationMs": 1000}).Sentence(400, "segments")
+	post(submitter(), apitest.With(segment(redKey), M{"quality": "ultra"})).Sentence(400, "quality")
+	post(submitter(), apitest.With(segment(redKey), M{"separationDirectives": []M{directive(0, 500, M{
+		"selections": []M{{"stemId": "voice_all", "audioUrl": "https://evil.example.test/x"}}})}})).Error(400, "invalid_stem_url")
+	submitter().Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", Raw: `{"segments":[`}).Error(400, "bad_request")
+	submitter().Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3",
+		Raw: `{"segments":[],"x":"` + strings.Repeat("x", 1<<20) + `"}`}).Expect(413)
+}
+
+func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Bucket(true))
+	u := s.SignIn(t)
+	// The client may upload anything of the announced length under the key.
+	request := assetRequest(t, redClip(t), "mp4", "video/mp4")
+	content := readFile(t, redClip(t))
+	content[len(content)/2] ^= 0xff
+	var got uploadURL
+	u.Post(t, uploadURLPath, request).Expect(200).JSON(&got)
+	u.Outside(t, "PUT", *got.UploadURL, http.Header{"Content-Type": {"video/mp4"}}, content).Expect(200)
+	var job struct{ JobID string }
+	u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": got.AssetKey, "order": 0, "durationMs": 2000}}}).
+		Expect(200).JSON(&job)
+	if end := u.WaitFinished(t, job.JobID); end.Status != "FAILED" || !strings.Contains(end.Error, " ") {
+		t.Errorf("ended %s with %q, want FAILED with a sentence", end.Status, end.Error)
+	}
+}

@@ -1,0 +1,194 @@
+package test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/separator"
+)
+
+// noisyClip is eight seconds that are expensive to encode.
+func noisyClip(t testing.TB) string {
+	return fixture(t, "noisy", func(t testing.TB) string {
+		path := filepath.Join(t.TempDir(), "noisy.mp4")
+		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=s=640x360:r=25:d=8,noise=alls=20:allf=t",
+			"-f", "lavfi", "-i", "sine=440:d=8:r=48000", "-c:v", "libx264", "-qp", "20", "-preset", "ultrafast",
+			"-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2", path)
+		return path
+	})
+}
+
+const noisyLength = 8 * time.Second
+
+// longRender is a configuration over noisyClip that keeps the encoder busy for
+// some seconds.
+func longRender() M {
+	return M{"quality": "high", "segments": []M{apitest.Segment("video_0", 0, noisyLength)}}
+}
+
+// inProgress waits until a render is being processed, but not done.
+func inProgress(t testing.TB, u *apitest.User, id string) {
+	t.Helper()
+	var st apitest.RenderStatus
+	apitest.Eventually(t, 60*time.Second, func() bool {
+		if st = u.Status(t, id); st.Status == "COMPLETED" || st.Status == "FAILED" {
+			t.Fatalf("%s is already %s: %s", id, st.Status, st.Error)
+		}
+		return st.Status == "PROCESSING" && st.Progress > 0
+	}, func() string { return fmt.Sprintf("%s is %s at %d", id, st.Status, st.Progress) })
+}
+
+func TestKillInTheMiddleOfARender(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
+	inProgress(t, u, id)
+	s.Kill9(t)
+	s.Restart(t)
+	u.WaitRendered(t, id)
+	isFilm(t, u.Download(t, id), 640, 360, "25/1", noisyLength)
+	if b := u.Balance(t); b != 3 {
+		t.Errorf("balance %d: a render costs nothing", b)
+	}
+	noFilesLeft(t, s)
+}
+
+func TestStopInTheMiddleOfARenderHandsItBack(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
+	inProgress(t, u, id)
+	s.Stop(t) // with status 0
+	s.Restart(t)
+	u.WaitRendered(t, id)
+	isFilm(t, u.Download(t, id), 640, 360, "25/1", noisyLength)
+}
+
+func TestKillInTheMiddleOfASeparation(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{"QUEUED", "SUBMITTING", "PROCESSING"} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			s := apitest.Start(t, apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "1"))
+			u := s.SignIn(t)
+			want := 2
+			switch state {
+			case "QUEUED": // behind a first job
+				s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
+				u.Separate(t, mixture(t))
+				want = 1
+			case "SUBMITTING":
+				s.World.FailSeparator(t, stallOnce(separator.StepUpload))
+			case "PROCESSING":
+				s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
+			}
+			id := u.Separate(t, mixture(t))
+			apitest.Eventually(t, 30*time.Second, func() bool { return u.Separation(t, id).Status == state },
+				func() string { return id + " is not " + state })
+			s.Kill9(t)
+			s.World.Heal()
+			s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
+			s.Restart(t)
+			job := u.WaitReady(t, id)
+			if b := u.Balance(t); b != want {
+				t.Errorf("balance %d, want %d: charged once", b, want)
+			}
+			paid := 0
+			for _, title := range s.World.Separator.Titles() {
+				if strings.Contains(title, id) {
+					paid++
+				}
+			}
+			if paid != 1 {
+				t.Errorf("the provider was paid %d times", paid)
+			}
+			u.DownloadStem(t, job.Stem(t, "voice_all"))
+		})
+	}
+}
+
+func TestRepeatedKillsOfOneSeparation(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.ProcessingMs = 6000 })
+	id := u.Separate(t, mixture(t))
+	for range 4 {
+		s.Kill9(t)
+		s.Restart(t)
+		if st := u.Separation(t, id); st.Status == "FAILED" {
+			t.Fatalf("FAILED: %s", st.Error)
+		}
+	}
+	u.WaitReady(t, id)
+	if b := u.Balance(t); b != 2 {
+		t.Errorf("balance %d, want 2", b)
+	}
+	if n := len(s.World.Separator.Projects()); n != 1 {
+		t.Errorf("%d projects at the provider, want 1", n)
+	}
+}
+
+func TestAnotherReplicaTakesOver(t *testing.T) {
+	t.Parallel()
+	if !apitest.Postgres() {
+		t.Skip("several replicas need PostgreSQL")
+	}
+	s := apitest.Start(t, apitest.Replicas(2), apitest.Bucket(true))
+	u := s.SignIn(t)
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
+	sep := u.Separate(t, mixture(t))
+	film := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
+	apitest.Eventually(t, 30*time.Second, func() bool { return u.Separation(t, sep).Status == "PROCESSING" },
+		func() string { return sep + " does not run" })
+	inProgress(t, u, film)
+	// Whichever replica has which job: kill both, one after the other, and let
+	// the survivor take over.
+	s.KillReplica(t, 0)
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
+	began := time.Now()
+	waitOn(t, s, 1, u, sep, film)
+	if took := time.Since(began); took > 60*time.Second {
+		t.Errorf("the survivor needed %v", took)
+	}
+	if n := len(s.World.Separator.Projects()); n != 1 {
+		t.Errorf("%d projects at the provider, want 1", n)
+	}
+	s.Restart(t)
+}
+
+// waitOn waits for both jobs by asking one replica, while the front would
+// still send every other request to the dead one.
+func waitOn(t testing.TB, s *apitest.Server, replica int, u *apitest.User, sep, film string) {
+	t.Helper()
+	direct := *u
+	direct.Server = s.Replica(replica)
+	direct.WaitReady(t, sep)
+	direct.WaitRendered(t, film)
+}
+
+func TestRendersWaitForASlot(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"), apitest.Replicas(1))
+	u := s.SignIn(t)
+	first := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
+	inProgress(t, u, first)
+	second := u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
+	var st apitest.RenderStatus
+	apitest.Eventually(t, 20*time.Second, func() bool {
+		st = u.Status(t, second)
+		return st.ProgressReason == "queued" || st.Status == "COMPLETED"
+	}, func() string { return fmt.Sprintf("the second render is %+v, want queued", st) })
+	if st.ProgressReason != "queued" {
+		t.Errorf("the second render was never queued: %+v", st)
+	}
+	u.WaitRendered(t, first)
+	u.WaitRendered(t, second)
+}

@@ -1,0 +1,184 @@
+package test
+
+import (
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/separator"
+)
+
+func deleteAccount(t testing.TB, u *apitest.User) {
+	t.Helper()
+	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
+}
+
+// filesOf lists the files that the service keeps, on disk and in the bucket.
+func filesOf(t testing.TB, s *apitest.Server) []string {
+	t.Helper()
+	var found []string
+	_ = filepath.WalkDir(s.Storage, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			found = append(found, strings.TrimPrefix(path, s.Storage))
+		}
+		return nil // a folder may vanish while it is read
+	})
+	if s.World.Bucket != nil {
+		for _, o := range s.World.Bucket.Objects() {
+			found = append(found, "bucket:"+o.Key)
+		}
+	}
+	return found
+}
+
+// rich is a user with one of everything.
+type rich struct {
+	*apitest.User
+	separation, render, input string
+	stem                      string
+}
+
+func makeRich(t testing.TB, s *apitest.Server) rich {
+	t.Helper()
+	u := s.SignIn(t)
+	r := rich{User: u, separation: u.Separate(t, mixture(t))}
+	var input struct{ InputID string }
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs",
+		Form: []apitest.Part{{Name: "video", Path: redClip(t)}}, Valid: true}).Expect(200).JSON(&input)
+	r.input = input.InputID
+	r.render = u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", silentClip(t)))
+	u.WaitRendered(t, r.render)
+	r.stem = stemPath(t, u.WaitReady(t, r.separation).Stem(t, "voice_all"))
+	return r
+}
+
+func TestAccountDeletionLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	before := filesOf(t, s)
+	r := makeRich(t, s)
+	if len(filesOf(t, s)) == len(before) {
+		t.Fatal("the jobs left no files; this test looks in the wrong place")
+	}
+	deleteAccount(t, r.User)
+	deleteAccount(t, r.User) // safe to repeat
+
+	r.Send(t, apitest.Request{Path: "/api/v2/separate/" + r.separation}).Expect(404)
+	r.Send(t, apitest.Request{Path: "/api/v2/render/" + r.render + "/status"}).Expect(404)
+	r.Send(t, apitest.Request{Path: "/api/v2/render/" + r.render + "/download"}).Expect(404)
+	s.Do(t, apitest.Request{Path: r.stem}).Expect(404)
+	if b := r.Balance(t); b != 0 {
+		t.Errorf("balance %d, want 0", b)
+	}
+	video := apitest.File("video", redClip(t))
+	for _, q := range []apitest.Request{
+		{Path: separatePath, Form: apitest.SeparationForm(mixture(t))},
+		{Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, video)},
+		{Path: "/api/v2/render/inputs", Form: []apitest.Part{video}},
+		{Path: "/api/v2/render/v3", JSON: M{"segments": []M{{"sourceAssetKey": "assets/" + strings.Repeat("a", 64) + ".mp4", "order": 0, "durationMs": 5}}}},
+	} {
+		q.Method = "POST"
+		r.Send(t, q).Error(401, "account_deleted")
+	}
+	var left []string
+	apitest.Eventually(t, 30*time.Second, func() bool {
+		left = filesOf(t, s)
+		return len(left) <= len(before)
+	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
+
+	// The same person may come back, as somebody new.
+	old := r.Sub
+	r.SignInAgain(t)
+	if r.Sub == old {
+		t.Error("the deleted user's id came back")
+	}
+	if b := r.Balance(t); b != 3 {
+		t.Errorf("balance of the new account %d, want 3", b)
+	}
+	r.Send(t, apitest.Request{Path: "/api/v2/separate/" + r.separation}).Expect(404)
+}
+
+func TestAccountDeletionStopsRunningJobs(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "1"))
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 30 })
+	u, other := s.SignIn(t), s.SignIn(t)
+	running := u.Separate(t, mixture(t))
+	queued := u.Separate(t, mixture(t))
+	film := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
+	apitest.Eventually(t, 30*time.Second, func() bool { return u.Separation(t, running).Status == "PROCESSING" },
+		func() string { return "the separation does not run" })
+	waiting := other.Separate(t, mixture(t))
+	deleteAccount(t, u)
+	for _, id := range []string{running, queued} {
+		u.Send(t, apitest.Request{Path: "/api/v2/separate/" + id}).Expect(404)
+	}
+	u.Send(t, apitest.Request{Path: "/api/v2/render/" + film + "/status"}).Expect(404)
+	// The slot is free for the next one, and the provider's job is not followed.
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
+	other.WaitReady(t, waiting)
+	for _, title := range s.World.Separator.Titles() {
+		if strings.Contains(title, queued) {
+			t.Error("a deleted user's queued job went to the provider")
+		}
+	}
+	var left []string
+	apitest.Eventually(t, 30*time.Second, func() bool {
+		left = nil
+		for _, f := range filesOf(t, s) {
+			if strings.Contains(f, running) || strings.Contains(f, queued) || strings.Contains(f, film) || strings.Contains(f, u.Sub) {
+				left = append(left, f)
+			}
+		}
+		return len(left) == 0
+	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
+}
+
+// Another user's things answer exactly as things that do not exist.
+func TestTenancy(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	r, stranger := makeRich(t, s), s.SignIn(t)
+	for path, unknown := range map[string]string{
+		"/api/v2/separate/" + r.separation:             "/api/v2/separate/" + otherID(r.separation),
+		"/api/v2/render/" + r.render + "/status":       "/api/v2/render/" + otherID(r.render) + "/status",
+		"/api/v2/render/" + r.render + "/download":     "/api/v2/render/" + otherID(r.render) + "/download",
+		"/api/v2/separate/" + r.render:                 "/api/v2/separate/" + otherID(r.render),
+		"/api/v2/render/" + r.separation + "/status":   "/api/v2/render/" + otherID(r.separation) + "/status",
+		"/api/v2/render/" + r.separation + "/download": "/api/v2/render/" + otherID(r.separation) + "/download",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			theirs := stranger.Send(t, apitest.Request{Method: method, Path: path}).Expect(404)
+			none := stranger.Send(t, apitest.Request{Method: method, Path: unknown}).Expect(404)
+			a := strings.NewReplacer(r.separation, "ID", r.render, "ID").Replace(string(theirs.Body))
+			b := strings.NewReplacer(otherID(r.separation), "ID", otherID(r.render), "ID").Replace(string(none.Body))
+			if a != b {
+				t.Errorf("%s %s: %s, but an unknown one: %s", method, path, a, b)
+			}
+			for _, h := range []string{"Content-Type", "Cache-Control", "ETag", "Accept-Ranges", "Last-Modified"} {
+				if theirs.Header.Get(h) != none.Header.Get(h) {
+					t.Errorf("%s %s: %s is %q, but of an unknown one %q", method, path, h, theirs.Header.Get(h), none.Header.Get(h))
+				}
+			}
+		}
+	}
+}
+
+// otherID is a job id of the same shape that was never given out.
+func otherID(id string) string {
+	b := []byte(id)
+	for i := 4; i < len(b); i++ {
+		switch {
+		case b[i] == '-':
+		case b[i] == 'a':
+			b[i] = 'b'
+		default:
+			b[i] = 'a'
+		}
+	}
+	return string(b)
+}

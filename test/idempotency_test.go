@@ -1,0 +1,94 @@
+package test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"cutroom/internal/apitest"
+)
+
+func withKey(r apitest.Request, key string) apitest.Request {
+	r.Header = http.Header{"Idempotency-Key": {key}}
+	return r
+}
+
+func TestIdempotentSeparation(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	request := apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t)), Valid: true}
+	jobOf := func(u *apitest.User, r apitest.Request) string {
+		t.Helper()
+		var job struct{ JobID string }
+		u.Send(t, r).Expect(202).JSON(&job)
+		return job.JobID
+	}
+	ids := make([]string, 4)
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() { ids[i] = jobOf(u, withKey(request, "key-1")) })
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Errorf("one key made the jobs %v", ids)
+		}
+	}
+	if b := u.Balance(t); b != 2 {
+		t.Errorf("balance %d, want one charge of 3", b)
+	}
+	if id := jobOf(u, withKey(request, "key-2")); id == ids[0] {
+		t.Error("another key answered the first job")
+	}
+	if id := jobOf(other, withKey(request, "key-1")); id == ids[0] {
+		t.Error("another user's key answered the first job")
+	}
+	changed := withKey(request, "key-1")
+	changed.Form = append(changed.Form[:1:1], apitest.Part{Name: "spec", Text: `{"sourceLanguageCode":"ko"}`})
+	u.Send(t, changed).Expect(400)
+	changed.Form = apitest.SeparationForm(music(t))
+	u.Send(t, changed).Expect(400)
+	u.WaitReady(t, ids[0])
+	if id := jobOf(u, withKey(request, "key-1")); id != ids[0] {
+		t.Error("the key was forgotten when the job was done")
+	}
+	if b := u.Balance(t); b != 1 {
+		t.Errorf("balance %d, want 1 after two jobs", b)
+	}
+}
+
+func TestARefusedSubmitDoesNotUseUpItsKey(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	for range 3 {
+		u.Separate(t, mixture(t))
+	}
+	request := withKey(apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}, "poor")
+	u.Send(t, request).Error(402, "insufficient_credits")
+	u.Buy(t, "credits.10")
+	u.Send(t, request).Expect(202)
+}
+
+func TestIdempotentRender(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	form := apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
+	request := withKey(apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form, Valid: true}, "render-key")
+	var first, second struct{ JobID string }
+	u.Send(t, request).Expect(200).JSON(&first)
+	u.Send(t, request).Expect(200).JSON(&second)
+	if first.JobID != second.JobID {
+		t.Errorf("one key made %s and %s", first.JobID, second.JobID)
+	}
+	request.Form = apitest.RenderForm(t, M{"videoDurationMs": 600}, apitest.File("video", redClip(t)))
+	u.Send(t, request).Expect(400)
+	var input, again struct{ InputID string }
+	upload := withKey(apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Valid: true,
+		Form: []apitest.Part{{Name: "video", Path: redClip(t)}}}, "input-key")
+	u.Send(t, upload).Expect(200).JSON(&input)
+	u.Send(t, upload).Expect(200).JSON(&again)
+	if input.InputID != again.InputID {
+		t.Errorf("one key made the inputs %s and %s", input.InputID, again.InputID)
+	}
+}

@@ -1,0 +1,108 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+
+	"cutroom/internal/apitest"
+)
+
+// isLimited fails the test unless the answer is a rate limit's.
+func isLimited(t testing.TB, res *apitest.Response) {
+	t.Helper()
+	res.Error(429, "rate_limited")
+	if n, err := strconv.Atoi(res.Header.Get("Retry-After")); err != nil || n < 1 || n > 60 {
+		t.Errorf("Retry-After %q, want whole seconds up to 60", res.Header.Get("Retry-After"))
+	}
+}
+
+func TestLoginRateLimitIsPerAddress(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	from := func(forwarded string) *apitest.Response {
+		t.Helper()
+		return s.Do(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/provider_a", Raw: `{}`,
+			Header: http.Header{"X-Forwarded-For": {forwarded}}})
+	}
+	for i := range 10 {
+		// Both logins count, and refused ones too; the last entry is the client's.
+		if i%2 == 0 {
+			from("203.0.113.9, 192.0.2.1").Error(400, "missing_id_token")
+			continue
+		}
+		s.Do(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/provider_b", Raw: `{}`,
+			Header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}}).Error(400, "missing_id_token")
+	}
+	isLimited(t, from("192.0.2.1"))
+	isLimited(t, from("10.1.1.1, 192.0.2.1"))
+	from("192.0.2.1, 192.0.2.2").Error(400, "missing_id_token")
+	from("192.0.2.3").Error(400, "missing_id_token")
+}
+
+func TestTrustedProxyHops(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("RATE_LIMIT_TRUSTED_PROXY_HOPS", "1"))
+	from := func(forwarded string) *apitest.Response {
+		t.Helper()
+		return s.Do(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/provider_a", Raw: `{}`,
+			Header: http.Header{"X-Forwarded-For": {forwarded}}})
+	}
+	for i := range 10 {
+		from(fmt.Sprintf("203.0.113.%d, 192.0.2.1, 198.51.100.%d", i, i)).Error(400, "missing_id_token")
+	}
+	isLimited(t, from("192.0.2.1, 198.51.100.77"))
+	isLimited(t, from("192.0.2.1")) // too few entries: the leftmost
+	from("192.0.2.1, 192.0.2.2, 192.0.2.1").Error(400, "missing_id_token")
+}
+
+func TestForwardedForIsIgnoredFromStrangers(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("TRUSTED_PROXIES", "203.0.113.0/24"), apitest.Replicas(1))
+	for range 10 {
+		login(t, s, "provider_a", M{}).Error(400, "missing_id_token")
+	}
+	isLimited(t, login(t, s, "provider_a", M{})) // each had an address of its own in the header
+}
+
+func TestRenderSubmitRateLimitIsPerUser(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	post := func(u *apitest.User, i int) *apitest.Response {
+		t.Helper()
+		path := []string{"/api/v2/render", "/api/v2/render/v3", "/api/v2/render/inputs"}[i%3]
+		return u.Send(t, apitest.Request{Method: "POST", Path: path, Raw: `{"x":`})
+	}
+	for i := range 10 {
+		if res := post(u, i); res.Status == 429 {
+			t.Fatalf("submit %d of ten was limited", i+1)
+		}
+	}
+	for i := range 3 {
+		isLimited(t, post(u, i))
+	}
+	if res := post(other, 0); res.Status == 429 {
+		t.Error("one user's submits limit another's")
+	}
+	for range 30 { // polls are not limited
+		u.Send(t, apitest.Request{Path: "/api/v2/render/rnd-x/status"}).Expect(404)
+		u.Get(t, "/api/v2/credits").Expect(200)
+	}
+}
+
+func TestSeparateRateLimitIsPerUser(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	post := func() *apitest.Response {
+		return u.Send(t, apitest.Request{Method: "POST", Path: separatePath, Raw: `{}`})
+	}
+	for range 20 {
+		post().Expect(400)
+	}
+	isLimited(t, post())
+	if b := u.Balance(t); b != 3 {
+		t.Errorf("balance %d", b)
+	}
+}
