@@ -17,8 +17,8 @@ type Orientation struct {
 func (o Orientation) SwapsSides() bool { return o.Degrees == 90 || o.Degrees == 270 }
 
 // Filter is the ffmpeg filter (or chain) that applies the orientation to a
-// stream decoded with -noautorotate; "" when there is nothing to do. ffmpeg's
-// own rotation overlooks mirrored pictures.
+// stream decoded with -noautorotate; "" when there is nothing to do. It does not
+// depend on how a version of ffmpeg treats mirrored pictures by itself.
 func (o Orientation) Filter() string {
 	plain := map[int]string{90: "transpose=clock", 180: "hflip,vflip", 270: "transpose=cclock"}
 	mirrored := map[int]string{0: "hflip", 90: "transpose=clock_flip", 180: "vflip", 270: "transpose=cclock_flip"}
