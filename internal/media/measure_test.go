@@ -29,7 +29,7 @@ func measureVideo(t *testing.T, path string, opts media.MeasureOptions) media.Me
 func TestMeasureCountsPackets(t *testing.T) {
 	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, FPS: "30000/1001", Duration: 2 * time.Second, Tone: 440, GOP: 20, Output: []string{"-bf", "3"}})
 	r := newRunner(t)
-	all, err := r.MeasureAll(t.Context(), path, media.MeasureOptions{Keyframes: true})
+	all, err := r.MeasureAll(t.Context(), path, media.MeasureOptions{Keyframes: true, Starts: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +46,14 @@ func TestMeasureCountsPackets(t *testing.T) {
 	}
 	if len(v.Keyframes) != 3 || v.Keyframes[0] != 0 || (v.Keyframes[1]-20*frame).Abs() > time.Microsecond {
 		t.Errorf("keyframes %v, want 3, every 20 frames", v.Keyframes)
+	}
+	if len(v.Starts) != 60 || a.Starts != nil {
+		t.Fatalf("%d starts of video, %d of audio, want 60 and 0", len(v.Starts), len(a.Starts))
+	}
+	for i, ticks := range v.Starts { // in presentation order, in spite of B-frames
+		if want := int64(i) * 1001 * v.TimeBase.Den / (30000 * v.TimeBase.Num); ticks != want {
+			t.Errorf("frame %d starts at tick %d, want %d", i, ticks, want)
+		}
 	}
 	// The encoder's priming is discarded, the rest begins at zero.
 	if a.First != 0 || (a.End-2*time.Second).Abs() > time.Millisecond || a.Discarded != 1 || a.Keyframes != nil {
