@@ -74,6 +74,7 @@ func (x exchange) check() error {
 	req := x.req.Clone(context.Background())
 	if x.reqBody != nil {
 		req.Body = io.NopCloser(bytes.NewReader(x.reqBody))
+		req.GetBody = nil // or the library would go back to what was sent
 	}
 	input := &openapi3filter.RequestValidationInput{
 		Request:    req,

@@ -65,7 +65,7 @@ func (s *Server) SignIn(t testing.TB, opts ...UserOption) *User {
 	n := userSerial.Add(1)
 	u := &User{Server: s, provider: o.provider,
 		Email:    fmt.Sprintf("person%d@example.test", n),
-		fullName: fmt.Sprintf("Person %d", n)}
+		fullName: fmt.Sprintf("Person %d Tester", n)}
 	u.SignInAgain(t)
 	for have := u.Balance(t); have < o.credits; {
 		have = u.Buy(t, "credits.50").Balance

@@ -1,0 +1,85 @@
+package apitest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestContractCheckTells proves that the harness can fail: each row is an
+// exchange and what the check must say of it.
+func TestContractCheckTells(t *testing.T) {
+	json := http.Header{"Content-Type": {"application/json"}}
+	tests := []struct {
+		name    string
+		request Request
+		status  int
+		header  http.Header
+		body    string
+		wrong   string // "" accepts the exchange
+	}{
+		{"good", Request{Path: "/healthz", Valid: true}, 200, json, `{"status":"ok"}`, ""},
+		{"with a charset", Request{Path: "/healthz"}, 200, http.Header{"Content-Type": {"application/json; charset=utf-8"}}, `{"status":"ok"}`, ""},
+		{"other value", Request{Path: "/healthz"}, 200, json, `{"status":"fine"}`, "answer breaks"},
+		{"unknown field", Request{Path: "/healthz"}, 200, json, `{"status":"ok","x":1}`, "answer breaks"},
+		{"unknown status", Request{Path: "/healthz"}, 201, json, `{"status":"ok"}`, "status is not supported"},
+		{"plain text", Request{Path: "/healthz"}, 200, http.Header{"Content-Type": {"text/plain"}}, `ok`, "answer breaks"},
+
+		{"balance", Request{Path: "/api/v2/credits", Token: "x", Valid: true}, 200, json, `{"balance":3}`, ""},
+		{"negative balance", Request{Path: "/api/v2/credits", Token: "x"}, 200, json, `{"balance":-3}`, "answer breaks"},
+		{"balance as text", Request{Path: "/api/v2/credits", Token: "x"}, 200, json, `{"balance":"3"}`, "answer breaks"},
+		{"no bearer", Request{Path: "/api/v2/credits", Valid: true}, 200, json, `{"balance":3}`, "request breaks"},
+		{"other code", Request{Path: "/api/v2/credits"}, 401, json, `{"error":"unauthorised"}`, "answer breaks"},
+		{"null detail", Request{Path: "/api/v2/credits"}, 401, json, `{"error":"missing_token","detail":null}`, ""},
+
+		{"bad query", Request{Path: "/api/v2/credits/cost?durationMs=x", Token: "x", Valid: true}, 400, json, `{"error":"missing_duration_ms"}`, "request breaks"},
+		{"bad query on purpose", Request{Path: "/api/v2/credits/cost?durationMs=x", Token: "x"}, 400, json, `{"error":"missing_duration_ms"}`, ""},
+
+		{"limit without Retry-After", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, json, `{"error":"rate_limited"}`, "Retry-After"},
+		{"limit", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, http.Header{"Content-Type": {"application/json"}, "Retry-After": {"5"}}, `{"error":"rate_limited"}`, ""},
+
+		{"rendering", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, json, `{"jobId":"rnd-1","status":"PROCESSING","progress":99}`, ""},
+		{"all but done", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, json, `{"jobId":"rnd-1","status":"PROCESSING","progress":100}`, "answer breaks"},
+		{"failed without a word", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, json, `{"jobId":"rnd-1","status":"FAILED","progress":7}`, "answer breaks"},
+		{"queued without a place", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, json, `{"jobId":"sep-1","status":"QUEUED","progress":0,"stems":[]}`, "answer breaks"},
+		{"queued", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, json, `{"jobId":"sep-1","status":"QUEUED","progress":0,"queuePosition":1,"estimatedWaitSec":180}`, ""},
+
+		{"unknown path", Request{Path: "/nope"}, 404, json, `{"error":"Not found"}`, ""},
+		{"unknown path, text", Request{Path: "/nope"}, 404, http.Header{"Content-Type": {"text/plain"}}, `404`, "Content-Type"},
+		{"unknown path, 200", Request{Path: "/nope"}, 200, json, `{}`, "want 404"},
+		{"wrong method", Request{Method: "PUT", Path: "/healthz"}, 405, http.Header{"Content-Type": {"application/json"}, "Allow": {"GET"}}, `{"error":"Method not allowed"}`, ""},
+		{"wrong method without Allow", Request{Method: "PUT", Path: "/healthz"}, 405, json, `{"error":"Method not allowed"}`, "Allow"},
+
+		{"render form", Request{Method: "POST", Path: "/api/v2/render", Token: "x", Valid: true, Form: []Part{
+			{Name: "config", Text: `{"videoDurationMs":5,"unknown":1}`}, {Name: "video", Bytes: []byte("x")}, {Name: "bgm_7.audio", Bytes: []byte("x")}}},
+			200, json, `{"jobId":"rnd-1"}`, ""},
+		{"render form without config", Request{Method: "POST", Path: "/api/v2/render", Token: "x", Valid: true, Form: []Part{{Name: "video", Bytes: []byte("x")}}},
+			200, json, `{"jobId":"rnd-1"}`, "request breaks"},
+		{"render form of a broken rule", Request{Method: "POST", Path: "/api/v2/render", Token: "x", Valid: true, Form: []Part{
+			{Name: "config", Text: `{"segments":[{"sourceFileKey":"v","order":0,"durationMs":5,"speedScale":0}]}`}}},
+			200, json, `{"jobId":"rnd-1"}`, "request breaks"},
+		{"v3 with a bad key", Request{Method: "POST", Path: "/api/v2/render/v3", Token: "x", Valid: true,
+			JSON: M{"segments": []M{{"sourceAssetKey": "x", "order": 0, "durationMs": 5}}}}, 200, json, `{"jobId":"rnd-1"}`, "request breaks"},
+		{"stem", Request{Path: "/api/v2/separate/sep-1/stem/voice_all?token=1.x", Valid: true}, 200,
+			http.Header{"Content-Type": {"audio/flac"}, "Accept-Ranges": {"bytes"}, "Content-Disposition": {`attachment; filename="voice_all.flac"`}}, "fLaC", ""},
+		{"stem as video", Request{Path: "/api/v2/separate/sep-1/stem/voice_all?token=1.x", Valid: true}, 200,
+			http.Header{"Content-Type": {"video/mp4"}, "Accept-Ranges": {"bytes"}, "Content-Disposition": {`attachment; filename="voice_all.flac"`}}, "x", "answer breaks"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			req, body, err := tt.request.build("http://127.0.0.1:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = exchange{req: req, reqBody: body, valid: tt.request.Valid, status: tt.status, header: tt.header, resBody: []byte(tt.body)}.check()
+			switch {
+			case tt.wrong == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case tt.wrong != "" && err == nil:
+				t.Error("accepted")
+			case tt.wrong != "" && !strings.Contains(err.Error(), tt.wrong):
+				t.Errorf("refused for another reason: %v", err)
+			}
+		})
+	}
+}
