@@ -10,7 +10,7 @@ const maxFound = 6
 
 // sameVoice is the distance up to which two groups of turns are one voice. See
 // pitchWeight for the unit.
-const sameVoice = 2.2
+const sameVoice = 2.4
 
 // group is a set of turns taken for one voice.
 type group struct {
@@ -104,7 +104,7 @@ func apart(a, b group) float64 {
 		sum += (v - b.mean[i]) * (v - b.mean[i])
 	}
 	sure := min(a.weight, b.weight) / (min(a.weight, b.weight) + 40)
-	return math.Sqrt(sum) * (0.5 + 0.5*sure) * 1.2
+	return math.Sqrt(sum) * (0.5 + 0.5*sure)
 }
 
 func join(a, b group) group {

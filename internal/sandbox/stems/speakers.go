@@ -107,14 +107,16 @@ func (t *track) hear(frame []float64, transform *fft, shape []float64) {
 	t.envelope = append(t.envelope, envelope)
 }
 
+const closeToBest = 0.92
+
 // pitchOf finds the pitch by autocorrelation between 65 and 400 Hz.
 func pitchOf(frame []float64, power float64) float64 {
 	const shortest, longest = listenRate / 400, listenRate / 65
 	if power < listenWindow*100 { // quieter than -70 dB of full scale
 		return math.NaN()
 	}
-	best, bestLag := 0.0, 0
 	scores := make([]float64, longest+2)
+	best := 0.0
 	for lag := shortest - 1; lag <= longest+1; lag++ {
 		var cross, a, b float64
 		for i, v := range frame[:listenWindow-lag] {
@@ -124,15 +126,17 @@ func pitchOf(frame []float64, power float64) float64 {
 			b += w * w
 		}
 		scores[lag] = cross / math.Sqrt(a*b+1)
+		best = max(best, scores[lag])
 	}
-	for lag := shortest; lag <= longest; lag++ {
-		s := scores[lag]
-		// A longer lag must be clearly better: its half is often the true one.
-		if s > scores[lag-1] && s >= scores[lag+1] && s > best*1.08 {
-			best, bestLag = s, lag
+	// Multiples of the period score about as well: the shortest lag that comes
+	// close to the best is the period.
+	bestLag := 0
+	for lag := shortest; lag <= longest && bestLag == 0; lag++ {
+		if s := scores[lag]; s > scores[lag-1] && s >= scores[lag+1] && s > best*closeToBest {
+			bestLag = lag
 		}
 	}
-	if best < 0.6 {
+	if best < 0.6 || bestLag == 0 {
 		return math.NaN()
 	}
 	return math.Log2(listenRate / float64(bestLag))
@@ -214,11 +218,12 @@ func (t *track) describe(s turn, threshold float64) turn {
 	return s
 }
 
-// Distances are in units in which 1 is about the spread within one voice: a
-// sixth of an octave of median pitch, or 12 dB somewhere in the envelope.
+// Distances are in units in which 2 is about the spread within one voice (half
+// an octave of median pitch between lively sentences counts 2.5) and two people
+// of unlike voices are 5 apart.
 const (
-	pitchWeight    = 6.0
-	envelopeWeight = 1.0 / 12
+	pitchWeight    = 5.0
+	envelopeWeight = 1.0 / 16
 )
 
 // plan says who owns each sample: boundaries in sample frames, ascending. The
