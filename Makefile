@@ -7,7 +7,7 @@ MEDIA := $(CUTROOM_MEDIA_DIR)
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hsE '^[a-z0-9-]+:.*## ' Makefile $(wildcard mk/*.mk) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## build both programs into bin/
@@ -46,3 +46,5 @@ admin-app: ## rebuild the admin web app (needs Node; the result is committed)
 .PHONY: clean
 clean: ## remove what the targets above made
 	rm -rf bin demo-output sandbox-data storage
+
+-include mk/*.mk
