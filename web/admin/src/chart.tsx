@@ -22,13 +22,19 @@ interface Props {
   /** Bars stand on each other; lines are for what does not add up. */
   kind: 'bars' | 'lines';
   format: (n: number) => string;
-  /** Whether only whole numbers make sense on the scale. */
-  whole?: boolean;
+  /** The distances that lines across the chart may have; any round number where absent. */
+  steps?: number[];
   empty: string;
 }
 
 const height = 220;
-const wholeSteps = [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, e) => n * 10 ** e)).sort((a, b) => a - b);
+const powers = (...of: number[]) => Array.from({ length: 12 }, (_, e) => of.map((n) => n * 10 ** e)).flat();
+
+/** Steps where only whole numbers make sense. */
+export const wholeSteps = powers(1, 2, 5);
+
+/** Steps of a scale in milliseconds that a person reads in minutes and hours. */
+export const timeSteps = [...[1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800].map((s) => s * 1000), ...powers(1, 2, 5).map((h) => h * 3600_000)];
 
 export function Chart(props: Props) {
   const [asTable, setAsTable] = useState(false);
@@ -90,7 +96,7 @@ function data({ dates, series, kind }: Props): uPlot.AlignedData {
   return [days, ...series.map((_, k) => days.map((i) => series.slice(k).reduce((sum, s) => sum + (s.values[i] ?? 0), 0)))];
 }
 
-function options({ dates, series, kind, format, whole }: Props, width: number): uPlot.Options {
+function options({ dates, series, kind, format, steps }: Props, width: number): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(name).trim();
   const font = `12px ${style.fontFamily}`;
@@ -109,6 +115,7 @@ function options({ dates, series, kind, format, whole }: Props, width: number): 
       {
         ...axis,
         grid: { show: false },
+        size: 28,
         splits: (u) => {
           const step = Math.max(1, Math.ceil(dates.length / Math.max(1, Math.floor(u.width / 80))));
           return dates.map((_, i) => i).filter((i) => i % step === 0);
@@ -119,7 +126,7 @@ function options({ dates, series, kind, format, whole }: Props, width: number): 
         ...axis,
         size: (_, values) => 14 + 7 * Math.max(3, ...(values ?? []).map((v) => v.length)),
         values: (_, at) => at.map((v) => format(v)),
-        ...(whole ? { incrs: wholeSteps } : {}),
+        ...(steps ? { incrs: steps } : {}),
       },
     ],
     series: [

@@ -91,6 +91,7 @@ export function DayRange() {
   const days = daysOf(useRoute().query);
   const [draft, setDraft] = useState(days);
   useEffect(() => setDraft(days), [days.from, days.last]);
+  const edit = (change: Partial<typeof draft>) => setDraft((old) => ({ ...old, ...change }));
   const page = () => location.hash.replace(/^#\/?/, '').split('?', 1)[0] ?? '';
   const wrong = draft.from > draft.last ? 'The first day must not be after the last day.' : '';
   return (
@@ -115,17 +116,10 @@ export function DayRange() {
         ))}
       </div>
       <label>
-        From <input type="date" required value={draft.from} max={today()} onInput={(e) => setDraft({ ...draft, from: e.currentTarget.value })} />
+        From <input type="date" required value={draft.from} max={today()} onInput={(e) => edit({ from: e.currentTarget.value })} />
       </label>
       <label>
-        to{' '}
-        <input
-          type="date"
-          required
-          value={draft.last}
-          max={today()}
-          onInput={(e) => setDraft({ ...draft, last: e.currentTarget.value })}
-        />
+        to <input type="date" required value={draft.last} max={today()} onInput={(e) => edit({ last: e.currentTarget.value })} />
       </label>
       <button type="submit">Show</button>
       {wrong && (

@@ -1,5 +1,5 @@
 import type { Calls } from '../api';
-import { Chart } from '../chart';
+import { Chart, wholeSteps } from '../chart';
 import { count, latency, percent } from '../format';
 import { Empty, Loaded, useReport } from '../load';
 import { DayRange, Panel, Table, useDays } from '../parts';
@@ -47,7 +47,7 @@ export function CallsPage() {
                 <Chart
                   label="calls a day"
                   kind="bars"
-                  whole
+                  steps={wholeSteps}
                   dates={dates}
                   format={count}
                   empty="No calls in these days."

@@ -1,5 +1,5 @@
 import type { Daily, Overview } from '../api';
-import { Chart } from '../chart';
+import { Chart, timeSteps, wholeSteps } from '../chart';
 import { count, duration } from '../format';
 import { Loaded, useReport } from '../load';
 import { Card, Cards, DayRange, Panel, useDays } from '../parts';
@@ -30,7 +30,7 @@ export function OverviewPage() {
                 <Chart
                   label="jobs a day"
                   kind="bars"
-                  whole
+                  steps={wholeSteps}
                   dates={dates}
                   format={count}
                   empty="No jobs in these days."
@@ -46,6 +46,7 @@ export function OverviewPage() {
                   kind="bars"
                   dates={dates}
                   format={duration}
+                  steps={timeSteps}
                   empty="No jobs in these days."
                   series={[{ label: 'Length', values: days.map((d) => d.totalSourceDurationMs) }]}
                 />

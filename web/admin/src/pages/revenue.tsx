@@ -1,5 +1,5 @@
 import type { DailyRevenue, Revenue } from '../api';
-import { Chart } from '../chart';
+import { Chart, wholeSteps } from '../chart';
 import { count } from '../format';
 import { Loaded, useReport } from '../load';
 import { Card, Cards, DayRange, Panel, useDays } from '../parts';
@@ -33,7 +33,7 @@ export function RevenuePage() {
                 <Chart
                   label="credits sold a day by platform"
                   kind="bars"
-                  whole
+                  steps={wholeSteps}
                   dates={dates}
                   format={count}
                   empty="Nothing was sold in these days."
@@ -47,7 +47,7 @@ export function RevenuePage() {
                 <Chart
                   label="purchases a day"
                   kind="bars"
-                  whole
+                  steps={wholeSteps}
                   dates={dates}
                   format={count}
                   empty="Nothing was sold in these days."

@@ -1,5 +1,5 @@
 import type { Signups } from '../api';
-import { Chart } from '../chart';
+import { Chart, wholeSteps } from '../chart';
 import { count } from '../format';
 import { Loaded, useReport } from '../load';
 import { Card, Cards, DayRange, Panel, useDays } from '../parts';
@@ -25,7 +25,7 @@ export function SignupsPage() {
                 <Chart
                   label="new users a day by provider"
                   kind="bars"
-                  whole
+                  steps={wholeSteps}
                   dates={days.map((d) => d.date)}
                   format={count}
                   empty="Nobody joined in these days."

@@ -1,0 +1,283 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/account"
+	"cutroom/internal/browsertest"
+)
+
+// shotsEnv names a folder in which the pictures of all pages are left, for a
+// person to look at.
+const shotsEnv = "CUTROOM_TEST_SHOTS"
+
+// populate fills the service with three months of work of 120 users.
+func (s *adminServer) populate() (ann string) {
+	now := time.Now().UTC()
+	ago := func(days int, d time.Duration) int64 { return now.AddDate(0, 0, -days).Add(-d).UnixMilli() }
+	for i := range 120 {
+		id, name, provider := uuid.NewString(), fmt.Sprintf("Person %03d", i), "provider_a"
+		if i%3 == 1 {
+			provider = "provider_b"
+		}
+		if i == 0 {
+			ann, name = id, "Ann Example"
+		}
+		s.exec(`INSERT INTO users (id, provider, provider_sub, email, name, created_at, last_active_at, role)
+			VALUES ($1, $2, $1, $3, $4, $5, $6, $7)`, id, provider, fmt.Sprintf("person%03d@mail.example", i), name,
+			ago(i*i%89, time.Hour), ago(i%20, time.Duration(i)*time.Minute), map[bool]string{true: "admin", false: "user"}[i == 2])
+		s.exec(`INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)`, id, i*7%160)
+		for j := range i % 5 {
+			state := []string{"COMPLETED", "COMPLETED", "FAILED", "COMPLETED"}[j]
+			s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, finished_at, error)
+				VALUES ($1, $2, $3, '{}', 'video', $4, $5, $5 + 42000, $6)`, "rnd-"+uuid.NewString(), id, state, (i*97+j*7919)%900_000,
+				ago((i*j+i)%88, 0), map[bool]any{true: "The video of segment 2 cannot be decoded", false: nil}[state == "FAILED"])
+		}
+		for j := range i % 3 {
+			s.exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
+					language, credits, created_at, finished_at)
+				VALUES ($1, $2, $3, '', '', 1, $4, 'auto', 1, $5, $5)`, "sep-"+uuid.NewString(), id, []string{"READY", "DISPOSED"}[j],
+				(i+1)*(j+1)*61_000, ago((i*3+j)%60, 0))
+		}
+		if i%4 == 0 {
+			s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, created_at)
+				VALUES ($1, $2, 'p', $3, $4, $5)`, []string{"platform_a", "platform_b"}[i/4%2], id, []int{10, 50, 150}[i/4%3], id, ago(i%50, 0))
+		}
+	}
+	for i, state := range []string{"PENDING", "PROCESSING"} {
+		s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, progress, created_at)
+			VALUES ($1, $2, $3, '{}', 'video', 95000, $4, $5)`, "rnd-active-"+strings.ToLower(state), ann, state, i*63, ago(0, 3*time.Minute))
+	}
+	for day := range 90 {
+		for k, endpoint := range []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"} {
+			for j := range 1 + (day+k)%4 {
+				s.exec(`INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
+					VALUES ($1, 'separation', $2, $3, 200, $4, $5)`, uuid.NewString(), endpoint,
+					map[bool]int{true: 0, false: 1}[(day*7+k*3+j)%23 == 0], 80+(day*131+k*977+j*53)%(400*(k+1)), ago(day, 0))
+			}
+		}
+	}
+	return ann
+}
+
+// visit opens the app and signs in.
+func (s *adminServer) visit(t *testing.T) *browsertest.Page {
+	t.Helper()
+	p := browsertest.Open(t)
+	p.Go(s.URL + "/" + slug + "/")
+	p.Fill("#token", s.admin)
+	p.Press("Enter", 13)
+	p.Until(`document.querySelector('h1')?.innerText === 'Overview'`)
+	return p
+}
+
+// quiet fails the test where the browser complained of something: a script's
+// error, a file that was not there, a breach of the page's policy.
+func quiet(t *testing.T, p *browsertest.Page) {
+	t.Helper()
+	for _, problem := range p.Problems() {
+		t.Errorf("the browser complains: %s", problem)
+	}
+}
+
+func TestAdminAppSignIn(t *testing.T) {
+	s := startAdmin(t)
+	p := browsertest.Open(t)
+	p.Go(s.URL + "/" + slug)
+	p.Fill("#token", "nonsense")
+	p.Press("Enter", 13)
+	p.See("The access token is not valid")
+	p.Fill("#token", s.token(account.RoleUser))
+	p.Press("Enter", 13)
+	p.See("This account has no admin role")
+	p.Fill("#token", "")
+	p.Click("button.primary")
+	p.See("Paste an access token first")
+	p.Problems() // the two refusals, as the browser sees them
+
+	p.Fill("#token", "  Bearer "+s.admin+"\n")
+	p.Press("Enter", 13)
+	p.Until(`document.querySelector('h1')?.innerText === 'Overview'`)
+	if kept := p.Eval(`JSON.stringify([localStorage.length, document.cookie, location.href.includes('ey')])`); kept != `[0,"",false]` {
+		t.Errorf("the token is kept beyond the tab, or in the address: %s", kept)
+	}
+	p.Reload()
+	p.Until(`document.querySelector('h1')?.innerText === 'Overview'`)
+	p.Click(".session button")
+	p.See("Paste an access token of an account")
+	if left := p.Eval(`sessionStorage.length`); left != "0" {
+		t.Errorf("%s entries are left after signing out", left)
+	}
+	quiet(t, p)
+
+	// A token that is taken back while the app is open.
+	p.Eval(`sessionStorage.setItem('cutroom-admin-token', 'x.y.z')`)
+	p.Reload()
+	p.See("The access token is not valid, or no longer")
+}
+
+// pages of the app: the part of the address after #, and a text that only
+// shows once the report is there.
+func pages(ann string) map[string]string {
+	return map[string]string{
+		"/": "Jobs a day", "/users": "120 users", "/users/" + ann: "rnd-active-processing", "/jobs": "63 %",
+		"/calls": "audio-separation", "/revenue": "30 purchases", "/signups": "New users a day", "/durations": "15 to 60 min",
+	}
+}
+
+func TestAdminAppShowsEveryReport(t *testing.T) {
+	s := startAdmin(t)
+	ann := s.populate()
+	p := s.visit(t)
+	for _, dark := range []bool{false, true} {
+		p.Dark(dark)
+		for _, width := range []int{1280, 360} {
+			p.Size(width, 800)
+			for path, text := range pages(ann) {
+				p.Eval(fmt.Sprintf(`location.hash = %q`, path))
+				p.See(text)
+				p.Until(`!document.querySelector('[aria-busy=true]')`)
+				if over := p.Eval(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); over != "0" {
+					t.Errorf("%s is %s pixels wider than a window of %d", path, over, width)
+				}
+				if bare := p.Eval(unnamed); bare != "[]" {
+					t.Errorf("%s has controls without a name: %s", path, bare)
+				}
+				if pale := p.Eval(contrast); pale != "[]" {
+					t.Errorf("%s (dark: %t) has texts of too little contrast: %s", path, dark, pale)
+				}
+				shoot(t, p, fmt.Sprintf("%s-%d-%t", strings.ReplaceAll(strings.Trim(path[:min(len(path), 12)], "/"), "/", "-"), width, dark))
+			}
+		}
+	}
+	quiet(t, p)
+}
+
+func shoot(t *testing.T, p *browsertest.Page, name string) {
+	t.Helper()
+	dir := os.Getenv(shotsEnv)
+	if dir == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), p.Screenshot(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unnamed lists the controls that a screen reader could not name.
+const unnamed = `JSON.stringify([...document.querySelectorAll('a, button, input, progress, [role=img], [role=region]')]
+	.filter(e => !(e.getAttribute('aria-label') || e.labels?.length || e.innerText?.trim())).map(e => e.outerHTML))`
+
+// contrast lists the texts whose contrast with what is behind them is under
+// 4.5 to 1 (WCAG 2.2, 1.4.3).
+const contrast = `(() => {
+	const rgb = c => c.match(/[\d.]+/g).map(Number);
+	const light = c => { const [r, g, b] = rgb(c).map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+	const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor, v = rgb(c); if (v.length < 4 || v[3] > 0) return c; } return 'rgb(255,255,255)'; };
+	const pale = new Set();
+	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walk.nextNode()) {
+		const e = walk.currentNode.parentElement;
+		if (!walk.currentNode.data.trim() || !e.checkVisibility() || e.closest(':disabled')) continue;
+		const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+		if ((a + .05) / (b + .05) < 4.5) pale.add(walk.currentNode.data.trim().slice(0, 40));
+	}
+	return JSON.stringify([...pale]);
+})()`
+
+func TestAdminAppFindsAUserAndTheirJobs(t *testing.T) {
+	s := startAdmin(t)
+	s.populate()
+	p := s.visit(t)
+	p.Click(`nav a[href^="#/users"]`)
+	p.See("1–50 of 120")
+	p.Click(".pager a:last-child")
+	p.See("51–100 of 120")
+	p.Click(".pager a:last-child")
+	p.See("101–120 of 120")
+	p.Fill("#q", "ANN EX")
+	p.See("1 user,")
+	p.Click("tbody th a")
+	p.See("Ann Example person000@mail.example")
+	p.See("rnd-active-pending")
+	p.Eval(`history.back()`)
+	p.Until(`document.querySelector('#q')?.value === 'ANN EX'`)
+	p.Fill("#q", "nobody at all")
+	p.See("contains “nobody at all”")
+	p.Fill("#q", "")
+	p.See("120 users")
+	quiet(t, p)
+}
+
+func TestAdminAppChoosesDays(t *testing.T) {
+	s := startAdmin(t)
+	s.populate()
+	p := s.visit(t)
+	rows := `(document.querySelector('details').open || document.querySelector('summary').click(), document.querySelectorAll('details tbody tr').length)`
+	p.Until(rows + ` === 30`)
+	p.Click(".presets button:first-child")
+	p.Until(rows + ` === 7`)
+	p.Click(`nav a[href^="#/calls"]`) // the choice goes along
+	p.See("Slowest day")
+	p.Until(rows + ` === 7`)
+	p.Reload()
+	p.Until(rows + ` === 7`)
+	set := `(() => { const set = (i, days) => { const e = document.querySelectorAll('input[type=date]')[i];
+		e.value = new Date(Date.now() - days * 864e5).toISOString().slice(0, 10); e.dispatchEvent(new Event('input', { bubbles: true })); }; %s; })()`
+	p.Eval(fmt.Sprintf(set, `set(0, 3); set(1, 2)`))
+	p.Click(`.range button[type=submit]`)
+	p.Until(rows + ` === 2`)
+	p.Eval(fmt.Sprintf(set, `set(0, 1)`))
+	p.See("The first day must not be after the last day")
+	quiet(t, p)
+	p.Eval(fmt.Sprintf(set, `set(0, 200)`))
+	p.Click(`.range button[type=submit]`)
+	p.See("at most 90 days can be shown")
+	p.Click(".presets button:last-child")
+	p.Until(rows + ` === 90`)
+}
+
+func TestAdminAppRefreshesActiveJobs(t *testing.T) {
+	s := startAdmin(t)
+	s.populate()
+	p := s.visit(t)
+	p.Eval(`location.hash = '/jobs'`)
+	p.See("63 %")
+	s.exec(`UPDATE render_jobs SET progress = 64 WHERE id = 'rnd-active-processing'`)
+	p.See("64 %")
+	s.exec(`UPDATE render_jobs SET state = 'COMPLETED' WHERE id LIKE 'rnd-active-%'`)
+	p.See("Nothing is being worked on")
+	quiet(t, p)
+}
+
+func TestAdminAppOfAnEmptyService(t *testing.T) {
+	s := startAdmin(t)
+	p := s.visit(t)
+	for path, text := range map[string]string{
+		"/": "No jobs in these days", "/users": "Nobody has signed in yet", "/users/" + uuid.NewString(): "User not found",
+		"/users/x": "invalid_user_id", "/jobs": "Nothing is being worked on", "/calls": "was not called in these days",
+		"/revenue": "Nothing was sold", "/signups": "Nobody joined", "/durations": "There are no jobs yet", "/nowhere": "There is no such page",
+	} {
+		p.Eval(fmt.Sprintf(`location.hash = %q`, path))
+		p.See(text)
+	}
+}
+
+func TestAdminAppTellsOfAFailureAndRecovers(t *testing.T) {
+	s := startAdmin(t)
+	p := s.visit(t)
+	s.exec(`ALTER TABLE users RENAME TO away`)
+	s.expectFailures()
+	p.Eval(`location.hash = '/users'`)
+	p.See("The server failed to answer (500). Its log has the reason under request")
+	s.exec(`ALTER TABLE away RENAME TO users`)
+	p.Click(".notice button")
+	p.See("Nobody has signed in yet")
+}
