@@ -32,6 +32,7 @@ var appTypes = map[string]string{
 	".svg":  "image/svg+xml",
 	".png":  "image/png",
 	".json": "application/json; charset=utf-8",
+	".md":   "text/plain; charset=utf-8",
 }
 
 // appFile is a file of the web app as it is sent.

@@ -152,7 +152,7 @@ func (s *Server) withCORS(next http.Handler) http.Handler {
 	return cors.New(cors.Options{
 		AllowedOrigins: s.o.AllowedOrigins, // empty allows any
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
-		AllowedHeaders: []string{"Authorization", "Content-Type", "Idempotency-Key", "Range", "If-Range", "If-None-Match"},
+		AllowedHeaders: []string{"*"},
 		ExposedHeaders: []string{"Content-Disposition", "Content-Range", "Accept-Ranges", "ETag", "Retry-After", "X-Request-Id"},
 		MaxAge:         600,
 	}).Handler(next)

@@ -1,0 +1,93 @@
+package app_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allowed lists, for each package, what it may import of this module. The
+// reason is the same for every line: knowledge flows downwards, so that a room
+// can be read, tested and replaced without the rooms above it.
+var allowed = map[string][]string{
+	"fault":              {},
+	"config":             {},
+	"db":                 {},
+	"media":              {"fault"},
+	"objectstore":        {"fault"},
+	"staging":            {"fault"},
+	"monitor":            {},
+	"upstream/identity":  {},
+	"upstream/receipt":   {},
+	"upstream/separator": {},
+	"timeline":           {"fault"},
+	"lease":              {"db"},
+	"idempotency":        {"db", "fault"},
+	"credit":             {"db", "fault", "upstream/receipt"},
+	"asset":              {"fault", "objectstore"},
+	"admin":              {"db", "fault"},
+	"admin/page":         {},
+	"engine":             {"fault", "media", "timeline"},
+	"separation":         {"credit", "db", "fault", "idempotency", "lease", "media", "objectstore", "staging", "upstream/separator"},
+	"render":             {"asset", "db", "engine", "fault", "idempotency", "lease", "media", "objectstore", "separation", "staging", "timeline"},
+	"account":            {"credit", "db", "fault", "render", "separation", "upstream/identity"},
+	"httpapi":            {"account", "admin", "admin/page", "asset", "credit", "db", "fault", "idempotency", "objectstore", "render", "separation", "staging", "timeline"},
+	"sandbox":            {"sandbox"}, // no room: a misread wire format must not hide on both sides
+	"mediatest":          {},
+	"dbtest":             {"db"},
+	"dbtest/withpg":      {"dbtest"},
+}
+
+func TestArrowsPointOneWay(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "cutroom/...")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for dec := json.NewDecoder(out); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		room, inside := strings.CutPrefix(p.ImportPath, "cutroom/internal/")
+		if !inside {
+			continue
+		}
+		if strings.HasPrefix(room, "sandbox") {
+			room = "sandbox"
+		}
+		may, ruled := allowed[room]
+		if !ruled {
+			continue // composition and test support may import anything
+		}
+		seen++
+		for _, imp := range p.Imports {
+			dep, ours := strings.CutPrefix(imp, "cutroom/internal/")
+			if strings.HasPrefix(dep, "sandbox") {
+				dep = "sandbox"
+			}
+			if ours && !slices.Contains(may, dep) {
+				t.Errorf("%s imports %s, which it may not know", room, dep)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if seen < 15 {
+		t.Errorf("only %d packages were looked at", seen)
+	}
+}
