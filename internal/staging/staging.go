@@ -26,8 +26,8 @@ var (
 	// follows the limit has not been read, except for one byte.
 	ErrTooLarge = errors.New("larger than the limit")
 
-	// ErrNoSpace is wrapped by failures to write because the disk, or the
-	// service's share of it, is full.
+	// ErrNoSpace is what a DiskError is when the disk, or the service's share
+	// of it, is full.
 	ErrNoSpace = errors.New("no space left for uploads")
 
 	errClosed = errors.New("batch is closed")
@@ -68,7 +68,7 @@ func (a *Area) Free() (int64, error) {
 func (a *Area) Batch() (*Batch, error) {
 	dir, err := os.MkdirTemp(a.dir, batchPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("start upload: %w", spaceError(err))
+		return nil, fmt.Errorf("start upload: %w", diskError(err))
 	}
 	return &Batch{dir: dir}, nil
 }
@@ -144,9 +144,9 @@ type Batch struct {
 var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
 // Receive writes what r delivers to a file of the batch. It fails with
-// ErrTooLarge when that is more than limit bytes, with ErrNoSpace when the
-// disk is full, and with r's own error, wrapped, when reading fails; then no
-// file is left.
+// ErrTooLarge when that is more than limit bytes, with a *DiskError, which is
+// ErrNoSpace when the disk is full, and with r's own error, wrapped, when
+// reading fails; then no file is left.
 func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, error) {
 	if b.closed {
 		return File{}, fmt.Errorf("receive: %w", errClosed)
@@ -156,11 +156,11 @@ func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, 
 	path := filepath.Join(b.dir, strconv.Itoa(b.serial))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
-		return File{}, fmt.Errorf("receive: %w", spaceError(err))
+		return File{}, fmt.Errorf("receive: %w", diskError(err))
 	}
 	size, sum, err := receive(f, r, limit)
-	if cerr := f.Close(); err == nil {
-		err = spaceError(cerr) // delayed writes may fail only here
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = diskError(cerr) // delayed writes may fail only here
 	}
 	if err != nil {
 		return File{}, errors.Join(fmt.Errorf("receive: %w", err), os.Remove(path))
@@ -182,7 +182,7 @@ func receive(f io.Writer, r io.Reader, limit int64) (int64, string, error) {
 		}
 		if n > 0 {
 			if _, err := f.Write(buf[:n]); err != nil {
-				return 0, "", spaceError(err)
+				return 0, "", diskError(err)
 			}
 			hash.Write(buf[:n]) // never fails
 			size += int64(n)
@@ -206,10 +206,21 @@ func (b *Batch) Close() error {
 	return nil
 }
 
-// spaceError marks the errors that mean a full disk or quota with ErrNoSpace.
-func spaceError(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("%w: %w", ErrNoSpace, err)
-	}
-	return err
+// DiskError is a failure of our disk, as opposed to one of the sender.
+type DiskError struct{ Err error }
+
+// Error describes the failure.
+func (e *DiskError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *DiskError) Unwrap() error { return e.Err }
+
+// Is makes a full disk or quota an ErrNoSpace.
+func (e *DiskError) Is(target error) bool {
+	return target == ErrNoSpace && (errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT))
 }
+
+// Local reports that the sender is not to blame.
+func (e *DiskError) Local() bool { return true }
+
+func diskError(err error) error { return &DiskError{Err: err} }

@@ -142,7 +142,7 @@ func TestBrokenBodyLeavesNoFile(t *testing.T) {
 	b := newBatch(t, a)
 	broken := errors.New("connection lost")
 	_, err := b.Receive("a", "", io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)), 1000)
-	if !errors.Is(err, broken) || errors.Is(err, staging.ErrNoSpace) {
+	if disk := (*staging.DiskError)(nil); !errors.Is(err, broken) || errors.As(err, &disk) {
 		t.Errorf("Receive = %v, want the reader's error", err)
 	}
 	if n := files(t, dir); n != 0 {
@@ -196,6 +196,21 @@ func TestFree(t *testing.T) {
 	}
 	if _, err := a.Free(); err == nil {
 		t.Error("Free of a missing folder did not fail")
+	}
+}
+
+func TestBrokenDiskIsNotTheSendersFault(t *testing.T) {
+	a, dir := newArea(t)
+	b := newBatch(t, a)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.Receive("a", "", strings.NewReader("x"), 10)
+	if disk := (*staging.DiskError)(nil); !errors.As(err, &disk) || !disk.Local() || errors.Is(err, staging.ErrNoSpace) {
+		t.Errorf("Receive = %v, want a DiskError", err)
+	}
+	if _, err := a.Batch(); err == nil {
+		t.Error("a batch was started in a folder that is gone")
 	}
 }
 
