@@ -1,0 +1,314 @@
+package asset_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/fault"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/sandbox/bucket"
+)
+
+const maxBytes = 1 << 20
+
+// store is a stand-in bucket with a place in front of it where requests can
+// be counted and changed.
+type store struct {
+	standIn *bucket.Bucket
+	server  *httptest.Server
+	client  *objectstore.Bucket
+
+	mu   sync.Mutex
+	hook func(w http.ResponseWriter, r *http.Request) (handled bool)
+	seen []string // methods
+}
+
+func newStore(t *testing.T) *store {
+	t.Helper()
+	opts := bucket.Options{Name: "bucket", AccessKeyID: "id", SecretAccessKey: "secret", Region: "auto", Dir: t.TempDir()}
+	standIn, err := bucket.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &store{standIn: standIn}
+	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.seen = append(s.seen, r.Method)
+		hook := s.hook
+		s.mu.Unlock()
+		if hook == nil || !hook(w, r) {
+			standIn.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(s.server.Close)
+	s.client, err = objectstore.NewBucket(objectstore.BucketConfig{
+		Endpoint: s.server.URL, Bucket: opts.Name, AccessKeyID: opts.AccessKeyID, SecretAccessKey: opts.SecretAccessKey,
+		MaxBackoff: time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// setHook makes every later request pass through f first, and counts anew.
+func (s *store) setHook(f func(w http.ResponseWriter, r *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hook, s.seen = f, nil
+}
+
+func (s *store) count(method string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, m := range s.seen {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
+// service returns a service on the store with a cache of maxCache bytes.
+func (s *store) service(t *testing.T, maxCache int64) (*asset.Service, *asset.Cache, string) {
+	t.Helper()
+	dir := t.TempDir()
+	cache, err := asset.NewCache(dir, maxCache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asset.New(s.client, cache, maxBytes), cache, dir
+}
+
+// upload asks for a URL and sends body to it, as a phone does.
+func upload(t *testing.T, s *asset.Service, body []byte, contentType string) string {
+	t.Helper()
+	sum := sha256.Sum256(body)
+	up, err := s.UploadURL(t.Context(), asset.Request{
+		SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(len(body)), Ext: "mp4", ContentType: contentType,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := put(t, up.URL, contentType, body); status != http.StatusOK {
+		t.Fatalf("the upload was answered %d", status)
+	}
+	return up.Key
+}
+
+func put(t *testing.T, url, contentType string, body []byte) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
+
+const hash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func TestParseKey(t *testing.T) {
+	for _, ext := range []string{"mp4", "mov", "m4v", "webm", "m4a", "mp3", "wav", "aac"} {
+		key, err := asset.ParseKey("assets/" + hash + "." + ext)
+		if err != nil || key.SHA256 != hash || key.Ext != ext || key.String() != "assets/"+hash+"."+ext {
+			t.Errorf("ParseKey with %s = %+v, %v", ext, key, err)
+		}
+	}
+	for _, s := range []string{
+		"", "assets/", hash + ".mp4", "/assets/" + hash + ".mp4", "render/" + hash + ".mp4", "Assets/" + hash + ".mp4",
+		"assets/" + hash, "assets/" + hash + ".", "assets/" + hash + ".exe", "assets/" + hash + ".MP4",
+		"assets/" + hash + ".mp4 ", "assets/" + hash + ".mp4.mp4", "assets/" + hash + "/x.mp4", "assets/../" + hash + ".mp4",
+		"assets/" + hash[1:] + ".mp4", "assets/" + hash + "0.mp4", "assets/" + strings.ToUpper(hash) + ".mp4",
+		"assets/" + hash[1:] + "g.mp4", "assets/" + hash[1:] + "\x00.mp4",
+	} {
+		if key, err := asset.ParseKey(s); err == nil {
+			t.Errorf("ParseKey(%q) = %+v", s, key)
+		}
+	}
+}
+
+func FuzzParseKey(f *testing.F) {
+	for _, s := range []string{"assets/" + hash + ".mp4", "assets/" + hash + ".wav", "assets/../x.mp4", "assets/" + hash} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		key, err := asset.ParseKey(s)
+		if err != nil {
+			return
+		}
+		if key.String() != s {
+			t.Errorf("ParseKey(%q) became %q", s, key)
+		}
+		if err := objectstore.CheckKey(s); err != nil {
+			t.Errorf("%q is no object key: %v", s, err)
+		}
+		if b, err := hex.DecodeString(key.SHA256); err != nil || len(b) != sha256.Size {
+			t.Errorf("%q holds no hash", s)
+		}
+	})
+}
+
+func TestUploadURLNamesTheBrokenField(t *testing.T) {
+	service, _, _ := newStore(t).service(t, maxBytes)
+	good := asset.Request{SHA256Hex: hash, SizeBytes: 10, Ext: "mp4", ContentType: "video/mp4"}
+	for _, c := range []struct {
+		change func(*asset.Request)
+		want   string
+	}{
+		{func(r *asset.Request) { r.SHA256Hex = "" }, "sha256Hex must be 64 lower-case hex characters"},
+		{func(r *asset.Request) { r.SHA256Hex = strings.ToUpper(hash) }, "sha256Hex must be 64 lower-case hex characters"},
+		{func(r *asset.Request) { r.SHA256Hex = hash[1:] + "/" }, "sha256Hex must be 64 lower-case hex characters"},
+		{func(r *asset.Request) { r.SizeBytes = 0 }, "sizeBytes must be > 0"},
+		{func(r *asset.Request) { r.SizeBytes = -1 }, "sizeBytes must be > 0"},
+		{func(r *asset.Request) { r.SizeBytes = maxBytes + 1 }, "sizeBytes must be at most 1048576"},
+		{func(r *asset.Request) { r.Ext = "" }, "ext must be one of mp4, mov, m4v, webm, m4a, mp3, wav, aac"},
+		{func(r *asset.Request) { r.Ext = ".mp4" }, "ext must be one of mp4, mov, m4v, webm, m4a, mp3, wav, aac"},
+		{func(r *asset.Request) { r.Ext = "exe" }, "ext must be one of mp4, mov, m4v, webm, m4a, mp3, wav, aac"},
+		{func(r *asset.Request) { r.ContentType = " \t" }, "contentType must not be blank"},
+		{func(r *asset.Request) { r.ContentType = "video/mp4\r\nX: y" }, "contentType must be a media type"},
+		{func(r *asset.Request) { r.ContentType = "vidéo/mp4" }, "contentType must be a media type"},
+		{func(r *asset.Request) { r.ContentType = strings.Repeat("v", 256) }, "contentType must be a media type"},
+	} {
+		req := good
+		c.change(&req)
+		_, err := service.UploadURL(t.Context(), req)
+		if seen := fault.As(err); seen == nil || seen.Kind != fault.Invalid || seen.Code != c.want {
+			t.Errorf("%+v: %v, want %q", req, err, c.want)
+		}
+	}
+	good.SizeBytes = maxBytes
+	if _, err := service.UploadURL(t.Context(), good); err != nil {
+		t.Errorf("the largest size: %v", err)
+	}
+}
+
+func TestUploadURLBindsTypeAndLength(t *testing.T) {
+	s := newStore(t)
+	service, _, _ := s.service(t, maxBytes)
+	body := []byte("0123456789")
+	sum := sha256.Sum256(body)
+	req := asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: 10, Ext: "MP4", ContentType: " video/mp4 "}
+	up, err := service.UploadURL(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if up.Key != "assets/"+req.SHA256Hex+".mp4" || up.AlreadyExists || up.Expires != 300*time.Second {
+		t.Errorf("UploadURL = %+v", up)
+	}
+	for name, refused := range map[string]func() int{
+		"wrong type": func() int { return put(t, up.URL, "video/webm", body) },
+		"longer":     func() int { return put(t, up.URL, "video/mp4", append(body, 'x')) },
+		"shorter":    func() int { return put(t, up.URL, "video/mp4", body[:9]) },
+	} {
+		if status := refused(); status < 400 || status > 499 {
+			t.Errorf("%s: answered %d", name, status)
+		}
+	}
+	s.standIn.SetClock(301 * time.Second)
+	if status := put(t, up.URL, "video/mp4", body); status < 400 || status > 499 {
+		t.Errorf("expired: answered %d", status)
+	}
+	s.standIn.SetClock(299 * time.Second)
+	if status := put(t, up.URL, "video/mp4", body); status != http.StatusOK {
+		t.Errorf("exact: answered %d", status)
+	}
+	again, err := service.UploadURL(t.Context(), req)
+	if err != nil || again != (asset.Upload{Key: up.Key, AlreadyExists: true}) {
+		t.Errorf("the same file again = %+v, %v", again, err)
+	}
+}
+
+func TestWithoutBucketEverythingIsDisabled(t *testing.T) {
+	service := asset.New(nil, nil, maxBytes)
+	_, uploadErr := service.UploadURL(t.Context(), asset.Request{}) // before the fields are looked at
+	_, lookupErr := service.Lookup(t.Context(), "nonsense")
+	for name, err := range map[string]error{
+		"UploadURL": uploadErr, "Lookup": lookupErr,
+		"Check":   service.Check(t.Context(), []asset.Ref{{Field: "f", Key: "nonsense"}}),
+		"FetchTo": service.FetchTo(t.Context(), "assets/"+hash+".mp4", t.TempDir()+"/dst"),
+	} {
+		if seen := fault.As(err); seen == nil || seen.Kind != fault.Unavailable || seen.Code != "r2_disabled" {
+			t.Errorf("%s = %v, want r2_disabled", name, err)
+		}
+	}
+	if err := service.Check(t.Context(), nil); err != nil {
+		t.Errorf("a request without assets: %v", err)
+	}
+	if service.Enabled() {
+		t.Error("Enabled without a bucket")
+	}
+}
+
+func TestCheckNamesTheField(t *testing.T) {
+	s := newStore(t)
+	service, _, _ := s.service(t, maxBytes)
+	there := upload(t, service, []byte("there"), "video/mp4")
+	missing := "assets/" + hash + ".mp3"
+	refs := func(keys ...string) []asset.Ref {
+		fields := []string{"segments[0].sourceAssetKey", "segments[1].sourceAssetKey", "bgmClips[0].audioAssetKey"}
+		var refs []asset.Ref
+		for i, key := range keys {
+			refs = append(refs, asset.Ref{Field: fields[i], Key: key})
+		}
+		return refs
+	}
+	s.setHook(nil)
+	if err := service.Check(t.Context(), refs(there, there, there)); err != nil {
+		t.Error(err)
+	}
+	if n := s.count(http.MethodHead); n != 1 {
+		t.Errorf("one object took %d questions", n)
+	}
+	if seen := fault.As(service.Check(t.Context(), refs(there, missing, missing))); seen == nil || seen.Kind != fault.NotFound ||
+		!strings.HasPrefix(seen.Code, "segments[1].sourceAssetKey ") {
+		t.Errorf("a missing object: %v", seen)
+	}
+	if seen := fault.As(service.Check(t.Context(), refs(missing, there, "assets/x.mp3"))); seen == nil || seen.Kind != fault.Invalid ||
+		seen.Code != "invalid_asset_key" || seen.Detail != "bgmClips[0].audioAssetKey" {
+		t.Errorf("a malformed key: %v", seen)
+	}
+	if _, err := service.Lookup(t.Context(), missing); !errors.Is(err, objectstore.ErrNotFound) {
+		t.Errorf("Lookup of a missing object = %v", err)
+	}
+	if _, err := service.Lookup(t.Context(), "assets/x"); !errors.Is(err, asset.ErrInvalidKey) {
+		t.Errorf("Lookup of a malformed key = %v", err)
+	}
+	if key, err := service.Lookup(t.Context(), there); err != nil || key.String() != there {
+		t.Errorf("Lookup = %v, %v", key, err)
+	}
+}
+
+func TestStoreDownIsUnavailable(t *testing.T) {
+	s := newStore(t)
+	service, _, _ := s.service(t, maxBytes)
+	s.setHook(func(w http.ResponseWriter, r *http.Request) bool {
+		w.WriteHeader(http.StatusInternalServerError)
+		return true
+	})
+	_, uploadErr := service.UploadURL(t.Context(), asset.Request{SHA256Hex: hash, SizeBytes: 1, Ext: "mp4", ContentType: "video/mp4"})
+	checkErr := service.Check(t.Context(), []asset.Ref{{Field: "f", Key: "assets/" + hash + ".mp4"}})
+	for _, err := range []error{uploadErr, checkErr} {
+		if seen := fault.As(err); seen == nil || seen.Kind != fault.Unavailable || seen.Code == "r2_disabled" {
+			t.Errorf("%v, want a fault that asks to try again", err)
+		}
+	}
+	if err := service.FetchTo(t.Context(), "assets/"+hash+".mp4", t.TempDir()+"/dst"); !errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("FetchTo = %v, want ErrUnavailable", err)
+	}
+}
