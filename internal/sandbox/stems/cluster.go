@@ -63,20 +63,23 @@ func fillPitch(turns []turn) {
 	}
 }
 
-// thin joins neighbours in time until comparing all pairs is affordable.
+// thin joins neighbours in time until comparing all pairs is affordable; where
+// voices alternate too quickly for that, it becomes less particular.
 func thin(groups []group) []group {
 	const affordable = 600
+	tolerance := float64(sameVoice)
 	for len(groups) > affordable {
-		joined := groups[:0]
-		for i := 0; i < len(groups); i += 2 {
-			if i+1 < len(groups) && apart(groups[i], groups[i+1]) < sameVoice {
+		joined := make([]group, 0, len(groups))
+		for i := 0; i < len(groups); i++ {
+			if i+1 < len(groups) && apart(groups[i], groups[i+1]) < tolerance {
 				joined = append(joined, join(groups[i], groups[i+1]))
+				i++
 			} else {
-				joined = append(joined, groups[i:min(i+2, len(groups))]...)
+				joined = append(joined, groups[i])
 			}
 		}
-		if len(joined) == len(groups) {
-			return joined[:affordable]
+		if len(joined) > len(groups)*3/4 {
+			tolerance *= 1.5
 		}
 		groups = joined
 	}

@@ -245,3 +245,23 @@ func TestEncodedStems(t *testing.T) {
 		}
 	}
 }
+
+func TestHoursOfTurnsAreClustered(t *testing.T) {
+	turns := make([]turn, 2001)
+	for i := range turns {
+		// Two voices, an octave apart, in turn: no neighbours are alike.
+		turns[i] = turn{from: i * 200, to: i*200 + 150, features: []float64{(7 + float64(i%2)) * pitchWeight, 0}}
+	}
+	labels := cluster(turns, SpeakersFound)
+	for i, label := range labels {
+		if label < 0 || label > maxFound {
+			t.Fatalf("turn %d has label %d", i, label)
+		}
+	}
+	few := cluster(turns[:500], SpeakersFound)
+	for i, label := range few {
+		if label != i%2 {
+			t.Fatalf("turn %d has label %d", i, label)
+		}
+	}
+}
