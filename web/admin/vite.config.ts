@@ -10,7 +10,8 @@ export default defineConfig({
     target: 'es2022',
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
-    reportCompressedSize: true,
+    // The licences of what is built in ask for their text to go along.
+    license: { fileName: 'licenses.md' },
   },
   server: {
     // The reports of a service that runs elsewhere, while working on the app.

@@ -66,11 +66,14 @@ function Shell(props: { token: string; signOut: () => void }) {
   const title = page ? (route.rest ? 'User' : page.title) : 'Not found';
   const heading = useRef<HTMLHeadingElement>(null);
   const moved = useRef(false);
+  const current = useRef<HTMLAnchorElement>(null);
   useEffect(() => {
     document.title = `${title} · cutroom admin`;
     // A reader by ear hears of the new page; the first one speaks for itself.
     if (moved.current) heading.current?.focus();
     moved.current = true;
+    // On a narrow screen the pages are a row that may reach beyond it.
+    current.current?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   }, [route.page, route.rest]);
   const end = tokenEnd(props.token);
   return (
@@ -91,7 +94,7 @@ function Shell(props: { token: string; signOut: () => void }) {
         </span>
         <nav aria-label="Pages">
           {pages.map((p) => (
-            <a key={p.path} href={link(p.path)} aria-current={p === page ? 'page' : undefined}>
+            <a key={p.path} href={link(p.path)} ref={p === page ? current : null} aria-current={p === page ? 'page' : undefined}>
               {p.title}
             </a>
           ))}

@@ -143,7 +143,7 @@ export function Pager(props: { offset: number; limit: number; total: number; to:
   if (total <= limit && offset === 0) return null;
   const last = Math.min(offset + limit, total);
   return (
-    <nav class="pager" aria-label="Pages">
+    <nav class="pager" aria-label="Pages of the list">
       {offset > 0 ? <a href={props.to(Math.max(0, offset - limit))}>← Previous</a> : <span />}
       <span>
         {Math.min(offset + 1, total)}–{last} of {total}
