@@ -57,10 +57,10 @@ func NewTokens(secret string, life time.Duration) *Tokens {
 func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error) {
 	now := time.Now()
 	expires = now.Add(t.life).Truncate(time.Second)
-	token, err = jwt.NewWithClaims(jwt.SigningMethodHS256, claims{Role: p.Role, RegisteredClaims: jwt.RegisteredClaims{
-		Subject: p.UserID, Issuer: issuer, Audience: jwt.ClaimStrings{audience},
-		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(expires),
-	}}).SignedString(t.secret)
+	// A map, because the library's own struct writes aud as a list.
+	token, err = jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"sub": p.UserID, "iss": issuer, "aud": audience, "role": p.Role, "iat": now.Unix(), "exp": expires.Unix(),
+	}).SignedString(t.secret)
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("sign access token: %w", err)
 	}
