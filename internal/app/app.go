@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/account"
@@ -38,6 +39,10 @@ import (
 
 // drainTimeout is how long a stopping service lets requests end.
 const drainTimeout = 25 * time.Second
+
+// maxConnections bounds open client connections of one process. Those beyond it
+// wait in the kernel's queue.
+const maxConnections = 4096
 
 // App is the whole service, built but not yet running.
 type App struct {
@@ -220,6 +225,7 @@ func (a *App) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	listener = netutil.LimitListener(listener, maxConnections)
 	defer listener.Close()
 	group, ctx := errgroup.WithContext(ctx)
 	// Workers outlive the listener: a request that ends during the drain may
