@@ -111,3 +111,11 @@ func TestConcurrentTransactionsOnAFileLoseNothing(t *testing.T) {
 		t.Fatalf("n = %d, err %v; want 80", n, err)
 	}
 }
+
+func TestLowerFoldsMoreThanASCII(t *testing.T) {
+	d := open(t, "sqlite::memory:")
+	var s string
+	if err := d.QueryRow(t.Context(), `SELECT lower('ÜMİT Ž')`).Scan(&s); err != nil || s != "ümi̇t ž" {
+		t.Errorf("lower gives %q, %v", s, err)
+	}
+}
