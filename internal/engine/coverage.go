@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// ffmpeg ends with success after decoding next to nothing of a broken file: the
+// gaps are filled with repeated frames and silence. So every pass that decodes
+// also writes down when each frame that really left the decoder begins, through
+// a second output of the muxer mkvtimestamp_v2: a line of milliseconds a frame.
+
+// readTimes reads such a log. The times are in milliseconds, ascending.
+func readTimes(path string) ([]int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read decoder log: %w", err)
+	}
+	defer f.Close()
+	var times []int64
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil { // the first line is a comment
+			times = append(times, n)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read decoder log: %w", err)
+	}
+	slices.Sort(times)
+	return times, nil
+}
+
+// covered adds up how much of [from, to) the frames starting at times show, in
+// milliseconds. A frame lasts until the next one, but never longer than longest.
+func covered(times []int64, from, to, longest int64) int64 {
+	var sum int64
+	for i, t := range times {
+		end := t + longest
+		if i+1 < len(times) {
+			end = min(end, times[i+1])
+		}
+		if a, b := max(t, from), min(end, to); b > a {
+			sum += b - a
+		}
+	}
+	return sum
+}
+
+// yield is how much of the wanted stretch of a source was really decoded.
+type yield struct{ got, wanted time.Duration }
+
+func (y yield) complete() bool { return !clearlyLess(y.got, y.wanted) }
+
+// decoded judges the log of the part's pass.
+func (v *VideoPart) decoded(times []int64) yield {
+	info := v.source.info.Video
+	ms := info.TimeBase.Float() * 1000
+	// The longest a frame may stand is as long as any does in this stretch.
+	longest := float64(info.usualStep().Milliseconds())
+	for i := v.first + 1; i <= v.last; i++ {
+		longest = max(longest, float64(info.Starts[i]-info.Starts[i-1])*ms)
+	}
+	from := int64(float64(info.Starts[v.first]) * ms)
+	wanted := int64(float64(info.Starts[v.last]-info.Starts[v.first])*ms) + info.usualStep().Milliseconds()
+	var got int64
+	if len(times) > 0 {
+		// The log counts from wherever the muxer put its zero: only distances hold.
+		// A late first frame is a hole as well, and shows in the sum.
+		got = covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
+	}
+	return yield{time.Duration(min(got, wanted)) * time.Millisecond, time.Duration(wanted) * time.Millisecond}
+}
+
+// decoded judges the log of the sound's pass over what the timeline plays.
+func (s *Sound) decoded(times []int64) yield {
+	a := s.source.info.Audio
+	frame := (a.End - a.First).Milliseconds() / max(1, a.Packets)
+	zero := s.source.info.Zero
+	var y yield
+	for _, n := range s.need {
+		from := max(a.First, time.Duration(mulDiv(max(0, n.from), int64(time.Second), sampleRate)))
+		to := min(a.End, time.Duration(mulDiv(max(0, n.to), int64(time.Second), sampleRate)))
+		if from >= to {
+			continue
+		}
+		y.wanted += to - from
+		y.got += time.Duration(covered(times, (from+zero).Milliseconds(), (to+zero).Milliseconds(), 2*frame+150)) * time.Millisecond
+	}
+	return y
+}

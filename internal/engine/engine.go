@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"log/slog"
+	"runtime"
+	"time"
+
+	"cutroom/internal/media"
+	"cutroom/internal/timeline"
+)
+
+// Config is what an Engine is built from.
+type Config struct {
+	Media *media.Runner // required
+	Cores int           // cores to use for one render; 0 = all of the machine
+	Cache PartCache     // nil keeps nothing between renders
+
+	Limits       Limits        // zero fields take the value of DefaultLimits
+	FinalTimeout time.Duration // of the final pass; 0 = 30 minutes
+	Log          *slog.Logger  // nil discards
+}
+
+// Engine renders timelines. It holds no state between renders but the cache.
+// Safe for concurrent use; how many renders may run at once is the caller's
+// decision.
+type Engine struct {
+	cfg Config
+	log *slog.Logger
+}
+
+// New returns an Engine.
+func New(cfg Config) *Engine {
+	if cfg.Cores <= 0 {
+		cfg.Cores = runtime.NumCPU()
+	}
+	if cfg.FinalTimeout <= 0 {
+		cfg.FinalTimeout = 30 * time.Minute
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Limits = cfg.Limits.withDefaults()
+	return &Engine{cfg: cfg, log: cfg.Log}
+}
+
+// Source is a local file behind a key of the timeline.
+type Source struct {
+	Path   string // absolute; the engine only reads it
+	SHA256 string // hex of the content; computed when empty
+}
+
+// Job is one render.
+type Job struct {
+	// Dir is the job's private working folder, absolute. It must exist. The
+	// engine leaves the output and intermediate files there; the caller owns and
+	// removes it. What an earlier attempt left behind is ignored and overwritten.
+	Dir string
+
+	Timeline timeline.Timeline // must have passed Validate
+	Sources  map[string]Source // a file for every key of Timeline.SourceKeys
+
+	// CacheScope separates users in the cache: parts are found again only under
+	// the scope that made them.
+	CacheScope string
+
+	// OnProgress is told the percentage done, 0..99, whenever it grows. It is
+	// called from one goroutine at a time and must return quickly. May be nil.
+	OnProgress func(percent int)
+}
+
+// Output is a finished render.
+type Output struct {
+	Path      string // in Job.Dir: output.mp4 or output.m4a
+	SizeBytes int64
+	Duration  time.Duration // of the timeline: Frames at FrameRate
+
+	Frames        int64          // video frames; for sound alone, what the film would have had
+	FrameRate     media.Rational // exact
+	Width, Height int            // 0 for sound alone
+	Samples       int64          // sound, per channel at 48 kHz
+	Stats         Stats
+}
+
+// Stats says what a render cost and what the cache saved.
+type Stats struct {
+	VideoParts, VideoPartsReused int
+	Sounds, SoundsReused         int // decodes and stretches
+	Analyses, AnalysesReused     int
+
+	CPU      time.Duration // of all ffmpeg and ffprobe processes
+	PeakRSS  int64         // bytes: the largest single process
+	Analyse  time.Duration // wall time of each stage
+	Parts    time.Duration // video parts and sounds together
+	Final    time.Duration
+	Limiting bool // the limiter acted somewhere
+}

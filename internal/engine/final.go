@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/media"
+	"cutroom/internal/timeline"
+)
+
+const partList = "parts.txt"
+
+// final mixes the sound, encodes it once and puts it beside the copied video.
+func (r *render) final(ctx context.Context) (Output, error) {
+	p := r.plan
+	length := framesDuration(p.Frames, p.Canvas.Rate)
+	done := r.meter.work(0.1 + 0.02*length.Seconds())
+	name := "output.mp4"
+	if p.Kind == timeline.Audio {
+		name = "output.m4a"
+	}
+	pass := media.Pass{Timeout: r.cfg.FinalTimeout}
+	if p.Kind == timeline.Audio {
+		pass.Name, pass.Args = "mix to m4a", soundPass(p, name)
+	} else {
+		same, err := r.sameConfig()
+		if err != nil {
+			return Output{}, err
+		}
+		if err := r.writePartList(); err != nil {
+			return Output{}, err
+		}
+		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), filmPass(p, same, name)
+	}
+	sounds := newSoundFiles(r.path)
+	defer sounds.close()
+	mix := newMixer(p.Pieces, p.Samples, sounds.of)
+	mix.onFrames = func(n int64) { done.reached(float64(n) / float64(p.Samples)) }
+	pass.Stdin = mix
+	if err := r.encode(ctx, pass); err != nil {
+		return Output{}, r.finalError(ctx, err)
+	}
+	if mix.err != nil {
+		return Output{}, mix.err
+	}
+	r.stats.Limiting = mix.limiter.acted
+	if err := r.checkOutput(r.path(name)); err != nil {
+		return Output{}, err
+	}
+	out := Output{
+		Path: filepath.Join(r.job.Dir, name), Duration: length, Frames: p.Frames, FrameRate: p.Canvas.Rate,
+		Width: p.Canvas.Width, Height: p.Canvas.Height, Samples: p.Samples,
+	}
+	if err := os.Rename(r.path(name), out.Path); err != nil {
+		return Output{}, fmt.Errorf("render: %w", err)
+	}
+	st, err := os.Stat(out.Path)
+	if err != nil {
+		return Output{}, fmt.Errorf("render: %w", err)
+	}
+	out.SizeBytes = st.Size()
+	done.finish()
+	return out, nil
+}
+
+// finalError tells time-out and full disk from trouble of our own. The final
+// pass reads nothing a client sent.
+func (r *render) finalError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, media.ErrTimeout):
+		return fault.Invalidf("the render took longer than the allowed %s", r.cfg.FinalTimeout).Because(err)
+	}
+	if space := r.cfg.Limits.checkSpace(r.work, 0); fault.As(space) != nil {
+		return fault.As(space).Because(err)
+	}
+	return err
+}
+
+// soundArgs are the input and the encoder of the mix.
+func mixInput() []string {
+	return []string{"-protocol_whitelist", "pipe", "-f", "f32le", "-ar", fmt.Sprint(sampleRate), "-ac", "2", "-i", "pipe:0"}
+}
+
+func soundEncoder(p *Plan) []string {
+	return []string{"-c:a", "aac", "-profile:a", "aac_low", "-b:a", p.Profile.AudioBitrate}
+}
+
+// soundPass makes the m4a of outputKind audio.
+func soundPass(p *Plan, out string) []string {
+	args := mixInput()
+	args = append(args, "-map", "0:a:0")
+	args = append(args, soundEncoder(p)...)
+	return append(args, "-map_metadata", "-1", "-movflags", "+faststart", "-f", "ipod", out)
+}
+
+// filmPass copies the parts behind one another and adds the mix. same says that
+// all parts have one decoder configuration; otherwise the configuration of each
+// is repeated inside the stream.
+func filmPass(p *Plan, same bool, out string) []string {
+	convert := "1"
+	if same {
+		convert = "0"
+	}
+	args := []string{"-protocol_whitelist", "file", "-format_whitelist", "concat,mov", "-f", "concat", "-auto_convert", convert, "-i", "file:" + partList}
+	args = append(args, mixInput()...)
+	args = append(args, "-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy")
+	args = append(args, soundEncoder(p)...)
+	return append(args, "-map_metadata", "-1", "-video_track_timescale", fmt.Sprint(timescale(p.Canvas.Rate)),
+		"-movflags", "+faststart", "-f", "mp4", out)
+}
+
+// sameConfig reports whether all parts carry the same decoder configuration.
+// They do, unless the cache holds parts made by another version of the encoder.
+func (r *render) sameConfig() (bool, error) {
+	first := ""
+	for i, p := range r.plan.Parts {
+		config, err := p.checkPart(r.path(p.File))
+		if err != nil {
+			return false, err
+		}
+		if i == 0 {
+			first = config
+		}
+		if config != first {
+			r.log.Warn("parts differ in their encoder's configuration", "part", p.Key)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// writePartList writes the list the concat demuxer reads. Each part's duration
+// is spelled out, because the container rounds it to a millisecond; the roundings
+// to a microsecond are taken from the running total, so that they do not add up.
+func (r *render) writePartList() error {
+	f, err := os.Create(r.path(partList))
+	if err != nil {
+		return fmt.Errorf("render: %w", noSpace(err))
+	}
+	defer f.Close()
+	w := bufio.NewWriter(f)
+	w.WriteString(concatList(r.plan)) // an error shows in Flush
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("render: %w", noSpace(err))
+	}
+	return f.Close()
+}
+
+func concatList(p *Plan) string {
+	var b strings.Builder
+	b.WriteString("ffconcat version 1.0\n")
+	var frames int64
+	start := time.Duration(0)
+	for _, part := range p.Sequence {
+		frames += part.Frames
+		end := framesDuration(frames, p.Canvas.Rate).Round(time.Microsecond)
+		fmt.Fprintf(&b, "file '%s'\nduration %.6f\n", part.File, (end - start).Seconds())
+		start = end
+	}
+	return b.String()
+}
+
+// checkOutput makes sure that the output is what was planned.
+func (r *render) checkOutput(path string) error {
+	f, err := readMP4(path)
+	if err != nil {
+		return fmt.Errorf("check output: %w", err)
+	}
+	if !f.moovFirst {
+		return fmt.Errorf("check output: %w: index behind the data", errMP4)
+	}
+	sound, err := f.track("soun")
+	if err != nil {
+		return fmt.Errorf("check output: %w", err)
+	}
+	// The encoder adds a packet of its own at the start and fills up the last.
+	const packet = 1024
+	if n := mulDiv(sound.ticks, sampleRate, max(1, sound.timescale)); n < r.plan.Samples || n > r.plan.Samples+3*packet {
+		return fmt.Errorf("check output: %w: %d samples of sound, %d planned", errMP4, n, r.plan.Samples)
+	}
+	if r.plan.Kind == timeline.Audio {
+		return nil
+	}
+	video, err := f.track("vide")
+	if err != nil {
+		return fmt.Errorf("check output: %w", err)
+	}
+	if video.samples != r.plan.Frames {
+		return fmt.Errorf("check output: %w: %d frames, %d planned", errMP4, video.samples, r.plan.Frames)
+	}
+	if !video.uniform {
+		return fmt.Errorf("check output: %w: frames of unequal length", errMP4)
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"sort"
+	"time"
+
+	"cutroom/internal/media"
+)
+
+// Info is what a render needs to know of a source. It depends on the file's
+// content alone and is found once per content.
+type Info struct {
+	Kind    media.Kind
+	Streams int
+	Video   *VideoInfo // nil without video
+	Audio   *AudioInfo // nil without sound
+
+	// Zero is the file's timestamp that counts as time 0 of the source: the
+	// start of whichever stream begins first. All other times of Info are
+	// relative to it.
+	Zero time.Duration
+}
+
+// VideoInfo is the video stream as its packets are.
+type VideoInfo struct {
+	media.VideoStream
+	Packets int64
+	Starts  tickList      // starts of the frames in TimeBase, file time, ascending
+	End     time.Duration // real end
+	// ClaimedEnd is where a sound file of this kind would end; greater than End
+	// only when part of the file is known to be missing.
+	ClaimedEnd time.Duration
+}
+
+// AudioInfo is the audio stream as its packets are.
+type AudioInfo struct {
+	media.AudioStream
+	Packets    int64
+	First, End time.Duration // real
+	ClaimedEnd time.Duration // see VideoInfo
+}
+
+// Duration is the source's real length: the later end of its streams.
+func (i *Info) Duration() time.Duration {
+	var d time.Duration
+	if i.Video != nil {
+		d = i.Video.End
+	}
+	if i.Audio != nil {
+		d = max(d, i.Audio.End)
+	}
+	return d
+}
+
+// start is the time of the n-th frame relative to zero, in seconds.
+func (v *VideoInfo) start(n int, zero time.Duration) float64 {
+	return float64(v.Starts[n])*v.TimeBase.Float() - zero.Seconds()
+}
+
+// visibleAt is the index of the frame shown at t seconds: the last one that
+// starts at or before t, the first one when none does.
+func (v *VideoInfo) visibleAt(t float64, zero time.Duration) int {
+	tick := v.TimeBase.Float()
+	n := sort.Search(len(v.Starts), func(i int) bool {
+		return float64(v.Starts[i])*tick-zero.Seconds() > t
+	})
+	return max(0, n-1)
+}
+
+// usualStep is the usual distance between neighbouring frames: the mean of
+// those within a quarter of the median, so that neither pauses nor the rounding
+// of a coarse clock count. A single frame has a thirtieth of a second.
+func (v *VideoInfo) usualStep() time.Duration {
+	steps := make([]int64, 0, len(v.Starts))
+	for i := 1; i < len(v.Starts); i++ {
+		if d := v.Starts[i] - v.Starts[i-1]; d > 0 {
+			steps = append(steps, d)
+		}
+	}
+	if len(steps) == 0 {
+		return time.Second / 30
+	}
+	slices.Sort(steps)
+	median := float64(steps[len(steps)/2])
+	var sum, n float64
+	for _, d := range steps {
+		if math.Abs(float64(d)-median) <= median/4 {
+			sum += float64(d)
+			n++
+		}
+	}
+	return time.Duration(sum / n * v.TimeBase.Float() * float64(time.Second))
+}
+
+// tickList is stored as differences of varying length: a frame takes about two
+// bytes instead of twelve digits.
+type tickList []int64
+
+// MarshalJSON packs the list.
+func (l tickList) MarshalJSON() ([]byte, error) {
+	packed := make([]byte, 0, 2*len(l))
+	previous := int64(0)
+	for _, t := range l {
+		packed = binary.AppendVarint(packed, t-previous)
+		previous = t
+	}
+	return json.Marshal(base64.StdEncoding.EncodeToString(packed))
+}
+
+// UnmarshalJSON unpacks what MarshalJSON wrote.
+func (l *tickList) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	packed, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return err
+	}
+	*l = nil
+	for t := int64(0); len(packed) > 0; {
+		d, n := binary.Varint(packed)
+		if n <= 0 {
+			return errors.New("tick list: broken varint")
+		}
+		t += d
+		*l = append(*l, t)
+		packed = packed[n:]
+	}
+	return nil
+}
+
+// analyse reads a file's headers and all its packets' times. The error wraps
+// media.ErrNotMedia when it is the file's fault.
+func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, error) {
+	probe, err := runner.Probe(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	measured, err := runner.MeasureAll(ctx, path, media.MeasureOptions{Starts: true})
+	if err != nil {
+		return nil, err
+	}
+	missing, err := endsEarly(path, probe.Kind)
+	if err != nil {
+		return nil, fmt.Errorf("analyse: %w", err)
+	}
+	return newInfo(probe, measured, missing), nil
+}
+
+// newInfo combines the claims and the facts. missing says that the container
+// itself shows that bytes are missing at its end.
+func newInfo(p media.Probe, measured []media.Measured, missing bool) *Info {
+	info := &Info{Kind: p.Kind, Streams: p.Streams}
+	byIndex := map[int]media.Measured{}
+	for _, m := range measured {
+		byIndex[m.Index] = m
+	}
+	zero := time.Duration(math.MaxInt64)
+	if p.Video != nil && byIndex[p.Video.Index].Packets > 0 {
+		m := byIndex[p.Video.Index]
+		info.Video = &VideoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, End: m.End}
+		info.Video.TimeBase = m.TimeBase
+		zero = min(zero, m.First)
+	}
+	if p.Audio != nil && byIndex[p.Audio.Index].Packets > 0 {
+		m := byIndex[p.Audio.Index]
+		info.Audio = &AudioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First, End: m.End}
+		zero = min(zero, m.First)
+	}
+	// Encoder delay may reach below zero; the film itself begins at zero then.
+	if info.Video != nil && zero < 0 && zero > -200*time.Millisecond && byIndex[info.Video.Index].First >= 0 {
+		zero = 0
+	}
+	info.Zero = zero
+	if v := info.Video; v != nil {
+		m := byIndex[v.Index]
+		v.End = max(0, v.End-zero)
+		v.ClaimedEnd = claimedEnd(v.End, v.Start+v.Duration-zero, p, v.Frames-m.Packets-m.Discarded, v.Frames, missing)
+	}
+	if a := info.Audio; a != nil {
+		m := byIndex[a.Index]
+		a.First, a.End = a.First-zero, max(0, a.End-zero)
+		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-m.Packets-m.Discarded, a.Frames, missing)
+	}
+	return info
+}
+
+// claimedEnd is where a stream would end if its file were whole. Headers lie
+// about durations (a fragmented mp4 of one second may claim 40 hours), so a
+// claim counts only beside evidence that something is missing: packets listed
+// in an mp4's index that are not there, or a container cut off in its middle.
+func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets, claimedPackets int64, cutOff bool) time.Duration {
+	switch p.Kind {
+	case media.KindMP4:
+		if claimedPackets > 0 && missingPackets > 0 {
+			return max(end, claim)
+		}
+	case media.KindMatroska, media.KindWAV:
+		if cutOff {
+			return max(end, claim, p.Duration-p.Start)
+		}
+	case media.KindFLAC:
+		return max(end, p.Duration) // its header counts the samples, or says that it does not know
+	}
+	return end
+}
+
+// endsEarly reports whether the container's own lengths reach beyond the end of
+// the file. Only containers that state them are judged.
+func endsEarly(path string, kind media.Kind) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	switch kind {
+	case media.KindMatroska:
+		return matroskaEndsEarly(f, st.Size()), nil
+	case media.KindWAV:
+		return wavEndsEarly(f, st.Size()), nil
+	}
+	return false, nil
+}

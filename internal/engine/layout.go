@@ -1,0 +1,234 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/media"
+	"cutroom/internal/timeline"
+)
+
+// placed is a segment on the output's frame grid.
+//
+// The client's timeline is exact: segment k begins at the sum of the played
+// lengths before it. The film has whole frames. The two differ by less than a
+// frame or two, and shift says by how much, so that stems meet the sound they
+// belong to at the sample.
+type placed struct {
+	segment timeline.Segment
+	index   int     // in the client's list
+	source  *source // never nil
+	in, out time.Duration
+
+	// start is the instant of the source, in seconds, that the first frame and
+	// the first sample show: the grid line at or before in.
+	start  float64
+	frame  int64 // first frame in the output
+	frames int64
+
+	// begin and end are the client's times of the segment in the output, seconds.
+	begin, end float64
+
+	continues bool // goes on exactly where the segment before it ended
+	// sample is the source's sample at 48 kHz that plays at the segment's first
+	// output sample. Only for speed 1.
+	sample int64
+	// shift, in samples: what the client places at t plays at t*48000 + shift.
+	shift int64
+}
+
+// layout is the picture side of a plan.
+type layout struct {
+	rate     media.Rational
+	segments []placed
+	frames   int64
+}
+
+// samples is the length of the sound.
+func (l *layout) samples() int64 { return samplesAt(l.frames, l.rate) }
+
+const (
+	// cutSlack is how far a trim may lie before a frame and still mean it: trims
+	// are whole milliseconds, frames are not. It is no multiple of a millisecond,
+	// so that no trim ever lies exactly on the edge.
+	cutSlack = 0.00137
+	// coarseRate is the rate below which cuts do not snap to the source's frames:
+	// the sound would start up to a whole, long frame too early.
+	coarseRate = 20
+	// maxDrift is how many frames the film may be ahead of or behind the client's
+	// timeline before a segment gives up its own rounding.
+	maxDrift = 0.75
+	// soundRate is the grid of a timeline whose first segment has no video: a
+	// millisecond, 48 samples.
+	soundRate = 1000
+)
+
+// layOut places the segments. The sources must have been checked.
+func layOut(t timeline.Timeline, sources map[string]*source) (*layout, error) {
+	ordered, indexes := t.InOrder()
+	l := &layout{rate: media.Rational{Num: soundRate, Den: 1}}
+	if v := sources[ordered[0].SourceKey].info.Video; v != nil {
+		l.rate = canvasRate(v)
+	}
+	for k, s := range ordered {
+		p := placed{segment: s, index: indexes[k], source: sources[s.SourceKey]}
+		if err := p.trim(t.OutputKind); err != nil {
+			return nil, err
+		}
+		l.segments = append(l.segments, p)
+	}
+	l.placeAll()
+	return l, nil
+}
+
+// trim resolves the segment's ends against what its source really holds.
+func (p *placed) trim(kind timeline.OutputKind) error {
+	info, s := p.source.info, p.segment
+	length := info.Duration()
+	if s.TrimStart >= length {
+		if claim := claimed(info); s.TrimStart < claim {
+			return fault.Invalidf("segments[%d]: the source is damaged: it ends at %s of %s, before trimStartMs", p.index, seconds(length), seconds(claim))
+		}
+		return fault.Invalidf("segments[%d]: trimStartMs lies at or beyond the end of the source (%s)", p.index, seconds(length))
+	}
+	p.in, p.out = s.TrimStart, length
+	if s.TrimEnd != 0 {
+		p.out = min(length, s.TrimEnd)
+	}
+	asked := time.Duration(math.MaxInt64)
+	if s.TrimEnd != 0 {
+		asked = s.TrimEnd
+	}
+	if v := info.Video; v != nil && kind == timeline.Video {
+		if err := damaged(p.index, p.in, min(asked, v.ClaimedEnd), v.End); err != nil {
+			return err
+		}
+	}
+	if a := info.Audio; a != nil {
+		return damaged(p.index, p.in, min(asked, a.ClaimedEnd), a.End)
+	}
+	return nil
+}
+
+func claimed(info *Info) time.Duration {
+	var end time.Duration
+	if info.Video != nil {
+		end = info.Video.ClaimedEnd
+	}
+	if info.Audio != nil {
+		end = max(end, info.Audio.ClaimedEnd)
+	}
+	return end
+}
+
+// damaged reports a stream of which the file promises [in, promised) and holds
+// only what lies before end.
+func damaged(segment int, in, promised, end time.Duration) error {
+	wanted, got := promised-in, max(0, end-in)
+	if wanted <= 0 || !clearlyLess(got, wanted) {
+		return nil
+	}
+	return damageFault(segment, got, wanted)
+}
+
+// clearlyLess draws the line between damage and the crumbs every file loses at
+// its edges: a tenth missing, and at least a quarter of a second.
+func clearlyLess(got, wanted time.Duration) bool {
+	missing := wanted - got
+	return missing > 250*time.Millisecond && missing > wanted/10
+}
+
+func damageFault(segment int, got, wanted time.Duration) error {
+	return fault.Invalidf("segments[%d]: the source is damaged: only %s of %s could be decoded", segment, seconds(got), seconds(wanted))
+}
+
+// placeAll gives every segment its frames.
+//
+// Cutting a source into pieces that follow each other must change nothing, so
+// within such a run a piece ends at the very grid line where the next begins.
+// Elsewhere the count is the played length rounded to the nearest frame, which
+// depends on nothing but the segment: parts in the cache stay valid when a
+// neighbour is edited. Only where the rounding would add up to more than
+// maxDrift is one segment a frame longer or shorter.
+func (l *layout) placeAll() {
+	rate := l.rate.Float()
+	var anchor float64 // grid line 0 of the run, source seconds
+	var runStart int   // first segment of the run
+	var grid int64     // grid line at which the segment begins
+	var ideal float64  // where the client's timeline stands, in frames
+	for k := range l.segments {
+		p := &l.segments[k]
+		speed := p.segment.Speed
+		step := speed / rate // of the grid, in source seconds
+		p.continues = k > 0 && follows(&l.segments[k-1], p)
+		if !p.continues {
+			runStart = k
+			anchor = p.anchor(rate)
+			grid = gridLine(p.in.Seconds(), anchor, step)
+		}
+		p.frame = l.frames
+		p.begin = ideal / rate
+		length := (p.out - p.in).Seconds() / step
+		p.start = anchor + float64(grid)*step
+		if k+1 < len(l.segments) && follows(p, &l.segments[k+1]) {
+			p.frames = max(0, gridLine(p.out.Seconds(), anchor, step)-grid)
+		} else {
+			p.frames = int64(math.Round(length))
+			ideal := ideal + length
+			for float64(p.frame+p.frames)-ideal > maxDrift && p.frames > 0 {
+				p.frames--
+			}
+			for float64(p.frame+p.frames)-ideal < -maxDrift {
+				p.frames++
+			}
+		}
+		if k == len(l.segments)-1 && l.frames+p.frames == 0 {
+			p.frames = 1 // a film has at least one frame
+		}
+		ideal += length
+		grid += p.frames
+		l.frames += p.frames
+		p.end = ideal / rate
+		l.placeSound(p, &l.segments[runStart])
+	}
+}
+
+// placeSound derives the segment's place in the sound from that of the first
+// segment of its run, so that a run's sound is read without a seam.
+func (l *layout) placeSound(p, run *placed) {
+	first := samplesAt(run.frame, l.rate)
+	if p == run {
+		p.sample = int64(math.Round(p.start * sampleRate))
+		ahead := (p.in.Seconds() - p.start) / p.segment.Speed * sampleRate
+		if p.segment.Speed == 1 {
+			ahead = float64(samplesOf(p.in) - p.sample)
+		}
+		p.shift = first + int64(math.Round(ahead-p.begin*sampleRate))
+		return
+	}
+	p.sample = run.sample + samplesAt(p.frame, l.rate) - first
+	p.shift = run.shift
+}
+
+// anchor is a grid line of the source: its first frame, or the trim start where
+// cuts do not snap.
+func (p *placed) anchor(rate float64) float64 {
+	info := p.source.info
+	if info.Video == nil || rate < coarseRate {
+		return p.in.Seconds()
+	}
+	return info.Video.start(0, info.Zero)
+}
+
+// gridLine is the last line at or before t, but none before the source begins.
+func gridLine(t, anchor, step float64) int64 {
+	slack := min(cutSlack, step/4)
+	line := math.Floor((t - anchor + slack) / step)
+	return int64(max(line, math.Ceil((0-anchor-slack)/step)))
+}
+
+// follows reports whether b goes on in the same source where a ends.
+func follows(a, b *placed) bool {
+	return a.source == b.source && a.segment.Speed == b.segment.Speed && a.out == b.in
+}

@@ -1,0 +1,110 @@
+package engine
+
+import "math"
+
+// limiter keeps a mix within full scale. It looks ahead, so that it is already
+// quieter when a peak arrives, and it is bit-transparent as long as no sample
+// exceeds 1: quiet mixes are never raised and loud ones never touched.
+type limiter struct {
+	delay []frame // ring of the frames not yet returned
+	at    int
+
+	// need is a ring of the gains the delayed frames ask for; low keeps the
+	// positions of a rising run of minima in it (a monotonic queue).
+	low    []lowPoint
+	count  int64 // frames taken
+	held   float64
+	smooth []float64 // ring of the last held values, averaged into the gain
+	sum    float64
+	below  int // how many of smooth are less than 1
+
+	acted bool
+}
+
+type frame [2]float64
+
+type lowPoint struct {
+	at   int64
+	gain float64
+}
+
+const (
+	// lookAhead is how long before a peak the gain starts to fall: 5 ms.
+	lookAhead = sampleRate / 200
+	// ceiling is where a peak above 1 ends up: 0.2 dB below full scale, because
+	// the AAC encoder adds a little of its own.
+	ceiling = 0.977
+)
+
+// release is the share of the way back to 1 that the gain takes per sample: a
+// time constant of 80 ms.
+var release = 1 - math.Exp(-1/(0.080*sampleRate))
+
+func newLimiter() *limiter {
+	l := &limiter{delay: make([]frame, lookAhead), smooth: make([]float64, lookAhead), held: 1, sum: lookAhead}
+	for i := range l.smooth {
+		l.smooth[i] = 1
+	}
+	return l
+}
+
+// push takes a frame and returns the one taken lookAhead frames earlier, with
+// its gain applied. The first lookAhead results are the silence before the
+// start and must be dropped; as many frames of silence flush the end.
+func (l *limiter) push(in frame) frame {
+	want := 1.0
+	if peak := max(math.Abs(in[0]), math.Abs(in[1])); peak > 1 {
+		want = ceiling / peak
+		l.acted = true
+	}
+	if l.below == 0 && want == 1 && len(l.low) == 0 {
+		// Nothing above full scale anywhere near: the common case.
+		out := l.delay[l.at]
+		l.delay[l.at] = in
+		l.at = (l.at + 1) % lookAhead
+		l.count++
+		return out
+	}
+	return l.limit(in, want)
+}
+
+func (l *limiter) limit(in frame, want float64) frame {
+	if want < 1 {
+		for len(l.low) > 0 && l.low[len(l.low)-1].gain >= want {
+			l.low = l.low[:len(l.low)-1]
+		}
+		l.low = append(l.low, lowPoint{l.count, want})
+	}
+	for len(l.low) > 0 && l.low[0].at < l.count-lookAhead {
+		l.low = l.low[1:]
+	}
+	least := 1.0
+	if len(l.low) > 0 {
+		least = l.low[0].gain
+	}
+	if least < l.held {
+		l.held = least
+	} else if l.held += (least - l.held) * release; least == 1 && 1-l.held < 1e-6 {
+		l.held = 1
+	}
+	old := l.smooth[l.at]
+	l.smooth[l.at] = l.held
+	l.sum += l.held - old
+	if old < 1 {
+		l.below--
+	}
+	if l.held < 1 {
+		l.below++
+	}
+	gain := min(l.sum/lookAhead, 1)
+	if l.below == 0 {
+		l.sum, gain = lookAhead, 1
+	}
+	out := l.delay[l.at]
+	l.delay[l.at] = in
+	l.at = (l.at + 1) % lookAhead
+	l.count++
+	return frame{clip(out[0] * gain), clip(out[1] * gain)}
+}
+
+func clip(x float64) float64 { return max(-1, min(1, x)) }

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cutroom/internal/fault"
+)
+
+// Limits bounds what one render may cost. Each has a name that appears in the
+// client's sentence when it is exceeded.
+type Limits struct {
+	MaxPixels         int64         // width x height of a source's video
+	MaxSourceDuration time.Duration // of a source as measured
+	MaxStreams        int           // in one source
+	MaxFrames         int64         // video frames of one source
+	MaxOutputDuration time.Duration // of the timeline
+	MinFreeBytes      int64         // left on the disk of Job.Dir at all times
+}
+
+// DefaultLimits are generous for phones.
+func DefaultLimits() Limits {
+	return Limits{
+		MaxPixels:         8192 * 4320,
+		MaxSourceDuration: 12 * time.Hour,
+		MaxStreams:        32,
+		MaxFrames:         1_000_000,
+		MaxOutputDuration: 4 * time.Hour,
+		MinFreeBytes:      512 << 20,
+	}
+}
+
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	if l.MaxPixels <= 0 {
+		l.MaxPixels = d.MaxPixels
+	}
+	if l.MaxSourceDuration <= 0 {
+		l.MaxSourceDuration = d.MaxSourceDuration
+	}
+	if l.MaxStreams <= 0 {
+		l.MaxStreams = d.MaxStreams
+	}
+	if l.MaxFrames <= 0 || l.MaxFrames > d.MaxFrames {
+		l.MaxFrames = d.MaxFrames // the packet scan remembers no more
+	}
+	if l.MaxOutputDuration <= 0 {
+		l.MaxOutputDuration = d.MaxOutputDuration
+	}
+	if l.MinFreeBytes <= 0 {
+		l.MinFreeBytes = d.MinFreeBytes
+	}
+	return l
+}
+
+// check judges an analysed source; the sentence starts with the name of the
+// first field that uses it.
+func (l Limits) check(info *Info, user string) error {
+	switch v := info.Video; {
+	case info.Streams > l.MaxStreams:
+		return fault.Invalidf("%s: the file has %d streams, at most %d are accepted", user, info.Streams, l.MaxStreams)
+	case info.Duration() > l.MaxSourceDuration:
+		return fault.Invalidf("%s: the source lasts %s, at most %s are accepted", user, seconds(info.Duration()), l.MaxSourceDuration)
+	case v != nil && int64(v.Width)*int64(v.Height) > l.MaxPixels:
+		return fault.Invalidf("%s: the picture of %dx%d is larger than the accepted %d pixels", user, v.Width, v.Height, l.MaxPixels)
+	case v != nil && v.Packets > l.MaxFrames:
+		return fault.Invalidf("%s: the video has %d frames, at most %d are accepted", user, v.Packets, l.MaxFrames)
+	}
+	return nil
+}
+
+// errNoSpace is what a render ends with when the disk fills up. It is the
+// server's trouble, told to the client without figures.
+var errNoSpace = fault.New(fault.Unavailable, "the server has no room for this render at the moment")
+
+// checkSpace compares what the job's disk has left with what is still to be
+// written.
+func (l Limits) checkSpace(dir string, neededBytes int64) error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return fmt.Errorf("free space of the job folder: %w", err)
+	}
+	free := int64(s.Bavail) * s.Bsize
+	if free-neededBytes < l.MinFreeBytes {
+		return errNoSpace.Because(fmt.Errorf("%d bytes free, %d needed, %d to be left", free, neededBytes, l.MinFreeBytes))
+	}
+	return nil
+}
+
+// noSpace turns a failure caused by a full disk into errNoSpace.
+func noSpace(err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return errNoSpace.Because(err)
+	}
+	return err
+}
+
+// seconds prints a duration for people: "5.0 s".
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/media"
+)
+
+// step is one piece of work between planning and the final pass.
+type step struct {
+	cost float64
+	run  func(ctx context.Context, t *task) error
+}
+
+// makeParts makes every video part and every sound that the cache does not
+// have, as many at once as suit the cores, the dearest first: the small ones
+// then fill the gaps at the end.
+func (r *render) makeParts(ctx context.Context) error {
+	r.yields = map[*VideoPart]yield{}
+	var steps []step
+	for _, p := range r.plan.Parts {
+		if r.reusePart(ctx, p) {
+			continue
+		}
+		steps = append(steps, step{p.cost(), func(ctx context.Context, t *task) error { return r.makePart(ctx, p, t) }})
+	}
+	stretches, waiting := r.missingStretches(ctx)
+	for _, s := range r.plan.Sounds {
+		if !r.soundNeeded(s, stretches) {
+			continue
+		}
+		found := r.fetch(ctx, s.Key, r.path(s.File))
+		r.count(&r.stats.Sounds, &r.stats.SoundsReused, found)
+		if found {
+			close(waiting[s])
+			continue
+		}
+		steps = append(steps, step{s.cost(), func(ctx context.Context, t *task) error {
+			if err := r.makeSound(ctx, s, t); err != nil {
+				return err
+			}
+			close(waiting[s])
+			return nil
+		}})
+	}
+	if err := r.checkSpace(); err != nil {
+		return err
+	}
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.cost, a.cost) })
+	tasks := make([]*task, len(steps))
+	for i, s := range steps {
+		tasks[i] = r.meter.work(s.cost / float64(r.parallel()))
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	// Stretching is light and done by this process; it needs no slot, only its sound.
+	for _, s := range stretches {
+		group.Go(func() error {
+			select {
+			case <-waiting[s.Sound]:
+				return r.makeStretch(ctx, s)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}
+	queue := make(chan int, len(steps))
+	for i := range steps {
+		queue <- i
+	}
+	close(queue)
+	for range r.parallel() {
+		group.Go(func() error {
+			for i := range queue {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				if err := steps[i].run(ctx, tasks[i]); err != nil {
+					return err
+				}
+				tasks[i].finish()
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return r.judgeDamage()
+}
+
+// soundNeeded reports whether anything reads the sound itself, and not only a
+// finished stretch of it.
+func (r *render) soundNeeded(s *Sound, missing []*Stretch) bool {
+	for _, p := range r.plan.Pieces {
+		if p.Sound == s {
+			return true
+		}
+	}
+	for _, x := range missing {
+		if x.Sound == s {
+			return true
+		}
+	}
+	return false
+}
+
+// missingStretches fetches what the cache has and returns the rest, with a
+// channel per sound that is closed when the sound is there.
+func (r *render) missingStretches(ctx context.Context) ([]*Stretch, map[*Sound]chan struct{}) {
+	waiting := map[*Sound]chan struct{}{}
+	for _, s := range r.plan.Sounds {
+		waiting[s] = make(chan struct{})
+	}
+	var missing []*Stretch
+	for _, s := range r.plan.Stretches {
+		found := r.fetch(ctx, s.Key, r.path(s.File))
+		r.count(&r.stats.Sounds, &r.stats.SoundsReused, found)
+		if !found {
+			missing = append(missing, s)
+		}
+	}
+	return missing, waiting
+}
+
+// reusePart takes a part from the cache, unless what lies there is not whole.
+func (r *render) reusePart(ctx context.Context, p *VideoPart) bool {
+	found := r.fetch(ctx, p.Key, r.path(p.File))
+	if found {
+		if _, err := p.checkPart(r.path(p.File)); err != nil {
+			r.log.Warn("cached part is broken", "key", p.Key, "error", err)
+			found = os.Remove(r.path(p.File)) != nil // a part that cannot be removed fails the pass that follows
+		}
+	}
+	r.count(&r.stats.VideoParts, &r.stats.VideoPartsReused, found)
+	return found
+}
+
+// makePart encodes one video part.
+func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
+	out, log := p.File+".part", p.File+".log"
+	pass := p.pass(out, log)
+	pass.OnProgress = func(now media.Progress) { t.reached(float64(now.Frames) / float64(p.Frames)) }
+	what := fmt.Sprintf("segments[%d]: the video", p.segment)
+	if err := r.checkSpace(); err != nil {
+		return err
+	}
+	if err := r.encode(ctx, pass); err != nil {
+		return r.blame(ctx, err, what)
+	}
+	times, err := readTimes(r.path(log))
+	if err != nil {
+		return err
+	}
+	y := p.decoded(times)
+	if y.got == 0 {
+		return fault.Invalidf("%s could not be decoded", what)
+	}
+	if _, err := p.checkPart(r.path(out)); err != nil {
+		return err
+	}
+	if err := os.Rename(r.path(out), r.path(p.File)); err != nil {
+		return fmt.Errorf("render: %w", err)
+	}
+	r.mu.Lock()
+	r.yields[p] = y
+	r.mu.Unlock()
+	if y.complete() {
+		r.keep(ctx, p.Key, r.path(p.File))
+	}
+	return nil
+}
+
+// judgeDamage adds up, for every segment, what its parts could decode.
+func (r *render) judgeDamage() error {
+	sums := map[int]yield{}
+	for _, p := range r.plan.Sequence {
+		y, fresh := r.yields[p]
+		if !fresh { // from the cache, which keeps whole parts alone
+			y.wanted = framesDuration(p.Frames, p.canvas.Rate)
+			y.got = y.wanted
+		}
+		sum := sums[p.segment]
+		sums[p.segment] = yield{sum.got + y.got, sum.wanted + y.wanted}
+	}
+	for i := range r.job.Timeline.Segments {
+		if y, ok := sums[i]; ok && !y.complete() {
+			return damageFault(i, y.got, y.wanted)
+		}
+	}
+	return nil
+}
+
+// makeSound decodes one source's sound.
+func (r *render) makeSound(ctx context.Context, s *Sound, t *task) error {
+	out, log := s.File+".part", s.File+".log"
+	pass := s.pass(out, log)
+	pass.OnProgress = func(now media.Progress) {
+		t.reached(now.OutTime.Seconds() * sampleRate / float64(max(1, s.To)))
+	}
+	what := s.source.user + ": the sound"
+	if err := r.encode(ctx, pass); err != nil {
+		return r.blame(ctx, err, what)
+	}
+	times, err := readTimes(r.path(log))
+	if err != nil {
+		return err
+	}
+	y := s.decoded(times)
+	switch {
+	case y.wanted > 0 && y.got == 0:
+		return fault.Invalidf("%s could not be decoded", what)
+	case !y.complete():
+		return fault.Invalidf("%s: the source is damaged: only %s of %s of its sound could be decoded", s.source.user, seconds(y.got), seconds(y.wanted))
+	}
+	if err := os.Rename(r.path(out), r.path(s.File)); err != nil {
+		return fmt.Errorf("render: %w", err)
+	}
+	r.keep(ctx, s.Key, r.path(s.File))
+	return nil
+}
+
+// makeStretch brings a piece of sound to its tempo.
+func (r *render) makeStretch(ctx context.Context, s *Stretch) error {
+	in, err := openPCM(r.path(s.Sound.File), s.Sound.From)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	out := r.path(s.File + ".part")
+	if err := newStretcher(in).run(ctx, s.From, s.Tempo, s.Length, out); err != nil {
+		return err
+	}
+	if err := os.Rename(out, r.path(s.File)); err != nil {
+		return fmt.Errorf("render: %w", err)
+	}
+	r.keep(ctx, s.Key, r.path(s.File))
+	return nil
+}
+
+// cost estimates the CPU seconds of a decode; only proportions matter.
+func (s *Sound) cost() float64 {
+	return 0.1 + 0.006*float64(s.To-s.From)/sampleRate
+}
+
+// checkSpace makes sure that the rest of the render fits on the disk.
+func (r *render) checkSpace() error {
+	var need int64
+	for _, s := range r.plan.Sounds {
+		need += (s.To - s.From) * frameBytes
+	}
+	for _, s := range r.plan.Stretches {
+		need += s.Length * frameBytes
+	}
+	// An eighth of a bit per pixel is well above what CRF 20 takes of busy
+	// pictures. Parts, output and its copy with the index in front: three times.
+	c := r.plan.Canvas
+	film := int64(float64(c.Width*c.Height) * float64(r.plan.Frames) / 64)
+	film += int64(r.plan.Samples / sampleRate * 24000)
+	return r.cfg.Limits.checkSpace(r.work, need+3*film)
+}
+

@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// canvasSize is the size of the output for a first segment with video v: as it
+// is displayed, with each side made even.
+func canvasSize(v *VideoInfo) (width, height int) {
+	return max(16, v.DisplayWidth&^1), max(16, v.DisplayHeight&^1)
+}
+
+// fit scales w x h into the canvas keeping its shape. A side that would fall
+// short of the canvas by up to half a percent fills it: a hairline of black
+// looks worse than that much stretching.
+func fit(w, h, canvasW, canvasH int) (int, int) {
+	ratio := min(float64(canvasW)/float64(w), float64(canvasH)/float64(h))
+	side := func(n, limit int) int {
+		s := int(math.Round(float64(n)*ratio/2)) * 2
+		if limit-s <= max(2, limit/200) {
+			return limit
+		}
+		return max(2, s)
+	}
+	return side(w, canvasW), side(h, canvasH)
+}
+
+// picture is the part of the chain that turns a decoded frame into one of the
+// canvas: size, colour, orientation, bars. Scaling comes first, because all
+// that follows costs by the pixel.
+func (v *VideoPart) picture() []string {
+	video := v.source.info.Video
+	w, h := fit(video.DisplayWidth, video.DisplayHeight, v.canvas.Width, v.canvas.Height)
+	codedW, codedH := w, h // before turning
+	if video.Orientation.SwapsSides() {
+		codedW, codedH = h, w
+	}
+	chain := v.colour(codedW, codedH)
+	if f := video.Orientation.Filter(); f != "" {
+		chain = append(chain, f)
+	}
+	if w != v.canvas.Width || h != v.canvas.Height {
+		chain = append(chain, fmt.Sprintf("pad=%d:%d:%d:%d:black", v.canvas.Width, v.canvas.Height,
+			(v.canvas.Width-w)/4*2, (v.canvas.Height-h)/4*2))
+	}
+	return append(chain, "setsar=1")
+}
+
+// resize is the way to w x h: nothing, the loss of an odd line, or scaling.
+func (v *VideoPart) resize(w, h int) string {
+	video := v.source.info.Video
+	switch dw, dh := video.Width-w, video.Height-h; {
+	case dw == 0 && dh == 0:
+		return ""
+	case (dw == 0 || dw == 1) && (dh == 0 || dh == 1):
+		return fmt.Sprintf("crop=%d:%d:0:0", w, h)
+	}
+	return fmt.Sprintf("scale=%d:%d:flags=bicubic", w, h)
+}
+
+// colour scales to w x h and leaves 8-bit 4:2:0 in BT.709 and limited range,
+// whatever the source is in.
+func (v *VideoPart) colour(w, h int) []string {
+	video := v.source.info.Video
+	resize := v.resize(w, h)
+	var chain []string
+	switch {
+	case isRGB(video.PixelFormat):
+		return append(chain, fmt.Sprintf("scale=%d:%d:flags=bicubic:out_color_matrix=bt709:out_range=tv", w, h), "format=yuv420p")
+	case video.HDR():
+		return append(chain, v.toneMap(w, h)...)
+	}
+	if resize != "" {
+		chain = append(chain, resize)
+	}
+	matrix, full := v.matrix(), fullRange(video)
+	if matrix == "bt709" && !full {
+		return append(chain, "format=yuv420p")
+	}
+	// The filter works on planar 4:2:0, 4:2:2 and 4:4:4 of 8 to 12 bits and
+	// converts matrix, range and depth in one go. Primaries and transfer are
+	// declared equal on both sides: between SDR systems they differ by less than
+	// players care about, and converting them would cost a detour over light.
+	if !strings.HasPrefix(video.PixelFormat, "yuv4") {
+		chain = append(chain, "format=yuv420p")
+	}
+	in := "tv"
+	if full {
+		in = "pc"
+		if strings.HasPrefix(video.PixelFormat, "yuvj") {
+			chain = append(chain, "format="+strings.Replace(video.PixelFormat, "yuvj", "yuvj", 1))
+		}
+	}
+	return append(chain, fmt.Sprintf(
+		"colorspace=ispace=%s:space=bt709:irange=%s:range=tv:iprimaries=bt709:primaries=bt709:itrc=bt709:trc=bt709:format=yuv420p", matrix, in))
+}
+
+// matrix is the YUV matrix of the source in the colorspace filter's words.
+// Files that do not say follow the habit players rely on: BT.601 for standard
+// definition, BT.709 above.
+func (v *VideoPart) matrix() string {
+	switch video := v.source.info.Video; video.ColorSpace {
+	case "smpte170m", "bt470bg", "smpte240m", "fcc":
+		return video.ColorSpace
+	case "bt2020nc", "bt2020c":
+		return "bt2020ncl"
+	case "bt709":
+		return "bt709"
+	default:
+		if long, short := max(video.Width, video.Height), min(video.Width, video.Height); long <= 1024 && short <= 576 {
+			return "smpte170m"
+		}
+		return "bt709"
+	}
+}
+
+func isRGB(pixelFormat string) bool {
+	for _, p := range []string{"rgb", "bgr", "gbr", "argb", "abgr", "0rgb", "0bgr", "pal8", "xyz"} {
+		if strings.HasPrefix(pixelFormat, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func fullRange(v *VideoInfo) bool {
+	return v.ColorRange == "pc" || strings.HasPrefix(v.PixelFormat, "yuvj")
+}
+
+// toneMap brings PQ and HLG down to SDR.
+func (v *VideoPart) toneMap(w, h int) []string {
+	video := v.source.info.Video
+	transfer := video.ColorTransfer
+	return []string{
+		fmt.Sprintf("zscale=w=%d:h=%d:filter=bicubic:tin=%s:min=2020_ncl:pin=2020:t=linear:npl=203", w, h, transfer),
+		"format=gbrpf32le",
+		"zscale=p=709",
+		"tonemap=tonemap=mobius:desat=0",
+		"zscale=t=709:m=709:r=limited",
+		"format=yuv420p",
+	}
+}

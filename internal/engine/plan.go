@@ -1,0 +1,434 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"sort"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/media"
+	"cutroom/internal/timeline"
+)
+
+// source is one distinct content used by a timeline.
+type source struct {
+	path string
+	sha  string
+	info *Info
+	user string // the first field that uses it, for messages: "segments[0]"
+}
+
+// PlanSource is a file as the planner sees it.
+type PlanSource struct {
+	Path   string // absolute
+	SHA256 string // hex
+	Info   *Info
+}
+
+// Plan is everything a render will do, decided before anything is done.
+type Plan struct {
+	Kind    timeline.OutputKind
+	Profile Profile
+	Canvas  Canvas
+	Frames  int64
+	Samples int64
+
+	Parts     []*VideoPart // each once, in the order of first use; none for sound alone
+	Sequence  []*VideoPart // what plays after what; a part may occur more than once
+	Sounds    []*Sound
+	Stretches []*Stretch
+	Pieces    []*Piece
+}
+
+// Canvas is the picture every segment is brought to.
+type Canvas struct {
+	Width, Height int // even; 0 for sound alone
+	Rate          media.Rational
+}
+
+// Profile is what a quality means to the encoders.
+type Profile struct {
+	CRF          int
+	Preset       string
+	AudioBitrate string
+}
+
+// profiles is SPEC's table.
+var profiles = map[timeline.Quality]Profile{
+	timeline.High:   {CRF: 20, Preset: "slow", AudioBitrate: "192k"},
+	timeline.Medium: {CRF: 23, Preset: "fast", AudioBitrate: "192k"},
+	timeline.Low:    {CRF: 28, Preset: "fast", AudioBitrate: "128k"},
+}
+
+// soundOnlyBitrate is the bitrate of outputKind audio, whatever the quality.
+const soundOnlyBitrate = "192k"
+
+// MakePlan turns a validated timeline and what is known of its sources into a
+// Plan. It is pure: no file is touched and equal arguments give equal plans. A
+// *fault.Error names the segment, clip or directive that cannot be rendered.
+// threads is what each video encoder may use.
+func MakePlan(t timeline.Timeline, files map[string]PlanSource, limits Limits, threads int) (*Plan, error) {
+	sources, err := gather(t, files, limits)
+	if err != nil {
+		return nil, err
+	}
+	l, err := layOut(t, sources)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Kind: t.OutputKind, Profile: profiles[t.Quality], Canvas: Canvas{Rate: l.rate}, Frames: l.frames, Samples: l.samples()}
+	if d := framesDuration(l.frames, l.rate); d > limits.MaxOutputDuration {
+		return nil, fault.Invalidf("segments: the film would last %s, at most %s are accepted", seconds(d), limits.MaxOutputDuration)
+	}
+	if t.OutputKind == timeline.Video {
+		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video)
+		p.planVideo(l, threads)
+	} else {
+		p.Profile.AudioBitrate = soundOnlyBitrate
+	}
+	if err := p.planSound(t, l, sources); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// gather maps every key to its content and checks that each use can be served.
+func gather(t timeline.Timeline, files map[string]PlanSource, limits Limits) (map[string]*source, error) {
+	byKey, bySHA := map[string]*source{}, map[string]*source{}
+	add := func(key, user string) (*source, error) {
+		f, ok := files[key]
+		if !ok || f.Info == nil {
+			return nil, fmt.Errorf("plan: no file for %s (%s)", user, key)
+		}
+		s := bySHA[f.SHA256]
+		if s == nil {
+			s = &source{path: f.Path, sha: f.SHA256, info: f.Info, user: user}
+			bySHA[f.SHA256] = s
+		}
+		byKey[key] = s
+		return s, limits.check(f.Info, user)
+	}
+	for i, x := range t.Segments {
+		user := fmt.Sprintf("segments[%d]", i)
+		s, err := add(x.SourceKey, user)
+		switch {
+		case err != nil:
+			return nil, err
+		case t.OutputKind == timeline.Video && s.info.Video == nil:
+			return nil, fault.Invalidf("%s: the file has no video", user)
+		}
+	}
+	for i, x := range t.Clips {
+		user := fmt.Sprintf("bgmClips[%d]", i)
+		s, err := add(x.SourceKey, user)
+		switch {
+		case err != nil:
+			return nil, err
+		case s.info.Audio == nil:
+			return nil, fault.Invalidf("%s: the file has no sound", user)
+		}
+	}
+	for i, d := range t.Directives {
+		for j, x := range d.Selections {
+			user := fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j)
+			s, err := add(x.SourceKey, user)
+			switch {
+			case err != nil:
+				return nil, err
+			case s.info.Audio == nil:
+				return nil, fault.Invalidf("%s: the stem has no sound", user)
+			}
+		}
+	}
+	return byKey, nil
+}
+
+// Piece is a stretch of sound on the output timeline.
+type Piece struct {
+	Name string // "segments[0]", "bgmClips[1]", ...
+
+	// Exactly one of Sound and Stretch is set; Offset is the sample of it that
+	// plays at Start: of the source for a Sound, of its own output for a Stretch.
+	Sound   *Sound
+	Stretch *Stretch
+	Offset  int64
+
+	Start, End int64 // output samples, half-open
+	Volume     float64
+
+	// FadeIn and FadeOut ramp the piece linearly over this many samples inside
+	// [Start, End).
+	FadeIn, FadeOut int64
+	// Mutes are the spans in which the piece is silent, ordered, not overlapping.
+	Mutes []Span
+}
+
+// Span is a half-open range of output samples with ramps inside it: the muted
+// piece falls from full to silent over FadeIn samples from Start on, and rises
+// again over the FadeOut samples before End.
+type Span struct{ Start, End, FadeIn, FadeOut int64 }
+
+const (
+	// seamFade softens a cut between sounds that do not belong together: 2 ms are
+	// too short to hear and long enough to take the click away.
+	seamFade = 2 * sampleRate / 1000
+	// directiveFade is the crossfade at the ends of a directive's range: 5 ms.
+	// Both sides ramp linearly, so a stem that equals what it replaces passes
+	// unchanged.
+	directiveFade = 5 * sampleRate / 1000
+)
+
+// soundUse is one continuous stretch of a source's sound that is needed, before
+// anything is decided about decoding.
+type soundUse struct {
+	source *source
+	from   float64 // first needed sample of the source, at 48 kHz
+	tempo  float64
+	start  int64 // output sample at which from plays
+	length int64 // output samples
+	// pieces play the stretch; several where the volume changes on the way.
+	pieces []*Piece
+}
+
+// planSound places every sound and decides what is decoded and stretched.
+func (p *Plan) planSound(t timeline.Timeline, l *layout, sources map[string]*source) error {
+	uses := segmentSounds(l, muteSpans(t, l))
+	clips, err := clipSounds(t, sources, p.Samples)
+	if err != nil {
+		return err
+	}
+	uses = append(uses, clips...)
+	uses = append(uses, stemSounds(t, l, sources)...)
+	decodes := newDecodes(uses)
+	p.Sounds = decodes.sounds
+	stretches := map[string]*Stretch{}
+	for _, u := range uses {
+		sound := decodes.find(u)
+		var stretch *Stretch
+		if u.tempo != 1 {
+			stretch = newStretch(sound, u)
+			if known := stretches[stretch.Key]; known != nil {
+				stretch = known
+			} else {
+				stretches[stretch.Key] = stretch
+				p.Stretches = append(p.Stretches, stretch)
+			}
+		}
+		for _, piece := range u.pieces {
+			piece.Offset = piece.Start - u.start
+			if stretch != nil {
+				piece.Stretch = stretch
+			} else {
+				piece.Sound = sound
+				piece.Offset += int64(math.Round(u.from))
+			}
+			p.Pieces = append(p.Pieces, piece)
+		}
+	}
+	for i, s := range p.Sounds {
+		s.File = fmt.Sprintf("sound%03d.f32", i)
+	}
+	for i, s := range p.Stretches {
+		s.File = fmt.Sprintf("stretch%03d.f32", i)
+	}
+	return nil
+}
+
+// segmentSounds returns one use per run of segments that read on in their
+// source without a seam, with a piece per change of volume.
+func segmentSounds(l *layout, mutes []Span) []soundUse {
+	var uses []soundUse
+	open := false // the last use may grow
+	for k := range l.segments {
+		p := &l.segments[k]
+		if !p.continues {
+			open = false
+		}
+		if p.source.info.Audio == nil || p.frames == 0 {
+			continue
+		}
+		start, end := samplesAt(p.frame, l.rate), samplesAt(p.frame+p.frames, l.rate)
+		if !open {
+			u := soundUse{source: p.source, from: p.start * sampleRate, tempo: p.segment.Speed, start: start}
+			if u.tempo == 1 {
+				u.from = float64(p.sample)
+			}
+			uses = append(uses, u)
+			open = true
+		}
+		u := &uses[len(uses)-1]
+		u.length = end - u.start
+		if n := len(u.pieces); n > 0 && u.pieces[n-1].Volume == p.segment.Volume {
+			u.pieces[n-1].End = end
+			continue
+		}
+		piece := &Piece{Name: fmt.Sprintf("segments[%d]", p.index), Start: start, End: end, Volume: p.segment.Volume}
+		if len(u.pieces) == 0 && start > 0 {
+			piece.FadeIn = seamFade
+		}
+		u.pieces = append(u.pieces, piece)
+	}
+	total := l.samples()
+	for _, u := range uses {
+		if last := u.pieces[len(u.pieces)-1]; last.End < total {
+			last.FadeOut = seamFade
+		}
+		for _, piece := range u.pieces {
+			piece.Mutes = overlapping(mutes, piece.Start, piece.End)
+		}
+	}
+	return uses
+}
+
+// overlapping returns the spans that touch [start, end).
+func overlapping(spans []Span, start, end int64) []Span {
+	var hit []Span
+	for _, s := range spans {
+		if s.Start < end && s.End > start {
+			hit = append(hit, s)
+		}
+	}
+	return hit
+}
+
+// clipSounds places the background music. Times are the client's own: music is
+// laid under the film, not tied to a frame.
+func clipSounds(t timeline.Timeline, sources map[string]*source, total int64) ([]soundUse, error) {
+	var uses []soundUse
+	for i, c := range t.Clips {
+		src := sources[c.SourceKey]
+		audio := src.info.Audio
+		if c.SourceTrimStart >= audio.End {
+			return nil, fault.Invalidf("bgmClips[%d]: sourceTrimStartMs lies at or beyond the end of the music (%s)", i, seconds(audio.End))
+		}
+		end, cut := audio.End, false
+		if c.SourceTrimEnd != 0 && c.SourceTrimEnd < end {
+			end, cut = c.SourceTrimEnd, true
+		}
+		start := samplesOf(c.Start)
+		if start >= total {
+			continue
+		}
+		length := int64(math.Round((end - c.SourceTrimStart).Seconds() / c.Speed * sampleRate))
+		piece := &Piece{Name: fmt.Sprintf("bgmClips[%d]", i), Start: start, End: start + min(length, total-start), Volume: c.Volume}
+		if piece.End <= piece.Start {
+			continue
+		}
+		if c.SourceTrimStart > 0 {
+			piece.FadeIn = seamFade
+		}
+		if cut && start+length <= total {
+			piece.FadeOut = seamFade
+		}
+		uses = append(uses, soundUse{
+			source: src, from: float64(samplesOf(c.SourceTrimStart)), tempo: c.Speed,
+			start: start, length: min(length, roundUp(total-start, 10*sampleRate)), pieces: []*Piece{piece},
+		})
+	}
+	return uses, nil
+}
+
+// roundUp returns the next multiple of unit. A stretched clip is made a little
+// longer than the film, so that it is found again after the film grew.
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
+
+// shiftedRange is the part of a directive's range that lies in segments of one
+// shift: within it, the client's times and the film's differ by a constant.
+type shiftedRange struct{ start, end, shift int64 }
+
+// pieces cuts a directive's range at the segments' seams and moves each piece
+// along with the segment it belongs to.
+func (l *layout) pieces(r timeline.Range) []shiftedRange {
+	var out []shiftedRange
+	from, to := r.Start.Seconds(), r.End.Seconds()
+	for k := range l.segments {
+		p := &l.segments[k]
+		first, last := samplesAt(p.frame, l.rate), samplesAt(p.frame+p.frames, l.rate)
+		if p.begin >= to || p.end <= from || first == last {
+			continue
+		}
+		s := shiftedRange{start: first, end: last, shift: p.shift}
+		if from > p.begin {
+			s.start = min(last, max(first, samplesOf(r.Start)+p.shift))
+		}
+		if to < p.end {
+			s.end = min(last, max(first, samplesOf(r.End)+p.shift))
+		}
+		if s.start >= s.end {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].end == s.start && out[n-1].shift == s.shift {
+			out[n-1].end = s.end
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// stemSounds places the stems of every directive.
+func stemSounds(t timeline.Timeline, l *layout, sources map[string]*source) []soundUse {
+	var uses []soundUse
+	total := l.samples()
+	for i, d := range t.Directives {
+		pieces := l.pieces(d.Range)
+		for n, at := range pieces {
+			for j, sel := range d.Selections {
+				piece := &Piece{Name: fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), Start: at.start, End: at.end, Volume: sel.Volume}
+				piece.FadeIn, piece.FadeOut = seamFade, seamFade
+				if n == 0 {
+					piece.FadeIn = directiveFade
+				}
+				if n == len(pieces)-1 {
+					piece.FadeOut = directiveFade
+				}
+				if at.start == 0 {
+					piece.FadeIn = 0
+				}
+				if at.end == total {
+					piece.FadeOut = 0
+				}
+				lead := float64(at.start - at.shift - samplesOf(d.Range.Start))
+				uses = append(uses, soundUse{
+					source: sources[sel.SourceKey], from: float64(samplesOf(d.SourceOffset)) + lead*d.AppliedSpeed,
+					tempo: d.AppliedSpeed, start: at.start, length: at.end - at.start, pieces: []*Piece{piece},
+				})
+			}
+		}
+	}
+	return uses
+}
+
+// muteSpans returns where the segments' own sound is silenced, merged over all
+// directives. Seams inside a directive's range are bridged.
+func muteSpans(t timeline.Timeline, l *layout) []Span {
+	var spans []Span
+	total := l.samples()
+	for _, d := range t.Directives {
+		if !d.MuteOriginal {
+			continue
+		}
+		for _, at := range l.pieces(d.Range) {
+			spans = append(spans, Span{Start: at.start, End: at.end})
+		}
+	}
+	sort.Slice(spans, func(a, b int) bool { return spans[a].Start < spans[b].Start })
+	var merged []Span
+	for _, s := range spans {
+		if n := len(merged); n > 0 && s.Start <= merged[n-1].End {
+			merged[n-1].End = max(merged[n-1].End, s.End)
+			continue
+		}
+		merged = append(merged, s)
+	}
+	for i := range merged {
+		s := &merged[i]
+		if s.Start > 0 {
+			s.FadeIn = directiveFade
+		}
+		if s.End < total {
+			s.FadeOut = directiveFade
+		}
+	}
+	return merged
+}

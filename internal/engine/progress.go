@@ -1,0 +1,57 @@
+package engine
+
+import "sync"
+
+// meter turns the progress of many passes into one percentage that never falls.
+// Weights are estimates of wall time; only their proportions matter.
+type meter struct {
+	notify func(int)
+
+	mu    sync.Mutex
+	total float64
+	done  float64
+	shown int
+}
+
+func newMeter(notify func(int)) *meter {
+	return &meter{notify: notify, shown: -1}
+}
+
+// work announces weight more work. Announcing late makes the bar stand for a
+// while instead of falling.
+func (m *meter) work(weight float64) *task {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.total += weight
+	return &task{meter: m, weight: weight}
+}
+
+// task is a piece of announced work.
+type task struct {
+	meter  *meter
+	weight float64
+	part   float64 // 0..1
+}
+
+// reached sets how much of the task is done, 0..1. Going back is ignored.
+func (t *task) reached(part float64) {
+	m := t.meter
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	part = max(0, min(1, part))
+	if part <= t.part {
+		return
+	}
+	m.done += (part - t.part) * t.weight
+	t.part = part
+	if m.total <= 0 || m.notify == nil {
+		return
+	}
+	// The hundredth percent is the caller's: the output is not stored yet.
+	if percent := min(99, int(100*m.done/m.total)); percent > m.shown {
+		m.shown = percent
+		m.notify(percent)
+	}
+}
+
+func (t *task) finish() { t.reached(1) }

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"cutroom/internal/media"
+)
+
+// sampleRate is the rate of all sound inside the engine and in the output, Hz.
+const sampleRate = 48000
+
+// samplesAt is the number of the sample at the start of frame n:
+// n * 48000 / rate, rounded to the nearest. Exact for every n >= 0.
+func samplesAt(n int64, rate media.Rational) int64 {
+	return mulDiv(n, sampleRate*rate.Den, rate.Num)
+}
+
+// framesDuration is how long n frames last, rounded to a nanosecond.
+func framesDuration(n int64, rate media.Rational) time.Duration {
+	return time.Duration(mulDiv(n, int64(time.Second)*rate.Den, rate.Num))
+}
+
+// mulDiv is a*b/c rounded to the nearest, computed with 128 bits. a >= 0, b >= 0
+// and c > 0; a result beyond int64 saturates.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	lo, carry := bits.Add64(lo, uint64(c)/2, 0)
+	hi += carry
+	if hi >= uint64(c) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(q, math.MaxInt64))
+}
+
+// samplesOf converts a time to samples, rounded to the nearest. Whole
+// milliseconds are exact.
+func samplesOf(d time.Duration) int64 {
+	neg := d < 0
+	if neg {
+		d = -d
+	}
+	n := mulDiv(int64(d), sampleRate, int64(time.Second))
+	if neg {
+		return -n
+	}
+	return n
+}
+
+// standardRates are the frame rates cameras and editors use.
+var standardRates = []media.Rational{
+	{Num: 5, Den: 1}, {Num: 8, Den: 1}, {Num: 10, Den: 1}, {Num: 12, Den: 1}, {Num: 25, Den: 2}, {Num: 15000, Den: 1001}, {Num: 15, Den: 1},
+	{Num: 18, Den: 1}, {Num: 20, Den: 1}, {Num: 24000, Den: 1001}, {Num: 24, Den: 1}, {Num: 25, Den: 1}, {Num: 30000, Den: 1001}, {Num: 30, Den: 1},
+	{Num: 48000, Den: 1001}, {Num: 48, Den: 1}, {Num: 50, Den: 1}, {Num: 60000, Den: 1001}, {Num: 60, Den: 1},
+}
+
+// maxRate is the highest frame rate of an output.
+const maxRate = 60
+
+// canvasRate chooses the output's frame rate for a first segment with video v.
+//
+// A constant rate is kept exactly; 29.97 written as 2997/100 or 19001/634
+// becomes the 30000/1001 it stands for. A variable rate becomes the standard
+// rate nearest to the one the camera aimed at, which is told by the usual
+// distance between frames, not by the mean: a phone that drops frames in the
+// dark still films at 30. More than 60 is divided down where that gives a
+// standard rate, so that motion stays even, and cut to 60 otherwise.
+func canvasRate(v *VideoInfo) media.Rational {
+	rate := constantRate(v)
+	if !rate.Known() {
+		rate = nearestStandard(1 / v.usualStep().Seconds())
+	}
+	if rate.Float() > maxRate {
+		rate = divided(rate)
+	}
+	if rate.Float() < 1 {
+		return media.Rational{Num: 1, Den: 1} // a slide show: a frame a second is the coarsest grid that still cuts sensibly
+	}
+	return rate
+}
+
+// constantRate is the exact rate of a video whose frames are evenly spaced, and
+// unknown for any other.
+func constantRate(v *VideoInfo) media.Rational {
+	claimed := v.AvgFrameRate
+	if !claimed.Known() {
+		claimed = v.FrameRate
+	}
+	n := len(v.Starts)
+	if n < 2 { // one frame says nothing about a rate
+		if r := snap(claimed.Float()); r.Known() {
+			return r
+		}
+		return media.Rational{Num: 30, Den: 1}
+	}
+	// Every frame must lie where an even rate puts it, give or take the rounding
+	// of the container's clock (1 ms in matroska).
+	step := float64(v.Starts[n-1]-v.Starts[0]) / float64(n-1)
+	tick := v.TimeBase.Float()
+	slack := max(1.01, 0.0011/tick, step*0.02)
+	for i, s := range v.Starts {
+		if math.Abs(float64(s-v.Starts[0])-float64(i)*step) > slack {
+			return media.Rational{}
+		}
+	}
+	measured := 1 / (step * tick)
+	// The header knows the exact ratio where the measured one only comes near.
+	uncertainty := 2*slack/(step*float64(n-1)) + 1e-6
+	for _, r := range []media.Rational{claimed, v.FrameRate} {
+		if r.Known() && math.Abs(r.Float()/measured-1) <= uncertainty {
+			if s := snap(r.Float()); s.Known() {
+				return s
+			}
+			if r.Num <= 1_000_000 && r.Den <= 100_000 {
+				return r
+			}
+		}
+	}
+	if s := snap(measured); s.Known() {
+		return s
+	}
+	return media.Rational{Num: int64(math.Round(measured * 1000)), Den: 1000}
+}
+
+// snap returns the standard or whole rate that f stands for: within 0.02 %,
+// where 29.97 and 30 are 0.1 % apart. Unknown when there is none.
+func snap(f float64) media.Rational {
+	for _, r := range standardRates {
+		if math.Abs(f/r.Float()-1) < 0.0002 {
+			return r
+		}
+	}
+	if w := math.Round(f); w >= 1 && math.Abs(f/w-1) < 0.0002 {
+		return media.Rational{Num: int64(w), Den: 1}
+	}
+	return media.Rational{}
+}
+
+// nearestStandard is the standard rate closest to f by ratio. Among rates that
+// are a thousandth apart (29.97 and 30) the whole one wins unless f is clearly
+// the other, because a variable rate comes from a clock that aims at 30.
+func nearestStandard(f float64) media.Rational {
+	if f < 4 {
+		return media.Rational{Num: max(1, int64(math.Round(f))), Den: 1}
+	}
+	best, distance := media.Rational{}, math.Inf(1)
+	for _, r := range standardRates {
+		d := math.Abs(math.Log(f / r.Float()))
+		if r.Den == 1001 {
+			d += 0.0007
+		}
+		if d < distance {
+			best, distance = r, d
+		}
+	}
+	return best
+}
+
+// divided brings a rate above 60 down.
+func divided(rate media.Rational) media.Rational {
+	k := int64(math.Ceil(rate.Float() / maxRate))
+	if r := snap(rate.Float() / float64(k)); r.Known() && r.Float() >= 48 && r.Float() <= maxRate {
+		return r
+	}
+	return media.Rational{Num: maxRate, Den: 1}
+}

@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"cutroom/internal/media"
+)
+
+// soundVersion is raised when a decode of the same source would come out
+// different; it is part of every key.
+const soundVersion = 1
+
+// Sound is one source's sound, decoded once and without a break to 48 kHz
+// stereo float samples, so that cuts are reads at exact offsets.
+type Sound struct {
+	Key  string
+	File string // in the job's folder: interleaved little-endian float32
+
+	// The file holds the source's samples [From, To) at 48 kHz, where sample 0
+	// plays at the source's time 0. Where the source has none (its sound starts
+	// late) there is silence; at the end the file may be shorter than To.
+	From, To int64
+
+	source *source
+	need   []window // what the timeline plays of it, source samples
+}
+
+type window struct{ from, to int64 }
+
+const (
+	// wholeSound is the length up to which a source's sound is decoded entirely:
+	// it costs little, and every later edit finds it.
+	wholeSound = 3 * time.Minute
+	// mostSound is the length up to which it is, if a quarter of it is used.
+	mostSound = 15 * time.Minute
+	// windowGrid, in samples, rounds windows outwards so that a small change of a
+	// trim still finds them.
+	windowGrid = 10 * sampleRate
+	// readMargin, in samples, is read beyond what plays: a stretch looks around
+	// for where to join.
+	readMargin = sampleRate / 4
+)
+
+// decodes are the sounds of a plan by source.
+type decodes struct {
+	sounds   []*Sound
+	bySource map[*source][]*Sound
+}
+
+func newDecodes(uses []soundUse) decodes {
+	d := decodes{bySource: map[*source][]*Sound{}}
+	var order []*source
+	needs := map[*source][]window{}
+	for _, u := range uses {
+		if needs[u.source] == nil {
+			order = append(order, u.source)
+		}
+		needs[u.source] = append(needs[u.source], u.window())
+	}
+	for _, src := range order {
+		for _, w := range windows(needs[src], samplesOf(src.info.Audio.End)) {
+			s := &Sound{From: w.from, To: w.to, source: src}
+			for _, n := range needs[src] {
+				if n.from < w.to && n.to > w.from {
+					s.need = append(s.need, n)
+				}
+			}
+			s.Key = soundKey(s)
+			d.bySource[src] = append(d.bySource[src], s)
+			d.sounds = append(d.sounds, s)
+		}
+	}
+	return d
+}
+
+// window is what the use reads of its source.
+func (u soundUse) window() window {
+	from := int64(math.Floor(u.from))
+	return window{from, from + int64(math.Ceil(float64(u.length)*u.tempo))}
+}
+
+// find returns the sound that holds the use.
+func (d decodes) find(u soundUse) *Sound {
+	w := u.window()
+	all := d.bySource[u.source]
+	for _, s := range all {
+		if w.from < s.To && w.to > s.From {
+			return s
+		}
+	}
+	return all[len(all)-1] // the use lies outside the source's sound: silence from any
+}
+
+// windows decides what to decode of a source whose sound ends at length.
+func windows(needs []window, length int64) []window {
+	whole := []window{{0, length}}
+	if length <= samplesOf(wholeSound) {
+		return whole
+	}
+	var wide []window
+	for _, n := range needs {
+		w := window{max(0, n.from-readMargin), min(length, n.to+readMargin)}
+		w.from = w.from / windowGrid * windowGrid
+		w.to = min(length, roundUp(w.to, windowGrid))
+		if w.from < w.to {
+			wide = append(wide, w)
+		}
+	}
+	slices.SortFunc(wide, func(a, b window) int { return int(a.from - b.from) })
+	var merged []window
+	used := int64(0)
+	for _, w := range wide {
+		if n := len(merged); n > 0 && w.from <= merged[n-1].to {
+			merged[n-1].to = max(merged[n-1].to, w.to)
+			continue
+		}
+		merged = append(merged, w)
+	}
+	for _, w := range merged {
+		used += w.to - w.from
+	}
+	if len(merged) == 0 || length <= samplesOf(mostSound) && used >= length/4 {
+		return whole
+	}
+	return merged
+}
+
+func soundKey(s *Sound) string {
+	a := s.source.info.Audio
+	return newKey("sound").
+		add("version", soundVersion).add("source", s.source.sha).add("stream", a.Index).
+		add("from", s.From).add("to", s.To).String() + ".f32"
+}
+
+// seekLead is how far before a window decoding starts: decoders of lossy sound
+// need some packets to come to themselves.
+const seekLead = 2 * time.Second
+
+// pass is the ffmpeg run that decodes the sound into out; the times of all
+// decoded packets go to log (see coverage).
+func (s *Sound) pass(out, log string) media.Pass {
+	info := s.source.info
+	a := info.Audio
+	args := []string{"-copyts", "-noaccurate_seek"}
+	if from := time.Duration(mulDiv(s.From, int64(time.Second), sampleRate)); from > seekLead && seeksExactly(info.Kind) {
+		args = append(args, "-seek_timestamp", "1", "-ss", decimal((from - seekLead + info.Zero).Seconds()))
+	}
+	args = append(args, "-vn", "-sn", "-dn")
+	args = append(args, media.InputArgs(info.Kind, s.source.path)...)
+	// first_pts fills with silence, or cuts, up to the window's first sample;
+	// async fills gaps of more than a tenth of a second, and never stretches;
+	// min_comp makes the first sample exact too.
+	filters := []string{
+		fmt.Sprintf("asetpts=PTS-(%s)/TB", decimal(info.Zero.Seconds())),
+		stereo(a),
+		fmt.Sprintf("aresample=%d:out_sample_fmt=flt:async=1:min_comp=0.00001:min_hard_comp=0.1:first_pts=%d", sampleRate, s.From),
+		fmt.Sprintf("atrim=end_pts=%d", s.To),
+	}
+	graph := fmt.Sprintf("[0:%d]asplit[sound][log];[sound]%s[out]", a.Index, strings.Join(filters, ","))
+	args = append(args,
+		"-filter_complex", graph,
+		"-map", "[out]", "-c:a", "pcm_f32le", "-f", "f32le", out,
+		"-map", "[log]", "-c:a", "pcm_s16le", "-f", "mkvtimestamp_v2", log)
+	return media.Pass{
+		Name: fmt.Sprintf("decode the sound of %s", s.source.user), Args: args, Inputs: []string{s.source.path},
+		Timeout: passTimeout(time.Duration(mulDiv(s.To-s.From, int64(time.Second), sampleRate)), 0.5),
+	}
+}
+
+// seeksExactly reports whether a container tells where it landed after a seek.
+// Bare frames of MP3 and AAC do not; they are decoded from the start, which is
+// fast.
+func seeksExactly(kind media.Kind) bool {
+	switch kind {
+	case media.KindMP4, media.KindMatroska, media.KindWAV, media.KindFLAC:
+		return true
+	}
+	return false
+}
+
+// stereo brings any channel layout to two channels without changing the level
+// of what is already there: mono goes to both sides at full level, surround is
+// folded down as ITU-R BS.775 says (centre and surrounds 3 dB down, no LFE) and
+// not scaled afterwards; what exceeds full scale is the limiter's business.
+func stereo(a *AudioInfo) string {
+	const c, s = "0.707107", "0.707107"
+	switch layout := a.Layout; {
+	case a.Channels == 1:
+		return "pan=stereo|c0=c0|c1=c0"
+	case a.Channels == 2:
+		return "aformat=channel_layouts=stereo"
+	case strings.HasPrefix(layout, "5.1"):
+		return "pan=stereo|c0=c0+" + c + "*c2+" + s + "*c4|c1=c1+" + c + "*c2+" + s + "*c5"
+	case strings.HasPrefix(layout, "5.0"):
+		return "pan=stereo|c0=c0+" + c + "*c2+" + s + "*c3|c1=c1+" + c + "*c2+" + s + "*c4"
+	case layout == "quad" || layout == "quad(side)":
+		return "pan=stereo|c0=c0+" + s + "*c2|c1=c1+" + s + "*c3"
+	case layout == "7.1":
+		return "pan=stereo|c0=c0+" + c + "*c2+" + s + "*c4+" + s + "*c6|c1=c1+" + c + "*c2+" + s + "*c5+" + s + "*c7"
+	}
+	// ffmpeg's own matrix for anything rarer; for float samples it does not scale.
+	return "aformat=sample_fmts=fltp,aresample=out_channel_layout=stereo"
+}
+
+// stretchVersion is raised when stretching the same samples would come out
+// different.
+const stretchVersion = 1
+
+// Stretch is a piece of a sound at another tempo and the same pitch.
+type Stretch struct {
+	Key  string
+	File string
+
+	Sound  *Sound
+	From   float64 // sample of the source that plays first
+	Tempo  float64
+	Length int64 // samples, exact
+}
+
+func newStretch(sound *Sound, u soundUse) *Stretch {
+	s := &Stretch{Sound: sound, From: u.from, Tempo: u.tempo, Length: u.length}
+	s.Key = newKey("stretch").
+		add("version", stretchVersion).add("sound", soundVersion).
+		add("source", sound.source.sha).add("stream", sound.source.info.Audio.Index).
+		add("from", decimal(u.from)).add("tempo", decimal(u.tempo)).add("length", u.length).String() + ".f32"
+	return s
+}
