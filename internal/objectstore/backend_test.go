@@ -77,7 +77,7 @@ func realBackend(t *testing.T) *backend {
 	b.real = true
 	secret, _ := u.User.Password()
 	b.config = objectstore.BucketConfig{
-		Endpoint: b.server.URL, Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret,
+		Endpoint: b.server.URL, Region: u.Query().Get("region"), Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret,
 	}
 	return b
 }
