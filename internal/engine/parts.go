@@ -265,4 +265,3 @@ func (r *render) checkSpace() error {
 	film += int64(r.plan.Samples / sampleRate * 24000)
 	return r.cfg.Limits.checkSpace(r.work, need+3*film)
 }
-

@@ -1,0 +1,128 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"cutroom/internal/engine"
+	"cutroom/internal/fault"
+	"cutroom/internal/media"
+	"cutroom/internal/timeline"
+)
+
+func TestMain(m *testing.M) {
+	media.CageMain()
+	goleak.VerifyTestMain(m)
+}
+
+// bench is an engine with a cache of its own.
+type bench struct {
+	engine *engine.Engine
+	cache  *engine.DirCache
+}
+
+func newBench(t testing.TB, change ...func(*engine.Config)) *bench {
+	t.Helper()
+	runner, err := media.New(media.Config{CageLog: func(msg string) { t.Log(msg) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := engine.NewDirCache(engine.DirCacheConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := engine.Config{Media: runner, Cores: 2, Cache: cache}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return &bench{engine.New(cfg), cache}
+}
+
+// render renders, checks that the progress never falls, and returns the output.
+func (b *bench) render(t testing.TB, tl timeline.Timeline) engine.Output {
+	t.Helper()
+	out, err := b.try(t, tl)
+	if err != nil {
+		t.Fatalf("render: %v", err)
+	}
+	return out
+}
+
+// fails renders and returns the sentence the client would read.
+func (b *bench) fails(t testing.TB, tl timeline.Timeline) string {
+	t.Helper()
+	_, err := b.try(t, tl)
+	f := fault.As(err)
+	if f == nil {
+		t.Fatalf("got %v, want a failure for the client", err)
+	}
+	return f.Code
+}
+
+func (b *bench) try(t testing.TB, tl timeline.Timeline) (engine.Output, error) {
+	t.Helper()
+	if err := tl.Validate(timeline.MultipartNames); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	shown := -1
+	job := engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user", OnProgress: func(p int) {
+		if p < shown || p > 99 {
+			t.Errorf("progress went from %d to %d", shown, p)
+		}
+		shown = p
+	}}
+	out, err := b.engine.Render(context.Background(), job)
+	if err == nil {
+		left, readErr := os.ReadDir(dir)
+		if readErr != nil || len(left) != 1 || left[0].Name() != filepath.Base(out.Path) {
+			t.Errorf("left in the job's folder: %v, %v", left, readErr)
+		}
+	}
+	return out, err
+}
+
+// sources uses every key as the path of its file.
+func sources(tl timeline.Timeline) map[string]engine.Source {
+	m := map[string]engine.Source{}
+	for _, key := range tl.SourceKeys() {
+		m[key] = engine.Source{Path: key}
+	}
+	return m
+}
+
+// film is a timeline of the given segments.
+func film(segments ...timeline.Segment) timeline.Timeline {
+	for i := range segments {
+		segments[i].Order = int64(i)
+	}
+	return timeline.Timeline{Segments: segments, OutputKind: timeline.Video, Quality: timeline.Low}
+}
+
+// cut is a stretch of a file in milliseconds; toMs 0 is the end.
+func cut(path string, fromMs, toMs int64) timeline.Segment {
+	return timeline.Segment{
+		SourceKey: path, Duration: time.Hour, TrimStart: timeline.Milliseconds(fromMs), TrimEnd: timeline.Milliseconds(toMs),
+		Volume: 1, Speed: 1,
+	}
+}
+
+// shared returns a file of CUTROOM_MEDIA_DIR, and skips the test without it.
+func shared(t testing.TB, name string) string {
+	t.Helper()
+	dir := os.Getenv("CUTROOM_MEDIA_DIR")
+	if dir == "" {
+		t.Skip("CUTROOM_MEDIA_DIR is not set")
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skip(fmt.Sprint("no shared clip: ", err))
+	}
+	return path
+}
