@@ -6,6 +6,7 @@ package test
 
 import (
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -16,7 +17,16 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		// Tests mostly wait for the service, so more of them than cores may run.
+		_ = flag.Set("test.parallel", "6") // a known flag takes a number
+	}
+	os.Exit(apitest.Main(m))
+}
 
 // M is a JSON object.
 type M = apitest.M

@@ -79,12 +79,11 @@ func TestSeparationFromSubmitToStems(t *testing.T) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// listensTo are files that are audio but not of the accepted formats, or no
-// audio at all, under inviting names.
+// Content decides about the format, whatever a part is called.
 func TestSeparationFormats(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	u := s.SignIn(t, apitest.Credits(20))
+	u, poor := s.SignIn(t, apitest.Credits(20)), s.SignIn(t) // a user may submit twenty times a minute
 	start := u.Balance(t)
 	encode := func(name string, args ...string) string {
 		path := filepath.Join(t.TempDir(), name)
@@ -140,9 +139,12 @@ func TestSeparationFormats(t *testing.T) {
 	refused["video named m4a"] = write("j.m4a", string(video))
 	for name, path := range refused {
 		t.Run(name, func(t *testing.T) {
-			submit(t, u, apitest.Part{Name: "file", Path: path, Filename: filepath.Base(path), Type: "audio/mpeg"}, spec()).
+			submit(t, poor, apitest.Part{Name: "file", Path: path, Filename: filepath.Base(path), Type: "audio/mpeg"}, spec()).
 				Error(400, "unsupported_audio_format")
 		})
+	}
+	if b := poor.Balance(t); b != 3 {
+		t.Errorf("refused files changed the balance to %d", b)
 	}
 	if b := u.Balance(t); b != start-accepted {
 		t.Errorf("balance %d after %d accepted jobs, want %d", b, accepted, start-accepted)

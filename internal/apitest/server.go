@@ -392,7 +392,7 @@ func freePort() (int, error) {
 
 // tail is the end of a log, enough to see what went wrong.
 func tail(log string) string {
-	const limit = 16 << 10
+	const limit = 8 << 10
 	if len(log) > limit {
 		return "...\n" + log[len(log)-limit:]
 	}

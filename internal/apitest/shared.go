@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -46,10 +47,22 @@ func Shared(t testing.TB) *Server {
 	offset := s.replicas[0].log.len()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("log of the shared service since the test began:\n%s", tail(s.replicas[0].log.since(offset)))
+			// Other tests talk to it at the same time: only what stands out helps.
+			t.Logf("log of the shared service since the test began, without the usual:\n%s", tail(unusual(s.replicas[0].log.since(offset))))
 		}
 	})
 	return s
+}
+
+// unusual leaves out the lines of a log that say that all is well.
+func unusual(log string) string {
+	var b strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, `"level":"INFO"`) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // Main runs the tests of a package, ends the shared service and removes the
