@@ -115,7 +115,7 @@ func TestConcurrentTransactionsOnAFileLoseNothing(t *testing.T) {
 func TestLowerFoldsMoreThanASCII(t *testing.T) {
 	d := open(t, "sqlite::memory:")
 	var s string
-	if err := d.QueryRow(t.Context(), `SELECT lower('ÜMİT Ž')`).Scan(&s); err != nil || s != "ümi̇t ž" {
+	if err := d.QueryRow(t.Context(), `SELECT lower('ÜMIT Ž')`).Scan(&s); err != nil || s != "ümit ž" {
 		t.Errorf("lower gives %q, %v", s, err)
 	}
 }
