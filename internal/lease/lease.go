@@ -31,8 +31,16 @@ var ErrLost = errors.New("lease lost")
 // dead worker's job goes on elsewhere.
 const TTL = 9 * time.Second
 
-// heartbeat leaves two tries before a lease runs out.
-const heartbeat = TTL / 3
+const (
+	// heartbeat is how often a lease is renewed while all goes well, and how
+	// long one try may take.
+	heartbeat = TTL / 3
+	// again is the pause after a try that failed.
+	again = 500 * time.Millisecond
+	// giveUp is how long after its last renewal a holder stops by itself. It is
+	// before the lease runs out, so that the next holder never meets it.
+	giveUp = TTL - time.Second
+)
 
 // Lease names one claimed row.
 type Lease struct {
@@ -81,18 +89,21 @@ func (k *Keeper) Hold(ctx context.Context, l Lease) (work context.Context, relea
 }
 
 func (k *Keeper) beat(ctx context.Context, l Lease, lost context.CancelCauseFunc, stop <-chan struct{}) {
-	tick := time.NewTicker(heartbeat)
-	defer tick.Stop()
-	renewed := time.Now()
+	next := time.NewTimer(heartbeat)
+	defer next.Stop()
+	deadline := time.Now().Add(giveUp)
 	for {
 		select {
 		case <-stop:
 			return
-		case <-tick.C:
+		case <-next.C:
 		}
+		// The lease counts from the moment the database wrote it, which may be
+		// long before its answer is here.
+		asked := time.Now()
 		// Renewing goes on while the work winds down, so the job is not taken
 		// away in the middle of its own clean stop.
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartbeat)
+		call, cancel := context.WithDeadline(context.WithoutCancel(ctx), earlier(asked.Add(heartbeat), deadline))
 		ok, err := k.renew(call, l)
 		cancel()
 		switch {
@@ -100,15 +111,24 @@ func (k *Keeper) beat(ctx context.Context, l Lease, lost context.CancelCauseFunc
 			lost(ErrLost)
 			return
 		case err == nil:
-			renewed = time.Now()
+			deadline = asked.Add(giveUp)
+			next.Reset(heartbeat)
 		default:
 			k.log.Warn("lease not renewed", "table", l.Table, "job", l.ID, "err", err)
-			if time.Since(renewed) >= TTL {
+			if !time.Now().Before(deadline) {
 				lost(ErrLost)
 				return
 			}
+			next.Reset(min(again, time.Until(deadline)))
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func (k *Keeper) renew(ctx context.Context, l Lease) (bool, error) {

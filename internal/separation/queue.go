@@ -2,6 +2,7 @@ package separation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"cutroom/internal/credit"
@@ -9,21 +10,28 @@ import (
 	"cutroom/internal/lease"
 )
 
+// queueLock orders submissions and claims over all replicas.
+const queueLock = "separation-queue"
+
+// inFlight is the states that count against the limit. Every query on one of
+// them names both, because SQLite uses a partial index only where its own
+// condition is written out.
+const inFlight = `state IN ('SUBMITTING', 'PROCESSING')`
+
 // claim takes the oldest queued job that this replica can run, if the provider
 // has room for it. Counting and claiming are one step over all replicas.
 func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ok = false
-		if err := tx.Lock(ctx, "separation-queue"); err != nil {
+		if err := tx.Lock(ctx, queueLock); err != nil {
 			return err
 		}
-		var inFlight int
-		err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM separation_jobs
-			WHERE state IN ('SUBMITTING', 'PROCESSING')`).Scan(&inFlight)
+		var taken int
+		err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM separation_jobs WHERE `+inFlight).Scan(&taken)
 		if err != nil {
 			return fmt.Errorf("count jobs in flight: %w", err)
 		}
-		if inFlight >= s.InFlight {
+		if taken >= s.InFlight {
 			return nil
 		}
 		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET state = 'SUBMITTING', submitting_at = now_ms(),
@@ -46,20 +54,19 @@ func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
 }
 
 // adopt takes over a PROCESSING job whose worker is gone. The provider's
-// project id is in the row, so the provider is not asked again.
+// project id is in the row, so the provider is not asked again, and nothing on
+// the dead worker's disk is needed: the job belongs to our node from here on.
 func (s *Service) adopt(ctx context.Context) (j job, ok bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ok = false
 		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET lease_owner = $1, lease_until = now_ms() + $2,
-				fence = fence + 1, node_id = CASE WHEN node_id IS NULL THEN NULL ELSE $3 END
+				fence = fence + 1, node_id = $3
 			WHERE state = 'PROCESSING' AND id = (
 				SELECT j.id FROM separation_jobs j JOIN users u ON u.id = j.user_id
-				WHERE j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms())
+				WHERE j.`+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms())
 					AND u.erasing_at IS NULL
-					AND (j.node_id IS NULL OR j.node_id = $3
-						OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = j.node_id AND n.seen_at > now_ms() - $4))
 				ORDER BY j.created_at, j.id LIMIT 1`+tx.SkipLockedOf("j")+`)
-			RETURNING `+jobColumns, s.Keeper.Owner(), lease.TTL.Milliseconds(), s.NodeID, lease.NodeTTL.Milliseconds())
+			RETURNING `+jobColumns, s.Keeper.Owner(), lease.TTL.Milliseconds(), s.nodeColumn())
 		if j, err = scanJob(row); isNoRows(err) {
 			return nil
 		}
@@ -85,13 +92,13 @@ func (s *Service) requeueStuck(ctx context.Context) error {
 }
 
 func (s *Service) recover(ctx context.Context, which string, args ...any) error {
-	jobs, err := s.selectJobs(ctx, `state = 'SUBMITTING' AND `+which, args...)
+	jobs, err := s.selectJobs(ctx, inFlight+` AND state = 'SUBMITTING' AND `+which, args...)
 	if err != nil {
 		return err
 	}
+	var errs []error // one job that cannot be moved must not hold up the others
 	for _, j := range jobs {
 		var moved bool
-		var err error
 		switch {
 		case j.IntentAt.Valid:
 			s.log.Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice", "job", j.ID)
@@ -102,13 +109,13 @@ func (s *Service) recover(ctx context.Context, which string, args ...any) error 
 			moved, err = s.requeue(ctx, j, 0)
 		}
 		if err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("recover %s: %w", j.ID, err))
 		}
 		if moved {
 			s.log.Warn("recovered a job from SUBMITTING", "job", j.ID, "attempts", j.Attempts)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (s *Service) selectJobs(ctx context.Context, where string, args ...any) ([]job, error) {
@@ -130,11 +137,13 @@ func (s *Service) selectJobs(ctx context.Context, where string, args ...any) ([]
 
 // requeue moves SUBMITTING to QUEUED, at the same place in the queue, and
 // takes the lease away from whoever had it. forgive is how many attempts the
-// move takes back: a clean stop is no failed attempt.
+// move takes back: a clean stop is no failed attempt. submitting_at becomes the
+// time of the move, so that the job, which is old by now, is not taken for one
+// that waited all the while in a queue that stands still.
 func (s *Service) requeue(ctx context.Context, j job, forgive int) (bool, error) {
 	moved := false
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'QUEUED', submitting_at = NULL, lease_owner = NULL,
+		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'QUEUED', submitting_at = now_ms(), lease_owner = NULL,
 				lease_until = NULL, fence = fence + 1, attempts = attempts - $3
 			WHERE id = $1 AND state = 'SUBMITTING' AND fence = $2 AND submit_intent_at IS NULL`, j.ID, j.Fence, forgive)
 		if err != nil {

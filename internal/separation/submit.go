@@ -3,10 +3,12 @@ package separation
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -51,18 +53,59 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		return "", fmt.Errorf("store source: %w", err)
 	}
 	answer, first, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
-		if err := credit.Charge(ctx, tx, owner, jobID, price); err != nil {
-			return "", err
-		}
-		return jobID, s.insert(ctx, tx, owner, jobID, source, sub, audio, price)
+		return jobID, s.enqueue(ctx, tx, owner, jobID, source, sub, audio, price)
 	})
-	if !first {
-		s.dropSource(context.WithoutCancel(ctx), source)
-	}
 	if db.IsForeignKey(err) {
-		return "", fault.New(fault.Unauthorized, "account_deleted").Because(err)
+		err = errAccountDeleted.Because(err)
 	}
-	return answer, err
+	var refused *fault.Error
+	switch {
+	case err == nil && first:
+		return answer, nil
+	case err == nil, errors.As(err, &refused):
+		s.dropSource(context.WithoutCancel(ctx), source)
+		return answer, err
+	case s.committed(context.WithoutCancel(ctx), jobID):
+		s.log.Warn("the answer to a commit was lost; the job is there", "job", jobID, "err", err)
+		return jobID, nil
+	}
+	// Whether the transaction will still commit is unknown, so its source stays;
+	// the sweep of uploads removes it if no job comes to need it.
+	return "", err
+}
+
+var errAccountDeleted = fault.New(fault.Unauthorized, "account_deleted")
+
+// committed reports whether a job exists. It is asked after a transaction
+// ended with an error that may have hidden its success.
+func (s *Service) committed(ctx context.Context, jobID string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var one int
+	return s.db.QueryRow(ctx, `SELECT 1 FROM separation_jobs WHERE id = $1`, jobID).Scan(&one) == nil
+}
+
+// enqueue charges the owner and inserts the job. It holds the queue's lock, so
+// that created_at is in the order of the commits: without it a job could become
+// visible before an older one, and be claimed first. The lock comes before any
+// row, as in claim, or the two could wait for each other.
+func (s *Service) enqueue(ctx context.Context, tx *db.Tx, owner, jobID, source string, sub Submission, a audio, price int64) error {
+	if err := tx.Lock(ctx, queueLock); err != nil {
+		return err
+	}
+	// The user's row is locked to the end: a deletion either sees this job or
+	// is seen here.
+	n, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, owner)
+	if err != nil {
+		return fmt.Errorf("note activity: %w", err)
+	}
+	if n == 0 {
+		return errAccountDeleted
+	}
+	if err := credit.Charge(ctx, tx, owner, jobID, price); err != nil {
+		return err
+	}
+	return s.insert(ctx, tx, owner, jobID, source, sub, a, price)
 }
 
 // affordable refuses early what the charge would refuse after the upload was
@@ -86,9 +129,6 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID, source st
 		jobID, owner, s.nodeColumn(), source, jobID+"."+a.ext, sub.File.SizeBytes, a.durationMs, sub.Language, price)
 	if err != nil {
 		return fmt.Errorf("insert separation job: %w", err)
-	}
-	if _, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1`, owner); err != nil {
-		return fmt.Errorf("note activity: %w", err)
 	}
 	return tx.Notify(ctx, topic)
 }

@@ -38,7 +38,7 @@ func (s *Service) failStale(ctx context.Context) error {
 }
 
 func (s *Service) failTimedOut(ctx context.Context) error {
-	jobs, err := s.selectJobs(ctx, `state = 'PROCESSING' AND processing_at < now_ms() - $1`, s.PollTimeout.Milliseconds())
+	jobs, err := s.selectJobs(ctx, inFlight+` AND state = 'PROCESSING' AND processing_at < now_ms() - $1`, s.PollTimeout.Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -46,49 +46,64 @@ func (s *Service) failTimedOut(ctx context.Context) error {
 }
 
 func (s *Service) failAll(ctx context.Context, jobs []job, sentence string) error {
+	var errs []error // one job that cannot be failed must not hold up the others
 	for _, j := range jobs {
 		moved, err := s.fail(ctx, j, sentence)
 		if err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("give up %s: %w", j.ID, err))
 		}
 		if moved {
 			s.log.Warn("separation job given up", "job", j.ID, "state", j.State, "why", sentence)
+			s.dropStray(ctx, j)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
+
+// unread is the condition on a job that no render still reads its stems.
+const unread = `NOT EXISTS (SELECT 1 FROM render_sources rs JOIN separation_stems t ON t.object_key = rs.object_key
+	WHERE t.job_id = separation_jobs.id)`
 
 // disposeAbandoned removes results that nobody collected. Stems that a render
 // still reads stay until it has ended.
 func (s *Service) disposeAbandoned(ctx context.Context) error {
 	jobs, err := s.selectJobs(ctx, `state = 'READY' AND ready_at < now_ms() - $1
-		AND COALESCE(collected_at, 0) < now_ms() - $1
-		AND NOT EXISTS (SELECT 1 FROM render_sources rs JOIN separation_stems t ON t.object_key = rs.object_key
-			WHERE t.job_id = separation_jobs.id)`, s.AbandonAfter.Milliseconds())
+		AND COALESCE(collected_at, 0) < now_ms() - $1 AND `+unread, s.AbandonAfter.Milliseconds())
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, j := range jobs {
-		var keys []string
-		err := s.db.InTx(ctx, func(tx *db.Tx) error {
-			n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'DISPOSED'
-				WHERE id = $1 AND state = 'READY' AND fence = $2 AND COALESCE(collected_at, 0) < now_ms() - $3`,
-				j.ID, j.Fence, s.AbandonAfter.Milliseconds())
-			if err != nil || n == 0 {
-				return err
-			}
-			if keys, err = stemKeys(ctx, tx, j.ID); err != nil {
-				return err
-			}
-			_, err = tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, j.ID)
+		if err := s.dispose(ctx, j); err != nil {
+			errs = append(errs, fmt.Errorf("dispose of %s: %w", j.ID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// dispose moves READY to DISPOSED unless the job was collected, or a render
+// began to read it, since it was selected.
+func (s *Service) dispose(ctx context.Context, j job) error {
+	var keys []string
+	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+		keys = nil
+		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'DISPOSED'
+			WHERE id = $1 AND state = 'READY' AND fence = $2 AND COALESCE(collected_at, 0) < now_ms() - $3 AND `+unread,
+			j.ID, j.Fence, s.AbandonAfter.Milliseconds())
+		if err != nil || n == 0 {
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("dispose of %s: %w", j.ID, err)
 		}
-		if err := s.Store.Delete(ctx, keys...); err != nil {
-			s.log.Warn("stems not deleted; the sweep of orphans will", "job", j.ID, "err", err)
+		if keys, err = stemKeys(ctx, tx, j.ID); err != nil {
+			return err
 		}
+		_, err = tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, j.ID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.Store.Delete(ctx, keys...); err != nil {
+		s.log.Warn("stems not deleted; the sweep of orphans will", "job", j.ID, "err", err)
 	}
 	return nil
 }
@@ -110,34 +125,33 @@ func stemKeys(ctx context.Context, q db.Querier, jobID string) ([]string, error)
 	return keys, rows.Err()
 }
 
-// SweepFiles removes stored stems whose job has none any more, and local work
+// SweepFiles removes stored stems that no row speaks for, and local work
 // folders that a crash left behind.
 func (s *Service) SweepFiles(ctx context.Context) error {
-	keep := map[string]bool{}
-	err := s.Store.List(ctx, "separation/", func(o objectstore.Info) error {
-		jobID, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "separation/"), "/")
-		alive, seen := keep[jobID]
-		if !seen {
-			var err error
-			if alive, err = s.keepsStems(ctx, jobID); err != nil {
-				return err
-			}
-			keep[jobID] = alive
-		}
-		if alive {
-			return nil
+	return errors.Join(s.sweepStems(ctx, "separation/"), s.sweepWork(ctx))
+}
+
+func (s *Service) sweepStems(ctx context.Context, prefix string) error {
+	err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
+		needed, err := s.stemNeeded(ctx, o.Key)
+		if err != nil || needed {
+			return err
 		}
 		return s.Store.Delete(ctx, o.Key)
 	})
 	if err != nil {
 		return fmt.Errorf("sweep stems: %w", err)
 	}
-	return s.sweepWork(ctx)
+	return nil
 }
 
-func (s *Service) keepsStems(ctx context.Context, jobID string) (bool, error) {
+// stemNeeded reports whether an object is a stem of a READY job, or of one that
+// is about to be: while PROCESSING, objects are stored before their rows.
+func (s *Service) stemNeeded(ctx context.Context, key string) (bool, error) {
+	jobID, _, _ := strings.Cut(strings.TrimPrefix(key, "separation/"), "/")
 	var one int
-	err := s.db.QueryRow(ctx, `SELECT 1 FROM separation_jobs WHERE id = $1 AND state IN ('PROCESSING', 'READY')`, jobID).Scan(&one)
+	err := s.db.QueryRow(ctx, `SELECT 1 FROM separation_jobs j WHERE j.id = $1 AND (j.state = 'PROCESSING' OR j.state = 'READY'
+		AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND t.object_key = $2))`, jobID, key).Scan(&one)
 	if isNoRows(err) {
 		return false, nil
 	}

@@ -28,8 +28,8 @@ func (s *Service) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	lease.Poll(ctx, s.log, "separation queue", wake, pollQueue, func(ctx context.Context) (bool, error) {
-		if err := s.requeueDead(ctx); err != nil {
-			return false, err
+		if err := s.requeueDead(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("jobs of dead workers not recovered", "err", err) // others may still be claimed
 		}
 		j, ok, err := s.adopt(ctx)
 		if err == nil && !ok {
@@ -65,6 +65,9 @@ func (s *Service) work(ctx context.Context, j job) {
 		return
 	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost):
 		log.Warn("separation job was taken away", "err", err)
+		// Stems may have been stored after whoever took the job, such as an
+		// account deletion, looked for them.
+		s.dropStray(last, j)
 		return
 	case ctx.Err() != nil && !(j.State == StateSubmitting && j.IntentAt.Valid):
 		err = s.handBack(last, j)
@@ -80,7 +83,9 @@ func (s *Service) work(ctx context.Context, j job) {
 		sentence = sentenceInternal
 	}
 	if sentence != "" {
-		_, err = s.fail(last, j, sentence)
+		if _, err = s.fail(last, j, sentence); err == nil {
+			s.dropStray(last, j)
+		}
 	}
 	if err != nil {
 		// The lease runs out and the job is recovered from its row.
@@ -117,13 +122,9 @@ func (s *Service) submit(ctx context.Context, j *job, dir string) error {
 	if err != nil {
 		return fmt.Errorf("upload to provider: %w", err)
 	}
-	if err := retry(ctx, func() error {
-		return s.guarded(ctx, `UPDATE separation_jobs SET submit_intent_at = now_ms(), media_seq = $3
-			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, seq)
-	}); err != nil {
+	if err := s.intend(ctx, j, seq); err != nil {
 		return err
 	}
-	j.IntentAt.Valid = true
 	// From here to the stored project id nothing may be cut short by a stop of
 	// the service: the provider bills what it has heard.
 	ctx = context.WithoutCancel(ctx)
@@ -139,6 +140,44 @@ func (s *Service) submit(ctx context.Context, j *job, dir string) error {
 	}
 	j.State, j.ProjectID.Int64, j.ProjectID.Valid = StateProcessing, project, true
 	return nil
+}
+
+// intend writes down that the provider is about to be asked. The write is not
+// cut short by a stop of the service: a stop must know whether the intent
+// stands. Where the stop came first, the intent is taken back, so that the job
+// can be handed back and run by another replica.
+func (s *Service) intend(ctx context.Context, j *job, seq int64) error {
+	if err := retry(ctx, func() error {
+		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return s.guarded(write, `UPDATE separation_jobs SET submit_intent_at = now_ms(), media_seq = $3
+			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'
+				AND EXISTS (SELECT 1 FROM users u WHERE u.id = user_id AND u.erasing_at IS NULL)`, j.ID, j.Fence, seq)
+	}); err != nil {
+		return err
+	}
+	if ctx.Err() == nil {
+		j.IntentAt.Valid = true
+		return nil
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := s.guarded(undo, `UPDATE separation_jobs SET submit_intent_at = NULL
+		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// dropStray removes stored stems of a job that will not be READY. A failure is
+// made good by the sweep of orphans.
+func (s *Service) dropStray(ctx context.Context, j job) {
+	if j.State != StateProcessing {
+		return // nothing can have been stored yet
+	}
+	if err := s.sweepStems(ctx, "separation/"+j.ID+"/"); err != nil {
+		s.log.Warn("stray stems not deleted; the sweep of orphans will", "job", j.ID, "err", err)
+	}
 }
 
 // follow polls the provider until it is done. The poll time-out is kept by the
