@@ -1,0 +1,141 @@
+package engine_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+// pieces cuts [0, total) of a file into n segments that follow each other.
+func pieces(path string, total int64, n int64) []timeline.Segment {
+	var s []timeline.Segment
+	for i := range n {
+		s = append(s, cut(path, total*i/n, total*(i+1)/n))
+	}
+	return s
+}
+
+// A film cut into twenty pieces that are played in order is the film: flash and
+// beep still meet, also where the cuts do not fall on frames.
+func TestSyncSurvivesTwentyCuts(t *testing.T) {
+	b := newBench(t)
+	for _, tt := range []struct {
+		name  string
+		fps   string
+		rate  float64
+		total int64
+	}{
+		{"on frames", "30", 30, 6000},
+		{"between frames", "25", 25, 5870},
+		{"ntsc", "30000/1001", 30000.0 / 1001, 6000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			clip := mediatest.FlashBeep(t, 6*time.Second, tt.fps)
+			out := b.render(t, film(pieces(clip, tt.total, 20)...))
+			frame := time.Duration(float64(time.Second) / tt.rate)
+			mediatest.DurationWithin(t, out.Path, time.Duration(tt.total)*time.Millisecond, frame)
+			mediatest.ConstantRate(t, out.Path, tt.rate, int(out.Frames), 20*time.Microsecond)
+			// A flash begins at the first frame not before the whole second: what the
+			// clip itself shows is the measure.
+			before, after := mediatest.SyncPoints(t, clip), mediatest.SyncPoints(t, out.Path)
+			if len(after) < 5 {
+				t.Fatalf("only %d flashes left", len(after))
+			}
+			for i, p := range after {
+				if d := p.Offset() - before[i].Offset(); d.Abs() > 2*time.Millisecond {
+					t.Errorf("flash %d: the beep moved by %v against it", i, d)
+				}
+				if d := p.Flash - before[i].Flash; d.Abs() > frame {
+					t.Errorf("flash %d moved by %v", i, d)
+				}
+			}
+		})
+	}
+}
+
+// Segments from all over a clip, at rates that fit badly: within each, sound and
+// picture stay together, and the whole is as long as asked.
+func TestSyncHoldsInScatteredSegments(t *testing.T) {
+	clip := mediatest.FlashBeep(t, 8*time.Second, "30000/1001")
+	var segments []timeline.Segment
+	var total int64
+	for i := range int64(12) {
+		from := 1000*(1+(i*5)%6) - 217 - 13*i // each holds the flash of one whole second
+		to := from + 431 + 37*i
+		segments = append(segments, cut(clip, from, to))
+		total += to - from
+	}
+	b := newBench(t)
+	out := b.render(t, film(segments...))
+	mediatest.DurationWithin(t, out.Path, time.Duration(total)*time.Millisecond, 34*time.Millisecond)
+	before := map[int]time.Duration{}
+	for i, p := range mediatest.SyncPoints(t, clip) {
+		before[i] = p.Offset()
+	}
+	points := mediatest.SyncPoints(t, out.Path)
+	if len(points) != 12 {
+		t.Fatalf("%d flashes, want 12", len(points))
+	}
+	for i, p := range points {
+		if (p.Offset() - before[1]).Abs() > 5*time.Millisecond+time.Millisecond {
+			t.Errorf("segment %d: beep %v after the flash; in the source %v", i, p.Offset(), before[1])
+		}
+	}
+}
+
+// A sine cut into twenty pieces comes out as one sine, whatever the frame rate
+// and wherever the cuts lie.
+func TestCutSineHasNoSeam(t *testing.T) {
+	b := newBench(t)
+	for _, tt := range []struct {
+		name, fps string
+		rate      int
+		total     int64
+	}{
+		{"48k at 30", "30", 48000, 6000},
+		{"44.1k at 29.97, odd cuts", "30000/1001", 44100, 5999},
+		{"48k at 25, odd cuts", "25", 48000, 5431},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, FPS: tt.fps, Duration: 6 * time.Second, Tone: 440, SampleRate: tt.rate, AudioCodec: "flac", Output: []string{"-strict", "-2"}})
+			tl := film(pieces(clip, tt.total, 20)...)
+			tl.Quality = timeline.High
+			out := b.render(t, tl)
+			end := int(out.Duration.Milliseconds()) - 50
+			residual, at := mediatest.Discontinuity(t, out.Path, 440, mediatest.Between(50, end))
+			t.Logf("residual %.5f at %v", residual, at)
+			if residual > 0.002 {
+				t.Errorf("residual %.4f at %v", residual, at)
+			}
+			tl.OutputKind = timeline.Audio
+			sound := b.render(t, tl)
+			if sound.Stats.VideoParts != 0 || sound.Duration != out.Duration || sound.Samples != out.Samples {
+				t.Errorf("sound alone differs: %+v and %+v", sound, out)
+			}
+			if residual, at := mediatest.Discontinuity(t, sound.Path, 440, mediatest.Between(50, end)); residual > 0.002 {
+				t.Errorf("sound alone: residual %.4f at %v", residual, at)
+			}
+		})
+	}
+}
+
+// Sound and picture end together and the level is what it was.
+func TestLevelAndEndsAreKept(t *testing.T) {
+	b := newBench(t)
+	speech := shared(t, "clip_720p2997.mp4")
+	tl := film(cut(speech, 0, 0))
+	tl.Quality = timeline.High
+	out := b.render(t, tl)
+	want, got := mediatest.Loudness(t, speech, mediatest.Window{}), mediatest.Loudness(t, out.Path, mediatest.Window{})
+	t.Logf("loudness %.2f -> %.2f", want, got)
+	if math.Abs(float64(want-got)) > 0.1 {
+		t.Errorf("loudness went from %.2f to %.2f", want, got)
+	}
+	m := mediatest.Inspect(t, out.Path)
+	if d := m.Video(t).Duration - m.Audio(t).Duration; d.Abs() > 22*time.Millisecond {
+		t.Errorf("video lasts %v, sound %v", m.Video(t).Duration, m.Audio(t).Duration)
+	}
+}
