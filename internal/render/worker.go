@@ -158,12 +158,18 @@ func (s *Service) render(ctx context.Context, j job) error {
 		return fmt.Errorf("create work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
+	// Sources lie beside the folder that ffmpeg may write to, not in it: they
+	// may share their bytes with a cache that other users read.
+	job := filepath.Join(dir, "job")
+	if err := os.Mkdir(job, 0o700); err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
 	sources, err := s.fetch(ctx, j, dir)
 	if err != nil {
 		return err
 	}
 	progress := s.progressWriter(ctx, j)
-	out, err := s.Engine.Render(ctx, engine.Job{Dir: dir, Timeline: j.Spec.Timeline, Sources: sources,
+	out, err := s.Engine.Render(ctx, engine.Job{Dir: job, Timeline: j.Spec.Timeline, Sources: sources,
 		CacheScope: j.UserID, OnProgress: progress.set})
 	progress.stop()
 	if err != nil {
