@@ -213,13 +213,9 @@ func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) 
 		return c.build(timeline.MultipartNames, func(s segmentWire) *string { return s.SourceFileKey },
 			func(k clipWire) *string { return k.AudioFileKey })
 	}
-	key := "video"
+	const key = "video"
 	if _, whole := sub.Files[key]; !whole && sub.InputID == "" {
-		if _, first := sub.Files["video_0"]; first {
-			key = "video_0"
-		} else {
-			return timeline.Timeline{}, fault.Invalidf("video is required")
-		}
+		return timeline.Timeline{}, fault.Invalidf("video is required")
 	}
 	t := timeline.Legacy(key, timeline.Milliseconds(*c.VideoDurationMs))
 	err := c.rest(&t, timeline.LegacyNames, func(k clipWire) *string { return k.AudioFileKey })

@@ -176,7 +176,7 @@ func (r *resolver) source(key, field string) error {
 	}
 	file, ok := findPart(r.sub.Files, key)
 	if !ok {
-		return fault.Invalidf("%s names no uploaded part", field)
+		return fault.Invalidf("%s names no uploaded part: %q", field, key)
 	}
 	if file.SizeBytes == 0 {
 		return fault.Invalidf("%s: the uploaded part is empty", field)
