@@ -184,26 +184,14 @@ func seeksExactly(kind media.Kind) bool {
 
 // stereo brings any channel layout to two channels without changing the level
 // of what is already there: mono goes to both sides at full level, surround is
-// folded down as ITU-R BS.775 says (centre and surrounds 3 dB down, no LFE) and
-// not scaled afterwards; what exceeds full scale is the limiter's business.
+// folded down as ITU-R BS.775 says (centre and surrounds 3 dB down, no LFE).
+// ffmpeg scales the sum down for integer samples and leaves it alone for float
+// ones; what exceeds full scale is the limiter's business.
 func stereo(a *AudioInfo) string {
-	const c, s = "0.707107", "0.707107"
-	switch layout := a.Layout; {
-	case a.Channels == 1:
+	if a.Channels == 1 {
 		return "pan=stereo|c0=c0|c1=c0"
-	case a.Channels == 2:
-		return "aformat=channel_layouts=stereo"
-	case strings.HasPrefix(layout, "5.1"):
-		return "pan=stereo|c0=c0+" + c + "*c2+" + s + "*c4|c1=c1+" + c + "*c2+" + s + "*c5"
-	case strings.HasPrefix(layout, "5.0"):
-		return "pan=stereo|c0=c0+" + c + "*c2+" + s + "*c3|c1=c1+" + c + "*c2+" + s + "*c4"
-	case layout == "quad" || layout == "quad(side)":
-		return "pan=stereo|c0=c0+" + s + "*c2|c1=c1+" + s + "*c3"
-	case layout == "7.1":
-		return "pan=stereo|c0=c0+" + c + "*c2+" + s + "*c4+" + s + "*c6|c1=c1+" + c + "*c2+" + s + "*c5+" + s + "*c7"
 	}
-	// ffmpeg's own matrix for anything rarer; for float samples it does not scale.
-	return "aformat=sample_fmts=fltp,aresample=out_channel_layout=stereo"
+	return "aformat=sample_fmts=fltp,aformat=channel_layouts=stereo"
 }
 
 // stretchVersion is raised when stretching the same samples would come out

@@ -65,6 +65,11 @@ func (s *stretcher) run(ctx context.Context, from, tempo float64, length int64, 
 	}
 	defer f.Close()
 	w := bufio.NewWriterSize(f, 1<<16)
+	// The start of a sound is best continued by the sound itself, so windows
+	// around it are moved as far as allowed, all in one direction. Half of that
+	// is taken off everywhere: what starts then errs as far to one side as what
+	// lasts does to the other.
+	bias := max(-searchRadius, min(searchRadius, stretchHop*(1-tempo))) / 2
 	var out [stretchHop * frameBytes]byte
 	// Window k covers output samples [(k-1)*hop, (k+1)*hop): with it the samples
 	// before k*hop are complete.
@@ -72,7 +77,7 @@ func (s *stretcher) run(ctx context.Context, from, tempo float64, length int64, 
 		if ctx.Err() != nil {
 			return fmt.Errorf("stretch: %w", context.Cause(ctx))
 		}
-		middle := from + float64(k*stretchHop)*tempo
+		middle := from + float64(k*stretchHop)*tempo - bias
 		if err := s.place(int64(math.Round(middle)) - stretchHop); err != nil {
 			return fmt.Errorf("stretch: %w", err)
 		}
@@ -184,8 +189,8 @@ func bestMatch(signal, pattern []float64, from, to, home int) (best float64, at 
 		for j, x := range pattern {
 			dot += x * window[j]
 		}
-		// A hair of preference for home: a thousandth at the far end.
-		score := dot / math.Sqrt(energy) * (1 - 0.001*math.Abs(float64(i-home))/searchRadius)
+		// A hair of preference for home: a hundredth at the far end.
+		score := dot / math.Sqrt(energy) * (1 - 0.01*math.Abs(float64(i-home))/searchRadius)
 		if at < 0 || score > best {
 			best, at = score, i
 		}

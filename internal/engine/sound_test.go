@@ -1,0 +1,326 @@
+package engine_test
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+// sound is a timeline of which only the sound is made.
+func sound(segments ...timeline.Segment) timeline.Timeline {
+	tl := film(segments...)
+	tl.OutputKind = timeline.Audio
+	return tl
+}
+
+// db is the peak of a sine of amplitude a, in dBFS.
+func db(a float64) float64 { return 20 * math.Log10(a) }
+
+func near(t *testing.T, what string, got, want, tolerance float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tolerance) {
+		t.Errorf("%s: %.3f, want %.3f give or take %.3f", what, got, want, tolerance)
+	}
+}
+
+// Whatever a phone records comes out at the level it had, on both sides.
+func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
+	b := newBench(t)
+	picture := mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second, Tone: 440}
+	with := func(change func(*mediatest.Spec)) mediatest.Spec {
+		s := picture
+		change(&s)
+		return s
+	}
+	tests := map[string]mediatest.Spec{
+		"aac stereo 48k": picture,
+		"aac mono 44.1k": with(func(s *mediatest.Spec) { s.Channels, s.SampleRate = 1, 44100 }),
+		"mono 8k amr": with(func(s *mediatest.Spec) {
+			s.Container, s.Channels, s.SampleRate, s.AudioCodec = "mov", 1, 8000, "pcm_mulaw"
+		}),
+		"pcm 96k mov":  with(func(s *mediatest.Spec) { s.Container, s.SampleRate, s.AudioCodec = "mov", 96000, "pcm_s24le" }),
+		"alac 48k":     with(func(s *mediatest.Spec) { s.AudioCodec = "alac" }),
+		"aac 16k mono": with(func(s *mediatest.Spec) { s.Channels, s.SampleRate = 1, 16000 }),
+		"opus webm": with(func(s *mediatest.Spec) {
+			s.Container, s.VideoCodec, s.AudioCodec = "webm", "libvpx-vp9", "libopus"
+			s.Output = []string{"-deadline", "realtime", "-cpu-used", "8"}
+		}),
+		"vorbis webm 44.1": with(func(s *mediatest.Spec) {
+			s.Container, s.VideoCodec, s.AudioCodec, s.SampleRate = "webm", "libvpx", "libvorbis", 44100
+			s.Output = []string{"-deadline", "realtime"}
+		}),
+		"mp3 in mkv": with(func(s *mediatest.Spec) { s.Container, s.AudioCodec = "mkv", "libmp3lame" }),
+		"wav alone":  {Duration: 2 * time.Second, Tone: 440},
+		"mp3 alone":  {Duration: 2 * time.Second, Tone: 440, Container: "mp3", AudioCodec: "libmp3lame"},
+		"flac alone": {Duration: 2 * time.Second, Tone: 440, Container: "flac"},
+		"adts alone": {Duration: 2 * time.Second, Tone: 440, Container: "aac", AudioCodec: "aac"},
+		"ogg alone":  {Duration: 2 * time.Second, Tone: 440, Container: "ogg", AudioCodec: "libvorbis"},
+	}
+	for name, spec := range tests {
+		t.Run(name, func(t *testing.T) {
+			clip := mediatest.Clip(t, spec)
+			out := b.render(t, sound(cut(clip, 0, 2000)))
+			mediatest.DurationWithin(t, out.Path, 2*time.Second, 40*time.Millisecond)
+			// Encoders may change the level a little themselves (LAME: -0.45 dB).
+			want := mediatest.ToneAmplitude(mediatest.Samples(t, clip)[0][9600:86400], 440)
+			sides := mediatest.Samples(t, out.Path)
+			if len(sides) != 2 {
+				t.Fatalf("%d channels", len(sides))
+			}
+			for side, s := range sides {
+				got := mediatest.ToneAmplitude(s[9600:86400], 440)
+				near(t, fmt.Sprintf("level of side %d in dB", side), db(got), db(want), 0.1)
+			}
+			// No silence anywhere inside: half a millisecond below a tenth of the peak
+			// cannot happen in an unbroken 440 Hz.
+			if gap := mediatest.Silent(t, out.Path, 0.025, mediatest.Between(30, 1950)); gap > 500*time.Microsecond {
+				t.Errorf("a gap of %v", gap)
+			}
+		})
+	}
+}
+
+// Surround is folded down as ITU-R BS.775 says, without scaling anything.
+func TestSurroundIsFoldedDown(t *testing.T) {
+	b := newBench(t)
+	for _, layout := range []string{"5.1", "5.1(side)", "7.1", "quad", "5.0", "2.1"} {
+		t.Run(layout, func(t *testing.T) {
+			// Each channel holds its own tone of peak 0.1.
+			tones := map[string][]float64{"5.1": {300, 400, 500, 600, 700, 800}, "5.1(side)": {300, 400, 500, 600, 700, 800},
+				"7.1": {300, 400, 500, 600, 700, 800, 900, 1000}, "quad": {300, 400, 700, 800}, "5.0": {300, 400, 500, 700, 800}, "2.1": {300, 400, 600}}[layout]
+			exprs := ""
+			for i, hz := range tones {
+				if i > 0 {
+					exprs += "|"
+				}
+				exprs += fmt.Sprintf("0.1*sin(2*PI*%v*t)", hz)
+			}
+			// PCM in matroska forgets the layout, FLAC carries it: both must do.
+			codec := "flac"
+			if layout == "5.1" {
+				codec = "pcm_s24le"
+			}
+			path := filepath.Join(t.TempDir(), "surround.mkv")
+			mediatest.FFmpeg(t, "-f", "lavfi", "-t", "2", "-i", "color=s=64x64:r=25", "-f", "lavfi", "-t", "2", "-i",
+				"aevalsrc=exprs='"+exprs+"':s=48000:c="+layout, "-c:v", "libx264", "-preset", "ultrafast", "-c:a", codec, path)
+			out := b.render(t, sound(cut(path, 0, 0)))
+			sides := mediatest.Samples(t, out.Path)
+			half := math.Sqrt2 / 2
+			want := map[float64][2]float64{300: {1, 0}, 400: {0, 1}, 500: {half, half}, 700: {half, 0}, 800: {0, half}, 900: {half, 0}, 1000: {0, half}}
+			if layout == "2.1" {
+				want = map[float64][2]float64{300: {1, 0}, 400: {0, 1}}
+			}
+			for _, hz := range tones {
+				w, known := want[hz]
+				if !known {
+					continue // LFE: not part of the fold-down
+				}
+				for side := range 2 {
+					near(t, fmt.Sprintf("%v Hz on side %d", hz, side), mediatest.ToneAmplitude(sides[side][9600:86400], hz), 0.1*w[side], 0.004)
+				}
+			}
+		})
+	}
+}
+
+// Sound that starts late or ends early leaves exact silence, not a shift.
+func TestLateAndShortSoundKeepsItsPlace(t *testing.T) {
+	b := newBench(t)
+	for name, args := range map[string][]string{
+		"late mp4":     {"late.mp4", "-c:a", "aac"},
+		"late mkv":     {"late.mkv", "-c:a", "libopus"},
+		"late mov pcm": {"late.mov", "-c:a", "pcm_s16le"},
+		"ten seconds":  {"far.mkv", "-c:a", "flac", "-output_ts_offset", "10"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), args[0])
+			mediatest.FFmpeg(t, append([]string{"-f", "lavfi", "-t", "4", "-i", "testsrc2=s=160x120:r=30",
+				"-itsoffset", "0.7", "-f", "lavfi", "-t", "2", "-i", "aevalsrc=exprs='0.25*sin(2*PI*440*t)':s=48000:c=stereo",
+				"-c:v", "libx264", "-preset", "ultrafast"}, append(args[1:], path)...)...)
+			// The muxers round and shift a little; the file itself says what it holds.
+			wantStart, wantEnd := toneEdges(t, path)
+			near(t, "start of the tone in the source", wantStart, 0.7, 0.008)
+			out := b.render(t, sound(cut(path, 0, 0)))
+			mediatest.DurationWithin(t, out.Path, 4*time.Second, 40*time.Millisecond)
+			start, end := toneEdges(t, out.Path)
+			near(t, "start of the tone", start, wantStart, 0.002)
+			near(t, "end of the tone", end, wantEnd, 0.010)
+			half := b.render(t, sound(cut(path, 500, 1500)))
+			start, _ = toneEdges(t, half.Path)
+			near(t, "start of the tone in the cut", start, wantStart-0.5, 0.002)
+		})
+	}
+}
+
+// toneEdges returns where a tone of peak 0.25 begins and ends, in seconds.
+func toneEdges(t *testing.T, path string) (start, end float64) {
+	t.Helper()
+	samples := mediatest.Mono(t, path)
+	first, last := -1, 0
+	for i, x := range samples {
+		if math.Abs(x) > 0.05 {
+			if first < 0 {
+				first = i
+			}
+			last = i
+		}
+	}
+	return float64(first) / mediatest.SampleRate, float64(last) / mediatest.SampleRate
+}
+
+// Music lies exactly where it was put, at its own speed and level, once, and the
+// sound above it keeps its level.
+func TestMusicIsLaidUnder(t *testing.T) {
+	b := newBench(t)
+	voice := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 6 * time.Second, Tone: 440})
+	music := mediatest.Tone(t, 1000, 3*time.Second)
+	tl := sound(cut(voice, 0, 6000))
+	tl.Clips = []timeline.Clip{
+		{SourceKey: music, Start: time.Second, SourceTrimStart: 500 * time.Millisecond, SourceTrimEnd: 1500 * time.Millisecond, Volume: 0.5, Speed: 1},
+		{SourceKey: music, Start: 3 * time.Second, SourceTrimStart: 0, Volume: 2, Speed: 2},
+		{SourceKey: music, Start: 5500 * time.Millisecond, Volume: 1, Speed: 1}, // cut at the end
+		{SourceKey: music, Start: time.Hour, Volume: 1, Speed: 1},               // never heard
+	}
+	out := b.render(t, tl)
+	mediatest.DurationWithin(t, out.Path, 6*time.Second, 40*time.Millisecond)
+	level := func(hz float64, from, to int) float64 {
+		return mediatest.ToneLevel(t, out.Path, hz, mediatest.Between(from, to))
+	}
+	for _, w := range [][2]int{{100, 900}, {1100, 1900}, {2100, 2900}, {3100, 4400}, {5600, 5900}} {
+		near(t, fmt.Sprintf("voice in %v", w), level(440, w[0], w[1]), db(0.25), 0.1)
+	}
+	near(t, "music at half volume", level(1000, 1050, 1950), db(0.125), 0.1)
+	near(t, "music at double volume and speed", level(1000, 3050, 4450), db(0.5), 0.2)
+	near(t, "music at the end", level(1000, 5550, 5950), db(0.25), 0.1)
+	for _, w := range [][2]int{{100, 950}, {2050, 2950}, {4560, 5450}} {
+		if l := level(1000, w[0], w[1]); l > -60 {
+			t.Errorf("music at %.1f dB in %v, where there is none", l, w)
+		}
+	}
+}
+
+// A stem that replaces the original at volume 1 changes nothing, not even at the
+// ends of its range; two stems that add up to it do not either.
+func TestStemsAddUpToTheOriginal(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	original, voice, background := filepath.Join(dir, "o.mkv"), filepath.Join(dir, "v.wav"), filepath.Join(dir, "b.wav")
+	tone := func(e string) string { return "aevalsrc=exprs='" + e + "':s=48000:c=stereo" }
+	const v, bg = "0.2*sin(2*PI*440*t)", "0.15*sin(2*PI*1234*t)"
+	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "6", "-i", "testsrc2=s=160x120:r=30000/1001", "-f", "lavfi", "-t", "6", "-i", tone(v+"+"+bg+"|"+v+"+"+bg),
+		"-c:v", "libx264", "-preset", "ultrafast", "-c:a", "pcm_f32le", original)
+	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "6", "-i", tone(v+"|"+v), "-c:a", "pcm_f32le", voice)
+	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "6", "-i", tone(bg+"|"+bg), "-c:a", "pcm_f32le", background)
+
+	// Cuts that fall between frames: the film's grid and the client's clock part,
+	// and the stems must follow the film.
+	tl := sound(cut(original, 517, 2333), cut(original, 2333, 3001), cut(original, 3700, 5811))
+	tl.Quality = timeline.High
+	plain := b.render(t, tl)
+	tl.Directives = []timeline.Directive{
+		directive(700, 2450, 517+700, 1, voice, background),
+		directive(2600, 3900, 3700+(2600-2484), 1, voice, background),
+	}
+	mixed := b.render(t, tl)
+	a, c := mediatest.Mono(t, plain.Path), mediatest.Mono(t, mixed.Path)
+	if len(a) != len(c) {
+		t.Fatalf("%d samples and %d", len(a), len(c))
+	}
+	var worst float64
+	at := 0
+	for i := range a {
+		if d := math.Abs(a[i] - c[i]); d > worst {
+			worst, at = d, i
+		}
+	}
+	t.Logf("largest difference %.6f at %.4f s", worst, float64(at)/48000)
+	if worst > 0.002 {
+		t.Errorf("the films differ by %.4f at %.4f s", worst, float64(at)/48000)
+	}
+	// And the voice alone leaves the background out.
+	tl.Directives = tl.Directives[:1]
+	tl.Directives[0].Selections = tl.Directives[0].Selections[:1]
+	alone := b.render(t, tl)
+	near(t, "voice", mediatest.ToneLevel(t, alone.Path, 440, mediatest.Between(800, 2400)), db(0.2), 0.1)
+	if l := mediatest.ToneLevel(t, alone.Path, 1234, mediatest.Between(800, 2400)); l > -55 {
+		t.Errorf("background at %.1f dB although it was left out", l)
+	}
+	near(t, "background behind the range", mediatest.ToneLevel(t, alone.Path, 1234, mediatest.Between(2600, 4500)), db(0.15), 0.1)
+}
+
+// directive replaces [from, to) ms by the given stems, which read from offset.
+func directive(from, to, offset int64, speed float64, stems ...string) timeline.Directive {
+	d := timeline.Directive{
+		ID: "d", Range: timeline.Range{Start: timeline.Milliseconds(from), End: timeline.Milliseconds(to)},
+		MuteOriginal: true, SourceOffset: timeline.Milliseconds(offset), AppliedSpeed: speed,
+	}
+	for i, s := range stems {
+		d.Selections = append(d.Selections, timeline.Selection{StemID: fmt.Sprintf("speaker_%d", i), SourceKey: s, Volume: 1})
+	}
+	return d
+}
+
+// Speed changes how long a segment plays, not how high or loud it sounds, and
+// what is seen and heard together stays together.
+func TestSpeedKeepsPitchAndSync(t *testing.T) {
+	b := newBench(t)
+	clip := mediatest.FlashBeep(t, 8*time.Second, "30")
+	tone := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 12 * time.Second, Tone: 440})
+	for _, speed := range []float64{0.5, 0.8, 1.25, 2, 3} {
+		t.Run(fmt.Sprint(speed), func(t *testing.T) {
+			s := cut(clip, 0, 8000)
+			s.Speed = speed
+			out := b.render(t, film(s))
+			mediatest.DurationWithin(t, out.Path, time.Duration(8000/speed)*time.Millisecond, 34*time.Millisecond)
+			points := mediatest.SyncPoints(t, out.Path)
+			if len(points) < 7 {
+				t.Fatalf("%d flashes", len(points))
+			}
+			for _, p := range points[1:] { // the first begins with the film
+				if p.Offset().Abs() > 30*time.Millisecond {
+					t.Errorf("beep %v after its flash", p.Offset())
+				}
+			}
+			t.Log(points)
+			s = cut(tone, 0, int64(3000*speed))
+			s.Speed = speed
+			out = b.render(t, sound(s))
+			near(t, "the tone", mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(200, 2800)), db(0.25), 0.5)
+		})
+	}
+	for _, speed := range []float64{0.1, 10} {
+		s := cut(tone, 0, int64(1200*speed))
+		s.Speed = speed
+		out := b.render(t, film(s))
+		mediatest.DurationWithin(t, out.Path, 1200*time.Millisecond, 34*time.Millisecond)
+		near(t, fmt.Sprintf("the tone at speed %v", speed), mediatest.RMS(t, out.Path, mediatest.Between(100, 1100)), db(0.25)-3.01, 1)
+	}
+}
+
+// Loud mixes are held back, never beyond full scale; quiet ones are not touched.
+func TestOnlyLoudMixesAreLimited(t *testing.T) {
+	b := newBench(t)
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 3 * time.Second, Tone: 440, Amplitude: 0.9})
+	music := mediatest.Clip(t, mediatest.Spec{Duration: time.Second, Tone: 660, Amplitude: 0.9})
+	tl := sound(cut(clip, 0, 3000))
+	out := b.render(t, tl)
+	if out.Stats.Limiting {
+		t.Error("the limiter acted on a single tone")
+	}
+	near(t, "level", mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(100, 2900)), db(0.9), 0.1)
+	tl.Clips = []timeline.Clip{{SourceKey: music, Start: time.Second, Volume: 1, Speed: 1}}
+	out = b.render(t, tl)
+	if !out.Stats.Limiting {
+		t.Error("the limiter did not act")
+	}
+	if peak := mediatest.Peak(t, out.Path, mediatest.Window{}); peak > 1.01 {
+		t.Errorf("peak %.4f", peak)
+	}
+	near(t, "level before the music", mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(100, 900)), db(0.9), 0.1)
+	near(t, "level well after the music", mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(2600, 2950)), db(0.9), 0.1)
+}

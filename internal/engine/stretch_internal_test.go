@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// writePCM writes mono samples to both channels of a file.
+func writePCM(t *testing.T, samples []float64) *pcmFile {
+	t.Helper()
+	b := make([]byte, len(samples)*frameBytes)
+	for i, x := range samples {
+		putFrame(b[i*frameBytes:], frame{x, x})
+	}
+	path := filepath.Join(t.TempDir(), "in.f32")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := openPCM(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.close)
+	return f
+}
+
+func stretched(t *testing.T, in *pcmFile, from, tempo float64, length int64) []float64 {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "out.f32")
+	if err := newStretcher(in).run(context.Background(), from, tempo, length, path); err != nil {
+		t.Fatal(err)
+	}
+	out, err := openPCM(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.close()
+	if out.length != length {
+		t.Fatalf("tempo %v: %d samples, want %d", tempo, out.length, length)
+	}
+	frames := make([]frame, length)
+	if err := out.read(frames, 0); err != nil {
+		t.Fatal(err)
+	}
+	mono := make([]float64, length)
+	for i, f := range frames {
+		mono[i] = f[0]
+	}
+	return mono
+}
+
+var tempos = []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2, 3, 4, 7, 10}
+
+// Bursts of a tone come out where the exact map puts them.
+func TestStretchStaysOnTheMap(t *testing.T) {
+	for _, tempo := range tempos {
+		length := int64(4 * sampleRate)
+		src := make([]float64, int(float64(length)*tempo)+sampleRate)
+		// Bursts last 100 ms in the output, two a second.
+		var middles []float64
+		burst := int(0.100 * sampleRate * tempo)
+		for at := 0.3 * sampleRate * tempo; int(at)+burst < len(src)-sampleRate; at += 0.5 * sampleRate * tempo {
+			for i := range burst {
+				src[int(at)+i] = 0.5 * math.Sin(2*math.Pi*1000*float64(i)/sampleRate)
+			}
+			middles = append(middles, at+float64(burst)/2)
+		}
+		out := stretched(t, writePCM(t, src), 0, tempo, length)
+		var worst, sum float64
+		for _, m := range middles {
+			want := m / tempo
+			var energy, weighted float64
+			reach := int(0.24 * sampleRate)
+			for i := max(0, int(want)-reach); i < min(len(out), int(want)+reach); i++ {
+				energy += out[i] * out[i]
+				weighted += out[i] * out[i] * float64(i)
+			}
+			if energy == 0 {
+				t.Errorf("tempo %v: the burst at %.2f s is lost", tempo, m/sampleRate)
+				continue
+			}
+			off := (weighted/energy - want) / sampleRate * 1000
+			worst, sum = max(worst, math.Abs(off)), sum+off
+		}
+		mean := sum / float64(len(middles))
+		t.Logf("tempo %5.2f: off by %+.1f ms on average, %.1f ms at most", tempo, mean, worst)
+		// Half of what a window may be moved by, in the source's time, and a little.
+		if limit := 7 / min(tempo, 1); worst > limit {
+			t.Errorf("tempo %v: off by %.1f ms at most, want <= %.1f", tempo, worst, limit)
+		}
+	}
+}
+
+func TestStretchKeepsPitchAndLevel(t *testing.T) {
+	for _, tempo := range tempos {
+		length := int64(2 * sampleRate)
+		src := make([]float64, int(float64(length)*tempo)+sampleRate)
+		for i := range src {
+			src[i] = 0.3*math.Sin(2*math.Pi*220*float64(i)/sampleRate) + 0.2*math.Sin(2*math.Pi*1318.5*float64(i)/sampleRate)
+		}
+		out := stretched(t, writePCM(t, src), 0, tempo, length)[sampleRate/4 : sampleRate*7/4]
+		for hz, want := range map[float64]float64{220: 0.3, 1318.5: 0.2} {
+			// Two unrelated tones never fit at once; what is left over detunes them by
+			// a hertz or two at the extremes, as it does with ffmpeg's filter.
+			var got float64
+			for off := -2.5; off <= 2.5; off += 0.25 {
+				var re, im float64
+				for i, x := range out {
+					w := 0.5 - 0.5*math.Cos(2*math.Pi*float64(i)/float64(len(out)))
+					sin, cos := math.Sincos(2 * math.Pi * (hz + off) * float64(i) / sampleRate)
+					re += w * x * cos
+					im += w * x * sin
+				}
+				got = max(got, 4*math.Hypot(re, im)/float64(len(out)))
+			}
+			if db := 20 * math.Log10(got/want); math.Abs(db) > 0.5 {
+				t.Errorf("tempo %v: %v Hz changed by %.1f dB", tempo, hz, db)
+			}
+		}
+		var power float64
+		for _, x := range out {
+			power += x * x
+		}
+		if db := 10 * math.Log10(power/float64(len(out))/(0.3*0.3/2+0.2*0.2/2)); math.Abs(db) > 0.5 {
+			t.Errorf("tempo %v: the level changed by %.2f dB", tempo, db)
+		}
+	}
+}
+
+// A stretch is the source itself where nothing has to be done, and begins with
+// the very samples it is asked for.
+func TestStretchIsHonestAtItsStart(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	src := make([]float64, sampleRate)
+	for i := range src {
+		src[i] = rng.NormFloat64() / 8
+	}
+	in := writePCM(t, src)
+	out := stretched(t, in, 1000, 1.0000001, 20000)
+	for i, x := range out {
+		if math.Abs(x-src[1000+i]) > 1e-6 {
+			t.Fatalf("sample %d: %v, want %v", i, x, src[1000+i])
+		}
+	}
+	for _, x := range stretched(t, in, 2*sampleRate, 0.5, 5000) {
+		if x != 0 {
+			t.Fatal("sound behind the end of the source")
+		}
+	}
+}
