@@ -8,9 +8,9 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// The tests of this file wait for more than a minute, because the shortest
-// time that the service accepts is a minute. The name of the file makes them
-// start first, so that the others run meanwhile.
+// The tests of this file do little and wait long, most of them more than a
+// minute because the service accepts no shorter time. The name of the file
+// makes them start first, so that the others run meanwhile.
 
 func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	t.Parallel()
@@ -71,4 +71,25 @@ func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
 	if n := len(s.World.Separator.Projects()); n != 1 {
 		t.Errorf("%d projects at the provider, want 1", n)
 	}
+}
+
+// The provider's flags may lag behind completion, so that a result which will
+// never come is waited for.
+func TestRecordingWithoutBackground(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoBackground, b.NoSubBackground = true, true })
+	job := u.WaitReady(t, u.Separate(t, mixture(t)))
+	if got := stemIDs(job); got != "voice_all speaker_0 speaker_1" {
+		t.Errorf("stems %s", got)
+	}
+}
+
+func TestRecordingWithoutVoiceFailsAndIsRefunded(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoVoice, b.NoSpeakers = true, true })
+	waitRefunded(t, u, u.Separate(t, mixture(t)), 3)
 }

@@ -12,18 +12,18 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// noisyClip is eight seconds that are expensive to encode.
+// noisyClip is five seconds that are expensive to encode.
 func noisyClip(t testing.TB) string {
 	return fixture(t, "noisy", func(t testing.TB) string {
 		path := filepath.Join(t.TempDir(), "noisy.mp4")
-		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=s=640x360:r=25:d=8,noise=alls=20:allf=t",
-			"-f", "lavfi", "-i", "sine=440:d=8:r=48000", "-c:v", "libx264", "-qp", "20", "-preset", "ultrafast",
+		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=s=640x360:r=25:d=5,noise=alls=20:allf=t",
+			"-f", "lavfi", "-i", "sine=440:d=5:r=48000", "-c:v", "libx264", "-qp", "20", "-preset", "ultrafast",
 			"-pix_fmt", "yuv420p", "-c:a", "aac", "-ac", "2", path)
 		return path
 	})
 }
 
-const noisyLength = 8 * time.Second
+const noisyLength = 5 * time.Second
 
 // longRender is a configuration over noisyClip that keeps the encoder busy for
 // some seconds.

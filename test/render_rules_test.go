@@ -47,8 +47,8 @@ var brokenRules = []struct {
 }{
 	{"no source key", func(_, s, _, _ M) { delete(s, "sourceFileKey") }, []string{"segments[0]", "sourceFileKey"}},
 	{"empty source key", func(_, s, _, _ M) { s["sourceFileKey"] = "" }, []string{"segments[0]", "sourceFileKey"}},
-	{"unknown part", func(_, s, _, _ M) { s["sourceFileKey"] = "video_9" }, []string{"video_9"}},
-	{"config as source", func(_, s, _, _ M) { s["sourceFileKey"] = "config" }, []string{"config"}},
+	{"unknown part", func(_, s, _, _ M) { s["sourceFileKey"] = "video_9" }, []string{"segments[0].sourceFileKey"}},
+	{"config as source", func(_, s, _, _ M) { s["sourceFileKey"] = "config" }, []string{"segments[0].sourceFileKey"}},
 	{"path as source", func(_, s, _, _ M) { s["sourceFileKey"] = "../../etc/passwd" }, []string{"segments[0]"}},
 	{"no order", func(_, s, _, _ M) { delete(s, "order") }, []string{"segments[0].order"}},
 	{"null order", func(_, s, _, _ M) { s["order"] = nil }, []string{"segments[0].order"}},
@@ -82,7 +82,7 @@ var brokenRules = []struct {
 	{"legacy duration negative", func(c, _, _, _ M) { delete(c, "segments"); c["videoDurationMs"] = -1 }, []string{"videoDurationMs"}},
 	{"legacy without a video part", func(c, _, _, _ M) { delete(c, "segments"); c["videoDurationMs"] = 1000 }, []string{"video"}},
 	{"no audio key", func(_, _, b, _ M) { delete(b, "audioFileKey") }, []string{"bgmClips[0]", "audioFileKey"}},
-	{"unknown audio part", func(_, _, b, _ M) { b["audioFileKey"] = "bgm_4" }, []string{"bgm_4"}},
+	{"unknown audio part", func(_, _, b, _ M) { b["audioFileKey"] = "bgm_4" }, []string{"bgmClips[0].audioFileKey"}},
 	{"no start", func(_, _, b, _ M) { delete(b, "startMs") }, []string{"bgmClips[0].startMs"}},
 	{"start negative", func(_, _, b, _ M) { b["startMs"] = -1 }, []string{"bgmClips[0].startMs"}},
 	{"source trim negative", func(_, _, b, _ M) { b["sourceTrimStartMs"] = -1 }, []string{"bgmClips[0].sourceTrimStartMs"}},
@@ -197,7 +197,7 @@ func TestRenderForms(t *testing.T) {
 		t.Errorf("65 parts: %d", res.Status)
 	}
 	send(apitest.Part{Name: "video", Bytes: []byte{}}, legacy).Sentence(400)
-	u := submitter()
+	u := s.SignIn(t)
 	for _, r := range []apitest.Request{
 		{Raw: `{"videoDurationMs":500}`},
 		{Raw: "no multipart at all", Header: http.Header{"Content-Type": {"multipart/form-data"}}},

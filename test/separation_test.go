@@ -10,6 +10,7 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/standin"
 )
 
 const separatePath = "/api/v2/separate"
@@ -181,7 +182,10 @@ func TestSeparationForms(t *testing.T) {
 
 func TestSeparationPrice(t *testing.T) {
 	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
+	s := apitest.Start(t)
+	s.World.FailSeparator(t, standin.Rule{Step: standin.AnyStep, Kind: standin.KindStall}) // nothing is refunded meanwhile
+	defer s.World.Heal()
+	u := s.SignIn(t)
 	// 302 s of silence cost two credits, as quoted.
 	long := filepath.Join(t.TempDir(), "long.wav")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anullsrc=r=8000:cl=mono", "-t", "302", "-c:a", "pcm_u8", long)

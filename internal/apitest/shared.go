@@ -31,14 +31,15 @@ func Forever(t testing.TB) testing.TB {
 	return process.life
 }
 
-// Shared returns a service that lives as long as the test process, in default
-// configuration with API docs off and dev mock off. Tests that inject faults,
+// Shared returns a service that lives as long as the test process, with API
+// docs and dev mock off and otherwise in default configuration. Tests that inject faults,
 // change the configuration, stop processes or count anything over all users
 // need Start instead. The package's TestMain must call Main.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	shared.once.Do(func() {
-		shared.server, shared.err = start(Forever(t), nil)
+		// Many tests separate at once; the queue has tests of its own.
+		shared.server, shared.err = start(Forever(t), []Option{Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "5")})
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
