@@ -63,6 +63,10 @@ type Job struct {
 	// the scope that made them.
 	CacheScope string
 
+	// Crew shares the making of video parts with other machines. Nil makes all
+	// of them here.
+	Crew Crew
+
 	// OnProgress is told the percentage done, 0..99, whenever it grows. It is
 	// called from one goroutine at a time and must return quickly. May be nil.
 	OnProgress func(percent int)

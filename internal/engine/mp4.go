@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type mp4Track struct {
 	samples   int64  // frames or packets
 	uniform   bool   // every sample lasts equally long
 	config    string // the decoder configuration (avcC), raw
+	matrixAt  int64  // offset of the display matrix in the file, 0 if unknown
+	upright   bool   // the matrix changes nothing
 }
 
 var errMP4 = errors.New("not a whole mp4")
@@ -59,7 +62,7 @@ func readMP4(path string) (*mp4File, error) {
 				return nil, err
 			}
 			file.moovFirst, sawIndex = !sawData, true
-			if err := file.readMoov(moov); err != nil {
+			if err := file.readMoov(moov, off+header); err != nil {
 				return nil, err
 			}
 		}
@@ -91,28 +94,30 @@ func boxAt(r io.ReaderAt, off, end int64) (kind string, header, size int64, err 
 	return string(b[4:8]), header, size, nil
 }
 
-// eachBox calls visit for the boxes in b.
-func eachBox(b []byte, visit func(kind string, body []byte) error) error {
+// eachBox calls visit for the boxes in b, which begins at offset at of the file;
+// visit is told where the box's body begins.
+func eachBox(b []byte, at int64, visit func(kind string, body []byte, at int64) error) error {
 	for len(b) >= 8 {
 		size := int64(binary.BigEndian.Uint32(b))
 		if size < 8 || size > int64(len(b)) {
 			return fmt.Errorf("%w: inner box of %d bytes", errMP4, size)
 		}
-		if err := visit(string(b[4:8]), b[8:size]); err != nil {
+		if err := visit(string(b[4:8]), b[8:size], at+8); err != nil {
 			return err
 		}
 		b = b[size:]
+		at += size
 	}
 	return nil
 }
 
-func (f *mp4File) readMoov(moov []byte) error {
-	return eachBox(moov, func(kind string, body []byte) error {
+func (f *mp4File) readMoov(moov []byte, at int64) error {
+	return eachBox(moov, at, func(kind string, body []byte, at int64) error {
 		if kind != "trak" {
 			return nil
 		}
 		t := mp4Track{uniform: true}
-		if err := t.read(body); err != nil {
+		if err := t.read(body, at); err != nil {
 			return err
 		}
 		f.tracks = append(f.tracks, t)
@@ -120,11 +125,27 @@ func (f *mp4File) readMoov(moov []byte) error {
 	})
 }
 
-func (t *mp4Track) read(b []byte) error {
-	return eachBox(b, func(kind string, body []byte) error {
+// identity is the display matrix that changes nothing.
+var identity = []byte{
+	0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+	0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
+	0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0,
+}
+
+func (t *mp4Track) read(b []byte, at int64) error {
+	return eachBox(b, at, func(kind string, body []byte, at int64) error {
 		switch kind {
 		case "mdia", "minf", "stbl":
-			return t.read(body)
+			return t.read(body, at)
+		case "tkhd":
+			matrix := 40
+			if len(body) > 0 && body[0] == 1 {
+				matrix = 52 // version 1 has longer times
+			}
+			if len(body) >= matrix+len(identity) {
+				t.matrixAt = at + int64(matrix)
+				t.upright = bytes.Equal(body[matrix:matrix+len(identity)], identity)
+			}
 		case "hdlr":
 			if len(body) >= 12 {
 				t.handler = string(body[8:12])
@@ -145,7 +166,7 @@ func (t *mp4Track) read(b []byte) error {
 		case "stsd":
 			const entry = 8 + 8 + 78 // list header, box header, fixed part of a picture's entry
 			if t.handler == "vide" && len(body) > entry {
-				return eachBox(body[entry:], func(kind string, body []byte) error {
+				return eachBox(body[entry:], 0, func(kind string, body []byte, _ int64) error {
 					if kind == "avcC" {
 						t.config = string(body)
 					}
@@ -187,6 +208,32 @@ func (f *mp4File) track(handler string) (mp4Track, error) {
 	return found[0], nil
 }
 
+// turnUpright resets the display matrix of a part. ffmpeg copies the source's
+// matrix to the output even though the planned filters have turned the pictures
+// already.
+func turnUpright(path string) error {
+	f, err := readMP4(path)
+	if err != nil {
+		return err
+	}
+	t, err := f.track("vide")
+	if err != nil {
+		return err
+	}
+	if t.upright || t.matrixAt == 0 {
+		return nil
+	}
+	w, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if _, err := w.WriteAt(identity, t.matrixAt); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
 // checkPart makes sure that a part holds what the plan says, and returns its
 // decoder configuration.
 func (v *VideoPart) checkPart(path string) (config string, err error) {
@@ -197,6 +244,9 @@ func (v *VideoPart) checkPart(path string) (config string, err error) {
 	t, err := f.track("vide")
 	if err != nil {
 		return "", fmt.Errorf("check %s: %w", v.Name, err)
+	}
+	if !t.upright {
+		return "", fmt.Errorf("check %s: %w: it is turned", v.Name, errMP4)
 	}
 	if t.samples != v.Frames {
 		return "", fmt.Errorf("check %s: %w: %d frames of %d", v.Name, errMP4, t.samples, v.Frames)

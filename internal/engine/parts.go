@@ -25,11 +25,18 @@ type step struct {
 func (r *render) makeParts(ctx context.Context) error {
 	r.yields = map[*VideoPart]yield{}
 	var steps []step
+	var missing []string
 	for _, p := range r.plan.Parts {
 		if r.reusePart(ctx, p) {
 			continue
 		}
-		steps = append(steps, step{p.cost(), func(ctx context.Context, t *task) error { return r.makePart(ctx, p, t) }})
+		missing = append(missing, p.Key)
+		steps = append(steps, step{p.cost(), func(ctx context.Context, t *task) error { return r.sharePart(ctx, p, t) }})
+	}
+	if r.job.Crew != nil && len(missing) > 0 {
+		if err := r.job.Crew.Announce(ctx, missing); err != nil {
+			return fmt.Errorf("announce parts: %w", err)
+		}
 	}
 	stretches, waiting := r.missingStretches(ctx)
 	for _, s := range r.plan.Sounds {
@@ -58,6 +65,7 @@ func (r *render) makeParts(ctx context.Context) error {
 	for i, s := range steps {
 		tasks[i] = r.meter.work(s.cost / float64(r.parallel()))
 	}
+	outer := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	// Stretching is light and done by this process; it needs no slot, only its sound.
 	for _, s := range stretches {
@@ -90,6 +98,9 @@ func (r *render) makeParts(ctx context.Context) error {
 		})
 	}
 	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := r.awaitOthers(outer); err != nil {
 		return err
 	}
 	return r.judgeDamage()
@@ -161,6 +172,9 @@ func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
 	y := p.decoded(times)
 	if y.got == 0 {
 		return fault.Invalidf("%s could not be decoded", what)
+	}
+	if err := turnUpright(r.path(out)); err != nil {
+		return fmt.Errorf("%s: %w", p.Name, err)
 	}
 	if _, err := p.checkPart(r.path(out)); err != nil {
 		return err

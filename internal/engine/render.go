@@ -85,6 +85,7 @@ type render struct {
 	mu     sync.Mutex
 	stats  Stats
 	yields map[*VideoPart]yield
+	others []*VideoPart // made elsewhere
 }
 
 func (r *render) path(name string) string { return filepath.Join(r.work, name) }

@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Crew shares the video parts of one render among machines that use the same
+// part cache. Whoever renders the job and whoever assists ask it, part by part,
+// who makes what. It is safe for concurrent use.
+type Crew interface {
+	// Announce opens the parts that have to be made to everybody. Only whoever
+	// renders the job calls it, before any of its claims.
+	Announce(ctx context.Context, keys []string) error
+	// Claim reports whether the caller is to make the part. It does not wait,
+	// and refuses parts that were not announced.
+	Claim(ctx context.Context, key string) (mine bool, err error)
+	// Made ends a claim: the part is in the cache, or it was given up.
+	Made(ctx context.Context, key string, ok bool) error
+	// Await waits for a part that somebody else claimed. It reports whether the
+	// part was made; false means that its maker gave up or died.
+	Await(ctx context.Context, key string) (made bool, err error)
+	// Busy reports that an assistant has something better to do.
+	Busy(ctx context.Context) bool
+}
+
+// sharePart makes a part, unless somebody of the crew is at it: then the part
+// is waited for when everything else is done.
+func (r *render) sharePart(ctx context.Context, p *VideoPart, t *task) error {
+	if r.job.Crew == nil {
+		return r.makePart(ctx, p, t)
+	}
+	mine, err := r.job.Crew.Claim(ctx, p.Key)
+	if err != nil {
+		return fmt.Errorf("claim part: %w", err)
+	}
+	if !mine {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.others = append(r.others, p)
+		return nil
+	}
+	return r.makeClaimed(ctx, p, t)
+}
+
+func (r *render) makeClaimed(ctx context.Context, p *VideoPart, t *task) error {
+	err := r.makePart(ctx, p, t)
+	r.mu.Lock()
+	kept := err == nil && r.yields[p].complete()
+	r.mu.Unlock()
+	if merr := r.job.Crew.Made(context.WithoutCancel(ctx), p.Key, kept); merr != nil {
+		r.log.Warn("end of part not announced", "key", p.Key, "error", merr)
+	}
+	return err
+}
+
+// awaitOthers collects the parts that others make, and makes those whose maker
+// was lost.
+func (r *render) awaitOthers(ctx context.Context) error {
+	for _, p := range r.others {
+		made, err := r.job.Crew.Await(ctx, p.Key)
+		if err != nil {
+			return fmt.Errorf("await part: %w", err)
+		}
+		if made && r.fetchWhole(ctx, p) {
+			continue
+		}
+		// Given up, lost, or no longer in the cache: it is made here. That it
+		// might be made twice costs time only; the same part comes out.
+		if err := r.makePart(ctx, p, r.meter.work(0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *render) fetchWhole(ctx context.Context, p *VideoPart) bool {
+	if !r.fetch(ctx, p.Key, r.path(p.File)) {
+		return false
+	}
+	if _, err := p.checkPart(r.path(p.File)); err != nil {
+		r.log.Warn("shared part is broken", "key", p.Key, "error", err)
+		return os.Remove(r.path(p.File)) != nil
+	}
+	return true
+}
+
+// Assist makes parts of a job that somebody else renders, until none is left to
+// claim or the crew has something better to do. It writes to the part cache
+// only. A source that cannot be rendered is no error here: whoever renders the
+// job finds the same and says so.
+func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
+	r := &render{Engine: e, job: job, work: filepath.Join(job.Dir, "work"), threads: e.threads(), meter: newMeter(nil),
+		yields: map[*VideoPart]yield{}}
+	if err := os.MkdirAll(r.work, 0o750); err != nil {
+		return 0, fmt.Errorf("assist: %w", noSpace(err))
+	}
+	defer os.RemoveAll(r.work)
+	files, err := r.analyseAll(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if r.plan, err = MakePlan(job.Timeline, files, e.cfg.Limits, r.threads); err != nil {
+		return 0, err
+	}
+	queue := make(chan *VideoPart, len(r.plan.Parts))
+	// From the end: the render itself begins with the dearest, and two that walk
+	// towards each other ask for the same part only once.
+	for i := len(r.plan.Parts) - 1; i >= 0; i-- {
+		queue <- r.plan.Parts[i]
+	}
+	close(queue)
+	group, ctx := errgroup.WithContext(ctx)
+	for range e.parallel() {
+		group.Go(func() error {
+			for p := range queue {
+				if ctx.Err() != nil || job.Crew.Busy(ctx) {
+					return nil
+				}
+				mine, err := job.Crew.Claim(ctx, p.Key)
+				if err != nil {
+					return fmt.Errorf("claim part: %w", err)
+				}
+				if !mine {
+					continue
+				}
+				if err := r.makeClaimed(ctx, p, r.meter.work(0)); err != nil {
+					return err
+				}
+				r.mu.Lock()
+				made++
+				r.mu.Unlock()
+			}
+			return nil
+		})
+	}
+	return made, group.Wait()
+}

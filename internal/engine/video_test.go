@@ -1,0 +1,259 @@
+package engine_test
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+// quarters is a lavfi picture of four colours: red and lime above, blue and
+// white below.
+func quarters(w, h int, fps string, d time.Duration) []string {
+	return []string{"-f", "lavfi", "-t", fmt.Sprintf("%.6f", d.Seconds()), "-i", fmt.Sprintf(
+		"color=c=red:s=%dx%d:r=%s,drawbox=x=iw/2:y=0:w=iw:h=ih/2:c=lime:t=fill,drawbox=x=0:y=ih/2:w=iw/2:h=ih:c=blue:t=fill,drawbox=x=iw/2:y=ih/2:w=iw/2:h=ih/2:c=white:t=fill",
+		w, h, fps)}
+}
+
+var corners = map[string]color.RGBA{"R": {255, 0, 0, 255}, "G": {0, 255, 0, 255}, "B": {0, 0, 255, 255}, "W": {255, 255, 255, 255}}
+
+// seen names the colours of the four quarters of a film at a time, reading order.
+func seen(t *testing.T, path string, at time.Duration) string {
+	t.Helper()
+	img := mediatest.Frame(t, path, at)
+	names := ""
+	for _, p := range [][2]float64{{0.25, 0.25}, {0.75, 0.25}, {0.25, 0.75}, {0.75, 0.75}} {
+		c, best, distance := mediatest.ColorAt(img, p[0], p[1]), "?", 40
+		for name, want := range corners {
+			if d := mediatest.ColorDistance(c, want); d < distance {
+				best, distance = name, d
+			}
+		}
+		if best == "?" {
+			t.Logf("at %v: %v", p, c)
+		}
+		names += best
+	}
+	return names
+}
+
+func sameColor(t *testing.T, what string, got, want color.RGBA, tolerance int) {
+	t.Helper()
+	if d := mediatest.ColorDistance(got, want); d > tolerance {
+		t.Errorf("%s: colour %v, want %v (off by %d)", what, got, want, d)
+	}
+}
+
+// matrixOf is the display matrix of an orientation, for ffmpeg's muxer cannot
+// write mirrored ones: the track header is patched.
+func withMatrix(t *testing.T, path string, m [4]int32) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := -1
+	for i := 0; i+4 < len(data); i++ {
+		if string(data[i:i+4]) == "tkhd" {
+			at = i + 4 + 40 // version 0: the matrix follows 40 bytes of header
+			break
+		}
+	}
+	if at < 0 {
+		t.Fatal("no track header")
+	}
+	put := func(off int, v int32) {
+		for i := range 4 {
+			data[at+off+i] = byte(uint32(v) >> (24 - 8*i))
+		}
+	}
+	const one = 1 << 16
+	for i, v := range []int32{m[0] * one, m[1] * one, 0, m[2] * one, m[3] * one, 0, 0, 0, 1 << 30} {
+		put(4*i, v)
+	}
+	out := filepath.Join(t.TempDir(), "turned.mp4")
+	if err := os.WriteFile(out, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestRotationAndMirror(t *testing.T) {
+	b := newBench(t)
+	plain := filepath.Join(t.TempDir(), "plain.mp4")
+	mediatest.FFmpeg(t, append(quarters(320, 180, "30", 300*time.Millisecond), "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", plain)...)
+	for _, tt := range []struct {
+		name   string
+		matrix [4]int32 // a b c d: x' = ax + cy, y' = bx + dy
+		want   string
+		turned bool
+	}{
+		{"none", [4]int32{1, 0, 0, 1}, "RGBW", false},
+		{"90 clockwise", [4]int32{0, 1, -1, 0}, "BRWG", true},
+		{"180", [4]int32{-1, 0, 0, -1}, "WBGR", false},
+		{"270 clockwise", [4]int32{0, -1, 1, 0}, "GWRB", true},
+		{"mirrored", [4]int32{-1, 0, 0, 1}, "GRWB", false},
+		{"upside down", [4]int32{1, 0, 0, -1}, "BWRG", false},
+		{"transposed", [4]int32{0, 1, 1, 0}, "RBGW", true},
+		{"transposed back", [4]int32{0, -1, -1, 0}, "WGBR", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := b.render(t, film(cut(withMatrix(t, plain, tt.matrix), 0, 0)))
+			w, h := 320, 180
+			if tt.turned {
+				w, h = h, w
+			}
+			if m := mediatest.Inspect(t, out.Path).Video(t); m.Width != w || m.Height != h || m.Rotated {
+				t.Errorf("%dx%d, rotated %v; want %dx%d upright", m.Width, m.Height, m.Rotated, w, h)
+			}
+			if got := seen(t, out.Path, 100*time.Millisecond); got != tt.want {
+				t.Errorf("shows %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Sizes: odd ones, pixels that are not square, and everything fitted into the
+// canvas of the first segment with black around.
+func TestSizesAndPixelShapes(t *testing.T) {
+	b := newBench(t)
+	make := func(w, h int, filter string) string {
+		path := filepath.Join(t.TempDir(), "size.mkv")
+		args := quarters(w, h, "30", 300*time.Millisecond)
+		args[len(args)-1] += filter
+		mediatest.FFmpeg(t, append(args, "-c:v", "ffv1", "-pix_fmt", "yuv444p", path)...)
+		return path
+	}
+	for _, tt := range []struct {
+		name, filter string
+		w, h         int
+		wantW, wantH int
+	}{
+		{"odd width", "", 321, 180, 320, 180},
+		{"odd both", "", 321, 181, 320, 180},
+		{"pal wide", ",setsar=64/45", 720, 576, 1024, 576},
+		{"tall pixels", ",setsar=1/2", 320, 180, 320, 360},
+		{"square", "", 320, 180, 320, 180},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out := b.render(t, film(cut(make(tt.w, tt.h, tt.filter), 0, 0)))
+			m := mediatest.Inspect(t, out.Path).Video(t)
+			if m.Width != tt.wantW || m.Height != tt.wantH || m.SAR != "1:1" {
+				t.Errorf("%dx%d, pixels %s; want %dx%d, 1:1", m.Width, m.Height, m.SAR, tt.wantW, tt.wantH)
+			}
+			if got := seen(t, out.Path, 100*time.Millisecond); got != "RGBW" {
+				t.Errorf("shows %s", got)
+			}
+		})
+	}
+	t.Run("others are fitted", func(t *testing.T) {
+		out := b.render(t, film(cut(make(320, 180, ""), 0, 0), cut(make(180, 320, ""), 0, 0), cut(make(160, 120, ",setsar=2"), 0, 0), cut(make(640, 362, ""), 0, 0)))
+		black := color.RGBA{0, 0, 0, 255}
+		at := func(ms int) func(x, y float64) color.RGBA {
+			img := mediatest.Frame(t, out.Path, time.Duration(ms)*time.Millisecond)
+			return func(x, y float64) color.RGBA { return mediatest.ColorAt(img, x, y) }
+		}
+		portrait := at(450) // 101 wide in 320
+		sameColor(t, "left bar", portrait(0.3, 0.5), black, 8)
+		sameColor(t, "right bar", portrait(0.7, 0.5), black, 8)
+		sameColor(t, "portrait", portrait(0.42, 0.25), corners["R"], 40)
+		wide := at(750) // 320x120 of display: 120 high in 180
+		sameColor(t, "upper bar", wide(0.5, 0.1), black, 8)
+		sameColor(t, "lower bar", wide(0.5, 0.9), black, 8)
+		sameColor(t, "wide", wide(0.05, 0.3), corners["R"], 40)
+		nearly := at(1050) // half a percent off the canvas' shape: no bars
+		sameColor(t, "top edge", nearly(0.25, 0.03), corners["R"], 40)
+		sameColor(t, "left edge", nearly(0.02, 0.25), corners["R"], 40)
+	})
+}
+
+func hex(c color.RGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.G, c.B) }
+
+// Colours mean the same in the output as in the source, in whatever matrix,
+// range, subsampling and depth it was stored.
+func TestColoursAreKept(t *testing.T) {
+	b := newBench(t)
+	type variant struct{ matrix, rng, pix, codec, container string }
+	tests := map[string]variant{
+		"bt709 tv":        {"bt709", "tv", "yuv420p", "libx264", "mp4"},
+		"bt601 tv":        {"smpte170m", "tv", "yuv420p", "libx264", "mp4"},
+		"bt470bg full":    {"bt470bg", "pc", "yuv420p", "libx264", "mp4"},
+		"bt709 full":      {"bt709", "pc", "yuv420p", "libx264", "mp4"},
+		"422 10 bit":      {"bt709", "tv", "yuv422p10le", "libx264", "mp4"},
+		"444 full":        {"bt709", "pc", "yuv444p", "libx264", "mp4"},
+		"444 10 bit 601":  {"smpte170m", "tv", "yuv444p10le", "libx264", "mp4"},
+		"mjpeg full 601":  {"smpte170m", "pc", "yuvj422p", "mjpeg", "mov"},
+		"prores":          {"bt709", "tv", "yuv422p10le", "prores_ks", "mov"},
+		"hevc 10 bit":     {"bt709", "tv", "yuv420p10le", "libx265", "mp4"},
+		"rgb":             {"", "", "bgr0", "ffv1", "mkv"},
+		"rgb in h264":     {"", "", "rgb24", "libx264rgb", "mkv"},
+		"bt2020 sdr":      {"bt2020nc", "tv", "yuv420p10le", "libx265", "mp4"},
+		"gray":            {"bt709", "tv", "gray", "ffv1", "mkv"},
+		"sd untagged":     {"", "tv", "yuv420p", "mpeg4", "mp4"},
+		"nv12 like h263":  {"", "tv", "yuv420p", "h263", "3gp"},
+		"alpha vp9":       {"bt709", "tv", "yuva420p", "libvpx-vp9", "webm"},
+		"alpha prores444": {"bt709", "tv", "yuva444p10le", "prores_ks", "mov"},
+	}
+	rgb := []color.RGBA{{200, 60, 40, 255}, {40, 170, 80, 255}, {60, 70, 190, 255}, {128, 128, 128, 255}}
+	for name, v := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "colour."+v.container)
+			// 176x144 is a size every codec here takes.
+			src := fmt.Sprintf("color=c=%s:s=176x144:r=25,format=rgb24", hex(rgb[0]))
+			for i, c := range rgb[1:] {
+				src += fmt.Sprintf(",drawbox=x=%d:y=%d:w=88:h=72:c=%s:t=fill", []int{88, 0, 88}[i], []int{0, 72, 72}[i], hex(c))
+			}
+			args := []string{"-f", "lavfi", "-t", "0.4", "-i", src}
+			matrix, rng := v.matrix, v.rng
+			if matrix == "" {
+				matrix = "smpte170m" // what players assume of untagged small pictures
+			}
+			if rng == "" {
+				args = append(args, "-vf", "format="+v.pix)
+			} else {
+				sws := map[string]string{"smpte170m": "bt601", "bt470bg": "bt601", "bt709": "bt709", "bt2020nc": "bt2020"}[matrix]
+				filter := fmt.Sprintf("scale=out_color_matrix=%s:out_range=%s:flags=accurate_rnd+full_chroma_int,format=%s", sws, rng, v.pix)
+				if v.matrix != "" {
+					filter += ",setparams=color_primaries=bt709:color_trc=bt709:colorspace=" + v.matrix
+				}
+				args = append(args, "-vf", filter)
+				if v.matrix != "" {
+					args = append(args, "-colorspace", v.matrix, "-color_range", rng, "-color_primaries", "bt709", "-color_trc", "bt709")
+				}
+			}
+			args = append(args, "-c:v", v.codec)
+			if v.codec == "libx264" || v.codec == "libx264rgb" {
+				args = append(args, "-crf", "4", "-preset", "ultrafast")
+			} else if v.codec == "mjpeg" || v.codec == "mpeg4" || v.codec == "h263" {
+				args = append(args, "-q:v", "1", "-strict", "-1")
+			} else if v.codec == "libx265" {
+				args = append(args, "-crf", "6", "-preset", "ultrafast", "-x265-params", "log-level=error")
+			} else if v.codec == "libvpx-vp9" {
+				args = append(args, "-crf", "4", "-b:v", "0", "-deadline", "realtime", "-cpu-used", "8")
+			}
+			mediatest.FFmpeg(t, append(args, path)...)
+			tl := film(cut(path, 0, 0))
+			tl.Quality = timeline.High
+			out := b.render(t, tl)
+			m := mediatest.Inspect(t, out.Path).Video(t)
+			if m.PixelFormat != "yuv420p" || m.ColorSpace != "bt709" || m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorRange != "tv" || m.Profile != "High" {
+				t.Errorf("tags: %+v", m)
+			}
+			img := mediatest.Frame(t, out.Path, 100*time.Millisecond)
+			for i, p := range [][2]float64{{0.25, 0.25}, {0.75, 0.25}, {0.25, 0.75}, {0.75, 0.75}} {
+				want := rgb[i]
+				if name == "gray" { // its own luma
+					y := uint8(math.Round(0.2126*float64(want.R) + 0.7152*float64(want.G) + 0.0722*float64(want.B)))
+					want = color.RGBA{y, y, y, 255}
+				}
+				sameColor(t, fmt.Sprintf("patch %d", i), mediatest.ColorAt(img, p[0], p[1]), want, 7)
+			}
+		})
+	}
+}
