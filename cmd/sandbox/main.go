@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"cutroom/internal/sandbox/demo"
 )
 
 // command is one subcommand. run gets the arguments after its name; the
@@ -25,6 +27,7 @@ type command struct {
 // one runs.
 var commands = []command{
 	{"up", "run the stand-ins and the service until Ctrl-C (the default)", up},
+	{"demo", "run the main job end to end, leave the results in demo-output/ and measure them", demo.Run},
 }
 
 func main() {

@@ -1,0 +1,314 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// client speaks the service's public API as an app does.
+type client struct {
+	base  string // without a trailing slash
+	token string
+	http  *http.Client
+}
+
+func newClient(base string) *client {
+	return &client{base: strings.TrimSuffix(base, "/"), http: &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: 4, ResponseHeaderTimeout: 2 * time.Minute},
+		// A download is redirected to the object store, which must not see the
+		// service's access token.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// apiError is a refusal by the service.
+type apiError struct {
+	call   string
+	status int
+	code   string
+	detail string
+}
+
+func (e *apiError) Error() string {
+	text := fmt.Sprintf("%s: the service answered %d %s", e.call, e.status, e.code)
+	if e.detail != "" {
+		text += " (" + e.detail + ")"
+	}
+	return text
+}
+
+// call sends a request and decodes the JSON answer into answer.
+func (c *client) call(ctx context.Context, method, path string, body io.Reader, contentType string, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return c.exchange(req, method+" "+strings.SplitN(path, "?", 2)[0], answer)
+}
+
+func (c *client) exchange(req *http.Request, name string, answer any) error {
+	res, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, 4<<20))
+	if err != nil {
+		return fmt.Errorf("%s: read the answer: %w", name, err)
+	}
+	if res.StatusCode/100 != 2 {
+		var e struct{ Error, Detail string }
+		if json.Unmarshal(raw, &e) != nil {
+			e.Error = strings.TrimSpace(string(raw[:min(len(raw), 200)]))
+		}
+		return &apiError{call: name, status: res.StatusCode, code: e.Error, detail: e.Detail}
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, answer); err != nil {
+		return fmt.Errorf("%s: read the answer: %w", name, err)
+	}
+	return nil
+}
+
+func (c *client) get(ctx context.Context, path string, answer any) error {
+	return c.call(ctx, http.MethodGet, path, nil, "", answer)
+}
+
+func (c *client) post(ctx context.Context, path string, body, answer any) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("POST %s: %w", path, err)
+	}
+	return c.call(ctx, http.MethodPost, path, bytes.NewReader(raw), "application/json", answer)
+}
+
+// signIn exchanges an identity token of provider_a for an access token.
+func (c *client) signIn(ctx context.Context, idToken string) error {
+	var answer struct{ AccessToken string }
+	if err := c.post(ctx, "/api/v2/auth/provider_a", map[string]string{"idToken": idToken}, &answer); err != nil {
+		return err
+	}
+	if answer.AccessToken == "" {
+		return errors.New("sign in: the service answered no access token")
+	}
+	c.token = answer.AccessToken
+	return nil
+}
+
+func (c *client) balance(ctx context.Context) (int64, error) {
+	var answer struct{ Balance *int64 }
+	if err := c.get(ctx, "/api/v2/credits", &answer); err != nil {
+		return 0, err
+	}
+	if answer.Balance == nil {
+		return 0, errors.New("GET /api/v2/credits: no balance in the answer")
+	}
+	return *answer.Balance, nil
+}
+
+// quote is what a separation will cost.
+type quote struct {
+	DurationMs, Credits, Balance int64
+	Sufficient                   bool
+}
+
+func (c *client) quote(ctx context.Context, d time.Duration) (quote, error) {
+	var q quote
+	err := c.get(ctx, "/api/v2/credits/cost?durationMs="+fmt.Sprint(d.Milliseconds()), &q)
+	return q, err
+}
+
+// formPart is a part of a multipart request: a file, or text where path is
+// empty.
+type formPart struct {
+	name, text, path, filename, contentType string
+}
+
+// sendForm streams a multipart request; sent gets the share that has gone out.
+func (c *client) sendForm(ctx context.Context, path string, parts []formPart, sent func(float64), answer any) error {
+	var total int64
+	for _, p := range parts {
+		if p.path != "" {
+			info, err := os.Stat(p.path)
+			if err != nil {
+				return fmt.Errorf("POST %s: %w", path, err)
+			}
+			total += info.Size()
+		}
+	}
+	reader, writer := io.Pipe()
+	form := multipart.NewWriter(writer)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		counted := &counter{total: total, report: sent}
+		err := errors.Join(writeForm(form, parts, counted), form.Close())
+		_ = writer.CloseWithError(err) // documented to return nil
+	}()
+	err := c.call(ctx, http.MethodPost, path, reader, form.FormDataContentType(), answer)
+	_ = reader.Close() // documented to return nil; ends the writer where the service answered early
+	<-done
+	return err
+}
+
+func writeForm(form *multipart.Writer, parts []formPart, counted *counter) error {
+	for _, p := range parts {
+		header := textproto.MIMEHeader{}
+		disposition := fmt.Sprintf("form-data; name=%q", p.name)
+		if p.filename != "" {
+			disposition += fmt.Sprintf("; filename=%q", p.filename)
+		}
+		header.Set("Content-Disposition", disposition)
+		if p.contentType != "" {
+			header.Set("Content-Type", p.contentType)
+		}
+		w, err := form.CreatePart(header)
+		if err != nil {
+			return err
+		}
+		if p.path == "" {
+			if _, err := io.WriteString(w, p.text); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := copyFile(w, p.path, counted); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyFile(w io.Writer, path string, counted *counter) (err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = io.Copy(w, io.TeeReader(file, counted))
+	return err
+}
+
+// counter reports the share of bytes that has passed.
+type counter struct {
+	total, done int64
+	report      func(float64)
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.done += int64(len(p))
+	if c.total > 0 && c.report != nil {
+		c.report(float64(c.done) / float64(c.total))
+	}
+	return len(p), nil
+}
+
+// fetch downloads an address into a file, following one redirect without the
+// access token, and returns the file's path: stem with the extension that the
+// answer names. The file appears under its name only when it is whole.
+func (c *client) fetch(ctx context.Context, address, stem string, report func(float64)) (path string, err error) {
+	res, err := c.download(ctx, address, true)
+	if err != nil {
+		return "", err
+	}
+	if res.StatusCode == http.StatusFound {
+		next, err := res.Location()
+		_ = res.Body.Close()
+		if err != nil {
+			return "", fmt.Errorf("download: %w", err)
+		}
+		if res, err = c.download(ctx, next.String(), false); err != nil {
+			return "", err
+		}
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+		return "", fmt.Errorf("download %s: status %d: %s", pathOf(address), res.StatusCode, bytes.TrimSpace(text))
+	}
+	part := stem + ".part"
+	file, err := os.Create(part)
+	if err != nil {
+		return "", fmt.Errorf("download: %w", err)
+	}
+	counted := &counter{total: res.ContentLength, report: report}
+	_, err = io.Copy(io.MultiWriter(file, counted), res.Body)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", fmt.Errorf("download %s: %w", pathOf(address), err)
+	}
+	if res.ContentLength >= 0 && counted.done != res.ContentLength {
+		return "", fmt.Errorf("download %s: %d of %d bytes", pathOf(address), counted.done, res.ContentLength)
+	}
+	path = stem + extensionOf(res)
+	if err := os.Rename(part, path); err != nil {
+		return "", fmt.Errorf("download: %w", err)
+	}
+	return path, nil
+}
+
+// extensionOf is the extension of the file name that an answer suggests, or
+// that of the address where it suggests none.
+func extensionOf(res *http.Response) string {
+	_, params, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
+	if err == nil {
+		if ext := filepath.Ext(params["filename"]); ext != "" {
+			return ext
+		}
+	}
+	return filepath.Ext(res.Request.URL.Path)
+}
+
+func (c *client) download(ctx context.Context, address string, authorized bool) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("download: %w", err)
+	}
+	if authorized {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("download %s: %w", pathOf(address), err)
+	}
+	return res, nil
+}
+
+// pathOf is an address without its query, which may hold a signature.
+func pathOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "a malformed address"
+	}
+	return u.Path
+}
+
+// mint asks the sandbox's stand-in of provider_a for an identity token.
+func mint(ctx context.Context, identity, email, name string) (string, error) {
+	var answer struct{ IDToken string }
+	err := newClient(identity).post(ctx, "/__control/mint", map[string]string{"email": email, "name": name}, &answer)
+	if err != nil {
+		return "", fmt.Errorf("ask the stand-in of provider_a for an identity token: %w", err)
+	}
+	return answer.IDToken, nil
+}

@@ -1,0 +1,244 @@
+// Package demo runs cutroom's main job end to end and measures what comes out:
+// it signs in, asks the price, has the voice of a clip separated from its
+// background, downloads the stems, and has a film of two clips with music and
+// remixed stems rendered by both submission paths and as sound alone.
+//
+// It is a plain client of the public API, as the mobile app is one: it imports
+// nothing of the service and talks to it over HTTP. Without clips of the user it
+// draws, plays and speaks its own.
+package demo
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cutroom/internal/sandbox/demo/meter"
+)
+
+// options are the command's flags.
+type options struct {
+	out                      string
+	baseURL, identity, token string
+	cutroom                  string
+	videos                   list
+	music, speech            string
+}
+
+// list is a flag that may be given several times.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ", ") }
+
+func (l *list) Set(v string) error {
+	*l = append(*l, v)
+	return nil
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("sandbox demo", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.out, "out", "demo-output", "folder for the results; files of an earlier run are replaced")
+	flags.StringVar(&o.baseURL, "base-url", "", "address of a running service (default: start a sandbox for the run)")
+	flags.StringVar(&o.identity, "identity", "", "with --base-url: address of the sandbox's stand-in of provider_a, to sign in by")
+	flags.StringVar(&o.token, "token", "", "with --base-url: an access token, in place of --identity")
+	flags.StringVar(&o.cutroom, "cutroom", "", "the service's binary (default: cutroom beside this one)")
+	flags.Var(&o.videos, "video", "a film of yours (mp4, mov, m4v or webm) in place of the drawn clips; may be repeated; the first 20 s of each are used")
+	flags.StringVar(&o.music, "music", "", "music of yours (m4a, mp3, wav or aac) under the film")
+	flags.StringVar(&o.speech, "speech", "", "a recording of yours in place of the synthetic voices; with --video it replaces the first film's sound")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	return o, o.validate(flags.Args())
+}
+
+func (o options) validate(rest []string) error {
+	var errs []error
+	if len(rest) > 0 {
+		errs = append(errs, fmt.Errorf("unexpected argument %q", rest[0]))
+	}
+	if o.baseURL != "" && (o.identity == "") == (o.token == "") {
+		errs = append(errs, errors.New("--base-url needs --identity or --token, one of them"))
+	}
+	if o.baseURL == "" && o.identity+o.token != "" {
+		errs = append(errs, errors.New("--identity and --token go with --base-url"))
+	}
+	for _, path := range o.videos {
+		errs = append(errs, ownFile("--video", path, "mp4", "mov", "m4v", "webm"))
+	}
+	if o.music != "" {
+		errs = append(errs, ownFile("--music", o.music, "m4a", "mp3", "wav", "aac"))
+	}
+	if o.speech != "" {
+		errs = append(errs, ownFile("--speech", o.speech))
+	}
+	return errors.Join(errs...)
+}
+
+// ownFile checks that a file of the user exists and can be uploaded by its
+// kind.
+func ownFile(option, path string, kinds ...string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", option, err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s: %s is not a file", option, path)
+	}
+	ext := strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))
+	for _, kind := range kinds {
+		if ext == kind {
+			return nil
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s must be one of %s", option, path, strings.Join(kinds, ", "))
+}
+
+// Run is the command `sandbox demo`. It returns flag.ErrHelp where help was
+// asked for, and an error when a step fails or a measurement is off.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	ownVoice := o.speech == "" && len(o.videos) == 0
+	if err := checkTools(ownVoice); err != nil {
+		return err
+	}
+	r := &run{options: o, screen: newScreen(stdout), began: time.Now()}
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(r.scratch) }() // temporary files: nothing is lost where they stay
+	return r.all(ctx)
+}
+
+// run is one run of the demonstration.
+type run struct {
+	options
+	screen  *screen
+	began   time.Time
+	scratch string // for what is not a result
+
+	client  *client
+	result  result
+	clips   []clip
+	account account
+	took    []stage
+	files   []string
+}
+
+// prepare makes the folders. Results of an earlier run are removed, so that
+// nothing old passes for new.
+func (r *run) prepare() error {
+	for _, name := range []string{"film.mp4", "film-v3.mp4", "film.m4a", "contact-sheet.jpg", "report.txt", "stems", "clips", "service.log"} {
+		if err := os.RemoveAll(filepath.Join(r.out, name)); err != nil {
+			return fmt.Errorf("clear %s: %w", r.out, err)
+		}
+	}
+	for _, sub := range []string{"stems", "clips"} {
+		if err := os.MkdirAll(filepath.Join(r.out, sub), 0o755); err != nil {
+			return fmt.Errorf("make %s: %w", r.out, err)
+		}
+	}
+	var err error
+	if r.scratch, err = os.MkdirTemp("", "cutroom-demo-"); err != nil {
+		return fmt.Errorf("make temporary folder: %w", err)
+	}
+	return nil
+}
+
+// path is a result's place.
+func (r *run) path(name string) string { return filepath.Join(r.out, filepath.FromSlash(name)) }
+
+// step runs a step of the demonstration under a line on the screen. do returns
+// what to say of it.
+func (r *run) step(name string, do func(on *step) (string, error)) error {
+	began := time.Now()
+	on := r.screen.begin(name)
+	defer on.fail() // does nothing after done
+	note, err := do(on)
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.ToLower(name), err)
+	}
+	on.done(note)
+	r.took = append(r.took, stage{name, time.Since(began)})
+	return nil
+}
+
+func (r *run) all(ctx context.Context) (err error) {
+	r.screen.println("\n" + r.screen.ink(boldInk, "cutroom demo") + r.screen.ink(dimInk, "  from raw clips to a rendered film, with nobody's account") + "\n")
+	if err := r.gather(ctx); err != nil {
+		return err
+	}
+	stop, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := r.job(ctx); err != nil {
+		return err
+	}
+	return r.conclude(ctx)
+}
+
+// conclude measures, and leaves contact sheet and report.
+func (r *run) conclude(ctx context.Context) error {
+	var j *judge
+	err := r.step("Measure", func(on *step) (string, error) {
+		var err error
+		if j, err = r.result.measure(ctx, on.update); err != nil {
+			return "", err
+		}
+		on.update(0.9, "contact sheet")
+		j.group = "credits"
+		j.equal("the balance fell by the quote", fmt.Sprint(r.account.before-r.account.price), fmt.Sprint(r.account.after))
+		if err := j.drawSheet(ctx, r.path("contact-sheet.jpg")); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%d measurements, contact sheet drawn", j.count()), nil
+	})
+	if err != nil {
+		return err
+	}
+	s := summary{protocol: j.protocol, account: r.account, took: r.took, total: time.Since(r.began), folder: r.out,
+		files: append(append([]string{}, r.files...), "contact-sheet.jpg", "report.txt")}
+	if err := s.write(r.path("report.txt")); err != nil {
+		return err
+	}
+	r.screen.println("\n" + strings.Join(s.lines(r.screen.ink), "\n"))
+	if n := s.off(); n > 0 {
+		return fmt.Errorf("%d of %d measurements are off", n, s.count())
+	}
+	return nil
+}
+
+// probeClip describes a film of the user.
+func probeClip(ctx context.Context, path string) (clip, bool, error) {
+	m, err := meter.Probe(ctx, path)
+	if err != nil {
+		return clip{}, false, fmt.Errorf("--video: %w", err)
+	}
+	if m.Video == nil {
+		return clip{}, false, fmt.Errorf("--video: %s holds no video", path)
+	}
+	length := m.Video.End
+	if length == 0 {
+		length = m.Length // some containers note only the whole
+	}
+	if length < time.Second {
+		return clip{}, false, fmt.Errorf("--video: %s lasts only %v", path, length)
+	}
+	return clip{name: filepath.Base(path), path: path, width: m.Video.Width, height: m.Video.Height, rate: m.Video.Rate, length: length},
+		m.Audio != nil, nil
+}

@@ -1,0 +1,207 @@
+package demo
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"cutroom/internal/sandbox/demo/picture"
+	"cutroom/internal/sandbox/demo/sound"
+)
+
+// clip is one source film.
+type clip struct {
+	name string // for people
+	path string
+	// width and height are as displayed.
+	width, height int
+	rate          *big.Rat
+	length        time.Duration // of the pictures
+	lamp          *picture.Lamp // nil: the clip has no flashes and ticks
+}
+
+// segment is a stretch of a clip in the film. Everything plays at speed 1.
+type segment struct {
+	clip     int
+	from, to time.Duration // in the clip
+	volume   float64
+	start    time.Duration // in the film
+}
+
+func (s segment) length() time.Duration { return s.to - s.from }
+
+func (s segment) end() time.Duration { return s.start + s.length() }
+
+// music is a stretch of the music file under the film.
+type music struct {
+	start    time.Duration // in the film
+	from, to time.Duration // in the file
+	volume   float64
+}
+
+func (m music) end() time.Duration { return m.start + m.to - m.from }
+
+// remix replaces the first segment's own sound by its stems.
+type remix struct {
+	from, to          time.Duration // in the film
+	offset            time.Duration // of from in the stems
+	voice, background float64
+}
+
+// film is the edit that the demonstration asks for and then checks.
+type film struct {
+	clips    []clip
+	segments []segment
+	music    []music
+	remixes  []remix
+}
+
+// The mix that the demonstration shows. In the first third of the first segment
+// its sound is untouched, in the second its voice is lifted out, in the last
+// both stems are as loud as they were. The music pauses there, so that nothing
+// covers the comparison.
+const (
+	liftVoice      = 1.4
+	liftBackground = 0.4
+	musicBelow     = 0.45 // under the first segment
+	musicAfter     = 0.9  // under the rest
+	laterVolume    = 0.85 // of the segments after the first
+	ownLongest     = 20 * time.Second
+)
+
+// edit lays the film out. Clips with a lamp are the demonstration's own, whose
+// lead is trimmed away so that the cut falls on a bar; of other clips the
+// first part is used as it is.
+func edit(clips []clip, musicLength time.Duration) film {
+	f := film{clips: clips}
+	var at time.Duration
+	for i, c := range clips {
+		s := segment{clip: i, to: min(c.length, ownLongest).Truncate(time.Millisecond), volume: 1, start: at}
+		if c.lamp != nil {
+			bars := (c.length - lead) / sound.Bar
+			s.from, s.to = lead, lead+bars*sound.Bar
+		}
+		if i > 0 {
+			s.volume = laterVolume
+		}
+		at += s.length()
+		f.segments = append(f.segments, s)
+	}
+	first := f.segments[0]
+	third := (first.length() / 3).Truncate(time.Millisecond)
+	lift, same, end := first.start+third, first.start+2*third, first.end()
+	f.remixes = []remix{
+		{from: lift, to: same, offset: first.from + third, voice: liftVoice, background: liftBackground},
+		{from: same, to: end, offset: first.from + 2*third, voice: 1, background: 1},
+	}
+	// The second stretch of music goes on as if it had played on under the pause.
+	below := min(same, musicLength)
+	f.music = []music{{start: 0, from: 0, to: below, volume: musicBelow}}
+	if after := min(f.length(), musicLength); after > end+time.Second {
+		f.music = append(f.music, music{start: end, from: end, to: after, volume: musicAfter})
+	} else if rest := min(f.length()-end, musicLength); rest > time.Second {
+		f.music = append(f.music, music{start: end, from: 0, to: rest, volume: musicAfter})
+	}
+	return f
+}
+
+// length is how long the film lasts.
+func (f film) length() time.Duration { return f.segments[len(f.segments)-1].end() }
+
+// canvas is the film's resolution and frame rate: the first clip's, with even
+// sides and at most 60 frames a second.
+func (f film) canvas() (width, height int, rate *big.Rat) {
+	c := f.clips[f.segments[0].clip]
+	rate = c.rate
+	if limit := big.NewRat(60, 1); rate.Cmp(limit) > 0 {
+		rate = limit
+	}
+	return c.width &^ 1, c.height &^ 1, rate
+}
+
+// frames is how many frames the film has.
+func (f film) frames() int {
+	_, _, rate := f.canvas()
+	exact := new(big.Rat).Mul(rate, big.NewRat(f.length().Microseconds(), 1e6))
+	n, _ := exact.Float64()
+	return int(n + 0.5)
+}
+
+// cuts are the times at which what is heard changes, from zero to the end.
+func (f film) cuts() []time.Duration {
+	times := []time.Duration{0, f.length()}
+	for _, s := range f.segments {
+		times = append(times, s.start, s.end())
+	}
+	for _, m := range f.music {
+		times = append(times, m.start, m.end())
+	}
+	for _, r := range f.remixes {
+		times = append(times, r.from, r.to)
+	}
+	slices.Sort(times)
+	return slices.Compact(times)
+}
+
+// remixAt is the remix that covers a time, or nil.
+func (f film) remixAt(at time.Duration) *remix {
+	for i, r := range f.remixes {
+		if r.from <= at && at < r.to {
+			return &f.remixes[i]
+		}
+	}
+	return nil
+}
+
+// Names of the media in a submission: the parts of a multipart request, or the
+// keys of the assets.
+type sources struct {
+	clips []string
+	music string
+}
+
+// parts are the names in a multipart submission.
+func (f film) parts() sources {
+	s := sources{music: "bgm_0"}
+	for i := range f.clips {
+		s.clips = append(s.clips, fmt.Sprintf("video_%d", i))
+	}
+	return s
+}
+
+// stemURLs are the signed addresses of the stems that a remix uses.
+type stemURLs struct{ voice, background string }
+
+// config is the RenderConfig of the film. The two submission paths differ in
+// how a source is named: byKey asks for asset keys.
+func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map[string]any {
+	sourceField, audioField := "sourceFileKey", "audioFileKey"
+	if byKey {
+		sourceField, audioField = "sourceAssetKey", "audioAssetKey"
+	}
+	var segments, clips, directives []map[string]any
+	for i, s := range f.segments {
+		segments = append(segments, map[string]any{
+			sourceField: names.clips[s.clip], "order": i, "durationMs": f.clips[s.clip].length.Milliseconds(),
+			"trimStartMs": s.from.Milliseconds(), "trimEndMs": s.to.Milliseconds(), "volumeScale": s.volume, "speedScale": 1,
+		})
+	}
+	for _, m := range f.music {
+		clips = append(clips, map[string]any{
+			audioField: names.music, "startMs": m.start.Milliseconds(), "volume": m.volume,
+			"sourceTrimStartMs": m.from.Milliseconds(), "sourceTrimEndMs": m.to.Milliseconds(),
+		})
+	}
+	for i, r := range f.remixes {
+		directives = append(directives, map[string]any{
+			"id": fmt.Sprintf("remix-%d", i), "rangeStartMs": r.from.Milliseconds(), "rangeEndMs": r.to.Milliseconds(),
+			"muteOriginalSegmentAudio": true, "sourceOffsetMs": r.offset.Milliseconds(),
+			"selections": []map[string]any{
+				{"stemId": "voice_all", "audioUrl": stems.voice, "volume": r.voice},
+				{"stemId": "background", "audioUrl": stems.background, "volume": r.background},
+			},
+		})
+	}
+	return map[string]any{"segments": segments, "bgmClips": clips, "separationDirectives": directives, "outputKind": kind, "quality": "medium"}
+}

@@ -1,0 +1,183 @@
+package demo
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// pollInterval is how often a job's state is asked for; the mobile app asks
+// every 0.3 to 2 s.
+const pollInterval = 400 * time.Millisecond
+
+// jobStatus is what both kinds of job answer.
+type jobStatus struct {
+	JobID, Status    string
+	Progress         int
+	ProgressReason   string
+	Error            string
+	Stems            []stem
+	ActualDurationMs int64
+	QueuePosition    int
+	EstimatedWaitSec int
+}
+
+// stem is a separated track.
+type stem struct {
+	StemID, Label, URL string
+	DurationMs         int64
+}
+
+// say puts a job's state in words for the progress line.
+func (s jobStatus) say() string {
+	words := map[string]string{
+		"QUEUED": "queued", "SUBMITTING": "sending to the provider", "PENDING": "queued",
+		"PROCESSING": "working", "READY": "ready", "COMPLETED": "done",
+	}[s.Status]
+	switch {
+	case s.QueuePosition > 0:
+		words = fmt.Sprintf("place %d in the queue, about %d s", s.QueuePosition, s.EstimatedWaitSec)
+	case s.ProgressReason == "queued":
+		words = "waiting for a slot"
+	case s.ProgressReason != "" && s.Status == "PROCESSING":
+		words = strings.ToLower(s.ProgressReason)
+	}
+	return words
+}
+
+// wait asks for a job's state until it has ended well. Progress that falls is
+// an error of the service.
+func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStatus, error) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	last := 0
+	for {
+		var s jobStatus
+		if err := c.get(ctx, path, &s); err != nil {
+			return s, err
+		}
+		if s.Progress < last {
+			return s, fmt.Errorf("%s: progress fell from %d to %d", s.JobID, last, s.Progress)
+		}
+		last = s.Progress
+		on.update(float64(s.Progress)/100, s.say())
+		switch s.Status {
+		case done:
+			return s, nil
+		case "FAILED", "DISPOSED":
+			return s, fmt.Errorf("job %s is %s: %s", s.JobID, s.Status, s.Error)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return s, fmt.Errorf("wait for %s: %w", s.JobID, ctx.Err())
+		}
+	}
+}
+
+// separate submits an audio file and returns the job's id.
+func (c *client) separate(ctx context.Context, path string, on *step) (string, error) {
+	var answer struct{ JobID string }
+	err := c.sendForm(ctx, "/api/v2/separate", []formPart{
+		{name: "file", path: path, filename: filepath.Base(path), contentType: "audio/mp4"},
+		{name: "spec", text: `{"sourceLanguageCode":"auto"}`},
+	}, on.uploading, &answer)
+	return answer.JobID, err
+}
+
+// render submits a film by the multipart path. The order of the parts is the
+// mobile app's: media first.
+func (c *client) render(ctx context.Context, config map[string]any, names sources, clips []clip, music string, on *step) (string, error) {
+	text, err := json.Marshal(config)
+	if err != nil {
+		return "", fmt.Errorf("render: %w", err)
+	}
+	var parts []formPart
+	for i, name := range names.clips {
+		parts = append(parts, formPart{name: name, path: clips[i].path, filename: name + filepath.Ext(clips[i].path), contentType: "video/mp4"})
+	}
+	parts = append(parts,
+		formPart{name: names.music, path: music, filename: names.music + ".audio", contentType: "audio/*"},
+		formPart{name: "config", text: string(text)})
+	var answer struct{ JobID string }
+	err = c.sendForm(ctx, "/api/v2/render", parts, on.uploading, &answer)
+	return answer.JobID, err
+}
+
+// renderAssets submits a film whose media lie in the object store.
+func (c *client) renderAssets(ctx context.Context, config map[string]any) (string, error) {
+	var answer struct{ JobID string }
+	err := c.post(ctx, "/api/v2/render/v3", config, &answer)
+	return answer.JobID, err
+}
+
+// errNoObjectStore says that the service runs without an object store.
+var errNoObjectStore = errors.New("the service has no object store")
+
+// upload puts a file into the object store by a presigned address and returns
+// its key. A file that is there already is not sent again.
+func (c *client) upload(ctx context.Context, path string, report func(float64)) (string, error) {
+	sum, size, err := digest(path)
+	if err != nil {
+		return "", err
+	}
+	contentType := "video/mp4"
+	ext := strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))
+	if strings.Contains("m4a mp3 wav aac", ext) {
+		contentType = "audio/" + ext
+	}
+	var answer struct {
+		AssetKey      string
+		AlreadyExists bool
+		UploadURL     *string
+	}
+	err = c.post(ctx, "/api/v2/assets/upload-url", map[string]any{
+		"sha256Hex": sum, "sizeBytes": size, "ext": ext, "contentType": contentType}, &answer)
+	var refusal *apiError
+	if errors.As(err, &refusal) && refusal.code == "r2_disabled" {
+		return "", errNoObjectStore
+	}
+	if err != nil || answer.AlreadyExists {
+		return answer.AssetKey, err
+	}
+	if answer.UploadURL == nil {
+		return "", errors.New("POST /api/v2/assets/upload-url: no address in the answer")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("upload: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, *answer.UploadURL,
+		io.TeeReader(file, &counter{total: size, report: report}))
+	if err != nil {
+		return "", fmt.Errorf("upload: %w", err)
+	}
+	// Both are signed: the object store refuses any other value.
+	req.ContentLength = size
+	req.Header.Set("Content-Type", contentType)
+	return answer.AssetKey, c.exchange(req, "PUT "+answer.AssetKey, nil)
+}
+
+// digest is a file's sha256 in lower-case hex, and its size.
+func digest(path string) (sum string, size int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", 0, fmt.Errorf("hash: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read
+	h := sha256.New()
+	if size, err = io.Copy(h, file); err != nil {
+		return "", 0, fmt.Errorf("hash %s: %w", path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), size, nil
+}

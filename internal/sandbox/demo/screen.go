@@ -1,0 +1,163 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// screen shows what is going on: on a terminal each step is a line with a bar
+// that moves, elsewhere plain lines when a step begins to matter.
+type screen struct {
+	w     io.Writer
+	tty   bool
+	color bool
+	mu    sync.Mutex
+}
+
+// newScreen looks whether w is a terminal. NO_COLOR is honoured.
+func newScreen(w io.Writer) *screen {
+	s := &screen{w: w}
+	if file, ok := w.(*os.File); ok {
+		_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+		s.tty = err == nil && os.Getenv("TERM") != "dumb"
+	}
+	s.color = s.tty && os.Getenv("NO_COLOR") == ""
+	return s
+}
+
+// width is the number of columns; it may change while the program runs.
+func (s *screen) width() int {
+	if file, ok := s.w.(*os.File); ok && s.tty {
+		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col >= 40 {
+			return int(size.Col)
+		}
+	}
+	return 100
+}
+
+// Colours of the terminal.
+const (
+	plainInk = ""
+	boldInk  = "1"
+	dimInk   = "2"
+	redInk   = "31"
+	greenInk = "32"
+	amberInk = "33"
+)
+
+func (s *screen) ink(code, text string) string {
+	if !s.color || code == plainInk {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// println writes a line of its own.
+func (s *screen) println(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintln(s.w, text)
+}
+
+// step is one line of work. Its methods may be called from any goroutine.
+type step struct {
+	screen  *screen
+	name    string
+	started time.Time
+	drawn   time.Time
+	share   float64
+	quarter int // last quarter that was said without a terminal
+	over    bool
+}
+
+// begin starts a step; the one before must have ended.
+func (s *screen) begin(name string) *step {
+	st := &step{screen: s, name: name, started: time.Now()}
+	st.update(0, "")
+	return st
+}
+
+// Columns of a step's line.
+const (
+	nameColumns = 24
+	barColumns  = 26
+)
+
+// update shows how much is done (0..1) and what is happening.
+func (st *step) update(share float64, note string) {
+	s := st.screen
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.over {
+		return
+	}
+	share = min(max(share, 0), 1)
+	if !s.tty {
+		st.share = share
+		if q := int(share * 4); q > st.quarter && q < 4 {
+			st.quarter = q
+			fmt.Fprintf(s.w, "  .. %s %3.0f %%  %s\n", pad(st.name, nameColumns), share*100, note)
+		}
+		return
+	}
+	if time.Since(st.drawn) < 80*time.Millisecond && share < 1 && share >= st.share {
+		return
+	}
+	st.share, st.drawn = share, time.Now()
+	line := fmt.Sprintf("  %s %s %s %3.0f %%  %s", s.ink(amberInk, "▸"), pad(st.name, nameColumns), s.bar(share), share*100,
+		s.ink(dimInk, cut(note, s.width()-nameColumns-barColumns-16)))
+	fmt.Fprintf(s.w, "\r\x1b[K%s", line)
+}
+
+// uploading is update for bytes on their way to the service.
+func (st *step) uploading(share float64) { st.update(share, "uploading") }
+
+func (s *screen) bar(share float64) string {
+	full := int(share*barColumns + 0.5)
+	return s.ink(amberInk, strings.Repeat("━", full)) + s.ink(dimInk, strings.Repeat("─", barColumns-full))
+}
+
+// done ends the step well; note says what came of it.
+func (st *step) done(note string) { st.end("✓", greenInk, note) }
+
+// skip ends a step that could not be taken, without that being a failure.
+func (st *step) skip(note string) { st.end("-", dimInk, note) }
+
+// fail ends a step that went wrong. It does nothing after another end, so it
+// may be deferred.
+func (st *step) fail() { st.end("✗", redInk, "failed") }
+
+func (st *step) end(mark, ink, note string) {
+	s := st.screen
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.over {
+		return
+	}
+	st.over = true
+	if s.tty {
+		fmt.Fprint(s.w, "\r\x1b[K")
+	}
+	fmt.Fprintf(s.w, "  %s %s %6.1f s  %s\n", s.ink(ink, mark), pad(st.name, nameColumns), time.Since(st.started).Seconds(), cut(note, s.width()-nameColumns-15))
+}
+
+// pad fills a text up to a number of columns.
+func pad(text string, columns int) string {
+	return text + strings.Repeat(" ", max(columns-utf8.RuneCountInString(text), 0))
+}
+
+// cut shortens a text to a number of columns.
+func cut(text string, columns int) string {
+	runes := []rune(text)
+	if len(runes) <= max(columns, 8) {
+		return text
+	}
+	return string(runes[:max(columns, 8)-1]) + "…"
+}
