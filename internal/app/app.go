@@ -116,20 +116,14 @@ func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db
 }
 
 func (a *App) build(cfg config.Config, dirs folders) error {
+	if err := a.buildMonitor(cfg); err != nil {
+		return err
+	}
 	runner, err := NewMedia(cfg, a.log)
 	if err != nil {
 		return err
 	}
 	if err := a.buildStore(cfg, dirs); err != nil {
-		return err
-	}
-	release := cfg.Monitoring.Release
-	if release == "" {
-		release = a.version
-	}
-	a.monitor, err = monitor.New(monitor.Options{DSN: cfg.Monitoring.DSN.Reveal(), Environment: cfg.Monitoring.Environment,
-		Release: release, TraceRate: cfg.Monitoring.TracesSampleRate, RequestID: httpapi.RequestID})
-	if err != nil {
 		return err
 	}
 	if a.staging, err = staging.New(dirs.uploads); err != nil {
@@ -171,12 +165,29 @@ func (a *App) build(cfg config.Config, dirs folders) error {
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
 		AdminSlug: cfg.HTTP.AdminSlug, APIDocs: cfg.HTTP.APIDocs,
-		Report: a.monitor.Report, Observe: a.metrics.observe, Log: a.log,
+		Trace: a.monitor.Trace, Observe: a.metrics.observe, Log: a.log,
 	}
 	if cfg.HTTP.TestdataMock {
 		api.TestdataDir = "."
 	}
-	a.handler = a.monitor.Trace(httpapi.New(api), httpapi.RouteName)
+	a.handler = httpapi.New(api)
+	return nil
+}
+
+// buildMonitor makes the monitoring, and has it hear of every failure that is
+// logged from here on.
+func (a *App) buildMonitor(cfg config.Config) error {
+	release := cfg.Monitoring.Release
+	if release == "" {
+		release = a.version
+	}
+	var err error
+	a.monitor, err = monitor.New(monitor.Options{DSN: cfg.Monitoring.DSN.Reveal(), Environment: cfg.Monitoring.Environment,
+		Release: release, TraceRate: cfg.Monitoring.TracesSampleRate})
+	if err != nil {
+		return err
+	}
+	a.log = slog.New(a.monitor.Handler(a.log.Handler()))
 	return nil
 }
 
@@ -186,14 +197,18 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 		TTL: cfg.Asset.CacheTTL}); err != nil {
 		return err
 	}
-	eng := engine.New(engine.Config{Media: runner, Cores: cores(cfg.Render.MaxConcurrent), Cache: a.parts, FinalTimeout: cfg.Render.ProcessTimeout, Log: a.log,
+	var cache engine.PartCache = a.parts
+	if a.bucket != nil {
+		cache = render.NewSharedCache(a.parts, a.bucket)
+	}
+	eng := engine.New(engine.Config{Media: runner, Cores: cores(cfg.Render.MaxConcurrent), Cache: cache, FinalTimeout: cfg.Render.ProcessTimeout, Log: a.log,
 		Limits: engine.Limits{MaxPixels: cfg.Render.MaxInputPixels, MaxSourceDuration: cfg.Render.MaxSourceDuration,
 			MaxOutputDuration: cfg.Render.MaxOutputDuration, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
 	a.renders = render.New(render.Options{
 		DB: a.db, Keeper: keeper, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Engine: eng,
 		Slots: a.slots, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
-		OutputLifetime: cfg.Render.OutputTTL, UploadLifetime: cfg.Storage.UploadsTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
+		OutputLifetime: cfg.Render.OutputTTL, UploadLifetime: cfg.Storage.UploadsTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL, PartLifetime: cfg.Asset.CacheTTL,
 		EraseCaches: a.parts.EraseScope, Log: a.log,
 	})
 	return nil

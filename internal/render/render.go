@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"cutroom/internal/asset"
@@ -74,6 +75,7 @@ type Options struct {
 	OutputLifetime time.Duration // since completion or the last download
 	UploadLifetime time.Duration // of uploads that no job took
 	SignedURLLife  time.Duration // of presigned downloads
+	PartLifetime   time.Duration // of shared parts in the bucket, since they were made
 	// EraseCaches removes what local caches hold of a user.
 	EraseCaches func(ctx context.Context, userID string) error
 	Log         *slog.Logger
@@ -83,8 +85,9 @@ type Options struct {
 // replicas.
 type Service struct {
 	Options
-	db  *db.DB
-	log *slog.Logger
+	db        *db.DB
+	log       *slog.Logger
+	assisting atomic.Bool // one slot at most helps others
 }
 
 // New returns a Service.

@@ -143,6 +143,9 @@ func (s *Service) sweepOrphans(ctx context.Context) error {
 				keep = err == nil
 				known[id] = keep
 			}
+			if keep && prefix == "parts/" && time.Since(o.ModTime) > s.PartLifetime {
+				keep = false
+			}
 			if keep {
 				return s.sweepInputObject(ctx, prefix, o)
 			}
@@ -177,13 +180,14 @@ func (s *Service) sweepWork(ctx context.Context) error {
 		return fmt.Errorf("sweep work folders: %w", err)
 	}
 	for _, e := range entries {
-		i := strings.LastIndex(e.Name(), "-")
-		if i < 0 || !strings.HasPrefix(e.Name(), "rnd-") {
+		name := strings.TrimSuffix(e.Name(), assistSuffix)
+		i := strings.LastIndex(name, "-")
+		if i < 0 || !strings.HasPrefix(name, "rnd-") {
 			continue
 		}
 		var one int
 		err := s.db.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE id = $1 AND CAST(fence AS TEXT) = $2
-			AND lease_until > now_ms()`, e.Name()[:i], e.Name()[i+1:]).Scan(&one)
+			AND lease_until > now_ms()`, name[:i], name[i+1:]).Scan(&one)
 		if err == nil {
 			continue
 		}

@@ -40,23 +40,42 @@ func (s *Service) Run(ctx context.Context) error {
 			return false, nil
 		}
 		j, ok, err := s.claim(ctx)
-		if err != nil || !ok {
+		if err != nil {
 			release()
 			return false, err
 		}
+		if !ok && (s.Bucket == nil || !s.assisting.CompareAndSwap(false, true)) {
+			release()
+			return false, nil
+		}
 		running.Go(func() {
-			defer func() {
-				release()
+			again := ok
+			if ok {
+				s.work(ctx, j)
+			} else {
+				again = s.tryAssist(ctx)
+			}
+			release()
+			if again {
 				select {
 				case free <- struct{}{}:
 				default:
 				}
-			}()
-			s.work(ctx, j)
+			}
 		})
-		return true, nil
+		return ok, nil
 	})
 	return nil
+}
+
+// tryAssist spends an idle slot on somebody else's render.
+func (s *Service) tryAssist(ctx context.Context) bool {
+	defer s.assisting.Store(false)
+	made, err := s.assist(ctx)
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("could not assist a render", "err", err)
+	}
+	return made
 }
 
 // merge rings one bell for two.
@@ -169,8 +188,13 @@ func (s *Service) render(ctx context.Context, j job) error {
 		return err
 	}
 	progress := s.progressWriter(ctx, j)
-	out, err := s.Engine.Render(ctx, engine.Job{Dir: job, Timeline: j.Spec.Timeline, Sources: sources,
-		CacheScope: j.UserID, OnProgress: progress.set})
+	work := engine.Job{Dir: job, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, OnProgress: progress.set}
+	if s.Bucket != nil {
+		c := s.newCrew(ctx, j.ID)
+		defer c.stop()
+		work.Crew = c
+	}
+	out, err := s.Engine.Render(ctx, work)
 	progress.stop()
 	if err != nil {
 		return err
@@ -275,8 +299,12 @@ func (s *Service) handBack(ctx context.Context, j job) error {
 	})
 }
 
-// releaseSources lets the sweeps have what only this job still needed.
+// releaseSources lets the sweeps have what only this job still needed, and
+// forgets its parts.
 func releaseSources(ctx context.Context, tx *db.Tx, jobID string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM render_parts WHERE job_id = $1`, jobID); err != nil {
+		return fmt.Errorf("forget parts: %w", err)
+	}
 	if _, err := tx.Exec(ctx, `DELETE FROM render_sources WHERE job_id = $1`, jobID); err != nil {
 		return fmt.Errorf("release sources: %w", err)
 	}

@@ -1,0 +1,181 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/engine"
+	"cutroom/internal/fault"
+	"cutroom/internal/lease"
+)
+
+// topicParts wakes those who wait for a part that somebody else makes.
+const topicParts = "render-parts"
+
+// crew shares the parts of one job among replicas, through rows of
+// render_parts. It implements engine.Crew. Every part that it claims is kept
+// alive by one heartbeat until stop is called.
+type crew struct {
+	s     *Service
+	jobID string
+	owner string // of the claims made through this crew
+
+	once sync.Once
+	done chan struct{}
+	idle chan struct{} // closed when the heartbeat has ended
+}
+
+func (s *Service) newCrew(ctx context.Context, jobID string) *crew {
+	c := &crew{s: s, jobID: jobID, owner: s.Keeper.Owner(), done: make(chan struct{}), idle: make(chan struct{})}
+	go c.beat(context.WithoutCancel(ctx))
+	return c
+}
+
+func (c *crew) stop() {
+	c.once.Do(func() { close(c.done) })
+	<-c.idle
+}
+
+func (c *crew) beat(ctx context.Context) {
+	defer close(c.idle)
+	tick := time.NewTicker(lease.TTL / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-tick.C:
+		}
+		call, cancel := context.WithTimeout(ctx, lease.TTL/3)
+		_, err := c.s.db.Exec(call, `UPDATE render_parts SET lease_until = now_ms() + $1
+			WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, lease.TTL.Milliseconds(), c.jobID, c.owner)
+		cancel()
+		if err != nil {
+			c.s.log.Warn("claims of parts not renewed", "job", c.jobID, "err", err)
+		}
+	}
+}
+
+// Announce implements engine.Crew. Parts that an earlier worker's crew still
+// makes are left to it.
+func (c *crew) Announce(ctx context.Context, keys []string) error {
+	return c.s.db.InTx(ctx, func(tx *db.Tx) error {
+		for _, key := range keys {
+			if _, err := tx.Exec(ctx, `INSERT INTO render_parts (job_id, part_key, state) VALUES ($1, $2, 'OPEN')
+				ON CONFLICT (job_id, part_key) DO UPDATE SET state = 'OPEN', owner = NULL, lease_until = NULL
+				WHERE render_parts.state <> 'MAKING' OR render_parts.lease_until < now_ms()`, c.jobID, key); err != nil {
+				return fmt.Errorf("announce parts: %w", err)
+			}
+		}
+		return tx.Notify(ctx, topic)
+	})
+}
+
+// Claim implements engine.Crew.
+func (c *crew) Claim(ctx context.Context, key string) (bool, error) {
+	n, err := c.s.db.Exec(ctx, `UPDATE render_parts SET state = 'MAKING', owner = $3, lease_until = now_ms() + $4
+		WHERE job_id = $1 AND part_key = $2 AND (state = 'OPEN' OR (state = 'MAKING' AND lease_until < now_ms()))`,
+		c.jobID, key, c.owner, lease.TTL.Milliseconds())
+	if err != nil {
+		return false, fmt.Errorf("claim part: %w", err)
+	}
+	return n == 1, nil
+}
+
+// Made implements engine.Crew.
+func (c *crew) Made(ctx context.Context, key string, ok bool) error {
+	state := "MADE"
+	if !ok {
+		state = "FAILED"
+	}
+	return c.s.db.InTx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE render_parts SET state = $4, lease_until = NULL
+			WHERE job_id = $1 AND part_key = $2 AND owner = $3 AND state = 'MAKING'`, c.jobID, key, c.owner, state); err != nil {
+			return fmt.Errorf("end part: %w", err)
+		}
+		return tx.Notify(ctx, topicParts)
+	})
+}
+
+// Await implements engine.Crew.
+func (c *crew) Await(ctx context.Context, key string) (bool, error) {
+	wake, stop := c.s.db.Listen(topicParts)
+	defer stop()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		var state string
+		var alive bool
+		err := c.s.db.QueryRow(ctx, `SELECT state, COALESCE(lease_until, 0) > now_ms() FROM render_parts
+			WHERE job_id = $1 AND part_key = $2`, c.jobID, key).Scan(&state, &alive)
+		switch {
+		case isNoRows(err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("await part: %w", err)
+		case state == "MADE":
+			return true, nil
+		case state != "MAKING" || !alive:
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// Busy implements engine.Crew: a job that waits for a worker comes before
+// helping with one that has one.
+func (c *crew) Busy(ctx context.Context) bool {
+	var one int
+	err := c.s.db.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE state = 'PENDING' LIMIT 1`).Scan(&one)
+	return err == nil
+}
+
+// assistSuffix ends the names of work folders of assistants.
+const assistSuffix = "-assist"
+
+// assist helps with a job that another replica renders, if there is one with
+// parts nobody has taken. It reports whether it made any.
+func (s *Service) assist(ctx context.Context) (bool, error) {
+	var j job
+	var encoded string
+	err := s.db.QueryRow(ctx, `SELECT j.id, j.user_id, j.spec, j.fence FROM render_jobs j
+		WHERE j.state = 'PROCESSING' AND j.lease_until > now_ms() AND j.lease_owner <> $1
+			AND EXISTS (SELECT 1 FROM render_parts p WHERE p.job_id = j.id AND p.state = 'OPEN')
+		ORDER BY j.created_at, j.id LIMIT 1`, s.Keeper.Owner()).Scan(&j.ID, &j.UserID, &encoded, &j.Fence)
+	if isNoRows(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for a render to assist: %w", err)
+	}
+	if j.Spec, err = decodeSpec(encoded); err != nil {
+		return false, err
+	}
+	dir := s.workDir(j) + assistSuffix
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false, fmt.Errorf("create work folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	sources, err := s.fetch(ctx, j, dir)
+	if err != nil {
+		return false, err
+	}
+	c := s.newCrew(ctx, j.ID)
+	defer c.stop()
+	made, err := s.Engine.Assist(ctx, engine.Job{Dir: dir, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Crew: c})
+	if err != nil && (fault.As(err) != nil || errors.Is(err, context.Canceled)) {
+		err = nil // the job's own worker finds the same, or it is us who stop
+	}
+	s.log.Info("assisted a render", "job", j.ID, "parts", made)
+	return made > 0, err
+}
