@@ -143,14 +143,15 @@ func (k *Keeper) renew(ctx context.Context, l Lease) (bool, error) {
 
 // Poll calls work until it reports that there was nothing to do, then again
 // whenever wake receives and at least every interval, until ctx ends. An error
-// of work is logged and waited out like an empty queue.
+// of work is logged and waited out like an empty queue, and so is a panic.
 func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct{}, every time.Duration,
 	work func(ctx context.Context) (bool, error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		for ctx.Err() == nil {
-			more, err := work(ctx)
+			var more bool
+			err := Guard(func() (err error) { more, err = work(ctx); return err })
 			if err != nil && ctx.Err() == nil {
 				log.Error("worker", "name", name, "err", err)
 			}

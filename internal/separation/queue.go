@@ -15,7 +15,9 @@ const queueLock = "separation-queue"
 
 // inFlight is the states that count against the limit. Every query on one of
 // them names both, because SQLite uses a partial index only where its own
-// condition is written out.
+// condition is written out. And the sweeps write COALESCE(time, 0),
+// because a bare range over a time would draw SQLite to the index on that time,
+// which holds every job that ever ended.
 const inFlight = `state IN ('SUBMITTING', 'PROCESSING')`
 
 // claim takes the oldest queued job that this replica can run, if the provider
@@ -88,7 +90,7 @@ func (s *Service) requeueDead(ctx context.Context) error {
 // requeueStuck does the same for workers that live but have been submitting
 // for longer than the threshold.
 func (s *Service) requeueStuck(ctx context.Context) error {
-	return s.recover(ctx, `submitting_at < now_ms() - $1`, s.StuckAfter.Milliseconds())
+	return s.recover(ctx, `COALESCE(submitting_at, 0) < now_ms() - $1`, s.StuckAfter.Milliseconds())
 }
 
 func (s *Service) recover(ctx context.Context, which string, args ...any) error {

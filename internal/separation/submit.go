@@ -41,6 +41,10 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	}
 	price := credit.Price(audio.durationMs)
 	if err := s.affordable(ctx, owner, price); err != nil {
+		// An equal request may have been charged since we looked for its key.
+		if answer, ferr := idempotency.Find(ctx, s.db, key); ferr != nil || answer != "" {
+			return answer, ferr
+		}
 		return "", err
 	}
 	raw, err := uuid.NewV7()

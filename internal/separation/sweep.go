@@ -25,12 +25,13 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 
 // failStale fails queued jobs that cannot start: their source was on a node
 // that is gone, or nothing has left the queue for as long as they wait. A job
-// that only waits its turn in a moving queue is not stale.
+// that only waits its turn in a moving queue is not stale. Our own node is here,
+// even if it was away so long that nobody has noticed yet.
 func (s *Service) failStale(ctx context.Context) error {
 	jobs, err := s.selectJobs(ctx, `state = 'QUEUED' AND created_at < now_ms() - $1 AND (
-		(node_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = separation_jobs.node_id AND n.seen_at > now_ms() - $1))
+		(node_id <> $2 AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = separation_jobs.node_id AND n.seen_at > now_ms() - $1))
 		OR (SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL) < now_ms() - $1)`,
-		staleAfter.Milliseconds())
+		staleAfter.Milliseconds(), s.NodeID)
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (s *Service) failStale(ctx context.Context) error {
 }
 
 func (s *Service) failTimedOut(ctx context.Context) error {
-	jobs, err := s.selectJobs(ctx, inFlight+` AND state = 'PROCESSING' AND processing_at < now_ms() - $1`, s.PollTimeout.Milliseconds())
+	jobs, err := s.selectJobs(ctx, inFlight+` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - $1`, s.PollTimeout.Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ const unread = `NOT EXISTS (SELECT 1 FROM render_sources rs JOIN separation_stem
 // disposeAbandoned removes results that nobody collected. Stems that a render
 // still reads stay until it has ended.
 func (s *Service) disposeAbandoned(ctx context.Context) error {
-	jobs, err := s.selectJobs(ctx, `state = 'READY' AND ready_at < now_ms() - $1
+	jobs, err := s.selectJobs(ctx, `state = 'READY' AND COALESCE(ready_at, 0) < now_ms() - $1
 		AND COALESCE(collected_at, 0) < now_ms() - $1 AND `+unread, s.AbandonAfter.Milliseconds())
 	if err != nil {
 		return err

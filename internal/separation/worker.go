@@ -132,10 +132,14 @@ func (s *Service) submit(ctx context.Context, j *job, dir string) error {
 	if err != nil {
 		return fmt.Errorf("submit to provider: %w", err)
 	}
-	if err := retry(ctx, func() error {
-		return s.guarded(ctx, `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms()
-			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project)
-	}); err != nil {
+	return retry(ctx, func() error { return s.started(ctx, j, project) })
+}
+
+// started stores the provider's project id, which moves SUBMITTING to
+// PROCESSING: from here on the job outlives any worker.
+func (s *Service) started(ctx context.Context, j *job, project int64) error {
+	if err := s.guarded(ctx, `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms()
+		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project); err != nil {
 		return err
 	}
 	j.State, j.ProjectID.Int64, j.ProjectID.Valid = StateProcessing, project, true

@@ -1,0 +1,252 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/lease"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	open := func(t *testing.T, o db.Options) *db.DB {
+		o.MaxPool = 4
+		d, err := db.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// A table of the form that the package asks for, and nothing else.
+		if _, err := d.Exec(t.Context(), `CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT, fence BIGINT NOT NULL)`); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, open(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db")}))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		url, user, password := dbtest.URL(t)
+		test(t, open(t, db.Options{URL: url, User: user, Password: password}))
+	})
+}
+
+// claim makes a row held by owner under fence 1.
+func claim(t *testing.T, d *db.DB, owner string) lease.Lease {
+	t.Helper()
+	l := lease.Lease{Table: "chores", ID: uuid.NewString(), Fence: 1}
+	if _, err := d.Exec(t.Context(), `INSERT INTO chores VALUES ($1, $2, now_ms() + $3, 1)`, l.ID, owner, lease.TTL.Milliseconds()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func until(t *testing.T, d *db.DB, l lease.Lease) (left time.Duration) {
+	t.Helper()
+	var ms int64
+	if err := d.QueryRow(t.Context(), `SELECT lease_until - now_ms() FROM chores WHERE id = $1`, l.ID).Scan(&ms); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+func TestHolderKeepsItsLease(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		k := lease.NewKeeper(d, "me", quiet)
+		l := claim(t, d, "me")
+		work, release := k.Hold(t.Context(), l)
+		// Past the time at which the claim alone would have run out.
+		for end := time.Now().Add(lease.TTL + time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+			if left := until(t, d, l); left <= 0 {
+				t.Fatalf("the lease ran out %v ago under its holder", -left)
+			}
+			if work.Err() != nil {
+				t.Fatalf("work ended: %v", context.Cause(work))
+			}
+		}
+		release()
+		release() // again, to no effect
+		if work.Err() == nil {
+			t.Error("work goes on after release")
+		}
+		if until(t, d, l) <= 0 {
+			t.Error("release changed the row")
+		}
+	})
+}
+
+func TestHolderIsToldOfItsLoss(t *testing.T) {
+	for name, steal := range map[string]string{
+		"by a later claim": `UPDATE chores SET fence = 2, lease_owner = 'other' WHERE id = $1`,
+		"by a sweep":       `UPDATE chores SET fence = 2, lease_owner = NULL, lease_until = NULL WHERE id = $1`,
+		"with the row":     `DELETE FROM chores WHERE id = $1`,
+		"to its own successor in the same process": `UPDATE chores SET fence = 2 WHERE id = $1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachDatabase(t, func(t *testing.T, d *db.DB) {
+				l := claim(t, d, "me")
+				work, release := lease.NewKeeper(d, "me", quiet).Hold(t.Context(), l)
+				defer release()
+				if _, err := d.Exec(t.Context(), steal, l.ID); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-work.Done():
+					if !errors.Is(context.Cause(work), lease.ErrLost) {
+						t.Errorf("cause %v", context.Cause(work))
+					}
+				case <-time.After(lease.TTL):
+					t.Error("not told within the time of a lease")
+				}
+			})
+		})
+	}
+}
+
+// Without its database a holder must stop before its lease runs out there.
+func TestHolderGivesUpInTime(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		l := claim(t, d, "me")
+		began := time.Now()
+		work, release := lease.NewKeeper(d, "me", quiet).Hold(t.Context(), l)
+		defer release()
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		<-work.Done()
+		took := time.Since(began)
+		if !errors.Is(context.Cause(work), lease.ErrLost) || took >= lease.TTL || took < lease.TTL/2 {
+			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(work), lease.ErrLost)
+		}
+	})
+}
+
+func TestHolderEndsWithItsParent(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		why := errors.New("stopping")
+		parent, cancel := context.WithCancelCause(t.Context())
+		l := claim(t, d, "me")
+		work, release := lease.NewKeeper(d, "me", quiet).Hold(parent, l)
+		cancel(why)
+		<-work.Done()
+		if context.Cause(work) != why {
+			t.Errorf("cause %v", context.Cause(work))
+		}
+		// The clean stop may take a while, and keeps the job meanwhile.
+		before := until(t, d, l)
+		time.Sleep(lease.TTL/3 + 500*time.Millisecond)
+		if after := until(t, d, l); after < before-time.Second {
+			t.Errorf("not renewed while winding down: %v left, was %v", after, before)
+		}
+		release()
+	})
+}
+
+func TestPollWorksUntilThereIsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	wake := make(chan struct{}, 1)
+	calls := make(chan int, 100)
+	left, n := 3, 0
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		lease.Poll(ctx, quiet, "test", wake, time.Hour, func(context.Context) (bool, error) {
+			n++
+			calls <- n
+			if n == 5 {
+				return true, errors.New("broken") // waits like an empty queue
+			}
+			left--
+			return left >= 0, nil
+		})
+	}()
+	for want := 1; want <= 4; want++ { // three jobs, and the look that finds none
+		if got := <-calls; got != want {
+			t.Fatalf("call %d, want %d", got, want)
+		}
+	}
+	wake <- struct{}{}
+	<-calls
+	select {
+	case <-calls:
+		t.Error("called again right after an error")
+	case <-time.After(50 * time.Millisecond):
+	}
+	cancel()
+	<-ended
+}
+
+func TestNodeIDIsOneForADisk(t *testing.T) {
+	dir := t.TempDir()
+	ids := make(chan string, 8)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			id, err := lease.NodeID(dir)
+			if err != nil {
+				t.Error(err)
+			}
+			ids <- id
+		})
+	}
+	wg.Wait()
+	first := <-ids
+	for range 7 {
+		if id := <-ids; id != first {
+			t.Errorf("two ids on one disk: %s and %s", first, id)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "node-id"), []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := lease.NodeID(dir)
+	if err != nil || fresh == first {
+		t.Fatalf("%s, %v", fresh, err)
+	}
+	if again, err := lease.NodeID(dir); err != nil || again != fresh {
+		t.Errorf("%s after %s, %v", again, fresh, err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("files left: %v, %v", entries, err)
+	}
+}
+
+func TestRunNodeSaysThatTheNodeLives(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- lease.RunNode(ctx, d, "n", quiet) }()
+		seen := false
+		for end := time.Now().Add(10 * time.Second); !seen && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			var n int
+			if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM nodes WHERE id = 'n' AND seen_at > now_ms() - 5000`).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			seen = n == 1
+		}
+		if !seen {
+			t.Error("the node was not seen")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

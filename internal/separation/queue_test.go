@@ -1,0 +1,368 @@
+package separation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/lease"
+)
+
+func TestClaimsKeepLimitAndOrder(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		const jobs, limit, replicas = 60, 3, 4
+		r := newRig(t, d)
+		owner := r.user(jobs)
+		first := r.service()
+		for range jobs {
+			r.enqueue(first, owner)
+		}
+		var most, done atomic.Int64
+		var wg sync.WaitGroup
+		for range replicas {
+			s := r.service(func(o *Options) { o.InFlight = limit })
+			for range 2 { // two claimers in each replica
+				wg.Go(func() {
+					for done.Load() < jobs {
+						j, ok, err := s.claim(t.Context())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if !ok {
+							time.Sleep(time.Millisecond) // the limit is reached; somebody will finish
+							continue
+						}
+						now, err := inFlightNow(d)
+						if err != nil {
+							t.Error(err)
+						}
+						for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+						}
+						// Nothing goes back to QUEUED here, so an older job that is
+						// still there was passed over.
+						var older int
+						err = d.QueryRow(t.Context(), `SELECT COUNT(*) FROM separation_jobs q, separation_jobs me WHERE me.id = $1
+							AND q.state = 'QUEUED' AND (q.created_at < me.created_at OR q.created_at = me.created_at AND q.id < me.id)`, j.ID).Scan(&older)
+						if err != nil || older > 0 {
+							t.Errorf("%s was claimed before %d older jobs (%v)", j.ID, older, err)
+						}
+						time.Sleep(3 * time.Millisecond) // so that claimers meet
+						if moved, err := s.fail(t.Context(), j, "done"); err != nil || !moved {
+							t.Errorf("fail: %v, %v", moved, err)
+						}
+						done.Add(1)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if most.Load() > limit {
+			t.Errorf("%d jobs in flight at once, want at most %d", most.Load(), limit)
+		}
+		if most.Load() < limit {
+			t.Errorf("never more than %d jobs in flight: the claimers did not meet", most.Load())
+		}
+		if n := r.number(`SELECT COUNT(*) FROM separation_jobs WHERE attempts <> 1`); n > 0 {
+			t.Errorf("%d jobs were claimed other than once", n)
+		}
+		r.booked(owner, jobs)
+	})
+}
+
+func inFlightNow(d *db.DB) (n int64, err error) {
+	err = d.QueryRow(context.Background(), `SELECT COUNT(*) FROM separation_jobs WHERE `+inFlight).Scan(&n)
+	return n, err
+}
+
+// Submissions of several replicas become visible in the order of created_at, or
+// a claimer could take a job before an older one that is yet to commit.
+func TestSubmissionsAreSeenInOrder(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		const submitters, each = 6, 12
+		r := newRig(t, d)
+		var wg sync.WaitGroup
+		for range submitters {
+			s, owner := r.service(), r.user(each)
+			wg.Go(func() {
+				for range each {
+					if err := r.tryEnqueue(s, owner, "sep-"+uuid.Must(uuid.NewV7()).String()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		s := r.service(func(o *Options) { o.InFlight = 1 })
+		last := int64(0)
+		for n := 0; n < submitters*each && !t.Failed(); {
+			j, ok, err := s.claim(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			n++
+			at := r.number(`SELECT created_at FROM separation_jobs WHERE id = $1`, j.ID)
+			if at < last {
+				t.Errorf("claimed a job of %d after one of %d", at, last)
+			}
+			last = at
+			if _, err := s.fail(t.Context(), j, "done"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wg.Wait()
+	})
+}
+
+func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		r := newRig(t, d)
+		a, b := r.service(), r.service()
+		owner := r.user(2)
+		id := r.enqueue(a, owner)
+		old := r.claimed(a)
+		r.age(id, lease.TTL+time.Second)
+		if err := b.requeueDead(ctx); err != nil {
+			t.Fatal(err)
+		}
+		now := r.claimed(b)
+		if now.ID != id || now.Attempts != 2 {
+			t.Fatalf("claimed %+v", now)
+		}
+		// unchanged fails the test when the old holder's move wrote something.
+		unchanged := func(what string, j job, try func(j *job) error) {
+			t.Helper()
+			before := r.row(id)
+			if err := try(&j); err != nil && !errors.Is(err, errMoved) {
+				t.Errorf("%s: %v", what, err)
+			} else if err == nil {
+				t.Errorf("%s: no error", what)
+			}
+			if after := r.row(id); after != before {
+				t.Errorf("%s by the old holder changed %+v to %+v", what, before, after)
+			}
+		}
+		refused := func(moved bool, err error) error {
+			if err == nil && !moved {
+				err = errMoved
+			}
+			return err
+		}
+		inSubmitting := func() {
+			unchanged("intent", old, func(j *job) error { return a.intend(ctx, j, 1) })
+			unchanged("start", old, func(j *job) error { return a.started(ctx, j, 99) })
+			unchanged("requeue", old, func(j *job) error { return refused(a.requeue(ctx, *j, 1)) })
+			unchanged("failure", old, func(j *job) error { return refused(a.fail(ctx, *j, "old")) })
+		}
+		inSubmitting()
+		r.processing(b, &now)
+		inSubmitting()
+		older := now
+		r.age(id, lease.TTL+time.Second)
+		adopted, ok, err := a.adopt(ctx)
+		if err != nil || !ok || adopted.ProjectID.Int64 != 4711 || adopted.Attempts != 2 {
+			t.Fatalf("adopt: %+v, %v, %v", adopted, ok, err)
+		}
+		unchanged("hand-back", older, func(j *job) error { return errors.Join(b.handBack(ctx, *j), errMoved) })
+		unchanged("failure", older, func(j *job) error { return refused(b.fail(ctx, *j, "old")) })
+		unchanged("result", older, func(j *job) error {
+			return b.ready(ctx, j, []stem{{id: stemVoice, ext: "flac"}})
+		})
+		if n := r.number(`SELECT COUNT(*) FROM separation_stems`); n > 0 {
+			t.Errorf("the old holder wrote %d stems", n)
+		}
+		held, release := b.Keeper.Hold(ctx, older.lease())
+		defer release()
+		select {
+		case <-held.Done():
+			if !errors.Is(context.Cause(held), lease.ErrLost) {
+				t.Errorf("cause %v", context.Cause(held))
+			}
+		case <-time.After(lease.TTL):
+			t.Error("the old holder is not told")
+		}
+		r.makeReady(a, &adopted, stemVoice)
+		r.booked(owner, 1)
+	})
+}
+
+func TestRefundIsMadeOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d)
+		owner := r.user(5)
+		s := r.service()
+		r.enqueue(s, owner)
+		j := r.claimed(s)
+		r.booked(owner, 4)
+		var moved atomic.Int64
+		var wg sync.WaitGroup
+		for range 8 {
+			other := r.service()
+			wg.Go(func() {
+				ok, err := other.fail(t.Context(), j, "once")
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					moved.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if moved.Load() != 1 {
+			t.Errorf("%d of 8 moved the job to FAILED", moved.Load())
+		}
+		r.booked(owner, 5)
+		if n := r.number(`SELECT COUNT(*) FROM credit_ledger WHERE kind = 'refund'`); n != 1 {
+			t.Errorf("%d refunds", n)
+		}
+	})
+}
+
+func TestPositionAndEstimate(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d)
+		a, b := r.user(9), r.user(9)
+		s := r.service(func(o *Options) { o.InFlight = 2 })
+		owners := []string{a, b, a}
+		var ids []string
+		for _, owner := range owners {
+			ids = append(ids, r.enqueue(s, owner))
+		}
+		check := func(perJob float64) {
+			t.Helper()
+			for i, id := range ids {
+				st, err := s.Status(t.Context(), owners[i], id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := time.Duration(float64(i+1)*perJob/2) * time.Second
+				if st.QueuePosition != int64(i+1) || st.EstimatedWait != want {
+					t.Errorf("job %d: position %d, wait %v, want %d, %v", i, st.QueuePosition, st.EstimatedWait, i+1, want)
+				}
+			}
+		}
+		check(180) // no history
+		// 60 finished jobs: the ten oldest took an hour, the last fifty 20 and 40 s in turn.
+		for i := range 60 {
+			took := int64(20_000 + 20_000*(i%2))
+			if i < 10 {
+				took = 3_600_000
+			}
+			r.exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
+				language, credits, created_at, submitting_at, ready_at) VALUES ($1, $2, 'READY', '', '', 0, 0, 'auto', 1, 0, $3, $4)`,
+				"sep-old-"+uuid.NewString(), a, int64(1e12)+int64(i)*1000, int64(1e12)+int64(i)*1000+took)
+		}
+		// Ordered by ready_at: push the hour-long ones before all others.
+		r.exec(`UPDATE separation_jobs SET submitting_at = submitting_at - 7200000, ready_at = ready_at - 7200000
+			WHERE ready_at - submitting_at = 3600000`)
+		check(30)
+		j := r.claimed(s)
+		if j.ID != ids[0] {
+			t.Fatalf("claimed %s, want %s", j.ID, ids[0])
+		}
+		st, err := s.Status(t.Context(), a, ids[0])
+		if err != nil || st.State != StateSubmitting || st.QueuePosition != 0 || st.EstimatedWait != 0 {
+			t.Errorf("claimed job: %+v, %v", st, err)
+		}
+		ids, owners = ids[1:], owners[1:]
+		check(30)
+		var refused *fault.Error
+		if _, err := s.Status(t.Context(), a, ids[0]); !errors.As(err, &refused) || refused.Kind != fault.NotFound {
+			t.Errorf("somebody else's job: %v", err)
+		}
+	})
+}
+
+func TestDeletionAndTheQueue(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		r := newRig(t, d)
+		s := r.service(func(o *Options) { o.InFlight = 5 })
+		owner, other := r.user(9), r.user(9)
+		queued := func() job { r.enqueue(s, owner); return r.claimed(s) }
+		submitting, running := queued(), queued()
+		r.processing(s, &running)
+		waiting := r.enqueue(s, owner)
+		r.object(sourceKey(waiting, "wav"))
+		r.object(stemKey(running.ID, stemVoice, "flac"))
+		theirs := r.enqueue(s, other)
+		r.exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
+		var refused *fault.Error
+		if err := r.tryEnqueue(s, owner, "sep-late"); !errors.As(err, &refused) || refused.Code != "account_deleted" {
+			t.Errorf("a submission during the deletion: %v", err)
+		}
+		if err := s.intend(ctx, &submitting, 1); !errors.Is(err, errMoved) {
+			t.Errorf("an intent during the deletion: %v", err)
+		}
+		if err := s.Erase(ctx, owner); err != nil {
+			t.Fatal(err)
+		}
+		if keys := append(r.keys("separation/"), r.keys("uploads/")...); len(keys) > 0 {
+			t.Errorf("left after erasing: %v", keys)
+		}
+		if j := r.claimed(s); j.ID != theirs {
+			t.Errorf("claimed %s, want the other user's %s", j.ID, theirs)
+		}
+		if _, ok, err := s.adopt(ctx); ok || err != nil {
+			t.Errorf("adopted a job of a user who is being erased (%v)", err)
+		}
+		if err := s.ready(ctx, &running, []stem{{id: stemVoice, ext: "flac"}}); !errors.Is(err, errMoved) {
+			t.Errorf("a result during the deletion: %v", err)
+		}
+		r.exec(`DELETE FROM users WHERE id = $1`, owner)
+		// A worker that had stored a stem in the meantime cleans up after itself.
+		r.object(stemKey(running.ID, stemVoice, "flac"))
+		s.dropStray(ctx, running)
+		if keys := r.keys("separation/"); len(keys) > 0 {
+			t.Errorf("left by the worker: %v", keys)
+		}
+	})
+}
+
+// SQLite uses a partial index only where it recognises the index's condition.
+// These queries run every two to five seconds on every replica.
+func TestHotQueriesUseTheirIndexes(t *testing.T) {
+	d := openDB(t, db.Options{URL: "sqlite::memory:"})
+	for query, index := range map[string]string{
+		`SELECT COUNT(*) FROM separation_jobs WHERE ` + inFlight: "separation_in_flight",
+		`SELECT id FROM separation_jobs WHERE ` + inFlight + ` AND state = 'SUBMITTING' AND COALESCE(submitting_at, 0) < now_ms() - 1 ORDER BY created_at, id LIMIT 100`: "separation_in_flight",
+		`SELECT id FROM separation_jobs WHERE ` + inFlight + ` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - 1 ORDER BY created_at, id LIMIT 100`: "separation_in_flight",
+		`SELECT id FROM separation_jobs j WHERE j.` + inFlight + ` AND j.state = 'PROCESSING' AND j.lease_until < 1`:                                                     "separation_in_flight",
+		`SELECT id FROM separation_jobs WHERE state = 'QUEUED' ORDER BY created_at, id LIMIT 1`:                                                                          "separation_queue",
+		`SELECT id FROM separation_jobs WHERE state = 'READY' AND COALESCE(ready_at, 0) < now_ms() - 1 ORDER BY created_at, id LIMIT 100`:                                "separation_ready",
+		`SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL`:                                                                    "separation_dequeued",
+		`SELECT ready_at FROM separation_jobs WHERE ready_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50`:                                                                "separation_history",
+	} {
+		rows, err := d.Query(t.Context(), `EXPLAIN QUERY PLAN `+query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan []string
+		for rows.Next() {
+			var id, parent, unused int
+			var detail string
+			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+				t.Fatal(err)
+			}
+			plan = append(plan, detail)
+		}
+		rows.Close()
+		if !slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, index) }) {
+			t.Errorf("%s\ndoes not use %s: %v", query, index, plan)
+		}
+	}
+}

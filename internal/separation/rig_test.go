@@ -1,0 +1,358 @@
+package separation
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/lease"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	standin "cutroom/internal/sandbox/separator"
+	"cutroom/internal/upstream/separator"
+)
+
+func TestMain(m *testing.M) {
+	media.CageMain()
+	os.Exit(m.Run())
+}
+
+// eachDatabase runs a test on both databases, beside other tests: many of them
+// wait for a lease to run out.
+func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, openDB(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db")}))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		url, user, password := dbtest.URL(t)
+		test(t, openDB(t, db.Options{URL: url, User: user, Password: password}))
+	})
+}
+
+func openDB(t testing.TB, o db.Options) *db.DB {
+	t.Helper()
+	o.MaxPool = 12
+	d, err := db.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// rig is a database, a store and a provider, for any number of Services.
+type rig struct {
+	t        testing.TB
+	db       *db.DB
+	dir      string
+	store    *objectstore.Dir
+	provider *standin.Provider
+	serial   atomic.Int64
+}
+
+const (
+	rigKey   = "key-of-the-rig"
+	rigSpace = 12
+)
+
+func newRig(t testing.TB, d *db.DB) *rig {
+	t.Helper()
+	r := &rig{t: t, db: d, dir: t.TempDir()}
+	var err error
+	if r.store, err = objectstore.NewDir(filepath.Join(r.dir, "objects")); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// withProvider starts the stand-in of the provider.
+func (r *rig) withProvider() *rig {
+	r.t.Helper()
+	p, err := standin.New(standin.Options{APIKey: rigKey, Space: rigSpace, Dir: filepath.Join(r.dir, "provider"), Fast: true,
+		Processing: 50 * time.Millisecond})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	// Not the test's context, which ends before the Services do.
+	if err := p.Listen(context.WithoutCancel(r.t.Context())); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		p.Faults.Clear()
+		if err := p.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+	r.provider = p
+	return r
+}
+
+// service is one more replica.
+func (r *rig) service(change ...func(*Options)) *Service {
+	r.t.Helper()
+	o := Options{DB: r.db, Keeper: lease.NewKeeper(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
+		Store: r.store, NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
+		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, AbandonAfter: time.Hour, InFlight: 2,
+		StuckAfter: 10 * time.Minute, PollEvery: 20 * time.Millisecond, PollTimeout: 30 * time.Minute, Log: slog.New(slog.DiscardHandler)}
+	if err := os.MkdirAll(o.WorkDir, 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.provider != nil {
+		var err error
+		o.Provider, err = separator.New(separator.Config{BaseURL: r.provider.API.URL(), StorageBaseURL: r.provider.Storage.URL(),
+			AllowedHosts: []string{r.provider.Upload.URL()[len("http://"):]},
+			APIKey:       rigKey, SpaceID: rigSpace, Backoff: func(int) time.Duration { return 10 * time.Millisecond }})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if o.Media, err = media.New(media.Config{Log: slog.New(slog.DiscardHandler)}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return New(o)
+}
+
+// run runs a replica until stop is called, which waits for its end.
+func (r *rig) run(s *Service) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				r.t.Errorf("Run: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			r.t.Error("Run does not end")
+		}
+	}
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// user makes a user with credits, booked like any others.
+func (r *rig) user(credits int64) string {
+	r.t.Helper()
+	id := uuid.NewString()
+	r.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id)
+	r.exec(`INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)`, id, credits)
+	r.exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ($1, $2, 'signup', $3, now_ms())`, "signup-"+id, id, credits)
+	return id
+}
+
+// enqueue submits a job as Submit does, without judging an upload.
+func (r *rig) enqueue(s *Service, owner string) string {
+	r.t.Helper()
+	id := "sep-" + uuid.Must(uuid.NewV7()).String()
+	if err := r.tryEnqueue(s, owner, id); err != nil {
+		r.t.Fatal(err)
+	}
+	return id
+}
+
+func (r *rig) tryEnqueue(s *Service, owner, id string) error {
+	return r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
+		return s.enqueue(r.t.Context(), tx, owner, id, sourceKey(id, "wav"), Submission{Language: "auto"}, audio{ext: "wav", durationMs: 500}, 1)
+	})
+}
+
+// enqueueAudio also stores a source, for workers that really run.
+func (r *rig) enqueueAudio(s *Service, owner string) string {
+	r.t.Helper()
+	id := r.enqueue(s, owner)
+	path := filepath.Join(r.t.TempDir(), "source.wav")
+	if err := os.WriteFile(path, tones(0.5), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.store.Put(r.t.Context(), sourceKey(id, "wav"), path, "audio/wav"); err != nil {
+		r.t.Fatal(err)
+	}
+	return id
+}
+
+// tones is a WAV of 300 and 1200 Hz: background and voice to the stand-in.
+func tones(seconds float64) []byte {
+	const rate = 16000
+	n := int(seconds * rate)
+	var b bytes.Buffer
+	b.WriteString("RIFF")
+	_ = binary.Write(&b, binary.LittleEndian, uint32(36+2*n)) // writes to a Buffer do not fail
+	b.WriteString("WAVEfmt ")
+	for _, v := range []any{uint32(16), uint16(1), uint16(1), uint32(rate), uint32(2 * rate), uint16(2), uint16(16)} {
+		_ = binary.Write(&b, binary.LittleEndian, v)
+	}
+	b.WriteString("data")
+	_ = binary.Write(&b, binary.LittleEndian, uint32(2*n))
+	for i := range n {
+		x := 2 * math.Pi * float64(i) / rate
+		_ = binary.Write(&b, binary.LittleEndian, int16(8000*(math.Sin(300*x)+math.Sin(1200*x))))
+	}
+	return b.Bytes()
+}
+
+func (r *rig) exec(query string, args ...any) {
+	r.t.Helper()
+	if _, err := r.db.Exec(r.t.Context(), query, args...); err != nil {
+		r.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// age moves a job's times into the past, as if that long had gone by for it.
+func (r *rig) age(id string, by time.Duration) {
+	r.t.Helper()
+	r.exec(`UPDATE separation_jobs SET created_at = created_at - $2, submitting_at = submitting_at - $2, processing_at = processing_at - $2,
+		ready_at = ready_at - $2, collected_at = collected_at - $2, lease_until = lease_until - $2 WHERE id = $1`, id, by.Milliseconds())
+}
+
+// row is a job as stored, for comparison as a whole.
+type row struct {
+	State, Error, Owner string
+	Attempts, Progress  int
+	Fence, Project      int64
+	Leased, Intent      bool
+}
+
+func (r *rig) row(id string) row {
+	r.t.Helper()
+	var x row
+	var leased, intent int
+	err := r.db.QueryRow(context.WithoutCancel(r.t.Context()), `SELECT state, COALESCE(error, ''), COALESCE(lease_owner, ''), attempts, progress, fence,
+			COALESCE(project_id, 0), CASE WHEN lease_until IS NULL THEN 0 ELSE 1 END, CASE WHEN submit_intent_at IS NULL THEN 0 ELSE 1 END
+		FROM separation_jobs WHERE id = $1`, id).Scan(&x.State, &x.Error, &x.Owner, &x.Attempts, &x.Progress, &x.Fence, &x.Project, &leased, &intent)
+	if err != nil {
+		r.t.Fatalf("read %s: %v", id, err)
+	}
+	x.Leased, x.Intent = leased == 1, intent == 1
+	return x
+}
+
+func (r *rig) number(query string, args ...any) int64 {
+	r.t.Helper()
+	var n int64
+	if err := r.db.QueryRow(context.WithoutCancel(r.t.Context()), query, args...).Scan(&n); err != nil {
+		r.t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// booked checks a user's balance against the ledger and against want.
+func (r *rig) booked(owner string, want int64) {
+	r.t.Helper()
+	balance := r.number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
+	sum := r.number(`SELECT SUM(amount) FROM credit_ledger WHERE user_id = $1`, owner)
+	if balance != want || sum != want {
+		r.t.Errorf("balance %d, ledger %d, want %d", balance, sum, want)
+	}
+}
+
+// eventually waits for done; the test ends when that takes too long.
+func (r *rig) eventually(what string, done func() bool) {
+	r.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !done() {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("after 30 s still not: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (r *rig) waitState(id, state string) row {
+	r.t.Helper()
+	var x row
+	r.eventually(id+" is "+state, func() bool {
+		if x = r.row(id); x.State == StateFailed && state != StateFailed {
+			r.t.Fatalf("%s FAILED: %s", id, x.Error)
+		}
+		return x.State == state
+	})
+	return x
+}
+
+// keys are the objects in the store under a prefix.
+func (r *rig) keys(prefix string) []string {
+	r.t.Helper()
+	var keys []string
+	err := r.store.List(context.WithoutCancel(r.t.Context()), prefix, func(o objectstore.Info) error {
+		keys = append(keys, o.Key)
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return keys
+}
+
+// object puts some bytes under a key.
+func (r *rig) object(key string) {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "object")
+	if err := os.WriteFile(path, []byte("bytes"), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.store.Put(r.t.Context(), key, path, ""); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// claimed is a job in the hands of s.
+func (r *rig) claimed(s *Service) job {
+	r.t.Helper()
+	j, ok, err := s.claim(r.t.Context())
+	if err != nil || !ok {
+		r.t.Fatalf("claim: %v, %v", ok, err)
+	}
+	return j
+}
+
+// processing moves a claimed job on to PROCESSING, as its worker would.
+func (r *rig) processing(s *Service, j *job) {
+	r.t.Helper()
+	if err := s.intend(r.t.Context(), j, 7); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := s.started(r.t.Context(), j, 4711); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// makeReady gives a job of s in PROCESSING its stems.
+func (r *rig) makeReady(s *Service, j *job, ids ...string) {
+	r.t.Helper()
+	var stems []stem
+	for _, id := range ids {
+		r.object(stemKey(j.ID, id, "flac"))
+		stems = append(stems, stem{id: id, ext: "flac", sha256: "00", sizeBytes: 5, durationMs: 500})
+	}
+	if err := s.ready(r.t.Context(), j, stems); err != nil {
+		r.t.Fatal(err)
+	}
+}

@@ -1,0 +1,237 @@
+package separation
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/lease"
+)
+
+func TestSweeps(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		tests := []struct {
+			name string
+			// prepare makes a job of owner and brings it to where the sweep finds it.
+			prepare func(r *rig, s *Service, owner string) string
+			want    row // only State, Error and Attempts count
+			refund  bool
+		}{
+			{"submitting, young", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				r.claimed(s)
+				r.age(id, 9*time.Minute)
+				r.exec(`UPDATE separation_jobs SET lease_until = now_ms() + 9000 WHERE id = $1`, id)
+				return id
+			}, row{State: StateSubmitting, Attempts: 1}, false},
+			{"stuck for the first time", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				r.claimed(s)
+				r.age(id, 11*time.Minute)
+				return id
+			}, row{State: StateQueued, Attempts: 1}, false},
+			{"stuck half an hour and alone in the queue", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				r.claimed(s)
+				r.age(id, 31*time.Minute)
+				return id
+			}, row{State: StateQueued, Attempts: 1}, false},
+			{"stuck for the third time", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				for n := range 3 {
+					r.claimed(s)
+					r.age(id, 11*time.Minute)
+					if n < 2 {
+						if err := s.requeueStuck(r.t.Context()); err != nil {
+							r.t.Fatal(err)
+						}
+					}
+				}
+				return id
+			}, row{State: StateFailed, Error: sentenceNoAnswer, Attempts: 3}, true},
+			{"stuck after the intent", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				j := r.claimed(s)
+				if err := s.intend(r.t.Context(), &j, 1); err != nil {
+					r.t.Fatal(err)
+				}
+				r.age(id, 11*time.Minute)
+				return id
+			}, row{State: StateFailed, Error: sentenceNoAnswer, Attempts: 1}, true},
+			{"queued and young", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				r.age(id, 29*time.Minute)
+				return id
+			}, row{State: StateQueued}, false},
+			{"stale: the queue stands still", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				r.age(id, 31*time.Minute)
+				return id
+			}, row{State: StateFailed, Error: sentenceStale}, true},
+			{"old, but the queue moves", func(r *rig, s *Service, owner string) string {
+				before := r.enqueue(s, owner)
+				id := r.enqueue(s, owner)
+				if j := r.claimed(s); j.ID != before {
+					r.t.Fatalf("claimed %s", j.ID)
+				}
+				r.age(id, 50*time.Minute)
+				return id
+			}, row{State: StateQueued}, false},
+			{"stale: its node is gone", func(r *rig, s *Service, owner string) string {
+				before := r.enqueue(s, owner)
+				id := r.enqueue(s, owner)
+				r.claimed(s)
+				r.exec(`UPDATE separation_jobs SET node_id = 'gone' WHERE id = $1`, id)
+				r.exec(`INSERT INTO nodes (id, seen_at) VALUES ('gone', now_ms() - 1860000)`)
+				r.age(id, 31*time.Minute)
+				_ = before
+				return id
+			}, row{State: StateFailed, Error: sentenceStale}, true},
+			{"its node was here lately", func(r *rig, s *Service, owner string) string {
+				before := r.enqueue(s, owner)
+				id := r.enqueue(s, owner)
+				r.claimed(s)
+				r.exec(`UPDATE separation_jobs SET node_id = 'away' WHERE id = $1`, id)
+				r.exec(`INSERT INTO nodes (id, seen_at) VALUES ('away', now_ms() - 1740000)`)
+				r.age(id, 31*time.Minute)
+				_ = before
+				return id
+			}, row{State: StateQueued}, false},
+			{"processing within its time", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				j := r.claimed(s)
+				r.processing(s, &j)
+				r.age(id, 29*time.Minute)
+				return id
+			}, row{State: StateProcessing, Attempts: 1}, false},
+			{"processing for too long", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				j := r.claimed(s)
+				r.processing(s, &j)
+				r.object(stemKey(id, stemVoice, "flac")) // the worker was storing stems
+				r.age(id, 31*time.Minute)
+				return id
+			}, row{State: StateFailed, Error: sentenceTimeout, Attempts: 1}, true},
+			{"ready, and collected lately", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				j := r.claimed(s)
+				r.processing(s, &j)
+				r.makeReady(s, &j, stemVoice)
+				r.age(id, 2*time.Hour)
+				r.exec(`UPDATE separation_jobs SET collected_at = now_ms() - 3000000 WHERE id = $1`, id)
+				return id
+			}, row{State: StateReady, Attempts: 1}, false},
+			{"ready, but read by a render", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				j := r.claimed(s)
+				r.processing(s, &j)
+				r.makeReady(s, &j, stemVoice)
+				r.age(id, 2*time.Hour)
+				r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-' || $1, $2, 'PENDING', '', 'video', now_ms())`, id, owner)
+				r.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-' || $1, $2)`, id, stemKey(id, stemVoice, "flac"))
+				return id
+			}, row{State: StateReady, Attempts: 1}, false},
+			{"abandoned", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				j := r.claimed(s)
+				r.processing(s, &j)
+				r.makeReady(s, &j, stemVoice, stemBackground)
+				r.age(id, 61*time.Minute)
+				return id
+			}, row{State: StateDisposed, Attempts: 1}, false},
+		}
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				r := newRig(t, d)
+				r.exec(`DELETE FROM users`)
+				r.exec(`DELETE FROM nodes`)
+				s := r.service()
+				owner := r.user(9)
+				id := tt.prepare(r, s, owner)
+				charged := r.number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
+				// Two replicas sweep at once, and then once more.
+				ended := make(chan error, 2)
+				for range 2 {
+					other := r.service()
+					go func() { ended <- other.SweepJobs(t.Context()) }()
+				}
+				for range 2 {
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+				}
+				if err := s.SweepJobs(t.Context()); err != nil {
+					t.Error(err)
+				}
+				got := r.row(id)
+				if got.State != tt.want.State || got.Error != tt.want.Error || got.Attempts != tt.want.Attempts {
+					t.Errorf("%+v, want %+v", got, tt.want)
+				}
+				if tt.refund {
+					charged++
+				}
+				r.booked(owner, charged)
+				stems := len(r.keys("separation/" + id + "/"))
+				rows := int(r.number(`SELECT COUNT(*) FROM separation_stems WHERE job_id = $1`, id))
+				if stems != rows {
+					t.Errorf("%d stems in the store, %d in the database", stems, rows)
+				}
+			})
+		}
+	})
+}
+
+func TestSweepFiles(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d)
+		s := r.service(func(o *Options) { o.InFlight = 9 })
+		owner := r.user(9)
+		make := func() job { r.enqueue(s, owner); return r.claimed(s) }
+		done, running, failed := make(), make(), make()
+		for _, j := range []*job{&done, &running, &failed} {
+			r.processing(s, j)
+		}
+		// An attempt that died had stored more than the one that finished.
+		r.object(stemKey(done.ID, "speaker_7", "mp3"))
+		r.makeReady(s, &done, stemVoice, stemBackground)
+		r.object(stemKey(running.ID, stemVoice, "flac"))
+		if _, err := s.fail(t.Context(), failed, "x"); err != nil {
+			t.Fatal(err)
+		}
+		r.object(stemKey(failed.ID, stemVoice, "flac"))
+		r.object(stemKey("sep-unknown", stemVoice, "flac"))
+		for _, dir := range []string{s.workDir(running), s.workDir(failed), filepath.Join(s.WorkDir, "rnd-1-1")} {
+			if err := os.MkdirAll(filepath.Join(dir, "deep"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.SweepFiles(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{stemKey(done.ID, stemBackground, "flac"), stemKey(done.ID, stemVoice, "flac"), stemKey(running.ID, stemVoice, "flac")}
+		if got := r.keys("separation/"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+			t.Errorf("kept %v, want %v", got, want)
+		}
+		left, err := os.ReadDir(s.WorkDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, e := range left {
+			names = append(names, e.Name())
+		}
+		if want := []string{"rnd-1-1", filepath.Base(s.workDir(running))}; !slices.Equal(names, want) {
+			t.Errorf("work folders %v, want %v", names, want)
+		}
+		r.age(running.ID, lease.TTL+time.Second)
+		if err := s.SweepFiles(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(s.workDir(running)); !os.IsNotExist(err) {
+			t.Errorf("the folder of a worker whose lease ran out is still there (%v)", err)
+		}
+	})
+}

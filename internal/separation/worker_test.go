@@ -1,0 +1,218 @@
+package separation
+
+import (
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/lease"
+	standin "cutroom/internal/sandbox/separator"
+	faults "cutroom/internal/sandbox/standin"
+)
+
+func (r *rig) fault(rules ...faults.Rule) {
+	r.t.Helper()
+	if err := r.provider.Faults.Add(rules...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestReplicasWorkTheQueueTogether(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		const jobs = 5
+		r := newRig(t, d).withProvider()
+		owner := r.user(jobs)
+		a, b := r.service(), r.service()
+		var ids []string
+		for range jobs {
+			ids = append(ids, r.enqueueAudio(a, owner))
+		}
+		stopA, stopB := r.run(a), r.run(b)
+		for _, id := range ids {
+			r.waitState(id, StateReady)
+		}
+		stopA()
+		stopB()
+		st, err := a.Status(t.Context(), owner, ids[0])
+		if err != nil || st.Progress != 100 || st.ActualDurationMs < 480 || st.ActualDurationMs > 520 {
+			t.Errorf("status %+v, %v", st, err)
+		}
+		var names []string
+		for _, stem := range st.Stems {
+			names = append(names, stem.ID+" "+stem.Label)
+		}
+		if want := []string{"voice_all All speakers", "speaker_0 Speaker 1", "speaker_1 Speaker 2", "background Background audio"}; !slices.Equal(names, want) {
+			t.Errorf("stems %q, want %q", names, want)
+		}
+		titles := r.provider.Titles()
+		slices.Sort(titles)
+		slices.Sort(ids)
+		if !slices.Equal(titles, ids) {
+			t.Errorf("the provider saw %v, want each of %v once", titles, ids)
+		}
+		if n := r.provider.MaxRunning(); n > 2 {
+			t.Errorf("%d projects at once, want at most 2", n)
+		}
+		if left, err := os.ReadDir(a.WorkDir); err != nil || len(left) > 0 {
+			t.Errorf("work folders left: %v, %v", left, err)
+		}
+		if keys := r.keys("uploads/"); len(keys) > 0 {
+			t.Errorf("sources left: %v", keys)
+		}
+		r.booked(owner, 0)
+	})
+}
+
+func TestStopHandsBack(t *testing.T) {
+	tests := []struct {
+		name  string
+		fault faults.Rule
+		step  string // the call during which the stop comes
+		want  row
+		calls int // of audio-separation, after the hand-back
+	}{
+		{"while uploading", faults.Rule{Step: standin.StepUpload, Kind: faults.KindStall}, standin.StepUpload,
+			row{State: StateQueued}, 0},
+		{"while the provider is asked", faults.Rule{Step: standin.StepSubmit, Kind: faults.KindDelay, DelayMs: 400}, standin.StepSubmit,
+			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
+		{"while polling", faults.Rule{Step: standin.StepProgress, Kind: faults.KindStall}, standin.StepProgress,
+			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
+		{"while downloading", faults.Rule{Step: standin.StepDownload, Kind: faults.KindStall}, standin.StepDownload,
+			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
+	}
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				r := newRig(t, d).withProvider()
+				r.exec(`DELETE FROM users`)
+				owner := r.user(1)
+				s := r.service()
+				r.fault(tt.fault)
+				id := r.enqueueAudio(s, owner)
+				stop := r.run(s)
+				r.eventually("the call", func() bool { return r.provider.Faults.Count(tt.step) > 0 })
+				stop()
+				got := r.row(id)
+				if got.State != tt.want.State || got.Attempts != tt.want.Attempts || got.Intent != tt.want.Intent || got.Leased {
+					t.Errorf("after the stop %+v, want %+v without a lease", got, tt.want)
+				}
+				if n := r.provider.Faults.Count(standin.StepSubmit); n != tt.calls {
+					t.Errorf("submitted %d times, want %d", n, tt.calls)
+				}
+				r.booked(owner, 0) // no refund
+				r.provider.Faults.Clear()
+				stop = r.run(r.service())
+				if end := r.waitState(id, StateReady); end.Attempts != 1 {
+					t.Errorf("%d attempts: a stop counted as one", end.Attempts)
+				}
+				stop()
+				if titles := r.provider.Titles(); !slices.Equal(titles, []string{id}) {
+					t.Errorf("the provider was paid for %v", titles)
+				}
+				r.booked(owner, 0)
+			})
+		}
+	})
+}
+
+func TestJobsOfDeadWorkersGoOn(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d).withProvider()
+		owner := r.user(2)
+		dead := r.service(func(o *Options) { o.NodeID = "another node" })
+		early := r.enqueueAudio(dead, owner)
+		late := r.enqueueAudio(dead, owner)
+		// One worker died in PROCESSING, with a real project; one in SUBMITTING.
+		ran := r.claimed(dead)
+		if err := dead.submit(t.Context(), &ran, t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+		r.claimed(dead)
+		r.exec(`UPDATE separation_jobs SET node_id = 'node' WHERE id = $1`, late) // its source can be reached
+		began := time.Now()
+		stop := r.run(r.service())
+		defer stop()
+		// The leases are the real ones here: nothing was aged.
+		live := `SELECT COUNT(*) FROM separation_jobs WHERE lease_owner IS NOT NULL AND lease_owner <> $1 OR state = 'READY'`
+		r.eventually("both jobs in live hands", func() bool { return r.number(live, dead.Keeper.Owner()) == 2 })
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("the jobs of a dead worker went on after %v, want within 15 s", took)
+		}
+		r.waitState(early, StateReady)
+		r.waitState(late, StateReady)
+		stop()
+		if got := r.row(late).Attempts; got != 2 {
+			t.Errorf("%d attempts, want 2", got)
+		}
+		if titles := r.provider.Titles(); !slices.Equal(titles, []string{early, late}) {
+			t.Errorf("the provider was paid for %v", titles)
+		}
+		if n := r.number(`SELECT COUNT(*) FROM separation_jobs WHERE node_id = 'node'`); n != 2 {
+			t.Errorf("%d of 2 jobs belong to the node that has their stems", n)
+		}
+		r.booked(owner, 0)
+	})
+}
+
+// A worker whose lease went to another replica in the middle of an upload ends
+// quietly, and the job is paid for once.
+func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d).withProvider()
+		owner := r.user(1)
+		slow, quick := r.service(), r.service()
+		r.fault(faults.Rule{Step: standin.StepUpload, Times: 1, Kind: faults.KindStall})
+		id := r.enqueueAudio(slow, owner)
+		j := r.claimed(slow)
+		var working sync.WaitGroup
+		working.Go(func() { slow.work(t.Context(), j) })
+		r.eventually("the upload", func() bool { return r.provider.Faults.Count(standin.StepUpload) > 0 })
+		r.age(id, lease.TTL+time.Second)
+		stop := r.run(quick)
+		r.waitState(id, StateReady)
+		working.Wait() // its heartbeat told it, and the upload was cut off
+		stop()
+		if titles := r.provider.Titles(); !slices.Equal(titles, []string{id}) {
+			t.Errorf("the provider was paid for %v", titles)
+		}
+		if x := r.row(id); x.Attempts != 2 || x.State != StateReady {
+			t.Errorf("%+v", x)
+		}
+		if stems, rows := len(r.keys("separation/")), r.number(`SELECT COUNT(*) FROM separation_stems`); int64(stems) != rows {
+			t.Errorf("%d stems in the store, %d in the database", stems, rows)
+		}
+		r.booked(owner, 0)
+	})
+}
+
+// A deletion takes the job away from its worker, and what the worker stored
+// too late goes when it notices.
+func TestDeletionDuringCollection(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d).withProvider()
+		owner := r.user(1)
+		s := r.service()
+		r.fault(faults.Rule{Step: standin.StepDownload, Kind: faults.KindStall, Times: 1})
+		id := r.enqueueAudio(s, owner)
+		stop := r.run(s)
+		r.eventually("the download", func() bool { return r.provider.Faults.Count(standin.StepDownload) > 0 })
+		r.exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
+		if err := s.Erase(t.Context(), owner); err != nil {
+			t.Fatal(err)
+		}
+		r.exec(`DELETE FROM users WHERE id = $1`, owner)
+		r.object(stemKey(id, stemVoice, "flac")) // the worker's, stored a moment too late
+		r.provider.Faults.Clear()
+		r.eventually("no stems", func() bool { return len(r.keys("separation/")) == 0 })
+		stop()
+		if keys := append(r.keys("separation/"), r.keys("uploads/")...); len(keys) > 0 {
+			t.Errorf("left: %v", keys)
+		}
+		if n := r.number(`SELECT COUNT(*) FROM separation_jobs`); n != 0 {
+			t.Errorf("%d jobs", n)
+		}
+	})
+}
