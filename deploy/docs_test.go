@@ -1,0 +1,95 @@
+package deploy
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const operations = "../docs/operations.md"
+
+func TestOperationsExplainEveryMetricAndAlert(t *testing.T) {
+	text := read(t, operations)
+	for _, name := range metricNames(t) {
+		if !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("docs/operations.md does not explain %s", name)
+		}
+	}
+	for _, a := range alerts(t) {
+		if !strings.Contains(text, "\n### "+a.Alert+"\n") {
+			t.Errorf("docs/operations.md has no section %s", a.Alert)
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^### (Cutroom\w+)$`).FindAllStringSubmatch(text, -1) {
+		if !slices.ContainsFunc(alerts(t), func(a alert) bool { return a.Alert == m[1] }) {
+			t.Errorf("docs/operations.md explains %s, which is no alert", m[1])
+		}
+	}
+}
+
+func TestOperationsNameWhatExists(t *testing.T) {
+	text := read(t, operations)
+	for _, m := range regexp.MustCompile("`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=[^`]*)?`").FindAllStringSubmatch(text, -1) {
+		set, _ := envExample(t)
+		_, deployment := set[m[1]]
+		if _, ok := key(m[1]); !ok && !deployment {
+			t.Errorf("docs/operations.md speaks of %s, which is no key", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`\]\((\.\./[^)#]+|[a-z-]+\.md)`).FindAllStringSubmatch(text, -1) {
+		if _, err := os.Stat("../docs/" + m[1]); err != nil {
+			t.Errorf("docs/operations.md links to %s: %v", m[1], err)
+		}
+	}
+	usage := read(t, "../cmd/cutroom/main.go")
+	for _, m := range regexp.MustCompile(`(?m)(?:^|[ /])cutroom (serve|migrate|doctor|version|admin \w+|[a-z]+)\b`).FindAllStringSubmatch(commands(text), -1) {
+		if !strings.Contains(usage, "\n  "+m[1]) {
+			t.Errorf("docs/operations.md runs cutroom %s, which is no command", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`docker compose (?:exec|stop|start|logs|restart|run|kill)(?: --?[\w-]+(?:=\S+)?)* ([a-z][\w-]*)`).FindAllStringSubmatch(commands(text), -1) {
+		if _, ok := compose(t).Services[m[1]]; !ok {
+			t.Errorf("docs/operations.md names service %s, which docker-compose.yml does not have", m[1])
+		}
+	}
+}
+
+// commands are the code blocks of a page.
+func commands(text string) string {
+	var b strings.Builder
+	for _, m := range regexp.MustCompile("(?s)\n```sh\n(.*?)\n```").FindAllStringSubmatch(text, -1) {
+		b.WriteString(m[1] + "\n")
+	}
+	return b.String()
+}
+
+// Every prefix that the service stores under is in the page's table, and none
+// else.
+func TestOperationsListEveryPrefix(t *testing.T) {
+	var used []string
+	for _, file := range []string{"render/render.go", "render/sweep.go", "separation/separation.go", "asset/key.go", "objectstore/check.go"} {
+		for _, m := range regexp.MustCompile(`"([a-z]+/)(?:"|%s)`).FindAllStringSubmatch(read(t, "../internal/"+file), -1) {
+			if !slices.Contains(used, m[1]) {
+				used = append(used, m[1])
+			}
+		}
+	}
+	slices.Sort(used)
+	var listed []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+/)").FindAllStringSubmatch(read(t, operations), -1) {
+		listed = append(listed, m[1])
+	}
+	slices.Sort(listed)
+	if !slices.Equal(used, listed) {
+		t.Errorf("docs/operations.md lists %v, the service stores under %v", listed, used)
+	}
+}

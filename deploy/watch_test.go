@@ -1,0 +1,234 @@
+package deploy
+
+import (
+	"encoding/json"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+// metricNames are the metrics that the service exports.
+func metricNames(t testing.TB) []string {
+	t.Helper()
+	found := regexp.MustCompile(`"(cutroom_[a-z_]+)"`).FindAllStringSubmatch(read(t, "../internal/app/ops.go"), -1)
+	var out []string
+	for _, m := range found {
+		out = append(out, m[1])
+	}
+	if len(out) < 8 {
+		t.Fatalf("only %v found in ops.go", out)
+	}
+	return out
+}
+
+// checkExpression fails the test unless every metric and every state in a
+// query is one that the service exports.
+func checkExpression(t testing.TB, where, expr string) {
+	t.Helper()
+	names := metricNames(t)
+	exported := 0
+	for _, name := range regexp.MustCompile(`\b(cutroom|process|go|up)(_[a-z0-9_]+)?\b`).FindAllString(withoutStrings(expr), -1) {
+		exported++
+		switch {
+		case slices.Contains(names, name):
+		case name == "cutroom_http_request_seconds_bucket", name == "cutroom_http_request_seconds_count", name == "cutroom_http_request_seconds_sum":
+		case name == "up", strings.HasPrefix(name, "process_"), strings.HasPrefix(name, "go_"): // the standard collectors'
+		default:
+			t.Errorf("%s asks for %s, which the service does not export", where, name)
+		}
+	}
+	if exported == 0 {
+		t.Errorf("%s asks for no metric of the service: %s", where, expr)
+	}
+	for _, m := range regexp.MustCompile(`\bstate=~?"([^"]*)"`).FindAllStringSubmatch(expr, -1) {
+		for state := range strings.SplitSeq(m[1], "|") {
+			if !strings.Contains(read(t, "../internal/render/render.go")+read(t, "../internal/separation/separation.go"), `"`+state+`"`) {
+				t.Errorf("%s asks for state %s, which no job has", where, state)
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`\broute=~"([^"]*)"`).FindAllStringSubmatch(expr, -1) {
+		route, err := regexp.Compile("^(?:" + m[1] + ")$")
+		if err != nil {
+			t.Errorf("%s: %v", where, err)
+			continue
+		}
+		hits := 0
+		for _, r := range regexp.MustCompile(`s\.handle\("([^"]+)"`).FindAllStringSubmatch(read(t, "../internal/httpapi/server.go"), -1) {
+			if route.MatchString(r[1]) {
+				hits++
+			}
+		}
+		if hits == 0 {
+			t.Errorf("%s: no route matches %s", where, m[1])
+		}
+	}
+}
+
+// withoutStrings drops label values, which may look like metrics.
+func withoutStrings(expr string) string {
+	return regexp.MustCompile(`"[^"]*"`).ReplaceAllString(expr, `""`)
+}
+
+type alert struct {
+	Alert       string            `yaml:"alert"`
+	Expr        string            `yaml:"expr"`
+	For         string            `yaml:"for"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func alerts(t testing.TB) []alert {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []alert `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "alerts.yml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Groups) != 1 || len(file.Groups[0].Rules) < 10 {
+		t.Fatal("alerts.yml is not one group of rules")
+	}
+	return file.Groups[0].Rules
+}
+
+func TestAlertsAskForWhatIsExported(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range alerts(t) {
+		if !strings.HasPrefix(a.Alert, "Cutroom") || seen[a.Alert] {
+			t.Errorf("alert %q", a.Alert)
+		}
+		seen[a.Alert] = true
+		checkExpression(t, a.Alert, a.Expr)
+		if a.Annotations["summary"] == "" || !slices.Contains([]string{"critical", "warning"}, a.Labels["severity"]) {
+			t.Errorf("%s has labels %v and annotations %v", a.Alert, a.Labels, a.Annotations)
+		}
+	}
+}
+
+func TestDashboardAsksForWhatIsExported(t *testing.T) {
+	var d struct {
+		Panels []struct {
+			Title, Description string
+			Targets            []struct{ Expr string }
+		}
+	}
+	text := read(t, "dashboard.json")
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range d.Panels {
+		if p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
+			t.Errorf("panel %q shows %d things", p.Title, len(p.Targets))
+		}
+		for _, target := range p.Targets {
+			checkExpression(t, "panel "+p.Title, target.Expr)
+		}
+	}
+	for _, name := range metricNames(t) {
+		if !strings.Contains(text, name) {
+			t.Errorf("the dashboard does not show %s", name)
+		}
+	}
+}
+
+// unit reads the systemd unit: section, key, values.
+func unit(t testing.TB) map[string]map[string][]string {
+	t.Helper()
+	out := map[string]map[string][]string{}
+	section := ""
+	for line := range strings.Lines(read(t, "cutroom.service")) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if name, ok := strings.CutPrefix(line, "["); ok {
+			section = strings.TrimSuffix(name, "]")
+			out[section] = map[string][]string{}
+			continue
+		}
+		k, v, ok := strings.Cut(line, "=")
+		if !ok || section == "" || !regexp.MustCompile(`^[A-Z][A-Za-z]+$`).MatchString(k) {
+			t.Fatalf("cutroom.service: %q", line)
+		}
+		if k != "Environment" && len(out[section][k]) > 0 {
+			t.Errorf("cutroom.service sets %s twice", k)
+		}
+		out[section][k] = append(out[section][k], v)
+	}
+	return out
+}
+
+func TestUnitRunsTheService(t *testing.T) {
+	u := unit(t)
+	for _, section := range []string{"Unit", "Service", "Install"} {
+		if len(u[section]) == 0 {
+			t.Errorf("no section %s", section)
+		}
+	}
+	s := u["Service"]
+	for key, want := range map[string]string{
+		"ExecStart": "/usr/local/bin/cutroom serve", "KillMode": "mixed", "KillSignal": "SIGTERM",
+		"OOMPolicy": "continue", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "User": "cutroom",
+	} {
+		if len(s[key]) != 1 || s[key][0] != want {
+			t.Errorf("%s is %v, want %s", key, s[key], want)
+		}
+	}
+	for _, pair := range s["Environment"] {
+		name, value, _ := strings.Cut(pair, "=")
+		if _, ok := key(name); !ok {
+			t.Errorf("Environment sets %s, which is no key of the service", name)
+		}
+		if name == "STORAGE_PATH" && value != "/var/lib/"+s["StateDirectory"][0] {
+			t.Errorf("STORAGE_PATH %s is not the StateDirectory", value)
+		}
+	}
+}
+
+func TestUnitLeavesTheCageItsTools(t *testing.T) {
+	s := unit(t)["Service"]
+	spaces := strings.Fields(s["RestrictNamespaces"][0])
+	wanted := regexp.MustCompile(`CLONE_NEW(\w+)`).FindAllStringSubmatch(read(t, "../internal/media/cage.go"), -1)
+	if len(wanted) == 0 {
+		t.Fatal("the cage uses no namespaces")
+	}
+	for _, m := range wanted {
+		if !slices.Contains(spaces, strings.ToLower(m[1])) {
+			t.Errorf("RestrictNamespaces %v keeps the cage from a new %s namespace", spaces, m[1])
+		}
+	}
+	calls := strings.Fields(s["SystemCallFilter"][0])
+	for _, call := range []string{"@system-service", "landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"} {
+		if !slices.Contains(calls, call) {
+			t.Errorf("SystemCallFilter %v lacks %s", calls, call)
+		}
+	}
+	for _, key := range []string{"MemoryDenyWriteExecute", "PrivateUsers"} {
+		if len(s[key]) > 0 {
+			t.Errorf("%s breaks ffmpeg or its cage", key)
+		}
+	}
+}
+
+// systemd itself has the last word where it is installed.
+func TestSystemdAcceptsTheUnit(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Log("no systemd here; the unit was only parsed")
+		return
+	}
+	file := t.TempDir() + "/cutroom.service"
+	text := strings.Replace(read(t, "cutroom.service"), "/usr/local/bin/cutroom serve", "/bin/true serve", 1)
+	write(t, file, text)
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", file).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "cutroom.service:") {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,237 @@
+// Command storebench moves one large object to and from a real S3 server, by
+// the Bucket of this module and by the plain client of the AWS SDK, and writes
+// down how fast each was and how much memory it took:
+//
+//	scripts/s3.sh run go run ./internal/objectstore/storebench -report docs/benchmarks-store.md
+//
+// Every transfer is a process of its own, so that peak memory and processor
+// time belong to it alone. The ways take turns, so that a machine that is busy
+// for a while is so for all of them.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+const objectKey = "storebench/object.bin"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "storebench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	report := flag.String("report", "", "file to write the figures to, in Markdown; blank prints them")
+	megabytes := flag.Int64("mb", 500, "size of the object, in MiB")
+	rounds := flag.Int("rounds", 5, "how often each way is measured")
+	child := flag.String("child", "", "used by the program itself: the way to measure")
+	file := flag.String("file", "", "used by the program itself: the local file")
+	flag.Parse()
+	target, err := parseTarget(os.Getenv("CUTROOM_TEST_S3"))
+	if err != nil {
+		return err
+	}
+	if *child != "" {
+		return measureHere(ctx, target, *child, *file)
+	}
+	b := bench{target: target, sizeBytes: *megabytes << 20, rounds: *rounds, results: map[string][]result{}}
+	if err := b.run(ctx); err != nil {
+		return err
+	}
+	text := b.markdown()
+	if *report == "" {
+		fmt.Print(text)
+		return nil
+	}
+	return os.WriteFile(*report, []byte(text), 0o644)
+}
+
+// result is what one transfer took.
+type result struct {
+	Seconds    float64
+	CPUSeconds float64 // of the client, user and system
+	PeakMiB    float64 // largest resident set of the client
+}
+
+// measureHere performs one transfer and prints how long it took. Starting the
+// program and building the client are not counted.
+func measureHere(ctx context.Context, t target, name, file string) error {
+	way, ok := ways[name]
+	if !ok {
+		return fmt.Errorf("no way %q", name)
+	}
+	move, err := way(t)
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := move(ctx, objectKey, file); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(result{Seconds: time.Since(started).Seconds()})
+}
+
+// bench runs all ways in turn.
+type bench struct {
+	target    target
+	sizeBytes int64
+	rounds    int
+	results   map[string][]result
+}
+
+func (b *bench) run(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "storebench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
+	if err := randomFile(src, b.sizeBytes); err != nil {
+		return err
+	}
+	for round := range b.rounds {
+		// Another way begins each round: the first one finds the disk quietest.
+		for i := range uploads {
+			name := uploads[(i+round)%len(uploads)]
+			if err := b.measure(ctx, name, src); err != nil {
+				return err
+			}
+		}
+		for i := range downloads {
+			name := downloads[(i+round)%len(downloads)]
+			if err := b.measure(ctx, name, dst); err != nil {
+				return err
+			}
+			if err := same(src, dst); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if err := os.Remove(dst); err != nil {
+				return err
+			}
+		}
+	}
+	return b.target.remove(ctx, objectKey)
+}
+
+func (b *bench) measure(ctx context.Context, name, file string) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, exe, "-child", name, "-file", file)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var r result
+	if err := json.Unmarshal(out, &r); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r.CPUSeconds = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+	r.PeakMiB = peakMiB(cmd.ProcessState)
+	b.results[name] = append(b.results[name], r)
+	fmt.Fprintf(os.Stderr, "%-16s %6.2f s  %6.2f s cpu  %5.0f MiB\n", name, r.Seconds, r.CPUSeconds, r.PeakMiB)
+	return nil
+}
+
+// median of a figure over the rounds.
+func (b *bench) median(name string, figure func(result) float64) float64 {
+	var all []float64
+	for _, r := range b.results[name] {
+		all = append(all, figure(r))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func (b *bench) markdown() string {
+	seconds := func(r result) float64 { return r.Seconds }
+	var s strings.Builder
+	fmt.Fprintf(&s, `# Benchmark: the object store
+
+<!-- Written by make bench-store. -->
+
+One object of %d MiB, random bytes, to and from a real S3 server (versitygw) on
+the same machine over plain HTTP. Medians of %d rounds in which the ways take
+turns; each transfer is a process of its own. %s/%s, %d cores, %s.
+
+"Bucket" is how cutroom moves objects: %s. "SDK, one
+stream" is one PutObject or GetObject of the AWS SDK for Go with its defaults,
+"SDK, parts" is the same client with parts of 5 MiB, 5 at a time, which are the
+defaults of the SDK's transfer manager.
+
+| way | MiB/s | time | client's CPU | peak memory |
+|---|---|---|---|---|
+`, b.sizeBytes>>20, b.rounds, runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), "parts of 16 MiB, 4 at a time")
+	for _, name := range slices.Concat(uploads, downloads) {
+		took := b.median(name, seconds)
+		fmt.Fprintf(&s, "| %s | %.0f | %.2f s | %.2f s | %.0f MiB |\n", titles[name], float64(b.sizeBytes>>20)/took, took,
+			b.median(name, func(r result) float64 { return r.CPUSeconds }), b.median(name, func(r result) float64 { return r.PeakMiB }))
+	}
+	fmt.Fprintf(&s, "\nSpeed of Bucket against the faster of the two plain ways (the goal is 0.9 or more):\n**upload %.2f, download %.2f**.\n",
+		b.ratio(uploads, seconds), b.ratio(downloads, seconds))
+	return s.String()
+}
+
+// ratio is the speed of the first way against the best of the others.
+func (b *bench) ratio(names []string, seconds func(result) float64) float64 {
+	best := b.median(names[1], seconds)
+	for _, name := range names[2:] {
+		best = min(best, b.median(name, seconds))
+	}
+	return best / b.median(names[0], seconds)
+}
+
+func randomFile(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(f, rand.Reader, size)
+	return errors.Join(err, f.Close())
+}
+
+// same compares two files: a transfer that is fast and wrong is worth nothing.
+func same(a, b string) error {
+	fa, err := os.Open(a)
+	if err != nil {
+		return err
+	}
+	defer fa.Close()
+	fb, err := os.Open(b)
+	if err != nil {
+		return err
+	}
+	defer fb.Close()
+	bufA, bufB := make([]byte, 1<<20), make([]byte, 1<<20)
+	for {
+		n, errA := io.ReadFull(fa, bufA)
+		m, errB := io.ReadFull(fb, bufB)
+		if n != m || !bytes.Equal(bufA[:n], bufB[:m]) {
+			return errors.New("other bytes came back")
+		}
+		if errA != nil && errB != nil {
+			return nil
+		}
+	}
+}
