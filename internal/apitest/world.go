@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,12 +54,13 @@ func (w *World) env(bucket bool) (map[string]string, error) {
 		env[key] = ""
 	}
 	if real := os.Getenv("CUTROOM_TEST_S3"); bucket && real != "" {
-		f := strings.Split(real, ",")
-		if len(f) != 4 {
-			return nil, errors.New("CUTROOM_TEST_S3 is not url,bucket,key,secret")
+		u, err := url.Parse(real)
+		if err != nil || u.Host == "" || u.User == nil || strings.Trim(u.Path, "/") == "" {
+			return nil, errors.New("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET")
 		}
-		env["OBJECT_STORE_ENDPOINT"], env["OBJECT_STORE_BUCKET"] = f[0], f[1]
-		env["OBJECT_STORE_ACCESS_KEY_ID"], env["OBJECT_STORE_SECRET_ACCESS_KEY"] = f[2], f[3]
+		env["OBJECT_STORE_ENDPOINT"], env["OBJECT_STORE_BUCKET"] = u.Scheme+"://"+u.Host, strings.Trim(u.Path, "/")
+		env["OBJECT_STORE_ACCESS_KEY_ID"] = u.User.Username()
+		env["OBJECT_STORE_SECRET_ACCESS_KEY"], _ = u.User.Password()
 		env["OBJECT_STORE_ACCOUNT_ID"] = strings.Repeat("0", 32)
 	}
 	return env, nil
