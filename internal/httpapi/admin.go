@@ -151,7 +151,11 @@ func (s *Server) adminUsers(w http.ResponseWriter, r *http.Request, _ account.Pr
 	if err != nil {
 		return err
 	}
-	users, total, err := s.o.Admin.Users(r.Context(), query.Get("q"), page)
+	search := query.Get("q")
+	if !storable(search) {
+		return ok(w, adminUsersBody{Users: each([]admin.User{}, adminUserOf)})
+	}
+	users, total, err := s.o.Admin.Users(r.Context(), search, page)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -57,13 +56,8 @@ func startAdmin(t *testing.T) *adminServer {
 		Accounts:  account.New(account.Options{DB: d, Tokens: s.tokens, Log: slog.New(slog.DiscardHandler)}),
 		Admin:     admin.New(d),
 		AdminSlug: slug,
-		Report: func(_ context.Context, err error) {
-			if !s.failing.Load() {
-				t.Errorf("reported: %v", err)
-			}
-		},
-		Observe: func(string, string, int, float64) {},
-		Log:     slog.New(slog.DiscardHandler),
+		Observe:   func(string, string, int, float64) {},
+		Log:       slog.New(alarm{t: t, expected: &s.failing}),
 	}))
 	t.Cleanup(s.Close)
 	s.admin = s.token(account.RoleAdmin)

@@ -40,8 +40,9 @@ var errBadRequest = fault.New(fault.Invalid, "bad_request")
 // handler is an endpoint: it answers, or returns why it could not.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// serve adapts a handler. It writes the error answer and logs the cause once;
-// only failures that a client cannot be told of are errors of ours.
+// serve adapts a handler. It writes the error answer and logs the cause once.
+// Only failures that a client cannot be told of are errors of ours, and what is
+// logged at that level is what the monitoring is told of.
 func (s *Server) serve(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := h(w, r)
@@ -54,8 +55,15 @@ func (s *Server) serve(h handler) http.Handler {
 
 func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	log := s.log.With("request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path)
+	rec, _ := w.(*recorder)
+	if rec != nil {
+		log = log.With("route", rec.route())
+	}
 	if gone(r, err) {
 		log.Debug("client went away", "err", err)
+		if rec != nil && rec.status == 0 {
+			rec.status = statusGone
+		}
 		return
 	}
 	f := fault.As(err)
@@ -66,11 +74,9 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		}
 	case errors.Is(err, staging.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
 		log.Error("no space left", "err", err)
-		s.o.Report(r.Context(), err)
 		f = fault.New(fault.Unavailable, "The service is short of storage, please try again later")
 	default:
 		log.Error("request failed", "err", err)
-		s.o.Report(r.Context(), err)
 		f = fault.New(fault.Internal, "Internal server error")
 	}
 	writeError(w, f)

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 
@@ -16,8 +17,15 @@ import (
 	"cutroom/internal/staging"
 )
 
-// maxParts bounds the parts of one request.
-const maxParts = 64
+const (
+	// maxParts bounds the parts of one request.
+	maxParts = 64
+	// maxPartHead bounds what stands before the content of a part, in bytes: the
+	// boundary and the headers. Real ones are under 1 KiB.
+	maxPartHead = 16 << 10
+	// maxPartName bounds the name of a part, in bytes.
+	maxPartName = 128
+)
 
 // form is a multipart body whose files are on disk and whose text is in memory.
 // Close removes the files that nobody took.
@@ -51,9 +59,15 @@ func digest(endpoint, content string) string {
 type formRules struct {
 	text    []string               // names of text fields; all other parts are files
 	isFile  func(name string) bool // files to keep; others are read and dropped
-	maxBody int64                  // bytes of all parts together
+	maxBody int64                  // bytes of all files together
 	tooBig  *fault.Error           // answer beyond maxBody
 	tooLong *fault.Error           // answer to a text field beyond maxJSON
+}
+
+// maxWire is how many bytes a body within the rules can have: boundaries, part
+// headers and text need room beyond the files.
+func (r formRules) maxWire() int64 {
+	return r.maxBody + int64(len(r.text))*maxJSON + (maxParts+1)*maxPartHead
 }
 
 // readForm streams a multipart body to disk. Parts beyond the caps end it at
@@ -63,8 +77,7 @@ func (s *Server) readForm(r *http.Request, rules formRules) (*form, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Boundaries and part headers need some room beyond the parts themselves.
-	if r.ContentLength > rules.maxBody+maxParts*16<<10 {
+	if r.ContentLength > rules.maxWire() {
 		return nil, rules.tooBig
 	}
 	batch, err := s.o.Staging.Batch()
@@ -72,10 +85,14 @@ func (s *Server) readForm(r *http.Request, rules formRules) (*form, error) {
 		return nil, err
 	}
 	f := &form{text: map[string]string{}, files: map[string]staging.File{}, batch: batch}
-	if err := f.read(multipart.NewReader(r.Body, boundary), rules); err != nil {
+	body := &headGuard{body: r.Body}
+	if err := f.read(body, boundary, rules); err != nil {
 		f.Close()
 		return nil, err
 	}
+	// Only a body read to its end lets the server notice that the client hangs
+	// up. What a sender may put after the last boundary is a line break.
+	_, _ = io.CopyN(io.Discard, r.Body, 1<<10)
 	return f, nil
 }
 
@@ -87,10 +104,38 @@ func formBoundary(r *http.Request) (string, error) {
 	return params["boundary"], nil
 }
 
-func (f *form) read(mr *multipart.Reader, rules formRules) error {
+// errHead is the end of a body whose part headers, or what stands before the
+// first part, are longer than any client's.
+var errHead = errors.New("part header too long")
+
+// headGuard bounds what is read while a part's headers are looked for. Without
+// it, the library would keep headers of 10 MiB in memory and skip any number of
+// lines before the first part.
+type headGuard struct {
+	body io.Reader
+	on   bool
+	left int
+}
+
+func (g *headGuard) Read(p []byte) (int, error) {
+	if !g.on {
+		return g.body.Read(p)
+	}
+	if g.left <= 0 {
+		return 0, errHead
+	}
+	n, err := g.body.Read(p[:min(len(p), g.left)])
+	g.left -= n
+	return n, err
+}
+
+func (f *form) read(body *headGuard, boundary string, rules formRules) error {
+	mr := multipart.NewReader(body, boundary)
 	left := rules.maxBody
 	for n := 0; ; n++ {
+		body.on, body.left = true, maxPartHead
 		part, err := mr.NextRawPart()
+		body.on = false
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -108,25 +153,14 @@ func (f *form) read(mr *multipart.Reader, rules formRules) error {
 	}
 }
 
-// take stores one part and returns its size.
+// take stores one part and returns what it takes of the limit on files.
 func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, error) {
-	name := part.FormName()
-	if name == "" || len(name) > 128 {
+	name, fileName := partNames(part)
+	if name == "" || len(name) > maxPartName {
 		return 0, errBadRequest.WithDetail("a part of the form has no usable name")
 	}
-	if contains(rules.text, name) {
-		if _, twice := f.text[name]; twice {
-			return 0, fault.Invalidf("%s is given twice", name)
-		}
-		b, err := io.ReadAll(io.LimitReader(part, maxJSON+1))
-		if err != nil {
-			return 0, bodyError(err)
-		}
-		if len(b) > maxJSON {
-			return 0, rules.tooLong
-		}
-		f.text[name] = string(b)
-		return int64(len(b)), nil
+	if slices.Contains(rules.text, name) {
+		return 0, f.takeText(name, part, rules)
 	}
 	if !rules.isFile(name) {
 		n, err := io.Copy(io.Discard, io.LimitReader(part, left+1))
@@ -141,7 +175,7 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	if _, twice := f.files[name]; twice {
 		return 0, fault.Invalidf("%s is given twice", name)
 	}
-	file, err := f.batch.Receive(name, part.FileName(), part, left)
+	file, err := f.batch.Receive(name, fileName, part, left)
 	switch {
 	case errors.Is(err, staging.ErrTooLarge):
 		return 0, rules.tooBig
@@ -154,6 +188,70 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	return file.SizeBytes, nil
 }
 
+func (f *form) takeText(name string, part io.Reader, rules formRules) error {
+	if _, twice := f.text[name]; twice {
+		return fault.Invalidf("%s is given twice", name)
+	}
+	b, err := io.ReadAll(io.LimitReader(part, maxJSON+1))
+	if err != nil {
+		return bodyError(err)
+	}
+	if len(b) > maxJSON {
+		return rules.tooLong
+	}
+	f.text[name] = string(b)
+	return nil
+}
+
+// partNames reads the names of a part and of its file. Where the library gives
+// up on the whole header because of a file name that is neither quoted nor
+// ASCII, as phones send it, the names are read leniently: a part is not judged
+// by its file's name.
+func partNames(part *multipart.Part) (name, fileName string) {
+	if name = part.FormName(); name != "" {
+		return name, part.FileName()
+	}
+	fields := splitParameters(part.Header.Get("Content-Disposition"))
+	if len(fields) == 0 || !strings.EqualFold(strings.TrimSpace(fields[0]), "form-data") {
+		return "", ""
+	}
+	for _, field := range fields[1:] {
+		key, value, _ := strings.Cut(field, "=")
+		switch strings.ToLower(strings.TrimSpace(key)) {
+		case "name":
+			name = unquote(value)
+		case "filename":
+			fileName = unquote(value)
+		}
+	}
+	return name, fileName
+}
+
+// splitParameters splits a header at the semicolons outside of quotes.
+func splitParameters(header string) []string {
+	var fields []string
+	quoted, start := false, 0
+	for i := 0; i < len(header); i++ {
+		switch {
+		case header[i] == '\\' && quoted:
+			i++
+		case header[i] == '"':
+			quoted = !quoted
+		case header[i] == ';' && !quoted:
+			fields, start = append(fields, header[start:i]), i+1
+		}
+	}
+	return append(fields, header[start:])
+}
+
+func unquote(s string) string {
+	s = strings.TrimSpace(s)
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(s[1 : len(s)-1])
+	}
+	return s
+}
+
 // bodyError answers a body that breaks off or is not what it says. Errors of
 // our own disk pass through as they are.
 func bodyError(err error) error {
@@ -162,13 +260,4 @@ func bodyError(err error) error {
 		return err
 	}
 	return errBadRequest.WithDetail("the multipart body is malformed or incomplete").Because(err)
-}
-
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
-	}
-	return false
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"cutroom/internal/fault"
@@ -22,18 +21,20 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// RequestID is the id of the request that ctx belongs to, or "" outside of one.
-func RequestID(ctx context.Context) string { return requestID(ctx) }
-
 func newRequestID() string {
 	var b [8]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// recorder remembers what was answered.
+// statusGone is what a request is counted as whose client hung up before the
+// answer. It is never sent.
+const statusGone = 499
+
+// recorder remembers what was answered, and gives each write a deadline.
 type recorder struct {
 	http.ResponseWriter
+	control *http.ResponseController
 	status  int
 	bytes   int64
 	pattern string
@@ -43,6 +44,7 @@ func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
 		w.status = status
 	}
+	w.patience()
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -50,6 +52,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
+	w.patience()
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
 	return n, err
@@ -58,14 +61,19 @@ func (w *recorder) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// observed gives each request an id, logs and counts it, and turns a panic
-// into a 500 that reaches the monitoring.
+// observed gives each request an id, logs, counts and traces it, and turns a
+// panic into a 500.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
 		id := newRequestID()
-		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
-		rec := &recorder{ResponseWriter: w}
+		ctx := context.WithValue(r.Context(), requestIDKey{}, id)
+		traced := func(string, int) {}
+		if s.o.Trace != nil && r.URL.Path != "/healthz" {
+			ctx, traced = s.o.Trace(ctx, methodLabel(r.Method), id)
+		}
+		rec := &recorder{ResponseWriter: w, control: http.NewResponseController(w)}
+		r = withPatience(rec, r.WithContext(ctx))
 		rec.Header().Set("X-Request-Id", id)
 		rec.Header().Set("X-Content-Type-Options", "nosniff")
 		defer func() {
@@ -73,8 +81,9 @@ func (s *Server) observed(next http.Handler) http.Handler {
 				s.panicked(rec, r, p)
 			}
 			s.finish(rec, r, time.Since(started))
+			traced(rec.route(), rec.status)
 		}()
-		next.ServeHTTP(rec, withPatience(rec, r))
+		next.ServeHTTP(rec, r)
 	})
 }
 
@@ -82,23 +91,36 @@ func (s *Server) panicked(rec *recorder, r *http.Request, p any) {
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
-	err := fmt.Errorf("panic: %v", p)
-	s.log.Error("panic in a handler", "request", requestID(r.Context()), "path", r.URL.Path, "err", err, "stack", string(debug.Stack()))
-	s.o.Report(r.Context(), err)
+	s.log.Error("panic in a handler", "request", requestID(r.Context()), "route", rec.route(),
+		"err", fmt.Errorf("panic: %v", p), "stack", string(debug.Stack()))
 	if rec.status == 0 {
 		writeError(rec, fault.New(fault.Internal, "Internal server error"))
 	}
+}
+
+// route is the pattern that the request matched.
+func (w *recorder) route() string {
+	if w.pattern == "" {
+		return "unmatched"
+	}
+	return w.pattern
+}
+
+// methodLabel names a method for metrics. A method can be any word, and a
+// stranger must not be able to make a series of each.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "other"
 }
 
 func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	if rec.status == 0 {
 		rec.status = http.StatusOK
 	}
-	pattern := rec.pattern
-	if pattern == "" {
-		pattern = "unmatched"
-	}
-	s.o.Observe(r.Method, pattern, rec.status, took.Seconds())
+	s.o.Observe(methodLabel(r.Method), rec.route(), rec.status, took.Seconds())
 	level := slog.LevelInfo
 	if r.URL.Path == "/healthz" {
 		level = slog.LevelDebug
@@ -106,15 +128,4 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	// The path only: queries carry signed tokens.
 	s.log.Log(r.Context(), level, "request", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path,
 		"status", rec.status, "bytes", rec.bytes, "ms", took.Milliseconds(), "ip", s.clientIP(r))
-}
-
-// RouteName is the shape of a request's path for traces: ids are left out.
-func RouteName(r *http.Request) string {
-	parts := strings.Split(r.URL.Path, "/")
-	for i, p := range parts {
-		if len(p) > 24 || strings.HasPrefix(p, "rnd-") || strings.HasPrefix(p, "sep-") {
-			parts[i] = "{id}"
-		}
-	}
-	return r.Method + " " + strings.Join(parts, "/")
 }

@@ -29,6 +29,10 @@ type inputBody struct {
 }
 
 func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	key, err := idempotencyKey(r, user)
+	if err != nil {
+		return err
+	}
 	f, err := s.renderForm(r, func(name string) bool { return name == "video" })
 	if err != nil {
 		return err
@@ -38,10 +42,7 @@ func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user accoun
 	if !given {
 		return fault.Invalidf("video is required")
 	}
-	key, err := idempotencyKey(r, user, f.fingerprint("render/inputs"))
-	if err != nil {
-		return err
-	}
+	key.Fingerprint = f.fingerprint("render/inputs")
 	in, err := s.o.Renders.SaveInput(r.Context(), user.UserID, video, key)
 	if err != nil {
 		return err
@@ -50,6 +51,10 @@ func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user accoun
 }
 
 func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	key, err := idempotencyKey(r, user)
+	if err != nil {
+		return err
+	}
 	f, err := s.renderForm(r, func(string) bool { return true })
 	if err != nil {
 		return err
@@ -64,13 +69,13 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 		return wrongShape("config", err)
 	}
 	sub := render.Submission{Files: f.files, InputID: strings.TrimSpace(f.text["inputId"])}
+	if !storable(sub.InputID) {
+		sub.InputID = "-" // is as unknown
+	}
 	if sub.Timeline, err = cfg.timeline(sub); err != nil {
 		return err
 	}
-	key, err := idempotencyKey(r, user, f.fingerprint("render"))
-	if err != nil {
-		return err
-	}
+	key.Fingerprint = f.fingerprint("render")
 	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
 	if err != nil {
 		return err
@@ -81,6 +86,10 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 	if !s.o.Assets.Enabled() {
 		return asset.ErrDisabled
+	}
+	key, err := idempotencyKey(r, user)
+	if err != nil {
+		return err
 	}
 	body, err := readBody(w, r)
 	if err != nil {
@@ -94,10 +103,7 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	if err != nil {
 		return err
 	}
-	key, err := idempotencyKey(r, user, digest("render/v3", string(body)))
-	if err != nil {
-		return err
-	}
+	key.Fingerprint = digest("render/v3", string(body))
 	id, err := s.o.Renders.Submit(r.Context(), user.UserID, render.Submission{Timeline: t, ByReference: true}, key)
 	if err != nil {
 		return err

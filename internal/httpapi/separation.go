@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -13,14 +12,15 @@ import (
 	"cutroom/internal/separation"
 )
 
-// idempotencyKey reads the optional header. The fingerprint digests what the
-// request asks for.
-func idempotencyKey(r *http.Request, user account.Principal, fingerprint string) (idempotency.Key, error) {
+// idempotencyKey reads the optional header, before the body is: what it breaks
+// must not cost an upload. The caller adds the fingerprint of what the request
+// asks for.
+func idempotencyKey(r *http.Request, user account.Principal) (idempotency.Key, error) {
 	v := strings.TrimSpace(r.Header.Get("Idempotency-Key"))
 	if len(v) > idempotency.MaxKeyLength || strings.ContainsFunc(v, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return idempotency.Key{}, fault.Invalidf("Idempotency-Key must be at most %d printable ASCII characters", idempotency.MaxKeyLength)
 	}
-	return idempotency.Key{UserID: user.UserID, Value: v, Fingerprint: fingerprint}, nil
+	return idempotency.Key{UserID: user.UserID, Value: v}, nil
 }
 
 type jobBody struct {
@@ -30,6 +30,10 @@ type jobBody struct {
 var languageCode = regexp.MustCompile(`^(?i:auto|[a-z]{2,3}([-_][a-z0-9]{2,8})*)$`)
 
 func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	key, err := idempotencyKey(r, user)
+	if err != nil {
+		return err
+	}
 	f, err := s.readForm(r, formRules{
 		text:    []string{"spec"},
 		isFile:  func(name string) bool { return name == "file" },
@@ -49,10 +53,7 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	if err != nil {
 		return err
 	}
-	key, err := idempotencyKey(r, user, f.fingerprint("separate"))
-	if err != nil {
-		return err
-	}
+	key.Fingerprint = f.fingerprint("separate")
 	id, err := s.o.Separations.Submit(r.Context(), user.UserID, separation.Submission{File: file, Language: language}, key)
 	if err != nil {
 		return err
@@ -143,15 +144,21 @@ func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object,
 	return nil
 }
 
-// rangeErrors puts the API's error body in place of the plain text that the
-// library answers a range with which cannot be satisfied.
+// rangeErrors puts the API's error body in place of what the library answers to
+// a range that cannot be satisfied or a precondition that does not hold.
 type rangeErrors struct {
 	http.ResponseWriter
 	refused bool
 }
 
 func (w *rangeErrors) WriteHeader(status int) {
-	if status != http.StatusRequestedRangeNotSatisfiable {
+	sentence := ""
+	switch status {
+	case http.StatusRequestedRangeNotSatisfiable:
+		sentence = "The requested range is not satisfiable"
+	case http.StatusPreconditionFailed:
+		sentence = "The precondition of the request does not hold"
+	default:
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
@@ -159,7 +166,7 @@ func (w *rangeErrors) WriteHeader(status int) {
 	for _, name := range []string{"Content-Disposition", "Content-Length", "ETag", "Last-Modified"} {
 		w.Header().Del(name)
 	}
-	writeJSON(w.ResponseWriter, status, errorBody{Error: "The requested range is not satisfiable"})
+	writeJSON(w.ResponseWriter, status, errorBody{Error: sentence})
 }
 
 func (w *rangeErrors) Write(b []byte) (int, error) {
@@ -167,9 +174,4 @@ func (w *rangeErrors) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	return w.ResponseWriter.Write(b)
-}
-
-// ReadFrom keeps sendfile for bodies that are files.
-func (w *rangeErrors) ReadFrom(r io.Reader) (int64, error) {
-	return io.Copy(w.ResponseWriter, r)
 }

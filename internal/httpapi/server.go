@@ -11,6 +11,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"path"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/rs/cors"
 
@@ -48,11 +51,13 @@ type Options struct {
 	// TestdataDir holds the dev mock's folders; "" leaves the mock out.
 	TestdataDir string
 
-	// Report tells the monitoring of a failure of ours. It never blocks.
-	Report func(ctx context.Context, err error)
+	// Trace begins the trace of a request; what it returns is called with the
+	// route and the status when the request has ended. nil traces nothing.
+	Trace func(ctx context.Context, method, requestID string) (context.Context, func(route string, status int))
 	// Observe counts a finished request for metrics; pattern is the route.
 	Observe func(method, pattern string, status int, seconds float64)
-	Log     *slog.Logger
+	// Log receives failures of ours, and nothing else, at level Error.
+	Log *slog.Logger
 }
 
 // Server is the public HTTP API.
@@ -111,6 +116,10 @@ func (s *Server) handle(pattern string, h handler) { s.mux.Handle(pattern, s.ser
 // dispatch routes a request. Where no route fits it answers 404, or 405 with
 // Allow, in the API's own words; the mux only knows plain text.
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
+	if !storable(r.URL.Path) {
+		writeError(w, fault.New(fault.NotFound, "Not found"))
+		return
+	}
 	h, pattern := s.mux.Handler(r)
 	if pattern != "" {
 		if rw, ok := w.(*recorder); ok {
@@ -125,12 +134,19 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	case probe.status == http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", probe.header.Get("Allow"))
 		writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
-	case probe.status >= 300 && probe.status < 400:
-		h.ServeHTTP(w, r) // the path cleaned of // and ..
+	case probe.status >= 300 && probe.status < 400 && !strings.HasPrefix(path.Clean(r.URL.Path), "/api/"):
+		// The path cleaned of // and .., for browsers. The API's paths are exact:
+		// a redirect would turn a POST into a GET.
+		h.ServeHTTP(w, r)
 	default:
 		writeError(w, fault.New(fault.NotFound, "Not found"))
 	}
 }
+
+// storable reports whether a text can be a parameter of a query: PostgreSQL
+// refuses NUL and what is not UTF-8. A text that is not cannot name anything
+// that is stored.
+func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // headerProbe learns what the mux would answer, without its body.
 type headerProbe struct {

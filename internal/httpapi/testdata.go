@@ -78,10 +78,23 @@ func (s *Server) testdataStem(w http.ResponseWriter, r *http.Request) error {
 			if !file.Type().IsRegular() || strings.ToLower(ext) != want || strings.TrimSuffix(file.Name(), ext) != stem {
 				continue
 			}
-			w.Header().Set("Content-Type", objectstore.ContentType(want))
-			http.ServeFile(w, r, filepath.Join(s.o.TestdataDir, folder, file.Name()))
-			return nil
+			return serveTestdata(w, r, filepath.Join(s.o.TestdataDir, folder, file.Name()), want)
 		}
 	}
 	return notFound
+}
+
+func serveTestdata(w http.ResponseWriter, r *http.Request, path, ext string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", objectstore.ContentType(ext))
+	http.ServeContent(&rangeErrors{ResponseWriter: w}, r, "", info.ModTime(), f)
+	return nil
 }
