@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"cutroom/internal/httpapi"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/lease"
 )
 
 // Intervals of the sweeps. Every replica runs all of them; they are written so
@@ -23,14 +25,14 @@ const (
 func (a *App) runSweeps(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error {
-		every(ctx, jobSweepEvery, func() { a.swept("separation jobs", a.separations.SweepJobs(ctx)) })
+		every(ctx, jobSweepEvery, func() { a.sweep("separation jobs", func() error { return a.separations.SweepJobs(ctx) }) })
 		return nil
 	})
 	g.Go(func() error {
 		every(ctx, userSweepEvery, func() {
-			a.swept("interrupted erasures", a.accounts.FinishErasures(ctx))
-			a.swept("idempotency keys", idempotency.Sweep(ctx, a.db))
-			a.swept("rate limits", httpapi.SweepRateLimits(ctx, a.db))
+			a.sweep("interrupted erasures", func() error { return a.accounts.FinishErasures(ctx) })
+			a.sweep("idempotency keys", func() error { return idempotency.Sweep(ctx, a.db) })
+			a.sweep("rate limits", func() error { return httpapi.SweepRateLimits(ctx, a.db) })
 		})
 		return nil
 	})
@@ -42,17 +44,18 @@ func (a *App) runSweeps(ctx context.Context) error {
 }
 
 func (a *App) sweepFiles(ctx context.Context) {
-	a.swept("staged uploads", a.staging.Sweep(a.cfg.Storage.UploadsTTL))
-	a.swept("stems", a.separations.SweepFiles(ctx))
-	a.swept("renders", a.renders.Sweep(ctx))
-	a.swept("asset cache", a.assetCache.Sweep(a.cfg.Asset.CacheTTL))
-	_, err := a.parts.Sweep(ctx)
-	a.swept("part cache", err)
+	a.sweep("staged uploads", func() error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) })
+	a.sweep("stems", func() error { return a.separations.SweepFiles(ctx) })
+	a.sweep("renders", func() error { return a.renders.Sweep(ctx) })
+	a.sweep("asset cache", func() error { return a.assetCache.Sweep(a.cfg.Asset.CacheTTL) })
+	a.sweep("part cache", func() error { _, err := a.parts.Sweep(ctx); return err })
 }
 
-func (a *App) swept(what string, err error) {
-	if err != nil {
-		a.log.Warn("sweep failed; it will be tried again", "of", what, "err", err)
+// sweep runs one sweep. Its failure is worth a look, even though the sweep is
+// tried again; its panic stops neither the others nor the process.
+func (a *App) sweep(what string, do func() error) {
+	if err := lease.Guard(do); err != nil && !errors.Is(err, context.Canceled) {
+		a.log.Error("sweep failed; it will be tried again", "of", what, "err", err)
 	}
 }
 

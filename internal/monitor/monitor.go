@@ -1,14 +1,16 @@
 // Package monitor reports unexpected failures to an error monitoring service
-// that speaks the Sentry protocol, and samples request traces.
+// that speaks the Sentry protocol, and samples traces of requests.
 //
-// It is told of failures of ours only, never of a client's mistake, and sends
-// no personal data: no user, no address, no header, no query, no body.
+// Whatever the service logs at level Error is a failure of ours and is
+// reported, so no room has to think of it: see [Monitor.Handler]. A client's
+// mistakes are logged below that level. Reports hold no personal data: no user,
+// address, header, query or body, and the text of errors is scrubbed.
 package monitor
 
 import (
 	"context"
-	"fmt"
-	"net/http"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/getsentry/sentry-go"
@@ -19,15 +21,29 @@ type Options struct {
 	DSN         string // "" = off
 	Environment string
 	Release     string
-	TraceRate   float64 // 0..1
-	// RequestID names the request a context belongs to, "" outside of one.
-	RequestID func(ctx context.Context) string
+	TraceRate   float64 // 0..1, the share of requests that is traced
 }
 
+// quietFor is how long the same failure is not reported again, and maxKnown how
+// many failures are told apart: a database that is down fails every request.
+const (
+	quietFor = time.Minute
+	maxKnown = 500
+)
+
 // Monitor sends reports in the background. A Monitor that is off does nothing.
+// It is safe for concurrent use.
 type Monitor struct {
-	hub       *sentry.Hub
-	requestID func(ctx context.Context) string
+	hub *sentry.Hub // nil = off
+
+	mu   sync.Mutex
+	seen map[string]*repeats // by failure
+}
+
+// repeats is when a failure was last reported and how often it was not since.
+type repeats struct {
+	at      time.Time
+	skipped int
 }
 
 // New returns a Monitor. Reports wait in memory until they are sent; see Flush.
@@ -36,46 +52,113 @@ func New(o Options) (*Monitor, error) {
 		return &Monitor{}, nil
 	}
 	client, err := sentry.NewClient(sentry.ClientOptions{
-		Dsn: o.DSN, Environment: o.Environment, Release: o.Release,
+		Dsn: o.DSN, Environment: o.Environment, Release: o.Release, ServerName: "cutroom",
 		EnableTracing: o.TraceRate > 0, TracesSampleRate: o.TraceRate,
-		AttachStacktrace: true, SendDefaultPII: false, ServerName: "cutroom",
-		BeforeSend: func(e *sentry.Event, _ *sentry.EventHint) *sentry.Event {
-			e.Request, e.User = nil, sentry.User{}
-			return e
-		},
+		SendDefaultPII: false, MaxBreadcrumbs: -1,
+		BeforeSend:            withoutPerson,
+		BeforeSendTransaction: withoutPerson,
 	})
 	if err != nil {
 		// The library's message repeats the DSN, which is a secret.
-		return nil, fmt.Errorf("MONITORING_DSN: not a usable address")
+		return nil, errors.New("MONITORING_DSN: not a usable address")
 	}
-	return &Monitor{hub: sentry.NewHub(client, sentry.NewScope()), requestID: o.RequestID}, nil
+	return &Monitor{hub: sentry.NewHub(client, sentry.NewScope()), seen: map[string]*repeats{}}, nil
 }
 
-// Report sends an unexpected failure. It does not block.
-func (m *Monitor) Report(ctx context.Context, err error) {
-	if m.hub == nil || err == nil {
+// withoutPerson is the last look at what leaves: whatever a library may have
+// put into an event of its own accord, no request and no user goes with it.
+func withoutPerson(e *sentry.Event, _ *sentry.EventHint) *sentry.Event {
+	e.Request, e.User, e.Breadcrumbs, e.Attachments = nil, sentry.User{}, nil, nil
+	return e
+}
+
+// failure is one report.
+type failure struct {
+	what    string // constant text
+	err     error  // may be nil
+	request string // id, or ""
+	route   string // pattern, or ""
+}
+
+// report sends a failure. It does not block: when too many wait, it is dropped.
+func (m *Monitor) report(f failure) {
+	if m.hub == nil {
 		return
 	}
-	hub := m.hub.Clone()
-	if id := m.requestID(ctx); id != "" {
-		hub.Scope().SetTag("request", id)
+	text := ""
+	if f.err != nil {
+		text = scrub(f.err)
 	}
-	hub.CaptureException(err)
+	skipped, quiet := m.quiet(f.what + "\n" + f.route + "\n" + text)
+	if quiet {
+		return
+	}
+	e := sentry.NewEvent()
+	e.Level, e.Message, e.Transaction = sentry.LevelError, f.what, f.route
+	if f.request != "" {
+		e.Tags["request"] = f.request
+	}
+	if skipped > 0 {
+		e.Contexts["repeats"] = sentry.Context{"not_reported_before": skipped}
+	}
+	if text != "" {
+		e.Exception = []sentry.Exception{{Type: f.what, Value: text, Stacktrace: stackOf(f.err)}}
+	}
+	m.hub.CaptureEvent(e)
 }
 
-// Trace wraps the public handler: a sampled share of requests is reported with
-// its route's method and path shape and its time. name gives that shape, so
-// that ids in paths are not sent.
-func (m *Monitor) Trace(next http.Handler, name func(r *http.Request) string) http.Handler {
-	if m.hub == nil {
-		return next
+// stackOf is the stack that an error carries, such as a caught panic's, else
+// that of whoever reports it.
+func stackOf(err error) *sentry.Stacktrace {
+	var carrier interface{ StackTrace() []uintptr }
+	if errors.As(err, &carrier) {
+		if stack := sentry.ExtractStacktrace(carrier.(error)); stack != nil {
+			return stack
+		}
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := sentry.SetHubOnContext(r.Context(), m.hub.Clone())
-		span := sentry.StartTransaction(ctx, name(r), sentry.WithOpName("http.server"))
-		defer span.Finish()
-		next.ServeHTTP(w, r)
-	})
+	return sentry.NewStacktrace()
+}
+
+// quiet says whether a failure was reported a moment ago, and if not, how many
+// of its like were passed over since.
+func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.seen[key]
+	if r != nil && now.Sub(r.at) < quietFor {
+		r.skipped++
+		return 0, true
+	}
+	if r == nil {
+		if len(m.seen) >= maxKnown {
+			clear(m.seen)
+		}
+		r = &repeats{}
+		m.seen[key] = r
+	}
+	skipped = r.skipped
+	r.at, r.skipped = now, 0
+	return skipped, false
+}
+
+// Trace begins the trace of a request. The returned function ends it and names
+// it by its route, a pattern without ids. It costs nothing where traces are off.
+func (m *Monitor) Trace(ctx context.Context, method, requestID string) (context.Context, func(route string, status int)) {
+	if m.hub == nil || !m.hub.Client().Options().EnableTracing {
+		return ctx, func(string, int) {}
+	}
+	span := sentry.StartTransaction(sentry.SetHubOnContext(ctx, m.hub.Clone()), method+" unmatched", sentry.WithOpName("http.server"),
+		sentry.WithTransactionSource(sentry.SourceRoute))
+	return span.Context(), func(route string, status int) {
+		span.Name = route
+		if route == "unmatched" {
+			span.Name = method + " unmatched"
+		}
+		span.Status = sentry.HTTPtoSpanStatus(status)
+		span.SetTag("request", requestID)
+		span.Finish()
+	}
 }
 
 // Flush waits for reports to leave, at most for the given time.
