@@ -2,20 +2,39 @@ package lease
 
 import (
 	"fmt"
-	"runtime/debug"
+	"path"
+	"runtime"
+	"strings"
 )
 
 // PanicError is a panic that was caught, as an error.
 type PanicError struct {
-	Value any
-	Stack string // of the goroutine that panicked
+	Value   any
+	callers []uintptr
 }
 
-// Error describes the panic, without its stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+// shownFrames is how much of the stack an error's text holds.
+const shownFrames = 8
 
-// LogValue puts the stack into a log that says where.
-func (e *PanicError) String() string { return e.Error() + "\n" + e.Stack }
+// Error describes the panic and where it came from, innermost call first, in
+// one line.
+func (e *PanicError) Error() string {
+	var calls []string
+	frames := runtime.CallersFrames(e.callers)
+	for len(calls) < shownFrames {
+		f, more := frames.Next()
+		if f.Function != "" && !strings.HasPrefix(f.Function, "runtime.") {
+			calls = append(calls, fmt.Sprintf("%s:%d", path.Base(f.Function), f.Line))
+		}
+		if !more {
+			break
+		}
+	}
+	return fmt.Sprintf("panic: %v in %s", e.Value, strings.Join(calls, " < "))
+}
+
+// StackTrace returns the program counters of the goroutine when it panicked.
+func (e *PanicError) StackTrace() []uintptr { return e.callers }
 
 // Guard runs a piece of background work and turns a panic in it into a
 // [*PanicError], so that one job or sweep that trips over a bug of ours does not
@@ -24,7 +43,8 @@ func (e *PanicError) String() string { return e.Error() + "\n" + e.Stack }
 func Guard(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: string(debug.Stack())}
+			callers := make([]uintptr, 64)
+			err = &PanicError{Value: p, callers: callers[:runtime.Callers(2, callers)]}
 		}
 	}()
 	return do()

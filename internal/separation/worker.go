@@ -53,7 +53,7 @@ func (s *Service) work(ctx context.Context, j job) {
 	defer os.RemoveAll(dir)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = s.advance(held, &j, dir)
+		err = lease.Guard(func() error { return s.advance(held, &j, dir) })
 	}
 	// The last write must survive the cancellation that ended the work.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
