@@ -76,9 +76,13 @@ type Session struct {
 	User    User
 }
 
+// maxSubject bounds a provider's id of a person, in characters. OpenID Connect
+// allows 255.
+const maxSubject = 255
+
 // SignIn exchanges an identity token for a session. The user is created at the
-// first sign-in; fullName (which may be empty) and the provider's name count
-// only then, while e-mail and picture are refreshed each time. The signup
+// first sign-in; the name, which provider_a puts into its claims and for
+// provider_b comes as fullName (which may be empty), counts only then, while e-mail and picture are refreshed each time. The signup
 // bonus is granted when the user has not had it; a failure of that grant is
 // logged and made good at the next sign-in.
 func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string) (Session, error) {
@@ -95,6 +99,8 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 		return Session{}, fault.New(fault.BadGateway, "provider_unavailable").Because(err)
 	case err != nil:
 		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").Because(err)
+	case claims.Subject != clean(claims.Subject, maxSubject):
+		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").Because(errors.New("the subject cannot be stored"))
 	}
 	user, err := s.upsert(ctx, provider, claims, fullName)
 	if err != nil {
@@ -111,18 +117,19 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 }
 
 func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims, fullName string) (User, error) {
-	for range 2 {
-		u, erasing, err := s.upsertRow(ctx, provider, c, nameFor(c, fullName))
+	for range 3 {
+		u, erasing, err := s.upsertRow(ctx, provider, c, nameFor(provider, c, fullName))
 		if err != nil || !erasing {
 			return u, err
 		}
 		// The old account of this person is still being erased. Finish that
 		// first: the new account must not inherit anything from it.
-		if err := s.erase(ctx, u.ID); err != nil {
+		if err := s.erase(context.WithoutCancel(ctx), u.ID); err != nil {
 			return User{}, err
 		}
 	}
-	return User{}, fmt.Errorf("user of %s is still being erased", provider)
+	// Sign-ins and deletions of one person cross each other faster than that.
+	return User{}, fault.New(fault.Unavailable, "The account is being deleted, please try again later")
 }
 
 func (s *Service) upsertRow(ctx context.Context, provider string, c identity.Claims, name string) (u User, erasing bool, err error) {
@@ -146,13 +153,15 @@ func (s *Service) upsertRow(ctx context.Context, provider string, c identity.Cla
 	return u, erasingAt.Valid, nil
 }
 
-// nameFor is the name kept at the first sign-in: what the client was told,
-// else the provider's, else the e-mail's local part.
-func nameFor(c identity.Claims, fullName string) string {
-	for _, n := range []string{fullName, c.Name} {
-		if n = clean(n, 200); n != "" {
-			return n
-		}
+// nameFor is the name kept at the first sign-in: the provider's, which
+// provider_b tells only to the client, else the e-mail's local part.
+func nameFor(provider string, c identity.Claims, fullName string) string {
+	name := c.Name
+	if provider == ProviderB {
+		name = fullName
+	}
+	if name = clean(name, 200); name != "" {
+		return name
 	}
 	local, _, _ := strings.Cut(c.Email, "@")
 	return clean(local, 200)

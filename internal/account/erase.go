@@ -2,6 +2,7 @@ package account
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"cutroom/internal/db"
@@ -38,7 +39,8 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 }
 
 // FinishErasures erases the accounts whose deletion was interrupted. It leaves
-// young ones to the request that is at work on them.
+// young ones to the request that is at work on them. One that cannot be erased
+// does not hold up the others.
 func (s *Service) FinishErasures(ctx context.Context) error {
 	rows, err := s.db.Query(ctx, `SELECT id FROM users WHERE erasing_at IS NOT NULL AND erasing_at < now_ms() - 60000`)
 	if err != nil {
@@ -57,11 +59,13 @@ func (s *Service) FinishErasures(ctx context.Context) error {
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("look for unfinished erasures: %w", err)
 	}
+	var errs []error
 	for _, id := range ids {
 		if err := s.erase(ctx, id); err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		s.log.Info("finished an interrupted account deletion", "user", id)
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -85,7 +85,17 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 func (l *Ledger) payOut(ctx context.Context, userID, platform, transaction, hash, product string, credits int64) (Grant, error) {
 	fresh := false
 	err := l.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, created_at)
+		fresh = false
+		// The buyer's row is locked to the end. An account whose deletion has
+		// begun must not spend the receipt: it would take the credits with it.
+		n, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, userID)
+		if err != nil {
+			return fmt.Errorf("lock buyer: %w", err)
+		}
+		if n == 0 {
+			return fault.New(fault.Unauthorized, "account_deleted")
+		}
+		n, err = tx.Exec(ctx, `INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, created_at)
 			VALUES ($1, $2, $3, $4, $5, now_ms()) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
 			platform, hash, product, credits, userID)
 		if err != nil {

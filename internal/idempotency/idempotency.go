@@ -83,23 +83,29 @@ func Save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
 }
 
 // Once runs work in a transaction under key k and returns its answer, or the
-// answer of the first request that carried the same key.
+// answer of the first request that carried the same key. An error of work
+// counts only when no such answer came up meanwhile: the first of two equal
+// requests may have taken what the second then lacks.
 func Once(ctx context.Context, d *db.DB, k Key, work func(tx *db.Tx) (answer string, err error)) (answer string, first bool, err error) {
-	for range 2 {
-		if answer, err = Find(ctx, d, k); err != nil || answer != "" {
-			return answer, false, err
+	if answer, err = Find(ctx, d, k); err != nil || answer != "" {
+		return answer, false, err
+	}
+	err = d.InTx(ctx, func(tx *db.Tx) error {
+		if answer, err = work(tx); err != nil {
+			return err
 		}
-		err = d.InTx(ctx, func(tx *db.Tx) error {
-			a, err := work(tx)
-			if err != nil {
-				return err
-			}
-			answer = a
-			return Save(ctx, tx, k, a)
-		})
-		if !errors.Is(err, ErrRace) {
-			return answer, err == nil, err
-		}
+		return Save(ctx, tx, k, answer)
+	})
+	if err == nil {
+		return answer, true, nil
+	}
+	stored, ferr := Find(context.WithoutCancel(ctx), d, k)
+	switch {
+	case ferr != nil && errors.Is(err, ErrRace):
+		return "", false, ferr
+	case stored != "" && ferr == nil:
+		// Our own answer is there when only the commit's reply was lost.
+		return stored, stored == answer, nil
 	}
 	return "", false, err
 }

@@ -2,6 +2,7 @@ package render
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,7 +41,7 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	// other bytes.
 	_, _, err = idempotency.Once(ctx, s.db, key, func(*db.Tx) (string, error) { return in.ID, nil })
 	if db.IsForeignKey(err) {
-		return Input{}, fault.New(fault.Unauthorized, "account_deleted").Because(err)
+		return Input{}, errAccountDeleted.Because(err)
 	}
 	if err != nil {
 		return Input{}, err
@@ -51,15 +52,24 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	}
 	var usedMs int64
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		err := tx.QueryRow(ctx, `INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
+		n, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, owner)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return errAccountDeleted
+		}
+		err = tx.QueryRow(ctx, `INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
 			VALUES ($1, $2, $3, $4, $5, now_ms())
 			ON CONFLICT (user_id, input_id) DO UPDATE SET sha256 = excluded.sha256, object_key = excluded.object_key,
 				size_bytes = excluded.size_bytes, last_used_at = excluded.last_used_at
 			RETURNING last_used_at`, owner, in.ID, file.SHA256, object, file.SizeBytes).Scan(&usedMs)
 		return err
 	})
-	if db.IsForeignKey(err) {
-		return Input{}, fault.New(fault.Unauthorized, "account_deleted").Because(err)
+	if errors.Is(err, errAccountDeleted) {
+		// A deletion that began during the upload may have looked for files
+		// before this one was there.
+		return Input{}, errors.Join(err, s.Store.Delete(context.WithoutCancel(ctx), object))
 	}
 	if err != nil {
 		return Input{}, fmt.Errorf("record input: %w", err)

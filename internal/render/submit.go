@@ -108,10 +108,12 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		r.uploads = nil // the job's now
 	}
 	if db.IsForeignKey(err) {
-		return "", fault.New(fault.Unauthorized, "account_deleted").Because(err)
+		return "", errAccountDeleted.Because(err)
 	}
 	return answer, err
 }
+
+var errAccountDeleted = fault.New(fault.Unauthorized, "account_deleted")
 
 // resolver turns the names of a submission into stored objects.
 type resolver struct {
@@ -264,6 +266,15 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID string, su
 	if err != nil {
 		return err
 	}
+	// The user's row is locked to the end: a deletion either sees this job or is
+	// seen here.
+	n, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, owner)
+	if err != nil {
+		return fmt.Errorf("note activity: %w", err)
+	}
+	if n == 0 {
+		return errAccountDeleted
+	}
 	if r.input != "" {
 		// Using an input renews it, and fails when a sweep was faster.
 		n, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms()
@@ -286,9 +297,6 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID string, su
 			ON CONFLICT (job_id, object_key) DO NOTHING`, jobID, o.Object); err != nil {
 			return fmt.Errorf("hold source: %w", err)
 		}
-	}
-	if _, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1`, owner); err != nil {
-		return fmt.Errorf("note activity: %w", err)
 	}
 	return tx.Notify(ctx, topic)
 }
