@@ -220,15 +220,18 @@ func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) 
 			func(k clipWire) *string { return k.AudioFileKey })
 	}
 	const key = "video"
-	if _, whole := sub.Files[key]; !whole && sub.InputID == "" {
-		return timeline.Timeline{}, fault.Invalidf("video is required")
-	}
 	t := timeline.Legacy(key, timeline.Milliseconds(*c.VideoDurationMs))
 	err := c.rest(&t, timeline.LegacyNames, func(k clipWire) *string { return k.AudioFileKey })
 	if err != nil {
 		return t, err
 	}
-	return t, t.Validate(timeline.LegacyNames)
+	if err := t.Validate(timeline.LegacyNames); err != nil {
+		return t, err
+	}
+	if _, whole := sub.Files[key]; !whole && sub.InputID == "" {
+		return t, fault.Invalidf("video is required")
+	}
+	return t, nil
 }
 
 // referenced reads the form whose sources are asset keys.
