@@ -1,0 +1,349 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cutroom/internal/apitest"
+)
+
+// trace is what happened, for the report of a failure.
+type trace struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (t *trace) add(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = append(t.lines, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (t *trace) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.lines[max(0, len(t.lines)-400):], "\n")
+}
+
+// watch measures how long jobs lie still after their lease ran out.
+type watch struct {
+	mu      sync.Mutex
+	since   map[string]time.Time // job and fence -> first seen expired
+	longest time.Duration
+	moved   int
+	samples int
+	most    int // jobs in flight
+}
+
+// pause forgets who is waiting, because the clocks have jumped or nobody is up.
+func (w *watch) pause() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = map[string]time.Time{}
+}
+
+// note compares what is expired now with what was, and returns the longest
+// that any job has been lying still.
+func (w *watch) note(expired []string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if w.since == nil {
+		w.since = map[string]time.Time{}
+	}
+	longest := time.Duration(0)
+	for _, id := range expired {
+		if _, seen := w.since[id]; !seen {
+			w.since[id] = now
+		}
+		longest = max(longest, now.Sub(w.since[id]))
+	}
+	for id, first := range w.since {
+		if !slices.Contains(expired, id) {
+			longest = max(longest, now.Sub(first))
+			w.moved++
+			delete(w.since, id)
+		}
+	}
+	w.longest = max(w.longest, longest)
+	return longest
+}
+
+func (k *soak) query(ctx context.Context, query string, args ...any) ([][]string, error) {
+	rows, err := k.db.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	var out [][]string
+	for rows.Next() {
+		row := make([]string, len(columns))
+		into := make([]any, len(columns))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		out = append(out, row)
+	}
+	return out, rows.Err()
+}
+
+func (k *soak) active() (int, error) {
+	var n int
+	err := k.db.QueryRow(k.t.Context(), `SELECT COUNT(*) FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`).Scan(&n)
+	return n, err
+}
+
+// asking is the moment in which the provider may or may not have heard.
+const asking = "SUBMITTING, asking"
+
+// states counts what the jobs that a crash may hit are doing.
+func (k *soak) states() map[string]int {
+	rows, err := k.query(k.t.Context(), `SELECT CASE WHEN state = 'SUBMITTING' AND submit_intent_at IS NOT NULL THEN $1 ELSE state END
+		FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`, asking)
+	if err != nil {
+		k.t.Errorf("count states: %v", err)
+	}
+	out := map[string]int{}
+	for _, r := range rows {
+		out[r[0]]++
+	}
+	return out
+}
+
+// sample looks at the running service many times a second: the limit, the
+// order of the queue, and how long a dead worker's jobs lie still.
+func (k *soak) sample(quit <-chan struct{}) {
+	ctx := context.WithoutCancel(k.t.Context())
+	ask := func(query string, args ...any) [][]string {
+		rows, err := k.query(ctx, query, args...)
+		if err != nil {
+			k.t.Errorf("sample: %v", err)
+		}
+		return rows
+	}
+	for {
+		select {
+		case <-quit:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+		// The provider first: a project that is there belongs to a job that has
+		// left the queue for good.
+		titles := map[string]bool{}
+		for _, p := range k.s.World.Separator.Projects() {
+			titles[p.Title] = true
+		}
+		running := 0
+		for _, r := range ask(`SELECT id, state FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`) {
+			if r[1] == "QUEUED" {
+				if titles[r[0]] {
+					k.t.Errorf("%s is queued, and would be paid for a second time", r[0])
+				}
+				continue
+			}
+			running++
+		}
+		k.watch.mu.Lock()
+		k.watch.samples++
+		k.watch.most = max(k.watch.most, running)
+		k.watch.mu.Unlock()
+		if running > limit {
+			k.t.Errorf("%d jobs in flight, want at most %d", running, limit)
+		}
+		// fence = 0: never claimed. Nothing younger may have been.
+		for _, r := range ask(`SELECT y.id, x.id FROM separation_jobs y JOIN users u ON u.id = y.user_id
+			JOIN separation_jobs x ON x.attempts > 0 AND x.created_at > y.created_at
+			WHERE y.state = 'QUEUED' AND y.fence = 0 AND u.erasing_at IS NULL LIMIT 1`) {
+			k.t.Errorf("%s was claimed before the older %s", r[1], r[0])
+		}
+		if len(k.running()) == 0 {
+			k.watch.pause()
+			continue
+		}
+		var expired []string
+		for _, r := range ask(`SELECT id, CAST(fence AS TEXT) FROM separation_jobs
+			WHERE state IN ('SUBMITTING', 'PROCESSING') AND lease_until < now_ms()`) {
+			expired = append(expired, r[0]+"/"+r[1])
+		}
+		if still := k.watch.note(expired); still > handover-leaseTTL {
+			k.t.Errorf("a dead worker's job lay still for %v after its lease ran out", still)
+		}
+	}
+}
+
+// judge checks what must hold when everything has ended.
+func (k *soak) judge() {
+	if k.t.Failed() {
+		return
+	}
+	ctx := k.t.Context()
+	none := func(what, query string) {
+		k.t.Helper()
+		rows, err := k.query(ctx, query)
+		if err != nil {
+			k.t.Errorf("%s: %v", what, err)
+		}
+		for _, r := range rows {
+			k.t.Errorf("%s: %v", what, r)
+		}
+	}
+	none("balance is not the sum of the ledger, or negative", `SELECT u.id, CAST(COALESCE(b.balance, 0) AS TEXT) FROM users u
+		LEFT JOIN credit_balances b ON b.user_id = u.id
+		WHERE COALESCE(b.balance, 0) < 0 OR COALESCE(b.balance, 0) <> COALESCE((SELECT SUM(amount) FROM credit_ledger l WHERE l.user_id = u.id), 0)`)
+	none("a job without its charge", `SELECT j.id FROM separation_jobs j LEFT JOIN credit_ledger c ON c.ref_id = 'consume-' || j.id
+		WHERE c.amount IS NULL OR c.amount <> -j.credits OR c.user_id <> j.user_id`)
+	none("a charge without its job", `SELECT c.ref_id FROM credit_ledger c LEFT JOIN separation_jobs j ON 'consume-' || j.id = c.ref_id
+		WHERE c.kind = 'consume' AND j.id IS NULL`)
+	none("a charge that has neither results nor one refund, or both", `SELECT j.id, j.state FROM separation_jobs j
+		LEFT JOIN credit_ledger r ON r.ref_id = 'refund-' || j.id
+		WHERE NOT (j.state IN ('READY', 'DISPOSED') AND r.amount IS NULL OR j.state = 'FAILED' AND COALESCE(r.amount, 0) = j.credits)`)
+	none("a refund without its job", `SELECT r.ref_id FROM credit_ledger r LEFT JOIN separation_jobs j ON 'refund-' || j.id = r.ref_id
+		WHERE r.kind = 'refund' AND j.id IS NULL`)
+	none("READY without stems", `SELECT j.id FROM separation_jobs j WHERE j.state = 'READY'
+		AND NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND t.stem_id = 'voice_all')`)
+	none("an ended job that still has a lease or no sentence", `SELECT id FROM separation_jobs
+		WHERE lease_until IS NOT NULL OR state = 'FAILED' AND COALESCE(error, '') = ''`)
+	k.judgeProvider(ctx)
+	k.judgeFiles(ctx)
+}
+
+func (k *soak) judgeProvider(ctx context.Context) {
+	paid := map[string]int{}
+	for _, title := range k.s.World.Separator.Titles() {
+		paid[title]++
+		if paid[title] > 1 {
+			k.t.Errorf("the provider was paid %d times for %s", paid[title], title)
+		}
+	}
+	rows, err := k.query(ctx, `SELECT id, state, user_id FROM separation_jobs`)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, r := range rows {
+		known[r[0]] = true
+		if (r[1] == "READY" || r[1] == "DISPOSED") && paid[r[0]] != 1 {
+			k.t.Errorf("%s is %s without a project at the provider", r[0], r[1])
+		}
+	}
+	here := map[string]bool{}
+	for _, u := range k.users {
+		here[u.Sub] = true
+	}
+	for id, owner := range k.accepted {
+		if here[owner] && !known[id] {
+			k.t.Errorf("%s was accepted and is lost", id)
+		}
+	}
+}
+
+// judgeFiles compares the store with the rows.
+func (k *soak) judgeFiles(ctx context.Context) {
+	var stray []string
+	apitest.Eventually(k.t, 30*time.Second, func() bool {
+		rows, err := k.query(ctx, `SELECT object_key FROM separation_stems`)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		named := map[string]bool{}
+		for _, r := range rows {
+			named[r[0]] = true
+		}
+		stray = nil
+		for _, key := range k.objects() {
+			switch {
+			case strings.HasPrefix(key, "separation/") && !named[key]:
+				stray = append(stray, key)
+			case strings.HasPrefix(key, "uploads/") && !k.s.HasBucket():
+				stray = append(stray, key)
+			}
+			delete(named, key)
+		}
+		for key := range named {
+			stray = append(stray, "missing: "+key)
+		}
+		for _, dir := range []string{"uploads", "work"} {
+			entries, err := os.ReadDir(filepath.Join(k.s.Storage, dir))
+			if err != nil {
+				k.t.Fatal(err)
+			}
+			for _, e := range entries {
+				stray = append(stray, dir+"/"+e.Name())
+			}
+		}
+		return len(stray) == 0
+	}, func() string { return fmt.Sprintf("files and rows do not agree: %v", stray) })
+	if !k.s.HasBucket() {
+		return
+	}
+	// The bucket's clock cannot be moved, so uploads that a crash orphaned are
+	// still within their hours. There is one for each cut-off submission at most.
+	orphans := 0
+	for _, key := range k.objects() {
+		if strings.HasPrefix(key, "uploads/") {
+			orphans++
+		}
+	}
+	if orphans > k.cutOff {
+		k.t.Errorf("%d uploads without a job after %d submissions that were cut off", orphans, k.cutOff)
+	}
+}
+
+// objects lists the keys of the store.
+func (k *soak) objects() []string {
+	var keys []string
+	if k.s.HasBucket() {
+		for _, o := range k.s.World.Bucket.Objects() {
+			keys = append(keys, o.Key)
+		}
+		return keys
+	}
+	root := filepath.Join(k.s.Storage, "objects")
+	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			if os.IsNotExist(err) {
+				return nil // swept while walking
+			}
+			return err
+		}
+		if !e.IsDir() && !strings.Contains(path, "/.tmp/") {
+			key, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			keys = append(keys, filepath.ToSlash(key))
+		}
+		return nil
+	})
+	if err != nil {
+		k.t.Error(err)
+	}
+	return keys
+}
+
+// report prints the figures of the run.
+func (k *soak) report() {
+	rows, err := k.query(k.t.Context(), `SELECT state, CAST(COUNT(*) AS TEXT), CAST(MAX(attempts) AS TEXT) FROM separation_jobs GROUP BY state ORDER BY state`)
+	if err != nil {
+		k.t.Error(err)
+	}
+	k.t.Logf("%d replicas, %v: %d kills, events %v", len(k.up), time.Since(k.began).Round(time.Second), k.kills, k.events)
+	k.t.Logf("jobs at the moment of a kill: %v", k.hit)
+	k.t.Logf("%d submissions, %d answers lost; jobs by state (count, most attempts): %v; %d projects at the provider",
+		k.submitted, k.cutOff, rows, len(k.s.World.Separator.Titles()))
+	k.t.Logf("%d samples, at most %d in flight; %d leases ran out, the longest lay still %v after that (%v after its worker's last sign of life)",
+		k.watch.samples, k.watch.most, k.watch.moved, k.watch.longest.Round(10*time.Millisecond), (leaseTTL + k.watch.longest).Round(10*time.Millisecond))
+}
