@@ -42,7 +42,7 @@ func main() {
 func run(ctx context.Context) error {
 	report := flag.String("report", "", "file to write the figures to, in Markdown; blank prints them")
 	megabytes := flag.Int64("mb", 500, "size of the object, in MiB")
-	rounds := flag.Int("rounds", 5, "how often each way is measured")
+	rounds := flag.Int("rounds", 7, "how often each way is measured; odd")
 	child := flag.String("child", "", "used by the program itself: the way to measure")
 	file := flag.String("file", "", "used by the program itself: the local file")
 	flag.Parse()
@@ -53,7 +53,7 @@ func run(ctx context.Context) error {
 	if *child != "" {
 		return measureHere(ctx, target, *child, *file)
 	}
-	b := bench{target: target, sizeBytes: *megabytes << 20, rounds: *rounds, results: map[string][]result{}}
+	b := bench{target: target, sizeBytes: *megabytes << 20, rounds: *rounds, load: loadAverage(), results: map[string][]result{}}
 	if err := b.run(ctx); err != nil {
 		return err
 	}
@@ -95,6 +95,7 @@ type bench struct {
 	target    target
 	sizeBytes int64
 	rounds    int
+	load      string // of the machine before the first round
 	results   map[string][]result
 }
 
@@ -173,7 +174,8 @@ func (b *bench) markdown() string {
 
 One object of %d MiB, random bytes, to and from a real S3 server (versitygw) on
 the same machine over plain HTTP. Medians of %d rounds in which the ways take
-turns; each transfer is a process of its own. %s/%s, %d cores, %s.
+turns; each transfer is a process of its own. The files of both sides are in
+%s. %s/%s, %d cores, %s, load average %s before it began.
 
 "Bucket" is how cutroom moves objects: %s. "SDK, one
 stream" is one PutObject or GetObject of the AWS SDK for Go with its defaults,
@@ -182,15 +184,33 @@ defaults of the SDK's transfer manager.
 
 | way | MiB/s | time | client's CPU | peak memory |
 |---|---|---|---|---|
-`, b.sizeBytes>>20, b.rounds, runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), "parts of 16 MiB, 4 at a time")
+`, b.sizeBytes>>20, b.rounds, os.TempDir(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), b.load, "parts of 16 MiB, 4 at a time")
 	for _, name := range slices.Concat(uploads, downloads) {
 		took := b.median(name, seconds)
 		fmt.Fprintf(&s, "| %s | %.0f | %.2f s | %.2f s | %.0f MiB |\n", titles[name], float64(b.sizeBytes>>20)/took, took,
 			b.median(name, func(r result) float64 { return r.CPUSeconds }), b.median(name, func(r result) float64 { return r.PeakMiB }))
 	}
-	fmt.Fprintf(&s, "\nSpeed of Bucket against the faster of the two plain ways (the goal is 0.9 or more):\n**upload %.2f, download %.2f**.\n",
-		b.ratio(uploads, seconds), b.ratio(downloads, seconds))
+	fmt.Fprintf(&s, `
+Speed of Bucket against the faster of the two plain ways (the goal is 0.9 or more):
+**upload %.2f, download %.2f**.
+
+Memory does not depend on the size of the object: no part is held in it. On a
+disk that is slower than the line, parts cost more than one stream, because this
+server writes them once as they come and once more when it puts them together;
+they are kept because a broken connection then costs one part and not the whole
+upload.
+`, b.ratio(uploads, seconds), b.ratio(downloads, seconds))
 	return s.String()
+}
+
+// loadAverage is how many processes wanted a processor in the last minute.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
 }
 
 // ratio is the speed of the first way against the best of the others.
