@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
 		// Tests mostly wait for the service, so more of them than cores may run.
-		_ = flag.Set("test.parallel", "6") // a known flag takes a number
+		_ = flag.Set("test.parallel", "8") // a known flag takes a number
 	}
 	os.Exit(apitest.Main(m))
 }
