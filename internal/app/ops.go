@@ -2,12 +2,12 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,43 +70,72 @@ func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a scrape brings no context
 	defer cancel()
-	c.gauge(ctx, ch, jobsDesc, 2, `SELECT COUNT(*), 'render', state FROM render_jobs GROUP BY state
-		UNION ALL SELECT COUNT(*), 'separation', state FROM separation_jobs GROUP BY state`)
-	c.gauge(ctx, ch, oldestDesc, 2, `SELECT (now_ms() - MIN(created_at)) / 1000, 'render', state FROM render_jobs
+	// Every state has its series at all times: an alert needs the 0, too.
+	c.gauge(ctx, ch, jobsDesc, `SELECT COUNT(*), 'render', state FROM render_jobs GROUP BY state
+		UNION ALL SELECT COUNT(*), 'separation', state FROM separation_jobs GROUP BY state`, jobStates...)
+	c.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, 'render', state FROM render_jobs
 		WHERE state IN ('PENDING', 'PROCESSING') GROUP BY state
 		UNION ALL SELECT (now_ms() - MIN(created_at)) / 1000, 'separation', state FROM separation_jobs
-		WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') GROUP BY state`)
-	c.gauge(ctx, ch, callsDesc, 2, `SELECT COUNT(*), endpoint, CASE WHEN success = 1 THEN 'true' ELSE 'false' END
+		WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') GROUP BY state`, unfinishedStates...)
+	c.gauge(ctx, ch, callsDesc, `SELECT COUNT(*), endpoint, CASE WHEN success = 1 THEN 'true' ELSE 'false' END
 		FROM provider_calls WHERE created_at > now_ms() - 3600000 GROUP BY endpoint, success`)
-	c.gauge(ctx, ch, ledgerDesc, 1, `SELECT SUM(amount), kind FROM credit_ledger GROUP BY kind`)
-	c.gauge(ctx, ch, driftDesc, 0, `SELECT (SELECT COALESCE(SUM(balance), 0) FROM credit_balances)
+	c.gauge(ctx, ch, ledgerDesc, `SELECT SUM(amount), kind FROM credit_ledger GROUP BY kind`,
+		[]string{"signup"}, []string{"purchase"}, []string{"admin"}, []string{"consume"}, []string{"refund"})
+	c.gauge(ctx, ch, driftDesc, `SELECT (SELECT COALESCE(SUM(balance), 0) FROM credit_balances)
 		- (SELECT COALESCE(SUM(amount), 0) FROM credit_ledger)`)
 }
 
-// gauge sends one metric a row: the value, then its labels.
-func (c *stateCollector) gauge(ctx context.Context, ch chan<- prometheus.Metric, desc *prometheus.Desc, labels int, query string) {
-	rows, err := c.db.Query(ctx, query)
+// The series of jobs, by type and state.
+var (
+	unfinishedStates = [][]string{{"render", "PENDING"}, {"render", "PROCESSING"},
+		{"separation", "QUEUED"}, {"separation", "SUBMITTING"}, {"separation", "PROCESSING"}}
+	jobStates = append([][]string{{"render", "COMPLETED"}, {"render", "FAILED"},
+		{"separation", "READY"}, {"separation", "FAILED"}, {"separation", "DISPOSED"}}, unfinishedStates...)
+)
+
+// gauge sends one metric a row: the value, then its labels. Series of always
+// that have no row are sent as 0.
+func (c *stateCollector) gauge(ctx context.Context, ch chan<- prometheus.Metric, desc *prometheus.Desc, query string, always ...[]string) {
+	found := map[string]bool{}
+	err := c.each(ctx, query, func(value float64, labels []string) {
+		found[strings.Join(labels, "\n")] = true
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	})
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(desc, err)
 		return
 	}
+	for _, labels := range always {
+		if !found[strings.Join(labels, "\n")] {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 0, labels...)
+		}
+	}
+}
+
+// each calls take for every row: a number, then texts.
+func (c *stateCollector) each(ctx context.Context, query string, take func(value float64, labels []string)) error {
+	rows, err := c.db.Query(ctx, query)
+	if err != nil {
+		return err
+	}
 	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
 	for rows.Next() {
 		var value float64
-		text := make([]string, labels)
+		labels := make([]string, len(columns)-1)
 		dest := []any{&value}
-		for i := range text {
-			dest = append(dest, &text[i])
+		for i := range labels {
+			dest = append(dest, &labels[i])
 		}
 		if err := rows.Scan(dest...); err != nil {
-			ch <- prometheus.NewInvalidMetric(desc, err)
-			return
+			return err
 		}
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, text...)
+		take(value, labels)
 	}
-	if err := rows.Err(); err != nil {
-		ch <- prometheus.NewInvalidMetric(desc, err)
-	}
+	return rows.Err()
 }
 
 // serveOps runs the operators' listener. It has no authentication: bind it to
@@ -116,15 +145,7 @@ func (a *App) serveOps(ctx context.Context) error {
 	if err != nil {
 		return errors.New("OPS_ADDR: cannot listen: " + err.Error())
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-	mux.HandleFunc("GET /readyz", a.ready)
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: a.opsHandler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	a.log.Info("operators' listener", "address", l.Addr().String())
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(l) }()
@@ -136,17 +157,15 @@ func (a *App) serveOps(ctx context.Context) error {
 	}
 }
 
-// ready answers 200 when this replica can serve: the database answers.
-func (a *App) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
-	defer cancel()
-	status, body := http.StatusOK, map[string]string{"status": "ok"}
-	if err := a.db.Ping(ctx); err != nil {
-		status, body = http.StatusServiceUnavailable, map[string]string{"status": "the database does not answer"}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(body); err != nil {
-		a.log.Debug("readyz not written", "err", err)
-	}
+func (a *App) opsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.Handle("GET /readyz", &readiness{db: a.db, store: a.store, uploads: a.staging, minFree: a.cfg.Storage.MinFreeDiskBytes,
+		key: "ready/" + a.nodeID, log: a.log})
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
 }

@@ -1,0 +1,237 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cutroom/internal/config"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/staging"
+)
+
+// onBothDatabases runs a test against SQLite and PostgreSQL.
+func onBothDatabases(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Run("sqlite", func(t *testing.T) {
+		test(t, openDB(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		address, user, password := dbtest.URL(t)
+		test(t, openDB(t, db.Options{URL: address, User: user, Password: password, MaxPool: 3}))
+	})
+}
+
+func openDB(t *testing.T, o db.Options) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() }) // a test may have closed it
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func exec(t *testing.T, d *db.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := d.Exec(t.Context(), query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// opsApp is as much of an App as its operators' listener needs.
+func opsApp(t *testing.T, d *db.DB) (*App, *httptest.Server) {
+	t.Helper()
+	dir := t.TempDir()
+	store, err := objectstore.NewDir(filepath.Join(dir, "objects"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	area, err := staging.New(filepath.Join(dir, "uploads"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &App{cfg: config.Config{}, log: slog.New(slog.DiscardHandler), db: d, nodeID: "node", store: store, staging: area,
+		slots: media.NewSlots(3)}
+	a.metrics = newMetrics(d, a.slots)
+	s := httptest.NewServer(a.opsHandler())
+	t.Cleanup(s.Close)
+	return a, s
+}
+
+func get(t *testing.T, address string) (int, string) {
+	t.Helper()
+	r, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(b)
+}
+
+func TestMetricsShowTheStateOfTheService(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+		a, s := opsApp(t, d)
+		exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'provider_a', 's', 0, 0)`)
+		for i, state := range []string{"QUEUED", "QUEUED", "PROCESSING", "READY"} {
+			exec(t, d, `INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
+				language, credits, created_at) VALUES ($1, 'u', $2, 'k', 'n', 1, 1, 'auto', 1, now_ms() - 100000)`, fmt.Sprint(i), state)
+		}
+		exec(t, d, `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('r', 'u', 'PENDING', '{}', 'video', now_ms() - 50000)`)
+		exec(t, d, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ('a', 'u', 'signup', 3, 0), ('b', 'u', 'consume', -1, 0)`)
+		exec(t, d, `INSERT INTO credit_balances (user_id, balance) VALUES ('u', 5)`)
+		exec(t, d, `INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
+			VALUES ('1', 'separation', 'upload', 1, 200, 5, now_ms()), ('2', 'separation', 'upload', 0, 500, 5, now_ms()),
+				('3', 'separation', 'upload', 1, 200, 5, now_ms() - 4000000)`)
+		a.metrics.observe("GET", "GET /api/v2/credits", 200, .003)
+		a.metrics.observe("other", "unmatched", 404, .001)
+		release, _ := a.slots.TryAcquire()
+		defer release()
+
+		status, text := get(t, s.URL+"/metrics")
+		if status != http.StatusOK {
+			t.Fatalf("status %d: %s", status, text)
+		}
+		for _, want := range []string{
+			`cutroom_http_request_seconds_count{method="GET",route="GET /api/v2/credits",status="200"} 1`,
+			`cutroom_http_request_seconds_count{method="other",route="unmatched",status="404"} 1`,
+			`cutroom_jobs{state="QUEUED",type="separation"} 2`,
+			`cutroom_jobs{state="PROCESSING",type="separation"} 1`,
+			`cutroom_jobs{state="READY",type="separation"} 1`,
+			`cutroom_jobs{state="FAILED",type="separation"} 0`,
+			`cutroom_jobs{state="PENDING",type="render"} 1`,
+			`cutroom_jobs{state="COMPLETED",type="render"} 0`,
+			`cutroom_oldest_job_seconds{state="SUBMITTING",type="separation"} 0`,
+			`cutroom_provider_calls_last_hour{endpoint="upload",success="true"} 1`,
+			`cutroom_provider_calls_last_hour{endpoint="upload",success="false"} 1`,
+			`cutroom_ledger_credits{kind="signup"} 3`,
+			`cutroom_ledger_credits{kind="consume"} -1`,
+			`cutroom_ledger_credits{kind="purchase"} 0`,
+			`cutroom_ledger_drift_credits 3`, // 5 in the balance, 2 in the ledger
+			`cutroom_media_slots 3`,
+			`cutroom_media_slots_in_use 1`,
+		} {
+			if !strings.Contains(text, want+"\n") {
+				t.Errorf("no %s in\n%s", want, cutroomLines(text))
+			}
+		}
+		for _, series := range []struct {
+			name       string
+			least, max float64
+		}{{`cutroom_oldest_job_seconds{state="QUEUED",type="separation"} `, 99, 130}, {`cutroom_oldest_job_seconds{state="PENDING",type="render"} `, 49, 80}} {
+			var got float64
+			_, rest, _ := strings.Cut(text, "\n"+series.name)
+			if _, err := fmt.Sscan(rest, &got); err != nil || got < series.least || got > series.max {
+				t.Errorf("%s%v, want %v..%v (%v)", series.name, got, series.least, series.max, err)
+			}
+		}
+	})
+}
+
+func cutroomLines(text string) string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "cutroom_") && !strings.Contains(line, "_bucket") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
+
+func TestMetricsSayThatTheDatabaseIsGone(t *testing.T) {
+	d := openDB(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	_, s := opsApp(t, d)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	status, text := get(t, s.URL+"/metrics")
+	if status != http.StatusOK || strings.Contains(text, "cutroom_jobs{") || !strings.Contains(text, "go_goroutines") {
+		t.Errorf("status %d, want 200 with what needs no database:\n%s", status, cutroomLines(text))
+	}
+}
+
+func TestReadyWhileEverythingWorks(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+		a, s := opsApp(t, d)
+		for range 3 {
+			if status, text := get(t, s.URL+"/readyz"); status != http.StatusOK || text != "{\"status\":\"ok\"}\n" {
+				t.Errorf("%d %s", status, text)
+			}
+		}
+		if err := a.store.List(t.Context(), "", func(o objectstore.Info) error {
+			t.Errorf("readyz leaves %s behind", o.Key)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantUnready(t, s, "the database does not answer")
+	})
+}
+
+func wantUnready(t *testing.T, s *httptest.Server, sentence string) {
+	t.Helper()
+	status, text := get(t, s.URL+"/readyz")
+	var body struct{ Status string }
+	if err := json.Unmarshal([]byte(text), &body); err != nil || status != http.StatusServiceUnavailable || body.Status != sentence {
+		t.Errorf("%d %s (%v), want 503 %q", status, text, err, sentence)
+	}
+}
+
+func TestNotReadyWithoutStorage(t *testing.T) {
+	d := openDB(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	t.Run("folder", func(t *testing.T) {
+		a, s := opsApp(t, d)
+		batch, err := a.staging.Batch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := batch.Receive("x", "", strings.NewReader("x"), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Dir(filepath.Dir(f.Path))); err != nil { // the whole uploads folder
+			t.Fatal(err)
+		}
+		wantUnready(t, s, "the storage folder takes no files")
+	})
+	t.Run("full disk", func(t *testing.T) {
+		a, _ := opsApp(t, d)
+		a.cfg.Storage.MinFreeDiskBytes = 1 << 62
+		s := httptest.NewServer(a.opsHandler())
+		defer s.Close()
+		wantUnready(t, s, "the storage folder takes no files")
+	})
+	t.Run("bucket", func(t *testing.T) {
+		dead := httptest.NewServer(http.NotFoundHandler())
+		dead.Close()
+		a, _ := opsApp(t, d)
+		bucket, err := objectstore.NewBucket(objectstore.BucketConfig{Endpoint: dead.URL, Region: "auto", Bucket: "b",
+			AccessKeyID: "id", SecretAccessKey: "secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.store = bucket
+		s := httptest.NewServer(a.opsHandler())
+		defer s.Close()
+		wantUnready(t, s, "the object store takes no files")
+	})
+}
