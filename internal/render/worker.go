@@ -144,7 +144,7 @@ func (s *Service) work(ctx context.Context, j job) {
 	held, release := s.Keeper.Hold(ctx, j.lease())
 	defer release()
 	started := time.Now()
-	err := s.render(held, j)
+	err := lease.Guard(func() error { return s.render(held, j) })
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	seen := fault.As(err)
