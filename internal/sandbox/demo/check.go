@@ -26,7 +26,6 @@ type protocol struct {
 type loudnessRow struct {
 	name           string
 	original, film float64
-	want           float64 // expected difference in dB
 }
 
 func (p *protocol) add(name, want, got string, ok bool) {
@@ -75,7 +74,12 @@ func (p *protocol) count() int {
 }
 
 // trim formats a tolerance without needless digits.
-func trim(v float64) string { return fmt.Sprintf("%.3g", v) }
+func trim(v float64) string {
+	if v < 1 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
 
 // decibels is a gain in dB.
 func decibels(gain float64) float64 { return 20 * math.Log10(math.Abs(gain)) }

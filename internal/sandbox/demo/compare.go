@@ -49,7 +49,7 @@ func (j *judge) separated(ctx context.Context) error {
 			sum = meter.Sum(sum, tracks[id])
 		}
 		largest, _ = meter.Difference(voice, sum)
-		j.add(fmt.Sprintf("%d speakers = voice", len(speakers)), fmt.Sprintf("every sample within %.0f steps of 16 bits", sampleWithin*32768),
+		j.add(strings.ReplaceAll(strings.Join(speakers, " + "), "_", " ")+" = voice", fmt.Sprintf("every sample within %.0f steps of 16 bits", sampleWithin*32768),
 			fmt.Sprintf("largest difference %.1f steps", largest*32768), largest <= sampleWithin)
 	}
 	return nil
@@ -116,7 +116,7 @@ func (j *judge) sameSound(ctx context.Context, name, path string) error {
 	if math.IsInf(relative, -1) {
 		text = "no difference in any sample"
 	}
-	j.add(name, fmt.Sprintf("difference at most %.0f dB", restAtMost), text, relative <= restAtMost && math.Abs(level) <= levelWithin)
+	j.add(name, fmt.Sprintf("difference at most %.0f dB", j.restAtMost()), text, relative <= j.restAtMost() && math.Abs(level) <= levelWithin)
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"cutroom/internal/sandbox/demo/meter"
+	"cutroom/internal/sandbox/system"
 )
 
 // options are the command's flags.
@@ -114,6 +115,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	ownVoice := o.speech == "" && len(o.videos) == 0
 	if err := checkTools(ownVoice); err != nil {
 		return err
+	}
+	if o.baseURL == "" && o.cutroom == "" {
+		// Before a minute is spent on drawing.
+		if o.cutroom, err = system.FindCutroom(); err != nil {
+			return err
+		}
 	}
 	r := &run{options: o, screen: newScreen(stdout), began: time.Now()}
 	if err := r.prepare(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,12 +26,12 @@ const (
 	lead = sound.Beat
 )
 
-// Levels of the first clip's sound track, as root mean square. The music is as
-// loud as the voice, so that there is something to lift out of it.
+// Levels of the sound tracks, as root mean square. The first clip's music is
+// nearly as loud as its voice, so that there is something to lift out of it.
 const (
-	voiceGain = 0.85 // of sound.Speak's level
-	radioRMS  = 0.070
-	nightRMS  = 0.060
+	voiceGain = 0.66 // of sound.Speak's level
+	radioRMS  = 0.042
+	nightRMS  = 0.045
 )
 
 // shoot draws a scene's pictures and joins them with a sound track. progress
@@ -71,13 +72,16 @@ func shoot(ctx context.Context, scene picture.Scene, length time.Duration, track
 	return os.Remove(out)
 }
 
-// turnUpright notes in a film that it has to be turned for display, without
-// touching its pictures. How that is said differs between versions of ffmpeg.
+// turnUpright notes in a film that it has to be turned clockwise for display,
+// without touching its pictures, as phones do. How that is asked for differs
+// between versions of ffmpeg, and so does which way 90 is.
 func turnUpright(ctx context.Context, lying, path string) error {
-	copying := []string{"-map", "0", "-c", "copy", "-movflags", "+faststart"}
+	in := []string{"-i", "file:" + lying}
+	out := []string{"-map", "0", "-c", "copy", "-movflags", "+faststart", "file:" + path}
 	ways := [][]string{
-		append(append([]string{"-i", "file:" + lying}, copying...), "-metadata:s:v", "rotate=90", "file:"+path),
-		append(append([]string{"-display_rotation", "270", "-i", "file:" + lying}, copying...), "file:"+path),
+		slices.Concat(in, []string{"-metadata:s:v", "rotate=270"}, out),
+		slices.Concat(in, []string{"-metadata:s:v", "rotate=90"}, out),
+		slices.Concat([]string{"-display_rotation", "-90"}, in, out),
 	}
 	var errs []error
 	for _, args := range ways {
@@ -86,7 +90,7 @@ func turnUpright(ctx context.Context, lying, path string) error {
 			continue
 		}
 		m, err := meter.Probe(ctx, path)
-		if err == nil && m.Video != nil && m.Video.Rotated {
+		if err == nil && m.Video != nil && m.Video.Turn == -90 {
 			return nil
 		}
 		errs = append(errs, err)

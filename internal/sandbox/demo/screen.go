@@ -73,16 +73,22 @@ type step struct {
 	started time.Time
 	drawn   time.Time
 	share   float64
-	quarter int // last quarter that was said without a terminal
 	over    bool
 }
 
 // begin starts a step; the one before must have ended.
 func (s *screen) begin(name string) *step {
 	st := &step{screen: s, name: name, started: time.Now()}
+	if !s.tty {
+		st.drawn = st.started
+	}
 	st.update(0, "")
 	return st
 }
+
+// plainInterval is the least time between two lines of a step where there is no
+// terminal.
+const plainInterval = 2 * time.Second
 
 // Columns of a step's line.
 const (
@@ -100,9 +106,9 @@ func (st *step) update(share float64, note string) {
 	}
 	share = min(max(share, 0), 1)
 	if !s.tty {
-		st.share = share
-		if q := int(share * 4); q > st.quarter && q < 4 {
-			st.quarter = q
+		// Only what takes a while is worth lines on the way.
+		if time.Since(st.drawn) > plainInterval && share > st.share {
+			st.share, st.drawn = share, time.Now()
 			fmt.Fprintf(s.w, "  .. %s %3.0f %%  %s\n", pad(st.name, nameColumns), share*100, note)
 		}
 		return

@@ -33,7 +33,7 @@ type Media struct {
 type Video struct {
 	Codec         string
 	Width, Height int      // as displayed, rotation applied
-	Rotated       bool     // by a quarter
+	Turn          int      // degrees that the stored picture is turned by, counter-clockwise: -180..180
 	Rate          *big.Rat // frames a second
 	Frames        int      // counted packets
 	End           time.Duration
@@ -93,8 +93,7 @@ func (s rawStream) video() *Video {
 	v := &Video{Codec: s.CodecName, Width: s.Width, Height: s.Height, Frames: number(s.NbReadPackets),
 		End: seconds(s.StartTime) + seconds(s.Duration)}
 	for _, side := range s.SideDataList {
-		if turn := int(side.Rotation) % 180; turn == 90 || turn == -90 {
-			v.Rotated = true
+		if v.Turn = int(side.Rotation); v.Turn%180 != 0 {
 			v.Width, v.Height = s.Height, s.Width
 		}
 	}

@@ -3,7 +3,7 @@ package picture
 import "math"
 
 // Dusk is a ride along a mountain lake at sunset: 1280x720, 30 frames a second.
-// The ridges move past at their own speeds, the sun sinks, clouds drift, birds
+// The ridges move past at their own speeds, the sun sinks, the sky darkens, clouds drift, birds
 // cross the sky and the lake carries it all upside down.
 type Dusk struct {
 	*instruments
@@ -42,11 +42,11 @@ func NewDusk() *Dusk {
 		instruments: newInstruments("Clip A", "1280×720 · 30 fps", duskRate, duskWidth, duskHeight),
 		clouds:      newTile(11, 4, 7), rock: newTile(12, 16, 6),
 		layers: []ridgeLayer{
-			{base: 520, height: 205, frequency: 0.0036, speed: 4, seed: 3, dark: RGB(0xb2708d), mist: RGB(0xf3a678), rocky: 0.10},
-			{base: 535, height: 185, frequency: 0.0047, speed: 9, seed: 29, dark: RGB(0x8a5683), mist: RGB(0xd98a76), rocky: 0.16},
-			{base: 545, height: 150, frequency: 0.0056, speed: 17, seed: 47, dark: RGB(0x573f73), mist: RGB(0xa4677a), rocky: 0.20},
-			{base: 548, height: 112, frequency: 0.0066, speed: 32, seed: 71, dark: RGB(0x322a55), mist: RGB(0x69466c), rocky: 0.12, trees: 9},
-			{base: 548, height: 64, frequency: 0.0060, speed: 62, seed: 97, dark: RGB(0x14132e), mist: RGB(0x2d2447), trees: 34},
+			{base: 520, height: 205, frequency: 0.0036, speed: 7, seed: 3, dark: RGB(0xb2708d), mist: RGB(0xf3a678), rocky: 0.10},
+			{base: 535, height: 185, frequency: 0.0047, speed: 15, seed: 29, dark: RGB(0x8a5683), mist: RGB(0xd98a76), rocky: 0.16},
+			{base: 545, height: 150, frequency: 0.0056, speed: 28, seed: 47, dark: RGB(0x573f73), mist: RGB(0xa4677a), rocky: 0.20},
+			{base: 548, height: 112, frequency: 0.0066, speed: 52, seed: 71, dark: RGB(0x322a55), mist: RGB(0x69466c), rocky: 0.12, trees: 9},
+			{base: 548, height: 64, frequency: 0.0060, speed: 96, seed: 97, dark: RGB(0x14132e), mist: RGB(0x2d2447), trees: 34},
 		},
 	}
 	d.sunGlow = newGlowTable(900, func(r float64) float64 {
@@ -72,38 +72,47 @@ func (d *Dusk) Rate() int { return duskRate }
 // Lamp implements Scene.
 func (d *Dusk) Lamp() Lamp { return d.lamp }
 
-var duskSky = gradient{
-	{0, RGB(0x161a45)}, {0.28, RGB(0x45336f)}, {0.52, RGB(0x9c4a78)},
-	{0.72, RGB(0xe0716a)}, {0.88, RGB(0xf8a45f)}, {1, RGB(0xffd38a)},
-}
+// The sky changes from one gradient to the other while the sun sinks.
+var (
+	daySky = gradient{
+		{0, RGB(0x2c4f96)}, {0.30, RGB(0x6b7cba)}, {0.55, RGB(0xb99ab8)},
+		{0.74, RGB(0xf0b48f)}, {0.90, RGB(0xffce82)}, {1, RGB(0xffe2a6)},
+	}
+	duskSky = gradient{
+		{0, RGB(0x11143c)}, {0.28, RGB(0x3a2b68)}, {0.52, RGB(0x8c3f74)},
+		{0.72, RGB(0xd75d63)}, {0.88, RGB(0xf58c50)}, {1, RGB(0xffbd6e)},
+	}
+)
 
 // Draw implements Scene.
 func (d *Dusk) Draw(c *Canvas, frame int) {
 	t := float64(frame) / duskRate
-	sunX, sunY := 812-7*t, 330+7.5*t
-	d.drawSky(c, frame, t, sunX, sunY)
+	sunX, sunY := 860-13*t, 262+23*t
+	dark := smoothstep(0.5, 8.5, float32(t)) // how far the evening has come
+	d.drawSky(c, frame, t, sunX, sunY, dark)
 	for i := range d.layers {
-		d.drawLayer(c, &d.layers[i], t, float32(sunX))
+		d.drawLayer(c, &d.layers[i], t, float32(sunX), dark)
 	}
 	d.drawBirds(c, t)
 	reflect(c, duskShore, t, d.rock, RGB(0x3a2a5c), 0.86)
-	d.drawSunPath(c, t, sunX)
+	d.drawSunPath(c, t, sunX, dark)
 	d.draw(c, frame)
 }
 
-func (d *Dusk) drawSky(c *Canvas, frame int, t, sunX, sunY float64) {
+func (d *Dusk) drawSky(c *Canvas, frame int, t, sunX, sunY float64, dark float32) {
 	sun := RGB(0xffdca0)
-	lit, shade := RGB(0xffb585), RGB(0x4a3468)
+	lit, shade := RGB(0xffd9b0).Mix(RGB(0xff9d74), dark), RGB(0x7d6d9e).Mix(RGB(0x3b2a5c), dark)
 	drift := float32(t * 9)
+	blaze := 0.6 + 0.4*dark // in the bright sky of the start less is enough
 	for y := range duskShore {
-		base := duskSky.color(float32(y) / 540)
+		base := daySky.color(float32(y)/540).Mix(duskSky.color(float32(y)/540), dark)
 		dy := float32(float64(y) - sunY)
 		at := 3 * y * c.Width
 		// Clouds lie in bands that thin out towards the zenith and the horizon.
 		band := smoothstep(40, 190, float32(y)) * (1 - smoothstep(330, 470, float32(y)))
 		for x := range c.Width {
 			dx := float32(float64(x) - sunX)
-			glow := d.sunGlow.at(dx*dx + dy*dy)
+			glow := d.sunGlow.at(dx*dx+dy*dy) * blaze
 			v := base
 			if band > 0 {
 				n := d.clouds.at(float32(x)*0.20+drift, float32(y)*0.85)
@@ -122,7 +131,7 @@ func (d *Dusk) drawSky(c *Canvas, frame int, t, sunX, sunY float64) {
 	}
 	for _, s := range d.stars {
 		twinkle := float32(0.7 + 0.3*math.Sin(t*4+s.phase))
-		c.Glow(s.x, s.y, paper, s.light*twinkle*(1-float32(s.y)/260))
+		c.Glow(s.x, s.y, paper, s.light*twinkle*dark*1.3*(1-float32(s.y)/260))
 	}
 }
 
@@ -155,7 +164,7 @@ func (l *ridgeLayer) treetops(along float64) float64 {
 	return top
 }
 
-func (d *Dusk) drawLayer(c *Canvas, l *ridgeLayer, t float64, sunX float32) {
+func (d *Dusk) drawLayer(c *Canvas, l *ridgeLayer, t float64, sunX, dark float32) {
 	shift := l.speed * t
 	skyline := make([]float64, c.Width+1)
 	rim := make([]float64, c.Width)
@@ -168,7 +177,8 @@ func (d *Dusk) drawLayer(c *Canvas, l *ridgeLayer, t float64, sunX float32) {
 			rim[x] -= l.treetops(float64(x) + shift)
 		}
 	}
-	light := RGB(0xffc79a)
+	light := RGB(0xffdcae).Mix(RGB(0xff9a78), dark)
+	day := 1.22 - 0.34*dark
 	for x := range c.Width {
 		// A slope that faces the sun is lit. The wide step keeps it from
 		// flickering between columns.
@@ -177,7 +187,7 @@ func (d *Dusk) drawLayer(c *Canvas, l *ridgeLayer, t float64, sunX float32) {
 		from := max(int(math.Floor(rim[x])), 0)
 		for y := from; y < duskShore; y++ {
 			depth := clamp((float32(y) - float32(skyline[x])) / float32(l.height*0.95+20))
-			v := l.dark.Mix(l.mist, depth*depth)
+			v := l.dark.Mix(l.mist, depth*depth).Scale(day)
 			if l.rocky > 0 {
 				// Gullies run down the slopes: the noise is drawn out along them.
 				n := d.rock.at((float32(x)+float32(shift))*1.1+float32(y)*0.45, float32(y)*0.75) - 0.5
@@ -207,8 +217,8 @@ func (d *Dusk) drawBirds(c *Canvas, t float64) {
 }
 
 // drawSunPath lays the sun's glitter on the water.
-func (d *Dusk) drawSunPath(c *Canvas, t, sunX float64) {
-	gold := RGB(0xffc470)
+func (d *Dusk) drawSunPath(c *Canvas, t, sunX float64, dark float32) {
+	gold := RGB(0xffdf9a).Mix(RGB(0xff9c58), dark)
 	for y := duskShore; y < c.Height; y++ {
 		depth := float64(y-duskShore) / float64(c.Height-duskShore)
 		half := 26 + 120*depth

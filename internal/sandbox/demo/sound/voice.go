@@ -28,8 +28,8 @@ type Voice struct {
 
 // The two people of the dialogue.
 var (
-	Uma = Voice{Name: "en-gb+f2", Pitch: 62, Words: 168}
-	Ben = Voice{Name: "en-us+m3", Pitch: 34, Words: 164}
+	Uma = Voice{Name: "en-us+f3", Pitch: 70, Words: 168}
+	Ben = Voice{Name: "en-us", Pitch: 30, Words: 164}
 )
 
 // Speak says a sentence. The sound is mono, with a root mean square of 0.1
