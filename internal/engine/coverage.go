@@ -52,9 +52,13 @@ func covered(times []int64, from, to, longest int64) int64 {
 }
 
 // yield is how much of the wanted stretch of a source was really decoded.
-type yield struct{ got, wanted time.Duration }
+type yield struct {
+	got, wanted time.Duration
+	missing     int // frames that did not come
+}
 
-func (y yield) complete() bool { return !clearlyLess(y.got, y.wanted) }
+// complete reports whether the rest is too little to call the source damaged.
+func (y yield) complete() bool { return y.got > 0 && !clearlyLess(y.got, y.wanted) }
 
 // decoded judges the log of the part's pass.
 func (v *VideoPart) decoded(times []int64) yield {
@@ -73,7 +77,11 @@ func (v *VideoPart) decoded(times []int64) yield {
 		// A late first frame is a hole as well, and shows in the sum.
 		got = covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
-	return yield{time.Duration(min(got, wanted)) * time.Millisecond, time.Duration(wanted) * time.Millisecond}
+	y := yield{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}
+	if n := v.last - v.first + 1; len(times) < n && !(info.Interlaced() && len(times) >= n/2) { // a packet may hold one field
+		y.missing = n - len(times)
+	}
+	return y
 }
 
 // decoded judges the log of the sound's pass over what the timeline plays.

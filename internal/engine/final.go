@@ -102,6 +102,10 @@ func soundPass(p *Plan, out string) []string {
 	return append(args, "-map_metadata", "-1", "-movflags", "+faststart", "-f", "ipod", out)
 }
 
+// reorderDelay is how many frames a film's decoding runs ahead of its showing:
+// what x264 needs for its pyramid of B-frames.
+const reorderDelay = 2
+
 // filmPass copies the parts behind one another and adds the mix. same says that
 // all parts have one decoder configuration; otherwise the configuration of each
 // is repeated inside the stream.
@@ -114,6 +118,10 @@ func filmPass(p *Plan, same bool, out string) []string {
 	args = append(args, mixInput()...)
 	args = append(args, "-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy")
 	args = append(args, soundEncoder(p)...)
+	// The encoder's delay between decoding and showing depends on how many frames
+	// a part has. Counted anew over the whole film, every frame lasts equally long.
+	ticks := timescale(p.Canvas.Rate) / p.Canvas.Rate.Num * p.Canvas.Rate.Den
+	args = append(args, "-bsf:v", fmt.Sprintf("setts=pts=PTS:dts=(N-%d)*%d:duration=%d", reorderDelay, ticks, ticks))
 	return append(args, "-map_metadata", "-1", "-video_track_timescale", fmt.Sprint(timescale(p.Canvas.Rate)),
 		"-movflags", "+faststart", "-f", "mp4", out)
 }

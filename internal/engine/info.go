@@ -35,6 +35,7 @@ type VideoInfo struct {
 	media.VideoStream
 	Packets int64
 	Starts  tickList      // starts of the frames in TimeBase, file time, ascending
+	Keys    tickList      // starts of the keyframes in nanoseconds, file time, ascending
 	End     time.Duration // real end
 	// ClaimedEnd is where a sound file of this kind would end; greater than End
 	// only when part of the file is known to be missing.
@@ -146,7 +147,7 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	if err != nil {
 		return nil, err
 	}
-	measured, err := runner.MeasureAll(ctx, path, media.MeasureOptions{Starts: true})
+	measured, err := runner.MeasureAll(ctx, path, media.MeasureOptions{Starts: true, Keyframes: true})
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +171,9 @@ func newInfo(p media.Probe, measured []media.Measured, missing bool) *Info {
 		m := byIndex[p.Video.Index]
 		info.Video = &VideoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, End: m.End}
 		info.Video.TimeBase = m.TimeBase
+		for _, k := range m.Keyframes {
+			info.Video.Keys = append(info.Video.Keys, int64(k))
+		}
 		zero = min(zero, m.First)
 	}
 	if p.Audio != nil && byIndex[p.Audio.Index].Packets > 0 {

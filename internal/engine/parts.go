@@ -156,20 +156,24 @@ func (r *render) reusePart(ctx context.Context, p *VideoPart) bool {
 // makePart encodes one video part.
 func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
 	out, log := p.File+".part", p.File+".log"
-	pass := p.pass(out, log)
-	pass.OnProgress = func(now media.Progress) { t.reached(float64(now.Frames) / float64(p.Frames)) }
 	what := fmt.Sprintf("segments[%d]: the video", p.segment)
 	if err := r.checkSpace(); err != nil {
 		return err
 	}
-	if err := r.encode(ctx, pass); err != nil {
+	y, err := r.encodePart(ctx, p, t, out, log, p.keyframe(0))
+	// Some decoders lose frames after a start in the middle, and broken indexes
+	// make seeks land anywhere. A start further ahead, and in the end the start of
+	// the file, shows whether it is the film that is broken.
+	if err == nil && y.missing > 0 && p.keyframe(0) > 0 {
+		r.log.Info("frames are missing after a seek", "part", p.Name, "missing", y.missing)
+		y, err = r.encodePart(ctx, p, t, out, log, p.keyframe(3))
+	}
+	if err == nil && !y.complete() && p.keyframe(3) > 0 {
+		y, err = r.encodePart(ctx, p, t, out, log, 0)
+	}
+	if err != nil {
 		return r.blame(ctx, err, what)
 	}
-	times, err := readTimes(r.path(log))
-	if err != nil {
-		return err
-	}
-	y := p.decoded(times)
 	if y.got == 0 {
 		return fault.Invalidf("%s could not be decoded", what)
 	}
@@ -191,6 +195,20 @@ func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
 	return nil
 }
 
+// encodePart runs the part's pass and tells how much of its source was decoded.
+func (r *render) encodePart(ctx context.Context, p *VideoPart, t *task, out, log string, key float64) (yield, error) {
+	pass := p.pass(out, log, key)
+	pass.OnProgress = func(now media.Progress) { t.reached(float64(now.Frames) / float64(p.Frames)) }
+	if err := r.encode(ctx, pass); err != nil {
+		return yield{}, err
+	}
+	times, err := readTimes(r.path(log))
+	if err != nil {
+		return yield{}, err
+	}
+	return p.decoded(times), nil
+}
+
 // judgeDamage adds up, for every segment, what its parts could decode.
 func (r *render) judgeDamage() error {
 	sums := map[int]yield{}
@@ -201,7 +219,7 @@ func (r *render) judgeDamage() error {
 			y.got = y.wanted
 		}
 		sum := sums[p.segment]
-		sums[p.segment] = yield{sum.got + y.got, sum.wanted + y.wanted}
+		sums[p.segment] = yield{got: sum.got + y.got, wanted: sum.wanted + y.wanted}
 	}
 	for i := range r.job.Timeline.Segments {
 		if y, ok := sums[i]; ok && !y.complete() {

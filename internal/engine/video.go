@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math"
+	"sort"
 	"strings"
 	"time"
 
@@ -122,9 +123,23 @@ func (v *VideoPart) tolerance() float64 {
 // fps returns the rate of the source, roughly.
 func (v *VideoPart) fps() float64 { return 1 / v.source.info.Video.usualStep().Seconds() }
 
+// keyframe is the file time in seconds of the last keyframe at least lead
+// seconds before the part's first frame, 0 when decoding has to begin at the
+// start of the file.
+func (v *VideoPart) keyframe(lead float64) float64 {
+	video := v.source.info.Video
+	first := float64(video.Starts[v.first])*video.TimeBase.Float() - lead
+	n := sort.Search(len(video.Keys), func(i int) bool { return float64(video.Keys[i])/1e9 > first+1e-6 })
+	if n < 2 { // the first keyframe is the start
+		return 0
+	}
+	return float64(video.Keys[n-1]) / 1e9
+}
+
 // pass is the ffmpeg run that makes the part into out; the times of all decoded
-// frames go to log (see coverage).
-func (v *VideoPart) pass(out, log string) media.Pass {
+// frames go to log (see coverage). Decoding begins at the keyframe at file time
+// key, or at the start of the file for 0.
+func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 	info := v.source.info
 	video := info.Video
 	tick := video.TimeBase.Float()
@@ -141,10 +156,11 @@ func (v *VideoPart) pass(out, log string) media.Pass {
 	}
 	threads := fmt.Sprint(v.threads)
 	args := []string{"-copyts", "-noaccurate_seek", "-noautorotate", "-threads", threads}
-	if v.first > 0 {
-		// The demuxer goes to the keyframe at or before; what is decoded on the
-		// way is trimmed off.
-		args = append(args, "-seek_timestamp", "1", "-ss", decimal(fileTime(v.first)+0.0005))
+	if key > 0 {
+		// Asked for the keyframe itself, the demuxer cannot land on a later one.
+		// Asked for the frame, it can: it compares decoding times, and a keyframe
+		// is decoded before frames that are shown before it.
+		args = append(args, "-seek_timestamp", "1", "-ss", decimal(key+0.0002))
 	}
 	args = append(args, "-an", "-sn", "-dn")
 	args = append(args, media.InputArgs(info.Kind, v.source.path)...)
@@ -177,19 +193,28 @@ func (v *VideoPart) filters() []string {
 	origin := v.start + v.source.info.Zero.Seconds() + v.tolerance()
 	timing := []string{
 		"settb=1/1000000",
-		fmt.Sprintf("setpts='(PTS*TB-(%s))/%s/TB'", decimal(origin), decimal(v.speed)),
+		fmt.Sprintf("setpts='max(0,(PTS*TB-(%s))/%s/TB)'", decimal(origin), decimal(v.speed)),
 		fmt.Sprintf("fps=%s:round=up:start_time=0", v.canvas.Rate),
 	}
 	picture := v.picture()
+	tail := []string{
+		"tpad=stop_mode=clone:stop=-1", // a video shorter than its sound stands still at the end
+		fmt.Sprintf("trim=end_frame=%d", v.Frames),
+		"setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog",
+	}
+	if v.first == v.last {
+		// A single picture, perhaps long over when the part begins: the fps filter
+		// would drop what ends before its start.
+		still := fmt.Sprintf("setpts='N*1000000*%d/%d'", v.canvas.Rate.Den, v.canvas.Rate.Num)
+		chain = append(append(chain, picture...), "loop=loop=-1:size=1", "settb=1/1000000", still, "fps="+v.canvas.Rate.String())
+		return append(chain, tail[1:]...)
+	}
 	if v.fps() >= v.canvas.Rate.Float()/v.speed*0.999 {
 		chain = append(append(chain, timing...), picture...) // frames are dropped: do it before they cost anything
 	} else {
 		chain = append(append(chain, picture...), timing...) // frames are repeated: do it after they cost anything
 	}
-	return append(chain,
-		"tpad=stop_mode=clone:stop=-1", // a video shorter than its sound stands still at the end
-		fmt.Sprintf("trim=end_frame=%d", v.Frames),
-		"setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog")
+	return append(chain, tail...)
 }
 
 // timescale is the clock of a part's track: a multiple of the rate's numerator,

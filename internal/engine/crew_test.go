@@ -1,0 +1,139 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/engine"
+	"cutroom/internal/media"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+// board is a crew in memory.
+type board struct {
+	mu    sync.Mutex
+	state map[string]string // OPEN, MAKING, MADE, FAILED
+	moved chan struct{}     // closed and replaced at each change
+	ready chan struct{}     // closed at the announcement
+}
+
+func newBoard() *board {
+	return &board{state: map[string]string{}, moved: make(chan struct{}), ready: make(chan struct{})}
+}
+
+func (b *board) set(key, state string) {
+	b.state[key] = state
+	close(b.moved)
+	b.moved = make(chan struct{})
+}
+
+func (b *board) Announce(_ context.Context, keys []string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range keys {
+		b.set(k, "OPEN")
+	}
+	close(b.ready)
+	return nil
+}
+
+func (b *board) Claim(_ context.Context, key string) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state[key] != "OPEN" {
+		return false, nil
+	}
+	b.set(key, "MAKING")
+	return true, nil
+}
+
+func (b *board) Made(_ context.Context, key string, ok bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.set(key, map[bool]string{true: "MADE", false: "FAILED"}[ok])
+	return nil
+}
+
+func (b *board) Await(ctx context.Context, key string) (bool, error) {
+	for {
+		b.mu.Lock()
+		state, moved := b.state[key], b.moved
+		b.mu.Unlock()
+		if state != "MAKING" {
+			return state == "MADE", nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+func (b *board) Busy(context.Context) bool { return false }
+
+// TestACrewMakesTheSameFilm renders with an assistant and alone: every frame
+// and every sample must be the same, and the assistant must have had a part.
+func TestACrewMakesTheSameFilm(t *testing.T) {
+	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.High}
+	sources := map[string]engine.Source{}
+	for i := range 8 {
+		key := fmt.Sprint("v", i)
+		sources[key] = engine.Source{Path: mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 3 * time.Second, Tone: 300 + 50*float64(i)})}
+		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: key, Order: int64(i), Duration: 3 * time.Second, Volume: 1, Speed: 1})
+	}
+	cache, err := engine.NewDirCache(engine.DirCacheConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := media.New(media.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(engine.Config{Media: m, Cache: cache})
+	b := newBoard()
+	job := engine.Job{Timeline: tl, Sources: sources, CacheScope: "u", Crew: b}
+	var shared engine.Output
+	assisted := 0
+	group, ctx := errgroup.WithContext(t.Context())
+	group.Go(func() (err error) {
+		j := job
+		j.Dir = t.TempDir()
+		shared, err = e.Render(ctx, j)
+		return err
+	})
+	group.Go(func() (err error) {
+		<-b.ready
+		j := job
+		j.Dir = t.TempDir()
+		assisted, err = e.Assist(ctx, j)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if assisted == 0 || assisted == 8 {
+		t.Errorf("the assistant made %d of 8 parts", assisted)
+	}
+	alone, err := engine.New(engine.Config{Media: m}).Render(t.Context(),
+		engine.Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mediatest.ConstantRate(t, shared.Path, 30, 720, time.Millisecond)
+	if a, b := frameSums(t, shared.Path), frameSums(t, alone.Path); a != b {
+		t.Error("the shared film differs from the one made alone")
+	}
+}
+
+// frameSums is a checksum of every decoded frame and of the sound.
+func frameSums(t *testing.T, path string) string {
+	t.Helper()
+	return string(mediatest.FFmpeg(t, "-i", path, "-map", "0", "-f", "framemd5", "-"))
+}

@@ -1,0 +1,441 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"image/color"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+// HDR becomes SDR that looks right: reference white is nearly white, grey stays
+// neutral and ordered, and the tags say BT.709.
+func TestHDRIsToneMapped(t *testing.T) {
+	b := newBench(t)
+	for name, v := range map[string]struct {
+		transfer     string
+		steps        [4]float64 // of the signal: dark, middle, reference white, brightest
+		codec, ctner string
+	}{
+		"hlg hevc": {"arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libx265", "mp4"},
+		"pq hevc":  {"smpte2084", [4]float64{0.25, 0.44, 0.58, 0.9}, "libx265", "mov"},
+		"hlg av1":  {"arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libaom-av1", "mp4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "hdr."+v.ctner)
+			lum := "0"
+			for i := len(v.steps) - 1; i >= 0; i-- {
+				lum = fmt.Sprintf("if(lt(X,%d),%.4f,%s)", 80*(i+1), 64+876*v.steps[i], lum)
+			}
+			args := []string{"-f", "lavfi", "-t", "0.4", "-i",
+				"color=c=black:s=320x180:r=25,format=gray10le,geq=lum='" + lum + "',format=yuv420p10le,setparams=colorspace=bt2020nc:color_primaries=bt2020:color_trc=" + v.transfer + ":range=tv",
+				"-c:v", v.codec, "-colorspace", "bt2020nc", "-color_primaries", "bt2020", "-color_trc", v.transfer, "-crf", "8"}
+			if v.codec == "libx265" {
+				args = append(args, "-preset", "ultrafast", "-x265-params", "log-level=error")
+			} else {
+				args = append(args, "-cpu-used", "8", "-usage", "realtime")
+			}
+			mediatest.FFmpeg(t, append(args, path)...)
+			out := b.render(t, film(cut(path, 0, 0)))
+			m := mediatest.Inspect(t, out.Path).Video(t)
+			if m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorSpace != "bt709" || m.PixelFormat != "yuv420p" {
+				t.Errorf("tags: %+v", m)
+			}
+			img := mediatest.Frame(t, out.Path, 100*time.Millisecond)
+			var grey [4]color.RGBA
+			for i := range grey {
+				grey[i] = mediatest.ColorAt(img, (float64(i)+0.5)/4, 0.5)
+				g := grey[i]
+				if max(g.R, g.G, g.B)-min(g.R, g.G, g.B) > 6 {
+					t.Errorf("step %d is not grey: %v", i, g)
+				}
+				if i > 0 && g.G <= grey[i-1].G+10 {
+					t.Errorf("steps %d and %d are hardly apart: %v, %v", i-1, i, grey[i-1], g)
+				}
+			}
+			t.Log(grey)
+			if w := grey[2].G; w < 190 || w > 245 {
+				t.Errorf("reference white came out as %d", w)
+			}
+			if w := grey[3].G; w < 225 {
+				t.Errorf("the brightest step came out as %d", w)
+			}
+		})
+	}
+}
+
+// The canvas takes the first segment's rate exactly, whatever it is; segments of
+// other rates join it without changing the length.
+func TestFrameRates(t *testing.T) {
+	b := newBench(t)
+	clip := func(fps, container string) string {
+		return mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, FPS: fps, Duration: time.Second, Container: container})
+	}
+	other := []string{clip("24", "mp4"), clip("25", "mkv"), clip("60", "mp4")}
+	for _, tt := range []struct {
+		fps, container, want string
+		rate                 float64
+	}{
+		{"24", "mp4", "24/1", 24},
+		{"24000/1001", "mkv", "24000/1001", 24000.0 / 1001},
+		{"25", "mp4", "25/1", 25},
+		{"30000/1001", "mp4", "30000/1001", 30000.0 / 1001},
+		{"30000/1001", "mkv", "30000/1001", 30000.0 / 1001},
+		{"2997/100", "mp4", "30000/1001", 30000.0 / 1001},
+		{"30", "mkv", "30/1", 30},
+		{"50", "mp4", "50/1", 50},
+		{"60000/1001", "mp4", "60000/1001", 60000.0 / 1001},
+		{"60", "mkv", "60/1", 60},
+		{"120", "mp4", "60/1", 60},
+		{"240", "mp4", "60/1", 60},
+		{"90", "mp4", "60/1", 60},
+		{"12", "mp4", "12/1", 12},
+		{"10", "mp4", "10/1", 10},
+	} {
+		t.Run(tt.fps+" "+tt.container, func(t *testing.T) {
+			first := clip(tt.fps, tt.container)
+			out := b.render(t, film(cut(first, 0, 0), cut(other[0], 0, 500), cut(other[1], 300, 0), cut(other[2], 0, 777)))
+			if m := mediatest.Inspect(t, out.Path).Video(t); m.FrameRate != tt.want || m.AvgFrameRate != tt.want {
+				t.Errorf("rate %s (%s), want %s", m.FrameRate, m.AvgFrameRate, tt.want)
+			}
+			mediatest.ConstantRate(t, out.Path, tt.rate, int(out.Frames), 25*time.Microsecond)
+			frame := time.Duration(float64(time.Second) / tt.rate)
+			mediatest.DurationWithin(t, out.Path, 2977*time.Millisecond, frame+time.Millisecond)
+		})
+	}
+}
+
+// variable makes a film whose n-th frame shows the grey level 20*n+20 from
+// times[n] ms on; the last lasts as long as the step before it.
+func variable(t *testing.T, container string, times ...int) string {
+	t.Helper()
+	expr := fmt.Sprint(times[len(times)-1])
+	for n := len(times) - 2; n >= 0; n-- {
+		expr = fmt.Sprintf("if(eq(N,%d),%d,%s)", n, times[n], expr)
+	}
+	path := filepath.Join(t.TempDir(), "variable."+container)
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=c=black:s=160x120:r=25,format=gray,geq=lum='20*N+20',format=yuvj420p,scale=out_range=tv,format=yuv420p,settb=1/1000,setpts='"+expr+"'",
+		"-frames:v", fmt.Sprint(len(times)), "-fps_mode", "passthrough", "-enc_time_base", "1/1000", "-c:v", "libx264", "-preset", "ultrafast", "-bf", "2", "-crf", "10", path)
+	return path
+}
+
+// greys decodes a film once and returns the grey level of every frame.
+func greys(t *testing.T, path string) []int {
+	t.Helper()
+	var levels []int
+	for _, y := range mediatest.FFmpeg(t, "-i", path, "-vf", "scale=1:1:flags=area:in_range=tv:out_range=pc,format=gray", "-fps_mode", "passthrough", "-f", "rawvideo", "-") {
+		levels = append(levels, int(y))
+	}
+	return levels
+}
+
+// With a variable rate, what is on the screen at the trim start comes first, and
+// every frame appears when it should.
+func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
+	b := newBench(t)
+	for _, container := range []string{"mp4", "mkv"} {
+		t.Run(container, func(t *testing.T) {
+			clip := variable(t, container, 0, 33, 67, 100, 1000, 1033, 1067, 2000, 2033, 2100)
+			out := b.render(t, film(cut(clip, 500, 2080)))
+			if out.FrameRate.String() != "30/1" {
+				t.Errorf("rate %v", out.FrameRate)
+			}
+			mediatest.DurationWithin(t, out.Path, 1580*time.Millisecond, 34*time.Millisecond)
+			shown := greys(t, out.Path)
+			for _, s := range []struct{ ms, frame int }{{10, 3}, {250, 3}, {470, 3}, {515, 4}, {550, 5}, {585, 6}, {1000, 6}, {1470, 6}, {1515, 7}, {1550, 8}} {
+				if got := (shown[s.ms*30/1000]+10)/20 - 1; got != s.frame {
+					t.Errorf("at %d ms frame %d is shown, want %d", s.ms, got, s.frame)
+				}
+			}
+		})
+	}
+	// A camera's jitter must not double or drop frames.
+	jitter := variable(t, "mp4", 0, 36, 65, 103, 131, 168, 202, 230, 268, 299, 333)
+	out := b.render(t, film(cut(jitter, 0, 330)))
+	for n, grey := range greys(t, out.Path) {
+		if got := (grey+10)/20 - 1; got != n {
+			t.Errorf("frame %d of the output shows %d", n, got)
+		}
+	}
+}
+
+// A trim is exact to the frame wherever it lies between keyframes, with
+// reordered frames, in every container.
+func TestTrimIsExactToTheFrame(t *testing.T) {
+	b := newBench(t)
+	for _, tt := range []struct{ name, container, codec string }{
+		{"h264 mp4", "mp4", "libx264"}, {"h264 mkv", "mkv", "libx264"}, {"hevc mov", "mov", "libx265"},
+		{"vp9 webm", "webm", "libvpx-vp9"}, {"av1 mp4", "mp4", "libaom-av1"}, {"mpeg4 mp4", "mp4", "mpeg4"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "trim."+tt.container)
+			args := []string{"-f", "lavfi", "-i", "color=c=black:s=160x128:r=25,format=gray,geq=lum='40*mod(N,6)+20',format=yuvj420p,scale=out_range=tv,format=yuv420p",
+				"-frames:v", "75", "-c:v", tt.codec, "-g", "30"}
+			switch tt.codec {
+			case "libx265":
+				args = append(args, "-preset", "ultrafast", "-bf", "3", "-crf", "12", "-x265-params", "log-level=error:bframes=3:open-gop=1", "-tag:v", "hvc1")
+			case "libaom-av1":
+				args = append(args, "-cpu-used", "8", "-usage", "realtime", "-crf", "20")
+			case "libvpx-vp9":
+				args = append(args, "-deadline", "good", "-cpu-used", "5", "-auto-alt-ref", "1", "-lag-in-frames", "16", "-crf", "20", "-b:v", "0")
+			case "mpeg4":
+				args = append(args, "-q:v", "2", "-bf", "2")
+			default:
+				args = append(args, "-preset", "veryfast", "-bf", "3", "-crf", "12", "-x264-params", "open-gop=1")
+			}
+			mediatest.FFmpeg(t, append(args, path)...)
+			for _, from := range []int{1, 29, 30, 44, 72, 74} {
+				out, err := b.try(t, film(cut(path, int64(from*40), int64(min(75, from+3)*40))))
+				if err != nil {
+					t.Fatalf("from frame %d: %v", from, err)
+				}
+				want := min(75, from+3) - from
+				if out.Frames != int64(want) {
+					t.Errorf("from frame %d: %d frames, want %d", from, out.Frames, want)
+				}
+				for n, grey := range greys(t, out.Path) {
+					if got := grey / 40; got != (from+n)%6 {
+						t.Errorf("from frame %d: frame %d shows %d, want %d", from, n, got, (from+n)%6)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Interlaced film loses its combs and keeps its rate.
+func TestInterlacedIsWoven(t *testing.T) {
+	b := newBench(t)
+	for _, order := range []string{"tff", "bff"} {
+		path := filepath.Join(t.TempDir(), "fields.mp4")
+		// A bar that moves 8 pixels a field: combs are 8 pixels wide.
+		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=black:s=320x240:r=50,geq=lum='if(between(mod(X-8*N,320),0,80),235,16)':cb=128:cr=128",
+			"-vf", "interlace=scan="+order+":lowpass=0,format=yuv420p", "-c:v", "libx264", "-preset", "ultrafast", "-flags", "+ildct+ilme", "-x264-params", order+"=1", "-crf", "10", path)
+		out := b.render(t, film(cut(path, 0, 0)))
+		if out.FrameRate.String() != "25/1" || out.Frames != 25 {
+			t.Errorf("%s: %d frames at %v", order, out.Frames, out.FrameRate)
+		}
+		combs := func(file string) int {
+			img := mediatest.Frame(t, file, 420*time.Millisecond)
+			n := 0
+			for y := 20; y < 220; y++ {
+				for x := range 320 {
+					a, c, d := int(img.RGBAAt(x, y-1).G), int(img.RGBAAt(x, y).G), int(img.RGBAAt(x, y+1).G)
+					if (a-c > 60 && d-c > 60) || (c-a > 60 && c-d > 60) {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		before, after := combs(path), combs(out.Path)
+		t.Logf("%s: %d comb pixels before, %d after", order, before, after)
+		if before < 500 || after > before/20 {
+			t.Errorf("%s: %d comb pixels before, %d after", order, before, after)
+		}
+	}
+}
+
+// Tracks nobody should see or hear are left alone.
+func TestTheRightTracksAreUsed(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	cover := filepath.Join(dir, "cover.jpg")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=c=red:s=600x600", "-frames:v", "1", cover)
+	t.Run("cover art of music", func(t *testing.T) {
+		music := filepath.Join(dir, "music.mp3")
+		mediatest.FFmpeg(t, "-i", mediatest.Tone(t, 660, 2*time.Second), "-i", cover, "-map", "0", "-map", "1", "-c:v", "mjpeg", "-disposition:v", "attached_pic", "-id3v2_version", "3", music)
+		tl := film(cut(mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second}), 0, 0))
+		tl.Clips = []timeline.Clip{{SourceKey: music, Volume: 1, Speed: 1}}
+		out := b.render(t, tl)
+		near(t, "music", mediatest.ToneLevel(t, out.Path, 660, mediatest.Between(200, 1800)), db(0.25), 0.6)
+		if got := b.fails(t, film(cut(music, 0, 0))); got != "segments[0]: the file has no video" {
+			t.Error(got)
+		}
+	})
+	t.Run("several video tracks", func(t *testing.T) {
+		path := filepath.Join(dir, "two.mp4")
+		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=red:s=64x64:r=25", "-f", "lavfi", "-t", "1", "-i", "color=c=blue:s=320x180:r=30",
+			"-map", "0", "-map", "1", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", path)
+		out := b.render(t, film(cut(path, 0, 0)))
+		if out.Width != 320 || out.FrameRate.Num != 30 {
+			t.Errorf("%+v", out)
+		}
+		sameColor(t, "picture", mediatest.ColorAt(mediatest.Frame(t, out.Path, 0), 0.5, 0.5), color.RGBA{0, 0, 255, 255}, 12)
+	})
+	t.Run("cover in a film", func(t *testing.T) {
+		path := filepath.Join(dir, "covered.mp4")
+		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=lime:s=160x120:r=30", "-i", cover, "-map", "1", "-map", "0",
+			"-c:v:0", "mjpeg", "-disposition:v:0", "attached_pic", "-c:v:1", "libx264", "-pix_fmt", "yuv420p", path)
+		out := b.render(t, film(cut(path, 0, 0)))
+		if out.Width != 160 || out.Frames != 30 {
+			t.Errorf("%+v", out)
+		}
+	})
+	t.Run("second sound track", func(t *testing.T) {
+		path := filepath.Join(dir, "sounds.mp4")
+		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=lime:s=160x120:r=30", "-i", mediatest.Tone(t, 440, time.Second), "-i", mediatest.Tone(t, 880, time.Second),
+			"-map", "0", "-map", "1", "-map", "2", "-ac:a:0", "1", "-ac:a:1", "2", "-c:v", "libx264", "-pix_fmt", "yuv420p", path)
+		out := b.render(t, film(cut(path, 0, 0)))
+		want := mediatest.ToneLevel(t, path, 440, mediatest.Between(200, 800)) // ffmpeg's fold to mono raises it by 3 dB
+		near(t, "first track", mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(200, 800)), want, 0.1)
+		if l := mediatest.ToneLevel(t, out.Path, 880, mediatest.Between(200, 800)); l > -50 {
+			t.Errorf("the second track is heard at %.1f dB", l)
+		}
+	})
+}
+
+// Video that starts late keeps its offset to the sound; a video shorter than its
+// sound stands still.
+func TestLateAndShortVideo(t *testing.T) {
+	b := newBench(t)
+	clip := mediatest.FlashBeep(t, 4*time.Second, "30")
+	late := filepath.Join(t.TempDir(), "late.mkv")
+	// The picture is delayed by 200 ms against the sound: flash k is at k + 0.2.
+	mediatest.FFmpeg(t, "-itsoffset", "0.2", "-i", clip, "-i", clip, "-map", "0:v", "-map", "1:a", "-c", "copy", late)
+	out := b.render(t, film(cut(late, 0, 3900)))
+	points := mediatest.SyncPoints(t, out.Path)
+	if len(points) != 4 {
+		t.Fatalf("%d flashes", len(points))
+	}
+	for i, p := range points[1:] { // before the first the picture stands still, white
+		if d := p.Offset() + 200*time.Millisecond; d.Abs() > 2*time.Millisecond {
+			t.Errorf("flash %d at %v, beep at %v", i+1, p.Flash, p.Beep)
+		}
+	}
+	short := filepath.Join(t.TempDir(), "short.mp4")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=blue:s=160x120:r=30", "-f", "lavfi", "-t", "3", "-i", "sine=440:r=48000",
+		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", short)
+	out = b.render(t, film(cut(short, 0, 0)))
+	mediatest.ConstantRate(t, out.Path, 30, 90, 20*time.Microsecond)
+	sameColor(t, "last frame", mediatest.ColorAt(mediatest.Frame(t, out.Path, 2900*time.Millisecond), 0.5, 0.5), color.RGBA{0, 0, 255, 255}, 12)
+	// Even a segment that lies behind the picture's end altogether.
+	out = b.render(t, film(cut(short, 2000, 2500)))
+	mediatest.ConstantRate(t, out.Path, 30, 15, 20*time.Microsecond)
+	sameColor(t, "still", mediatest.ColorAt(mediatest.Frame(t, out.Path, 100*time.Millisecond), 0.5, 0.5), color.RGBA{0, 0, 255, 255}, 12)
+}
+
+// Tiny clips and greedy trims.
+func TestTinyClipsAndTrimsBeyondTheEnd(t *testing.T) {
+	b := newBench(t)
+	two := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 200 * time.Millisecond, Tone: 440})
+	one := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, FPS: "25", Duration: 40 * time.Millisecond})
+	out := b.render(t, film(cut(two, 0, 0), cut(one, 0, 0), cut(two, 100, 99999)))
+	if out.Frames < 9 || out.Frames > 11 {
+		t.Errorf("%d frames", out.Frames)
+	}
+	out = b.render(t, film(cut(one, 0, 0)))
+	if out.Frames != 1 {
+		t.Errorf("%d frames of one", out.Frames)
+	}
+	out = b.render(t, film(cut(two, 150, 151)))
+	if out.Frames != 1 {
+		t.Errorf("%d frames of a millisecond", out.Frames)
+	}
+	if got := b.fails(t, film(cut(two, 5000, 0))); !strings.HasPrefix(got, "segments[0]: trimStartMs lies at or beyond the end of the source (0.2 s") {
+		t.Error(got)
+	}
+	tl := film(cut(two, 0, 0))
+	tl.Clips = []timeline.Clip{{SourceKey: two, SourceTrimStart: time.Minute, Volume: 1, Speed: 1}}
+	if got := b.fails(t, tl); !strings.HasPrefix(got, "bgmClips[0]: sourceTrimStartMs lies at or beyond the end") {
+		t.Error(got)
+	}
+}
+
+// Headers lie about durations; the film does not believe them.
+func TestBogusDurations(t *testing.T) {
+	b := newBench(t)
+	plain := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: time.Second, Tone: 440})
+	fragmented := mediatest.Remux(t, plain, "mp4", "-movflags", "frag_keyframe+empty_moov+default_base_moof")
+	live := filepath.Join(t.TempDir(), "live.webm")
+	data := mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "testsrc2=s=160x120:r=30", "-c:v", "libvpx", "-deadline", "realtime", "-f", "webm", "-live", "1", "-")
+	if err := os.WriteFile(live, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lying := filepath.Join(t.TempDir(), "lying.mp4")
+	data, err := os.ReadFile(fragmented)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, box := range []string{"mvhd", "mdhd", "tkhd"} { // durations of 40 hours in milliseconds
+		for at := bytes.Index(data, []byte(box)); at >= 0; {
+			off := map[string]int{"mvhd": 20, "mdhd": 20, "tkhd": 24}[box]
+			binary.BigEndian.PutUint32(data[at+off:], 143165000)
+			next := bytes.Index(data[at+4:], []byte(box))
+			if next < 0 {
+				break
+			}
+			at += 4 + next
+		}
+	}
+	if err := os.WriteFile(lying, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"fragmented": fragmented, "live": live, "lying": lying} {
+		t.Run(name, func(t *testing.T) {
+			out := b.render(t, film(cut(path, 0, 0)))
+			mediatest.DurationWithin(t, out.Path, time.Second, 40*time.Millisecond)
+		})
+	}
+}
+
+// Edit lists are obeyed: what they cut away is neither seen nor counted.
+func TestEditListsAreObeyed(t *testing.T) {
+	b := newBench(t)
+	clip := mediatest.FlashBeep(t, 5*time.Second, "30")
+	// Copying from the middle of a group of pictures leaves the frames before the
+	// cut in the file and an edit list that hides them.
+	path := filepath.Join(t.TempDir(), "edit.mp4")
+	mediatest.FFmpeg(t, "-ss", "1.5", "-i", clip, "-t", "3", "-c", "copy", "-strict", "-2", path)
+	want, out := mediatest.SyncPoints(t, path), b.render(t, film(cut(path, 0, 0)))
+	got := mediatest.SyncPoints(t, out.Path)
+	if len(got) != len(want) {
+		t.Fatalf("%d flashes, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if (got[i].Flash-want[i].Flash).Abs() > 34*time.Millisecond || (got[i].Offset()-want[i].Offset()).Abs() > 5*time.Millisecond {
+			t.Errorf("flash %d: %+v, want %+v", i, got[i], want[i])
+		}
+	}
+}
+
+// Everything a phone, an old phone or a browser writes can be a segment.
+func TestContainersAndCodecs(t *testing.T) {
+	b := newBench(t)
+	make := func(container string, args ...string) string {
+		path := filepath.Join(t.TempDir(), "codec."+container)
+		all := append(quarters(176, 144, "25", time.Second), "-f", "lavfi", "-t", "1", "-i", "sine=440:r=48000")
+		mediatest.FFmpeg(t, append(append(all, args...), path)...)
+		return path
+	}
+	for name, path := range map[string]string{
+		"h263 3gp":   make("3gp", "-c:v", "h263", "-c:a", "aac", "-ar", "16000"),
+		"mpeg4 3gp":  make("3gp", "-c:v", "mpeg4", "-q:v", "3", "-c:a", "aac"),
+		"hevc mov":   make("mov", "-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error", "-tag:v", "hvc1", "-pix_fmt", "yuv420p", "-c:a", "aac"),
+		"vp8 webm":   make("webm", "-c:v", "libvpx", "-deadline", "realtime", "-c:a", "libvorbis"),
+		"vp9 webm":   make("webm", "-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-pix_fmt", "yuv420p", "-c:a", "libopus"),
+		"av1 mp4":    make("mp4", "-c:v", "libaom-av1", "-usage", "realtime", "-cpu-used", "8", "-pix_fmt", "yuv420p", "-c:a", "aac"),
+		"av1 webm":   make("webm", "-c:v", "libsvtav1", "-preset", "12", "-pix_fmt", "yuv420p", "-c:a", "libopus"),
+		"mjpeg mov":  make("mov", "-c:v", "mjpeg", "-q:v", "3", "-c:a", "pcm_s16be"),
+		"prores mov": make("mov", "-c:v", "prores_ks", "-c:a", "pcm_s24le"),
+		"h264 m4v":   make("m4v", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := b.render(t, film(cut(path, 200, 800)))
+			mediatest.ConstantRate(t, out.Path, 25, 15, 20*time.Microsecond)
+			if got := seen(t, out.Path, 300*time.Millisecond); got != "RGBW" {
+				t.Errorf("shows %s", got)
+			}
+			if l := mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(100, 500)); l < -20 {
+				t.Errorf("tone at %.1f dB", l)
+			}
+		})
+	}
+}
