@@ -97,6 +97,12 @@ func (d *DB) openPostgres(o Options) error {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "cutroom"
 	}
+	// A process that freezes within a transaction would keep its locks, which
+	// others wait for, as long as its connection seems alive. No transaction of
+	// ours waits for anything but the database, so none is idle for long.
+	if cfg.RuntimeParams["idle_in_transaction_session_timeout"] == "" {
+		cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "10000"
+	}
 	d.postgres, d.pgConfig = true, cfg
 	d.pool = stdlib.OpenDB(*cfg)
 	d.pool.SetMaxOpenConns(max(1, o.MaxPool))

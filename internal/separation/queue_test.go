@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
 	"cutroom/internal/lease"
 )
@@ -331,6 +332,40 @@ func TestDeletionAndTheQueue(t *testing.T) {
 			t.Errorf("left by the worker: %v", keys)
 		}
 	})
+}
+
+// A replica that freezes in the middle of a claim, as a paused machine does,
+// holds up the queue for a moment and not until its connection is given up.
+func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
+	t.Parallel()
+	url, user, password := dbtest.URL(t)
+	d := openDB(t, db.Options{URL: url, User: user, Password: password})
+	r := newRig(t, d)
+	s := r.service()
+	r.enqueue(s, r.user(1))
+	frozen, thaw := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- d.InTx(t.Context(), func(tx *db.Tx) error {
+			if err := tx.Lock(t.Context(), queueLock); err != nil {
+				return err
+			}
+			close(frozen)
+			<-thaw
+			_, err := tx.Exec(t.Context(), `UPDATE separation_jobs SET state = 'FAILED'`)
+			return err
+		})
+	}()
+	<-frozen
+	began := time.Now()
+	r.claimed(s)
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("the queue stood still for %v", took)
+	}
+	close(thaw)
+	if err := <-ended; err == nil {
+		t.Error("the frozen transaction went through")
+	}
 }
 
 // SQLite uses a partial index only where it recognises the index's condition.

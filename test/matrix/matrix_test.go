@@ -1,0 +1,240 @@
+// Package matrix lets every step of the separation provider's protocol fail in
+// every way, against the real service, and keeps the table of what comes of it
+// in docs/separation.md.
+//
+//	go test ./test/matrix -update   writes the table anew
+//
+// Without -update the test fails where the document says something else. Apart
+// from that, every row is held to the rules that all of them obey.
+package matrix
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/sandbox/standin"
+)
+
+var update = flag.Bool("update", false, "write the observed tables into docs/separation.md")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(apitest.Main(m))
+}
+
+const document = "../../docs/separation.md"
+
+// result is one row of a table, as observed.
+type result struct {
+	state, sentence string
+	refunded        bool
+	calls           int // of the step; -1 where it is no fixed number
+	projects        int // that the provider was paid for
+}
+
+func (r result) row(c scenario) string {
+	says := r.sentence
+	if says == "" {
+		says = "–"
+	}
+	refund, calls := "no", "–"
+	if r.refunded {
+		refund = "yes"
+	}
+	if r.calls >= 0 {
+		calls = fmt.Sprint(r.calls)
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %d |", c.step, c.fault, r.state, says, refund, calls, r.projects)
+}
+
+func TestFaultMatrix(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	all := scenarios()
+	chosen := all
+	if apitest.Postgres() && !*update {
+		// What the provider does is no matter of the database: a sample will do.
+		chosen = nil
+		for i, c := range all {
+			if i%9 == 0 {
+				chosen = append(chosen, c)
+			}
+		}
+	}
+	source := mediatest.Tones(t, 300, 1200)
+	results := make([]result, len(chosen))
+	next := make(chan int)
+	var lanes sync.WaitGroup
+	for range min(6, len(chosen)) {
+		s := apitest.Start(t, apitest.Replicas(1), apitest.Env("HTTP_REQUEST_TIMEOUT_MS", "9000"), apitest.Env("HTTP_SOCKET_TIMEOUT_MS", "5000"))
+		lanes.Go(func() {
+			for i := range next {
+				results[i] = observe(t, s, source, chosen[i])
+			}
+		})
+	}
+	for i := range chosen {
+		next <- i
+	}
+	close(next)
+	lanes.Wait()
+	if t.Failed() {
+		return
+	}
+	tables := map[string][]string{}
+	for i, c := range chosen {
+		tables[c.table] = append(tables[c.table], results[i].row(c))
+	}
+	if *update {
+		write(t, tables)
+		return
+	}
+	documented, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(documented), "\n")
+	for _, c := range tables {
+		for _, row := range c {
+			if !slices.Contains(lines, row) {
+				t.Errorf("not in %s (or run with -update):\n%s", filepath.Base(document), row)
+			}
+		}
+	}
+	for _, name := range []string{always, once, links} {
+		inDocument := between(t, string(documented), name)
+		want := 0
+		for _, c := range all {
+			if c.table == name {
+				want++
+			}
+		}
+		if n := strings.Count(inDocument, "\n| ") - 1; n != want { // less the heading
+			t.Errorf("the table %q of %s has %d rows, want %d", name, filepath.Base(document), n, want)
+		}
+	}
+}
+
+// observe runs one job of a new user through a scenario.
+func observe(t *testing.T, s *apitest.Server, source string, c scenario) result {
+	p := s.World.Separator
+	plain := p.Behaviour()
+	p.Faults.ResetCalls()
+	u := s.SignIn(t) // with three credits
+	if c.rule != nil {
+		s.World.FailSeparator(t, *c.rule)
+	}
+	if c.behave != nil {
+		p.Configure(func(b *separator.Behaviour) { c.behave(b) })
+	}
+	id := u.Separate(t, source)
+	var job apitest.SeparationStatus
+	apitest.Eventually(t, 3*time.Minute, func() bool {
+		job = u.Separation(t, id)
+		return job.Status == "READY" || job.Status == "FAILED"
+	}, func() string { return fmt.Sprintf("%s, %s: still %s", c.step, c.fault, job.Status) })
+	r := result{state: job.Status, sentence: job.Error, calls: p.Faults.Count(c.step)}
+	switch balance := u.Balance(t); balance {
+	case 3:
+		r.refunded = true
+	case 2:
+	default:
+		t.Errorf("%s, %s: balance %d", c.step, c.fault, balance)
+	}
+	for _, title := range p.Titles() {
+		if title == id {
+			r.projects++
+		}
+	}
+	s.World.Heal()
+	p.Configure(func(b *separator.Behaviour) { *b = plain })
+	if leaks := p.KeyLeaks(); leaks > 0 {
+		t.Errorf("%s, %s: the API key was shown to a storage host", c.step, c.fault)
+	}
+	r.hold(t, c)
+	if c.anyCalls {
+		r.calls = -1
+	}
+	return r
+}
+
+// sentences are all that a client may ever read of a provider's failure.
+var sentences = []string{
+	"Authentication failed with the provider", "Insufficient provider quota", "Provider rate limit exceeded, please try again later",
+	"Invalid request to the provider", "Provider service unavailable", "The separation failed at the provider", "No voice was found in the audio",
+}
+
+// hold checks a row against the rules that no row may break.
+func (r result) hold(t *testing.T, c scenario) {
+	bad := func(format string, args ...any) {
+		t.Errorf("%s, %s: %s (%+v)", c.step, c.fault, fmt.Sprintf(format, args...), r)
+	}
+	if r.refunded != (r.state == "FAILED") {
+		bad("refunds go with failures")
+	}
+	if r.state == "FAILED" && !slices.Contains(sentences, r.sentence) || r.state == "READY" && r.sentence != "" {
+		bad("the client may not read that")
+	}
+	if c.want != "" && r.state != c.want {
+		bad("want %s", c.want)
+	}
+	if c.sentence != "" && r.sentence != c.sentence {
+		bad("want %q", c.sentence)
+	}
+	if c.calls > 0 && r.calls != c.calls {
+		bad("want %d calls", c.calls)
+	}
+	if r.projects > 1 || r.state == "READY" && r.projects != 1 {
+		bad("the provider was paid %d times", r.projects)
+	}
+}
+
+const head = `| Step | Fault | State | Client reads | Refund | Calls of the step | Projects paid for |
+|---|---|---|---|---|---|---|
+`
+
+func marks(table string) (begin, end string) {
+	return "<!-- table: " + table + " -->\n", "<!-- end of table: " + table + " -->\n"
+}
+
+func between(t *testing.T, text, table string) string {
+	t.Helper()
+	begin, end := marks(table)
+	_, rest, ok := strings.Cut(text, begin)
+	inside, _, found := strings.Cut(rest, end)
+	if !ok || !found {
+		t.Fatalf("%s has no place for the table %q", filepath.Base(document), table)
+	}
+	return inside
+}
+
+func write(t *testing.T, tables map[string][]string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for table, rows := range tables {
+		begin, _ := marks(table)
+		old := []byte(begin + between(t, string(text), table))
+		text = bytes.Replace(text, old, []byte(begin+head+strings.Join(rows, "\n")+"\n"), 1)
+	}
+	if err := os.WriteFile(document, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rule is a shorthand.
+func rule(r standin.Rule) *standin.Rule { return &r }

@@ -1,0 +1,259 @@
+package matrix
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"math"
+
+	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/sandbox/standin"
+)
+
+// The tables of the document.
+const (
+	always = "faults that stay"
+	once   = "faults that pass"
+	links  = "links and archives"
+)
+
+// scenario is one way to fail.
+type scenario struct {
+	table, step, fault string
+	rule               *standin.Rule
+	behave             func(b *separator.Behaviour)
+	want, sentence     string // required; "" accepts what is observed
+	calls              int    // required; 0 accepts any number
+	anyCalls           bool   // the number depends on time, and is not printed
+}
+
+func scenarios() []scenario {
+	return append(append(lasting(), passing()...), hostile()...)
+}
+
+var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
+	separator.StepProgress, separator.StepProject, separator.StepDownloadLink, separator.StepDownload}
+
+// lasting is every step with every fault, from the first call on.
+func lasting() []scenario {
+	var out []scenario
+	for _, step := range steps {
+		for _, f := range []struct {
+			name, sentence string
+			rule           standin.Rule
+		}{
+			{"401", "Authentication failed with the provider", standin.Rule{Kind: standin.KindStatus, Status: 401}},
+			{"402", "Insufficient provider quota", standin.Rule{Kind: standin.KindStatus, Status: 402}},
+			{"403", "Invalid request to the provider", standin.Rule{Kind: standin.KindStatus, Status: 403}},
+			{"404", "Invalid request to the provider", standin.Rule{Kind: standin.KindStatus, Status: 404}},
+			{"429 with Retry-After", "Provider rate limit exceeded, please try again later",
+				standin.Rule{Kind: standin.KindStatus, Status: 429, Headers: map[string]string{"Retry-After": "120"}}},
+			{"500", "", standin.Rule{Kind: standin.KindStatus, Status: 500}},
+			{"503", "", standin.Rule{Kind: standin.KindStatus, Status: 503}},
+			{"garbage for JSON", "", standin.Rule{Kind: standin.KindGarbage}},
+			{"JSON without the fields", "", standin.Rule{Kind: standin.KindGarbage, Body: `{"result":{}}`}},
+			{"connection closed before the answer", "", standin.Rule{Kind: standin.KindClose}},
+			{"connection closed within the answer", "", standin.Rule{Kind: standin.KindCut}},
+			{"no answer until the time-out", "", standin.Rule{Kind: standin.KindStall}},
+			{"a byte a second", "", standin.Rule{Kind: standin.KindSlow, BytesPerSec: 1}},
+			{"an enormous body", "", standin.Rule{Kind: standin.KindHuge, SizeBytes: 8 << 20}},
+			{"Content-Length too large", "", standin.Rule{Kind: standin.KindLength, LengthDelta: 100}},
+		} {
+			c := scenario{table: always, step: step, fault: f.name, sentence: f.sentence}
+			c.rule = rule(f.rule)
+			c.rule.Step = step
+			// What the provider spoils after it did the work: there the project exists.
+			c.rule.Effect = step == separator.StepSubmit && f.rule.Kind != standin.KindStatus
+			c.require()
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// require adds what the contract says about a fault that stays.
+func (c *scenario) require() {
+	status := c.rule.Status
+	switch c.step {
+	case separator.StepSubmit:
+		c.calls = 1 // never repeated blindly
+		c.want = "FAILED"
+	case separator.StepUpload:
+		if status == 0 {
+			return // the body of a blob store's answer is not read, so many faults are none
+		}
+	case separator.StepDownload, separator.StepDownloadLink:
+		c.anyCalls = status == 404 // looked up again for as long as the backoff lasts
+		if status == 404 {
+			c.sentence = ""
+			return
+		}
+		if c.step == separator.StepDownload && (c.fault == "garbage for JSON" || c.fault == "JSON without the fields" || c.fault == "an enormous body") {
+			c.want = "FAILED"
+			return
+		}
+	}
+	switch {
+	case c.calls > 0:
+	case status >= 500:
+		c.calls, c.sentence = 3, "Provider service unavailable"
+	case status >= 400:
+		c.calls = 1
+	}
+	if status >= 400 {
+		c.want = "FAILED"
+	}
+}
+
+// passing is a single fault of each step that may be called again.
+func passing() []scenario {
+	var out []scenario
+	for _, step := range steps {
+		for _, f := range []struct {
+			name string
+			rule standin.Rule
+		}{
+			{"500, once", standin.Rule{Kind: standin.KindStatus, Status: 500}},
+			{"connection closed before the answer, once", standin.Rule{Kind: standin.KindClose}},
+			{"no answer until the time-out, once", standin.Rule{Kind: standin.KindStall}},
+		} {
+			c := scenario{table: once, step: step, fault: f.name, rule: rule(f.rule), want: "READY", anyCalls: true}
+			c.rule.Step, c.rule.Times = step, 1
+			if step == separator.StepSubmit {
+				c.want, c.calls, c.anyCalls = "FAILED", 1, false
+			}
+			out = append(out, c)
+		}
+	}
+	return append(out,
+		scenario{table: once, step: separator.StepSubmit, fault: "carried out, but the answer is lost, once", want: "FAILED", calls: 1,
+			rule: rule(standin.Rule{Step: separator.StepSubmit, Kind: standin.KindClose, Effect: true, Times: 1})},
+		scenario{table: once, step: separator.StepDownload, fault: "404 on the first link, then a fresh one", want: "READY", anyCalls: true,
+			behave: func(b *separator.Behaviour) { b.StaleLinks = 1 }},
+		scenario{table: once, step: separator.StepProject, fault: "flags two looks late", want: "READY", anyCalls: true,
+			behave: func(b *separator.Behaviour) { b.FlagsLagCalls = 2 }},
+	)
+}
+
+// hostile is what links, redirects and archives may hold.
+func hostile() []scenario {
+	var out []scenario
+	add := func(fault, want string, behave func(b *separator.Behaviour)) {
+		out = append(out, scenario{table: links, step: separator.StepDownload, fault: fault, want: want, behave: behave, anyCalls: true})
+	}
+	for _, l := range []struct{ name, link string }{
+		{"link to a host that is not allowed", "https://evil.example/voice.wav"},
+		{"link over http", "http://portal-media.perso.ai/voice.wav"},
+		{"link to a private address", "https://10.0.0.1/voice.wav"},
+		{"link to the metadata service", "http://169.254.169.254/latest/meta-data"},
+		{"link by a name for a loopback address", "https://localhost/voice.wav"},
+		{"link with a password", "https://user:secret@portal-media.perso.ai/voice.wav"},
+		{"link to a local file", "file:///etc/passwd"},
+	} {
+		add(l.name, "FAILED", func(b *separator.Behaviour) { b.Links = map[string]string{separator.ResultVoice: l.link} })
+	}
+	for _, r := range []struct{ name, to string }{
+		{"redirect to a host that is not allowed", "https://evil.example/voice.wav"},
+		{"redirect to the metadata service", "http://169.254.169.254/"},
+		{"redirect to a local file", "file:///etc/passwd"},
+		{"redirect to itself without end", "?again"},
+		{"redirect to nowhere", ""},
+	} {
+		out = append(out, scenario{table: links, step: separator.StepDownload, fault: r.name, want: "FAILED", anyCalls: true,
+			rule: rule(standin.Rule{Step: separator.StepDownload, Kind: standin.KindRedirect, Location: r.to})})
+	}
+	for _, a := range []struct {
+		name, want string
+		archive    []byte
+	}{
+		{"archive with ../ in a name", "", archive(entry{name: "../../evil.wav"}, entry{name: "1.wav"})},
+		{"archive with an absolute name", "", archive(entry{name: "/etc/evil.wav"}, entry{name: "1.wav"})},
+		{"archive with a symbolic link", "", archive(entry{name: "1.wav", kind: tar.TypeSymlink, link: "/etc/passwd"}, entry{name: "2.wav"})},
+		{"archive with a hard link", "", archive(entry{name: "1.wav", kind: tar.TypeLink, link: "/etc/passwd"}, entry{name: "2.wav"})},
+		{"archive with a device", "", archive(entry{name: "1.wav", kind: tar.TypeChar}, entry{name: "2.wav"})},
+		{"archive of 5000 entries", "FAILED", archive(many(5000)...)},
+		{"archive that claims 8 GB of zeros", "FAILED", claims(8 << 30)},
+		{"archive without audio", "", archive(entry{name: "readme.txt", text: "nothing to hear"})},
+		{"archive that is none", "FAILED", bytes.Repeat([]byte("not a tar "), 200)},
+	} {
+		add(a.name, a.want, func(b *separator.Behaviour) { b.Bytes = map[string][]byte{separator.ResultSpeakers: a.archive} })
+	}
+	add("stem that is no audio", "FAILED", func(b *separator.Behaviour) {
+		b.Bytes = map[string][]byte{separator.ResultVoice: []byte("<html>not found</html>")}
+	})
+	add("stem cut off in its header", "FAILED", func(b *separator.Behaviour) {
+		b.Bytes = map[string][]byte{separator.ResultVoice: sound()[:20]}
+	})
+	for _, n := range []int{1, 20} {
+		add(fmt.Sprintf("%d speakers", n), "READY", func(b *separator.Behaviour) { b.Speakers = &n })
+	}
+	add("no voice, but speakers", "READY", func(b *separator.Behaviour) { b.NoVoice = true })
+	add("no background at all", "READY", func(b *separator.Behaviour) { b.NoBackground, b.NoSubBackground = true, true })
+	add("neither voice nor speakers", "FAILED", func(b *separator.Behaviour) { b.NoVoice, b.NoSpeakers = true, true })
+	out = append(out,
+		scenario{table: links, step: separator.StepProgress, fault: "hasFailed", want: "FAILED", sentence: "The separation failed at the provider",
+			behave: func(b *separator.Behaviour) { b.FailAtPercent = 1 }, anyCalls: true},
+		scenario{table: links, step: separator.StepProgress, fault: "progressReason Failed", want: "FAILED", sentence: "The separation failed at the provider",
+			behave: func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 1, true }, anyCalls: true})
+	return out
+}
+
+// entry is one entry of an archive; a file without text is a sound.
+type entry struct {
+	name, link, text string
+	kind             byte
+}
+
+func archive(entries ...entry) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		body := []byte(e.text)
+		if e.text == "" && e.kind == 0 {
+			body = sound()
+		}
+		h := &tar.Header{Name: e.name, Typeflag: e.kind, Linkname: e.link, Size: int64(len(body)), Mode: 0o644}
+		if e.kind == 0 {
+			h.Typeflag = tar.TypeReg
+		}
+		must(w.WriteHeader(h))
+		_, err := w.Write(body)
+		must(err)
+	}
+	must(w.Close())
+	return b.Bytes()
+}
+
+func many(n int) []entry {
+	out := make([]entry, n)
+	for i := range out {
+		out[i] = entry{name: fmt.Sprintf("%d.txt", i), text: "x"}
+	}
+	return out
+}
+
+// claims is an archive whose only entry is said to be larger than it is.
+func claims(size int64) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	must(w.WriteHeader(&tar.Header{Name: "1.wav", Typeflag: tar.TypeReg, Size: size, Mode: 0o644, Format: tar.FormatGNU}))
+	b.Write(make([]byte, 1<<16))
+	return b.Bytes()
+}
+
+// sound is a tenth of a second of a tone, as a WAV file.
+func sound() []byte {
+	const n = 800
+	b := []byte("RIFF\x64\x06\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x80\x3e\x00\x00\x02\x00\x10\x00data\x40\x06\x00\x00")
+	for i := range n {
+		v := int16(8000 * math.Sin(2*math.Pi*1200*float64(i)/8000))
+		b = append(b, byte(v), byte(v>>8))
+	}
+	return b
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err) // writing to memory does not fail
+	}
+}
