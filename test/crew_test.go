@@ -1,0 +1,51 @@
+package test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+)
+
+// sharedRender is a service of two replicas on one database and bucket, and a
+// film of twelve parts that keep both busy.
+func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
+	t.Helper()
+	if !apitest.Postgres() {
+		t.Skip("two replicas share a PostgreSQL database")
+	}
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Replicas(2), apitest.Env("RENDER_MAX_CONCURRENT", "1"))
+	u := s.SignIn(t)
+	var segments []M
+	var files []apitest.Part
+	for i := range 12 {
+		name := fmt.Sprintf("video_%d", i)
+		clip := mediatest.Clip(t, mediatest.Spec{Width: 640, Height: 360, Duration: 3 * time.Second, Tone: 300 + 50*float64(i)})
+		segments = append(segments, apitest.Segment(name, i, 3*time.Second))
+		files = append(files, apitest.File(name, clip))
+	}
+	return s, u, u.Render(t, M{"segments": segments, "quality": "high"}, files...)
+}
+
+func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
+	s, u, id := sharedRender(t)
+	u.WaitRendered(t, id)
+	isFilm(t, u.Download(t, id), 640, 360, "30/1", 36*time.Second)
+	if log := s.Logs(); !strings.Contains(log, "assisted a render") {
+		t.Error("no replica assisted the other")
+	}
+}
+
+func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
+	s, u, id := sharedRender(t)
+	apitest.Eventually(t, time.Minute, func() bool { return u.Status(t, id).Progress >= 20 },
+		func() string { return "the render does not get going" })
+	s.KillReplica(t, 0)
+	left := *u // the same user, speaking to the replica that is left
+	left.Server = s.Replica(1)
+	left.WaitRendered(t, id)
+	isFilm(t, left.Download(t, id), 640, 360, "30/1", 36*time.Second)
+}
