@@ -6,9 +6,9 @@ import (
 	"math/bits"
 )
 
-// matroskaEndsEarly compares the size of the Segment element, which holds the
-// whole film, with what the file holds. Live recordings leave it unknown.
-func matroskaEndsEarly(r io.ReaderAt, size int64) bool {
+// matroskaShare is how much of the Segment element, which holds the whole film,
+// is in the file. Live recordings leave its size unknown and count as whole.
+func matroskaShare(r io.ReaderAt, size int64) float64 {
 	const segmentID = 0x18538067
 	var off int64
 	for range 4 { // the EBML header comes first, then the Segment
@@ -16,23 +16,25 @@ func matroskaEndsEarly(r io.ReaderAt, size int64) bool {
 		n, _ := r.ReadAt(head, off) // a short read shows in n
 		id, idLen := ebmlNumber(head[:n], false)
 		if idLen == 0 {
-			return false
+			return 1
 		}
 		length, lenLen := ebmlNumber(head[idLen:n], true)
 		if lenLen == 0 {
-			return false
+			return 1
 		}
 		body := off + int64(idLen+lenLen)
 		if id == segmentID {
-			unknown := length == 1<<(7*lenLen)-1
-			return !unknown && (length > uint64(size) || body+int64(length) > size)
+			if unknown := length == 1<<(7*lenLen)-1; unknown || length == 0 {
+				return 1
+			}
+			return min(1, float64(size-body)/float64(length))
 		}
 		if length > uint64(size) {
-			return false
+			return 1
 		}
 		off = body + int64(length)
 	}
-	return false
+	return 1
 }
 
 // ebmlNumber reads a number of 1 to 8 bytes whose length is told by its leading
@@ -54,21 +56,25 @@ func ebmlNumber(b []byte, mask bool) (value uint64, length int) {
 	return value, length
 }
 
-// wavEndsEarly compares the size of the data chunk with the file. Streaming
-// writers put 0 or a number near 2^31 or 2^32 there, which means unknown.
-func wavEndsEarly(r io.ReaderAt, size int64) bool {
+// wavShare is how much of the data chunk is in the file. Streaming writers put 0
+// or a number near 2^31 or 2^32 as its size, which means unknown.
+func wavShare(r io.ReaderAt, size int64) float64 {
 	off := int64(12)
 	head := make([]byte, 8)
 	for range 64 {
 		if n, _ := r.ReadAt(head, off); n < 8 { // a short read is the end of the file
-			return false
+			return 1
 		}
 		length := int64(binary.LittleEndian.Uint32(head[4:]))
 		if string(head[:4]) == "data" {
 			const streaming = 0x7fff_0000
-			return length > 0 && length < streaming && off+8+length > size+1
+			present := size - off - 8
+			if length == 0 || length >= streaming || present <= 0 {
+				return 1
+			}
+			return min(1, float64(present)/float64(length))
 		}
 		off += 8 + length + length&1
 	}
-	return false
+	return 1
 }

@@ -151,16 +151,16 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	if err != nil {
 		return nil, err
 	}
-	missing, err := endsEarly(path, probe.Kind)
+	share, err := presentShare(path, probe.Kind)
 	if err != nil {
 		return nil, fmt.Errorf("analyse: %w", err)
 	}
-	return newInfo(probe, measured, missing), nil
+	return newInfo(probe, measured, share), nil
 }
 
-// newInfo combines the claims and the facts. missing says that the container
-// itself shows that bytes are missing at its end.
-func newInfo(p media.Probe, measured []media.Measured, missing bool) *Info {
+// newInfo combines the claims and the facts. share is how much of its data the
+// container still holds, 1 when nothing is known to be missing.
+func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 	info := &Info{Kind: p.Kind, Streams: p.Streams}
 	byIndex := map[int]media.Measured{}
 	for _, m := range measured {
@@ -189,12 +189,12 @@ func newInfo(p media.Probe, measured []media.Measured, missing bool) *Info {
 	if v := info.Video; v != nil {
 		m := byIndex[v.Index]
 		v.End = max(0, v.End-zero)
-		v.ClaimedEnd = claimedEnd(v.End, v.Start+v.Duration-zero, p, v.Frames-m.Packets-m.Discarded, v.Frames, missing)
+		v.ClaimedEnd = claimedEnd(v.End, v.Start+v.Duration-zero, p, v.Frames-m.Packets-m.Discarded, v.Frames, share)
 	}
 	if a := info.Audio; a != nil {
 		m := byIndex[a.Index]
 		a.First, a.End = a.First-zero, max(0, a.End-zero)
-		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-m.Packets-m.Discarded, a.Frames, missing)
+		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-m.Packets-m.Discarded, a.Frames, share)
 	}
 	return info
 }
@@ -203,39 +203,41 @@ func newInfo(p media.Probe, measured []media.Measured, missing bool) *Info {
 // about durations (a fragmented mp4 of one second may claim 40 hours), so a
 // claim counts only beside evidence that something is missing: packets listed
 // in an mp4's index that are not there, or a container cut off in its middle.
-func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets, claimedPackets int64, cutOff bool) time.Duration {
+func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets, claimedPackets int64, share float64) time.Duration {
 	switch p.Kind {
 	case media.KindMP4:
 		if claimedPackets > 0 && missingPackets > 0 {
 			return max(end, claim)
 		}
-	case media.KindMatroska, media.KindWAV:
-		if cutOff {
+	case media.KindMatroska:
+		if share < 1 {
 			return max(end, claim, p.Duration-p.Start)
 		}
+	case media.KindWAV:
+		return time.Duration(float64(end) / share)
 	case media.KindFLAC:
 		return max(end, p.Duration) // its header counts the samples, or says that it does not know
 	}
 	return end
 }
 
-// endsEarly reports whether the container's own lengths reach beyond the end of
-// the file. Only containers that state them are judged.
-func endsEarly(path string, kind media.Kind) (bool, error) {
+// presentShare compares the container's own lengths with the size of the file.
+// Only containers that state them are judged; anything else is whole.
+func presentShare(path string, kind media.Kind) (float64, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return false, err
+		return 1, err
 	}
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
-		return false, err
+		return 1, err
 	}
 	switch kind {
 	case media.KindMatroska:
-		return matroskaEndsEarly(f, st.Size()), nil
+		return matroskaShare(f, st.Size()), nil
 	case media.KindWAV:
-		return wavEndsEarly(f, st.Size()), nil
+		return wavShare(f, st.Size()), nil
 	}
-	return false, nil
+	return 1, nil
 }

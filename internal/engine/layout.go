@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -37,6 +38,8 @@ type placed struct {
 	// shift, in samples: what the client places at t plays at t*48000 + shift.
 	shift int64
 }
+
+func (p *placed) name() string { return fmt.Sprintf("segments[%d]", p.index) }
 
 // layout is the picture side of a plan.
 type layout struct {
@@ -101,12 +104,12 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 		asked = s.TrimEnd
 	}
 	if v := info.Video; v != nil && kind == timeline.Video {
-		if err := damaged(p.index, p.in, min(asked, v.ClaimedEnd), v.End); err != nil {
+		if err := damaged(p.name(), p.in, min(asked, v.ClaimedEnd), v.End); err != nil {
 			return err
 		}
 	}
 	if a := info.Audio; a != nil {
-		return damaged(p.index, p.in, min(asked, a.ClaimedEnd), a.End)
+		return damaged(p.name(), p.in, min(asked, a.ClaimedEnd), a.End)
 	}
 	return nil
 }
@@ -124,12 +127,12 @@ func claimed(info *Info) time.Duration {
 
 // damaged reports a stream of which the file promises [in, promised) and holds
 // only what lies before end.
-func damaged(segment int, in, promised, end time.Duration) error {
+func damaged(user string, in, promised, end time.Duration) error {
 	wanted, got := promised-in, max(0, end-in)
 	if wanted <= 0 || !clearlyLess(got, wanted) {
 		return nil
 	}
-	return damageFault(segment, got, wanted)
+	return damageFault(user, got, wanted)
 }
 
 // clearlyLess draws the line between damage and the crumbs every file loses at
@@ -139,8 +142,8 @@ func clearlyLess(got, wanted time.Duration) bool {
 	return missing > 250*time.Millisecond && missing > wanted/10
 }
 
-func damageFault(segment int, got, wanted time.Duration) error {
-	return fault.Invalidf("segments[%d]: the source is damaged: only %s of %s could be decoded", segment, seconds(got), seconds(wanted))
+func damageFault(user string, got, wanted time.Duration) error {
+	return fault.Invalidf("%s: the source is damaged: only %s of %s could be decoded", user, seconds(got), seconds(wanted))
 }
 
 // placeAll gives every segment its frames.

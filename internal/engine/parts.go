@@ -223,7 +223,7 @@ func (r *render) judgeDamage() error {
 	}
 	for i := range r.job.Timeline.Segments {
 		if y, ok := sums[i]; ok && !y.complete() {
-			return damageFault(i, y.got, y.wanted)
+			return damageFault(fmt.Sprintf("segments[%d]", i), y.got, y.wanted)
 		}
 	}
 	return nil
@@ -249,7 +249,7 @@ func (r *render) makeSound(ctx context.Context, s *Sound, t *task) error {
 	case y.wanted > 0 && y.got == 0:
 		return fault.Invalidf("%s could not be decoded", what)
 	case !y.complete():
-		return fault.Invalidf("%s: the source is damaged: only %s of %s of its sound could be decoded", s.source.user, seconds(y.got), seconds(y.wanted))
+		return damageFault(s.source.user, y.got, y.wanted)
 	}
 	if err := os.Rename(r.path(out), r.path(s.File)); err != nil {
 		return fmt.Errorf("render: %w", err)

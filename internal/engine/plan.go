@@ -301,6 +301,13 @@ func clipSounds(t timeline.Timeline, sources map[string]*source, total int64) ([
 		if c.SourceTrimStart >= audio.End {
 			return nil, fault.Invalidf("bgmClips[%d]: sourceTrimStartMs lies at or beyond the end of the music (%s)", i, seconds(audio.End))
 		}
+		promised := audio.ClaimedEnd
+		if c.SourceTrimEnd != 0 {
+			promised = min(promised, c.SourceTrimEnd)
+		}
+		if err := damaged(fmt.Sprintf("bgmClips[%d]", i), c.SourceTrimStart, promised, audio.End); err != nil {
+			return nil, err
+		}
 		end, cut := audio.End, false
 		if c.SourceTrimEnd != 0 && c.SourceTrimEnd < end {
 			end, cut = c.SourceTrimEnd, true

@@ -1,0 +1,157 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/engine"
+	"cutroom/internal/fault"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+// altered copies a file, changed.
+func altered(t *testing.T, path string, change func([]byte) []byte) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "altered"+filepath.Ext(path))
+	if err := os.WriteFile(out, change(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func firstPart(share float64) func([]byte) []byte {
+	return func(b []byte) []byte { return b[:int(float64(len(b))*share)] }
+}
+
+func checkSentence(t *testing.T, got, want string) {
+	t.Helper()
+	if !regexp.MustCompile("^" + want + "$").MatchString(got) {
+		t.Errorf("the client reads %q, want %q", got, want)
+	}
+}
+
+// A file of which the end is missing fails where the missing part is asked for,
+// and serves where it is not.
+func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
+	b := newBench(t)
+	spec := mediatest.Spec{Width: 320, Height: 180, Duration: 6 * time.Second, Tone: 440}
+	mp4 := mediatest.Remux(t, mediatest.Clip(t, spec), "mp4", "-movflags", "+faststart")
+	spec.Container = "mkv"
+	mkv := mediatest.Clip(t, spec)
+	for name, whole := range map[string]string{"mp4": mp4, "mkv": mkv} {
+		t.Run(name, func(t *testing.T) {
+			broken := altered(t, whole, firstPart(0.5))
+			checkSentence(t, b.fails(t, film(cut(whole, 0, 1000), cut(broken, 0, 0))),
+				`segments\[1\]: the source is damaged: only [23]\.\d s of [56]\.\d s could be decoded`)
+			checkSentence(t, b.fails(t, film(cut(broken, 5000, 0))), `segments\[0\]: the source is damaged: it ends at [23]\.\d s of 6\.0 s, before trimStartMs`)
+			out := b.render(t, film(cut(broken, 500, 1500)))
+			mediatest.DurationWithin(t, out.Path, time.Second, 34*time.Millisecond)
+		})
+	}
+	t.Run("music", func(t *testing.T) {
+		for _, container := range []string{"wav", "flac"} {
+			music := mediatest.Clip(t, mediatest.Spec{Duration: 6 * time.Second, Tone: 440, Container: container})
+			tl := film(cut(mp4, 0, 1000))
+			tl.Clips = []timeline.Clip{{SourceKey: altered(t, music, firstPart(0.5)), Volume: 1, Speed: 1}}
+			checkSentence(t, b.fails(t, tl), `bgmClips\[0\]: the source is damaged: only [23]\.\d s of 6\.0 s could be decoded`)
+			tl.Clips[0].SourceTrimEnd = 2 * time.Second
+			b.render(t, tl)
+		}
+	})
+	t.Run("index lost", func(t *testing.T) {
+		checkSentence(t, b.fails(t, film(cut(altered(t, mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64}), firstPart(0.6)), 0, 0))),
+			`segments\[0\]: the file is not a video or sound that can be opened`)
+	})
+}
+
+// A file whose middle is garbage is damaged, although ffmpeg ends well; a few
+// wrong bits are not.
+func TestRottenDataIsNoticed(t *testing.T) {
+	b := newBench(t)
+	whole := mediatest.Remux(t, mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 6 * time.Second, Tone: 440, GOP: 15}), "mp4", "-movflags", "+faststart")
+	rotten := altered(t, whole, func(data []byte) []byte {
+		rng := rand.New(rand.NewPCG(1, 1))
+		for i := len(data) * 3 / 10; i < len(data)*9/10; i++ {
+			data[i] = byte(rng.Uint32())
+		}
+		return data
+	})
+	checkSentence(t, b.fails(t, film(cut(rotten, 0, 0))), `segments\[0\]: (the source is damaged: only \d\.\d s of [56]\.\d s could be decoded|the (video|sound) could not be decoded)`)
+	b.render(t, film(cut(rotten, 0, 800)))
+	scratched := altered(t, whole, func(data []byte) []byte {
+		rng := rand.New(rand.NewPCG(2, 2))
+		for range 5 {
+			data[len(data)/3+rng.IntN(len(data)/2)] ^= 1 << rng.IntN(8)
+		}
+		return data
+	})
+	out := b.render(t, film(cut(scratched, 0, 6000)))
+	mediatest.ConstantRate(t, out.Path, 30, 180, 20*time.Microsecond)
+}
+
+// What is no media is refused with a sentence, and nothing else is opened for it.
+func TestWhatIsNoMedia(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	secret := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
+	good := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
+	for name, content := range map[string]string{
+		"empty.mp4":    "",
+		"text.mp4":     strings.Repeat("This is not a film. ", 100),
+		"playlist.mp4": "ffconcat version 1.0\nfile '" + secret + "'\n",
+		"hls.mp4":      "#EXTM3U\n#EXT-X-VERSION:3\n#EXTINF:1.0,\n" + secret + "\n#EXT-X-ENDLIST\n",
+		"ftyp.mp4":     "\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isommp41" + strings.Repeat("\x00", 5000),
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		checkSentence(t, b.fails(t, film(cut(good, 0, 0), cut(path, 0, 0))), `segments\[1\]: the file is not a video or sound that can be opened`)
+	}
+	tl := film(cut(good, 0, 0))
+	tl.Clips = []timeline.Clip{{SourceKey: good, Volume: 1, Speed: 1}}
+	checkSentence(t, b.fails(t, tl), `bgmClips\[0\]: the file has no sound`)
+	tl.Clips = nil
+	tl.Directives = []timeline.Directive{directive(0, 500, 0, 1, good)}
+	checkSentence(t, b.fails(t, tl), `separationDirectives\[0\]\.selections\[0\]: the stem has no sound`)
+	tl = film(cut(mediatest.Tone(t, 440, time.Second), 0, 0))
+	checkSentence(t, b.fails(t, tl), `segments\[0\]: the file has no video`)
+	tl.OutputKind = timeline.Audio // for sound alone it is as good as any
+	b.render(t, tl)
+}
+
+func TestLimitsHaveNames(t *testing.T) {
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, Tone: 440})
+	for want, limits := range map[string]engine.Limits{
+		`segments\[0\]: the picture of 320x180 is larger than the accepted 50000 pixels`: {MaxPixels: 50000},
+		`segments\[0\]: the source lasts 2\.0 s, at most 1s are accepted`:                {MaxSourceDuration: time.Second},
+		`segments\[0\]: the file has 2 streams, at most 1 are accepted`:                  {MaxStreams: 1},
+		`segments\[0\]: the video has 60 frames, at most 59 are accepted`:                {MaxFrames: 59},
+		`segments: the film would last 2\.0 s, at most 1s are accepted`:                  {MaxOutputDuration: time.Second},
+		`the server has no room for this render at the moment`:                           {MinFreeBytes: 1 << 60},
+	} {
+		b := newBench(t, func(c *engine.Config) { c.Limits = limits })
+		_, err := b.try(t, film(cut(clip, 0, 0)))
+		f := fault.As(err)
+		if f == nil {
+			t.Errorf("%s: %v", want, err)
+			continue
+		}
+		checkSentence(t, f.Code, want)
+		if strings.HasPrefix(want, "the server") != (f.Kind == fault.Unavailable) {
+			t.Errorf("%s: kind %v", want, f.Kind)
+		}
+	}
+	b := newBench(t, func(c *engine.Config) { c.FinalTimeout = time.Millisecond })
+	checkSentence(t, b.fails(t, film(cut(clip, 0, 0))), `the render took longer than the allowed 1ms`)
+}
