@@ -226,6 +226,16 @@ func (a *App) storeNode() string {
 	return a.nodeID
 }
 
+// Handler is the public API, for a caller that brings its own listener and needs
+// no workers.
+func (a *App) Handler() http.Handler { return a.handler }
+
+// Close releases what New took, of an App that was not Run.
+func (a *App) Close() error {
+	a.monitor.Flush(2 * time.Second)
+	return a.db.Close()
+}
+
 // Run serves until ctx ends, then stops from the outside in: no new requests,
 // requests under way end, running jobs go back to the queue, the database
 // closes. It returns nil after a clean stop.

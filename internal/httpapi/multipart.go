@@ -136,7 +136,7 @@ func (f *form) read(body *headGuard, boundary string, rules formRules) error {
 		body.on, body.left = true, maxPartHead
 		part, err := mr.NextRawPart()
 		body.on = false
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF { // and not wrapped: a body without its last boundary is cut off
 			return nil
 		}
 		if err != nil {

@@ -116,7 +116,10 @@ func (s *Server) handle(pattern string, h handler) { s.mux.Handle(pattern, s.ser
 // dispatch routes a request. Where no route fits it answers 404, or 405 with
 // Allow, in the API's own words; the mux only knows plain text.
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
-	if !storable(r.URL.Path) {
+	// The API's paths are exact. The mux would redirect to the path cleaned of //
+	// and .., which is for browsers, and answers in HTML.
+	clean := path.Clean(r.URL.Path)
+	if !storable(r.URL.Path) || clean != r.URL.Path && strings.HasPrefix(clean+"/", "/api/") {
 		writeError(w, fault.New(fault.NotFound, "Not found"))
 		return
 	}
@@ -134,9 +137,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	case probe.status == http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", probe.header.Get("Allow"))
 		writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
-	case probe.status >= 300 && probe.status < 400 && !strings.HasPrefix(path.Clean(r.URL.Path), "/api/"):
-		// The path cleaned of // and .., for browsers. The API's paths are exact:
-		// a redirect would turn a POST into a GET.
+	case probe.status >= 300 && probe.status < 400:
 		h.ServeHTTP(w, r)
 	default:
 		writeError(w, fault.New(fault.NotFound, "Not found"))

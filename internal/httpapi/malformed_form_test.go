@@ -1,0 +1,282 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"cutroom/internal/account"
+)
+
+// tinyWAV is a playable second of silence: 8 kHz, 8 bit, mono.
+var tinyWAV = "RIFF\x64\x1f\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x40\x1f\x00\x00" +
+	strings.Repeat("\x80", 8000)
+
+// formRefusals are what every endpoint with a form answers to what is none.
+func formRefusals(target string) []malformed {
+	var out []malformed
+	add := func(name, contentType, body, want string) {
+		q := request{method: "POST", target: target, body: body, header: map[string]string{}}
+		if contentType != "" {
+			q.header["Content-Type"] = contentType
+		}
+		out = append(out, malformed{name: name, q: q, status: 400, body: want})
+	}
+	good, contentType := multipartForm(part{name: "config", text: "{}"}, part{name: "spec", text: "{}"})
+	add("no content type", "", good, badForm)
+	add("JSON", "application/json", "{}", badForm)
+	add("other multipart", strings.Replace(contentType, "form-data", "mixed", 1), good, badForm)
+	add("no boundary", "multipart/form-data", good, badForm)
+	add("empty boundary", `multipart/form-data; boundary=""`, good, badForm)
+	add("garbage content type", `multipart/form-data; boundary=x; boundary=y; ;;`, good, badForm)
+	add("no body", contentType, "", brokenForm)
+	add("other boundary", "multipart/form-data; boundary=zzz", good, brokenForm)
+	add("cut off", contentType, good[:len(good)-20], brokenForm)
+	add("cut off in the header", contentType, good[:50], brokenForm)
+	add("megabytes before the first part", contentType, strings.Repeat("line\r\n", 300_000)+good, brokenForm)
+	add("an endless header", "multipart/form-data; boundary=b", "--b\r\nX-A: "+strings.Repeat("a", 100_000)+"\r\n\r\nx\r\n--b--\r\n", brokenForm)
+	add("endless headers", "multipart/form-data; boundary=b", "--b\r\n"+strings.Repeat("X-A: a\r\n", 20_000)+"\r\nx\r\n--b--\r\n", brokenForm)
+	const nameless = `{"error":"bad_request","detail":"a part of the form has no usable name"}`
+	for name, head := range map[string]string{"no name": "form-data", "blank name": `form-data; name=""`, "attachment": `attachment; name="config"`,
+		"file name only": `form-data; filename="a"`, "nothing": " ", "long name": `form-data; name="` + strings.Repeat("n", 129) + `"`} {
+		q := form(target, "", part{head: head, text: "x"})
+		out = append(out, malformed{name: name, q: q, status: 400, body: nameless})
+	}
+	var many []part
+	for i := range 65 {
+		many = append(many, part{name: fmt.Sprintf("part_%d", i), text: "x"})
+	}
+	return append(out, malformed{name: "65 parts", q: form(target, "", many...), status: 400, body: `{"error":"the form has more than 64 parts"}`},
+		malformed{name: "bad idempotency key", q: request{method: "POST", target: target, body: good, header: map[string]string{"Content-Type": contentType, "Idempotency-Key": "schlüssel"}},
+			status: 400, body: `{"error":"Idempotency-Key must be at most 255 printable ASCII characters"}`},
+		malformed{name: "long idempotency key", q: request{method: "POST", target: target, body: good, header: map[string]string{"Content-Type": contentType, "Idempotency-Key": strings.Repeat("k", 256)}},
+			status: 400, body: `{"error":"Idempotency-Key must be at most 255 printable ASCII characters"}`},
+		malformed{name: "anonymous", q: request{method: "POST", target: target, body: good, header: map[string]string{"Content-Type": contentType}}, anon: true, status: 401, body: noToken})
+}
+
+// deletedUser is the answer to a token of an account that is gone.
+func deletedUser(r *rig, q request) malformed {
+	q.user = r.ghost()
+	return malformed{name: "deleted user", q: q, status: 401, body: deleted}
+}
+
+func TestMalformedSeparations(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		const target = "/api/v2/separate"
+		cases := append(formRefusals(target), deletedUser(r, form(target, "")))
+		add := func(name, body string, parts ...part) {
+			cases = append(cases, malformed{name: name, q: form(target, "", parts...), status: 400, body: body})
+		}
+		file, spec := part{name: "file", file: tinyWAV}, part{name: "spec", text: "{}"}
+		const noSpec = `{"error":"bad_request","detail":"spec is not a JSON object of the documented form"}`
+		add("no file", `{"error":"file is required"}`, spec)
+		add("no spec", `{"error":"spec is required"}`, file)
+		add("file twice", `{"error":"file is given twice"}`, file, file, spec)
+		add("spec twice", `{"error":"spec is given twice"}`, spec, spec, file)
+		for name, text := range map[string]string{"empty": "", "text": "auto", "list": "[]", "number for a code": `{"sourceLanguageCode":1}`, "deep": strings.Repeat(`{"a":`, 20000)} {
+			add("spec "+name, noSpec, file, part{name: "spec", text: text})
+		}
+		for _, code := range []string{``, `english`, `e`, `en us`, `en\u0000`, `日本`, `../x`} {
+			add("language "+code, `{"error":"spec.sourceLanguageCode must be auto or an ISO language code"}`, file, part{name: "spec", text: `{"sourceLanguageCode":"` + code + `"}`})
+		}
+		for name, content := range map[string]string{"text": "hello", "flac": "fLaC\x00\x00\x00\x22", "ogg": "OggS\x00\x02", "film": "\x1aE\xdf\xa3", "NULs": strings.Repeat("\x00", 4096)} {
+			add("content "+name, `{"error":"unsupported_audio_format"}`, part{name: "file", file: content}, spec)
+		}
+		add("file of nothing", `{"error":"unsupported_audio_format"}`, part{head: `form-data; name=file; filename=a.mp3`}, spec)
+		add("one byte over the cap", `{"error":"file is larger than the limit of 1 MB"}`, part{name: "file", file: strings.Repeat("x", 1<<20+1)}, spec)
+		add("stray part over the cap", `{"error":"file is larger than the limit of 1 MB"}`, part{name: "other", file: strings.Repeat("x", 1<<20+1)}, spec)
+		add("far over the cap", `{"error":"file is larger than the limit of 1 MB"}`, part{name: "file", file: strings.Repeat("x", 8<<20)}, spec)
+		add("spec over the cap", `{"error":"spec is larger than the limit of 1 MB"}`, file, part{name: "spec", text: strings.Repeat("x", 1<<20+1)})
+		checkMalformed(t, r, cases)
+
+		poor := r.signIn()
+		if w := r.do(form(target, poor.token, part{name: "file", file: tinyWAV}, spec)); w.Code != http.StatusAccepted {
+			t.Errorf("a good request: %d %s", w.Code, w.Body)
+		}
+		// A file of exactly the limit is not too big, whatever stands before it.
+		exact := part{name: "file", file: strings.Repeat("x", 1<<20)}
+		for _, parts := range [][]part{{spec, exact}, {exact, spec}} {
+			if w := r.do(form(target, poor.token, parts...)); !strings.Contains(w.Body.String(), "unsupported_audio_format") {
+				t.Errorf("a file of the limit: %d %s", w.Code, w.Body)
+			}
+		}
+	})
+}
+
+func TestMalformedRenders(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		const target = "/api/v2/render"
+		cases := append(formRefusals(target), deletedUser(r, form(target, "")))
+		add := func(name, config, body string, parts ...part) {
+			parts = append(parts, part{name: "config", text: config})
+			cases = append(cases, malformed{name: name, q: form(target, "", parts...), status: 400, body: body})
+		}
+		sentence := func(s string) string { return `{"error":"` + s + `"}` }
+		detail := func(s string) string { return `{"error":"bad_request","detail":"` + s + `"}` }
+		cases = append(cases,
+			malformed{name: "no config", q: form(target, "", part{name: "video", file: "x"}), status: 400, body: sentence("config is required")},
+			malformed{name: "config twice", q: form(target, "", part{name: "config", text: "{}"}, part{name: "config", text: "{}"}), status: 400, body: sentence("config is given twice")},
+			malformed{name: "config over the cap", q: form(target, "", part{name: "config", text: strings.Repeat(" ", 1<<20+1)}), status: 413, body: tooLarge},
+			malformed{name: "film over the cap", q: form(target, "", part{name: "video", file: strings.Repeat("x", 2<<20+1)}), status: 413, body: sentence("The upload is larger than the limit of 2 MB")},
+			malformed{name: "announced far over the cap", q: form(target, "", part{name: "video", file: strings.Repeat("x", 9<<20)}), status: 413, body: sentence("The upload is larger than the limit of 2 MB")})
+		for name, text := range map[string]string{"empty": "", "null": "null", "list": "[]", "cut off": `{"segments":[`, "deep": strings.Repeat(`{"a":`, 20000)} {
+			add("config "+name, text, detail("config is not a JSON object"))
+		}
+		for field, value := range map[string]string{"segments": `{}`, "videoDurationMs": `"5"`, "outputKind": `1`, "bgmClips": `"x"`, "quality": `[]`, "videoDurationMs ": "1e400", "segments ": "5", "videoDurationMs  ": "1.5"} {
+			field = strings.TrimSpace(field)
+			add("type of "+field+" "+value, `{"`+field+`":`+value+`}`, detail(field+" has a value of the wrong type"))
+		}
+		add("number beyond any", `{"segments":[{"durationMs":99999999999999999999}]}`, detail("segments.durationMs has a value of the wrong type"))
+		add("volume beyond any", `{"segments":[{"volumeScale":1e999}]}`, detail("segments.volumeScale has a value of the wrong type"))
+		add("nothing", `{}`, sentence("segments or videoDurationMs is required"))
+		add("empty segments", `{"segments":[]}`, sentence("segments must not be empty"))
+		add("null segment", `{"segments":[null]}`, sentence("segments[0].sourceFileKey is required"))
+		add("no key", `{"segments":[{"order":0,"durationMs":1}]}`, sentence("segments[0].sourceFileKey is required"))
+		add("asset key", `{"segments":[{"sourceAssetKey":"assets/x","order":0,"durationMs":1}]}`, sentence("segments[0].sourceFileKey is required"))
+		add("no order", `{"segments":[{"sourceFileKey":"video","durationMs":1}]}`, sentence("segments[0].order is required"))
+		add("no length", `{"segments":[{"sourceFileKey":"video","order":0}]}`, sentence("segments[0].durationMs is required"))
+		segment := func(rest string) string {
+			return `{"segments":[{"sourceFileKey":"video","order":0,"durationMs":1000` + rest + `}]}`
+		}
+		for rest, s := range map[string]string{
+			`,"durationMs":0`: "segments[0].durationMs must be > 0", `,"trimStartMs":-1`: "segments[0].trimStartMs must be >= 0", `,"trimEndMs":-1`: "segments[0].trimEndMs must be >= 0",
+			`,"trimStartMs":5,"trimEndMs":5`: "segments[0].trimEndMs must be 0 or > trimStartMs", `,"volumeScale":-0.1`: "segments[0].volumeScale must be >= 0",
+			`,"volumeScale":10.1`: "segments[0].volumeScale must be <= 10", `,"speedScale":0`: "segments[0].speedScale must be > 0", `,"speedScale":0.09`: "segments[0].speedScale must be >= 0.1",
+			`,"speedScale":11`: "segments[0].speedScale must be <= 10", `,"sourceFileKey":""`: "segments[0].sourceFileKey is required", `,"sourceFileKey":"bgm_9"`: `segments[0].sourceFileKey names no uploaded part: \"bgm_9\"`,
+			`,"sourceFileKey":"\u0000"`: `segments[0].sourceFileKey names no uploaded part: \"\\x00\"`, `,"durationMs":-9223372036854775808`: "segments[0].durationMs must be > 0",
+		} {
+			add(s+rest, segment(rest), sentence(s), part{name: "video", file: "x"})
+		}
+		add("no film", `{"videoDurationMs":5}`, sentence("video is required"))
+		add("length of nothing", `{"videoDurationMs":0}`, sentence("videoDurationMs must be > 0"), part{name: "video", file: "x"})
+		add("empty film", `{"videoDurationMs":5}`, sentence("segments[0].sourceFileKey: the uploaded part is empty"), part{name: "video"})
+		add("text for a film", `{"videoDurationMs":5}`, sentence("segments[0].sourceFileKey: the uploaded part is not a video or audio file of a supported format"), part{name: "video", file: "hello"})
+		for name, id := range map[string]string{"unknown": "0123456789abcdef", "NUL": "a\x00b", "not UTF-8": "\xff\xfe", "long": strings.Repeat("f", 100000)} {
+			add("input "+name, `{"videoDurationMs":5}`, sentence("inputId is unknown or has expired; upload the video again"), part{name: "inputId", text: id})
+		}
+		clip := func(rest string) string {
+			return strings.TrimSuffix(segment(""), "}") + `,"bgmClips":[{` + rest + `}]}`
+		}
+		add("clip without a key", clip(`"startMs":0`), sentence("bgmClips[0].audioFileKey is required"))
+		add("clip without a start", clip(`"audioFileKey":"bgm_0"`), sentence("bgmClips[0].startMs is required"))
+		add("clip before the start", clip(`"audioFileKey":"bgm_0","startMs":-1`), sentence("bgmClips[0].startMs must be >= 0"))
+		directive := func(rest string) string {
+			return strings.TrimSuffix(segment(""), "}") + `,"separationDirectives":[{` + rest + `}]}`
+		}
+		const ranged = `"id":"d","rangeStartMs":0,"rangeEndMs":1`
+		add("directive without id", directive(`"rangeStartMs":0,"rangeEndMs":1`), sentence("separationDirectives[0].id is required"))
+		add("directive without range", directive(`"id":"d","rangeStartMs":0`), sentence("separationDirectives[0].rangeEndMs is required"))
+		add("empty range", directive(`"id":"d","rangeStartMs":1,"rangeEndMs":1`), sentence("separationDirectives[0].rangeEndMs must be > rangeStartMs"))
+		for name, u := range map[string]string{"missing": "", "null": `"audioUrl":null,`, "text": `"audioUrl":"x",`, "NUL": `"audioUrl":"/api/v2/separate/\u0000",`, "elsewhere": `"audioUrl":"http://169.254.169.254/",`,
+			"unsigned": `"audioUrl":"/api/v2/separate/sep-0190b6f2-7e0a-7cc1-8f5e-0123456789ab/stem/voice_all?token=9999999999.AAAA",`, "long": `"audioUrl":"` + strings.Repeat("x", 100000) + `",`} {
+			config := directive(ranged + `,"selections":[{` + u + `"stemId":"voice_all"}]`)
+			video := part{name: "video", file: tinyWAV}
+			add("stem URL "+name, config, sentence("invalid_stem_url"), video)
+		}
+		checkMalformed(t, r, cases)
+	})
+}
+
+func TestMalformedRenderInputs(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		const target = "/api/v2/render/inputs"
+		cases := append(formRefusals(target), deletedUser(r, form(target, "")))
+		for name, c := range map[string]struct {
+			parts  []part
+			status int
+			body   string
+		}{
+			"no video":   {[]part{{name: "film", file: "x"}}, 400, `{"error":"video is required"}`},
+			"empty":      {[]part{{head: `form-data; name=video; filename=`}}, 400, `{"error":"video is empty"}`},
+			"text":       {[]part{{name: "video", file: "hello"}}, 400, `{"error":"video is not a video file of a supported format"}`},
+			"twice":      {[]part{{name: "video", file: "a"}, {name: "video", file: "b"}}, 400, `{"error":"video is given twice"}`},
+			"too big":    {[]part{{name: "video", file: strings.Repeat("x", 2<<20+1)}}, 413, `{"error":"The upload is larger than the limit of 2 MB"}`},
+			"stray part": {[]part{{name: "video", file: "x"}, {name: "y", file: strings.Repeat("x", 2<<20)}}, 413, `{"error":"The upload is larger than the limit of 2 MB"}`},
+		} {
+			cases = append(cases, malformed{name: name, q: form(target, "", c.parts...), status: c.status, body: c.body})
+		}
+		checkMalformed(t, r, cases)
+	})
+}
+
+func TestMalformedReferences(t *testing.T) {
+	const v3, upload = "/api/v2/render/v3", "/api/v2/assets/upload-url"
+	t.Run("without a bucket", func(t *testing.T) {
+		r := newRig(t, rigOptions{})
+		for _, target := range []string{v3, upload} {
+			checkMalformed(t, r, []malformed{
+				{name: "disabled " + target, q: request{method: "POST", target: target, body: "{"}, status: 503, body: `{"error":"r2_disabled"}`},
+				{name: "anonymous " + target, q: request{method: "POST", target: target, body: "{"}, anon: true, status: 401, body: noToken},
+			})
+		}
+		checkMalformed(t, r, []malformed{deletedUser(r, request{method: "POST", target: v3, body: "{"})})
+	})
+	eachDatabase(t, rigOptions{bucket: true}, func(t *testing.T, r *rig) {
+		hash := strings.Repeat("0123456789abcdef", 4)
+		var cases []malformed
+		for _, c := range jsonRefusals(v3, false) {
+			if c.status == 400 {
+				c.body = `{"error":"bad_request","detail":"the body is not a JSON object"}`
+			}
+			cases = append(cases, c)
+		}
+		cases = append(cases, jsonRefusals(upload, false)...)
+		add := func(name, target, body string, status int, want string) {
+			cases = append(cases, malformed{name: name, q: request{method: "POST", target: target, body: body}, status: status, body: want})
+		}
+		for _, key := range []string{"x", "assets/", "assets/x.mp4", "other/" + hash + ".mp4", "assets/" + hash, "assets/" + hash + ".exe", "assets/" + strings.ToUpper(hash) + ".mp4",
+			"assets/../" + hash + ".mp4", "assets/" + hash + `.mp4\u0000`, "/assets/" + hash + ".mp4", " assets/" + hash + ".mp4", "assets/" + hash + ".mp4/x", strings.Repeat("a", 10000)} {
+			add("segment "+key, v3, `{"segments":[{"sourceAssetKey":"`+key+`","order":0,"durationMs":1}]}`, 400, `{"error":"invalid_asset_key"}`)
+		}
+		add("file key", v3, `{"segments":[{"sourceFileKey":"video","order":0,"durationMs":1}]}`, 400, `{"error":"segments[0].sourceAssetKey is required"}`)
+		add("legacy", v3, `{"videoDurationMs":5}`, 400, `{"error":"segments is required"}`)
+		add("no such asset", v3, `{"segments":[{"sourceAssetKey":"assets/`+hash+`.mp4","order":0,"durationMs":1}]}`, 404, `{"error":"segments[0].sourceAssetKey: the asset does not exist in the object store"}`)
+		add("wrong type", upload, `{"sizeBytes":"1"}`, 400, badRequest)
+		add("size beyond any", upload, `{"sizeBytes":1e300}`, 400, badRequest)
+		ask := func(sha, size, ext, kind string) string {
+			return fmt.Sprintf(`{"sha256Hex":"%s","sizeBytes":%s,"ext":"%s","contentType":"%s"}`, sha, size, ext, kind)
+		}
+		for name, body := range map[string]string{"empty": "{}", "short hash": ask("ab", "1", "mp4", "video/mp4"), "capital hash": ask(strings.ToUpper(hash), "1", "mp4", "video/mp4"),
+			"no size": ask(hash, "0", "mp4", "video/mp4"), "negative size": ask(hash, "-1", "mp4", "video/mp4"), "too big": ask(hash, "2097153", "mp4", "video/mp4"),
+			"unknown ext": ask(hash, "1", "exe", "video/mp4"), "path in ext": ask(hash, "1", "mp4/../x", "video/mp4"), "no type": ask(hash, "1", "mp4", " "), "line break in type": ask(hash, "1", "mp4", `video/mp4\r\nX: y`),
+			"NUL in type": ask(hash, "1", "mp4", `video/\u0000`)} {
+			// The sentence is the asset room's; here it must be a 400 with one.
+			w := r.do(request{method: "POST", target: upload, body: body, user: r.ghost()})
+			if w.Code != http.StatusBadRequest || !validError(w.Body.Bytes()) {
+				t.Errorf("upload of %s: %d %s", name, w.Code, w.Body)
+			}
+		}
+		add("bad idempotency key", v3, "{}", 400, `{"error":"Idempotency-Key must be at most 255 printable ASCII characters"}`)
+		cases[len(cases)-1].q.header = map[string]string{"Idempotency-Key": "\x7f"}
+		cases = append(cases, deletedUser(r, request{method: "POST", target: v3, body: "{"}))
+		checkMalformed(t, r, cases)
+	})
+}
+
+func TestMalformedStemLinks(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		const stem = "/api/v2/separate/sep-0190b6f2-7e0a-7cc1-8f5e-0123456789ab/stem/voice_all"
+		cases := []malformed{
+			{name: "no token", q: request{method: "GET", target: stem}, anon: true, status: 401, body: noToken},
+			{name: "empty token", q: request{method: "GET", target: stem + "?token="}, anon: true, status: 401, body: noToken},
+			{name: "bearer instead", q: request{method: "GET", target: stem}, status: 401, body: noToken},
+		}
+		for _, token := range []string{"x", ".", "1.", ".x", "1.x", "9999999999.AAAA", "9999999999.", "-1.AAAA", "1e9.AAAA", "%00", "%ff", "9999999999.AA%00", "99999999999999999999.AAAA",
+			strings.Repeat("9", 5000), "9999999999." + strings.Repeat("A", 43)} {
+			cases = append(cases, malformed{name: token, q: request{method: "GET", target: stem + "?token=" + token}, anon: true, status: 403, body: `{"error":"invalid_stem_token"}`})
+		}
+		checkMalformed(t, r, cases)
+	})
+}
+
+func TestMalformedAdminQueries(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		admin := r.token(r.signIn().id, account.RoleAdmin)
+		for _, q := range []string{"%00", "%ff", "%25", "_", "'", strings.Repeat("x", 20000), "%5C", "%D9%A1", "a%00b"} {
+			if w := r.do(request{method: "GET", target: "/api/v2/admin/users?q=" + q, user: admin}); w.Code != http.StatusOK {
+				t.Errorf("search for %.40q: %d %s", q, w.Code, w.Body)
+			}
+		}
+	})
+}

@@ -1,0 +1,257 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"cutroom/internal/account"
+)
+
+// The bodies that more than one endpoint answers with.
+const (
+	badRequest    = `{"error":"bad_request"}`
+	badForm       = `{"error":"bad_request","detail":"a multipart/form-data body is required"}`
+	brokenForm    = `{"error":"bad_request","detail":"the multipart body is malformed or incomplete"}`
+	noToken       = `{"error":"missing_token"}`
+	badToken      = `{"error":"invalid_token"}`
+	deleted       = `{"error":"account_deleted"}`
+	tooLarge      = `{"error":"The request body is too large"}`
+	noRender      = `{"error":"render job not found"}`
+	noSeparation  = `{"error":"separation job not found"}`
+	notFound      = `{"error":"Not found"}`
+	wrongMethod   = `{"error":"Method not allowed"}`
+	adminRequired = `{"error":"admin_required"}`
+)
+
+// malformed is one request and its exact answer. Every one is sent by a user of
+// its own, unless it brings a token or goes without.
+type malformed struct {
+	name   string
+	q      request
+	anon   bool
+	status int
+	body   string
+}
+
+func checkMalformed(t *testing.T, r *rig, cases []malformed) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if c.q.user == "" && !c.anon {
+				c.q.user = r.signIn().token
+			}
+			if c.anon && c.q.remote == "" {
+				personMu.Lock()
+				personCount++
+				c.q.remote = "[2001:db8::" + strings.ToLower(string(rune('a'+personCount%6))) + string(rune('0'+personCount%10)) + "]:5"
+				personMu.Unlock()
+			}
+			w := r.do(c.q)
+			if w.Code != c.status || strings.TrimSpace(w.Body.String()) != c.body {
+				t.Errorf("%s %.120s\n  got  %d %s  want %d %s", c.q.method, c.q.target, w.Code, w.Body, c.status, c.body)
+			}
+			if got := w.Header().Get("Content-Type"); got != "application/json; charset=utf-8" {
+				t.Errorf("content type %q", got)
+			}
+			if w.Header().Get("X-Request-Id") == "" || w.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("headers %v", w.Header())
+			}
+		})
+	}
+}
+
+// jsonRefusals are what every endpoint with a JSON body answers to none.
+func jsonRefusals(target string, anon bool) []malformed {
+	post := func(body string) request { return request{method: "POST", target: target, body: body} }
+	var out []malformed
+	for name, body := range map[string]string{
+		"nothing": "", "space": " \n\t", "null": "null", "array": "[]", "text": `"x"`, "number": "1", "cut off": `{"a":`,
+		"two objects": "{}{}", "trailing comma": `{"a":1,}`, "form": "a=b&c=d", "NUL": "\x00", "control character": "{\"a\":\"\x01\"}",
+		"deeper than any parser goes": strings.Repeat(`{"a":`, 20000) + "1" + strings.Repeat("}", 20000),
+		"deep arrays":                 `{"a":` + strings.Repeat("[", 100000),
+		"byte order mark":             "\ufeff{}", "single quotes": `{'a':1}`, "comment": `{/* */}`, "NaN": `{"a":NaN}`,
+	} {
+		out = append(out, malformed{name: name, q: post(body), anon: anon, status: 400, body: badRequest})
+	}
+	return append(out,
+		malformed{name: "one byte over the cap", q: post(`{"a":"` + strings.Repeat("x", 1<<20-7) + `"}`), anon: anon, status: 413, body: tooLarge})
+}
+
+func TestMalformedSignIns(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		for _, target := range []string{"/api/v2/auth/provider_a", "/api/v2/auth/provider_b"} {
+			post := func(body string) request { return request{method: "POST", target: target, body: body} }
+			cases := jsonRefusals(target, true)
+			for name, body := range map[string]string{"empty object": `{}`, "null token": `{"idToken":null}`, "blank token": `{"idToken":"  \t"}`,
+				"other keys": `{"token":"x"}`, "last of two keys": `{"idToken":"x","idToken":""}`} {
+				cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 400, body: `{"error":"missing_id_token"}`})
+			}
+			for name, body := range map[string]string{"number for a token": `{"idToken":1}`, "object for a token": `{"idToken":{}}`, "list for a name": `{"idToken":"x","fullName":[]}`} {
+				cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 400, body: badRequest})
+			}
+			for name, body := range map[string]string{"no token at all": `{"idToken":"x"}`, "NUL": `{"idToken":"a\u0000b"}`, "lone surrogate": `{"idToken":"\ud800"}`,
+				"not UTF-8": "{\"idToken\":\"\xff\xfe\"}", "long": `{"idToken":"` + strings.Repeat("a", 1<<19) + `"}`, "dots": `{"idToken":"` + strings.Repeat(".", 5000) + `"}`,
+				"alg none": `{"idToken":"eyJhbGciOiJub25lIn0.e30."}`, "within the cap": `{"idToken":"x","pad":"` + strings.Repeat("x", 1<<20-100) + `"}`} {
+				cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 401, body: `{"error":"invalid_id_token"}`})
+			}
+			checkMalformed(t, r, cases)
+		}
+	})
+}
+
+func TestMalformedPurchases(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		const target = "/api/v2/credits/purchase"
+		post := func(body string) request { return request{method: "POST", target: target, body: body} }
+		cases := jsonRefusals(target, false)
+		add := func(name, body, want string) {
+			cases = append(cases, malformed{name: name, q: post(body), status: 400, body: want})
+		}
+		add("wrong type", `{"platform":1}`, badRequest)
+		add("wrong type of a later field", `{"platform":"nope","receipt":{}}`, badRequest)
+		add("empty", `{}`, `{"error":"invalid_platform"}`)
+		add("unknown platform", `{"platform":"platform_c"}`, `{"error":"invalid_platform"}`)
+		add("NUL platform", `{"platform":"platform_a\u0000"}`, `{"error":"invalid_platform"}`)
+		add("no receipt", `{"platform":"platform_a","transactionId":"t","productId":"nope"}`, `{"error":"missing_receipt"}`)
+		add("blank transaction", `{"platform":"platform_b","transactionId":" \u00a0","receipt":"r"}`, `{"error":"missing_receipt"}`)
+		add("platform in capitals", `{"platform":" PLATFORM_A ","transactionId":"t","receipt":" "}`, `{"error":"missing_receipt"}`)
+		add("no product", `{"platform":"platform_a","transactionId":"t","receipt":"r"}`, `{"error":"unknown_product"}`)
+		add("NUL product", `{"platform":"platform_a","transactionId":"t","receipt":"r","productId":"credits.10\u0000"}`, `{"error":"unknown_product"}`)
+		for name, id := range map[string]string{"plain": "t", "NUL": `a\u0000b`, "slashes": "../../x", "dot dot": "..", "query": "t?x=y#z", "newline": `a\r\nX: y`, "not UTF-8": "\xff",
+			"long": strings.Repeat("9", 100000)} {
+			for _, platform := range []string{"platform_a", "platform_b"} {
+				add(name+" at "+platform, `{"platform":"`+platform+`","transactionId":"`+id+`","receipt":"`+id+`","productId":"credits.10"}`, `{"error":"receipt_invalid"}`)
+			}
+		}
+		cases = append(cases,
+			malformed{name: "anonymous", q: post(`{}`), anon: true, status: 401, body: noToken},
+			malformed{name: "anonymous beyond the cap", q: post(strings.Repeat("x", 2<<20)), anon: true, status: 401, body: noToken})
+		checkMalformed(t, r, cases)
+	})
+	t.Run("unconfigured", func(t *testing.T) {
+		r := newRig(t, rigOptions{env: map[string]string{"IAP_PLATFORM_A_PACKAGE_NAME": "", "IAP_PLATFORM_B_KEY_ID": ""}})
+		for _, platform := range []string{"platform_a", "platform_b"} {
+			post := func(product string) request {
+				return request{method: "POST", target: "/api/v2/credits/purchase",
+					body: `{"platform":"` + platform + `","transactionId":"t","receipt":"r","productId":"` + product + `"}`}
+			}
+			checkMalformed(t, r, []malformed{
+				{name: platform, q: post("credits.10"), status: 400, body: `{"error":"iap_unconfigured"}`},
+				{name: platform + " and product", q: post("x"), status: 400, body: `{"error":"unknown_product"}`},
+			})
+		}
+	})
+}
+
+func TestMalformedAdminGrants(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		const target = "/api/v2/credits/admin-grant"
+		admin := r.token(r.signIn().id, account.RoleAdmin)
+		var cases []malformed
+		for _, c := range jsonRefusals(target, false) {
+			c.q.user = admin
+			cases = append(cases, c)
+		}
+		for name, body := range map[string]string{"empty": `{}`, "null": `{"productId":null}`, "unknown": `{"productId":"x"}`, "NUL": `{"productId":"\u0000"}`, "list": `{"productIds":["credits.10"]}`} {
+			cases = append(cases, malformed{name: "product " + name, q: request{method: "POST", target: target, user: admin, body: body}, status: 400, body: `{"error":"unknown_product"}`})
+		}
+		cases = append(cases,
+			malformed{name: "wrong type", q: request{method: "POST", target: target, user: admin, body: `{"productId":7}`}, status: 400, body: badRequest},
+			malformed{name: "user", q: request{method: "POST", target: target, body: `{`}, status: 403, body: adminRequired},
+			malformed{name: "anonymous", q: request{method: "POST", target: target, body: `{`}, anon: true, status: 401, body: noToken},
+			malformed{name: "admin who is gone", q: request{method: "POST", target: target, body: `{"productId":"credits.10"}`,
+				user: r.token("0190b6f2-7e0a-7cc1-8f5e-0123456789ab", account.RoleAdmin)}, status: 401, body: deleted})
+		checkMalformed(t, r, cases)
+	})
+}
+
+func TestMalformedCosts(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		var cases []malformed
+		for _, query := range []string{"", "?", "?durationMs", "?durationMs=", "?durationMs=x", "?durationMs=1.5", "?durationMs=1e3", "?durationMs=0x10", "?durationMs=+5",
+			"?durationMs=9223372036854775808", "?durationMs=-9223372036854775809", "?durationMs=%00", "?durationMs=1%00", "?durationMs=%ff", "?durationMs=1_000", "?durationms=1",
+			"?durationMs=%D9%A1", "?durationMs=%zz", "?durationMs=1;durationMs=2", "?durationMs=NaN", "?durationMs=" + strings.Repeat("9", 5000)} {
+			cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"missing_duration_ms"}`})
+		}
+		for _, query := range []string{"?durationMs=-1", "?durationMs=-9223372036854775808"} {
+			cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"duration_ms_negative"}`})
+		}
+		cases = append(cases, malformed{name: "anonymous", q: request{method: "GET", target: "/api/v2/credits/cost"}, anon: true, status: 401, body: noToken})
+		checkMalformed(t, r, cases)
+		for query, credits := range map[string]float64{"0": 1, "-0": 1, "301000": 1, "301001": 2, "9223372036854775807": 30744573456183} {
+			w := r.do(request{method: "GET", target: "/api/v2/credits/cost?durationMs=" + query, user: r.ghost()})
+			var body map[string]any
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != http.StatusOK || body["credits"] != credits || body["balance"] != 0.0 || body["sufficient"] != false {
+				t.Errorf("%s: %d %s", query, w.Code, w.Body)
+			}
+		}
+	})
+}
+
+func TestMalformedTokens(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	good := r.signIn().token
+	parts := strings.Split(good, ".")
+	for _, path := range []string{"/api/v2/credits", "/api/v2/credits/cost?durationMs=1", "/api/v2/separate/x", "/api/v2/render/x/status", "/api/v2/render/x/download", "/api/v2/admin/overview"} {
+		for value, want := range map[string]string{
+			"": noToken, " ": noToken, "Bearer": badToken, "Bearer ": badToken, "Bearer x": badToken, "Basic " + good: badToken, good: badToken,
+			"Bearer " + good + "x": badToken, "Bearer " + parts[0] + "." + parts[1] + ".": badToken, "Bearer eyJhbGciOiJub25lIn0." + parts[1] + ".": badToken,
+			"Bearer " + parts[0] + ".e30." + parts[2]: badToken, "Bearer \x00": badToken, "Bearer \xff\xfe": badToken, "Bearer " + strings.Repeat("a", 60000): badToken,
+			"Bearer " + strings.Repeat(".", 1000): badToken, "Bearer " + good + " " + good: badToken, "Bearer " + good + "," + good: badToken,
+		} {
+			w := r.do(request{method: "GET", target: path, header: map[string]string{"Authorization": value}})
+			if w.Code != http.StatusUnauthorized || strings.TrimSpace(w.Body.String()) != want {
+				t.Errorf("%s with %.60q: %d %s, want 401 %s", path, value, w.Code, w.Body, want)
+			}
+		}
+	}
+	for _, value := range []string{"Bearer " + good, "bearer " + good, "BEARER   " + good + " "} {
+		if w := r.do(request{method: "GET", target: "/api/v2/credits", header: map[string]string{"Authorization": value}}); w.Code != http.StatusOK {
+			t.Errorf("%.12q: %d", value, w.Code)
+		}
+	}
+}
+
+func TestMalformedPathsAndMethods(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		var cases []malformed
+		for _, id := range []string{"x", "rnd-", "sep-", "%00", "rnd-%00", "%ff", "%C3%28", "a%2Fb", "..%2F..", "%2e%2e", "'%20OR%201=1", strings.Repeat("a", 5000), "rnd-0190b6f2-7e0a-7cc1-8f5e-0123456789ab"} {
+			render, separation := noRender, noSeparation
+			if strings.Contains(id, "%00") || strings.Contains(id, "%ff") || strings.Contains(id, "%C3") {
+				render, separation = notFound, notFound
+			}
+			if id == "%2e%2e" || id == "..%2F.." { // would be another path
+				render, separation = notFound, notFound
+			}
+			cases = append(cases,
+				malformed{name: "render status " + id, q: request{method: "GET", target: "/api/v2/render/" + id + "/status"}, status: 404, body: render},
+				malformed{name: "render download " + id, q: request{method: "GET", target: "/api/v2/render/" + id + "/download"}, status: 404, body: render},
+				malformed{name: "separation " + id, q: request{method: "GET", target: "/api/v2/separate/" + id}, status: 404, body: separation},
+			)
+		}
+		for _, path := range []string{"/", "/nope", "/api", "/api/v2", "/api/v2/", "/api/v1/credits", "/api/v2/credits/", "//api/v2/credits", "/api//v2/credits", "/api/v2/./credits",
+			"/api/v2/x/../credits", "/API/V2/credits", "/api/v2/chat", "/api/v2/languages", "/api/v2/subtitles", "/api/v2/autodub/x", "/api/v2/lipsync",
+			"/api/v2/separate/mix/x/download", "/api/v2/testdata/separation/list", "/swagger/x", "/metrics", "/readyz", "/debug/pprof/", "/%00", "/api/v2/%ff"} {
+			if strings.HasPrefix(path, "/swagger") {
+				continue
+			}
+			for _, method := range []string{"GET", "POST", "DELETE", "BREW"} {
+				cases = append(cases, malformed{name: method + " " + path, q: request{method: method, target: path}, status: 404, body: notFound})
+			}
+		}
+		checkMalformed(t, r, cases)
+		for _, c := range []struct{ method, path, allow string }{
+			{"POST", "/healthz", "GET, HEAD"}, {"GET", "/api/v2/auth/provider_a", "POST"}, {"PUT", "/api/v2/auth/account", "DELETE"}, {"DELETE", "/api/v2/credits", "GET, HEAD"},
+			{"GET", "/api/v2/credits/purchase", "POST"}, {"HEAD", "/api/v2/credits/purchase", "POST"}, {"GET", "/api/v2/separate", "POST"}, {"POST", "/api/v2/separate/x", "GET, HEAD"},
+			{"GET", "/api/v2/render", "POST"}, {"GET", "/api/v2/render/v3", "POST"}, {"GET", "/api/v2/render/inputs", "POST"}, {"PATCH", "/api/v2/render/x/status", "GET, HEAD"},
+			{"GET", "/api/v2/assets/upload-url", "POST"}, {"POST", "/api/v2/admin/overview", "GET, HEAD"}, {"BREW", "/healthz", "GET, HEAD"}, {"OPTIONS", "/api/v2/credits", "GET, HEAD"},
+		} {
+			w := r.do(request{method: c.method, target: c.path})
+			if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != c.allow || strings.TrimSpace(w.Body.String()) != wrongMethod {
+				t.Errorf("%s %s: %d Allow %q %s, want 405 %q", c.method, c.path, w.Code, w.Header().Get("Allow"), w.Body, c.allow)
+			}
+		}
+	})
+}

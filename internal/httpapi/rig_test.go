@@ -1,0 +1,236 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/textproto"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/account"
+	"cutroom/internal/app"
+	"cutroom/internal/config"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/media"
+	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/identity"
+)
+
+func TestMain(m *testing.M) {
+	media.CageMain() // separations probe uploads
+	os.Exit(m.Run())
+}
+
+// rig is the whole service as it is composed for production, without listener
+// and workers, between stand-ins of its vendors. Any failure of ours that it
+// logs fails the test.
+type rig struct {
+	t       testing.TB
+	handler http.Handler
+	db      *db.DB // a second way to the same database; nil on SQLite in memory
+	world   *sandbox.World
+	tokens  *account.Tokens
+	cfg     config.Config
+}
+
+// rigOptions changes what a rig is made of.
+type rigOptions struct {
+	postgres bool
+	bucket   bool
+	file     bool // SQLite in a file, so that the test can look into it
+	env      map[string]string
+	log      slog.Handler // default: an alarm
+}
+
+func newRig(t testing.TB, o rigOptions) *rig {
+	t.Helper()
+	// The stand-ins outlive the test's context, which ends before its cleanups.
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	dir := t.TempDir()
+	world, err := sandbox.Start(ctx, sandbox.Options{DataDir: filepath.Join(dir, "world"), Fast: true, Bucket: o.bucket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = world.Close() })
+	env := world.Env()
+	for key, value := range map[string]string{"PORT": "8080", "PUBLIC_BASE_URL": "https://api.example", "MIN_FREE_DISK_MB": "0",
+		"MAX_UPLOAD_FILE_SIZE_MB": "2", "MAX_SEPARATION_AUDIO_MB": "1", "ENABLE_TESTDATA_MOCK": "", "ADMIN_SLUG": ""} {
+		env[key] = value
+	}
+	switch {
+	case o.postgres:
+		env["DATABASE_URL"], env["DB_USER"], env["DB_PASSWORD"] = dbtest.URL(t)
+	case !o.file:
+		env["DATABASE_URL"] = "sqlite::memory:"
+	}
+	for key, value := range o.env {
+		env[key] = value
+	}
+	r := &rig{t: t, world: world}
+	if r.cfg, err = config.Load(func(key string) (string, bool) { v, ok := env[key]; return v, ok }); err != nil {
+		t.Fatal(err)
+	}
+	if o.log == nil {
+		o.log = alarm{t: t}
+	}
+	a, err := app.New(t.Context(), r.cfg, "test", slog.New(o.log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	r.handler = a.Handler()
+	r.tokens = account.NewTokens(r.cfg.Auth.JWTSecret.Reveal(), time.Hour)
+	if o.postgres || o.file {
+		if r.db, err = app.OpenDatabase(t.Context(), r.cfg, slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.db.Close() })
+	}
+	return r
+}
+
+// eachDatabase runs a test on a rig with either database.
+func eachDatabase(t *testing.T, o rigOptions, test func(t *testing.T, r *rig)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, newRig(t, o)) })
+	o.postgres = true
+	t.Run("postgres", func(t *testing.T) { test(t, newRig(t, o)) })
+}
+
+// request is one request to the API. Authorization is that of user, or none.
+type request struct {
+	method, target string
+	user           string // an access token
+	body           string
+	header         map[string]string
+	remote         string // peer address, default 192.0.2.1:1234
+}
+
+// do sends a request to the handler, past any network.
+func (r *rig) do(q request) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(q.method, "http://api.example/", strings.NewReader(q.body))
+	if err := retarget(req, q.target); err != nil {
+		r.t.Fatalf("%s: %v", q.target, err)
+	}
+	if q.body == "" {
+		req.Body = http.NoBody
+		req.ContentLength = 0
+	}
+	if q.user != "" {
+		req.Header.Set("Authorization", "Bearer "+q.user)
+	}
+	for key, value := range q.header {
+		req.Header.Set(key, value)
+	}
+	if q.remote != "" {
+		req.RemoteAddr = q.remote
+	}
+	w := httptest.NewRecorder()
+	r.handler.ServeHTTP(w, req)
+	return w
+}
+
+// retarget gives a request its path, as net/http would read it.
+func retarget(req *http.Request, target string) error {
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		return err
+	}
+	req.URL, req.RequestURI = u, target
+	return nil
+}
+
+// person is a signed-in user.
+type person struct{ id, token string }
+
+var (
+	personMu    sync.Mutex
+	personCount int
+)
+
+// signIn creates a user by signing in.
+func (r *rig) signIn() person {
+	r.t.Helper()
+	personMu.Lock()
+	personCount++
+	n := personCount
+	personMu.Unlock()
+	idToken, err := r.world.ProviderA.Mint(identity.Claims{Email: fmt.Sprintf("person-%d@example.test", n)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	// Each from an address of its own: the sign-in is rate limited.
+	w := r.do(request{method: "POST", target: "/api/v2/auth/provider_a", body: fmt.Sprintf(`{"idToken":%q}`, idToken),
+		remote: fmt.Sprintf("10.%d.%d.1:9", n/250%250+1, n%250)})
+	var body struct {
+		AccessToken string
+		User        struct{ Sub string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != http.StatusOK {
+		r.t.Fatalf("sign-in: %d %s", w.Code, w.Body)
+	}
+	return person{body.User.Sub, body.AccessToken}
+}
+
+// token mints an access token for anybody.
+func (r *rig) token(userID, role string) string {
+	r.t.Helper()
+	token, _, err := r.tokens.Issue(account.Principal{UserID: userID, Role: role})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return token
+}
+
+// ghost is a valid token of an account that is gone.
+func (r *rig) ghost() string { return r.token(uuid.NewString(), account.RoleUser) }
+
+// part is one part of a form. head replaces the whole Content-Disposition.
+type part struct{ name, head, text, file string }
+
+// multipartForm writes a form and returns its body and content type.
+func multipartForm(parts ...part) (body, contentType string) {
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for _, p := range parts {
+		head := p.head
+		if head == "" {
+			head = fmt.Sprintf(`form-data; name=%q`, p.name)
+			if p.file != "" {
+				head += `; filename="x.bin"`
+			}
+		}
+		out, err := w.CreatePart(textproto.MIMEHeader{"Content-Disposition": {head}})
+		if err != nil {
+			panic(err) // a bytes.Buffer takes everything
+		}
+		if _, err := io.WriteString(out, p.text+p.file); err != nil {
+			panic(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return b.String(), w.FormDataContentType()
+}
+
+// form makes a request with a multipart body.
+func form(target, user string, parts ...part) request {
+	body, contentType := multipartForm(parts...)
+	return request{method: "POST", target: target, user: user, body: body, header: map[string]string{"Content-Type": contentType}}
+}
