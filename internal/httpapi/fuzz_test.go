@@ -1,0 +1,201 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// fuzzRig is a rig that lives as long as a fuzzing process, and users to spend:
+// submits are rate limited, each user's by itself.
+type fuzzRig struct {
+	*rig
+	user person
+	used int
+	sent int
+	log  *lastFailure
+}
+
+// lastFailure is a log that keeps the last failure of ours.
+type lastFailure struct{ text atomic.Value }
+
+func (l *lastFailure) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelError
+}
+func (l *lastFailure) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l *lastFailure) WithGroup(string) slog.Handler      { return l }
+func (l *lastFailure) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
+	l.text.Store(text)
+	return nil
+}
+
+func newFuzzRig(f *testing.F, o rigOptions) *fuzzRig {
+	f.Helper()
+	if testing.Short() {
+		f.Skip("starts the whole service")
+	}
+	log := &lastFailure{}
+	o.log = log
+	r := &fuzzRig{rig: newRig(f, o), log: log}
+	r.user = r.signIn()
+	return r
+}
+
+// send sends a request on behalf of one call of a fuzz target and checks its
+// answer: nothing that a client sends causes a 5xx, or an error without the
+// error body.
+func (r *fuzzRig) send(t *testing.T, q request) *httptest.ResponseRecorder {
+	t.Helper()
+	r.t = t
+	w := r.do(q)
+	switch {
+	case w.Code >= 500 || w.Code < 200:
+		t.Fatalf("status %d %s: %v", w.Code, w.Body, r.log.text.Load())
+	case w.Code >= 400 && !validError(w.Body.Bytes()):
+		t.Fatalf("status %d with body %q", w.Code, w.Body)
+	}
+	return w
+}
+
+// submitter returns the token of a user who has submits left.
+func (r *fuzzRig) submitter(t *testing.T) string {
+	r.t = t
+	if r.used++; r.used%9 == 0 {
+		r.user = r.signIn()
+	}
+	return r.user.token
+}
+
+// address is a peer that has sign-ins left.
+func (r *fuzzRig) address() string {
+	r.sent++
+	return fmt.Sprintf("[2001:db8::%x:%x]:9", r.sent>>16&0xffff, r.sent&0xffff)
+}
+
+func FuzzBearer(f *testing.F) {
+	r := newFuzzRig(f, rigOptions{})
+	for _, s := range []string{"", "Bearer", "Bearer ", "Bearer x.y.z", "bearer eyJhbGciOiJub25lIn0.e30.", "Basic eDp5", "Bearer " + r.user.token, "Bearer\t" + r.user.token, "Bearer \x00\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		w := r.send(t, request{method: "GET", target: "/api/v2/credits", header: map[string]string{"Authorization": value}})
+		if w.Code == 200 && !strings.Contains(value, r.user.token) {
+			t.Fatalf("%q is let in", value)
+		}
+		if w.Code != 200 && w.Code != 401 {
+			t.Fatalf("status %d", w.Code)
+		}
+	})
+}
+
+func FuzzSignIn(f *testing.F) {
+	r := newFuzzRig(f, rigOptions{})
+	for _, s := range []string{"", "{}", `{"idToken":"x"}`, `{"idToken":"a.b.c","fullName":"\u0000"}`, `{"idToken":"eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.e30.AA"}`, `{"idToken":1}`, `[`, "{\"idToken\":\"\xff\"}"} {
+		f.Add(true, s)
+		f.Add(false, s)
+	}
+	f.Fuzz(func(t *testing.T, a bool, body string) {
+		target := "/api/v2/auth/provider_b"
+		if a {
+			target = "/api/v2/auth/provider_a"
+		}
+		if w := r.send(t, request{method: "POST", target: target, body: body, remote: r.address()}); w.Code == 200 || w.Code == 429 {
+			t.Fatalf("%d to %q", w.Code, body)
+		}
+	})
+}
+
+func FuzzPurchase(f *testing.F) {
+	r := newFuzzRig(f, rigOptions{})
+	for _, s := range []string{"", "{}", `{"platform":"platform_a","transactionId":"t","receipt":"r","productId":"credits.10"}`,
+		`{"platform":"platform_b","transactionId":"\u0000","receipt":"r","productId":"credits.10"}`, `{"platform":" PLATFORM_B ","transactionId":"..","receipt":"%00","productId":"credits.50"}`, `{"platform":{}}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		w := r.send(t, request{method: "POST", target: "/api/v2/credits/purchase", body: body, user: r.user.token})
+		if w.Code == 200 {
+			t.Fatalf("%q is paid out: %s", body, w.Body)
+		}
+	})
+}
+
+func FuzzRenderV3(f *testing.F) {
+	r := newFuzzRig(f, rigOptions{bucket: true})
+	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
+	for _, s := range []string{"", "{}", `{"segments":[]}`, `{"segments":[{"sourceAssetKey":"` + key + `","order":0,"durationMs":1}]}`,
+		`{"segments":[{"sourceAssetKey":"` + key + `","order":9223372036854775807,"durationMs":9223372036854775807,"trimStartMs":9223372036854775807,"speedScale":0.1,"volumeScale":1e-300}],
+		"bgmClips":[{"audioAssetKey":"` + key + `","startMs":9223372036854775807,"speed":10}],"separationDirectives":[{"id":"\u0000","rangeStartMs":0,"rangeEndMs":9223372036854775807,
+		"selections":[{"stemId":"x","audioUrl":"/api/v2/separate/sep-x/stem/x?token=1.x","volume":null}]}],"outputKind":"audio","quality":"low"}`, `{"segments":null,"segments":[null]}`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		w := r.send(t, request{method: "POST", target: "/api/v2/render/v3", body: body, user: r.submitter(t)})
+		if w.Code == 200 || w.Code == 429 {
+			t.Fatalf("%d to %q", w.Code, body)
+		}
+	})
+}
+
+func FuzzForm(f *testing.F) {
+	r := newFuzzRig(f, rigOptions{})
+	head := func(disposition string) string {
+		return "--b\r\nContent-Disposition: " + disposition + "\r\n\r\n"
+	}
+	for _, s := range []string{"", "--b--\r\n", head(`form-data; name="config"`) + "{}\r\n--b--\r\n", head(`form-data; name=spec`) + "{}\r\n" + head(`form-data; name=file; filename=видео.m4a`) + "RIFF\r\n--b--\r\n",
+		head(`form-data; name="video"`) + "\x00\r\n" + head(`form-data; name="config"`) + `{"videoDurationMs":5}` + "\r\n--b--\r\n",
+		head(`form-data; name="inputId"`) + "\x00\r\n" + head(`form-data; name="config"`) + `{"videoDurationMs":5}` + "\r\n--b--", "--b\r\n\r\n--b--", "--b\nContent-Disposition: form-data; name=\"a\\\"b\"\n\nx\n--b--\n"} {
+		for endpoint := range byte(3) {
+			f.Add(endpoint, s)
+		}
+	}
+	f.Fuzz(func(t *testing.T, endpoint byte, body string) {
+		target := []string{"/api/v2/separate", "/api/v2/render", "/api/v2/render/inputs"}[endpoint%3]
+		w := r.send(t, request{method: "POST", target: target, body: body, user: r.submitter(t), header: map[string]string{"Content-Type": "multipart/form-data; boundary=b"}})
+		if w.Code == 429 {
+			t.Fatal("rate limited: the target does not test what it should")
+		}
+	})
+}
+
+func FuzzContentType(f *testing.F) {
+	r := newFuzzRig(f, rigOptions{})
+	for _, s := range []string{"", "multipart/form-data", "multipart/form-data; boundary=b", `multipart/form-data; boundary="\""`, "multipart/form-data; boundary*=utf-8''%00", "multipart/form-data;boundary=" + strings.Repeat("b", 500)} {
+		f.Add(s, "--b\r\nContent-Disposition: form-data; name=config\r\n\r\n{}\r\n--b--")
+	}
+	f.Fuzz(func(t *testing.T, contentType, body string) {
+		r.send(t, request{method: "POST", target: "/api/v2/render", body: body, user: r.submitter(t), header: map[string]string{"Content-Type": contentType}})
+	})
+}
+
+func FuzzPath(f *testing.F) {
+	r := newFuzzRig(f, rigOptions{env: map[string]string{"ENABLE_TESTDATA_MOCK": "true", "ADMIN_SLUG": "back_office"}})
+	for _, s := range []string{"/", "/healthz", "/api/v2/separate/x", "/api/v2/render/%00/status", "/api/v2/separate/x/stem/y?token=1.x", "/api/v2/credits/cost?durationMs=5", "/api/v2/testdata/separation/0-5/voice",
+		"/back_office/../x", "/api/v2/admin/users?q=%00&limit=1", "//", "/swagger/%2e%2e/"} {
+		for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
+			f.Add(method, s)
+		}
+	}
+	f.Fuzz(func(t *testing.T, method, target string) {
+		if !strings.HasPrefix(target, "/") || strings.ContainsAny(target, " \t\r\n") || method == "" || strings.ContainsAny(method, " \t\r\n\x00") || strings.HasPrefix(target, "/api/v2/auth/account") {
+			t.Skip("no request line")
+		}
+		req := httptest.NewRequest("GET", "http://api.example/", nil)
+		if retarget(req, target) != nil {
+			t.Skip("refused by net/http")
+		}
+		req.Method = method
+		req.Header.Set("Authorization", "Bearer "+r.user.token)
+		req.RemoteAddr = r.address()
+		w := httptest.NewRecorder()
+		r.handler.ServeHTTP(w, req)
+		if w.Code >= 500 {
+			t.Fatalf("%s %q: %d %s", method, target, w.Code, w.Body)
+		}
+	})
+}
