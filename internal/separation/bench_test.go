@@ -79,7 +79,9 @@ func measureClaims(t *testing.T, database string, finished, workers int) (measur
 	}
 	queue := int(benchQueue.Seconds()) * 3000
 	r.exec(fill+`'sep-new-' || i, $2, 'QUEUED', '', '', 0, 0, 'auto', 1, now_ms() + i, NULL, NULL, NULL, NULL FROM n`, queue, owner)
-	r.exec(`ANALYZE`)
+	if database == "PostgreSQL" {
+		r.exec(`ANALYZE`) // as autovacuum does; nobody does it for SQLite
+	}
 	var mu sync.Mutex
 	var took []time.Duration
 	var all sync.WaitGroup
@@ -138,6 +140,10 @@ func report(all []measured, versions map[string]string) string {
 			memory = fmt.Sprintf("%.0f GB", float64(kB)/(1<<20))
 		}
 	}
+	load := "unknown"
+	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
+		load = strings.Fields(string(raw))[0]
+	}
 	fmt.Fprintf(&b, `# How fast jobs are claimed
 
 Written by `+"`make bench-queue`"+`. One cycle is a claim (lock, count of jobs in flight, oldest job, lease) and the update that ends
@@ -145,11 +151,12 @@ the job, so that as many jobs are in flight as there are workers. On PostgreSQL 
 own; on SQLite, which one process uses, the workers share its pool. "Finished" is how many ended jobs the table holds besides.
 
 Machine: %d cores, %s of memory, %s/%s, %s, PostgreSQL %s, SQLite %s. The PostgreSQL server is the tests': on the same machine,
-over TLS, and without fsync, so its figures lack the disk's share. SQLite syncs every commit.
+over TLS, and without fsync, so its figures lack the disk's share. SQLite syncs every commit. Load average at the end: %s (far above
+the number of cores means that other work had its share, and that the figures are low and uneven).
 
 | Database | Finished | Workers | Cycles per second | Claim, median | Claim, 95 %% |
 |---|---:|---:|---:|---:|---:|
-`, runtime.NumCPU(), memory, runtime.GOOS, runtime.GOARCH, runtime.Version(), strings.Fields(versions["PostgreSQL"])[0], versions["SQLite"])
+`, runtime.NumCPU(), memory, runtime.GOOS, runtime.GOARCH, runtime.Version(), strings.Fields(versions["PostgreSQL"])[0], versions["SQLite"], load)
 	for _, m := range all {
 		fmt.Fprintf(&b, "| %s | %d | %d | %.0f | %.1f ms | %.1f ms |\n", m.database, m.finished, m.workers, m.perSecond,
 			float64(m.median.Microseconds())/1000, float64(m.p95.Microseconds())/1000)
@@ -157,7 +164,7 @@ over TLS, and without fsync, so its figures lack the disk's share. SQLite syncs 
 	b.WriteString(`
 Claims are made one at a time over all replicas, because counting and claiming must not race; more workers therefore add no speed,
 and need none: with at most five jobs in flight and each taking the better part of a minute, the queue sees a few claims a minute.
-Ended jobs cost nothing worth mentioning, because every query of the queue runs on a partial index that leaves them out.
+Ended jobs make no difference beyond noise, because every query of the queue runs on a partial index that leaves them out.
 `)
 	return b.String()
 }

@@ -20,6 +20,12 @@ const queueLock = "separation-queue"
 // which holds every job that ever ended.
 const inFlight = `state IN ('SUBMITTING', 'PROCESSING')`
 
+// ownerStays is the condition that the account of job j is not being deleted.
+// It is neither a join nor a NOT EXISTS, which both databases may turn into one
+// and then look through the whole queue for its head: few accounts are being
+// deleted, and their list is made once.
+const ownerStays = `j.user_id NOT IN (SELECT u.id FROM users u WHERE u.erasing_at IS NOT NULL)`
+
 // claim takes the oldest queued job that this replica can run, if the provider
 // has room for it. Counting and claiming are one step over all replicas.
 func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
@@ -39,8 +45,8 @@ func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
 		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET state = 'SUBMITTING', submitting_at = now_ms(),
 				attempts = attempts + 1, lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
 			WHERE state = 'QUEUED' AND id = (
-				SELECT j.id FROM separation_jobs j JOIN users u ON u.id = j.user_id
-				WHERE j.state = 'QUEUED' AND u.erasing_at IS NULL AND (j.node_id IS NULL OR j.node_id = $3)
+				SELECT j.id FROM separation_jobs j
+				WHERE j.state = 'QUEUED' AND (j.node_id IS NULL OR j.node_id = $3) AND `+ownerStays+`
 				ORDER BY j.created_at, j.id LIMIT 1)
 			RETURNING `+jobColumns, s.Keeper.Owner(), lease.TTL.Milliseconds(), s.NodeID)
 		if j, err = scanJob(row); isNoRows(err) {
@@ -64,9 +70,8 @@ func (s *Service) adopt(ctx context.Context) (j job, ok bool, err error) {
 		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET lease_owner = $1, lease_until = now_ms() + $2,
 				fence = fence + 1, node_id = $3
 			WHERE state = 'PROCESSING' AND id = (
-				SELECT j.id FROM separation_jobs j JOIN users u ON u.id = j.user_id
-				WHERE j.`+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms())
-					AND u.erasing_at IS NULL
+				SELECT j.id FROM separation_jobs j
+				WHERE j.`+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerStays+`
 				ORDER BY j.created_at, j.id LIMIT 1`+tx.SkipLockedOf("j")+`)
 			RETURNING `+jobColumns, s.Keeper.Owner(), lease.TTL.Milliseconds(), s.nodeColumn())
 		if j, err = scanJob(row); isNoRows(err) {

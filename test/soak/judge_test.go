@@ -336,14 +336,16 @@ func (k *soak) objects() []string {
 
 // report prints the figures of the run.
 func (k *soak) report() {
-	rows, err := k.query(k.t.Context(), `SELECT state, CAST(COUNT(*) AS TEXT), CAST(MAX(attempts) AS TEXT) FROM separation_jobs GROUP BY state ORDER BY state`)
+	rows, err := k.query(k.t.Context(), `SELECT state, COALESCE(error, ''), CAST(COUNT(*) AS TEXT) FROM separation_jobs
+		GROUP BY state, error ORDER BY state, error`)
 	if err != nil {
 		k.t.Error(err)
 	}
 	k.t.Logf("%d replicas, %v: %d kills, events %v", len(k.up), time.Since(k.began).Round(time.Second), k.kills, k.events)
 	k.t.Logf("jobs at the moment of a kill: %v", k.hit)
-	k.t.Logf("%d submissions, %d answers lost; jobs by state (count, most attempts): %v; %d projects at the provider",
-		k.submitted, k.cutOff, rows, len(k.s.World.Separator.Titles()))
+	k.t.Logf("answers to submissions by status: %v, and %d lost; %d jobs accepted, %d projects at the provider",
+		k.answers, k.cutOff, len(k.accepted), len(k.s.World.Separator.Titles()))
+	k.t.Logf("jobs of the accounts that are left: %q", rows)
 	k.t.Logf("%d samples, at most %d in flight; %d leases ran out, the longest lay still %v after that (%v after its worker's last sign of life)",
 		k.watch.samples, k.watch.most, k.watch.moved, k.watch.longest.Round(10*time.Millisecond), (leaseTTL + k.watch.longest).Round(10*time.Millisecond))
 }

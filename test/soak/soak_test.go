@@ -50,12 +50,12 @@ type soak struct {
 	source string
 	began  time.Time
 
-	mu        sync.Mutex
-	up        []bool
-	users     []*apitest.User
-	accepted  map[string]string // job -> user, of answers that arrived
-	cutOff    int               // submissions without an answer
-	submitted int
+	mu       sync.Mutex
+	up       []bool
+	users    []*apitest.User
+	accepted map[string]string // job -> user, of answers that arrived
+	cutOff   int               // submissions without an answer
+	answers  map[int]int       // to submissions, by status
 
 	trace   trace
 	watch   watch
@@ -97,12 +97,12 @@ func start(t *testing.T, seed uint64) *soak {
 	if apitest.Postgres() {
 		replicas = 2
 	}
-	k := &soak{t: t, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), accepted: map[string]string{},
+	k := &soak{t: t, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), accepted: map[string]string{}, answers: map[int]int{},
 		hit: map[string]int{}, events: map[string]int{}, up: make([]bool, replicas)}
 	opts := []apitest.Option{apitest.Replicas(replicas)}
 	for key, value := range map[string]string{
 		"SEPARATION_MAX_PROVIDER_IN_FLIGHT": strconv.Itoa(limit), "SEPARATION_STUCK_SUBMITTING_SEC": "60",
-		"SEPARATION_ABANDON_TTL_MS": "60000", "SEPARATION_URL_TTL_SEC": "60", "PROVIDER_MAX_POLL_MINUTES": "1",
+		"SEPARATION_ABANDON_TTL_MS": "60000", "SEPARATION_URL_TTL_SEC": "60", "PROVIDER_MAX_POLL_MINUTES": "2",
 		"HTTP_CONNECT_TIMEOUT_MS": "2000", "HTTP_REQUEST_TIMEOUT_MS": "4000", "HTTP_SOCKET_TIMEOUT_MS": "3000",
 	} {
 		opts = append(opts, apitest.Env(key, value))
@@ -161,7 +161,6 @@ func (k *soak) submit(rng *rand.Rand) {
 	}
 	k.mu.Lock()
 	u := *k.users[rng.IntN(len(k.users))]
-	k.submitted++
 	k.mu.Unlock()
 	key := fmt.Sprintf("soak-%d", rng.Uint64())
 	first := ""
@@ -182,6 +181,9 @@ func (k *soak) submit(rng *rand.Rand) {
 			time.Sleep(200 * time.Millisecond)
 			continue
 		}
+		k.mu.Lock()
+		k.answers[res.Status]++
+		k.mu.Unlock()
 		if res.Status != 202 {
 			return // no credits left, too many requests, or the account is gone
 		}
@@ -231,7 +233,7 @@ func (k *soak) step() {
 		{"behaviour", 10, k.behave},
 		{"kill", 16, k.kill},
 		{"stop", 3, k.stop},
-		{"jump", 4, k.jump},
+		{"jump", 3, k.jump},
 		{"look", 10, k.look},
 		{"delete account", 1, k.deleteAccount},
 	}
@@ -247,7 +249,7 @@ func (k *soak) step() {
 			break
 		}
 	}
-	time.Sleep(time.Duration(k.rng.IntN(500)) * time.Millisecond)
+	time.Sleep(time.Duration(k.rng.IntN(700)) * time.Millisecond)
 }
 
 var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
@@ -387,11 +389,11 @@ func (k *soak) running() []int {
 }
 
 // jump moves every time in the database into the past, as if all clocks had
-// jumped ahead: over a lease, over every threshold but the stale one, or over
-// all of them.
+// jumped ahead: not quite over a lease, over a lease, over the threshold of
+// SUBMITTING, over that of polling, or over all of them.
 func (k *soak) jump() {
-	by := []time.Duration{5 * time.Second, 12 * time.Second, 70 * time.Second}[k.rng.IntN(3)]
-	if k.rng.IntN(5) == 0 {
+	by := []time.Duration{5 * time.Second, 12 * time.Second, 12 * time.Second, 70 * time.Second, 130 * time.Second}[k.rng.IntN(5)]
+	if k.rng.IntN(12) == 0 {
 		by = 31 * time.Minute
 	}
 	k.trace.add("jump %v", by)
