@@ -1,0 +1,280 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/httpapi"
+)
+
+// jobID is the job of an answer that has one.
+func jobID(t *testing.T, w *httptest.ResponseRecorder) string {
+	t.Helper()
+	var body struct{ JobID string }
+	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.JobID == "" {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	return body.JobID
+}
+
+func separation(user, key string) request {
+	q := form("/api/v2/separate", user, part{name: "file", file: tinyWAV}, part{name: "spec", text: "{}"})
+	q.header["Idempotency-Key"] = key
+	return q
+}
+
+func (r *rig) balance(user string) string {
+	return strings.TrimSpace(r.do(request{method: "GET", target: "/api/v2/credits", user: user}).Body.String())
+}
+
+// The signup bonus pays for one job: whoever of the equal requests comes second
+// finds an empty purse, and must still be told of the job that it paid for.
+func TestEqualRequestsAtOnceAreOneJob(t *testing.T) {
+	eachDatabase(t, rigOptions{env: map[string]string{"SIGNUP_BONUS_CREDITS": "1"}}, func(t *testing.T, r *rig) {
+		for round := range 3 {
+			user := r.signIn().token
+			answers := make([]*httptest.ResponseRecorder, 12)
+			var wg sync.WaitGroup
+			for i := range answers {
+				wg.Go(func() { answers[i] = r.do(separation(user, "the key")) })
+			}
+			wg.Wait()
+			first := jobID(t, answers[0])
+			for _, w := range answers {
+				if w.Code != http.StatusAccepted || jobID(t, w) != first {
+					t.Errorf("round %d: %d %s, want job %s", round, w.Code, w.Body, first)
+				}
+			}
+			if b := r.balance(user); b != `{"balance":0}` {
+				t.Errorf("round %d: %s", round, b)
+			}
+		}
+	})
+}
+
+func TestAKeyBelongsToOneRequestOfOneUser(t *testing.T) {
+	eachDatabase(t, rigOptions{bucket: true}, func(t *testing.T, r *rig) {
+		user, other := r.signIn().token, r.signIn().token
+		job := jobID(t, r.do(separation(user, "k")))
+		if again := jobID(t, r.do(separation(user, " k "))); again != job {
+			t.Errorf("the repeat is job %s, not %s", again, job)
+		}
+		if theirs := jobID(t, r.do(separation(other, "k"))); theirs == job {
+			t.Error("another user's equal key is the same job")
+		}
+		video := form("/api/v2/render/inputs", user, part{name: "video", file: tinyWAV})
+		film := form("/api/v2/render", user, part{name: "video", file: tinyWAV}, part{name: "config", text: `{"videoDurationMs":5}`})
+		louder := form("/api/v2/separate", user, part{name: "file", file: tinyWAV + "x"}, part{name: "spec", text: "{}"})
+		otherSpec := form("/api/v2/separate", user, part{name: "file", file: tinyWAV}, part{name: "spec", text: `{"sourceLanguageCode":"en"}`})
+		for _, q := range []request{video, film, louder, otherSpec} {
+			q.header["Idempotency-Key"] = "k"
+			if w := r.do(q); w.Code != http.StatusBadRequest || strings.TrimSpace(w.Body.String()) != `{"error":"Idempotency-Key was already used with a different request"}` {
+				t.Errorf("%s with a spent key: %d %s", q.target, w.Code, w.Body)
+			}
+		}
+		if b := r.balance(user); b != `{"balance":2}` {
+			t.Errorf("one job of one credit leaves %s", b)
+		}
+	})
+}
+
+func TestDeletedAccounts(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		u := r.signIn()
+		job := jobID(t, r.do(separation(u.token, "")))
+		for range 2 {
+			if w := r.do(request{method: "DELETE", target: "/api/v2/auth/account", user: u.token, header: map[string]string{"Content-Type": "application/json"}}); w.Code != http.StatusNoContent || w.Body.Len() != 0 {
+				t.Errorf("delete: %d %s", w.Code, w.Body)
+			}
+		}
+		for target, want := range map[string]string{
+			"GET /api/v2/separate/" + job: "404 " + noSeparation, "GET /api/v2/render/rnd-x/status": "404 " + noRender, "GET /api/v2/render/rnd-x/download": "404 " + noRender,
+			"GET /api/v2/credits": `200 {"balance":0}`, "GET /api/v2/credits/cost?durationMs=1": `200 {"durationMs":1,"credits":1,"balance":0,"sufficient":false}`,
+			"POST /api/v2/render": "401 " + deleted, "POST /api/v2/render/inputs": "401 " + deleted, "POST /api/v2/render/v3": "401 " + deleted, "POST /api/v2/separate": "401 " + deleted,
+		} {
+			method, path, _ := strings.Cut(target, " ")
+			w := r.do(request{method: method, target: path, user: u.token})
+			if got := fmt.Sprintf("%d %s", w.Code, strings.TrimSpace(w.Body.String())); got != want {
+				t.Errorf("%s: %s, want %s", target, got, want)
+			}
+		}
+	})
+}
+
+func TestRetryAfterIsTheRestOfTheWindow(t *testing.T) {
+	eachDatabase(t, rigOptions{file: true}, func(t *testing.T, r *rig) {
+		login := func() *httptest.ResponseRecorder {
+			return r.do(request{method: "POST", target: "/api/v2/auth/provider_a", body: "{}", remote: "198.51.100.7:1"})
+		}
+		for i := range 10 {
+			if w := login(); w.Code != http.StatusBadRequest {
+				t.Fatalf("sign-in %d: %d", i, w.Code)
+			}
+		}
+		for shift, want := range map[int64]int{0: 60, 17_300: 43, 59_999: 1} {
+			if _, err := r.db.Exec(t.Context(), `UPDATE rate_limits SET window_start = now_ms() - $1 WHERE bucket LIKE 'login:%'`, shift); err != nil {
+				t.Fatal(err)
+			}
+			w := login()
+			got, err := strconv.Atoi(w.Header().Get("Retry-After"))
+			// A slow machine may lose a second between the two statements; at the
+			// end of the window that second opens the next one.
+			if shift == 59_999 && w.Code == http.StatusBadRequest {
+				continue
+			}
+			if w.Code != http.StatusTooManyRequests || strings.TrimSpace(w.Body.String()) != `{"error":"rate_limited"}` || err != nil || got > want || got < want-2 || got < 1 {
+				t.Errorf("%d ms into the window: %d %s, Retry-After %q, want %d", shift, w.Code, w.Body, w.Header().Get("Retry-After"), want)
+			}
+		}
+		if _, err := r.db.Exec(t.Context(), `UPDATE rate_limits SET window_start = now_ms() - 60000`); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			if w := login(); w.Code != http.StatusBadRequest {
+				t.Errorf("sign-in %d of the next window: %d", i, w.Code)
+			}
+		}
+		if w := login(); w.Code != http.StatusTooManyRequests {
+			t.Errorf("the eleventh: %d", w.Code)
+		}
+		if _, err := r.db.Exec(t.Context(), `UPDATE rate_limits SET window_start = now_ms() - 60000`); err != nil {
+			t.Fatal(err)
+		}
+		if err := httpapi.SweepRateLimits(t.Context(), r.db); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := r.db.QueryRow(t.Context(), `SELECT COUNT(*) FROM rate_limits`).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%d windows left after the sweep (%v)", n, err)
+		}
+	})
+}
+
+func TestLimitsHoldUnderParallelRequests(t *testing.T) {
+	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+		var mu sync.Mutex
+		count := map[int]int{}
+		var wg sync.WaitGroup
+		for range 40 {
+			wg.Go(func() {
+				w := r.do(request{method: "POST", target: "/api/v2/auth/provider_b", body: "{}", remote: "198.51.100.8:1"})
+				mu.Lock()
+				defer mu.Unlock()
+				count[w.Code]++
+			})
+		}
+		wg.Wait()
+		if count[http.StatusBadRequest] != 10 || count[http.StatusTooManyRequests] != 30 {
+			t.Errorf("answers %v, want 10 let through", count)
+		}
+	})
+}
+
+func TestCORS(t *testing.T) {
+	preflight := map[string]string{"Origin": "https://app.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,idempotency-key"}
+	for _, tt := range []struct{ allowed, want string }{{"", "*"}, {"https://app.example,https://b.example", "https://app.example"}, {"https://b.example", ""}} {
+		r := newRig(t, rigOptions{env: map[string]string{"CORS_ALLOWED_ORIGINS": tt.allowed}})
+		w := r.do(request{method: "OPTIONS", target: "/api/v2/render", header: preflight})
+		if w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Origin") != tt.want {
+			t.Errorf("preflight with %q: %d %v", tt.allowed, w.Code, w.Header())
+		}
+		if tt.want != "" && !strings.Contains(w.Header().Get("Access-Control-Allow-Headers"), "idempotency-key") {
+			t.Errorf("headers %q", w.Header().Get("Access-Control-Allow-Headers"))
+		}
+		for _, user := range []string{"", r.ghost()} { // errors are for the browser, too
+			w = r.do(request{method: "GET", target: "/api/v2/credits", user: user, header: map[string]string{"Origin": "https://app.example"}})
+			if w.Header().Get("Access-Control-Allow-Origin") != tt.want || w.Header().Get("Access-Control-Allow-Credentials") != "" {
+				t.Errorf("answer with %q: %d %v", tt.allowed, w.Code, w.Header())
+			}
+		}
+	}
+}
+
+// rawConn opens a connection to the API over a real listener.
+func rawConn(t *testing.T, r *rig) net.Conn {
+	t.Helper()
+	s := httptest.NewServer(r.handler)
+	t.Cleanup(s.Close)
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// A request that announces a body and never sends it must not hold its
+// connection for ever, even where the answer does not depend on the body.
+func TestASilentBodyIsCutOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a time-out of half a minute")
+	}
+	t.Parallel()
+	c := rawConn(t, newRig(t, rigOptions{}))
+	if _, err := fmt.Fprint(c, "POST /api/v2/credits/purchase HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(50 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("no answer to a silent client: %v", err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusUnauthorized || !answer.Close {
+		t.Errorf("status %d, close %v; want 401 and the end of the connection", answer.StatusCode, answer.Close)
+	}
+}
+
+func TestLargeHeadersAndExpect(t *testing.T) {
+	c := rawConn(t, newRig(t, rigOptions{}))
+	// A client that waits for leave to send a body that would be refused is not
+	// given it.
+	if _, err := fmt.Fprint(c, "POST /api/v2/render HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("status %d before the body, want 401", answer.StatusCode)
+	}
+}
+
+func TestHEADIsGETWithoutABody(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	s := httptest.NewServer(r.handler)
+	defer s.Close()
+	user := r.signIn().token
+	for _, path := range []string{"/healthz", "/api/v2/credits", "/api/v2/credits/cost?durationMs=1", "/api/v2/render/x/status", "/api/v2/separate/x", "/nope"} {
+		var answers [2]*http.Response
+		for i, method := range []string{http.MethodGet, http.MethodHead} {
+			q, err := http.NewRequestWithContext(context.Background(), method, s.URL+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Header.Set("Authorization", "Bearer "+user)
+			if answers[i], err = http.DefaultClient.Do(q); err != nil {
+				t.Fatal(err)
+			}
+			answers[i].Body.Close()
+		}
+		get, head := answers[0], answers[1]
+		if get.StatusCode != head.StatusCode || get.ContentLength != head.ContentLength || get.Header.Get("Content-Type") != head.Header.Get("Content-Type") {
+			t.Errorf("%s: GET %d with %d bytes, HEAD %d with %d", path, get.StatusCode, get.ContentLength, head.StatusCode, head.ContentLength)
+		}
+	}
+}
