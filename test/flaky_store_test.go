@@ -1,0 +1,194 @@
+package test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/bucket"
+)
+
+// flakyStore is an object store behind a line that can be made to fail: the
+// real S3 server of CUTROOM_TEST_S3, else the stand-in.
+type flakyStore struct {
+	*httptest.Server
+	bucket, access, secret string
+	handler                http.Handler
+
+	mu     sync.Mutex
+	faults []*storeFault
+	seen   []string // "METHOD key" of every request
+}
+
+// storeFault spoils requests.
+type storeFault struct {
+	method   string // "" is every one
+	contains string // in the path
+	times    int    // requests to spoil; 0 is all of them
+	how      func(f *flakyStore, w http.ResponseWriter, r *http.Request)
+	spoiled  int
+}
+
+func newFlakyStore(t testing.TB) *flakyStore {
+	t.Helper()
+	f := &flakyStore{bucket: "bucket", access: "flaky-access-key", secret: "flaky-secret-0123456789abcdef"}
+	if address := os.Getenv("CUTROOM_TEST_S3"); address != "" {
+		u, err := url.Parse(address)
+		if err != nil || u.User == nil {
+			t.Fatal("CUTROOM_TEST_S3 is not an address with credentials")
+		}
+		f.bucket, f.access = strings.Trim(u.Path, "/"), u.User.Username()
+		f.secret, _ = u.User.Password()
+		f.handler = &httputil.ReverseProxy{
+			Rewrite: func(p *httputil.ProxyRequest) {
+				p.SetURL(&url.URL{Scheme: u.Scheme, Host: u.Host})
+				p.Out.Host = p.In.Host // it is signed
+			},
+			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		}
+	} else {
+		var err error
+		if f.handler, err = bucket.New(bucket.Options{Name: f.bucket, AccessKeyID: f.access, SecretAccessKey: f.secret,
+			Region: "auto", Dir: t.TempDir()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
+	t.Cleanup(f.Close)
+	return f
+}
+
+// env points a service at the store.
+func (f *flakyStore) env() []apitest.Option {
+	return []apitest.Option{apitest.Bucket(false), // neither the stand-in nor the real one directly
+		apitest.Env("OBJECT_STORE_ENDPOINT", f.URL), apitest.Env("OBJECT_STORE_BUCKET", f.bucket),
+		apitest.Env("OBJECT_STORE_ACCESS_KEY_ID", f.access), apitest.Env("OBJECT_STORE_SECRET_ACCESS_KEY", f.secret),
+		apitest.Env("OBJECT_STORE_ACCOUNT_ID", strings.Repeat("0", 32))}
+}
+
+func (f *flakyStore) serve(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.seen = append(f.seen, r.Method+" "+strings.TrimPrefix(r.URL.Path, "/"+f.bucket+"/"))
+	var hit *storeFault
+	for _, fault := range f.faults {
+		if (fault.method == "" || fault.method == r.Method) && strings.Contains(r.URL.Path, fault.contains) &&
+			(fault.times == 0 || fault.spoiled < fault.times) {
+			hit = fault
+			hit.spoiled++
+			break
+		}
+	}
+	f.mu.Unlock()
+	if hit != nil {
+		hit.how(f, w, r)
+		return
+	}
+	f.handler.ServeHTTP(w, r)
+}
+
+// spoil adds a fault.
+func (f *flakyStore) spoil(method, contains string, times int, how func(*flakyStore, http.ResponseWriter, *http.Request)) *storeFault {
+	fault := &storeFault{method: method, contains: contains, times: times, how: how}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, fault)
+	return fault
+}
+
+// heal switches all faults off.
+func (f *flakyStore) heal() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = nil
+}
+
+// spoiledBy says how many requests a fault has hit.
+func (f *flakyStore) spoiledBy(fault *storeFault) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fault.spoiled
+}
+
+// down answers as a store that is overloaded.
+func down(_ *flakyStore, w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // the client may have gone
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, "<Error><Code>SlowDown</Code><Message>"+storeSecretText+"</Message></Error>")
+}
+
+// storeSecretText must never reach a client.
+const storeSecretText = "internal words of the object store"
+
+// cutUpload breaks the connection in the middle of what the client sends.
+func cutUpload(_ *flakyStore, _ http.ResponseWriter, r *http.Request) {
+	_, _ = io.CopyN(io.Discard, r.Body, max(1, r.ContentLength/2))
+	panic(http.ErrAbortHandler)
+}
+
+// cutDownload breaks the connection after so many bytes of the answer.
+func cutDownload(n int) func(*flakyStore, http.ResponseWriter, *http.Request) {
+	return func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
+		f.handler.ServeHTTP(&cutWriter{ResponseWriter: w, left: n}, r)
+	}
+}
+
+type cutWriter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutWriter) Write(p []byte) (int, error) {
+	if len(p) < c.left {
+		c.left -= len(p)
+		return c.ResponseWriter.Write(p)
+	}
+	_, _ = c.ResponseWriter.Write(p[:c.left])
+	_ = http.NewResponseController(c.ResponseWriter).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// slow moves so many bytes a second, in both directions.
+func slow(bytesPerSecond int) func(*flakyStore, http.ResponseWriter, *http.Request) {
+	return func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
+		r.Body = &slowBody{ReadCloser: r.Body, perSecond: bytesPerSecond}
+		f.handler.ServeHTTP(&slowWriter{ResponseWriter: w, perSecond: bytesPerSecond}, r)
+	}
+}
+
+type slowBody struct {
+	io.ReadCloser
+	perSecond int
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p[:min(len(p), 16<<10)])
+	time.Sleep(time.Duration(n) * time.Second / time.Duration(b.perSecond)) // the line is that slow
+	return n, err
+}
+
+type slowWriter struct {
+	http.ResponseWriter
+	perSecond int
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	total := 0
+	for len(p) > 0 {
+		n, err := w.ResponseWriter.Write(p[:min(len(p), 16<<10)])
+		time.Sleep(time.Duration(n) * time.Second / time.Duration(w.perSecond))
+		if total += n; err != nil {
+			return total, err
+		}
+		p = p[n:]
+	}
+	return total, nil
+}
