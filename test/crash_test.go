@@ -28,7 +28,7 @@ const noisyLength = 5 * time.Second
 // longRender is a configuration over noisyClip that keeps the encoder busy for
 // some seconds.
 func longRender() M {
-	return M{"quality": "high", "segments": []M{apitest.Segment("video_0", 0, noisyLength)}}
+	return M{"segments": []M{apitest.Segment("video_0", 0, noisyLength)}}
 }
 
 // inProgress waits until a render is being processed, but not done.
@@ -43,8 +43,18 @@ func inProgress(t testing.TB, u *apitest.User, id string) {
 	}, func() string { return fmt.Sprintf("%s is %s at %d", id, st.Status, st.Progress) })
 }
 
-func TestKillInTheMiddleOfARender(t *testing.T) {
+// TestLongRenders are one after the other: each keeps all cores busy.
+func TestLongRenders(t *testing.T) {
 	t.Parallel()
+	t.Run("kill in the middle", killInTheMiddleOfARender)
+	t.Run("stop in the middle hands it back", stopInTheMiddleOfARender)
+	t.Run("others wait for a slot", rendersWaitForASlot)
+	if apitest.Postgres() {
+		t.Run("another replica takes over", anotherReplicaTakesOver)
+	}
+}
+
+func killInTheMiddleOfARender(t *testing.T) {
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
@@ -59,8 +69,7 @@ func TestKillInTheMiddleOfARender(t *testing.T) {
 	noFilesLeft(t, s)
 }
 
-func TestStopInTheMiddleOfARenderHandsItBack(t *testing.T) {
-	t.Parallel()
+func stopInTheMiddleOfARender(t *testing.T) {
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
@@ -136,11 +145,7 @@ func TestRepeatedKillsOfOneSeparation(t *testing.T) {
 	}
 }
 
-func TestAnotherReplicaTakesOver(t *testing.T) {
-	t.Parallel()
-	if !apitest.Postgres() {
-		t.Skip("several replicas need PostgreSQL")
-	}
+func anotherReplicaTakesOver(t *testing.T) {
 	s := apitest.Start(t, apitest.Replicas(2), apitest.Bucket(true))
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
@@ -167,8 +172,7 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	isFilm(t, u.Download(t, film), 640, 360, "25/1", noisyLength)
 }
 
-func TestRendersWaitForASlot(t *testing.T) {
-	t.Parallel()
+func rendersWaitForASlot(t *testing.T) {
 	s := apitest.Start(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"), apitest.Replicas(1))
 	u := s.SignIn(t)
 	first := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
