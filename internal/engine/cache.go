@@ -53,11 +53,10 @@ type DirCache struct {
 
 	mu    sync.Mutex // guards size, and makes evictions one at a time
 	size  int64
-	alive sync.RWMutex // held for writing while a scope is erased
+	alive sync.RWMutex // held for writing while scopes' folders go
 }
 
-// NewDirCache opens the folder and adds up what is there. Temporary files of an
-// earlier process are removed.
+// NewDirCache opens the folder and adds up what is there.
 func NewDirCache(cfg DirCacheConfig) (*DirCache, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -71,12 +70,6 @@ func NewDirCache(cfg DirCacheConfig) (*DirCache, error) {
 		return nil, fmt.Errorf("part cache: %w", err)
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.path, tempSuffix) {
-			if cfg.Now().Sub(e.used) > time.Hour {
-				os.Remove(e.path)
-			}
-			continue
-		}
 		c.size += e.size
 	}
 	return c, nil
@@ -185,6 +178,23 @@ func (c *DirCache) grow(n int64) error {
 // Sweep removes what was not used for the TTL and is not in use. It returns how
 // many parts went.
 func (c *DirCache) Sweep(ctx context.Context) (removed int, err error) {
+	removed, err = c.sweepParts(ctx)
+	if err != nil {
+		return removed, err
+	}
+	c.alive.Lock() // a Put must not find its folder gone
+	defer c.alive.Unlock()
+	scopes, err := os.ReadDir(c.cfg.Dir)
+	if err != nil {
+		return removed, fmt.Errorf("part cache: sweep: %w", err)
+	}
+	for _, s := range scopes {
+		os.Remove(filepath.Join(c.cfg.Dir, s.Name())) // succeeds for empty folders alone, which is what is wanted
+	}
+	return removed, nil
+}
+
+func (c *DirCache) sweepParts(ctx context.Context) (removed int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entries, err := c.entries()
@@ -204,13 +214,6 @@ func (c *DirCache) Sweep(ctx context.Context) (removed int, err error) {
 			continue
 		}
 		c.size += e.size
-	}
-	scopes, err := os.ReadDir(c.cfg.Dir)
-	if err != nil {
-		return removed, fmt.Errorf("part cache: sweep: %w", err)
-	}
-	for _, s := range scopes {
-		os.Remove(filepath.Join(c.cfg.Dir, s.Name())) // succeeds for empty folders alone, which is what is wanted
 	}
 	return removed, nil
 }
@@ -273,6 +276,7 @@ type cacheEntry struct {
 	inUse bool // another name links to the file
 }
 
+// entries lists the parts. Old temporary files are removed on the way.
 func (c *DirCache) entries() ([]cacheEntry, error) {
 	var all []cacheEntry
 	err := filepath.WalkDir(c.cfg.Dir, func(path string, d fs.DirEntry, err error) error {
@@ -288,6 +292,12 @@ func (c *DirCache) entries() ([]cacheEntry, error) {
 		}
 		if err != nil {
 			return err
+		}
+		if strings.HasSuffix(path, tempSuffix) { // being put, or left by a process that died doing so
+			if c.cfg.Now().Sub(st.ModTime()) > time.Hour {
+				os.Remove(path) // fails when the owner was faster, which is as well
+			}
+			return nil
 		}
 		e := cacheEntry{path: path, size: st.Size(), used: st.ModTime()}
 		if sys, ok := st.Sys().(*syscall.Stat_t); ok {

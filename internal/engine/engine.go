@@ -88,6 +88,7 @@ type Output struct {
 // Stats says what a render cost and what the cache saved.
 type Stats struct {
 	VideoParts, VideoPartsReused int
+	FramesEncoded                int64
 	Sounds, SoundsReused         int // decodes and stretches
 	Analyses, AnalysesReused     int
 

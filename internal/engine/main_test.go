@@ -18,6 +18,9 @@ import (
 
 func TestMain(m *testing.M) {
 	media.CageMain()
+	if os.Getenv(childEnv) != "" {
+		childMain()
+	}
 	goleak.VerifyTestMain(m)
 }
 

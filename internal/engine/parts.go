@@ -188,6 +188,7 @@ func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
 	}
 	r.mu.Lock()
 	r.yields[p] = y
+	r.stats.FramesEncoded += p.Frames
 	r.mu.Unlock()
 	if y.complete() {
 		r.keep(ctx, p.Key, r.path(p.File))

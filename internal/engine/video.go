@@ -68,9 +68,18 @@ func (p *Plan) planVideo(l *layout, threads int) {
 type chunk struct{ from, to int64 }
 
 // chunks splits a segment at multiples of chunkSeconds of the source's grid, as
-// long as both sides are at least minChunkSeconds.
+// long as both sides are at least minChunkSeconds. Frames that only correct the
+// drift come apart, so that they can come and go without the rest.
 func chunks(s *placed, rate media.Rational) []chunk {
-	if s.frames == 0 {
+	out := baseChunks(s, rate)
+	if s.frames > s.base {
+		out = append(out, chunk{s.base, s.frames})
+	}
+	return out
+}
+
+func baseChunks(s *placed, rate media.Rational) []chunk {
+	if s.base == 0 {
 		return nil
 	}
 	step := s.segment.Speed / rate.Float()
@@ -79,13 +88,13 @@ func chunks(s *placed, rate media.Rational) []chunk {
 	least := int64(math.Round(minChunkSeconds * rate.Float()))
 	var out []chunk
 	from := int64(0)
-	for line := roundUp(grid+1, size); line < grid+s.frames; line += size {
-		if at := line - grid; at-from >= least && s.frames-at >= least {
+	for line := roundUp(grid+1, size); line < grid+s.base; line += size {
+		if at := line - grid; at-from >= least && s.base-at >= least {
 			out = append(out, chunk{from, at})
 			from = at
 		}
 	}
-	return append(out, chunk{from, s.frames})
+	return append(out, chunk{from, s.base})
 }
 
 func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile, threads int) *VideoPart {

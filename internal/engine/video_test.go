@@ -173,7 +173,7 @@ func TestSizesAndPixelShapes(t *testing.T) {
 	})
 }
 
-func hex(c color.RGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.G, c.B) }
+func rgbName(c color.RGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.G, c.B) }
 
 // Colours mean the same in the output as in the source, in whatever matrix,
 // range, subsampling and depth it was stored.
@@ -205,9 +205,9 @@ func TestColoursAreKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "colour."+v.container)
 			// 176x144 is a size every codec here takes.
-			src := fmt.Sprintf("color=c=%s:s=176x144:r=25,format=rgb24", hex(rgb[0]))
+			src := fmt.Sprintf("color=c=%s:s=176x144:r=25,format=rgb24", rgbName(rgb[0]))
 			for i, c := range rgb[1:] {
-				src += fmt.Sprintf(",drawbox=x=%d:y=%d:w=88:h=72:c=%s:t=fill", []int{88, 0, 88}[i], []int{0, 72, 72}[i], hex(c))
+				src += fmt.Sprintf(",drawbox=x=%d:y=%d:w=88:h=72:c=%s:t=fill", []int{88, 0, 88}[i], []int{0, 72, 72}[i], rgbName(c))
 			}
 			args := []string{"-f", "lavfi", "-t", "0.4", "-i", src}
 			matrix, rng := v.matrix, v.rng

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/media"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// describe prints a plan the way it runs, one argument per line, with the
+// clips' names in place of their paths.
+func describe(p *Plan, names map[string]string) string {
+	var b strings.Builder
+	args := func(list []string) {
+		for _, a := range list {
+			for path, name := range names {
+				a = strings.ReplaceAll(a, path, name)
+			}
+			fmt.Fprintf(&b, "    %s\n", a)
+		}
+	}
+	fmt.Fprintf(&b, "%s: %dx%d at %v, %d frames, %d samples\n", p.Kind, p.Canvas.Width, p.Canvas.Height, p.Canvas.Rate, p.Frames, p.Samples)
+	for _, v := range p.Parts {
+		pass := v.pass(v.File, v.File+".log", v.keyframe(0))
+		fmt.Fprintf(&b, "\n%s: %d frames\n", pass.Name, v.Frames)
+		args(pass.Args)
+	}
+	for _, s := range p.Sounds {
+		pass := s.pass(s.File, s.File+".log")
+		fmt.Fprintf(&b, "\n%s: samples %d to %d\n", pass.Name, s.From, s.To)
+		args(pass.Args)
+	}
+	for _, s := range p.Stretches {
+		fmt.Fprintf(&b, "\nstretch %s from %.1f at tempo %g into %s: %d samples\n", s.Sound.File, s.From, s.Tempo, s.File, s.Length)
+	}
+	b.WriteString("\nmix\n")
+	for _, m := range p.Pieces {
+		file := ""
+		if m.Sound != nil {
+			file = m.Sound.File
+		} else {
+			file = m.Stretch.File
+		}
+		fmt.Fprintf(&b, "    %s: %s from %d, plays %d to %d at volume %g, fades %d and %d", m.Name, file, m.Offset, m.Start, m.End, m.Volume, m.FadeIn, m.FadeOut)
+		for _, s := range m.Mutes {
+			fmt.Fprintf(&b, ", silent %d to %d (fades %d and %d)", s.Start, s.End, s.FadeIn, s.FadeOut)
+		}
+		b.WriteString("\n")
+	}
+	if p.Kind == timeline.Audio {
+		b.WriteString("\nmix to m4a\n")
+		args(soundPass(p, "output.m4a"))
+		return b.String()
+	}
+	b.WriteString("\nparts.txt\n")
+	for line := range strings.Lines(concatList(p)) {
+		b.WriteString("    " + line)
+	}
+	b.WriteString("\nconcat, mix, mux\n")
+	args(filmPass(p, true, "output.mp4"))
+	return b.String()
+}
+
+// Every golden plan is also rendered, so that no golden can bless a command that
+// ffmpeg refuses.
+func TestPlans(t *testing.T) {
+	runner, err := media.New(media.Config{CageLog: func(msg string) { t.Log(msg) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	dir := t.TempDir()
+	names := map[string]string{}
+	clip := func(name string, s mediatest.Spec) string {
+		path := filepath.Join(dir, name)
+		if err := os.Rename(mediatest.Clip(t, s), path); err != nil {
+			t.Fatal(err)
+		}
+		names[path] = "/media/" + name
+		return path
+	}
+	wide := clip("wide.mp4", mediatest.Spec{Width: 320, Height: 180, FPS: "30000/1001", Duration: 8 * time.Second, Tone: 440, GOP: 30})
+	tall := clip("tall.mkv", mediatest.Spec{Width: 181, Height: 321, FPS: "25", Duration: 3 * time.Second, Tone: 330, Channels: 1, SampleRate: 44100, PixelFormat: "yuv444p", Container: "mkv"})
+	mute := clip("mute.mp4", mediatest.Spec{Width: 160, Height: 120, FPS: "50", Duration: 2 * time.Second, Output: []string{"-vf", "setfield=tff,setsar=4/3", "-flags", "+ildct+ilme"}})
+	music := clip("music.wav", mediatest.Spec{Duration: 4 * time.Second, Tone: 660})
+	voice := clip("voice.wav", mediatest.Spec{Duration: 8 * time.Second, Tone: 880})
+	segment := func(path string, from, to int64, speed float64) timeline.Segment {
+		return timeline.Segment{SourceKey: path, Duration: time.Hour, TrimStart: timeline.Milliseconds(from), TrimEnd: timeline.Milliseconds(to), Volume: 1, Speed: speed}
+	}
+	film := func(s ...timeline.Segment) timeline.Timeline {
+		for i := range s {
+			s[i].Order = int64(i)
+		}
+		return timeline.Timeline{Segments: s, OutputKind: timeline.Video, Quality: timeline.Medium}
+	}
+	mixed := film(segment(wide, 1234, 3234, 1), segment(tall, 0, 0, 1), segment(mute, 500, 1500, 0.5))
+	mixed.Quality = timeline.High
+	stems := film(segment(wide, 2000, 4000, 1), segment(wide, 4000, 6000, 1))
+	stems.Clips = []timeline.Clip{{SourceKey: music, Start: 1500 * time.Millisecond, SourceTrimStart: time.Second, Volume: 0.4, Speed: 1.5}}
+	stems.Directives = []timeline.Directive{{ID: "d", Range: timeline.Range{Start: time.Second, End: 3 * time.Second}, MuteOriginal: true,
+		SourceOffset: 3 * time.Second, AppliedSpeed: 1, Selections: []timeline.Selection{{StemID: "voice_all", SourceKey: voice, Volume: 1.5}}}}
+	soundAlone := stems
+	soundAlone.OutputKind = timeline.Audio
+	long := film(segment(wide, 0, 0, 0.5))
+	long.Quality = timeline.Low
+
+	for name, tl := range map[string]timeline.Timeline{
+		"one segment": film(segment(wide, 0, 2000, 1)), "mixed sources": mixed, "music and stems": stems, "sound alone": soundAlone, "in pieces at half speed": long,
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]PlanSource{}
+			sources := map[string]Source{}
+			for _, key := range tl.SourceKeys() {
+				info, err := analyse(ctx, runner, key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files[key] = PlanSource{Path: key, SHA256: key, Info: info}
+				sources[key] = Source{Path: key}
+			}
+			plan, err := MakePlan(tl, files, DefaultLimits(), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkGolden(t, filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".golden"), describe(plan, names))
+
+			out, err := New(Config{Media: runner, Cores: 2}).Render(ctx, Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out.Frames != plan.Frames || out.Samples != plan.Samples {
+				t.Errorf("rendered %d frames and %d samples, planned %d and %d", out.Frames, out.Samples, plan.Frames, plan.Samples)
+			}
+			if tl.OutputKind == timeline.Video {
+				mediatest.ConstantRate(t, out.Path, plan.Canvas.Rate.Float(), int(plan.Frames), 25*time.Microsecond)
+			}
+		})
+	}
+}
+
+func checkGolden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got == string(want) {
+		return
+	}
+	a, b := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			t.Fatalf("%s, line %d:\n got %s\nwant %s\n(go test ./internal/engine -run TestPlans -update rewrites it)", path, i+1, b[i], a[i])
+		}
+	}
+	t.Fatalf("%s: %d lines, want %d", path, len(b), len(a))
+}

@@ -1,0 +1,266 @@
+package engine_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cutroom/internal/engine"
+	"cutroom/internal/media"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+func picture(t testing.TB, d time.Duration) string {
+	return mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: d, Tone: 440})
+}
+
+func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
+	b := newBench(t)
+	clip, other := picture(t, 4*time.Second), picture(t, 3*time.Second)
+	music := mediatest.Tone(t, 660, 3*time.Second)
+	base := func() timeline.Timeline {
+		tl := film(cut(clip, 0, 1033), cut(other, 217, 1500), cut(clip, 2100, 3210), cut(other, 1501, 2400))
+		tl.Clips = []timeline.Clip{{SourceKey: music, Volume: 0.5, Speed: 1}}
+		return tl
+	}
+	expect := func(what string, tl timeline.Timeline, encoded int) engine.Output {
+		t.Helper()
+		out := b.render(t, tl)
+		// A single frame that keeps the film in step with the timeline may come on top.
+		n := out.Stats.VideoParts - out.Stats.VideoPartsReused
+		if n != encoded && n != encoded+1 || encoded == 0 && out.Stats.FramesEncoded > 1 {
+			t.Errorf("%s: %d parts of %d frames encoded, want %d", what, n, out.Stats.FramesEncoded, encoded)
+		}
+		return out
+	}
+	expect("first time", base(), 4)
+	first := digest(t, expect("the same again", base(), 0).Path)
+
+	tl := base()
+	tl.Clips[0].Volume, tl.Clips[0].Start = 1, 100*time.Millisecond
+	expect("music moved", tl, 0)
+	tl.Segments[1].Volume = 0.2
+	tl.Directives = []timeline.Directive{directive(500, 900, 0, 1, music)}
+	expect("voice lowered, stem added", tl, 0)
+
+	tl = base()
+	tl.Segments[1].TrimEnd += 250 * time.Millisecond
+	expect("one segment longer", tl, 1)
+	tl = base()
+	tl.Segments[0], tl.Segments[2] = tl.Segments[2], tl.Segments[0]
+	tl.Segments[0].Order, tl.Segments[2].Order = 0, 2
+	expect("order changed", tl, 0)
+	tl = base()
+	tl.Segments = tl.Segments[:3]
+	expect("one segment less", tl, 0)
+	tl = base()
+	tl.Quality = timeline.Medium
+	expect("another quality", tl, 4)
+	tl = base()
+	tl.OutputKind = timeline.Audio
+	if out := b.render(t, tl); out.Stats.VideoParts != 0 {
+		t.Errorf("sound alone has video parts: %+v", out.Stats)
+	}
+	if again := digest(t, expect("the first one again", base(), 0).Path); again != first {
+		t.Error("the same timeline gave another film")
+	}
+}
+
+// A long segment is made in pieces that lie on the source's own grid: trimming
+// or splitting it leaves the inner pieces as they are.
+func TestLongSegmentsAreMadeInPieces(t *testing.T) {
+	b := newBench(t)
+	clip := picture(t, 30*time.Second)
+	out := b.render(t, film(cut(clip, 0, 0)))
+	if out.Stats.VideoParts != 5 {
+		t.Errorf("%d parts for 30 s", out.Stats.VideoParts)
+	}
+	mediatest.ConstantRate(t, out.Path, 30, 900, 20*time.Microsecond)
+	out = b.render(t, film(cut(clip, 1100, 28500)))
+	if n := out.Stats.VideoParts - out.Stats.VideoPartsReused; n != 2 {
+		t.Errorf("trimmed at both ends: %d of %d parts encoded, want 2", n, out.Stats.VideoParts)
+	}
+	out = b.render(t, film(cut(clip, 0, 13000), cut(clip, 13000, 0)))
+	if n := out.Stats.VideoParts - out.Stats.VideoPartsReused; n > 3 {
+		t.Errorf("split in two: %d of %d parts encoded", n, out.Stats.VideoParts)
+	}
+	mediatest.ConstantRate(t, out.Path, 30, 900, 20*time.Microsecond)
+	if residual, at := mediatest.Discontinuity(t, out.Path, 440, mediatest.Between(100, 29800)); residual > 0.002 {
+		t.Errorf("residual %.4f at %v", residual, at)
+	}
+}
+
+// Parts belong to the user who made them.
+func TestScopesDoNotShare(t *testing.T) {
+	b := newBench(t)
+	tl := film(cut(picture(t, time.Second), 0, 0))
+	b.render(t, tl)
+	out, err := b.engine.Render(context.Background(), engine.Job{Dir: t.TempDir(), Timeline: tl, Sources: sources(tl), CacheScope: "another"})
+	if err != nil || out.Stats.VideoPartsReused != 0 || out.Stats.AnalysesReused != 0 {
+		t.Errorf("%+v, %v", out.Stats, err)
+	}
+}
+
+// A cache that loses, breaks or refuses parts costs time only.
+func TestBrokenCachesCostTimeOnly(t *testing.T) {
+	b := newBench(t)
+	tl := film(cut(picture(t, time.Second), 0, 0))
+	good := digest(t, b.render(t, tl).Path)
+	bad := newBench(t, func(c *engine.Config) { c.Cache = refusing{} })
+	if d := digest(t, bad.render(t, tl).Path); d != good {
+		t.Error("another film with a refusing cache")
+	}
+	none := newBench(t, func(c *engine.Config) { c.Cache = nil })
+	if d := digest(t, none.render(t, tl).Path); d != good {
+		t.Error("another film without a cache")
+	}
+	dir := t.TempDir()
+	cache, err := engine.NewDirCache(engine.DirCacheConfig{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := newBench(t, func(c *engine.Config) { c.Cache = cache })
+	torn.render(t, tl)
+	err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, ".f32") {
+			return err
+		}
+		return os.Truncate(path, 100)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := torn.render(t, tl)
+	if out.Stats.VideoPartsReused != 0 || out.Stats.AnalysesReused != 0 {
+		t.Errorf("torn parts were used: %+v", out.Stats)
+	}
+	if d := digest(t, out.Path); d != good {
+		t.Error("another film from a torn cache")
+	}
+}
+
+type refusing struct{}
+
+func (refusing) Get(context.Context, string, string, string) (bool, error) {
+	return false, errors.New("no")
+}
+func (refusing) Put(context.Context, string, string, string) error { return errors.New("no") }
+
+// Being stopped is not failing: the error is the reason given, and the next
+// attempt continues.
+func TestStoppedRendersContinue(t *testing.T) {
+	b := newBench(t)
+	tl := film(cut(picture(t, 2*time.Second), 0, 0), cut(picture(t, 20*time.Second), 0, 0))
+	errStopping := errors.New("stopping")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	dir := t.TempDir()
+	job := engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user", OnProgress: func(p int) {
+		if p >= 30 {
+			cancel(errStopping)
+		}
+	}}
+	if _, err := b.engine.Render(ctx, job); !errors.Is(err, errStopping) {
+		t.Fatalf("got %v, want the reason for stopping", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	out := b.render(t, tl)
+	if out.Stats.VideoPartsReused == 0 {
+		t.Errorf("nothing was kept: %+v", out.Stats)
+	}
+}
+
+const childEnv = "ENGINE_TEST_CHILD"
+
+// childMain is a program that renders one job and ends: the victim of the kills.
+func childMain() {
+	args := strings.Split(os.Getenv(childEnv), "|")
+	cacheDir, dir, paths := args[0], args[1], args[2:]
+	runner, err := media.New(media.Config{CageLog: func(string) {}})
+	if err == nil {
+		var cache *engine.DirCache
+		if cache, err = engine.NewDirCache(engine.DirCacheConfig{Dir: cacheDir}); err == nil {
+			tl := victim(paths[0], paths[1], paths[2])
+			e := engine.New(engine.Config{Media: runner, Cores: 2, Cache: cache})
+			_, err = e.Render(context.Background(), engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user"})
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func victim(a, b, music string) timeline.Timeline {
+	fast := cut(a, 300, 2900)
+	fast.Speed = 1.3
+	tl := film(cut(a, 0, 1500), cut(b, 217, 2500), fast, cut(b, 0, 0))
+	tl.Quality = timeline.Medium
+	tl.Clips = []timeline.Clip{{SourceKey: music, Volume: 0.5, Speed: 0.8}}
+	return tl
+}
+
+// kill -9 at any moment, then once more: the film is the same, frame by frame
+// and sample by sample.
+func TestKilledRendersGiveTheSameFilm(t *testing.T) {
+	kills := 10
+	if testing.Short() {
+		kills = 3
+	}
+	a := mediatest.Clip(t, mediatest.Spec{Width: 640, Height: 360, Duration: 3 * time.Second, Tone: 440})
+	c := mediatest.Clip(t, mediatest.Spec{Width: 480, Height: 640, FPS: "25", Duration: 3 * time.Second, Tone: 550})
+	music := mediatest.Tone(t, 660, 3*time.Second)
+	start := func(cacheDir, dir string) *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{cacheDir, dir, a, c, music}, "|"))
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	undisturbed := t.TempDir()
+	begin := time.Now()
+	if err := start(t.TempDir(), undisturbed).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(begin)
+	want := digest(t, filepath.Join(undisturbed, "output.mp4"))
+
+	rng := rand.New(rand.NewPCG(7, uint64(begin.UnixNano())))
+	for i := range kills {
+		cacheDir, dir := t.TempDir(), t.TempDir()
+		after := time.Duration(rng.Int64N(int64(took)))
+		cmd := start(cacheDir, dir)
+		timer := time.AfterFunc(after, func() { _ = cmd.Process.Signal(syscall.SIGKILL) }) // it may have ended already
+		err := cmd.Wait()
+		timer.Stop()
+		if err := start(cacheDir, dir).Wait(); err != nil {
+			t.Fatalf("after a kill at %v: %v", after, err)
+		}
+		if got := digest(t, filepath.Join(dir, "output.mp4")); got != want {
+			t.Errorf("kill %d after %v of %v (%v): another film", i, after, took, err)
+		}
+	}
+}
+
+// digest is the hash of all decoded frames and samples of a film.
+func digest(t testing.TB, path string) string {
+	t.Helper()
+	sum := sha256.Sum256(mediatest.FFmpeg(t, "-i", path, "-map", "0", "-c:v", "rawvideo", "-c:a", "pcm_f32le", "-f", "framehash", "-"))
+	return hex.EncodeToString(sum[:])
+}
