@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// load is what one endpoint bore.
+type load struct {
+	perSecond float64
+	p50, p99  time.Duration
+	errors    int
+}
+
+// warmUp is asked before each measurement and not counted.
+const warmUp = time.Second
+
+// measure asks one address, by GET with a bearer token, as fast as the clients
+// can with one request each at a time.
+func measure(o options, address, token string) (load, error) {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.clients, MaxConnsPerHost: o.clients}, Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	if err := ask(client, address, token); err != nil {
+		return load{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), warmUp+o.duration)
+	defer cancel()
+	began := time.Now().Add(warmUp)
+	var mu sync.Mutex
+	var all []time.Duration
+	failed := 0
+	var wg sync.WaitGroup
+	for range o.clients {
+		wg.Go(func() {
+			var mine []time.Duration
+			errors := 0
+			for ctx.Err() == nil {
+				asked := time.Now()
+				err := ask(client, address, token)
+				if asked.Before(began) || ctx.Err() != nil {
+					continue
+				}
+				if err != nil {
+					errors++
+					continue
+				}
+				mine = append(mine, time.Since(asked))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all, failed = append(all, mine...), failed+errors
+		})
+	}
+	wg.Wait()
+	if len(all) == 0 {
+		return load{}, fmt.Errorf("no answer from %s", address)
+	}
+	slices.Sort(all)
+	return load{perSecond: float64(len(all)) / o.duration.Seconds(), p50: all[len(all)/2], p99: all[len(all)*99/100], errors: failed}, nil
+}
+
+func ask(client *http.Client, address, token string) error {
+	req, err := http.NewRequest(http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+// Command bench-api measures the API: requests per second and latencies of what
+// phones ask for all day, on both databases and beside a bare net/http handler
+// that makes the same token check, and the memory of the service while many
+// clients upload at once. It starts everything itself and writes its findings
+// as Markdown. The load is bounded: a fixed number of clients, each with one
+// request at a time.
+//
+// `make bench-api` runs it inside a PostgreSQL cluster of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"cutroom/internal/dbtest"
+	"cutroom/internal/sandbox"
+)
+
+type options struct {
+	clients  int
+	duration time.Duration // of each measurement
+	uploads  int
+	uploadMB int64
+	rounds   int
+	out      string
+}
+
+func main() {
+	var o options
+	bare := flag.Bool("bare", false, "serve the bare handler; used by the command itself")
+	flag.IntVar(&o.clients, "clients", 16, "clients at a time, each with one request")
+	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long each endpoint is asked")
+	flag.IntVar(&o.uploads, "uploads", 50, "clients that upload at a time")
+	flag.Int64Var(&o.uploadMB, "upload-mb", 20, "size of each upload; 200 needs 10 GB of disk and patience")
+	flag.IntVar(&o.rounds, "rounds", 2, "uploads of each client, at most 10")
+	flag.StringVar(&o.out, "out", "docs/benchmarks-api.md", "the report")
+	flag.Parse()
+	if *bare {
+		serveBare()
+		return
+	}
+	if err := run(context.Background(), o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-api:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) (err error) {
+	dir, err := os.MkdirTemp("", "bench-api-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	binary := filepath.Join(dir, "cutroom")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/cutroom").CombinedOutput(); err != nil {
+		return fmt.Errorf("build the service: %w: %s", err, out)
+	}
+	world, err := sandbox.Start(ctx, sandbox.Options{DataDir: filepath.Join(dir, "world"), Fast: true})
+	if err != nil {
+		return err
+	}
+	defer world.Close()
+	r := report{options: o}
+	bare, err := startBare(ctx, world.Env()["AUTH_JWT_SECRET"])
+	if err != nil {
+		return err
+	}
+	fmt.Println("a bare net/http handler")
+	r.bare, err = measure(o, bare.url+"/", bare.token)
+	bare.stop()
+	if err != nil {
+		return err
+	}
+	databases := []database{{name: "SQLite", env: map[string]string{}}}
+	postgres, err := startPostgres(ctx)
+	if err != nil {
+		return err
+	}
+	databases = append(databases, postgres)
+	for _, d := range databases {
+		if err := measureService(ctx, o, binary, filepath.Join(dir, d.name), world, d, &r); err != nil {
+			return fmt.Errorf("%s: %w", d.name, err)
+		}
+	}
+	return os.WriteFile(o.out, []byte(r.markdown()), 0o644)
+}
+
+// database is where the service keeps its rows.
+type database struct {
+	name string
+	env  map[string]string
+}
+
+// startPostgres makes a database in the cluster that the environment names, or
+// in one of its own, which ends with this process.
+func startPostgres(ctx context.Context) (database, error) {
+	address := os.Getenv(dbtest.EnvURL)
+	if address == "" {
+		cluster, err := dbtest.Start(ctx)
+		if err != nil {
+			return database{}, err
+		}
+		keep = cluster
+		address = cluster.URL
+	}
+	env, err := createDatabase(ctx, address)
+	return database{name: "PostgreSQL", env: env}, err
+}
+
+// keep holds the cluster: it ends when nobody does.
+var keep *dbtest.Cluster
+
+func measureService(ctx context.Context, o options, binary, dir string, world *sandbox.World, d database, r *report) error {
+	s, err := startService(ctx, binary, dir, world, d.env)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	user, err := s.signIn(world, "bench@example.test")
+	if err != nil {
+		return err
+	}
+	film, err := s.submitRender(user)
+	if err != nil {
+		return err
+	}
+	stems, err := s.submitSeparation(user)
+	if err != nil {
+		return err
+	}
+	for _, e := range []struct{ name, path string }{
+		{"GET /healthz", "/healthz"},
+		{"GET /credits", "/api/v2/credits"},
+		{"GET /credits/cost", "/api/v2/credits/cost?durationMs=300000"},
+		{"GET /render/{id}/status", "/api/v2/render/" + film + "/status"},
+		{"GET /separate/{id}", "/api/v2/separate/" + stems},
+	} {
+		fmt.Println(d.name, e.name)
+		l, err := measure(o, s.url+e.path, user)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
+		}
+		r.add(e.name, d.name, l)
+	}
+	fmt.Println(d.name, "uploads")
+	m, err := s.uploads(world, o)
+	if err != nil {
+		return fmt.Errorf("uploads: %w", err)
+	}
+	m.database = d.name
+	r.memory = append(r.memory, m)
+	return nil
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"cutroom/internal/sandbox"
+)
+
+// memory is the resident memory of the service during uploads, in MiB.
+type memory struct {
+	database          string
+	idle, peak, after float64
+	quarters          [4]float64 // the highest of each quarter of the time
+	took              time.Duration
+	sentMB            float64
+}
+
+// samplePeriod is how often memory is looked at.
+const samplePeriod = 50 * time.Millisecond
+
+// uploads lets every client upload its own file, round after round, all clients
+// at once. A client repeats its bytes, so the disk holds one file of each.
+func (s *service) uploads(world *sandbox.World, o options) (memory, error) {
+	users := make([]string, o.uploads)
+	for i := range users {
+		var err error
+		if users[i], err = s.signIn(world, fmt.Sprintf("uploader-%d@example.test", i)); err != nil {
+			return memory{}, err
+		}
+	}
+	m := memory{sentMB: float64(int64(o.uploads) * int64(o.rounds) * o.uploadMB)}
+	var err error
+	if m.idle, err = s.resident(); err != nil {
+		return m, err
+	}
+	stop := make(chan struct{})
+	sampled := make(chan []float64)
+	go func() { sampled <- s.sample(stop) }()
+	began := time.Now()
+	errs := make([]error, o.uploads)
+	var wg sync.WaitGroup
+	for i, user := range users {
+		wg.Go(func() {
+			for range o.rounds {
+				if errs[i] = s.upload(user, i, o.uploadMB<<20); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	m.took = time.Since(began)
+	close(stop)
+	samples := <-sampled
+	if len(samples) < 4 {
+		return m, errors.New("over before its memory could be seen; upload more")
+	}
+	m.peak = slices.Max(samples)
+	for q := range m.quarters {
+		m.quarters[q] = slices.Max(samples[len(samples)*q/4 : len(samples)*(q+1)/4])
+	}
+	if m.after, err = s.resident(); err != nil {
+		return m, err
+	}
+	return m, errors.Join(errs...)
+}
+
+func (s *service) sample(stop <-chan struct{}) []float64 {
+	tick := time.NewTicker(samplePeriod)
+	defer tick.Stop()
+	var out []float64
+	for {
+		select {
+		case <-stop:
+			return out
+		case <-tick.C:
+			if now, err := s.resident(); err == nil {
+				out = append(out, now)
+			}
+		}
+	}
+}
+
+// resident is the service's resident memory in MiB, without the ffmpeg
+// processes that it may run.
+func (s *service) resident() (float64, error) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
+			return kb / 1024, err
+		}
+	}
+	return 0, errors.New("no VmRSS")
+}
+
+// upload sends a video of the given size to the input cache.
+func (s *service) upload(user string, client int, size int64) error {
+	const boundary = "bench"
+	head := "--" + boundary + "\r\nContent-Disposition: form-data; name=\"video\"; filename=\"a.wav\"\r\n\r\n"
+	tail := "\r\n--" + boundary + "--\r\n"
+	// Each client's bytes are its own, and recognised as media by their start.
+	start := append(slices.Clone(wav[:44]), []byte(fmt.Sprintf("client %06d ", client))...)
+	body := io.MultiReader(strings.NewReader(head), bytes.NewReader(start), io.LimitReader(&filler{byte(client)}, size-int64(len(start))), strings.NewReader(tail))
+	req, err := http.NewRequest(http.MethodPost, s.url+"/api/v2/render/inputs", body)
+	if err != nil {
+		return err
+	}
+	req.ContentLength = int64(len(head)) + size + int64(len(tail))
+	req.Header.Set("Authorization", "Bearer "+user)
+	req.Header.Set("Content-Type", "multipart/form-data; boundary="+boundary)
+	var answer struct{ VideoSizeBytes int64 }
+	if err := s.call(req, &answer); err != nil {
+		return err
+	}
+	if answer.VideoSizeBytes != size {
+		return fmt.Errorf("%d bytes arrived of %d", answer.VideoSizeBytes, size)
+	}
+	return nil
+}
+
+// filler is endless bytes that cost the sender little.
+type filler struct{ of byte }
+
+func (f *filler) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = f.of
+	}
+	return len(p), nil
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/identity"
+)
+
+// createDatabase makes a database of its own for the service and returns its
+// address as the service reads it.
+func createDatabase(ctx context.Context, cluster string) (map[string]string, error) {
+	u, err := url.Parse(cluster)
+	if err != nil || u.User == nil {
+		return nil, errors.New("the cluster's address holds no user")
+	}
+	conn, err := pgx.Connect(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	name := "bench_" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+name); err != nil {
+		return nil, err
+	}
+	password, _ := u.User.Password()
+	user := u.User.Username()
+	u.User, u.Path = nil, "/"+name
+	return map[string]string{"DATABASE_URL": u.String(), "DB_USER": user, "DB_PASSWORD": password}, nil
+}
+
+// service is a running `cutroom serve`.
+type service struct {
+	url   string
+	cmd   *exec.Cmd
+	count int // sign-ins, each from an address of its own
+}
+
+func startService(ctx context.Context, binary, dir string, world *sandbox.World, env map[string]string) (*service, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	all := world.Env()
+	for key, value := range map[string]string{"PORT": port, "STORAGE_PATH": filepath.Join(dir, "storage"), "DATABASE_URL": "sqlite://" + filepath.Join(dir, "cutroom.db"),
+		"MIN_FREE_DISK_MB": "0", "ENABLE_API_DOCS": "", "ENABLE_TESTDATA_MOCK": "", "ADMIN_SLUG": ""} {
+		all[key] = value
+	}
+	for key, value := range env {
+		all[key] = value
+	}
+	s := &service{url: "http://127.0.0.1:" + port, cmd: exec.CommandContext(ctx, binary, "serve")}
+	s.cmd.Dir = dir
+	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	for key, value := range all {
+		s.cmd.Env = append(s.cmd.Env, key+"="+value)
+	}
+	// The log is written, as in production, and thrown away.
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		resp, err := http.Get(s.url + "/healthz")
+		if err == nil {
+			resp.Body.Close()
+			return s, nil
+		}
+		if time.Now().After(deadline) {
+			s.stop()
+			return nil, errors.New("the service does not start")
+		}
+	}
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+}
+
+// stop ends the service and waits until it has.
+func (s *service) stop() {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	_ = s.cmd.Wait()
+}
+
+// call sends a request and decodes the answer, which must be a 2xx.
+func (s *service) call(req *http.Request, answer any) error {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("%s %s: %d %s", req.Method, req.URL.Path, resp.StatusCode, body)
+	}
+	return json.Unmarshal(body, answer)
+}
+
+func (s *service) signIn(world *sandbox.World, email string) (token string, err error) {
+	idToken, err := world.ProviderA.Mint(identity.Claims{Email: email})
+	if err != nil {
+		return "", err
+	}
+	body, err := json.Marshal(map[string]string{"idToken": idToken})
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequest(http.MethodPost, s.url+"/api/v2/auth/provider_a", bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	s.count++ // sign-ins are limited by address
+	req.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.%d.%d", s.count/250, s.count%250+1))
+	var answer struct{ AccessToken string }
+	err = s.call(req, &answer)
+	return answer.AccessToken, err
+}
+
+// wav is a second of silence that every part of the service accepts.
+var wav = []byte("RIFF\x64\x1f\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x40\x1f\x00\x00" +
+	strings.Repeat("\x80", 8000))
+
+func (s *service) submit(path, user, file, text, content string) (jobID string, err error) {
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	part, err := w.CreateFormFile(file, "a.wav")
+	if err == nil {
+		_, err = part.Write(wav)
+	}
+	if err = errors.Join(err, w.WriteField(text, content), w.Close()); err != nil {
+		return "", err
+	}
+	req, err := http.NewRequest(http.MethodPost, s.url+path, &body)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+user)
+	req.Header.Set("Content-Type", w.FormDataContentType())
+	var answer struct{ JobID string }
+	err = s.call(req, &answer)
+	return answer.JobID, err
+}
+
+// submitRender submits a render of sound alone and waits for its end, so that
+// it takes nothing from what is measured.
+func (s *service) submitRender(user string) (string, error) {
+	id, err := s.submit("/api/v2/render", user, "video", "config", `{"videoDurationMs":1000,"outputKind":"audio"}`)
+	if err != nil {
+		return "", err
+	}
+	return id, s.wait("/api/v2/render/"+id+"/status", user, "COMPLETED")
+}
+
+func (s *service) submitSeparation(user string) (string, error) {
+	id, err := s.submit("/api/v2/separate", user, "file", "spec", `{}`)
+	if err != nil {
+		return "", err
+	}
+	return id, s.wait("/api/v2/separate/"+id, user, "READY")
+}
+
+func (s *service) wait(path, user, state string) error {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		req, err := http.NewRequest(http.MethodGet, s.url+path, nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+user)
+		var answer struct{ Status, Error string }
+		if err := s.call(req, &answer); err != nil {
+			return err
+		}
+		if answer.Status == state {
+			return nil
+		}
+		if answer.Status == "FAILED" {
+			return fmt.Errorf("%s failed: %s", path, answer.Error)
+		}
+	}
+	return fmt.Errorf("%s does not become %s", path, state)
+}
