@@ -138,9 +138,9 @@ func snap(f float64) media.Rational {
 	return media.Rational{}
 }
 
-// nearestStandard is the standard rate closest to f by ratio. Among rates that
-// are a thousandth apart (29.97 and 30) the whole one wins unless f is clearly
-// the other, because a variable rate comes from a clock that aims at 30.
+// nearestStandard is the standard rate closest to f by ratio. Of two that are a
+// thousandth apart (29.97 and 30) the whole one wins unless f is just the other:
+// a variable rate comes from a clock that aims at 30.
 func nearestStandard(f float64) media.Rational {
 	if f < 4 {
 		return media.Rational{Num: max(1, int64(math.Round(f))), Den: 1}
@@ -148,8 +148,8 @@ func nearestStandard(f float64) media.Rational {
 	best, distance := media.Rational{}, math.Inf(1)
 	for _, r := range standardRates {
 		d := math.Abs(math.Log(f / r.Float()))
-		if r.Den == 1001 {
-			d += 0.0007
+		if r.Den == 1001 && d > 0.0004 {
+			d += 0.0015
 		}
 		if d < distance {
 			best, distance = r, d

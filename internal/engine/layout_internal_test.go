@@ -1,0 +1,373 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"cutroom/internal/media"
+	"cutroom/internal/timeline"
+)
+
+// fakeVideo is a source of n frames at an even rate, beginning at start ticks of
+// a clock of 90 kHz, with sound of the same length.
+func fakeVideo(rate media.Rational, n int, start int64) *Info {
+	v := &VideoInfo{Packets: int64(n)}
+	v.TimeBase = media.Rational{Num: 1, Den: 90000}
+	v.AvgFrameRate, v.FrameRate = rate, rate
+	v.Width, v.Height, v.DisplayWidth, v.DisplayHeight = 320, 180, 320, 180
+	v.SAR, v.PixelFormat = media.Rational{Num: 1, Den: 1}, "yuv420p"
+	for i := range n {
+		v.Starts = append(v.Starts, start+mulDiv(int64(i), 90000*rate.Den, rate.Num))
+	}
+	v.End = framesDuration(int64(n), rate) + time.Duration(start)*time.Second/90000
+	v.ClaimedEnd = v.End
+	a := &AudioInfo{Packets: int64(n), End: v.End, ClaimedEnd: v.End}
+	a.Index, a.Channels, a.SampleRate = 1, 2, 48000
+	return &Info{Kind: media.KindMP4, Streams: 2, Video: v, Audio: a}
+}
+
+func r(num, den int64) media.Rational { return media.Rational{Num: num, Den: den} }
+
+func TestCanvasRate(t *testing.T) {
+	claims := func(avg, low media.Rational, info *Info) *VideoInfo {
+		info.Video.AvgFrameRate, info.Video.FrameRate = avg, low
+		return info.Video
+	}
+	irregular := func(steps ...int64) *VideoInfo {
+		v := fakeVideo(r(30, 1), 1, 0).Video
+		for range 20 {
+			for _, s := range steps {
+				v.Starts = append(v.Starts, v.Starts[len(v.Starts)-1]+s*90) // ms
+			}
+		}
+		return v
+	}
+	for name, tt := range map[string]struct {
+		video *VideoInfo
+		want  media.Rational
+	}{
+		"25":                      {fakeVideo(r(25, 1), 50, 0).Video, r(25, 1)},
+		"ntsc":                    {fakeVideo(r(30000, 1001), 300, 0).Video, r(30000, 1001)},
+		"ntsc as written by some": {claims(r(19001, 634), r(30000, 1001), fakeVideo(r(30000, 1001), 300, 0)), r(30000, 1001)},
+		"film ntsc":               {fakeVideo(r(24000, 1001), 300, 0).Video, r(24000, 1001)},
+		"claim is nonsense":       {claims(r(1000, 1), r(90000, 1), fakeVideo(r(24, 1), 300, 0)), r(24, 1)},
+		"claim is unknown":        {claims(media.Rational{}, media.Rational{}, fakeVideo(r(50, 1), 300, 0)), r(50, 1)},
+		"120":                     {fakeVideo(r(120, 1), 300, 0).Video, r(60, 1)},
+		"119.88":                  {fakeVideo(r(120000, 1001), 3000, 0).Video, r(60000, 1001)},
+		"100":                     {fakeVideo(r(100, 1), 300, 0).Video, r(50, 1)},
+		"90":                      {fakeVideo(r(90, 1), 300, 0).Video, r(60, 1)},
+		"1000":                    {fakeVideo(r(1000, 1), 300, 0).Video, r(60, 1)},
+		"odd but even":            {fakeVideo(r(27, 2), 300, 0).Video, r(27, 2)},
+		"one frame of 25":         {fakeVideo(r(25, 1), 1, 0).Video, r(25, 1)},
+		"one frame of nothing":    {claims(media.Rational{}, media.Rational{}, fakeVideo(r(25, 1), 1, 0)), r(30, 1)},
+		"a frame every 10 s":      {fakeVideo(r(1, 10), 10, 0).Video, r(1, 1)},
+		"phone, variable":         {irregular(33, 33, 34, 33, 66, 33, 34), r(30, 1)},
+		"phone in the dark":       {irregular(33, 41, 33, 50, 33, 33, 34, 100), r(30, 1)},
+		"variable 60":             {irregular(17, 16, 17, 17, 33), r(60, 1)},
+		"variable 24":             {irregular(42, 41, 42, 83), r(24, 1)},
+	} {
+		if got := canvasRate(tt.video); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+func TestSamplesAtIsExact(t *testing.T) {
+	for _, rate := range []media.Rational{r(24, 1), r(25, 1), r(30, 1), r(30000, 1001), r(60000, 1001), r(1000, 1), r(27, 2)} {
+		for _, n := range []int64{0, 1, 2, 3, 29, 1000, 1_000_001, 100_000_000} {
+			got := samplesAt(n, rate)
+			// 2|got*num - n*48000*den| <= num
+			diff := got*rate.Num - n*sampleRate*rate.Den
+			if 2*diff > rate.Num || -2*diff > rate.Num {
+				t.Errorf("samplesAt(%d, %v) = %d", n, rate, got)
+			}
+		}
+	}
+	if samplesOf(math.MaxInt64) <= 0 || samplesOf(-time.Second) != -48000 || samplesOf(1234*time.Millisecond) != 59232 {
+		t.Error("samplesOf")
+	}
+	if mulDiv(math.MaxInt64, math.MaxInt64, 1) != math.MaxInt64 {
+		t.Error("mulDiv does not saturate")
+	}
+}
+
+// planned lays out segments over one source.
+func planned(t *testing.T, info *Info, segments ...timeline.Segment) *layout {
+	t.Helper()
+	src := &source{sha: "s", info: info}
+	for i := range segments {
+		segments[i].SourceKey, segments[i].Order = "s", int64(i)
+		if segments[i].Speed == 0 {
+			segments[i].Speed = 1
+		}
+	}
+	l, err := layOut(timeline.Timeline{Segments: segments, OutputKind: timeline.Video, Quality: timeline.Low}, map[string]*source{"s": src})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func ms(from, to int64) timeline.Segment {
+	return timeline.Segment{Duration: time.Hour, TrimStart: timeline.Milliseconds(from), TrimEnd: timeline.Milliseconds(to), Volume: 1}
+}
+
+// Whatever the timeline: the film is as long as the segments, sound and picture
+// start together in each, runs are seamless, and stems are where the sound is.
+func TestLayoutProperties(t *testing.T) {
+	rates := []media.Rational{r(24, 1), r(25, 1), r(30, 1), r(30000, 1001), r(50, 1), r(60, 1), r(12, 1), r(10, 1)}
+	rapid.Check(t, func(rt *rapid.T) {
+		rate := rapid.SampledFrom(rates).Draw(rt, "rate")
+		info := fakeVideo(rate, 3000, rapid.Int64Range(0, 90000).Draw(rt, "start"))
+		length := info.Duration().Milliseconds()
+		var segments []timeline.Segment
+		n := rapid.IntRange(1, 30).Draw(rt, "segments")
+		for i := range n {
+			from := rapid.Int64Range(0, length-2000).Draw(rt, "from")
+			if i > 0 && rapid.Bool().Draw(rt, "goes on") {
+				from = segments[i-1].TrimEnd.Milliseconds()
+			}
+			if from >= length-1 {
+				from = 0
+			}
+			s := ms(from, min(length, from+rapid.Int64Range(1, 9000).Draw(rt, "length")))
+			s.Speed = rapid.SampledFrom([]float64{1, 1, 1, 0.1, 0.5, 1.37, 2, 10}).Draw(rt, "speed")
+			segments = append(segments, s)
+		}
+		l := planned(t, info, segments...)
+		var exact float64
+		var frame int64
+		step := 1 / l.rate.Float()
+		for k := range l.segments {
+			p := &l.segments[k]
+			exact += (p.out - p.in).Seconds() / p.segment.Speed
+			if p.frame != frame || p.frames < 0 {
+				rt.Fatalf("segment %d begins at frame %d, want %d", k, p.frame, frame)
+			}
+			frame += p.frames
+			lead := (p.in.Seconds() - p.start) / p.segment.Speed
+			if p.start > p.in.Seconds() && p.in.Seconds() < step*p.segment.Speed {
+				lead = 0 // there is nothing before the source's first frame
+			}
+			if !p.continues && (lead < -0.0015/p.segment.Speed-1e-9 || lead > step+1e-9) {
+				rt.Fatalf("segment %d begins %.4f s before its trim start (a frame is %.4f s)", k, lead, step)
+			}
+			if p.segment.Speed == 1 {
+				if off := math.Abs(float64(p.sample)/sampleRate - p.start); off > 2.0/sampleRate {
+					rt.Fatalf("segment %d: sound and picture begin %.6f s apart", k, off)
+				}
+				// A stem that the client places by the segment's own clock meets the sound
+				// at the sample: source time t plays at t - sample, and at shift + client's t.
+				first := samplesAt(p.frame, l.rate)
+				client := p.begin*sampleRate + (p.start-p.in.Seconds())*sampleRate
+				if d := math.Abs(client + float64(p.shift) - float64(first)); d > 2 {
+					rt.Fatalf("segment %d: stems are %.1f samples off", k, d)
+				}
+			}
+			if p.continues && p.segment.Speed == 1 {
+				before := &l.segments[k-1]
+				if played := samplesAt(p.frame, l.rate) - samplesAt(before.frame, l.rate); before.sample+played != p.sample {
+					rt.Fatalf("segment %d: the sound jumps by %d samples", k, p.sample-before.sample-played)
+				}
+			}
+		}
+		if d := math.Abs(float64(l.frames)*step - exact); d > step+1e-6 && l.frames > 1 {
+			rt.Fatalf("the film lasts %.4f s, the segments %.4f s", float64(l.frames)*step, exact)
+		}
+	})
+}
+
+// Parts depend on their segment alone: changing one segment leaves the others'.
+func TestPartsDoNotKnowTheirNeighbours(t *testing.T) {
+	info := fakeVideo(r(30000, 1001), 3000, 0)
+	rng := rand.New(rand.NewPCG(1, 9))
+	plan := func(tl timeline.Timeline) map[string]int64 {
+		p, err := MakePlan(tl, map[string]PlanSource{"s": {Path: "/s", SHA256: "s", Info: info}}, DefaultLimits(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := map[string]int64{}
+		for _, part := range p.Parts {
+			keys[part.Key] = part.Frames
+		}
+		return keys
+	}
+	again, edits := 0, 500
+	for range edits {
+		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
+		for i := range 6 {
+			from := rng.Int64N(90000)
+			s := ms(from, from+1000+rng.Int64N(5000))
+			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1
+			tl.Segments = append(tl.Segments, s)
+		}
+		before := plan(tl)
+		edited := rng.IntN(6)
+		tl.Segments[edited].TrimEnd += timeline.Milliseconds(1 + rng.Int64N(900))
+		frames := int64(0)
+		for key, n := range plan(tl) {
+			if before[key] == 0 {
+				frames += n
+			}
+		}
+		own := int64(math.Ceil((tl.Segments[edited].TrimEnd - tl.Segments[edited].TrimStart).Seconds() * 30))
+		if frames > own+6 {
+			again++
+		}
+	}
+	if share := float64(again) / float64(edits); share > 0.06 {
+		t.Errorf("in %.0f %% of the edits another segment is made again", 100*share)
+	}
+}
+
+func TestChunksLieOnTheSourcesGrid(t *testing.T) {
+	rate := r(30, 1)
+	for _, tt := range []struct {
+		start  float64
+		frames int64
+		want   []chunk
+	}{
+		{0, 90, []chunk{{0, 90}}},
+		{0, 269, []chunk{{0, 269}}},             // 9 s: a rest of 3 s is the least
+		{0, 270, []chunk{{0, 180}, {180, 270}}}, // exactly
+		{0, 900, []chunk{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
+		{1, 870, []chunk{{0, 150}, {150, 330}, {330, 510}, {510, 690}, {690, 870}}},
+		{5, 850, []chunk{{0, 210}, {210, 390}, {390, 570}, {570, 750}, {750, 850}}}, // the first second joins the next piece
+		{0, 0, nil},
+	} {
+		p := &placed{segment: timeline.Segment{Speed: 1}, start: tt.start, frames: tt.frames, base: tt.frames}
+		if got := chunks(p, rate); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%v s, %d frames: %v, want %v", tt.start, tt.frames, got, tt.want)
+		}
+	}
+}
+
+func TestFit(t *testing.T) {
+	for _, tt := range [][6]int{
+		{320, 180, 320, 180, 320, 180}, {180, 320, 320, 180, 102, 180}, {854, 480, 1280, 720, 1280, 720},
+		{640, 480, 1280, 720, 960, 720}, {1, 1000, 320, 180, 2, 180}, {1000, 1, 320, 180, 320, 2}, {641, 361, 640, 360, 640, 360},
+	} {
+		if w, h := fit(tt[0], tt[1], tt[2], tt[3]); w != tt[4] || h != tt[5] {
+			t.Errorf("%dx%d into %dx%d: %dx%d, want %dx%d", tt[0], tt[1], tt[2], tt[3], w, h, tt[4], tt[5])
+		}
+	}
+}
+
+func TestInfoSurvivesStorage(t *testing.T) {
+	info := fakeVideo(r(30000, 1001), 500, 1234)
+	info.Video.Keys = tickList{-5, 0, 1_000_000_000}
+	data, err := json.Marshal(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Info
+	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(&back, info) {
+		t.Errorf("%+v, %v", back, err)
+	}
+	if len(data) > 6000 {
+		t.Errorf("%d bytes for 500 frames", len(data))
+	}
+	var list tickList
+	if err := json.Unmarshal([]byte(`"gICA"`), &list); err == nil {
+		t.Error("a broken list was read")
+	}
+}
+
+func TestShareOfWhatIsThere(t *testing.T) {
+	wav := append([]byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00"), make([]byte, 16)...)
+	wav = append(wav, "data\xe8\x03\x00\x00"...)
+	whole := append(bytes.Clone(wav), make([]byte, 1000)...)
+	streamed := append(bytes.Clone(wav[:len(wav)-4]), 0xff, 0xff, 0xff, 0xff)
+	mkv := []byte{0x1A, 0x45, 0xDF, 0xA3, 0x81, 0x00, 0x18, 0x53, 0x80, 0x67, 0x41, 0x00} // 256 bytes of Segment
+	live := []byte{0x1A, 0x45, 0xDF, 0xA3, 0x81, 0x00, 0x18, 0x53, 0x80, 0x67, 0xFF}
+	for name, tt := range map[string]struct {
+		share func([]byte) float64
+		data  []byte
+		want  float64
+	}{
+		"whole wav":    {shareOf(media.KindWAV), whole, 1},
+		"half wav":     {shareOf(media.KindWAV), whole[:len(whole)-500], 0.5},
+		"streamed wav": {shareOf(media.KindWAV), append(streamed, make([]byte, 100)...), 1},
+		"headless wav": {shareOf(media.KindWAV), wav[:10], 1},
+		"whole mkv":    {shareOf(media.KindMatroska), append(bytes.Clone(mkv), make([]byte, 256)...), 1},
+		"quarter mkv":  {shareOf(media.KindMatroska), append(bytes.Clone(mkv), make([]byte, 64)...), 0.25},
+		"live mkv":     {shareOf(media.KindMatroska), append(bytes.Clone(live), make([]byte, 64)...), 1},
+		"no mkv":       {shareOf(media.KindMatroska), []byte{0}, 1},
+	} {
+		if got := tt.share(tt.data); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+func shareOf(kind media.Kind) func([]byte) float64 {
+	return func(b []byte) float64 {
+		if kind == media.KindWAV {
+			return wavShare(bytes.NewReader(b), int64(len(b)))
+		}
+		return matroskaShare(bytes.NewReader(b), int64(len(b)))
+	}
+}
+
+func TestWindowsOfLongSounds(t *testing.T) {
+	const s = sampleRate
+	long := int64(3600 * s)
+	for name, tt := range map[string]struct {
+		needs  []window
+		length int64
+		want   []window
+	}{
+		"short: whole":         {[]window{{5 * s, 6 * s}}, 170 * s, []window{{0, 170 * s}}},
+		"long: what is needed": {[]window{{65 * s, 72 * s}}, long, []window{{60 * s, 80 * s}}},
+		"neighbours join":      {[]window{{65 * s, 69 * s}, {71 * s, 75 * s}, {500 * s, 501 * s}}, long, []window{{60 * s, 80 * s}, {490 * s, 510 * s}}},
+		"much of it: whole":    {[]window{{0, 200 * s}}, 600 * s, []window{{0, 600 * s}}},
+		"end":                  {[]window{{3599 * s, 3700 * s}}, long, []window{{3590 * s, long}}},
+		"nothing":              {[]window{{-9 * s, -8 * s}}, 600 * s, []window{{0, 600 * s}}},
+	} {
+		if got := windows(tt.needs, tt.length); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+func TestCovered(t *testing.T) {
+	for _, tt := range []struct {
+		times    []int64
+		from, to int64
+		want     int64
+	}{
+		{[]int64{0, 40, 80, 120}, 0, 160, 160},
+		{[]int64{0, 40, 120}, 0, 160, 140}, // a hole of one frame: half of it forgiven
+		{[]int64{0, 1000}, 0, 1040, 100},
+		{nil, 0, 100, 0},
+		{[]int64{500}, 0, 100, 0},
+	} {
+		if got := covered(tt.times, tt.from, tt.to, 60); got != tt.want {
+			t.Errorf("covered(%v, %d, %d) = %d, want %d", tt.times, tt.from, tt.to, got, tt.want)
+		}
+	}
+}
+
+func TestMeterNeverFalls(t *testing.T) {
+	var seen []int
+	m := newMeter(func(p int) { seen = append(seen, p) })
+	a, b := m.work(3), m.work(1)
+	a.reached(0.5)
+	a.reached(0.2) // back
+	b.finish()
+	late := m.work(4) // announced late: the bar stands
+	a.finish()
+	late.reached(0.5)
+	late.finish()
+	want := []int{37, 62, 75, 99}
+	if !reflect.DeepEqual(seen, want) {
+		t.Errorf("%v, want %v", seen, want)
+	}
+}
