@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,14 +31,17 @@ var errUnhealthy = errors.New("some checks failed")
 
 // doctor checks everything the service depends on, one line each.
 func doctor(ctx context.Context, stdout, stderr io.Writer) error {
-	cfg, _, err := load(stderr)
+	cfg, log, err := load(stderr)
 	if err != nil {
 		return err
 	}
 	checks := []check{
-		{"ffmpeg", checkFFmpeg}, {"database", checkDatabase}, {"bucket", checkBucket}, {"storage", checkStorage},
+		{"ffmpeg", func(ctx context.Context, c config.Config) (string, error) { return checkFFmpeg(ctx, c, log) }},
+		{"database", checkDatabase}, {"bucket", checkBucket}, {"storage", checkStorage},
 		{"separation provider", func(ctx context.Context, c config.Config) (string, error) { return reach(ctx, c.Separation.BaseURL) }},
-		{"provider_a", func(ctx context.Context, c config.Config) (string, error) { return reach(ctx, c.Auth.ProviderA.TokenInfoURL) }},
+		{"provider_a", func(ctx context.Context, c config.Config) (string, error) {
+			return reach(ctx, c.Auth.ProviderA.TokenInfoURL)
+		}},
 		{"provider_b", checkProviderB}, {"platform_a", checkPlatformA}, {"platform_b", checkPlatformB},
 	}
 	failed := false
@@ -48,6 +53,7 @@ func doctor(ctx context.Context, stdout, stderr io.Writer) error {
 		if err != nil {
 			mark, said, failed = "FAIL", err.Error(), true
 		}
+		said = strings.Join(strings.Fields(said), " ") // a line each, whatever an error looks like
 		fmt.Fprintf(stdout, "%s  %-20s %s\n", mark, c.name, said)
 	}
 	if failed {
@@ -56,11 +62,10 @@ func doctor(ctx context.Context, stdout, stderr io.Writer) error {
 	return nil
 }
 
-func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
-	_, log, err := load(io.Discard)
-	if err != nil {
-		return "", err
-	}
+// versionWords is how much of ffmpeg's first line says which it is.
+const versionWords = 3
+
+func checkFFmpeg(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
 	runner, err := app.NewMedia(cfg, log)
 	if err != nil {
 		return "", err
@@ -69,14 +74,24 @@ func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	words := strings.Fields(report.FFmpeg)
+	version := strings.Join(words[:min(versionWords, len(words))], " ")
 	if len(report.Missing) > 0 {
-		return "", fmt.Errorf("%s lacks %s", report.FFmpeg, strings.Join(report.Missing, ", "))
+		return "", fmt.Errorf("%s lacks %s", version, strings.Join(report.Missing, ", "))
 	}
-	var walls []string
-	for _, f := range report.Cage {
-		walls = append(walls, fmt.Sprintf("%+v", f))
+	var standing, down []string
+	for _, wall := range report.Cage {
+		if wall.InForce {
+			standing = append(standing, wall.Name)
+		} else {
+			down = append(down, wall.Name+" ("+wall.Detail+")")
+		}
 	}
-	return report.FFmpeg + "; cage: " + strings.Join(walls, ", "), nil
+	said := version + ", all codecs and filters; caged by " + strings.Join(standing, ", ")
+	if len(down) > 0 {
+		said += "; not in force here: " + strings.Join(down, ", ")
+	}
+	return said, nil
 }
 
 func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {
@@ -163,7 +178,11 @@ func reach(ctx context.Context, address string) (string, error) {
 	started := time.Now()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("%s is out of reach: %w", req.URL.Host, errors.Unwrap(err))
+		var located *url.Error // whose text repeats the address, query included
+		if errors.As(err, &located) {
+			err = located.Err
+		}
+		return "", fmt.Errorf("%s is out of reach: %w", req.URL.Host, err)
 	}
 	resp.Body.Close()
 	if resp.StatusCode >= 500 {

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"cutroom/internal/media"
+	"cutroom/internal/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	media.CageMain() // the doctor runs ffmpeg
+	os.Exit(m.Run())
+}
+
+// inWorld makes the environment of this process that of a service among
+// stand-ins, but for what change says; a blank value takes a key away.
+func inWorld(t *testing.T, change map[string]string) *sandbox.World {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background()) // the stand-ins outlive the test's context
+	t.Cleanup(cancel)
+	dir := t.TempDir()
+	w, err := sandbox.Start(ctx, sandbox.Options{DataDir: dir, Fast: true, Bucket: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	env := w.Env()
+	env["MIN_FREE_DISK_MB"] = "0"
+	for key, value := range change {
+		env[key] = value
+	}
+	for key, value := range env {
+		t.Setenv(key, value)
+	}
+	t.Chdir(dir) // no stray .env
+	return w
+}
+
+// examine runs the doctor and returns its exit status and its lines by check.
+func examine(t *testing.T) (status int, lines map[string]string, all string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	status = run([]string{"doctor"}, &stdout, &stderr)
+	lines = map[string]string{}
+	shape := regexp.MustCompile(`^(ok  |FAIL)  ([a-z_]+(?: provider)?) +(\S.*)$`)
+	for line := range strings.Lines(stdout.String()) {
+		m := shape.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil {
+			t.Errorf("not a line of the report: %q", line)
+			continue
+		}
+		lines[m[2]] = strings.TrimSpace(m[1]) + " " + m[3]
+	}
+	all = stdout.String() + stderr.String()
+	for _, key := range []string{"DB_PASSWORD", "AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET", "SEPARATION_PROVIDER_API_KEY", "OBJECT_STORE_SECRET_ACCESS_KEY"} {
+		if secret := os.Getenv(key); secret != "" && strings.Contains(all, secret) {
+			t.Errorf("the report holds %s", key)
+		}
+	}
+	if strings.Contains(all, "PRIVATE KEY") {
+		t.Error("the report holds a private key")
+	}
+	return status, lines, all
+}
+
+var checks = []string{"ffmpeg", "database", "bucket", "storage", "separation provider", "provider_a", "provider_b", "platform_a", "platform_b"}
+
+func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
+	inWorld(t, nil)
+	status, lines, all := examine(t)
+	if status != 0 || len(lines) != len(checks) {
+		t.Errorf("exit status %d\n%s", status, all)
+	}
+	for _, name := range checks {
+		if !strings.HasPrefix(lines[name], "ok ") {
+			t.Errorf("%s: %q", name, lines[name])
+		}
+	}
+	if !regexp.MustCompile(`^ok ffmpeg version \S+, all codecs and filters; caged by \w`).MatchString(lines["ffmpeg"]) {
+		t.Errorf("ffmpeg: %q", lines["ffmpeg"])
+	}
+}
+
+func TestDoctorNamesWhatIsBroken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const nowhere = "http://127.0.0.1:1"
+	for _, tt := range []struct{ check, key, value string }{
+		{"ffmpeg", "FFMPEG_PATH", "/bin/false"},
+		{"database", "DATABASE_URL", "postgres://127.0.0.1:1/cutroom?sslmode=require"},
+		{"bucket", "OBJECT_STORE_SECRET_ACCESS_KEY", "not-the-secret-of-the-bucket"},
+		{"bucket", "OBJECT_STORE_BUCKET", "no-such-bucket"},
+		{"storage", "STORAGE_PATH", file},
+		{"storage", "MIN_FREE_DISK_MB", "900000000"},
+		{"separation provider", "SEPARATION_PROVIDER_BASE_URL", nowhere},
+		{"provider_a", "AUTH_PROVIDER_A_TOKENINFO_URL", nowhere},
+		{"provider_b", "AUTH_PROVIDER_B_KEYS_URL", nowhere},
+		{"platform_a", "IAP_PLATFORM_A_BASE_URL", nowhere},
+		{"platform_b", "IAP_PLATFORM_B_BASE_URL", nowhere},
+	} {
+		t.Run(tt.check+" "+tt.key, func(t *testing.T) {
+			inWorld(t, map[string]string{tt.key: tt.value})
+			status, lines, all := examine(t)
+			if status != 1 {
+				t.Errorf("exit status %d", status)
+			}
+			for _, name := range checks {
+				want := "ok "
+				if name == tt.check {
+					want = "FAIL "
+				}
+				if !strings.HasPrefix(lines[name], want) {
+					t.Errorf("%s: %q\n%s", name, lines[name], all)
+				}
+			}
+		})
+	}
+}
+
+func TestDoctorWithLessConfigured(t *testing.T) {
+	inWorld(t, map[string]string{"OBJECT_STORE_BUCKET": "", "OBJECT_STORE_ACCOUNT_ID": "", "OBJECT_STORE_ENDPOINT": "", "OBJECT_STORE_ACCESS_KEY_ID": "",
+		"OBJECT_STORE_SECRET_ACCESS_KEY": "", "AUTH_PROVIDER_B_CLIENT_IDS": "", "IAP_PLATFORM_A_PACKAGE_NAME": "", "IAP_PLATFORM_B_KEY_ID": ""})
+	status, lines, all := examine(t)
+	if status != 0 {
+		t.Errorf("exit status %d\n%s", status, all)
+	}
+	for _, name := range []string{"bucket", "provider_b", "platform_a", "platform_b"} {
+		if !strings.HasPrefix(lines[name], "ok not configured: ") {
+			t.Errorf("%s: %q", name, lines[name])
+		}
+	}
+}
+
+func TestDoctorNeedsAConfiguration(t *testing.T) {
+	inWorld(t, map[string]string{"AUTH_JWT_SECRET": "short-secret"})
+	status, _, all := examine(t)
+	if status != 1 || !strings.Contains(all, "AUTH_JWT_SECRET") || strings.Contains(all, "short-secret") {
+		t.Errorf("exit status %d: %s", status, all)
+	}
+}
