@@ -235,6 +235,7 @@ func (k *soak) step() {
 		{"stop", 3, k.stop},
 		{"jump", 3, k.jump},
 		{"look", 10, k.look},
+		{"lull", 3, k.lull},
 		{"delete account", 1, k.deleteAccount},
 	}
 	total := 0
@@ -250,6 +251,17 @@ func (k *soak) step() {
 		}
 	}
 	time.Sleep(time.Duration(k.rng.IntN(700)) * time.Millisecond)
+}
+
+// lull leaves the service in peace for a while, so that some jobs get to their
+// end between the crashes.
+func (k *soak) lull() {
+	if !k.restart.IsZero() {
+		return
+	}
+	k.s.World.Heal()
+	k.s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent, b.FailAtPercent = 0, 0 })
+	time.Sleep(time.Duration(3000+k.rng.IntN(5000)) * time.Millisecond)
 }
 
 var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
