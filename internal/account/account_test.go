@@ -1,0 +1,321 @@
+package account_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
+
+	"cutroom/internal/account"
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/fault"
+	"cutroom/internal/upstream/identity"
+)
+
+const secret = "0123456789abcdef0123456789abcdef"
+
+// provider is an identity provider whose tokens are the subjects they stand
+// for, and whose claims the test writes.
+type provider map[string]identity.Claims
+
+func (p provider) Verify(_ context.Context, idToken string) (identity.Claims, error) {
+	if c, ok := p[idToken]; ok {
+		return c, nil
+	}
+	return identity.Claims{}, identity.ErrRejected
+}
+
+// room is the account room with files that can refuse to go.
+type room struct {
+	*account.Service
+	db     *db.DB
+	a, b   provider
+	erased []string
+	mu     sync.Mutex
+	refuse map[string]error // by user id
+}
+
+func onBothDatabases(t *testing.T, test func(t *testing.T, r *room)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, newRoom(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})) })
+	t.Run("postgres", func(t *testing.T) {
+		address, user, password := dbtest.URL(t)
+		test(t, newRoom(t, db.Options{URL: address, User: user, Password: password, MaxPool: 4}))
+	})
+}
+
+func newRoom(t *testing.T, o db.Options) *room {
+	t.Helper()
+	d, err := db.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &room{db: d, a: provider{}, b: provider{}, refuse: map[string]error{}}
+	log := slog.New(slog.DiscardHandler)
+	r.Service = account.New(account.Options{DB: d, Tokens: account.NewTokens(secret, time.Hour), Log: log,
+		Providers: map[string]account.IdentityVerifier{account.ProviderA: r.a, account.ProviderB: r.b},
+		Credits:   credit.New(credit.Options{DB: d, SignupBonus: 3, Log: log}),
+		Erasers: []account.Eraser{func(_ context.Context, userID string) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if err := r.refuse[userID]; err != nil {
+				return err
+			}
+			r.erased = append(r.erased, userID)
+			return nil
+		}}})
+	return r
+}
+
+func (r *room) signIn(t *testing.T, name string, c identity.Claims, fullName string) account.User {
+	t.Helper()
+	(map[string]provider{account.ProviderA: r.a, account.ProviderB: r.b})[name]["token"] = c
+	s, err := r.SignIn(t.Context(), name, "token", fullName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.User
+}
+
+func (r *room) scan(t *testing.T, query string, args ...any) (n int64) {
+	t.Helper()
+	if err := r.db.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestNamesAreKeptAndAddressesRefreshed(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *room) {
+		for i, tt := range []struct{ provider, claim, full, want string }{
+			{account.ProviderA, "Ada", "", "Ada"},
+			{account.ProviderA, "", "", "mail"},
+			{account.ProviderA, "Ada", "Mallory", "Ada"}, // fullName is no key of provider_a's request
+			{account.ProviderB, "", "Grace  ", "Grace"},
+			{account.ProviderB, "", "\x00\u0007 \x7f", "mail"},
+			{account.ProviderB, "", strings.Repeat("é", 300), strings.Repeat("é", 200)},
+			{account.ProviderB, "", "a\x00b\xffc", "abc"},
+		} {
+			c := identity.Claims{Subject: fmt.Sprint("s", i), Email: "mail@example.test", Name: tt.claim}
+			first := r.signIn(t, tt.provider, c, tt.full)
+			if first.Name != tt.want {
+				t.Errorf("%s %q %q: name %q, want %q", tt.provider, tt.claim, tt.full, first.Name, tt.want)
+			}
+			c.Name, c.Email, c.Picture = "Other", "new@example.test", "https://p.example/1"
+			again := r.signIn(t, tt.provider, c, "Other")
+			if again.ID != first.ID || again.Name != tt.want || again.Email != "new@example.test" || again.Picture != "https://p.example/1" {
+				t.Errorf("second sign-in: %+v", again)
+			}
+			c.Email, c.Picture = "", ""
+			if third := r.signIn(t, tt.provider, c, ""); third.Email != "new@example.test" || third.Picture != "" {
+				t.Errorf("third sign-in: %+v", third)
+			}
+		}
+	})
+}
+
+func TestASubjectThatCannotBeStoredIsRejected(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *room) {
+		for _, subject := range []string{"a\x00b", "\xff", " x", strings.Repeat("9", 256), strings.Repeat("9", 10000)} {
+			r.a["token"] = identity.Claims{Subject: subject, Email: "m@example.test"}
+			_, err := r.SignIn(t.Context(), account.ProviderA, "token", "")
+			if f := fault.As(err); f == nil || f.Kind != fault.Unauthorized || f.Code != "invalid_id_token" {
+				t.Errorf("subject %.20q: %v", subject, err)
+			}
+		}
+		if n := r.scan(t, `SELECT COUNT(*) FROM users`); n != 0 {
+			t.Errorf("%d users", n)
+		}
+	})
+}
+
+func TestTheBonusIsGrantedOnceHoweverManySignIn(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *room) {
+		r.a["token"] = identity.Claims{Subject: "s", Email: "m@example.test"}
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if _, err := r.SignIn(t.Context(), account.ProviderA, "token", ""); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if users, entries, sum := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT COUNT(*) FROM credit_ledger`), r.scan(t, `SELECT SUM(balance) FROM credit_balances`); users != 1 || entries != 1 || sum != 3 {
+			t.Errorf("%d users, %d entries, balance %d", users, entries, sum)
+		}
+	})
+}
+
+func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *room) {
+		stuck := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
+		other := r.signIn(t, account.ProviderA, identity.Claims{Subject: "2"}, "")
+		broken := errors.New("bucket is down")
+		r.refuse[stuck.ID], r.refuse[other.ID] = broken, broken
+		for _, u := range []account.User{stuck, other} {
+			if err := r.Delete(t.Context(), u.ID); !errors.Is(err, broken) {
+				t.Fatalf("deletion without its files: %v", err)
+			}
+			if err := r.Exists(t.Context(), u.ID); !errors.Is(err, fault.New(fault.Unauthorized, "account_deleted")) {
+				t.Errorf("an account in deletion: %v", err)
+			}
+		}
+		// A young deletion is its own request's matter.
+		if err := r.FinishErasures(t.Context()); err != nil || len(r.erased) != 0 {
+			t.Errorf("the sweep takes on a young deletion: %v, %v", r.erased, err)
+		}
+		if _, err := r.db.Exec(t.Context(), `UPDATE users SET erasing_at = erasing_at - 61000`); err != nil {
+			t.Fatal(err)
+		}
+		delete(r.refuse, other.ID)
+		if err := r.FinishErasures(t.Context()); !errors.Is(err, broken) {
+			t.Errorf("the sweep says nothing of what it could not finish: %v", err)
+		}
+		if n := r.scan(t, `SELECT COUNT(*) FROM users WHERE id = $1`, other.ID); n != 0 {
+			t.Error("one account that cannot be erased holds up another")
+		}
+		delete(r.refuse, stuck.ID)
+		for range 2 {
+			if err := r.FinishErasures(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if users, entries := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT COUNT(*) FROM credit_ledger`); users != 0 || entries != 0 {
+			t.Errorf("%d users and %d ledger entries left", users, entries)
+		}
+		if err := r.Delete(t.Context(), stuck.ID); err != nil {
+			t.Errorf("deleting again: %v", err)
+		}
+	})
+}
+
+func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *room) {
+		c := identity.Claims{Subject: "s", Email: "m@example.test"}
+		old := r.signIn(t, account.ProviderA, c, "")
+		broken := errors.New("bucket is down")
+		r.refuse[old.ID] = broken
+		if err := r.Delete(t.Context(), old.ID); !errors.Is(err, broken) {
+			t.Fatal(err)
+		}
+		if _, err := r.SignIn(t.Context(), account.ProviderA, "token", ""); !errors.Is(err, broken) {
+			t.Errorf("a sign-in inherits what could not be erased: %v", err)
+		}
+		delete(r.refuse, old.ID)
+		fresh := r.signIn(t, account.ProviderA, c, "")
+		if fresh.ID == old.ID || fresh.Role != account.RoleUser {
+			t.Errorf("signed in as %+v", fresh)
+		}
+		if users, sum := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT SUM(balance) FROM credit_balances`); users != 1 || sum != 3 {
+			t.Errorf("%d users with %d credits", users, sum)
+		}
+		var wg sync.WaitGroup // and when everything happens at once
+		for i := range 30 {
+			wg.Go(func() {
+				var err error
+				if i%3 == 0 {
+					var s account.Session
+					if s, err = r.SignIn(t.Context(), account.ProviderA, "token", ""); err == nil {
+						err = r.Delete(t.Context(), s.User.ID)
+					}
+				} else {
+					_, err = r.SignIn(t.Context(), account.ProviderA, "token", "")
+				}
+				if f := fault.As(err); err != nil && (f == nil || f.Kind != fault.Unavailable) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if drift := r.scan(t, `SELECT (SELECT COALESCE(SUM(balance), 0) FROM credit_balances) - (SELECT COALESCE(SUM(amount), 0) FROM credit_ledger)`); drift != 0 {
+			t.Errorf("balances and ledger differ by %d", drift)
+		}
+	})
+}
+
+func TestForgedAccessTokens(t *testing.T) {
+	tokens := account.NewTokens(secret, time.Hour)
+	id := uuid.NewString()
+	good, expires, err := tokens.Issue(account.Principal{UserID: id, Role: account.RoleAdmin})
+	if err != nil || time.Until(expires) > time.Hour || time.Until(expires) < 59*time.Minute {
+		t.Fatal(expires, err)
+	}
+	if p, err := tokens.Check(good); err != nil || p.UserID != id || !p.Admin() {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	sign := func(method jwt.SigningMethod, key any, change func(c jwt.MapClaims)) string {
+		c := jwt.MapClaims{"sub": id, "iss": "cutroom", "aud": "cutroom-mobile", "role": "user", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+		change(c)
+		s, err := jwt.NewWithClaims(method, c).SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	hs := func(change func(c jwt.MapClaims)) string { return sign(jwt.SigningMethodHS256, []byte(secret), change) }
+	without := func(claim string) string { return hs(func(c jwt.MapClaims) { delete(c, claim) }) }
+	with := func(claim string, value any) string { return hs(func(c jwt.MapClaims) { c[claim] = value }) }
+	nothing := func(jwt.MapClaims) {}
+	parts := strings.Split(good, ".")
+	payload := base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"` + id + `","iss":"cutroom","aud":"cutroom-mobile","role":"admin","exp":9999999999}`))
+	for name, token := range map[string]string{
+		"none": sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nothing), "HS384": sign(jwt.SigningMethodHS384, []byte(secret), nothing), "HS512": sign(jwt.SigningMethodHS512, []byte(secret), nothing),
+		"other secret": sign(jwt.SigningMethodHS256, []byte(secret+"x"), nothing), "empty secret": sign(jwt.SigningMethodHS256, []byte{}, nothing), "other payload": parts[0] + "." + payload + "." + parts[2],
+		"no signature": parts[0] + "." + parts[1] + ".", "no aud": without("aud"), "no exp": without("exp"), "no iss": without("iss"), "no sub": without("sub"),
+		"other aud": with("aud", "cutroom-web"), "empty aud": with("aud", ""), "no aud in a list": with("aud", []string{}), "other iss": with("iss", "x"), "expired": with("exp", time.Now().Unix()-1), "expires now": with("exp", time.Now().Unix()),
+		"exp as a word": with("exp", "never"), "exp of zero": with("exp", 0), "sub is no UUID": with("sub", "1"), "sub in braces": with("sub", "{"+id+"}"), "sub as URN": with("sub", "urn:uuid:"+id), "sub without dashes": with("sub", strings.ReplaceAll(id, "-", "")),
+		"sub as a number": with("sub", 5), "role as a list": with("role", []string{"admin"}), "not before tomorrow": with("nbf", time.Now().Add(24*time.Hour).Unix()), "long": with("x", strings.Repeat("x", 5000)), "": "", "dots": "..",
+	} {
+		if p, err := tokens.Check(token); err == nil {
+			t.Errorf("%s: let in as %+v", name, p)
+		} else if f := fault.As(err); f == nil || f.Kind != fault.Unauthorized || f.Code != "invalid_token" || f.Detail != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, token := range map[string]string{"no role": without("role"), "unknown role": with("role", "root"), "role in capitals": with("role", "ADMIN"), "aud in a list": with("aud", []string{"x", "cutroom-mobile"})} {
+		if p, err := tokens.Check(token); err != nil || p.Admin() || p.UserID != id {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	body, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || strings.Count(string(body), `":`) != 6 || !strings.Contains(string(body), `"aud":"cutroom-mobile"`) {
+		t.Errorf("claims %s", body)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *room) {
+		u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1", Email: "User@Example.test"}, "")
+		r.signIn(t, account.ProviderA, identity.Claims{Subject: "2", Email: ""}, "")
+		for _, who := range []string{"uSer@example.TEST", " " + u.ID + " ", strings.ToUpper(u.ID)} {
+			if got, err := account.SetRole(t.Context(), r.db, who, account.RoleAdmin); err != nil || len(got) != 1 || got[0].ID != u.ID || got[0].Role != account.RoleAdmin {
+				t.Errorf("grant to %q: %v, %v", who, got, err)
+			}
+		}
+		if list, err := account.Admins(t.Context(), r.db); err != nil || len(list) != 1 {
+			t.Errorf("admins %v, %v", list, err)
+		}
+		if again := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1", Email: "User@Example.test"}, ""); again.Role != account.RoleAdmin {
+			t.Errorf("the next sign-in: %+v", again)
+		}
+		for _, who := range []string{"", " ", "nobody@example.test", "%", uuid.NewString()} {
+			if got, err := account.SetRole(t.Context(), r.db, who, account.RoleAdmin); err == nil {
+				t.Errorf("grant to %q: %v", who, got)
+			}
+		}
+	})
+}
