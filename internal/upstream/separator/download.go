@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	flagLooks    = 7  // at the project until its flags say enough
-	settledLooks = 3  // of those, once what is there would do
-	linkTries    = 6  // at a link that answers 404
+	flagLooks    = 7 // at the project until its flags say enough
+	settledLooks = 3 // of those, once what is there would do
+	linkTries    = 6 // at a link that answers 404
 )
 
 // Stems are the files a finished project left in the caller's folder.
