@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/staging"
+)
+
+// watched is a Server whose log and counts the test reads.
+type watched struct {
+	*Server
+	log    strings.Builder
+	counts []string
+}
+
+func newWatched() *watched {
+	w := &watched{}
+	log := slog.New(slog.NewTextHandler(&w.log, nil))
+	w.Server = &Server{log: log, o: Options{Log: log, Observe: func(method, pattern string, status int, _ float64) {
+		w.counts = append(w.counts, fmt.Sprintf("%s|%s|%d", method, pattern, status))
+	}}}
+	return w
+}
+
+func (s *watched) ask(h handler, method string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.observed(s.serve(h)).ServeHTTP(w, httptest.NewRequest(method, "/api/v2/x?token=s3cr3t", nil))
+	return w
+}
+
+func TestOnlyFailuresOfOursAreErrorsInTheLog(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		h      handler
+		status int
+		body   string
+		failed bool
+	}{
+		{"panic", func(http.ResponseWriter, *http.Request) error { panic("boom") }, 500, `{"error":"Internal server error"}`, true},
+		{"nil map", func(http.ResponseWriter, *http.Request) error { var m map[string]int; m["x"] = 1; return nil }, 500, `{"error":"Internal server error"}`, true},
+		{"error", func(http.ResponseWriter, *http.Request) error { return errors.New("pq: secret") }, 500, `{"error":"Internal server error"}`, true},
+		{"internal fault", func(http.ResponseWriter, *http.Request) error { return fault.New(fault.Internal, "row 5 of x") }, 500, `{"error":"Internal server error"}`, true},
+		{"full disk", func(http.ResponseWriter, *http.Request) error { return fmt.Errorf("x: %w", staging.ErrNoSpace) }, 503,
+			`{"error":"The service is short of storage, please try again later"}`, true},
+		{"client's", func(http.ResponseWriter, *http.Request) error { return fault.Invalidf("no").Because(errors.New("why")) }, 400, `{"error":"no"}`, false},
+		{"provider's", func(http.ResponseWriter, *http.Request) error {
+			return fault.New(fault.BadGateway, "provider_unavailable").Because(errors.New("why"))
+		}, 502, `{"error":"provider_unavailable"}`, false},
+	} {
+		s := newWatched()
+		w := s.ask(tt.h, "GET")
+		if w.Code != tt.status || strings.TrimSpace(w.Body.String()) != tt.body {
+			t.Errorf("%s: %d %s", tt.name, w.Code, w.Body)
+		}
+		if failed := strings.Contains(s.log.String(), "level=ERROR"); failed != tt.failed {
+			t.Errorf("%s: logged as\n%s", tt.name, s.log.String())
+		}
+		if tt.failed && !strings.Contains(s.log.String(), w.Header().Get("X-Request-Id")) {
+			t.Errorf("%s: the log does not name request %s", tt.name, w.Header().Get("X-Request-Id"))
+		}
+		if strings.Contains(s.log.String(), "s3cr3t") {
+			t.Errorf("%s: the log holds the query", tt.name)
+		}
+	}
+}
+
+func TestMetricsKnowNoStrangersWords(t *testing.T) {
+	s := newWatched()
+	for _, method := range []string{"GET", "BREW", "X", "OPTIONS"} {
+		s.ask(func(w http.ResponseWriter, _ *http.Request) error { return ok(w, 1) }, method)
+	}
+	want := []string{"GET|unmatched|200", "other|unmatched|200", "other|unmatched|200", "OPTIONS|unmatched|200"}
+	if fmt.Sprint(s.counts) != fmt.Sprint(want) {
+		t.Errorf("counted %v, want %v", s.counts, want)
+	}
+}
+
+func TestAClientThatHungUpIsNoFailure(t *testing.T) {
+	s := newWatched()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRequest("GET", "/api/v2/x", nil).WithContext(ctx)
+	w := httptest.NewRecorder()
+	s.observed(s.serve(func(http.ResponseWriter, *http.Request) error {
+		cancel()
+		return fmt.Errorf("read balance: %w", context.Canceled)
+	})).ServeHTTP(w, r)
+	if strings.Contains(s.log.String(), "ERROR") || fmt.Sprint(s.counts) != "[GET|unmatched|499]" || w.Body.Len() != 0 {
+		t.Errorf("counted %v, answered %q, logged\n%s", s.counts, w.Body, s.log.String())
+	}
+}
+
+func TestRequestsAreTracedByRoute(t *testing.T) {
+	s := newWatched()
+	var got []string
+	s.o.Trace = func(ctx context.Context, method, id string) (context.Context, func(string, int)) {
+		return ctx, func(route string, status int) {
+			got = append(got, fmt.Sprintf("%s %s %d %v", method, route, status, id != ""))
+		}
+	}
+	s.ask(func(http.ResponseWriter, *http.Request) error { panic("boom") }, "GET")
+	s.observed(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/healthz", nil))
+	if fmt.Sprint(got) != "[GET unmatched 500 true]" {
+		t.Errorf("traced %v", got)
+	}
+}
+
+func TestErrorsOfEveryKindHaveAStatus(t *testing.T) {
+	for kind := fault.Internal; kind <= fault.Unavailable; kind++ {
+		w := httptest.NewRecorder()
+		writeError(w, fault.New(kind, "x"))
+		var body errorBody
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code < 400 || body.Error != "x" {
+			t.Errorf("kind %d: %d %s", kind, w.Code, w.Body)
+		}
+	}
+}

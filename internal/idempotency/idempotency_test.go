@@ -1,0 +1,142 @@
+package idempotency_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
+)
+
+func onBothDatabases(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	open := func(t *testing.T, o db.Options) *db.DB {
+		t.Helper()
+		d, err := db.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = d.Close() })
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Exec(t.Context(), `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
+			VALUES ('u', 'provider_a', '1', 0, 0), ('v', 'provider_a', '2', 0, 0)`); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	t.Run("sqlite", func(t *testing.T) { test(t, open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})) })
+	t.Run("postgres", func(t *testing.T) {
+		address, user, password := dbtest.URL(t)
+		test(t, open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 8}))
+	})
+}
+
+// answering is work that always ends well.
+func answering(answer string) func(*db.Tx) (string, error) {
+	return func(*db.Tx) (string, error) { return answer, nil }
+}
+
+func TestOnceRemembersForADay(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+		k := idempotency.Key{UserID: "u", Value: "k", Fingerprint: "f"}
+		once := func(k idempotency.Key, offered, want string, wantFirst bool) {
+			t.Helper()
+			got, first, err := idempotency.Once(t.Context(), d, k, answering(offered))
+			if err != nil || got != want || first != wantFirst {
+				t.Errorf("%+v: %q, first %v, %v; want %q, %v", k, got, first, err, want, wantFirst)
+			}
+		}
+		once(k, "a", "a", true)
+		once(k, "b", "a", false)
+		once(idempotency.Key{UserID: "v", Value: "k", Fingerprint: "f"}, "c", "c", true)
+		once(idempotency.Key{UserID: "u", Value: "K", Fingerprint: "f"}, "d", "d", true)
+		for range 2 { // no key, no memory
+			once(idempotency.Key{UserID: "u", Fingerprint: "f"}, "e", "e", true)
+		}
+		other := idempotency.Key{UserID: "u", Value: "k", Fingerprint: "g"}
+		if _, _, err := idempotency.Once(t.Context(), d, other, answering("x")); fault.As(err) == nil || fault.As(err).Kind != fault.Invalid {
+			t.Errorf("the key of another request: %v", err)
+		}
+		age := func(ms int64) {
+			t.Helper()
+			if _, err := d.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now_ms() - $1`, ms); err != nil {
+				t.Fatal(err)
+			}
+		}
+		age(idempotency.Lifetime.Milliseconds() - 60_000)
+		once(k, "b", "a", false)
+		if err := idempotency.Sweep(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		once(k, "b", "a", false)
+		age(idempotency.Lifetime.Milliseconds())
+		once(other, "z", "z", true) // forgotten, before any sweep
+		age(idempotency.Lifetime.Milliseconds())
+		if err := idempotency.Sweep(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM idempotency_keys`).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%d keys left (%v)", n, err)
+		}
+	})
+}
+
+func TestWorkThatFailsLeavesNoKey(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+		k := idempotency.Key{UserID: "u", Value: "k", Fingerprint: "f"}
+		broken := errors.New("broken")
+		if answer, first, err := idempotency.Once(t.Context(), d, k, func(*db.Tx) (string, error) { return "a", broken }); !errors.Is(err, broken) || answer != "" || first {
+			t.Errorf("%q, %v, %v", answer, first, err)
+		}
+		if answer, first, err := idempotency.Once(t.Context(), d, k, answering("b")); err != nil || answer != "b" || !first {
+			t.Errorf("%q, %v, %v", answer, first, err)
+		}
+	})
+}
+
+// The work of one of many equal requests counts, and all hear its answer, even
+// those whose own work had to fail because the first had taken what there was.
+func TestManyAtOnceHearOneAnswer(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+		if _, err := d.Exec(t.Context(), `INSERT INTO credit_balances (user_id, balance) VALUES ('u', 1)`); err != nil {
+			t.Fatal(err)
+		}
+		answers := make([]string, 24)
+		firsts := make([]bool, len(answers))
+		var wg sync.WaitGroup
+		for i := range answers {
+			wg.Go(func() {
+				var err error
+				answers[i], firsts[i], err = idempotency.Once(t.Context(), d, idempotency.Key{UserID: "u", Value: "k", Fingerprint: "f"}, func(tx *db.Tx) (string, error) {
+					n, err := tx.Exec(t.Context(), `UPDATE credit_balances SET balance = balance - 1 WHERE user_id = 'u' AND balance >= 1`)
+					if err == nil && n == 0 {
+						err = errors.New("nothing left")
+					}
+					return fmt.Sprint("job ", i), err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		count := 0
+		for i := range answers {
+			if answers[i] != answers[0] {
+				t.Errorf("%q and %q", answers[i], answers[0])
+			}
+			if firsts[i] {
+				count++
+			}
+		}
+		if count != 1 {
+			t.Errorf("%d were the first", count)
+		}
+	})
+}
