@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"cutroom/internal/fault"
+	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
 )
 
@@ -75,6 +76,9 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 	case errors.Is(err, staging.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
 		log.Error("no space left", "err", err)
 		f = fault.New(fault.Unavailable, "The service is short of storage, please try again later")
+	case errors.Is(err, objectstore.ErrUnavailable):
+		log.Error("object store unavailable", "err", err)
+		f = fault.New(fault.Unavailable, "The storage of the service does not answer, please try again later")
 	default:
 		log.Error("request failed", "err", err)
 		f = fault.New(fault.Internal, "Internal server error")
