@@ -223,7 +223,7 @@ func (r *run) conclude(ctx context.Context) error {
 	if err := s.write(r.path("report.txt")); err != nil {
 		return err
 	}
-	r.screen.println("\n" + strings.Join(s.lines(r.screen.ink), "\n"))
+	r.screen.println("\n" + strings.Join(s.lines(r.screen.width(), r.screen.ink), "\n"))
 	if n := s.off(); n > 0 {
 		return fmt.Errorf("%d of %d measurements are off", n, s.count())
 	}

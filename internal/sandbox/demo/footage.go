@@ -22,8 +22,9 @@ const (
 	duskLength   = 8 * time.Second
 	auroraLength = 6 * time.Second
 	// lead is what both clips hold before the music's first bar; it is trimmed
-	// away.
-	lead = sound.Beat
+	// away. Half a second keeps the ticks, which stand at whole seconds, off the
+	// beats of the music.
+	lead = 500 * time.Millisecond
 )
 
 // Levels of the sound tracks, as root mean square. The first clip's music is

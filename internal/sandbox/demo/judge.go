@@ -172,9 +172,9 @@ func (j *judge) syncSegment(s segment, brightness []byte, heard meter.Sound) {
 		if flash < s.start || flash >= s.end() {
 			continue // the other clip's picture under this lamp
 		}
-		at, sure := meter.FindPulse(heard, tick, flash, 150*time.Millisecond)
-		if sure < 1.2 {
-			continue
+		at, score := meter.FindPulse(heard, tick, flash, 150*time.Millisecond)
+		if score < 0.5 {
+			continue // no tick there
 		}
 		found++
 		late := at - flash

@@ -30,31 +30,10 @@ type stage struct {
 	took time.Duration
 }
 
-// lines formats the summary; ink colours a text or returns it as it is.
-func (s summary) lines(ink func(code, text string) string) []string {
-	var out []string
-	wantColumns, nameColumns := 0, 0
-	for _, c := range s.checks {
-		wantColumns = max(wantColumns, utf8.RuneCountInString(c.want))
-		nameColumns = max(nameColumns, utf8.RuneCountInString(c.name))
-	}
-	wantColumns = min(wantColumns, 44)
-	out = append(out, ink(boldInk, "What was measured")+ink(dimInk, "  (expected, then measured)"))
-	group := ""
-	for _, c := range s.checks {
-		if c.group != group {
-			group = c.group
-			out = append(out, "", ink(amberInk, "  "+group))
-		}
-		mark := ink(greenInk, "ok ")
-		switch {
-		case c.note:
-			mark = ink(dimInk, "-- ")
-		case !c.ok:
-			mark = ink(redInk, "OFF")
-		}
-		out = append(out, strings.TrimRight(fmt.Sprintf("  %s %s  %s  %s", mark, pad(c.name, nameColumns), ink(dimInk, pad(c.want, wantColumns)), c.got), " "))
-	}
+// lines formats the summary for a page of width columns; ink colours a text or
+// returns it as it is.
+func (s summary) lines(width int, ink func(code, text string) string) []string {
+	out := append([]string{ink(boldInk, "What was measured")}, s.table(width, ink)...)
 	if len(s.loudness) > 0 {
 		out = append(out, "", ink(amberInk, "  loudness where the voice is lifted"), fmt.Sprintf("      %-14s %14s %14s %9s", "", "original", "film", "change"))
 		for _, r := range s.loudness {
@@ -85,10 +64,51 @@ func (s summary) lines(ink func(code, text string) string) []string {
 	return append(out, ink(greenInk, fmt.Sprintf("All %d measurements are as expected.", s.count())))
 }
 
+// table lists the checks: what was measured, and what was expected.
+func (s summary) table(width int, ink func(code, text string) string) []string {
+	var out []string
+	nameColumns, gotColumns := 0, 0
+	for _, c := range s.checks {
+		nameColumns = max(nameColumns, utf8.RuneCountInString(c.name))
+		if n := utf8.RuneCountInString(c.got); n <= 46 {
+			gotColumns = max(gotColumns, n)
+		}
+	}
+	group := ""
+	for _, c := range s.checks {
+		if c.group != group {
+			group = c.group
+			out = append(out, "", ink(amberInk, "  "+group))
+		}
+		mark := ink(greenInk, "ok ")
+		switch {
+		case c.note:
+			mark = ink(dimInk, "-- ")
+		case !c.ok:
+			mark = ink(redInk, "OFF")
+		}
+		line := fmt.Sprintf("  %s %s  %s", mark, pad(c.name, nameColumns), c.got)
+		used := 2 + 3 + 1 + nameColumns + 2
+		want := ink(dimInk, "expected: "+c.want)
+		switch {
+		case c.note:
+			out = append(out, line)
+		case used+max(gotColumns, utf8.RuneCountInString(c.got))+2+10+utf8.RuneCountInString(c.want) <= width:
+			out = append(out, line+strings.Repeat(" ", max(gotColumns-utf8.RuneCountInString(c.got), 0))+"  "+want)
+		default:
+			out = append(out, line, strings.Repeat(" ", used)+want)
+		}
+	}
+	return out
+}
+
+// reportColumns is the width of the report file.
+const reportColumns = 150
+
 // write leaves the report in a file.
 func (s summary) write(path string) error {
 	plain := func(_, text string) string { return text }
-	text := strings.Join(s.lines(plain), "\n") + "\n"
+	text := strings.Join(s.lines(reportColumns, plain), "\n") + "\n"
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}

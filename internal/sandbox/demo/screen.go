@@ -39,7 +39,7 @@ func (s *screen) width() int {
 			return int(size.Col)
 		}
 	}
-	return 100
+	return reportColumns
 }
 
 // Colours of the terminal.

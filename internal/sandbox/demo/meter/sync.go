@@ -3,7 +3,6 @@ package meter
 import (
 	"context"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 )
@@ -63,33 +62,34 @@ func Flashes(brightness []byte) []int {
 	return starts
 }
 
-// FindPulse finds a known short sound within reach of a time: where it begins,
-// and how surely it is there (the best fit over the next best that is not a
-// part of the same peak; more than 1.5 is sure).
-func FindPulse(s Sound, pulse []float64, near, reach time.Duration) (at time.Duration, sure float64) {
+// FindPulse finds a known short sound of high pitch within reach of a time:
+// where it begins, and how much of what is heard there it is, from 0 to 1.
+// Another sound scores below 0.4.
+func FindPulse(s Sound, pulse []float64, near, reach time.Duration) (at time.Duration, score float64) {
 	first := Sample(near - reach)
 	lags := 2*Sample(reach) + 1
-	heard := mono(s.Cut(near-reach, near+reach+time.Duration(float64(len(pulse)+1)/Rate*float64(time.Second))))
-	scores := make([]float64, lags)
-	best := 0
-	for lag := range lags {
-		if lag+len(pulse) > len(heard) {
-			break
+	// Both are sharpened alike, which takes music and speech away from under
+	// the pulse.
+	heard := sharpen(mono(s.Cut(near-reach, near+reach+time.Duration(float64(len(pulse)+1)/Rate*float64(time.Second)))))
+	lag, score := search(heard, sharpen(pulse), 0, lags-1)
+	return time.Duration(float64(first+lag) / Rate * float64(time.Second)), score
+}
+
+// sharpen takes the second difference, which rises by 12 dB an octave, twice.
+func sharpen(v []float64) []float64 {
+	for range 2 {
+		out := make([]float64, len(v))
+		for i := range v {
+			var before, after float64
+			if i > 0 {
+				before = v[i-1]
+			}
+			if i+1 < len(v) {
+				after = v[i+1]
+			}
+			out[i] = before - 2*v[i] + after
 		}
-		var cross float64
-		for i, v := range pulse {
-			cross += v * heard[lag+i]
-		}
-		scores[lag] = math.Abs(cross)
-		if scores[lag] > scores[best] {
-			best = lag
-		}
+		v = out
 	}
-	var next float64
-	for lag, v := range scores {
-		if lag < best-len(pulse) || lag > best+len(pulse) {
-			next = max(next, v)
-		}
-	}
-	return time.Duration(float64(first+best) / Rate * float64(time.Second)), scores[best] / (next + 1e-9)
+	return v
 }

@@ -115,7 +115,7 @@ func Script(lead time.Duration) []Line {
 	return []Line{
 		{lead + 150*time.Millisecond, Uma, "Can you hear me, over all this music?"},
 		{lead + Bar + 100*time.Millisecond, Ben, "Now I can: it was turned down."},
-		{lead + 2*Bar + 80*time.Millisecond, Uma, "And back again?"},
+		{lead + 2*Bar + 60*time.Millisecond, Uma, "And back?"},
 		{lead + 2*Bar + 1020*time.Millisecond, Ben, "Exactly as it was."},
 	}
 }

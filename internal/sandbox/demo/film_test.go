@@ -1,0 +1,114 @@
+package demo
+
+import (
+	"encoding/json"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/sandbox/demo/picture"
+)
+
+func ownClips() []clip {
+	dusk, aurora := picture.NewDusk().Lamp(), picture.NewAurora().Lamp()
+	return []clip{
+		{name: "Clip A", path: "a.mp4", width: 1280, height: 720, rate: big.NewRat(30, 1), length: duskLength, lamp: &dusk},
+		{name: "Clip B", path: "b.mp4", width: 720, height: 1280, rate: big.NewRat(25, 1), length: auroraLength, lamp: &aurora},
+	}
+}
+
+const msec = time.Millisecond
+
+func TestOwnFilmFallsOnBars(t *testing.T) {
+	f := edit(ownClips(), 14400*msec)
+	if f.length() != 12*time.Second || f.frames() != 360 {
+		t.Errorf("%v in %d frames, want 12 s in 360", f.length(), f.frames())
+	}
+	if width, height, rate := f.canvas(); width != 1280 || height != 720 || rate.Cmp(big.NewRat(30, 1)) != 0 {
+		t.Errorf("canvas %d×%d at %v", width, height, rate)
+	}
+	if want := []time.Duration{0, 2400 * msec, 4800 * msec, 7200 * msec, 12000 * msec}; !slices.Equal(f.cuts(), want) {
+		t.Errorf("cuts %v, want %v", f.cuts(), want)
+	}
+	if len(f.music) != 2 || f.music[0].end() != 4800*msec || f.music[1].start != 7200*msec || f.music[1].from != 7200*msec {
+		t.Errorf("music %+v", f.music)
+	}
+	for at, want := range map[time.Duration]float64{0: 0, 2399 * msec: 0, 2400 * msec: liftVoice, 4800 * msec: 1, 7200 * msec: 0} {
+		var got float64
+		if r := f.remixAt(at); r != nil {
+			got = r.voice
+		}
+		if got != want {
+			t.Errorf("voice ×%v at %v, want ×%v", got, at, want)
+		}
+	}
+}
+
+func TestUsersFilm(t *testing.T) {
+	clips := []clip{
+		{name: "x.mov", width: 479, height: 853, rate: big.NewRat(120, 1), length: 3333333 * time.Microsecond},
+		{name: "long.mp4", width: 1920, height: 1080, rate: big.NewRat(30000, 1001), length: time.Hour},
+	}
+	f := edit(clips, 5*time.Second)
+	if want := 3333*msec + ownLongest; f.length() != want {
+		t.Errorf("length %v, want %v", f.length(), want)
+	}
+	if width, height, rate := f.canvas(); width != 478 || height != 852 || rate.Cmp(big.NewRat(60, 1)) != 0 {
+		t.Errorf("canvas %d×%d at %v", width, height, rate)
+	}
+	// The music is too short to go on where it paused: it starts again.
+	if len(f.music) != 2 || f.music[0].to != 2222*msec || f.music[1].from != 3333*msec || f.music[1].to != 5*time.Second {
+		t.Errorf("music %+v", f.music)
+	}
+	if f = edit(clips, 3*time.Second); f.music[1].from != 0 || f.music[1].to != 3*time.Second {
+		t.Errorf("short music %+v", f.music)
+	}
+	if f = edit(clips[:1], time.Minute); len(f.music) != 1 || len(f.segments) != 1 {
+		t.Errorf("one clip: %+v", f)
+	}
+}
+
+func TestConfigOfBothPaths(t *testing.T) {
+	f := edit(ownClips(), 14400*msec)
+	urls := stemURLs{voice: "V", background: "B"}
+	for _, tt := range []struct {
+		names sources
+		byKey bool
+		want  []string
+	}{
+		{f.parts(), false, []string{`"sourceFileKey":"video_0"`, `"sourceFileKey":"video_1"`, `"audioFileKey":"bgm_0"`}},
+		{sources{clips: []string{"assets/1.mp4", "assets/2.mp4"}, music: "assets/3.m4a"}, true,
+			[]string{`"sourceAssetKey":"assets/1.mp4"`, `"sourceAssetKey":"assets/2.mp4"`, `"audioAssetKey":"assets/3.m4a"`}},
+	} {
+		raw, err := json.Marshal(f.config(tt.names, urls, "video", tt.byKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range append(tt.want,
+			`"durationMs":8000`, `"trimStartMs":500,"volumeScale":1`, `"trimEndMs":7700`, `"order":1`,
+			`"startMs":7200,"volume":0.9`, `"sourceTrimStartMs":7200`, `"outputKind":"video"`,
+			`"muteOriginalSegmentAudio":true,"rangeEndMs":4800,"rangeStartMs":2400`, `"sourceOffsetMs":2900`,
+			`{"audioUrl":"V","stemId":"voice_all","volume":1.4}`, `{"audioUrl":"B","stemId":"background","volume":0.4}`) {
+			if !strings.Contains(string(raw), want) {
+				t.Errorf("by key %v: no %s in %s", tt.byKey, want, raw)
+			}
+		}
+		if other := map[bool]string{false: "AssetKey", true: "FileKey"}[tt.byKey]; strings.Contains(string(raw), other) {
+			t.Errorf("by key %v: %s in %s", tt.byKey, other, raw)
+		}
+	}
+}
+
+func TestLampAreaFollowsTheScaledClip(t *testing.T) {
+	f := edit(ownClips(), 14400*msec)
+	if a := f.lampArea(0, *f.clips[0].lamp); a.X+a.Width/2 != 1206 || a.Y+a.Height/2 != 74 {
+		t.Errorf("lamp of the first clip at %+v", a)
+	}
+	// The upright clip is 405 wide in the middle of 1280.
+	a := f.lampArea(1, *f.clips[1].lamp)
+	if x, y := a.X+a.Width/2, a.Y+a.Height/2; x < 799 || x > 802 || y < 40 || y > 43 {
+		t.Errorf("lamp of the second clip at %+v", a)
+	}
+}
