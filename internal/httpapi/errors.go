@@ -67,6 +67,12 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		}
 		return
 	}
+	if rec != nil && rec.status != 0 {
+		// The connection is cut when the promised length is not reached, so
+		// the client knows; nobody else would.
+		log.Error("answer broke off", "err", err)
+		return
+	}
 	f := fault.As(err)
 	switch {
 	case f != nil && f.Kind != fault.Internal:

@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -140,8 +143,26 @@ func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object,
 	if info.ETag != "" && h.Get("ETag") == "" {
 		h.Set("ETag", `"`+strings.Trim(info.ETag, `"`)+`"`)
 	}
-	http.ServeContent(&rangeErrors{ResponseWriter: w}, r, "", info.ModTime, obj)
+	source := &watchedObject{Object: obj}
+	http.ServeContent(&rangeErrors{ResponseWriter: w}, r, "", info.ModTime, source)
+	if source.err != nil {
+		return fmt.Errorf("stream object: %w", source.err)
+	}
 	return nil
+}
+
+// watchedObject remembers the read error that the library swallows.
+type watchedObject struct {
+	objectstore.Object
+	err error
+}
+
+func (o *watchedObject) Read(b []byte) (int, error) {
+	n, err := o.Object.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		o.err = err
+	}
+	return n, err
 }
 
 // rangeErrors puts the API's error body in place of what the library answers to

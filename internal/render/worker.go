@@ -158,6 +158,9 @@ func (s *Service) work(ctx context.Context, j job) {
 		return
 	case ctx.Err() != nil:
 		err = s.handBack(last, j)
+	case errors.Is(err, objectstore.ErrUnavailable) && s.postpone(last, j):
+		log.Warn("render waits for the object store", "err", err)
+		return
 	case seen != nil && seen.Kind != fault.Internal:
 		log.Info("render failed", "why", seen.Code, "cause", seen.Err)
 		err = s.fail(last, j, seen.Code)
@@ -297,6 +300,24 @@ func (s *Service) handBack(ctx context.Context, j job) error {
 		}
 		return tx.Notify(ctx, topic)
 	})
+}
+
+// storePatience is how long a render waits for the object store to come back.
+const storePatience = time.Hour
+
+// postpone leaves a job to whoever looks for work in a few seconds, because the
+// object store is out of reach. It reports false when the job has waited for
+// too long already. No attempt is lost: no worker died.
+func (s *Service) postpone(ctx context.Context, j job) bool {
+	n, err := s.db.Exec(ctx, `UPDATE render_jobs SET lease_owner = NULL, lease_until = now_ms() + 10000,
+			attempts = attempts - 1, fence = fence + 1
+		WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND started_at > now_ms() - $3`,
+		j.ID, j.Fence, storePatience.Milliseconds())
+	if err != nil {
+		s.log.Error("render not postponed", "job", j.ID, "err", err)
+		return true // the lease runs out and the job is claimed again
+	}
+	return n == 1
 }
 
 // releaseSources lets the sweeps have what only this job still needed, and
