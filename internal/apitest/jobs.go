@@ -11,8 +11,8 @@ import (
 
 // Job deadlines. Clips in tests are seconds long; the rest is a busy machine.
 const (
-	separationDeadline = 120 * time.Second
-	renderDeadline     = 120 * time.Second
+	separationDeadline = 240 * time.Second
+	renderDeadline     = 240 * time.Second
 )
 
 // Stem is a stem of a separation status.
