@@ -127,7 +127,10 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(r.scratch) }() // temporary files: nothing is lost where they stay
-	return r.all(ctx)
+	if err = r.all(ctx); err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted: %w", err)
+	}
+	return err
 }
 
 // run is one run of the demonstration.
