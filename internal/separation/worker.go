@@ -16,7 +16,7 @@ import (
 
 // pollQueue is how long a missed wake-up can delay a job, and how long an
 // expired lease can go unnoticed.
-const pollQueue = 2 * time.Second
+const pollQueue = time.Second
 
 // Run takes jobs from the queue and carries them to their end until ctx ends.
 // It then hands back what it holds and returns when nothing of it runs any
