@@ -94,7 +94,7 @@ func (r *render) fetchWhole(ctx context.Context, p *VideoPart) bool {
 // only. A source that cannot be rendered is no error here: whoever renders the
 // job finds the same and says so.
 func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
-	r := &render{Engine: e, job: job, work: filepath.Join(job.Dir, "work"), threads: e.threads(), meter: newMeter(nil),
+	r := &render{Engine: e, job: job, work: filepath.Join(job.Dir, "work"), meter: newMeter(nil),
 		yields: map[*VideoPart]yield{}}
 	if err := os.MkdirAll(r.work, 0o750); err != nil {
 		return 0, fmt.Errorf("assist: %w", noSpace(err))
@@ -104,7 +104,7 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if r.plan, err = MakePlan(job.Timeline, files, e.cfg.Limits, r.threads); err != nil {
+	if r.plan, err = MakePlan(job.Timeline, files, e.cfg.Limits, e.machine()); err != nil {
 		return 0, err
 	}
 	queue := make(chan *VideoPart, len(r.plan.Parts))
@@ -115,7 +115,7 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 	}
 	close(queue)
 	group, ctx := errgroup.WithContext(ctx)
-	for range e.parallel() {
+	for range r.plan.Parallel {
 		group.Go(func() error {
 			for p := range queue {
 				if ctx.Err() != nil || job.Crew.Busy(ctx) {

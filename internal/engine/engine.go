@@ -15,6 +15,10 @@ type Config struct {
 	Cores int           // cores to use for one render; 0 = all of the machine
 	Cache PartCache     // nil keeps nothing between renders
 
+	// MemoryBytes is what the encoders of one render may take together; 0 = 300 MB
+	// for every core. One encoder always runs, whatever it takes.
+	MemoryBytes int64
+
 	Limits       Limits        // zero fields take the value of DefaultLimits
 	FinalTimeout time.Duration // of the final pass; 0 = 30 minutes
 	Log          *slog.Logger  // nil discards
@@ -39,8 +43,15 @@ func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.MemoryBytes <= 0 {
+		cfg.MemoryBytes = int64(cfg.Cores) * memoryPerCore
+	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	return &Engine{cfg: cfg, log: cfg.Log}
+}
+
+func (e *Engine) machine() Machine {
+	return Machine{Cores: e.cfg.Cores, MemoryBytes: e.cfg.MemoryBytes}
 }
 
 // Source is a local file behind a key of the timeline.

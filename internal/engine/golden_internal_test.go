@@ -128,7 +128,7 @@ func TestPlans(t *testing.T) {
 				files[key] = PlanSource{Path: key, SHA256: key, Info: info}
 				sources[key] = Source{Path: key}
 			}
-			plan, err := MakePlan(tl, files, DefaultLimits(), 2)
+			plan, err := MakePlan(tl, files, DefaultLimits(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -189,7 +189,7 @@ func TestPartsDoNotKnowTheirNeighbours(t *testing.T) {
 	info := fakeVideo(r(30000, 1001), 3000, 0)
 	rng := rand.New(rand.NewPCG(1, 9))
 	plan := func(tl timeline.Timeline) map[string]int64 {
-		p, err := MakePlan(tl, map[string]PlanSource{"s": {Path: "/s", SHA256: "s", Info: info}}, DefaultLimits(), 2)
+		p, err := MakePlan(tl, map[string]PlanSource{"s": {Path: "/s", SHA256: "s", Info: info}}, DefaultLimits(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -369,5 +369,27 @@ func TestMeterNeverFalls(t *testing.T) {
 	want := []int{37, 62, 75, 99}
 	if !reflect.DeepEqual(seen, want) {
 		t.Errorf("%v, want %v", seen, want)
+	}
+}
+
+func TestEncodersFitTheMachine(t *testing.T) {
+	for _, tt := range []struct {
+		machine           Machine
+		each              int64
+		parallel, threads int
+	}{
+		{Machine{1, 300 << 20}, 200 << 20, 1, 1},
+		{Machine{2, 600 << 20}, 220 << 20, 2, 2},
+		{Machine{2, 600 << 20}, 400 << 20, 1, 3}, // 1080p
+		{Machine{2, 600 << 20}, 2 << 30, 1, 3},
+		{Machine{4, 1200 << 20}, 220 << 20, 3, 2},
+		{Machine{4, 1200 << 20}, 400 << 20, 3, 2},
+		{Machine{8, 2400 << 20}, 220 << 20, 3, 4},
+		{Machine{16, 4800 << 20}, 400 << 20, 4, 6},
+		{Machine{64, 1 << 40}, 400 << 20, 16, 6},
+	} {
+		if p, n := tt.machine.encoders(tt.each); p != tt.parallel || n != tt.threads {
+			t.Errorf("%+v, %d MB each: %d encoders of %d threads, want %d of %d", tt.machine, tt.each>>20, p, n, tt.parallel, tt.threads)
+		}
 	}
 }

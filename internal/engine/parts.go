@@ -63,7 +63,7 @@ func (r *render) makeParts(ctx context.Context) error {
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.cost, a.cost) })
 	tasks := make([]*task, len(steps))
 	for i, s := range steps {
-		tasks[i] = r.meter.work(s.cost / float64(r.parallel()))
+		tasks[i] = r.meter.work(s.cost / float64(r.plan.Parallel))
 	}
 	outer := ctx
 	group, ctx := errgroup.WithContext(ctx)
@@ -83,7 +83,7 @@ func (r *render) makeParts(ctx context.Context) error {
 		queue <- i
 	}
 	close(queue)
-	for range r.parallel() {
+	for range r.plan.Parallel {
 		group.Go(func() error {
 			for i := range queue {
 				if ctx.Err() != nil {

@@ -33,6 +33,8 @@ type Plan struct {
 	Frames  int64
 	Samples int64
 
+	Parallel int // passes at once
+
 	Parts     []*VideoPart // each once, in the order of first use; none for sound alone
 	Sequence  []*VideoPart // what plays after what; a part may occur more than once
 	Sounds    []*Sound
@@ -66,8 +68,7 @@ const soundOnlyBitrate = "192k"
 // MakePlan turns a validated timeline and what is known of its sources into a
 // Plan. It is pure: no file is touched and equal arguments give equal plans. A
 // *fault.Error names the segment, clip or directive that cannot be rendered.
-// threads is what each video encoder may use.
-func MakePlan(t timeline.Timeline, files map[string]PlanSource, limits Limits, threads int) (*Plan, error) {
+func MakePlan(t timeline.Timeline, files map[string]PlanSource, limits Limits, machine Machine) (*Plan, error) {
 	sources, err := gather(t, files, limits)
 	if err != nil {
 		return nil, err
@@ -82,14 +83,28 @@ func MakePlan(t timeline.Timeline, files map[string]PlanSource, limits Limits, t
 	}
 	if t.OutputKind == timeline.Video {
 		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video)
-		p.planVideo(l, threads)
+		p.planVideo(l)
 	} else {
 		p.Profile.AudioBitrate = soundOnlyBitrate
 	}
 	if err := p.planSound(t, l, sources); err != nil {
 		return nil, err
 	}
+	p.employ(machine)
 	return p, nil
+}
+
+// employ decides how many passes run at once.
+func (p *Plan) employ(machine Machine) {
+	var largest int64
+	for _, v := range p.Parts {
+		largest = max(largest, v.memory())
+	}
+	threads := 0
+	p.Parallel, threads = machine.encoders(largest)
+	for _, v := range p.Parts {
+		v.threads = threads
+	}
 }
 
 // gather maps every key to its content and checks that each use can be served.

@@ -32,7 +32,7 @@ const infoVersion = 1
 func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
 	r := &render{
 		Engine: e, job: job, work: filepath.Join(job.Dir, "work"),
-		threads: e.threads(), meter: newMeter(job.OnProgress),
+		meter: newMeter(job.OnProgress),
 	}
 	// What an earlier attempt left must not be written into: parts in the folder
 	// may be the very files of the cache.
@@ -50,37 +50,13 @@ func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
 	return out, err
 }
 
-// threads is what one video encoder uses. It depends on the machine alone:
-// x264's output depends on it, and a render that continues after a crash must
-// give the same frames.
-func (e *Engine) threads() int {
-	switch {
-	case e.cfg.Cores == 1:
-		return 1
-	case e.cfg.Cores <= 5:
-		return 2
-	default:
-		return min(6, e.cfg.Cores/2)
-	}
-}
-
-// parallel is how many passes run at once: a few threads more than cores, since
-// encoders wait for their decoders now and then.
-func (e *Engine) parallel() int {
-	if e.cfg.Cores == 1 {
-		return 1
-	}
-	return max(2, (e.cfg.Cores*3/2+e.threads()-1)/e.threads())
-}
-
 // render is one run of Render.
 type render struct {
 	*Engine
-	job     Job
-	work    string
-	threads int
-	meter   *meter
-	plan    *Plan
+	job   Job
+	work  string
+	meter *meter
+	plan  *Plan
 
 	mu     sync.Mutex
 	stats  Stats
@@ -96,7 +72,7 @@ func (r *render) run(ctx context.Context) (Output, error) {
 	if err != nil {
 		return Output{}, err
 	}
-	if r.plan, err = MakePlan(r.job.Timeline, files, r.cfg.Limits, r.threads); err != nil {
+	if r.plan, err = MakePlan(r.job.Timeline, files, r.cfg.Limits, r.machine()); err != nil {
 		return Output{}, err
 	}
 	r.stats.Analyse = time.Since(begin)

@@ -27,7 +27,7 @@ type VideoPart struct {
 	segment int // client's index of the first segment that uses it
 	canvas  Canvas
 	profile Profile
-	threads int
+	threads int     // set by employ
 	start   float64 // source seconds of the first output frame
 	speed   float64
 
@@ -46,12 +46,12 @@ const (
 )
 
 // planVideo cuts every segment into parts; equal parts are made once.
-func (p *Plan) planVideo(l *layout, threads int) {
+func (p *Plan) planVideo(l *layout) {
 	known := map[string]*VideoPart{}
 	for k := range l.segments {
 		s := &l.segments[k]
 		for _, c := range chunks(s, l.rate) {
-			part := newVideoPart(s, c, p.Canvas, p.Profile, threads)
+			part := newVideoPart(s, c, p.Canvas, p.Profile)
 			if k := known[part.Key]; k != nil {
 				part = k
 			} else {
@@ -97,10 +97,10 @@ func baseChunks(s *placed, rate media.Rational) []chunk {
 	return append(out, chunk{from, s.base})
 }
 
-func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile, threads int) *VideoPart {
+func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile) *VideoPart {
 	step := s.segment.Speed / canvas.Rate.Float()
 	v := &VideoPart{
-		Frames: c.to - c.from, source: s.source, segment: s.index, canvas: canvas, profile: profile, threads: threads,
+		Frames: c.to - c.from, source: s.source, segment: s.index, canvas: canvas, profile: profile,
 		start: s.start + float64(c.from)*step, speed: s.segment.Speed,
 	}
 	v.Name = fmt.Sprintf("normalize segments[%d]", s.index)

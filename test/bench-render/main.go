@@ -1,0 +1,266 @@
+// Command bench-render measures the render engine against one ffmpeg command
+// that does the same job in a single filter graph, the practical lower bound of
+// a cold render. It prints a table and writes it to docs/benchmarks.md.
+//
+//	go run ./test/bench-render [-runs 3] [-out docs/benchmarks.md] [-media dir]
+//
+// Both sides run in turn, several times; the best of each counts, because
+// everything that disturbs a run makes it slower and nothing makes it faster.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"cutroom/internal/engine"
+	"cutroom/internal/media"
+	"cutroom/internal/timeline"
+)
+
+func main() {
+	media.CageMain()
+	runs := flag.Int("runs", 3, "runs of each measurement")
+	out := flag.String("out", "docs/benchmarks.md", "file to write; empty writes none")
+	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
+	flag.Parse()
+	if err := run(context.Background(), *runs, *out, *clips); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-render:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, runs int, outPath, clips string) error {
+	dir, err := os.MkdirTemp("", "bench-render")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{dir: dir, runs: runs, cores: runtime.NumCPU()}
+	if b.runner, err = media.New(media.Config{CageLog: func(string) {}}); err != nil {
+		return err
+	}
+	if err := b.makeSources(ctx, clips); err != nil {
+		return err
+	}
+	page := &report{title: machine()}
+	for _, measure := range []func(context.Context, *report) error{b.cold, b.changes, b.many} {
+		if err := measure(ctx, page); err != nil {
+			return err
+		}
+	}
+	text := page.String()
+	fmt.Print(text)
+	if outPath == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(outPath), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(outPath, []byte(text), 0o644)
+}
+
+// bench holds what the measurements share.
+type bench struct {
+	dir    string
+	runs   int
+	cores  int
+	runner *media.Runner
+
+	segments []timeline.Segment // six of about five seconds
+	music    string
+	big      string // 1080p
+	renders  int
+	graph    usage // the single graph's best, for ratios
+}
+
+// timeline is the job of the main measurements: six segments and music.
+func (b *bench) timeline() timeline.Timeline {
+	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
+	tl.Segments = append(tl.Segments, b.segments...)
+	tl.Clips = []timeline.Clip{{SourceKey: b.music, Volume: 0.3, Speed: 1}}
+	return tl
+}
+
+// engineWith returns an engine with a cache in the given folder.
+func (b *bench) engineWith(cacheDir string) (*engine.Engine, error) {
+	cache, err := engine.NewDirCache(engine.DirCacheConfig{Dir: cacheDir})
+	if err != nil {
+		return nil, err
+	}
+	return engine.New(engine.Config{Media: b.runner, Cores: b.cores, Cache: cache}), nil
+}
+
+// render measures one render.
+func (b *bench) render(ctx context.Context, e *engine.Engine, tl timeline.Timeline) (usage, engine.Output, error) {
+	b.renders++
+	dir := filepath.Join(b.dir, fmt.Sprintf("job%d", b.renders))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return usage{}, engine.Output{}, err
+	}
+	defer os.RemoveAll(dir)
+	sources := map[string]engine.Source{}
+	for _, key := range tl.SourceKeys() {
+		sum, err := hashOnce(key) // the service knows the hash from the upload
+		if err != nil {
+			return usage{}, engine.Output{}, err
+		}
+		sources[key] = engine.Source{Path: key, SHA256: sum}
+	}
+	var out engine.Output
+	u, err := measured(func() (err error) {
+		out, err = e.Render(ctx, engine.Job{Dir: dir, Timeline: tl, Sources: sources, CacheScope: "bench"})
+		return err
+	})
+	return u, out, err
+}
+
+// cold compares a render from nothing with the single graph, in turn.
+func (b *bench) cold(ctx context.Context, r *report) error {
+	var best, graph usage
+	var out engine.Output
+	for i := range b.runs {
+		cacheDir := filepath.Join(b.dir, fmt.Sprintf("cold%d", i))
+		e, err := b.engineWith(cacheDir)
+		if err != nil {
+			return err
+		}
+		u, o, err := b.render(ctx, e, b.timeline())
+		if err != nil {
+			return fmt.Errorf("cold render: %w", err)
+		}
+		best, out = best.better(u), o
+		g, err := measured(func() error { return b.singleGraph(ctx, b.timeline(), filepath.Join(b.dir, "graph.mp4")) })
+		if err != nil {
+			return fmt.Errorf("single graph: %w", err)
+		}
+		graph = graph.better(g)
+		if err := os.RemoveAll(cacheDir); err != nil {
+			return err
+		}
+	}
+	b.graph = graph
+	r.add("single graph, %d segments, %.1f s of %dx%d", graph, usage{}, len(b.segments), out.Duration.Seconds(), out.Width, out.Height)
+	r.add("cold render", best, graph)
+	if melt, err := exec.LookPath("melt"); err == nil {
+		u, err := measured(func() error { return b.melt(ctx, melt) })
+		if err != nil {
+			return fmt.Errorf("melt: %w", err)
+		}
+		r.add("melt, the same segments without music", u, graph)
+	}
+	return nil
+}
+
+// changes measures renders of an edited timeline, each from the cache of the
+// one before the edit.
+func (b *bench) changes(ctx context.Context, r *report) error {
+	var music, segment, alone, sound usage
+	for i := range b.runs {
+		e, err := b.engineWith(filepath.Join(b.dir, fmt.Sprintf("warm%d", i)))
+		if err != nil {
+			return err
+		}
+		if _, _, err := b.render(ctx, e, b.timeline()); err != nil {
+			return err
+		}
+		tl := b.timeline()
+		tl.Clips[0].Volume, tl.Clips[0].Start = 0.6, 1500*time.Millisecond
+		u, o, err := b.render(ctx, e, tl)
+		if err != nil {
+			return err
+		}
+		if o.Stats.FramesEncoded > 0 {
+			return fmt.Errorf("a change of the music encoded %d frames", o.Stats.FramesEncoded)
+		}
+		music = music.better(u)
+
+		tl = b.timeline()
+		tl.Segments[2].TrimStart += 700 * time.Millisecond
+		u, o, err = b.render(ctx, e, tl)
+		if err != nil {
+			return err
+		}
+		segment = segment.better(u)
+		only := b.timeline()
+		only.Segments, only.Clips = tl.Segments[2:3], nil
+		u, err = measured(func() error { return b.singleGraph(ctx, only, filepath.Join(b.dir, "alone.mp4")) })
+		if err != nil {
+			return err
+		}
+		alone = alone.better(u)
+
+		fresh, err := b.engineWith(filepath.Join(b.dir, fmt.Sprintf("sound%d", i)))
+		if err != nil {
+			return err
+		}
+		tl = b.timeline()
+		tl.OutputKind = timeline.Audio
+		if u, _, err = b.render(ctx, fresh, tl); err != nil {
+			return err
+		}
+		sound = sound.better(u)
+	}
+	r.add("again, music changed", music, b.graph)
+	r.add("again, one of six segments changed", segment, b.graph)
+	r.add("single graph of that segment alone", alone, b.graph)
+	r.add("sound alone, from nothing", sound, b.graph)
+	return nil
+}
+
+// many measures memory with 5 and with 20 segments of 1080p.
+func (b *bench) many(ctx context.Context, r *report) error {
+	for _, n := range []int{5, 20} {
+		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
+		for i := range n {
+			from := time.Duration(i*137%4000) * time.Millisecond
+			tl.Segments = append(tl.Segments, timeline.Segment{
+				SourceKey: b.big, Order: int64(i), Duration: time.Minute, TrimStart: from, TrimEnd: from + time.Second, Volume: 1, Speed: 1,
+			})
+		}
+		e, err := b.engineWith(filepath.Join(b.dir, fmt.Sprintf("many%d", n)))
+		if err != nil {
+			return err
+		}
+		u, _, err := b.render(ctx, e, tl)
+		if err != nil {
+			return err
+		}
+		r.add("%d segments of 1 s, 1080p", u, usage{}, n)
+		if n == 20 {
+			g, err := measured(func() error { return b.singleGraph(ctx, tl, filepath.Join(b.dir, "graph20.mp4")) })
+			if err != nil {
+				return err
+			}
+			r.add("the same as a single graph", g, usage{})
+		}
+	}
+	return nil
+}
+
+// melt joins the segments with the MLT framework's renderer.
+func (b *bench) melt(ctx context.Context, binary string) error {
+	args := []string{"-silent"}
+	for _, s := range b.segments {
+		fps := 30.0
+		args = append(args, s.SourceKey, fmt.Sprintf("in=%d", int(s.TrimStart.Seconds()*fps)), fmt.Sprintf("out=%d", int(s.TrimEnd.Seconds()*fps)-1))
+	}
+	args = append(args, "-profile", "atsc_720p_30", "-consumer", "avformat:"+filepath.Join(b.dir, "melt.mp4"),
+		"vcodec=libx264", "preset=fast", "crf=23", "acodec=aac", "ab=192k")
+	return command(ctx, binary, args...)
+}
+
+func command(ctx context.Context, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		text := strings.TrimSpace(string(out))
+		return fmt.Errorf("%s: %w: %s", filepath.Base(name), err, text[max(0, len(text)-400):])
+	}
+	return nil
+}
