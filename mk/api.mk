@@ -6,4 +6,4 @@ fuzz: ## fuzz each target for FUZZTIME (default 5m)
 
 .PHONY: bench-api
 bench-api: ## measure the API's speed and its memory under uploads; writes docs/benchmarks-api.md
-	$(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-api
+	$(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-api $(BENCH_FLAGS)

@@ -50,6 +50,16 @@ type bareServer struct {
 	cmd        *exec.Cmd
 }
 
+// measureBare runs the bare handler for one measurement.
+func measureBare(ctx context.Context, o options, secret string) (load, error) {
+	b, err := startBare(ctx, secret)
+	if err != nil {
+		return load{}, err
+	}
+	defer b.stop()
+	return measure(o, b.url+"/", b.token)
+}
+
 func startBare(ctx context.Context, secret string) (*bareServer, error) {
 	self, err := os.Executable()
 	if err != nil {

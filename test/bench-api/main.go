@@ -67,16 +67,6 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer world.Close()
 	r := report{options: o}
-	bare, err := startBare(ctx, world.Env()["AUTH_JWT_SECRET"])
-	if err != nil {
-		return err
-	}
-	fmt.Println("a bare net/http handler")
-	r.bare, err = measure(o, bare.url+"/", bare.token)
-	bare.stop()
-	if err != nil {
-		return err
-	}
 	databases := []database{{name: "SQLite", env: map[string]string{}}}
 	postgres, err := startPostgres(ctx)
 	if err != nil {
@@ -84,6 +74,15 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	databases = append(databases, postgres)
 	for _, d := range databases {
+		// Beside each database anew, because a machine is not the same from one
+		// minute to the next.
+		fmt.Println("a bare net/http handler")
+		l, err := measureBare(ctx, o, world.Env()["AUTH_JWT_SECRET"])
+		if err != nil {
+			return fmt.Errorf("bare handler: %w", err)
+		}
+		r.bare = append(r.bare, l)
+		r.add(bareName, d.name, l)
 		if err := measureService(ctx, o, binary, filepath.Join(dir, d.name), world, d, &r); err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}
@@ -135,11 +134,11 @@ func measureService(ctx context.Context, o options, binary, dir string, world *s
 		return err
 	}
 	for _, e := range []struct{ name, path string }{
-		{"GET /healthz", "/healthz"},
-		{"GET /credits", "/api/v2/credits"},
-		{"GET /credits/cost", "/api/v2/credits/cost?durationMs=300000"},
-		{"GET /render/{id}/status", "/api/v2/render/" + film + "/status"},
-		{"GET /separate/{id}", "/api/v2/separate/" + stems},
+		{"`GET /healthz`", "/healthz"},
+		{"`GET /credits`", "/api/v2/credits"},
+		{"`GET /credits/cost`", "/api/v2/credits/cost?durationMs=300000"},
+		{"`GET /render/{id}/status`", "/api/v2/render/" + film + "/status"},
+		{"`GET /separate/{id}`", "/api/v2/separate/" + stems},
 	} {
 		fmt.Println(d.name, e.name)
 		l, err := measure(o, s.url+e.path, user)
