@@ -1,8 +1,10 @@
 package test
 
 import (
+	"crypto/rand"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +45,19 @@ func uploadAsset(t testing.TB, u *apitest.User, path, ext, contentType string) s
 	return got.AssetKey
 }
 
+// uniqueCopy is the same film as the mp4 at path in a file with other bytes,
+// so that no object store has it yet.
+func uniqueCopy(t testing.TB, path string) string {
+	t.Helper()
+	box := append([]byte{0, 0, 0, 24, 'f', 'r', 'e', 'e'}, make([]byte, 16)...)
+	_, _ = rand.Read(box[8:]) // never fails
+	out := filepath.Join(t.TempDir(), filepath.Base(path))
+	if err := os.WriteFile(out, append(readFile(t, path), box...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 func TestWithoutBucketAssetsAndV3AreDisabled(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -62,13 +77,14 @@ func TestAssetUpload(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
-	request := assetRequest(t, redClip(t), "MP4", "video/mp4")
+	clip := uniqueCopy(t, redClip(t))
+	request := assetRequest(t, clip, "MP4", "video/mp4")
 	var first, second uploadURL
 	u.Post(t, uploadURLPath, request).Expect(200).JSON(&first)
-	if want := "assets/" + sha256Of(t, redClip(t)) + ".mp4"; first.AssetKey != want || first.AlreadyExists || first.ExpiresInSec != 300 {
+	if want := "assets/" + sha256Of(t, clip) + ".mp4"; first.AssetKey != want || first.AlreadyExists || first.ExpiresInSec != 300 {
 		t.Errorf("%+v, want key %s for 300 s", first, want)
 	}
-	content := readFile(t, redClip(t))
+	content := readFile(t, clip)
 	put := func(contentType string, body []byte) int {
 		t.Helper()
 		return u.Outside(t, "PUT", *first.UploadURL, http.Header{"Content-Type": {contentType}}, body).Status
@@ -223,10 +239,10 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
-	// The client may upload anything of the announced length under the key.
-	request := assetRequest(t, redClip(t), "mp4", "video/mp4")
-	content := readFile(t, redClip(t))
-	content[len(content)/2] ^= 0xff
+	// The client may upload anything of the announced length under the key, here
+	// a good film, but another one.
+	request := assetRequest(t, uniqueCopy(t, redClip(t)), "mp4", "video/mp4")
+	content := readFile(t, uniqueCopy(t, redClip(t)))
 	var got uploadURL
 	u.Post(t, uploadURLPath, request).Expect(200).JSON(&got)
 	u.Outside(t, "PUT", *got.UploadURL, http.Header{"Content-Type": {"video/mp4"}}, content).Expect(200)

@@ -133,7 +133,7 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 	if s.World, err = startWorld(t, o.bucket); err != nil {
 		return nil, err
 	}
-	if s.env, err = s.World.env(o.bucket); err != nil {
+	if s.env, err = s.World.env(t, o.bucket); err != nil {
 		return nil, err
 	}
 	s.env["STORAGE_PATH"] = s.Storage

@@ -46,7 +46,7 @@ func startWorld(t testing.TB, bucket bool) (*World, error) {
 }
 
 // env is the part of the service's environment that names the vendors.
-func (w *World) env(bucket bool) (map[string]string, error) {
+func (w *World) env(t testing.TB, bucket bool) (map[string]string, error) {
 	env := w.Env()
 	// A service under test has the defaults of production unless a test asks
 	// for more.
@@ -62,6 +62,7 @@ func (w *World) env(bucket bool) (map[string]string, error) {
 		env["OBJECT_STORE_ACCESS_KEY_ID"] = u.User.Username()
 		env["OBJECT_STORE_SECRET_ACCESS_KEY"], _ = u.User.Password()
 		env["OBJECT_STORE_ACCOUNT_ID"] = strings.Repeat("0", 32)
+		return env, ownBucket(t, env)
 	}
 	return env, nil
 }

@@ -1,0 +1,56 @@
+package apitest
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// s3Client speaks to the object store that an environment of the service names.
+func s3Client(env map[string]string) *s3.Client {
+	return s3.New(s3.Options{
+		BaseEndpoint: aws.String(env["OBJECT_STORE_ENDPOINT"]), Region: "auto", UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(
+			env["OBJECT_STORE_ACCESS_KEY_ID"], env["OBJECT_STORE_SECRET_ACCESS_KEY"], ""),
+	})
+}
+
+// ownBucket makes a bucket beside the one that env names and puts it into env.
+// Two services on one bucket and two databases would sweep each other's
+// objects away.
+func ownBucket(t testing.TB, env map[string]string) error {
+	var suffix [6]byte
+	_, _ = rand.Read(suffix[:]) // never fails
+	name := env["OBJECT_STORE_BUCKET"] + "-" + hex.EncodeToString(suffix[:])
+	if _, err := s3Client(env).CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(name)}); err != nil {
+		return fmt.Errorf("make a bucket for the test: %w", err)
+	}
+	env["OBJECT_STORE_BUCKET"] = name
+	return nil
+}
+
+// ObjectKeys lists what lies in the service's bucket, none without one.
+func (s *Server) ObjectKeys(t testing.TB) []string {
+	t.Helper()
+	if !s.HasBucket() {
+		return nil
+	}
+	client := s3Client(s.env)
+	var keys []string
+	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: aws.String(s.Config("OBJECT_STORE_BUCKET"))})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatalf("list the bucket: %v", err)
+		}
+		for _, o := range page.Contents {
+			keys = append(keys, aws.ToString(o.Key))
+		}
+	}
+	return keys
+}
