@@ -34,17 +34,18 @@ const statusGone = 499
 // recorder remembers what was answered, and gives each write a deadline.
 type recorder struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	status  int
-	bytes   int64
-	pattern string
+	patience patience
+	control  *http.ResponseController
+	status   int
+	bytes    int64
+	pattern  string
 }
 
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
 		w.status = status
 	}
-	w.patience()
+	w.renew()
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -52,7 +53,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	w.patience()
+	w.renew()
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
 	return n, err
@@ -72,7 +73,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 		if s.o.Trace != nil && r.URL.Path != "/healthz" {
 			ctx, traced = s.o.Trace(ctx, methodLabel(r.Method), id)
 		}
-		rec := &recorder{ResponseWriter: w, control: http.NewResponseController(w)}
+		rec := &recorder{ResponseWriter: w, patience: s.patience, control: http.NewResponseController(w)}
 		r = withPatience(rec, r.WithContext(ctx))
 		rec.Header().Set("X-Request-Id", id)
 		rec.Header().Set("X-Content-Type-Options", "nosniff")

@@ -7,41 +7,45 @@ import (
 	"time"
 )
 
-// bodySilence is how long a client may send nothing in the middle of a body.
-const bodySilence = 30 * time.Second
+// patience is how long slow clients are borne with.
+type patience struct {
+	// bodySilence is how long a client may send nothing in the middle of a body.
+	bodySilence time.Duration
+	// minUploadRate is the least average speed of a body, in bytes a second, once
+	// it has had uploadGrace.
+	minUploadRate int64
+	uploadGrace   time.Duration
+	// writeSilence is how long a client may take over each piece of an answer.
+	// Files are copied in pieces of 32 KiB. It is longer than bodySilence, which
+	// may pass between an answer and its flush, while the server waits for the
+	// rest of a body that nobody read.
+	writeSilence time.Duration
+}
 
-// minUploadRate is the least average speed of a body, in bytes a second, once
-// it has had a minute: a phone on a poor connection is faster, and a client
-// that drips bytes to hold a connection is not.
-const (
-	minUploadRate = 2 << 10
-	uploadGrace   = time.Minute
-)
+// usual is the service's patience: a phone on a poor connection is faster, and
+// a client that drips bytes to hold a connection is not.
+var usual = patience{bodySilence: 30 * time.Second, minUploadRate: 2 << 10, uploadGrace: time.Minute, writeSilence: time.Minute}
 
-// writeSilence is how long a client may take over each piece of an answer. Files
-// are copied in pieces of 32 KiB.
-const writeSilence = time.Minute
-
-// patience renews the time that the client has to take what is written next.
-// Small answers are flushed after the handler, under the deadline of the last
-// write.
-func (w *recorder) patience() {
+// renew gives the client its time to take what is written next. Small answers
+// are flushed after the handler, under the deadline of the last write.
+func (w *recorder) renew() {
 	// A connection without deadlines (a test's recorder) has no slow peer.
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeSilence))
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience.writeSilence))
 }
 
 // patientBody moves the connection's read deadline along while bytes arrive,
 // so that a silent or dripping client is cut off however long uploads may take.
 type patientBody struct {
 	io.ReadCloser
+	patience
 	control *http.ResponseController
 	started time.Time
 	read    int64
 }
 
 func (p *patientBody) Read(b []byte) (int, error) {
-	deadline := time.Now().Add(bodySilence)
-	latest := p.started.Add(uploadGrace + time.Duration(p.read/minUploadRate)*time.Second)
+	deadline := time.Now().Add(p.bodySilence)
+	latest := p.started.Add(p.uploadGrace + time.Duration(p.read/p.minUploadRate)*time.Second)
 	if latest.Before(deadline) {
 		deadline = latest
 	}
@@ -66,7 +70,7 @@ func withPatience(w *recorder, r *http.Request) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
 	}
-	_ = w.control.SetReadDeadline(time.Now().Add(bodySilence))
-	r.Body = &patientBody{ReadCloser: r.Body, control: w.control, started: time.Now()}
+	_ = w.control.SetReadDeadline(time.Now().Add(w.patience.bodySilence))
+	r.Body = &patientBody{ReadCloser: r.Body, patience: w.patience, control: w.control, started: time.Now()}
 	return r
 }

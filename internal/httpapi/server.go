@@ -66,11 +66,13 @@ type Server struct {
 	log     *slog.Logger
 	limiter limiter
 	mux     *http.ServeMux
+
+	patience patience
 }
 
 // New returns the handler of the whole public listener.
 func New(o Options) http.Handler {
-	s := &Server{o: o, log: o.Log, limiter: limiter{o.DB}, mux: http.NewServeMux()}
+	s := &Server{o: o, log: o.Log, limiter: limiter{o.DB}, mux: http.NewServeMux(), patience: usual}
 	s.routes()
 	return s.observed(s.withCORS(http.HandlerFunc(s.dispatch)))
 }

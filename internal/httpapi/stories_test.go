@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"cutroom/internal/httpapi"
 )
@@ -213,31 +212,7 @@ func rawConn(t *testing.T, r *rig) net.Conn {
 	return c
 }
 
-// A request that announces a body and never sends it must not hold its
-// connection for ever, even where the answer does not depend on the body.
-func TestASilentBodyIsCutOff(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a time-out of half a minute")
-	}
-	t.Parallel()
-	c := rawConn(t, newRig(t, rigOptions{}))
-	if _, err := fmt.Fprint(c, "POST /api/v2/credits/purchase HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SetReadDeadline(time.Now().Add(50 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatalf("no answer to a silent client: %v", err)
-	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusUnauthorized || !answer.Close {
-		t.Errorf("status %d, close %v; want 401 and the end of the connection", answer.StatusCode, answer.Close)
-	}
-}
-
-func TestLargeHeadersAndExpect(t *testing.T) {
+func TestExpectIsNotAnsweredWithLeaveBeforeTheToken(t *testing.T) {
 	c := rawConn(t, newRig(t, rigOptions{}))
 	// A client that waits for leave to send a body that would be refused is not
 	// given it.

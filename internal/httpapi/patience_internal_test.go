@@ -1,0 +1,169 @@
+package httpapi
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hasty is a patience that a test can wait for.
+var hasty = patience{bodySilence: 300 * time.Millisecond, minUploadRate: 1 << 10, uploadGrace: time.Second, writeSilence: time.Second}
+
+// tooLong is when a test gives up.
+const tooLong = 20 * time.Second
+
+// hastyConn connects to a server that serves h with little patience.
+func hastyConn(t *testing.T, h handler) net.Conn {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	s := &Server{log: log, patience: hasty, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
+	srv := httptest.NewServer(s.observed(s.serve(h)))
+	t.Cleanup(srv.Close)
+	c, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(tooLong)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func say(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The server reads what is left of a short body before it writes an answer. A
+// client that never sends it must not hold the connection for ever.
+func TestASilentBodyThatNobodyReadsIsCutOff(t *testing.T) {
+	c := hastyConn(t, func(w http.ResponseWriter, _ *http.Request) error {
+		return errBadRequest
+	})
+	say(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("no answer to a silent client: %v", err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusBadRequest || !answer.Close {
+		t.Errorf("status %d, close %v; want 400 and the end of the connection", answer.StatusCode, answer.Close)
+	}
+}
+
+// readAll is a handler that tells how reading its body ended.
+func readAll(ended chan<- error) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		_, err := io.Copy(io.Discard, r.Body)
+		ended <- err
+		return err
+	}
+}
+
+func wait(t *testing.T, ended <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(tooLong):
+		t.Fatal("the handler still waits")
+		return nil
+	}
+}
+
+func TestASilentBodyIsCutOff(t *testing.T) {
+	ended := make(chan error, 1)
+	c := hastyConn(t, readAll(ended))
+	say(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc")
+	if err := wait(t, ended); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the body of a silent client ends with %v", err)
+	}
+}
+
+func TestADrippingBodyIsCutOff(t *testing.T) {
+	ended := make(chan error, 1)
+	c := hastyConn(t, readAll(ended))
+	say(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+	go func() { // a byte at a time, never silent, until the connection ends
+		for {
+			if _, err := c.Write([]byte("x")); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	if err := wait(t, ended); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the body of a dripping client ends with %v", err)
+	}
+}
+
+func TestASteadyBodyMayTakeLongerThanAnySilence(t *testing.T) {
+	ended := make(chan error, 1)
+	c := hastyConn(t, readAll(ended))
+	const pieces, size = 12, 4 << 10
+	say(t, c, fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", pieces*size))
+	for range pieces { // 1.2 s in all, 4 silences' length
+		say(t, c, strings.Repeat("x", size))
+		time.Sleep(hasty.bodySilence / 3)
+	}
+	if err := wait(t, ended); err != nil {
+		t.Errorf("a steady body ends with %v", err)
+	}
+}
+
+// After a body that is complete, the handler may think for as long as it must.
+func TestThinkingIsNotSilence(t *testing.T) {
+	c := hastyConn(t, func(w http.ResponseWriter, r *http.Request) error {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			return err
+		}
+		select {
+		case <-r.Context().Done():
+			return r.Context().Err()
+		case <-time.After(3 * hasty.bodySilence):
+			return ok(w, "done")
+		}
+	})
+	in := bufio.NewReader(c)
+	for range 2 { // and the connection serves the next request
+		say(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
+		answer, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("status %d", answer.StatusCode)
+		}
+	}
+}
+
+func TestAReaderThatStopsReadingIsCutOff(t *testing.T) {
+	ended := make(chan error, 1)
+	c := hastyConn(t, func(w http.ResponseWriter, _ *http.Request) error {
+		piece := make([]byte, 32<<10)
+		for {
+			if _, err := w.Write(piece); err != nil {
+				ended <- err
+				return nil
+			}
+		}
+	})
+	say(t, c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	if err := wait(t, ended); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("writing to a client that does not read ends with %v", err)
+	}
+}
