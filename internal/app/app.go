@@ -260,7 +260,9 @@ func (a *App) Run(ctx context.Context) error {
 		group.Go(func() error { return a.serveOps(ctx) })
 	}
 	group.Go(func() error { return a.db.RunBells(ctx) })
-	group.Go(func() error { return lease.RunNode(ctx, a.db, a.nodeID, a.log) })
+	if node := a.storeNode(); node != "" {
+		group.Go(func() error { return lease.RunNode(ctx, a.db, node, a.log) })
+	}
 	group.Go(func() error { return a.runWorkers(ctx) })
 	group.Go(func() error { return a.runSweeps(ctx) })
 	a.log.Info("cutroom serves", "address", listener.Addr().String(), "version", a.version)
