@@ -1,0 +1,79 @@
+package httpapi_test
+
+import (
+	"compress/gzip"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The whole way from a failed request to the monitoring service: configuration,
+// log, report, wire.
+func TestAFailureOfOursReachesTheMonitoring(t *testing.T) {
+	envelopes := make(chan string, 16)
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body io.Reader = r.Body
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			var err error
+			if body, err = gzip.NewReader(r.Body); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		text, err := io.ReadAll(body)
+		if err != nil {
+			t.Error(err)
+		}
+		envelopes <- string(text)
+		_, _ = io.WriteString(w, "{}")
+	}))
+	defer collector.Close()
+	r := newRig(t, rigOptions{file: true, log: slog.DiscardHandler, env: map[string]string{
+		"MONITORING_DSN": strings.Replace(collector.URL, "://", "://key@", 1) + "/7", "MONITORING_ENV": "staging", "MONITORING_RELEASE": "9.8.7",
+		"MONITORING_TRACES_SAMPLE_RATE": "1"}})
+	user := r.signIn()
+	for _, q := range []request{ // a client's mistakes are no failures
+		{method: "GET", target: "/api/v2/credits"}, {method: "GET", target: "/api/v2/credits/cost", user: user.token},
+		{method: "POST", target: "/api/v2/credits/purchase", user: user.token, body: "{"}, {method: "GET", target: "/api/v2/separate/sep-x", user: user.token},
+	} {
+		r.do(q)
+	}
+	if _, err := r.db.Exec(t.Context(), `DROP TABLE credit_balances`); err != nil {
+		t.Fatal(err)
+	}
+	w := r.do(request{method: "GET", target: "/api/v2/credits?q=hunter2", user: user.token})
+	if w.Code != http.StatusInternalServerError || strings.TrimSpace(w.Body.String()) != `{"error":"Internal server error"}` {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	var events, traces []string
+	for deadline := time.After(20 * time.Second); len(events) < 1 || len(traces) < 6; {
+		select {
+		case e := <-envelopes:
+			if strings.Contains(e, `"type":"event"`) {
+				events = append(events, e)
+			}
+			if strings.Contains(e, `"type":"transaction"`) {
+				traces = append(traces, e)
+			}
+		case <-deadline:
+			t.Fatalf("%d events and %d traces arrived", len(events), len(traces))
+		}
+	}
+	if len(events) != 1 {
+		t.Errorf("%d events, want only the failure of ours: %q", len(events), events)
+	}
+	for _, want := range []string{"9.8.7", "staging", w.Header().Get("X-Request-Id"), "GET /api/v2/credits", "read balance"} {
+		if !strings.Contains(events[0], want) {
+			t.Errorf("the report lacks %q:\n%.2000s", want, events[0])
+		}
+	}
+	for _, secret := range []string{user.id, user.token, "hunter2", "example.test", "sep-x", "192.0.2.1"} {
+		if all := strings.Join(append(events, traces...), "\n"); strings.Contains(all, secret) {
+			t.Errorf("%q leaves the house", secret)
+		}
+	}
+}
