@@ -120,7 +120,11 @@ func TestRetryAfterIsTheRestOfTheWindow(t *testing.T) {
 				t.Fatalf("sign-in %d: %d", i, w.Code)
 			}
 		}
-		for shift, want := range map[int64]int{0: 60, 17_300: 43, 59_999: 1} {
+		for _, at := range []struct {
+			shift int64
+			want  int
+		}{{0, 60}, {17_300, 43}, {59_999, 1}} {
+			shift, want := at.shift, at.want
 			if _, err := r.db.Exec(t.Context(), `UPDATE rate_limits SET window_start = now_ms() - $1 WHERE bucket LIKE 'login:%'`, shift); err != nil {
 				t.Fatal(err)
 			}
