@@ -155,6 +155,7 @@ func (s *Service) work(ctx context.Context, j job) {
 		return
 	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost):
 		log.Warn("render job was taken away", "err", err)
+		s.dropIfErased(last, j)
 		return
 	case ctx.Err() != nil:
 		err = s.handBack(last, j)
@@ -300,6 +301,23 @@ func (s *Service) handBack(ctx context.Context, j job) error {
 		}
 		return tx.Notify(ctx, topic)
 	})
+}
+
+// dropIfErased removes what a worker stored after its user's files had been
+// erased: the deletion took the job away while the worker was still writing.
+func (s *Service) dropIfErased(ctx context.Context, j job) {
+	var one int
+	err := s.db.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`, j.UserID).Scan(&one)
+	if !isNoRows(err) {
+		return
+	}
+	err = s.EraseCaches(ctx, j.UserID)
+	for _, prefix := range []string{"render/" + j.ID + "/", "uploads/" + j.ID + "/", "parts/" + j.UserID + "/"} {
+		err = errors.Join(err, s.deletePrefix(ctx, prefix))
+	}
+	if err != nil {
+		s.log.Warn("files of an erased account left; the sweep will remove them", "job", j.ID, "err", err)
+	}
 }
 
 // storePatience is how long a render waits for the object store to come back.
