@@ -8,13 +8,13 @@ cd "$root"
 
 step() { printf '\n== %s (%ss) ==\n' "$*" "$SECONDS"; }
 
-suite() { go test -count=1 -timeout 15m "$@"; }
+suite() { go test -count=1 -timeout 30m "$@"; }
 
 inner() {
 	step "unit tests"
 	# Packages one after the other: most of them run ffmpeg, browsers or
 	# databases, and measure what comes out.
-	go test -p 1 -timeout 15m $(go list ./... | grep -v -e '^cutroom/test')
+	go test -p 1 -timeout 30m $(go list ./... | grep -v -e '^cutroom/test')
 	step "black box: SQLite, no bucket"
 	CUTROOM_TEST_DB=sqlite suite ./test
 	step "black box: PostgreSQL, no bucket"
