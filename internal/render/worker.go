@@ -148,6 +148,9 @@ func (s *Service) work(ctx context.Context, j job) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	seen := fault.As(err)
+	if err != nil {
+		defer s.dropIfErased(last, j)
+	}
 	switch {
 	case err == nil:
 		log.Info("rendered", "ms", time.Since(started).Milliseconds())
@@ -155,7 +158,6 @@ func (s *Service) work(ctx context.Context, j job) {
 		return
 	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost):
 		log.Warn("render job was taken away", "err", err)
-		s.dropIfErased(last, j)
 		return
 	case ctx.Err() != nil:
 		err = s.handBack(last, j)
