@@ -78,25 +78,7 @@ func (r *render) makeParts(ctx context.Context) error {
 			}
 		})
 	}
-	queue := make(chan int, len(steps))
-	for i := range steps {
-		queue <- i
-	}
-	close(queue)
-	for range r.plan.Parallel {
-		group.Go(func() error {
-			for i := range queue {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				if err := steps[i].run(ctx, tasks[i]); err != nil {
-					return err
-				}
-				tasks[i].finish()
-			}
-			return nil
-		})
-	}
+	group.Go(func() error { return r.runSteps(ctx, group, steps, tasks) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -104,6 +86,27 @@ func (r *render) makeParts(ctx context.Context) error {
 		return err
 	}
 	return r.judgeDamage()
+}
+
+// runSteps starts the steps in order, as many at once as the plan says.
+func (r *render) runSteps(ctx context.Context, group *errgroup.Group, steps []step, tasks []*task) error {
+	slots := make(chan struct{}, r.plan.Parallel)
+	for i, s := range steps {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		group.Go(func() error {
+			defer func() { <-slots }()
+			if err := s.run(ctx, tasks[i]); err != nil {
+				return err
+			}
+			tasks[i].finish()
+			return nil
+		})
+	}
+	return nil
 }
 
 // soundNeeded reports whether anything reads the sound itself, and not only a

@@ -167,7 +167,7 @@ func TestStoppedRendersContinue(t *testing.T) {
 	defer cancel(nil)
 	dir := t.TempDir()
 	job := engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user", OnProgress: func(p int) {
-		if p >= 30 {
+		if p >= 65 {
 			cancel(errStopping)
 		}
 	}}

@@ -30,7 +30,7 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 		// several times, re-encoded as a phone would, with a keyframe a second.
 		for i, name := range []string{"clip_720p2997.mp4", "clip_480p30.mp4"} {
 			path := filepath.Join(b.dir, fmt.Sprintf("phone%d.mp4", i))
-			if err := command(ctx, "ffmpeg", "-v", "error", "-y", "-stream_loop", "3", "-i", real(name), "-t", "16",
+			if err := once(ctx, path, "ffmpeg", "-v", "error", "-y", "-stream_loop", "3", "-i", real(name), "-t", "16",
 				"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "128k", path); err != nil {
 				return err
 			}
@@ -39,13 +39,13 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 	} else {
 		for i, source := range []string{"mandelbrot=s=1280x720:r=30:start_scale=1:end_pts=600", "testsrc2=s=854x480:r=30,noise=alls=6:allf=t"} {
 			path := filepath.Join(b.dir, fmt.Sprintf("phone%d.mp4", i))
-			if err := command(ctx, "ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-t", "16", "-i", source, "-f", "lavfi", "-t", "16", "-i", "anoisesrc=c=pink:a=0.2:r=44100",
+			if err := once(ctx, path, "ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-t", "16", "-i", source, "-f", "lavfi", "-t", "16", "-i", "anoisesrc=c=pink:a=0.2:r=44100",
 				"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "128k", path); err != nil {
 				return err
 			}
 		}
 		b.music = filepath.Join(b.dir, "music.mp3")
-		if err := command(ctx, "ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-t", "20", "-i", "sine=440:r=48000", "-c:a", "libmp3lame", b.music); err != nil {
+		if err := once(ctx, b.music, "ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-t", "20", "-i", "sine=440:r=48000", "-c:a", "libmp3lame", b.music); err != nil {
 			return err
 		}
 	}
@@ -54,8 +54,16 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 		b.segments = append(b.segments, seg(s[0].(string), s[1].(int), s[2].(int)))
 	}
 	b.big = filepath.Join(b.dir, "big.mp4")
-	return command(ctx, "ffmpeg", "-v", "error", "-y", "-i", hd, "-t", "6", "-vf", "scale=1920:1080", "-c:v", "libx264", "-preset", "veryfast",
+	return once(ctx, b.big, "ffmpeg", "-v", "error", "-y", "-i", hd, "-t", "6", "-vf", "scale=1920:1080", "-c:v", "libx264", "-preset", "veryfast",
 		"-b:v", "16M", "-g", "30", "-bf", "0", "-c:a", "aac", b.big)
+}
+
+// once runs the command that makes path, unless path is there.
+func once(ctx context.Context, path, name string, args ...string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	return command(ctx, name, args...)
 }
 
 // singleGraph does the whole job in one ffmpeg command with one filter graph:

@@ -29,19 +29,23 @@ func main() {
 	runs := flag.Int("runs", 3, "runs of each measurement")
 	out := flag.String("out", "docs/benchmarks.md", "file to write; empty writes none")
 	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
+	only := flag.String("only", "cold,changes,large,many", "measurements to run")
+	work := flag.String("work", "", "folder to work in; its sources are used again; empty makes one and removes it")
 	flag.Parse()
-	if err := run(context.Background(), *runs, *out, *clips); err != nil {
+	if err := run(context.Background(), *runs, *out, *clips, *only, *work); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-render:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, runs int, outPath, clips string) error {
-	dir, err := os.MkdirTemp("", "bench-render")
-	if err != nil {
-		return err
+func run(ctx context.Context, runs int, outPath, clips, only, dir string) error {
+	var err error
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "bench-render"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
 	}
-	defer os.RemoveAll(dir)
 	b := &bench{dir: dir, runs: runs, cores: runtime.NumCPU()}
 	if b.runner, err = media.New(media.Config{CageLog: func(string) {}}); err != nil {
 		return err
@@ -50,8 +54,14 @@ func run(ctx context.Context, runs int, outPath, clips string) error {
 		return err
 	}
 	page := &report{title: machine()}
-	for _, measure := range []func(context.Context, *report) error{b.cold, b.changes, b.many} {
-		if err := measure(ctx, page); err != nil {
+	for _, m := range []struct {
+		name    string
+		measure func(context.Context, *report) error
+	}{{"cold", b.cold}, {"changes", b.changes}, {"large", b.large}, {"many", b.many}} {
+		if !strings.Contains(only, m.name) {
+			continue
+		}
+		if err := m.measure(ctx, page); err != nil {
 			return err
 		}
 	}
@@ -118,6 +128,9 @@ func (b *bench) render(ctx context.Context, e *engine.Engine, tl timeline.Timeli
 		out, err = e.Render(ctx, engine.Job{Dir: dir, Timeline: tl, Sources: sources, CacheScope: "bench"})
 		return err
 	})
+	s := out.Stats
+	fmt.Fprintf(os.Stderr, "  render: analyse %.2f s, parts %.2f s, final %.2f s; %d of %d parts encoded\n",
+		s.Analyse.Seconds(), s.Parts.Seconds(), s.Final.Seconds(), s.VideoParts-s.VideoPartsReused, s.VideoParts)
 	return u, out, err
 }
 
@@ -211,6 +224,33 @@ func (b *bench) changes(ctx context.Context, r *report) error {
 	r.add("again, one of six segments changed", segment, b.graph)
 	r.add("single graph of that segment alone", alone, b.graph)
 	r.add("sound alone, from nothing", sound, b.graph)
+	return nil
+}
+
+// large is cold in 1080p, where memory forbids several encoders at once on small
+// machines.
+func (b *bench) large(ctx context.Context, r *report) error {
+	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
+	for i := range 6 {
+		from := time.Duration(i*137) * time.Millisecond
+		tl.Segments = append(tl.Segments, timeline.Segment{
+			SourceKey: b.big, Order: int64(i), Duration: time.Minute, TrimStart: from, TrimEnd: from + 5*time.Second, Volume: 1, Speed: 1,
+		})
+	}
+	e, err := b.engineWith(filepath.Join(b.dir, "large"))
+	if err != nil {
+		return err
+	}
+	u, _, err := b.render(ctx, e, tl)
+	if err != nil {
+		return err
+	}
+	g, err := measured(func() error { return b.singleGraph(ctx, tl, filepath.Join(b.dir, "large.mp4")) })
+	if err != nil {
+		return err
+	}
+	r.add("single graph, 6 segments of 5 s, 1080p", g, usage{})
+	r.add("cold render of the same", u, g)
 	return nil
 }
 
