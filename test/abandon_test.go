@@ -58,7 +58,7 @@ func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
 	apitest.Eventually(t, 20*time.Second, func() bool { return u.Separation(t, id).Status == "SUBMITTING" },
 		func() string { return "the job is not SUBMITTING" })
 	var job apitest.SeparationStatus
-	apitest.Eventually(t, 120*time.Second, func() bool {
+	apitest.Eventually(t, 240*time.Second, func() bool {
 		job = u.Separation(t, id)
 		return job.Status == "READY" || job.Status == "FAILED"
 	}, func() string { return "the job is stuck in " + job.Status })

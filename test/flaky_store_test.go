@@ -47,6 +47,8 @@ func newFlakyStore(t testing.TB) *flakyStore {
 		}
 		f.bucket, f.access = strings.Trim(u.Path, "/"), u.User.Username()
 		f.secret, _ = u.User.Password()
+		// Services of other tests would sweep this one's objects away.
+		f.bucket = apitest.RealBucket(t, u.Scheme+"://"+u.Host, f.bucket, f.access, f.secret)
 		f.handler = &httputil.ReverseProxy{
 			Rewrite: func(p *httputil.ProxyRequest) {
 				p.SetURL(&url.URL{Scheme: u.Scheme, Host: u.Host})

@@ -34,6 +34,18 @@ func ownBucket(t testing.TB, env map[string]string) error {
 	return nil
 }
 
+// RealBucket makes a bucket of a test's own on the server that
+// CUTROOM_TEST_S3 names, and returns its name.
+func RealBucket(t testing.TB, endpoint, bucket, access, secret string) string {
+	t.Helper()
+	env := map[string]string{"OBJECT_STORE_ENDPOINT": endpoint, "OBJECT_STORE_BUCKET": bucket,
+		"OBJECT_STORE_ACCESS_KEY_ID": access, "OBJECT_STORE_SECRET_ACCESS_KEY": secret}
+	if err := ownBucket(t, env); err != nil {
+		t.Fatal(err)
+	}
+	return env["OBJECT_STORE_BUCKET"]
+}
+
 // ObjectKeys lists what lies in the service's bucket, none without one.
 func (s *Server) ObjectKeys(t testing.TB) []string {
 	t.Helper()

@@ -44,6 +44,7 @@ ssl = on
 ssl_cert_file = 'server.crt'
 ssl_key_file = 'server.key'
 fsync = off
+autovacuum = off
 synchronous_commit = off
 full_page_writes = off
 max_connections = 400
