@@ -56,14 +56,14 @@ func ticksToDuration(ticks int64, base Rational) time.Duration {
 	const limit = uint64(1<<63 - 1)
 	result := limit
 	hi, lo := bits.Mul64(abs, uint64(base.Num))
-	if hi == 0 {
+	if den := uint64(base.Den); hi < den { // else the quotient has more than 64 bits
 		// Nanoseconds of a second need 30 bits, so the product is divided in two steps.
-		sec, rest := lo/uint64(base.Den), lo%uint64(base.Den)
-		if sec < limit/uint64(time.Second) {
+		sec, rest := bits.Div64(hi, lo, den)
+		if sec <= limit/uint64(time.Second) {
 			h, l := bits.Mul64(rest, uint64(time.Second))
-			l, carry := bits.Add64(l, uint64(base.Den)/2, 0)
-			q, _ := bits.Div64(h+carry, l, uint64(base.Den)) // rest < Den, so q fits
-			result = sec*uint64(time.Second) + q
+			l, carry := bits.Add64(l, den/2, 0)
+			q, _ := bits.Div64(h+carry, l, den) // rest < den, so q fits
+			result = min(limit, sec*uint64(time.Second)+q) // below 2^64: sec is bounded and q is at most a second
 		}
 	}
 	if neg {
