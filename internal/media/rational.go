@@ -62,7 +62,7 @@ func ticksToDuration(ticks int64, base Rational) time.Duration {
 		if sec <= limit/uint64(time.Second) {
 			h, l := bits.Mul64(rest, uint64(time.Second))
 			l, carry := bits.Add64(l, den/2, 0)
-			q, _ := bits.Div64(h+carry, l, den) // rest < den, so q fits
+			q, _ := bits.Div64(h+carry, l, den)            // rest < den, so q fits
 			result = min(limit, sec*uint64(time.Second)+q) // below 2^64: sec is bounded and q is at most a second
 		}
 	}
