@@ -107,6 +107,11 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 	if r.plan, err = MakePlan(job.Timeline, files, e.cfg.Limits, e.machine()); err != nil {
 		return 0, err
 	}
+	parallel := r.plan.Parallel
+	if s, ok := r.keptStaff(ctx); ok {
+		s.apply(r.plan.Parts)
+		parallel = s.Parallel
+	}
 	queue := make(chan *VideoPart, len(r.plan.Parts))
 	// From the end: the render itself begins with the dearest, and two that walk
 	// towards each other ask for the same part only once.
@@ -115,7 +120,7 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 	}
 	close(queue)
 	group, ctx := errgroup.WithContext(ctx)
-	for range r.plan.Parallel {
+	for range parallel {
 		group.Go(func() error {
 			for p := range queue {
 				if ctx.Err() != nil || job.Crew.Busy(ctx) {

@@ -400,3 +400,31 @@ func TestEncodersFitTheMachine(t *testing.T) {
 		}
 	}
 }
+
+func TestStaffing(t *testing.T) {
+	info := fakeVideo(r(30, 1), 30000, 0)
+	plan := func(n int) (*Plan, []*VideoPart) {
+		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
+		for i := range n {
+			s := ms(int64(i)*10000, int64(i)*10000+2000)
+			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1
+			tl.Segments = append(tl.Segments, s)
+		}
+		p, err := MakePlan(tl, map[string]PlanSource{"s": {Path: "/s", SHA256: "s", Info: info}}, DefaultLimits(), Machine{2, 600 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p, p.Parts
+	}
+	for n, single := range map[int]int{1: 0, 3: 0, 4: 4, 5: 4, 6: 6, 7: 6} {
+		p, missing := plan(n)
+		s := staffFor(p, missing, Machine{2, 600 << 20})
+		if len(s.Threads) != single || s.Parallel != 2 {
+			t.Errorf("%d parts: %d of one thread, %d at once; want %d, 2", n, len(s.Threads), s.Parallel, single)
+		}
+	}
+	p, missing := plan(6)
+	if s := staffFor(p, missing, Machine{2, 100 << 20}); len(s.Threads) != 0 {
+		t.Error("memory was not minded")
+	}
+}

@@ -20,25 +20,76 @@ type step struct {
 }
 
 // makeParts makes every video part and every sound that the cache does not
-// have, as many at once as suit the cores, the dearest first: the small ones
-// then fill the gaps at the end.
+// have. Video parts are made as many at once as suit cores and memory, the
+// dearest first: the small ones then fill the gaps at the end. Sounds need
+// little of either and have a lane of their own, where they use what encoders
+// leave idle.
 func (r *render) makeParts(ctx context.Context) error {
 	r.yields = map[*VideoPart]yield{}
-	var steps []step
-	var missing []string
-	for _, p := range r.plan.Parts {
-		if r.reusePart(ctx, p) {
-			continue
-		}
-		missing = append(missing, p.Key)
-		steps = append(steps, step{p.cost(), func(ctx context.Context, t *task) error { return r.sharePart(ctx, p, t) }})
-	}
-	if r.job.Crew != nil && len(missing) > 0 {
-		if err := r.job.Crew.Announce(ctx, missing); err != nil {
-			return fmt.Errorf("announce parts: %w", err)
-		}
+	pictures, parallel, err := r.videoSteps(ctx)
+	if err != nil {
+		return err
 	}
 	stretches, waiting := r.missingStretches(ctx)
+	sounds := r.soundSteps(ctx, stretches, waiting)
+	if err := r.checkSpace(); err != nil {
+		return err
+	}
+	soundLanes := 1
+	if len(pictures) == 0 {
+		soundLanes = max(1, r.machine().Cores)
+	}
+	outer := ctx
+	group, ctx := errgroup.WithContext(ctx)
+	// Stretching is light and done by this process; it needs no slot, only its sound.
+	for _, s := range stretches {
+		group.Go(func() error {
+			select {
+			case <-waiting[s.Sound]:
+				return r.makeStretch(ctx, s)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}
+	r.runSteps(ctx, group, pictures, parallel)
+	r.runSteps(ctx, group, sounds, soundLanes)
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := r.awaitOthers(outer); err != nil {
+		return err
+	}
+	return r.judgeDamage()
+}
+
+// videoSteps returns the work for the parts that the cache does not have.
+func (r *render) videoSteps(ctx context.Context) (steps []step, parallel int, err error) {
+	var missing []*VideoPart
+	var keys []string
+	for _, p := range r.plan.Parts {
+		if !r.reusePart(ctx, p) {
+			missing, keys = append(missing, p), append(keys, p.Key)
+		}
+	}
+	if parallel, err = r.employ(ctx, missing); err != nil {
+		return nil, 0, err
+	}
+	if r.job.Crew != nil && len(missing) > 0 {
+		if err := r.job.Crew.Announce(ctx, keys); err != nil {
+			return nil, 0, fmt.Errorf("announce parts: %w", err)
+		}
+	}
+	for _, p := range missing {
+		steps = append(steps, step{p.cost(), func(ctx context.Context, t *task) error { return r.sharePart(ctx, p, t) }})
+	}
+	return steps, parallel, nil
+}
+
+// soundSteps returns the work for the sounds that the cache does not have, and
+// closes the channels of those that it has.
+func (r *render) soundSteps(ctx context.Context, stretches []*Stretch, waiting map[*Sound]chan struct{}) []step {
+	var steps []step
 	for _, s := range r.plan.Sounds {
 		if !r.soundNeeded(s, stretches) {
 			continue
@@ -57,56 +108,35 @@ func (r *render) makeParts(ctx context.Context) error {
 			return nil
 		}})
 	}
-	if err := r.checkSpace(); err != nil {
-		return err
-	}
+	return steps
+}
+
+// runSteps has the group run the steps, so many at once and the dearest first.
+func (r *render) runSteps(ctx context.Context, group *errgroup.Group, steps []step, parallel int) {
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.cost, a.cost) })
 	tasks := make([]*task, len(steps))
 	for i, s := range steps {
-		tasks[i] = r.meter.work(s.cost / float64(r.plan.Parallel))
+		tasks[i] = r.meter.work(s.cost / float64(parallel))
 	}
-	outer := ctx
-	group, ctx := errgroup.WithContext(ctx)
-	// Stretching is light and done by this process; it needs no slot, only its sound.
-	for _, s := range stretches {
-		group.Go(func() error {
+	group.Go(func() error {
+		slots := make(chan struct{}, parallel)
+		for i, s := range steps {
 			select {
-			case <-waiting[s.Sound]:
-				return r.makeStretch(ctx, s)
+			case slots <- struct{}{}:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		})
-	}
-	group.Go(func() error { return r.runSteps(ctx, group, steps, tasks) })
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	if err := r.awaitOthers(outer); err != nil {
-		return err
-	}
-	return r.judgeDamage()
-}
-
-// runSteps starts the steps in order, as many at once as the plan says.
-func (r *render) runSteps(ctx context.Context, group *errgroup.Group, steps []step, tasks []*task) error {
-	slots := make(chan struct{}, r.plan.Parallel)
-	for i, s := range steps {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+			group.Go(func() error {
+				defer func() { <-slots }()
+				if err := s.run(ctx, tasks[i]); err != nil {
+					return err
+				}
+				tasks[i].finish()
+				return nil
+			})
 		}
-		group.Go(func() error {
-			defer func() { <-slots }()
-			if err := s.run(ctx, tasks[i]); err != nil {
-				return err
-			}
-			tasks[i].finish()
-			return nil
-		})
-	}
-	return nil
+		return nil
+	})
 }
 
 // soundNeeded reports whether anything reads the sound itself, and not only a

@@ -12,7 +12,8 @@ import (
 
 // SharedCache is a part cache that replicas share through the bucket, with a
 // local one in front. What is dear to make and cheap to move is shared: video
-// parts, and what analysing a source found. Decoded sound is neither.
+// parts, what analysing a source found, and the decision about encoders, which
+// assistants must know. Decoded sound is neither dear nor small.
 type SharedCache struct {
 	local  *engine.DirCache
 	bucket objectstore.Store
@@ -24,7 +25,7 @@ func NewSharedCache(local *engine.DirCache, bucket objectstore.Store) *SharedCac
 }
 
 func shared(key string) bool {
-	return strings.HasPrefix(key, "video-") || strings.HasPrefix(key, "info-")
+	return strings.HasPrefix(key, "video-") || strings.HasPrefix(key, "info-") || strings.HasPrefix(key, "staff-")
 }
 
 func partKey(scope, key string) string { return "parts/" + scope + "/" + key }

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// staffVersion is raised when the same situation would be staffed differently.
+const staffVersion = 1
+
+// staff is who encodes what: how many encoders run at once and how many threads
+// each has.
+//
+// Encoders of one thread waste nothing, and with enough of them all cores are
+// busy; few parts need more threads each. Which it is depends on how many parts
+// are missing, and x264's output depends on the threads. So the decision is made
+// once for a plan and kept in the cache: a render that continues after a crash
+// finds fewer parts missing, and must still give the same frames.
+type staff struct {
+	Parallel int            `json:"parallel"`
+	Threads  map[string]int `json:"threads"` // by part key; parts not named have the plan's
+}
+
+// staffFor decides for the missing parts of a plan.
+func staffFor(p *Plan, missing []*VideoPart, machine Machine) staff {
+	s := staff{Parallel: p.Parallel, Threads: map[string]int{}}
+	var largest int64
+	for _, v := range missing {
+		largest = max(largest, v.memory())
+	}
+	alone := machine.Cores // encoders of one thread that the machine holds
+	if machine.MemoryBytes > 0 && largest > 0 {
+		alone = min(alone, int(machine.MemoryBytes/largest))
+	}
+	if alone < machine.Cores || machine.Cores < 2 || len(missing) < 2*alone {
+		return s
+	}
+	s.Parallel = alone
+	// The last ones, which do not fill a round, keep their threads: they would
+	// leave cores idle otherwise.
+	ordered := slices.Clone(missing)
+	slices.SortStableFunc(ordered, func(a, b *VideoPart) int { return cmp.Compare(b.cost(), a.cost()) })
+	for _, v := range ordered[:len(ordered)-len(ordered)%alone] {
+		s.Threads[v.Key] = 1
+	}
+	return s
+}
+
+// employ sets the threads of the missing parts, as an earlier attempt decided or
+// anew, and returns how many passes run at once.
+func (r *render) employ(ctx context.Context, missing []*VideoPart) (parallel int, err error) {
+	if len(missing) == 0 {
+		return r.plan.Parallel, nil
+	}
+	s, ok := r.keptStaff(ctx)
+	if !ok {
+		s = staffFor(r.plan, missing, r.machine())
+		data, err := json.Marshal(s)
+		if err != nil {
+			return 0, fmt.Errorf("render: keep decision about threads: %w", err)
+		}
+		key := r.staffKey()
+		if err := os.WriteFile(r.path(key), data, 0o640); err != nil {
+			return 0, fmt.Errorf("render: %w", noSpace(err))
+		}
+		r.keep(ctx, key, r.path(key))
+	}
+	s.apply(missing)
+	return s.Parallel, nil
+}
+
+// apply sets the threads of the parts.
+func (s staff) apply(parts []*VideoPart) {
+	for _, v := range parts {
+		if n := s.Threads[v.Key]; n > 0 {
+			v.threads = n
+		}
+	}
+}
+
+// keptStaff returns what was decided for the plan, if anything was.
+func (r *render) keptStaff(ctx context.Context) (s staff, ok bool) {
+	key := r.staffKey()
+	path := r.path(key)
+	if !r.fetch(ctx, key, path) {
+		return staff{}, false
+	}
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	// The file may be the cache's own: what is written anew must not go into it.
+	if rerr := os.Remove(path); err == nil {
+		err = rerr
+	}
+	if err != nil || s.Parallel < 1 {
+		r.log.Warn("kept decision about threads is unreadable", "key", key, "error", err)
+		return staff{}, false
+	}
+	return s, true
+}
+
+// staffKey names the decision for the plan on a machine of this kind.
+func (r *render) staffKey() string {
+	k := newKey("staff").add("version", staffVersion).add("machine", r.machine())
+	for _, v := range r.plan.Parts {
+		k = k.add("part", v.Key)
+	}
+	return k.String() + ".json"
+}
