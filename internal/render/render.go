@@ -105,7 +105,7 @@ type job struct {
 func (j job) lease() lease.Lease { return lease.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
 
 func (s *Service) workDir(j job) string {
-	return filepath.Join(s.WorkDir, fmt.Sprintf("%s-%d", j.ID, j.Fence))
+	return filepath.Join(s.WorkDir, j.lease().Folder())
 }
 
 func (s *Service) nodeColumn() any {

@@ -4,24 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/lease"
 	"cutroom/internal/objectstore"
 )
-
-// orphanAge is how old an object must be before its missing row counts: a
-// submission stores objects first and writes its row after.
-const orphanAge = time.Hour
 
 // Sweep removes what has outlived its use: expired outputs and inputs, uploads
 // whose job has ended or never came, objects without a row, and work folders
 // that a crash left behind. It is safe to run on every replica at once.
 func (s *Service) Sweep(ctx context.Context) error {
-	return errors.Join(s.sweepOutputs(ctx), s.sweepInputs(ctx), s.sweepUploads(ctx), s.sweepOrphans(ctx), s.sweepWork(ctx))
+	return errors.Join(s.sweepOutputs(ctx), s.sweepInputs(ctx), s.sweepUploads(ctx), s.sweepOrphans(ctx),
+		lease.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix))
 }
 
 func (s *Service) sweepOutputs(ctx context.Context) error {
@@ -76,7 +72,7 @@ func (s *Service) collectKeys(ctx context.Context, query string, args ...any) ([
 // sweepUploads removes uploads by the state of their job. Uploads without a job
 // wait for UploadLifetime, because the job may be about to be inserted.
 func (s *Service) sweepUploads(ctx context.Context) error {
-	needed := map[string]uploadState{}
+	needed := map[string]ownership{}
 	err := s.Store.List(ctx, "uploads/", func(o objectstore.Info) error {
 		id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "uploads/"), "/")
 		state, seen := needed[id]
@@ -87,7 +83,7 @@ func (s *Service) sweepUploads(ctx context.Context) error {
 			}
 			needed[id] = state
 		}
-		if state == uploadNeeded || state == uploadUnknown && time.Since(o.ModTime) < s.UploadLifetime {
+		if state == owned || state == ownerUnknown && time.Since(o.ModTime) < s.UploadLifetime {
 			return nil
 		}
 		return s.Store.Delete(ctx, o.Key)
@@ -98,58 +94,39 @@ func (s *Service) sweepUploads(ctx context.Context) error {
 	return nil
 }
 
-type uploadState int
-
-const (
-	uploadUnknown uploadState = iota
-	uploadNeeded
-	uploadDone
-)
-
-func (s *Service) uploadState(ctx context.Context, jobID string) (uploadState, error) {
-	var active int
-	err := s.db.QueryRow(ctx, `SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1
+func (s *Service) uploadState(ctx context.Context, jobID string) (ownership, error) {
+	return s.ownership(ctx, `SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1
 		UNION ALL SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
-		jobID).Scan(&active)
-	switch {
-	case isNoRows(err):
-		return uploadUnknown, nil
-	case err != nil:
-		return uploadUnknown, err
-	case active == 1:
-		return uploadNeeded, nil
-	}
-	return uploadDone, nil
+		jobID)
 }
 
 // sweepOrphans removes outputs, inputs and parts that no row speaks for.
 func (s *Service) sweepOrphans(ctx context.Context) error {
 	owners := map[string]string{
-		"render/": `SELECT 1 FROM render_jobs WHERE id = $1 AND (state = 'PROCESSING' OR output_key IS NOT NULL)`,
-		"inputs/": `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`,
-		"parts/":  `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`,
+		"render/": `SELECT CASE WHEN state = 'PROCESSING' OR output_key IS NOT NULL THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`,
+		"inputs/": `SELECT CASE WHEN erasing_at IS NULL THEN 1 ELSE 0 END FROM users WHERE id = $1`,
+		"parts/":  `SELECT CASE WHEN erasing_at IS NULL THEN 1 ELSE 0 END FROM users WHERE id = $1`,
 	}
-	for prefix, alive := range owners {
-		known := map[string]bool{}
+	for prefix, query := range owners {
+		owners := map[string]ownership{}
 		err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
 			id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, prefix), "/")
-			keep, seen := known[id]
+			owner, seen := owners[id]
 			if !seen {
-				var one int
-				err := s.db.QueryRow(ctx, alive, id).Scan(&one)
-				if err != nil && !isNoRows(err) {
+				var err error
+				if owner, err = s.ownership(ctx, query, id); err != nil {
 					return err
 				}
-				keep = err == nil
-				known[id] = keep
+				owners[id] = owner
 			}
-			if keep && prefix == "parts/" && time.Since(o.ModTime) > s.PartLifetime {
-				keep = false
-			}
-			if keep {
+			age := time.Since(o.ModTime)
+			switch {
+			case owner == ownedNoMore, owner == ownerUnknown && age > lease.OrphanAge, prefix == "parts/" && age > s.PartLifetime:
+				return s.Store.Delete(ctx, o.Key)
+			case owner == owned:
 				return s.sweepInputObject(ctx, prefix, o)
 			}
-			return s.Store.Delete(ctx, o.Key)
+			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("sweep %s: %w", prefix, err)
@@ -158,10 +135,35 @@ func (s *Service) sweepOrphans(ctx context.Context) error {
 	return nil
 }
 
+// ownership is what the database knows of whom an object belongs to.
+type ownership int
+
+const (
+	ownerUnknown ownership = iota
+	owned
+	ownedNoMore
+)
+
+// ownership runs a query for an id that gives 1 for an owner who still needs the
+// object, and 0 for one who does not.
+func (s *Service) ownership(ctx context.Context, query, id string) (ownership, error) {
+	var needed int
+	err := s.db.QueryRow(ctx, query, id).Scan(&needed)
+	switch {
+	case isNoRows(err):
+		return ownerUnknown, nil
+	case err != nil:
+		return ownerUnknown, err
+	case needed == 1:
+		return owned, nil
+	}
+	return ownedNoMore, nil
+}
+
 // sweepInputObject removes an input of a living user that has no row: its
 // upload was interrupted, or the entry went and the object stayed.
 func (s *Service) sweepInputObject(ctx context.Context, prefix string, o objectstore.Info) error {
-	if prefix != "inputs/" || time.Since(o.ModTime) < orphanAge {
+	if prefix != "inputs/" || time.Since(o.ModTime) < lease.OrphanAge {
 		return nil
 	}
 	var one int
@@ -171,34 +173,6 @@ func (s *Service) sweepInputObject(ctx context.Context, prefix string, o objects
 		return s.Store.Delete(ctx, o.Key)
 	}
 	return err
-}
-
-// sweepWork removes work folders of jobs that nobody holds under that fence.
-func (s *Service) sweepWork(ctx context.Context) error {
-	entries, err := os.ReadDir(s.WorkDir)
-	if err != nil {
-		return fmt.Errorf("sweep work folders: %w", err)
-	}
-	for _, e := range entries {
-		name := strings.TrimSuffix(e.Name(), assistSuffix)
-		i := strings.LastIndex(name, "-")
-		if i < 0 || !strings.HasPrefix(name, "rnd-") {
-			continue
-		}
-		var one int
-		err := s.db.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE id = $1 AND CAST(fence AS TEXT) = $2
-			AND lease_until > now_ms()`, name[:i], name[i+1:]).Scan(&one)
-		if err == nil {
-			continue
-		}
-		if !isNoRows(err) {
-			return fmt.Errorf("sweep work folders: %w", err)
-		}
-		if err := os.RemoveAll(filepath.Join(s.WorkDir, e.Name())); err != nil {
-			return fmt.Errorf("sweep work folders: %w", err)
-		}
-	}
-	return nil
 }
 
 // Erase removes every file of a user's renders and takes running jobs away from

@@ -126,7 +126,7 @@ func stemKey(jobID, stemID, ext string) string {
 }
 
 func (s *Service) workDir(j job) string {
-	return filepath.Join(s.WorkDir, fmt.Sprintf("%s-%d", j.ID, j.Fence))
+	return filepath.Join(s.WorkDir, j.lease().Folder())
 }
 
 // nodeColumn is the node_id of jobs whose files are on this disk.

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/lease"
 	"cutroom/internal/objectstore"
 )
 
@@ -129,13 +128,14 @@ func stemKeys(ctx context.Context, q db.Querier, jobID string) ([]string, error)
 // SweepFiles removes stored stems that no row speaks for, and local work
 // folders that a crash left behind.
 func (s *Service) SweepFiles(ctx context.Context) error {
-	return errors.Join(s.sweepStems(ctx, "separation/"), s.sweepWork(ctx))
+	return errors.Join(s.sweepStems(ctx, "separation/"),
+		lease.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", ""))
 }
 
 func (s *Service) sweepStems(ctx context.Context, prefix string) error {
 	err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
-		needed, err := s.stemNeeded(ctx, o.Key)
-		if err != nil || needed {
+		needed, known, err := s.stemNeeded(ctx, o.Key)
+		if err != nil || needed || !known && time.Since(o.ModTime) < lease.OrphanAge {
 			return err
 		}
 		return s.Store.Delete(ctx, o.Key)
@@ -147,51 +147,18 @@ func (s *Service) sweepStems(ctx context.Context, prefix string) error {
 }
 
 // stemNeeded reports whether an object is a stem of a READY job, or of one that
-// is about to be: while PROCESSING, objects are stored before their rows.
-func (s *Service) stemNeeded(ctx context.Context, key string) (bool, error) {
+// is about to be: while PROCESSING, objects are stored before their rows. known
+// says whether there is such a job at all.
+func (s *Service) stemNeeded(ctx context.Context, key string) (needed, known bool, err error) {
 	jobID, _, _ := strings.Cut(strings.TrimPrefix(key, "separation/"), "/")
-	var one int
-	err := s.db.QueryRow(ctx, `SELECT 1 FROM separation_jobs j WHERE j.id = $1 AND (j.state = 'PROCESSING' OR j.state = 'READY'
-		AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND t.object_key = $2))`, jobID, key).Scan(&one)
+	var n int
+	err = s.db.QueryRow(ctx, `SELECT CASE WHEN j.state = 'PROCESSING' OR j.state = 'READY'
+			AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND t.object_key = $2) THEN 1 ELSE 0 END
+		FROM separation_jobs j WHERE j.id = $1`, jobID, key).Scan(&n)
 	if isNoRows(err) {
-		return false, nil
+		return false, false, nil
 	}
-	return err == nil, err
-}
-
-// sweepWork removes work folders of jobs that nobody holds under that fence.
-func (s *Service) sweepWork(ctx context.Context) error {
-	entries, err := os.ReadDir(s.WorkDir)
-	if err != nil {
-		return fmt.Errorf("sweep work folders: %w", err)
-	}
-	for _, e := range entries {
-		id, fence, ok := cutLast(e.Name(), "-")
-		if !ok || !strings.HasPrefix(id, "sep-") {
-			continue
-		}
-		var one int
-		err := s.db.QueryRow(ctx, `SELECT 1 FROM separation_jobs WHERE id = $1 AND CAST(fence AS TEXT) = $2
-			AND lease_until > now_ms()`, id, fence).Scan(&one)
-		if err == nil {
-			continue
-		}
-		if !isNoRows(err) {
-			return fmt.Errorf("sweep work folders: %w", err)
-		}
-		if err := os.RemoveAll(filepath.Join(s.WorkDir, e.Name())); err != nil {
-			return fmt.Errorf("sweep work folders: %w", err)
-		}
-	}
-	return nil
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
+	return n == 1, err == nil, err
 }
 
 // Erase removes every stored file of a user's separations and takes running

@@ -202,7 +202,14 @@ func TestSweepFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.object(stemKey(failed.ID, stemVoice, "flac"))
+		// Without any row: left behind, unless it is so new that it may be
+		// somebody else's.
 		r.object(stemKey("sep-unknown", stemVoice, "flac"))
+		old := time.Now().Add(-2 * lease.OrphanAge)
+		if err := os.Chtimes(filepath.Join(r.dir, "objects", stemKey("sep-unknown", stemVoice, "flac")), old, old); err != nil {
+			t.Fatal(err)
+		}
+		r.object(stemKey("sep-foreign", stemVoice, "flac"))
 		for _, dir := range []string{s.workDir(running), s.workDir(failed), filepath.Join(s.WorkDir, "rnd-1-1")} {
 			if err := os.MkdirAll(filepath.Join(dir, "deep"), 0o700); err != nil {
 				t.Fatal(err)
@@ -211,7 +218,8 @@ func TestSweepFiles(t *testing.T) {
 		if err := s.SweepFiles(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := []string{stemKey(done.ID, stemBackground, "flac"), stemKey(done.ID, stemVoice, "flac"), stemKey(running.ID, stemVoice, "flac")}
+		want := []string{stemKey(done.ID, stemBackground, "flac"), stemKey(done.ID, stemVoice, "flac"), stemKey(running.ID, stemVoice, "flac"),
+			stemKey("sep-foreign", stemVoice, "flac")}
 		if got := r.keys("separation/"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 			t.Errorf("kept %v, want %v", got, want)
 		}

@@ -1,0 +1,61 @@
+package lease
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cutroom/internal/db"
+)
+
+// OrphanAge is how old an object or a work folder without any row must be before
+// it counts as left behind. A submission stores objects first and writes its row
+// after; and should another installation use the same bucket or disk by mistake,
+// its work does not vanish under its hands. Where a row says that a thing is
+// over, nothing waits.
+const OrphanAge = time.Hour
+
+// Folder is the name of the folder in which the holder of a lease works: its
+// job's id and its fence.
+func (l Lease) Folder() string { return fmt.Sprintf("%s-%d", l.ID, l.Fence) }
+
+// SweepFolders removes from dir the work folders that a crash left behind: those
+// of jobs of the table that nobody holds under that fence. Job ids begin with
+// prefix; suffix, when not "", may follow a folder's name.
+func SweepFolders(ctx context.Context, d *db.DB, dir, table, prefix, suffix string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("sweep work folders: %w", err)
+	}
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), suffix)
+		i := strings.LastIndex(name, "-")
+		if i < 0 || !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		var held int
+		err := d.QueryRow(ctx, `SELECT CASE WHEN CAST(fence AS TEXT) = $2 AND lease_until > now_ms() THEN 1 ELSE 0 END
+			FROM `+table+` WHERE id = $1`, name[:i], name[i+1:]).Scan(&held)
+		unknown := errors.Is(err, sql.ErrNoRows)
+		if err != nil && !unknown {
+			return fmt.Errorf("sweep work folders: %w", err)
+		}
+		if held == 1 || unknown && young(e) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("sweep work folders: %w", err)
+		}
+	}
+	return nil
+}
+
+func young(e os.DirEntry) bool {
+	info, err := e.Info()
+	return err == nil && time.Since(info.ModTime()) < OrphanAge
+}

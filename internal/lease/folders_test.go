@@ -1,0 +1,56 @@
+package lease_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/lease"
+)
+
+func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		for id, until := range map[string]string{"chore-held": "now_ms() + 60000", "chore-lost": "now_ms() - 1", "chore-done": "NULL"} {
+			if _, err := d.Exec(t.Context(), `INSERT INTO chores VALUES ($1, 'me', `+until+`, 7)`, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dir := t.TempDir()
+		old := time.Now().Add(-2 * lease.OrphanAge)
+		for name, aged := range map[string]bool{
+			"chore-held-7": true, "chore-held-7-aside": true, // in use
+			"chore-held-6": false, "chore-lost-7": false, "chore-done-7-aside": false, // over
+			"chore-other-1": false, "chore-gone-1": true, // no row: perhaps somebody else's while it is new
+			"unrelated-1": true, "chore": true,
+		} {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Join(path, "deep"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if aged {
+				if err := os.Chtimes(path, old, old); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for range 2 { // again changes nothing
+			if err := lease.SweepFolders(t.Context(), d, dir, "chores", "chore-", "-aside"); err != nil {
+				t.Fatal(err)
+			}
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var left []string
+			for _, e := range entries {
+				left = append(left, e.Name())
+			}
+			if want := []string{"chore", "chore-held-7", "chore-held-7-aside", "chore-other-1", "unrelated-1"}; !slices.Equal(left, want) {
+				t.Errorf("left: %v", left)
+			}
+		}
+	})
+}
