@@ -8,12 +8,19 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 )
 
+// lagPauses lie between the looks at what the provider is late with: a
+// project's flags, and a link that still answers 404. Together they bound the
+// wait to 12 s, which people spend in front of a bar at its end.
+var lagPauses = []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}
+
+// How many looks in a row must find the same stems before a project that has a
+// voice, but not everything, is taken as it is.
 const (
-	flagLooks    = 7 // at the project until its flags say enough
-	settledLooks = 3 // of those, once what is there would do
-	linkTries    = 6 // at a link that answers 404
+	settledLooks     = 3 // with a background: only the speakers or the voice of all are missing
+	settledVoiceOnly = 5 // without
 )
 
 // Stems are the files a finished project left in the caller's folder.
@@ -69,29 +76,37 @@ func noVoice(why error) error {
 
 // settledProject looks at the project until everything it can have is there.
 // The flags lag behind completion by an unknown time, and a project may
-// rightly lack some stems; so once there is a voice and a background, the
-// rest is given only a few more looks.
+// rightly lack some stems; so once there is a voice, and some looks in a row
+// found nothing new, what is there is all.
 func (c *Client) settledProject(ctx context.Context, projectID int64) (project, error) {
-	enough := 0
-	for look := 1; ; look++ {
+	var before holding
+	same := 0
+	for look := 0; ; look++ {
 		p, err := c.project(ctx, projectID)
 		if err != nil {
 			return p, err
 		}
-		voice, background := p.voicePath() != "", p.backgroundPath() != ""
-		if voice && background && p.Has.Speakers {
+		now := p.holding()
+		if now != before {
+			before, same = now, 0
+		}
+		same++
+		if now.everything() || look == len(lagPauses) || now.settled(same) {
 			return p, nil
 		}
-		if (voice || p.Has.Speakers) && (background || p.Has.SubBackground) {
-			enough++
-		}
-		if look == flagLooks || enough == settledLooks {
-			return p, nil
-		}
-		if cause := c.cfg.Sleep(ctx, c.cfg.Backoff(look)); cause != nil {
+		if cause := c.cfg.Sleep(ctx, lagPauses[look]); cause != nil {
 			return p, &Error{Op: "project", Transient: true, Err: cause}
 		}
 	}
+}
+
+// settled reports whether stems that so many looks in a row found unchanged
+// are believed to be all.
+func (h holding) settled(looks int) bool {
+	if h.anyBackground() {
+		return h.anyVoice() && looks >= settledLooks
+	}
+	return h.anyVoice() && looks >= settledVoiceOnly
 }
 
 // lookUp finds the present link of a stem; "" means there is none.
@@ -190,7 +205,7 @@ func isMissing(err error) bool { return errors.Is(err, errMissing) }
 // is looked up again: the provider's CDN remembers the 404 of a link asked too
 // early, so only a fresh one can do better.
 func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes int64) error {
-	for try := 1; ; try++ {
+	for try := 0; ; try++ {
 		link, err := look(ctx)
 		if err != nil {
 			return err
@@ -202,10 +217,10 @@ func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes i
 		if !isStatus(err, http.StatusNotFound) {
 			return err
 		}
-		if try == linkTries {
+		if try == len(lagPauses) {
 			return fmt.Errorf("%w: %w", errMissing, err)
 		}
-		if cause := c.cfg.Sleep(ctx, c.cfg.Backoff(try)); cause != nil {
+		if cause := c.cfg.Sleep(ctx, lagPauses[try]); cause != nil {
 			return &Error{Op: "download", Transient: true, Err: cause}
 		}
 	}

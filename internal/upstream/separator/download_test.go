@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -43,6 +44,8 @@ func TestStems(t *testing.T) {
 		{name: "bare paths without flags", project: projectWith(paths)},
 		{name: "flags without paths", project: projectWith("", hasVoice, hasBackground)},
 		{name: "null paths", project: projectWith(`"originalVoicePath":null`, hasVoice)},
+		{name: "no path info", project: `{"downloadInfo":{` + hasVoice + `}}`},
+		{name: "null path info, speakers", project: `{"downloadInfo":{` + hasSpeakers + `},"downloadPathInfo":null}`, speakers: "two ten"},
 		{name: "voice only", project: projectWith(paths, hasVoice), voice: "voice"},
 		{name: "no speakers", project: projectWith(paths, hasVoice, hasBackground), voice: "voice", background: "background"},
 		{name: "speakers only", project: projectWith(paths, hasSpeakers, hasBackground), background: "background", speakers: "two ten"},
@@ -86,18 +89,29 @@ func TestStems(t *testing.T) {
 
 // The flags lag behind: each look may show more.
 func TestWaitsForFlags(t *testing.T) {
+	const null = `{"result":{"downloadInfo":null,"downloadPathInfo":null}}`
+	voice, voiceAndBackground := projectWith(paths, hasVoice), projectWith(paths, hasVoice, hasBackground)
 	all := projectWith(paths, hasVoice, hasBackground, hasSpeakers)
 	for _, test := range []struct {
 		name   string
 		states []string // project answers of successive looks, the last one staying
 		looks  int
+		waited time.Duration
 		failed bool
 	}{
-		{"there at once", []string{all}, 1, false},
-		{"late", []string{projectWith(""), projectWith(paths), projectWith(paths, hasVoice), all}, 4, false},
-		{"good enough", []string{projectWith(paths, hasVoice, hasBackground)}, settledLooks, false},
-		{"speakers last", []string{projectWith(paths, hasVoice, hasBackground), all}, 2, false},
-		{"never", []string{projectWith(paths)}, flagLooks, true},
+		{"there at once", []string{all}, 1, 0, false},
+		{"late", []string{projectWith(""), projectWith(paths), voice, all}, 4, 4 * time.Second, false},
+		{"no flags yet", []string{`{}`, `{"result":{}}`, null, `{"downloadPathInfo":{}}`, all}, 5, 6 * time.Second, false},
+		{"good enough", []string{voiceAndBackground}, 3, 2 * time.Second, false},
+		{"good enough with speakers", []string{projectWith(paths, hasSpeakers, hasBackground)}, 3, 2 * time.Second, false},
+		{"speakers last", []string{voiceAndBackground, all}, 2, time.Second, false},
+		{"no background", []string{voice}, 5, 6 * time.Second, false},
+		{"no background, and a voice without a path", []string{projectWith("", hasVoice, hasSpeakers)}, 5, 6 * time.Second, false},
+		{"background late", []string{voice, voice, voice, voice, voiceAndBackground}, 7, 12 * time.Second, false},
+		{"voice last", []string{null, null, null, null, null, null, voice}, 7, 12 * time.Second, false},
+		{"never", []string{projectWith(paths)}, 7, 12 * time.Second, true},
+		{"no voice", []string{projectWith(paths, hasBackground)}, 7, 12 * time.Second, true},
+		{"never any flags", []string{`{}`}, 7, 12 * time.Second, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newProvider(t)
@@ -112,6 +126,9 @@ func TestWaitsForFlags(t *testing.T) {
 			c := p.client()
 			if _, err := c.settledProject(t.Context(), 99); err != nil || p.hits["project"] != test.looks {
 				t.Errorf("%d looks, want %d (%v)", p.hits["project"], test.looks, err)
+			}
+			if waited := p.waited(); waited != test.waited {
+				t.Errorf("waited %v, want %v", waited, test.waited)
 			}
 			if _, err := c.Download(t.Context(), 99, t.TempDir()); (err != nil) != test.failed {
 				t.Errorf("Download: %v", err)
@@ -149,6 +166,23 @@ func TestFreshLinkAfter404(t *testing.T) {
 	wantStems(t, dir, got, "", "background", "two", "ten")
 	if len(asked) != 4 || asked["4"] != 1 {
 		t.Errorf("links asked for: %v", asked)
+	}
+}
+
+// A link that stays 404 is given up after a few fresh ones.
+func TestLinkThatStays404(t *testing.T) {
+	p := newProvider(t)
+	p.project = projectWith(paths, hasVoice, hasBackground, hasSpeakers)
+	delete(p.files, "/perso-storage/background")
+	got, err := p.client().Download(t.Context(), 99, t.TempDir())
+	if err != nil || got.Background != "" {
+		t.Fatalf("stems %+v, %v", got, err)
+	}
+	if waited := p.waited(); waited != 12*time.Second {
+		t.Errorf("waited %v", waited)
+	}
+	if n := p.hits["project"]; n != 1+1+7 { // for the flags, for the voice, for the background
+		t.Errorf("the project was looked up %d times", n)
 	}
 }
 

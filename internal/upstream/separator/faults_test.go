@@ -47,7 +47,7 @@ func TestFaults(t *testing.T) {
 		{"401", is(answers(401)), refused(401, badKey), refused(401, badKey), refused(401, badKey), refused(401, badKey)},
 		{"402", is(answers(402)), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota)},
 		{"403", is(answers(403)), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest)},
-		{"404", is(answers(404)), refused(404, badRequest), refused(404, badRequest), refused(404, badRequest), want{6, 404, badRequest, false, false}},
+		{"404", is(answers(404)), refused(404, badRequest), refused(404, badRequest), refused(404, badRequest), want{7, 404, badRequest, false, false}},
 		{"429", is(answers(429, "Retry-After", "3600")), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften)},
 		{"500", is(answers(500)), broken(500), unclear(500), broken(500), broken(500)},
 		{"503", is(answers(503, "Retry-After", "3600")), broken(503), unclear(503), broken(503), broken(503)},
@@ -70,6 +70,9 @@ func TestFaults(t *testing.T) {
 		} {
 			if step == "download" && row.fault == "404" {
 				w = want{calls: 1} // no speakers then, and the voice is there
+			}
+			if step == "project" && (row.fault == "missing fields" || row.fault == "wrong types") {
+				w = want{7, 0, down, false, false} // no flags yet, and none to the end of our patience
 			}
 			t.Run(row.fault+"/"+step, func(t *testing.T) {
 				t.Parallel()
@@ -114,13 +117,16 @@ func checkFault(t *testing.T, step string, do func(*provider) fault, stall bool,
 	if !errors.As(err, &e) {
 		t.Fatalf("err = %v, want *Error", err)
 	}
+	if errors.Is(err, errNoVoice) && step == "project" {
+		endpoint = "download"
+	}
 	if got := (want{w.calls, e.Status, e.Sentence(), e.Transient, e.Ambiguous}); got != w || e.Op != endpoint {
 		t.Errorf("got %+v of %s, want %+v\nerror: %v", got, e.Op, w, err)
 	}
 }
 
 // run makes the call that step belongs to. For the step "file" the project
-// has a voice and nothing else to fall back on.
+// has a voice and a background, and no speakers to fall back on.
 func (p *provider) run(c *Client, step string) (err error) {
 	ctx := p.t.Context()
 	switch step {
@@ -131,7 +137,7 @@ func (p *provider) run(c *Client, step string) (err error) {
 	case "progress":
 		_, err = c.Progress(ctx, 99)
 	case "file":
-		p.project = `{"downloadInfo":{"hasOriginalVoiceOnly":true},"downloadPathInfo":{"originalVoicePath":"/perso-storage/voice"}}`
+		p.project = projectWith(paths, hasVoice, hasBackground)
 		_, err = c.Download(ctx, 99, p.t.TempDir())
 	default:
 		_, err = c.Download(ctx, 99, p.t.TempDir())
@@ -147,7 +153,11 @@ func TestRecoversWithinThreeAttempts(t *testing.T) {
 			if err := p.run(p.client(), step); err != nil {
 				t.Fatal(err)
 			}
-			if len(p.slept) < 2 || p.slept[0] != time.Second || p.slept[1] != 2*time.Second {
+			pauses := p.slept
+			if step == "file" {
+				pauses = pauses[2:] // those for the speakers that the project does not have
+			}
+			if len(pauses) < 2 || pauses[0] != time.Second || pauses[1] != 2*time.Second {
 				t.Errorf("slept %v", p.slept)
 			}
 		})

@@ -104,7 +104,7 @@ func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (proj
 
 // Progress is how far the provider is with a project.
 type Progress struct {
-	Percent int  // 0..100
+	Percent int  // 0..100; 0 where the answer names no number, which is no news
 	Done    bool // the stems are made
 	Failed  bool // the provider gave up; never together with Done
 }
@@ -218,12 +218,16 @@ type progress struct {
 func (a *progress) failed() bool { return a.HasFailed || strings.EqualFold(a.Reason, "Failed") }
 func (a *progress) done() bool   { return strings.EqualFold(a.Reason, "Completed") }
 
+// An answer that names a reason and no number is the provider between two
+// steps of its work.
 func (a *progress) missing() string {
-	return nameIf(a.Progress == nil && !a.failed() && !a.done(), "progress")
+	return nameIf(a.Progress == nil && a.Reason == "" && !a.HasFailed, "progress")
 }
 
+// project is what a project has. Either part may be absent or null while the
+// provider prepares it, and then stands for no flag and no path yet.
 type project struct {
-	Has *struct {
+	Has struct {
 		Voice         bool `json:"hasOriginalVoiceOnly"`
 		Background    bool `json:"hasOriginalBackground"`
 		SubBackground bool `json:"hasOriginalSubBackground"`
@@ -236,7 +240,7 @@ type project struct {
 	} `json:"downloadPathInfo"`
 }
 
-func (a *project) missing() string { return nameIf(a.Has == nil, "downloadInfo") }
+func (a *project) missing() string { return "" }
 
 // The paths are believed only under their flag: before it is set the file
 // behind the path may not be there, or not whole.
@@ -246,6 +250,19 @@ func (a *project) backgroundPath() string { return textIf(a.Has.Background, a.Pa
 func (a *project) subBackgroundPath() string {
 	return textIf(a.Has.SubBackground, a.Path.SubBackground)
 }
+
+// holding is which stems a project has so far. Links are left out: they are
+// signed anew at each look.
+type holding struct{ voice, background, speakers, subBackground, subBackgroundPath bool }
+
+func (a *project) holding() holding {
+	return holding{voice: a.voicePath() != "", background: a.backgroundPath() != "", speakers: a.Has.Speakers,
+		subBackground: a.Has.SubBackground, subBackgroundPath: a.subBackgroundPath() != ""}
+}
+
+func (h holding) anyVoice() bool      { return h.voice || h.speakers }
+func (h holding) anyBackground() bool { return h.background || h.subBackground }
+func (h holding) everything() bool    { return h.voice && h.background && h.speakers }
 
 const (
 	targetSpeakers      = "originalVoiceSpeakers"

@@ -199,6 +199,16 @@ func (p *provider) recorded(endpoint string) (all, good int) {
 	return all, good
 }
 
+// waited is the sum of the client's pauses.
+func (p *provider) waited() (sum time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range p.slept {
+		sum += d
+	}
+	return sum
+}
+
 // noSecrets fails the test if err or the log gives a secret away.
 func (p *provider) noSecrets(err error) {
 	p.t.Helper()
