@@ -79,7 +79,9 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 	t.Run("the project fails", func(t *testing.T) {
 		for _, byReason := range []bool{false, true} {
 			s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 10, byReason })
-			waitRefunded(t, u, u.Separate(t, mixture(t)), 3)
+			if sentence := waitRefunded(t, u, u.Separate(t, mixture(t)), 3); sentence != unavailable {
+				t.Errorf("by reason %v: error %q, want %q", byReason, sentence, unavailable)
+			}
 		}
 		s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 0, false })
 	})

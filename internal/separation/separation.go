@@ -164,12 +164,11 @@ func Label(stemID string) string {
 // to somebody else: the two cannot be told apart.
 var errUnknownJob = fault.NotFoundf("separation job not found")
 
-// What the client reads of a job that failed for a reason of ours or in time.
+// What the client reads of a job that failed without a status of the provider's.
+// A project that failed or was not done in time is to a client what a 5xx is.
 const (
 	sentenceInternal = "Internal server error"
-	sentenceTimeout  = "The separation took too long and was stopped"
 	sentenceStale    = "The separation could not be started in time"
-	sentenceFailed   = "The separation failed at the provider"
 	sentenceNoAnswer = "Provider service unavailable"
 	sentenceNoVoice  = "No voice was found in the audio"
 )

@@ -34,7 +34,7 @@ func (s *Service) failStale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.failAll(ctx, jobs, sentenceStale)
+	return s.failAll(ctx, jobs, sentenceStale, "it could not start")
 }
 
 func (s *Service) failTimedOut(ctx context.Context) error {
@@ -42,10 +42,10 @@ func (s *Service) failTimedOut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.failAll(ctx, jobs, sentenceTimeout)
+	return s.failAll(ctx, jobs, sentenceNoAnswer, "the provider took too long")
 }
 
-func (s *Service) failAll(ctx context.Context, jobs []job, sentence string) error {
+func (s *Service) failAll(ctx context.Context, jobs []job, sentence, why string) error {
 	var errs []error // one job that cannot be failed must not hold up the others
 	for _, j := range jobs {
 		moved, err := s.fail(ctx, j, sentence)
@@ -53,7 +53,7 @@ func (s *Service) failAll(ctx context.Context, jobs []job, sentence string) erro
 			errs = append(errs, fmt.Errorf("give up %s: %w", j.ID, err))
 		}
 		if moved {
-			s.log.Warn("separation job given up", "job", j.ID, "state", j.State, "why", sentence)
+			s.log.Warn("separation job given up", "job", j.ID, "state", j.State, "why", why)
 			s.dropStray(ctx, j)
 		}
 	}

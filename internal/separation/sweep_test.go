@@ -114,7 +114,7 @@ func TestSweeps(t *testing.T) {
 				r.object(stemKey(id, stemVoice, "flac")) // the worker was storing stems
 				r.age(id, 31*time.Minute)
 				return id
-			}, row{State: StateFailed, Error: sentenceTimeout, Attempts: 1}, true},
+			}, row{State: StateFailed, Error: "Provider service unavailable", Attempts: 1}, true},
 			{"ready, and collected lately", func(r *rig, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)

@@ -75,7 +75,7 @@ func (s *Service) work(ctx context.Context, j job) {
 		log.Warn("separation refused by the provider", "err", err)
 		sentence = refused.Sentence()
 	case errors.Is(err, errProviderFailed):
-		sentence = sentenceFailed
+		sentence = sentenceNoAnswer
 	case errors.Is(err, errNoVoice):
 		sentence = sentenceNoVoice
 	default:

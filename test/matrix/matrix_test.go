@@ -173,7 +173,7 @@ func observe(t *testing.T, s *apitest.Server, source string, c scenario) result 
 // sentences are all that a client may ever read of a provider's failure.
 var sentences = []string{
 	"Authentication failed with the provider", "Insufficient provider quota", "Provider rate limit exceeded, please try again later",
-	"Invalid request to the provider", "Provider service unavailable", "The separation failed at the provider", "No voice was found in the audio",
+	"Invalid request to the provider", "Provider service unavailable", "No voice was found in the audio",
 }
 
 // hold checks a row against the rules that no row may break.

@@ -132,6 +132,11 @@ func passing() []scenario {
 			behave: func(b *separator.Behaviour) { b.StaleLinks = 1 }},
 		scenario{table: once, step: separator.StepProject, fault: "flags two looks late", want: "READY", anyCalls: true,
 			behave: func(b *separator.Behaviour) { b.FlagsLagCalls = 2 }},
+		scenario{table: once, step: separator.StepProject, fault: "no flags at all for two looks", want: "READY", anyCalls: true,
+			rule: rule(standin.Rule{Step: separator.StepProject, Kind: standin.KindGarbage, Times: 2,
+				Body: `{"result":{"downloadInfo":null,"downloadPathInfo":null}}`})},
+		scenario{table: once, step: separator.StepProgress, fault: "a reason and no number, twice", want: "READY", anyCalls: true,
+			rule: rule(standin.Rule{Step: separator.StepProgress, Kind: standin.KindGarbage, Times: 2, Body: `{"result":{"progressReason":"Mixing"}}`})},
 	)
 }
 
@@ -191,9 +196,9 @@ func hostile() []scenario {
 	add("no background at all", "READY", func(b *separator.Behaviour) { b.NoBackground, b.NoSubBackground = true, true })
 	add("neither voice nor speakers", "FAILED", func(b *separator.Behaviour) { b.NoVoice, b.NoSpeakers = true, true })
 	out = append(out,
-		scenario{table: links, step: separator.StepProgress, fault: "hasFailed", want: "FAILED", sentence: "The separation failed at the provider",
+		scenario{table: links, step: separator.StepProgress, fault: "hasFailed", want: "FAILED", sentence: "Provider service unavailable",
 			behave: func(b *separator.Behaviour) { b.FailAtPercent = 1 }, anyCalls: true},
-		scenario{table: links, step: separator.StepProgress, fault: "progressReason Failed", want: "FAILED", sentence: "The separation failed at the provider",
+		scenario{table: links, step: separator.StepProgress, fault: "progressReason Failed", want: "FAILED", sentence: "Provider service unavailable",
 			behave: func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 1, true }, anyCalls: true})
 	return out
 }
