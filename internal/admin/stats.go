@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -100,11 +101,21 @@ func (c Calls) FailureRate() float64 {
 	return float64(c.Failures) / float64(c.Count)
 }
 
-// ExternalCalls returns a row for every day of the range and every endpoint
-// that was called in it, by day, provider and endpoint.
+// endpoint is one kind of call to an external provider.
+type endpoint struct{ provider, name string }
+
+// usualCalls are the calls that every separation makes, in the order in which
+// it makes them. They are reported on quiet days too.
+var usualCalls = []endpoint{
+	{"separation", "upload-token"}, {"separation", "upload"}, {"separation", "register"}, {"separation", "audio-separation"},
+	{"separation", "progress"}, {"separation", "project"}, {"separation", "download"},
+}
+
+// ExternalCalls returns a row for every day of the range and each of the usual
+// calls, and for any other that was made in it. Within a day the usual calls
+// come first, then the others by provider and endpoint.
 func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error) {
-	type endpoint struct{ provider, name string }
-	var order []endpoint
+	order := slices.Clone(usualCalls)
 	seen := map[endpoint]map[Day]Calls{}
 	from, to := span.bounds()
 	// The smallest rank that covers 95 % of n calls is ceil(0.95 n), written
@@ -117,7 +128,9 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 		e := endpoint{c.Provider, c.Endpoint}
 		if seen[e] == nil {
 			seen[e] = map[Day]Calls{}
-			order = append(order, e)
+			if !slices.Contains(usualCalls, e) {
+				order = append(order, e)
+			}
 		}
 		seen[e][c.Day] = c
 		return nil

@@ -35,7 +35,7 @@ export function CallsPage() {
       <DayRange />
       <Loaded of={calls}>
         {(rows) => {
-          if (rows.length === 0) return <Empty>The separation provider was not called in these days.</Empty>;
+          if (rows.every((r) => r.callCount === 0)) return <Empty>The separation provider was not called in these days.</Empty>;
           const endpoints = endpointsOf(rows);
           const dates = endpoints[0]?.days.map((d) => d.date) ?? [];
           return (
