@@ -117,21 +117,20 @@ func TestSeparationFormats(t *testing.T) {
 		accepted++
 	}
 	refused := map[string]string{
-		"flac":                      encode("a.flac"),
-		"ogg":                       encode("a.ogg", "-c:a", "libvorbis"),
-		"aac":                       encode("a.aac", "-c:a", "aac"),
-		"flac named wav":            encode("b.wav", "-f", "flac"),
-		"ogg named mp3":             encode("b.mp3", "-f", "ogg", "-c:a", "libvorbis"),
-		"video":                     redClip(t),
-		"mkv":                       encode("a.mkv", "-c:a", "aac"),
-		"text named mp3":            write("c.mp3", "this is not music\n"),
-		"text named wav":            write("c.wav", "RIFF this is not music\n"),
-		"playlist named m4a":        write("d.m4a", "#EXTM3U\n#EXTINF:10,\nfile:///etc/passwd\n"),
-		"ffconcat named wav":        write("e.wav", "ffconcat version 1.0\nfile "+wav+"\n"),
-		"nothing":                   write("f.wav", ""),
-		"zeros":                     write("g.mp3", strings.Repeat("\x00", 4096)),
-		"html named m4a":            write("h.m4a", "<html><body>hello</body></html>"),
-		"mp4 header and no content": write("i.m4a", "\x00\x00\x00\x18ftypM4A \x00\x00\x00\x00isomM4A "),
+		"flac":               encode("a.flac"),
+		"ogg":                encode("a.ogg", "-c:a", "libvorbis"),
+		"aac":                encode("a.aac", "-c:a", "aac"),
+		"flac named wav":     encode("b.wav", "-f", "flac"),
+		"ogg named mp3":      encode("b.mp3", "-f", "ogg", "-c:a", "libvorbis"),
+		"video":              redClip(t),
+		"mkv":                encode("a.mkv", "-c:a", "aac"),
+		"text named mp3":     write("c.mp3", "this is not music\n"),
+		"text named wav":     write("c.wav", "RIFF this is not music\n"),
+		"playlist named m4a": write("d.m4a", "#EXTM3U\n#EXTINF:10,\nfile:///etc/passwd\n"),
+		"ffconcat named wav": write("e.wav", "ffconcat version 1.0\nfile "+wav+"\n"),
+		"nothing":            write("f.wav", ""),
+		"zeros":              write("g.mp3", strings.Repeat("\x00", 4096)),
+		"html named m4a":     write("h.m4a", "<html><body>hello</body></html>"),
 	}
 	video, err := os.ReadFile(redClip(t))
 	if err != nil {
@@ -149,6 +148,66 @@ func TestSeparationFormats(t *testing.T) {
 	}
 	if b := u.Balance(t); b != start-accepted {
 		t.Errorf("balance %d after %d accepted jobs, want %d", b, accepted, start-accepted)
+	}
+}
+
+// A file that can be recognised and not probed is priced by its size; its name
+// must agree where its content alone says little.
+func TestSeparationOfDamagedFiles(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	s.World.FailSeparator(t, standin.Rule{Step: standin.AnyStep, Kind: standin.KindStall}) // nothing is refunded meanwhile
+	defer s.World.Heal()
+	u, poor := s.SignIn(t, apitest.Credits(10)), s.SignIn(t)
+	write := func(content string) string {
+		path := filepath.Join(t.TempDir(), "content")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const (
+		audioBrand = "\x00\x00\x00\x18ftypM4A \x00\x00\x00\x00isomM4A "
+		tag        = "ID3\x03\x00\x00\x00\x00\x00\x0aTIT2\x00\x00\x00\x00\x00\x00"
+		syncWord   = "\xff\xfb\x90\x00"
+	)
+	noise := strings.Repeat("\x01\x9c\x37\xe2\x58", 4000)
+	long := strings.Repeat(noise, 121) // 302.5 s at 8000 bytes a second
+	start := u.Balance(t)
+	for _, good := range []apitest.Part{
+		{Path: write(audioBrand), Filename: "empty.m4a"},
+		{Path: write(audioBrand + noise), Filename: "damaged"},
+		{Path: write(strings.Replace(audioBrand, "M4A ", "M4B ", 1) + noise), Filename: "book.m4a"},
+		{Path: write(tag + noise), Filename: "damaged.MP3"},
+		{Path: write(tag + long), Filename: "damaged"},
+		{Path: write(syncWord + noise), Filename: "damaged.mp3"},
+	} {
+		good.Name = "file"
+		if submit(t, u, good, spec()).Expect(202); t.Failed() {
+			t.Fatalf("%s was refused", good.Filename)
+		}
+	}
+	if b := u.Balance(t); b != start-7 {
+		t.Errorf("balance %d, want %d: one credit each, and two for the long one", b, start-7)
+	}
+	for name, content := range map[string]string{
+		"ID3 in a text.mp3":          "ID3 is a way to write titles into music\n",
+		"text in UTF-16.mp3":         "\xff\xfet\x00e\x00x\x00t\x00",
+		"sync word under no name":    syncWord + noise,
+		"sync word.wav":              syncWord + noise,
+		"tag.m4a":                    tag + noise,
+		"tag before flac.mp3":        "ID3\x04\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00fLaC" + noise,
+		"audio brand.mp4":            audioBrand + noise,
+		"audio brand.mp3":            audioBrand + noise,
+		"other brand under no name":  strings.Replace(audioBrand, "M4A ", "isom", 1) + noise,
+		"other brand, no media.m4a":  strings.Replace(audioBrand, "M4A ", "isom", 1),
+		"audio brand over video.m4a": audioBrand + "\x00\x00\x10\x00moov\x00\x00\x00\x21hdlr\x00\x00\x00\x00\x00\x00\x00\x00vide" + noise,
+	} {
+		t.Run(name, func(t *testing.T) {
+			name, _ := strings.CutSuffix(name, " under no name")
+			submit(t, poor, apitest.Part{Name: "file", Path: write(content), Filename: name, Type: "audio/mpeg"}, spec()).
+				Error(400, "unsupported_audio_format")
+		})
 	}
 }
 

@@ -107,6 +107,53 @@ func SniffReader(r io.ReaderAt) (Kind, error) {
 	return sniffAfterID3(r, head)
 }
 
+// Claims tells what a file whose content may be damaged sets out to be, from
+// its first bytes alone: KindMP4 for the mov family under an audio brand,
+// KindMP3 for an ID3 tag or a lone sync word of MPEG audio layer III. It is far
+// weaker than Sniff, which has the last word on what is opened; where Sniff
+// knows the file to be something else, that is what it is.
+func Claims(path string) (Kind, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return KindUnknown, fmt.Errorf("sniff: %w", err)
+	}
+	defer f.Close()
+	head, err := readAt(f, 0, 12)
+	if err != nil {
+		return KindUnknown, fmt.Errorf("sniff: %w", err)
+	}
+	claimed := claims(head)
+	if claimed == KindUnknown {
+		return KindUnknown, nil
+	}
+	if real, err := SniffReader(f); err != nil || real != KindUnknown && real != claimed {
+		return KindUnknown, err
+	}
+	return claimed, nil
+}
+
+func claims(head []byte) Kind {
+	switch {
+	case len(head) == 12 && (string(head[4:]) == "ftypM4A " || string(head[4:]) == "ftypM4B "):
+		return KindMP4
+	case isID3(head), isSync(head):
+		return KindMP3
+	}
+	return KindUnknown
+}
+
+// isID3 reports whether b begins with the header of an ID3v2 tag. Text that
+// begins with the same letters has no such version and no such size.
+func isID3(b []byte) bool {
+	return len(b) >= 10 && bytes.HasPrefix(b, []byte("ID3")) && b[3] >= 2 && b[3] <= 4 && b[4] < 0xff &&
+		(b[6]|b[7]|b[8]|b[9])&0x80 == 0
+}
+
+// isSync reports whether b begins with the sync word of MPEG audio layer III.
+func isSync(b []byte) bool {
+	return len(b) >= 4 && b[0] == 0xff && b[1]&0xe0 == 0xe0 && b[1]>>3&3 != 1 && b[1]>>1&3 == 1
+}
+
 // sniffMagic knows the containers that name themselves in their first bytes.
 func sniffMagic(head []byte) Kind {
 	switch {

@@ -55,6 +55,39 @@ func TestSniffKnowsNothingOfStrangers(t *testing.T) {
 	}
 }
 
+func TestClaims(t *testing.T) {
+	for content, want := range map[string]media.Kind{
+		"\x00\x00\x00\x18ftypM4A ":              media.KindMP4,
+		"\x00\x00\x00\x18ftypM4B \x00junk":      media.KindMP4,
+		"\x00\x00\x00\x18ftypisom":              media.KindUnknown,
+		"\x00\x00\x00\x18ftypM4V ":              media.KindUnknown,
+		"ftypM4A \x00\x00\x00\x00":              media.KindUnknown,
+		"ID3\x03\x00\x00\x00\x00\x00\x7f":       media.KindMP3,
+		"ID3\x03\x00\x00\x00\x00\x00\x80":       media.KindUnknown,
+		"ID3\x05\x00\x00\x00\x00\x00\x00":       media.KindUnknown,
+		"ID3 is how titles are written":         media.KindUnknown,
+		"ID3":                                   media.KindUnknown,
+		"\xff\xfb\x90\x00 and then nonsense":    media.KindMP3,
+		"\xff\xf3\x00\x00":                      media.KindMP3,
+		"\xff\xfd\x90\x00 layer II":             media.KindUnknown,
+		"\xff\xeb\x90\x00 no such version":      media.KindUnknown,
+		"\xff\xfet\x00e\x00x\x00t\x00":          media.KindUnknown,
+		"\xff\xf1\x50\x80 ADTS":                 media.KindUnknown,
+		"\xff\xfb":                              media.KindUnknown,
+		"#EXTM3U\n":                             media.KindUnknown,
+		"":                                      media.KindUnknown,
+		"ID3\x04\x00\x00\x00\x00\x00\x00fLaC..": media.KindUnknown,
+	} {
+		path := filepath.Join(t.TempDir(), "content")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if k, err := media.Claims(path); k != want || err != nil {
+			t.Errorf("%q: %v, want %v (%v)", content, k, want, err)
+		}
+	}
+}
+
 func TestSniffMovFamily(t *testing.T) {
 	moov := box(24, "moov", box(16, "mvhd", ""))
 	large := "\x00\x00\x00\x01mdat" + string(binary.BigEndian.AppendUint64(nil, 100)) + strings.Repeat("x", 84)

@@ -2,12 +2,8 @@ package separation
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,7 +12,6 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
-	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
 )
@@ -143,84 +138,4 @@ func (s *Service) dropSource(ctx context.Context, key string) {
 	if err := s.Store.Delete(ctx, key); err != nil {
 		s.log.Warn("source not deleted; the sweep will", "key", key, "err", err)
 	}
-}
-
-// audio is what judging an upload found.
-type audio struct {
-	ext        string // m4a, mp3 or wav
-	durationMs int64
-}
-
-// fallbackBytesPerSecond prices audio whose length cannot be measured. 64 kbit/s
-// is less than almost all audio has, so the length comes out on the long side.
-const fallbackBytesPerSecond = 8000
-
-var errUnsupported = fault.New(fault.Invalid, "unsupported_audio_format")
-
-// judge accepts m4a, mp3 and wav, by content first and by name only where the
-// content is a container of the right family that cannot be read.
-func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
-	kind, err := media.Sniff(f.Path)
-	if err != nil {
-		return audio{}, fmt.Errorf("sniff upload: %w", err)
-	}
-	named := strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
-	ext := map[media.Kind]string{media.KindMP4: "m4a", media.KindMP3: "mp3", media.KindWAV: "wav"}[kind]
-	if ext == "" {
-		return audio{}, errUnsupported
-	}
-	probe, err := s.Media.Probe(ctx, f.Path)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return audio{}, context.Cause(ctx)
-	case err == nil && (probe.Video != nil || probe.Audio == nil):
-		return audio{}, errUnsupported
-	case err != nil:
-		// An mp4 that cannot be read may be a film: only its name speaks for
-		// it, and it must at least hold something.
-		if ext == "m4a" && (named != "m4a" || !holdsMedia(f.Path)) {
-			return audio{}, errUnsupported
-		}
-		s.log.Info("length of an upload cannot be probed; its size decides", "bytes", f.SizeBytes, "err", err)
-		return audio{ext, f.SizeBytes * 1000 / fallbackBytesPerSecond}, nil
-	}
-	// Headers lie about the length; the packets do not.
-	measured, err := s.Media.Measure(ctx, f.Path, probe.Audio.Index)
-	if err != nil || measured.End <= measured.First {
-		if ctx.Err() != nil {
-			return audio{}, context.Cause(ctx)
-		}
-		return audio{ext, f.SizeBytes * 1000 / fallbackBytesPerSecond}, nil
-	}
-	return audio{ext, (measured.End - measured.First).Milliseconds()}, nil
-}
-
-// holdsMedia reports whether a file of the mov family has a box with media or
-// an index at its top level.
-func holdsMedia(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	var header [16]byte
-	for at, boxes := int64(0), 0; boxes < 64; boxes++ {
-		n, err := f.ReadAt(header[:], at)
-		if n < 8 {
-			return false
-		}
-		switch string(header[4:8]) {
-		case "mdat", "moov", "moof":
-			return true
-		}
-		size := int64(binary.BigEndian.Uint32(header[:4]))
-		if size == 1 && n == 16 { // the size follows in 64 bits
-			size = int64(binary.BigEndian.Uint64(header[8:]))
-		}
-		if size < 8 || err != nil && n < 16 {
-			return false
-		}
-		at += size
-	}
-	return false
 }
