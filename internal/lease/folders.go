@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,37 @@ const OrphanAge = time.Hour
 // Folder is the name of the folder in which the holder of a lease works: its
 // job's id and its fence.
 func (l Lease) Folder() string { return fmt.Sprintf("%s-%d", l.ID, l.Fence) }
+
+// Clear ends this process's work on jobs that were taken away for good, and
+// removes their work folders from dir at once. What a worker still writes while
+// it stops is removed by the worker, or by the sweep.
+func (k *Keeper) Clear(dir, table string, ids ...string) error {
+	for _, id := range ids {
+		k.Drop(table, id)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("clear work folders: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(e.Name(), id+"-") }) {
+			errs = append(errs, removeBusy(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeBusy removes a folder that a worker which is just stopping may still
+// put files into, each of which makes one removal fail.
+func removeBusy(folder string) (err error) {
+	for range 5 {
+		if err = os.RemoveAll(folder); err == nil {
+			break
+		}
+	}
+	return err
+}
 
 // SweepFolders removes from dir the work folders that a crash left behind: those
 // of jobs of the table that nobody holds under that fence. Job ids begin with

@@ -1,6 +1,8 @@
 package lease_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +53,35 @@ func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
 			if want := []string{"chore", "chore-held-7", "chore-held-7-aside", "chore-other-1", "unrelated-1"}; !slices.Equal(left, want) {
 				t.Errorf("left: %v", left)
 			}
+		}
+	})
+}
+
+func TestClearStopsTheWorkAndRemovesItsFolders(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		k := lease.NewKeeper(d, "me", quiet)
+		hold := func(id string) context.Context {
+			work, release := k.Hold(t.Context(), lease.Lease{Table: "chores", ID: id, Fence: 1})
+			t.Cleanup(release)
+			return work
+		}
+		gone, stays := hold("chore-1"), hold("chore-11")
+		over, release := k.Hold(t.Context(), lease.Lease{Table: "chores", ID: "chore-2", Fence: 1})
+		release()
+		dir := t.TempDir()
+		for _, name := range []string{"chore-1-1", "chore-1-2-aside", "chore-2-1", "chore-11-1", "unrelated"} {
+			if err := os.MkdirAll(filepath.Join(dir, name, "deep"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := k.Clear(dir, "chores", "chore-1", "chore-2", "chore-3"); err != nil {
+			t.Fatal(err)
+		}
+		if !errors.Is(context.Cause(gone), lease.ErrLost) || stays.Err() != nil || errors.Is(context.Cause(over), lease.ErrLost) {
+			t.Errorf("causes %v, %v, %v", context.Cause(gone), context.Cause(stays), context.Cause(over))
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 {
+			t.Errorf("left: %v", left)
 		}
 	})
 }

@@ -54,13 +54,22 @@ type Keeper struct {
 	db    *db.DB
 	owner string
 	log   *slog.Logger
+
+	mu   sync.Mutex
+	held map[*holding]bool
+}
+
+// holding is one lease that this process holds.
+type holding struct {
+	lease Lease
+	lost  context.CancelCauseFunc
 }
 
 // NewKeeper returns a Keeper. Owner identifies this process and must differ at
 // each start, so that a restarted process does not mistake itself for the one
 // that died.
 func NewKeeper(d *db.DB, owner string, log *slog.Logger) *Keeper {
-	return &Keeper{db: d, owner: owner, log: log}
+	return &Keeper{db: d, owner: owner, log: log, held: map[*holding]bool{}}
 }
 
 // Owner is the name written into lease_owner by claims of this process.
@@ -72,6 +81,10 @@ func (k *Keeper) Owner() string { return k.owner }
 // and leaves the row as it is: whoever finished the job clears the lease.
 func (k *Keeper) Hold(ctx context.Context, l Lease) (work context.Context, release func()) {
 	work, cancel := context.WithCancelCause(ctx)
+	h := &holding{l, cancel}
+	k.mu.Lock()
+	k.held[h] = true
+	k.mu.Unlock()
 	done := make(chan struct{})
 	stop := make(chan struct{})
 	go func() {
@@ -83,8 +96,23 @@ func (k *Keeper) Hold(ctx context.Context, l Lease) (work context.Context, relea
 		once.Do(func() {
 			close(stop)
 			<-done
+			k.mu.Lock()
+			delete(k.held, h)
+			k.mu.Unlock()
 			cancel(context.Canceled)
 		})
+	}
+}
+
+// Drop ends this process's work on a row, with cause [ErrLost], ahead of the
+// heartbeat that would notice. The caller has taken the row away already.
+func (k *Keeper) Drop(table, id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for h := range k.held {
+		if h.lease.Table == table && h.lease.ID == id {
+			h.lost(ErrLost)
+		}
 	}
 }
 

@@ -195,5 +195,5 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 			return fmt.Errorf("erase renders: %w", err)
 		}
 	}
-	return s.EraseCaches(ctx, userID)
+	return errors.Join(s.EraseCaches(ctx, userID), s.Keeper.Clear(s.WorkDir, table, ids...))
 }

@@ -128,14 +128,16 @@ func stemKeys(ctx context.Context, q db.Querier, jobID string) ([]string, error)
 // SweepFiles removes stored stems that no row speaks for, and local work
 // folders that a crash left behind.
 func (s *Service) SweepFiles(ctx context.Context) error {
-	return errors.Join(s.sweepStems(ctx, "separation/"),
+	return errors.Join(s.sweepStems(ctx, "separation/", lease.OrphanAge),
 		lease.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", ""))
 }
 
-func (s *Service) sweepStems(ctx context.Context, prefix string) error {
+// sweepStems removes the stems under a prefix that no job needs. Those of which
+// there is no job at all must be as old as orphanAge.
+func (s *Service) sweepStems(ctx context.Context, prefix string, orphanAge time.Duration) error {
 	err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
 		needed, known, err := s.stemNeeded(ctx, o.Key)
-		if err != nil || needed || !known && time.Since(o.ModTime) < lease.OrphanAge {
+		if err != nil || needed || !known && time.Since(o.ModTime) < orphanAge {
 			return err
 		}
 		return s.Store.Delete(ctx, o.Key)
@@ -161,8 +163,9 @@ func (s *Service) stemNeeded(ctx context.Context, key string) (needed, known boo
 	return n == 1, err == nil, err
 }
 
-// Erase removes every stored file of a user's separations and takes running
-// jobs away from their workers. The rows go with the user.
+// Erase removes every file of a user's separations, stored or in the making on
+// this replica, and takes running jobs away from their workers. The rows go
+// with the user.
 func (s *Service) Erase(ctx context.Context, userID string) error {
 	if _, err := s.db.Exec(ctx, `UPDATE separation_jobs SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
 		WHERE user_id = $1 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`, userID); err != nil {
@@ -184,6 +187,9 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 	rows.Close()
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("list separation jobs: %w", err)
+	}
+	if err := s.Keeper.Clear(s.WorkDir, table, ids...); err != nil {
+		return fmt.Errorf("erase separations: %w", err)
 	}
 	for _, id := range ids {
 		for _, prefix := range []string{"separation/" + id + "/", "uploads/" + id + "/"} {

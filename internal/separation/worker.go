@@ -122,6 +122,9 @@ func (s *Service) submit(ctx context.Context, j *job, dir string) error {
 	if err != nil {
 		return fmt.Errorf("upload to provider: %w", err)
 	}
+	if err := os.Remove(source); err != nil { // as large as the upload, and a user's voice
+		s.log.Warn("source not removed; the end of the job will", "job", j.ID, "err", err)
+	}
 	if err := s.intend(ctx, j, seq); err != nil {
 		return err
 	}
@@ -179,7 +182,8 @@ func (s *Service) dropStray(ctx context.Context, j job) {
 	if j.State != StateProcessing {
 		return // nothing can have been stored yet
 	}
-	if err := s.sweepStems(ctx, "separation/"+j.ID+"/"); err != nil {
+	// A job without a row was deleted with its account: nothing waits for it.
+	if err := s.sweepStems(ctx, "separation/"+j.ID+"/", 0); err != nil {
 		s.log.Warn("stray stems not deleted; the sweep of orphans will", "job", j.ID, "err", err)
 	}
 }

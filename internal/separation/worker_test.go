@@ -2,6 +2,7 @@ package separation
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -200,8 +201,15 @@ func TestDeletionDuringCollection(t *testing.T) {
 		stop := r.run(s)
 		r.eventually("the download", func() bool { return r.provider.Faults.Count(standin.StepDownload) > 0 })
 		r.exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
-		if err := s.Erase(t.Context(), owner); err != nil {
+		if held, _ := os.ReadDir(s.WorkDir); len(held) != 1 {
+			t.Errorf("work folders %v, want the job's", held)
+		}
+		// By another replica, so that the worker learns of it by its heartbeat.
+		if err := r.service().Erase(t.Context(), owner); err != nil {
 			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(s.WorkDir); len(left) > 0 || err != nil {
+			t.Errorf("work folders %v right after the deletion (%v)", left, err)
 		}
 		r.exec(`DELETE FROM users WHERE id = $1`, owner)
 		r.object(stemKey(id, stemVoice, "flac")) // the worker's, stored a moment too late
@@ -213,6 +221,22 @@ func TestDeletionDuringCollection(t *testing.T) {
 		}
 		if n := r.number(`SELECT COUNT(*) FROM separation_jobs`); n != 0 {
 			t.Errorf("%d jobs", n)
+		}
+	})
+}
+
+// The copy of the source that was uploaded does not stay until the job ends.
+func TestSourceCopyGoesOnceUploaded(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d).withProvider()
+		s := r.service()
+		r.provider.Configure(func(b *standin.Behaviour) { b.HoldAtPercent = 40 })
+		id := r.enqueueAudio(s, r.user(1))
+		stop := r.run(s)
+		defer stop()
+		r.eventually("PROCESSING", func() bool { return r.row(id).State == StateProcessing })
+		if left, _ := filepath.Glob(filepath.Join(s.WorkDir, "*", "*")); len(left) > 0 {
+			t.Errorf("left in the work folder: %v", left)
 		}
 	})
 }
