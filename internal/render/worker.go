@@ -104,10 +104,8 @@ func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
 	var encoded string
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ok = false
-		if _, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
-				lease_owner = NULL, lease_until = NULL, fence = fence + 1
-			WHERE state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= $2`, sentenceWorkers, maxAttempts); err != nil {
-			return fmt.Errorf("give up render jobs: %w", err)
+		if err := giveUp(ctx, tx); err != nil {
+			return err
 		}
 		err := tx.QueryRow(ctx, `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
 				attempts = attempts + 1, lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
@@ -133,6 +131,35 @@ func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
 		}
 	}
 	return j, ok, err
+}
+
+// giveUp fails the jobs that have cost too many workers. What was uploaded for
+// them goes with the next sweep.
+func giveUp(ctx context.Context, tx *db.Tx) error {
+	rows, err := tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
+			lease_owner = NULL, lease_until = NULL, fence = fence + 1
+		WHERE state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= $2 RETURNING id`, sentenceWorkers, maxAttempts)
+	if err != nil {
+		return fmt.Errorf("give up render jobs: %w", err)
+	}
+	defer rows.Close()
+	var ids []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return fmt.Errorf("give up render jobs: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return fmt.Errorf("give up render jobs: %w", err)
+	}
+	for _, id := range ids {
+		if err := releaseSources(ctx, tx, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errMoved reports that a guarded update found the job in other hands.
