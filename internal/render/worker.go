@@ -258,6 +258,11 @@ func (s *Service) complete(ctx context.Context, j job, path string) error {
 	if err := s.Store.Put(ctx, key, path, objectstore.ContentType(key)); err != nil {
 		return fmt.Errorf("store output: %w", err)
 	}
+	return s.completed(ctx, j, key, size, sum)
+}
+
+// completed writes that the film lies at key.
+func (s *Service) completed(ctx context.Context, j job, key string, size int64, sum string) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
 				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6,
