@@ -136,7 +136,9 @@ func (c *crew) Await(ctx context.Context, key string) (bool, error) {
 // helping with one that has one.
 func (c *crew) Busy(ctx context.Context) bool {
 	var one int
-	err := c.s.db.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE state = 'PENDING' LIMIT 1`).Scan(&one)
+	// In the order of the queue's index, or PostgreSQL may look through the
+	// table from its beginning, where the jobs that have ended are.
+	err := c.s.db.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE state = 'PENDING' ORDER BY created_at, id LIMIT 1`).Scan(&one)
 	return err == nil
 }
 
