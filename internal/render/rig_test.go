@@ -288,21 +288,17 @@ func (e *simulated) render(ctx context.Context, job engine.Job) error {
 	return nil
 }
 
-// Assist walks from the end, as the engine does.
+// Assist takes part after part, as the engine does.
 func (e *simulated) Assist(ctx context.Context, job engine.Job) (made int, err error) {
-	keys := e.keys()
-	for i := len(keys) - 1; i >= 0; i-- {
-		if ctx.Err() != nil || job.Crew.Busy(ctx) {
-			break
-		}
-		mine, err := job.Crew.Claim(ctx, keys[i])
+	for ctx.Err() == nil && !job.Crew.Busy(ctx) {
+		key, err := job.Crew.ClaimAny(ctx)
 		if err != nil {
 			return made, err
 		}
-		if !mine {
-			continue
+		if key == "" {
+			break
 		}
-		if err := e.makeClaimed(ctx, job, keys[i]); err != nil {
+		if err := e.makeClaimed(ctx, job, key); err != nil {
 			return made, err
 		}
 		made++
