@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,13 @@ func TestRenderDownload(t *testing.T) {
 		if ct := whole.Header.Get("Content-Type"); ct != "video/mp4" {
 			t.Errorf("Content-Type of the presigned download: %q", ct)
 		}
+		// A client that asks for the head follows with the same method, and a
+		// signature holds for one method.
+		head := u.Send(t, apitest.Request{Method: "HEAD", Path: path}).Expect(302)
+		answer := u.Outside(t, "HEAD", head.Header.Get("Location"), nil, nil).Expect(200)
+		if got, want := answer.Header.Get("Content-Length"), strconv.Itoa(len(whole.Body)); got != want || answer.Header.Get("Content-Type") != "video/mp4" {
+			t.Errorf("HEAD of the presigned download: %s bytes of %s, want %s of video/mp4", got, answer.Header.Get("Content-Type"), want)
+		}
 		return
 	}
 	res.Expect(200)
@@ -267,6 +275,11 @@ func TestRenderInputs(t *testing.T) {
 	render(other, M{"videoDurationMs": 1000}, first.InputID).Sentence(400)
 	render(u, M{"videoDurationMs": 1000}, "0123456789abcdef").Sentence(400)
 	render(u, M{"videoDurationMs": 1000}, "../../etc/passwd").Sentence(400)
+	// Even when nothing would be cut from it.
+	form := apitest.RenderForm(t, M{"segments": []M{apitest.Segment("clip", 0, clipLength)}},
+		apitest.Part{Name: "inputId", Text: "0123456789abcdef"}, apitest.File("clip", redClip(t)))
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Sentence(400, "inputId")
+	upload(s.SignIn(t), music(t)).Sentence(400, "video")
 	upload(other, redClip(t)).Expect(200).JSON(&foreign)
 	if foreign.InputID != first.InputID {
 		t.Errorf("the same file gives %s and %s", first.InputID, foreign.InputID)

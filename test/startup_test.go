@@ -283,10 +283,7 @@ func TestSignalsEndTheService(t *testing.T) {
 		t.Errorf("an idle service took %v to stop", took)
 	}
 	s.Restart(t)
-	if err := syscall.Kill(s.PID(0), syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	s.Stop(t)
+	s.StopBy(t, syscall.SIGINT)
 }
 
 func TestStartsFastAndIdlesSmall(t *testing.T) {

@@ -63,9 +63,9 @@ func (p *child) kill() {
 
 // stop asks the process to end and returns its exit status. Past the deadline
 // it is killed and that is an error.
-func (p *child) stop(deadline time.Duration) (int, error) {
+func (p *child) stop(sig os.Signal, deadline time.Duration) (int, error) {
 	if p.running() {
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return -1, fmt.Errorf("signal the service: %w", err)
 		}
 	}
@@ -74,7 +74,7 @@ func (p *child) stop(deadline time.Duration) (int, error) {
 		return p.status(), nil
 	case <-time.After(deadline):
 		p.kill()
-		return -1, fmt.Errorf("the service did not stop within %v of SIGTERM", deadline)
+		return -1, fmt.Errorf("the service did not stop within %v of %v", deadline, sig)
 	}
 }
 

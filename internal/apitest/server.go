@@ -33,6 +33,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -270,6 +271,12 @@ func (s *Server) KillReplica(t testing.TB, i int) {
 // with status 0 in time.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
+	s.StopBy(t, syscall.SIGTERM)
+}
+
+// StopBy is Stop with another signal.
+func (s *Server) StopBy(t testing.TB, sig syscall.Signal) {
+	t.Helper()
 	s.client.CloseIdleConnections()
 	var wg sync.WaitGroup
 	for i, r := range s.replicas {
@@ -277,10 +284,10 @@ func (s *Server) Stop(t testing.TB) {
 			continue
 		}
 		wg.Go(func() {
-			if status, err := r.proc.stop(stopDeadline); err != nil {
+			if status, err := r.proc.stop(sig, stopDeadline); err != nil {
 				t.Errorf("replica %d: %v", i, err)
 			} else if status != 0 {
-				t.Errorf("replica %d: exit status %d after SIGTERM, want 0", i, status)
+				t.Errorf("replica %d: exit status %d after %v, want 0", i, status, sig)
 			}
 		})
 	}

@@ -19,6 +19,9 @@ type Crew interface {
 	// Claim reports whether the caller is to make the part. It does not wait,
 	// and refuses parts that were not announced.
 	Claim(ctx context.Context, key string) (mine bool, err error)
+	// ClaimAny claims some announced part that nobody has taken, for an
+	// assistant. It returns "" when there is none.
+	ClaimAny(ctx context.Context) (key string, err error)
 	// Made ends a claim: the part is in the cache, or it was given up.
 	Made(ctx context.Context, key string, ok bool) error
 	// Await waits for a part that somebody else claimed. It reports whether the
@@ -112,26 +115,24 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 		s.apply(r.plan.Parts)
 		parallel = s.Parallel
 	}
-	queue := make(chan *VideoPart, len(r.plan.Parts))
-	// From the end: the render itself begins with the dearest, and two that walk
-	// towards each other ask for the same part only once.
-	for i := len(r.plan.Parts) - 1; i >= 0; i-- {
-		queue <- r.plan.Parts[i]
+	parts := map[string]*VideoPart{}
+	for _, p := range r.plan.Parts {
+		parts[p.Key] = p
 	}
-	close(queue)
 	group, ctx := errgroup.WithContext(ctx)
 	for range parallel {
 		group.Go(func() error {
-			for p := range queue {
-				if ctx.Err() != nil || job.Crew.Busy(ctx) {
-					return nil
-				}
-				mine, err := job.Crew.Claim(ctx, p.Key)
+			for ctx.Err() == nil && !job.Crew.Busy(ctx) {
+				key, err := job.Crew.ClaimAny(ctx)
 				if err != nil {
 					return fmt.Errorf("claim part: %w", err)
 				}
-				if !mine {
-					continue
+				p := parts[key]
+				switch {
+				case key == "":
+					return nil
+				case p == nil: // whoever announced it is of another version
+					return job.Crew.Made(context.WithoutCancel(ctx), key, false)
 				}
 				if err := r.makeClaimed(ctx, p, r.meter.work(0)); err != nil {
 					return err

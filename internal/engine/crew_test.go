@@ -53,6 +53,18 @@ func (b *board) Claim(_ context.Context, key string) (bool, error) {
 	return true, nil
 }
 
+func (b *board) ClaimAny(context.Context) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, state := range b.state {
+		if state == "OPEN" {
+			b.set(key, "MAKING")
+			return key, nil
+		}
+	}
+	return "", nil
+}
+
 func (b *board) Made(_ context.Context, key string, ok bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

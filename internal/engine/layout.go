@@ -72,8 +72,8 @@ const (
 	// frame too many means making the segment again: with 0.35, editing one of six
 	// segments changes another one 4 times in 100, with 0.5 it would be 28.
 	roundingUp = 0.35
-	// soundRate is the grid of a timeline whose first segment has no video: a
-	// millisecond, 48 samples.
+	// soundRate is the grid of a timeline that makes sound alone: a millisecond,
+	// 48 samples. Trims are whole milliseconds.
 	soundRate = 1000
 )
 
@@ -81,7 +81,7 @@ const (
 func layOut(t timeline.Timeline, sources map[string]*source) (*layout, error) {
 	ordered, indexes := t.InOrder()
 	l := &layout{rate: media.Rational{Num: soundRate, Den: 1}}
-	if v := sources[ordered[0].SourceKey].info.Video; v != nil {
+	if v := sources[ordered[0].SourceKey].info.Video; v != nil && t.OutputKind == timeline.Video {
 		l.rate = canvasRate(v)
 	}
 	for k, s := range ordered {
@@ -237,7 +237,7 @@ func (l *layout) placeSound(p, run *placed) {
 // cuts do not snap.
 func (p *placed) anchor(rate float64) float64 {
 	info := p.source.info
-	if info.Video == nil || rate < coarseRate {
+	if info.Video == nil || rate < coarseRate || rate == soundRate {
 		return p.in.Seconds()
 	}
 	return info.Video.start(0, info.Zero)

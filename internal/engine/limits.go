@@ -21,6 +21,9 @@ type Limits struct {
 	MinFreeBytes      int64         // left on the disk of Job.Dir at all times
 }
 
+// maxSide is the longest side of a picture that the H.264 encoder takes.
+const maxSide = 16384
+
 // DefaultLimits are generous for phones.
 func DefaultLimits() Limits {
 	return Limits{
@@ -66,6 +69,9 @@ func (l Limits) check(info *Info, user string) error {
 		return fault.Invalidf("%s: the source lasts %s, at most %s are accepted", user, seconds(info.Duration()), l.MaxSourceDuration)
 	case v != nil && int64(v.Width)*int64(v.Height) > l.MaxPixels:
 		return fault.Invalidf("%s: the picture of %dx%d is larger than the accepted %d pixels", user, v.Width, v.Height, l.MaxPixels)
+	case v != nil && (int64(v.DisplayWidth)*int64(v.DisplayHeight) > l.MaxPixels || max(v.DisplayWidth, v.DisplayHeight) > maxSide):
+		return fault.Invalidf("%s: the picture as displayed, %dx%d, is larger than the accepted %d pixels or %d on a side",
+			user, v.DisplayWidth, v.DisplayHeight, l.MaxPixels, maxSide)
 	case v != nil && v.Packets > l.MaxFrames:
 		return fault.Invalidf("%s: the video has %d frames, at most %d are accepted", user, v.Packets, l.MaxFrames)
 	}

@@ -112,8 +112,9 @@ func TestCutSineHasNoSeam(t *testing.T) {
 			}
 			tl.OutputKind = timeline.Audio
 			sound := b.render(t, tl)
-			if sound.Stats.VideoParts != 0 || sound.Duration != out.Duration || sound.Samples != out.Samples {
-				t.Errorf("sound alone differs: %+v and %+v", sound, out)
+			// Without pictures nothing has to end on a frame.
+			if length := time.Duration(tt.total) * time.Millisecond; sound.Stats.VideoParts != 0 || sound.Duration != length || sound.Samples != tt.total*48 {
+				t.Errorf("sound alone: %+v, want %v", sound, length)
 			}
 			if residual, at := mediatest.Discontinuity(t, sound.Path, 440, mediatest.Between(50, end)); residual > 0.002 {
 				t.Errorf("sound alone: residual %.4f at %v", residual, at)

@@ -62,6 +62,7 @@ type formRules struct {
 	maxBody int64                  // bytes of all files together
 	tooBig  *fault.Error           // answer beyond maxBody
 	tooLong *fault.Error           // answer to a text field beyond maxJSON
+	tooMany *fault.Error           // answer to more than maxParts parts
 }
 
 // maxWire is how many bytes a body within the rules can have: boundaries, part
@@ -143,7 +144,7 @@ func (f *form) read(body *headGuard, boundary string, rules formRules) error {
 			return bodyError(err)
 		}
 		if n == maxParts {
-			return fault.Invalidf("the form has more than %d parts", maxParts)
+			return rules.tooMany
 		}
 		size, err := f.take(part, rules, left)
 		if err != nil {
@@ -162,23 +163,27 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	if slices.Contains(rules.text, name) {
 		return 0, f.takeText(name, part, rules)
 	}
+	limit, tooBig := left, rules.tooBig
+	if isText(part, name, fileName) && maxJSON < left {
+		limit, tooBig = maxJSON, rules.tooLong
+	}
 	if !rules.isFile(name) {
-		n, err := io.Copy(io.Discard, io.LimitReader(part, left+1))
+		n, err := io.Copy(io.Discard, io.LimitReader(part, limit+1))
 		if err != nil {
 			return 0, bodyError(err)
 		}
-		if n > left {
-			return 0, rules.tooBig
+		if n > limit {
+			return 0, tooBig
 		}
 		return n, nil
 	}
 	if _, twice := f.files[name]; twice {
 		return 0, fault.Invalidf("%s is given twice", name)
 	}
-	file, err := f.batch.Receive(name, fileName, part, left)
+	file, err := f.batch.Receive(name, fileName, part, limit)
 	switch {
 	case errors.Is(err, staging.ErrTooLarge):
-		return 0, rules.tooBig
+		return 0, tooBig
 	case errors.Is(err, staging.ErrNoSpace):
 		return 0, err
 	case err != nil:
@@ -186,6 +191,18 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	}
 	f.files[name] = file
 	return file.SizeBytes, nil
+}
+
+// isText reports whether a part that the endpoint does not know by name is a
+// text field: it has neither a file name nor a type. Parts called like media are
+// files even without: some clients give nothing but the bytes.
+func isText(part *multipart.Part, name, fileName string) bool {
+	for _, media := range []string{"video", "bgm", "audio", "file"} {
+		if strings.HasPrefix(name, media) {
+			return false
+		}
+	}
+	return fileName == "" && part.Header.Get("Content-Type") == ""
 }
 
 func (f *form) takeText(name string, part io.Reader, rules formRules) error {

@@ -1,11 +1,10 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"cutroom/internal/account"
 	"cutroom/internal/asset"
@@ -19,6 +18,7 @@ func (s *Server) renderForm(r *http.Request, isFile func(string) bool) (*form, e
 		text: []string{"config", "inputId"}, isFile: isFile, maxBody: s.o.MaxUploadBytes,
 		tooBig:  fault.New(fault.TooLarge, fmt.Sprintf("The upload is larger than the limit of %d MB", s.o.MaxUploadBytes>>20)),
 		tooLong: errTooLarge,
+		tooMany: fault.New(fault.TooLarge, fmt.Sprintf("The form has more than %d parts", maxParts)),
 	})
 }
 
@@ -66,7 +66,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 	}
 	var cfg configWire
 	if err := parseObject([]byte(text), &cfg); err != nil {
-		return wrongShape("config", err)
+		return wrongShape("config", []byte(text), &cfg, err)
 	}
 	sub := render.Submission{Files: f.files, InputID: strings.TrimSpace(f.text["inputId"])}
 	if !storable(sub.InputID) {
@@ -97,7 +97,7 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	}
 	var cfg configWire
 	if err := parseObject(body, &cfg); err != nil {
-		return wrongShape("the body", err)
+		return wrongShape("the body", body, &cfg, err)
 	}
 	t, err := cfg.referenced()
 	if err != nil {
@@ -111,11 +111,11 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	return ok(w, jobBody{id})
 }
 
-// wrongShape names the field whose JSON type is wrong.
-func wrongShape(what string, err error) error {
-	var te *json.UnmarshalTypeError
-	if errors.As(err, &te) && te.Field != "" {
-		return errBadRequest.WithDetail("%s has a value of the wrong type", te.Field).Because(err)
+// wrongShape answers a configuration that cannot be decoded: with a sentence that
+// names the field whose type is wrong, or as no JSON object at all.
+func wrongShape(what string, document []byte, dst any, err error) error {
+	if sentence := misfit(document, dst); sentence != "" {
+		return fault.New(fault.Invalid, sentence).Because(err)
 	}
 	return errBadRequest.WithDetail("%s is not a JSON object", what).Because(err)
 }
@@ -141,7 +141,7 @@ func (s *Server) renderStatus(w http.ResponseWriter, r *http.Request, user accou
 }
 
 func (s *Server) renderDownload(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	d, err := s.o.Renders.Open(r.Context(), user.UserID, r.PathValue("jobId"))
+	d, err := s.o.Renders.Open(r.Context(), user.UserID, r.PathValue("jobId"), r.Method == http.MethodHead)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *Server) renderDownload(w http.ResponseWriter, r *http.Request, user acc
 // The wire form of RenderConfig and RenderConfigV3. Pointers tell an absent
 // field from a zero one.
 type configWire struct {
-	VideoDurationMs      *int64          `json:"videoDurationMs"`
+	VideoDurationMs      *integer        `json:"videoDurationMs"`
 	Segments             []segmentWire   `json:"segments"`
 	BgmClips             []clipWire      `json:"bgmClips"`
 	SeparationDirectives []directiveWire `json:"separationDirectives"`
@@ -169,10 +169,10 @@ type configWire struct {
 type segmentWire struct {
 	SourceFileKey  *string  `json:"sourceFileKey"`
 	SourceAssetKey *string  `json:"sourceAssetKey"`
-	Order          *int64   `json:"order"`
-	DurationMs     *int64   `json:"durationMs"`
-	TrimStartMs    *int64   `json:"trimStartMs"`
-	TrimEndMs      *int64   `json:"trimEndMs"`
+	Order          *integer `json:"order"`
+	DurationMs     *integer `json:"durationMs"`
+	TrimStartMs    *integer `json:"trimStartMs"`
+	TrimEndMs      *integer `json:"trimEndMs"`
 	VolumeScale    *float64 `json:"volumeScale"`
 	SpeedScale     *float64 `json:"speedScale"`
 }
@@ -180,20 +180,20 @@ type segmentWire struct {
 type clipWire struct {
 	AudioFileKey      *string  `json:"audioFileKey"`
 	AudioAssetKey     *string  `json:"audioAssetKey"`
-	StartMs           *int64   `json:"startMs"`
-	SourceTrimStartMs *int64   `json:"sourceTrimStartMs"`
-	SourceTrimEndMs   *int64   `json:"sourceTrimEndMs"`
+	StartMs           *integer `json:"startMs"`
+	SourceTrimStartMs *integer `json:"sourceTrimStartMs"`
+	SourceTrimEndMs   *integer `json:"sourceTrimEndMs"`
 	Volume            *float64 `json:"volume"`
 	Speed             *float64 `json:"speed"`
 }
 
 type directiveWire struct {
 	ID                       *string         `json:"id"`
-	RangeStartMs             *int64          `json:"rangeStartMs"`
-	RangeEndMs               *int64          `json:"rangeEndMs"`
+	RangeStartMs             *integer        `json:"rangeStartMs"`
+	RangeEndMs               *integer        `json:"rangeEndMs"`
 	MuteOriginalSegmentAudio *bool           `json:"muteOriginalSegmentAudio"`
 	Selections               []selectionWire `json:"selections"`
-	SourceOffsetMs           *int64          `json:"sourceOffsetMs"`
+	SourceOffsetMs           *integer        `json:"sourceOffsetMs"`
 	AppliedSpeedScale        *float64        `json:"appliedSpeedScale"`
 }
 
@@ -202,6 +202,8 @@ type selectionWire struct {
 	AudioURL *string  `json:"audioUrl"`
 	Volume   *float64 `json:"volume"`
 }
+
+func ms(n integer) time.Duration { return timeline.Milliseconds(int64(n)) }
 
 func or[T any](p *T, fallback T) T {
 	if p == nil {
@@ -220,7 +222,7 @@ func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) 
 			func(k clipWire) *string { return k.AudioFileKey })
 	}
 	const key = "video"
-	t := timeline.Legacy(key, timeline.Milliseconds(*c.VideoDurationMs))
+	t := timeline.Legacy(key, ms(*c.VideoDurationMs))
 	err := c.rest(&t, timeline.LegacyNames, func(k clipWire) *string { return k.AudioFileKey })
 	if err != nil {
 		return t, err
@@ -228,7 +230,7 @@ func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) 
 	if err := t.Validate(timeline.LegacyNames); err != nil {
 		return t, err
 	}
-	if _, whole := sub.Files[key]; !whole && sub.InputID == "" {
+	if !sub.Has(key) {
 		return t, fault.Invalidf("video is required")
 	}
 	return t, nil
@@ -239,22 +241,32 @@ func (c *configWire) referenced() (timeline.Timeline, error) {
 	if c.Segments == nil {
 		return timeline.Timeline{}, fault.Invalidf("segments is required")
 	}
-	t, err := c.build(timeline.AssetNames, func(s segmentWire) *string { return s.SourceAssetKey },
+	if err := c.checkAssetKeys(); err != nil {
+		return timeline.Timeline{}, err
+	}
+	return c.build(timeline.AssetNames, func(s segmentWire) *string { return s.SourceAssetKey },
 		func(k clipWire) *string { return k.AudioAssetKey })
-	if err != nil {
-		return t, err
+}
+
+// checkAssetKeys judges the keys that are there; one that is absent is missed
+// later, by name.
+func (c *configWire) checkAssetKeys() error {
+	keys := make([]*string, 0, len(c.Segments)+len(c.BgmClips))
+	for _, s := range c.Segments {
+		keys = append(keys, s.SourceAssetKey)
 	}
-	for _, s := range t.Segments {
-		if _, err := asset.ParseKey(s.SourceKey); err != nil {
-			return t, fault.New(fault.Invalid, "invalid_asset_key")
+	for _, k := range c.BgmClips {
+		keys = append(keys, k.AudioAssetKey)
+	}
+	for _, key := range keys {
+		if key == nil {
+			continue
+		}
+		if _, err := asset.ParseKey(*key); err != nil {
+			return fault.New(fault.Invalid, "invalid_asset_key")
 		}
 	}
-	for _, k := range t.Clips {
-		if _, err := asset.ParseKey(k.SourceKey); err != nil {
-			return t, fault.New(fault.Invalid, "invalid_asset_key")
-		}
-	}
-	return t, nil
+	return nil
 }
 
 func (c *configWire) build(names timeline.Names, source func(segmentWire) *string, audio func(clipWire) *string) (timeline.Timeline, error) {
@@ -268,8 +280,8 @@ func (c *configWire) build(names timeline.Names, source func(segmentWire) *strin
 			return t, required.err
 		}
 		t.Segments = append(t.Segments, timeline.Segment{
-			SourceKey: *source(w), Order: *w.Order, Duration: timeline.Milliseconds(*w.DurationMs),
-			TrimStart: timeline.Milliseconds(or(w.TrimStartMs, 0)), TrimEnd: timeline.Milliseconds(or(w.TrimEndMs, 0)),
+			SourceKey: *source(w), Order: int64(*w.Order), Duration: ms(*w.DurationMs),
+			TrimStart: ms(or(w.TrimStartMs, 0)), TrimEnd: ms(or(w.TrimEndMs, 0)),
 			Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1),
 		})
 	}
@@ -291,9 +303,9 @@ func (c *configWire) rest(t *timeline.Timeline, names timeline.Names, audio func
 			return required.err
 		}
 		t.Clips = append(t.Clips, timeline.Clip{
-			SourceKey: *audio(w), Start: timeline.Milliseconds(*w.StartMs),
-			SourceTrimStart: timeline.Milliseconds(or(w.SourceTrimStartMs, 0)),
-			SourceTrimEnd:   timeline.Milliseconds(or(w.SourceTrimEndMs, 0)),
+			SourceKey: *audio(w), Start: ms(*w.StartMs),
+			SourceTrimStart: ms(or(w.SourceTrimStartMs, 0)),
+			SourceTrimEnd:   ms(or(w.SourceTrimEndMs, 0)),
 			Volume:          or(w.Volume, 1), Speed: or(w.Speed, 1),
 		})
 	}
@@ -317,9 +329,9 @@ func (w directiveWire) directive(i int) (timeline.Directive, error) {
 	}
 	d := timeline.Directive{
 		ID:           *w.ID,
-		Range:        timeline.Range{Start: timeline.Milliseconds(*w.RangeStartMs), End: timeline.Milliseconds(*w.RangeEndMs)},
+		Range:        timeline.Range{Start: ms(*w.RangeStartMs), End: ms(*w.RangeEndMs)},
 		MuteOriginal: or(w.MuteOriginalSegmentAudio, false),
-		SourceOffset: timeline.Milliseconds(or(w.SourceOffsetMs, 0)), AppliedSpeed: or(w.AppliedSpeedScale, 1),
+		SourceOffset: ms(or(w.SourceOffsetMs, 0)), AppliedSpeed: or(w.AppliedSpeedScale, 1),
 	}
 	for _, sel := range w.Selections {
 		// The URL alone says which stem it is. One that is missing is no

@@ -42,7 +42,8 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 		isFile:  func(name string) bool { return name == "file" },
 		maxBody: s.o.MaxAudioBytes,
 		tooBig:  fault.Invalidf("file is larger than the limit of %d MB", s.o.MaxAudioBytes>>20),
-		tooLong: fault.Invalidf("spec is larger than the limit of 1 MB"),
+		tooLong: fault.Invalidf("a text field is larger than the limit of 1 MB"),
+		tooMany: fault.Invalidf("the form has more than %d parts", maxParts),
 	})
 	if err != nil {
 		return err

@@ -8,10 +8,10 @@ import (
 )
 
 type uploadURLRequest struct {
-	SHA256Hex   string `json:"sha256Hex"`
-	SizeBytes   int64  `json:"sizeBytes"`
-	Ext         string `json:"ext"`
-	ContentType string `json:"contentType"`
+	SHA256Hex   string  `json:"sha256Hex"`
+	SizeBytes   integer `json:"sizeBytes"`
+	Ext         string  `json:"ext"`
+	ContentType string  `json:"contentType"`
 }
 
 type uploadURLBody struct {
@@ -29,7 +29,7 @@ func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, _ account.Pri
 	if err := decodeJSON(w, r, &req); err != nil {
 		return err
 	}
-	up, err := s.o.Assets.UploadURL(r.Context(), asset.Request(req))
+	up, err := s.o.Assets.UploadURL(r.Context(), asset.Request{SHA256Hex: req.SHA256Hex, SizeBytes: int64(req.SizeBytes), Ext: req.Ext, ContentType: req.ContentType})
 	if err != nil {
 		return err
 	}

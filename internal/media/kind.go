@@ -73,6 +73,9 @@ func inputURL(path string) string {
 	return "file:" + path
 }
 
+// MayHoldVideo reports whether files of the family can have pictures.
+func (k Kind) MayHoldVideo() bool { return k == KindMP4 || k == KindMatroska }
+
 // sniffBytes is how much of a file's head decides its kind; the longest MPEG
 // audio or ADTS frame is 8191 bytes, and two headers must be seen.
 const sniffBytes = 16 << 10

@@ -62,22 +62,10 @@ func bindsTypeAndLength(signed string) error {
 // until ttl has passed, as an attachment called fileName and of contentType.
 // fileName is printable ASCII without quotes and backslashes.
 func (b *Bucket) PresignGet(ctx context.Context, key string, ttl time.Duration, fileName, contentType string) (string, error) {
-	if err := CheckKey(key); err != nil {
-		return "", err
-	}
-	if fileName == "" || strings.ContainsAny(fileName, `"\/`) || strings.ContainsFunc(fileName, unprintable) {
-		return "", fmt.Errorf("presign get %s: malformed file name", key)
-	}
-	if strings.ContainsFunc(contentType, unprintable) {
-		return "", fmt.Errorf("presign get %s: malformed content type", key)
-	}
-	if err := checkTTL(ttl); err != nil {
+	disposition, err := attachment(key, ttl, fileName, &contentType)
+	if err != nil {
 		return "", fmt.Errorf("presign get %s: %w", key, err)
 	}
-	if contentType == "" {
-		contentType = ContentType(key)
-	}
-	disposition := `attachment; filename="` + fileName + `"`
 	signed, err := b.presign.PresignGetObject(ctx, &s3.GetObjectInput{
 		Bucket: &b.bucket, Key: &key,
 		ResponseContentDisposition: &disposition, ResponseContentType: &contentType,
@@ -86,6 +74,41 @@ func (b *Bucket) PresignGet(ctx context.Context, key string, ttl time.Duration, 
 		return "", b.fail(ctx, "presign get", key, err)
 	}
 	return signed.URL, nil
+}
+
+// PresignHead is PresignGet for a HEAD request: a signature is good for one
+// method only.
+func (b *Bucket) PresignHead(ctx context.Context, key string, ttl time.Duration, fileName, contentType string) (string, error) {
+	disposition, err := attachment(key, ttl, fileName, &contentType)
+	if err != nil {
+		return "", fmt.Errorf("presign head %s: %w", key, err)
+	}
+	signed, err := b.presign.PresignHeadObject(ctx, &s3.HeadObjectInput{
+		Bucket: &b.bucket, Key: &key,
+		ResponseContentDisposition: &disposition, ResponseContentType: &contentType,
+	}, s3.WithPresignExpires(ttl))
+	if err != nil {
+		return "", b.fail(ctx, "presign head", key, err)
+	}
+	return signed.URL, nil
+}
+
+// attachment checks what a presigned download is made of, fills in the content
+// type, and returns the disposition.
+func attachment(key string, ttl time.Duration, fileName string, contentType *string) (string, error) {
+	if err := CheckKey(key); err != nil {
+		return "", err
+	}
+	if fileName == "" || strings.ContainsAny(fileName, `"\/`) || strings.ContainsFunc(fileName, unprintable) {
+		return "", errors.New("malformed file name")
+	}
+	if strings.ContainsFunc(*contentType, unprintable) {
+		return "", errors.New("malformed content type")
+	}
+	if *contentType == "" {
+		*contentType = ContentType(key)
+	}
+	return `attachment; filename="` + fileName + `"`, checkTTL(ttl)
 }
 
 func checkTTL(ttl time.Duration) error {

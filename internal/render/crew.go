@@ -87,6 +87,27 @@ func (c *crew) Claim(ctx context.Context, key string) (bool, error) {
 	return n == 1, nil
 }
 
+// ClaimAny implements engine.Crew. Assistants that ask at the same moment get
+// different parts and do not wait for each other.
+func (c *crew) ClaimAny(ctx context.Context) (key string, err error) {
+	err = c.s.db.InTx(ctx, func(tx *db.Tx) error {
+		key = ""
+		err := tx.QueryRow(ctx, `UPDATE render_parts SET state = 'MAKING', owner = $2, lease_until = now_ms() + $3
+			WHERE job_id = $1 AND part_key = (SELECT p.part_key FROM render_parts p WHERE p.job_id = $1
+				AND (p.state = 'OPEN' OR (p.state = 'MAKING' AND p.lease_until < now_ms()))
+				ORDER BY p.part_key LIMIT 1`+tx.SkipLockedOf("p")+`)
+			RETURNING part_key`, c.jobID, c.owner, lease.TTL.Milliseconds()).Scan(&key)
+		if isNoRows(err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("claim part: %w", err)
+	}
+	return key, nil
+}
+
 // Made implements engine.Crew.
 func (c *crew) Made(ctx context.Context, key string, ok bool) error {
 	state := "MADE"
@@ -136,7 +157,9 @@ func (c *crew) Await(ctx context.Context, key string) (bool, error) {
 // helping with one that has one.
 func (c *crew) Busy(ctx context.Context) bool {
 	var one int
-	err := c.s.db.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE state = 'PENDING' LIMIT 1`).Scan(&one)
+	// In the order of the queue's index, or PostgreSQL may look through the
+	// table from its beginning, where the jobs that have ended are.
+	err := c.s.db.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE state = 'PENDING' ORDER BY created_at, id LIMIT 1`).Scan(&one)
 	return err == nil
 }
 

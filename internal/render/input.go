@@ -33,7 +33,7 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	if err != nil {
 		return Input{}, fmt.Errorf("sniff upload: %w", err)
 	}
-	if kind == media.KindUnknown {
+	if !kind.MayHoldVideo() {
 		return Input{}, fault.Invalidf("video is not a video file of a supported format")
 	}
 	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}

@@ -55,6 +55,14 @@ const maxAttempts = 3
 // table is what a lease of ours is on.
 const table = "render_jobs"
 
+// Engine makes the films. It is an interface so that the queue can be tested
+// and measured with work that takes a known time; see [engine.Engine], the one
+// that renders, for what the methods promise.
+type Engine interface {
+	Render(ctx context.Context, job engine.Job) (engine.Output, error)
+	Assist(ctx context.Context, job engine.Job) (made int, err error)
+}
+
 // Options configures a Service.
 type Options struct {
 	DB     *db.DB
@@ -65,7 +73,7 @@ type Options struct {
 	Bucket      *objectstore.Bucket
 	Assets      *asset.Service
 	Separations *separation.Service
-	Engine      *engine.Engine
+	Engine      Engine
 	Slots       *media.Slots // media-processing jobs of this process
 	// NodeID names the disk that Store writes to, or is "" for a bucket.
 	NodeID  string

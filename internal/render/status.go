@@ -44,8 +44,9 @@ type Download struct {
 	ETag        string // hex digest of the content
 }
 
-// Open gives the owner the film of a COMPLETED job, and renews its life.
-func (s *Service) Open(ctx context.Context, owner, jobID string) (Download, error) {
+// Open gives the owner the film of a COMPLETED job, and renews its life. A URL to
+// redirect to is good for HEAD requests when head is set, and for GET otherwise.
+func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Download, error) {
 	var state string
 	var key, sum sql.NullString
 	var alive sql.NullBool
@@ -68,7 +69,11 @@ func (s *Service) Open(ctx context.Context, owner, jobID string) (Download, erro
 	}
 	out := Download{FileName: jobID + path.Ext(key.String), ETag: sum.String}
 	if s.Bucket != nil {
-		out.RedirectURL, err = s.Bucket.PresignGet(ctx, key.String, s.SignedURLLife, out.FileName, objectstore.ContentType(key.String))
+		presign := s.Bucket.PresignGet
+		if head {
+			presign = s.Bucket.PresignHead
+		}
+		out.RedirectURL, err = presign(ctx, key.String, s.SignedURLLife, out.FileName, objectstore.ContentType(key.String))
 		if err != nil {
 			return Download{}, fmt.Errorf("presign output: %w", err)
 		}

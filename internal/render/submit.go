@@ -124,7 +124,10 @@ type resolver struct {
 	sub     Submission
 	sources map[string]object
 	uploads []upload
-	input   string // object key of the cached input, "" when unused
+	// input is the cached video that the submission names; inputUsed says that
+	// something is cut from it.
+	input     object
+	inputUsed bool
 }
 
 type upload struct {
@@ -132,8 +135,17 @@ type upload struct {
 	file staging.File
 }
 
+// resolve asks first what costs nothing to find out.
 func (r *resolver) resolve() error {
 	t := &r.sub.Timeline
+	if err := r.stems(); err != nil {
+		return err
+	}
+	if r.sub.InputID != "" {
+		if err := r.findInput(); err != nil {
+			return err
+		}
+	}
 	for i := range t.Segments {
 		if err := r.source(t.Segments[i].SourceKey, fmt.Sprintf("segments[%d].%s", i, r.field("source"))); err != nil {
 			return err
@@ -144,6 +156,12 @@ func (r *resolver) resolve() error {
 			return err
 		}
 	}
+	return nil
+}
+
+// stems turns the URLs of selections into the stems they stand for.
+func (r *resolver) stems() error {
+	t := &r.sub.Timeline
 	for i := range t.Directives {
 		for k := range t.Directives[i].Selections {
 			sel := &t.Directives[i].Selections[k]
@@ -174,7 +192,8 @@ func (r *resolver) source(key, field string) error {
 		return r.asset(key, field)
 	}
 	if r.sub.InputID != "" && strings.HasPrefix(key, "video") {
-		return r.cachedInput(key)
+		r.sources[key], r.inputUsed = r.input, true
+		return nil
 	}
 	file, ok := findPart(r.sub.Files, key)
 	if !ok {
@@ -194,6 +213,12 @@ func (r *resolver) source(key, field string) error {
 	r.uploads = append(r.uploads, upload{object.Object, file})
 	r.sources[key] = object
 	return nil
+}
+
+// Has reports whether a source key that begins with "video" names something.
+func (s Submission) Has(key string) bool {
+	_, uploaded := findPart(s.Files, key)
+	return uploaded || s.InputID != ""
 }
 
 // findPart looks a part up by name. Clients in the field name music parts with
@@ -229,18 +254,17 @@ func (r *resolver) asset(key, field string) error {
 
 var errUnknownInput = fault.Invalidf("inputId is unknown or has expired; upload the video again")
 
-func (r *resolver) cachedInput(key string) error {
-	var object object
+// findInput looks up the cached video that the submission names, used or not.
+func (r *resolver) findInput() error {
 	err := r.s.db.QueryRow(r.ctx, `SELECT object_key, sha256 FROM render_inputs
 		WHERE user_id = $1 AND input_id = $2 AND last_used_at > now_ms() - $3`,
-		r.owner, r.sub.InputID, r.s.InputLifetime.Milliseconds()).Scan(&object.Object, &object.SHA256)
+		r.owner, r.sub.InputID, r.s.InputLifetime.Milliseconds()).Scan(&r.input.Object, &r.input.SHA256)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errUnknownInput
 	}
 	if err != nil {
 		return fmt.Errorf("look for cached input: %w", err)
 	}
-	r.sources[key], r.input = object, object.Object
 	return nil
 }
 
@@ -275,10 +299,10 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID string, su
 	if n == 0 {
 		return errAccountDeleted
 	}
-	if r.input != "" {
+	if r.inputUsed {
 		// Using an input renews it, and fails when a sweep was faster.
 		n, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms()
-			WHERE user_id = $1 AND input_id = $2 AND object_key = $3`, owner, sub.InputID, r.input)
+			WHERE user_id = $1 AND input_id = $2 AND object_key = $3`, owner, sub.InputID, r.input.Object)
 		if err != nil {
 			return fmt.Errorf("renew cached input: %w", err)
 		}

@@ -98,24 +98,29 @@ func merge(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
 	return out
 }
 
+// claimSQL claims the oldest job that may be claimed. Its list of states is word
+// for word the condition of the index render_open, in whose order jobs are
+// claimed: SQLite uses the index for no other wording.
+func claimSQL(skipLocked string) string {
+	return `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
+			attempts = attempts + 1, lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
+		WHERE id = (SELECT j.id FROM render_jobs j JOIN users u ON u.id = j.user_id
+			WHERE j.state IN ('PENDING', 'PROCESSING') AND (j.state = 'PENDING' OR j.lease_until < now_ms())
+				AND u.erasing_at IS NULL AND (j.node_id IS NULL OR j.node_id = $3)
+			ORDER BY j.created_at, j.id LIMIT 1` + skipLocked + `)
+		RETURNING id, user_id, spec, attempts, fence, progress`
+}
+
 // claim takes the oldest job that waits or whose worker is gone. A job that
 // has cost three workers is failed instead.
 func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
 	var encoded string
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ok = false
-		if _, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
-				lease_owner = NULL, lease_until = NULL, fence = fence + 1
-			WHERE state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= $2`, sentenceWorkers, maxAttempts); err != nil {
-			return fmt.Errorf("give up render jobs: %w", err)
+		if err := giveUp(ctx, tx); err != nil {
+			return err
 		}
-		err := tx.QueryRow(ctx, `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
-				attempts = attempts + 1, lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
-			WHERE id = (SELECT j.id FROM render_jobs j JOIN users u ON u.id = j.user_id
-				WHERE (j.state = 'PENDING' OR (j.state = 'PROCESSING' AND j.lease_until < now_ms()))
-					AND u.erasing_at IS NULL AND (j.node_id IS NULL OR j.node_id = $3)
-				ORDER BY j.created_at, j.id LIMIT 1`+tx.SkipLockedOf("j")+`)
-			RETURNING id, user_id, spec, attempts, fence, progress`,
+		err := tx.QueryRow(ctx, claimSQL(tx.SkipLockedOf("j")),
 			s.Keeper.Owner(), lease.TTL.Milliseconds(), s.NodeID).
 			Scan(&j.ID, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress)
 		if isNoRows(err) {
@@ -133,6 +138,35 @@ func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
 		}
 	}
 	return j, ok, err
+}
+
+// giveUp fails the jobs that have cost too many workers. What was uploaded for
+// them goes with the next sweep.
+func giveUp(ctx context.Context, tx *db.Tx) error {
+	rows, err := tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
+			lease_owner = NULL, lease_until = NULL, fence = fence + 1
+		WHERE state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= $2 RETURNING id`, sentenceWorkers, maxAttempts)
+	if err != nil {
+		return fmt.Errorf("give up render jobs: %w", err)
+	}
+	defer rows.Close()
+	var ids []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return fmt.Errorf("give up render jobs: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return fmt.Errorf("give up render jobs: %w", err)
+	}
+	for _, id := range ids {
+		if err := releaseSources(ctx, tx, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errMoved reports that a guarded update found the job in other hands.
@@ -258,6 +292,11 @@ func (s *Service) complete(ctx context.Context, j job, path string) error {
 	if err := s.Store.Put(ctx, key, path, objectstore.ContentType(key)); err != nil {
 		return fmt.Errorf("store output: %w", err)
 	}
+	return s.completed(ctx, j, key, size, sum)
+}
+
+// completed writes that the film lies at key.
+func (s *Service) completed(ctx context.Context, j job, key string, size int64, sum string) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
 				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6,

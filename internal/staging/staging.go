@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -33,7 +32,7 @@ var (
 	errClosed = errors.New("batch is closed")
 )
 
-// batchPrefix marks the folders that are ours to sweep.
+// batchPrefix begins the names of the folders of requests.
 const batchPrefix = "batch-"
 
 // Area is the uploads directory. Safe for concurrent use; several processes
@@ -73,8 +72,9 @@ func (a *Area) Batch() (*Batch, error) {
 	return &Batch{dir: dir}, nil
 }
 
-// Sweep removes the batches in which nothing was written for olderThan, left
-// behind by a process that was killed. olderThan must exceed the longest pause of a living upload.
+// Sweep removes everything in the directory that nothing was written to for
+// olderThan: batches left behind by a process that was killed, and whatever else
+// got there. olderThan must exceed the longest pause of a living upload.
 func (a *Area) Sweep(olderThan time.Duration) error {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -82,9 +82,6 @@ func (a *Area) Sweep(olderThan time.Duration) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), batchPrefix) {
-			continue
-		}
 		dir := filepath.Join(a.dir, e.Name())
 		last, err := lastWrite(dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -106,11 +103,14 @@ func (a *Area) Sweep(olderThan time.Duration) error {
 // lastWrite returns when a batch last changed: its folder when a file came or
 // went, or one of its files.
 func lastWrite(dir string) (time.Time, error) {
-	st, err := os.Stat(dir)
+	st, err := os.Lstat(dir)
 	if err != nil {
 		return time.Time{}, err
 	}
 	last := st.ModTime()
+	if !st.IsDir() {
+		return last, nil
+	}
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return time.Time{}, err

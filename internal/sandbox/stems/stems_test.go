@@ -212,6 +212,9 @@ func TestDecode(t *testing.T) {
 	if err != nil || math.Abs(float64(frames)-SampleRate) > 0.1*SampleRate {
 		t.Errorf("%d frames, %v", frames, err)
 	}
+	if loud, want := rms(readRaw(t, filepath.Join(dir, "out.raw"), 0)), 32768/8/math.Sqrt2; math.Abs(loud/want-1) > 0.02 {
+		t.Errorf("mono decodes at %.0f, want %.0f: ffmpeg's sine has an amplitude of an eighth", loud, want)
+	}
 	text := filepath.Join(dir, "text.mp3")
 	if err := os.WriteFile(text, []byte("this is no audio"), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,8 +23,17 @@ type Sound struct{ L, R []float32 }
 // Decode decodes the first audio stream of a file. Sound that starts late is
 // preceded by silence. Mono comes out on both channels.
 func Decode(ctx context.Context, path string) (Sound, error) {
+	channels, err := run(ctx, nil, "ffprobe", "-loglevel", "error", "-select_streams", "a:0",
+		"-show_entries", "stream=channels", "-of", "csv=p=0", "file:"+path)
+	if err != nil {
+		return Sound{}, fmt.Errorf("decode %s: %w", path, err)
+	}
+	filters := "aresample=48000:first_pts=0"
+	if first, _, _ := strings.Cut(string(channels), "\n"); strings.Trim(first, " ,\r") == "1" {
+		filters += ",pan=stereo|c0=c0|c1=c0" // -ac alone would make mono 3 dB quieter
+	}
 	raw, err := run(ctx, nil, "ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-i", "file:"+path,
-		"-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-ac", "2", "-f", "f32le", "pipe:1")
+		"-map", "0:a:0", "-af", filters, "-ac", "2", "-f", "f32le", "pipe:1")
 	if err != nil {
 		return Sound{}, fmt.Errorf("decode %s: %w", path, err)
 	}

@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// integer is an int64 on the wire. JSON knows one kind of number, and some
+// encoders write whole ones as 5.0 or 5e3: those are integers too.
+type integer int64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *integer) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	v, ok := parseInteger(string(b))
+	if !ok {
+		return &json.UnmarshalTypeError{Value: string(b[:min(len(b), 32)]), Type: reflect.TypeFor[int64]()}
+	}
+	*n = integer(v)
+	return nil
+}
+
+// parseInteger reads a JSON number without a fractional part. Those that are not
+// written as plain digits must be exact as a double.
+func parseInteger(text string) (int64, bool) {
+	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return v, true
+	}
+	const exact = 1 << 53
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > exact {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// misfit finds the first value in a JSON document that cannot be decoded into
+// dst, a pointer to a struct, and says so in a sentence that begins with its
+// path. It is empty when the document is no JSON object, or fits.
+func misfit(document []byte, dst any) string {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return ""
+	}
+	if _, ok := v.(map[string]any); !ok {
+		return ""
+	}
+	return misfitAt(v, reflect.TypeOf(dst), "")
+}
+
+func misfitAt(v any, t reflect.Type, path string) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if v == nil {
+		return "" // as if absent
+	}
+	number, isNumber := v.(json.Number)
+	switch {
+	case t == reflect.TypeFor[integer]():
+		if _, ok := parseInteger(string(number)); !isNumber || !ok {
+			return path + " must be an integer"
+		}
+	case t.Kind() == reflect.Float64:
+		if _, err := number.Float64(); !isNumber || err != nil {
+			return path + " must be a finite number"
+		}
+	case t.Kind() == reflect.String:
+		if _, ok := v.(string); !ok {
+			return path + " must be a string"
+		}
+	case t.Kind() == reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			return path + " must be true or false"
+		}
+	case t.Kind() == reflect.Slice:
+		list, ok := v.([]any)
+		if !ok {
+			return path + " must be a list"
+		}
+		for i, item := range list {
+			if s := misfitAt(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); s != "" {
+				return s
+			}
+		}
+	case t.Kind() == reflect.Struct:
+		object, ok := v.(map[string]any)
+		if !ok {
+			return path + " must be an object"
+		}
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if s := misfitAt(object[name], f.Type, strings.TrimPrefix(path+"."+name, ".")); s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,57 @@
+package render
+
+// What the report says of its figures. It stands apart from the code that
+// measures, and says nothing that a figure might contradict.
+const (
+	introHead = `# How rendering scales
+
+Written by ` + "`make bench-scale`" + `.
+
+Machine: %d cores, %s of memory, %s/%s, %s, PostgreSQL %s. Everything runs on it: all workers, the PostgreSQL server, which is the
+tests' (over TLS, without fsync, so its figures lack the disk's share), and the S3 server. Where many workers meet, their overhead
+shares these cores, which in production it does not: the efficiencies are lower bounds. Load average before the start: %s (far above
+zero means that other work had its share, and that the figures are low and uneven).
+
+The first two tables simulate the encoding alone: a worker is the service's own loop with one slot and a pool of three connections,
+rows, leases, notifications, shared parts and the bucket are real, and the engine sleeps.
+`
+	introBatch = `
+Idle workers wake to a batch of %d films of %v for each of them, and empty it.
+
+- **Wall**: from the commit of the batch to the last job's completion. **Ideal**: films alone, no time between them.
+  **Efficiency**: ideal by wall.
+- **Job's end to next claim**: from the commit that completes a job to the claim of the same worker's next one, by the database's
+  clock in whole milliseconds: deleting the uploads (one listing of the bucket), releasing the lease, and the claim.
+- **Film's end to next film**: the whole time in which a worker encodes nothing: also storing the film, completing its job, and
+  fetching the next one's source. It is the same for a film of a minute.
+- **Transactions per job**: everything between an idle system and an idle system, so with the submission, progress, and the attempts
+  of workers that found the queue empty. **PostgreSQL CPU** is that of the server and its sessions in the same time.
+`
+	introFilm = `
+One job of %d parts of %v each; all workers but the one that claims it are idle and assist. Everything beside the parts (analysis,
+sound, joining) takes no time here; in a real film it is what one worker does alone.
+
+- **Wall**: from the commit of the job to its completion. **Ideal**: the parts alone, evenly divided. **Speed-up** is against the
+  parts alone one after the other.
+- **Parts made twice**: work that two workers did because one did not know of the other's.
+- **Transactions per part**: an assistant asks whether a job waits before each part, claims one, and reports it. In a burst as short as
+  this one the beginning weighs most: all workers look for work at once, and each that finds some looks at the source.
+`
+	introQueue = `
+How long the queue may grow before claiming suffers. A cycle is a claim, the transaction that completes the job, and the insertion of
+a new job (timed by the rate alone), so that the queue keeps its length; **Waiting** is that length and **Finished** how many ended
+jobs the table holds besides. Workers do nothing else here, sixteen of them are more than the cores, and their waiting for a core is in
+the latencies. A column that stays level from top to bottom is what the index of open jobs is for.
+`
+	introReplicas = `
+The real program, real encoding: %d films of %d segments of %v, 960x540, each from files of its own, submitted in turn to all replicas,
+one slot each.
+
+- **CPU** is that of the process and of all ffmpeg it ran, without PostgreSQL and the bucket. **Share** shows how the work was divided,
+  **CPU against one replica** what sharing costs beside doing it all in one process.
+- **Wall**: both replicas share the cores of this machine, and one alone nearly fills them. The second can gain no more than what one
+  leaves idle, between films and where a film is joined. On a machine of its own it brings its cores, and what it took over, as the
+  shares show, is done beside the rest.
+- Differences of a few percent are noise.
+`
+)

@@ -1,0 +1,460 @@
+package render
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/engine"
+)
+
+var (
+	benchScale   = flag.Duration("bench-scale", 0, "length of a simulated film; measures how rendering scales and writes the report")
+	benchWorkers = flag.Int("bench-scale-workers", 64, "the largest number of simulated workers")
+	benchQueue   = flag.Int("bench-scale-queue", 100_000, "the longest queue")
+	benchFilms   = flag.Int("bench-scale-films", 6, "real films of the batch for real replicas; 0 leaves them out")
+	benchReport  = flag.String("bench-scale-report", "../../docs/benchmarks-scale.md", "file to write")
+)
+
+const (
+	jobsPerWorker = 8
+	filmParts     = 64
+	finishedJobs  = 100_000
+)
+
+// TestBenchmarkScale measures how rendering scales over replicas. It is no
+// Benchmark, because every setting needs a database prepared for it, and its
+// result is a document.
+func TestBenchmarkScale(t *testing.T) {
+	if *benchScale == 0 {
+		t.Skip("run by make bench-scale")
+	}
+	var steps []int
+	for n := 1; n <= *benchWorkers; n *= 2 {
+		steps = append(steps, n)
+	}
+	var text strings.Builder
+	part := func(title, intro, head string, lines func(add func(format string, args ...any))) {
+		fmt.Fprintf(&text, "\n## %s\n\n%s\n\n%s\n", title, strings.TrimSpace(intro), strings.TrimSpace(head))
+		lines(func(format string, args ...any) {
+			line := fmt.Sprintf(format, args...)
+			t.Log(line)
+			text.WriteString(line + "\n")
+		})
+	}
+	part("Many jobs, many workers", fmt.Sprintf(introBatch, jobsPerWorker, *benchScale), headBatch, func(add func(string, ...any)) {
+		for _, n := range steps {
+			inTest(t, func(t *testing.T) { measureBatch(t, n).line(add) })
+		}
+	})
+	part("One long film, many workers", fmt.Sprintf(introFilm, filmParts, *benchScale/2), headFilm, func(add func(string, ...any)) {
+		for _, n := range steps {
+			inTest(t, func(t *testing.T) { measureFilm(t, n).line(add) })
+		}
+	})
+	part("A queue that grows", introQueue, headQueue, func(add func(string, ...any)) {
+		for _, finished := range []int{0, min(finishedJobs, *benchQueue)} {
+			for waiting := 100; waiting <= *benchQueue; waiting *= 10 {
+				inTest(t, func(t *testing.T) {
+					for _, q := range measureQueue(t, waiting, finished) {
+						q.line(add)
+					}
+				})
+			}
+		}
+	})
+	part("Two real replicas", fmt.Sprintf(introReplicas, *benchFilms, realSegments, realLength), headReplicas, func(add func(string, ...any)) {
+		if *benchFilms == 0 {
+			return
+		}
+		var alone, two replicas
+		inTest(t, func(t *testing.T) { alone = measureReplicas(t, 1) })
+		alone.lines(add, alone)
+		inTest(t, func(t *testing.T) { two = measureReplicas(t, 2) })
+		two.lines(add, alone)
+	})
+	if err := os.WriteFile(*benchReport, []byte(benchHead(t)+text.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inTest runs a measurement in a test of its own, at whose end its database,
+// its files and its processes go. A measurement that failed ends them all.
+func inTest(t *testing.T, measure func(t *testing.T)) {
+	t.Helper()
+	if !t.Run("setting", measure) {
+		t.FailNow()
+	}
+}
+
+// crowd is workers that each are a replica: with connections, a listener and a
+// local cache of their own, and one slot.
+type crowd struct {
+	*rig
+	url, role, password string
+	engines             []*simulated
+	pools               []*db.DB
+	stops               []func()
+}
+
+func newCrowd(t *testing.T, n int, takes time.Duration, parts int) *crowd {
+	t.Helper()
+	c := &crowd{}
+	c.url, c.role, c.password = dbtest.URL(t)
+	// One connection, so that every other session is a worker's.
+	c.rig = newRig(t, openDB(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 1}))
+	c.shareBucket()
+	for range n {
+		// Three connections: the loop, the progress and the heartbeat.
+		d := openDB(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 3})
+		local, err := engine.NewDirCache(engine.DirCacheConfig{Dir: filepath.Join(c.dir, fmt.Sprintf("cache-%d", len(c.pools)))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &simulated{takes: takes, parts: parts, cache: NewSharedCache(local, c.bucket)}
+		c.engines, c.pools = append(c.engines, e), append(c.pools, d)
+		c.stops = append(c.stops, c.run(c.service(e, d)))
+	}
+	// Every worker listens and has found the queue empty before it counts.
+	c.eventually("all workers listen", time.Minute, func() bool {
+		return c.number(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%' AND state = 'idle'`) == int64(n)
+	})
+	return c
+}
+
+// finish waits until n jobs are rendered, and then stops the workers and closes
+// their connections, which makes PostgreSQL count what they did.
+func (c *crowd) finish(n int, limit time.Duration, counted func()) {
+	c.t.Helper()
+	// The engines are asked, and the database only when they are done: what is
+	// measured are the workers' queries.
+	c.eventually("all films made", limit, func() bool {
+		done := 0
+		for _, e := range c.engines {
+			for _, f := range e.rendered() {
+				if !f.ended.IsZero() {
+					done++
+				}
+			}
+		}
+		return done >= n
+	})
+	c.eventually("all jobs completed", limit, func() bool {
+		return c.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'COMPLETED'`) == int64(n)
+	})
+	counted()
+	for i, stop := range c.stops {
+		stop()
+		if err := c.pools[i].Close(); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+// batch is one line of the first table.
+type batch struct {
+	workers, jobs             int
+	wall, ideal               time.Duration
+	dispatch, between         []time.Duration // sorted
+	transactions, postgresCPU float64         // per job; the latter in ms
+}
+
+const headBatch = `
+| Workers | Jobs | Wall | Ideal | Efficiency | Job's end to next claim, median | 95 % | Film's end to next film, median | 95 % | Transactions per job | PostgreSQL CPU per job |
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|`
+
+func (b batch) line(add func(string, ...any)) {
+	add("| %d | %d | %.2f s | %.2f s | %.1f %% | %s | %s | %s | %s | %.1f | %.1f ms |", b.workers, b.jobs, b.wall.Seconds(), b.ideal.Seconds(),
+		100*b.ideal.Seconds()/b.wall.Seconds(), ms(quantile(b.dispatch, 50)), ms(quantile(b.dispatch, 95)),
+		ms(quantile(b.between, 50)), ms(quantile(b.between, 95)), b.transactions, b.postgresCPU)
+}
+
+// measureBatch lets n idle workers wake to a full queue and empty it.
+func measureBatch(t *testing.T, n int) batch {
+	c := newCrowd(t, n, *benchScale, 0)
+	owner := c.user()
+	sources := c.source(owner)
+	jobs := n * jobsPerWorker
+	b := batch{workers: n, jobs: jobs, ideal: jobsPerWorker * *benchScale}
+	m := c.meter()
+	_, from := c.enqueue(jobs, owner, sources)
+	var cpu time.Duration
+	c.finish(jobs, 2*time.Minute+4*b.ideal, func() { cpu = m.cpu() })
+	b.postgresCPU = float64(cpu.Microseconds()) / 1000 / float64(jobs)
+	b.transactions = m.transactions() / float64(jobs)
+	b.wall = time.Duration(c.number(`SELECT MAX(finished_at) FROM render_jobs`)-from) * time.Millisecond
+	for _, e := range c.engines {
+		films := e.rendered()
+		for i := 1; i < len(films); i++ {
+			b.between = append(b.between, films[i].began.Sub(films[i-1].ended))
+			b.dispatch = append(b.dispatch, time.Millisecond*time.Duration(c.number(`SELECT
+				(SELECT started_at FROM render_jobs WHERE id = $1) - (SELECT finished_at FROM render_jobs WHERE id = $2)`,
+				films[i].jobID, films[i-1].jobID)))
+		}
+	}
+	slices.Sort(b.dispatch)
+	slices.Sort(b.between)
+	return b
+}
+
+// sharedFilm is one line of the second table.
+type sharedFilm struct {
+	workers, helpers, made    int
+	wall, ideal               time.Duration
+	transactions, postgresCPU float64 // per part; the latter in ms
+}
+
+const headFilm = `
+| Workers | Wall | Ideal | Efficiency | Speed-up | Workers that assisted | Parts made twice | Transactions per part | PostgreSQL CPU per part |
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|`
+
+func (f sharedFilm) line(add func(string, ...any)) {
+	alone := filmParts * *benchScale / 2
+	add("| %d | %.2f s | %.2f s | %.1f %% | %.1f | %d | %d | %.1f | %.1f ms |", f.workers, f.wall.Seconds(), f.ideal.Seconds(),
+		100*f.ideal.Seconds()/f.wall.Seconds(), alone.Seconds()/f.wall.Seconds(), f.helpers, f.made-filmParts, f.transactions, f.postgresCPU)
+}
+
+// measureFilm gives n idle workers one film of many parts.
+func measureFilm(t *testing.T, n int) sharedFilm {
+	takes := *benchScale / 2
+	c := newCrowd(t, n, takes, filmParts)
+	owner := c.user()
+	sources := c.source(owner)
+	f := sharedFilm{workers: n, ideal: takes * time.Duration((filmParts+n-1)/n)}
+	m := c.meter()
+	_, from := c.enqueue(1, owner, sources)
+	var cpu time.Duration
+	c.finish(1, 2*time.Minute+4*f.ideal, func() { cpu = m.cpu() })
+	f.postgresCPU = float64(cpu.Microseconds()) / 1000 / filmParts
+	f.transactions = m.transactions() / filmParts
+	f.wall = time.Duration(c.number(`SELECT MAX(finished_at) FROM render_jobs`)-from) * time.Millisecond
+	for _, e := range c.engines {
+		f.made += e.made
+		if e.helped > 0 {
+			f.helpers++
+		}
+	}
+	return f
+}
+
+// queued is one line of the third table.
+type queued struct {
+	waiting, finished, workers int
+	perSecond                  float64
+	claim, end                 []time.Duration // sorted
+}
+
+const headQueue = `
+| Finished | Waiting | Workers | Cycles per second | Claim, median | 95 % | End, median | 95 % |
+|---:|---:|---:|---:|---:|---:|---:|---:|`
+
+func (q queued) line(add func(string, ...any)) {
+	add("| %d | %d | %d | %.0f | %s | %s | %s | %s |", q.finished, q.waiting, q.workers, q.perSecond,
+		ms(quantile(q.claim, 50)), ms(quantile(q.claim, 95)), ms(quantile(q.end, 50)), ms(quantile(q.end, 95)))
+}
+
+// measureQueue claims and completes jobs of a queue that keeps its length,
+// because a new job comes for each that ends.
+func measureQueue(t *testing.T, waiting, finished int) (lines []queued) {
+	url, user, password := dbtest.URL(t)
+	r := newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 2}))
+	const owners = 1000
+	fill := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) `
+	r.exec(fill+`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
+		SELECT 'user-' || i, 'provider_a', 'user-' || i, now_ms(), now_ms() FROM n`, owners)
+	// As long a text as a real film of a few segments has.
+	text, err := spec{Timeline: timelineOf(4), Sources: map[string]object{}}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert := `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, started_at, finished_at) `
+	if finished > 0 {
+		r.exec(fill+insert+`SELECT 'rnd-a-' || i, 'user-' || (i % 1000 + 1), CASE WHEN i % 20 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, $2, 'video', 0,
+			now_ms() - 604800000 + i, now_ms() - 604800000 + i, now_ms() - 604800000 + i FROM n`, finished, text)
+	}
+	r.exec(fill+insert+`SELECT 'rnd-b-' || i, 'user-' || (i % 1000 + 1), 'PENDING', $2, 'video', 0, now_ms() - 100000 + i, NULL, NULL FROM n`, waiting, text)
+	for _, workers := range []int{1, 16} {
+		// As autovacuum does, which the tests' server has switched off.
+		r.exec(`VACUUM ANALYZE render_jobs`)
+		r.exec(`ANALYZE users`)
+		q := queued{waiting: waiting, finished: finished, workers: workers}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		services := make([]*Service, workers)
+		for i := range services {
+			services[i] = r.service(&simulated{}, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 1}))
+		}
+		began, until := time.Now(), 2**benchScale
+		for i, s := range services {
+			all.Go(func() {
+				for n := 0; time.Since(began) < until; n++ {
+					at := time.Now()
+					j, ok, err := s.claim(t.Context())
+					// A statement sees the queue as it was at its beginning. One that
+					// the machine let wait may find all of a short queue taken.
+					for err == nil && !ok && time.Since(began) < until {
+						j, ok, err = s.claim(t.Context())
+					}
+					claimed := time.Now()
+					if err != nil {
+						t.Errorf("claim: %v", err)
+					}
+					if err != nil || !ok {
+						return
+					}
+					if err := s.completed(t.Context(), j, outputKey(j.ID, "mp4"), 1, "0"); err != nil {
+						t.Error(err)
+						return
+					}
+					ended := time.Now()
+					if _, err := s.db.Exec(t.Context(), insert+`VALUES ($1, $2, 'PENDING', $3, 'video', 0, now_ms(), NULL, NULL)`,
+						fmt.Sprintf("rnd-c-%d-%d-%d", workers, i, n), j.UserID, text); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					q.claim, q.end = append(q.claim, claimed.Sub(at)), append(q.end, ended.Sub(claimed))
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		q.perSecond = float64(len(q.claim)) / time.Since(began).Seconds()
+		if len(q.claim) == 0 {
+			t.Fatal("nothing was claimed")
+		}
+		slices.Sort(q.claim)
+		slices.Sort(q.end)
+		lines = append(lines, q)
+	}
+	return lines
+}
+
+// meter tells what a database's server has used since it was made.
+type meter struct {
+	r                  *rig
+	postmaster         int
+	cpuBefore          time.Duration
+	transactionsBefore int64
+}
+
+// meter starts measuring. PostgreSQL counts a session's transactions late, at
+// the latest when it ends; those of sessions that are open now are counted first.
+func (c *crowd) meter() *meter {
+	m := &meter{r: c.rig}
+	r := c.rig
+	for _, d := range append([]*db.DB{c.db}, c.pools...) {
+		if _, err := d.Exec(c.t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	// The postmaster is the parent of whoever serves this connection.
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.number(`SELECT pg_backend_pid()`)))
+	if err != nil {
+		r.t.Fatal("PostgreSQL must run on this machine: ", err)
+	}
+	if m.postmaster, err = strconv.Atoi(statFields(stat)[1]); err != nil {
+		r.t.Fatal(err)
+	}
+	m.transactionsBefore = m.counted()
+	m.cpuBefore = familyCPU(m.postmaster)
+	return m
+}
+
+func (m *meter) cpu() time.Duration { return familyCPU(m.postmaster) - m.cpuBefore }
+
+func (m *meter) counted() int64 {
+	return m.r.number(`SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`)
+}
+
+// transactions is called when every session but the rig's own has ended.
+func (m *meter) transactions() float64 {
+	m.r.eventually("sessions ended", 30*time.Second, func() bool {
+		return m.r.number(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`) == 0
+	})
+	return float64(m.counted() - m.transactionsBefore)
+}
+
+// statFields are the fields of /proc/PID/stat from the third on, the state: the
+// name before may hold anything.
+func statFields(stat []byte) []string {
+	text := string(stat)
+	return strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+}
+
+// familyCPU is the processor time of a process and of its children that live,
+// to the nanosecond where the kernel tells it.
+func familyCPU(pid int) time.Duration {
+	sum := ownCPU(pid)
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well formed
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it ended
+		}
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && statFields(stat)[1] == strconv.Itoa(pid) {
+			sum += ownCPU(child)
+		}
+	}
+	return sum
+}
+
+func ownCPU(pid int) time.Duration {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return 0 // it ended
+	}
+	ns, err := strconv.ParseInt(strings.Fields(string(raw))[0], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ns)
+}
+
+func quantile(sorted []time.Duration, percent int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
+
+// benchHead describes where the figures come from.
+func benchHead(t *testing.T) string {
+	memory := "unknown"
+	if raw, err := os.ReadFile("/proc/meminfo"); err == nil {
+		var kB int64
+		if _, err := fmt.Sscanf(string(raw), "MemTotal: %d kB", &kB); err == nil {
+			memory = fmt.Sprintf("%.0f GB", float64(kB)/(1<<20))
+		}
+	}
+	url, user, password := dbtest.URL(t)
+	var version string
+	d := openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 1})
+	if err := d.QueryRow(context.WithoutCancel(t.Context()), "SHOW server_version").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(introHead, runtime.NumCPU(), memory, runtime.GOOS, runtime.GOARCH, runtime.Version(), strings.Fields(version)[0], benchLoad)
+}
+
+// benchLoad is the load average before anything was measured.
+var benchLoad = func() string {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Fields(string(raw))[0]
+}()

@@ -1,0 +1,176 @@
+package render
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/engine"
+)
+
+func eachDatabase(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newRig(t, openDB(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db"), MaxPool: 4})))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		url, user, password := dbtest.URL(t)
+		test(t, newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 8})))
+	})
+}
+
+func TestJobsAreRenderedInTheOrderTheyCame(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		ids, _ := r.enqueue(8, r.user(), nil)
+		e := &simulated{takes: time.Millisecond}
+		stop := r.run(r.service(e, r.db))
+		r.eventually("all rendered", 30*time.Second, func() bool {
+			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'COMPLETED'`) == 8
+		})
+		stop()
+		var order []string
+		for _, f := range e.rendered() {
+			order = append(order, f.jobID)
+		}
+		if !slices.Equal(order, ids) {
+			t.Errorf("rendered %v, want %v", order, ids)
+		}
+	})
+}
+
+func TestNoTwoReplicasRenderOneJob(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		const jobs, replicas = 24, 4
+		engines := make([]*simulated, replicas)
+		for i := range engines {
+			engines[i] = &simulated{takes: 4 * time.Millisecond}
+			r.run(r.service(engines[i], r.db))
+		}
+		ids, _ := r.enqueue(jobs, r.user(), nil)
+		r.eventually("all rendered", 30*time.Second, func() bool {
+			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'COMPLETED'`) == jobs
+		})
+		times := map[string]int{}
+		for _, e := range engines {
+			for _, f := range e.rendered() {
+				times[f.jobID]++
+			}
+		}
+		for _, id := range ids {
+			if times[id] != 1 {
+				t.Errorf("%s was rendered %d times", id, times[id])
+			}
+		}
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR lease_owner IS NOT NULL OR progress <> 100`); n != 0 {
+			t.Errorf("%d rows are not what one attempt leaves", n)
+		}
+		if n := r.number(`SELECT COUNT(*) FROM render_sources`) + r.number(`SELECT COUNT(*) FROM render_parts`); n != 0 {
+			t.Errorf("%d rows of finished jobs are left", n)
+		}
+	})
+}
+
+// A job that its worker left is older than those that wait, and goes first.
+func TestAbandonedJobsComeBeforeWaitingOnes(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		ids, _ := r.enqueue(3, r.user(), nil)
+		lost := r.service(&simulated{}, r.db)
+		for _, want := range ids[:2] {
+			if j, ok, err := lost.claim(t.Context()); err != nil || !ok || j.ID != want {
+				t.Fatalf("claimed %s, %v, %v, want %s", j.ID, ok, err, want)
+			}
+		}
+		r.exec(`UPDATE render_jobs SET lease_until = now_ms() - 1 WHERE id = $1`, ids[0])
+		other := r.service(&simulated{}, r.db)
+		for _, want := range []string{ids[0], ids[2]} {
+			if j, ok, err := other.claim(t.Context()); err != nil || !ok || j.ID != want {
+				t.Fatalf("claimed %s, %v, %v, want %s", j.ID, ok, err, want)
+			}
+		}
+		if j, ok, err := other.claim(t.Context()); err != nil || ok {
+			t.Errorf("claimed %s, %v, though its worker lives", j.ID, err)
+		}
+	})
+}
+
+// A claim reads no job that has ended and sorts none that wait, however many
+// there are.
+func TestClaimsRunOnTheIndexOfOpenJobs(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		owner := r.user()
+		r.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+			INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at)
+			SELECT 'rnd-' || i, $1, CASE WHEN i < 2000 THEN 'COMPLETED' ELSE 'PENDING' END, '{}', 'video', i FROM n`, owner)
+		explain := `EXPLAIN QUERY PLAN `
+		if r.db.Postgres() {
+			r.exec(`ANALYZE render_jobs`) // as autovacuum does; nobody does it for SQLite
+			explain = `EXPLAIN `
+		}
+		var plan []string
+		err := r.db.InTx(t.Context(), func(tx *db.Tx) error {
+			rows, err := tx.Query(t.Context(), explain+claimSQL(tx.SkipLockedOf("j")), "replica", 1, "")
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var line string
+				columns := []any{new(int), new(int), new(int), &line}
+				if r.db.Postgres() {
+					columns = columns[3:]
+				}
+				if err := rows.Scan(columns...); err != nil {
+					return err
+				}
+				plan = append(plan, line)
+			}
+			return rows.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(plan, "\n")
+		if !strings.Contains(text, "render_open") || strings.Contains(strings.ToLower(text), "sort") || strings.Contains(text, "TEMP B-TREE") {
+			t.Errorf("the plan of a claim:\n%s", text)
+		}
+	})
+}
+
+// The parts of a film are made by every replica that has nothing else to do,
+// each part once.
+func TestIdleReplicasAssist(t *testing.T) {
+	const parts, replicas = 12, 3
+	url, user, password := dbtest.URL(t)
+	r := newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 8}))
+	r.shareBucket()
+	engines := make([]*simulated, replicas)
+	for i := range engines {
+		local, err := engine.NewDirCache(engine.DirCacheConfig{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		engines[i] = &simulated{takes: 100 * time.Millisecond, parts: parts, cache: NewSharedCache(local, r.bucket)}
+		r.run(r.service(engines[i], r.db))
+	}
+	owner := r.user()
+	r.enqueue(1, owner, r.source(owner))
+	r.eventually("rendered", 30*time.Second, func() bool {
+		return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'COMPLETED'`) == 1
+	})
+	renders, helped, made := 0, 0, 0
+	for _, e := range engines {
+		renders += len(e.rendered())
+		e.mu.Lock()
+		made += e.made
+		e.mu.Unlock()
+		helped += e.helped
+	}
+	if renders != 1 || helped == 0 || made != parts {
+		t.Errorf("%d renders, %d parts by assistants, %d parts made, want 1, some and %d", renders, helped, made, parts)
+	}
+}

@@ -1,0 +1,350 @@
+package render
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/db"
+	"cutroom/internal/engine"
+	"cutroom/internal/lease"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/timeline"
+)
+
+// rig is a database and a store, and any number of replicas on them whose
+// engine only takes its time. Everything else is the real thing.
+type rig struct {
+	t      testing.TB
+	db     *db.DB
+	store  objectstore.Store
+	bucket *objectstore.Bucket // the same store, or nil
+	dir    string
+	serial atomic.Int64
+}
+
+func newRig(t testing.TB, d *db.DB) *rig {
+	t.Helper()
+	r := &rig{t: t, db: d, dir: t.TempDir()}
+	store, err := objectstore.NewDir(filepath.Join(r.dir, "objects"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.store = store
+	return r
+}
+
+// shareBucket puts the store into a bucket: of the S3 server of
+// CUTROOM_TEST_S3, else of the stand-in. Replicas share parts through it.
+func (r *rig) shareBucket() {
+	r.t.Helper()
+	const access, secret = "access", "a secret of the stand-in"
+	cfg := objectstore.BucketConfig{Bucket: "bucket", AccessKeyID: access, SecretAccessKey: secret}
+	if real := os.Getenv("CUTROOM_TEST_S3"); real != "" {
+		u, err := url.Parse(real)
+		if err != nil || u.User == nil {
+			r.t.Fatal("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET")
+		}
+		cfg.Endpoint, cfg.AccessKeyID = u.Scheme+"://"+u.Host, u.User.Username()
+		cfg.SecretAccessKey, _ = u.User.Password()
+		cfg.Bucket = apitest.RealBucket(r.t, cfg.Endpoint, strings.Trim(u.Path, "/"), cfg.AccessKeyID, cfg.SecretAccessKey)
+	} else {
+		standIn, err := bucket.New(bucket.Options{Name: cfg.Bucket, AccessKeyID: access, SecretAccessKey: secret, Dir: filepath.Join(r.dir, "bucket")})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		server := httptest.NewServer(standIn)
+		r.t.Cleanup(server.Close)
+		cfg.Endpoint = server.URL
+	}
+	b, err := objectstore.NewBucket(cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.store, r.bucket = b, b
+}
+
+func openDB(t testing.TB, o db.Options) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (r *rig) exec(query string, args ...any) {
+	r.t.Helper()
+	if _, err := r.db.Exec(r.t.Context(), query, args...); err != nil {
+		r.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func (r *rig) number(query string, args ...any) int64 {
+	r.t.Helper()
+	var n int64
+	if err := r.db.QueryRow(r.t.Context(), query, args...).Scan(&n); err != nil {
+		r.t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+func (r *rig) user() string {
+	r.t.Helper()
+	id := fmt.Sprintf("user-%d", r.serial.Add(1))
+	r.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id)
+	return id
+}
+
+// source is an object that jobs read, as the cached input of an owner is.
+func (r *rig) source(owner string) map[string]object {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "source")
+	if err := os.WriteFile(path, []byte("a film"), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	key := inputKey(owner, strings.Repeat("0", 64))
+	if err := r.store.Put(r.t.Context(), key, path, "application/octet-stream"); err != nil {
+		r.t.Fatal(err)
+	}
+	return map[string]object{"video": {Object: key}}
+}
+
+// enqueue inserts jobs as Submit does, all of them in one transaction: whoever
+// listens wakes once, to a full queue. It returns their ids in order and when
+// they were there, by the database's clock.
+func (r *rig) enqueue(n int, owner string, sources map[string]object) (ids []string, atMs int64) {
+	r.t.Helper()
+	s := r.service(&simulated{}, r.db)
+	sub := Submission{Timeline: timeline.Legacy("video", time.Second)}
+	for range n {
+		ids = append(ids, fmt.Sprintf("rnd-%08d", r.serial.Add(1)))
+	}
+	err := r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
+		for _, id := range ids {
+			if err := s.insert(r.t.Context(), tx, owner, id, sub, resolver{sub: sub, sources: sources}); err != nil {
+				return err
+			}
+		}
+		return tx.QueryRow(r.t.Context(), `SELECT now_ms()`).Scan(&atMs)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ids, atMs
+}
+
+// service is one more replica, on the connections of d, with one slot.
+func (r *rig) service(e Engine, d *db.DB) *Service {
+	r.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	name := fmt.Sprintf("replica-%d", r.serial.Add(1))
+	work := filepath.Join(r.dir, name)
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	return New(Options{DB: d, Keeper: lease.NewKeeper(d, name, log), Store: r.store, Bucket: r.bucket, Engine: e,
+		Slots: media.NewSlots(1), WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour, UploadLifetime: time.Hour,
+		SignedURLLife: time.Minute, PartLifetime: time.Hour, EraseCaches: func(context.Context, string) error { return nil }, Log: log})
+}
+
+// run runs a replica, which hears what others notify, until stop is called.
+// stop returns when nothing of the replica runs any more.
+func (r *rig) run(s *Service) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.db.RunBells(ctx); err != nil {
+			r.t.Errorf("notifications: %v", err)
+		}
+	})
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			r.t.Errorf("worker: %v", err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// eventually waits for done; the test ends when that takes too long.
+func (r *rig) eventually(what string, limit time.Duration, done func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("after %v still not: %s", limit, what)
+		}
+	}
+}
+
+// simulated is an engine whose films take a fixed time and no processor. It
+// shares parts with the crew exactly as the engine does, with one encoder.
+type simulated struct {
+	takes time.Duration    // a film, or each of its parts
+	parts int              // of a film; 0 makes films of one piece, without a crew
+	cache engine.PartCache // where parts go
+
+	mu     sync.Mutex
+	films  []film // in the order of their beginning
+	made   int    // parts, for whatever film
+	helped int    // parts made for the films of others
+}
+
+// film is one call of Render.
+type film struct {
+	jobID        string
+	began, ended time.Time
+}
+
+func (e *simulated) rendered() []film {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]film(nil), e.films...)
+}
+
+func (e *simulated) Render(ctx context.Context, job engine.Job) (engine.Output, error) {
+	folder := filepath.Base(filepath.Dir(job.Dir)) // see Service.workDir
+	e.mu.Lock()
+	at := len(e.films)
+	e.films = append(e.films, film{jobID: folder[:strings.LastIndexByte(folder, '-')], began: time.Now()})
+	e.mu.Unlock()
+	err := e.render(ctx, job)
+	e.mu.Lock()
+	e.films[at].ended = time.Now()
+	e.mu.Unlock()
+	if err != nil {
+		return engine.Output{}, err
+	}
+	out := engine.Output{Path: filepath.Join(job.Dir, "output.mp4")}
+	return out, os.WriteFile(out.Path, []byte("a finished film"), 0o600)
+}
+
+func (e *simulated) render(ctx context.Context, job engine.Job) error {
+	if e.parts == 0 {
+		for percent := range 4 {
+			job.OnProgress(25 * percent)
+			if err := pause(ctx, e.takes/4); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	keys := e.keys()
+	if err := job.Crew.Announce(ctx, keys); err != nil {
+		return err
+	}
+	var others []string
+	for i, key := range keys {
+		job.OnProgress(100 * i / len(keys))
+		mine, err := job.Crew.Claim(ctx, key)
+		if err != nil {
+			return err
+		}
+		if !mine {
+			others = append(others, key)
+			continue
+		}
+		if err := e.makeClaimed(ctx, job, key); err != nil {
+			return err
+		}
+	}
+	for _, key := range others {
+		made, err := job.Crew.Await(ctx, key)
+		if err != nil {
+			return err
+		}
+		if made {
+			if made, err = e.cache.Get(ctx, job.CacheScope, key, filepath.Join(job.Dir, key)); err != nil {
+				return err
+			}
+		}
+		if !made {
+			if err := e.make(ctx, job, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Assist takes part after part, as the engine does.
+func (e *simulated) Assist(ctx context.Context, job engine.Job) (made int, err error) {
+	for ctx.Err() == nil && !job.Crew.Busy(ctx) {
+		key, err := job.Crew.ClaimAny(ctx)
+		if err != nil {
+			return made, err
+		}
+		if key == "" {
+			break
+		}
+		if err := e.makeClaimed(ctx, job, key); err != nil {
+			return made, err
+		}
+		made++
+	}
+	e.mu.Lock()
+	e.helped += made
+	e.mu.Unlock()
+	return made, nil
+}
+
+// keys are what a plan would name; the caches keep them apart by owner.
+func (e *simulated) keys() []string {
+	keys := make([]string, e.parts)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("video-%03d", i)
+	}
+	return keys
+}
+
+func (e *simulated) makeClaimed(ctx context.Context, job engine.Job, key string) error {
+	err := e.make(ctx, job, key)
+	if merr := job.Crew.Made(context.WithoutCancel(ctx), key, err == nil); merr != nil && err == nil {
+		err = merr
+	}
+	return err
+}
+
+func (e *simulated) make(ctx context.Context, job engine.Job, key string) error {
+	if err := pause(ctx, e.takes); err != nil {
+		return err
+	}
+	path := filepath.Join(job.Dir, key)
+	if err := os.WriteFile(path, []byte("a part"), 0o600); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.made++
+	e.mu.Unlock()
+	return e.cache.Put(ctx, job.CacheScope, key, path)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
