@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"cutroom/internal/account"
@@ -45,13 +46,14 @@ func decodeJSON(w http.ResponseWriter, r *http.Request, dst any) error {
 	return parseObject(b, dst)
 }
 
-// parseObject parses exactly one JSON object. JSON's null is no object.
+// parseObject parses exactly one JSON object. JSON's null is no object. Keys
+// count only when they are spelled exactly like the name of a field.
 func parseObject(b []byte, dst any) error {
 	trimmed := strings.TrimLeft(string(b), " \t\r\n")
 	if !strings.HasPrefix(trimmed, "{") {
 		return errBadRequest
 	}
-	if err := json.Unmarshal(b, dst); err != nil {
+	if err := json.Unmarshal(exactKeys(b, reflect.TypeOf(dst)), dst); err != nil {
 		return errBadRequest.Because(err)
 	}
 	return nil
