@@ -203,4 +203,13 @@ func TestAPIDocsOnlyWhenEnabled(t *testing.T) {
 		}
 		s.Do(t, apitest.Request{Path: path}).Expect(200)
 	}
+	for path, kind := range map[string]string{"/swagger/openapi.yaml": "application/yaml", "/swagger/openapi.json": "application/json"} {
+		res := s.Do(t, apitest.Request{Path: path}).Expect(200)
+		if !strings.HasPrefix(res.Header.Get("Content-Type"), kind) || !strings.Contains(string(res.Body), "/api/v2/render/v3") {
+			t.Errorf("%s: %s of %d bytes", path, res.Header.Get("Content-Type"), len(res.Body))
+		}
+	}
+	for _, path := range []string{"/swagger/nope", "/swagger/nope.js", "/swagger/openapi.xml", "/swagger/a/b"} {
+		s.Do(t, apitest.Request{Path: path}).Error(404, "Not found")
+	}
 }

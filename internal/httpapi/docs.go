@@ -2,24 +2,83 @@ package httpapi
 
 import (
 	_ "embed"
+	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/swaggest/swgui/v5emb"
+	"gopkg.in/yaml.v3"
+
+	"cutroom/internal/fault"
 )
 
 //go:embed openapi.yaml
 var openAPI []byte
 
+// openAPIJSON is the description of the API as JSON.
+func openAPIJSON() ([]byte, error) {
+	var doc any
+	if err := yaml.Unmarshal(openAPI, &doc); err != nil {
+		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+	}
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("write openapi.json: %w", err)
+	}
+	return b, nil
+}
+
 // docsRoutes mounts the interactive description of the API. Its page and
 // scripts come from the binary; nothing is loaded from elsewhere.
 func (s *Server) docsRoutes() {
 	ui := v5emb.New("cutroom", "/swagger/openapi.yaml", "/swagger/")
-	s.mux.HandleFunc("GET /swagger", func(w http.ResponseWriter, r *http.Request) {
+	s.handle("GET /swagger", func(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, "/swagger/", http.StatusFound)
+		return nil
 	})
-	s.mux.HandleFunc("GET /swagger/openapi.yaml", func(w http.ResponseWriter, r *http.Request) {
+	s.handle("GET /swagger/openapi.yaml", func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Content-Type", "application/yaml; charset=utf-8")
-		w.Write(openAPI)
+		_, err := w.Write(openAPI)
+		return err
 	})
-	s.mux.Handle("GET /swagger/", ui)
+	s.handle("GET /swagger/openapi.json", func(w http.ResponseWriter, r *http.Request) error {
+		b, err := openAPIJSON()
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		_, err = w.Write(b)
+		return err
+	})
+	s.handle("GET /swagger/", func(w http.ResponseWriter, r *http.Request) error {
+		found := &foundOnly{ResponseWriter: w}
+		ui.ServeHTTP(found, r)
+		if found.missing {
+			w.Header().Del("Content-Length")
+			return fault.New(fault.NotFound, "Not found")
+		}
+		return nil
+	})
 }
+
+// foundOnly passes on every answer but a 404, which it swallows.
+type foundOnly struct {
+	http.ResponseWriter
+	missing bool
+}
+
+func (f *foundOnly) WriteHeader(status int) {
+	if f.missing = status == http.StatusNotFound; !f.missing {
+		f.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (f *foundOnly) Write(b []byte) (int, error) {
+	if f.missing {
+		return len(b), nil
+	}
+	return f.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (f *foundOnly) Unwrap() http.ResponseWriter { return f.ResponseWriter }
