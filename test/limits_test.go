@@ -39,6 +39,11 @@ func TestLoginRateLimitIsPerAddress(t *testing.T) {
 	isLimited(t, from("10.1.1.1, 192.0.2.1"))
 	from("192.0.2.1, 192.0.2.2").Error(400, "missing_id_token")
 	from("192.0.2.3").Error(400, "missing_id_token")
+	for range 10 { // a proxy may name its clients by something else
+		from("a, b, c").Error(400, "missing_id_token")
+	}
+	isLimited(t, from("x, c"))
+	from("c, x").Error(400, "missing_id_token")
 }
 
 func TestTrustedProxyHops(t *testing.T) {

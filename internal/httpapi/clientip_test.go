@@ -32,10 +32,17 @@ func TestClientIP(t *testing.T) {
 		{"in brackets", "127.0.0.1:5", []string{"[2001:db8::1]"}, 0, "2001:db8::1"},
 		{"spelled out", "127.0.0.1:5", []string{"2001:0DB8:0:0::0001"}, 0, "2001:db8::1"},
 		{"zone", "127.0.0.1:5", []string{"fe80::1%eth0"}, 0, "fe80::1"},
-		{"no address", "127.0.0.1:5", []string{"unknown"}, 0, "127.0.0.1"},
+		{"no address", "127.0.0.1:5", []string{"a, b, c"}, 0, "c"},
+		{"no address, one hop", "127.0.0.1:5", []string{"a,b ,c"}, 1, "b"},
+		{"no address, too few", "127.0.0.1:5", []string{"a, b, c"}, 9, "a"},
+		{"no address from a stranger", "9.9.9.9:5", []string{"a, b, c"}, 0, "9.9.9.9"},
+		{"as long as may be", "127.0.0.1:5", []string{strings.Repeat("x", 64)}, 0, strings.Repeat("x", 64)},
+		{"too long", "127.0.0.1:5", []string{strings.Repeat("x", 65)}, 0, "127.0.0.1"},
+		{"not printable", "127.0.0.1:5", []string{"a\x01b"}, 0, "127.0.0.1"},
+		{"not ASCII", "127.0.0.1:5", []string{"é"}, 0, "127.0.0.1"},
 		{"empty entry", "127.0.0.1:5", []string{"1.1.1.1,"}, 0, "127.0.0.1"},
 		{"empty header", "127.0.0.1:5", []string{""}, 0, "127.0.0.1"},
-		{"octal", "127.0.0.1:5", []string{"01.1.1.1"}, 0, "127.0.0.1"},
+		{"octal", "127.0.0.1:5", []string{"01.1.1.1"}, 0, "01.1.1.1"},
 		{"peer without a port", "10.0.0.1", []string{"1.1.1.1"}, 0, "1.1.1.1"},
 		{"peer that is no address", "@", []string{"1.1.1.1"}, 0, "@"},
 	} {
@@ -57,8 +64,14 @@ func FuzzForwardedFor(f *testing.F) {
 		}
 		got := clientIP("127.0.0.1:5", []string{header}, loopback, hops)
 		addr, err := netip.ParseAddr(got)
-		if err != nil || addr.Zone() != "" || addr.Is4In6() || addr.String() != got {
-			t.Fatalf("%q is no plain address (%v)", got, err)
+		if err != nil {
+			if got == "" || len(got) > 64 || strings.TrimSpace(got) != got || strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Fatalf("%q is no name of a client", got)
+			}
+			return
+		}
+		if addr.Zone() != "" || addr.Is4In6() || addr.String() != got {
+			t.Fatalf("%q is no plain address", got)
 		}
 	})
 }

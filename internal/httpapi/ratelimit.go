@@ -90,8 +90,9 @@ func (s *Server) byUser(r *http.Request) string {
 
 // clientIP is the address of the client. X-Forwarded-For is believed only from
 // a trusted peer; the entry at the configured position from the right counts,
-// the leftmost when there are too few. An entry that is no address cannot name
-// a client, so the peer's own then counts.
+// the leftmost when there are too few. A trusted proxy may name its clients by
+// something else than an address; that is used as it is where it is short and
+// printable, and else the peer's own address counts.
 func (s *Server) clientIP(r *http.Request) string {
 	return clientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), s.o.TrustedProxies, s.o.ProxyHops)
 }
@@ -115,12 +116,17 @@ func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops in
 	if ap, err := netip.ParseAddrPort(entry); err == nil {
 		return ap.Addr().Unmap().WithZone("").String()
 	}
-	addr, err := netip.ParseAddr(strings.Trim(entry, "[]"))
-	if err != nil {
+	if addr, err := netip.ParseAddr(strings.Trim(entry, "[]")); err == nil {
+		return addr.Unmap().WithZone("").String()
+	}
+	if entry == "" || len(entry) > maxClientName || strings.ContainsFunc(entry, func(r rune) bool { return r < 0x20 || r > 0x7e }) {
 		return peer.String()
 	}
-	return addr.Unmap().WithZone("").String()
+	return entry
 }
+
+// maxClientName is the longest name of a client that is no address, in bytes.
+const maxClientName = 64
 
 func inAny(a netip.Addr, list []netip.Prefix) bool {
 	for _, p := range list {
