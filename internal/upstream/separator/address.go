@@ -65,15 +65,17 @@ func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && hostName(a) == hostName(b) && port(a) == port(b)
 }
 
-// parseBase checks a configured base URL. Plain http would show the API key
-// and the audio to the network, so it is for loopback only.
+// parseBase checks a configured base URL.
 func parseBase(name, raw string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(raw, "/"))
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a URL", name)
 	}
-	if err := checkURL(u); err != nil {
+	if err := checkHost(u); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if u.Scheme != "https" && u.Scheme != "http" {
+		return nil, fmt.Errorf("%s is neither https nor http", name)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%s must have no query and no fragment", name)
@@ -81,15 +83,26 @@ func parseBase(name, raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkURL enforces what holds for every URL we contact, whoever named it:
-// https (http on loopback only), a host, and no credentials.
-func checkURL(u *url.URL) error {
+// checkHost enforces what holds for every URL we contact, whoever named it: a
+// host, and no credentials.
+func checkHost(u *url.URL) error {
 	switch {
 	case u.Opaque != "" || u.Hostname() == "":
 		return fmt.Errorf("%w: no host", errForbidden)
 	case u.User != nil:
 		return fmt.Errorf("%w: credentials in the URL", errForbidden)
-	case u.Scheme == "https", u.Scheme == "http" && loopbackName(u.Hostname()):
+	}
+	return nil
+}
+
+// checkURL enforces what holds for every URL of the provider's: https beside
+// what checkHost wants. Plain http would show the audio to the network, so it is
+// for loopback, and for hosts that the operator chose to reach by it.
+func (c *Client) checkURL(u *url.URL) error {
+	if err := checkHost(u); err != nil {
+		return err
+	}
+	if u.Scheme == "https" || u.Scheme == "http" && (loopbackName(u.Hostname()) || c.plain[hostName(u)]) {
 		return nil
 	}
 	return fmt.Errorf("%w: not https", errForbidden)
@@ -101,6 +114,12 @@ func loopbackName(host string) bool {
 	}
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// localName reports whether a host is written as a loopback or private address.
+func localName(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return loopbackName(host) || err == nil && addr.Unmap().IsPrivate()
 }
 
 // resolveLink turns a download link of the provider into the URL to fetch and
@@ -130,10 +149,10 @@ func (c *Client) resolveLink(link string) (u *url.URL, withKey bool, err error) 
 
 // checkLink is checkURL for links and redirects, whose host must be allowed.
 func (c *Client) checkLink(u *url.URL) error {
-	if err := checkURL(u); err != nil {
+	if err := c.checkURL(u); err != nil {
 		return err
 	}
-	if !c.hosts.hasURL(u) {
+	if !c.hosts.hasURL(u) && !(c.local && loopbackName(u.Hostname())) {
 		return fmt.Errorf("%w: host %.100q", errForbidden, u.Hostname())
 	}
 	return nil
@@ -145,6 +164,15 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || !public(ap.Addr()) {
 		return fmt.Errorf("%w: not a public address", errForbidden)
+	}
+	return nil
+}
+
+// refuseOthers is refusePrivate for a name that stands for loopback.
+func refuseOthers(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil || !ap.Addr().Unmap().IsLoopback() {
+		return fmt.Errorf("%w: not a loopback address", errForbidden)
 	}
 	return nil
 }

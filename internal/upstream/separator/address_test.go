@@ -122,7 +122,7 @@ func TestPublic(t *testing.T) {
 func TestPrivateAddressBehindAName(t *testing.T) {
 	p := newProvider(t)
 	p.blobURL = strings.Replace(p.storage.URL, "127.0.0.1", "localhost", 1) + "/blob/a"
-	c := p.client()
+	c := p.strict()
 	_, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav")
 	var e *Error
 	if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Transient || e.Op != "upload" || e.Sentence() != down {
@@ -133,9 +133,74 @@ func TestPrivateAddressBehindAName(t *testing.T) {
 	}
 	p.noSecrets(err)
 
-	c = p.client(func(cfg *Config) { cfg.AllowedHosts = []string{"localhost"} })
+	c = p.strict(func(cfg *Config) { cfg.AllowedHosts = []string{"localhost"} })
 	if _, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav"); err != nil {
 		t.Errorf("explicitly configured: %v", err)
+	}
+}
+
+// A stand-in mixes the names of this machine, and uses several ports.
+func TestStandInMayMixLoopbackNames(t *testing.T) {
+	p := newProvider(t)
+	named := strings.Replace(p.storage.URL, "127.0.0.1", "localhost", 1)
+	p.blobURL = named + "/blob/a"
+	p.project = projectWith(`"originalVoicePath":"`+named+`/1","originalBackgroundPath":"`+named+`/perso-storage/background"`,
+		hasVoice, hasBackground)
+	p.faults["file"] = func(w http.ResponseWriter, r *http.Request, n int) bool {
+		return r.URL.Path == "/1" && answers(http.StatusFound, "Location", named+"/perso-storage/voice")(w, r, n)
+	}
+	c := p.client()
+	if _, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav"); err != nil {
+		t.Error(err)
+	}
+	dir := t.TempDir()
+	got, err := c.Download(t.Context(), 99, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStems(t, dir, got, "voice", "background")
+	if p.withKey["upload"]+p.withKey["file"] != 0 {
+		t.Error("the key was sent to a storage host")
+	}
+	for _, blob := range []string{"https://10.0.0.1/blob", "https://169.254.169.254/blob", "http://example.com/blob"} {
+		p.blobURL = blob
+		if _, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav"); !errors.Is(err, errForbidden) {
+			t.Errorf("%s: err = %v", blob, err)
+		}
+	}
+}
+
+// The operator's own hosts may be plain and private; what they name may not.
+func TestConfiguredHosts(t *testing.T) {
+	links := []string{"http://provider:9000/a", "http://provider/a", "http://media.internal/a", "http://10.0.0.7:9000/a", "http://10.0.0.8/a",
+		"http://127.0.0.1:1/a", "https://localhost/a", "http://[::1]:9/a", "https://evil.example/a", "https://169.254.169.254/a"}
+	for _, test := range []struct {
+		base, storage string
+		local         bool
+		may           string
+	}{
+		{"http://provider:9000", "http://media.internal", false, "http://provider:9000/a http://provider/a http://media.internal/a"},
+		{"https://provider:9000", "http://media.internal", false, "http://media.internal/a"},
+		{"http://10.0.0.7:9000", "https://media.internal", true, "http://10.0.0.7:9000/a http://127.0.0.1:1/a https://localhost/a http://[::1]:9/a"},
+		{"https://[fd00::7]", "https://media.internal", true, "http://127.0.0.1:1/a https://localhost/a http://[::1]:9/a"},
+		{"http://localhost:4000", "https://media.internal", true, "http://127.0.0.1:1/a https://localhost/a http://[::1]:9/a"},
+		{"https://api.example.com", "http://127.0.0.1:4000", false, "http://127.0.0.1:1/a"},
+		{"https://api.example.com", "https://media.example.com", false, ""},
+	} {
+		c, err := New(Config{APIKey: "k", SpaceID: 1, BaseURL: test.base, StorageBaseURL: test.storage})
+		if err != nil {
+			t.Errorf("%s: %v", test.base, err)
+			continue
+		}
+		var may []string
+		for _, link := range links {
+			if _, _, err := c.resolveLink(link); err == nil {
+				may = append(may, link)
+			}
+		}
+		if got := strings.Join(may, " "); got != test.may || c.local != test.local {
+			t.Errorf("%s and %s: local %v, links %s, want %s", test.base, test.storage, c.local, got, test.may)
+		}
 	}
 }
 
@@ -146,7 +211,7 @@ func TestUploadAddress(t *testing.T) {
 	} {
 		p := newProvider(t)
 		p.blobURL = blob
-		_, err := p.client().Upload(t.Context(), p.source(wav("x")), "a.wav")
+		_, err := p.strict().Upload(t.Context(), p.source(wav("x")), "a.wav")
 		var e *Error
 		if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Op != "upload" || p.hits["upload"]+p.hits["register"] != 0 {
 			t.Errorf("%s: err = %v", blob, err)
@@ -162,7 +227,7 @@ func TestForbiddenLinks(t *testing.T) {
 	} {
 		p := newProvider(t)
 		p.project = projectWith(`"originalVoicePath":"`+link+`"`, hasVoice)
-		_, err := p.client().Download(t.Context(), 99, t.TempDir())
+		_, err := p.strict().Download(t.Context(), 99, t.TempDir())
 		var e *Error
 		if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Transient || e.Sentence() != down || len(p.hits) != 1 {
 			t.Errorf("%s: err = %v, requests %v", link, err, p.hits)
@@ -232,7 +297,7 @@ func TestRedirects(t *testing.T) {
 				next, ok := hops[r.URL.Path]
 				return ok && to(next)(w, r, n)
 			}
-			_, err := p.client().Download(t.Context(), 99, t.TempDir())
+			_, err := p.strict().Download(t.Context(), 99, t.TempDir())
 			if (err == nil) != test.ok || (!test.ok && !errors.Is(err, errForbidden)) {
 				t.Errorf("err = %v", err)
 			}

@@ -28,8 +28,9 @@ func (c *Client) Upload(ctx context.Context, path, fileName string) (mediaSeq in
 		return 0, &Error{Op: "upload", Err: fmt.Errorf("%w: upload address is not a URL", errForbidden)}
 	}
 	// The address comes from the provider's authenticated answer, so its host
-	// need not be listed; that it is public is checked when it is dialled.
-	if err := checkURL(blob); err != nil {
+	// need not be listed; that it is public, or a stand-in's, is checked when it
+	// is dialled.
+	if err := c.checkURL(blob); err != nil {
 		return 0, &Error{Op: "upload", Err: err}
 	}
 	if err := c.put(ctx, path, blob); err != nil {

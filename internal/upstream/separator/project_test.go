@@ -258,7 +258,6 @@ func TestNewRefuses(t *testing.T) {
 		"no key":          func(c *Config) { c.APIKey = "" },
 		"key with break":  func(c *Config) { c.APIKey = "a\nb" },
 		"space 0":         func(c *Config) { c.SpaceID = 0 },
-		"plain http":      func(c *Config) { c.BaseURL = "http://api.example.com" },
 		"credentials":     func(c *Config) { c.StorageBaseURL = "https://u:p@example.com" },
 		"no host":         func(c *Config) { c.BaseURL = "https:///x" },
 		"query":           func(c *Config) { c.BaseURL = "https://example.com?x=1" },

@@ -38,7 +38,10 @@ const (
 // Config says where the provider is, who we are, and how long and how much we
 // put up with. Zero values take the default named beside the field.
 type Config struct {
-	BaseURL        string // API; https, or http on loopback; DefaultBaseURL
+	// The base URLs are the operator's explicit choice: they may be plain http
+	// and private. Where the API's is a loopback or private address, as that of
+	// a stand-in, links and upload addresses may lead to any loopback address.
+	BaseURL        string // API; DefaultBaseURL
 	StorageBaseURL string // stem downloads, never shown the key; DefaultStorageBaseURL
 	APIKey         string // required
 	SpaceID        int64  // required, > 0
@@ -84,7 +87,9 @@ type Client struct {
 	cfg       Config
 	base      *url.URL
 	storage   *url.URL
-	hosts     hostSet
+	hosts     hostSet // that links may name
+	plain     hostSet // that may be spoken to over http, beside loopback
+	local     bool    // links may lead to any loopback address
 	transport *http.Transport
 	log       *slog.Logger
 }
@@ -92,7 +97,7 @@ type Client struct {
 // New checks cfg and returns a client for it. Nothing is contacted.
 func New(cfg Config) (*Client, error) {
 	cfg = withDefaults(cfg)
-	c := &Client{cfg: cfg, log: cfg.Log, hosts: hostSet{}}
+	c := &Client{cfg: cfg, log: cfg.Log, hosts: hostSet{}, plain: hostSet{}}
 	var problems []error
 	if cfg.APIKey == "" || strings.ContainsFunc(cfg.APIKey, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
 		problems = append(problems, errors.New("API key must be non-blank printable ASCII"))
@@ -115,8 +120,13 @@ func New(cfg Config) (*Client, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("separation provider: %w", errors.Join(problems...))
 	}
-	c.hosts[hostName(c.base)] = true
-	c.hosts[hostName(c.storage)] = true
+	for _, base := range []*url.URL{c.base, c.storage} {
+		c.hosts[hostName(base)] = true
+		if base.Scheme == "http" {
+			c.plain[hostName(base)] = true
+		}
+	}
+	c.local = localName(c.base.Hostname())
 	c.transport = c.newTransport()
 	return c, nil
 }
