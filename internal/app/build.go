@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"cutroom/internal/account"
@@ -116,16 +115,10 @@ func newLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, e
 
 func newPlatformB(p config.PlatformB, client *http.Client) (*receipt.PlatformB, error) {
 	c := receipt.PlatformBConfig{BaseURL: p.BaseURL, IssuerID: p.IssuerID, KeyID: p.KeyID,
-		PrivateKeyPEM: []byte(p.PrivateKey.Reveal()), BundleID: p.BundleID, HTTP: client}
+		PrivateKeyPEM: []byte(p.PrivateKey.Reveal()), BundleID: p.BundleID, ExtraRootsPEM: p.RootCAs, HTTP: client}
 	c.Environment = receipt.EnvironmentProduction
 	if p.Sandbox {
 		c.Environment = receipt.EnvironmentSandbox
-	}
-	if p.RootCAFile != "" {
-		var err error
-		if c.ExtraRootsPEM, err = os.ReadFile(p.RootCAFile); err != nil {
-			return nil, fmt.Errorf("read the root certificate file: %w", err)
-		}
 	}
 	return receipt.NewPlatformB(c)
 }

@@ -138,7 +138,7 @@ type Separation struct {
 	SpaceID         int64         // > 0
 	BaseURL         string        // without a trailing slash
 	StorageBaseURL  string        // without a trailing slash
-	AllowedHosts    []string      // lower case, no ports; those of the two addresses included
+	AllowedHosts    []string      // host or host:port, lower case; those of the two addresses included
 	SigningSecret   Secret        // at least 32 characters
 	URLTTL          time.Duration // whole seconds, <= AbandonTTL
 	AbandonTTL      time.Duration
@@ -199,7 +199,7 @@ type PlatformB struct {
 	BundleID   string
 	Sandbox    bool // the store's sandbox, not production
 	BaseURL    string
-	RootCAFile string // a further root to believe; "" = the store's own only
+	RootCAs    []byte // PEM certificates of further roots to believe; nil = the store's own only
 }
 
 // Configured reports whether every key the verifier needs is set.
@@ -378,10 +378,16 @@ func (r *reader) separation() Separation {
 		MaxPoll:         r.duration("PROVIDER_MAX_POLL_MINUTES", time.Minute),
 		MaxAudioBytes:   r.megabytes("MAX_SEPARATION_AUDIO_MB"),
 	}
-	for _, address := range []string{s.BaseURL, s.StorageBaseURL} {
-		u, err := url.Parse(address)
+	if strings.ContainsFunc(s.APIKey.Reveal(), func(c rune) bool { return c < 0x21 || c > 0x7e }) {
+		r.problem("SEPARATION_PROVIDER_API_KEY", "must be printable ASCII without white space")
+	}
+	for _, base := range [][2]string{{"SEPARATION_PROVIDER_BASE_URL", s.BaseURL}, {"SEPARATION_PROVIDER_STORAGE_BASE_URL", s.StorageBaseURL}} {
+		u, err := url.Parse(base[1])
 		if err != nil || u.Hostname() == "" {
 			continue // already a problem of its key
+		}
+		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+			r.warn("%s is plain http to another machine: whoever is in between can read what is sent", base[0])
 		}
 		if host := strings.ToLower(u.Hostname()); !slices.Contains(s.AllowedHosts, host) {
 			s.AllowedHosts = append(s.AllowedHosts, host)
@@ -423,8 +429,10 @@ func (r *reader) platformA() PlatformA {
 		BaseURL:            r.httpURL("IAP_PLATFORM_A_BASE_URL"),
 	}
 	r.warnPartial("platform_a", "IAP_PLATFORM_A_PACKAGE_NAME", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON")
-	if p.Configured() && !isServiceAccount(p.ServiceAccountJSON.Reveal()) {
-		r.problem("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", "must be a JSON object with client_email and a PEM private_key")
+	if p.Configured() {
+		if rule := serviceAccountRule(p.ServiceAccountJSON.Reveal()); rule != "" {
+			r.problem("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", "%s", rule)
+		}
 	}
 	return p
 }
@@ -443,7 +451,6 @@ func (r *reader) platformB() PlatformB {
 		BundleID:   r.text("IAP_PLATFORM_B_BUNDLE_ID"),
 		Sandbox:    r.oneOf("IAP_PLATFORM_B_ENV", "production", "sandbox") == "sandbox",
 		BaseURL:    r.httpURL("IAP_PLATFORM_B_BASE_URL"),
-		RootCAFile: r.text("IAP_PLATFORM_B_ROOT_CA_FILE"),
 	}
 	if !p.PrivateKey.IsBlank() {
 		p.PrivateKey = NewSecret(strings.ReplaceAll(p.PrivateKey.Reveal(), `\n`, "\n"))
@@ -456,8 +463,15 @@ func (r *reader) platformB() PlatformB {
 	}
 	r.warnPartial("platform_b", "IAP_PLATFORM_B_ISSUER_ID", "IAP_PLATFORM_B_KEY_ID",
 		"IAP_PLATFORM_B_PRIVATE_KEY", "IAP_PLATFORM_B_BUNDLE_ID")
-	if p.Configured() && !isPrivateKeyPEM(p.PrivateKey.Reveal()) {
-		r.problem("IAP_PLATFORM_B_PRIVATE_KEY", "must be a PEM private key")
+	rootFile := r.text("IAP_PLATFORM_B_ROOT_CA_FILE")
+	if !p.Configured() {
+		return p
+	}
+	if !isP256Key(p.PrivateKey.Reveal()) {
+		r.problem("IAP_PLATFORM_B_PRIVATE_KEY", "must be a PEM private key on the curve P-256")
+	}
+	if rootFile != "" {
+		p.RootCAs = r.certificates("IAP_PLATFORM_B_ROOT_CA_FILE", rootFile)
 	}
 	return p
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -12,6 +13,8 @@ import (
 	"maps"
 	"math/big"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
@@ -89,11 +92,102 @@ func privateKeyPEM(t *testing.T) string {
 
 func serviceAccount(t *testing.T) string {
 	t.Helper()
-	text, err := json.Marshal(map[string]string{"client_email": "robot@example.com", "private_key": privateKeyPEM(t)})
+	return serviceAccountWith(t, nil)
+}
+
+// serviceAccountWith is a key file with some fields changed.
+func serviceAccountWith(t *testing.T, changes map[string]string) string {
+	t.Helper()
+	fields := map[string]string{"type": "service_account", "client_email": "robot@example.com",
+		"token_uri": "https://oauth2.example/token", "private_key": rsaKeyPEM(t)}
+	maps.Copy(fields, changes)
+	text, err := json.Marshal(fields)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+func rsaKeyPEM(t *testing.T) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+}
+
+// ecKeyPEM is a key on another curve than platform_b's, in the older form.
+func ecKeyPEM(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+}
+
+// The public certificate of the store's own root serves as a further one.
+const rootFile = "../upstream/receipt/platform_b_root.pem"
+
+func TestStoreCredentials(t *testing.T) {
+	type env = map[string]string
+	platformA := func(changes env) env {
+		return env{"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccountWith(t, changes)}
+	}
+	platformB := func(key, roots string) env {
+		return env{"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b",
+			"IAP_PLATFORM_B_PRIVATE_KEY": key, "IAP_PLATFORM_B_ROOT_CA_FILE": roots}
+	}
+	noRoot := filepath.Join(t.TempDir(), "no-root.pem")
+	if err := os.WriteFile(noRoot, []byte(privateKeyPEM(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const keyRule = "IAP_PLATFORM_B_PRIVATE_KEY: must be a PEM private key on the curve P-256"
+	for name, test := range map[string]struct {
+		env  env
+		want string
+	}{
+		"service account":               {platformA(nil), ""},
+		"without a type":                {platformA(env{"type": ""}), ""},
+		"of another type":               {platformA(env{"type": "authorized_user"}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have the type service_account"},
+		"without token_uri":             {platformA(env{"token_uri": ""}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a token_uri that is an http or https address"},
+		"EC key for RSA":                {platformA(env{"private_key": privateKeyPEM(t)}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a private_key that is an RSA key in PEM"},
+		"no key":                        {platformA(env{"private_key": "x"}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a private_key that is an RSA key in PEM"},
+		"P-256":                         {platformB(privateKeyPEM(t), ""), ""},
+		"P-384":                         {platformB(ecKeyPEM(t), ""), keyRule},
+		"RSA for EC":                    {platformB(rsaKeyPEM(t), ""), keyRule},
+		"further root":                  {platformB(privateKeyPEM(t), rootFile), ""},
+		"root file missing":             {platformB(privateKeyPEM(t), noRoot+"x"), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file that can be read"},
+		"root file is a folder":         {platformB(privateKeyPEM(t), t.TempDir()), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file that can be read"},
+		"root file is no certificate":   {platformB(privateKeyPEM(t), noRoot), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file of PEM certificates"},
+		"root file of a store not used": {env{"IAP_PLATFORM_B_ROOT_CA_FILE": noRoot + "x"}, ""},
+	} {
+		if got := strings.Join(problems(t, test.env), "\n"); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestAllowedHosts(t *testing.T) {
+	for given, want := range map[string]string{
+		"CDN.example:8443": "cdn.example:8443", "cdn.example": "cdn.example", "10.0.0.1:80": "10.0.0.1:80",
+		"::1": "::1", "[::1]": "::1", "[::1]:9000": "[::1]:9000", "a, b:1,": "a b:1",
+		"cdn.example:": "", "cdn.example:0": "", "cdn.example:65536": "", "cdn.example:http": "", ":80": "", "[cdn.example]:80": "cdn.example:80",
+		"cdn.example:80/x": "", "http://cdn.example:80": "", "a:b:80": "",
+	} {
+		cfg, err := Load(lookup(with(map[string]string{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": given})))
+		if (err == nil) != (want != "") {
+			t.Errorf("%q: %v", given, err)
+		}
+		if err == nil && strings.Join(cfg.Separation.AllowedHosts, " ") != want+" api.perso.ai portal-media.perso.ai" {
+			t.Errorf("%q: %q", given, cfg.Separation.AllowedHosts)
+		}
+	}
 }
 
 func TestDefaults(t *testing.T) {
@@ -223,8 +317,8 @@ func TestStartUpRules(t *testing.T) {
 		"in flight 6":                    {env{"SEPARATION_MAX_PROVIDER_IN_FLIGHT": "6"}, "SEPARATION_MAX_PROVIDER_IN_FLIGHT: must be a whole number, 1 to 5"},
 		"base URL without scheme":        {env{"SEPARATION_PROVIDER_BASE_URL": "api.example.com"}, "SEPARATION_PROVIDER_BASE_URL: " + address},
 		"base URL with user":             {env{"SEPARATION_PROVIDER_STORAGE_BASE_URL": "https://u:p@h"}, "SEPARATION_PROVIDER_STORAGE_BASE_URL: " + address},
-		"allowed host is an address":     {env{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "ok.example,https://cdn.example/"}, "PROVIDER_DOWNLOAD_ALLOWED_HOSTS: must list host names without scheme, port or path"},
-		"allowed host is a wildcard":     {env{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "*.example"}, "PROVIDER_DOWNLOAD_ALLOWED_HOSTS: must list host names without scheme, port or path"},
+		"allowed host is an address":     {env{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "ok.example,https://cdn.example/"}, "PROVIDER_DOWNLOAD_ALLOWED_HOSTS: must list host names, alone or as host:port, without scheme or path"},
+		"allowed host is a wildcard":     {env{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "*.example"}, "PROVIDER_DOWNLOAD_ALLOWED_HOSTS: must list host names, alone or as host:port, without scheme or path"},
 
 		"PORT 0":                     {env{"PORT": "0"}, "PORT: must be a whole number, 1 to 65535"},
 		"PORT 65536":                 {env{"PORT": "65536"}, "PORT: must be a whole number, 1 to 65535"},
@@ -265,10 +359,13 @@ func TestStartUpRules(t *testing.T) {
 		"products empty":             {env{"CREDIT_PRODUCTS": ","}, "CREDIT_PRODUCTS: must list at least one productId=credits"},
 		"store environment":          {env{"IAP_PLATFORM_B_ENV": "staging"}, "IAP_PLATFORM_B_ENV: must be one of production, sandbox"},
 		"platform_a partial":         {env{"IAP_PLATFORM_A_PACKAGE_NAME": "app"}, ""},
+		"provider key not ASCII":     {env{"SEPARATION_PROVIDER_API_KEY": "schlüssel"}, "SEPARATION_PROVIDER_API_KEY: must be printable ASCII without white space"},
+		"provider key in two lines":  {env{"SEPARATION_PROVIDER_API_KEY": "a\nb"}, "SEPARATION_PROVIDER_API_KEY: must be printable ASCII without white space"},
+		"private provider over http": {env{"SEPARATION_PROVIDER_BASE_URL": "http://provider:9000", "SEPARATION_PROVIDER_STORAGE_BASE_URL": "http://10.0.0.7"}, ""},
 		"platform_a half, malformed": {env{"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": "{"}, ""},
-		"platform_a malformed":       {env{"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": "{}"}, "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must be a JSON object with client_email and a PEM private_key"},
+		"platform_a malformed":       {env{"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": "{}"}, "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a client_email"},
 		"platform_b partial":         {env{"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b"}, ""},
-		"platform_b malformed":       {env{"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b", "IAP_PLATFORM_B_PRIVATE_KEY": "x"}, "IAP_PLATFORM_B_PRIVATE_KEY: must be a PEM private key"},
+		"platform_b malformed":       {env{"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b", "IAP_PLATFORM_B_PRIVATE_KEY": "x"}, "IAP_PLATFORM_B_PRIVATE_KEY: must be a PEM private key on the curve P-256"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -426,7 +523,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 		"IAP_PLATFORM_A_PACKAGE_NAME": "com.example.app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(t),
 		"IAP_PLATFORM_B_ISSUER_ID": "issuer", "IAP_PLATFORM_B_KEY_ID": "kid", "IAP_PLATFORM_B_BUNDLE_ID": "com.example.app",
 		"IAP_PLATFORM_B_PRIVATE_KEY": strings.ReplaceAll(key, "\n", `\n`), "IAP_PLATFORM_B_ENV": "Sandbox",
-		"IAP_PLATFORM_B_ROOT_CA_FILE": "/etc/root.pem",
+		"IAP_PLATFORM_B_ROOT_CA_FILE": rootFile,
 	})
 	check := func(name string, got, want any) {
 		t.Helper()
@@ -457,7 +554,11 @@ func TestValuesReachTheirFields(t *testing.T) {
 	check("configured", []bool{cfg.IAP.PlatformA.Configured(), cfg.IAP.PlatformB.Configured()}, []bool{true, true})
 	check("private key", cfg.IAP.PlatformB.PrivateKey.Reveal(), strings.TrimSpace(strings.ReplaceAll(key, `\n`, "\n"))+"\n")
 	check("store", cfg.IAP.PlatformB.BaseURL, "https://api.storekit-sandbox.apple.com")
-	check("root", cfg.IAP.PlatformB.RootCAFile, "/etc/root.pem")
+	root, err := os.ReadFile(rootFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("root", cfg.IAP.PlatformB.RootCAs, root)
 	check("warnings", cfg.Warnings, []string(nil))
 }
 
@@ -503,6 +604,8 @@ func TestWarnings(t *testing.T) {
 		"provider_b": {env{"AUTH_PROVIDER_B_CLIENT_IDS": ", ,"},
 			"AUTH_PROVIDER_B_CLIENT_IDS lists no client id: provider_b sign-in is off"},
 		"flag": {env{"ENABLE_API_DOCS": "1"}, "ENABLE_API_DOCS is neither true nor false and stays off"},
+		"plain http": {env{"SEPARATION_PROVIDER_BASE_URL": "http://localhost:9000", "SEPARATION_PROVIDER_STORAGE_BASE_URL": "http://provider:9000"},
+			"SEPARATION_PROVIDER_STORAGE_BASE_URL is plain http to another machine: whoever is in between can read what is sent"},
 		"one secret": {env{"SEPARATION_SIGNING_SECRET": jwtSecret},
 			"AUTH_JWT_SECRET and SEPARATION_SIGNING_SECRET are the same: give each its own"},
 	} {

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -285,18 +283,42 @@ func (r *reader) networks(key string) []netip.Prefix {
 
 var hostName = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$`)
 
-// hosts returns host names and addresses in lower case, IPv6 without brackets.
+// hosts returns host names and addresses in lower case, each alone or with a
+// port. IPv6 has brackets only before a port.
 func (r *reader) hosts(key string) []string {
 	entries := r.list(key)
 	for i, entry := range entries {
-		entry = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]"))
-		if _, err := netip.ParseAddr(entry); err != nil && !hostName.MatchString(entry) {
-			r.problem(key, "must list host names without scheme, port or path")
+		host, port, ok := splitHost(strings.ToLower(entry))
+		if !ok {
+			r.problem(key, "must list host names, alone or as host:port, without scheme or path")
 			return nil
 		}
-		entries[i] = entry
+		entries[i] = host
+		if port != "" {
+			entries[i] = net.JoinHostPort(host, port)
+		}
 	}
 	return entries
+}
+
+// splitHost takes "host", "host:port", "::1", "[::1]" or "[::1]:port" apart.
+func splitHost(entry string) (host, port string, ok bool) {
+	host = entry
+	if inside, found := strings.CutPrefix(entry, "["); found && strings.HasSuffix(inside, "]") {
+		host = strings.TrimSuffix(inside, "]")
+	} else if h, p, err := net.SplitHostPort(entry); err == nil {
+		if host, port = h, p; !isPort(port, 1) {
+			return "", "", false
+		}
+	}
+	_, err := netip.ParseAddr(host)
+	return host, port, err == nil || hostName.MatchString(host)
+}
+
+// isLoopback reports whether a host is this machine, as it is written.
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
 
 // listenAddress returns host:port, or "" when blank. Port 0 lets the system choose.
@@ -360,18 +382,4 @@ func (r *reader) warnPartial(feature string, keys ...string) {
 	if blank := r.blank(keys...); len(blank) > 0 && len(blank) < len(keys) {
 		r.warn("%s is not configured: it lacks %s", feature, strings.Join(blank, ", "))
 	}
-}
-
-func isPrivateKeyPEM(text string) bool {
-	block, _ := pem.Decode([]byte(text))
-	return block != nil && strings.HasSuffix(block.Type, "PRIVATE KEY")
-}
-
-func isServiceAccount(text string) bool {
-	var account struct {
-		ClientEmail string `json:"client_email"`
-		PrivateKey  string `json:"private_key"`
-	}
-	err := json.Unmarshal([]byte(text), &account)
-	return err == nil && account.ClientEmail != "" && isPrivateKeyPEM(account.PrivateKey)
 }
