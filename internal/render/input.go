@@ -26,6 +26,9 @@ const inputIDLength = 16
 // SaveInput caches a video for later renders of its owner. The same bytes renew
 // the entry. The staged file stays the caller's.
 func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File, key idempotency.Key) (Input, error) {
+	if _, err := idempotency.Find(ctx, s.db, key); err != nil {
+		return Input{}, err
+	}
 	if file.SizeBytes == 0 {
 		return Input{}, fault.Invalidf("video is empty")
 	}

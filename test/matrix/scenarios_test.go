@@ -151,6 +151,7 @@ func hostile() []scenario {
 		{"link over http", "http://portal-media.perso.ai/voice.wav"},
 		{"link to a private address", "https://10.0.0.1/voice.wav"},
 		{"link to the metadata service", "http://169.254.169.254/latest/meta-data"},
+		{"link by a name for a loopback address", "https://localhost/voice.wav"},
 		{"link with a password", "https://user:secret@portal-media.perso.ai/voice.wav"},
 		{"link to a local file", "file:///etc/passwd"},
 	} {

@@ -116,12 +116,6 @@ func loopbackName(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// localName reports whether a host is written as a loopback or private address.
-func localName(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return loopbackName(host) || err == nil && addr.Unmap().IsPrivate()
-}
-
 // resolveLink turns a download link of the provider into the URL to fetch and
 // says whether the API key belongs on it: only a path on the API base gets it.
 func (c *Client) resolveLink(link string) (u *url.URL, withKey bool, err error) {
@@ -152,7 +146,7 @@ func (c *Client) checkLink(u *url.URL) error {
 	if err := c.checkURL(u); err != nil {
 		return err
 	}
-	if !c.hosts.hasURL(u) && !(c.local && loopbackName(u.Hostname())) {
+	if !c.hosts.hasURL(u) {
 		return fmt.Errorf("%w: host %.100q", errForbidden, u.Hostname())
 	}
 	return nil
@@ -164,15 +158,6 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || !public(ap.Addr()) {
 		return fmt.Errorf("%w: not a public address", errForbidden)
-	}
-	return nil
-}
-
-// refuseOthers is refusePrivate for a name that stands for loopback.
-func refuseOthers(_, address string, _ syscall.RawConn) error {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil || !ap.Addr().Unmap().IsLoopback() {
-		return fmt.Errorf("%w: not a loopback address", errForbidden)
 	}
 	return nil
 }

@@ -40,15 +40,11 @@ type exchange struct {
 func (c *Client) newTransport() *http.Transport {
 	configured := &net.Dialer{Timeout: c.cfg.ConnectTimeout}
 	guarded := &net.Dialer{Timeout: c.cfg.ConnectTimeout, Control: refusePrivate}
-	loopback := &net.Dialer{Timeout: c.cfg.ConnectTimeout, Control: refuseOthers}
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			host, port, err := net.SplitHostPort(addr)
 			if err == nil && c.hosts.has(host, port) {
 				return configured.DialContext(ctx, network, addr)
-			}
-			if err == nil && c.local && loopbackName(host) {
-				return loopback.DialContext(ctx, network, addr)
 			}
 			return guarded.DialContext(ctx, network, addr)
 		},

@@ -28,8 +28,7 @@ func (c *Client) Upload(ctx context.Context, path, fileName string) (mediaSeq in
 		return 0, &Error{Op: "upload", Err: fmt.Errorf("%w: upload address is not a URL", errForbidden)}
 	}
 	// The address comes from the provider's authenticated answer, so its host
-	// need not be listed; that it is public, or a stand-in's, is checked when it
-	// is dialled.
+	// need not be listed; that it is public is checked when it is dialled.
 	if err := c.checkURL(blob); err != nil {
 		return 0, &Error{Op: "upload", Err: err}
 	}

@@ -183,14 +183,6 @@ func (p *provider) client(change ...func(*Config)) *Client {
 	return c
 }
 
-// strict is client under the rules for a provider that is no stand-in on
-// loopback.
-func (p *provider) strict(change ...func(*Config)) *Client {
-	c := p.client(change...)
-	c.local = false
-	return c
-}
-
 // recorded is how many calls of that endpoint the client recorded, and how
 // many of them as successes.
 func (p *provider) recorded(endpoint string) (all, good int) {

@@ -39,8 +39,7 @@ const (
 // put up with. Zero values take the default named beside the field.
 type Config struct {
 	// The base URLs are the operator's explicit choice: they may be plain http
-	// and private. Where the API's is a loopback or private address, as that of
-	// a stand-in, links and upload addresses may lead to any loopback address.
+	// and private. That holds for these hosts alone.
 	BaseURL        string // API; DefaultBaseURL
 	StorageBaseURL string // stem downloads, never shown the key; DefaultStorageBaseURL
 	APIKey         string // required
@@ -89,7 +88,6 @@ type Client struct {
 	storage   *url.URL
 	hosts     hostSet // that links may name
 	plain     hostSet // that may be spoken to over http, beside loopback
-	local     bool    // links may lead to any loopback address
 	transport *http.Transport
 	log       *slog.Logger
 }
@@ -126,7 +124,6 @@ func New(cfg Config) (*Client, error) {
 			c.plain[hostName(base)] = true
 		}
 	}
-	c.local = localName(c.base.Hostname())
 	c.transport = c.newTransport()
 	return c, nil
 }
