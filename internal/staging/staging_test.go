@@ -254,15 +254,18 @@ func TestSweepTakesOnlyWhatIsOld(t *testing.T) {
 	growing, young := receive() // a long upload: the folder is old, the file is not
 	age(growing)
 	fresh, _ := receive()
-	foreign := filepath.Join(dir, "not-ours")
-	if err := os.Mkdir(foreign, 0o750); err != nil {
+	unknown, file := filepath.Join(dir, "unknown"), filepath.Join(dir, "file")
+	if err := os.Mkdir(unknown, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	age(foreign)
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	age(unknown, file)
 	if err := a.Sweep(6 * time.Hour); err != nil {
 		t.Error(err)
 	}
-	for path, want := range map[string]bool{abandoned: false, growing: true, young: true, fresh: true, foreign: true} {
+	for path, want := range map[string]bool{abandoned: false, growing: true, young: true, fresh: true, unknown: false, file: false} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s is there: %v, want %v", path, err == nil, want)
 		}
