@@ -22,7 +22,7 @@ func speak(t *testing.T, voice string, pitch string, text string) []int16 {
 
 func decode(t *testing.T, path string) []int16 {
 	t.Helper()
-	raw := path + ".raw"
+	raw := filepath.Join(t.TempDir(), "decoded.raw")
 	if _, err := Decode(t.Context(), path, raw); err != nil {
 		t.Fatal(err)
 	}
