@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"cutroom/internal/upstream/vendorhttp"
 )
 
 // DefaultTokenInfoURL is provider_a's public token-info endpoint.
@@ -40,7 +42,7 @@ func NewProviderA(cfg ProviderAConfig) *ProviderA {
 	p := &ProviderA{
 		tokenInfoURL: cfg.TokenInfoURL,
 		policy:       policy{issuers: providerAIssuers, clientIDs: cfg.ClientIDs},
-		client:       private(cfg.HTTP),
+		client:       vendorhttp.Private(cfg.HTTP),
 		now:          cfg.Now,
 	}
 	if p.tokenInfoURL == "" {
@@ -78,7 +80,7 @@ func (p *ProviderA) ask(ctx context.Context, idToken string) (Claims, error) {
 	defer cancel()
 	status, body, err := get(ctx, p.client, address.String())
 	switch {
-	case errors.Is(err, errTooLong):
+	case errors.Is(err, vendorhttp.ErrTooLong):
 		return Claims{}, fmt.Errorf("%w: %w", ErrRejected, err)
 	case err != nil:
 		return Claims{}, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/upstream/vendorhttp"
 )
 
 // provider_b's public key set and its name as issuer.
@@ -48,7 +50,7 @@ func NewProviderB(cfg ProviderBConfig) *ProviderB {
 	}
 	return &ProviderB{
 		policy: policy{issuers: []string{cfg.Issuer}, clientIDs: cfg.ClientIDs},
-		keys:   newKeySet(cfg.KeysURL, private(cfg.HTTP), cfg.Now),
+		keys:   newKeySet(cfg.KeysURL, vendorhttp.Private(cfg.HTTP), cfg.Now),
 		// One algorithm only: "none", and HS256 keyed with the public key, never
 		// reach a key. Claims are checked here rather than by the library, whose
 		// leeway would also stretch the expiry.

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"cutroom/internal/upstream/vendorhttp"
 )
 
 // DefaultPlatformABaseURL is platform_a's public API.
@@ -49,7 +51,7 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	client := private(cfg.HTTP)
+	client := vendorhttp.Private(cfg.HTTP)
 	return &PlatformA{
 		productsURL: base + "/androidpublisher/v3/applications/" + url.PathEscape(cfg.PackageName) + "/purchases/products/",
 		client:      client,

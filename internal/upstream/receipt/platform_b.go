@@ -15,6 +15,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
+
+	"cutroom/internal/upstream/vendorhttp"
 )
 
 // platform_b's public API.
@@ -128,7 +130,7 @@ func newPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 		bundleID:        cfg.BundleID,
 		environment:     environment,
 		roots:           roots,
-		client:          private(cfg.HTTP),
+		client:          vendorhttp.Private(cfg.HTTP),
 		now:             cfg.Now,
 	}, nil
 }

@@ -8,15 +8,14 @@ package receipt
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"cutroom/internal/upstream/vendorhttp"
 )
 
 // The two ways in which verification fails. Every error of a Verify method is
@@ -40,8 +39,6 @@ type Purchase struct {
 }
 
 const (
-	// maxAnswerBytes caps what is read of an answer. Real ones are a few KiB.
-	maxAnswerBytes = 1 << 20
 	// maxPartBytes caps one path segment made of what a client sent. Purchase
 	// tokens have some 150 characters, ids fewer.
 	maxPartBytes = 4 << 10
@@ -75,19 +72,6 @@ func baseURL(address, fallback string) (string, error) {
 	return strings.TrimRight(address, "/"), nil
 }
 
-// private returns a copy of client that follows no redirects and keeps no
-// cookies. The copy shares the transport, so connections stay pooled.
-func private(client *http.Client) *http.Client {
-	if client == nil {
-		client = http.DefaultClient
-	}
-	c := *client
-	// A redirect would carry credentials to a host that nobody configured.
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.Jar = nil
-	return &c
-}
-
 // authorizedGet asks a store's API with a bearer token; see exchange.
 func authorizedGet(ctx context.Context, client *http.Client, address, bearer string) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -99,46 +83,18 @@ func authorizedGet(ctx context.Context, client *http.Client, address, bearer str
 	return exchange(client, req)
 }
 
-// exchange returns the status of an answer and, when that is 200, its whole
-// body. What is transient (no complete answer, 5xx, 429) becomes
-// ErrUnavailable; an absurdly long answer becomes ErrInvalid. Bodies of other
-// statuses are not read: they may repeat what we sent.
+// exchange is vendorhttp.Do, whose failures it sorts: what is transient (no
+// complete answer, 5xx, 429) becomes ErrUnavailable, an absurdly long answer
+// ErrInvalid.
 func exchange(client *http.Client, req *http.Request) (int, []byte, error) {
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, transportCause(err))
-	}
-	defer func() { _ = resp.Body.Close() }() // nothing was written: closing loses nothing
+	status, body, err := vendorhttp.Do(client, req)
 	switch {
-	case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
-		return 0, nil, fmt.Errorf("%w: status %d", ErrUnavailable, resp.StatusCode)
-	case resp.StatusCode != http.StatusOK:
-		return resp.StatusCode, nil, nil
+	case errors.Is(err, vendorhttp.ErrTooLong):
+		return 0, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	case err != nil:
+		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case status >= 500 || status == http.StatusTooManyRequests:
+		return 0, nil, fmt.Errorf("%w: status %d", ErrUnavailable, status)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
-	if err != nil {
-		return 0, nil, fmt.Errorf("%w: read answer: %w", ErrUnavailable, err)
-	}
-	if len(body) > maxAnswerBytes {
-		return 0, nil, fmt.Errorf("%w: answer too long", ErrInvalid)
-	}
-	return resp.StatusCode, body, nil
-}
-
-// transportCause makes the error of a call fit for the log. It drops the layer
-// that quotes the address, which holds the purchase token. Beneath it, errors of
-// the network and of the context are kept; any other may quote the bytes of a
-// broken answer, which can echo our request, so only its kind is kept.
-func transportCause(err error) error {
-	var located *url.Error
-	if errors.As(err, &located) {
-		err = located.Err
-	}
-	var network net.Error
-	var certificate *tls.CertificateVerificationError
-	if errors.As(err, &network) || errors.As(err, &certificate) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	return fmt.Errorf("broken answer (%T)", err)
+	return status, body, nil
 }

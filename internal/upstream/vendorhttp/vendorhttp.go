@@ -1,0 +1,76 @@
+// Package vendorhttp is what the clients of the identity providers and of the
+// stores share: short calls that carry a token or a credential, whose failures
+// end up in the log.
+package vendorhttp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+)
+
+// MaxAnswerBytes caps what is read of an answer. Real ones are a few KiB.
+const MaxAnswerBytes = 1 << 20
+
+// ErrTooLong is a 200 answer beyond MaxAnswerBytes.
+var ErrTooLong = errors.New("answer too long")
+
+// Private returns a copy of client that follows no redirects and keeps no
+// cookies; nil stands for http.DefaultClient. The copy shares the transport, so
+// connections stay pooled.
+func Private(client *http.Client) *http.Client {
+	if client == nil {
+		client = http.DefaultClient
+	}
+	c := *client
+	// A redirect would carry the credentials to a host that nobody configured.
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.Jar = nil
+	return &c
+}
+
+// Do returns the status of the answer to req and, when that is 200, its whole
+// body. Bodies of other statuses are not read: they may repeat what we sent.
+// An error means that no complete answer came, or ErrTooLong. It is fit for the
+// log: it does not name the address, whose query may hold a token.
+func Do(client *http.Client, req *http.Request) (status int, body []byte, err error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, nil, cause(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // nothing was written: closing loses nothing
+	if resp.StatusCode != http.StatusOK {
+		return resp.StatusCode, nil, nil
+	}
+	body, err = io.ReadAll(io.LimitReader(resp.Body, MaxAnswerBytes+1))
+	if err != nil {
+		return 0, nil, fmt.Errorf("read answer: %w", err)
+	}
+	if len(body) > MaxAnswerBytes {
+		return 0, nil, ErrTooLong
+	}
+	return resp.StatusCode, body, nil
+}
+
+// cause drops the layer of a failed call that quotes the address. Beneath it,
+// errors of the network and of the context are kept; any other may quote the
+// bytes of a broken answer, which can echo our request, so only its kind is
+// kept.
+func cause(err error) error {
+	var located *url.Error
+	if errors.As(err, &located) {
+		err = located.Err
+	}
+	var network net.Error
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &network) || errors.As(err, &certificate) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("broken answer (%T)", err)
+}
