@@ -196,7 +196,7 @@ func stereo(a *AudioInfo) string {
 
 // stretchVersion is raised when stretching the same samples would come out
 // different.
-const stretchVersion = 1
+const stretchVersion = 2
 
 // Stretch is a piece of a sound at another tempo and the same pitch.
 type Stretch struct {

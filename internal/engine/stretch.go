@@ -18,11 +18,22 @@ import (
 // tempos beyond 2 add up. Here every window is placed by the map itself, so the
 // sound stays within searchRadius of the picture at every tempo, and the length
 // is exact.
+//
+// Windows smear what sets in all at once: at half speed a clap would be heard
+// 20 ms early. So the source is divided at its attacks. No window before an
+// attack reaches into it, and one begins with it, at the very sample where the
+// map puts it.
 const (
 	stretchWindow = 2048              // samples; 43 ms holds two periods of the lowest voice
 	stretchHop    = stretchWindow / 2 // between windows in the output
 	searchRadius  = 600               // samples; 12.5 ms to either side: more than a period at 50 Hz
 	coarse        = 6                 // the search first runs on every sixth sample, averaged: 8 kHz
+	// stretchJoin is how long the sound before an attack fades into it, samples;
+	// the attack drowns what the fade leaves of a seam.
+	stretchJoin = 2 * attackStep
+	// stretchPiece is how far attacks lie apart at least: a piece between two of
+	// them holds a window at every place that the search may try.
+	stretchPiece = stretchWindow + 2*searchRadius + 2*stretchJoin
 )
 
 // stretcher makes one stretched sound.
@@ -38,12 +49,15 @@ type stretcher struct {
 
 	// tail is what the last window would go on with: the source's samples behind
 	// its first half.
-	tail     [stretchWindow]float64
-	tailLow  [stretchWindow / coarse]float64
-	haveTail bool
+	tail    [stretchWindow]float64
+	tailLow [stretchWindow / coarse]float64
+	ahead   float64 // samples by which the windows so far lie beyond their best places
 
-	overlap [stretchHop]frame // second half of the last window, faded out
-	ready   [stretchHop]frame // finished output
+	overlap [stretchHop]frame  // second half of the last window, faded out
+	ready   [stretchHop]frame  // finished output
+	join    [stretchJoin]frame // end of the last piece
+
+	out *bufio.Writer
 }
 
 func newStretcher(in *pcmFile) *stretcher {
@@ -57,6 +71,36 @@ func newStretcher(in *pcmFile) *stretcher {
 	return s
 }
 
+// piece is a stretch of the output that begins with an attack, or with the whole.
+type piece struct {
+	source float64 // sample of the source that plays first
+	begin  int64   // output sample
+	length int64   // output samples
+	// lowest and beyond bound the samples of the source that may be heard.
+	lowest, beyond int64
+}
+
+// divide cuts the output at the source's attacks. Each piece but the last reaches
+// stretchJoin into the next one.
+func (s *stretcher) divide(ctx context.Context, from, tempo float64, length int64) ([]piece, error) {
+	apart := int64(math.Ceil(stretchPiece * max(1, tempo)))
+	found, err := attacks(ctx, s.in, int64(math.Floor(from)), int64(math.Ceil(from+float64(length)*tempo)), apart)
+	if err != nil {
+		return nil, err
+	}
+	pieces := []piece{{source: from, length: length, lowest: math.MinInt64 / 2, beyond: math.MaxInt64 / 2}}
+	for _, at := range found {
+		p := piece{lowest: at - stretchJoin, beyond: math.MaxInt64 / 2, source: float64(at - stretchJoin)}
+		p.begin = int64(math.Round((float64(at)-from)/tempo)) - stretchJoin
+		p.length = length - p.begin
+		before := &pieces[len(pieces)-1]
+		before.length = p.begin + stretchJoin - before.begin
+		before.beyond = at
+		pieces = append(pieces, p)
+	}
+	return pieces, nil
+}
+
 // run writes length samples to path.
 func (s *stretcher) run(ctx context.Context, from, tempo float64, length int64, path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
@@ -64,65 +108,104 @@ func (s *stretcher) run(ctx context.Context, from, tempo float64, length int64, 
 		return fmt.Errorf("stretch: %w", err)
 	}
 	defer f.Close()
-	w := bufio.NewWriterSize(f, 1<<16)
-	// The start of a sound is best continued by the sound itself, so windows
-	// around it are moved as far as allowed, all in one direction. Half of that
-	// is taken off everywhere: what starts then errs as far to one side as what
-	// lasts does to the other.
-	bias := max(-searchRadius, min(searchRadius, stretchHop*(1-tempo))) / 2
-	var out [stretchHop * frameBytes]byte
-	// Window k covers output samples [(k-1)*hop, (k+1)*hop): with it the samples
-	// before k*hop are complete.
-	for k := int64(0); (k-1)*stretchHop < length; k++ {
-		if ctx.Err() != nil {
-			return fmt.Errorf("stretch: %w", context.Cause(ctx))
-		}
-		middle := from + float64(k*stretchHop)*tempo - bias
-		if err := s.place(int64(math.Round(middle)) - stretchHop); err != nil {
+	s.out = bufio.NewWriterSize(f, 1<<16)
+	pieces, err := s.divide(ctx, from, tempo, length)
+	if err != nil {
+		return fmt.Errorf("stretch: %w", err)
+	}
+	for i, p := range pieces {
+		if err := s.piece(ctx, p, tempo, i > 0, i < len(pieces)-1); err != nil {
 			return fmt.Errorf("stretch: %w", err)
 		}
-		if k == 0 {
-			continue // all of its finished half lies before the start
-		}
-		n := min(stretchHop, length-(k-1)*stretchHop)
-		if n <= 0 {
-			break
-		}
-		for i := range n {
-			putFrame(out[i*frameBytes:], s.ready[i])
-		}
-		if _, err := w.Write(out[:n*frameBytes]); err != nil {
-			return fmt.Errorf("stretch: %w", noSpace(err))
-		}
 	}
-	if err := w.Flush(); err != nil {
+	if err := s.out.Flush(); err != nil {
 		return fmt.Errorf("stretch: %w", noSpace(err))
 	}
 	return noSpace(f.Close())
 }
 
+// piece makes one piece: joined says that its first samples fade in over those
+// that the piece before it left in join, leaves that its last ones stay there.
+func (s *stretcher) piece(ctx context.Context, p piece, tempo float64, joined, leaves bool) error {
+	// A sound that rises slowly is best continued by itself, so windows around its
+	// start are moved as far as allowed, all in one direction. Half of that is
+	// taken off everywhere: what starts then errs as far to one side as what lasts
+	// does to the other.
+	bias := max(-searchRadius, min(searchRadius, stretchHop*(1-tempo))) / 2
+	s.ahead = 0
+	// Window k covers samples [(k-1)*hop, (k+1)*hop) of the piece: with it the
+	// samples before k*hop are complete.
+	for k := int64(0); (k-1)*stretchHop < p.length; k++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		middle := p.source
+		if k > 0 {
+			middle += float64(k*stretchHop)*tempo - bias
+		}
+		if err := s.place(int64(math.Round(middle))-stretchHop, k == 0, p); err != nil {
+			return err
+		}
+		if k == 0 {
+			continue // all of its finished half lies before the start
+		}
+		for i := range min(stretchHop, p.length-(k-1)*stretchHop) {
+			n, x := (k-1)*stretchHop+i, s.ready[i]
+			if joined && n < stretchJoin {
+				in := (float64(n) + 0.5) / stretchJoin
+				x[0], x[1] = in*x[0]+(1-in)*s.join[n][0], in*x[1]+(1-in)*s.join[n][1]
+			}
+			if rest := p.length - n; leaves && rest <= stretchJoin {
+				s.join[stretchJoin-rest] = x
+				continue
+			}
+			var b [frameBytes]byte
+			putFrame(b[:], x)
+			if _, err := s.out.Write(b[:]); err != nil {
+				return noSpace(err)
+			}
+		}
+	}
+	return nil
+}
+
 // place adds the window that would begin at source sample begin, moved to where
-// it fits, and leaves the samples it completes in ready.
-func (s *stretcher) place(begin int64) error {
-	if err := s.in.read(s.span, begin-searchRadius); err != nil {
+// it fits unless it is the first of its piece, and leaves the samples it
+// completes in ready.
+func (s *stretcher) place(begin int64, first bool, p piece) error {
+	at := begin
+	if !first {
+		// Within the piece the window may lie anywhere around its place; near an
+		// end of the piece, at that end or inwards from it.
+		from := max(begin-searchRadius, p.lowest)
+		to := max(begin+searchRadius, from+searchRadius)
+		if end := p.beyond - stretchWindow; to > end {
+			to = end
+			from = max(min(from, to-searchRadius), p.lowest)
+		}
+		span := s.span[:stretchWindow+to-from]
+		if err := s.in.read(span, from); err != nil {
+			return err
+		}
+		for i, f := range span {
+			s.mono[i] = f[0] + f[1]
+		}
+		home := min(max(begin, from), to) - from
+		at = from + int64(s.search(s.mono[:len(span)], int(home)))
+	}
+	var window [stretchWindow]frame
+	if err := s.in.read(window[:], at); err != nil {
 		return err
 	}
-	for i, f := range s.span {
-		s.mono[i] = f[0] + f[1]
-	}
-	shift := searchRadius
-	if s.haveTail {
-		shift = s.search()
-	}
 	for i := range stretchHop {
-		w, f := s.window[i], s.span[shift+i]
+		w, f := s.window[i], window[i]
 		s.ready[i] = frame{s.overlap[i][0] + w*f[0], s.overlap[i][1] + w*f[1]}
 	}
 	for i := range stretchHop {
-		w, f := s.window[stretchHop+i], s.span[shift+stretchHop+i]
+		w, f := s.window[stretchHop+i], window[stretchHop+i]
 		s.overlap[i] = frame{w * f[0], w * f[1]}
 	}
-	return s.remember(begin - searchRadius + int64(shift) + stretchHop)
+	return s.remember(at + stretchHop)
 }
 
 // remember keeps the source's own continuation of the window just placed, which
@@ -136,7 +219,6 @@ func (s *stretcher) remember(at int64) error {
 		s.tail[i] = f[0] + f[1]
 	}
 	thin(s.tailLow[:], s.tail[:])
-	s.haveTail = true
 	return nil
 }
 
@@ -151,26 +233,53 @@ func thin(dst, src []float64) {
 	}
 }
 
-// search returns where in span the window fits best: by correlation with tail,
+// search returns where in signal the window fits best: by correlation with tail,
 // first on the thinned signal over the whole range, then sample by sample around
-// the best place.
-func (s *stretcher) search() int {
-	thin(s.low, s.mono)
-	best, at := bestMatch(s.low, s.tailLow[:], 0, 2*searchRadius/coarse, searchRadius/coarse)
+// the best place. home is where the map puts it.
+func (s *stretcher) search(signal []float64, home int) int {
+	most := len(signal) - stretchWindow
+	low := s.low[:len(signal)/coarse]
+	thin(low, signal)
+	best, at := bestMatch(low, s.tailLow[:], 0, most/coarse, home/coarse, searchRadius/coarse)
 	if best <= 0 {
-		return searchRadius // silence, or nothing alike: stay on the map
+		return home // silence, or nothing alike: stay on the map
 	}
-	from, to := max(0, (at-1)*coarse), min(2*searchRadius, (at+1)*coarse)
-	if _, at = bestMatch(s.mono, s.tail[:], from, to, at*coarse); at >= 0 {
-		return at
+	from, to := max(0, (at-1)*coarse), min(most, (at+1)*coarse)
+	if _, at = bestMatch(signal, s.tail[:], from, to, at*coarse, searchRadius); at < 0 {
+		return home
 	}
-	return searchRadius
+	// The best place lies between two samples. What each window loses by taking one
+	// of them is made good by the next ones; it would add up, and detune a tone.
+	exact := float64(at) + summit(signal, s.tail[:], at)
+	taken := min(max(int(math.Round(exact-s.ahead)), 0), most)
+	s.ahead += float64(taken) - exact
+	return taken
+}
+
+// summit returns how far from sample at, up to half a sample to either side, the
+// correlation of pattern and signal is highest, by the parabola through its
+// neighbours.
+func summit(signal, pattern []float64, at int) float64 {
+	if at < 1 || at+1+len(pattern) > len(signal) {
+		return 0
+	}
+	var before, here, after float64
+	for j, x := range pattern {
+		before += x * signal[at+j-1]
+		here += x * signal[at+j]
+		after += x * signal[at+j+1]
+	}
+	bend := before - 2*here + after
+	if bend >= 0 {
+		return 0
+	}
+	return max(-0.5, min(0.5, (before-after)/(2*bend)))
 }
 
 // bestMatch slides pattern over signal and returns the normalised correlation
 // and the place of the best match among [from, to]. Between equals the one
 // nearest to home wins, so that steady sound stays on the map.
-func bestMatch(signal, pattern []float64, from, to, home int) (best float64, at int) {
+func bestMatch(signal, pattern []float64, from, to, home, radius int) (best float64, at int) {
 	n := len(pattern)
 	var energy float64
 	for _, x := range signal[from : from+n] {
@@ -190,7 +299,7 @@ func bestMatch(signal, pattern []float64, from, to, home int) (best float64, at 
 			dot += x * window[j]
 		}
 		// A hair of preference for home: a hundredth at the far end.
-		score := dot / math.Sqrt(energy) * (1 - 0.01*math.Abs(float64(i-home))/searchRadius)
+		score := dot / math.Sqrt(energy) * (1 - 0.01*math.Abs(float64(i-home))/float64(radius))
 		if at < 0 || score > best {
 			best, at = score, i
 		}

@@ -95,6 +95,77 @@ func TestStretchStaysOnTheMap(t *testing.T) {
 	}
 }
 
+// What sets in all at once does so at the very place where the map puts it,
+// over silence and over other sound.
+func TestStretchKeepsAttacks(t *testing.T) {
+	for _, background := range []float64{0, 0.02} {
+		for _, tempo := range []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2, 3, 4} {
+			rng := rand.New(rand.NewPCG(1, 2))
+			length := int64(6 * sampleRate)
+			src := make([]float64, int(float64(length)*tempo)+sampleRate)
+			for i := range src {
+				src[i] = background * (rng.Float64()*2 - 1)
+			}
+			apart := int(max(0.3, 0.3*tempo) * sampleRate)
+			var starts []int
+			for at := apart / 2; at+apart < len(src)-sampleRate; at += apart {
+				for i := range int(0.1 * sampleRate) {
+					src[at+i] += 0.5 * math.Sin(2*math.Pi*1000*float64(i)/sampleRate)
+				}
+				starts = append(starts, at)
+			}
+			out := stretched(t, writePCM(t, src), 100, tempo, length)
+			for _, at := range starts {
+				want := int((float64(at) - 100) / tempo)
+				const reach = sampleRate / 10
+				if want < reach || want+reach > len(out) {
+					continue
+				}
+				heard := want - reach
+				for heard < want+reach && math.Abs(out[heard]) < 0.1 {
+					heard++
+				}
+				if off := float64(heard-want) / sampleRate * 1000; math.Abs(off) > 1.5 {
+					t.Errorf("tempo %v, background %v: the attack at %.2f s is heard %+.1f ms off", tempo, background, float64(at)/sampleRate, off)
+				}
+			}
+		}
+	}
+}
+
+// The seams at attacks are not heard: nowhere does the sound step further than
+// its source does.
+func TestStretchHasNoSeams(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	src := make([]float64, 8*sampleRate)
+	low := 0.0
+	for i := range src {
+		// A chord, and a burst of dull noise four times a second that dies away.
+		for _, hz := range []float64{110, 164.8, 220} {
+			src[i] += 0.04 * math.Sin(2*math.Pi*hz*float64(i)/sampleRate)
+		}
+		low += (rng.NormFloat64() - low) / 40
+		src[i] += 4 * low * math.Exp(-float64(i%12000)/1500)
+	}
+	step := func(x []float64) (most float64) {
+		for i := 1; i < len(x); i++ {
+			most = max(most, math.Abs(x[i]-x[i-1]))
+		}
+		return most
+	}
+	in := writePCM(t, src)
+	found, err := attacks(t.Context(), in, 0, int64(len(src)), stretchPiece)
+	if err != nil || len(found) < 16 {
+		t.Fatalf("%d attacks found (%v), want most of the 32", len(found), err)
+	}
+	for _, tempo := range []float64{0.3, 0.5, 0.8, 1.3, 2} {
+		out := stretched(t, in, 0, tempo, int64(6*sampleRate/max(1, tempo)))
+		if got, want := step(out), 1.1*step(src); got > want {
+			t.Errorf("tempo %v: the sound steps by %.3f, its source by %.3f", tempo, got, want/1.1)
+		}
+	}
+}
+
 func TestStretchKeepsPitchAndLevel(t *testing.T) {
 	for _, tempo := range tempos {
 		length := int64(2 * sampleRate)
