@@ -261,15 +261,21 @@ func TestStemsOnABadLine(t *testing.T) {
 		t.Error("another range after a broken connection")
 	}
 	f.heal()
-	f.spoil("GET", "/separation/", 0, cutDownload(0)) // never gets anywhere
-	res, err := http.Get(s.URL + path)
-	if err != nil {
-		return // broken off before the status: nobody takes it for a stem
+	f.spoil("GET", "/separation/", 0, cutDownload(10_000)) // always breaks off at the same place
+	if res, err := http.Get(s.URL + path); err == nil {    // else broken off before the status: nobody takes it for a stem
+		defer res.Body.Close()
+		got, err := io.ReadAll(res.Body)
+		if res.StatusCode == 200 && err == nil && !bytes.Equal(got, whole) {
+			t.Errorf("a download that could not be finished ends well after %d of %d bytes", len(got), len(whole))
+		}
 	}
-	defer res.Body.Close()
-	got, err := io.ReadAll(res.Body)
-	if res.StatusCode == 200 && err == nil {
-		t.Errorf("a download that could not be finished ends well after %d of %d bytes", len(got), len(whole))
+	f.heal()
+	f.spoil("GET", "/separation/", 0, down) // the bytes cannot be had at all
+	failed := s.Do(t, apitest.Request{Path: path}).Expect(503)
+	for _, name := range []string{"Content-Disposition", "Content-Range", "ETag"} {
+		if v := failed.Header.Get(name); v != "" {
+			t.Errorf("the failure has the stem's %s: %s", name, v)
+		}
 	}
 }
 

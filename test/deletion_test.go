@@ -1,8 +1,12 @@
 package test
 
 import (
+	"errors"
+	"io"
 	"io/fs"
+	"mime/multipart"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -108,6 +112,56 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 		t.Errorf("balance of the new account %d, want 3", b)
 	}
 	r.Send(t, apitest.Request{Path: "/api/v2/separate/" + r.separation}).Expect(404)
+}
+
+// An account that goes while its file is on the way is gone, not poor.
+func TestAccountDeletedDuringAnUpload(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	audio, err := os.ReadFile(mixture(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, line := io.Pipe()
+	form := multipart.NewWriter(line)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+separatePath, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+u.Token)
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	type outcome struct {
+		status int
+		answer string
+		err    error
+	}
+	got := make(chan outcome, 1)
+	go func() {
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			got <- outcome{err: err}
+			return
+		}
+		defer res.Body.Close()
+		answer, err := io.ReadAll(res.Body)
+		got <- outcome{res.StatusCode, string(answer), err}
+	}()
+	part, err := form.CreateFormFile("file", "a.wav")
+	if err == nil {
+		_, err = part.Write(audio[:len(audio)/2]) // returns when it is on its way
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleteAccount(t, u)
+	if _, err = part.Write(audio[len(audio)/2:]); err == nil {
+		err = form.WriteField("spec", "{}")
+	}
+	line.CloseWithError(errors.Join(err, form.Close()))
+	if o := <-got; o.err != nil || o.status != 401 || !strings.Contains(o.answer, `"account_deleted"`) {
+		t.Errorf("%d %s, %v; want 401 account_deleted", o.status, o.answer, o.err)
+	}
 }
 
 func TestAccountDeletionStopsRunningJobs(t *testing.T) {

@@ -266,6 +266,14 @@ func TestSeparationPrice(t *testing.T) {
 	if b := u.Balance(t); b != 0 {
 		t.Errorf("balance %d, want 0", b)
 	}
+	// Of several tracks the longest counts: the provider gets them all.
+	both := filepath.Join(t.TempDir(), "both.m4a")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "2", "-i", "anullsrc=r=8000:cl=mono", "-f", "lavfi", "-t", "302", "-i", "anullsrc=r=8000:cl=mono",
+		"-map", "0", "-map", "1", "-c:a", "aac", both)
+	res = submit(t, u, apitest.SeparationForm(both)...)
+	if res.Error(402, "insufficient_credits"); res.Detail() != "required=2 balance=0" {
+		t.Errorf("two tracks: detail %q, want required=2 balance=0", res.Detail())
+	}
 }
 
 func TestSeparationTooLarge(t *testing.T) {

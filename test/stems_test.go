@@ -88,6 +88,11 @@ func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte
 			t.Errorf("%s: Content-Range %q, want %q", tt.header, res.Header.Get("Content-Range"), want)
 		}
 	}
+	unknown := r // a unit that is not known is as if it were not there
+	unknown.Header = http.Header{"Range": {"lines=1-2"}}
+	if res := s.Do(t, unknown).Expect(200); !bytes.Equal(res.Body, body) {
+		t.Error("a range in lines: not the whole")
+	}
 	beyond := r
 	beyond.Header = http.Header{"Range": {fmt.Sprintf("bytes=%d-", size)}}
 	res := s.Do(t, beyond).Expect(416)

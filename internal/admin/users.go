@@ -26,8 +26,10 @@ const maxSearch = 320
 
 // matching is the condition on users that both queries of Users share. $1 is
 // the search as a LIKE pattern, $2 as an id; an empty $2 matches everybody.
-const matching = `erasing_at IS NULL AND ($2 = '' OR id = $2
-	OR lower(email) LIKE lower($1) ESCAPE '\' OR lower(name) LIKE lower($1) ESCAPE '\')`
+func (r *Reports) matching() string {
+	like := " LIKE " + r.db.Fold("CAST($1 AS TEXT)") + ` ESCAPE '\'`
+	return `erasing_at IS NULL AND ($2 = '' OR id = $2 OR ` + r.db.Fold("email") + like + ` OR ` + r.db.Fold("name") + like + `)`
+}
 
 // Users returns a page of the users, newest activity first, and how many there
 // are in all. A search that is not blank keeps those whose e-mail or name
@@ -39,7 +41,7 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 		return users, 0, nil // nobody's, and text that a database refuses
 	}
 	pattern, id := "%"+escapeLike(search)+"%", strings.ToLower(search)
-	err = r.db.QueryRow(ctx, `SELECT COUNT(*) FROM users WHERE `+matching, pattern, id).Scan(&total)
+	err = r.db.QueryRow(ctx, `SELECT COUNT(*) FROM users WHERE `+r.matching(), pattern, id).Scan(&total)
 	if err != nil {
 		return nil, 0, fmt.Errorf("count users: %w", err)
 	}
@@ -55,7 +57,7 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 		users = append(users, u)
 		return nil
 	}, `WITH page AS (
-			SELECT * FROM users WHERE `+matching+` ORDER BY last_active_at DESC, id LIMIT $3 OFFSET $4),
+			SELECT * FROM users WHERE `+r.matching()+` ORDER BY last_active_at DESC, id LIMIT $3 OFFSET $4),
 		jobs AS (
 			SELECT user_id, 1 AS render, source_duration_ms FROM render_jobs WHERE user_id IN (SELECT id FROM page)
 			UNION ALL SELECT user_id, 0, source_duration_ms FROM separation_jobs WHERE user_id IN (SELECT id FROM page)),

@@ -65,6 +65,7 @@ func TestUsersSearch(t *testing.T) {
 		ids := map[string]string{}
 		for name, email := range map[string]string{
 			"Ann Percent%": "ann@x.test", "Bob_Under": "BOB@Y.test", `Back\slash`: "back@y.test", "김민수": "kim@z.test", "": "nameless@x.test",
+			"École Иван": "ecole@z.example",
 		} {
 			ids[name] = s.user(name, email)
 		}
@@ -73,14 +74,15 @@ func TestUsersSearch(t *testing.T) {
 			q    string
 			want []string
 		}{
-			{"", []string{"Ann Percent%", "Bob_Under", `Back\slash`, "김민수", ""}},
-			{"  ", []string{"Ann Percent%", "Bob_Under", `Back\slash`, "김민수", ""}},
+			{"", []string{"Ann Percent%", "Bob_Under", `Back\slash`, "김민수", "", "École Иван"}},
+			{"  ", []string{"Ann Percent%", "Bob_Under", `Back\slash`, "김민수", "", "École Иван"}},
 			{"ANN", []string{"Ann Percent%"}},
 			{" n p ", []string{"Ann Percent%"}},
 			{"n p", []string{"Ann Percent%"}},
 			{"bob@y", []string{"Bob_Under"}},
 			{"@X.TEST", []string{"Ann Percent%", ""}},
 			{"민", []string{"김민수"}},
+			{"ÉCOLE иВАН", []string{"École Иван"}},
 			{"%", []string{"Ann Percent%"}},
 			{"_", []string{"Bob_Under"}},
 			{"b_u", []string{"Bob_Under"}},

@@ -26,6 +26,10 @@ func NewMedia(cfg config.Config, log *slog.Logger) (*media.Runner, error) {
 		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes, Log: log})
 }
 
+// storePatience is the longest silence of the bucket that a try survives, where
+// the time-outs of the configuration, made for media transfers, are longer.
+const storePatience = 30 * time.Second
+
 // NewBucket returns the configured bucket, nil when there is none.
 func NewBucket(cfg config.Config) (*objectstore.Bucket, error) {
 	if !cfg.ObjectStore.Enabled() {
@@ -33,7 +37,8 @@ func NewBucket(cfg config.Config) (*objectstore.Bucket, error) {
 	}
 	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint, Region: "auto",
 		Bucket: cfg.ObjectStore.Bucket, AccessKeyID: cfg.ObjectStore.AccessKeyID,
-		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal()})
+		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal(),
+		StallTimeout:    min(cfg.Outbound.SocketTimeout, storePatience)})
 }
 
 func (a *App) buildStore(cfg config.Config, dirs folders) error {

@@ -27,13 +27,9 @@ func LoadEnvironment() (Config, error) {
 }
 
 func loadWithFile(path string, environment func(string) (string, bool)) (Config, error) {
-	values, err := readEnvFile(path)
-	if err != nil {
-		// The keys below may be missing only because the file was not read, but
-		// those that are set and wrong are worth the same run.
-		_, loadErr := Load(environment)
-		return Config{}, errors.Join(err, loadErr)
-	}
+	// What can be read of a broken file counts, so that its other keys are not
+	// reported as missing.
+	values, fileErr := readEnvFile(path)
 	cfg, err := Load(func(key string) (string, bool) {
 		if value, ok := environment(key); ok {
 			return value, true
@@ -41,7 +37,7 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 		value, ok := values[key]
 		return value, ok
 	})
-	if err != nil {
+	if err = errors.Join(fileErr, err); err != nil {
 		return Config{}, err
 	}
 	cfg.Warnings = append(cfg.Warnings, strangers(path, values)...)
@@ -86,12 +82,23 @@ func readEnvFile(path string) (map[string]string, error) {
 		return nil, &Problem{Key: path, Rule: "must not be larger than 1 MiB"}
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors on Windows leave this mark
-	values, ok := parseEnv(string(text))
-	if !ok {
-		return nil, &Problem{Key: path, Rule: fmt.Sprintf("line %d is not KEY=value, or its quote is not closed", brokenLine(string(text)))}
+	lines := strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
+	var problems []error
+	for range maxBrokenLines {
+		values, ok := parseEnv(strings.Join(lines, "\n"))
+		if ok {
+			return values, errors.Join(problems...)
+		}
+		broken := brokenLine(lines)
+		problems = append(problems, &Problem{Key: path, Rule: fmt.Sprintf("line %d is not KEY=value, or its quote is not closed", broken)})
+		lines[broken-1] = ""
 	}
-	return values, nil
+	return nil, errors.Join(problems...)
 }
+
+// maxBrokenLines is how many lines are reported before the file is taken for
+// something else.
+const maxBrokenLines = 10
 
 func parseEnv(text string) (map[string]string, bool) {
 	values, err := godotenv.Unmarshal(text)
@@ -110,8 +117,7 @@ const longestQuote = 200
 
 // brokenLine returns the number of the line, from 1, where the first statement
 // begins that does not parse.
-func brokenLine(text string) int {
-	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+func brokenLine(lines []string) int {
 	for start := 0; start < len(lines); {
 		end, ok := start+1, false
 		for ; end <= min(len(lines), start+longestQuote); end++ {

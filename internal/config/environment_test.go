@@ -48,6 +48,7 @@ func TestBrokenFileIsAProblem(t *testing.T) {
 		"last, no newline":  {"PORT=1\nhunter2", ": line 2 is not KEY=value, or its quote is not closed"},
 		"open quote":        {"A='ok\nok'\nDB_PASSWORD=\"hunter2\nPORT=1\n", ": line 3 is not KEY=value, or its quote is not closed"},
 		"bad character":     {"API-KEY=hunter2\n", ": line 1 is not KEY=value, or its quote is not closed"},
+		"two lines":         {"hunter2\nLOG_LEVEL=info\nhunter3\n", ": line 1 is not KEY=value, or its quote is not closed"},
 		"larger than 1 MiB": {"A=" + strings.Repeat("hunter2", 1<<18), ": must not be larger than 1 MiB"},
 	} {
 		path := envFileWith(t, test.text)
@@ -57,9 +58,19 @@ func TestBrokenFileIsAProblem(t *testing.T) {
 			continue
 		}
 		want := []string{path + test.want, "PORT: must be a whole number, 1 to 65535"}
+		if name == "two lines" {
+			want = slices.Insert(want, 1, path+": line 3 is not KEY=value, or its quote is not closed")
+		}
 		if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, want) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, want)
 		}
+	}
+	// The lines that can be read count: their keys are not reported as missing.
+	path := envFileWith(t, "hunter2\nDB_USER=me\n")
+	env := required()
+	delete(env, "DB_USER")
+	if _, err := loadWithFile(path, lookup(env)); err == nil || err.Error() != path+": line 1 is not KEY=value, or its quote is not closed" {
+		t.Errorf("a broken line beside good ones: %v", err)
 	}
 	folder := t.TempDir()
 	if _, err := loadWithFile(folder, lookup(required())); err == nil || err.Error() != folder+": cannot be read" {

@@ -54,6 +54,7 @@ type DB struct {
 	postgres bool
 	memory   bool
 	pgConfig *pgx.ConnConfig
+	foldICU  bool // see Fold
 	log      *slog.Logger
 
 	// write serialises SQLite transactions inside the process, so that they
@@ -85,7 +86,24 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		d.pool.Close()
 		return nil, fmt.Errorf("connect to the database: %w", redact(err))
 	}
+	if d.postgres {
+		err := d.pool.QueryRowContext(ping, `SELECT EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu')`).Scan(&d.foldICU)
+		if err != nil {
+			d.pool.Close()
+			return nil, fmt.Errorf("look for a collation: %w", redact(err))
+		}
+	}
 	return d, nil
+}
+
+// Fold is the SQL of a text in lower case, whatever alphabet it is in. A
+// PostgreSQL database of the locale C knows the letters of ASCII alone, so that
+// Unicode's own rules are named where the server has them.
+func (d *DB) Fold(text string) string {
+	if d.foldICU {
+		return `lower(` + text + ` COLLATE "und-x-icu")`
+	}
+	return "lower(" + text + ")"
 }
 
 func (d *DB) openPostgres(o Options) error {

@@ -54,6 +54,8 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 			checkSentence(t, b.fails(t, film(cut(whole, 0, 1000), cut(broken, 0, 0))),
 				`segments\[1\]: the source is damaged: only [23]\.\d s of [56]\.\d s could be decoded`)
 			checkSentence(t, b.fails(t, film(cut(broken, 5000, 0))), `segments\[0\]: the source is damaged: it ends at [23]\.\d s of 6\.0 s, before trimStartMs`)
+			checkSentence(t, b.fails(t, film(cut(altered(t, whole, firstPart(0.9)), 0, 0))),
+				`segments\[0\]: the source is damaged: only 5\.\d s of 6\.0 s could be decoded`)
 			out := b.render(t, film(cut(broken, 500, 1500)))
 			mediatest.DurationWithin(t, out.Path, time.Second, 34*time.Millisecond)
 		})

@@ -139,17 +139,21 @@ func claimed(info *Info) time.Duration {
 // only what lies before end.
 func damaged(user string, in, promised, end time.Duration) error {
 	wanted, got := promised-in, max(0, end-in)
-	if wanted <= 0 || !clearlyLess(got, wanted) {
+	if missing := wanted - got; missing <= crumb || missing <= wanted/40 {
 		return nil
 	}
 	return damageFault(user, got, wanted)
 }
 
-// clearlyLess draws the line between damage and the crumbs every file loses at
-// its edges: a tenth missing, and at least a quarter of a second.
+// crumb is what may be missing of any file: its edges.
+const crumb = 250 * time.Millisecond
+
+// clearlyLess draws the line between damage and what decoders rightly drop, with
+// nothing but the sound or the pictures to go by: a tenth. Where the file's own
+// index lists what is missing, see damaged, less is enough.
 func clearlyLess(got, wanted time.Duration) bool {
 	missing := wanted - got
-	return missing > 250*time.Millisecond && missing > wanted/10
+	return missing > crumb && missing > wanted/10
 }
 
 func damageFault(user string, got, wanted time.Duration) error {

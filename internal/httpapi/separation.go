@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	"cutroom/internal/account"
 	"cutroom/internal/fault"
@@ -144,36 +145,55 @@ func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object,
 	if info.ETag != "" && h.Get("ETag") == "" {
 		h.Set("ETag", `"`+strings.Trim(info.ETag, `"`)+`"`)
 	}
-	source := &watchedObject{Object: obj}
-	http.ServeContent(&rangeErrors{ResponseWriter: w}, r, "", info.ModTime, source)
-	if source.err != nil {
-		return fmt.Errorf("stream object: %w", source.err)
-	}
-	return nil
+	return serveContent(w, r, info.ModTime, obj)
 }
 
-// watchedObject remembers the read error that the library swallows.
-type watchedObject struct {
-	objectstore.Object
+// serveContent streams content with Range, HEAD and preconditions. Where the
+// content cannot be read, the error is told if nothing was sent yet.
+func serveContent(w http.ResponseWriter, r *http.Request, modified time.Time, content io.ReadSeeker) error {
+	// A range in a unit that is not known is as if it were not there (RFC 9110,
+	// section 14.2); the library calls it unsatisfiable.
+	if v := r.Header.Get("Range"); v != "" && !strings.HasPrefix(strings.ToLower(v), "bytes=") {
+		r.Header.Del("Range")
+	}
+	source := &watchedContent{ReadSeeker: content}
+	answer := &contentWriter{ResponseWriter: w}
+	http.ServeContent(answer, r, "", modified, source)
+	if source.err == nil {
+		answer.begin()
+		return nil
+	}
+	if answer.pending != 0 {
+		answer.forgetContent()
+	}
+	return fmt.Errorf("stream content: %w", source.err)
+}
+
+// watchedContent remembers the read error that the library swallows.
+type watchedContent struct {
+	io.ReadSeeker
 	err error
 }
 
-func (o *watchedObject) Read(b []byte) (int, error) {
-	n, err := o.Object.Read(b)
+func (o *watchedContent) Read(b []byte) (int, error) {
+	n, err := o.ReadSeeker.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {
 		o.err = err
 	}
 	return n, err
 }
 
-// rangeErrors puts the API's error body in place of what the library answers to
-// a range that cannot be satisfied or a precondition that does not hold.
-type rangeErrors struct {
+// contentWriter puts the API's error body in place of what the library answers to
+// a range that cannot be satisfied or a precondition that does not hold, and
+// holds the status back until there is content to go with it: the store may fail
+// at the first read.
+type contentWriter struct {
 	http.ResponseWriter
 	refused bool
+	pending int // status not sent yet; 0 when there is none
 }
 
-func (w *rangeErrors) WriteHeader(status int) {
+func (w *contentWriter) WriteHeader(status int) {
 	sentence := ""
 	switch status {
 	case http.StatusRequestedRangeNotSatisfiable:
@@ -181,19 +201,37 @@ func (w *rangeErrors) WriteHeader(status int) {
 	case http.StatusPreconditionFailed:
 		sentence = "The precondition of the request does not hold"
 	default:
-		w.ResponseWriter.WriteHeader(status)
+		w.pending = status
 		return
 	}
 	w.refused = true
-	for _, name := range []string{"Content-Disposition", "Content-Length", "ETag", "Last-Modified"} {
-		w.Header().Del(name)
+	contentRange := w.Header().Get("Content-Range") // how long the whole is
+	w.forgetContent()
+	if contentRange != "" {
+		w.Header().Set("Content-Range", contentRange)
 	}
 	writeJSON(w.ResponseWriter, status, errorBody{Error: sentence})
 }
 
-func (w *rangeErrors) Write(b []byte) (int, error) {
+// forgetContent drops the headers that describe the content.
+func (w *contentWriter) forgetContent() {
+	for _, name := range []string{"Accept-Ranges", "Content-Disposition", "Content-Length", "Content-Range", "Content-Type", "ETag", "Last-Modified"} {
+		w.Header().Del(name)
+	}
+}
+
+// begin sends the status if it was not sent yet.
+func (w *contentWriter) begin() {
+	if w.pending != 0 {
+		w.ResponseWriter.WriteHeader(w.pending)
+		w.pending = 0
+	}
+}
+
+func (w *contentWriter) Write(b []byte) (int, error) {
 	if w.refused {
 		return len(b), nil
 	}
+	w.begin()
 	return w.ResponseWriter.Write(b)
 }

@@ -95,6 +95,5 @@ func serveTestdata(w http.ResponseWriter, r *http.Request, path, ext string) err
 		return err
 	}
 	w.Header().Set("Content-Type", objectstore.ContentType(ext))
-	http.ServeContent(&rangeErrors{ResponseWriter: w}, r, "", info.ModTime(), f)
-	return nil
+	return serveContent(w, r, info.ModTime(), f)
 }

@@ -27,7 +27,7 @@ const (
 	defaultConcurrency  = 4
 	defaultAttempts     = 4
 	defaultMaxBackoff   = 5 * time.Second
-	defaultStallTimeout = 60 * time.Second
+	defaultStallTimeout = 30 * time.Second
 )
 
 // BucketConfig says where a bucket is and how to talk to it.
@@ -51,7 +51,8 @@ type BucketConfig struct {
 	Attempts int
 	// MaxBackoff bounds the random, growing pause between tries, 5 s when 0.
 	MaxBackoff time.Duration
-	// StallTimeout ends a try in which no byte moved for so long, 60 s when 0.
+	// StallTimeout ends a try in which no byte moved for so long, 30 s when 0. Reads
+	// and questions, which people wait for, end after a third of it.
 	StallTimeout time.Duration
 }
 

@@ -30,17 +30,18 @@ func (e *stalledError) Error() string         { return fmt.Sprintf("no data move
 func (e *stalledError) ConnectionError() bool { return true }
 
 func (g *stallGuard) Do(req *http.Request) (*http.Response, error) {
+	limit := g.limitOf(req.Method)
 	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(g.limit, func() { cancel(errStalled) })
+	timer := time.AfterFunc(limit, func() { cancel(errStalled) })
 	stalled := func(err error) error {
 		if err != nil && err != io.EOF && context.Cause(ctx) == errStalled {
-			return &stalledError{g.limit}
+			return &stalledError{limit}
 		}
 		return err
 	}
 	req = req.WithContext(ctx)
 	if req.Body != nil && req.Body != http.NoBody {
-		req.Body = &sentBody{ReadCloser: req.Body, moved: func() { timer.Reset(g.limit) }}
+		req.Body = &sentBody{ReadCloser: req.Body, moved: func() { timer.Reset(limit) }}
 	}
 	res, err := g.client.Do(req)
 	timer.Stop()
@@ -49,8 +50,20 @@ func (g *stallGuard) Do(req *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	res.Body = &receivedBody{ReadCloser: res.Body, timer: timer, limit: g.limit, stalled: stalled, cancel: cancel}
+	res.Body = &receivedBody{ReadCloser: res.Body, timer: timer, limit: limit, stalled: stalled, cancel: cancel}
 	return res, nil
+}
+
+// limitOf is how long a request may stand still. A store answers a question at
+// once, but may need a while to put an upload together.
+func (g *stallGuard) limitOf(method string) time.Duration {
+	switch method {
+	case http.MethodGet, http.MethodHead:
+		return g.limit / 3
+	case http.MethodPost:
+		return 2 * g.limit
+	}
+	return g.limit
 }
 
 // sentBody reports each read of a request body, which happens as the

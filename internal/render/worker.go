@@ -190,7 +190,7 @@ func (s *Service) work(ctx context.Context, j job) {
 		log.Info("rendered", "ms", time.Since(started).Milliseconds())
 		s.dropUploads(last, j.ID)
 		return
-	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost):
+	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost), db.IsForeignKey(err): // its row went with its owner
 		log.Warn("render job was taken away", "err", err)
 		return
 	case ctx.Err() != nil:

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -52,10 +53,16 @@ func (s *Service) collect(ctx context.Context, j *job, dir string) error {
 		stems = append(stems, stem{id: stemBackground, path: got.Background})
 	}
 	for i := range stems {
-		if err := s.prepare(ctx, dir, &stems[i]); err != nil {
+		err := s.prepare(ctx, dir, &stems[i])
+		if errors.Is(err, errEmptyStem) && i > 0 {
+			s.log.Warn("separation provider sent a stem without sound", "job", j.ID, "stem", stems[i].id)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("prepare %s: %w", stems[i].id, err)
 		}
 	}
+	stems = slices.DeleteFunc(stems, func(t stem) bool { return t.durationMs == 0 })
 	for _, t := range stems {
 		if err := retry(ctx, func() error {
 			return s.Store.Put(ctx, stemKey(j.ID, t.id, t.ext), t.path, objectstore.ContentType("."+t.ext))
@@ -129,10 +136,16 @@ func (s *Service) prepare(ctx context.Context, dir string, t *stem) error {
 	if err != nil {
 		return providerMedia(ctx, err)
 	}
-	t.durationMs = (measured.End - measured.First).Milliseconds()
+	if t.durationMs = (measured.End - measured.First).Milliseconds(); t.durationMs <= 0 {
+		t.durationMs = 0
+		return errEmptyStem
+	}
 	t.sha256, t.sizeBytes, err = digest(t.path)
 	return err
 }
+
+// errEmptyStem is a stem without a single sample.
+var errEmptyStem = fmt.Errorf("%w: no sound", errProviderFailed)
 
 // providerMedia blames the provider for a stem that cannot be read, unless it
 // is the service that stops.

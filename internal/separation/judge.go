@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
@@ -50,15 +51,22 @@ func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
 	case probe.Video != nil || probe.Audio == nil:
 		return audio{}, errUnsupported
 	}
-	// Headers lie about the length; the packets do not.
-	measured, err := s.Media.Measure(ctx, f.Path, probe.Audio.Index)
-	if err != nil || measured.End <= measured.First {
+	// Headers lie about the length; the packets do not. Of several tracks the
+	// longest counts: the provider gets all of them.
+	tracks, err := s.Media.MeasureAll(ctx, f.Path, media.MeasureOptions{})
+	var longest time.Duration
+	for _, t := range tracks {
+		if t.Type == "audio" {
+			longest = max(longest, t.End-t.First)
+		}
+	}
+	if err != nil || longest <= 0 {
 		if ctx.Err() != nil {
 			return audio{}, context.Cause(ctx)
 		}
 		return bySize(ext, f), nil
 	}
-	return audio{ext, (measured.End - measured.First).Milliseconds()}, nil
+	return audio{ext, longest.Milliseconds()}, nil
 }
 
 // extensions are the formats that are accepted.

@@ -115,10 +115,18 @@ func (s *Service) affordable(ctx context.Context, owner string, price int64) err
 	if err != nil && !isNoRows(err) {
 		return fmt.Errorf("read balance: %w", err)
 	}
-	if have < price {
-		return credit.Insufficient(price, have)
+	if have >= price {
+		return nil
 	}
-	return nil
+	// A balance that is gone with its account is not what the client has to know.
+	err = s.db.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`, owner).Scan(new(int))
+	switch {
+	case isNoRows(err):
+		return errAccountDeleted
+	case err != nil:
+		return fmt.Errorf("look for account: %w", err)
+	}
+	return credit.Insufficient(price, have)
 }
 
 func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID, source string, sub Submission, a audio, price int64) error {

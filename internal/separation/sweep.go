@@ -37,8 +37,14 @@ func (s *Service) failStale(ctx context.Context) error {
 	return s.failAll(ctx, jobs, sentenceStale, "it could not start")
 }
 
+// fetchingTime is how long stems may take to fetch, beyond the poll time-out,
+// when the provider was done within it.
+const fetchingTime = 10 * time.Minute
+
 func (s *Service) failTimedOut(ctx context.Context) error {
-	jobs, err := s.selectJobs(ctx, inFlight+` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - $1`, s.PollTimeout.Milliseconds())
+	jobs, err := s.selectJobs(ctx, inFlight+` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - $1
+		AND COALESCE(provider_done_at, 0) < now_ms() - $2`,
+		s.PollTimeout.Milliseconds(), min(s.PollTimeout, fetchingTime).Milliseconds())
 	if err != nil {
 		return err
 	}

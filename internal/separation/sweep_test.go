@@ -115,6 +115,22 @@ func TestSweeps(t *testing.T) {
 				r.age(id, 31*time.Minute)
 				return id
 			}, row{State: StateFailed, Error: "Provider service unavailable", Attempts: 1}, true},
+			{"done in time, and its stems on their way", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				j := r.claimed(s)
+				r.processing(s, &j)
+				r.age(id, 31*time.Minute)
+				r.exec(`UPDATE separation_jobs SET provider_done_at = now_ms() - 540000, lease_until = now_ms() + 9000 WHERE id = $1`, id)
+				return id
+			}, row{State: StateProcessing, Attempts: 1}, false},
+			{"done in time, but its stems do not come", func(r *rig, s *Service, owner string) string {
+				id := r.enqueue(s, owner)
+				j := r.claimed(s)
+				r.processing(s, &j)
+				r.age(id, 31*time.Minute)
+				r.exec(`UPDATE separation_jobs SET provider_done_at = now_ms() - 660000, lease_until = now_ms() + 9000 WHERE id = $1`, id)
+				return id
+			}, row{State: StateFailed, Error: "Provider service unavailable", Attempts: 1}, true},
 			{"ready, and collected lately", func(r *rig, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)

@@ -199,7 +199,7 @@ func (s *Service) follow(ctx context.Context, j *job) error {
 		case p.Failed:
 			return errProviderFailed
 		case p.Done:
-			return nil
+			return s.done(ctx, j)
 		}
 		// The last part of the bar belongs to fetching the stems.
 		percent := min(95, max(0, p.Percent*95/100))
@@ -214,6 +214,14 @@ func (s *Service) follow(ctx context.Context, j *job) error {
 			return err
 		}
 	}
+}
+
+// done notes when the provider was done, unless the job was given up meanwhile.
+func (s *Service) done(ctx context.Context, j *job) error {
+	return retry(ctx, func() error {
+		return s.guarded(ctx, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence)
+	})
 }
 
 // guarded runs an update that must touch the one row that the worker holds.

@@ -3,6 +3,7 @@ package matrix
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -189,6 +190,12 @@ func hostile() []scenario {
 	add("stem cut off in its header", "FAILED", func(b *separator.Behaviour) {
 		b.Bytes = map[string][]byte{separator.ResultVoice: sound()[:20]}
 	})
+	add("voice of no samples", "FAILED", func(b *separator.Behaviour) {
+		b.Bytes = map[string][]byte{separator.ResultVoice: silent()}
+	})
+	add("background of no samples", "READY", func(b *separator.Behaviour) {
+		b.Bytes = map[string][]byte{separator.ResultBackground: silent()}
+	})
 	for _, n := range []int{1, 20} {
 		add(fmt.Sprintf("%d speakers", n), "READY", func(b *separator.Behaviour) { b.Speakers = &n })
 	}
@@ -227,6 +234,14 @@ func archive(entries ...entry) []byte {
 	}
 	must(w.Close())
 	return b.Bytes()
+}
+
+// silent is a sound file without a sample.
+func silent() []byte {
+	b := bytes.Clone(sound()[:44])
+	binary.LittleEndian.PutUint32(b[4:], 36)
+	binary.LittleEndian.PutUint32(b[40:], 0)
+	return b
 }
 
 func many(n int) []entry {

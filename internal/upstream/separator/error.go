@@ -67,10 +67,10 @@ var (
 	errNoVoice   = errors.New("the project has no voice stem")
 )
 
-// garbage is an answer that breaks the protocol. It is not asked for again at
-// once, for the same answer would come, but later calls may fare better.
+// garbage is an answer that breaks the protocol. One of them may be a hiccup on
+// the way, and a job that is paid for must not be lost to it.
 func garbage(format string, args ...any) *Error {
-	return &Error{Transient: true, Err: fmt.Errorf(format, args...)}
+	return &Error{Transient: true, again: true, Err: fmt.Errorf(format, args...)}
 }
 
 // oversize is an answer beyond our limits. More of the same would come later.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -118,9 +119,7 @@ func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error
 		return Progress{}, err
 	}
 	out := Progress{Failed: p.failed(), Done: p.done() && !p.failed()}
-	if p.Progress != nil {
-		out.Percent = int(min(max(*p.Progress, 0), 100))
-	}
+	out.Percent = int(min(max(p.Progress.value, 0), 100))
 	return out, nil
 }
 
@@ -209,19 +208,44 @@ func (a *submitted) missing() string {
 	return nameIf(len(a.ProjectIDs) == 0 || a.ProjectIDs[0] == 0, "startGenerateProjectIdList")
 }
 
+// number may arrive as a JSON number, as its digits in a string, or as null,
+// which is a number that is not known yet.
+type number struct {
+	given bool
+	value float64
+}
+
+// UnmarshalJSON accepts 42.5, "42.5" and null.
+func (n *number) UnmarshalJSON(raw []byte) error {
+	n.given = true
+	text := string(raw)
+	if text == "null" || text == `""` {
+		return nil
+	}
+	if len(text) >= 2 && text[0] == '"' {
+		text = text[1 : len(text)-1]
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) {
+		return errors.New("not a number")
+	}
+	n.value = v
+	return nil
+}
+
 type progress struct {
-	Progress  *float64 `json:"progress"`
-	Reason    string   `json:"progressReason"`
-	HasFailed bool     `json:"hasFailed"`
+	Progress  number `json:"progress"`
+	Reason    string `json:"progressReason"`
+	HasFailed bool   `json:"hasFailed"`
 }
 
 func (a *progress) failed() bool { return a.HasFailed || strings.EqualFold(a.Reason, "Failed") }
 func (a *progress) done() bool   { return strings.EqualFold(a.Reason, "Completed") }
 
-// An answer that names a reason and no number is the provider between two
-// steps of its work.
+// An answer that names a reason and no number, or a number that is null, is the
+// provider between two steps of its work.
 func (a *progress) missing() string {
-	return nameIf(a.Progress == nil && a.Reason == "" && !a.HasFailed, "progress")
+	return nameIf(!a.Progress.given && a.Reason == "" && !a.HasFailed, "progress")
 }
 
 // project is what a project has. Either part may be absent or null while the

@@ -156,6 +156,8 @@ func TestProgress(t *testing.T) {
 		`{"result":{"progress":100,"progressReason":"Completed","hasFailed":true}}`:   {Percent: 100, Failed: true},
 		`{"result":{"progressReason":"Mixing"}}`:                                      {},
 		`{"result":{"progress":null,"progressReason":"Enqueued","hasFailed":false}}`:  {},
+		`{"result":{"progress":"60","progressReason":"Mixing"}}`:                      {Percent: 60},
+		`{"result":{"progress":null,"progressReason":null,"hasFailed":null}}`:         {},
 		`{"result":{"progressReason":"Failed"}}`:                                      {Failed: true},
 		`{"result":{"progressReason":"Completed"}}`:                                   {Done: true},
 		`{"result":{"progressReason":"Mixing","hasFailed":true}}`:                     {Failed: true},
