@@ -237,14 +237,19 @@ func (l *layout) placeSound(p, run *placed) {
 	p.shift = run.shift
 }
 
-// anchor is a grid line of the source: its first frame, or the trim start where
-// cuts do not snap.
+// anchor is a grid line of the source: its first frame; at another speed, whose
+// grid skips frames, the frame that the trim begins in; or the trim start itself
+// where cuts do not snap.
 func (p *placed) anchor(rate float64) float64 {
 	info := p.source.info
 	if info.Video == nil || rate < coarseRate || rate == soundRate {
 		return p.in.Seconds()
 	}
-	return info.Video.start(0, info.Zero)
+	first := 0
+	if p.segment.Speed != 1 {
+		first = info.Video.visibleAt(p.in.Seconds()+cutSlack, info.Zero)
+	}
+	return info.Video.start(first, info.Zero)
 }
 
 // gridLine is the last line at or before t, but none before the source begins.
