@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Replaces the replicas of the compose file one after the other, without losing
-# a request: the front stops sending to a replica, the replica drains and is
-# replaced by one of the new image, and is sent to again once it is healthy.
+# a request that ends within the drain (25 s; an upload straight to the bucket
+# does not pass here): the front stops sending to a replica, the replica drains
+# and is replaced by one of the new image, and is sent to again once it is healthy.
 #
 #   ./rolling-restart.sh            rebuild, migrate, replace both
 set -euo pipefail

@@ -25,7 +25,7 @@ const stopWait = 45 * time.Second
 func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("sandbox up", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	port := flags.Int("port", 8080, "port of the service on loopback; 0 takes a free one")
+	port := flags.Int("port", 8080, "port of the service; 0 takes a free one")
 	data := flags.String("data", "sandbox-data", "folder for database, files and secrets; it is kept")
 	temp := flags.Bool("temp", false, "use a temporary folder instead and remove it at the end")
 	noBucket := flags.Bool("no-bucket", false, "run without the object store: files are streamed, render v3 is off")

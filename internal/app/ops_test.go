@@ -218,7 +218,7 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 		a.cfg.Storage.MinFreeDiskBytes = 1 << 62
 		s := httptest.NewServer(a.opsHandler())
 		defer s.Close()
-		wantUnready(t, s, "the storage folder takes no files")
+		wantUnready(t, s, "the storage folder is short of space")
 	})
 	t.Run("bucket", func(t *testing.T) {
 		dead := httptest.NewServer(http.NotFoundHandler())

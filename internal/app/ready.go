@@ -74,6 +74,9 @@ func (c *readiness) storage(ctx context.Context) []string {
 		if errors.Is(err, errUploads) {
 			what = "the storage folder takes no files"
 		}
+		if errors.Is(err, staging.ErrNoSpace) {
+			what = "the storage folder is short of space"
+		}
 		c.wrong = []string{what}
 	}
 	c.probed = time.Now()
@@ -99,7 +102,7 @@ func (c *readiness) probe(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: %w", errUploads, err)
 	}
 	if free < c.minFree {
-		return fmt.Errorf("%w: %d MB free", errUploads, free>>20)
+		return fmt.Errorf("%w: %d MB free: %w", errUploads, free>>20, staging.ErrNoSpace)
 	}
 	if err := c.store.Put(ctx, c.key, file.Path, "text/plain"); err != nil {
 		return fmt.Errorf("write object: %w", err)

@@ -142,7 +142,7 @@ var Keys = []Key{
 	{Name: "ASSET_CACHE_MAX_MB", Group: groupStorage, Required: Optional, Default: "20480", Min: 1, Max: maxMegabytes,
 		Meaning: "Size above which the local asset cache drops its least recently used files, in MiB."},
 	{Name: "MIN_FREE_DISK_MB", Group: groupStorage, Required: Optional, Default: "512", Min: 0, Max: maxMegabytes,
-		Meaning: "Work that needs disk is refused while less than this is free under STORAGE_PATH, in MiB. 0 switches the check off."},
+		Meaning: "A render fails, with a sentence, and `/readyz` reports the replica while less than this is free under STORAGE_PATH, in MiB. 0 switches the check off."},
 
 	{Name: "OBJECT_STORE_BUCKET", Group: groupBucket, Required: Optional,
 		Meaning: "Bucket of the S3-compatible object store. Blank switches the object store off: files are streamed by the service and `/render/v3` answers 503."},

@@ -57,8 +57,8 @@ func attacks(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, 
 			for k := range int64(attackAhead + 1) {
 				ahead = max(ahead, at(judged+k))
 			}
-			if ahead < attackRise*before+attackFloor || at(judged) < 2*before+attackFloor/100 {
-				continue // too soft, or it has not begun yet
+			if ahead < attackRise*before+attackFloor || at(judged) < ahead/16 {
+				continue // too soft, or it has not begun yet: lossy codecs smear some of an attack before it
 			}
 			last = judged * attackStep
 			found = append(found, last)

@@ -88,7 +88,6 @@ func (v *VideoPart) decoded(times []int64) yield {
 func (s *Sound) decoded(times []int64) yield {
 	a := s.source.info.Audio
 	frame := (a.End - a.First).Milliseconds() / max(1, a.Packets)
-	zero := s.source.info.Zero
 	var y yield
 	for _, n := range s.need {
 		from := max(a.First, time.Duration(mulDiv(max(0, n.from), int64(time.Second), sampleRate)))
@@ -97,7 +96,7 @@ func (s *Sound) decoded(times []int64) yield {
 			continue
 		}
 		y.wanted += to - from
-		y.got += time.Duration(covered(times, (from+zero).Milliseconds(), (to+zero).Milliseconds(), 2*frame+150)) * time.Millisecond
+		y.got += time.Duration(covered(times, from.Milliseconds(), to.Milliseconds(), 2*frame+150)) * time.Millisecond
 	}
 	return y
 }

@@ -102,6 +102,22 @@ func (v *VideoInfo) usualStep() time.Duration {
 	return time.Duration(sum / n * v.TimeBase.Float() * float64(time.Second))
 }
 
+// shortStep is the distance between neighbouring frames that a tenth of them do
+// not exceed. A single frame has a thirtieth of a second.
+func (v *VideoInfo) shortStep() time.Duration {
+	steps := make([]int64, 0, len(v.Starts))
+	for i := 1; i < len(v.Starts); i++ {
+		if d := v.Starts[i] - v.Starts[i-1]; d > 0 {
+			steps = append(steps, d)
+		}
+	}
+	if len(steps) == 0 {
+		return time.Second / 30
+	}
+	slices.Sort(steps)
+	return time.Duration(float64(steps[len(steps)/10]) * v.TimeBase.Float() * float64(time.Second))
+}
+
 // tickList is stored as differences of varying length: a frame takes about two
 // bytes instead of twelve digits.
 type tickList []int64

@@ -72,6 +72,9 @@ func TestCanvasRate(t *testing.T) {
 		"phone in the dark":       {irregular(33, 41, 33, 50, 33, 33, 34, 100), r(30, 1)},
 		"variable 60":             {irregular(17, 16, 17, 17, 33), r(60, 1)},
 		"variable 24":             {irregular(42, 41, 42, 83), r(24, 1)},
+		"a still screen":          {irregular(1000, 33, 67, 500, 1000, 800), r(30, 1)},
+		"a lively screen":         {irregular(100, 17, 100, 17, 200, 17), r(60, 1)},
+		"a steady 15":             {irregular(66, 67, 67, 66, 68, 60), r(15, 1)},
 	} {
 		if got := canvasRate(tt.video); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)

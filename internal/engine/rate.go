@@ -65,12 +65,18 @@ const maxRate = 60
 // becomes the 30000/1001 it stands for. A variable rate becomes the standard
 // rate nearest to the one the camera aimed at, which is told by the usual
 // distance between frames, not by the mean: a phone that drops frames in the
-// dark still films at 30. More than 60 is divided down where that gives a
+// dark still films at 30. Where the usual frame is a long one among shorter ones,
+// as in a recording of a screen that mostly stands still, the short ones count:
+// what is seen for a moment is shown. More than 60 is divided down where that gives a
 // standard rate, so that motion stays even, and cut to 60 otherwise.
 func canvasRate(v *VideoInfo) media.Rational {
 	rate := constantRate(v)
 	if !rate.Known() {
-		rate = nearestStandard(1 / v.usualStep().Seconds())
+		usual, short := v.usualStep(), v.shortStep()
+		rate = nearestStandard(1 / usual.Seconds())
+		if rate.Float() < 24 && short < usual*2/3 {
+			rate = nearestStandard(max(30, 1/short.Seconds()))
+		}
 	}
 	if rate.Float() > maxRate {
 		rate = divided(rate)

@@ -12,7 +12,7 @@ import (
 
 // soundVersion is raised when a decode of the same source would come out
 // different; it is part of every key.
-const soundVersion = 1
+const soundVersion = 2
 
 // Sound is one source's sound, decoded once and without a break to 48 kHz
 // stereo float samples, so that cuts are reads at exact offsets.
@@ -152,15 +152,18 @@ func (s *Sound) pass(out, log string) media.Pass {
 	args = append(args, "-vn", "-sn", "-dn")
 	args = append(args, media.InputArgs(info.Kind, s.source.path)...)
 	// first_pts fills with silence, or cuts, up to the window's first sample;
-	// async fills gaps of more than a tenth of a second, and never stretches;
+	// async fills gaps of more than 20 ms, as a lost packet or the start of a
+	// fragmented file leaves them, and never stretches;
 	// min_comp makes the first sample exact too.
 	filters := []string{
-		fmt.Sprintf("asetpts=PTS-(%s)/TB", decimal(info.Zero.Seconds())),
 		stereo(a),
-		fmt.Sprintf("aresample=%d:out_sample_fmt=flt:async=1:min_comp=0.00001:min_hard_comp=0.1:first_pts=%d", sampleRate, s.From),
+		fmt.Sprintf("aresample=%d:out_sample_fmt=flt:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=%d", sampleRate, s.From),
 		fmt.Sprintf("atrim=end_pts=%d", s.To),
 	}
-	graph := fmt.Sprintf("[0:%d]asplit[sound][log];[sound]%s[out]", a.Index, strings.Join(filters, ","))
+	// Times count from the source's zero before they are logged too: the log's
+	// muxer moves times below zero.
+	graph := fmt.Sprintf("[0:%d]asetpts=PTS-(%s)/TB,asplit[sound][log];[sound]%s[out]",
+		a.Index, decimal(info.Zero.Seconds()), strings.Join(filters, ","))
 	args = append(args,
 		"-filter_complex", graph,
 		"-map", "[out]", "-c:a", "pcm_f32le", "-f", "f32le", out,

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"math"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -52,6 +53,35 @@ func TestSyncSurvivesTwentyCuts(t *testing.T) {
 					t.Errorf("flash %d moved by %v", i, d)
 				}
 			}
+		})
+	}
+}
+
+// Holes in the sound's timestamps stay: a lost packet, or the start of a
+// fragmented file, must not let the sound lead from there on.
+func TestSyncSurvivesHolesInTheSound(t *testing.T) {
+	b := newBench(t)
+	clip := filepath.Join(t.TempDir(), "aac.mp4")
+	mediatest.FFmpeg(t, "-i", mediatest.FlashBeep(t, 6*time.Second, "30"), "-c:v", "libx264", "-preset", "ultrafast", "-bf", "2", "-g", "30", "-c:a", "aac", clip)
+	for name, path := range map[string]string{
+		"fragmented":       mediatest.Remux(t, clip, "mp4", "-movflags", "frag_keyframe+empty_moov+default_base_moof"),
+		"no edit list":     mediatest.Remux(t, clip, "mp4", "-use_editlist", "0"),
+		"a lost packet":    mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=eq(n\\,70)"),
+		"two lost packets": mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=between(n\\,70\\,71)"),
+		"below zero":       mediatest.Remux(t, clip, "mkv", "-output_ts_offset", "-0.77", "-avoid_negative_ts", "disabled"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := b.render(t, film(cut(path, 0, 0)))
+			points := mediatest.SyncPoints(t, out.Path)
+			if len(points) < 5 {
+				t.Fatalf("only %d flashes left", len(points))
+			}
+			for _, p := range points[1:] {
+				if p.Offset().Abs() > 20*time.Millisecond {
+					t.Errorf("beep %v after its flash", p.Offset())
+				}
+			}
+			t.Log(points)
 		})
 	}
 }

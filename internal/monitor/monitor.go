@@ -24,10 +24,11 @@ type Options struct {
 	TraceRate   float64 // 0..1, the share of requests that is traced
 }
 
-// quietFor is how long the same failure is not reported again, and maxKnown how
-// many failures are told apart: a database that is down fails every request.
+// Of the same failure, maxSame are reported within quietFor; maxKnown failures
+// are told apart. A database that is down fails every request.
 const (
 	quietFor = time.Minute
+	maxSame  = 10
 	maxKnown = 500
 )
 
@@ -40,10 +41,11 @@ type Monitor struct {
 	seen map[string]*repeats // by failure
 }
 
-// repeats is when a failure was last reported and how often it was not since.
+// repeats is since when the reports of a failure are counted, how many there were,
+// and how often it was passed over since the last one.
 type repeats struct {
-	at      time.Time
-	skipped int
+	since         time.Time
+	sent, skipped int
 }
 
 // New returns a Monitor. Reports wait in memory until they are sent; see Flush.
@@ -104,7 +106,11 @@ func (m *Monitor) report(f failure) {
 	if text != "" {
 		e.Exception = []sentry.Exception{{Type: f.what, Value: text, Stacktrace: stackOf(f.err)}}
 	}
-	m.hub.CaptureEvent(e)
+	// A scope of its own: failures that have nothing to do with each other must not
+	// look like one trace.
+	hub := m.hub.Clone()
+	hub.Scope().SetPropagationContext(sentry.NewPropagationContext())
+	hub.CaptureEvent(e)
 }
 
 // stackOf is the stack that an error carries, such as a caught panic's, else
@@ -119,17 +125,13 @@ func stackOf(err error) *sentry.Stacktrace {
 	return sentry.NewStacktrace()
 }
 
-// quiet says whether a failure was reported a moment ago, and if not, how many
-// of its like were passed over since.
+// quiet says whether a failure was reported often enough lately, and if not, how
+// many of its like were passed over.
 func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.seen[key]
-	if r != nil && now.Sub(r.at) < quietFor {
-		r.skipped++
-		return 0, true
-	}
 	if r == nil {
 		if len(m.seen) >= maxKnown {
 			clear(m.seen)
@@ -137,8 +139,15 @@ func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
 		r = &repeats{}
 		m.seen[key] = r
 	}
+	if now.Sub(r.since) >= quietFor {
+		r.since, r.sent = now, 0
+	}
+	if r.sent >= maxSame {
+		r.skipped++
+		return 0, true
+	}
 	skipped = r.skipped
-	r.at, r.skipped = now, 0
+	r.sent, r.skipped = r.sent+1, 0
 	return skipped, false
 }
 

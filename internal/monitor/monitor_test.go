@@ -169,15 +169,24 @@ func TestNothingBelowErrorIsReported(t *testing.T) {
 	}
 }
 
-func TestTheSameFailureIsReportedOnceAMinute(t *testing.T) {
+func TestTheSameFailureIsReportedTenTimesAMinute(t *testing.T) {
 	c, m, log, _ := start(t, 0)
 	for i := range 50 {
 		log.Error("request failed", "request", fmt.Sprint(i), "err", fmt.Errorf("job sep-0190b6f2-7e0a-7cc1-8f5e-%012d: lost", i))
 	}
 	log.Error("request failed", "err", errors.New("something else"))
 	m.Flush(5 * time.Second)
-	if n := len(c.all("event")); n != 2 {
-		t.Errorf("%d events, want one of each failure", n)
+	events := c.all("event")
+	if n := len(events); n != 10+1 {
+		t.Errorf("%d events, want %d of one failure and one of the other", n, 10)
+	}
+	traces := map[string]bool{}
+	for _, e := range events {
+		contexts, _ := e["contexts"].(map[string]any)
+		traces[fmt.Sprint(contexts["trace"])] = true
+	}
+	if len(traces) != len(events) {
+		t.Errorf("%d events look like %d traces", len(events), len(traces))
 	}
 }
 

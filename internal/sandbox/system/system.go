@@ -36,7 +36,7 @@ type Options struct {
 	World sandbox.Options
 	// Cutroom is the service's binary; "" looks beside the running executable.
 	Cutroom string
-	// Port is where the service listens on loopback; 0 takes a free one.
+	// Port is where the service listens; 0 takes a free one.
 	Port int
 	// Log receives what the service logs; nil discards it.
 	Log io.Writer
