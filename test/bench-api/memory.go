@@ -110,10 +110,10 @@ func (s *service) resident() (float64, error) {
 // upload sends a video of the given size to the input cache.
 func (s *service) upload(user string, client int, size int64) error {
 	const boundary = "bench"
-	head := "--" + boundary + "\r\nContent-Disposition: form-data; name=\"video\"; filename=\"a.wav\"\r\n\r\n"
+	head := "--" + boundary + "\r\nContent-Disposition: form-data; name=\"video\"; filename=\"a.mp4\"\r\n\r\n"
 	tail := "\r\n--" + boundary + "--\r\n"
-	// Each client's bytes are its own, and recognised as media by their start.
-	start := append(slices.Clone(wav[:44]), []byte(fmt.Sprintf("client %06d ", client))...)
+	// Each client's bytes are its own, and recognised as a video by their start.
+	start := fmt.Appendf(nil, "\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isommp41client %06d ", client)
 	body := io.MultiReader(strings.NewReader(head), bytes.NewReader(start), io.LimitReader(&filler{byte(client)}, size-int64(len(start))), strings.NewReader(tail))
 	req, err := http.NewRequest(http.MethodPost, s.url+"/api/v2/render/inputs", body)
 	if err != nil {
