@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"cutroom/internal/credit"
 	"cutroom/internal/db"
 )
 
@@ -31,6 +32,9 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 		}
 	}
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		if err := credit.Forget(ctx, tx, userID); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, `DELETE FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, userID); err != nil {
 			return fmt.Errorf("delete user: %w", err)
 		}

@@ -48,6 +48,8 @@ const (
 	kindAdmin    = "admin"
 	kindConsume  = "consume"
 	kindRefund   = "refund"
+	kindSupport  = "support"
+	kindReversal = "reversal"
 )
 
 // Ledger keeps balances. It is safe for concurrent use, on any number of
@@ -131,33 +133,20 @@ func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
 		return fmt.Errorf("look for signup bonus: %w", err)
 	}
 	return l.db.InTx(ctx, func(tx *db.Tx) error {
-		_, err := grant(ctx, tx, userID, kindSignup, ref, l.signupBonus)
+		_, err := enter(ctx, tx, userID, kindSignup, ref, l.signupBonus)
 		return err
 	})
 }
 
 // Charge takes credits for a job inside the caller's transaction. When the
-// balance does not cover them nothing is written and the answer is
-// insufficient_credits. Charging the same job twice is an error of ours.
+// balance does not cover them the answer is insufficient_credits, and the
+// transaction must not be committed. Charging the same job twice is an error of ours.
 func Charge(ctx context.Context, tx *db.Tx, userID, jobID string, credits int64) error {
-	n, err := tx.Exec(ctx, `UPDATE credit_balances SET balance = balance - $1
-		WHERE user_id = $2 AND balance >= $1`, credits, userID)
-	if err != nil {
-		return fmt.Errorf("charge: %w", err)
+	fresh, err := enter(ctx, tx, userID, kindConsume, "consume-"+jobID, -credits)
+	if err == nil && !fresh {
+		err = fmt.Errorf("job %s was charged before", jobID)
 	}
-	if n == 0 {
-		have, err := balance(ctx, tx, userID)
-		if err != nil {
-			return err
-		}
-		return Insufficient(credits, have)
-	}
-	_, err = tx.Exec(ctx, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
-		VALUES ($1, $2, 'consume', $3, now_ms())`, "consume-"+jobID, userID, -credits)
-	if err != nil {
-		return fmt.Errorf("write charge: %w", err)
-	}
-	return nil
+	return err
 }
 
 // Insufficient is the answer to a user whose balance does not cover a price.
@@ -179,12 +168,14 @@ func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) 
 	if err != nil {
 		return false, fmt.Errorf("read charge: %w", err)
 	}
-	return grant(ctx, tx, userID, kindRefund, "refund-"+jobID, -amount)
+	return enter(ctx, tx, userID, kindRefund, "refund-"+jobID, -amount)
 }
 
-// grant adds credits under a reference, once. It reports whether the entry is
-// new.
-func grant(ctx context.Context, tx *db.Tx, userID, kind, ref string, amount int64) (bool, error) {
+// enter writes a ledger entry under its reference, once, and moves the balance
+// by the same amount. It reports whether the entry is new. An amount below zero
+// that the balance does not hold is insufficient_credits: the entry is then in
+// a transaction that must not be committed.
+func enter(ctx context.Context, tx *db.Tx, userID, kind, ref string, amount int64) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
 		VALUES ($1, $2, $3, $4, now_ms()) ON CONFLICT (ref_id) DO NOTHING`, ref, userID, kind, amount)
 	if err != nil {
@@ -193,10 +184,22 @@ func grant(ctx context.Context, tx *db.Tx, userID, kind, ref string, amount int6
 	if n == 0 {
 		return false, nil
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)
-		ON CONFLICT (user_id) DO UPDATE SET balance = credit_balances.balance + excluded.balance`, userID, amount)
+	if amount < 0 {
+		n, err = tx.Exec(ctx, `UPDATE credit_balances SET balance = balance + $1
+			WHERE user_id = $2 AND balance + $1 >= 0`, amount, userID)
+	} else {
+		n, err = tx.Exec(ctx, `INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)
+			ON CONFLICT (user_id) DO UPDATE SET balance = credit_balances.balance + excluded.balance`, userID, amount)
+	}
 	if err != nil {
-		return false, fmt.Errorf("raise balance: %w", err)
+		return false, fmt.Errorf("move balance: %w", err)
+	}
+	if n == 0 {
+		have, err := balance(ctx, tx, userID)
+		if err != nil {
+			return false, err
+		}
+		return false, Insufficient(-amount, have)
 	}
 	return true, nil
 }

@@ -206,11 +206,29 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 			t.Errorf("granted %d credits, want 10", granted.Load())
 		}
 		checkLedger(t, d)
-		// The receipt stays spent when its buyers are gone.
+		// The order number is kept as long as the buyer's account.
+		bought, err := credit.Purchases(t.Context(), d, users[0])
+		if err == nil && len(bought) == 0 {
+			bought, err = credit.Purchases(t.Context(), d, users[1])
+		}
+		if err != nil || len(bought) != 1 || bought[0].OrderID != "t-1" || bought[0].Credits != 10 || bought[0].Platform != "platform_a" {
+			t.Errorf("purchases %+v, %v", bought, err)
+		}
+		// The receipt stays spent when its buyers are gone, and says nothing of them.
 		for _, u := range users {
-			if _, err := d.Exec(t.Context(), `DELETE FROM users WHERE id = $1`, u); err != nil {
+			if err := d.InTx(t.Context(), func(tx *db.Tx) error {
+				if err := credit.Forget(t.Context(), tx, u); err != nil {
+					return err
+				}
+				_, err := tx.Exec(t.Context(), `DELETE FROM users WHERE id = $1`, u)
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
+		}
+		var named int
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(order_id) FROM purchases`).Scan(&named); err != nil || named != 0 {
+			t.Errorf("%d order numbers outlive the account, %v", named, err)
 		}
 		g, err := l.Purchase(t.Context(), addUser(t, d), req)
 		if err != nil || g.Granted != 0 || g.Balance != 0 {

@@ -95,16 +95,16 @@ func (l *Ledger) payOut(ctx context.Context, userID, platform, transaction, hash
 		if n == 0 {
 			return fault.New(fault.Unauthorized, "account_deleted")
 		}
-		n, err = tx.Exec(ctx, `INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, created_at)
-			VALUES ($1, $2, $3, $4, $5, now_ms()) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
-			platform, hash, product, credits, userID)
+		n, err = tx.Exec(ctx, `INSERT INTO purchases (platform, transaction_hash, order_id, product_id, credits, buyer_id, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, now_ms()) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
+			platform, hash, transaction, product, credits, userID)
 		if err != nil {
 			return fmt.Errorf("record purchase: %w", err)
 		}
 		if fresh = n == 1; !fresh {
 			return nil
 		}
-		_, err = grant(ctx, tx, userID, kindPurchase, platform+"-"+transaction, credits)
+		_, err = enter(ctx, tx, userID, kindPurchase, platform+"-"+transaction, credits)
 		return err
 	})
 	if db.IsForeignKey(err) {
@@ -188,7 +188,7 @@ func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Gra
 			return fault.New(fault.RateLimited, "admin_grant_daily_cap_exceeded").
 				WithDetail("granted=%d cap=%d", granted, l.dailyCap)
 		}
-		_, err = grant(ctx, tx, adminID, kindAdmin, ref, credits)
+		_, err = enter(ctx, tx, adminID, kindAdmin, ref, credits)
 		return err
 	})
 	if db.IsForeignKey(err) {
