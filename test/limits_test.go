@@ -37,6 +37,7 @@ func TestLoginRateLimitIsPerAddress(t *testing.T) {
 	}
 	isLimited(t, from("192.0.2.1"))
 	isLimited(t, from("10.1.1.1, 192.0.2.1"))
+	isLimited(t, from("::ffff:192.0.2.1"))
 	from("192.0.2.1, 192.0.2.2").Error(400, "missing_id_token")
 	from("192.0.2.3").Error(400, "missing_id_token")
 	for range 10 { // a proxy may name its clients by something else
@@ -44,6 +45,11 @@ func TestLoginRateLimitIsPerAddress(t *testing.T) {
 	}
 	isLimited(t, from("x, c"))
 	from("c, x").Error(400, "missing_id_token")
+	for i := range 10 { // whoever has one IPv6 address has the 2^64 around it
+		from(fmt.Sprintf("2001:db8:7:1:%x::1", i)).Error(400, "missing_id_token")
+	}
+	isLimited(t, from("2001:db8:7:1:ffff::2"))
+	from("2001:db8:7:2::1").Error(400, "missing_id_token")
 }
 
 func TestTrustedProxyHops(t *testing.T) {

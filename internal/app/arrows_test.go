@@ -28,7 +28,8 @@ var allowed = map[string][]string{
 	"timeline":            {"fault"},
 	"lease":               {"db"},
 	"idempotency":         {"db", "fault"},
-	"credit":              {"db", "fault", "upstream/receipt"},
+	"ratelimit":           {"db", "fault"},
+	"credit":              {"db", "fault", "ratelimit", "upstream/receipt"},
 	"asset":               {"fault", "objectstore"},
 	"admin":               {"db", "fault"},
 	"admin/page":          {},
@@ -36,7 +37,7 @@ var allowed = map[string][]string{
 	"separation":          {"credit", "db", "fault", "idempotency", "lease", "media", "objectstore", "staging", "upstream/separator"},
 	"render":              {"asset", "db", "engine", "fault", "idempotency", "lease", "media", "objectstore", "separation", "staging", "timeline"},
 	"account":             {"credit", "db", "fault", "render", "separation", "upstream/identity"},
-	"httpapi":             {"account", "admin", "admin/page", "asset", "credit", "db", "fault", "idempotency", "objectstore", "render", "separation", "staging", "timeline"},
+	"httpapi":             {"account", "admin", "admin/page", "asset", "credit", "db", "fault", "idempotency", "objectstore", "ratelimit", "render", "separation", "staging", "timeline"},
 	"sandbox":             {"sandbox"}, // no room: a misread wire format must not hide on both sides
 	"mediatest":           {},
 	"dbtest":              {"db"},

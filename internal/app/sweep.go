@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"cutroom/internal/httpapi"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/lease"
+	"cutroom/internal/ratelimit"
 )
 
 // Intervals of the sweeps. Every replica runs all of them; they are written so
@@ -32,7 +32,7 @@ func (a *App) runSweeps(ctx context.Context) error {
 		every(ctx, userSweepEvery, func() {
 			a.sweep("interrupted erasures", func() error { return a.accounts.FinishErasures(ctx) })
 			a.sweep("idempotency keys", func() error { return idempotency.Sweep(ctx, a.db) })
-			a.sweep("rate limits", func() error { return httpapi.SweepRateLimits(ctx, a.db) })
+			a.sweep("request limits", func() error { return ratelimit.Sweep(ctx, a.db) })
 		})
 		return nil
 	})

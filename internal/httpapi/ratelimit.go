@@ -1,84 +1,42 @@
 package httpapi
 
 import (
-	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
-	"cutroom/internal/db"
-	"cutroom/internal/fault"
+	"cutroom/internal/ratelimit"
 )
-
-// limit is one of the rate limits: at most max requests in any window that
-// begins with a request.
-type limit struct {
-	scope string
-	max   int64
-}
-
-const rateWindow = time.Minute
 
 // The limits of the API. Those on submits are kept per user.
 var (
-	limitLogin    = limit{"login", 10}
-	limitRender   = limit{"render", 10}
-	limitSeparate = limit{"separate", 20}
+	limitLogin    = ratelimit.Limit{Name: "login", PerMinute: 10}
+	limitRender   = ratelimit.Limit{Name: "render", PerMinute: 10}
+	limitSeparate = ratelimit.Limit{Name: "separate", PerMinute: 20}
 )
 
-// limiter counts requests in the database, so that all replicas share one
-// count and none is lost with a process.
-type limiter struct{ db *db.DB }
-
-// allow counts a request and reports how long to wait when it is one too many.
-func (l limiter) allow(ctx context.Context, lim limit, key string) (wait time.Duration, err error) {
-	var hits, left int64
-	err = l.db.InTx(ctx, func(tx *db.Tx) error {
-		return tx.QueryRow(ctx, `INSERT INTO rate_limits (bucket, window_start, hits) VALUES ($1, now_ms(), 1)
-			ON CONFLICT (bucket) DO UPDATE SET
-				hits = CASE WHEN rate_limits.window_start <= excluded.window_start - $2 THEN 1 ELSE rate_limits.hits + 1 END,
-				window_start = CASE WHEN rate_limits.window_start <= excluded.window_start - $2
-					THEN excluded.window_start ELSE rate_limits.window_start END
-			RETURNING hits, window_start + $2 - now_ms()`, lim.scope+":"+key, rateWindow.Milliseconds()).Scan(&hits, &left)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("count request: %w", err)
-	}
-	if hits <= lim.max {
-		return 0, nil
-	}
-	return max(time.Second, time.Duration(left)*time.Millisecond), nil
-}
-
-// SweepRateLimits forgets windows that have passed.
-func SweepRateLimits(ctx context.Context, d *db.DB) error {
-	_, err := d.Exec(ctx, `DELETE FROM rate_limits WHERE window_start <= now_ms() - $1`, rateWindow.Milliseconds())
-	if err != nil {
-		return fmt.Errorf("sweep rate limits: %w", err)
-	}
-	return nil
-}
-
-func (s *Server) limited(lim limit, key func(*http.Request) string, h handler) handler {
+func (s *Server) limited(lim ratelimit.Limit, key func(*http.Request) string, h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		wait, err := s.limiter.allow(r.Context(), lim, key(r))
-		if err != nil {
+		if err := lim.Take(r.Context(), s.o.DB, key(r)); err != nil {
 			return err
-		}
-		if wait > 0 {
-			f := fault.New(fault.RateLimited, "rate_limited")
-			f.RetryAfter = wait
-			return f
 		}
 		return h(w, r)
 	}
 }
 
 // byIP keys a limit by the client's address.
-func (s *Server) byIP(r *http.Request) string { return "ip:" + s.clientIP(r) }
+func (s *Server) byIP(r *http.Request) string { return "ip:" + holder(s.clientIP(r)) }
+
+// holder is who may well hold an address: of IPv6, whoever has one address has
+// the /64 around it.
+func holder(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil || a.Is4() {
+		return address
+	}
+	return netip.PrefixFrom(a, 64).Masked().String()
+}
 
 // byUser keys a limit by the user of a valid token, else by the address.
 func (s *Server) byUser(r *http.Request) string {

@@ -62,17 +62,16 @@ type Options struct {
 
 // Server is the public HTTP API.
 type Server struct {
-	o       Options
-	log     *slog.Logger
-	limiter limiter
-	mux     *http.ServeMux
+	o   Options
+	log *slog.Logger
+	mux *http.ServeMux
 
 	patience patience
 }
 
 // New returns the handler of the whole public listener.
 func New(o Options) http.Handler {
-	s := &Server{o: o, log: o.Log, limiter: limiter{o.DB}, mux: http.NewServeMux(), patience: usual}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), patience: usual}
 	s.routes()
 	return s.observed(s.withCORS(http.HandlerFunc(s.dispatch)))
 }

@@ -1,0 +1,131 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/fault"
+	"cutroom/internal/ratelimit"
+)
+
+func onBothDatabases(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	run := func(name string, o func(t *testing.T) db.Options) {
+		t.Run(name, func(t *testing.T) {
+			d, err := db.Open(t.Context(), o(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = d.Close() })
+			if err := d.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			test(t, d)
+		})
+	}
+	run("sqlite", func(t *testing.T) db.Options { return db.Options{URL: "sqlite://" + t.TempDir() + "/a.db", MaxPool: 4} })
+	run("postgres", func(t *testing.T) db.Options {
+		address, user, password := dbtest.URL(t)
+		return db.Options{URL: address, User: user, Password: password, MaxPool: 8}
+	})
+}
+
+// refused returns the wait that err names, or 0 when err is nil.
+func refused(t *testing.T, err error) time.Duration {
+	t.Helper()
+	if err == nil {
+		return 0
+	}
+	f := fault.As(err)
+	if f == nil || f.Kind != fault.RateLimited || f.Code != "rate_limited" || f.RetryAfter < time.Second {
+		t.Fatalf("%v, want the answer of a limit with its wait", err)
+	}
+	return f.RetryAfter
+}
+
+func TestNoSpanOfAMinuteHoldsMore(t *testing.T) {
+	limit := ratelimit.Limit{Name: "l", PerMinute: 3}
+	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+		take := func() time.Duration { t.Helper(); return refused(t, limit.Take(t.Context(), d, "k")) }
+		pass := func(span time.Duration) { // lets time pass for the key, newest first
+			t.Helper()
+			var times, aged string
+			if err := d.QueryRow(t.Context(), `SELECT times FROM request_times WHERE bucket = 'l:k'`).Scan(&times); err != nil {
+				t.Fatal(err)
+			}
+			for ; times != ""; times = times[13:] {
+				var ms int64
+				if _, err := fmt.Sscan(times[:13], &ms); err != nil {
+					t.Fatal(err)
+				}
+				aged += fmt.Sprint(ms - span.Milliseconds())
+			}
+			if _, err := d.Exec(t.Context(), `UPDATE request_times SET times = $1 WHERE bucket = 'l:k'`, aged); err != nil {
+				t.Fatal(err)
+			}
+		}
+		near := func(got, want time.Duration) { // a slow machine may lose time between two statements
+			t.Helper()
+			if got > want || got < want-3*time.Second {
+				t.Errorf("wait %v, want %v", got, want)
+			}
+		}
+		if take() != 0 {
+			t.Fatal("the first was refused")
+		}
+		pass(40 * time.Second)
+		if take() != 0 || take() != 0 {
+			t.Fatal("three in a minute were not let through")
+		}
+		near(take(), 20*time.Second)
+		near(refused(t, limit.Check(t.Context(), d, "k")), 20*time.Second)
+		pass(20 * time.Second)
+		// The first is a minute old now; the other two are not.
+		if wait := refused(t, limit.Check(t.Context(), d, "k")); wait != 0 {
+			t.Errorf("looking says wait %v when one is free", wait)
+		}
+		if take() != 0 {
+			t.Error("refused although only two were in the last minute")
+		}
+		near(take(), 40*time.Second)
+		if refused(t, limit.Take(t.Context(), d, "other")) != 0 || refused(t, ratelimit.Limit{Name: "m", PerMinute: 1}.Take(t.Context(), d, "k")) != 0 {
+			t.Error("another key or another limit is not counted apart")
+		}
+		if wait := refused(t, ratelimit.Limit{Name: "m", PerMinute: 1}.Take(t.Context(), d, "k")); wait < 57*time.Second {
+			t.Errorf("a limit of one: wait %v", wait)
+		}
+
+		pass(time.Minute)
+		if err := ratelimit.Sweep(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		var left int
+		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM request_times`).Scan(&left); err != nil || left != 2 {
+			t.Errorf("%d keys left after the sweep, want the two of this minute (%v)", left, err)
+		}
+	})
+}
+
+func TestParallelRequestsAreCountedExactly(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+		var through atomic.Int64
+		var wg sync.WaitGroup
+		for range 60 {
+			wg.Go(func() {
+				if err := (ratelimit.Limit{Name: "l", PerMinute: 20}).Take(t.Context(), d, "k"); err == nil {
+					through.Add(1)
+				} else if fault.As(err) == nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if through.Load() != 20 {
+			t.Errorf("%d let through, want 20", through.Load())
+		}
+	})
+}
