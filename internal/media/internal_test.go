@@ -180,3 +180,25 @@ func TestNewWantsCageMain(t *testing.T) {
 		t.Error("a program without CageMain got a Runner: its first pass would start the program again")
 	}
 }
+
+// TestScanReadsEveryFFprobe gives the scan one file's packets as ffprobe 5 and as
+// ffprobe 7 and later print them.
+func TestScanReadsEveryFFprobe(t *testing.T) {
+	for version, section := range map[string][2]string{
+		"5": {"side_data|", "\n"},
+		"7": {"side_datum/skip_samples:", ""},
+	} {
+		field := strings.TrimSuffix(section[0], "side_data|") // a prefix of each field in 7
+		out := "packet|stream_index=0|pts=0|dts=0|duration=1152|size=192|flags=K_|" + section[0] + "skip_samples=1105|" + field + "discard_padding=0\n" + section[1] +
+			"packet|stream_index=0|pts=1152|dts=1152|duration=1152|size=192|flags=K_|" + section[0] + "skip_samples=0|" + field + "discard_padding=47\n" + section[1] +
+			"stream|index=0|codec_type=audio|sample_rate=48000|time_base=1/48000\n"
+		scan := newPacketScan(MeasureOptions{})
+		if _, err := scan.Write([]byte(out)); err != nil {
+			t.Fatal(err)
+		}
+		all, err := scan.finish()
+		if err != nil || all[0].SkipSamples != 1105 || all[0].TrimSamples != 47 || all[0].Duration() != 24*time.Millisecond {
+			t.Errorf("ffprobe %s: %+v, %v", version, all, err)
+		}
+	}
+}

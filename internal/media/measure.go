@@ -117,10 +117,13 @@ func (r *Runner) measure(ctx context.Context, path string, kind Kind, opts Measu
 // packetScan reads ffprobe's compact output as it comes:
 //
 //	packet|stream_index=0|pts=0|dts=-1024|duration=512|size=787|flags=K_
+//	packet|stream_index=1|pts=0|dts=0|duration=1152|size=192|flags=K_|side_data|skip_samples=1105|discard_padding=0
 //	stream|index=0|codec_type=video|time_base=1/15360
 //	stream|index=1|codec_type=audio|sample_rate=48000|time_base=1/48000
 //
 // The stream lines come last, so everything is counted in ticks until then.
+// Since ffmpeg 7 the fields of side data carry their section before a colon
+// (side_datum/skip_samples:skip_samples=1105).
 type packetScan struct {
 	opts    MeasureOptions
 	line    []byte
@@ -177,6 +180,7 @@ func (s *packetScan) packet(text string) {
 	index := -1
 	for field := range strings.SplitSeq(text, "|") {
 		key, value, _ := strings.Cut(field, "=")
+		key = key[strings.LastIndexByte(key, ':')+1:]
 		if key == "flags" {
 			p.key, p.discard = strings.HasPrefix(value, "K"), strings.Contains(value, "D")
 			continue
