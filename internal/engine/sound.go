@@ -12,7 +12,7 @@ import (
 
 // soundVersion is raised when a decode of the same source would come out
 // different; it is part of every key.
-const soundVersion = 2
+const soundVersion = 3
 
 // Sound is one source's sound, decoded once and without a break to 48 kHz
 // stereo float samples, so that cuts are reads at exact offsets.
@@ -149,7 +149,9 @@ func (s *Sound) pass(out, log string) media.Pass {
 	if from := time.Duration(mulDiv(s.From, int64(time.Second), sampleRate)); from > seekLead && seeksExactly(info.Kind) {
 		args = append(args, "-seek_timestamp", "1", "-ss", decimal((from - seekLead + info.Zero).Seconds()))
 	}
-	args = append(args, "-vn", "-sn", "-dn")
+	// One thread: with several, ffmpeg 7.1 and later cut what an edit list hides off
+	// the wrong packets of FLAC and ALAC, and every other one of the rest is lost.
+	args = append(args, "-vn", "-sn", "-dn", "-threads", "1")
 	args = append(args, media.InputArgs(info.Kind, s.source.path)...)
 	// first_pts fills with silence, or cuts, up to the window's first sample;
 	// async fills gaps of more than 20 ms, as a lost packet or the start of a

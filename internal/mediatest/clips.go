@@ -168,7 +168,7 @@ func FlashBeep(t testing.TB, d time.Duration, fps string) string {
 }
 
 // Remux copies a file's streams into another container, with further ffmpeg
-// output arguments: Remux(t, clip, "mov", "-metadata:s:v", "rotate=90").
+// output arguments: Remux(t, clip, "mp4", "-movflags", "frag_keyframe").
 func Remux(t testing.TB, path, container string, output ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "remux."+container)

@@ -40,7 +40,8 @@ func sampleAt(d time.Duration) int { return int(math.Round(d.Seconds() * SampleR
 func Samples(t testing.TB, path string) [][]float64 {
 	t.Helper()
 	channels := Inspect(t, path).Audio(t).Channels
-	raw := FFmpeg(t, "-i", "file:"+path, "-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "f32le", "-")
+	// One thread: see the decoding of sound in the engine.
+	raw := FFmpeg(t, "-threads", "1", "-i", "file:"+path, "-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "f32le", "-")
 	frames := len(raw) / 4 / channels
 	all := make([][]float64, channels)
 	for c := range all {
