@@ -218,7 +218,11 @@ func TestColoursAreKept(t *testing.T) {
 				args = append(args, "-vf", "format="+v.pix)
 			} else {
 				sws := map[string]string{"smpte170m": "bt601", "bt470bg": "bt601", "bt709": "bt709", "bt2020nc": "bt2020"}[matrix]
-				filter := fmt.Sprintf("scale=out_color_matrix=%s:out_range=%s:flags=accurate_rnd+full_chroma_int,format=%s", sws, rng, v.pix)
+				pix := v.pix
+				if pix == "gray" { // scaled straight to it, later versions of ffmpeg take another matrix and range
+					pix = "yuv444p,extractplanes=y"
+				}
+				filter := fmt.Sprintf("scale=out_color_matrix=%s:out_range=%s:flags=accurate_rnd+full_chroma_int,format=%s", sws, rng, pix)
 				if v.matrix != "" {
 					filter += ",setparams=color_primaries=bt709:color_trc=bt709:colorspace=" + v.matrix
 				}

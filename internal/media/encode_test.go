@@ -73,10 +73,12 @@ func TestEncodeFailureKeepsTheReason(t *testing.T) {
 	if !ok {
 		t.Fatalf("%v, want an ExitError", err)
 	}
-	if exit.Code != 1 || exit.Name != "normalize segment 0" || !strings.Contains(exit.Stderr, "No such file") {
+	if exit.Code <= 0 || exit.Name != "normalize segment 0" || !strings.Contains(exit.Stderr, "No such file") {
 		t.Errorf("%+v", exit)
 	}
-	if !strings.HasPrefix(err.Error(), "normalize segment 0: exit status 1: file:missing.mp4") {
+	// 5.1 ends with 1 and a line about the file, later versions with another status
+	// and a summary.
+	if says := err.Error(); !strings.HasPrefix(says, "normalize segment 0: exit status ") || !strings.HasSuffix(says, "No such file or directory") {
 		t.Errorf("reads %q", err)
 	}
 }

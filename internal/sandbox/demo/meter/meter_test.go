@@ -33,7 +33,7 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 }
 
 func TestProbe(t *testing.T) {
-	flat := makeMedia(t, "flat.mp4", "-f", "lavfi", "-t", "2", "-i", "testsrc2=s=320x180:r=30000/1001", "-f", "lavfi", "-t", "2", "-i", "sine=r=44100", "-preset", "ultrafast", "-shortest")
+	flat := makeMedia(t, "flat.mp4", "-f", "lavfi", "-t", "2", "-i", "testsrc2=s=320x180:r=30000/1001", "-f", "lavfi", "-t", "2", "-i", "sine=r=44100", "-preset", "ultrafast")
 	m, err := Probe(t.Context(), flat)
 	if err != nil {
 		t.Fatal(err)
