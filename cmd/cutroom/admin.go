@@ -2,46 +2,59 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
 	"cutroom/internal/account"
-	"cutroom/internal/app"
+	"cutroom/internal/db"
 )
 
-// adminRole grants, revokes and lists the admin role in the configured database.
-func adminRole(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	wanted := map[string]int{"grant": 2, "revoke": 2, "list": 1}
-	if len(args) == 0 || wanted[args[0]] != len(args) {
-		return errUsage
-	}
-	cfg, log, err := load(stderr)
-	if err != nil {
+func grantRole(ctx context.Context, v *invocation) error {
+	return v.setRole(ctx, account.RoleAdmin, "The role is in the user's token from the next sign-in on.")
+}
+
+func revokeRole(ctx context.Context, v *invocation) error {
+	return v.setRole(ctx, account.RoleUser, "The role is revoked.")
+}
+
+func (v *invocation) setRole(ctx context.Context, role, done string) error {
+	return v.withDatabase(ctx, func(d *db.DB) error {
+		u, err := account.SetRole(ctx, d, v.args[0], role, actor())
+		if err != nil {
+			return err
+		}
+		if err := v.printUsers([]account.User{u}); err != nil || v.json {
+			return err
+		}
+		_, err = fmt.Fprintln(v.stdout, done)
 		return err
+	})
+}
+
+func listAdmins(ctx context.Context, v *invocation) error {
+	return v.withDatabase(ctx, func(d *db.DB) error {
+		users, err := account.Admins(ctx, d)
+		if err != nil {
+			return err
+		}
+		return v.printUsers(users)
+	})
+}
+
+func (v *invocation) printUsers(users []account.User) error {
+	type row struct {
+		UserID string `json:"userId"`
+		Email  string `json:"email"`
+		Name   string `json:"name"`
+		Role   string `json:"role"`
 	}
-	d, err := app.OpenDatabase(ctx, cfg, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	var users []account.User
-	switch args[0] {
-	case "grant":
-		users, err = account.SetRole(ctx, d, args[1], account.RoleAdmin)
-	case "revoke":
-		users, err = account.SetRole(ctx, d, args[1], account.RoleUser)
-	case "list":
-		users, err = account.Admins(ctx, d)
-	}
-	if err != nil {
-		return err
-	}
+	rows := make([]row, 0, len(users))
 	for _, u := range users {
-		fmt.Fprintf(stdout, "%s\t%s\t%s\t%s\n", u.ID, u.Email, u.Name, u.Role)
+		rows = append(rows, row{u.ID, u.Email, u.Name, u.Role})
 	}
-	if args[0] != "list" {
-		fmt.Fprintln(stdout, "The change takes effect at the user's next sign-in.")
-	}
-	return nil
+	return v.print(rows, func(w io.Writer) {
+		for _, r := range rows {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.UserID, r.Email, r.Name, r.Role)
+		}
+	})
 }

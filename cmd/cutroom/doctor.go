@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -30,8 +29,8 @@ type check struct {
 var errUnhealthy = errors.New("some checks failed")
 
 // doctor checks everything the service depends on, one line each.
-func doctor(ctx context.Context, stdout, stderr io.Writer) error {
-	cfg, log, err := load(stderr)
+func doctor(ctx context.Context, v *invocation) error {
+	cfg, log, err := v.load()
 	if err != nil {
 		return err
 	}
@@ -54,7 +53,7 @@ func doctor(ctx context.Context, stdout, stderr io.Writer) error {
 			mark, said, failed = "FAIL", err.Error(), true
 		}
 		said = strings.Join(strings.Fields(said), " ") // a line each, whatever an error looks like
-		fmt.Fprintf(stdout, "%s  %-20s %s\n", mark, c.name, said)
+		fmt.Fprintf(v.stdout, "%s  %-20s %s\n", mark, c.name, said)
 	}
 	if failed {
 		return errUnhealthy

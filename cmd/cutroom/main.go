@@ -7,28 +7,45 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"cutroom/internal/app"
-	"cutroom/internal/config"
 	"cutroom/internal/media"
 )
 
-const usage = `usage: cutroom <command>
+const usage = `usage: cutroom <command> [--env-file <path>] [--json]
 
-  serve                          run the service
-  migrate                        apply database migrations and exit
-  admin grant <email or uuid>    give a user the admin role
-  admin revoke <email or uuid>   take it away
-  admin list                     list the admins
-  doctor                         check everything the service depends on
-  version                        print versions
+  serve                                run the service
+  migrate                              apply database migrations and exit
+  doctor                               check everything the service depends on
+  version                              print versions
 
-The configuration comes from the environment; see .env.example.
+  admin grant <email or uuid>          give a user the admin role
+  admin revoke <email or uuid>         take it away
+  admin list                           list the admins
+
+  audit [--since <date>]               who did what, newest first
+  erasures --since <date>              ids of the accounts deleted since then
+
+The configuration comes from the environment, and beneath it from the file that
+--env-file names, else from .env in the working directory where there is one; see
+.env.example. --json prints JSON where a command prints a table.
 `
+
+// commands are the commands by their words.
+var commands = map[string]command{
+	"serve":        {run: serve},
+	"migrate":      {run: migrate},
+	"doctor":       {run: doctor},
+	"version":      {run: version},
+	"admin grant":  {args: 1, run: grantRole},
+	"admin revoke": {args: 1, run: revokeRole},
+	"admin list":   {run: listAdmins},
+	"audit":        {flags: sinceFlag, run: showAudit},
+	"erasures":     {flags: sinceFlag, run: showErasures},
+}
 
 func main() {
 	media.CageMain()
@@ -50,6 +67,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case err == nil:
 		return 0
 	case errors.Is(err, errUsage):
+		if err != errUsage { // more than the text can say
+			fmt.Fprintf(stderr, "%v\n\n", err)
+		}
 		fmt.Fprint(stderr, usage)
 		return 2
 	}
@@ -58,43 +78,23 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) == 0 {
-		return errUsage
-	}
-	switch args[0] {
-	case "serve":
-		return serve(ctx, stderr)
-	case "migrate":
-		return migrate(ctx, stderr)
-	case "admin":
-		return adminRole(ctx, args[1:], stdout, stderr)
-	case "doctor":
-		return doctor(ctx, stdout, stderr)
-	case "version":
-		return version(ctx, stdout)
-	case "help", "-h", "--help":
+	if len(args) > 0 && (args[0] == "help" || args[0] == "-h" || args[0] == "--help") {
 		fmt.Fprint(stdout, usage)
 		return nil
 	}
-	return errUsage
+	c, rest, found := lookUp(args)
+	if !found {
+		return errUsage
+	}
+	v := &invocation{stdout: stdout, stderr: stderr}
+	if err := v.parse(c, rest); err != nil {
+		return err
+	}
+	return c.run(ctx, v)
 }
 
-// load reads the configuration and makes the log that it asks for.
-func load(stderr io.Writer) (config.Config, *slog.Logger, error) {
-	cfg, err := config.LoadEnvironment()
-	if err != nil {
-		return cfg, nil, fmt.Errorf("the configuration is not valid:\n%w", err)
-	}
-	opts := &slog.HandlerOptions{Level: cfg.Log.Level}
-	var h slog.Handler = slog.NewTextHandler(stderr, opts)
-	if cfg.Log.JSON {
-		h = slog.NewJSONHandler(stderr, opts)
-	}
-	return cfg, slog.New(h), nil
-}
-
-func serve(ctx context.Context, stderr io.Writer) error {
-	cfg, log, err := load(stderr)
+func serve(ctx context.Context, v *invocation) error {
+	cfg, log, err := v.load()
 	if err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func serve(ctx context.Context, stderr io.Writer) error {
 	return a.Run(ctx)
 }
 
-func migrate(ctx context.Context, stderr io.Writer) error {
-	cfg, log, err := load(stderr)
+func migrate(ctx context.Context, v *invocation) error {
+	cfg, log, err := v.load()
 	if err != nil {
 		return err
 	}

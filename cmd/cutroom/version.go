@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
@@ -39,9 +38,9 @@ func commitString() string {
 
 func versionString() string { return release + " (" + commitString() + ")" }
 
-func version(ctx context.Context, stdout io.Writer) error {
-	fmt.Fprintf(stdout, "cutroom %s\ncommit  %s\ngo      %s\nffmpeg  %s\n", release, commitString(), runtime.Version(), ffmpegVersion(ctx))
-	return nil
+func version(ctx context.Context, v *invocation) error {
+	_, err := fmt.Fprintf(v.stdout, "cutroom %s\ncommit  %s\ngo      %s\nffmpeg  %s\n", release, commitString(), runtime.Version(), ffmpegVersion(ctx))
+	return err
 }
 
 // ffmpegVersion asks the ffmpeg in PATH. It opens no media, so it needs no cage.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"cutroom/internal/account"
+	"cutroom/internal/audit"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
@@ -167,7 +169,7 @@ func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
 		broken := errors.New("bucket is down")
 		r.refuse[stuck.ID], r.refuse[other.ID] = broken, broken
 		for _, u := range []account.User{stuck, other} {
-			if err := r.Delete(t.Context(), u.ID); !errors.Is(err, broken) {
+			if err := r.Delete(t.Context(), u.ID, u.ID); !errors.Is(err, broken) {
 				t.Fatalf("deletion without its files: %v", err)
 			}
 			if err := r.Exists(t.Context(), u.ID); !errors.Is(err, fault.New(fault.Unauthorized, "account_deleted")) {
@@ -197,9 +199,10 @@ func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
 		if users, entries := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT COUNT(*) FROM credit_ledger`); users != 0 || entries != 0 {
 			t.Errorf("%d users and %d ledger entries left", users, entries)
 		}
-		if err := r.Delete(t.Context(), stuck.ID); err != nil {
+		if err := r.Delete(t.Context(), stuck.ID, stuck.ID); err != nil {
 			t.Errorf("deleting again: %v", err)
 		}
+		r.audited(t, stuck.ID, stuck.ID+" account-erased")
 	})
 }
 
@@ -209,7 +212,7 @@ func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
 		old := r.signIn(t, account.ProviderA, c, "")
 		broken := errors.New("bucket is down")
 		r.refuse[old.ID] = broken
-		if err := r.Delete(t.Context(), old.ID); !errors.Is(err, broken) {
+		if err := r.Delete(t.Context(), old.ID, old.ID); !errors.Is(err, broken) {
 			t.Fatal(err)
 		}
 		if _, err := r.SignIn(t.Context(), account.ProviderA, "token", ""); !errors.Is(err, broken) {
@@ -230,7 +233,7 @@ func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
 				if i%3 == 0 {
 					var s account.Session
 					if s, err = r.SignIn(t.Context(), account.ProviderA, "token", ""); err == nil {
-						err = r.Delete(t.Context(), s.User.ID)
+						err = r.Delete(t.Context(), s.User.ID, s.User.ID)
 					}
 				} else {
 					_, err = r.SignIn(t.Context(), account.ProviderA, "token", "")
@@ -302,7 +305,7 @@ func TestRoles(t *testing.T) {
 		u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1", Email: "User@Example.test"}, "")
 		r.signIn(t, account.ProviderA, identity.Claims{Subject: "2", Email: ""}, "")
 		for _, who := range []string{"uSer@example.TEST", " " + u.ID + " ", strings.ToUpper(u.ID)} {
-			if got, err := account.SetRole(t.Context(), r.db, who, account.RoleAdmin); err != nil || len(got) != 1 || got[0].ID != u.ID || got[0].Role != account.RoleAdmin {
+			if got, err := account.SetRole(t.Context(), r.db, who, account.RoleAdmin, "cli:7"); err != nil || got.ID != u.ID || got.Role != account.RoleAdmin {
 				t.Errorf("grant to %q: %v, %v", who, got, err)
 			}
 		}
@@ -313,9 +316,38 @@ func TestRoles(t *testing.T) {
 			t.Errorf("the next sign-in: %+v", again)
 		}
 		for _, who := range []string{"", " ", "nobody@example.test", "%", uuid.NewString()} {
-			if got, err := account.SetRole(t.Context(), r.db, who, account.RoleAdmin); err == nil {
-				t.Errorf("grant to %q: %v", who, got)
+			if got, err := account.SetRole(t.Context(), r.db, who, account.RoleAdmin, "cli:7"); !errors.Is(err, account.ErrUnknown) {
+				t.Errorf("grant to %q: %v, %v", who, got, err)
 			}
 		}
+		twin := r.signIn(t, account.ProviderB, identity.Claims{Subject: "3", Email: "user@example.test"}, "")
+		_, err := account.SetRole(t.Context(), r.db, "user@example.test", account.RoleUser, "cli:7")
+		if err == nil || !strings.Contains(err.Error(), u.ID) || !strings.Contains(err.Error(), twin.ID) {
+			t.Errorf("an e-mail of two users: %v", err)
+		}
+		if _, err := account.SetRole(t.Context(), r.db, u.ID, account.RoleUser, "cli:7"); err != nil {
+			t.Error(err)
+		}
+		r.audited(t, u.ID, "cli:7 role-revoked", "cli:7 role-granted", "cli:7 role-granted", "cli:7 role-granted")
+		r.audited(t, twin.ID)
 	})
+}
+
+// audited fails the test unless the audit record holds these entries of a
+// target, newest first, each as "actor action".
+func (r *room) audited(t *testing.T, target string, want ...string) {
+	t.Helper()
+	entries, err := audit.List(t.Context(), r.db, audit.Filter{Target: target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Actor+" "+e.Action)
+	}
+	slices.Sort(got) // those of one millisecond come in any order
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("audit record of %s: %q, want %q", target, got, want)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"cutroom/internal/audit"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 )
@@ -13,14 +14,29 @@ import (
 // account does not exist for any request; then the files are erased, and last
 // the row goes and takes credits and jobs with it. An interruption in between
 // is finished by [Service.FinishErasures]. Deleting an unknown user succeeds.
-func (s *Service) Delete(ctx context.Context, userID string) error {
-	n, err := s.db.Exec(ctx, `UPDATE users SET erasing_at = COALESCE(erasing_at, now_ms()) WHERE id = $1`, userID)
-	if err != nil {
-		return fmt.Errorf("mark user for erasure: %w", err)
-	}
-	if n == 0 {
+// Actor is who asked for it, in the audit record's terms.
+func (s *Service) Delete(ctx context.Context, userID, actor string) error {
+	known := false
+	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+		known = false
+		n, err := tx.Exec(ctx, `UPDATE users SET erasing_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, userID)
+		if err != nil {
+			return fmt.Errorf("mark user for erasure: %w", err)
+		}
+		if n == 1 {
+			known = true
+			return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.AccountErased, Target: userID})
+		}
+		err = tx.QueryRow(ctx, `SELECT COUNT(*) > 0 FROM users WHERE id = $1`, userID).Scan(&known)
+		if err != nil {
+			return fmt.Errorf("look for user: %w", err)
+		}
 		return nil
+	})
+	if err != nil || !known {
+		return err
 	}
+	s.log.Info("account deleted", "user", userID, "by", actor)
 	// The client may hang up; what it asked for goes on.
 	return s.erase(context.WithoutCancel(ctx), userID)
 }

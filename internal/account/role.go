@@ -2,34 +2,69 @@ package account
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 
+	"cutroom/internal/audit"
 	"cutroom/internal/db"
 )
 
-// SetRole gives the user with this e-mail (any case) or UUID a role, effective
-// at the next sign-in, and returns the users changed. An e-mail may belong to
-// one user per provider; all of them get the role.
-func SetRole(ctx context.Context, d *db.DB, emailOrID, role string) ([]User, error) {
-	var out []User
-	err := d.InTx(ctx, func(tx *db.Tx) error {
-		rows, err := tx.Query(ctx, `UPDATE users SET role = $1
-			WHERE erasing_at IS NULL AND (id = $2 OR (email <> '' AND lower(email) = $2))
-			RETURNING id, email, name, role`, role, strings.ToLower(strings.TrimSpace(emailOrID)))
+// ErrUnknown is what an error is that names no user.
+var ErrUnknown = errors.New("no such user")
+
+func unknown(emailOrID string) error {
+	return fmt.Errorf("no user has the e-mail or id %q (an account begins with its first sign-in): %w", emailOrID, ErrUnknown)
+}
+
+// Find returns the user with this e-mail (any case) or UUID. An e-mail may
+// belong to one user per provider; which of them is meant is not guessed.
+func Find(ctx context.Context, d *db.DB, emailOrID string) (User, error) {
+	rows, err := d.Query(ctx, `SELECT id, email, name, role FROM users
+		WHERE erasing_at IS NULL AND (id = $1 OR (email <> '' AND `+d.Fold("email")+` = $1)) ORDER BY id`,
+		strings.ToLower(strings.TrimSpace(emailOrID)))
+	if err != nil {
+		return User{}, fmt.Errorf("look for user: %w", err)
+	}
+	users, err := scanUsers(rows)
+	switch {
+	case err != nil:
+		return User{}, err
+	case len(users) == 0:
+		return User{}, unknown(emailOrID)
+	case len(users) > 1:
+		ids := make([]string, len(users))
+		for i, u := range users {
+			ids[i] = u.ID
+		}
+		return User{}, fmt.Errorf("%d users have the e-mail %q; name one by its id: %s", len(users), emailOrID, strings.Join(ids, ", "))
+	}
+	return users[0], nil
+}
+
+// SetRole gives a user a role, on behalf of actor, and returns the user.
+func SetRole(ctx context.Context, d *db.DB, emailOrID, role, actor string) (User, error) {
+	u, err := Find(ctx, d, emailOrID)
+	if err != nil {
+		return User{}, err
+	}
+	action := audit.RoleGranted
+	if role != RoleAdmin {
+		action = audit.RoleRevoked
+	}
+	err = d.InTx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE users SET role = $2 WHERE id = $1 AND erasing_at IS NULL`, u.ID, role)
 		if err != nil {
 			return fmt.Errorf("set role: %w", err)
 		}
-		out, err = scanUsers(rows)
-		return err
+		if n == 0 {
+			return unknown(emailOrID)
+		}
+		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: action, Target: u.ID})
 	})
-	if err != nil {
-		return nil, err
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("no user has the e-mail or id %q", emailOrID)
-	}
-	return out, nil
+	u.Role = role
+	return u, err
 }
 
 // Admins lists the users with the admin role, by e-mail.
@@ -42,14 +77,7 @@ func Admins(ctx context.Context, d *db.DB) ([]User, error) {
 	return scanUsers(rows)
 }
 
-type userRows interface {
-	Next() bool
-	Scan(...any) error
-	Close() error
-	Err() error
-}
-
-func scanUsers(rows userRows) ([]User, error) {
+func scanUsers(rows *sql.Rows) ([]User, error) {
 	defer rows.Close()
 	var out []User
 	for rows.Next() {

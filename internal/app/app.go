@@ -104,12 +104,22 @@ func New(ctx context.Context, cfg config.Config, version string, log *slog.Logge
 
 // OpenDatabase connects to the configured database and migrates it.
 func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db.DB, error) {
+	return openDatabase(ctx, cfg, log, (*db.DB).Migrate)
+}
+
+// ConnectDatabase connects to the configured database, which must have been
+// migrated.
+func ConnectDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db.DB, error) {
+	return openDatabase(ctx, cfg, log, (*db.DB).CheckSchema)
+}
+
+func openDatabase(ctx context.Context, cfg config.Config, log *slog.Logger, prepare func(*db.DB, context.Context) error) (*db.DB, error) {
 	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
 		Password: cfg.Database.Password.Reveal(), MaxPool: cfg.Database.MaxPool, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	if err := d.Migrate(ctx); err != nil {
+	if err := prepare(d, ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil

@@ -19,11 +19,17 @@ import (
 const envFile = ".env"
 
 // LoadEnvironment loads the configuration of this process: the environment,
-// and beneath it the file .env in the working directory where there is one. A
-// variable that the environment has, even blank, wins over the file's. A file
-// that cannot be read or understood is one more problem.
-func LoadEnvironment() (Config, error) {
-	return loadWithFile(envFile, os.LookupEnv)
+// and beneath it the file at path, or for "" the file .env in the working
+// directory where there is one. A variable that the environment has, even
+// blank, wins over the file's. A file that cannot be read or understood is one
+// more problem.
+func LoadEnvironment(path string) (Config, error) {
+	if path == "" {
+		path = envFile
+	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return Config{}, &Problem{Key: path, Rule: "does not exist"}
+	}
+	return loadWithFile(path, os.LookupEnv)
 }
 
 func loadWithFile(path string, environment func(string) (string, bool)) (Config, error) {

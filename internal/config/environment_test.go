@@ -93,7 +93,8 @@ func TestUnknownNamesInTheFileAreWarnedOf(t *testing.T) {
 	}
 }
 
-func TestLoadEnvironmentReadsTheWorkingDirectory(t *testing.T) {
+func TestLoadEnvironmentReadsAFileUnderTheEnvironment(t *testing.T) {
+	named := envFileWith(t, "PORT=9004\nLOG_FORMAT=text\n")
 	t.Chdir(filepath.Dir(envFileWith(t, "PORT=9003\nLOG_FORMAT=text\n")))
 	for _, k := range Keys {
 		t.Setenv(k.Name, "") // restored after the test
@@ -103,11 +104,16 @@ func TestLoadEnvironmentReadsTheWorkingDirectory(t *testing.T) {
 		t.Setenv(key, value)
 	}
 	t.Setenv("LOG_FORMAT", "json")
-	cfg, err := LoadEnvironment()
-	if err != nil {
-		t.Fatal(err)
+	for path, port := range map[string]int{"": 9003, named: 9004} {
+		cfg, err := LoadEnvironment(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.HTTP.Port != port || !cfg.Log.JSON {
+			t.Errorf("%q: port %d, JSON %v", path, cfg.HTTP.Port, cfg.Log.JSON)
+		}
 	}
-	if cfg.HTTP.Port != 9003 || !cfg.Log.JSON {
-		t.Errorf("port %d, JSON %v", cfg.HTTP.Port, cfg.Log.JSON)
+	if _, err := LoadEnvironment(named + "x"); err == nil || err.Error() != named+"x: does not exist" {
+		t.Errorf("a file that is not there: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"cutroom/internal/audit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/upstream/receipt"
@@ -188,8 +189,11 @@ func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Gra
 			return fault.New(fault.RateLimited, "admin_grant_daily_cap_exceeded").
 				WithDetail("granted=%d cap=%d", granted, l.dailyCap)
 		}
-		_, err = enter(ctx, tx, adminID, kindAdmin, ref, credits)
-		return err
+		if _, err = enter(ctx, tx, adminID, kindAdmin, ref, credits); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Entry{Actor: adminID, Action: audit.AdminGrant, Target: adminID,
+			Detail: audit.Detail{"credits": credits, "ref": ref}})
 	})
 	if db.IsForeignKey(err) {
 		return Grant{}, fault.New(fault.Unauthorized, "account_deleted").Because(err)

@@ -3,11 +3,15 @@ package db
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+	"modernc.org/sqlite"
 )
 
 //go:embed migrations/*.sql
@@ -22,14 +26,8 @@ $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$`
 // Migrate applies all migrations that the database does not have yet. Replicas
 // may call it at the same time: one works and the others wait.
 func (d *DB) Migrate(ctx context.Context) error {
-	dir, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	dialect := goose.DialectSQLite3
-	opts := []goose.ProviderOption{goose.WithVerbose(false)}
+	var opts []goose.ProviderOption
 	if d.postgres {
-		dialect = goose.DialectPostgres
 		locker, err := lock.NewPostgresSessionLocker()
 		if err != nil {
 			return fmt.Errorf("migration lock: %w", err)
@@ -45,12 +43,62 @@ func (d *DB) Migrate(ctx context.Context) error {
 			return fmt.Errorf("create now_ms: %w", err)
 		}
 	}
-	p, err := goose.NewProvider(dialect, d.pool, dir, opts...)
+	p, err := d.provider(opts...)
 	if err != nil {
-		return fmt.Errorf("read migrations: %w", err)
+		return err
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
+}
+
+func (d *DB) provider(opts ...goose.ProviderOption) (*goose.Provider, error) {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	dialect := goose.DialectSQLite3
+	if d.postgres {
+		dialect = goose.DialectPostgres
+	}
+	p, err := goose.NewProvider(dialect, d.pool, dir, append(opts, goose.WithVerbose(false))...)
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	return p, nil
+}
+
+// CheckSchema reports an error unless the database has all migrations that this
+// program knows. It needs no more than the right to read. A database that has
+// more is a newer program's, on which this one still works.
+func (d *DB) CheckSchema(ctx context.Context) error {
+	p, err := d.provider()
+	if err != nil {
+		return err
+	}
+	sources := p.ListSources()
+	want := sources[len(sources)-1].Version
+	var have int64
+	err = d.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version`).Scan(&have)
+	if isNoTable(err) {
+		return errors.New("the database has no tables of cutroom: is DATABASE_URL right? `cutroom migrate` makes them")
+	}
+	if err != nil {
+		return fmt.Errorf("read the version of the schema: %w", err)
+	}
+	if have < want {
+		return fmt.Errorf("the database's schema is of version %d and this program needs %d: run `cutroom migrate` first", have, want)
+	}
+	return nil
+}
+
+// isNoTable reports whether err is a query of a table that does not exist.
+func isNoTable(err error) bool {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return pe.Code == "42P01"
+	}
+	var se *sqlite.Error
+	return errors.As(err, &se) && strings.Contains(se.Error(), "no such table")
 }

@@ -46,7 +46,7 @@ func (s *Server) signIn(provider string) handler {
 }
 
 func (s *Server) deleteAccount(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	if err := s.o.Accounts.Delete(r.Context(), user.UserID); err != nil {
+	if err := s.o.Accounts.Delete(r.Context(), user.UserID, user.UserID); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

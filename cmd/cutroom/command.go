@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"cutroom/internal/app"
+	"cutroom/internal/config"
+	"cutroom/internal/db"
+)
+
+// command is something that the program can be told to do.
+type command struct {
+	args  int // how many arguments follow its words
+	flags func(*flag.FlagSet, *invocation)
+	run   func(context.Context, *invocation) error
+}
+
+// invocation is a command as it was called.
+type invocation struct {
+	args           []string
+	envFile        string
+	json           bool
+	since          time.Time
+	reason, job    string
+	stdout, stderr io.Writer
+}
+
+// lookUp finds the command that the arguments begin with, of one word or two.
+func lookUp(args []string) (c command, rest []string, found bool) {
+	for n := min(2, len(args)); n > 0; n-- {
+		if c, found = commands[strings.Join(args[:n], " ")]; found {
+			return c, args[n:], true
+		}
+	}
+	return command{}, nil, false
+}
+
+// parse reads flags and arguments, in any order.
+func (v *invocation) parse(c command, args []string) error {
+	fs := flag.NewFlagSet("cutroom", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {}
+	fs.StringVar(&v.envFile, "env-file", "", "")
+	fs.BoolVar(&v.json, "json", false, "")
+	if c.flags != nil {
+		c.flags(fs, v)
+	}
+	for {
+		if err := fs.Parse(args); err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
+		if args = fs.Args(); len(args) == 0 {
+			break
+		}
+		v.args = append(v.args, args[0])
+		args = args[1:]
+	}
+	if len(v.args) != c.args {
+		return errUsage
+	}
+	return nil
+}
+
+// sinceFlag adds --since, a day in UTC.
+func sinceFlag(fs *flag.FlagSet, v *invocation) {
+	fs.Func("since", "", func(s string) (err error) {
+		v.since, err = time.Parse(time.DateOnly, s)
+		if err != nil {
+			return errors.New("a date is written YYYY-MM-DD")
+		}
+		return nil
+	})
+}
+
+// load reads the configuration and makes the log that it asks for.
+func (v *invocation) load() (config.Config, *slog.Logger, error) {
+	cfg, err := config.LoadEnvironment(v.envFile)
+	if err != nil {
+		return cfg, nil, fmt.Errorf("the configuration is not valid:\n%w", err)
+	}
+	opts := &slog.HandlerOptions{Level: cfg.Log.Level}
+	var h slog.Handler = slog.NewTextHandler(v.stderr, opts)
+	if cfg.Log.JSON {
+		h = slog.NewJSONHandler(v.stderr, opts)
+	}
+	return cfg, slog.New(h), nil
+}
+
+// withDatabase calls use with the configured database as it is: beside a running
+// fleet a command neither migrates nor needs the right to.
+func (v *invocation) withDatabase(ctx context.Context, use func(*db.DB) error) (err error) {
+	cfg, log, err := v.load()
+	if err != nil {
+		return err
+	}
+	d, err := app.ConnectDatabase(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return use(d)
+}
+
+// userID is the shape of a user's number on this machine.
+var userID = regexp.MustCompile(`^[0-9]{1,10}$`)
+
+// actor is who the audit record names for a command: the number of the person
+// on this machine, also where sudo has made another user of them.
+func actor() string {
+	if id := os.Getenv("SUDO_UID"); userID.MatchString(id) {
+		return "cli:" + id
+	}
+	return "cli:" + strconv.Itoa(os.Getuid())
+}
+
+// print writes value as JSON where that was asked for, else as a table.
+func (v *invocation) print(value any, table func(w io.Writer)) error {
+	if v.json {
+		return v.printJSON(value)
+	}
+	w := tabwriter.NewWriter(v.stdout, 0, 0, 2, ' ', 0)
+	table(w)
+	return w.Flush()
+}
+
+func (v *invocation) printJSON(value any) error {
+	enc := json.NewEncoder(v.stdout)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(value)
+}

@@ -1,0 +1,107 @@
+// Package audit owns the record of who did what: role changes, credits given
+// by hand, deleted accounts, sign-outs, tokens for staff, adopted buckets.
+//
+// An entry is written in the transaction of what it tells of, so that neither
+// is without the other. Entries hold ids and no personal data, for they outlive
+// the accounts that they name. The package refuses to know what the actions
+// mean.
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/db"
+)
+
+// The actions that are recorded.
+const (
+	RoleGranted    = "role-granted"    // target: the user
+	RoleRevoked    = "role-revoked"    // target: the user
+	AdminGrant     = "admin-grant"     // target: the admin, who is the actor too
+	SupportEntry   = "support-entry"   // target: the user
+	AccountErased  = "account-erased"  // target: the user
+	SignedOut      = "signed-out"      // target: the user
+	TokenIssued    = "token-issued"    // target: the user
+	BucketAdopted  = "bucket-adopted"  // target: the installation
+	SweepConfirmed = "sweep-confirmed" // target: the installation
+)
+
+// Service is the actor of what the service does by itself.
+const Service = "service"
+
+// Detail says more about an action, in ids, numbers and words of our own.
+type Detail map[string]any
+
+// Entry is one thing that somebody did.
+type Entry struct {
+	ID     string    `json:"id"`
+	Time   time.Time `json:"time"`
+	Actor  string    `json:"actor"` // a user's id, "cli:<uid>", or [Service]
+	Action string    `json:"action"`
+	Target string    `json:"target"` // the id of what was acted on
+	Detail Detail    `json:"detail"`
+}
+
+// Record writes an entry, whose ID and Time the database and this function
+// choose, inside the caller's transaction.
+func Record(ctx context.Context, tx *db.Tx, e Entry) error {
+	if e.Detail == nil {
+		e.Detail = Detail{}
+	}
+	detail, err := json.Marshal(e.Detail)
+	if err != nil {
+		return fmt.Errorf("audit %s: %w", e.Action, err)
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO audit (id, created_at, actor, action, target, detail)
+		VALUES ($1, now_ms(), $2, $3, $4, $5)`, uuid.NewString(), e.Actor, e.Action, e.Target, string(detail))
+	if err != nil {
+		return fmt.Errorf("audit %s: %w", e.Action, err)
+	}
+	return nil
+}
+
+// Filter says which entries are wanted. A zero field asks for all.
+type Filter struct {
+	Action, Target string
+	Since          time.Time
+	Limit          int // 0 is no limit
+}
+
+// List returns entries, newest first.
+func List(ctx context.Context, q db.Querier, f Filter) ([]Entry, error) {
+	limit := int64(f.Limit)
+	if limit <= 0 {
+		limit = 1 << 62
+	}
+	since := int64(0)
+	if !f.Since.IsZero() {
+		since = f.Since.UnixMilli()
+	}
+	rows, err := q.Query(ctx, `SELECT id, created_at, actor, action, target, detail FROM audit
+		WHERE created_at >= $1 AND ($2 = '' OR action = $2) AND ($3 = '' OR target = $3)
+		ORDER BY created_at DESC, id LIMIT $4`, since, f.Action, f.Target, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read audit record: %w", err)
+	}
+	defer rows.Close()
+	out := []Entry{}
+	for rows.Next() {
+		var e Entry
+		var ms int64
+		var detail string
+		if err := rows.Scan(&e.ID, &ms, &e.Actor, &e.Action, &e.Target, &detail); err != nil {
+			return nil, fmt.Errorf("read audit record: %w", err)
+		}
+		e.Time = time.UnixMilli(ms).UTC()
+		if err := json.Unmarshal([]byte(detail), &e.Detail); err != nil {
+			return nil, fmt.Errorf("read audit record %s: %w", e.ID, err)
+		}
+		out = append(out, e)
+	}
+	return out, rows.Err()
+}
