@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,33 +46,24 @@ func TestForgedAccessTokensAreRefused(t *testing.T) {
 	get(sign(hs, secret, nil)).Expect(200)
 	get(sign(hs, secret, jwt.MapClaims{"aud": []string{"cutroom-mobile"}})).Expect(200)
 
+	// The whole table is a test of the account package; these are the wire.
 	for name, token := range map[string]string{
-		"other secret":     sign(hs, []byte("another-secret-0123456789abcdef0123456789"), nil),
-		"empty secret":     sign(hs, []byte(""), nil),
-		"alg none":         sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil),
-		"HS512":            sign(jwt.SigningMethodHS512, secret, nil),
-		"HS384":            sign(jwt.SigningMethodHS384, secret, nil),
-		"RS256":            sign(jwt.SigningMethodRS256, key, nil),
-		"no audience":      sign(hs, secret, nil, "aud"),
-		"other audience":   sign(hs, secret, jwt.MapClaims{"aud": "cutroom-web"}),
-		"empty audience":   sign(hs, secret, jwt.MapClaims{"aud": ""}),
-		"other issuer":     sign(hs, secret, jwt.MapClaims{"iss": "somebody"}),
-		"no issuer":        sign(hs, secret, nil, "iss"),
-		"no expiry":        sign(hs, secret, nil, "exp"),
-		"expired":          sign(hs, secret, jwt.MapClaims{"exp": time.Now().Add(-time.Minute).Unix()}),
-		"no subject":       sign(hs, secret, nil, "sub"),
-		"empty subject":    sign(hs, secret, jwt.MapClaims{"sub": ""}),
-		"subject no UUID":  sign(hs, secret, jwt.MapClaims{"sub": "admin"}),
-		"subject a number": sign(hs, secret, jwt.MapClaims{"sub": 7}),
-		"subject with SQL": sign(hs, secret, jwt.MapClaims{"sub": "' OR 1=1 --"}),
-		"expiry a string":  sign(hs, secret, jwt.MapClaims{"exp": "never"}),
-		"identity token":   s.World.MintA(t, identity.Claims{Email: u.Email}),
-		"two dots":         "..",
-		"no dots":          "x",
+		"other secret":   sign(hs, []byte("another-secret-0123456789abcdef0123456789"), nil),
+		"alg none":       sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil),
+		"RS256":          sign(jwt.SigningMethodRS256, key, nil),
+		"no audience":    sign(hs, secret, nil, "aud"),
+		"no expiry":      sign(hs, secret, nil, "exp"),
+		"identity token": s.World.MintA(t, identity.Claims{Email: u.Email}),
+		"no dots":        "x",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Do(t, apitest.Request{Path: "/api/v2/credits", Token: token}).Error(401, "invalid_token")
 		})
+	}
+	expired := get(sign(hs, secret, jwt.MapClaims{"exp": time.Now().Add(-time.Minute).Unix()}))
+	expired.Error(401, "invalid_token")
+	if got := string(expired.Body); !strings.Contains(got, `"detail":"expired"`) {
+		t.Errorf("an expired token: %s", got)
 	}
 	// A missing role reads as user; a role nobody knows is not admin.
 	for _, token := range []string{sign(hs, secret, nil, "role"), sign(hs, secret, jwt.MapClaims{"role": "superuser"})} {

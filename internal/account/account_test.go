@@ -250,6 +250,35 @@ func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
 	})
 }
 
+func TestTheFormerSecretVerifiesAndNeverSigns(t *testing.T) {
+	former, other := strings.Repeat("f", 32), strings.Repeat("o", 32)
+	who := account.Principal{UserID: uuid.NewString(), Role: account.RoleUser}
+	issue := func(tokens *account.Tokens) string {
+		t.Helper()
+		token, _, err := tokens.Issue(who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	rotated := account.NewTokens(secret, time.Hour, former)
+	for name, check := range map[string]struct {
+		tokens *account.Tokens
+		token  string
+		valid  bool
+	}{
+		"of the former secret":                {rotated, issue(account.NewTokens(former, time.Hour)), true},
+		"of the new secret":                   {rotated, issue(rotated), true},
+		"of another secret":                   {rotated, issue(account.NewTokens(other, time.Hour)), false},
+		"signed after the rotation":           {account.NewTokens(former, time.Hour), issue(rotated), false},
+		"of a blank secret that was not kept": {account.NewTokens(secret, time.Hour, ""), issue(account.NewTokens("", time.Hour)), false},
+	} {
+		if p, err := check.tokens.Check(check.token); (err == nil) != check.valid || check.valid && p != who {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+}
+
 func TestForgedAccessTokens(t *testing.T) {
 	tokens := account.NewTokens(secret, time.Hour)
 	id := uuid.NewString()
@@ -283,11 +312,29 @@ func TestForgedAccessTokens(t *testing.T) {
 		"exp as a word": with("exp", "never"), "exp of zero": with("exp", 0), "sub is no UUID": with("sub", "1"), "sub in braces": with("sub", "{"+id+"}"), "sub as URN": with("sub", "urn:uuid:"+id), "sub without dashes": with("sub", strings.ReplaceAll(id, "-", "")),
 		"sub as a number": with("sub", 5), "role as a list": with("role", []string{"admin"}), "not before tomorrow": with("nbf", time.Now().Add(24*time.Hour).Unix()), "long": with("x", strings.Repeat("x", 5000)), "": "", "dots": "..",
 	} {
-		if p, err := tokens.Check(token); err == nil {
+		p, err := tokens.Check(token)
+		if err == nil {
 			t.Errorf("%s: let in as %+v", name, p)
-		} else if f := fault.As(err); f == nil || f.Kind != fault.Unauthorized || f.Code != "invalid_token" || f.Detail != "" {
+			continue
+		}
+		detail := ""
+		if name == "expired" || name == "expires now" || name == "exp of zero" {
+			detail = "expired"
+		}
+		if f := fault.As(err); f == nil || f.Kind != fault.Unauthorized || f.Code != "invalid_token" || f.Detail != detail {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	// The last character of a signature holds two bits that say nothing. They must be 0.
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	accepted := 0
+	for _, last := range alphabet {
+		if _, err := tokens.Check(good[:len(good)-1] + string(last)); err == nil {
+			accepted++
+		}
+	}
+	if accepted != 1 {
+		t.Errorf("%d forms of one signature are accepted, want 1", accepted)
 	}
 	for name, token := range map[string]string{"no role": without("role"), "unknown role": with("role", "root"), "role in capitals": with("role", "ADMIN"), "aud in a list": with("aud", []string{"x", "cutroom-mobile"})} {
 		if p, err := tokens.Check(token); err != nil || p.Admin() || p.UserID != id {

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,6 +37,7 @@ func (p Principal) Admin() bool { return p.Role == RoleAdmin }
 // (RFC 7519, RFC 7515). They hold no personal data.
 type Tokens struct {
 	secret []byte
+	keys   jwt.VerificationKeySet
 	life   time.Duration
 	parser *jwt.Parser
 }
@@ -45,12 +47,18 @@ type claims struct {
 	jwt.RegisteredClaims
 }
 
-// NewTokens returns Tokens. The secret has at least 32 characters; changing it
-// invalidates every token.
-func NewTokens(secret string, life time.Duration) *Tokens {
-	return &Tokens{secret: []byte(secret), life: life, parser: jwt.NewParser(
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
+// NewTokens returns Tokens that sign with secret, which has at least 32
+// characters. Tokens signed with a previous secret are valid, too; "" is none.
+func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
+	t := &Tokens{secret: []byte(secret), life: life, parser: jwt.NewParser(
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithStrictDecoding(),
 		jwt.WithIssuer(issuer), jwt.WithAudience(audience), jwt.WithExpirationRequired())}
+	for _, s := range append([]string{secret}, previous...) {
+		if s != "" {
+			t.keys.Keys = append(t.keys.Keys, []byte(s))
+		}
+	}
+	return t
 }
 
 // Issue mints a token for a user and returns when it expires.
@@ -70,14 +78,18 @@ func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error)
 // maxToken bounds what is parsed, in bytes; ours are under 400.
 const maxToken = 4096
 
-// Check verifies a bearer token. Anything but a valid one is invalid_token.
+// Check verifies a bearer token. Anything but a valid one is invalid_token; of one
+// that has only run out the detail says so.
 func (t *Tokens) Check(token string) (Principal, error) {
 	invalid := fault.New(fault.Unauthorized, "invalid_token")
 	if len(token) > maxToken {
 		return Principal{}, invalid
 	}
 	var c claims
-	_, err := t.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.secret, nil })
+	_, err := t.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.keys, nil })
+	if errors.Is(err, jwt.ErrTokenExpired) {
+		invalid = invalid.WithDetail("expired")
+	}
 	if err != nil {
 		return Principal{}, invalid.Because(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -165,7 +166,7 @@ func (a *App) build(cfg config.Config, dirs folders) error {
 		return err
 	}
 	a.accounts = account.New(account.Options{
-		DB: a.db, Tokens: account.NewTokens(cfg.Auth.JWTSecret.Reveal(), cfg.Auth.JWTLifetime),
+		DB: a.db, Tokens: account.NewTokens(cfg.Auth.JWTSecret.Reveal(), cfg.Auth.JWTLifetime, cfg.Auth.JWTPrevious.Reveal()),
 		Providers: newIdentityProviders(cfg), Credits: ledger,
 		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase}, Log: a.log,
 	})
@@ -256,7 +257,7 @@ func (a *App) Run(ctx context.Context) error {
 			a.log.Warn("database not closed cleanly", "err", err)
 		}
 	}()
-	listener, err := net.Listen("tcp", ":"+strconv.Itoa(a.cfg.HTTP.Port))
+	listener, err := net.Listen("tcp", net.JoinHostPort(bindHost(a.cfg.HTTP.BindAddr), strconv.Itoa(a.cfg.HTTP.Port)))
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
@@ -282,6 +283,14 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	a.log.Info("cutroom stopped", "err", err)
 	return err
+}
+
+// bindHost is the host part of the address to listen at, "" for every address.
+func bindHost(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 // runWorkers runs both kinds of workers, and the log of provider calls until

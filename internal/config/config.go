@@ -45,7 +45,8 @@ type Config struct {
 
 // HTTP configures the public listener and what it mounts.
 type HTTP struct {
-	Port           int            // 1..65535, on all interfaces
+	Port           int            // 1..65535
+	BindAddr       netip.Addr     // the zero value is every address
 	PublicBaseURL  string         // absolute, without a trailing slash
 	AllowedOrigins []string       // nil allows any
 	TrustedProxies []netip.Prefix // peers whose X-Forwarded-For is believed; may be empty
@@ -87,6 +88,7 @@ type Database struct {
 // Auth configures sign-in and access tokens.
 type Auth struct {
 	JWTSecret   Secret        // at least 32 characters
+	JWTPrevious Secret        // verifies, and never signs; may be blank
 	JWTLifetime time.Duration // whole seconds
 	ProviderA   ProviderA
 	ProviderB   ProviderB
@@ -140,6 +142,7 @@ type Separation struct {
 	StorageBaseURL  string        // without a trailing slash
 	AllowedHosts    []string      // host or host:port, lower case; those of the two addresses included
 	SigningSecret   Secret        // at least 32 characters
+	SigningPrevious Secret        // verifies, and never signs; may be blank
 	URLTTL          time.Duration // whole seconds, <= AbandonTTL
 	AbandonTTL      time.Duration
 	MaxInFlight     int // over all replicas
@@ -280,6 +283,7 @@ var adminSlug = regexp.MustCompile(`^[A-Za-z0-9_-]{6,64}$`)
 func (r *reader) http() HTTP {
 	h := HTTP{
 		Port:           int(r.number("PORT")),
+		BindAddr:       r.address("BIND_ADDR"),
 		PublicBaseURL:  r.httpURL("PUBLIC_BASE_URL"),
 		AllowedOrigins: r.origins("CORS_ALLOWED_ORIGINS"),
 		TrustedProxies: r.networks("TRUSTED_PROXIES"),
@@ -304,6 +308,7 @@ func (r *reader) http() HTTP {
 func (r *reader) auth() Auth {
 	a := Auth{
 		JWTSecret:   r.signingSecret("AUTH_JWT_SECRET"),
+		JWTPrevious: r.signingSecret("AUTH_JWT_SECRET_PREVIOUS"),
 		JWTLifetime: r.duration("AUTH_JWT_EXPIRY_SECONDS", time.Second),
 		ProviderA: ProviderA{
 			ClientIDs:    r.list("AUTH_PROVIDER_A_CLIENT_IDS"),
@@ -370,6 +375,7 @@ func (r *reader) separation() Separation {
 		StorageBaseURL:  r.httpURL("SEPARATION_PROVIDER_STORAGE_BASE_URL"),
 		AllowedHosts:    r.hosts("PROVIDER_DOWNLOAD_ALLOWED_HOSTS"),
 		SigningSecret:   r.signingSecret("SEPARATION_SIGNING_SECRET"),
+		SigningPrevious: r.signingSecret("SEPARATION_SIGNING_SECRET_PREVIOUS"),
 		URLTTL:          r.duration("SEPARATION_URL_TTL_SEC", time.Second),
 		AbandonTTL:      r.duration("SEPARATION_ABANDON_TTL_MS", time.Millisecond),
 		MaxInFlight:     int(r.number("SEPARATION_MAX_PROVIDER_IN_FLIGHT")),

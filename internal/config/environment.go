@@ -29,7 +29,53 @@ func LoadEnvironment(path string) (Config, error) {
 	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return Config{}, &Problem{Key: path, Rule: "does not exist"}
 	}
-	return loadWithFile(path, os.LookupEnv)
+	cfg, err := loadWithFile(path, os.LookupEnv)
+	if err == nil {
+		cfg.Warnings = append(cfg.Warnings, misspelt(os.Environ())...)
+	}
+	return cfg, err
+}
+
+// shortestGuess is the length of the shortest key that a variable is taken for a
+// misspelling of: too many words are like a shorter one.
+const shortestGuess = 6
+
+// misspelt warns of variables, as name=value, that are not keys but nearly so.
+func misspelt(environment []string) (warnings []string) {
+	for _, variable := range slices.Sorted(slices.Values(environment)) {
+		name, _, _ := strings.Cut(variable, "=")
+		if !keyName.MatchString(name) || slices.ContainsFunc(Keys, func(k Key) bool { return k.Name == name }) {
+			continue
+		}
+		for _, k := range Keys {
+			if len(k.Name) >= shortestGuess && editDistance(name, k.Name) <= 2 {
+				warnings = append(warnings, fmt.Sprintf("%s is not a key of this service; is %s meant?", name, k.Name))
+				break
+			}
+		}
+	}
+	return warnings
+}
+
+// editDistance counts the letters to insert, delete or replace that make b of a.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1) // distances of the prefixes of b from that of a
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
 }
 
 func loadWithFile(path string, environment func(string) (string, bool)) (Config, error) {

@@ -93,6 +93,19 @@ func TestUnknownNamesInTheFileAreWarnedOf(t *testing.T) {
 	}
 }
 
+func TestMisspeltVariablesAreWarnedOf(t *testing.T) {
+	got := misspelt([]string{"RENDER_MAX_CONCURENT=2", "PATH=/bin", "PROT=1", "LOG_LEVEL=info", "LOG_LEVLE=x", "HOME=/", "AUTH_JWT_SECRET_PREV=hunter2",
+		"render_max_concurent=2", "OPS_ADDRESS=1", "BIND_ADR=::1"})
+	want := []string{
+		"BIND_ADR is not a key of this service; is BIND_ADDR meant?",
+		"LOG_LEVLE is not a key of this service; is LOG_LEVEL meant?",
+		"RENDER_MAX_CONCURENT is not a key of this service; is RENDER_MAX_CONCURRENT meant?",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("warnings\n got %q\nwant %q", got, want)
+	}
+}
+
 func TestLoadEnvironmentReadsAFileUnderTheEnvironment(t *testing.T) {
 	named := envFileWith(t, "PORT=9004\nLOG_FORMAT=text\n")
 	t.Chdir(filepath.Dir(envFileWith(t, "PORT=9003\nLOG_FORMAT=text\n")))

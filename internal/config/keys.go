@@ -76,7 +76,9 @@ const (
 // documentation. It must not be changed.
 var Keys = []Key{
 	{Name: "PORT", Group: groupServer, Required: Optional, Default: "8080", Min: 1, Max: 65535,
-		Meaning: "Port of the public listener, on all interfaces."},
+		Meaning: "Port of the public listener."},
+	{Name: "BIND_ADDR", Group: groupServer, Required: Optional,
+		Meaning: "IP address that the public listener is bound to, such as `127.0.0.1` behind a proxy on the same machine. Blank is every address."},
 	{Name: "PUBLIC_BASE_URL", Group: groupServer, Required: Optional, Default: "http://localhost:<PORT>", Computed: true,
 		Meaning: "Address under which clients reach the service. Signed stem links start with it. A trailing slash is dropped."},
 	{Name: "CORS_ALLOWED_ORIGINS", Group: groupServer, Required: Optional,
@@ -117,7 +119,9 @@ var Keys = []Key{
 		Meaning: "Most open database connections of this process."},
 
 	{Name: "AUTH_JWT_SECRET", Group: groupSignIn, Required: Always, Secret: true,
-		Meaning: "Key that signs access tokens, at least 32 characters; `openssl rand -base64 48` makes one. Changing it signs everybody out."},
+		Meaning: "Key that signs access tokens, at least 32 characters; `openssl rand -base64 48` makes one. Changing it signs everybody out, unless the old one stays as AUTH_JWT_SECRET_PREVIOUS."},
+	{Name: "AUTH_JWT_SECRET_PREVIOUS", Group: groupSignIn, Required: Optional, Secret: true,
+		Meaning: "Key of access tokens that are still accepted; nothing is signed with it. Set it to the old key when AUTH_JWT_SECRET changes, and remove it after AUTH_JWT_EXPIRY_SECONDS. At least 32 characters."},
 	{Name: "AUTH_JWT_EXPIRY_SECONDS", Group: groupSignIn, Required: Optional, Default: "604800", Min: 60, Max: 7776000,
 		Meaning: "Lifetime of an access token, in seconds."},
 	{Name: "AUTH_PROVIDER_A_CLIENT_IDS", Group: groupSignIn, Required: Always,
@@ -168,7 +172,9 @@ var Keys = []Key{
 	{Name: "PROVIDER_DOWNLOAD_ALLOWED_HOSTS", Group: groupSeparation, Required: Optional,
 		Meaning: "Comma-separated further hosts that stems may be downloaded from, as `host` (any port) or `host:port`. The hosts of the two addresses above are always allowed."},
 	{Name: "SEPARATION_SIGNING_SECRET", Group: groupSeparation, Required: Always, Secret: true,
-		Meaning: "Key that signs stem links, at least 32 characters; not the same as AUTH_JWT_SECRET. Changing it breaks the links already given out."},
+		Meaning: "Key that signs stem links, at least 32 characters; not the same as AUTH_JWT_SECRET. Changing it breaks the links already given out, unless the old one stays as SEPARATION_SIGNING_SECRET_PREVIOUS."},
+	{Name: "SEPARATION_SIGNING_SECRET_PREVIOUS", Group: groupSeparation, Required: Optional, Secret: true,
+		Meaning: "Key of stem links that are still accepted; nothing is signed with it. Set it to the old key when SEPARATION_SIGNING_SECRET changes, and remove it after SEPARATION_URL_TTL_SEC. At least 32 characters."},
 	{Name: "SEPARATION_URL_TTL_SEC", Group: groupSeparation, Required: Optional, Default: "604800", Min: 60, Max: 604800,
 		Meaning: "Lifetime of stem links, in seconds. It must not exceed SEPARATION_ABANDON_TTL_MS; the default shrinks to it."},
 	{Name: "SEPARATION_ABANDON_TTL_MS", Group: groupSeparation, Required: Optional, Default: "604800000", Min: 60000, Max: maxHours * 3600 * 1000,

@@ -321,6 +321,19 @@ func isLoopback(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
 
+// address returns an IP address, the zero value when blank.
+func (r *reader) address(key string) netip.Addr {
+	value := r.text(key)
+	if value == "" {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(value)
+	if err != nil {
+		r.problem(key, "must be an IP address")
+	}
+	return a
+}
+
 // listenAddress returns host:port, or "" when blank. Port 0 lets the system choose.
 func (r *reader) listenAddress(key string) string {
 	value := r.text(key)
