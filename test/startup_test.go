@@ -349,9 +349,14 @@ func TestOtherCommands(t *testing.T) {
 	if status, out := s.Command(t, "admin", "list"); status != 0 || !strings.Contains(out, u.Email) {
 		t.Errorf("cutroom admin list: status %d, want %s in it: %s", status, u.Email, out)
 	}
+	u.SignInAgain(t)
+	u.Get(t, "/api/v2/admin/overview").Expect(200)
 	if status, out := s.Command(t, "admin", "revoke", u.Email); status != 0 {
 		t.Errorf("cutroom admin revoke: status %d: %s", status, out)
 	}
+	// What is taken away is gone at once, whatever the old token says.
+	u.Get(t, "/api/v2/admin/overview").Error(403, "admin_required")
+	u.Post(t, grantPath, M{"productId": "credits.10"}).Error(403, "admin_required")
 	if u.SignInAgain(t); u.Role != "user" {
 		t.Errorf("role after revoke: %q", u.Role)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
 )
 
 // ErrUnknown is what an error is that names no user.
@@ -43,7 +44,25 @@ func Find(ctx context.Context, d *db.DB, emailOrID string) (User, error) {
 	return users[0], nil
 }
 
-// SetRole gives a user a role, on behalf of actor, and returns the user.
+// ErrNotAdmin answers whoever asks for what is an admin's.
+var ErrNotAdmin = fault.New(fault.Forbidden, "admin_required")
+
+// RequireAdmin answers ErrNotAdmin unless the user is an admin at this moment,
+// whatever an older token says.
+func (s *Service) RequireAdmin(ctx context.Context, userID string) error {
+	var one int
+	err := s.db.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND role = 'admin' AND erasing_at IS NULL`, userID).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return ErrNotAdmin
+	}
+	if err != nil {
+		return fmt.Errorf("look for admin: %w", err)
+	}
+	return nil
+}
+
+// SetRole gives a user a role, on behalf of actor, and returns the user. What
+// is given counts from the next sign-in, what is taken away is gone at once.
 func SetRole(ctx context.Context, d *db.DB, emailOrID, role, actor string) (User, error) {
 	u, err := Find(ctx, d, emailOrID)
 	if err != nil {

@@ -281,6 +281,9 @@ func TestAdminCapHoldsUnderParallelGrants(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		l := newLedger(d, &store{})
 		admin := addUser(t, d)
+		if _, err := d.Exec(t.Context(), `UPDATE users SET role = 'admin'`); err != nil {
+			t.Fatal(err)
+		}
 		var granted, capped atomic.Int64
 		var wg sync.WaitGroup
 		for range 16 {
@@ -299,6 +302,16 @@ func TestAdminCapHoldsUnderParallelGrants(t *testing.T) {
 			t.Errorf("granted %d, capped %d; want 100 and 6", granted.Load(), capped.Load())
 		}
 		checkLedger(t, d)
+		// A role that was taken away mints nothing.
+		if _, err := d.Exec(t.Context(), `UPDATE users SET role = 'user'`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.AdminGrant(t.Context(), admin, "credits.10"); fault.As(err) == nil || fault.As(err).Code != "admin_required" {
+			t.Errorf("a demoted admin: %v", err)
+		}
+		if _, err := d.Exec(t.Context(), `UPDATE users SET role = 'admin'`); err != nil {
+			t.Fatal(err)
+		}
 		// A day later the cap is free again.
 		if _, err := d.Exec(t.Context(), `UPDATE credit_ledger SET created_at = created_at - 86400001`); err != nil {
 			t.Fatal(err)

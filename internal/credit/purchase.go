@@ -3,6 +3,7 @@ package credit
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -166,7 +167,7 @@ func transactionHash(platform, transaction string) string {
 }
 
 // AdminGrant mints a product's credits for the calling admin, up to the cap in
-// any rolling 24 hours. The caller has checked the role.
+// any rolling 24 hours. Who has the role no longer by then is refused.
 func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Grant, error) {
 	credits, ok := l.catalog[productID]
 	if !ok {
@@ -178,8 +179,18 @@ func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Gra
 		if err := tx.Lock(ctx, "admin-grant:"+adminID); err != nil {
 			return err
 		}
+		// Locked to the end, so that a revocation comes before or after.
+		var one int
+		err := tx.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND role = 'admin' AND erasing_at IS NULL`+tx.ForUpdate(),
+			adminID).Scan(&one)
+		if errors.Is(err, sql.ErrNoRows) {
+			return fault.New(fault.Forbidden, "admin_required")
+		}
+		if err != nil {
+			return fmt.Errorf("lock admin: %w", err)
+		}
 		var granted int64
-		err := tx.QueryRow(ctx, `SELECT COALESCE(SUM(amount), 0) FROM credit_ledger
+		err = tx.QueryRow(ctx, `SELECT COALESCE(SUM(amount), 0) FROM credit_ledger
 			WHERE user_id = $1 AND kind = 'admin' AND created_at > now_ms() - $2`,
 			adminID, day.Milliseconds()).Scan(&granted)
 		if err != nil {
@@ -195,9 +206,6 @@ func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Gra
 		return audit.Record(ctx, tx, audit.Entry{Actor: adminID, Action: audit.AdminGrant, Target: adminID,
 			Detail: audit.Detail{"credits": credits, "ref": ref}})
 	})
-	if db.IsForeignKey(err) {
-		return Grant{}, fault.New(fault.Unauthorized, "account_deleted").Because(err)
-	}
 	if err != nil {
 		return Grant{}, err
 	}

@@ -60,13 +60,18 @@ func startAdmin(t *testing.T) *adminServer {
 		Log:       slog.New(alarm{t: t, expected: &s.failing}),
 	}))
 	t.Cleanup(s.Close)
-	s.admin = s.token(account.RoleAdmin)
+	s.exec(`INSERT INTO users (id, provider, provider_sub, role, created_at, last_active_at)
+		VALUES ($1, 'provider_a', 'admin', 'admin', 1, 1)`, adminID)
+	s.admin = s.token(adminID, account.RoleAdmin)
 	return s
 }
 
-func (s *adminServer) token(role string) string {
+// adminID is who looks at the reports.
+const adminID = "0190b6f2-7e0a-7cc1-8f5e-00000000ad11"
+
+func (s *adminServer) token(userID, role string) string {
 	s.t.Helper()
-	token, _, err := s.tokens.Issue(account.Principal{UserID: uuid.NewString(), Role: role})
+	token, _, err := s.tokens.Issue(account.Principal{UserID: userID, Role: role})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -109,6 +114,8 @@ var adminPaths = []string{
 
 func TestAdminNeedsTheAdminRole(t *testing.T) {
 	s := startAdmin(t)
+	demoted := uuid.NewString()
+	s.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', 's', 1, 1)`, demoted)
 	for _, path := range adminPaths {
 		for _, c := range []struct {
 			token  string
@@ -117,7 +124,9 @@ func TestAdminNeedsTheAdminRole(t *testing.T) {
 		}{
 			{"", http.StatusUnauthorized, "missing_token"},
 			{"Bearer nonsense", http.StatusUnauthorized, "invalid_token"},
-			{"Bearer " + s.token(account.RoleUser), http.StatusForbidden, "admin_required"},
+			{"Bearer " + s.token(adminID, account.RoleUser), http.StatusForbidden, "admin_required"},
+			{"Bearer " + s.token(demoted, account.RoleAdmin), http.StatusForbidden, "admin_required"},
+			{"Bearer " + s.token(uuid.NewString(), account.RoleAdmin), http.StatusForbidden, "admin_required"},
 		} {
 			answer, body := s.get("/api/v2/admin"+path, "Authorization", c.token)
 			if answer.StatusCode != c.status || strings.TrimSpace(body) != `{"error":"`+c.code+`"}` {
@@ -262,7 +271,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 		check(path)
 	}
 	for path, want := range map[string]string{
-		"/jobs/active": `[]`, "/users": `{"users":[],"total":0}`,
+		"/jobs/active": `[]`, "/users?q=nobody": `{"users":[],"total":0}`,
 	} {
 		if got := check(path); got != want {
 			t.Errorf("%s of an empty service: %s, want %s", path, got, want)
@@ -285,10 +294,12 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 	}
 	day := "?from=2026-01-01&to=2026-01-02"
 	for path, want := range map[string]string{
-		"/overview": `{"totalUsers":1,"totalRenders":1,"totalSeparations":1,"totalJobs":2,"totalSourceDurationMs":4000,"activeUsersLast7Days":0}`,
+		"/overview": `{"totalUsers":2,"totalRenders":1,"totalSeparations":1,"totalJobs":2,"totalSourceDurationMs":4000,"activeUsersLast7Days":0}`,
 		"/users": `{"users":[{"userId":"` + user + `","email":null,"name":null,"provider":"provider_b","role":"user","balance":0,` +
 			`"totalRenders":1,"totalSeparations":1,"totalSourceDurationMs":4000,"createdAt":"2026-01-01T00:00:00.007Z",` +
-			`"lastActivityAt":"2026-01-01T00:00:00.100Z"}],"total":1}`,
+			`"lastActivityAt":"2026-01-01T00:00:00.100Z"},` +
+			`{"userId":"` + adminID + `","email":null,"name":null,"provider":"provider_a","role":"admin","balance":0,"totalRenders":0,` +
+			`"totalSeparations":0,"totalSourceDurationMs":0,"createdAt":"1970-01-01T00:00:00.001Z","lastActivityAt":"1970-01-01T00:00:00.001Z"}],"total":2}`,
 		"/users/" + user + "/jobs": `{"jobs":[{"jobId":"sep-1","jobType":"separation","status":"FAILED","sourceDurationMs":2500,` +
 			`"createdAt":"2026-01-01T00:00:00.001Z","finishedAt":"2026-01-01T00:00:01.000Z","error":"Provider service unavailable"},` +
 			`{"jobId":"rnd-1","jobType":"render","status":"PROCESSING","sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z",` +

@@ -146,9 +146,9 @@ func TestMalformedPurchases(t *testing.T) {
 }
 
 func TestMalformedAdminGrants(t *testing.T) {
-	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+	eachDatabase(t, rigOptions{file: true}, func(t *testing.T, r *rig) {
 		const target = "/api/v2/credits/admin-grant"
-		admin := r.token(r.signIn().id, account.RoleAdmin)
+		admin := r.admin()
 		var cases []malformed
 		for _, c := range jsonRefusals(target, false) {
 			c.q.user = admin
@@ -162,7 +162,7 @@ func TestMalformedAdminGrants(t *testing.T) {
 			malformed{name: "user", q: request{method: "POST", target: target, body: `{`}, status: 403, body: adminRequired},
 			malformed{name: "anonymous", q: request{method: "POST", target: target, body: `{`}, anon: true, status: 401, body: noToken},
 			malformed{name: "admin who is gone", q: request{method: "POST", target: target, body: `{"productId":"credits.10"}`,
-				user: r.token("0190b6f2-7e0a-7cc1-8f5e-0123456789ab", account.RoleAdmin)}, status: 401, body: deleted})
+				user: r.token("0190b6f2-7e0a-7cc1-8f5e-0123456789ab", account.RoleAdmin)}, status: 403, body: adminRequired})
 		checkMalformed(t, r, cases)
 	})
 }

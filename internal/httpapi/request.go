@@ -94,11 +94,15 @@ func (s *Server) signedIn(h userHandler) handler {
 	}
 }
 
-// admin requires the admin role.
+// admin requires the admin role, in the token and still in the database: a
+// role that was taken away is gone at once.
 func (s *Server) admin(h userHandler) handler {
 	return s.signedIn(func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 		if !user.Admin() {
-			return fault.New(fault.Forbidden, "admin_required")
+			return account.ErrNotAdmin
+		}
+		if err := s.o.Accounts.RequireAdmin(r.Context(), user.UserID); err != nil {
+			return err
 		}
 		return h(w, r, user)
 	})

@@ -197,6 +197,17 @@ func (r *rig) token(userID, role string) string {
 	return token
 }
 
+// admin mints an access token of a new admin. The rig has a database that the
+// test can look into.
+func (r *rig) admin() string {
+	r.t.Helper()
+	user := r.signIn()
+	if _, err := account.SetRole(r.t.Context(), r.db, user.id, account.RoleAdmin, "test"); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.token(user.id, account.RoleAdmin)
+}
+
 // ghost is a valid token of an account that is gone.
 func (r *rig) ghost() string { return r.token(uuid.NewString(), account.RoleUser) }
 
