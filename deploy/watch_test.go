@@ -192,16 +192,16 @@ func TestUnitRunsTheService(t *testing.T) {
 	}
 }
 
-func TestUnitLeavesTheCageItsTools(t *testing.T) {
+func TestUnitLeavesConfinementItsTools(t *testing.T) {
 	s := unit(t)["Service"]
 	spaces := strings.Fields(s["RestrictNamespaces"][0])
-	wanted := regexp.MustCompile(`CLONE_NEW(\w+)`).FindAllStringSubmatch(read(t, "../internal/media/cage.go"), -1)
+	wanted := regexp.MustCompile(`CLONE_NEW(\w+)`).FindAllStringSubmatch(read(t, "../internal/media/confine/confine.go"), -1)
 	if len(wanted) == 0 {
-		t.Fatal("the cage uses no namespaces")
+		t.Fatal("nothing uses namespaces")
 	}
 	for _, m := range wanted {
 		if !slices.Contains(spaces, strings.ToLower(m[1])) {
-			t.Errorf("RestrictNamespaces %v keeps the cage from a new %s namespace", spaces, m[1])
+			t.Errorf("RestrictNamespaces %v forbids a new %s namespace", spaces, m[1])
 		}
 	}
 	calls := strings.Fields(s["SystemCallFilter"][0])
@@ -212,7 +212,7 @@ func TestUnitLeavesTheCageItsTools(t *testing.T) {
 	}
 	for _, key := range []string{"MemoryDenyWriteExecute", "PrivateUsers"} {
 		if len(s[key]) > 0 {
-			t.Errorf("%s breaks ffmpeg or its cage", key)
+			t.Errorf("%s breaks ffmpeg or its confinement", key)
 		}
 	}
 }

@@ -78,19 +78,14 @@ func checkFFmpeg(ctx context.Context, cfg config.Config, log *slog.Logger) (stri
 	if len(report.Missing) > 0 {
 		return "", fmt.Errorf("%s lacks %s", version, strings.Join(report.Missing, ", "))
 	}
-	var standing, down []string
-	for _, wall := range report.Cage {
-		if wall.InForce {
-			standing = append(standing, wall.Name)
-		} else {
-			down = append(down, wall.Name+" ("+wall.Detail+")")
+	var standing []string
+	for _, layer := range report.Confinement {
+		if !layer.InForce {
+			return "", fmt.Errorf("%s is not fully confined: no %s (%s)", version, layer.Name, layer.Detail)
 		}
+		standing = append(standing, layer.Name)
 	}
-	said := version + ", all codecs and filters; caged by " + strings.Join(standing, ", ")
-	if len(down) > 0 {
-		said += "; not in force here: " + strings.Join(down, ", ")
-	}
-	return said, nil
+	return version + ", all codecs and filters; confined by " + strings.Join(standing, ", "), nil
 }
 
 func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {

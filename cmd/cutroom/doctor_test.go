@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/media"
+	"cutroom/internal/media/confine"
 	"cutroom/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
-	media.CageMain() // the doctor runs ffmpeg
+	confine.Main() // the doctor runs ffmpeg
 	os.Exit(m.Run())
 }
 
@@ -82,7 +82,7 @@ func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
 			t.Errorf("%s: %q", name, lines[name])
 		}
 	}
-	if !regexp.MustCompile(`^ok ffmpeg version \S+, all codecs and filters; caged by \w`).MatchString(lines["ffmpeg"]) {
+	if !regexp.MustCompile(`^ok ffmpeg version \S+, all codecs and filters; confined by \w`).MatchString(lines["ffmpeg"]) {
 		t.Errorf("ffmpeg: %q", lines["ffmpeg"])
 	}
 }

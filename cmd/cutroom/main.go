@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"cutroom/internal/app"
-	"cutroom/internal/media"
+	"cutroom/internal/media/confine"
 )
 
 const usage = `usage: cutroom <command> [--env-file <path>] [--json]
@@ -48,7 +48,7 @@ var commands = map[string]command{
 }
 
 func main() {
-	media.CageMain()
+	confine.Main()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -100,6 +100,9 @@ func serve(ctx context.Context, v *invocation) error {
 	}
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
+	}
+	if err := confine.Hide(); err != nil {
+		return fmt.Errorf("hide the memory of the process: %w", err)
 	}
 	a, err := app.New(ctx, cfg, versionString(), log)
 	if err != nil {

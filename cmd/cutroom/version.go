@@ -43,7 +43,7 @@ func version(ctx context.Context, v *invocation) error {
 	return err
 }
 
-// ffmpegVersion asks the ffmpeg in PATH. It opens no media, so it needs no cage.
+// ffmpegVersion asks the ffmpeg in PATH. It opens no media, so it need not be confined.
 func ffmpegVersion(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -97,7 +97,7 @@ func New(ctx context.Context, cfg config.Config, version string, log *slog.Logge
 	if a.db, err = OpenDatabase(ctx, cfg, log); err != nil {
 		return nil, err
 	}
-	if err := a.build(cfg, dirs); err != nil {
+	if err := a.build(ctx, cfg, dirs); err != nil {
 		return nil, errors.Join(err, a.db.Close())
 	}
 	return a, nil
@@ -126,12 +126,19 @@ func openDatabase(ctx context.Context, cfg config.Config, log *slog.Logger, prep
 	return d, nil
 }
 
-func (a *App) build(cfg config.Config, dirs folders) error {
+func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error {
 	if err := a.buildMonitor(cfg); err != nil {
 		return err
 	}
 	runner, err := NewMedia(cfg, a.log)
 	if err != nil {
+		return err
+	}
+	layers, err := runner.Confinement(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkConfinement(layers, cfg.Media.RequireConfinement, a.log); err != nil {
 		return err
 	}
 	if err := a.buildStore(cfg, dirs); err != nil {

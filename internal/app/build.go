@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"cutroom/internal/account"
@@ -14,6 +15,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/lease"
 	"cutroom/internal/media"
+	"cutroom/internal/media/confine"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/upstream/identity"
 	"cutroom/internal/upstream/receipt"
@@ -24,6 +26,28 @@ import (
 func NewMedia(cfg config.Config, log *slog.Logger) (*media.Runner, error) {
 	return media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, FFprobe: cfg.Media.FFprobe,
 		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes, Log: log})
+}
+
+// checkConfinement says what does not confine ffmpeg here. Where it must, it
+// fails when neither namespaces nor Landlock do: then a decoder that was taken
+// over would see the server's files and other users'.
+func checkConfinement(layers []confine.Layer, must bool, log *slog.Logger) error {
+	var missing []string
+	kept := false // from the files
+	for _, l := range layers {
+		if !l.InForce {
+			missing = append(missing, l.Name+": "+l.Detail)
+		} else if l.Name != "seccomp" {
+			kept = true
+		}
+	}
+	if must && !kept {
+		return fmt.Errorf("MEDIA_CAGE is required, and this system confines ffmpeg neither by namespaces nor by Landlock (%s)", strings.Join(missing, "; "))
+	}
+	if len(missing) > 0 {
+		log.Warn("ffmpeg is not fully confined", "missing", missing)
+	}
+	return nil
 }
 
 // storePatience is the longest silence of the bucket that a try survives, where

@@ -169,6 +169,10 @@ type Media struct {
 	FFmpeg, FFprobe string // "" = looked up in PATH
 	MaxMemoryBytes  int64
 	MaxFileBytes    int64
+
+	// RequireConfinement refuses to start where neither namespaces nor Landlock
+	// confine ffmpeg.
+	RequireConfinement bool
 }
 
 // Credit configures what credits cost and how they are granted.
@@ -260,6 +264,8 @@ func (r *reader) config() Config {
 			FFprobe:        r.text("FFPROBE_PATH"),
 			MaxMemoryBytes: r.megabytes("MEDIA_MAX_MEMORY_MB"),
 			MaxFileBytes:   r.megabytes("MEDIA_MAX_FILE_MB"),
+
+			RequireConfinement: r.oneOf("MEDIA_CAGE", "required", "best-effort") == "required",
 		},
 		Credit: Credit{
 			SignupBonus:        r.number("SIGNUP_BONUS_CREDITS"),

@@ -227,7 +227,7 @@ func TestDefaults(t *testing.T) {
 			MaxInputPixels: 8192 * 4320, MaxSourceDuration: 4 * time.Hour, MaxOutputDuration: 3 * time.Hour,
 			PartCacheMaxBytes: 10240 << 20,
 		},
-		Media: Media{MaxMemoryBytes: 4096 << 20, MaxFileBytes: 20480 << 20},
+		Media: Media{MaxMemoryBytes: 4096 << 20, MaxFileBytes: 20480 << 20, RequireConfinement: true},
 		Credit: Credit{SignupBonus: 3, AdminGrantDailyCap: 1000,
 			Products: map[string]int64{"credits.10": 10, "credits.50": 50, "credits.150": 150}},
 		IAP: IAP{

@@ -82,7 +82,7 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"OBJECT_STORE_BUCKET": "other-bucket", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("1", 32), "OBJECT_STORE_ENDPOINT": "https://x.example",
 		"CREDIT_PRODUCTS": "other=1", "IAP_PLATFORM_A_BASE_URL": "https://x.example", "IAP_PLATFORM_B_BASE_URL": "https://x.example",
 		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(t), "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(t),
-		"IAP_PLATFORM_B_ENV": "sandbox", "IAP_PLATFORM_B_ROOT_CA_FILE": rootFile, "SEPARATION_URL_TTL_SEC": "600", "SEPARATION_ABANDON_TTL_MS": "604800001",
+		"IAP_PLATFORM_B_ENV": "sandbox", "MEDIA_CAGE": "best-effort", "IAP_PLATFORM_B_ROOT_CA_FILE": rootFile, "SEPARATION_URL_TTL_SEC": "600", "SEPARATION_ABANDON_TTL_MS": "604800001",
 		"RENDER_MAX_CONCURRENT": "37",
 	}
 	base := with(map[string]string{

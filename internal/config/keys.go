@@ -210,6 +210,8 @@ var Keys = []Key{
 		Meaning: "Memory that one ffmpeg process may use, in MiB."},
 	{Name: "MEDIA_MAX_FILE_MB", Group: groupRender, Required: Optional, Default: "20480", Min: 1, Max: maxMegabytes,
 		Meaning: "Largest file that one ffmpeg process may write, in MiB."},
+	{Name: "MEDIA_CAGE", Group: groupRender, Required: Optional, Default: "required",
+		Meaning: "`required` refuses to start where neither namespaces nor Landlock confine ffmpeg; `best-effort` starts all the same and says so."},
 	{Name: "FFMPEG_PATH", Group: groupRender, Required: Optional,
 		Meaning: "The ffmpeg program. Blank looks for `ffmpeg` in PATH."},
 	{Name: "FFPROBE_PATH", Group: groupRender, Required: Optional,

@@ -74,7 +74,7 @@ func describe(p *Plan, names map[string]string) string {
 // Every golden plan is also rendered, so that no golden can bless a command that
 // ffmpeg refuses.
 func TestPlans(t *testing.T) {
-	runner, err := media.New(media.Config{CageLog: func(msg string) { t.Log(msg) }})
+	runner, err := media.New(media.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

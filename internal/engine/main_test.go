@@ -13,11 +13,12 @@ import (
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
+	"cutroom/internal/media/confine"
 	"cutroom/internal/timeline"
 )
 
 func TestMain(m *testing.M) {
-	media.CageMain()
+	confine.Main()
 	if os.Getenv(childEnv) != "" {
 		childMain()
 	}
@@ -32,7 +33,7 @@ type bench struct {
 
 func newBench(t testing.TB, change ...func(*engine.Config)) *bench {
 	t.Helper()
-	runner, err := media.New(media.Config{CageLog: func(msg string) { t.Log(msg) }})
+	runner, err := media.New(media.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -189,7 +189,7 @@ const childEnv = "ENGINE_TEST_CHILD"
 func childMain() {
 	args := strings.Split(os.Getenv(childEnv), "|")
 	cacheDir, dir, paths := args[0], args[1], args[2:]
-	runner, err := media.New(media.Config{CageLog: func(string) {}})
+	runner, err := media.New(media.Config{})
 	if err == nil {
 		var cache *engine.DirCache
 		if cache, err = engine.NewDirCache(engine.DirCacheConfig{Dir: cacheDir}); err == nil {

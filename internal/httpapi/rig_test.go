@@ -26,13 +26,13 @@ import (
 	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/media"
+	"cutroom/internal/media/confine"
 	"cutroom/internal/sandbox"
 	"cutroom/internal/sandbox/identity"
 )
 
 func TestMain(m *testing.M) {
-	media.CageMain() // separations probe uploads
+	confine.Main() // separations probe uploads
 	os.Exit(m.Run())
 }
 

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"cutroom/internal/media/confine"
 )
 
 // Report is what Check found.
 type Report struct {
-	FFmpeg, FFprobe string        // first lines of -version
-	Missing         []string      // "encoder libx264", "filter zscale", ...; empty when all is there
-	Cage            []CageFeature // every wall and whether it stands
+	FFmpeg, FFprobe string          // first lines of -version
+	Missing         []string        // "encoder libx264", "filter zscale", ...; empty when all is there
+	Confinement     []confine.Layer // every layer and whether it is in force
 }
 
 // needs lists what renders use, by the word ffmpeg lists it under.
@@ -35,9 +37,9 @@ var needs = []struct {
 	}},
 }
 
-// Check looks at everything a render needs: that both binaries start in the
-// cage, that codecs, containers and filters are compiled in, and which walls of
-// the cage this kernel grants. What is missing is in the report; an error means
+// Check looks at everything a render needs: that both binaries start when
+// confined, that codecs, containers and filters are compiled in, and how far this
+// kernel confines. What is missing is in the report; an error means
 // that a binary does not run at all.
 func (r *Runner) Check(ctx context.Context) (Report, error) {
 	var rep Report
@@ -49,7 +51,7 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 	if rep.FFprobe, err = r.version(ctx, r.ffprobe); err != nil {
 		errs = append(errs, fmt.Errorf("ffprobe: %w", err))
 	}
-	rep.Cage = r.cage.report
+	rep.Confinement = r.report
 	if len(errs) > 0 {
 		return rep, errors.Join(errs...)
 	}
@@ -67,12 +69,10 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 	return rep, nil
 }
 
-// CageReport says which walls of the cage stand, finding out if need be.
-func (r *Runner) CageReport(ctx context.Context) ([]CageFeature, error) {
-	if err := r.prepareCage(ctx); err != nil {
-		return nil, err
-	}
-	return r.cage.report, nil
+// Confinement says which layers around ffmpeg are in force, finding out if need be.
+func (r *Runner) Confinement(ctx context.Context) ([]confine.Layer, error) {
+	_, report, err := r.confinement(ctx)
+	return report, err
 }
 
 // listed returns the names ffmpeg prints in the second column of one of its

@@ -22,9 +22,9 @@ import (
 // refuseEnv names what the poor kernel refuses: "namespaces" or "landlock".
 const refuseEnv = "CUTROOM_MEDIA_TEST_REFUSE"
 
-// TestCageDegrades runs passes where the kernel refuses a wall of the cage: the
-// refusal is said once, the others stand, and the pass succeeds.
-func TestCageDegrades(t *testing.T) {
+// TestConfinementDegrades runs passes where the kernel refuses a layer: the
+// refusal is reported, the others stand, and the pass succeeds.
+func TestConfinementDegrades(t *testing.T) {
 	r := newRunner(t)
 	inForce(t, r, "namespaces")
 	inForce(t, r, "landlock")
@@ -51,8 +51,8 @@ func TestCageDegrades(t *testing.T) {
 				t.Fatalf("%v\n%s", err, out)
 			}
 			text := string(out)
-			if n := strings.Count(text, "media cage: "); n != 1 || !strings.Contains(text, "media cage: "+refused+" not in force: ") {
-				t.Errorf("said %d times:\n%s", n, text)
+			if n := strings.Count(text, "missing: "); n != 1 || !strings.Contains(text, "missing: "+refused+": ") {
+				t.Errorf("%d layers missing:\n%s", n, text)
 			}
 			want := map[string]string{
 				"namespaces": "encode ok\nread outside failed\nudp failed\n", // Landlock and seccomp stand
@@ -71,7 +71,7 @@ func TestCageDegrades(t *testing.T) {
 	}
 }
 
-// poorKernelMain makes the kernel refuse one wall and reports how passes fare.
+// poorKernelMain makes the kernel refuse one layer and reports how passes fare.
 func poorKernelMain() {
 	switch os.Getenv(refuseEnv) {
 	case "namespaces":
@@ -84,8 +84,15 @@ func poorKernelMain() {
 		must(os.Setenv(refuseEnv, "already"))
 		must(unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 	}
-	r, err := media.New(media.Config{CageLog: func(msg string) { fmt.Println(msg) }})
+	r, err := media.New(media.Config{})
 	must(err)
+	layers, err := r.Confinement(context.Background())
+	must(err)
+	for _, l := range layers {
+		if !l.InForce {
+			fmt.Printf("missing: %s: %s\n", l.Name, l.Detail)
+		}
+	}
 	dir, err := os.MkdirTemp("", "degrade")
 	must(err)
 	defer os.RemoveAll(dir)

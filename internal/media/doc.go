@@ -1,9 +1,9 @@
 // Package media runs ffmpeg and ffprobe. It owns the processes: how they are
-// started, caged, watched, stopped and judged. It knows containers, streams
+// started, confined, watched, stopped and judged. It knows containers, streams
 // and packets, and refuses to know timelines, jobs or anything else of the
 // domain: whoever plans a render builds a [Pass], and [Runner.Encode] runs it.
 //
-// Every file a stranger sent is untrusted. Three walls stand between it and
+// Every file a stranger sent is untrusted. Three things stand between it and
 // the server:
 //
 //   - [Sniff] looks at the magic bytes, and only a handful of containers have
@@ -12,9 +12,8 @@
 //     clip.mp4 cannot make ffmpeg open another file.
 //   - [Limits] bounds what a header may claim before anybody believes it, and
 //     [Runner.Measure] counts real packets where the header may lie.
-//   - The cage: the running binary starts itself again, restricts itself
-//     (Landlock, its own user and network namespace, a seccomp filter, resource
-//     limits, an empty environment) and only then becomes ffmpeg. See cage.go.
+//   - Package confine: the running binary starts itself again, confines itself
+//     and only then becomes ffmpeg.
 //
 // The package runs on Linux only.
 package media

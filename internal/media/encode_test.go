@@ -111,11 +111,8 @@ func TestEncodeTimesOut(t *testing.T) {
 	}
 }
 
-// TestStubbornPassIsKilled stops a process that cannot answer SIGINT.
+// TestStubbornPassIsKilled stops a process that can answer no signal.
 func TestStubbornPassIsKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the grace of five seconds")
-	}
 	running := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopping := errors.New("the server is stopping")

@@ -20,7 +20,7 @@ var ErrNotMedia = errors.New("not a media file")
 type ExitError struct {
 	Name   string         // the pass
 	Code   int            // exit status, or -1 when a signal ended it
-	Signal syscall.Signal // 0 unless a signal ended it (SIGXFSZ: the file-size limit, SIGXCPU: the CPU limit)
+	Signal syscall.Signal // 0 unless a signal ended it
 	Stderr string         // last 8 KiB; for the log, it may hold paths of the server
 }
 

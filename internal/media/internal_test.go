@@ -173,14 +173,6 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 }
 
-func TestNewWantsCageMain(t *testing.T) {
-	cageArmed.Store(false)
-	defer cageArmed.Store(true)
-	if _, err := New(Config{}); err == nil {
-		t.Error("a program without CageMain got a Runner: its first pass would start the program again")
-	}
-}
-
 // TestScanReadsEveryFFprobe gives the scan one file's packets as ffprobe 5 and as
 // ffprobe 7 and later print them.
 func TestScanReadsEveryFFprobe(t *testing.T) {

@@ -7,10 +7,11 @@ import (
 	"go.uber.org/goleak"
 
 	"cutroom/internal/media"
+	"cutroom/internal/media/confine"
 )
 
 func TestMain(m *testing.M) {
-	media.CageMain()
+	confine.Main()
 	switch os.Getenv(roleEnv) {
 	case "server":
 		serverMain()
@@ -25,7 +26,7 @@ const roleEnv = "CUTROOM_MEDIA_TEST_ROLE"
 
 func newRunner(t *testing.T) *media.Runner {
 	t.Helper()
-	r, err := media.New(media.Config{CageLog: func(msg string) { t.Log(msg) }})
+	r, err := media.New(media.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

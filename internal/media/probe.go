@@ -134,7 +134,7 @@ type ffprobeStream struct {
 // streams with megabytes of tags.
 const maxProbeBytes = 4 << 20
 
-// Probe reads a file's headers with ffprobe, in the cage, under the demuxer its
+// Probe reads a file's headers with ffprobe, confined, under the demuxer its
 // magic bytes call for. The error wraps ErrNotMedia when the file is not media
 // that the service opens; it is another one when the file cannot be read or
 // ffprobe could not do its work.
@@ -175,7 +175,7 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 }
 
 // notMediaIfExit blames the file when ffprobe looked at it and gave up, crashed
-// or was stopped by a limit of the cage. Being cancelled, or killed by somebody
+// or was stopped by a limit of its confinement. Being cancelled, or killed by somebody
 // else (the kernel out of memory), is not the file's fault.
 func notMediaIfExit(err error) error {
 	if exit, ok := errors.AsType[*ExitError](err); ok && exit.Signal != syscall.SIGKILL && exit.Signal != syscall.SIGTERM {

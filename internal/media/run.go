@@ -10,11 +10,13 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"cutroom/internal/media/confine"
 )
 
 const stderrTailBytes = 8 << 10
 
-// command is one caged run of either binary.
+// command is one confined run of either binary.
 type command struct {
 	name    string
 	binary  string
@@ -34,12 +36,56 @@ type outcome struct {
 	stderr             string
 }
 
-// run runs c in the cage with the features this kernel was found to grant.
+// run runs c, confined as far as this kernel was found to grant.
 func (r *Runner) run(ctx context.Context, c command) (outcome, error) {
-	if err := r.prepareCage(ctx); err != nil {
+	layers, _, err := r.confinement(ctx)
+	if err != nil {
 		return outcome{}, err
 	}
-	return r.runWith(ctx, c, r.cage.features)
+	return r.runWith(ctx, c, layers)
+}
+
+// confinement finds out, once, which layers this kernel grants.
+func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Layer, error) {
+	r.detect.Do(func() {
+		// The first caller's cancellation must not decide for all later ones.
+		ctx := context.WithoutCancel(ctx)
+		r.layers, r.report, r.detectErr = confine.Detect(func(l confine.Layers) error {
+			_, err := r.runWith(ctx, command{
+				name: "confinement test", binary: r.ffmpeg, args: []string{"-version"}, stdout: io.Discard, timeout: r.cfg.ProbeTimeout,
+			}, l)
+			if start, ok := errors.AsType[*startError](err); ok {
+				return start.err
+			}
+			return err
+		})
+		if r.detectErr != nil {
+			r.detectErr = fmt.Errorf("media: ffmpeg does not start: %w", r.detectErr)
+		}
+	})
+	return r.layers, r.report, r.detectErr
+}
+
+// confined builds the process of c, and the pipe behind its descriptor 3.
+func (r *Runner) confined(ctx context.Context, c command, layers confine.Layers) (*exec.Cmd, *extraPipe, error) {
+	p := confine.Program{Binary: c.binary, Args: c.args, Dir: c.dir, Reads: c.reads,
+		MemoryBytes: uint64(r.cfg.MaxMemoryBytes), FileBytes: uint64(r.cfg.MaxFileBytes),
+		// A process using every core for its whole time-out is the honest maximum.
+		CPU: c.timeout * time.Duration(runtime.GOMAXPROCS(0))}
+	extra, err := newExtraPipe(c.extra)
+	if err != nil {
+		return nil, nil, err
+	}
+	var files []*os.File
+	if extra.write != nil {
+		files = append(files, extra.write)
+	}
+	cmd, err := confine.Command(ctx, p, layers, files...)
+	if err != nil {
+		extra.started()
+		extra.wait()
+	}
+	return cmd, extra, err
 }
 
 // runWith starts, watches and judges one process.
@@ -47,7 +93,7 @@ func (r *Runner) run(ctx context.Context, c command) (outcome, error) {
 // The goroutine stays on its thread until the process is gone: the kernel sends
 // the parent-death signal when the *thread* that forked ends, and it is this
 // signal that takes ffmpeg along when the server is killed.
-func (r *Runner) runWith(ctx context.Context, c command, f features) (outcome, error) {
+func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) (outcome, error) {
 	if ctx.Err() != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
 	}
@@ -61,7 +107,7 @@ func (r *Runner) runWith(ctx context.Context, c command, f features) (outcome, e
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	cmd, err := r.cagedCommand(ctx, c, f)
+	cmd, extra, err := r.confined(ctx, c, layers)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
 	}
@@ -71,20 +117,14 @@ func (r *Runner) runWith(ctx context.Context, c command, f features) (outcome, e
 	if c.stdout != nil {
 		cmd.Stdout = output
 	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
-	cmd.WaitDelay = stopGrace
-
-	extra, err := attachExtra(cmd, c.extra)
-	if err != nil {
-		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
-	}
+	cmd.WaitDelay = pipeGrace
 	feed, err := attachStdin(cmd, c.stdin)
 	if err != nil {
 		extra.started()
 		extra.wait()
 		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
 	}
-	err = cmd.Start()
+	err = confine.Start(cmd)
 	extra.started()
 	feed.started(err, abort)
 	if err != nil {
@@ -122,8 +162,8 @@ func judge(ctx context.Context, name string, state *os.ProcessState, waitErr err
 		return fmt.Errorf("%s: %w", name, context.Cause(ctx))
 	}
 	status, ok := state.Sys().(syscall.WaitStatus)
-	if ok && status.Exited() && status.ExitStatus() == cageExitStatus {
-		return fmt.Errorf("%s: cage: %s", name, stderr)
+	if ok && status.Exited() && status.ExitStatus() == confine.ExitStatus {
+		return fmt.Errorf("%s: confine: %s", name, stderr)
 	}
 	exit := &ExitError{Name: name, Code: state.ExitCode(), Stderr: stderr}
 	if ok && status.Signaled() {
@@ -163,7 +203,7 @@ type extraPipe struct {
 	to          io.Writer
 }
 
-func attachExtra(cmd *exec.Cmd, to io.Writer) (*extraPipe, error) {
+func newExtraPipe(to io.Writer) (*extraPipe, error) {
 	if to == nil {
 		return &extraPipe{}, nil
 	}
@@ -171,7 +211,6 @@ func attachExtra(cmd *exec.Cmd, to io.Writer) (*extraPipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.ExtraFiles = []*os.File{pw}
 	e := &extraPipe{read: pr, write: pw, done: make(chan struct{}), to: to}
 	go func() {
 		defer close(e.done)
@@ -188,12 +227,15 @@ func (e *extraPipe) started() {
 	}
 }
 
-// wait returns when everything written was passed on.
+// wait returns when everything written was passed on, soon after the process
+// ended, whoever else may still hold the pipe.
 func (e *extraPipe) wait() {
-	if e.read != nil {
-		<-e.done
-		e.read.Close()
+	if e.read == nil {
+		return
 	}
+	_ = e.read.SetReadDeadline(time.Now().Add(pipeGrace)) // pipes have deadlines
+	<-e.done
+	e.read.Close()
 }
 
 // stdinPipe feeds a reader to the process. os/exec would wait for the reader

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"cutroom/internal/media/confine"
 )
 
 // Defaults of Config.
@@ -20,17 +22,13 @@ const (
 	defaultMaxFileBytes   = 16 << 30
 	defaultProbeTimeout   = 30 * time.Second
 	defaultMeasureTimeout = 5 * time.Minute
-	// stopGrace is how long ffmpeg may take to end after SIGINT.
-	stopGrace = 5 * time.Second
+	// pipeGrace is how long what a process wrote may take to arrive after its end.
+	pipeGrace = 5 * time.Second
 )
 
 // Config says where the binaries are and what a pass may consume.
 type Config struct {
 	FFmpeg, FFprobe string // paths or names looked up in PATH; default "ffmpeg" and "ffprobe"
-
-	// CageLog is told, once per feature, what the kernel refused. Nil logs a
-	// warning to Log.
-	CageLog func(msg string)
 
 	MaxMemoryBytes int64 // private memory of one process; default DefaultMaxMemory()
 	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
@@ -52,21 +50,23 @@ func DefaultMaxMemory() int64 {
 	return min(max(int64(info.Totalram)*int64(info.Unit)/4*3, least), most)
 }
 
-// Runner runs ffmpeg and ffprobe in the cage. Safe for concurrent use.
+// Runner runs ffmpeg and ffprobe, confined. Safe for concurrent use.
 type Runner struct {
 	cfg             Config
 	ffmpeg, ffprobe string // absolute, links resolved
-	cageOnce        sync.Once
-	cage            cageState
-	cageErr         error
+
+	detect    sync.Once // fills what is below
+	layers    confine.Layers
+	report    []confine.Layer
+	detectErr error
 }
 
 // New finds the binaries. It fails when one is missing, or when the program did
-// not call CageMain first, because every pass would then start the whole
+// not call confine.Main first, because every pass would then start the whole
 // program again.
 func New(cfg Config) (*Runner, error) {
-	if !cageArmed.Load() {
-		return nil, errors.New("media: CageMain must be the first statement of main")
+	if !confine.Armed() {
+		return nil, errors.New("media: confine.Main must be the first statement of main")
 	}
 	cfg.FFmpeg = orDefault(cfg.FFmpeg, "ffmpeg")
 	cfg.FFprobe = orDefault(cfg.FFprobe, "ffprobe")
@@ -75,9 +75,6 @@ func New(cfg Config) (*Runner, error) {
 	cfg.ProbeTimeout = orDefault(cfg.ProbeTimeout, defaultProbeTimeout)
 	cfg.MeasureTimeout = orDefault(cfg.MeasureTimeout, defaultMeasureTimeout)
 	cfg.Log = orDefault(cfg.Log, slog.New(slog.DiscardHandler))
-	if cfg.CageLog == nil {
-		cfg.CageLog = func(msg string) { cfg.Log.Warn(msg) }
-	}
 	r := &Runner{cfg: cfg}
 	var err error
 	if r.ffmpeg, err = findBinary(cfg.FFmpeg); err != nil {
@@ -97,7 +94,7 @@ func orDefault[T comparable](v, fallback T) T {
 	return v
 }
 
-// findBinary resolves links, because the cage permits files, not names.
+// findBinary resolves links, because the confinement permits files, not names.
 func findBinary(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {

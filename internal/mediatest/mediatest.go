@@ -2,7 +2,7 @@
 // durations, frames, pixels, loudness, tones and the joint of picture and sound.
 // It judges media by decoding it.
 //
-// It runs ffmpeg and ffprobe directly, without the cage and without knowing how
+// It runs ffmpeg and ffprobe directly, unconfined and without knowing how
 // the service runs them, so that a mistake there cannot hide on both sides. All
 // functions end the test when a tool fails. ffmpeg and ffprobe must be in PATH.
 package mediatest

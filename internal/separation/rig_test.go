@@ -19,13 +19,14 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/lease"
 	"cutroom/internal/media"
+	"cutroom/internal/media/confine"
 	"cutroom/internal/objectstore"
 	standin "cutroom/internal/sandbox/separator"
 	"cutroom/internal/upstream/separator"
 )
 
 func TestMain(m *testing.M) {
-	media.CageMain()
+	confine.Main()
 	os.Exit(m.Run())
 }
 

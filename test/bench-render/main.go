@@ -21,11 +21,12 @@ import (
 
 	"cutroom/internal/engine"
 	"cutroom/internal/media"
+	"cutroom/internal/media/confine"
 	"cutroom/internal/timeline"
 )
 
 func main() {
-	media.CageMain()
+	confine.Main()
 	runs := flag.Int("runs", 3, "runs of each measurement")
 	out := flag.String("out", "docs/benchmarks.md", "file to write; empty writes none")
 	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
@@ -47,7 +48,7 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 		defer os.RemoveAll(dir)
 	}
 	b := &bench{dir: dir, runs: runs, cores: runtime.NumCPU()}
-	if b.runner, err = media.New(media.Config{CageLog: func(string) {}}); err != nil {
+	if b.runner, err = media.New(media.Config{}); err != nil {
 		return err
 	}
 	if err := b.makeSources(ctx, clips); err != nil {

@@ -30,19 +30,19 @@ func TestCheckFindsEverything(t *testing.T) {
 	if !strings.HasPrefix(rep.FFmpeg, "ffmpeg version") || !strings.HasPrefix(rep.FFprobe, "ffprobe version") {
 		t.Errorf("versions %q, %q", rep.FFmpeg, rep.FFprobe)
 	}
-	t.Logf("%+v", rep.Cage)
+	t.Logf("%+v", rep.Confinement)
 }
 
-// inForce skips a test of a wall that this kernel does not grant.
-func inForce(t *testing.T, r *media.Runner, wall string) {
+// inForce skips a test of a layer that this kernel does not grant.
+func inForce(t *testing.T, r *media.Runner, layer string) {
 	t.Helper()
-	report, err := r.CageReport(t.Context())
+	report, err := r.Confinement(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range report {
-		if f.Name == wall && !f.InForce {
-			t.Skipf("%s: %s", wall, f.Detail)
+	for _, l := range report {
+		if l.Name == layer && !l.InForce {
+			t.Skipf("%s: %s", layer, l.Detail)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func tone(d time.Duration, output ...string) []string {
 	return append([]string{"-f", "lavfi", "-i", fmt.Sprintf("sine=d=%.3f", d.Seconds())}, output...)
 }
 
-func TestCageKeepsFilesApart(t *testing.T) {
+func TestConfinementKeepsFilesApart(t *testing.T) {
 	r := newRunner(t)
 	inForce(t, r, "landlock")
 	dir, outside := t.TempDir(), t.TempDir()
@@ -88,7 +88,7 @@ func TestCageKeepsFilesApart(t *testing.T) {
 	}
 }
 
-func TestCageHasNoNetwork(t *testing.T) {
+func TestConfinementHasNoNetwork(t *testing.T) {
 	r := newRunner(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,17 +116,17 @@ func TestCageHasNoNetwork(t *testing.T) {
 	}
 	if c, err := listener.Accept(); err == nil {
 		c.Close()
-		t.Error("a connection came out of the cage")
+		t.Error("a connection came out")
 	}
 	if err := packets.SetReadDeadline(time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if n, _, err := packets.ReadFrom(make([]byte, 2048)); err == nil {
-		t.Errorf("a packet of %d bytes came out of the cage", n)
+		t.Errorf("a packet of %d bytes came out", n)
 	}
 }
 
-func TestCageLimitsFileSize(t *testing.T) {
+func TestConfinementLimitsFileSize(t *testing.T) {
 	r, err := media.New(media.Config{MaxFileBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestCageLimitsFileSize(t *testing.T) {
 	}
 }
 
-func TestCageLimitsMemory(t *testing.T) {
+func TestConfinementLimitsMemory(t *testing.T) {
 	small, err := media.New(media.Config{MaxMemoryBytes: 200 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestCageLimitsMemory(t *testing.T) {
 	}
 }
 
-func TestCageScrubsTheEnvironment(t *testing.T) {
+func TestConfinementScrubsTheEnvironment(t *testing.T) {
 	t.Setenv("AUTH_JWT_SECRET", "a secret of the server")
 	started := make(chan int, 1)
 	r := newRunner(t)
@@ -286,7 +286,7 @@ func TestKilledServerTakesFFmpegAlong(t *testing.T) {
 	}
 }
 
-// BenchmarkStart compares what the cage adds to the start of ffmpeg.
+// BenchmarkStart compares what confinement adds to the start of ffmpeg.
 func BenchmarkStart(b *testing.B) {
 	r, err := media.New(media.Config{})
 	if err != nil {
@@ -304,7 +304,7 @@ func BenchmarkStart(b *testing.B) {
 			}
 		}
 	})
-	b.Run("caged", func(b *testing.B) {
+	b.Run("confined", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := r.Encode(b.Context(), pass); err != nil {
 				b.Fatal(err)

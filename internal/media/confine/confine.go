@@ -1,0 +1,189 @@
+// Package confine runs one program on strangers' files so that whoever takes the
+// program over gains nothing by it. From outside in:
+//
+//	server ── clone(new user, network, IPC and PID namespaces; parent-death signal) ──▶ the same binary
+//	the same binary, in Main: Landlock → resource limits → seccomp → exec the program
+//
+// The user namespace maps the server's user to nobody, so that even a server run
+// as root starts a program without any capability; what the program opens must
+// be open to the server's user by ownership or mode, root or not. The network
+// namespace is empty. The program is the first process of its PID namespace: it
+// can name no process outside, and whatever it starts ends with it. Landlock
+// leaves it one folder to write, its inputs and the shared libraries to read,
+// and no other program to execute. The seccomp filter refuses what an attacker
+// needs and a decoder does not (sockets, processes, shared memory without a
+// file, other processes' limits and priorities), also where namespaces are
+// refused, as in most container engines.
+//
+// It knows nothing of media.
+package confine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	arg0 = "cutroom-confined"
+	// ExitStatus is that of a process whose confinement itself failed; its
+	// standard error says why. ffmpeg never ends with it.
+	ExitStatus = 121
+	nobody     = 65534
+)
+
+// armed says that this program calls Main, so starting it again is safe.
+var armed atomic.Bool
+
+// Armed reports whether Main was called. Without it Command would start the
+// whole program again.
+func Armed() bool { return armed.Load() }
+
+// Layers are the parts of the confinement that a kernel may refuse.
+type Layers struct {
+	Namespaces bool
+	Landlock   bool
+	Seccomp    bool
+}
+
+// Program is what is to run, and what it may have.
+type Program struct {
+	Binary string   // absolute, links resolved
+	Args   []string // without the name of the program
+	Dir    string   // working directory, and the only place it may write; "" is nowhere
+	Reads  []string // files and folders it may read
+
+	MemoryBytes uint64        // private memory
+	FileBytes   uint64        // largest file it may write
+	CPU         time.Duration // processor time, rounded up to seconds; 0 is no limit
+}
+
+// order is what the new process is told, as JSON in its argument list. Nothing
+// in it is secret: it names files and numbers.
+type order struct {
+	Layers     Layers
+	Binary     string
+	Write      string
+	Read       []string
+	Memory     uint64 // bytes
+	FileSize   uint64 // bytes
+	CPU        uint64 // seconds
+	KeepFD     int    // highest descriptor that the program inherits
+	Unnumbered bool   // the limit on threads would count those of the server's user
+	Env        []string
+}
+
+// Command builds the process that confines itself and becomes p. Descriptors
+// from 3 on are those of extra. It is started with Start, and killing it (with
+// ctx or otherwise) leaves none of its processes behind.
+func Command(ctx context.Context, p Program, layers Layers, extra ...*os.File) (*exec.Cmd, error) {
+	alive, err := aliveness()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(order{
+		Layers: layers, Binary: p.Binary, Write: p.Dir, Read: p.Reads,
+		Memory: p.MemoryBytes, FileSize: p.FileBytes, CPU: uint64((p.CPU + time.Second - 1) / time.Second),
+		KeepFD: 2 + len(extra), Unnumbered: !layers.Namespaces, Env: environment(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = append([]string{arg0, string(text)}, p.Args...)
+	if cmd.Dir = p.Dir; cmd.Dir == "" {
+		cmd.Dir = "/"
+	}
+	// The Go runtime of the new process lives for milliseconds: one thread is enough.
+	cmd.Env = append(environment(), "GOMAXPROCS=1", "GOGC=off")
+	cmd.ExtraFiles = append(extra, alive)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	// The group is for kernels without namespaces; the namespace dies with its first process.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	if layers.Namespaces {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWPID
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Geteuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Getegid(), Size: 1}}
+	}
+	return cmd, nil
+}
+
+// environment is the whole environment of the program: none of the server's secrets.
+func environment() []string {
+	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/nonexistent"}
+}
+
+// aliveness is the reading end of a pipe whose writing end this process holds
+// until it dies: a new process that finds it closed has lost its server. The
+// parent's process id would not tell, being 0 in a PID namespace.
+var aliveness = sync.OnceValues(func() (*os.File, error) {
+	r, w, err := os.Pipe()
+	server = w
+	return r, err
+})
+
+var server *os.File // kept reachable: a collected file would close
+
+// hidden says that Hide was called; it also guards the moments in which the
+// server is not.
+var hidden struct {
+	sync.Mutex
+	on bool
+}
+
+// Hide keeps the memory and the environment of this process from every other
+// process of its user: it can be neither traced nor dumped, and its files under
+// /proc belong to root.
+func Hide() error {
+	hidden.Lock()
+	defer hidden.Unlock()
+	hidden.on = true
+	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+}
+
+// Start starts a Command. The calling goroutine must stay on its thread until the
+// process is gone: the kernel sends the parent-death signal when the thread that
+// forked ends.
+//
+// An ordinary user may write the id maps of a new user namespace only while the
+// process that made it is not hidden. Those that already run in namespaces of
+// their own cannot use the moment; where there are none, nothing is shown.
+func Start(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr.Cloneflags&syscall.CLONE_NEWUSER == 0 || os.Geteuid() == 0 {
+		return cmd.Start()
+	}
+	hidden.Lock()
+	defer hidden.Unlock()
+	if !hidden.on {
+		return cmd.Start()
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return errors.Join(cmd.Start(), unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
+}
+
+// Main must be the first statement of main, and of TestMain in tests that run
+// ffmpeg. In a process started by Command it confines the process, becomes the
+// program and never returns; in any other it returns at once.
+func Main() {
+	armed.Store(true)
+	if len(os.Args) < 2 || os.Args[0] != arg0 {
+		return
+	}
+	runtime.LockOSThread() // Landlock and seccomp bind the thread that execs
+	err := enter(os.Args[1], os.Args[2:])
+	fmt.Fprintln(os.Stderr, strings.TrimSpace(err.Error()))
+	os.Exit(ExitStatus)
+}
