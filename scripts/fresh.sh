@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Tries the README on a bare Debian: makes one in a folder, without a container
+# engine, clones what is committed here into it and runs commands there.
+#
+#   scripts/fresh.sh RELEASE          runs `make demo` and `make test`
+#   scripts/fresh.sh RELEASE CMD...   runs CMD instead
+#
+# RELEASE is bookworm, trixie or sid. Root and debootstrap are needed. What the
+# README takes for granted (Go, git, make) is there, Go as the host's own, and
+# nothing else.
+# Packages come from the host's mirror (or DEBIAN_MIRROR) and modules from its
+# GOPROXY. FRESH_DIR (/var/tmp/cutroom-fresh) keeps the base system as a tar
+# file, so that a second run needs no debootstrap; the machine itself is gone
+# when the command ends, however it ends.
+set -euo pipefail
+
+repo=$(cd "$(dirname "$0")/.." && pwd)
+cache=${FRESH_DIR:-/var/tmp/cutroom-fresh}
+release=${1-}
+case $release in
+bookworm | trixie | sid) shift ;;
+*)
+	sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+	;;
+esac
+[ $# -gt 0 ] || set -- sh -ec 'make demo; make test'
+
+step() { printf 'fresh.sh: %s\n' "$*" >&2; }
+
+# repository prints the host's repository whose address ends so, or Debian's.
+repository() {
+	local host
+	host=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep "/$1/\$" | head -n 1) || true
+	echo "${host:-http://deb.debian.org/$1/}"
+}
+
+# base makes the tar file of the release: a minimal Debian with git and make.
+base() {
+	local root=$1/base mirror security
+	mirror=${DEBIAN_MIRROR:-$(repository debian)} security=$(repository debian-security)
+	step "making $release from $mirror"
+	eval "$(apt-config shell http_proxy Acquire::http::Proxy)"
+	http_proxy=${http_proxy-} debootstrap --variant=minbase --include=ca-certificates,git,make "$release" "$root" "$mirror" >"$1/debootstrap.log" 2>&1 || {
+		tail -n 20 "$1/debootstrap.log" >&2
+		return 1
+	}
+	echo "127.0.0.1 localhost" >"$root/etc/hosts"
+	{
+		echo "deb $mirror $release main"
+		[ "$release" = sid ] || printf 'deb %s %s main\n' "$mirror" "$release-updates" "$security" "$release-security"
+	} >"$root/etc/apt/sources.list"
+	apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+|Retries)\b' >"$root/etc/apt/apt.conf.d/00host" || true
+	rm -f "$root"/var/cache/apt/archives/*.deb
+	tar -C "$root" -cf "$1/base.tar" .
+	mv "$1/base.tar" "$cache/$release.tar"
+	rm -rf "$root"
+}
+
+mkdir -p "$cache"
+work=$(mktemp -d "$cache/$release.XXXXXX")
+machine=
+finish() {
+	if [ -n "$machine" ] && kill -KILL "$machine" 2>/dev/null; then sleep 1; fi
+	rm -rf --one-file-system "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+[ -f "$cache/$release.tar" ] || base "$work"
+root=$work/root
+mkdir "$root"
+tar -C "$root" -xf "$cache/$release.tar"
+cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+# The host's certificates: its mirror or module proxy may have one of its own.
+cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" "$root/etc/ssl/certs/ca-certificates.crt"
+git clone -q --no-hardlinks "$repo" "$root/root/cutroom"
+step "$release with cutroom at $(git -C "$root/root/cutroom" log -1 --format='%h %s')"
+
+environment=(HOME=/root LANG=C.UTF-8 "TERM=${TERM-dumb}" PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
+for name in GOPROXY GOPRIVATE GONOPROXY GOSUMDB GONOSUMDB GOINSECURE; do
+	environment+=("$name=$(go env "$name")")
+done
+for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+	[ -z "${!name-}" ] || environment+=("$name=${!name}")
+done
+
+# Mounts and processes live in namespaces of their own, which end with the
+# command. The folder becomes the root by pivot_root: in a chroot nobody may make
+# the user namespaces that the service shuts ffmpeg into.
+export root goroot
+goroot=$(go env GOROOT)
+set -m # a signal for this script ends the machine, not waits for it
+unshare --mount --pid --fork --kill-child --propagation private bash -ec '
+	mount --bind "$root" "$root"
+	cd "$root"
+	mkdir -p usr/local/go mnt/host
+	mount -t proc proc proc
+	mount --rbind /sys sys
+	mount --rbind /dev dev
+	mount --bind -o ro "$goroot" usr/local/go
+	pivot_root . mnt/host
+	cd /root/cutroom
+	umount -l /mnt/host
+	env -i "$@" || exit' fresh "${environment[@]}" "$@" &
+machine=$!
+wait "$machine" || exit
+machine=
