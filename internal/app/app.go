@@ -53,6 +53,7 @@ type App struct {
 
 	db          *db.DB
 	nodeID      string
+	replica     lease.Replica
 	store       objectstore.Store
 	bucket      *objectstore.Bucket
 	assetCache  *asset.Cache
@@ -152,6 +153,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		host = "cutroom"
 	}
 	keeper := lease.NewKeeper(a.db, host+"/"+uuid.NewString(), a.log)
+	a.replica = lease.Replica{ID: keeper.Owner(), NodeID: a.storeNode(), Offers: a.offers, Log: a.log}
 	a.calls = newCallLog(a.db, a.log)
 	provider, err := newProvider(cfg, a.calls.record, a.log)
 	if err != nil {
@@ -234,7 +236,16 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 
 // cores is how many cores one render may use, so that as many as may run at
 // once share the machine.
-func cores(concurrent int) int { return max(1, runtime.NumCPU()/concurrent) }
+func cores(concurrent int) int { return max(1, runtime.GOMAXPROCS(0)/concurrent) }
+
+// offers is what this replica tells the others of itself.
+func (a *App) offers(context.Context) (slots int, freeBytes int64) {
+	free, err := a.staging.Free()
+	if err != nil {
+		a.log.Warn("free disk space unknown", "err", err)
+	}
+	return a.slots.Size(), free - a.cfg.Storage.MinFreeDiskBytes
+}
 
 // storeNode names the disk that holds the objects, "" when a bucket does.
 func (a *App) storeNode() string {
@@ -278,9 +289,7 @@ func (a *App) Run(ctx context.Context) error {
 		group.Go(func() error { return a.serveOps(ctx) })
 	}
 	group.Go(func() error { return a.db.RunBells(ctx) })
-	if node := a.storeNode(); node != "" {
-		group.Go(func() error { return lease.RunNode(ctx, a.db, node, a.log) })
-	}
+	group.Go(func() error { return a.replica.Run(ctx, a.db) })
 	group.Go(func() error { return a.runWorkers(ctx) })
 	group.Go(func() error { return a.runSweeps(ctx) })
 	a.log.Info("cutroom serves", "address", listener.Addr().String(), "version", a.version)

@@ -25,7 +25,10 @@ const (
 func (a *App) runSweeps(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error {
-		every(ctx, jobSweepEvery, func() { a.sweep("separation jobs", func() error { return a.separations.SweepJobs(ctx) }) })
+		every(ctx, jobSweepEvery, func() {
+			a.sweep("separation jobs", func() error { return a.separations.SweepJobs(ctx) })
+			a.sweep("render jobs", func() error { return a.renders.SweepJobs(ctx) })
+		})
 		return nil
 	})
 	g.Go(func() error {

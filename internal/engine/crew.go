@@ -27,8 +27,6 @@ type Crew interface {
 	// Await waits for a part that somebody else claimed. It reports whether the
 	// part was made; false means that its maker gave up or died.
 	Await(ctx context.Context, key string) (made bool, err error)
-	// Busy reports that an assistant has something better to do.
-	Busy(ctx context.Context) bool
 }
 
 // sharePart makes a part, unless somebody of the crew is at it: then the part
@@ -93,8 +91,7 @@ func (r *render) fetchWhole(ctx context.Context, p *VideoPart) bool {
 }
 
 // Assist makes parts of a job that somebody else renders, until none is left to
-// claim or the crew has something better to do. It writes to the part cache
-// only. A source that cannot be rendered is no error here: whoever renders the
+// claim or ctx ends. It writes to the part cache only. A source that cannot be rendered is no error here: whoever renders the
 // job finds the same and says so.
 func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 	r := &render{Engine: e, job: job, work: filepath.Join(job.Dir, "work"), meter: newMeter(nil),
@@ -122,7 +119,7 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for range parallel {
 		group.Go(func() error {
-			for ctx.Err() == nil && !job.Crew.Busy(ctx) {
+			for ctx.Err() == nil {
 				key, err := job.Crew.ClaimAny(ctx)
 				if err != nil {
 					return fmt.Errorf("claim part: %w", err)

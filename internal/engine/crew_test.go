@@ -88,8 +88,6 @@ func (b *board) Await(ctx context.Context, key string) (bool, error) {
 	}
 }
 
-func (b *board) Busy(context.Context) bool { return false }
-
 // TestACrewMakesTheSameFilm renders with an assistant and alone: every frame
 // and every sample must be the same, and the assistant must have had a part.
 func TestACrewMakesTheSameFilm(t *testing.T) {

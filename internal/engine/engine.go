@@ -35,7 +35,7 @@ type Engine struct {
 // New returns an Engine.
 func New(cfg Config) *Engine {
 	if cfg.Cores <= 0 {
-		cfg.Cores = runtime.NumCPU()
+		cfg.Cores = runtime.GOMAXPROCS(0)
 	}
 	if cfg.FinalTimeout <= 0 {
 		cfg.FinalTimeout = 30 * time.Minute

@@ -228,25 +228,58 @@ func TestNodeIDIsOneForADisk(t *testing.T) {
 	}
 }
 
-func TestRunNodeSaysThatTheNodeLives(t *testing.T) {
+func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- lease.RunNode(ctx, d, "n", quiet) }()
-		seen := false
-		for end := time.Now().Add(10 * time.Second); !seen && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			var n int
-			if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM nodes WHERE id = 'n' AND seen_at > now_ms() - 5000`).Scan(&n); err != nil {
+		ctx := t.Context()
+		for _, r := range []struct {
+			id   string
+			seen time.Duration // ago
+		}{{"silent", lease.ReplicaTTL + time.Second}, {"forgotten", time.Hour}} {
+			if _, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 64, 1, now_ms() - $2)`,
+				r.id, r.seen.Milliseconds()); err != nil {
 				t.Fatal(err)
 			}
-			seen = n == 1
 		}
-		if !seen {
-			t.Error("the node was not seen")
+		slots := func() int {
+			n, err := lease.LiveSlots(ctx, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
 		}
-		cancel()
+		if n := slots(); n != 0 {
+			t.Errorf("%d slots of replicas that are gone", n)
+		}
+		other := lease.Replica{ID: "other", Offers: func(context.Context) (int, int64) { return 2, -5 }, Log: quiet}
+		if err := other.Announce(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+		running, stop := context.WithCancel(ctx)
+		defer stop()
+		announced := make(chan struct{}, 1)
+		r := lease.Replica{ID: "me", NodeID: "n", Log: quiet, Offers: func(context.Context) (int, int64) {
+			announced <- struct{}{}
+			return 3, 7
+		}}
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(running, d) }()
+		<-announced
+		for end := time.Now().Add(10 * time.Second); slots() != 5 && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if n := slots(); n != 5 {
+			t.Errorf("%d slots of two replicas, want 5", n)
+		}
+		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+		var rows, nodes int
+		if err := d.QueryRow(ctx, `SELECT COUNT(*), (SELECT COUNT(*) FROM nodes WHERE id = 'n') FROM replicas WHERE id <> 'silent'`).Scan(&rows, &nodes); err != nil {
+			t.Fatal(err)
+		}
+		if n := slots(); n != 2 || rows != 1 || nodes != 1 {
+			t.Errorf("afterwards %d slots, %d replicas, %d nodes", n, rows, nodes)
 		}
 	})
 }

@@ -1,21 +1,13 @@
 package lease
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
-
-	"cutroom/internal/db"
 )
-
-// NodeTTL is how long a node counts as alive after it was last seen.
-const NodeTTL = 30 * time.Second
 
 // NodeID returns the identity of the disk under dir, made at the first call
 // and kept in a file there. Two processes on one disk are one node; a process
@@ -51,22 +43,4 @@ func NodeID(dir string) (string, error) {
 		}
 	}
 	return id, nil
-}
-
-// RunNode says that the node is alive, until ctx ends.
-func RunNode(ctx context.Context, d *db.DB, nodeID string, log *slog.Logger) error {
-	tick := time.NewTicker(NodeTTL / 3)
-	defer tick.Stop()
-	for {
-		_, err := d.Exec(ctx, `INSERT INTO nodes (id, seen_at) VALUES ($1, now_ms())
-			ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at`, nodeID)
-		if err != nil && ctx.Err() == nil {
-			log.Warn("node heartbeat not written", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }

@@ -300,11 +300,11 @@ func measureQueue(t *testing.T, waiting, finished int) (lines []queued) {
 			all.Go(func() {
 				for n := 0; time.Since(began) < until; n++ {
 					at := time.Now()
-					j, ok, err := s.claim(t.Context())
+					j, ok, _, err := s.claim(t.Context())
 					// A statement sees the queue as it was at its beginning. One that
 					// the machine let wait may find all of a short queue taken.
 					for err == nil && !ok && time.Since(began) < until {
-						j, ok, err = s.claim(t.Context())
+						j, ok, _, err = s.claim(t.Context())
 					}
 					claimed := time.Now()
 					if err != nil {

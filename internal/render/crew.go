@@ -153,14 +153,39 @@ func (c *crew) Await(ctx context.Context, key string) (bool, error) {
 	}
 }
 
-// Busy implements engine.Crew: a job that waits for a worker comes before
-// helping with one that has one.
-func (c *crew) Busy(ctx context.Context) bool {
-	var one int
-	// In the order of the queue's index, or PostgreSQL may look through the
-	// table from its beginning, where the jobs that have ended are.
-	err := c.s.db.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE state = 'PENDING' ORDER BY created_at, id LIMIT 1`).Scan(&one)
-	return err == nil
+// assistance returns what spends an idle slot on somebody else's render, or nil
+// where there is no slot for that: a job that waits comes first, and one slot at
+// most helps. What it returns reports whether to look for work again at once.
+func (s *Service) assistance(ctx context.Context, waiting bool) func() bool {
+	ctx, cancel := context.WithCancel(ctx)
+	if waiting || s.Bucket == nil || !s.assisting.CompareAndSwap(nil, &cancel) {
+		cancel()
+		return nil
+	}
+	return func() bool {
+		made, err := s.assist(ctx)
+		stopped := ctx.Err() != nil
+		if err != nil && !stopped {
+			s.log.Warn("could not assist a render", "err", err)
+		}
+		s.assisting.Store(nil)
+		cancel()
+		return made || stopped
+	}
+}
+
+// stopAssisting gives the slot that helps others to a job that waits for one.
+// What was made of a part is lost; whoever renders the film makes it.
+func (s *Service) stopAssisting(ctx context.Context) error {
+	cancel := s.assisting.Load()
+	if cancel == nil {
+		return nil
+	}
+	waiting, err := s.waits(ctx)
+	if waiting {
+		(*cancel)()
+	}
+	return err
 }
 
 // assistSuffix ends the names of work folders of assistants.

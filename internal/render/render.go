@@ -93,9 +93,10 @@ type Options struct {
 // replicas.
 type Service struct {
 	Options
-	db        *db.DB
-	log       *slog.Logger
-	assisting atomic.Bool // one slot at most helps others
+	db  *db.DB
+	log *slog.Logger
+	// assisting ends the help for others that one slot at most gives, or is nil.
+	assisting atomic.Pointer[context.CancelFunc]
 }
 
 // New returns a Service.

@@ -290,7 +290,7 @@ func (e *simulated) render(ctx context.Context, job engine.Job) error {
 
 // Assist takes part after part, as the engine does.
 func (e *simulated) Assist(ctx context.Context, job engine.Job) (made int, err error) {
-	for ctx.Err() == nil && !job.Crew.Busy(ctx) {
+	for ctx.Err() == nil {
 		key, err := job.Crew.ClaimAny(ctx)
 		if err != nil {
 			return made, err

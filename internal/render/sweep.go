@@ -2,6 +2,7 @@ package render
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,6 +19,33 @@ import (
 func (s *Service) Sweep(ctx context.Context) error {
 	return errors.Join(s.sweepOutputs(ctx), s.sweepInputs(ctx), s.sweepUploads(ctx), s.sweepOrphans(ctx),
 		lease.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix))
+}
+
+// SweepJobs ends the jobs that no worker will. It is safe to run on every
+// replica at once.
+func (s *Service) SweepJobs(ctx context.Context) error {
+	return s.failAll(ctx, sentenceWorkers, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`)
+}
+
+// failAll fails the jobs of a condition. What was uploaded for them goes with the
+// next sweep of files.
+func (s *Service) failAll(ctx context.Context, sentence, where string, args ...any) error {
+	var ids []string
+	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
+		ids, err = texts(tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
+			lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{sentence}, args...)...))
+		for _, id := range ids {
+			err = errors.Join(err, releaseSources(ctx, tx, id))
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("give up render jobs: %w", err)
+	}
+	for _, id := range ids {
+		s.log.Warn("render job given up", "job", id, "why", sentence)
+	}
+	return nil
 }
 
 func (s *Service) sweepOutputs(ctx context.Context) error {
@@ -50,23 +78,28 @@ func (s *Service) sweepInputs(ctx context.Context) error {
 // collectKeys runs a writing statement that returns one text column.
 func (s *Service) collectKeys(ctx context.Context, query string, args ...any) ([]string, error) {
 	var out []string
-	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		out = nil
-		rows, err := tx.Query(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var v string
-			if err := rows.Scan(&v); err != nil {
-				return err
-			}
-			out = append(out, v)
-		}
-		return rows.Err()
+	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
+		out, err = texts(tx.Query(ctx, query, args...))
+		return err
 	})
 	return out, err
+}
+
+// texts reads the only column of rows.
+func texts(rows *sql.Rows, err error) ([]string, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var v string
+		if err := rows.Scan(&v); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
 }
 
 // sweepUploads removes uploads by the state of their job. Uploads without a job

@@ -37,24 +37,22 @@ func (s *Service) Run(ctx context.Context) error {
 	lease.Poll(ctx, s.log, "render queue", merged, pollQueue, func(ctx context.Context) (bool, error) {
 		release, got := s.Slots.TryAcquire()
 		if !got {
-			return false, nil
+			return false, s.stopAssisting(ctx)
 		}
-		j, ok, err := s.claim(ctx)
+		j, ok, waiting, err := s.claim(ctx)
 		if err != nil {
 			release()
 			return false, err
 		}
-		if !ok && (s.Bucket == nil || !s.assisting.CompareAndSwap(false, true)) {
-			release()
-			return false, nil
+		do := func() bool { s.work(ctx, j); return true }
+		if !ok {
+			if do = s.assistance(ctx, waiting); do == nil {
+				release()
+				return false, nil
+			}
 		}
 		running.Go(func() {
-			again := ok
-			if ok {
-				s.work(ctx, j)
-			} else {
-				again = s.tryAssist(ctx)
-			}
+			again := do()
 			release()
 			if again {
 				select {
@@ -66,16 +64,6 @@ func (s *Service) Run(ctx context.Context) error {
 		return ok, nil
 	})
 	return nil
-}
-
-// tryAssist spends an idle slot on somebody else's render.
-func (s *Service) tryAssist(ctx context.Context) bool {
-	defer s.assisting.Store(false)
-	made, err := s.assist(ctx)
-	if err != nil && ctx.Err() == nil {
-		s.log.Warn("could not assist a render", "err", err)
-	}
-	return made
 }
 
 // merge rings one bell for two.
@@ -96,77 +84,6 @@ func merge(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
 		}
 	}()
 	return out
-}
-
-// claimSQL claims the oldest job that may be claimed. Its list of states is word
-// for word the condition of the index render_open, in whose order jobs are
-// claimed: SQLite uses the index for no other wording.
-func claimSQL(skipLocked string) string {
-	return `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
-			attempts = attempts + 1, lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
-		WHERE id = (SELECT j.id FROM render_jobs j JOIN users u ON u.id = j.user_id
-			WHERE j.state IN ('PENDING', 'PROCESSING') AND (j.state = 'PENDING' OR j.lease_until < now_ms())
-				AND u.erasing_at IS NULL AND (j.node_id IS NULL OR j.node_id = $3)
-			ORDER BY j.created_at, j.id LIMIT 1` + skipLocked + `)
-		RETURNING id, user_id, spec, attempts, fence, progress`
-}
-
-// claim takes the oldest job that waits or whose worker is gone. A job that
-// has cost three workers is failed instead.
-func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
-	var encoded string
-	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		ok = false
-		if err := giveUp(ctx, tx); err != nil {
-			return err
-		}
-		err := tx.QueryRow(ctx, claimSQL(tx.SkipLockedOf("j")),
-			s.Keeper.Owner(), lease.TTL.Milliseconds(), s.NodeID).
-			Scan(&j.ID, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress)
-		if isNoRows(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("claim render job: %w", err)
-		}
-		ok = true
-		return nil
-	})
-	if err == nil && ok {
-		if j.Spec, err = decodeSpec(encoded); err != nil {
-			return j, false, errors.Join(err, s.fail(ctx, j, sentenceInternal))
-		}
-	}
-	return j, ok, err
-}
-
-// giveUp fails the jobs that have cost too many workers. What was uploaded for
-// them goes with the next sweep.
-func giveUp(ctx context.Context, tx *db.Tx) error {
-	rows, err := tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
-			lease_owner = NULL, lease_until = NULL, fence = fence + 1
-		WHERE state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= $2 RETURNING id`, sentenceWorkers, maxAttempts)
-	if err != nil {
-		return fmt.Errorf("give up render jobs: %w", err)
-	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return fmt.Errorf("give up render jobs: %w", err)
-		}
-		ids = append(ids, id)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return fmt.Errorf("give up render jobs: %w", err)
-	}
-	for _, id := range ids {
-		if err := releaseSources(ctx, tx, id); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // errMoved reports that a guarded update found the job in other hands.

@@ -1,0 +1,76 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"cutroom/internal/db"
+)
+
+// ReplicaTTL is how long a replica counts as alive after it was last seen.
+const ReplicaTTL = 30 * time.Second
+
+// Replica is what one process tells the others about itself.
+type Replica struct {
+	ID string // the owner of its leases
+	// NodeID names the disk that jobs of this process may be bound to, or is "".
+	NodeID string
+	// Offers says how many jobs the process may run at once, 0 while it cannot
+	// work, and how many bytes these may still write.
+	Offers func(ctx context.Context) (slots int, freeBytes int64)
+	Log    *slog.Logger
+}
+
+// Run says that the replica lives, until ctx ends, and then that it has gone.
+func (r Replica) Run(ctx context.Context, d *db.DB) error {
+	tick := time.NewTicker(ReplicaTTL / 3)
+	defer tick.Stop()
+	for {
+		if err := r.Announce(ctx, d); err != nil && ctx.Err() == nil {
+			r.Log.Warn("replica not announced", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			if _, err := d.Exec(last, `DELETE FROM replicas WHERE id = $1`, r.ID); err != nil {
+				r.Log.Warn("replica not signed off; the others will notice", "err", err)
+			}
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Announce says once that the replica lives and what it offers, and forgets
+// those that have been silent for long.
+func (r Replica) Announce(ctx context.Context, d *db.DB) error {
+	slots, free := r.Offers(ctx)
+	_, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, $2, $3, now_ms())
+		ON CONFLICT (id) DO UPDATE SET slots = excluded.slots, free_bytes = excluded.free_bytes, seen_at = excluded.seen_at`,
+		r.ID, slots, max(0, free))
+	if r.NodeID != "" {
+		_, nodeErr := d.Exec(ctx, `INSERT INTO nodes (id, seen_at) VALUES ($1, now_ms())
+			ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at`, r.NodeID)
+		err = errors.Join(err, nodeErr)
+	}
+	_, gone := d.Exec(ctx, `DELETE FROM replicas WHERE seen_at < now_ms() - $1`, 10*ReplicaTTL.Milliseconds())
+	if err = errors.Join(err, gone); err != nil {
+		return fmt.Errorf("announce replica: %w", err)
+	}
+	return nil
+}
+
+// LiveSlots is how many jobs all live replicas together may run at once.
+func LiveSlots(ctx context.Context, q db.Querier) (int, error) {
+	var n int
+	err := q.QueryRow(ctx, `SELECT COALESCE(SUM(slots), 0) FROM replicas WHERE seen_at > now_ms() - $1`,
+		ReplicaTTL.Milliseconds()).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count slots: %w", err)
+	}
+	return n, nil
+}

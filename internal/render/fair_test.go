@@ -1,0 +1,259 @@
+package render
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/engine"
+)
+
+// owners is what a claim of each of n turns gives, by the owner's name.
+func (r *rig) owners(s *Service, n int) (names []string) {
+	r.t.Helper()
+	for range n {
+		j, ok, waiting, err := s.claim(r.t.Context())
+		switch {
+		case err != nil:
+			r.t.Fatal(err)
+		case ok:
+			names = append(names, j.UserID)
+		case waiting:
+			names = append(names, "refused")
+		default:
+			names = append(names, "none")
+		}
+	}
+	return names
+}
+
+// replicas makes others known that have so many slots together.
+func (r *rig) replicas(slots int) {
+	r.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', $1, 0, now_ms())
+		ON CONFLICT (id) DO UPDATE SET slots = excluded.slots`, slots)
+}
+
+func TestSlotsGoToWhoeverHasFewest(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		r.replicas(100)
+		a, b, c := r.user(), r.user(), r.user()
+		s := r.service(&simulated{}, r.db)
+		r.enqueue(6, a, nil)
+		if got := r.owners(s, 2); !slices.Equal(got, []string{a, a}) {
+			t.Fatalf("alone in the queue: %v", got)
+		}
+		r.enqueue(2, b, nil)
+		r.enqueue(4, c, nil)
+		// B and C have nothing running and never started a job: B's is older.
+		// At two each, A started longest ago.
+		want := []string{b, c, b, c, a, c, a, c, a, a, "none"}
+		if got := r.owners(s, len(want)); !slices.Equal(got, want) {
+			t.Errorf("turns %v, want %v", got, want)
+		}
+		// Nothing runs any more: only who started when counts, whatever came when.
+		r.exec(`UPDATE render_jobs SET state = 'COMPLETED', lease_owner = NULL, lease_until = NULL`)
+		for owner, ago := range map[string]int{a: 10, b: 30, c: 20} {
+			r.exec(`UPDATE render_jobs SET started_at = now_ms() - $1 WHERE user_id = $2`, ago*1000, owner)
+		}
+		d := r.user()
+		for _, owner := range []string{a, c, b, d} {
+			r.enqueue(1, owner, nil)
+		}
+		want = []string{d, b, c, a}
+		if got := r.owners(s, 4); !slices.Equal(got, want) {
+			t.Errorf("turns %v, want %v", got, want)
+		}
+	})
+}
+
+func TestNobodyHoldsMoreThanHalfOfTheSlotsWhileOthersWait(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		a, b := r.user(), r.user()
+		s := r.service(&simulated{}, r.db)
+		r.enqueue(4, a, nil)
+		r.enqueue(1, b, nil)
+		r.replicas(3)
+		r.exec(`UPDATE render_jobs SET state = 'COMPLETED' WHERE user_id = $1`, b)
+		if got := r.owners(s, 1); !slices.Equal(got, []string{a}) {
+			t.Fatalf("turn %v", got)
+		}
+		r.enqueue(2, b, nil)
+		// One slot of three is half of them, rounded down: a second one for either
+		// would be more than half.
+		want := []string{b, "refused"}
+		if got := r.owners(s, 2); !slices.Equal(got, want) {
+			t.Errorf("turns %v, want %v", got, want)
+		}
+		// The other's wait is over: nobody is held back any more.
+		r.exec(`UPDATE render_jobs SET state = 'FAILED' WHERE user_id = $1 AND state = 'PENDING'`, b)
+		if got := r.owners(s, 2); !slices.Equal(got, []string{a, a}) {
+			t.Errorf("turns %v, though only one owner waits", got)
+		}
+	})
+}
+
+// A job that its worker lost waits like any other and counts for nobody, and
+// neither do those of an account that is being deleted.
+func TestOnlyLivingJobsCount(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		r.replicas(100)
+		a, b, gone := r.user(), r.user(), r.user()
+		s := r.service(&simulated{}, r.db)
+		r.enqueue(2, a, nil)
+		r.owners(s, 2)
+		r.exec(`UPDATE render_jobs SET lease_until = now_ms() - 1, started_at = now_ms() - 60000`)
+		r.enqueue(1, b, nil)
+		r.enqueue(1, gone, nil)
+		r.exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, gone)
+		r.exec(`UPDATE users SET last_active_at = 0 WHERE id = $1`, gone)
+		if got, want := r.owners(s, 4), []string{b, a, a, "refused"}; !slices.Equal(got, want) {
+			t.Errorf("turns %v, want %v", got, want)
+		}
+		// The third worker is lost, too: nobody may take the jobs any more.
+		r.exec(`UPDATE render_jobs SET attempts = 3, lease_until = now_ms() - 1 WHERE user_id = $1`, a)
+		if err := s.SweepJobs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE user_id = $1 AND state = 'FAILED' AND error = $2`, a, sentenceWorkers); n != 2 {
+			t.Errorf("%d jobs given up, want 2", n)
+		}
+	})
+}
+
+// However many claim at the same moment, they give every owner the same.
+func TestReplicasThatClaimAtOnceAreFair(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		const replicas, owners, each = 8, 4, 4
+		r.replicas(replicas * 2)
+		var services []*Service
+		for range replicas {
+			services = append(services, r.service(&simulated{}, r.db))
+		}
+		for range owners {
+			r.enqueue(10, r.user(), nil)
+		}
+		var all sync.WaitGroup
+		for _, s := range services {
+			all.Go(func() {
+				for range owners * each / replicas {
+					if _, ok, _, err := s.claim(t.Context()); err != nil || !ok {
+						t.Errorf("claimed %v, %v", ok, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := r.number(`SELECT COUNT(*) FROM (SELECT user_id FROM render_jobs WHERE state = 'PROCESSING'
+			GROUP BY user_id HAVING COUNT(*) = $1) AS fair`, each); n != owners {
+			t.Errorf("%d of %d owners got %d slots", n, owners, each)
+		}
+	})
+}
+
+// The length of the queue costs nothing: what counts is whose jobs wait.
+func TestAClaimFromALongQueueIsCheap(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		r.replicas(1000)
+		hoarder, other := r.user(), r.user()
+		fill := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+			INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at, started_at)
+			SELECT $3 || i, $1, $4, $5, 'video', i, CASE WHEN $4 = 'PENDING' THEN NULL ELSE i END FROM n`
+		text, err := spec{Timeline: timelineOf(1), Sources: map[string]object{}}.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.exec(fill, hoarder, 10_000, "rnd-done-", "COMPLETED", text)
+		r.exec(fill, hoarder, 10_000, "rnd-wait-", "PENDING", text)
+		r.enqueue(1, other, nil)
+		if r.db.Postgres() {
+			r.exec(`ANALYZE render_jobs`) // as autovacuum does; nobody does it for SQLite
+		}
+		s := r.service(&simulated{}, r.db)
+		var took []time.Duration
+		var turns []string
+		for range 20 {
+			began := time.Now()
+			turns = append(turns, r.owners(s, 1)...)
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		t.Logf("a claim among 10,001 waiting jobs takes %v, at most %v", took[10], took[19])
+		if turns[0] != other {
+			t.Errorf("first turn: %s", turns[0])
+		}
+		// Going through the queue takes several times as long on a quiet machine.
+		if took[10] > 50*time.Millisecond {
+			t.Errorf("a claim takes %v", took[10])
+		}
+		r.noScan()
+	})
+}
+
+// noScan fails the test where a claim reads the whole table or sorts the queue.
+func (r *rig) noScan() {
+	r.t.Helper()
+	explain := `EXPLAIN QUERY PLAN `
+	if r.db.Postgres() {
+		explain = `EXPLAIN `
+	}
+	err := r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
+		rows, err := tx.Query(r.t.Context(), explain+claimSQL(tx.SkipLockedOf("j")), "", 1, "replica", 1)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		var plan []string
+		for rows.Next() {
+			var line string
+			columns := []any{new(int), new(int), new(int), &line}
+			if r.db.Postgres() {
+				columns = columns[3:]
+			}
+			if err := rows.Scan(columns...); err != nil {
+				return err
+			}
+			plan = append(plan, line)
+		}
+		text := strings.Join(plan, "\n")
+		if !strings.Contains(text, "render_open_by_user") || !strings.Contains(text, "render_started") ||
+			strings.Contains(text, "Seq Scan on render_jobs") || strings.Contains(text, "SCAN render_jobs") || strings.Contains(text, "SCAN j ") {
+			r.t.Errorf("the plan of a claim:\n%s", text)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A part of somebody's film is left for the job of somebody else that waits.
+func TestHelpForAFilmEndsWhenAJobWaits(t *testing.T) {
+	url, user, password := dbtest.URL(t)
+	r := newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 8}))
+	r.shareBucket()
+	local, err := engine.NewDirCache(engine.DirCacheConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engines := make([]*simulated, 2)
+	for i := range engines {
+		engines[i] = &simulated{takes: time.Hour, parts: 4, cache: NewSharedCache(local, r.bucket)}
+		r.run(r.service(engines[i], r.db))
+	}
+	long, other := r.user(), r.user()
+	r.enqueue(1, long, r.source(long))
+	r.eventually("both replicas work on the film", 30*time.Second, func() bool {
+		return r.number(`SELECT COUNT(*) FROM render_parts WHERE state = 'MAKING'`) == 2
+	})
+	r.enqueue(1, other, r.source(other))
+	r.eventually("the other's job runs", 30*time.Second, func() bool {
+		return r.number(`SELECT COUNT(*) FROM render_jobs WHERE user_id = $1 AND state = 'PROCESSING'`, other) == 1
+	})
+	if n := r.number(`SELECT attempts FROM render_jobs WHERE user_id = $1`, long); n != 1 {
+		t.Errorf("%d attempts at the film that was helped", n)
+	}
+}
