@@ -8,6 +8,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -76,6 +77,20 @@ func (e *Error) Error() string {
 		s += ": " + e.Err.Error()
 	}
 	return s
+}
+
+// maxCause bounds what is kept of an error's text, in bytes: enough for a chain
+// of causes and the last lines of a program's complaint.
+const maxCause = 4000
+
+// Cause is the text of an error as a database can keep it, for support and never
+// for a client.
+func Cause(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.ReplaceAll(err.Error(), "\x00", "")
+	return strings.ToValidUTF8(text[:min(len(text), maxCause)], "")
 }
 
 // Unwrap returns the cause.

@@ -104,7 +104,7 @@ func (s *Service) claim(ctx context.Context) (j job, ok, waiting bool, err error
 	})
 	if err == nil && ok {
 		if j.Spec, err = decodeSpec(encoded); err != nil {
-			return j, false, true, errors.Join(err, s.fail(ctx, j, sentenceInternal))
+			return j, false, true, errors.Join(err, s.fail(ctx, j, sentenceInternal, err))
 		}
 	}
 	return j, ok, true, err

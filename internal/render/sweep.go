@@ -33,7 +33,7 @@ func (s *Service) failAll(ctx context.Context, sentence, where string, args ...a
 	var ids []string
 	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
 		ids, err = texts(tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
-			lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{sentence}, args...)...))
+			replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{sentence}, args...)...))
 		for _, id := range ids {
 			err = errors.Join(err, releaseSources(ctx, tx, id))
 		}

@@ -117,10 +117,10 @@ func (s *Service) work(ctx context.Context, j job) {
 		return
 	case seen != nil && seen.Kind != fault.Internal:
 		log.Info("render failed", "why", seen.Code, "cause", seen.Err)
-		err = s.fail(last, j, seen.Code)
+		err = s.fail(last, j, seen.Code, err)
 	default:
 		log.Error("render failed", "err", err)
-		err = s.fail(last, j, sentenceInternal)
+		err = s.fail(last, j, sentenceInternal, err)
 	}
 	if err != nil {
 		// The lease runs out and the job is claimed again from its row.
@@ -217,7 +217,7 @@ func (s *Service) completed(ctx context.Context, j job, key string, size int64, 
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
 				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6,
-				lease_owner = NULL, lease_until = NULL
+				replica = lease_owner, lease_owner = NULL, lease_until = NULL
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, key, size, sum, s.OutputLifetime.Milliseconds())
 		if err != nil {
 			return fmt.Errorf("complete render job: %w", err)
@@ -229,12 +229,13 @@ func (s *Service) completed(ctx context.Context, j job, key string, size int64, 
 	})
 }
 
-func (s *Service) fail(ctx context.Context, j job, sentence string) error {
+// fail moves a job to FAILED. The sentence is for its owner, the cause for support.
+func (s *Service) fail(ctx context.Context, j job, sentence string, cause error) error {
 	moved := false
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $3, finished_at = now_ms(),
-				lease_owner = NULL, lease_until = NULL, fence = fence + 1
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, sentence)
+		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $3, failure_cause = $4, finished_at = now_ms(),
+				replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, sentence, fault.Cause(cause))
 		if err != nil {
 			return fmt.Errorf("fail render job: %w", err)
 		}

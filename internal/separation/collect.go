@@ -82,7 +82,7 @@ func (s *Service) collect(ctx context.Context, j *job, dir string) error {
 func (s *Service) ready(ctx context.Context, j *job, stems []stem) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'READY', progress = 100, progress_reason = NULL,
-				actual_duration_ms = $3, ready_at = now_ms(), finished_at = now_ms(), lease_owner = NULL, lease_until = NULL
+				actual_duration_ms = $3, ready_at = now_ms(), finished_at = now_ms(), replica = lease_owner, lease_owner = NULL, lease_until = NULL
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, stems[0].durationMs)
 		if err != nil {
 			return fmt.Errorf("finish separation job: %w", err)

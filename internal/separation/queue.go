@@ -7,6 +7,7 @@ import (
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
 	"cutroom/internal/lease"
 )
 
@@ -109,9 +110,9 @@ func (s *Service) recover(ctx context.Context, which string, args ...any) error 
 		switch {
 		case j.IntentAt.Valid:
 			s.log.Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice", "job", j.ID)
-			moved, err = s.fail(ctx, j, sentenceNoAnswer)
+			moved, err = s.fail(ctx, j, sentenceNoAnswer, errors.New("the worker was lost while the provider may have been starting the job"))
 		case j.Attempts >= maxAttempts:
-			moved, err = s.fail(ctx, j, sentenceNoAnswer)
+			moved, err = s.fail(ctx, j, sentenceNoAnswer, fmt.Errorf("%d workers were lost or stuck while submitting", j.Attempts))
 		default:
 			moved, err = s.requeue(ctx, j, 0)
 		}
@@ -163,15 +164,15 @@ func (s *Service) requeue(ctx context.Context, j job, forgive int) (bool, error)
 }
 
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds
-// it, in one transaction. It writes nothing and reports false when the job has
+// it, in one transaction. The sentence is for its owner, the cause for support. It writes nothing and reports false when the job has
 // moved on since it was read.
-func (s *Service) fail(ctx context.Context, j job, sentence string) (bool, error) {
+func (s *Service) fail(ctx context.Context, j job, sentence string, cause error) (bool, error) {
 	moved := false
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, progress_reason = NULL,
-				finished_at = now_ms(), lease_owner = NULL, lease_until = NULL, fence = fence + 1
+		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, failure_cause = $5, progress_reason = NULL,
+				finished_at = now_ms(), replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
 			WHERE id = $1 AND fence = $2 AND state = $4 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`,
-			j.ID, j.Fence, sentence, j.State)
+			j.ID, j.Fence, sentence, j.State, fault.Cause(cause))
 		if err != nil {
 			return fmt.Errorf("fail separation job: %w", err)
 		}

@@ -58,7 +58,7 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 							t.Errorf("%s was claimed before %d older jobs (%v)", j.ID, older, err)
 						}
 						time.Sleep(3 * time.Millisecond) // so that claimers meet
-						if moved, err := s.fail(t.Context(), j, "done"); err != nil || !moved {
+						if moved, err := s.fail(t.Context(), j, "done", nil); err != nil || !moved {
 							t.Errorf("fail: %v, %v", moved, err)
 						}
 						done.Add(1)
@@ -119,7 +119,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 				t.Errorf("claimed a job of %d after one of %d", at, last)
 			}
 			last = at
-			if _, err := s.fail(t.Context(), j, "done"); err != nil {
+			if _, err := s.fail(t.Context(), j, "done", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -166,7 +166,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 			unchanged("intent", old, func(j *job) error { return a.intend(ctx, j, 1) })
 			unchanged("start", old, func(j *job) error { return a.started(ctx, j, 99) })
 			unchanged("requeue", old, func(j *job) error { return refused(a.requeue(ctx, *j, 1)) })
-			unchanged("failure", old, func(j *job) error { return refused(a.fail(ctx, *j, "old")) })
+			unchanged("failure", old, func(j *job) error { return refused(a.fail(ctx, *j, "old", nil)) })
 		}
 		inSubmitting()
 		r.processing(b, &now)
@@ -178,7 +178,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 			t.Fatalf("adopt: %+v, %v, %v", adopted, ok, err)
 		}
 		unchanged("hand-back", older, func(j *job) error { return errors.Join(b.handBack(ctx, *j), errMoved) })
-		unchanged("failure", older, func(j *job) error { return refused(b.fail(ctx, *j, "old")) })
+		unchanged("failure", older, func(j *job) error { return refused(b.fail(ctx, *j, "old", nil)) })
 		unchanged("result", older, func(j *job) error {
 			return b.ready(ctx, j, []stem{{id: stemVoice, ext: "flac"}})
 		})
@@ -213,7 +213,7 @@ func TestRefundIsMadeOnce(t *testing.T) {
 		for range 8 {
 			other := r.service()
 			wg.Go(func() {
-				ok, err := other.fail(t.Context(), j, "once")
+				ok, err := other.fail(t.Context(), j, "once", nil)
 				if err != nil {
 					t.Error(err)
 				}

@@ -54,7 +54,7 @@ func (s *Service) failTimedOut(ctx context.Context) error {
 func (s *Service) failAll(ctx context.Context, jobs []job, sentence, why string) error {
 	var errs []error // one job that cannot be failed must not hold up the others
 	for _, j := range jobs {
-		moved, err := s.fail(ctx, j, sentence)
+		moved, err := s.fail(ctx, j, sentence, errors.New(why))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("give up %s: %w", j.ID, err))
 		}

@@ -214,7 +214,7 @@ func TestSweepFiles(t *testing.T) {
 		r.object(stemKey(done.ID, "speaker_7", "mp3"))
 		r.makeReady(s, &done, stemVoice, stemBackground)
 		r.object(stemKey(running.ID, stemVoice, "flac"))
-		if _, err := s.fail(t.Context(), failed, "x"); err != nil {
+		if _, err := s.fail(t.Context(), failed, "x", nil); err != nil {
 			t.Fatal(err)
 		}
 		r.object(stemKey(failed.ID, stemVoice, "flac"))

@@ -83,7 +83,7 @@ func (s *Service) work(ctx context.Context, j job) {
 		sentence = sentenceInternal
 	}
 	if sentence != "" {
-		if _, err = s.fail(last, j, sentence); err == nil {
+		if _, err = s.fail(last, j, sentence, err); err == nil {
 			s.dropStray(last, j)
 		}
 	}
