@@ -41,6 +41,7 @@ type Eraser func(ctx context.Context, userID string) error
 type Service struct {
 	db        *db.DB
 	tokens    *Tokens
+	signOuts  *signOuts
 	providers map[string]IdentityVerifier
 	credits   *credit.Ledger
 	erasers   []Eraser
@@ -60,13 +61,16 @@ type Options struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, tokens: o.Tokens, providers: o.Providers, credits: o.Credits, erasers: o.Erasers, log: o.Log}
+	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB, o.Tokens.life), providers: o.Providers, credits: o.Credits, erasers: o.Erasers, log: o.Log}
 }
 
 // User is what a client learns of itself.
 type User struct {
 	ID, Email, Name, Role string
 	Picture               string // "" when there is none
+
+	// signedOut is the first second of which a token is valid again.
+	signedOut time.Time
 }
 
 // Session is the result of a sign-in.
@@ -109,7 +113,7 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 	if err := s.credits.GrantSignup(ctx, user.ID); err != nil {
 		s.log.Error("signup bonus not granted; the next sign-in tries again", "user", user.ID, "err", err)
 	}
-	token, expires, err := s.tokens.Issue(Principal{UserID: user.ID, Role: user.Role})
+	token, expires, err := s.tokens.Issue(Principal{UserID: user.ID, Role: user.Role, Issued: user.signedOut})
 	if err != nil {
 		return Session{}, err
 	}
@@ -134,7 +138,7 @@ func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims
 
 func (s *Service) upsertRow(ctx context.Context, provider string, c identity.Claims, name string) (u User, erasing bool, err error) {
 	var picture sql.NullString
-	var erasingAt sql.NullInt64
+	var erasingAt, signedOutAt sql.NullInt64
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		return tx.QueryRow(ctx, `INSERT INTO users (id, provider, provider_sub, email, name, picture, created_at, last_active_at)
 			VALUES ($1, $2, $3, $4, $5, $6, now_ms(), now_ms())
@@ -142,14 +146,17 @@ func (s *Service) upsertRow(ctx context.Context, provider string, c identity.Cla
 				email = CASE WHEN excluded.email = '' THEN users.email ELSE excluded.email END,
 				picture = excluded.picture,
 				last_active_at = excluded.last_active_at
-			RETURNING id, email, name, picture, role, erasing_at`,
+			RETURNING id, email, name, picture, role, erasing_at, signed_out_at`,
 			uuid.NewString(), provider, c.Subject, clean(c.Email, 320), name, nullable(clean(c.Picture, 2048))).
-			Scan(&u.ID, &u.Email, &u.Name, &picture, &u.Role, &erasingAt)
+			Scan(&u.ID, &u.Email, &u.Name, &picture, &u.Role, &erasingAt, &signedOutAt)
 	})
 	if err != nil {
 		return User{}, false, fmt.Errorf("upsert user: %w", err)
 	}
 	u.Picture = picture.String
+	if signedOutAt.Valid { // a token knows seconds
+		u.signedOut = time.UnixMilli(signedOutAt.Int64 + 999).Truncate(time.Second)
+	}
 	return u, erasingAt.Valid, nil
 }
 
@@ -190,8 +197,15 @@ func nullable(s string) any {
 	return s
 }
 
-// Authenticate checks a bearer token, without asking the database.
-func (s *Service) Authenticate(token string) (Principal, error) { return s.tokens.Check(token) }
+// Authenticate checks a bearer token. It asks the database at most once a second,
+// for all users at once, so that the account may have been deleted.
+func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
+	p, err := s.tokens.Check(token)
+	if err != nil {
+		return Principal{}, err
+	}
+	return p, s.signOuts.check(ctx, p)
+}
 
 // Exists answers account_deleted when the user is gone or being erased.
 func (s *Service) Exists(ctx context.Context, userID string) error {

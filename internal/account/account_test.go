@@ -82,6 +82,11 @@ func newRoom(t *testing.T, o db.Options) *room {
 	return r
 }
 
+// replica is another process of the same service.
+func (r *room) replica() *account.Service {
+	return account.New(account.Options{DB: r.db, Tokens: account.NewTokens(secret, time.Hour), Log: slog.New(slog.DiscardHandler)})
+}
+
 func (r *room) signIn(t *testing.T, name string, c identity.Claims, fullName string) account.User {
 	t.Helper()
 	(map[string]provider{account.ProviderA: r.a, account.ProviderB: r.b})[name]["token"] = c
@@ -377,6 +382,51 @@ func TestRoles(t *testing.T) {
 		}
 		r.audited(t, u.ID, "cli:7 role-revoked", "cli:7 role-granted", "cli:7 role-granted", "cli:7 role-granted")
 		r.audited(t, twin.ID)
+	})
+}
+
+func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *room) {
+		r.a["token"] = identity.Claims{Subject: "1", Email: "m@example.test"}
+		signIn := func() account.Session {
+			t.Helper()
+			s, err := r.SignIn(t.Context(), account.ProviderA, "token", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		old := signIn()
+		other := r.signIn(t, account.ProviderB, identity.Claims{Subject: "2"}, "")
+		theirs, _, err := account.NewTokens(secret, time.Hour).Issue(account.Principal{UserID: other.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Authenticate(t.Context(), old.Token); err != nil {
+			t.Fatal(err)
+		}
+		if err := account.SignOut(t.Context(), r.db, old.User.ID, "cli:7"); err != nil {
+			t.Fatal(err)
+		}
+		fresh := signIn() // within the second of the sign-out, as likely as not
+		invalid := fault.New(fault.Unauthorized, "invalid_token")
+		for _, s := range []*account.Service{r.Service, r.replica()} {
+			if s == r.Service {
+				time.Sleep(account.SignOutDelay) // what the command waits for, too
+			}
+			if _, err := s.Authenticate(t.Context(), old.Token); !errors.Is(err, invalid) {
+				t.Errorf("a token from before the sign-out: %v", err)
+			}
+			for _, token := range []string{fresh.Token, theirs} {
+				if _, err := s.Authenticate(t.Context(), token); err != nil {
+					t.Errorf("a token that was not meant: %v", err)
+				}
+			}
+		}
+		if err := account.SignOut(t.Context(), r.db, uuid.NewString(), "cli:7"); !errors.Is(err, account.ErrUnknown) {
+			t.Errorf("nobody is signed out: %v", err)
+		}
+		r.audited(t, old.User.ID, "cli:7 signed-out")
 	})
 }
 

@@ -28,6 +28,7 @@ const (
 type Principal struct {
 	UserID string
 	Role   string
+	Issued time.Time // when the token was, to the second; zero where it does not say
 }
 
 // Admin reports whether the token carries the admin role.
@@ -61,13 +62,14 @@ func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 	return t
 }
 
-// Issue mints a token for a user and returns when it expires.
+// Issue mints a token for a user and returns when it expires. It says that it was
+// issued now, or at p.Issued where that is later.
 func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error) {
 	now := time.Now()
 	expires = now.Add(t.life).Truncate(time.Second)
 	// A map, because the library's own struct writes aud as a list.
 	token, err = jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"sub": p.UserID, "iss": issuer, "aud": audience, "role": p.Role, "iat": now.Unix(), "exp": expires.Unix(),
+		"sub": p.UserID, "iss": issuer, "aud": audience, "role": p.Role, "iat": max(now.Unix(), p.Issued.Unix()), "exp": expires.Unix(),
 	}).SignedString(t.secret)
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("sign access token: %w", err)
@@ -101,5 +103,9 @@ func (t *Tokens) Check(token string) (Principal, error) {
 	if role != RoleAdmin {
 		role = RoleUser
 	}
-	return Principal{UserID: id.String(), Role: role}, nil
+	p := Principal{UserID: id.String(), Role: role}
+	if c.IssuedAt != nil {
+		p.Issued = c.IssuedAt.Time
+	}
+	return p, nil
 }

@@ -77,7 +77,7 @@ func (s *Server) principal(r *http.Request) (account.Principal, error) {
 	if token == "" {
 		return account.Principal{}, fault.New(fault.Unauthorized, "invalid_token")
 	}
-	return s.o.Accounts.Authenticate(token)
+	return s.o.Accounts.Authenticate(r.Context(), token)
 }
 
 // userHandler is an endpoint for a signed-in user.
