@@ -17,7 +17,7 @@ var allowed = map[string][]string{
 	"fault":               {},
 	"config":              {},
 	"db":                  {},
-	"media":               {"fault"},
+	"media":               {"fault", "media/confine"},
 	"objectstore":         {"fault"},
 	"staging":             {"fault"},
 	"monitor":             {},
