@@ -101,6 +101,12 @@ func TestSeparationFormats(t *testing.T) {
 	mp3 := encode("a.mp3", "-c:a", "libmp3lame", "-b:a", "64k")
 	m4a := encode("a.m4a", "-c:a", "aac", "-b:a", "64k")
 	wav := encode("a.wav", "-ar", "8000", "-ac", "1")
+	raw, err := os.ReadFile(encode("b.mp3", "-c:a", "libmp3lame", "-id3v2_version", "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := write("cut.mp3", string(raw[201:]))
+	padded := write("padded.mp3", strings.Repeat("\x00", 211)+string(raw))
 	accepted := 0
 	for _, good := range []apitest.Part{
 		{Path: mp3, Filename: "a.mp3", Type: "audio/mpeg"},
@@ -109,6 +115,8 @@ func TestSeparationFormats(t *testing.T) {
 		{Path: mp3, Filename: "noextension", Type: "application/octet-stream"},
 		{Path: m4a, Filename: "speech.mp4", Type: "audio/*"},
 		{Path: wav, Filename: "ウェーブ.bin", Type: "text/plain"},
+		{Path: cut, Filename: "radio"},
+		{Path: padded, Filename: "padded.mp3"},
 	} {
 		good.Name = "file"
 		if submit(t, u, good, spec()).Expect(202); t.Failed() {
@@ -121,7 +129,7 @@ func TestSeparationFormats(t *testing.T) {
 		"ogg":                encode("a.ogg", "-c:a", "libvorbis"),
 		"aac":                encode("a.aac", "-c:a", "aac"),
 		"flac named wav":     encode("b.wav", "-f", "flac"),
-		"ogg named mp3":      encode("b.mp3", "-f", "ogg", "-c:a", "libvorbis"),
+		"ogg named mp3":      encode("c2.mp3", "-f", "ogg", "-c:a", "libvorbis"),
 		"video":              redClip(t),
 		"mkv":                encode("a.mkv", "-c:a", "aac"),
 		"text named mp3":     write("c.mp3", "this is not music\n"),

@@ -163,7 +163,7 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	if err != nil {
 		return nil, err
 	}
-	measured, err := runner.MeasureAll(ctx, path, media.MeasureOptions{Starts: true, Keyframes: true})
+	measured, err := runner.Measure(ctx, path, probe.Kind, media.MeasureOptions{Starts: true, Keyframes: true})
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@
 // Every file a stranger sent is untrusted. Three things stand between it and
 // the server:
 //
-//   - [Sniff] looks at the magic bytes, and only a handful of containers have
+//   - [Classify] looks at the magic bytes, and only a handful of containers have
 //     a name here. The demuxer is then forced, with the protocols and demuxers
 //     ffmpeg may fall back on whitelisted ([InputArgs]), so a playlist called
 //     clip.mp4 cannot make ffmpeg open another file.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // ErrTimeout means that a pass ran longer than its Timeout and was stopped.
@@ -38,49 +37,4 @@ func (e *ExitError) Error() string {
 		return fmt.Sprintf("%s: %s", e.Name, how)
 	}
 	return fmt.Sprintf("%s: %s: %s", e.Name, how, last)
-}
-
-// LimitError is a file that claims or holds more than the service accepts.
-type LimitError struct {
-	Name  string // "pixels", "duration" or "streams"
-	Value string // what the file has, for people
-	Max   string // what is accepted, for people
-}
-
-// Error says which limit was exceeded and by what.
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s: %s exceeds the limit of %s", e.Name, e.Value, e.Max)
-}
-
-// Limits bounds what a source may be. A zero field is no limit.
-type Limits struct {
-	MaxPixels   int64         // coded width x height of the chosen video stream
-	MaxDuration time.Duration // of the media found by Measure, not of the header's claim
-	MaxStreams  int           // of all types
-}
-
-// DefaultLimits are generous for phones: 8192x4320 film, 12 hours, 32 streams.
-func DefaultLimits() Limits {
-	return Limits{MaxPixels: 8192 * 4320, MaxDuration: 12 * time.Hour, MaxStreams: 32}
-}
-
-// CheckProbe reports a *LimitError for what the header says about pictures and
-// streams. The header's duration is not judged here, since honest files lie
-// about it (a fragmented mp4 of one second may claim 40 hours).
-func (l Limits) CheckProbe(p Probe) error {
-	if l.MaxStreams > 0 && p.Streams > l.MaxStreams {
-		return &LimitError{Name: "streams", Value: fmt.Sprint(p.Streams), Max: fmt.Sprint(l.MaxStreams)}
-	}
-	if v := p.Video; v != nil && l.MaxPixels > 0 && int64(v.Width)*int64(v.Height) > l.MaxPixels {
-		return &LimitError{Name: "pixels", Value: fmt.Sprintf("%dx%d", v.Width, v.Height), Max: fmt.Sprintf("%d pixels", l.MaxPixels)}
-	}
-	return nil
-}
-
-// CheckDuration reports a *LimitError for a duration found by measuring.
-func (l Limits) CheckDuration(d time.Duration) error {
-	if l.MaxDuration > 0 && d > l.MaxDuration {
-		return &LimitError{Name: "duration", Value: d.Round(time.Millisecond).String(), Max: l.MaxDuration.String()}
-	}
-	return nil
 }

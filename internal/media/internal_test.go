@@ -1,6 +1,7 @@
 package media
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -103,28 +104,79 @@ func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all, err := s.finish()
-		if err != nil || len(all) != 2 || all[0].Packets != 20 || all[1].Packets != 20 || all[0].EndTicks != 20*512 {
-			t.Fatalf("cut at %d: %+v, %v", cut, all, err)
+		all := s.finish()
+		if len(all) != 2 || all[0].Packets != 20 || all[1].Packets != 20 || all[0].End != ticksToDuration(20*512, all[0].TimeBase) {
+			t.Fatalf("cut at %d: %+v", cut, all)
 		}
 	}
 }
 
 // TestPacketScanRestoresOrder feeds frames in a decoding order.
 func TestPacketScanRestoresOrder(t *testing.T) {
-	s := newPacketScan(MeasureOptions{})
+	s := newPacketScan(MeasureOptions{Starts: true})
 	for i := 0; i < 4000; i += 4 {
 		for _, pts := range []int{i + 3, i + 1, i, i + 2} {
 			fmt.Fprintf(s, "packet|stream_index=0|pts=%d|dts=0|duration=1|size=1|flags=__\n", pts)
 		}
 	}
 	fmt.Fprint(s, "stream|index=0|codec_type=video|time_base=1/30\n")
-	all, err := s.finish()
-	if err != nil {
-		t.Fatal(err)
+	m := s.finish()[0]
+	if len(m.Starts) != 4000 || m.End != 4000*time.Second/30 {
+		t.Errorf("%d starts up to %v", len(m.Starts), m.End)
 	}
-	if m := all[0]; m.ShortestStep != m.LargestGap || m.LargestGap != 33333333 || m.EndTicks != 4000 {
-		t.Errorf("%+v", m)
+	for i, start := range m.Starts {
+		if start != int64(i) {
+			t.Fatalf("frame %d starts at %d", i, start)
+		}
+	}
+}
+
+// TestExtentCannotBeShortened holds the longest of what times and samples say
+// against clocks and edit lists.
+func TestExtentCannotBeShortened(t *testing.T) {
+	header := func(text string) string { return "stream|index=0|codec_type=audio|" + text + "\n" }
+	packets := func(n, step int, flags string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "packet|stream_index=0|pts=%d|dts=%d|duration=%d|size=400|flags=%s\n", i*step, i*step, step, flags)
+		}
+		return b.String()
+	}
+	const second = time.Second
+	for name, c := range map[string]struct {
+		scan string
+		want time.Duration
+	}{
+		"AAC":                  {packets(100, 1024, "K_") + header("codec_name=aac|profile=LC|sample_rate=48000|time_base=1/48000"), 102400 * second / 48000},
+		"AAC on a fast clock":  {packets(100, 1024, "K_") + header("codec_name=aac|profile=LC|sample_rate=48000|time_base=1/48000000"), 102400 * second / 48000},
+		"HE-AAC":               {packets(100, 1, "K_") + header("codec_name=aac|profile=HE-AACv2|sample_rate=48000|time_base=1/48000"), 204800 * second / 48000},
+		"MP3 of a low rate":    {packets(100, 0, "K_") + header("codec_name=mp3|profile=unknown|sample_rate=16000|time_base=1/1000"), 57600 * second / 16000},
+		"PCM by its bytes":     {packets(100, 0, "K_") + header("codec_name=pcm_s16le|sample_rate=8000|channels=1|bits_per_sample=16|time_base=1/8000"), 20000 * second / 8000},
+		"discarded":            {packets(100, 1000, "KD") + header("codec_name=flac|sample_rate=48000|time_base=1/1000"), 100 * second},
+		"unknown codec, clock": {packets(100, 1000, "K_") + header("codec_name=wmav2|sample_rate=48000|time_base=1/1000"), 100 * second},
+		"no end of time":       {"packet|stream_index=0|pts=-9223372036854775807|duration=1\npacket|stream_index=0|pts=9223372036854775800|duration=1\n" + header("sample_rate=1|time_base=1/1"), math.MaxInt64},
+	} {
+		s := newPacketScan(MeasureOptions{})
+		if _, err := s.Write([]byte(c.scan)); err != nil {
+			t.Fatal(err)
+		}
+		if m := s.finish()[0]; (m.Extent - c.want).Abs() > time.Microsecond {
+			t.Errorf("%s: %v, want %v", name, m.Extent, c.want)
+		}
+	}
+}
+
+// TestPacketScanEnds ends a scan at the ceiling.
+func TestPacketScanEnds(t *testing.T) {
+	s := newPacketScan(MeasureOptions{MaxPackets: 10})
+	line := []byte("packet|stream_index=0|pts=1|dts=1|duration=1|size=1|flags=K_\n")
+	for i := range 10 {
+		if _, err := s.Write(line); err != nil {
+			t.Fatalf("packet %d: %v", i, err)
+		}
+	}
+	if _, err := s.Write(line); !errors.Is(err, ErrTooManyPackets) || !errors.Is(err, ErrNotMedia) {
+		t.Errorf("%v, want the ceiling", err)
 	}
 }
 
@@ -139,8 +191,10 @@ func FuzzPacketScan(f *testing.F) {
 		if len(s.streams) > maxScanStreams {
 			t.Fatalf("%d streams remembered", len(s.streams))
 		}
-		if _, err := s.finish(); err != nil {
-			t.Fatal(err) // every stream was wanted, so none can be missing
+		for _, m := range s.finish() {
+			if m.Extent < 0 {
+				t.Fatalf("%+v", m)
+			}
 		}
 	})
 }
@@ -188,9 +242,9 @@ func TestScanReadsEveryFFprobe(t *testing.T) {
 		if _, err := scan.Write([]byte(out)); err != nil {
 			t.Fatal(err)
 		}
-		all, err := scan.finish()
-		if err != nil || all[0].SkipSamples != 1105 || all[0].TrimSamples != 47 || all[0].Duration() != 24*time.Millisecond {
-			t.Errorf("ffprobe %s: %+v, %v", version, all, err)
+		m := scan.finish()[0]
+		if m.First != 1105*time.Second/48000 || (m.Duration()-1152*time.Second/48000).Abs() > time.Microsecond {
+			t.Errorf("ffprobe %s: %+v", version, m)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,30 +16,26 @@ import (
 
 // Measured is what a stream's packets say, whatever its header claims. Nothing
 // is decoded. Packets that the container marks for discarding (before the start
-// of an edit list, codec priming) count only as Discarded.
+// of an edit list, codec priming) count as Discarded, and in Extent.
 type Measured struct {
 	Index    int
 	Type     string // "video" or "audio"
+	Codec    string // ffmpeg's name, "" when it knows none
+	Cover    bool   // video that is a picture on the sleeve
 	TimeBase Rational
 
 	// First and End are the presentation times between which a decoder yields
 	// pictures or samples: start of the first packet, end of the last, less what
-	// audio decoders drop there (SkipSamples, TrimSamples). Opus in webm hides its
-	// delay from the packets: First is then up to 7 ms early.
-	First, End           time.Duration
-	FirstTicks, EndTicks int64 // the packets' extent in TimeBase, exact, nothing dropped
-	Packets, Discarded   int64
-	SizeBytes            int64
+	// audio decoders drop there (encoder delay and padding of MP3 and Opus). Opus
+	// in webm hides its delay from the packets: First is then up to 7 ms early.
+	First, End         time.Duration
+	Packets, Discarded int64
 
-	// ShortestStep and LargestGap are the smallest and the largest distance
-	// between the starts of neighbouring packets in presentation order. They are
-	// equal (to a tick) for a constant rate; 0 with fewer than two packets.
-	// LargestGapAt is where that gap begins.
-	ShortestStep, LargestGap, LargestGapAt time.Duration
-
-	// SkipSamples and TrimSamples are what an audio decoder drops from the first
-	// and the last packets (encoder delay and padding of MP3 and Opus).
-	SkipSamples, TrimSamples int64
+	// Extent is what the packets last without anything dropped: the longer of what
+	// their times span and what their samples take at the sample rate. No clock or
+	// edit list of a container shortens it. SampleRate is 0 for video.
+	Extent     time.Duration
+	SampleRate int64
 
 	// Keyframes are the presentation times of video keyframes, ascending, when
 	// asked for.
@@ -51,12 +49,19 @@ type Measured struct {
 // Duration is End - First.
 func (m Measured) Duration() time.Duration { return m.End - m.First }
 
-// MeasureOptions says what beyond the sums is wanted.
+// MeasureOptions says what beyond the sums is wanted, and what the scan may cost.
 type MeasureOptions struct {
-	Keyframes bool  // collect Keyframes
-	Starts    bool  // collect Starts
-	Streams   []int // indexes of the wanted streams; nil is every audio and video stream
+	Keyframes   bool // collect Keyframes
+	Starts      bool // collect Starts
+	IgnoreEdits bool // show every packet that an mp4 holds, as if it had no edit list
+
+	MaxPackets     int64         // beyond it the scan ends with ErrTooManyPackets; 0 is no limit
+	MaxMemoryBytes int64         // of ffprobe; 0 is that of any other process
+	Timeout        time.Duration // 0 is that of the configuration
 }
+
+// ErrTooManyPackets means that a file has more packets than it may have.
+var ErrTooManyPackets = fmt.Errorf("%w: too many packets", ErrNotMedia)
 
 // maxKeyframes bounds what a hostile file can make us remember: 4.6 hours of
 // intra-only film at 60 frames a second.
@@ -65,67 +70,51 @@ const maxKeyframes = 1_000_000
 // maxStarts bounds Starts likewise.
 const maxStarts = 1_000_000
 
-// Measure scans the packets of one stream, given by its index in the file.
-// Memory stays constant, time is that of reading the file once. The error wraps
-// ErrNotMedia when the file cannot be demuxed or has no such stream.
-func (r *Runner) Measure(ctx context.Context, path string, streamIndex int) (Measured, error) {
-	all, err := r.MeasureAll(ctx, path, MeasureOptions{Streams: []int{streamIndex}})
-	if err != nil {
-		return Measured{}, err
-	}
-	return all[0], nil
-}
-
-// MeasureAll scans the packets of several streams in one reading of the file
-// and returns one value per stream, ordered by index. A stream without packets
-// is there with Packets 0; a stream asked for that the file does not have is an
-// error wrapping ErrNotMedia.
-func (r *Runner) MeasureAll(ctx context.Context, path string, opts MeasureOptions) ([]Measured, error) {
+// Measure scans the packets of all audio and video streams of a file of the
+// given kind in one reading and returns one value a stream, ordered by index. A
+// stream without packets is there with Packets 0. Memory stays constant, time is
+// that of reading the file once. The error wraps ErrNotMedia when the file
+// cannot be demuxed, and ErrTimeout when that takes too long.
+func (r *Runner) Measure(ctx context.Context, path string, kind Kind, opts MeasureOptions) ([]Measured, error) {
 	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("measure: %w", err)
-	}
-	kind, err := Sniff(path)
 	if err != nil {
 		return nil, fmt.Errorf("measure: %w", err)
 	}
 	if kind == KindUnknown {
 		return nil, fmt.Errorf("measure: %w: unknown magic bytes", ErrNotMedia)
 	}
-	return r.measure(ctx, path, kind, opts)
-}
-
-func (r *Runner) measure(ctx context.Context, path string, kind Kind, opts MeasureOptions) ([]Measured, error) {
 	scan := newPacketScan(opts)
 	args := append([]string{"-hide_banner", "-loglevel", "error"}, openArgs(kind, path)...)
-	if len(opts.Streams) == 1 {
-		args = append(args, "-select_streams", strconv.Itoa(opts.Streams[0]))
+	if opts.IgnoreEdits && kind == KindMP4 {
+		args = append(args, "-ignore_editlist", "1")
 	}
 	args = append(args, "-show_entries",
-		"packet=stream_index,pts,dts,duration,size,flags:packet_side_data=skip_samples,discard_padding:stream=index,codec_type,sample_rate,time_base",
+		"packet=stream_index,pts,dts,duration,size,flags:packet_side_data=skip_samples,discard_padding:"+
+			"stream=index,codec_type,codec_name,profile,sample_rate,channels,bits_per_sample,time_base:stream_disposition=attached_pic",
 		"-print_format", "compact", inputURL(path))
-	_, err := r.run(ctx, command{
-		name: "measure", binary: r.ffprobe, args: args, reads: []string{path},
-		stdout: scan, timeout: r.cfg.MeasureTimeout,
+	_, err = r.run(ctx, command{
+		name: "measure", binary: r.ffprobe, args: args, reads: []string{path}, stdout: scan,
+		timeout: orDefault(opts.Timeout, r.cfg.MeasureTimeout), memory: opts.MaxMemoryBytes,
 	})
 	if err != nil {
 		return nil, notMediaIfExit(err)
 	}
-	return scan.finish()
+	return scan.finish(), nil
 }
 
 // packetScan reads ffprobe's compact output as it comes:
 //
 //	packet|stream_index=0|pts=0|dts=-1024|duration=512|size=787|flags=K_
 //	packet|stream_index=1|pts=0|dts=0|duration=1152|size=192|flags=K_|side_data|skip_samples=1105|discard_padding=0
-//	stream|index=0|codec_type=video|time_base=1/15360
-//	stream|index=1|codec_type=audio|sample_rate=48000|time_base=1/48000
+//	stream|index=0|codec_name=h264|profile=High|codec_type=video|time_base=1/15360|disposition:attached_pic=0
+//	stream|index=1|codec_name=aac|profile=LC|codec_type=audio|sample_rate=48000|channels=2|bits_per_sample=0|time_base=1/48000|disposition:attached_pic=0
 //
 // The stream lines come last, so everything is counted in ticks until then.
 // Since ffmpeg 7 the fields of side data carry their section before a colon
 // (side_datum/skip_samples:skip_samples=1105).
 type packetScan struct {
 	opts    MeasureOptions
+	packets int64
 	line    []byte
 	streams map[int]*streamScan
 }
@@ -157,6 +146,9 @@ func (s *packetScan) Write(p []byte) (int, error) {
 	}
 	if len(s.line)+len(p) > maxScanLine {
 		return 0, fmt.Errorf("%w: a packet line of more than %d bytes", ErrNotMedia, maxScanLine)
+	}
+	if s.opts.MaxPackets > 0 && s.packets > s.opts.MaxPackets {
+		return 0, ErrTooManyPackets
 	}
 	s.line = append(s.line, p...)
 	return n, nil
@@ -206,18 +198,20 @@ func (s *packetScan) packet(text string) {
 			p.trim = n
 		}
 	}
-	if index < 0 {
-		return
+	s.packets++
+	if st := s.at(index); st != nil {
+		st.add(p)
 	}
+}
+
+// at is the scan of a stream, nil where there are too many.
+func (s *packetScan) at(index int) *streamScan {
 	st := s.streams[index]
-	if st == nil {
-		if len(s.streams) >= maxScanStreams {
-			return
-		}
+	if st == nil && index >= 0 && len(s.streams) < maxScanStreams {
 		st = &streamScan{keyframes: s.opts.Keyframes, keepStarts: s.opts.Starts}
 		s.streams[index] = st
 	}
-	st.add(p)
+	return st
 }
 
 // maxScanStreams bounds the streams remembered; the muxers of real devices stay
@@ -225,60 +219,86 @@ func (s *packetScan) packet(text string) {
 const maxScanStreams = 256
 
 func (s *packetScan) stream(text string) {
-	index, kind, base, rate := -1, "", Rational{}, int64(0)
+	index := -1
+	var h streamHeader
 	for field := range strings.SplitSeq(text, "|") {
-		switch key, value, _ := strings.Cut(field, "="); key {
+		key, value, _ := strings.Cut(field, "=")
+		key = key[strings.LastIndexByte(key, ':')+1:]
+		n, _ := strconv.ParseInt(value, 10, 64) // 0 where the file does not say
+		switch key {
 		case "index":
-			if n, err := strconv.Atoi(value); err == nil {
-				index = n
-			}
+			index = int(n)
 		case "codec_type":
-			kind = value
+			h.kind = value
+		case "codec_name":
+			h.codec = known(value)
+		case "profile":
+			h.profile = value
 		case "sample_rate":
-			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-				rate = n
-			}
+			h.rate = n
+		case "channels":
+			h.channels = n
+		case "bits_per_sample":
+			h.bits = n
 		case "time_base":
-			base = parseRational(value)
+			h.base = parseRational(value)
+		case "attached_pic":
+			h.cover = n != 0
 		}
 	}
-	if index < 0 || kind != "video" && kind != "audio" {
-		delete(s.streams, index)
-		return
+	if st := s.at(index); st != nil {
+		st.streamHeader = h
 	}
-	st := s.streams[index]
-	if st == nil {
-		if len(s.streams) >= maxScanStreams {
-			return
-		}
-		st = &streamScan{}
-		s.streams[index] = st
-	}
-	st.kind, st.base, st.rate = kind, base, rate
 }
 
-// finish returns the wanted streams ordered by index.
-func (s *packetScan) finish() ([]Measured, error) {
-	wanted := s.opts.Streams
-	if wanted == nil {
-		for i, st := range s.streams {
-			if st.kind != "" {
-				wanted = append(wanted, i)
-			}
+// finish returns the audio and video streams ordered by index.
+func (s *packetScan) finish() []Measured {
+	var all []Measured
+	for _, i := range slices.Sorted(maps.Keys(s.streams)) {
+		if st := s.streams[i]; st.kind == "video" || st.kind == "audio" {
+			m := st.finish()
+			m.Index = i
+			all = append(all, m)
 		}
 	}
-	wanted = slices.Sorted(slices.Values(wanted))
-	all := make([]Measured, 0, len(wanted))
-	for _, i := range wanted {
-		st := s.streams[i]
-		if st == nil || st.kind == "" {
-			return nil, fmt.Errorf("measure: %w: no audio or video stream %d", ErrNotMedia, i)
-		}
-		m := st.finish()
-		m.Index = i
-		all = append(all, m)
+	return all
+}
+
+// streamHeader is what the header says of a stream.
+type streamHeader struct {
+	kind, codec, profile string
+	base                 Rational
+	rate, channels, bits int64 // of sound; 0 where unknown, bits also where it is compressed
+	cover                bool
+}
+
+// samples is how many samples a channel have, by packets and bytes; 0 where the
+// codec does not say.
+func (h streamHeader) samples(packets, bytes int64) int64 {
+	if h.bits > 0 && h.channels > 0 {
+		return bytes * 8 / (h.bits * h.channels)
 	}
-	return all, nil
+	switch h.codec {
+	case "aac":
+		if strings.HasPrefix(h.profile, "HE-AAC") {
+			return packets * 2048
+		}
+		return packets * 1024
+	case "mp3":
+		if h.rate < 32000 {
+			return packets * 576
+		}
+		return packets * 1152
+	case "alac":
+		return packets * 4096
+	case "ac3", "eac3":
+		return packets * 1536
+	case "amr_nb":
+		return packets * 160
+	case "amr_wb":
+		return packets * 320
+	}
+	return 0
 }
 
 type packet struct {
@@ -289,21 +309,18 @@ type packet struct {
 // streamScan sums up one stream. Packets come in decoding order; a short heap
 // puts them in presentation order, which is all the memory a stream needs.
 type streamScan struct {
-	kind string
-	base Rational
-	rate int64 // samples per second, 0 for video
-
+	streamHeader
 	keyframes, keepStarts bool
 
 	packets, discarded, size int64
-	first, end               int64
+	first, end               int64 // of what is shown
+	least, most              int64 // first and end of all there is
 	skip, trim               int64
 
 	order            tickHeap
 	previous         int64
 	steps            int64
-	shortest, gap    int64
-	gapAt            int64
+	shortest         int64
 	keyframeTicks    []int64
 	starts           []int64
 	endsWithDuration bool
@@ -320,6 +337,10 @@ func (s *streamScan) add(p packet) {
 	if p.pts == noTicks { // no timestamps at all: packets follow each other
 		p.pts = s.end
 	}
+	if s.packets+s.discarded == 0 {
+		s.least, s.most = p.pts, p.pts
+	}
+	s.least, s.most = min(s.least, p.pts), max(s.most, p.pts+max(p.duration, 0))
 	s.size += p.size
 	if p.discard {
 		s.discarded++
@@ -354,9 +375,6 @@ func (s *streamScan) step(pts int64) {
 		if d > 0 && (s.shortest == 0 || d < s.shortest) {
 			s.shortest = d
 		}
-		if d > s.gap {
-			s.gap, s.gapAt = d, s.previous
-		}
 	}
 	s.previous = pts
 }
@@ -369,15 +387,13 @@ func (s *streamScan) finish() Measured {
 		s.end += s.shortest // the last packet lasts as long as its neighbours
 	}
 	m := Measured{
-		Type: s.kind, TimeBase: s.base,
-		FirstTicks: s.first, EndTicks: s.end,
+		Type: s.kind, Codec: s.codec, Cover: s.cover, TimeBase: s.base, SampleRate: s.rate,
 		First: ticksToDuration(s.first, s.base), End: ticksToDuration(s.end, s.base),
-		Packets: s.packets, Discarded: s.discarded, SizeBytes: s.size,
-		ShortestStep: ticksToDuration(s.shortest, s.base), LargestGap: ticksToDuration(s.gap, s.base),
-		LargestGapAt: ticksToDuration(s.gapAt, s.base),
-		SkipSamples:  s.skip, TrimSamples: s.trim,
+		Packets: s.packets, Discarded: s.discarded,
+		Extent: between(ticksToDuration(s.least, s.base), ticksToDuration(max(s.most, s.end), s.base)),
 	}
-	if sample := (Rational{1, s.rate}); sample.Known() && s.packets > 0 {
+	if sample := (Rational{1, s.rate}); sample.Known() && s.packets+s.discarded > 0 {
+		m.Extent = max(m.Extent, ticksToDuration(s.samples(s.packets+s.discarded, s.size), sample))
 		m.First += ticksToDuration(s.skip, sample)
 		m.End = max(m.First, m.End-ticksToDuration(s.trim, sample))
 	}
@@ -388,6 +404,15 @@ func (s *streamScan) finish() Measured {
 		m.Starts = s.starts
 	}
 	return m
+}
+
+// between is how long it is from one time to another, at most what a Duration
+// can hold.
+func between(from, to time.Duration) time.Duration {
+	if d := to - from; d >= 0 {
+		return d
+	}
+	return math.MaxInt64
 }
 
 // tickHeap is a min-heap of timestamps.

@@ -17,16 +17,13 @@ import (
 // using. Durations are claims: see Measure for facts.
 type Probe struct {
 	Kind     Kind
-	Format   string        // the demuxer that opened it: "mov", "matroska", ...
 	Duration time.Duration // claimed, 0 when the header has none
 	Start    time.Duration // earliest timestamp of any stream
-	Tags     map[string]string
 
 	Video *VideoStream // the largest real video stream, nil without one
 	Audio *AudioStream // the default or first decodable audio stream, nil without one
 
-	Streams, VideoStreams, AudioStreams int // counts; VideoStreams leaves cover art out
-	AttachedPictures                    int
+	Streams int // of all types
 }
 
 // VideoStream is a video track as its header describes it.
@@ -93,9 +90,8 @@ type AudioStream struct {
 type ffprobeOutput struct {
 	Streams []ffprobeStream `json:"streams"`
 	Format  struct {
-		Duration  string            `json:"duration"`
-		StartTime string            `json:"start_time"`
-		Tags      map[string]string `json:"tags"`
+		Duration  string `json:"duration"`
+		StartTime string `json:"start_time"`
 	} `json:"format"`
 }
 
@@ -131,8 +127,15 @@ type ffprobeStream struct {
 }
 
 // maxProbeBytes bounds ffprobe's answer: a header may declare thousands of
-// streams with megabytes of tags.
+// streams.
 const maxProbeBytes = 4 << 20
+
+// probeEntries is all that is asked for. Tags are not: one of them may be
+// larger than everything else.
+const probeEntries = "format=duration,start_time:stream_disposition:stream_side_data_list:" +
+	"stream=index,codec_name,profile,codec_type,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
+	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
+	"start_time,duration,nb_frames,sample_rate,channels,channel_layout"
 
 // Probe reads a file's headers with ffprobe, confined, under the demuxer its
 // magic bytes call for. The error wraps ErrNotMedia when the file is not media
@@ -143,16 +146,17 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	if err != nil {
 		return Probe{}, fmt.Errorf("probe: %w", err)
 	}
-	kind, err := Sniff(path)
+	class, err := Classify(path)
 	if err != nil {
 		return Probe{}, fmt.Errorf("probe: %w", err)
 	}
+	kind := class.Kind
 	if kind == KindUnknown {
 		return Probe{}, fmt.Errorf("probe: %w: unknown magic bytes", ErrNotMedia)
 	}
 	answer := &limitedBuffer{limit: maxProbeBytes}
 	args := append([]string{"-hide_banner", "-loglevel", "error"}, openArgs(kind, path)...)
-	args = append(args, "-show_streams", "-show_format", "-print_format", "json", inputURL(path))
+	args = append(args, "-show_entries", probeEntries, "-print_format", "json", inputURL(path))
 	_, err = r.run(ctx, command{
 		name: "probe", binary: r.ffprobe, args: args, reads: []string{path},
 		stdout: answer, timeout: r.cfg.ProbeTimeout,
@@ -198,7 +202,7 @@ func (r *Runner) dropEmptyTracks(ctx context.Context, path string, kind Kind, ra
 	if candidates < 2 || !silent {
 		return nil
 	}
-	measured, err := r.measure(ctx, path, kind, MeasureOptions{})
+	measured, err := r.Measure(ctx, path, kind, MeasureOptions{})
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
@@ -225,22 +229,16 @@ func (s ffprobeStream) known() bool { return s.CodecName != "" && s.CodecName !=
 
 // readProbe chooses the streams and translates them.
 func readProbe(kind Kind, raw ffprobeOutput) Probe {
-	p := Probe{Kind: kind, Format: kind.String(), Tags: raw.Format.Tags, Streams: len(raw.Streams)}
+	p := Probe{Kind: kind, Streams: len(raw.Streams)}
 	p.Duration, _ = parseSeconds(raw.Format.Duration)
 	p.Start, _ = parseSeconds(raw.Format.StartTime)
 	for _, s := range raw.Streams {
 		switch {
-		case s.CodecType == "video" && s.Disposition["attached_pic"] != 0:
-			p.AttachedPictures++
-		case s.CodecType == "video":
-			p.VideoStreams++
-			if s.isFilm() {
-				if v := readVideo(s); p.Video == nil || betterVideo(v, p.Video) {
-					p.Video = v
-				}
+		case s.isFilm():
+			if v := readVideo(s); p.Video == nil || betterVideo(v, p.Video) {
+				p.Video = v
 			}
 		case s.CodecType == "audio":
-			p.AudioStreams++
 			if a := readAudio(s); s.known() && a.Channels > 0 && a.SampleRate > 0 && (p.Audio == nil || a.Default && !p.Audio.Default) {
 				p.Audio = a
 			}

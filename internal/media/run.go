@@ -28,6 +28,7 @@ type command struct {
 	extra   io.Writer // receives file descriptor 3; nil leaves it closed
 	started func(pid int)
 	timeout time.Duration
+	memory  int64 // bytes of private memory; 0 is what the configuration allows
 }
 
 // outcome is what is known of a process that ended.
@@ -69,7 +70,7 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 // confined builds the process of c, and the pipe behind its descriptor 3.
 func (r *Runner) confined(ctx context.Context, c command, layers confine.Layers) (*exec.Cmd, *extraPipe, error) {
 	p := confine.Program{Binary: c.binary, Args: c.args, Dir: c.dir, Reads: c.reads,
-		MemoryBytes: uint64(r.cfg.MaxMemoryBytes), FileBytes: uint64(r.cfg.MaxFileBytes),
+		MemoryBytes: uint64(orDefault(c.memory, r.cfg.MaxMemoryBytes)), FileBytes: uint64(r.cfg.MaxFileBytes),
 		// A process using every core for its whole time-out is the honest maximum.
 		CPU: c.timeout * time.Duration(runtime.GOMAXPROCS(0))}
 	extra, err := newExtraPipe(c.extra)

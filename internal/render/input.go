@@ -32,11 +32,11 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	if file.SizeBytes == 0 {
 		return Input{}, fault.Invalidf("video is empty")
 	}
-	kind, err := media.Sniff(file.Path)
+	class, err := media.Classify(file.Path)
 	if err != nil {
-		return Input{}, fmt.Errorf("sniff upload: %w", err)
+		return Input{}, fmt.Errorf("classify upload: %w", err)
 	}
-	if !kind.MayHoldVideo() {
+	if !class.Kind.MayHoldVideo() {
 		return Input{}, fault.Invalidf("video is not a video file of a supported format")
 	}
 	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}

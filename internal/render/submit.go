@@ -202,11 +202,11 @@ func (r *resolver) source(key, field string) error {
 	if file.SizeBytes == 0 {
 		return fault.Invalidf("%s: the uploaded part is empty", field)
 	}
-	kind, err := media.Sniff(file.Path)
+	class, err := media.Classify(file.Path)
 	if err != nil {
-		return fmt.Errorf("sniff upload: %w", err)
+		return fmt.Errorf("classify upload: %w", err)
 	}
-	if kind == media.KindUnknown {
+	if class.Kind == media.KindUnknown {
 		return fault.Invalidf("%s: the uploaded part is not a video or audio file of a supported format", field)
 	}
 	object := object{Object: uploadKey(r.jobID, len(r.uploads)), SHA256: file.SHA256}

@@ -110,10 +110,11 @@ var stemExtensions = map[media.Kind]string{
 // prepare turns PCM into FLAC, which is lossless and half the size, leaves
 // anything else byte for byte as it came, and measures the result.
 func (s *Service) prepare(ctx context.Context, dir string, t *stem) error {
-	kind, err := media.Sniff(t.path)
+	class, err := media.Classify(t.path)
 	if err != nil {
 		return err
 	}
+	kind := class.Kind
 	if kind == media.KindWAV {
 		flac := filepath.Join(dir, t.id+".flac")
 		if err := s.toFLAC(ctx, dir, []string{t.path}, flac); err != nil {
@@ -125,23 +126,30 @@ func (s *Service) prepare(ctx context.Context, dir string, t *stem) error {
 	if t.ext, ok = stemExtensions[kind]; !ok {
 		return fmt.Errorf("%w: not audio", errProviderFailed)
 	}
-	probe, err := s.Media.Probe(ctx, t.path)
+	sound, err := s.stemSound(ctx, t.path, kind)
 	if err != nil {
-		return providerMedia(ctx, err)
+		return err
 	}
-	if probe.Audio == nil {
-		return fmt.Errorf("%w: no audio stream", errProviderFailed)
-	}
-	measured, err := s.Media.Measure(ctx, t.path, probe.Audio.Index)
-	if err != nil {
-		return providerMedia(ctx, err)
-	}
-	if t.durationMs = (measured.End - measured.First).Milliseconds(); t.durationMs <= 0 {
+	if t.durationMs = sound.Duration().Milliseconds(); t.durationMs <= 0 {
 		t.durationMs = 0
 		return errEmptyStem
 	}
 	t.sha256, t.sizeBytes, err = digest(t.path)
 	return err
+}
+
+// stemSound measures the sound of a file that the provider sent.
+func (s *Service) stemSound(ctx context.Context, path string, kind media.Kind) (media.Measured, error) {
+	all, err := s.Media.Measure(ctx, path, kind, media.MeasureOptions{})
+	if err != nil {
+		return media.Measured{}, providerMedia(ctx, err)
+	}
+	for _, m := range all {
+		if m.Type == "audio" && m.Codec != "" && m.SampleRate > 0 {
+			return m, nil
+		}
+	}
+	return media.Measured{}, fmt.Errorf("%w: no audio stream", errProviderFailed)
 }
 
 // errEmptyStem is a stem without a single sample.
@@ -171,19 +179,16 @@ func (s *Service) toFLAC(ctx context.Context, dir string, inputs []string, out s
 	args := []string{}
 	wide := false
 	for _, in := range inputs {
-		kind, err := media.Sniff(in)
+		class, err := media.Classify(in)
 		if err != nil {
 			return err
 		}
-		probe, err := s.Media.Probe(ctx, in)
+		sound, err := s.stemSound(ctx, in, class.Kind)
 		if err != nil {
-			return providerMedia(ctx, err)
+			return err
 		}
-		if probe.Audio == nil {
-			return fmt.Errorf("%w: no audio stream", errProviderFailed)
-		}
-		wide = wide || probe.Audio.Codec != "pcm_s16le"
-		args = append(args, media.InputArgs(kind, in)...)
+		wide = wide || sound.Codec != "pcm_s16le"
+		args = append(args, media.InputArgs(class.Kind, in)...)
 	}
 	if len(inputs) == 1 {
 		args = append(args, "-map", "0:a:0")

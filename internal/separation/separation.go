@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -85,11 +86,14 @@ type Service struct {
 	db     *db.DB
 	signer signer
 	log    *slog.Logger
+
+	analyses *media.Slots // of uploads, within their requests
 }
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, signer: signer{secret: []byte(o.SigningSecret)}}
+	return &Service{Options: o, db: o.DB, log: o.Log, signer: signer{secret: []byte(o.SigningSecret)},
+		analyses: media.NewSlots(runtime.GOMAXPROCS(0))}
 }
 
 // table is what a lease of ours is on.

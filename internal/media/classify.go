@@ -1,0 +1,176 @@
+package media
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Class is what the bytes of a file say that it is. Nothing is decoded.
+type Class struct {
+	Kind Kind
+
+	// What a file sets out to be, of which the rest may be damaged. Far weaker
+	// than Kind: a stranger's file may begin so by chance.
+	Brand  string // major brand of a mov-family file that has one: "isom", "M4A ", ...
+	Tagged bool   // begins with an ID3 tag
+	Synced bool   // begins with a sync word of MPEG audio layer III, and no stream follows
+}
+
+// Classify is the one place that decides what a file is; whoever opens the file
+// afterwards passes the Kind on. Text, scripts, playlists, images and empty
+// files are KindUnknown without an error; the error is about reading the file.
+func Classify(path string) (Class, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Class{}, fmt.Errorf("classify: %w", err)
+	}
+	defer f.Close()
+	return ClassifyReader(f)
+}
+
+// ClassifyReader is Classify on anything that can be read at an offset.
+func ClassifyReader(r io.ReaderAt) (Class, error) {
+	c, err := classify(r)
+	if err != nil {
+		return Class{}, fmt.Errorf("classify: %w", err)
+	}
+	return c, nil
+}
+
+func classify(r io.ReaderAt) (Class, error) {
+	head, err := readAt(r, 0, magicBytes)
+	if err != nil {
+		return Class{}, err
+	}
+	if k := magicKind(head); k != KindUnknown {
+		return Class{Kind: k}, nil
+	}
+	if ok, err := isMov(r, head); ok || err != nil {
+		c := Class{Kind: KindMP4}
+		if string(head[4:8]) == "ftyp" {
+			c.Brand = string(head[8:12])
+		}
+		return c, err
+	}
+	if isForeign(head) {
+		return Class{}, nil
+	}
+	c := Class{Tagged: tagBytes(head) > 0 && head[0] == 'I'}
+	at, err := skipTags(r)
+	if err != nil {
+		return Class{}, err
+	}
+	window, err := readAt(r, at, frameWindow+maxChain*maxFrameBytes)
+	if err != nil {
+		return Class{}, err
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(window, "\x00"), []byte("fLaC")) {
+		return Class{Kind: KindFLAC}, nil
+	}
+	_, c.Kind = firstFrame(window)
+	c.Synced = c.Kind == KindUnknown && isSync(head)
+	return c, nil
+}
+
+// magicBytes is how much of a file's head holds every magic that is looked for.
+const magicBytes = 1 << 10
+
+// magicKind knows the containers that name themselves in their first bytes.
+func magicKind(head []byte) Kind {
+	switch {
+	case len(head) < 12:
+		return KindUnknown
+	case bytes.HasPrefix(head, []byte{0x1A, 0x45, 0xDF, 0xA3}):
+		return KindMatroska
+	case (bytes.HasPrefix(head, []byte("RIFF")) || bytes.HasPrefix(head, []byte("RF64"))) && string(head[8:12]) == "WAVE":
+		return KindWAV
+	case bytes.HasPrefix(head, []byte("fLaC")):
+		return KindFLAC
+	case bytes.HasPrefix(head, []byte("OggS\x00")):
+		return KindOgg
+	}
+	return KindUnknown
+}
+
+// topBoxes are the boxes a mov-family file consists of.
+var topBoxes = map[string]bool{
+	"ftyp": true, "styp": true, "moov": true, "mdat": true, "moof": true, "sidx": true, "uuid": true,
+	"free": true, "skip": true, "wide": true, "pnot": true, "PICT": true, "udta": true, "meta": true,
+}
+
+// isMov recognises the mov family: `ftyp` (or `styp` of a fragment) of any
+// brand, or, in files older than brands, the boxes cameras and QuickTime put
+// first. Those four letters are also words ("All free music"), so an old-style
+// box must hold, or be followed by, another box.
+func isMov(r io.ReaderAt, head []byte) (bool, error) {
+	if len(head) < 16 {
+		return false, nil
+	}
+	size := int64(binary.BigEndian.Uint32(head))
+	next := size
+	switch string(head[4:8]) {
+	case "ftyp", "styp":
+		return size >= 12 && size <= 4096, nil
+	case "moov": // may be cut off behind, and is worth trying even so
+		switch string(head[12:16]) {
+		case "mvhd", "cmov", "iods", "trak", "udta", "meta", "free", "prfl", "clip":
+			return true, nil
+		}
+		return false, nil
+	case "mdat", "free", "skip", "wide", "pnot":
+		if size == 1 {
+			next = int64(binary.BigEndian.Uint64(head[8:]) & (1<<63 - 1))
+		}
+	default:
+		return false, nil
+	}
+	if next < 8 {
+		return false, nil // to the end of the file: there is no index
+	}
+	following, err := readAt(r, next, 8)
+	if err != nil {
+		return false, err
+	}
+	return len(following) == 8 && topBoxes[string(following[4:])], nil
+}
+
+// foreignMagic begins files that the service does not open and that may hold
+// frames of MPEG audio somewhere.
+var foreignMagic = []string{
+	"RIFF", "RIFX", "FORM", "caff", "FLV", "\x00\x00\x01\xba", "\x00\x00\x01\xb3", "\x30\x26\xb2\x75", ".RMF", "#!AMR",
+	"PK\x03\x04", "Rar!", "7z\xbc\xaf", "%PDF", "\x89PNG", "GIF8", "\xff\xd8\xff", "\x7fELF", "#EXT", "ffconcat",
+}
+
+// isForeign reports whether a file is known to be something else, so that no
+// frames are to be looked for in it.
+func isForeign(head []byte) bool {
+	for _, magic := range foreignMagic {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return true
+		}
+	}
+	if len(head) >= 8 && topBoxes[string(head[4:8])] {
+		return true
+	}
+	// Transport streams are packets of 188 bytes, or of 192 with a time before each.
+	for at, step := range map[int]int{0: 188, 4: 192} {
+		if len(head) > at+2*step && head[at] == 0x47 && head[at+step] == 0x47 && head[at+2*step] == 0x47 {
+			return true
+		}
+	}
+	return false
+}
+
+// readAt reads up to n bytes; a file that ends earlier is no error.
+func readAt(r io.ReaderAt, off int64, n int) ([]byte, error) {
+	b := make([]byte, n)
+	m, err := r.ReadAt(b, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return b[:m], nil
+}
