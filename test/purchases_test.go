@@ -104,27 +104,41 @@ func TestPurchaseBodiesAndOrderOfChecks(t *testing.T) {
 	}
 }
 
+// refusedFor expects a receipt to be refused for a reason.
+func refusedFor(t *testing.T, res *apitest.Response, reason string) {
+	t.Helper()
+	if res.Error(400, "receipt_invalid"); res.Detail() != reason {
+		t.Errorf("refused as %q, want %q", res.Detail(), reason)
+	}
+}
+
 func TestPlatformARejects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u, other := s.SignIn(t), s.SignIn(t)
-	for name, p := range map[string]store.PurchaseA{
-		"cancelled":          {PurchaseState: 1},
-		"pending":            {PurchaseState: 2},
-		"somebody else's":    {AccountID: other.Sub},
-		"no order id":        {Omit: []string{"orderId"}},
-		"other order id":     {Set: map[string]any{"orderId": "GPA.0000-0000-0000-00000"}},
-		"no purchase state":  {Omit: []string{"purchaseState"}},
-		"state of no number": {Set: map[string]any{"purchaseState": "bought"}},
+	set := func(name string, value any) store.PurchaseA { return store.PurchaseA{Set: map[string]any{name: value}} }
+	for name, c := range map[string]struct {
+		p    store.PurchaseA
+		want string
+	}{
+		"cancelled":          {store.PurchaseA{PurchaseState: 1}, "cancelled"},
+		"pending":            {store.PurchaseA{PurchaseState: 2, Omit: []string{"orderId"}}, "pending"},
+		"somebody else's":    {store.PurchaseA{AccountID: other.Sub}, "other_account"},
+		"no order id":        {store.PurchaseA{Omit: []string{"orderId"}}, "mismatch"},
+		"other order id":     {set("orderId", "GPA.0000-0000-0000-00000"), "mismatch"},
+		"licence tester":     {set("purchaseType", 0), "test_purchase"},
+		"no purchase state":  {store.PurchaseA{Omit: []string{"purchaseState"}}, "unverified"},
+		"state of no number": {set("purchaseState", "bought"), "unverified"},
+		"order id with NUL":  {store.PurchaseA{OrderID: "GPA.1\x00-2"}, "unverified"},
 	} {
-		t.Run(name, func(t *testing.T) { buyA(t, u, p).Error(400, "receipt_invalid") })
+		t.Run(name, func(t *testing.T) { refusedFor(t, buyA(t, u, c.p), c.want) })
 	}
 	// The receipt of another product, an unknown one, and hostile text.
 	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
-	purchase(t, u, "platform_a", p.OrderID, p.Token, "credits.150").Error(400, "receipt_invalid")
-	purchase(t, u, "platform_a", p.OrderID, "unknown-token", "credits.10").Error(400, "receipt_invalid")
-	purchase(t, u, "platform_a", p.OrderID+"x", p.Token, "credits.10").Error(400, "receipt_invalid")
-	purchase(t, u, "platform_a", p.OrderID, "../../../"+p.Token+"?x=", "credits.10").Error(400, "receipt_invalid")
+	refusedFor(t, purchase(t, u, "platform_a", p.OrderID, p.Token, "credits.150"), "mismatch")
+	refusedFor(t, purchase(t, u, "platform_a", p.OrderID, "unknown-token", "credits.10"), "unverified")
+	refusedFor(t, purchase(t, u, "platform_a", p.OrderID+"x", p.Token, "credits.10"), "mismatch")
+	refusedFor(t, purchase(t, u, "platform_a", p.OrderID, "../../../"+p.Token+"?x=", "credits.10"), "unverified")
 	if b := u.Balance(t); b != 3 {
 		t.Errorf("refused purchases changed the balance to %d", b)
 	}
@@ -134,32 +148,85 @@ func TestPlatformARejects(t *testing.T) {
 func TestPlatformBRejects(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	u, other := s.SignIn(t), s.SignIn(t)
-	bad := map[string]store.TransactionB{
-		"other bundle":         {BundleID: "com.example.other"},
-		"other environment":    {Environment: "Xcode"},
-		"family shared":        {OwnershipType: "FAMILY_SHARED"},
-		"no ownership":         {Omit: []string{"inAppOwnershipType"}},
-		"revoked":              {RevokedAtMs: 1760000000000},
-		"somebody else's":      {AccountToken: other.Sub},
-		"other transaction id": {Set: map[string]any{"transactionId": "999"}},
-		"no transaction id":    {Omit: []string{"transactionId"}},
-		"no bundle":            {Omit: []string{"bundleId"}},
-		"no environment":       {Omit: []string{"environment"}},
-		"other product signed": {Set: map[string]any{"productId": "credits.150"}},
+	u, forger, other := s.SignIn(t), s.SignIn(t), s.SignIn(t)
+	for name, c := range map[string]struct {
+		tr   store.TransactionB
+		want string
+	}{
+		"other bundle":         {store.TransactionB{BundleID: "com.example.other"}, "mismatch"},
+		"other environment":    {store.TransactionB{Environment: "Xcode"}, "mismatch"},
+		"family shared":        {store.TransactionB{OwnershipType: "FAMILY_SHARED"}, "other_account"},
+		"no ownership":         {store.TransactionB{Omit: []string{"inAppOwnershipType"}}, "unverified"},
+		"revoked":              {store.TransactionB{RevokedAtMs: 1760000000000}, "revoked"},
+		"somebody else's":      {store.TransactionB{AccountToken: other.Sub}, "other_account"},
+		"other transaction id": {store.TransactionB{Set: map[string]any{"transactionId": "999"}}, "mismatch"},
+		"no transaction id":    {store.TransactionB{Omit: []string{"transactionId"}}, "mismatch"},
+		"no bundle":            {store.TransactionB{Omit: []string{"bundleId"}}, "mismatch"},
+		"no environment":       {store.TransactionB{Omit: []string{"environment"}}, "mismatch"},
+		"other product signed": {store.TransactionB{Set: map[string]any{"productId": "credits.150"}}, "mismatch"},
+	} {
+		t.Run(name, func(t *testing.T) { refusedFor(t, buyB(t, u, c.tr), c.want) })
 	}
 	for _, chain := range badChains {
-		bad["chain "+string(chain)] = store.TransactionB{Chain: chain}
+		t.Run("chain "+string(chain), func(t *testing.T) { refusedFor(t, buyB(t, forger, store.TransactionB{Chain: chain}), "unverified") })
 	}
-	for name, tr := range bad {
-		t.Run(name, func(t *testing.T) { buyB(t, u, tr).Error(400, "receipt_invalid") })
-	}
-	purchase(t, u, "platform_b", "no-such-transaction", "receipt", "credits.10").Error(400, "receipt_invalid")
-	purchase(t, u, "platform_b", "../../x?y=%2f", "receipt", "credits.10").Error(400, "receipt_invalid")
+	refusedFor(t, purchase(t, u, "platform_b", "no-such-transaction", "receipt", "credits.10"), "unverified")
+	refusedFor(t, purchase(t, u, "platform_b", "../../x?y=%2f", "receipt", "credits.10"), "unverified")
 	if b := u.Balance(t); b != 3 {
 		t.Errorf("refused purchases changed the balance to %d", b)
 	}
 	buyB(t, u, store.TransactionB{AccountToken: u.Sub}).Expect(200)
+}
+
+func TestQuantityMultipliesOnBothStores(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	var got apitest.Purchased
+	buyA(t, u, store.PurchaseA{Set: map[string]any{"quantity": 3}}).Expect(200).JSON(&got)
+	if got.Granted != 30 {
+		t.Errorf("three at platform_a: %+v", got)
+	}
+	buyB(t, u, store.TransactionB{Set: map[string]any{"quantity": 2}}).Expect(200).JSON(&got)
+	if got.Granted != 20 || got.Balance != 53 {
+		t.Errorf("two at platform_b: %+v", got)
+	}
+}
+
+// Whoever presents forged receipts stops nobody but themselves from buying.
+func TestForgedReceiptsAreLimitedOverAllReplicas(t *testing.T) {
+	t.Parallel()
+	replicas := 1
+	if apitest.Postgres() {
+		replicas = 2
+	}
+	s := apitest.Start(t, apitest.Replicas(replicas), apitest.Env("IAP_PLATFORM_A_ALLOW_TEST", "true"))
+	forger := s.SignIn(t)
+	bought := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10", Set: map[string]any{"purchaseType": 0}})
+	purchase(t, forger, "platform_a", bought.OrderID, bought.Token, bought.ProductID).Expect(200) // a tester, who may
+	present := func(i int) *apitest.Response {
+		at := *forger
+		at.Server = s.Replica(i % replicas)
+		return purchase(t, &at, "platform_a", fmt.Sprint("GPA.", i), "forged", "credits.10")
+	}
+	for i := range 20 {
+		refusedFor(t, present(i), "unverified")
+	}
+	asked := s.World.PlatformA.Faults.Count(store.StepPurchase)
+	for i := range 4 {
+		if res := present(i).Error(429, "rate_limited"); res.Header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+	}
+	if now := s.World.PlatformA.Faults.Count(store.StepPurchase); now != asked {
+		t.Errorf("the store was asked %d times by a user under the limit", now-asked)
+	}
+	// What was paid out is answered, and others buy.
+	var got apitest.Purchased
+	purchase(t, forger, "platform_a", bought.OrderID, bought.Token, bought.ProductID).Expect(200).JSON(&got)
+	if got.Granted != 0 || got.Balance != 13 {
+		t.Errorf("a repeat: %+v", got)
+	}
+	buyA(t, s.SignIn(t), store.PurchaseA{}).Expect(200)
 }
 
 func TestPurchaseIsIdempotentForEverybody(t *testing.T) {

@@ -122,23 +122,23 @@ func newIdentityProviders(cfg config.Config) map[string]account.IdentityVerifier
 
 func newLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
 	client := outboundClient(cfg)
-	verifiers := map[string]credit.ReceiptVerifier{}
+	stores := map[string]credit.Store{}
 	if p := cfg.IAP.PlatformA; p.Configured() {
 		v, err := receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
-			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), HTTP: client})
+			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest, HTTP: client})
 		if err != nil {
 			return nil, fmt.Errorf("IAP_PLATFORM_A: %w", err)
 		}
-		verifiers[credit.PlatformA] = v
+		stores[credit.PlatformA] = v
 	}
 	if p := cfg.IAP.PlatformB; p.Configured() {
 		v, err := newPlatformB(p, client)
 		if err != nil {
 			return nil, fmt.Errorf("IAP_PLATFORM_B: %w", err)
 		}
-		verifiers[credit.PlatformB] = v
+		stores[credit.PlatformB] = v
 	}
-	return credit.New(credit.Options{DB: d, Catalog: cfg.Credit.Products, Verifiers: verifiers,
+	return credit.New(credit.Options{DB: d, Catalog: cfg.Credit.Products, Stores: stores,
 		SignupBonus: cfg.Credit.SignupBonus, AdminDailyCap: cfg.Credit.AdminGrantDailyCap, Log: log}), nil
 }
 

@@ -193,6 +193,7 @@ type PlatformA struct {
 	PackageName        string
 	ServiceAccountJSON Secret
 	BaseURL            string
+	AllowTest          bool // purchases of licence testers count
 }
 
 // Configured reports whether every key the verifier needs is set.
@@ -439,6 +440,7 @@ func (r *reader) platformA() PlatformA {
 		PackageName:        r.text("IAP_PLATFORM_A_PACKAGE_NAME"),
 		ServiceAccountJSON: r.secret("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON"),
 		BaseURL:            r.httpURL("IAP_PLATFORM_A_BASE_URL"),
+		AllowTest:          r.flag("IAP_PLATFORM_A_ALLOW_TEST"),
 	}
 	r.warnPartial("platform_a", "IAP_PLATFORM_A_PACKAGE_NAME", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON")
 	if p.Configured() {

@@ -83,7 +83,8 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"CREDIT_PRODUCTS": "other=1", "IAP_PLATFORM_A_BASE_URL": "https://x.example", "IAP_PLATFORM_B_BASE_URL": "https://x.example",
 		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(t), "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(t),
 		"IAP_PLATFORM_B_ENV": "sandbox", "MEDIA_CAGE": "best-effort", "IAP_PLATFORM_B_ROOT_CA_FILE": rootFile, "SEPARATION_URL_TTL_SEC": "600", "SEPARATION_ABANDON_TTL_MS": "604800001",
-		"RENDER_MAX_CONCURRENT": "37",
+		"IAP_PLATFORM_A_ALLOW_TEST": "true",
+		"RENDER_MAX_CONCURRENT":     "37",
 	}
 	base := with(map[string]string{
 		"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("0", 32),

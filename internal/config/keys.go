@@ -230,6 +230,8 @@ var Keys = []Key{
 		Meaning: "The service account's JSON key file, as text; one line will do."},
 	{Name: "IAP_PLATFORM_A_BASE_URL", Group: groupIAP, Required: Optional, Default: "https://androidpublisher.googleapis.com",
 		Meaning: "Address of platform_a's store. Changed for tests only."},
+	{Name: "IAP_PLATFORM_A_ALLOW_TEST", Group: groupIAP, Required: Optional, Default: "false",
+		Meaning: "`true` grants credits for purchases of licence testers too, who pay nothing. For tests of the app only."},
 	{Name: "IAP_PLATFORM_B_ISSUER_ID", Group: groupIAP, Required: ForPlatformB,
 		Meaning: "Issuer id of the store's API key. Unless all four keys of platform_b are set its purchases answer `iap_unconfigured`."},
 	{Name: "IAP_PLATFORM_B_KEY_ID", Group: groupIAP, Required: ForPlatformB,

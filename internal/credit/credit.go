@@ -7,8 +7,8 @@
 // [db.Tx] join the caller's transaction, so that a charge and its job, or a
 // failure and its refund, stand or fall together.
 //
-// The package knows receipts only through [ReceiptVerifier]; it does not speak
-// to a store.
+// The package knows receipts only through [Store]; it does not speak a store's
+// language.
 package credit
 
 import (
@@ -57,7 +57,7 @@ const (
 type Ledger struct {
 	db          *db.DB
 	catalog     map[string]int64
-	verifiers   map[string]ReceiptVerifier
+	stores      map[string]*askedStore
 	signupBonus int64
 	dailyCap    int64
 	log         *slog.Logger
@@ -68,8 +68,8 @@ type Options struct {
 	DB *db.DB
 	// Catalog gives the credits of each product id.
 	Catalog map[string]int64
-	// Verifiers by platform; a platform without one is unconfigured.
-	Verifiers map[string]ReceiptVerifier
+	// Stores by platform; a platform without one is unconfigured.
+	Stores map[string]Store
 	// SignupBonus is granted once per user; 0 grants none.
 	SignupBonus int64
 	// AdminDailyCap bounds what one admin may mint in a rolling 24 hours.
@@ -79,8 +79,12 @@ type Options struct {
 
 // New returns a Ledger.
 func New(o Options) *Ledger {
-	return &Ledger{db: o.DB, catalog: o.Catalog, verifiers: o.Verifiers, signupBonus: o.SignupBonus,
+	l := &Ledger{db: o.DB, catalog: o.Catalog, stores: map[string]*askedStore{}, signupBonus: o.SignupBonus,
 		dailyCap: o.AdminDailyCap, log: o.Log}
+	for platform, s := range o.Stores {
+		l.stores[platform] = &askedStore{Store: s, slots: make(chan struct{}, maxAsking)}
+	}
+	return l
 }
 
 // Balance returns a user's credits, 0 for an unknown or deleted user.

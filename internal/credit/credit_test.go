@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -53,13 +55,22 @@ func FuzzPrice(f *testing.F) {
 
 // store is a receipt verifier that passes everything, or fails with err.
 type store struct {
-	calls atomic.Int64
-	err   error
+	calls, asking, most atomic.Int64 // questions, those under way, the most at once
+	err                 error
+	quantity            int64
+	slow                time.Duration
 }
 
-func (s *store) Verify(context.Context, receipt.Purchase) error {
+func (s *store) Verify(context.Context, receipt.Purchase) (int64, error) {
+	now := s.asking.Add(1)
+	defer s.asking.Add(-1)
+	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+	}
 	s.calls.Add(1)
-	return s.err
+	if s.slow > 0 {
+		time.Sleep(s.slow)
+	}
+	return max(1, s.quantity), s.err
 }
 
 // eachDatabase runs a test on both databases.
@@ -95,9 +106,9 @@ func addUser(t *testing.T, d *db.DB) string {
 	return id
 }
 
-func newLedger(d *db.DB, s credit.ReceiptVerifier) *credit.Ledger {
+func newLedger(d *db.DB, s credit.Store) *credit.Ledger {
 	return credit.New(credit.Options{DB: d, Catalog: map[string]int64{"credits.10": 10, "credits.50": 50},
-		Verifiers:   map[string]credit.ReceiptVerifier{credit.PlatformA: s},
+		Stores:      map[string]credit.Store{credit.PlatformA: s},
 		SignupBonus: 3, AdminDailyCap: 100, Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -260,6 +271,10 @@ func TestPurchaseRefusalsInOrder(t *testing.T) {
 		{"blank receipt", func(r *credit.PurchaseRequest) { r.Receipt = "\t" }, nil, "missing_receipt"},
 		{"product", func(r *credit.PurchaseRequest) { r.Platform, r.ProductID = "platform_b", "?" }, nil, "unknown_product"},
 		{"unconfigured", func(r *credit.PurchaseRequest) { r.Platform = "platform_b" }, nil, "iap_unconfigured"},
+		{"NUL", func(r *credit.PurchaseRequest) { r.TransactionID = "a\x00b" }, nil, "receipt_invalid"},
+		{"control character", func(r *credit.PurchaseRequest) { r.TransactionID = "a\nb" }, nil, "receipt_invalid"},
+		{"no UTF-8", func(r *credit.PurchaseRequest) { r.TransactionID = "a\xffb" }, nil, "receipt_invalid"},
+		{"absurdly long", func(r *credit.PurchaseRequest) { r.TransactionID = strings.Repeat("x", 256) }, nil, "receipt_invalid"},
 		{"invalid", func(*credit.PurchaseRequest) {}, receipt.ErrInvalid, "receipt_invalid"},
 		{"any other error", func(*credit.PurchaseRequest) {}, errors.New("x"), "receipt_invalid"},
 		{"unavailable", func(*credit.PurchaseRequest) {}, receipt.ErrUnavailable, "receipt_verify_unavailable"},
@@ -275,6 +290,58 @@ func TestPurchaseRefusalsInOrder(t *testing.T) {
 	if n, err := l.Balance(t.Context(), user); n != 0 || err != nil {
 		t.Errorf("balance %d, %v after refusals", n, err)
 	}
+}
+
+// However many forged receipts a user presents, and however many at once, the
+// store hears of few; who presents one that was paid out is always answered.
+func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		s := &store{}
+		l, user, other := newLedger(d, s), addUser(t, d), addUser(t, d)
+		req := func(id string) credit.PurchaseRequest {
+			return credit.PurchaseRequest{Platform: "platform_a", TransactionID: id, Receipt: "r", ProductID: "credits.10"}
+		}
+		s.quantity = 3
+		if g, err := l.Purchase(t.Context(), user, req("good")); err != nil || g.Granted != 30 {
+			t.Fatalf("three times ten credits: %+v, %v", g, err)
+		}
+		s.err, s.slow = receipt.ErrInvalid, 5*time.Millisecond
+		var refused, limited atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 60 {
+			wg.Go(func() {
+				_, err := l.Purchase(t.Context(), user, req(fmt.Sprint("forged-", i)))
+				switch f := fault.As(err); {
+				case f != nil && f.Code == "receipt_invalid" && f.Detail == "unverified":
+					refused.Add(1)
+				case f != nil && f.Code == "rate_limited" && f.RetryAfter >= time.Second && f.RetryAfter <= time.Minute:
+					limited.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		// Those that were being asked about when the twentieth was refused count too.
+		if n := refused.Load(); n < 20 || n > 27 || n+limited.Load() != 60 || s.calls.Load() != n+1 {
+			t.Errorf("%d refused, %d limited, %d questions", n, limited.Load(), s.calls.Load())
+		}
+		if s.most.Load() > 8 {
+			t.Errorf("%d questions at once", s.most.Load())
+		}
+		asked := s.calls.Load()
+		if g, err := l.Purchase(t.Context(), user, req("good")); err != nil || g.Granted != 0 || g.Balance != 30 {
+			t.Errorf("what was paid out, from a user under the limit: %+v, %v", g, err)
+		}
+		if s.calls.Load() != asked {
+			t.Error("the store was asked about what was paid out")
+		}
+		s.err = nil
+		if g, err := l.Purchase(t.Context(), other, req("another")); err != nil || g.Granted != 30 {
+			t.Errorf("somebody else: %+v, %v", g, err)
+		}
+		checkLedger(t, d)
+	})
 }
 
 func TestAdminCapHoldsUnderParallelGrants(t *testing.T) {

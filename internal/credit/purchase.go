@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/ratelimit"
 	"cutroom/internal/upstream/receipt"
 )
 
@@ -23,12 +27,41 @@ const (
 	PlatformB = "platform_b"
 )
 
-// ReceiptVerifier asks a store about a purchase. It returns nil for a clean
-// pass, receipt.ErrUnavailable when the store could not be asked and it is
-// safe to try again, and any other error for a receipt that is not valid.
-type ReceiptVerifier interface {
-	Verify(ctx context.Context, p receipt.Purchase) error
+// Store is asked about purchases.
+type Store interface {
+	// Verify returns how many of its product a purchase is of (>= 1),
+	// receipt.ErrUnavailable when the store could not be asked and it is safe to
+	// try again, and any other error for a receipt that is not valid.
+	Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error)
 }
+
+// maxAsking is how many questions a store is asked at once by this process. A
+// store's quota belongs to the app: no crowd of forged receipts may use it up.
+const maxAsking = 8
+
+// askedStore is a Store with the questions that are under way.
+type askedStore struct {
+	Store
+	slots chan struct{}
+}
+
+// maxQueueing is how long somebody waits to be the one whose question is asked.
+const maxQueueing = 20 * time.Second
+
+// turn waits until a question may be asked; it was when done is called.
+func (s *askedStore) turn(ctx context.Context) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxQueueing)
+	defer cancel()
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: too many questions at once: %w", receipt.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// refusals bounds the receipts of a user that a store refuses.
+var refusals = ratelimit.Limit{Name: "receipt-refusals", PerMinute: 20}
 
 // PurchaseRequest is what a client claims to have bought.
 type PurchaseRequest struct {
@@ -57,9 +90,12 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	if !ok {
 		return Grant{}, fault.New(fault.Invalid, "unknown_product")
 	}
-	verifier := l.verifiers[platform]
-	if verifier == nil {
+	store := l.stores[platform]
+	if store == nil {
 		return Grant{}, fault.New(fault.Invalid, "iap_unconfigured")
+	}
+	if !plausible(transaction) {
+		return Grant{}, invalidReceipt(receipt.Unverified)
 	}
 	// A transaction that was paid out before needs no store: the answer is the
 	// same, and a retry must not depend on the store being up.
@@ -71,17 +107,51 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	if spent.found {
 		return l.replay(ctx, userID, platform, transaction, spent)
 	}
-	err = verifier.Verify(ctx, receipt.Purchase{TransactionID: transaction, ProductID: req.ProductID,
+	quantity, err := l.verify(ctx, store, receipt.Purchase{TransactionID: transaction, ProductID: req.ProductID,
 		Receipt: strings.TrimSpace(req.Receipt), AccountID: userID})
-	switch {
-	case errors.Is(err, receipt.ErrUnavailable):
-		return Grant{}, fault.New(fault.BadGateway, "receipt_verify_unavailable").Because(err)
-	case err != nil && ctx.Err() != nil:
-		return Grant{}, fault.New(fault.BadGateway, "receipt_verify_unavailable").Because(err)
-	case err != nil:
-		return Grant{}, fault.New(fault.Invalid, "receipt_invalid").Because(err)
+	if err != nil {
+		return Grant{}, err
 	}
-	return l.payOut(ctx, userID, platform, transaction, hash, req.ProductID, credits)
+	return l.payOut(ctx, userID, platform, transaction, hash, req.ProductID, quantity*credits)
+}
+
+// maxTransaction is far above the length of a store's ids, in bytes, and below
+// what an index of the database takes.
+const maxTransaction = 255
+
+// plausible reports whether a text can be a store's id: ids are short, and made
+// of characters that can be seen.
+func plausible(transaction string) bool {
+	return len(transaction) <= maxTransaction &&
+		!strings.ContainsFunc(transaction, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) })
+}
+
+func invalidReceipt(reason receipt.Reason) *fault.Error {
+	return fault.New(fault.Invalid, "receipt_invalid").WithDetail("%s", reason)
+}
+
+// verify asks a store about a purchase, unless too many receipts of this user
+// were refused within the last minute.
+func (l *Ledger) verify(ctx context.Context, store *askedStore, p receipt.Purchase) (quantity int64, err error) {
+	done, err := store.turn(ctx)
+	if err != nil {
+		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").Because(err)
+	}
+	defer done()
+	if err := refusals.Check(ctx, l.db, p.AccountID); err != nil {
+		return 0, err
+	}
+	quantity, err = store.Verify(ctx, p)
+	switch {
+	case err == nil:
+		return quantity, nil
+	case errors.Is(err, receipt.ErrUnavailable), ctx.Err() != nil:
+		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").Because(err)
+	}
+	if limited := refusals.Take(ctx, l.db, p.AccountID); limited != nil && fault.As(limited) == nil {
+		return 0, limited
+	}
+	return 0, invalidReceipt(receipt.ReasonOf(err)).Because(err)
 }
 
 func (l *Ledger) payOut(ctx context.Context, userID, platform, transaction, hash, product string, credits int64) (Grant, error) {

@@ -122,7 +122,7 @@ func TestMalformedPurchases(t *testing.T) {
 		for name, id := range map[string]string{"plain": "t", "NUL": `a\u0000b`, "slashes": "../../x", "dot dot": "..", "query": "t?x=y#z", "newline": `a\r\nX: y`, "not UTF-8": "\xff",
 			"long": strings.Repeat("9", 100000)} {
 			for _, platform := range []string{"platform_a", "platform_b"} {
-				add(name+" at "+platform, `{"platform":"`+platform+`","transactionId":"`+id+`","receipt":"`+id+`","productId":"credits.10"}`, `{"error":"receipt_invalid"}`)
+				add(name+" at "+platform, `{"platform":"`+platform+`","transactionId":"`+id+`","receipt":"`+id+`","productId":"credits.10"}`, `{"error":"receipt_invalid","detail":"unverified"}`)
 			}
 		}
 		cases = append(cases,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"cutroom/internal/upstream/vendorhttp"
@@ -23,6 +24,7 @@ type PlatformAConfig struct {
 	BaseURL            string           // blank means DefaultPlatformABaseURL
 	PackageName        string           // the app's package
 	ServiceAccountJSON []byte           // key file of a service account, as downloaded
+	AllowTest          bool             // licence testers' purchases count
 	HTTP               *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now                func() time.Time // nil means time.Now
 }
@@ -30,9 +32,11 @@ type PlatformAConfig struct {
 // PlatformA verifies purchase tokens with platform_a. It is safe for
 // concurrent use.
 type PlatformA struct {
-	productsURL string // up to and including "products/"
-	client      *http.Client
-	access      *accessTokens
+	purchasesURL string // up to and including "purchases/"
+	packageName  string
+	allowTest    bool
+	client       *http.Client
+	access       *accessTokens
 }
 
 // NewPlatformA checks the configuration, key included, and makes no call.
@@ -53,61 +57,98 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	}
 	client := vendorhttp.Private(cfg.HTTP)
 	return &PlatformA{
-		productsURL: base + "/androidpublisher/v3/applications/" + url.PathEscape(cfg.PackageName) + "/purchases/products/",
-		client:      client,
-		access:      newAccessTokens(account, platformAScope, client, cfg.Now),
+		purchasesURL: base + "/androidpublisher/v3/applications/" + url.PathEscape(cfg.PackageName) + "/purchases/",
+		packageName:  cfg.PackageName,
+		allowTest:    cfg.AllowTest,
+		client:       client,
+		access:       newAccessTokens(account, platformAScope, client, cfg.Now),
 	}, nil
 }
 
-// Verify asks the store about the purchase token in in.Receipt. The error is
-// ErrInvalid or ErrUnavailable under errors.Is.
-func (p *PlatformA) Verify(ctx context.Context, in Purchase) error {
+// Verify asks the store about the purchase token in in.Receipt and returns how
+// many of the product were bought (>= 1). The error is ErrInvalid or
+// ErrUnavailable under errors.Is.
+func (p *PlatformA) Verify(ctx context.Context, in Purchase) (quantity int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	body, err := p.lookup(ctx, in)
+	record, err := p.lookup(ctx, in.ProductID, in.Receipt)
+	if err == nil {
+		quantity, err = record.check(in, p.allowTest)
+	}
 	if err != nil {
-		return fmt.Errorf("platform_a: %w", err)
+		return 0, fmt.Errorf("platform_a: %w", err)
 	}
-	if err := checkProductPurchase(body, in); err != nil {
-		return fmt.Errorf("platform_a: %w: %w", ErrInvalid, err)
-	}
-	return nil
+	return quantity, nil
 }
 
-// lookup returns the store's record of the purchase.
-func (p *PlatformA) lookup(ctx context.Context, in Purchase) ([]byte, error) {
-	product, err := segment("product id", in.ProductID)
+// lookup returns the store's record of a purchase.
+func (p *PlatformA) lookup(ctx context.Context, productID, token string) (productPurchase, error) {
+	product, err := segment("product id", productID)
 	if err != nil {
-		return nil, err
+		return productPurchase{}, err
 	}
-	purchaseToken, err := segment("purchase token", in.Receipt)
+	purchaseToken, err := segment("purchase token", token)
 	if err != nil {
-		return nil, err
+		return productPurchase{}, err
 	}
-	address := p.productsURL + product + "/tokens/" + purchaseToken
+	status, body, err := p.get(ctx, p.purchasesURL+"products/"+product+"/tokens/"+purchaseToken)
+	switch {
+	case err != nil:
+		return productPurchase{}, fmt.Errorf("look up purchase: %w", err)
+	case status == http.StatusBadRequest && isOfAnother(body):
+		return productPurchase{}, refuse(Mismatch, "the token belongs to another product or app")
+	case status != http.StatusOK:
+		return productPurchase{}, refuse(Unverified, "look up purchase: status %d", status)
+	}
+	var record productPurchase
+	if err := json.Unmarshal(body, &record); err != nil {
+		// The decoder's own text may quote the purchase token.
+		return productPurchase{}, refuse(Unverified, "the store's record is not readable")
+	}
+	return record, nil
+}
 
+// get asks the store as our service account.
+func (p *PlatformA) get(ctx context.Context, address string) (status int, body []byte, err error) {
 	access, err := p.access.get(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("access token: %w", err)
+		return 0, nil, fmt.Errorf("access token: %w", err)
 	}
-	status, body, err := authorizedGet(ctx, p.client, address, access)
+	status, body, err = authorizedGet(ctx, p.client, address, access)
 	if err == nil && status == http.StatusUnauthorized {
 		// An access token can be revoked before its time. A fresh one settles
 		// whether it was the token or our rights that were refused.
 		p.access.discard(access)
 		if access, err = p.access.get(ctx); err != nil {
-			return nil, fmt.Errorf("fresh access token: %w", err)
+			return 0, nil, fmt.Errorf("fresh access token: %w", err)
 		}
 		status, body, err = authorizedGet(ctx, p.client, address, access)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("look up purchase: %w", err)
-	}
-	if status != http.StatusOK {
-		return nil, fmt.Errorf("%w: look up purchase: status %d", ErrInvalid, status)
-	}
-	return body, nil
+	return status, body, err
 }
+
+// isOfAnother reports whether the store's error says that the purchase token is
+// good, for something else than what was asked about.
+func isOfAnother(body []byte) bool {
+	var answer struct {
+		Error struct {
+			Errors []struct {
+				Reason string `json:"reason"`
+			} `json:"errors"`
+		} `json:"error"`
+	}
+	return json.Unmarshal(body, &answer) == nil && len(answer.Error.Errors) > 0 &&
+		strings.HasPrefix(answer.Error.Errors[0].Reason, "purchaseTokenDoesNotMatch")
+}
+
+// What productPurchase says of itself.
+const (
+	statePurchased = 0
+	stateCancelled = 1
+	statePending   = 2
+	// typeTest is a licence tester's purchase. The type is absent of a plain one.
+	typeTest = 0
+)
 
 // productPurchase is the store's record, as far as we read it.
 type productPurchase struct {
@@ -115,6 +156,8 @@ type productPurchase struct {
 	// zeros out (its purchaseType is documented as present only where it means
 	// something, and 0 is one of its values), so an absent state is no purchase.
 	PurchaseState *int64 `json:"purchaseState"`
+	PurchaseType  *int64 `json:"purchaseType"`
+	Quantity      *int64 `json:"quantity"`
 	OrderID       string `json:"orderId"`
 	// ProductID is documented as "may not be present".
 	ProductID string `json:"productId"`
@@ -122,24 +165,25 @@ type productPurchase struct {
 	ObfuscatedAccountID string `json:"obfuscatedExternalAccountId"`
 }
 
-// checkProductPurchase says which rule the record breaks, if any.
-func checkProductPurchase(body []byte, in Purchase) error {
-	var record productPurchase
-	if err := json.Unmarshal(body, &record); err != nil {
-		// The decoder's own text may quote the purchase token.
-		return errors.New("the store's record is not readable")
-	}
+// check returns the quantity that was bought, or which rule the record breaks.
+func (r productPurchase) check(in Purchase, allowTest bool) (quantity int64, err error) {
 	switch {
-	case record.PurchaseState == nil:
-		return errors.New("no purchase state")
-	case *record.PurchaseState != 0:
-		return fmt.Errorf("purchase state %d", *record.PurchaseState)
-	case in.TransactionID == "" || record.OrderID != in.TransactionID:
-		return errors.New("order id is another one")
-	case record.ProductID != "" && record.ProductID != in.ProductID:
-		return errors.New("the token belongs to another product")
-	case record.ObfuscatedAccountID != "" && record.ObfuscatedAccountID != in.AccountID:
-		return errors.New("bought by another account")
+	case r.PurchaseState == nil:
+		return 0, refuse(Unverified, "no purchase state")
+	case r.ObfuscatedAccountID != "" && r.ObfuscatedAccountID != in.AccountID:
+		return 0, refuse(OtherAccount, "bought by another account")
+	case r.ProductID != "" && r.ProductID != in.ProductID:
+		return 0, refuse(Mismatch, "the token belongs to another product")
+	case *r.PurchaseState == statePending: // and has no order id yet
+		return 0, refuse(Pending, "not paid yet")
+	case in.TransactionID == "" || r.OrderID != in.TransactionID:
+		return 0, refuse(Mismatch, "order id is another one")
+	case *r.PurchaseState == stateCancelled:
+		return 0, refuse(Cancelled, "purchase was cancelled")
+	case *r.PurchaseState != statePurchased:
+		return 0, refuse(Unverified, "purchase state %d", *r.PurchaseState)
+	case r.PurchaseType != nil && *r.PurchaseType == typeTest && !allowTest:
+		return 0, refuse(TestPurchase, "bought by a licence tester")
 	}
-	return nil
+	return quantityOf(r.Quantity)
 }

@@ -162,33 +162,71 @@ func newPlatformA(t *testing.T) (*receipt.PlatformA, *storeA, *clock) {
 }
 
 func TestPlatformAJudgesTheRecord(t *testing.T) {
-	invalid := receipt.ErrInvalid
 	for name, test := range map[string]struct {
 		record string
-		want   error
+		want   receipt.Reason
 	}{
-		"purchased":               {recordA(nil), nil},
-		"no account recorded":     {recordA(map[string]any{"obfuscatedExternalAccountId": nil}), nil},
-		"product repeated":        {recordA(map[string]any{"productId": product}), nil},
-		"licence tester":          {recordA(map[string]any{"purchaseType": 0}), nil},
-		"cancelled":               {recordA(map[string]any{"purchaseState": 1}), invalid},
-		"pending":                 {recordA(map[string]any{"purchaseState": 2}), invalid},
-		"state missing":           {recordA(map[string]any{"purchaseState": nil}), invalid},
-		"state null":              {recordA(map[string]any{"purchaseState": json.RawMessage("null")}), invalid},
-		"state as text":           {recordA(map[string]any{"purchaseState": "0"}), invalid},
-		"other order":             {recordA(map[string]any{"orderId": "GPA.1"}), invalid},
-		"order missing":           {recordA(map[string]any{"orderId": nil}), invalid},
-		"order differs in case":   {recordA(map[string]any{"orderId": strings.ToLower(orderID)}), invalid},
-		"another account":         {recordA(map[string]any{"obfuscatedExternalAccountId": "somebody-else"}), invalid},
-		"token of other product":  {recordA(map[string]any{"productId": "credits.10"}), invalid},
-		"an error in place of it": {`{"error":{"code":404}}`, invalid},
-		"null":                    {`null`, invalid},
+		"purchased":               {recordA(nil), ""},
+		"no account recorded":     {recordA(map[string]any{"obfuscatedExternalAccountId": nil}), ""},
+		"product repeated":        {recordA(map[string]any{"productId": product}), ""},
+		"by promotion code":       {recordA(map[string]any{"purchaseType": 1}), ""},
+		"licence tester":          {recordA(map[string]any{"purchaseType": 0}), receipt.TestPurchase},
+		"pending, no order yet":   {recordA(map[string]any{"purchaseState": 2, "orderId": nil}), receipt.Pending},
+		"unknown state":           {recordA(map[string]any{"purchaseState": 3}), receipt.Unverified},
+		"none bought":             {recordA(map[string]any{"quantity": 0}), receipt.Unverified},
+		"absurdly many bought":    {recordA(map[string]any{"quantity": 1001}), receipt.Unverified},
+		"cancelled":               {recordA(map[string]any{"purchaseState": 1}), receipt.Cancelled},
+		"pending":                 {recordA(map[string]any{"purchaseState": 2}), receipt.Pending},
+		"state missing":           {recordA(map[string]any{"purchaseState": nil}), receipt.Unverified},
+		"state null":              {recordA(map[string]any{"purchaseState": json.RawMessage("null")}), receipt.Unverified},
+		"state as text":           {recordA(map[string]any{"purchaseState": "0"}), receipt.Unverified},
+		"other order":             {recordA(map[string]any{"orderId": "GPA.1"}), receipt.Mismatch},
+		"order missing":           {recordA(map[string]any{"orderId": nil}), receipt.Mismatch},
+		"order differs in case":   {recordA(map[string]any{"orderId": strings.ToLower(orderID)}), receipt.Mismatch},
+		"another account":         {recordA(map[string]any{"obfuscatedExternalAccountId": "somebody-else"}), receipt.OtherAccount},
+		"token of other product":  {recordA(map[string]any{"productId": "credits.10"}), receipt.Mismatch},
+		"an error in place of it": {`{"error":{"code":404}}`, receipt.Unverified},
+		"null":                    {`null`, receipt.Unverified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, store, _ := newPlatformA(t)
 			store.record = test.record
-			wantOnly(t, p.Verify(t.Context(), goodA()), test.want, purchaseToken)
+			quantity, err := p.Verify(t.Context(), goodA())
+			judged(t, quantity, err, map[bool]int64{test.want == "": 1}[true], test.want, purchaseToken)
 		})
+	}
+}
+
+func TestPlatformACountsWhatWasBought(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	store.record = recordA(map[string]any{"quantity": 3})
+	quantity, err := p.Verify(t.Context(), goodA())
+	judged(t, quantity, err, 3, "")
+}
+
+func TestPlatformALetsTestersBuyWhereTheyMay(t *testing.T) {
+	at := newClock()
+	store := &storeA{t: t, now: at.Now, record: recordA(map[string]any{"purchaseType": 0}), life: 3600}
+	address, client := serve(t, store)
+	store.uri = address + "/token"
+	p := must(receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: address, PackageName: "com.cutroom.app", AllowTest: true,
+		ServiceAccountJSON: accountJSON(map[string]any{"token_uri": store.uri}), HTTP: client, Now: at.Now}))
+	quantity, err := p.Verify(t.Context(), goodA())
+	judged(t, quantity, err, 1, "")
+}
+
+func TestPlatformATellsAWrongProductFromAWrongToken(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	for reason, want := range map[string]receipt.Reason{
+		"purchaseTokenDoesNotMatchProductId": receipt.Mismatch, "purchaseTokenDoesNotMatchPackageName": receipt.Mismatch,
+		"invalid": receipt.Unverified, "": receipt.Unverified,
+	} {
+		store.lookupFn = func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprintf(w, `{"error":{"code":400,"message":%q,"errors":[{"reason":%q}]}}`, purchaseToken, reason)
+		}
+		quantity, err := p.Verify(t.Context(), goodA())
+		judged(t, quantity, err, 0, want, purchaseToken)
 	}
 }
 
@@ -202,19 +240,19 @@ func TestPlatformAClassifiesFailures(t *testing.T) {
 				}
 				failure.handler(w, r)
 			}
-			wantOnly(t, p.Verify(t.Context(), goodA()), failure.want, purchaseToken, "AO-J1Ox", "access-1")
+			wantOnly(t, verdict(p.Verify(t.Context(), goodA())), failure.want, purchaseToken, "AO-J1Ox", "access-1")
 		})
 		t.Run("token endpoint "+name, func(t *testing.T) {
 			p, store, _ := newPlatformA(t)
 			store.tokenFn = failure.handler
-			wantOnly(t, p.Verify(t.Context(), goodA()), failure.want, purchaseToken, "assertion=")
+			wantOnly(t, verdict(p.Verify(t.Context(), goodA())), failure.want, purchaseToken, "assertion=")
 			if _, lookups := store.counts(); lookups != 0 {
 				t.Error("the API was called without an access token")
 			}
 			store.mu.Lock()
 			store.tokenFn = nil
 			store.mu.Unlock()
-			if err := p.Verify(t.Context(), goodA()); err != nil {
+			if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
 				t.Errorf("after recovery: %v", err)
 			}
 		})
@@ -225,7 +263,7 @@ func TestPlatformAOutOfReach(t *testing.T) {
 	p := must(receipt.NewPlatformA(receipt.PlatformAConfig{
 		BaseURL: deadAddress(), PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"token_uri": deadAddress() + "/token"}),
 	}))
-	wantOnly(t, p.Verify(t.Context(), goodA()), receipt.ErrUnavailable, purchaseToken)
+	wantOnly(t, verdict(p.Verify(t.Context(), goodA())), receipt.ErrUnavailable, purchaseToken)
 }
 
 func TestPlatformACallerGivesUp(t *testing.T) {
@@ -233,7 +271,7 @@ func TestPlatformACallerGivesUp(t *testing.T) {
 	store.tokenFn = hang
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := p.Verify(ctx, goodA())
+	err := verdict(p.Verify(ctx, goodA()))
 	wantOnly(t, err, receipt.ErrUnavailable, purchaseToken)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the cause is lost: %v", err)
@@ -247,7 +285,7 @@ func TestPlatformAKeepsItsAccessTokenUntilShortlyBeforeItsEnd(t *testing.T) {
 		grants int
 	}{{0, 1}, {30 * time.Minute, 1}, {29*time.Minute - time.Second, 1}, {time.Second, 2}, {0, 2}} {
 		at.Advance(step.wait)
-		if err := p.Verify(t.Context(), goodA()); err != nil {
+		if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
 			t.Fatal(err)
 		}
 		if grants, _ := store.counts(); grants != step.grants {
@@ -260,7 +298,7 @@ func TestPlatformADoesNotKeepATokenOfUnknownLife(t *testing.T) {
 	p, store, _ := newPlatformA(t)
 	store.life = 0
 	for want := 1; want <= 2; want++ {
-		if err := p.Verify(t.Context(), goodA()); err != nil {
+		if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
 			t.Fatal(err)
 		}
 		if grants, _ := store.counts(); grants != want {
@@ -272,7 +310,7 @@ func TestPlatformADoesNotKeepATokenOfUnknownLife(t *testing.T) {
 func TestPlatformARetriesOnceWithAFreshTokenWhenRefused(t *testing.T) {
 	p, store, _ := newPlatformA(t)
 	store.refuse = 1
-	if err := p.Verify(t.Context(), goodA()); err != nil {
+	if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
 		t.Error(err)
 	}
 	if grants, lookups := store.counts(); grants != 2 || lookups != 2 {
@@ -281,7 +319,7 @@ func TestPlatformARetriesOnceWithAFreshTokenWhenRefused(t *testing.T) {
 	store.mu.Lock()
 	store.refuse = 10
 	store.mu.Unlock()
-	wantOnly(t, p.Verify(t.Context(), goodA()), receipt.ErrInvalid, purchaseToken)
+	wantOnly(t, verdict(p.Verify(t.Context(), goodA())), receipt.ErrInvalid, purchaseToken)
 	if _, lookups := store.counts(); lookups != 4 {
 		t.Errorf("%d calls, want 4: one retry only", lookups)
 	}
@@ -292,7 +330,7 @@ func TestPlatformAConcurrentCallersShareOneGrant(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 12 {
 		callers.Go(func() {
-			if err := p.Verify(t.Context(), goodA()); err != nil {
+			if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
 				t.Error(err)
 			}
 		})
@@ -314,7 +352,7 @@ func TestPlatformARefusesPartsThatNameNothing(t *testing.T) {
 	} {
 		in := goodA()
 		change(&in)
-		if err := p.Verify(t.Context(), in); !errors.Is(err, receipt.ErrInvalid) {
+		if err := verdict(p.Verify(t.Context(), in)); !errors.Is(err, receipt.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -328,7 +366,7 @@ func TestPlatformANeedsATransactionID(t *testing.T) {
 	store.record = recordA(map[string]any{"orderId": ""})
 	in := goodA()
 	in.TransactionID = ""
-	wantOnly(t, p.Verify(t.Context(), in), receipt.ErrInvalid)
+	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
 }
 
 func TestPlatformAFindsMisconfigurationAtConstruction(t *testing.T) {

@@ -135,50 +135,71 @@ func newPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	}, nil
 }
 
-// Verify asks the store about the transaction in in.TransactionID; in.Receipt
-// is not used, because only what the store signs for us now is proof. The error
-// is ErrInvalid or ErrUnavailable under errors.Is.
-func (p *PlatformB) Verify(ctx context.Context, in Purchase) error {
+// Verify asks the store about the transaction in in.TransactionID and returns
+// how many of the product were bought (>= 1); in.Receipt is not used, because
+// only what the store signs for us now is proof. The error is ErrInvalid or
+// ErrUnavailable under errors.Is.
+func (p *PlatformB) Verify(ctx context.Context, in Purchase) (quantity int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	signed, err := p.lookup(ctx, in.TransactionID)
+	t, err := p.lookup(ctx, in.TransactionID)
+	if err == nil {
+		quantity, err = t.check(in)
+	}
 	if err != nil {
-		return fmt.Errorf("platform_b: %w", err)
+		return 0, fmt.Errorf("platform_b: %w", err)
 	}
-	payload, err := verifySigned(signed, p.roots, p.now())
-	if err != nil {
-		return fmt.Errorf("platform_b: %w: signed transaction: %w", ErrInvalid, err)
-	}
-	if err := p.checkTransaction(payload, in); err != nil {
-		return fmt.Errorf("platform_b: %w: %w", ErrInvalid, err)
-	}
-	return nil
+	return quantity, nil
 }
 
-// lookup returns the signed transaction as the store sends it.
-func (p *PlatformB) lookup(ctx context.Context, transactionID string) (string, error) {
+// lookup returns what the store signs about a transaction, which is of our app
+// and of our environment.
+func (p *PlatformB) lookup(ctx context.Context, transactionID string) (transaction, error) {
 	id, err := segment("transaction id", transactionID)
 	if err != nil {
-		return "", err
+		return transaction{}, err
 	}
 	bearer, err := p.requestToken()
 	if err != nil {
-		return "", fmt.Errorf("%w: sign request: %w", ErrInvalid, err)
+		return transaction{}, fmt.Errorf("%w: sign request: %w", ErrInvalid, err)
 	}
 	status, body, err := authorizedGet(ctx, p.client, p.transactionsURL+id, bearer)
 	if err != nil {
-		return "", fmt.Errorf("look up transaction: %w", err)
+		return transaction{}, fmt.Errorf("look up transaction: %w", err)
 	}
 	if status != http.StatusOK {
-		return "", fmt.Errorf("%w: look up transaction: status %d", ErrInvalid, status)
+		return transaction{}, refuse(Unverified, "look up transaction: status %d", status)
 	}
 	var answer struct {
 		SignedTransactionInfo string `json:"signedTransactionInfo"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.SignedTransactionInfo == "" {
-		return "", fmt.Errorf("%w: the answer holds no signed transaction", ErrInvalid)
+		return transaction{}, refuse(Unverified, "the answer holds no signed transaction")
 	}
-	return answer.SignedTransactionInfo, nil
+	t, err := p.open(answer.SignedTransactionInfo)
+	if err == nil && t.TransactionID != transactionID {
+		err = refuse(Mismatch, "transaction id is another one")
+	}
+	return t, err
+}
+
+// open reads a transaction that the store signed.
+func (p *PlatformB) open(signed string) (transaction, error) {
+	payload, err := verifySigned(signed, p.roots, p.now())
+	if err != nil {
+		return transaction{}, refuse(Unverified, "signed transaction: %w", err)
+	}
+	var t transaction
+	if err := json.Unmarshal(payload, &t); err != nil {
+		return transaction{}, refuse(Unverified, "transaction is not readable")
+	}
+	switch {
+	case t.BundleID != p.bundleID:
+		return transaction{}, refuse(Mismatch, "transaction belongs to another app")
+	case t.Environment != p.environment:
+		return transaction{}, refuse(Mismatch, "transaction comes from the environment %.40q", t.Environment)
+	}
+	return t, nil
 }
 
 // requestToken signs one request to the store's API.
@@ -199,35 +220,31 @@ type transaction struct {
 	BundleID        string          `json:"bundleId"`
 	ProductID       string          `json:"productId"`
 	Environment     string          `json:"environment"`
+	Quantity        *int64          `json:"quantity"`
 	Ownership       string          `json:"inAppOwnershipType"`
 	RevocationDate  json.RawMessage `json:"revocationDate"`
 	AppAccountToken string          `json:"appAccountToken"` // a UUID that the app named on buying, if any
 }
 
-// checkTransaction says which rule the payload breaks, if any.
-func (p *PlatformB) checkTransaction(payload []byte, in Purchase) error {
-	var t transaction
-	if err := json.Unmarshal(payload, &t); err != nil {
-		return errors.New("transaction is not readable")
-	}
-	revocation := strings.TrimSpace(string(t.RevocationDate))
+// revoked reports whether the store took the transaction back.
+func (t transaction) revoked() bool {
+	date := strings.TrimSpace(string(t.RevocationDate))
+	return date != "" && date != "null"
+}
+
+// check returns the quantity that was bought, or which rule the payload breaks.
+func (t transaction) check(in Purchase) (quantity int64, err error) {
 	switch {
-	case t.TransactionID != in.TransactionID:
-		return errors.New("transaction id is another one")
-	case t.BundleID != p.bundleID:
-		return errors.New("transaction belongs to another app")
 	case in.ProductID == "" || t.ProductID != in.ProductID:
-		return errors.New("transaction is for another product")
-	case t.Environment != p.environment:
-		return fmt.Errorf("transaction comes from the environment %.40q", t.Environment)
+		return 0, refuse(Mismatch, "transaction is for another product")
+	case t.Ownership == "FAMILY_SHARED", t.AppAccountToken != "" && !sameUUID(t.AppAccountToken, in.AccountID):
+		return 0, refuse(OtherAccount, "bought by another account")
 	case t.Ownership != "PURCHASED":
-		return fmt.Errorf("ownership is %.40q", t.Ownership)
-	case revocation != "" && revocation != "null":
-		return errors.New("transaction was revoked")
-	case t.AppAccountToken != "" && !sameUUID(t.AppAccountToken, in.AccountID):
-		return errors.New("bought by another account")
+		return 0, refuse(Unverified, "ownership is %.40q", t.Ownership)
+	case t.revoked():
+		return 0, refuse(Revoked, "transaction was revoked")
 	}
-	return nil
+	return quantityOf(t.Quantity)
 }
 
 // sameUUID compares two UUIDs, whose case means nothing.

@@ -192,43 +192,54 @@ func newPlatformB(t *testing.T, change func(*receipt.PlatformBConfig)) (*receipt
 }
 
 func TestPlatformBJudgesTheTransaction(t *testing.T) {
-	invalid := receipt.ErrInvalid
 	sandbox := func(cfg *receipt.PlatformBConfig) { cfg.Environment = receipt.EnvironmentSandbox }
 	for name, test := range map[string]struct {
 		changes map[string]any
 		config  func(*receipt.PlatformBConfig)
-		want    error
+		want    receipt.Reason
 	}{
-		"purchased":               {nil, nil, nil},
-		"account in capitals":     {map[string]any{"appAccountToken": strings.ToUpper(account)}, nil, nil},
-		"no account named":        {map[string]any{"appAccountToken": nil}, nil, nil},
-		"account null":            {map[string]any{"appAccountToken": json.RawMessage("null")}, nil, nil},
-		"revocation null":         {map[string]any{"revocationDate": json.RawMessage("null")}, nil, nil},
-		"sandbox in sandbox":      {map[string]any{"environment": "Sandbox"}, sandbox, nil},
-		"sandbox in production":   {map[string]any{"environment": "Sandbox"}, nil, invalid},
-		"production in sandbox":   {nil, sandbox, invalid},
-		"local test environment":  {map[string]any{"environment": "Xcode"}, nil, invalid},
-		"no environment":          {map[string]any{"environment": nil}, nil, invalid},
-		"other transaction":       {map[string]any{"transactionId": "2000000123456780"}, nil, invalid},
-		"original transaction":    {map[string]any{"transactionId": "1", "originalTransactionId": transactionID}, nil, invalid},
-		"transaction as number":   {map[string]any{"transactionId": 2000000123456789}, nil, invalid},
-		"other bundle":            {map[string]any{"bundleId": "com.somebody.else"}, nil, invalid},
-		"no bundle":               {map[string]any{"bundleId": nil}, nil, invalid},
-		"other product":           {map[string]any{"productId": "credits.10"}, nil, invalid},
-		"no product":              {map[string]any{"productId": nil}, nil, invalid},
-		"family sharing":          {map[string]any{"inAppOwnershipType": "FAMILY_SHARED"}, nil, invalid},
-		"no ownership":            {map[string]any{"inAppOwnershipType": nil}, nil, invalid},
-		"revoked":                 {map[string]any{"revocationDate": start.UnixMilli(), "revocationReason": 0}, nil, invalid},
-		"revoked at the epoch":    {map[string]any{"revocationDate": 0}, nil, invalid},
-		"another account":         {map[string]any{"appAccountToken": "00000000-0000-4000-8000-000000000000"}, nil, invalid},
-		"account that is no UUID": {map[string]any{"appAccountToken": "somebody"}, nil, invalid},
-		"account of a wrong kind": {map[string]any{"appAccountToken": 7}, nil, invalid},
+		"purchased":               {nil, nil, ""},
+		"account in capitals":     {map[string]any{"appAccountToken": strings.ToUpper(account)}, nil, ""},
+		"no account named":        {map[string]any{"appAccountToken": nil}, nil, ""},
+		"account null":            {map[string]any{"appAccountToken": json.RawMessage("null")}, nil, ""},
+		"revocation null":         {map[string]any{"revocationDate": json.RawMessage("null")}, nil, ""},
+		"none bought":             {map[string]any{"quantity": 0}, nil, receipt.Unverified},
+		"quantity as text":        {map[string]any{"quantity": "1"}, nil, receipt.Unverified},
+		"sandbox in sandbox":      {map[string]any{"environment": "Sandbox"}, sandbox, ""},
+		"sandbox in production":   {map[string]any{"environment": "Sandbox"}, nil, receipt.Mismatch},
+		"production in sandbox":   {nil, sandbox, receipt.Mismatch},
+		"local test environment":  {map[string]any{"environment": "Xcode"}, nil, receipt.Mismatch},
+		"no environment":          {map[string]any{"environment": nil}, nil, receipt.Mismatch},
+		"other transaction":       {map[string]any{"transactionId": "2000000123456780"}, nil, receipt.Mismatch},
+		"original transaction":    {map[string]any{"transactionId": "1", "originalTransactionId": transactionID}, nil, receipt.Mismatch},
+		"transaction as number":   {map[string]any{"transactionId": 2000000123456789}, nil, receipt.Unverified},
+		"other bundle":            {map[string]any{"bundleId": "com.somebody.else"}, nil, receipt.Mismatch},
+		"no bundle":               {map[string]any{"bundleId": nil}, nil, receipt.Mismatch},
+		"other product":           {map[string]any{"productId": "credits.10"}, nil, receipt.Mismatch},
+		"no product":              {map[string]any{"productId": nil}, nil, receipt.Mismatch},
+		"family sharing":          {map[string]any{"inAppOwnershipType": "FAMILY_SHARED"}, nil, receipt.OtherAccount},
+		"no ownership":            {map[string]any{"inAppOwnershipType": nil}, nil, receipt.Unverified},
+		"revoked":                 {map[string]any{"revocationDate": start.UnixMilli(), "revocationReason": 0}, nil, receipt.Revoked},
+		"revoked at the epoch":    {map[string]any{"revocationDate": 0}, nil, receipt.Revoked},
+		"another account":         {map[string]any{"appAccountToken": "00000000-0000-4000-8000-000000000000"}, nil, receipt.OtherAccount},
+		"account that is no UUID": {map[string]any{"appAccountToken": "somebody"}, nil, receipt.OtherAccount},
+		"account of a wrong kind": {map[string]any{"appAccountToken": 7}, nil, receipt.Unverified},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, store := newPlatformB(t, test.config)
 			store.signed = trusted().sign(payloadB(test.changes))
-			wantOnly(t, p.Verify(t.Context(), goodB()), test.want)
+			quantity, err := p.Verify(t.Context(), goodB())
+			judged(t, quantity, err, map[bool]int64{test.want == "": 1}[true], test.want)
 		})
+	}
+}
+
+func TestPlatformBCountsWhatWasBought(t *testing.T) {
+	p, store := newPlatformB(t, nil)
+	for said, want := range map[any]int64{4: 4, nil: 1} {
+		store.signed = trusted().sign(payloadB(map[string]any{"quantity": said}))
+		quantity, err := p.Verify(t.Context(), goodB())
+		judged(t, quantity, err, want, "")
 	}
 }
 
@@ -295,7 +306,7 @@ func TestPlatformBRefusesForgedChains(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, store := newPlatformB(t, nil)
 			store.signed = signed
-			wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+			wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 		})
 	}
 }
@@ -364,7 +375,7 @@ func TestPlatformBRefusesForgedSignatures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, store := newPlatformB(t, nil)
 			store.signed = signed
-			wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+			wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 		})
 	}
 }
@@ -377,7 +388,7 @@ func TestPlatformBRefusesASignedTextThatIsNoTransaction(t *testing.T) {
 		input := head + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
 		signature := must(jwt.SigningMethodES256.Sign(input, good.leaf.key))
 		store.signed = input + "." + base64.RawURLEncoding.EncodeToString(signature)
-		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 	}
 }
 
@@ -385,7 +396,7 @@ func TestPlatformBRefusesASignedTextThatIsNoTransaction(t *testing.T) {
 func TestPlatformBTrustsExtraRootsOnlyWhenSet(t *testing.T) {
 	for _, none := range [][]byte{nil, []byte(" \n")} {
 		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.ExtraRootsPEM = none })
-		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 	}
 	second := newChain()
 	p, store := newPlatformB(t, func(cfg *receipt.PlatformBConfig) {
@@ -393,7 +404,7 @@ func TestPlatformBTrustsExtraRootsOnlyWhenSet(t *testing.T) {
 	})
 	for _, c := range []chain{trusted(), second} {
 		store.signed = c.sign(payloadB(nil))
-		if err := p.Verify(t.Context(), goodB()); err != nil {
+		if err := verdict(p.Verify(t.Context(), goodB())); err != nil {
 			t.Error(err)
 		}
 	}
@@ -409,7 +420,7 @@ func TestPlatformBClassifiesFailures(t *testing.T) {
 				}
 				failure.handler(w, r)
 			}
-			wantOnly(t, p.Verify(t.Context(), goodB()), failure.want, "Bearer")
+			wantOnly(t, verdict(p.Verify(t.Context(), goodB())), failure.want, "Bearer")
 			if got := store.calls.Load(); got != 1 {
 				t.Errorf("%d calls, want 1", got)
 			}
@@ -418,16 +429,16 @@ func TestPlatformBClassifiesFailures(t *testing.T) {
 	t.Run("401", func(t *testing.T) {
 		p, store := newPlatformB(t, nil)
 		store.handler = status(http.StatusUnauthorized)
-		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 	})
 	t.Run("transaction of a wrong kind", func(t *testing.T) {
 		p, store := newPlatformB(t, nil)
 		store.handler = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"signedTransactionInfo":1}`) }
-		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrInvalid)
+		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 	})
 	t.Run("nothing listens", func(t *testing.T) {
 		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.BaseURL = deadAddress() })
-		wantOnly(t, p.Verify(t.Context(), goodB()), receipt.ErrUnavailable)
+		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrUnavailable)
 	})
 }
 
@@ -436,7 +447,7 @@ func TestPlatformBRefusesIDsThatNameNothing(t *testing.T) {
 	for _, id := range []string{"", ".", "..", strings.Repeat("1", 4<<10+1)} {
 		in := goodB()
 		in.TransactionID = id
-		if err := p.Verify(t.Context(), in); !errors.Is(err, receipt.ErrInvalid) {
+		if err := verdict(p.Verify(t.Context(), in)); !errors.Is(err, receipt.ErrInvalid) {
 			t.Errorf("%.10q: %v", id, err)
 		}
 	}
@@ -450,7 +461,7 @@ func TestPlatformBNeedsAProductID(t *testing.T) {
 	store.signed = trusted().sign(payloadB(map[string]any{"productId": ""}))
 	in := goodB()
 	in.ProductID = ""
-	wantOnly(t, p.Verify(t.Context(), in), receipt.ErrInvalid)
+	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
 }
 
 func TestPlatformBEscapesTheTransactionID(t *testing.T) {
@@ -463,7 +474,7 @@ func TestPlatformBEscapesTheTransactionID(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusNotFound)
 	}
-	wantOnly(t, p.Verify(t.Context(), in), receipt.ErrInvalid)
+	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
 }
 
 func TestPlatformBFindsMisconfigurationAtConstruction(t *testing.T) {

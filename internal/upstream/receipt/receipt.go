@@ -1,9 +1,10 @@
-// Package receipt verifies a purchase with the store that sold it.
+// Package receipt asks the stores about purchases: whether one was made, and
+// whether it was taken back since.
 //
 // It owns the wire formats of platform_a and platform_b, our credentials
 // towards them, and the rules by which an answer counts as proof. It knows
 // nothing of credits, users or prices: a purchase is proven (nil), not proven
-// ([ErrInvalid]) or undecidable for now ([ErrUnavailable]).
+// ([ErrInvalid], for a [Reason]) or undecidable for now ([ErrUnavailable]).
 package receipt
 
 import (
@@ -30,12 +31,65 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 )
 
+// Reason says in a word why a receipt is not valid.
+type Reason string
+
+// The reasons.
+const (
+	Pending      Reason = "pending"       // not paid yet: the same purchase may pass later
+	Cancelled    Reason = "cancelled"     // the store has called it off
+	Revoked      Reason = "revoked"       // the store took it back after the sale
+	OtherAccount Reason = "other_account" // bought by or for somebody else
+	Mismatch     Reason = "mismatch"      // of another product, order, app or environment
+	TestPurchase Reason = "test_purchase" // by a licence tester, for no money
+	Unverified   Reason = "unverified"    // the store does not vouch for it
+)
+
+// refusal is an ErrInvalid with its reason.
+type refusal struct {
+	reason Reason
+	cause  error
+}
+
+func refuse(reason Reason, format string, args ...any) error {
+	return &refusal{reason, fmt.Errorf(format, args...)}
+}
+
+func (r *refusal) Error() string        { return r.cause.Error() }
+func (r *refusal) Is(target error) bool { return target == ErrInvalid }
+
+// ReasonOf returns the reason of an ErrInvalid.
+func ReasonOf(err error) Reason {
+	var r *refusal
+	if errors.As(err, &r) {
+		return r.reason
+	}
+	return Unverified
+}
+
 // Purchase is what a client claims to have bought.
 type Purchase struct {
 	TransactionID string // the store's order or transaction id
 	ProductID     string // the store's product id
 	Receipt       string // platform_a: the purchase token. platform_b does not need it
 	AccountID     string // who claims it: must match the account the store recorded, if any
+}
+
+// maxQuantity is the most of a product that one purchase can be of. The stores
+// allow less; it keeps an absurd number out of the ledger.
+const maxQuantity = 1000
+
+// quantityOf is how many of the product a purchase is of; a store that does not
+// say means one.
+func quantityOf(said *int64) (int64, error) {
+	switch {
+	case said == nil:
+		return 1, nil
+	case *said < 1 || *said > maxQuantity:
+		return 0, refuse(Unverified, "quantity %d", *said)
+	default:
+		return *said, nil
+	}
 }
 
 const (

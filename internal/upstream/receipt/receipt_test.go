@@ -80,6 +80,22 @@ func wantOnly(t *testing.T, err, want error, secrets ...string) {
 	}
 }
 
+// verdict drops the quantity of a verification that is about its error.
+func verdict(_ int64, err error) error { return err }
+
+// judged checks how a purchase was judged: "" passes, anything else refuses.
+func judged(t *testing.T, quantity int64, err error, wantQuantity int64, want receipt.Reason, secrets ...string) {
+	t.Helper()
+	if want == "" {
+		wantOnly(t, err, nil)
+	} else if wantOnly(t, err, receipt.ErrInvalid, secrets...); receipt.ReasonOf(err) != want {
+		t.Errorf("refused as %q, want %q: %v", receipt.ReasonOf(err), want, err)
+	}
+	if quantity != wantQuantity {
+		t.Errorf("quantity %d, want %d", quantity, wantQuantity)
+	}
+}
+
 // must returns the value of a call that cannot fail in a sound test.
 func must[T any](value T, err error) T {
 	if err != nil {

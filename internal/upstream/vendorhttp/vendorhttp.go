@@ -35,8 +35,9 @@ func Private(client *http.Client) *http.Client {
 }
 
 // Do returns the status of the answer to req and, when that is 200, its whole
-// body. Bodies of other statuses are not read: they may repeat what we sent.
-// An error means that no complete answer came, or ErrTooLong. It is fit for the
+// body. What can be read of the body of another status is returned too, to look
+// for a code in it: it may repeat what we sent, so it belongs into no log. An
+// error means that no complete answer came, or ErrTooLong. It is fit for the
 // log: it does not name the address, whose query may hold a token.
 func Do(client *http.Client, req *http.Request) (status int, body []byte, err error) {
 	resp, err := client.Do(req)
@@ -44,10 +45,13 @@ func Do(client *http.Client, req *http.Request) (status int, body []byte, err er
 		return 0, nil, cause(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // nothing was written: closing loses nothing
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode >= http.StatusInternalServerError {
 		return resp.StatusCode, nil, nil
 	}
 	body, err = io.ReadAll(io.LimitReader(resp.Body, MaxAnswerBytes+1))
+	if resp.StatusCode != http.StatusOK {
+		return resp.StatusCode, body, nil
+	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("read answer: %w", err)
 	}
