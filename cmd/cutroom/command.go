@@ -34,6 +34,7 @@ type invocation struct {
 	json           bool
 	since          time.Time
 	reason, job    string
+	confirm        bool
 	stdout, stderr io.Writer
 }
 
@@ -100,7 +101,12 @@ func (v *invocation) load() (config.Config, *slog.Logger, error) {
 
 // withDatabase calls use with the configured database as it is: beside a running
 // fleet a command neither migrates nor needs the right to.
-func (v *invocation) withDatabase(ctx context.Context, use func(*db.DB) error) (err error) {
+func (v *invocation) withDatabase(ctx context.Context, use func(*db.DB) error) error {
+	return v.withInstallation(ctx, func(_ config.Config, d *db.DB, _ *slog.Logger) error { return use(d) })
+}
+
+// withInstallation is withDatabase for a command that needs more than that.
+func (v *invocation) withInstallation(ctx context.Context, use func(config.Config, *db.DB, *slog.Logger) error) (err error) {
 	cfg, log, err := v.load()
 	if err != nil {
 		return err
@@ -110,7 +116,7 @@ func (v *invocation) withDatabase(ctx context.Context, use func(*db.DB) error) (
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	return use(d)
+	return use(cfg, d, log)
 }
 
 // userID is the shape of a user's number on this machine.

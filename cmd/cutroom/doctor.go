@@ -16,6 +16,8 @@ import (
 	"cutroom/internal/app"
 	"cutroom/internal/config"
 	"cutroom/internal/db"
+	"cutroom/internal/installation"
+	"cutroom/internal/objectstore"
 )
 
 // check is one line of the doctor's report. It returns what it saw, and an
@@ -89,8 +91,7 @@ func checkFFmpeg(ctx context.Context, cfg config.Config, log *slog.Logger) (stri
 }
 
 func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {
-	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
-		Password: cfg.Database.Password.Reveal(), MaxPool: 1})
+	d, err := openDatabase(ctx, cfg)
 	if err != nil {
 		return "", err
 	}
@@ -111,7 +112,27 @@ func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
 	if b == nil {
 		return "not configured: files stay on this machine, no render by reference", nil
 	}
-	return "put, get, presigned put and get, delete", b.Check(ctx)
+	if err := b.Check(ctx); err != nil {
+		return "", err
+	}
+	whose, err := bucketOwner(ctx, cfg, b)
+	return "put, get, presigned put and get, delete; " + whose, err
+}
+
+// bucketOwner says whether database and bucket belong together. A database that
+// does not answer has a line of its own.
+func bucketOwner(ctx context.Context, cfg config.Config, b *objectstore.Bucket) (string, error) {
+	d, err := openDatabase(ctx, cfg)
+	if err != nil {
+		return "not compared with the database", nil
+	}
+	said, err := installation.State(ctx, d, b)
+	return said, errors.Join(err, d.Close())
+}
+
+func openDatabase(ctx context.Context, cfg config.Config) (*db.DB, error) {
+	return db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
+		Password: cfg.Database.Password.Reveal(), MaxPool: 1})
 }
 
 func checkStorage(_ context.Context, cfg config.Config) (string, error) {

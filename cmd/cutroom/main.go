@@ -26,6 +26,10 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   admin revoke <email or uuid>         take it away
   admin list                           list the admins
 
+  adopt-bucket                         make the bucket that of this database, whosever it was
+  sweep [--confirm]                    list the objects that nobody needs; with --confirm remove
+                                       them, also where the service's own sweep holds back
+
   audit [--since <date>]               who did what, newest first
   erasures --since <date>              ids of the accounts deleted since then
 
@@ -43,6 +47,8 @@ var commands = map[string]command{
 	"admin grant":  {args: 1, run: grantRole},
 	"admin revoke": {args: 1, run: revokeRole},
 	"admin list":   {run: listAdmins},
+	"adopt-bucket": {run: adoptBucket},
+	"sweep":        {flags: confirmFlag, run: sweepObjects},
 	"audit":        {flags: sinceFlag, run: showAudit},
 	"erasures":     {flags: sinceFlag, run: showErasures},
 }

@@ -4,11 +4,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"golang.org/x/sync/errgroup"
 )
 
 // s3Client speaks to the object store that an environment of the service names.
@@ -65,4 +67,33 @@ func (s *Server) ObjectKeys(t testing.TB) []string {
 		}
 	}
 	return keys
+}
+
+// PutObjects stores small objects in the service's bucket, behind its back.
+func (s *Server) PutObjects(t testing.TB, keys ...string) {
+	t.Helper()
+	client := s3Client(s.env)
+	var all errgroup.Group
+	all.SetLimit(8)
+	for _, key := range keys {
+		all.Go(func() error {
+			_, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String(s.Config("OBJECT_STORE_BUCKET")),
+				Key: aws.String(key), Body: strings.NewReader(key)})
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Fatalf("fill the bucket: %v", err)
+	}
+}
+
+// DeleteObjects removes objects from the service's bucket, behind its back.
+func (s *Server) DeleteObjects(t testing.TB, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if _, err := s3Client(s.env).DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: aws.String(s.Config("OBJECT_STORE_BUCKET")),
+			Key: aws.String(key)}); err != nil {
+			t.Fatalf("delete %s: %v", key, err)
+		}
+	}
 }

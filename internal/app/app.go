@@ -36,6 +36,7 @@ import (
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
+	"cutroom/internal/sweep"
 )
 
 // drainTimeout is how long a stopping service lets requests end.
@@ -56,6 +57,9 @@ type App struct {
 	replica     lease.Replica
 	store       objectstore.Store
 	bucket      *objectstore.Bucket
+	claimed     bool // the bucket is this installation's
+	sweeper     *sweep.Sweeper
+	sweeps      *sweepMetrics
 	assetCache  *asset.Cache
 	parts       *engine.DirCache
 	staging     *staging.Area
@@ -99,6 +103,9 @@ func New(ctx context.Context, cfg config.Config, version string, log *slog.Logge
 		return nil, err
 	}
 	if err := a.build(ctx, cfg, dirs); err != nil {
+		return nil, errors.Join(err, a.db.Close())
+	}
+	if err := a.claimBucket(ctx); err != nil {
 		return nil, errors.Join(err, a.db.Close())
 	}
 	return a, nil
@@ -164,7 +171,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		return err
 	}
 	a.separations = separation.New(separation.Options{
-		DB: a.db, Keeper: keeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
+		DB: a.db, Keeper: keeper, Sweeper: a.sweeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
@@ -179,7 +186,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		Providers: newIdentityProviders(cfg), Credits: ledger,
 		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase}, Log: a.log,
 	})
-	a.metrics = newMetrics(a.db, a.slots)
+	a.metrics = newMetrics(a.db, a.slots, a.sweeps)
 	api := httpapi.Options{
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: assets,
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
@@ -226,9 +233,9 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 			MaxOutputDuration: cfg.Render.MaxOutputDuration, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
 	a.renders = render.New(render.Options{
-		DB: a.db, Keeper: keeper, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Engine: eng,
+		DB: a.db, Keeper: keeper, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
 		Slots: a.slots, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
-		OutputLifetime: cfg.Render.OutputTTL, UploadLifetime: cfg.Storage.UploadsTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL, PartLifetime: cfg.Asset.CacheTTL,
+		OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
 		EraseCaches: a.parts.EraseScope, Log: a.log,
 	})
 	return nil
@@ -292,6 +299,7 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() error { return a.replica.Run(ctx, a.db) })
 	group.Go(func() error { return a.runWorkers(ctx) })
 	group.Go(func() error { return a.runSweeps(ctx) })
+	group.Go(func() error { return a.claimLater(ctx) })
 	a.log.Info("cutroom serves", "address", listener.Addr().String(), "version", a.version)
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) {

@@ -52,7 +52,7 @@ func checkConfinement(layers []confine.Layer, must bool, log *slog.Logger) error
 
 // storePatience is the longest silence of the bucket that a try survives, where
 // the time-outs of the configuration, made for media transfers, are longer.
-const storePatience = 30 * time.Second
+const storePatience = 10 * time.Second
 
 // NewBucket returns the configured bucket, nil when there is none.
 func NewBucket(cfg config.Config) (*objectstore.Bucket, error) {
@@ -73,18 +73,11 @@ func (a *App) buildStore(cfg config.Config, dirs folders) error {
 	if a.assetCache, err = asset.NewCache(dirs.assets, cfg.Asset.CacheMaxBytes); err != nil {
 		return err
 	}
-	if a.bucket, err = NewBucket(cfg); err != nil {
+	if a.store, a.bucket, err = openStore(cfg, dirs); err != nil {
 		return err
 	}
-	if a.bucket != nil {
-		a.store = a.bucket
-		return nil
-	}
-	dir, err := objectstore.NewDir(dirs.objects)
-	if err != nil {
-		return err
-	}
-	a.store = dir
+	a.sweeps = newSweepMetrics()
+	a.sweeper = newSweeper(cfg, a.db, a.store, a.bucket, a.sweeps, a.log)
 	return nil
 }
 

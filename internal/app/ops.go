@@ -25,13 +25,13 @@ type metrics struct {
 	requests *prometheus.HistogramVec
 }
 
-func newMetrics(d *db.DB, slots *media.Slots) *metrics {
+func newMetrics(d *db.DB, slots *media.Slots, sweeps *sweepMetrics) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "cutroom_http_request_seconds", Help: "Time to answer, by route and status.",
 		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60},
 	}, []string{"method", "route", "status"})}
 	m.registry.MustRegister(m.requests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&stateCollector{db: d},
+		&stateCollector{db: d}, sweeps.removed, sweeps.held, sweeps.foreign,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_media_slots", Help: "Media-processing slots of this process."},
 			func() float64 { return float64(slots.Size()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_media_slots_in_use", Help: "Slots that run a job."},
@@ -41,6 +41,24 @@ func newMetrics(d *db.DB, slots *media.Slots) *metrics {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cutroom_db_wait_seconds_total", Help: "Time spent waiting for a pool connection."},
 			func() float64 { return d.Stats().WaitDuration.Seconds() }))
 	return m
+}
+
+// sweepMetrics are what an alert needs to hear of the sweeps of objects.
+type sweepMetrics struct {
+	removed *prometheus.CounterVec
+	held    prometheus.Gauge
+	foreign prometheus.Gauge
+}
+
+func newSweepMetrics() *sweepMetrics {
+	return &sweepMetrics{
+		removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cutroom_swept_objects_total",
+			Help: "Objects that sweeps of this process removed, by kind."}, []string{"kind"}),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_sweep_held_objects",
+			Help: "Objects that the last sweep did not remove because the database does not know suspiciously many; 0 when it was not held."}),
+		foreign: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_bucket_foreign",
+			Help: "1 while the bucket carries the id of another installation, or none; sweeps remove nothing then."}),
+	}
 }
 
 // observe counts one finished request.

@@ -65,7 +65,7 @@ func opsApp(t *testing.T, d *db.DB) (*App, *httptest.Server) {
 	}
 	a := &App{cfg: config.Config{}, log: slog.New(slog.DiscardHandler), db: d, nodeID: "node", store: store, staging: area,
 		slots: media.NewSlots(3)}
-	a.metrics = newMetrics(d, a.slots)
+	a.metrics = newMetrics(d, a.slots, newSweepMetrics())
 	s := httptest.NewServer(a.opsHandler())
 	t.Cleanup(s.Close)
 	return a, s

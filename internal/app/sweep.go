@@ -48,8 +48,9 @@ func (a *App) runSweeps(ctx context.Context) error {
 
 func (a *App) sweepFiles(ctx context.Context) {
 	a.sweep("staged uploads", func() error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) })
-	a.sweep("stems", func() error { return a.separations.SweepFiles(ctx) })
-	a.sweep("renders", func() error { return a.renders.Sweep(ctx) })
+	a.sweep("work folders", func() error { return a.separations.SweepFolders(ctx) })
+	a.sweep("renders", func() error { return a.renders.Expire(ctx) })
+	a.sweep("objects", func() error { return a.sweeper.Sweep(ctx, false) })
 	a.sweep("asset cache", func() error { return a.assetCache.Sweep(a.cfg.Asset.CacheTTL) })
 	a.sweep("part cache", func() error { _, err := a.parts.Sweep(ctx); return err })
 }

@@ -27,7 +27,8 @@ const (
 	defaultConcurrency  = 4
 	defaultAttempts     = 4
 	defaultMaxBackoff   = 5 * time.Second
-	defaultStallTimeout = 30 * time.Second
+	defaultStallTimeout = 10 * time.Second
+	defaultCallTimeout  = 8 * time.Second
 )
 
 // BucketConfig says where a bucket is and how to talk to it.
@@ -51,9 +52,12 @@ type BucketConfig struct {
 	Attempts int
 	// MaxBackoff bounds the random, growing pause between tries, 5 s when 0.
 	MaxBackoff time.Duration
-	// StallTimeout ends a try in which no byte moved for so long, 30 s when 0. Reads
-	// and questions, which people wait for, end after a third of it.
+	// StallTimeout ends a try in which no byte moved for so long, 10 s when 0.
+	// Another try follows once.
 	StallTimeout time.Duration
+	// CallTimeout bounds calls that move no file, all tries together, 8 s when
+	// 0: people wait for them.
+	CallTimeout time.Duration
 }
 
 // Bucket is a Store in an S3-compatible service, addressed path-style.
@@ -62,6 +66,7 @@ type Bucket struct {
 	presign  *s3.PresignClient
 	http     *stallGuard // for the presigned requests of Check
 	bucket   string
+	timeout  time.Duration // of calls that move no file
 	partSize int64
 	parallel int
 	attempts int
@@ -117,6 +122,7 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 		presign:  presign,
 		http:     guard,
 		bucket:   cfg.Bucket,
+		timeout:  cfg.CallTimeout,
 		partSize: cfg.PartSizeBytes,
 		parallel: cfg.Concurrency,
 		attempts: cfg.Attempts,
@@ -147,7 +153,7 @@ func checkConfig(cfg *BucketConfig) (*url.URL, error) {
 		return nil, errors.New("access key id and secret access key are both needed")
 	case cfg.PartSizeBytes != 0 && cfg.PartSizeBytes < minPartSize:
 		return nil, fmt.Errorf("part size must be at least %d bytes", minPartSize)
-	case cfg.Concurrency < 0 || cfg.Attempts < 0 || cfg.MaxBackoff < 0 || cfg.StallTimeout < 0:
+	case cfg.Concurrency < 0 || cfg.Attempts < 0 || cfg.MaxBackoff < 0 || cfg.StallTimeout < 0 || cfg.CallTimeout < 0:
 		return nil, errors.New("limits must not be negative")
 	}
 	setDefault(&cfg.Region, "auto")
@@ -156,6 +162,7 @@ func checkConfig(cfg *BucketConfig) (*url.URL, error) {
 	setDefault(&cfg.Attempts, defaultAttempts)
 	setDefault(&cfg.MaxBackoff, defaultMaxBackoff)
 	setDefault(&cfg.StallTimeout, defaultStallTimeout)
+	setDefault(&cfg.CallTimeout, defaultCallTimeout)
 	return endpoint, nil
 }
 
@@ -184,12 +191,20 @@ func newTransport() *http.Transport {
 	}
 }
 
+// call bounds one call that moves no file. Half of the time is for the first
+// try: a connection that died while it was idle must not take all of it.
+func (b *Bucket) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithValue(ctx, tryLimitKey{}, b.timeout/2), b.timeout)
+}
+
 // Stat asks for the object's description.
 func (b *Bucket) Stat(ctx context.Context, key string) (Info, error) {
 	if err := CheckKey(key); err != nil {
 		return Info{}, err
 	}
-	out, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key})
+	call, cancel := b.call(ctx)
+	defer cancel()
+	out, err := b.client.HeadObject(call, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key})
 	if err != nil {
 		return Info{}, b.fail(ctx, "stat", key, err)
 	}
@@ -213,7 +228,9 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 			continue
 		}
 		g.Go(func() error {
-			_, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: &key})
+			call, cancel := b.call(ctx)
+			defer cancel()
+			_, err := b.client.DeleteObject(call, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: &key})
 			if err != nil {
 				if err = b.fail(ctx, "delete", key, err); !errors.Is(err, ErrNotFound) {
 					errs[i] = err
@@ -235,7 +252,9 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(Info) error)
 	}
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: &prefix})
 	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+		call, cancel := b.call(ctx)
+		page, err := pages.NextPage(call)
+		cancel()
 		if err != nil {
 			return b.fail(ctx, "list", prefix+"*", err)
 		}
@@ -249,21 +268,6 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(Info) error)
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// Copy lets the service copy the object, up to its limit for one request
-// (5 GB in S3).
-func (b *Bucket) Copy(ctx context.Context, from, to string) error {
-	if err := errors.Join(CheckKey(from), CheckKey(to)); err != nil {
-		return err
-	}
-	// Keys hold nothing that would need escaping here.
-	source := b.bucket + "/" + from
-	_, err := b.client.CopyObject(ctx, &s3.CopyObjectInput{Bucket: &b.bucket, Key: &to, CopySource: &source})
-	if err != nil {
-		return b.fail(ctx, "copy", from+" to "+to, err)
 	}
 	return nil
 }

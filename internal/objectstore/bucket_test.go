@@ -91,7 +91,6 @@ func TestRetriesAreBounded(t *testing.T) {
 		},
 		"list":   func() error { return bucket.List(t.Context(), "", func(objectstore.Info) error { return nil }) },
 		"delete": func() error { return bucket.Delete(t.Context(), "k") },
-		"copy":   func() error { return bucket.Copy(t.Context(), "there", "k") },
 	}
 	for name, run := range operations {
 		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
@@ -175,7 +174,9 @@ func TestDownloadsThatGetNowhereFail(t *testing.T) {
 
 func TestStalledTriesEndAndAreRetried(t *testing.T) {
 	b := standInBackend(t)
-	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.StallTimeout = 200 * time.Millisecond })
+	bucket := b.bucket(t, func(c *objectstore.BucketConfig) {
+		c.StallTimeout, c.CallTimeout = 200*time.Millisecond, 400*time.Millisecond
+	})
 	want := content(3<<20, 1)
 	src := file(t, want)
 
@@ -200,9 +201,23 @@ func TestStalledTriesEndAndAreRetried(t *testing.T) {
 	if n := b.count("GET", ""); n != 2 {
 		t.Errorf("%d requests, want the stalled one and one more", n)
 	}
+	// A store that never answers at all is not waited for, whatever is asked of it.
 	b.setFault(func(w http.ResponseWriter, r *http.Request) bool { silence(r); return true })
-	if _, err := bucket.Stat(t.Context(), "a.bin"); !errors.Is(err, objectstore.ErrUnavailable) {
-		t.Errorf("Stat on a dead line = %v, want ErrUnavailable", err)
+	for name, ask := range map[string]func() error{
+		"stat":   func() error { _, err := bucket.Stat(t.Context(), "a.bin"); return err },
+		"load":   func() error { _, err := bucket.Load(t.Context(), "a.bin"); return err },
+		"create": func() error { return bucket.Create(t.Context(), "b.bin", []byte("x")) },
+		"delete": func() error { return bucket.Delete(t.Context(), "a.bin") },
+		"list":   func() error { return bucket.List(t.Context(), "", func(objectstore.Info) error { return nil }) },
+		"put":    func() error { return bucket.Put(t.Context(), "a.bin", src, "") },
+	} {
+		started := time.Now()
+		if err := ask(); !errors.Is(err, objectstore.ErrUnavailable) {
+			t.Errorf("%s on a dead line = %v, want ErrUnavailable", name, err)
+		}
+		if took := time.Since(started); took > 2*time.Second {
+			t.Errorf("%s on a dead line took %v", name, took)
+		}
 	}
 }
 

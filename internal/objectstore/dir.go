@@ -73,21 +73,20 @@ func (d *Dir) Put(ctx context.Context, key, path, _ string) error {
 	if err := CheckKey(key); err != nil {
 		return err
 	}
-	if err := d.put(ctx, key, path, linkOrCopy); err != nil {
+	if err := d.put(ctx, key, path); err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
 	}
 	return nil
 }
 
-// put makes an object of the file at path; place creates the object's file
-// out of it.
-func (d *Dir) put(ctx context.Context, key, path string, place func(ctx context.Context, src, dst string) error) error {
+// put makes an object of the file at path.
+func (d *Dir) put(ctx context.Context, key, path string) error {
 	tmp, err := d.tempPath()
 	if err != nil {
 		return err
 	}
 	defer os.Remove(tmp) // no-op once renamed
-	if err := place(ctx, path, tmp); err != nil {
+	if err := linkOrCopy(ctx, path, tmp); err != nil {
 		return err
 	}
 	// The time of the object is the time it was put, as in a bucket; sweeps
@@ -313,21 +312,6 @@ func (d *Dir) List(ctx context.Context, prefix string, each func(Info) error) er
 	})
 	if err != nil {
 		return fmt.Errorf("list %s*: %w", prefix, err)
-	}
-	return nil
-}
-
-// Copy stores the object under a second key. It copies the bytes: with a link
-// the two objects would share one time, and with it one ETag and one age.
-func (d *Dir) Copy(ctx context.Context, from, to string) error {
-	if err := errors.Join(CheckKey(from), CheckKey(to)); err != nil {
-		return err
-	}
-	if _, err := d.stat(from); err != nil {
-		return fmt.Errorf("copy %s: %w", from, err)
-	}
-	if err := d.put(ctx, to, d.path(from), copyFile); err != nil {
-		return fmt.Errorf("copy %s to %s: %w", from, to, notFound(err))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -23,19 +24,29 @@ type stallGuard struct {
 // errStalled is the cause of the cancellation.
 var errStalled = errors.New("no data moved")
 
-// stalledError tells the SDK's retryer that another try may work.
-type stalledError struct{ limit time.Duration }
+// stalledError tells the SDK's retryer whether another try may work.
+type stalledError struct {
+	limit time.Duration
+	first bool // it was the first try of the call
+}
 
-func (e *stalledError) Error() string         { return fmt.Sprintf("no data moved for %s", e.limit) }
-func (e *stalledError) ConnectionError() bool { return true }
+func (e *stalledError) Error() string { return fmt.Sprintf("no data moved for %s", e.limit) }
+
+// ConnectionError asks for one more try: the connection may have died while it
+// was idle. A store that stands still twice is not asked until nobody waits.
+func (e *stalledError) ConnectionError() bool { return e.first }
+
+// tryLimitKey is the key of a context value that replaces the limit.
+type tryLimitKey struct{}
 
 func (g *stallGuard) Do(req *http.Request) (*http.Response, error) {
-	limit := g.limitOf(req.Method)
+	limit := g.limitOf(req)
+	first := strings.HasPrefix(req.Header.Get("Amz-Sdk-Request"), "attempt=1;")
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(limit, func() { cancel(errStalled) })
 	stalled := func(err error) error {
 		if err != nil && err != io.EOF && context.Cause(ctx) == errStalled {
-			return &stalledError{limit}
+			return &stalledError{limit, first}
 		}
 		return err
 	}
@@ -54,14 +65,14 @@ func (g *stallGuard) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// limitOf is how long a request may stand still. A store answers a question at
-// once, but may need a while to put an upload together.
-func (g *stallGuard) limitOf(method string) time.Duration {
-	switch method {
-	case http.MethodGet, http.MethodHead:
-		return g.limit / 3
-	case http.MethodPost:
-		return 2 * g.limit
+// limitOf is how long a request may stand still. A store may need a while to
+// put an upload together.
+func (g *stallGuard) limitOf(req *http.Request) time.Duration {
+	if limit, set := req.Context().Value(tryLimitKey{}).(time.Duration); set {
+		return limit
+	}
+	if req.Method == http.MethodPost {
+		return 6 * g.limit
 	}
 	return g.limit
 }

@@ -79,9 +79,6 @@ type Store interface {
 	// particular order, and stops at the first error of each. The prefix may
 	// end in the middle of a name. each may delete what it is shown.
 	List(ctx context.Context, prefix string, each func(Info) error) error
-
-	// Copy stores the object from under the key to as well.
-	Copy(ctx context.Context, from, to string) error
 }
 
 // maxKeyBytes is well below S3's 1024 and leaves room for a STORAGE_PATH in

@@ -42,7 +42,6 @@ func TestStore(t *testing.T) {
 			t.Run("missing", func(t *testing.T) { testMissing(t, open(t)) })
 			t.Run("delete and list", func(t *testing.T) { testDeleteAndList(t, open(t)) })
 			t.Run("bad keys", func(t *testing.T) { testBadKeys(t, open(t)) })
-			t.Run("copy", func(t *testing.T) { testCopy(t, open(t)) })
 			t.Run("random access", func(t *testing.T) { testRandomAccess(t, open(t)) })
 			t.Run("cancelled", func(t *testing.T) { testCancelled(t, open(t)) })
 			t.Run("never half", func(t *testing.T) { testNeverHalf(t, open(t)) })
@@ -181,9 +180,6 @@ func testMissing(t *testing.T, s objectstore.Store) {
 		if _, err := s.Open(ctx, key); !errors.Is(err, objectstore.ErrNotFound) {
 			t.Errorf("Open(%s) = %v", key, err)
 		}
-		if err := s.Copy(ctx, key, at+"copy"); !errors.Is(err, objectstore.ErrNotFound) {
-			t.Errorf("Copy(%s) = %v", key, err)
-		}
 		if err := s.Delete(ctx, key); err != nil {
 			t.Errorf("Delete(%s) = %v", key, err)
 		}
@@ -263,7 +259,7 @@ func testBadKeys(t *testing.T, s objectstore.Store) {
 		_, openErr := s.Open(ctx, key)
 		for method, err := range map[string]error{
 			"Put": s.Put(ctx, key, src, ""), "Fetch": s.Fetch(ctx, key, dst), "Stat": statErr, "Open": openErr,
-			"Delete": s.Delete(ctx, key), "Copy from": s.Copy(ctx, key, "a"), "Copy to": s.Copy(ctx, "a", key),
+			"Delete": s.Delete(ctx, key),
 		} {
 			if !errors.Is(err, objectstore.ErrBadKey) {
 				t.Errorf("%s(%q) = %v, want ErrBadKey", method, key, err)
@@ -274,23 +270,6 @@ func testBadKeys(t *testing.T, s objectstore.Store) {
 		if err := s.List(ctx, prefix, func(objectstore.Info) error { return nil }); !errors.Is(err, objectstore.ErrBadKey) {
 			t.Errorf("List(%q) = %v, want ErrBadKey", prefix, err)
 		}
-	}
-}
-
-func testCopy(t *testing.T, s objectstore.Store) {
-	at := space()
-	put(t, s, at+"a.mp3", []byte("one"))
-	put(t, s, at+"deep/b.mp3", []byte("will be replaced"))
-	if err := s.Copy(t.Context(), at+"a.mp3", at+"deep/b.mp3"); err != nil {
-		t.Fatal(err)
-	}
-	put(t, s, at+"a.mp3", []byte("two"))
-	if got := fetch(t, s, at+"deep/b.mp3"); string(got) != "one" {
-		t.Errorf("the copy holds %q", got)
-	}
-	info, err := s.Stat(t.Context(), at+"deep/b.mp3")
-	if err != nil || info.ContentType != "audio/mpeg" {
-		t.Errorf("Stat of the copy = %+v, %v", info, err)
 	}
 }
 

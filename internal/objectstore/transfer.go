@@ -50,7 +50,9 @@ func (b *Bucket) Put(ctx context.Context, key, path, contentType string) error {
 }
 
 func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size int64, contentType string) error {
-	upload, err := b.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
+	call, cancel := b.call(ctx)
+	defer cancel()
+	upload, err := b.client.CreateMultipartUpload(call, &s3.CreateMultipartUploadInput{
 		Bucket: &b.bucket, Key: &key, ContentType: &contentType,
 	})
 	if err != nil {

@@ -36,6 +36,7 @@ import (
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/separation"
+	"cutroom/internal/sweep"
 )
 
 // The states of a job, as on the wire.
@@ -73,6 +74,7 @@ type Options struct {
 	Bucket      *objectstore.Bucket
 	Assets      *asset.Service
 	Separations *separation.Service
+	Sweeper     *sweep.Sweeper // removes what is needed no more
 	Engine      Engine
 	Slots       *media.Slots // media-processing jobs of this process
 	// NodeID names the disk that Store writes to, or is "" for a bucket.
@@ -81,9 +83,7 @@ type Options struct {
 
 	InputLifetime  time.Duration // of a cached input, since its last use
 	OutputLifetime time.Duration // since completion or the last download
-	UploadLifetime time.Duration // of uploads that no job took
 	SignedURLLife  time.Duration // of presigned downloads
-	PartLifetime   time.Duration // of shared parts in the bucket, since they were made
 	// EraseCaches removes what local caches hold of a user.
 	EraseCaches func(ctx context.Context, userID string) error
 	Log         *slog.Logger

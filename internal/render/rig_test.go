@@ -21,6 +21,7 @@ import (
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/sweep"
 	"cutroom/internal/timeline"
 )
 
@@ -164,8 +165,9 @@ func (r *rig) service(e Engine, d *db.DB) *Service {
 		r.t.Fatal(err)
 	}
 	return New(Options{DB: d, Keeper: lease.NewKeeper(d, name, log), Store: r.store, Bucket: r.bucket, Engine: e,
-		Slots: media.NewSlots(1), WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour, UploadLifetime: time.Hour,
-		SignedURLLife: time.Minute, PartLifetime: time.Hour, EraseCaches: func(context.Context, string) error { return nil }, Log: log})
+		Slots: media.NewSlots(1), WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour,
+		Sweeper:       sweep.New(sweep.Options{DB: d, Store: r.store, Rules: SweepRules(time.Hour, time.Hour), Log: log}),
+		SignedURLLife: time.Minute, EraseCaches: func(context.Context, string) error { return nil }, Log: log})
 }
 
 // run runs a replica, which hears what others notify, until stop is called.

@@ -5,20 +5,27 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/lease"
-	"cutroom/internal/objectstore"
+	"cutroom/internal/sweep"
 )
 
-// Sweep removes what has outlived its use: expired outputs and inputs, uploads
-// whose job has ended or never came, objects without a row, and work folders
-// that a crash left behind. It is safe to run on every replica at once.
-func (s *Service) Sweep(ctx context.Context) error {
-	return errors.Join(s.sweepOutputs(ctx), s.sweepInputs(ctx), s.sweepUploads(ctx), s.sweepOrphans(ctx),
-		lease.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix))
+// SweepRules says which objects of renders are needed. uploadLifetime is for
+// uploads that no job took, partLifetime for shared parts since they were made.
+func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
+	const living = `SELECT CASE WHEN erasing_at IS NULL THEN 1 ELSE 0 END FROM users WHERE id = $1`
+	return []sweep.Rule{
+		{Kind: "render uploads", Prefix: "uploads/rnd-", Grace: uploadLifetime,
+			Owner: `SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`},
+		{Kind: "render outputs", Prefix: "render/", Grace: lease.OrphanAge,
+			Owner: `SELECT CASE WHEN state = 'PROCESSING' OR output_key IS NOT NULL THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`},
+		{Kind: kindInputs, Prefix: "inputs/", Grace: lease.OrphanAge, Owner: living,
+			Object: `SELECT 1 FROM render_inputs WHERE user_id = $1 AND object_key = $2
+				UNION ALL SELECT 1 FROM render_sources WHERE object_key = $2`},
+		{Kind: "render parts", Prefix: "parts/", Grace: lease.OrphanAge, Owner: living, Lifetime: partLifetime},
+	}
 }
 
 // SweepJobs ends the jobs that no worker will. It is safe to run on every
@@ -48,31 +55,28 @@ func (s *Service) failAll(ctx context.Context, sentence, where string, args ...a
 	return nil
 }
 
-func (s *Service) sweepOutputs(ctx context.Context) error {
-	keys, err := s.collectKeys(ctx, `UPDATE render_jobs SET output_key = NULL
-		WHERE output_key IS NOT NULL AND expires_at < now_ms() RETURNING id`)
+// kindInputs is what sweeps call cached inputs.
+const kindInputs = "render inputs"
+
+// Expire forgets outputs whose time is over, for the sweep of objects to remove
+// them, and removes unused inputs and the work folders that a crash left behind.
+// It is safe to run on every replica at once.
+func (s *Service) Expire(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL WHERE output_key IS NOT NULL AND expires_at < now_ms()`)
 	if err != nil {
-		return fmt.Errorf("sweep outputs: %w", err)
+		err = fmt.Errorf("expire outputs: %w", err)
 	}
-	for _, id := range keys {
-		if err := s.deletePrefix(ctx, "render/"+id+"/"); err != nil {
-			return fmt.Errorf("sweep outputs: %w", err)
-		}
-	}
-	return nil
+	return errors.Join(err, s.expireInputs(ctx), lease.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix))
 }
 
-func (s *Service) sweepInputs(ctx context.Context) error {
+func (s *Service) expireInputs(ctx context.Context) error {
 	keys, err := s.collectKeys(ctx, `DELETE FROM render_inputs WHERE last_used_at < now_ms() - $1
 		AND NOT EXISTS (SELECT 1 FROM render_sources rs WHERE rs.object_key = render_inputs.object_key)
 		RETURNING object_key`, s.InputLifetime.Milliseconds())
 	if err != nil {
-		return fmt.Errorf("sweep inputs: %w", err)
+		return fmt.Errorf("expire inputs: %w", err)
 	}
-	if err := s.Store.Delete(ctx, keys...); err != nil {
-		return fmt.Errorf("sweep inputs: %w", err)
-	}
-	return nil
+	return s.Sweeper.Remove(ctx, kindInputs, keys...)
 }
 
 // collectKeys runs a writing statement that returns one text column.
@@ -100,112 +104,6 @@ func texts(rows *sql.Rows, err error) ([]string, error) {
 		out = append(out, v)
 	}
 	return out, rows.Err()
-}
-
-// sweepUploads removes uploads by the state of their job. Uploads without a job
-// wait for UploadLifetime, because the job may be about to be inserted.
-func (s *Service) sweepUploads(ctx context.Context) error {
-	needed := map[string]ownership{}
-	err := s.Store.List(ctx, "uploads/", func(o objectstore.Info) error {
-		id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "uploads/"), "/")
-		state, seen := needed[id]
-		if !seen {
-			var err error
-			if state, err = s.uploadState(ctx, id); err != nil {
-				return err
-			}
-			needed[id] = state
-		}
-		if state == owned || state == ownerUnknown && time.Since(o.ModTime) < s.UploadLifetime {
-			return nil
-		}
-		return s.Store.Delete(ctx, o.Key)
-	})
-	if err != nil {
-		return fmt.Errorf("sweep uploads: %w", err)
-	}
-	return nil
-}
-
-func (s *Service) uploadState(ctx context.Context, jobID string) (ownership, error) {
-	return s.ownership(ctx, `SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1
-		UNION ALL SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
-		jobID)
-}
-
-// sweepOrphans removes outputs, inputs and parts that no row speaks for.
-func (s *Service) sweepOrphans(ctx context.Context) error {
-	owners := map[string]string{
-		"render/": `SELECT CASE WHEN state = 'PROCESSING' OR output_key IS NOT NULL THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`,
-		"inputs/": `SELECT CASE WHEN erasing_at IS NULL THEN 1 ELSE 0 END FROM users WHERE id = $1`,
-		"parts/":  `SELECT CASE WHEN erasing_at IS NULL THEN 1 ELSE 0 END FROM users WHERE id = $1`,
-	}
-	for prefix, query := range owners {
-		owners := map[string]ownership{}
-		err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
-			id, _, _ := strings.Cut(strings.TrimPrefix(o.Key, prefix), "/")
-			owner, seen := owners[id]
-			if !seen {
-				var err error
-				if owner, err = s.ownership(ctx, query, id); err != nil {
-					return err
-				}
-				owners[id] = owner
-			}
-			age := time.Since(o.ModTime)
-			switch {
-			case owner == ownedNoMore, owner == ownerUnknown && age > lease.OrphanAge, prefix == "parts/" && age > s.PartLifetime:
-				return s.Store.Delete(ctx, o.Key)
-			case owner == owned:
-				return s.sweepInputObject(ctx, prefix, o)
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("sweep %s: %w", prefix, err)
-		}
-	}
-	return nil
-}
-
-// ownership is what the database knows of whom an object belongs to.
-type ownership int
-
-const (
-	ownerUnknown ownership = iota
-	owned
-	ownedNoMore
-)
-
-// ownership runs a query for an id that gives 1 for an owner who still needs the
-// object, and 0 for one who does not.
-func (s *Service) ownership(ctx context.Context, query, id string) (ownership, error) {
-	var needed int
-	err := s.db.QueryRow(ctx, query, id).Scan(&needed)
-	switch {
-	case isNoRows(err):
-		return ownerUnknown, nil
-	case err != nil:
-		return ownerUnknown, err
-	case needed == 1:
-		return owned, nil
-	}
-	return ownedNoMore, nil
-}
-
-// sweepInputObject removes an input of a living user that has no row: its
-// upload was interrupted, or the entry went and the object stayed.
-func (s *Service) sweepInputObject(ctx context.Context, prefix string, o objectstore.Info) error {
-	if prefix != "inputs/" || time.Since(o.ModTime) < lease.OrphanAge {
-		return nil
-	}
-	var one int
-	err := s.db.QueryRow(ctx, `SELECT 1 FROM render_inputs WHERE object_key = $1
-		UNION ALL SELECT 1 FROM render_sources WHERE object_key = $1`, o.Key).Scan(&one)
-	if isNoRows(err) {
-		return s.Store.Delete(ctx, o.Key)
-	}
-	return err
 }
 
 // Erase removes every file of a user's renders and takes running jobs away from

@@ -22,6 +22,7 @@ import (
 	"cutroom/internal/media/confine"
 	"cutroom/internal/objectstore"
 	standin "cutroom/internal/sandbox/separator"
+	"cutroom/internal/sweep"
 	"cutroom/internal/upstream/separator"
 )
 
@@ -110,7 +111,8 @@ func (r *rig) withProvider() *rig {
 func (r *rig) service(change ...func(*Options)) *Service {
 	r.t.Helper()
 	o := Options{DB: r.db, Keeper: lease.NewKeeper(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
-		Store: r.store, NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
+		Sweeper: sweep.New(sweep.Options{DB: r.db, Store: r.store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
+		Store:   r.store, NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, AbandonAfter: time.Hour, InFlight: 2,
 		StuckAfter: 10 * time.Minute, PollEvery: 20 * time.Millisecond, PollTimeout: 30 * time.Minute, Log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(o.WorkDir, 0o700); err != nil {

@@ -36,6 +36,7 @@ import (
 	"cutroom/internal/lease"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/sweep"
 	"cutroom/internal/upstream/separator"
 )
 
@@ -59,6 +60,7 @@ const maxAttempts = 3
 type Options struct {
 	DB       *db.DB
 	Keeper   *lease.Keeper
+	Sweeper  *sweep.Sweeper // removes what is needed no more
 	Store    objectstore.Store
 	Media    *media.Runner
 	Provider *separator.Client

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/lease"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/sweep"
 )
 
 // staleAfter is how long a job may wait in a queue that does not move.
@@ -108,7 +108,7 @@ func (s *Service) dispose(ctx context.Context, j job) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Store.Delete(ctx, keys...); err != nil {
+	if err := s.Sweeper.Remove(ctx, kindStems, keys...); err != nil {
 		s.log.Warn("stems not deleted; the sweep of orphans will", "job", j.ID, "err", err)
 	}
 	return nil
@@ -131,42 +131,27 @@ func stemKeys(ctx context.Context, q db.Querier, jobID string) ([]string, error)
 	return keys, rows.Err()
 }
 
-// SweepFiles removes stored stems that no row speaks for, and local work
-// folders that a crash left behind.
-func (s *Service) SweepFiles(ctx context.Context) error {
-	return errors.Join(s.sweepStems(ctx, "separation/", lease.OrphanAge),
-		lease.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", ""))
+// kindStems is what sweeps call stored stems.
+const kindStems = "stems"
+
+// SweepRules says which objects of separations are needed. While a job is
+// PROCESSING its stems are stored before their rows. uploadLifetime is for
+// sources that no job took.
+func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
+	return []sweep.Rule{
+		{Kind: "separation uploads", Prefix: "uploads/sep-", Grace: uploadLifetime,
+			Owner: `SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`},
+		{Kind: kindStems, Prefix: "separation/", Grace: lease.OrphanAge,
+			Owner: `SELECT CASE WHEN state IN ('PROCESSING', 'READY') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
+			Object: `SELECT CASE WHEN j.state = 'PROCESSING' OR j.state = 'READY'
+					AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND t.object_key = $2) THEN 1 ELSE 0 END
+				FROM separation_jobs j WHERE j.id = $1`},
+	}
 }
 
-// sweepStems removes the stems under a prefix that no job needs. Those of which
-// there is no job at all must be as old as orphanAge.
-func (s *Service) sweepStems(ctx context.Context, prefix string, orphanAge time.Duration) error {
-	err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
-		needed, known, err := s.stemNeeded(ctx, o.Key)
-		if err != nil || needed || !known && time.Since(o.ModTime) < orphanAge {
-			return err
-		}
-		return s.Store.Delete(ctx, o.Key)
-	})
-	if err != nil {
-		return fmt.Errorf("sweep stems: %w", err)
-	}
-	return nil
-}
-
-// stemNeeded reports whether an object is a stem of a READY job, or of one that
-// is about to be: while PROCESSING, objects are stored before their rows. known
-// says whether there is such a job at all.
-func (s *Service) stemNeeded(ctx context.Context, key string) (needed, known bool, err error) {
-	jobID, _, _ := strings.Cut(strings.TrimPrefix(key, "separation/"), "/")
-	var n int
-	err = s.db.QueryRow(ctx, `SELECT CASE WHEN j.state = 'PROCESSING' OR j.state = 'READY'
-			AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND t.object_key = $2) THEN 1 ELSE 0 END
-		FROM separation_jobs j WHERE j.id = $1`, jobID, key).Scan(&n)
-	if isNoRows(err) {
-		return false, false, nil
-	}
-	return n == 1, err == nil, err
+// SweepFolders removes local work folders that a crash left behind.
+func (s *Service) SweepFolders(ctx context.Context) error {
+	return lease.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", "")
 }
 
 // Erase removes every file of a user's separations, stored or in the making on

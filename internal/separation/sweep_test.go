@@ -1,6 +1,7 @@
 package separation
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -231,7 +232,7 @@ func TestSweepFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.SweepFiles(t.Context()); err != nil {
+		if err := errors.Join(s.Sweeper.Sweep(t.Context(), false), s.SweepFolders(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{stemKey(done.ID, stemBackground, "flac"), stemKey(done.ID, stemVoice, "flac"), stemKey(running.ID, stemVoice, "flac"),
@@ -251,7 +252,7 @@ func TestSweepFiles(t *testing.T) {
 			t.Errorf("work folders %v, want %v", names, want)
 		}
 		r.age(running.ID, lease.TTL+time.Second)
-		if err := s.SweepFiles(t.Context()); err != nil {
+		if err := s.SweepFolders(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(s.workDir(running)); !os.IsNotExist(err) {

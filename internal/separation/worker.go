@@ -183,7 +183,7 @@ func (s *Service) dropStray(ctx context.Context, j job) {
 		return // nothing can have been stored yet
 	}
 	// A job without a row was deleted with its account: nothing waits for it.
-	if err := s.sweepStems(ctx, "separation/"+j.ID+"/", 0); err != nil {
+	if err := s.Sweeper.Clean(ctx, kindStems, "separation/"+j.ID+"/"); err != nil {
 		s.log.Warn("stray stems not deleted; the sweep of orphans will", "job", j.ID, "err", err)
 	}
 }

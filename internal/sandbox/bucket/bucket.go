@@ -142,6 +142,19 @@ func (b *Bucket) CorruptObject(key string, data []byte) error {
 	return b.store.put(o)
 }
 
+// Age makes every object older.
+func (b *Bucket) Age(by time.Duration) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, o := range b.store.objects {
+		o.ModifiedAt = o.ModifiedAt.Add(-by)
+		if err := b.store.put(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // failure is an error answer of the protocol.
 type failure struct {
 	status  int

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"cutroom/internal/app"
+	"cutroom/internal/audit"
+	"cutroom/internal/config"
+	"cutroom/internal/db"
+	"cutroom/internal/installation"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/sweep"
+)
+
+// adoptBucket makes the configured bucket that of the configured database.
+func adoptBucket(ctx context.Context, v *invocation) error {
+	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
+		bucket, err := app.NewBucket(cfg)
+		if err != nil {
+			return err
+		}
+		if bucket == nil {
+			return errors.New("no bucket is configured: files on this machine's disk need no adoption")
+		}
+		before, after, err := installation.Adopt(ctx, d, bucket, actor())
+		switch {
+		case err != nil:
+			return err
+		case before == after:
+			_, err = fmt.Fprintf(v.stdout, "the bucket %s is of this database already (installation %s)\n", bucket.Name(), after)
+			return err
+		case before == "":
+			before = "no installation id"
+		}
+		_, err = fmt.Fprintf(v.stdout, "the bucket %s is of this database now (installation %s; before: %s)\n", bucket.Name(), after, before)
+		return err
+	})
+}
+
+// confirmFlag adds --confirm.
+func confirmFlag(fs *flag.FlagSet, v *invocation) { fs.BoolVar(&v.confirm, "confirm", false, "") }
+
+// sweepObjects shows what a sweep would remove, and removes it when that is
+// confirmed, even where the service's own sweep holds back.
+func sweepObjects(ctx context.Context, v *invocation) error {
+	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, log *slog.Logger) error {
+		sweeper, err := app.NewSweeper(cfg, d, log)
+		if err != nil {
+			return err
+		}
+		if err := sweeper.Check(ctx); err != nil {
+			return err
+		}
+		found, err := sweeper.Plan(ctx)
+		if held := (*sweep.HeldError)(nil); err != nil && (!errors.As(err, &held) || !v.confirm) {
+			return errors.Join(v.printFindings(found), err)
+		}
+		if err := v.printFindings(found); err != nil || !v.confirm {
+			return err
+		}
+		if err := recordSweep(ctx, d, found); err != nil {
+			return err
+		}
+		return sweeper.Sweep(ctx, true)
+	})
+}
+
+// recordSweep says who let a sweep go ahead.
+func recordSweep(ctx context.Context, d *db.DB, found []sweep.Finding) error {
+	id, err := installation.ID(ctx, d)
+	if err != nil {
+		return err
+	}
+	unneeded, unknown := 0, 0
+	for _, f := range found {
+		unneeded, unknown = unneeded+len(f.Unneeded), unknown+len(f.Unknown)
+	}
+	return d.InTx(ctx, func(tx *db.Tx) error {
+		return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.SweepConfirmed, Target: id,
+			Detail: audit.Detail{"unneeded": unneeded, "unknown": unknown}})
+	})
+}
+
+func (v *invocation) printFindings(found []sweep.Finding) error {
+	type row struct {
+		Kind     string     `json:"kind"`
+		Objects  int        `json:"objects"`
+		Unneeded int        `json:"unneeded"`
+		Unknown  int        `json:"unknown"`
+		Oldest   *time.Time `json:"oldest"`
+	}
+	rows := []row{}
+	for _, f := range found {
+		rows = append(rows, row{f.Rule.Kind, f.Listed, len(f.Unneeded), len(f.Unknown), oldestOf(f.Unneeded, f.Unknown)})
+	}
+	return v.print(rows, func(w io.Writer) {
+		fmt.Fprintln(w, "KIND\tOBJECTS\tNEEDED NO MORE\tNOT IN THE DATABASE\tOLDEST OF THESE")
+		for _, r := range rows {
+			oldest := ""
+			if r.Oldest != nil {
+				oldest = r.Oldest.Format(time.RFC3339)
+			}
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", r.Kind, r.Objects, r.Unneeded, r.Unknown, oldest)
+		}
+	})
+}
+
+// oldestOf is the time of the oldest object, nil where there is none.
+func oldestOf(lists ...[]objectstore.Info) *time.Time {
+	var oldest *time.Time
+	for _, list := range lists {
+		for _, o := range list {
+			if at := o.ModTime.UTC(); oldest == nil || at.Before(*oldest) {
+				oldest = &at
+			}
+		}
+	}
+	return oldest
+}

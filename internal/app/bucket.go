@@ -1,0 +1,106 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"cutroom/internal/config"
+	"cutroom/internal/db"
+	"cutroom/internal/installation"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/render"
+	"cutroom/internal/separation"
+	"cutroom/internal/sweep"
+)
+
+// claimEvery is how often a bucket that did not answer is asked again whose it
+// is.
+const claimEvery = 10 * time.Second
+
+// claimBucket fails where the bucket is another installation's. A bucket that
+// cannot be asked at the moment stops nobody: what needs no bucket goes on, and
+// claimLater asks again.
+func (a *App) claimBucket(ctx context.Context) error {
+	if a.bucket == nil {
+		return nil
+	}
+	err := installation.Claim(ctx, a.db, a.bucket)
+	if foreign := (*installation.ForeignError)(nil); errors.As(err, &foreign) {
+		return err
+	}
+	if a.claimed = err == nil; !a.claimed {
+		a.log.Warn("the bucket could not be asked whose it is; it will be asked again", "err", err)
+	}
+	return nil
+}
+
+// claimLater repeats claimBucket until it is settled whose the bucket is.
+func (a *App) claimLater(ctx context.Context) error {
+	if a.bucket == nil {
+		return nil
+	}
+	tick := time.NewTicker(claimEvery)
+	defer tick.Stop()
+	for !a.claimed {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := a.claimBucket(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newSweeper returns the sweeper of everything in the store. A nil bucket is a
+// store on this machine, which belongs to nobody else.
+func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store, bucket *objectstore.Bucket, m *sweepMetrics, log *slog.Logger) *sweep.Sweeper {
+	var check func(context.Context) error
+	if bucket != nil {
+		check = func(ctx context.Context) error {
+			err := installation.Check(ctx, d, bucket)
+			m.foreign.Set(0)
+			if foreign := (*installation.ForeignError)(nil); errors.As(err, &foreign) {
+				m.foreign.Set(1)
+			}
+			return err
+		}
+	}
+	return sweep.New(sweep.Options{DB: d, Store: store, Check: check,
+		Rules:   append(separation.SweepRules(cfg.Storage.UploadsTTL), render.SweepRules(cfg.Storage.UploadsTTL, cfg.Asset.CacheTTL)...),
+		Removed: func(kind string, objects int) { m.removed.WithLabelValues(kind).Add(float64(objects)) },
+		Held:    func(objects int) { m.held.Set(float64(objects)) },
+		Log:     log})
+}
+
+// openStore returns the configured bucket, or the local folder where there is
+// none; then the bucket is nil.
+func openStore(cfg config.Config, dirs folders) (objectstore.Store, *objectstore.Bucket, error) {
+	bucket, err := NewBucket(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if bucket != nil {
+		return bucket, bucket, nil
+	}
+	dir, err := objectstore.NewDir(dirs.objects)
+	return dir, nil, err
+}
+
+// NewSweeper returns the sweeper of the configured installation, for a command
+// beside the service.
+func NewSweeper(cfg config.Config, d *db.DB, log *slog.Logger) (*sweep.Sweeper, error) {
+	dirs, err := makeFolders(cfg.Storage.Path)
+	if err != nil {
+		return nil, err
+	}
+	store, bucket, err := openStore(cfg, dirs)
+	if err != nil {
+		return nil, err
+	}
+	return newSweeper(cfg, d, store, bucket, newSweepMetrics(), log), nil
+}

@@ -1,0 +1,190 @@
+package installation_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/installation"
+	"cutroom/internal/objectstore"
+	standin "cutroom/internal/sandbox/bucket"
+)
+
+// store makes clients of one bucket that nobody else uses.
+type store func(t *testing.T) *objectstore.Bucket
+
+// eachStore runs a test on stores that honour a conditional write, refuse it or
+// ignore it, and on the real server where there is one.
+func eachStore(t *testing.T, test func(t *testing.T, s store)) {
+	standIn := func(condition func(b *standin.Bucket, w http.ResponseWriter, r *http.Request) (answered bool)) func(t *testing.T) {
+		return func(t *testing.T) {
+			t.Parallel()
+			b, err := standin.New(standin.Options{Name: "bucket", AccessKeyID: "access", SecretAccessKey: "a secret of the stand-in", Dir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("If-None-Match") == "" || !condition(b, w, r) {
+					b.ServeHTTP(w, r)
+				}
+			}))
+			t.Cleanup(server.Close)
+			test(t, client(objectstore.BucketConfig{Endpoint: server.URL, Bucket: "bucket", AccessKeyID: "access", SecretAccessKey: "a secret of the stand-in"}))
+		}
+	}
+	t.Run("honours", standIn(func(*standin.Bucket, http.ResponseWriter, *http.Request) bool { return false }))
+	t.Run("refuses", standIn(func(_ *standin.Bucket, w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusNotImplemented)
+		return true
+	}))
+	t.Run("ignores", standIn(func(b *standin.Bucket, _ http.ResponseWriter, r *http.Request) bool {
+		_, key, _ := strings.Cut(r.URL.Path[1:], "/")
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return b.CorruptObject(key, body) == nil // it was there and is replaced
+	}))
+	t.Run("real", func(t *testing.T) {
+		t.Parallel()
+		value := os.Getenv("CUTROOM_TEST_S3")
+		if value == "" {
+			t.Skip("CUTROOM_TEST_S3 is not set; scripts/s3.sh run sets it")
+		}
+		u, err := url.Parse(value)
+		if err != nil || u.User == nil {
+			t.Fatal("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET")
+		}
+		cfg := objectstore.BucketConfig{Endpoint: u.Scheme + "://" + u.Host, AccessKeyID: u.User.Username()}
+		cfg.SecretAccessKey, _ = u.User.Password()
+		cfg.Bucket = apitest.RealBucket(t, cfg.Endpoint, strings.Trim(u.Path, "/"), cfg.AccessKeyID, cfg.SecretAccessKey)
+		test(t, client(cfg))
+	})
+}
+
+func client(cfg objectstore.BucketConfig) store {
+	return func(t *testing.T) *objectstore.Bucket {
+		t.Helper()
+		b, err := objectstore.NewBucket(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+}
+
+// database is a new one, migrated.
+func database(t *testing.T) *db.DB {
+	t.Helper()
+	o := db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db"), MaxPool: 4}
+	if os.Getenv("CUTROOM_TEST_DB") == "postgres" {
+		o.URL, o.User, o.Password = dbtest.URL(t)
+	}
+	d, err := db.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// put stores an object as a service that knew nothing of ids would have.
+func put(t *testing.T, b *objectstore.Bucket, key string) {
+	t.Helper()
+	if err := b.Save(t.Context(), key, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func foreign(t *testing.T, err error) *installation.ForeignError {
+	t.Helper()
+	var f *installation.ForeignError
+	if !errors.As(err, &f) || !strings.Contains(err.Error(), "cutroom adopt-bucket") {
+		t.Fatalf("%v, want a foreign bucket and what to do about it", err)
+	}
+	return f
+}
+
+func TestAnEmptyBucketIsClaimedAndKept(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		d, b := database(t), s(t)
+		if err := installation.Check(t.Context(), d, b); err == nil {
+			t.Error("a bucket that nobody claimed passes")
+		}
+		put(t, b, "doctor/left-behind.txt")
+		for range 2 { // a restart changes nothing
+			if err := installation.Claim(t.Context(), d, b); err != nil {
+				t.Fatal(err)
+			}
+			put(t, b, "assets/x.mp4")
+		}
+		if err := installation.Check(t.Context(), d, b); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAForeignBucketIsRefusedUntilAdopted(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		b, mine, other := s(t), database(t), database(t)
+		put(t, b, "uploads/sep-1/source.mp3") // from before there were ids
+		if f := foreign(t, installation.Claim(t.Context(), mine, b)); f.Theirs != "" {
+			t.Errorf("%+v", f)
+		}
+		before, after, err := installation.Adopt(t.Context(), mine, b, "cli:0")
+		if err != nil || before != "" || after == "" {
+			t.Fatalf("adopted from %q to %q (%v)", before, after, err)
+		}
+		if err := installation.Claim(t.Context(), mine, b); err != nil {
+			t.Error(err)
+		}
+		// Another database, empty as after a slip of the pen.
+		if f := foreign(t, installation.Claim(t.Context(), other, b)); f.Theirs != after || f.Ours == after {
+			t.Errorf("%+v", f)
+		}
+		foreign(t, installation.Check(t.Context(), other, b))
+		if _, _, err := installation.Adopt(t.Context(), other, b, "cli:0"); err != nil {
+			t.Fatal(err)
+		}
+		foreign(t, installation.Check(t.Context(), mine, b))
+	})
+}
+
+func TestOneOfTwoInstallationsWinsANewBucket(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		b, dbs := s(t), []*db.DB{database(t), database(t)}
+		var wg sync.WaitGroup
+		errs := make([]error, 6)
+		for i := range errs { // three replicas each
+			wg.Go(func() { errs[i] = installation.Claim(context.WithoutCancel(t.Context()), dbs[i%2], b) })
+		}
+		wg.Wait()
+		won := 0
+		for i, err := range errs {
+			if err == nil {
+				won++
+			} else {
+				foreign(t, err)
+			}
+			if (err == nil) != (errs[i%2] == nil) {
+				t.Errorf("replicas of one installation disagree: %v", errs)
+			}
+		}
+		if won != 3 {
+			t.Errorf("%d of 6 replicas won, want those of one installation: %v", won, errs)
+		}
+	})
+}

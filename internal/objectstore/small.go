@@ -1,0 +1,82 @@
+package objectstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// maxSmallBytes bounds what Load reads.
+const maxSmallBytes = 64 << 10
+
+// ErrExists is returned by Create for a key that holds an object.
+var ErrExists = errors.New("object exists")
+
+// ErrUnconditional is returned by Create where the store refuses to make a
+// write depend on anything.
+var ErrUnconditional = errors.New("the store knows no conditional writes")
+
+// Name is the bucket's name.
+func (b *Bucket) Name() string { return b.bucket }
+
+// Load returns the bytes of a small object.
+func (b *Bucket) Load(ctx context.Context, key string) ([]byte, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	call, cancel := b.call(ctx)
+	defer cancel()
+	out, err := b.client.GetObject(call, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key})
+	if err != nil {
+		return nil, b.fail(ctx, "load", key, err)
+	}
+	defer out.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(out.Body, maxSmallBytes+1))
+	if err != nil {
+		return nil, b.fail(ctx, "load", key, err)
+	}
+	if len(data) > maxSmallBytes {
+		return nil, fmt.Errorf("load %s: longer than %d bytes", key, maxSmallBytes)
+	}
+	return data, nil
+}
+
+// Save stores a small object, replacing what was there.
+func (b *Bucket) Save(ctx context.Context, key string, data []byte) error {
+	return b.save(ctx, key, data, nil)
+}
+
+// Create stores a small object under a key that holds none, else it fails with
+// ErrExists. A store that ignores the condition replaces what was there; one
+// that knows of no conditions gives ErrUnconditional.
+func (b *Bucket) Create(ctx context.Context, key string, data []byte) error {
+	return b.save(ctx, key, data, aws.String("*"))
+}
+
+func (b *Bucket) save(ctx context.Context, key string, data []byte, unless *string) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	call, cancel := b.call(ctx)
+	defer cancel()
+	_, err := b.client.PutObject(call, &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, ContentType: aws.String(ContentType(key)),
+		Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))), IfNoneMatch: unless})
+	if err == nil {
+		return nil
+	}
+	if status, _, _ := describe(err); unless != nil {
+		switch status {
+		case http.StatusPreconditionFailed, http.StatusConflict: // the latter from S3 while another write is under way
+			return fmt.Errorf("create %s: %w", key, ErrExists)
+		case http.StatusNotImplemented, http.StatusBadRequest, http.StatusForbidden: // the last where the signature of the header is not understood
+			return fmt.Errorf("create %s: %w", key, ErrUnconditional)
+		}
+	}
+	return b.fail(ctx, "save", key, err)
+}

@@ -1,0 +1,255 @@
+package sweep_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/sweep"
+)
+
+// rig is a store on disk and a database that knows owners and objects.
+type rig struct {
+	t     *testing.T
+	dir   string
+	store *objectstore.Dir
+	db    *db.DB
+	log   bytes.Buffer
+	opts  sweep.Options
+	held  []int
+	gone  map[string]int
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), gone: map[string]int{}}
+	var err error
+	if r.store, err = objectstore.NewDir(filepath.Join(r.dir, "objects")); err != nil {
+		t.Fatal(err)
+	}
+	if r.db, err = db.Open(t.Context(), db.Options{URL: "sqlite://" + filepath.Join(r.dir, "x.db"), MaxPool: 2}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.db.Close() })
+	r.exec(`CREATE TABLE owners (id TEXT PRIMARY KEY, needs INTEGER)`)
+	r.exec(`CREATE TABLE things (key TEXT PRIMARY KEY)`)
+	r.opts = sweep.Options{DB: r.db, Store: r.store, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+		Rules: []sweep.Rule{
+			{Kind: "plain", Prefix: "plain/", Owner: `SELECT needs FROM owners WHERE id = $1`, Grace: time.Hour, Lifetime: 48 * time.Hour},
+			{Kind: "listed", Prefix: "up/a-", Owner: `SELECT needs FROM owners WHERE id = $1`,
+				Object: `SELECT 1 FROM things WHERE key = $2 AND $1 <> ''`, Grace: time.Hour},
+		},
+		Removed: func(kind string, n int) { r.gone[kind] += n },
+		Held:    func(n int) { r.held = append(r.held, n) },
+	}
+	return r
+}
+
+func (r *rig) exec(query string, args ...any) {
+	r.t.Helper()
+	if _, err := r.db.Exec(r.t.Context(), query, args...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// object puts an object of an age.
+func (r *rig) object(key string, age time.Duration) {
+	r.t.Helper()
+	src := filepath.Join(r.dir, "src")
+	if err := os.WriteFile(src, []byte(key), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.store.Put(r.t.Context(), key, src, ""); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Remove(src); err != nil {
+		r.t.Fatal(err)
+	}
+	at := time.Now().Add(-age)
+	if err := os.Chtimes(filepath.Join(r.dir, "objects", key), at, at); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) keys() map[string]bool {
+	r.t.Helper()
+	keys := map[string]bool{}
+	err := r.store.List(r.t.Context(), "", func(o objectstore.Info) error { keys[o.Key] = true; return nil })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return keys
+}
+
+func TestSweepRemovesWhatNoRuleNeeds(t *testing.T) {
+	r := newRig(t)
+	r.exec(`INSERT INTO owners VALUES ('lives', 1), ('ended', 0), ('a-lives', 1), ('a-ended', 0)`)
+	r.exec(`INSERT INTO things VALUES ('up/a-lives/known')`)
+	kept := []string{"plain/lives/1", "plain/stranger/young", "up/a-lives/known", "up/a-lives/young", "up/b-other/x", "elsewhere/x"}
+	removed := []string{"plain/lives/old", "plain/ended/1", "plain/stranger/old", "up/a-lives/old", "up/a-ended/1"}
+	for _, key := range append(kept, removed...) {
+		age := 2 * time.Hour
+		if strings.HasSuffix(key, "young") {
+			age = time.Minute
+		}
+		if key == "plain/lives/old" {
+			age = 72 * time.Hour
+		}
+		r.object(key, age)
+	}
+	if err := sweep.New(r.opts).Sweep(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	left := r.keys()
+	for _, key := range kept {
+		if !left[key] {
+			t.Errorf("%s was removed", key)
+		}
+		delete(left, key)
+	}
+	if len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if r.gone["plain"] != 3 || r.gone["listed"] != 2 {
+		t.Errorf("counted %v", r.gone)
+	}
+	for _, want := range []string{`kind=plain objects=2 why="needed no more" oldest=72h0m0s newest=2h0m0s`,
+		`kind=plain objects=1 why="not known to the database" oldest=2h0m0s`} {
+		if !strings.Contains(r.log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, r.log.String())
+		}
+	}
+}
+
+func TestTheBrakeHoldsSuspiciousSweeps(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		known, unknown  int // under plain/
+		ended           int
+		other, stranger int // under up/a-
+		held            bool
+	}{
+		{"a wrong database", 0, 500, 0, 0, 0, true},
+		{"a hundred strangers", 0, 100, 0, 0, 0, false},
+		{"many, but below a tenth", 1000, 101, 0, 0, 0, false},
+		{"more than a tenth", 900, 101, 0, 0, 0, true},
+		{"known to have ended", 0, 0, 500, 0, 0, false},
+		{"spread over the kinds", 0, 60, 0, 0, 60, true},
+		{"one kind lost among many others", 0, 101, 0, 1200, 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.exec(`INSERT INTO owners VALUES ('lives', 1), ('ended', 0), ('a-lives', 1)`)
+			add := func(n int, prefix string) {
+				for i := range n {
+					key := fmt.Sprintf("%s/%d", prefix, i)
+					path := filepath.Join(r.dir, "objects", key)
+					if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(path, nil, 0o600); err != nil {
+						t.Fatal(err)
+					}
+					at := time.Now().Add(-2 * time.Hour)
+					if err := os.Chtimes(path, at, at); err != nil {
+						t.Fatal(err)
+					}
+					if prefix == "up/a-lives" {
+						r.exec(`INSERT INTO things VALUES ($1)`, key)
+					}
+				}
+			}
+			add(tt.known, "plain/lives")
+			add(tt.unknown, "plain/stranger")
+			add(tt.ended, "plain/ended")
+			add(tt.other, "up/a-lives")
+			add(tt.stranger, "up/a-stranger")
+			before := len(r.keys())
+			s := sweep.New(r.opts)
+			err := s.Sweep(t.Context(), false)
+			var held *sweep.HeldError
+			if errors.As(err, &held) != tt.held {
+				t.Fatalf("%v, want held: %v", err, tt.held)
+			}
+			if !tt.held {
+				if left := len(r.keys()); left != tt.known+tt.other {
+					t.Errorf("%d objects left, want %d", left, tt.known+tt.other)
+				}
+				return
+			}
+			if left := len(r.keys()); left != before || len(r.gone) > 0 {
+				t.Errorf("%d of %d objects left by a sweep that was held", left, before)
+			}
+			if len(r.held) != 1 || r.held[0] == 0 || !strings.Contains(err.Error(), "cutroom sweep --confirm") {
+				t.Errorf("told %v and %v", r.held, err)
+			}
+			if err := s.Sweep(t.Context(), true); err != nil {
+				t.Fatal(err)
+			}
+			if left := len(r.keys()); left != tt.known+tt.other || r.held[1] != 0 {
+				t.Errorf("%d objects left by a confirmed sweep, told %v", left, r.held)
+			}
+		})
+	}
+}
+
+func TestNothingIsRemovedFromAForeignStore(t *testing.T) {
+	r := newRig(t)
+	r.object("plain/stranger/1", 2*time.Hour)
+	foreign := errors.New("not ours")
+	r.opts.Check = func(context.Context) error { return foreign }
+	s := sweep.New(r.opts)
+	for name, remove := range map[string]func() error{
+		"sweep":           func() error { return s.Sweep(t.Context(), false) },
+		"confirmed sweep": func() error { return s.Sweep(t.Context(), true) },
+		"removal":         func() error { return s.Remove(t.Context(), "plain", "plain/stranger/1") },
+		"cleaning":        func() error { return s.Clean(t.Context(), "plain", "plain/stranger/") },
+	} {
+		if err := remove(); !errors.Is(err, foreign) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(r.keys()) != 1 {
+		t.Error("the object is gone")
+	}
+}
+
+// What is put again between the listing and the removal stays.
+func TestWhatIsNeededAgainStays(t *testing.T) {
+	r := newRig(t)
+	r.exec(`INSERT INTO owners VALUES ('ended', 0)`)
+	r.object("plain/ended/1", 2*time.Hour)
+	r.object("up/a-stranger/1", 2*time.Hour)
+	// The second rule is looked at after the first has found its object.
+	r.opts.Store = &listHook{Dir: r.store, prefix: "up/a-", then: func() { r.exec(`UPDATE owners SET needs = 1`) }}
+	if err := sweep.New(r.opts).Sweep(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if left := r.keys(); !left["plain/ended/1"] || left["up/a-stranger/1"] {
+		t.Errorf("left %v", left)
+	}
+}
+
+// listHook calls then before it lists a prefix.
+type listHook struct {
+	*objectstore.Dir
+	prefix string
+	then   func()
+}
+
+func (h *listHook) List(ctx context.Context, prefix string, each func(objectstore.Info) error) error {
+	if prefix == h.prefix {
+		h.then()
+	}
+	return h.Dir.List(ctx, prefix, each)
+}

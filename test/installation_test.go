@@ -1,0 +1,142 @@
+package test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+)
+
+// A slip in the configuration must not empty a bucket: the service refuses a
+// bucket that is not its database's, and holds back a sweep that finds most of
+// what is there unknown.
+func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Replicas(1), apitest.Env("OPS_ADDR", "127.0.0.1:0"))
+	if keys := s.ObjectKeys(t); !slices.Contains(keys, "cutroom-installation") {
+		t.Fatalf("a service on an empty bucket left %v", keys)
+	}
+	var keys []string
+	for i := range 100 {
+		for _, folder := range []string{"render/rnd-%d/out.mp4", "separation/sep-%d/voice_all.flac", "uploads/sep-%d/source", "uploads/rnd-%d/video", "inputs/user-%d/x"} {
+			keys = append(keys, fmt.Sprintf(folder, i))
+		}
+	}
+	s.PutObjects(t, keys...)
+	s.Stop(t)
+	count := func() (n int) {
+		t.Helper()
+		for _, key := range s.ObjectKeys(t) {
+			if strings.Contains(key, "/") && !strings.HasPrefix(key, "ready/") {
+				n++
+			}
+		}
+		return n
+	}
+	command := func(status int, holds string, args ...string) string {
+		t.Helper()
+		got, out := s.Command(t, args...)
+		if got != status || !strings.Contains(out, holds) {
+			t.Errorf("%v: status %d, want %d and %q:\n%s", args, got, status, holds, out)
+		}
+		if n := count(); n != len(keys) && status != 0 {
+			t.Fatalf("%d of %d objects left after %v", n, len(keys), args)
+		}
+		return out
+	}
+	right := map[string]string{"DATABASE_URL": s.Config("DATABASE_URL"), "DB_USER": s.Config("DB_USER"), "DB_PASSWORD": s.Config("DB_PASSWORD")}
+	s.SetEnv("DATABASE_URL", "sqlite://"+filepath.Join(t.TempDir(), "other.db"))
+	command(1, "belongs to another installation", "serve")
+	command(1, "belongs to another installation", "doctor")
+	command(1, "run `cutroom adopt-bucket`", "sweep", "--confirm")
+
+	// It was meant, and yet the database knows nothing of all this.
+	command(0, "is of this database now", "adopt-bucket")
+	command(0, "is of this database already", "adopt-bucket")
+	command(0, "of this database", "doctor")
+	if s.World.Bucket != nil {
+		if err := s.World.Bucket.Age(30 * 24 * time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		s.Restart(t)
+		apitest.Eventually(t, 20*time.Second, func() bool { return metric(t, s, "cutroom_sweep_held_objects") == "500" },
+			func() string { return s.Logs() })
+		if log := s.Logs(); !strings.Contains(log, "cutroom sweep --confirm") || !strings.Contains(log, `"level":"ERROR"`) {
+			t.Errorf("nothing was logged:\n%s", log)
+		}
+		s.Stop(t)
+		if out := command(1, "nothing was removed", "sweep"); !regexp.MustCompile(`stems +100 +0 +100 `).MatchString(out) {
+			t.Error(out)
+		}
+		command(0, `"kind":"stems","objects":100`, "sweep", "--confirm")
+		if n := count(); n != 0 {
+			t.Errorf("%d objects left by a confirmed sweep", n)
+		}
+	}
+
+	// The bucket is not the first database's any more.
+	for key, value := range right {
+		s.SetEnv(key, value)
+	}
+	status, out := s.Command(t, "serve")
+	if status != 1 || !strings.Contains(out, "belongs to another installation") {
+		t.Errorf("serve on a bucket that another adopted: %d\n%s", status, out)
+	}
+	command(0, "is of this database now", "adopt-bucket")
+	s.Restart(t)
+}
+
+// metric is a value that the last replica to start shows on its operators'
+// address, "" while it shows none.
+func metric(t *testing.T, s *apitest.Server, name string) string {
+	t.Helper()
+	found := regexp.MustCompile(`"operators' listener","address":"([^"]+)"`).FindAllStringSubmatch(s.Logs(), -1)
+	if len(found) == 0 {
+		return ""
+	}
+	res, err := http.Get("http://" + found[len(found)-1][1] + "/metrics")
+	if err != nil {
+		return ""
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(body)
+	if m == nil {
+		return ""
+	}
+	return string(m[1])
+}
+
+// A bucket that holds objects and no id, as one from before there were ids, is
+// refused the same way.
+func TestABucketWithoutAnIDIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFlakyStore(t)
+	s := startOn(t, f)
+	s.Stop(t)
+	s.DeleteObjects(t, "cutroom-installation")
+	s.Restart(t) // an empty bucket is as good as a new one
+	s.PutObjects(t, "render/rnd-1/out.mp4")
+	s.Stop(t)
+	s.DeleteObjects(t, "cutroom-installation")
+	if status, out := s.Command(t, "serve"); status != 1 || !strings.Contains(out, "no installation id") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if status, out := s.Command(t, "adopt-bucket"); status != 0 || !strings.Contains(out, "before: no installation id") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	// A bucket that does not answer at the start stops nobody, and is asked again.
+	f.spoil("", "", 0, down)
+	s.Restart(t)
+	f.heal()
+}
