@@ -67,6 +67,16 @@ func (v *VideoInfo) start(n int, zero time.Duration) float64 {
 	return float64(v.Starts[n])*v.TimeBase.Float() - zero.Seconds()
 }
 
+// microsAt is the file time of the n-th frame in microseconds, rounded as ffmpeg
+// rounds from one time base to another: to the nearest, halves away from zero.
+func (v *VideoInfo) microsAt(n int) int64 {
+	t := v.Starts[n]
+	if t < 0 {
+		return -mulDiv(-t, v.TimeBase.Num*1_000_000, v.TimeBase.Den)
+	}
+	return mulDiv(t, v.TimeBase.Num*1_000_000, v.TimeBase.Den)
+}
+
 // visibleAt is the index of the frame shown at t seconds: the last one that
 // starts at or before t, the first one when none does.
 func (v *VideoInfo) visibleAt(t float64, zero time.Duration) int {
@@ -204,6 +214,12 @@ func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 	info.Zero = zero
 	if v := info.Video; v != nil {
 		m := byIndex[v.Index]
+		// A tick is what ffmpeg says of the last of reordered frames, and hands on
+		// when it copies them: no length at all.
+		last := time.Duration(v.microsAt(len(v.Starts)-1)) * time.Microsecond
+		if tick := time.Duration(v.TimeBase.Float() * float64(time.Second)); v.End <= last+tick+time.Microsecond {
+			v.End = max(v.End, last+v.usualStep())
+		}
 		v.End = max(0, v.End-zero)
 		v.ClaimedEnd = claimedEnd(v.End, v.Start+v.Duration-zero, p, v.Frames-m.Packets-m.Discarded, v.Frames, share)
 	}

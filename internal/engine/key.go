@@ -29,3 +29,9 @@ func (k key) String() string {
 // decimal formats a number with fixed decimals: ffmpeg reads no exponents
 // everywhere a time is wanted.
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 9, 64) }
+
+// printed is the number that a reader of decimal(f) has.
+func printed(f float64) float64 {
+	f, _ = strconv.ParseFloat(decimal(f), 64) // what decimal prints is a number
+	return f
+}

@@ -35,6 +35,9 @@ func mulDiv(a, b, c int64) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
+// micros converts seconds to microseconds, rounded to the nearest.
+func micros(seconds float64) int64 { return int64(math.Round(seconds * 1e6)) }
+
 // samplesOf converts a time to samples, rounded to the nearest. Whole
 // milliseconds are exact.
 func samplesOf(d time.Duration) int64 {

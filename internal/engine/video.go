@@ -12,7 +12,7 @@ import (
 
 // videoVersion is raised when the same part would look different; it is part of
 // every key.
-const videoVersion = 1
+const videoVersion = 2
 
 // VideoPart is a stretch of the film that one ffmpeg run encodes: pictures
 // alone, constant frame rate, an exact number of frames. What it holds depends
@@ -30,6 +30,12 @@ type VideoPart struct {
 	threads int     // set by employ
 	start   float64 // source seconds of the first output frame
 	speed   float64
+
+	// Which output frame shows which source frame, see line: file time of the
+	// latest start that the first output frame still shows, and the distance
+	// between output frames in the source, both in microseconds.
+	origin int64
+	step   float64
 
 	// first and last are the source's frames the part needs, as indexes into
 	// VideoInfo.Starts, both included.
@@ -108,13 +114,14 @@ func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile) *VideoPart
 		v.Name += fmt.Sprintf(" frames %d to %d", c.from, c.to-1)
 	}
 	info := s.source.info.Video
-	zero := s.source.info.Zero
-	tolerance := v.tolerance()
-	v.first = info.visibleAt(v.start+tolerance, zero)
-	v.last = max(v.first, info.visibleAt(v.start+float64(v.Frames-1)*step+tolerance, zero))
+	start := micros(v.start)
+	v.origin = start + s.source.info.Zero.Microseconds() + micros(v.tolerance())
+	v.step = printed(step * 1e6)
+	v.first = max(0, v.framesUpTo(0)-1)
+	v.last = max(v.first, v.framesUpTo(v.Frames-1)-1)
 	v.Key = newKey("video").
 		add("version", videoVersion).add("source", s.source.sha).add("stream", info.Index).
-		add("start", int64(math.Round(v.start*1e6))).add("frames", v.Frames).add("speed", decimal(v.speed)).
+		add("start", start).add("frames", v.Frames).add("speed", decimal(v.speed)).
 		add("width", canvas.Width).add("height", canvas.Height).add("rate", canvas.Rate).
 		add("crf", profile.CRF).add("preset", profile.Preset).String() + ".mp4"
 	return v
@@ -129,8 +136,37 @@ func (v *VideoPart) tolerance() float64 {
 	return 0.4142 * min(step, v.source.info.Video.usualStep().Seconds())
 }
 
-// fps returns the rate of the source, roughly.
-func (v *VideoPart) fps() float64 { return 1 / v.source.info.Video.usualStep().Seconds() }
+// line is the output frame from which on the n-th source frame is shown.
+//
+// The plan and ffmpeg find the same number, whatever the source's clock, because
+// they compute it alike: settb rounds the frame's time to the nearest
+// microsecond, as microsAt does; origin is whole; and the filters get the step
+// with the digits that printed keeps, for one subtraction, division and rounding
+// up in 64-bit floating point on either side.
+func (v *VideoPart) line(n int) int64 {
+	return int64(max(0, math.Ceil(float64(v.source.info.Video.microsAt(n)-v.origin)/v.step)))
+}
+
+// framesUpTo is how many of the source's frames have begun by the output frame.
+func (v *VideoPart) framesUpTo(frame int64) int {
+	return sort.Search(len(v.source.info.Video.Starts), func(n int) bool { return v.line(n) > frame })
+}
+
+// bounds are the ticks of the source's clock that hold the frames from first to
+// last and no other, half-open. As far as possible from the frames wanted, for
+// those whose decoder moves them; at the ends, where the file may hold frames
+// that its edit list hides, as near as possible.
+func (v *VideoPart) bounds() (from, to int64) {
+	starts := v.source.info.Video.Starts
+	from, to = starts[v.first], starts[v.last]+1
+	if v.first > 0 {
+		from = starts[v.first-1] + 1
+	}
+	if v.last+1 < len(starts) {
+		to = starts[v.last+1]
+	}
+	return from, to
+}
 
 // keyframe is the file time in seconds of the last keyframe at least lead
 // seconds before the part's first frame, 0 when decoding has to begin at the
@@ -151,18 +187,6 @@ func (v *VideoPart) keyframe(lead float64) float64 {
 func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 	info := v.source.info
 	video := info.Video
-	tick := video.TimeBase.Float()
-	fileTime := func(n int) float64 { return float64(video.Starts[n]) * tick }
-	// Half a millisecond, or half the way to the neighbour, keeps rounding from
-	// losing or adding a frame.
-	from := fileTime(v.first) - 0.0005
-	if v.first > 0 {
-		from = max(from, (fileTime(v.first-1)+fileTime(v.first))/2)
-	}
-	to := fileTime(v.last) + 0.0005
-	if v.last+1 < len(video.Starts) {
-		to = min(to, (fileTime(v.last)+fileTime(v.last+1))/2)
-	}
 	threads := fmt.Sprint(v.threads)
 	args := []string{"-copyts", "-noaccurate_seek", "-noautorotate", "-threads", threads}
 	if key > 0 {
@@ -173,8 +197,11 @@ func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 	}
 	args = append(args, "-an", "-sn", "-dn")
 	args = append(args, media.InputArgs(info.Kind, v.source.path)...)
-	graph := fmt.Sprintf("[0:%d]trim=start=%s:end=%s,split[film][log];[film]%s[out]",
-		video.Index, decimal(from), decimal(to), strings.Join(v.filters(), ","))
+	// Bounds in ticks: from seconds, ffmpeg would round them to the source's clock,
+	// and a clock as coarse as the frames makes one bound of two neighbours.
+	from, to := v.bounds()
+	graph := fmt.Sprintf("[0:%d]trim=start_pts=%d:end_pts=%d,split[film][log];[film]%s[out]",
+		video.Index, from, to, strings.Join(v.filters(), ","))
 	args = append(args, "-filter_threads", threads, "-filter_complex_threads", threads,
 		"-filter_complex", graph,
 		"-map", "[out]", "-c:v", "libx264", "-profile:v", "high", "-preset", v.profile.Preset, "-crf", fmt.Sprint(v.profile.CRF),
@@ -196,34 +223,32 @@ func (v *VideoPart) filters() []string {
 		parity := map[string]string{"tt": "tff", "bt": "tff", "bb": "bff", "tb": "bff"}[video.FieldOrder]
 		chain = append(chain, "bwdif=mode=send_frame:parity="+parity+":deint=all")
 	}
-	// round=up shows, in every output frame, the latest source frame that has
-	// begun by then; start_time=0 repeats the first frame where the video starts
-	// late, and drops what lies before.
-	origin := v.start + v.source.info.Zero.Seconds() + v.tolerance()
+	// Every source frame is put on the output frame from which on it is shown, see
+	// line, and fps then repeats and drops: the last of several on one line stays,
+	// and start_time=0 shows the first one from the start where the video begins
+	// late. The last frame is held for as long as the part lasts by tpad, before
+	// fps and not behind it: when its input ends, fps drops what an imprecise
+	// length of the last frame, as a coarse clock has, puts past the end. The
+	// times of the held copies are tpad's guess and are not used: they are counted
+	// on from the end of the part. ld(0), the line before, keeps the order where
+	// frames are missing.
+	count := int64(v.last - v.first + 1)
 	timing := []string{
 		"settb=1/1000000",
-		fmt.Sprintf("setpts='max(0,(PTS*TB-(%s))/%s/TB)'", decimal(origin), decimal(v.speed)),
-		fmt.Sprintf("fps=%s:round=up:start_time=0", v.canvas.Rate),
-	}
-	picture := v.picture()
-	tail := []string{
-		"tpad=stop_mode=clone:stop=-1", // a video shorter than its sound stands still at the end
+		"tpad=stop_mode=clone:stop=-1",
+		fmt.Sprintf("setpts='if(gte(N,%d),N%+d,st(0,max(ceil((PTS-%d)/%s),ld(0))))*%s'", count, v.Frames-count, v.origin, decimal(v.step),
+			decimal(1e6/v.canvas.Rate.Float())),
+		fmt.Sprintf("fps=%s:start_time=0", v.canvas.Rate),
 		fmt.Sprintf("trim=end_frame=%d", v.Frames),
-		"setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog",
 	}
-	if v.first == v.last {
-		// A single picture, perhaps long over when the part begins: the fps filter
-		// would drop what ends before its start.
-		still := fmt.Sprintf("setpts='N*1000000*%d/%d'", v.canvas.Rate.Den, v.canvas.Rate.Num)
-		chain = append(append(chain, picture...), "loop=loop=-1:size=1", "settb=1/1000000", still, "fps="+v.canvas.Rate.String())
-		return append(chain, tail[1:]...)
-	}
-	if v.fps() >= v.canvas.Rate.Float()/v.speed*0.999 {
-		chain = append(append(chain, timing...), picture...) // frames are dropped: do it before they cost anything
+	// Pictures are turned where there are fewer of them: before frames are
+	// repeated, after frames are dropped.
+	if picture := v.picture(); count > v.Frames {
+		chain = append(append(chain, timing...), picture...)
 	} else {
-		chain = append(append(chain, picture...), timing...) // frames are repeated: do it after they cost anything
+		chain = append(append(chain, picture...), timing...)
 	}
-	return append(chain, tail...)
+	return append(chain, "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog")
 }
 
 // timescale is the clock of a part's track: a multiple of the rate's numerator,

@@ -1,0 +1,271 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/media"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+var frameMapSeed = flag.Uint64("framemap-seed", 0, "seed of the random cuts in TestEveryFrameIsTheRightOne; 0 takes the clock")
+
+// Numbered pictures: 4x4 squares, black or white, that hold a number and, to tell
+// a picture from mud, its lower bits once more the other way round.
+const (
+	cell   = 16
+	side   = 4 * cell
+	digits = 10
+)
+
+func numberedPicture(n int) []byte {
+	word := n | (^n&0x3f)<<digits
+	p := make([]byte, side*side)
+	for i := range p {
+		x, y := i%side/cell, i/side/cell
+		if word>>(4*y+x)&1 != 0 {
+			p[i] = 255
+		}
+	}
+	return p
+}
+
+// numberIn reads a picture that was turned clockwise by degrees, -1 for mud.
+func numberIn(p []byte, degrees int) int {
+	word := 0
+	for y := range 4 {
+		for x := range 4 {
+			sx, sy := x, y
+			for range degrees / 90 {
+				sx, sy = sy, 3-sx
+			}
+			if p[(sy*cell+cell/2)*side+sx*cell+cell/2] > 127 {
+				word |= 1 << (4*y + x)
+			}
+		}
+	}
+	n := word & (1<<digits - 1)
+	if word>>digits != ^n&0x3f {
+		return -1
+	}
+	return n
+}
+
+// numbersIn decodes a file and reads its pictures.
+func numbersIn(t *testing.T, path string, degrees int) []int {
+	t.Helper()
+	raw := mediatest.FFmpeg(t, "-noautorotate", "-i", path, "-map", "0:v", "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "pipe:1")
+	var numbers []int
+	for ; len(raw) >= side*side; raw = raw[side*side:] {
+		numbers = append(numbers, numberIn(raw[:side*side], degrees))
+	}
+	return numbers
+}
+
+// numberedClip makes a clip whose video counts in ticks of 1/clock.
+type numberedClip struct {
+	rate   string // of the frames
+	frames int
+	clock  int
+	encode string // options of x264; B-frames unless it says otherwise
+	times  string // an expression for setpts in ticks of 1/clock: a variable rate
+	remux  string // options of a second, copying run: edit lists, rotation
+	turned int    // what a player turns the pictures by
+}
+
+func (c numberedClip) make(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	var raw bytes.Buffer
+	for n := range c.frames {
+		raw.Write(numberedPicture(n))
+	}
+	rawPath, path := filepath.Join(dir, "numbers.raw"), filepath.Join(dir, "numbers.mp4")
+	if err := os.WriteFile(rawPath, raw.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-f", "rawvideo", "-pix_fmt", "gray", "-s", fmt.Sprintf("%dx%d", side, side), "-r", c.rate, "-i", rawPath,
+		"-c:v", "libx264", "-preset", "ultrafast", "-crf", "20", "-pix_fmt", "yuv420p", "-g", "50"}
+	if c.encode == "" {
+		c.encode = "-bf 3 -x264-params b-adapt=0"
+	}
+	args = append(args, strings.Fields(c.encode)...)
+	if c.times != "" {
+		args = append(args, "-vf", fmt.Sprintf("settb=1/%d,setpts='%s'", c.clock, c.times), "-fps_mode", "passthrough", "-enc_time_base", fmt.Sprintf("1:%d", c.clock))
+	}
+	mediatest.FFmpeg(t, append(args, "-video_track_timescale", fmt.Sprint(c.clock), path)...)
+	if c.remux == "" {
+		return path
+	}
+	again := filepath.Join(dir, "again.mp4")
+	before, after, _ := strings.Cut(c.remux, "|") // options of the input and of the output
+	args = append(strings.Fields(before), "-i", path, "-c", "copy", "-video_track_timescale", fmt.Sprint(c.clock))
+	mediatest.FFmpeg(t, append(append(args, strings.Fields(after)...), again)...)
+	return again
+}
+
+// Every frame of a film shows the frame of the source that the plan's map says,
+// whatever clock the source counts in: read back from numbers in the pictures.
+func TestEveryFrameIsTheRightOne(t *testing.T) {
+	seed := *frameMapSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-framemap-seed=%d", seed)
+	runner, err := media.New(media.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	canvas := map[string]string{"own": ""}
+	for _, rate := range []string{"24", "30000/1001", "60"} {
+		canvas[rate] = numberedClip{rate: rate, frames: 8, clock: 90000}.make(t)
+	}
+	for name, c := range map[string]struct {
+		numberedClip
+		canvas string
+	}{
+		"iphone":        {numberedClip{rate: "30", frames: 400, clock: 600}, "own"},
+		"29.97 in 600":  {numberedClip{rate: "30000/1001", frames: 200, clock: 600}, "24"},
+		"30":            {numberedClip{rate: "30", frames: 400, clock: 30}, "own"},
+		"25":            {numberedClip{rate: "25", frames: 200, clock: 25}, "30000/1001"},
+		"24":            {numberedClip{rate: "24", frames: 200, clock: 24}, "60"},
+		"ntsc":          {numberedClip{rate: "30000/1001", frames: 400, clock: 30000}, "own"},
+		"ffmpeg":        {numberedClip{rate: "30", frames: 200, clock: 15360}, "24"},
+		"90000":         {numberedClip{rate: "60", frames: 300, clock: 90000}, "30000/1001"},
+		"no reordering": {numberedClip{rate: "30", frames: 200, clock: 600, encode: "-bf 0"}, "own"},
+		"intra alone":   {numberedClip{rate: "30", frames: 120, clock: 30, encode: "-g 1"}, "60"},
+		// A camera that drops every 7th frame and waits now and then, and a still screen.
+		"variable":     {numberedClip{rate: "30", frames: 200, clock: 600, times: "20*(N+floor(N/7)+15*floor(N/50))"}, "own"},
+		"still screen": {numberedClip{rate: "30", frames: 60, clock: 1000, times: "100*N+1900*floor(N/9)"}, "30000/1001"},
+		"edit list":    {numberedClip{rate: "30", frames: 250, clock: 600, remux: "-ss 0.7|"}, "own"},
+		"begins late":  {numberedClip{rate: "30", frames: 200, clock: 600, remux: "-itsoffset 0.45|"}, "24"},
+		"turned":       {numberedClip{rate: "30", frames: 200, clock: 600, remux: "|-metadata:s:v rotate=90", turned: 90}, "own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, uint64(len(name))))
+			m := &frameMap{runner: runner, path: c.make(t), turned: c.turned, canvas: canvas[c.canvas]}
+			m.check(t, randomCuts(rng, m.read(t)))
+		})
+	}
+}
+
+// randomCuts is a timeline of the whole source, which is encoded in pieces, and of
+// cuts from one frame up at all speeds.
+func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
+	speeds := []float64{1, 1, 0.5, 2, 0.1, 10, 0.73, 1.25, 3.3}
+	ms := length.Milliseconds()
+	cuts := []timeline.Segment{{Speed: 1}}
+	for _, speed := range []float64{1, 1, speeds[rng.IntN(len(speeds))], speeds[rng.IntN(len(speeds))], 0.1 + 3*rng.Float64()} {
+		longest := min(float64(ms)/2, 1500*speed)
+		cut := timeline.Segment{Speed: math.Round(speed*1000) / 1000, TrimStart: timeline.Milliseconds(rng.Int64N(ms / 2))}
+		// Shorter ones more often than not, down to a single frame.
+		cut.TrimEnd = cut.TrimStart + timeline.Milliseconds(int64(34+math.Pow(rng.Float64(), 3)*longest))
+		cuts = append(cuts, cut)
+	}
+	return cuts
+}
+
+// frameMap compares what a film shows with what its plan says.
+type frameMap struct {
+	runner *media.Runner
+	path   string
+	turned int
+	canvas string // a clip that the film begins with; "" is none
+
+	info    *Info
+	numbers []int // of the source's frames, in order
+}
+
+// read finds out what the source holds and returns how long it is.
+func (m *frameMap) read(t *testing.T) time.Duration {
+	t.Helper()
+	var err error
+	if m.info, err = analyse(context.Background(), m.runner, m.path); err != nil {
+		t.Fatal(err)
+	}
+	m.numbers = numbersIn(t, m.path, 0)
+	if len(m.numbers) != len(m.info.Video.Starts) {
+		t.Fatalf("the source has %d frames, analysed are %d", len(m.numbers), len(m.info.Video.Starts))
+	}
+	return m.info.Duration()
+}
+
+func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
+	t.Helper()
+	ctx := context.Background()
+	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
+	if m.canvas != "" {
+		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: m.canvas, Speed: 1})
+	}
+	for _, c := range cuts {
+		c.SourceKey = m.path
+		tl.Segments = append(tl.Segments, c)
+	}
+	files, sources := map[string]PlanSource{}, map[string]Source{}
+	for i := range tl.Segments {
+		s := &tl.Segments[i]
+		s.Order, s.Volume, s.Duration = int64(i), 1, time.Hour
+		info := m.info
+		if s.SourceKey != m.path {
+			var err error
+			if info, err = analyse(ctx, m.runner, s.SourceKey); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files[s.SourceKey] = PlanSource{Path: s.SourceKey, SHA256: s.SourceKey, Info: info}
+		sources[s.SourceKey] = Source{Path: s.SourceKey}
+	}
+	plan, err := MakePlan(tl, files, DefaultLimits(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := New(Config{Media: m.runner, Cores: 2}).Render(ctx, Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := numbersIn(t, out.Path, m.turned)
+	if int64(len(shown)) != plan.Frames {
+		t.Fatalf("%d frames, planned %d", len(shown), plan.Frames)
+	}
+	at := 0
+	for _, part := range plan.Sequence {
+		if part.source.path == m.path {
+			m.comparePart(t, part, shown[at:at+int(part.Frames)])
+		}
+		at += int(part.Frames)
+	}
+	if m.canvas == "" && constantRate(m.info.Video).Known() { // then the film begins with every frame, once
+		for i, want := range m.numbers {
+			if shown[i] != want {
+				t.Fatalf("the whole source: frame %d shows %d, want %d", i, shown[i], want)
+			}
+		}
+	}
+}
+
+// comparePart compares a part with its map, computed anew in seconds: an output
+// frame shows the last source frame that has begun by then, give or take the
+// tolerance. Frames that begin within two microseconds of that may go either way.
+func (m *frameMap) comparePart(t *testing.T, part *VideoPart, shown []int) {
+	t.Helper()
+	v := m.info.Video
+	for n, got := range shown {
+		instant := part.start + float64(n)*part.speed/part.canvas.Rate.Float() + part.tolerance()
+		early, late := v.visibleAt(instant-2e-6, m.info.Zero), v.visibleAt(instant+2e-6, m.info.Zero)
+		if got != m.numbers[early] && got != m.numbers[late] {
+			t.Errorf("%s at speed %g: frame %d shows %d, want %d", part.Name, part.speed, n, got, m.numbers[late])
+			return
+		}
+	}
+}
