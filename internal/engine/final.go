@@ -3,8 +3,10 @@ package engine
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,18 +41,9 @@ func (r *render) final(ctx context.Context) (Output, error) {
 		}
 		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), filmPass(p, same, name)
 	}
-	sounds := newSoundFiles(r.path)
-	defer sounds.close()
-	mix := newMixer(p.Pieces, p.Samples, sounds.of)
-	mix.onFrames = func(n int64) { done.reached(float64(n) / float64(p.Samples)) }
-	pass.Stdin = mix
-	if err := r.encode(ctx, pass); err != nil {
-		return Output{}, r.finalError(ctx, err)
+	if err := r.encodeSound(ctx, pass, name, done); err != nil {
+		return Output{}, err
 	}
-	if mix.err != nil {
-		return Output{}, mix.err
-	}
-	r.stats.Limiting = mix.limiter.acted
 	if err := r.checkOutput(r.path(name)); err != nil {
 		return Output{}, err
 	}
@@ -70,6 +63,79 @@ func (r *render) final(ctx context.Context) (Output, error) {
 	return out, nil
 }
 
+// How the sound is kept within full scale behind the encoder too.
+const (
+	// quietPeak is the highest sample of a mix that no encoder brings above full
+	// scale: its worst errors were seen to be a quarter of that.
+	quietPeak = 0.7
+	// soundTries is how often the mix is encoded until it decodes within full
+	// scale. The first lower ceiling was seen to do; the last one is half.
+	soundTries = 4
+)
+
+// encodeSound runs the final pass on the mix. AAC is lossy: a sound that just fits
+// may decode beyond full scale, and be clipped by the player. So what came out is
+// decoded, and where it does not fit, mixed again below a lower ceiling.
+func (r *render) encodeSound(ctx context.Context, pass media.Pass, name string, done *task) error {
+	sounds := newSoundFiles(r.path)
+	defer sounds.close()
+	threshold, ceiling := 1.0, usualCeiling
+	for try := 1; ; try++ {
+		mix := newMixer(r.plan.Pieces, r.plan.Samples, sounds.of, newLimiter(threshold, ceiling))
+		mix.onFrames = func(n int64) { done.reached(float64(n) / float64(r.plan.Samples)) }
+		pass.Stdin = mix
+		if err := r.encode(ctx, pass); err != nil {
+			return r.finalError(ctx, err)
+		}
+		if mix.err != nil {
+			return mix.err
+		}
+		r.stats.Limiting = mix.limiter.acted
+		if mix.limiter.peak <= quietPeak || try == soundTries {
+			return nil
+		}
+		peak, err := r.decodedPeak(ctx, name)
+		if err != nil {
+			return r.finalError(ctx, err)
+		}
+		if peak <= 1 {
+			return nil
+		}
+		ceiling = min(ceiling, mix.limiter.peak) / peak * 0.99
+		if try == soundTries-1 {
+			ceiling = 0.5
+		}
+		threshold = ceiling
+		r.log.Info("the sound decodes beyond full scale; mixed again", "peak", peak, "ceiling", ceiling)
+	}
+}
+
+// decodedPeak is the highest sample of the output's sound, 1 being full scale.
+func (r *render) decodedPeak(ctx context.Context, name string) (float64, error) {
+	var peak peakMeter
+	args := append(media.InputArgs(media.KindMP4, r.path(name)), "-map", "0:a:0", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
+	err := r.encode(ctx, media.Pass{Name: "look at the peaks", Args: args, Stdout: &peak, Timeout: r.cfg.FinalTimeout})
+	return peak.peak, err
+}
+
+// peakMeter takes float32 samples, in pieces of any length.
+type peakMeter struct {
+	peak float64
+	rest []byte
+}
+
+func (m *peakMeter) Write(p []byte) (int, error) {
+	n := len(p)
+	if len(m.rest) > 0 {
+		p = append(m.rest, p...)
+	}
+	for ; len(p) >= 4; p = p[4:] {
+		m.peak = max(m.peak, math.Abs(finite(math.Float32frombits(binary.LittleEndian.Uint32(p)))))
+	}
+	m.rest = append([]byte(nil), p...)
+	return n, nil
+}
+
 // finalError tells time-out and full disk from trouble of our own. The final
 // pass reads nothing a client sent.
 func (r *render) finalError(ctx context.Context, err error) error {
@@ -85,13 +151,19 @@ func (r *render) finalError(ctx context.Context, err error) error {
 	return err
 }
 
-// soundArgs are the input and the encoder of the mix.
+// mixInput opens the mix.
 func mixInput() []string {
 	return []string{"-protocol_whitelist", "pipe", "-f", "f32le", "-ar", fmt.Sprint(sampleRate), "-ac", "2", "-i", "pipe:0"}
 }
 
+// soundEncoder is chosen by measurement on speech, music, street and mixes of
+// them. Noise substitution, noise shaping and intensity stereo save bits that
+// these bitrates have: without them the errors of the encoder's worst moments
+// fall from 0.04 to 0.31 of full scale to a third, and the noise stays about the
+// same. -aac_coder fast would have 6 to 19 dB less noise, but cannot code a loud
+// voice or tone: its numbers run over, and half of full scale is missing.
 func soundEncoder(p *Plan) []string {
-	return []string{"-c:a", "aac", "-profile:a", "aac_low", "-b:a", p.Profile.AudioBitrate}
+	return []string{"-c:a", "aac", "-profile:a", "aac_low", "-aac_pns", "0", "-aac_tns", "0", "-aac_is", "0", "-b:a", p.Profile.AudioBitrate}
 }
 
 // soundPass makes the m4a of outputKind audio.

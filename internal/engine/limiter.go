@@ -4,8 +4,10 @@ import "math"
 
 // limiter keeps a mix within full scale. It looks ahead, so that it is already
 // quieter when a peak arrives, and it is bit-transparent as long as no sample
-// exceeds 1: quiet mixes are never raised and loud ones never touched.
+// exceeds the threshold: quiet mixes are never raised and loud ones never touched.
 type limiter struct {
+	threshold, ceiling float64 // what exceeds the one ends up at the other
+
 	delay []frame // ring of the frames not yet returned
 	at    int
 
@@ -19,6 +21,7 @@ type limiter struct {
 	below  int // how many of smooth are less than 1
 
 	acted bool
+	peak  float64 // highest sample taken
 }
 
 type frame [2]float64
@@ -31,17 +34,17 @@ type lowPoint struct {
 const (
 	// lookAhead is how long before a peak the gain starts to fall: 5 ms.
 	lookAhead = sampleRate / 200
-	// ceiling is where a peak above 1 ends up: 0.2 dB below full scale, because
+	// usualCeiling is where a peak above 1 ends up: 0.2 dB below full scale, because
 	// the AAC encoder adds a little of its own.
-	ceiling = 0.977
+	usualCeiling = 0.977
 )
 
 // release is the share of the way back to 1 that the gain takes per sample: a
 // time constant of 80 ms.
 var release = 1 - math.Exp(-1/(0.080*sampleRate))
 
-func newLimiter() *limiter {
-	l := &limiter{delay: make([]frame, lookAhead), smooth: make([]float64, lookAhead), held: 1, sum: lookAhead}
+func newLimiter(threshold, ceiling float64) *limiter {
+	l := &limiter{threshold: threshold, ceiling: ceiling, delay: make([]frame, lookAhead), smooth: make([]float64, lookAhead), held: 1, sum: lookAhead}
 	for i := range l.smooth {
 		l.smooth[i] = 1
 	}
@@ -53,8 +56,10 @@ func newLimiter() *limiter {
 // start and must be dropped; as many frames of silence flush the end.
 func (l *limiter) push(in frame) frame {
 	want := 1.0
-	if peak := max(math.Abs(in[0]), math.Abs(in[1])); peak > 1 {
-		want = ceiling / peak
+	peak := max(math.Abs(in[0]), math.Abs(in[1]))
+	l.peak = max(l.peak, peak)
+	if peak > l.threshold {
+		want = l.ceiling / peak
 		l.acted = true
 	}
 	if l.below == 0 && want == 1 && len(l.low) == 0 {

@@ -25,7 +25,7 @@ func TestLimiterPassesWhatFits(t *testing.T) {
 		in[i] = frame{2*rng.Float64() - 1, 2*rng.Float64() - 1}
 	}
 	in[5000] = frame{1, -1} // full scale itself is not too loud
-	l := newLimiter()
+	l := newLimiter(1, usualCeiling)
 	for i, f := range through(l, in) {
 		if f != in[i] {
 			t.Fatalf("sample %d changed from %v to %v", i, in[i], f)
@@ -49,7 +49,7 @@ func TestLimiterTamesPeaksAndLetsGo(t *testing.T) {
 			in[at+j][rng.IntN(2)] *= 1 + 12*rng.Float64()
 		}
 	}
-	out := through(newLimiter(), in)
+	out := through(newLimiter(1, usualCeiling), in)
 	if len(out) != len(in) {
 		t.Fatalf("%d samples out of %d", len(out), len(in))
 	}
@@ -73,7 +73,7 @@ func TestLimiterMovesSmoothly(t *testing.T) {
 		in[i] = frame{0.5, 0.5}
 	}
 	in[sampleRate/2] = frame{4, 4}
-	out := through(newLimiter(), in)
+	out := through(newLimiter(1, usualCeiling), in)
 	previous := 1.0
 	for i, f := range out {
 		if i == sampleRate/2 {

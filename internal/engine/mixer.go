@@ -33,11 +33,11 @@ type mixer struct {
 	err      error
 }
 
-func newMixer(pieces []*Piece, total int64, open func(*Piece) (*pcmFile, error)) *mixer {
+func newMixer(pieces []*Piece, total int64, open func(*Piece) (*pcmFile, error), l *limiter) *mixer {
 	sorted := slices.Clone(pieces)
 	slices.SortStableFunc(sorted, func(a, b *Piece) int { return cmp.Compare(a.Start, b.Start) })
 	return &mixer{
-		pieces: sorted, open: open, total: total, limiter: newLimiter(),
+		pieces: sorted, open: open, total: total, limiter: l,
 		sum: make([]frame, mixBlock), block: make([]frame, mixBlock), bytes: make([]byte, mixBlock*frameBytes),
 	}
 }

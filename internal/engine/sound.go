@@ -201,7 +201,7 @@ func stereo(a *AudioInfo) string {
 
 // stretchVersion is raised when stretching the same samples would come out
 // different.
-const stretchVersion = 2
+const stretchVersion = 3
 
 // Stretch is a piece of a sound at another tempo and the same pitch.
 type Stretch struct {

@@ -53,9 +53,9 @@ type stretcher struct {
 	tailLow [stretchWindow / coarse]float64
 	ahead   float64 // samples by which the windows so far lie beyond their best places
 
-	overlap [stretchHop]frame  // second half of the last window, faded out
-	ready   [stretchHop]frame  // finished output
-	join    [stretchJoin]frame // end of the last piece
+	second [stretchHop]frame  // second half of the last window
+	ready  [stretchHop]frame  // finished output
+	join   [stretchJoin]frame // end of the last piece
 
 	out *bufio.Writer
 }
@@ -197,15 +197,37 @@ func (s *stretcher) place(begin int64, first bool, p piece) error {
 	if err := s.in.read(window[:], at); err != nil {
 		return err
 	}
-	for i := range stretchHop {
-		w, f := s.window[i], window[i]
-		s.ready[i] = frame{s.overlap[i][0] + w*f[0], s.overlap[i][1] + w*f[1]}
-	}
-	for i := range stretchHop {
-		w, f := s.window[stretchHop+i], window[stretchHop+i]
-		s.overlap[i] = frame{w * f[0], w * f[1]}
-	}
+	s.crossFade(window[:stretchHop])
+	copy(s.second[:], window[stretchHop:])
 	return s.remember(at + stretchHop)
+}
+
+// crossFade leaves in ready how the second half of the last window goes over into
+// the first half of the next one.
+//
+// The weights of the halves add up to 1, which keeps the level of halves that are
+// alike. Of halves that are not, as in wind or applause, only the powers add up:
+// half of it would be missing in the middle. So the sum is raised by what halves
+// of equal power lose at their correlation, which is between 0 and 3 dB.
+func (s *stretcher) crossFade(first []frame) {
+	var a, b, both float64
+	for i, x := range s.second {
+		// The loss is largest in the middle, so that is where likeness counts.
+		w, y := s.window[i]*s.window[stretchHop+i], first[i]
+		a += w * (x[0]*x[0] + x[1]*x[1])
+		b += w * (y[0]*y[0] + y[1]*y[1])
+		both += w * (x[0]*y[0] + x[1]*y[1])
+	}
+	likeness := 1.0
+	if a > 0 && b > 0 {
+		likeness = max(0, both/math.Sqrt(a*b))
+	}
+	for i, x := range s.second {
+		out, in, y := s.window[stretchHop+i], s.window[i], first[i]
+		gain := 1 / math.Sqrt(out*out+in*in+2*out*in*likeness)
+		out, in = out*gain, in*gain
+		s.ready[i] = frame{out*x[0] + in*y[0], out*x[1] + in*y[1]}
+	}
 }
 
 // remember keeps the source's own continuation of the window just placed, which

@@ -202,6 +202,69 @@ func TestStretchKeepsPitchAndLevel(t *testing.T) {
 	}
 }
 
+// power is the mean square of a signal, in dB.
+func power(x []float64) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += v * v
+	}
+	return 10 * math.Log10(sum/float64(len(x)))
+}
+
+// noise is white noise, or the softer one of wind, which has a tenth of its
+// bandwidth.
+func noise(seed uint64, n int, soft bool) []float64 {
+	random, x, low := rand.New(rand.NewPCG(seed, 1)), make([]float64, n), 0.0
+	for i := range x {
+		x[i] = 0.2 * random.NormFloat64()
+		if soft {
+			low += 0.1 * (x[i] - low)
+			x[i] = low
+		}
+	}
+	return x
+}
+
+// What resembles itself nowhere keeps its level all the same, in short cuts too.
+func TestStretchKeepsTheLevelOfNoise(t *testing.T) {
+	for _, soft := range []bool{false, true} {
+		src := noise(1, 8*sampleRate, soft)
+		in := writePCM(t, src)
+		for _, tempo := range []float64{0.5, 0.75, 0.9, 1.1, 1.5, 2} {
+			for _, cut := range []int64{sampleRate * 6 / 5, 3 * sampleRate} {
+				from := sampleRate / 2
+				out := stretched(t, in, float64(from), tempo, cut)
+				want := power(src[from : from+int(float64(cut)*tempo)])
+				if db := power(out) - want; math.Abs(db) > 0.5 {
+					t.Errorf("tempo %v, %v samples, soft %v: the level changed by %.2f dB", tempo, cut, soft, db)
+				}
+			}
+		}
+	}
+}
+
+// Stems that add up to a sound add up to its level at another tempo too.
+func TestStretchedStemsAddUp(t *testing.T) {
+	const length = 6 * sampleRate
+	background := noise(2, 13*sampleRate, false)
+	voice, whole := make([]float64, len(background)), make([]float64, len(background))
+	for i := range voice {
+		at := float64(i) / sampleRate
+		syllable := max(0, math.Sin(2*math.Pi*3*at))
+		voice[i] = 0.4 * syllable * (math.Sin(2*math.Pi*140*at) + 0.5*math.Sin(2*math.Pi*280*at) + 0.3*math.Sin(2*math.Pi*2100*at))
+		whole[i] = voice[i] + background[i]
+	}
+	for _, tempo := range []float64{0.5, 0.8, 1.5, 2} {
+		sum := stretched(t, writePCM(t, voice), 0, tempo, length)
+		for i, x := range stretched(t, writePCM(t, background), 0, tempo, length) {
+			sum[i] += x
+		}
+		if db := power(sum) - power(stretched(t, writePCM(t, whole), 0, tempo, length)); math.Abs(db) > 0.3 {
+			t.Errorf("tempo %v: the stems differ from the whole by %.2f dB", tempo, db)
+		}
+	}
+}
+
 // A stretch is the source itself where nothing has to be done, and begins with
 // the very samples it is asked for.
 func TestStretchIsHonestAtItsStart(t *testing.T) {
