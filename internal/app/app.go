@@ -54,7 +54,9 @@ type App struct {
 
 	db          *db.DB
 	nodeID      string
+	ready       *readiness
 	replica     lease.Replica
+	outage      lease.Outage
 	store       objectstore.Store
 	bucket      *objectstore.Bucket
 	claimed     bool // the bucket is this installation's
@@ -160,7 +162,9 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		host = "cutroom"
 	}
 	keeper := lease.NewKeeper(a.db, host+"/"+uuid.NewString(), a.log)
-	a.replica = lease.Replica{ID: keeper.Owner(), NodeID: a.storeNode(), Offers: a.offers, Log: a.log}
+	a.ready = &readiness{db: a.db, store: a.store, uploads: a.staging, ffmpeg: runner.Works, minFree: cfg.Storage.MinFreeDiskBytes,
+		key: "ready/" + a.nodeID, log: a.log}
+	a.replica = lease.Replica{ID: keeper.Owner(), NodeID: a.storeNode(), Offers: a.ready.offers(cfg.Render.MaxConcurrent), Log: a.log}
 	a.calls = newCallLog(a.db, a.log)
 	provider, err := newProvider(cfg, a.calls.record, a.log)
 	if err != nil {
@@ -172,7 +176,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	}
 	a.separations = separation.New(separation.Options{
 		DB: a.db, Keeper: keeper, Sweeper: a.sweeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
-		PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(),
+		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Log: a.log,
@@ -187,6 +191,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase}, Log: a.log,
 	})
 	a.metrics = newMetrics(a.db, a.slots, a.sweeps)
+	a.metrics.registry.MustRegister(a.ready)
 	api := httpapi.Options{
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: assets,
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
@@ -234,7 +239,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
 	a.renders = render.New(render.Options{
 		DB: a.db, Keeper: keeper, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
-		Slots: a.slots, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
+		Slots: a.slots, Timeout: cfg.Render.JobTimeout, CanWork: a.ready.canWork, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
 		OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
 		EraseCaches: a.parts.EraseScope, Log: a.log,
 	})
@@ -244,15 +249,6 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 // cores is how many cores one render may use, so that as many as may run at
 // once share the machine.
 func cores(concurrent int) int { return max(1, runtime.GOMAXPROCS(0)/concurrent) }
-
-// offers is what this replica tells the others of itself.
-func (a *App) offers(context.Context) (slots int, freeBytes int64) {
-	free, err := a.staging.Free()
-	if err != nil {
-		a.log.Warn("free disk space unknown", "err", err)
-	}
-	return a.slots.Size(), free - a.cfg.Storage.MinFreeDiskBytes
-}
 
 // storeNode names the disk that holds the objects, "" when a bucket does.
 func (a *App) storeNode() string {
@@ -296,6 +292,9 @@ func (a *App) Run(ctx context.Context) error {
 		group.Go(func() error { return a.serveOps(ctx) })
 	}
 	group.Go(func() error { return a.db.RunBells(ctx) })
+	if err := a.replica.Announce(ctx, a.db); err != nil && ctx.Err() == nil { // before anybody counts replicas
+		return err
+	}
 	group.Go(func() error { return a.replica.Run(ctx, a.db) })
 	group.Go(func() error { return a.runWorkers(ctx) })
 	group.Go(func() error { return a.runSweeps(ctx) })

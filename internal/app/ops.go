@@ -178,8 +178,7 @@ func (a *App) serveOps(ctx context.Context) error {
 func (a *App) opsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-	mux.Handle("GET /readyz", &readiness{db: a.db, store: a.store, uploads: a.staging, minFree: a.cfg.Storage.MinFreeDiskBytes,
-		key: "ready/" + a.nodeID, log: a.log})
+	mux.Handle("GET /readyz", a.ready)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

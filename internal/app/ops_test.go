@@ -1,7 +1,10 @@
 package app
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"cutroom/internal/config"
 	"cutroom/internal/db"
@@ -65,7 +69,9 @@ func opsApp(t *testing.T, d *db.DB) (*App, *httptest.Server) {
 	}
 	a := &App{cfg: config.Config{}, log: slog.New(slog.DiscardHandler), db: d, nodeID: "node", store: store, staging: area,
 		slots: media.NewSlots(3)}
+	a.ready = &readiness{db: d, store: store, uploads: area, ffmpeg: func(context.Context) error { return nil }, key: "ready/node", log: a.log}
 	a.metrics = newMetrics(d, a.slots, newSweepMetrics())
+	a.metrics.registry.MustRegister(a.ready)
 	s := httptest.NewServer(a.opsHandler())
 	t.Cleanup(s.Close)
 	return a, s
@@ -170,9 +176,7 @@ func TestReadyWhileEverythingWorks(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, d *db.DB) {
 		a, s := opsApp(t, d)
 		for range 3 {
-			if status, text := get(t, s.URL+"/readyz"); status != http.StatusOK || text != "{\"status\":\"ok\"}\n" {
-				t.Errorf("%d %s", status, text)
-			}
+			wantReady(t, s)
 		}
 		if err := a.store.List(t.Context(), "", func(o objectstore.Info) error {
 			t.Errorf("readyz leaves %s behind", o.Key)
@@ -185,6 +189,13 @@ func TestReadyWhileEverythingWorks(t *testing.T) {
 		}
 		wantUnready(t, s, "the database does not answer")
 	})
+}
+
+func wantReady(t *testing.T, s *httptest.Server) {
+	t.Helper()
+	if status, text := get(t, s.URL+"/readyz"); status != http.StatusOK || text != "{\"status\":\"ok\"}\n" {
+		t.Errorf("%d %s", status, text)
+	}
 }
 
 func wantUnready(t *testing.T, s *httptest.Server, sentence string) {
@@ -214,24 +225,56 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 		wantUnready(t, s, "the storage folder takes no files")
 	})
 	t.Run("full disk", func(t *testing.T) {
-		a, _ := opsApp(t, d)
-		a.cfg.Storage.MinFreeDiskBytes = 1 << 62
-		s := httptest.NewServer(a.opsHandler())
-		defer s.Close()
+		a, s := opsApp(t, d)
+		wantReady(t, s)
+		a.ready.minFree = 1 << 62 // from here on, whenever the last look was
 		wantUnready(t, s, "the storage folder is short of space")
+		if free, err := a.ready.canWork(t.Context()); err == nil || free != 0 {
+			t.Errorf("%d bytes free, %v", free, err)
+		}
+		_, text := get(t, s.URL+"/metrics")
+		for _, want := range []string{`cutroom_not_ready{reason="disk"} 1`, `cutroom_not_ready{reason="ffmpeg"} 0`, `cutroom_free_disk_bytes 0`} {
+			if !strings.Contains(text, want+"\n") {
+				t.Errorf("no %s in\n%s", want, cutroomLines(text))
+			}
+		}
+	})
+	t.Run("ffmpeg", func(t *testing.T) {
+		a, s := opsApp(t, d)
+		var log bytes.Buffer
+		a.ready.log = slog.New(slog.NewTextHandler(&log, nil))
+		broken := errors.New("no such file")
+		a.ready.ffmpeg = func(context.Context) error { return broken }
+		offers := a.ready.offers(3)
+		for range 3 {
+			wantUnready(t, s, "ffmpeg does not start")
+			if _, err := a.ready.canWork(t.Context()); !errors.Is(err, broken) {
+				t.Errorf("it can work: %v", err)
+			}
+		}
+		if slots, _ := offers(t.Context()); slots != 0 {
+			t.Errorf("it offers %d slots", slots)
+		}
+		broken = nil
+		a.ready.looked = time.Now().Add(-lookEvery)
+		wantReady(t, s)
+		if slots, _ := offers(t.Context()); slots != 3 {
+			t.Errorf("it offers %d slots", slots)
+		}
+		if n := strings.Count(log.String(), "not ready"); n != 1 || !strings.Contains(log.String(), "ready again") {
+			t.Errorf("%d lines of one outage:\n%s", n, log.String())
+		}
 	})
 	t.Run("bucket", func(t *testing.T) {
 		dead := httptest.NewServer(http.NotFoundHandler())
 		dead.Close()
-		a, _ := opsApp(t, d)
+		a, s := opsApp(t, d)
 		bucket, err := objectstore.NewBucket(objectstore.BucketConfig{Endpoint: dead.URL, Region: "auto", Bucket: "b",
 			AccessKeyID: "id", SecretAccessKey: "secret"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.store = bucket
-		s := httptest.NewServer(a.opsHandler())
-		defer s.Close()
+		a.ready.store = bucket
 		wantUnready(t, s, "the object store takes no files")
 	})
 }

@@ -11,44 +11,195 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"cutroom/internal/db"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
 )
 
-// probeEvery is how long a look at the storage holds: a write to a bucket costs
-// money, and what asks for readiness asks every few seconds.
-const probeEvery = 20 * time.Second
+const (
+	// lookEvery is how old a look at the storage may be for those who ask every
+	// few seconds: a write to a bucket costs money.
+	lookEvery = 20 * time.Second
+	// claimLook is the same for a replica that is about to take a job.
+	claimLook = 2 * time.Second
+	// sayAgain is how often the log repeats what is wrong while it lasts.
+	sayAgain = time.Minute
+)
 
-// readiness answers 200 when this replica can serve: the database answers, and
-// both the local folder and the object store take a file. It says what is
-// wrong, and never why: the log does.
+// The reasons why a replica cannot work, each with what it tells operators.
+// Why it is so, the log says.
+const (
+	reasonDatabase = "database"
+	reasonDisk     = "disk"
+	reasonFolder   = "folder"
+	reasonStore    = "store"
+	reasonFFmpeg   = "ffmpeg"
+)
+
+var reasons = []struct{ name, text string }{
+	{reasonDatabase, "the database does not answer"},
+	{reasonDisk, "the storage folder is short of space"},
+	{reasonFolder, "the storage folder takes no files"},
+	{reasonStore, "the object store takes no files"},
+	{reasonFFmpeg, "ffmpeg does not start"},
+}
+
+// readiness is the one judgement of whether this replica can work: its disk has
+// room, local folder and object store take a file, and ffmpeg starts within its
+// confinement. Whoever takes a job asks it first; load balancers and metrics
+// show the same, and the database besides, without which nobody asks for jobs.
 type readiness struct {
 	db      *db.DB
 	store   objectstore.Store
 	uploads *staging.Area
-	minFree int64  // bytes of disk below which uploads will fail
-	key     string // of the object that is written and deleted
+	ffmpeg  func(ctx context.Context) error // nil when it starts
+	minFree int64                           // bytes of disk below which uploads will fail
+	key     string                          // of the object that is written and deleted
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	probed time.Time
-	wrong  []string // as of probed
+	looked time.Time
+	found  map[string]error // by reason, as of looked; without disk and database
+
+	saying sync.Mutex
+	said   map[string]time.Time // when the log last told of a reason
 }
 
-// ServeHTTP implements http.Handler.
-func (c *readiness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
-	defer cancel()
-	var wrong []string
-	if err := c.db.Ping(ctx); err != nil {
-		c.log.Warn("not ready", "of", "database", "err", err)
-		wrong = append(wrong, "the database does not answer")
+// canWork returns how many bytes jobs of this replica may still write, or why it
+// must not take any.
+func (c *readiness) canWork(ctx context.Context) (freeBytes int64, err error) {
+	free, wrong := c.judge(ctx, claimLook)
+	for reason, why := range wrong {
+		err = errors.Join(err, fmt.Errorf("%s: %w", reason, why))
 	}
-	wrong = append(wrong, c.storage(r.Context())...)
+	return free, err
+}
+
+// offers is what the replica tells the others: how many jobs it may run.
+func (c *readiness) offers(slots int) func(ctx context.Context) (int, int64) {
+	return func(ctx context.Context) (int, int64) {
+		free, wrong := c.judge(ctx, lookEvery)
+		if len(wrong) > 0 {
+			return 0, free
+		}
+		return slots, free
+	}
+}
+
+// judge returns the free bytes and what is wrong. The disk is looked at each
+// time; what costs something may have been looked at as long ago as age.
+func (c *readiness) judge(ctx context.Context, age time.Duration) (free int64, wrong map[string]error) {
+	wrong = map[string]error{}
+	for reason, err := range c.look(ctx, age) {
+		wrong[reason] = err
+	}
+	free, err := c.uploads.Free()
+	if err != nil {
+		wrong[reasonFolder] = err
+	}
+	if free -= c.minFree; err == nil && free < 0 {
+		wrong[reasonDisk] = fmt.Errorf("%d MB less than the reserve: %w", -free>>20, staging.ErrNoSpace)
+	}
+	c.tell(wrong, reasonDisk, reasonFolder, reasonStore, reasonFFmpeg)
+	return max(0, free), wrong
+}
+
+// look writes a small file locally, and it to the object store, and starts
+// ffmpeg, unless that was done lately.
+func (c *readiness) look(ctx context.Context, age time.Duration) map[string]error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.looked.IsZero() && time.Since(c.looked) < age {
+		return c.found
+	}
+	// What was found counts for others too, so it must not depend on whether
+	// this asker waits for it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	started := make(chan error, 1)
+	go func() { started <- c.ffmpeg(ctx) }()
+	found := map[string]error{}
+	if reason, err := c.write(ctx); errors.Is(err, staging.ErrNoSpace) {
+		found[reasonDisk] = err
+	} else if err != nil {
+		found[reason] = err
+	}
+	if err := <-started; err != nil {
+		found[reasonFFmpeg] = err
+	}
+	c.found, c.looked = found, time.Now()
+	return found
+}
+
+func (c *readiness) write(ctx context.Context) (reason string, err error) {
+	batch, err := c.uploads.Batch()
+	if err != nil {
+		return reasonFolder, err
+	}
+	defer func() {
+		if cerr := batch.Close(); err == nil && cerr != nil {
+			reason, err = reasonFolder, cerr
+		}
+	}()
+	file, err := batch.Receive("ready", "", strings.NewReader("ready"), 16)
+	if err != nil {
+		return reasonFolder, err
+	}
+	if err := c.store.Put(ctx, c.key, file.Path, "text/plain"); err != nil {
+		return reasonStore, fmt.Errorf("write object: %w", err)
+	}
+	return reasonStore, c.store.Delete(ctx, c.key)
+}
+
+// tell logs what is wrong among the reasons, when it begins, once a minute while
+// it lasts, and when it is over.
+func (c *readiness) tell(wrong map[string]error, among ...string) {
+	c.saying.Lock()
+	defer c.saying.Unlock()
+	if c.said == nil {
+		c.said = map[string]time.Time{}
+	}
+	for _, reason := range among {
+		err, is := wrong[reason]
+		last, was := c.said[reason]
+		switch {
+		case is && time.Since(last) >= sayAgain:
+			c.log.Warn("not ready: no job is taken", "of", reason, "err", err)
+			c.said[reason] = time.Now()
+		case !is && was:
+			c.log.Info("ready again", "of", reason)
+			delete(c.said, reason)
+		}
+	}
+}
+
+// all is the judgement and the database's state.
+func (c *readiness) all(ctx context.Context) map[string]error {
+	ping, cancel := context.WithTimeout(ctx, 3*time.Second)
+	err := c.db.Ping(ping)
+	cancel()
+	_, wrong := c.judge(ctx, lookEvery)
+	if err != nil {
+		wrong[reasonDatabase] = err
+	}
+	c.tell(wrong, reasonDatabase)
+	return wrong
+}
+
+// ServeHTTP implements http.Handler: 200 when the replica can serve.
+func (c *readiness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	wrong := c.all(r.Context())
+	var texts []string
+	for _, reason := range reasons {
+		if wrong[reason.name] != nil {
+			texts = append(texts, reason.text)
+		}
+	}
 	status, text := http.StatusOK, "ok"
-	if len(wrong) > 0 {
-		status, text = http.StatusServiceUnavailable, strings.Join(wrong, "; ")
+	if len(texts) > 0 {
+		status, text = http.StatusServiceUnavailable, strings.Join(texts, "; ")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -56,56 +207,27 @@ func (c *readiness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"status": text}) // whoever asked has gone
 }
 
-// storage looks at the storage, or remembers a recent look.
-func (c *readiness) storage(ctx context.Context) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.probed.IsZero() && time.Since(c.probed) < probeEvery {
-		return c.wrong
-	}
-	// What was found counts for others too, so it must not depend on whether
-	// this asker waits for it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+var (
+	notReadyDesc = prometheus.NewDesc("cutroom_not_ready", "1 while this replica takes no jobs for the reason.", []string{"reason"}, nil)
+	freeDiskDesc = prometheus.NewDesc("cutroom_free_disk_bytes", "Disk that this replica may still fill, the reserve left out.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *readiness) Describe(ch chan<- *prometheus.Desc) { ch <- notReadyDesc; ch <- freeDiskDesc }
+
+// Collect implements prometheus.Collector.
+func (c *readiness) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a scrape brings no context
 	defer cancel()
-	c.wrong = nil
-	if err := c.probe(ctx); err != nil {
-		c.log.Warn("not ready", "of", "storage", "err", err)
-		what := "the object store takes no files"
-		if errors.Is(err, errUploads) {
-			what = "the storage folder takes no files"
+	wrong := c.all(ctx)
+	for _, reason := range reasons {
+		value := 0.0
+		if wrong[reason.name] != nil {
+			value = 1
 		}
-		if errors.Is(err, staging.ErrNoSpace) {
-			what = "the storage folder is short of space"
-		}
-		c.wrong = []string{what}
+		ch <- prometheus.MustNewConstMetric(notReadyDesc, prometheus.GaugeValue, value, reason.name)
 	}
-	c.probed = time.Now()
-	return c.wrong
-}
-
-// errUploads says that the local folder is what failed.
-var errUploads = errors.New("uploads folder")
-
-// probe writes a small file locally, and it to the object store.
-func (c *readiness) probe(ctx context.Context) (err error) {
-	batch, err := c.uploads.Batch()
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUploads, err)
+	if free, err := c.uploads.Free(); err == nil {
+		ch <- prometheus.MustNewConstMetric(freeDiskDesc, prometheus.GaugeValue, float64(max(0, free-c.minFree)))
 	}
-	defer func() { err = errors.Join(err, batch.Close()) }()
-	file, err := batch.Receive("ready", "", strings.NewReader("ready"), 16)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUploads, err)
-	}
-	free, err := c.uploads.Free()
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUploads, err)
-	}
-	if free < c.minFree {
-		return fmt.Errorf("%w: %d MB free: %w", errUploads, free>>20, staging.ErrNoSpace)
-	}
-	if err := c.store.Put(ctx, c.key, file.Path, "text/plain"); err != nil {
-		return fmt.Errorf("write object: %w", err)
-	}
-	return c.store.Delete(ctx, c.key)
 }

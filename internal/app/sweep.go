@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -59,7 +60,7 @@ func (a *App) sweepFiles(ctx context.Context) {
 // tried again; its panic stops neither the others nor the process.
 func (a *App) sweep(what string, do func() error) {
 	if err := lease.Guard(do); err != nil && !errors.Is(err, context.Canceled) {
-		a.log.Error("sweep failed; it will be tried again", "of", what, "err", err)
+		a.outage.Log(a.log, slog.LevelError, what, "sweep failed; it will be tried again", "of", what, "err", err)
 	}
 }
 

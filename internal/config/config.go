@@ -161,6 +161,8 @@ type Render struct {
 	MaxInputPixels    int64         // width x height of a source
 	MaxSourceDuration time.Duration
 	MaxOutputDuration time.Duration
+	MaxPixelFrames    int64         // of canvas and sources together, over all frames
+	JobTimeout        time.Duration // from the first attempt to the end
 	PartCacheMaxBytes int64
 }
 
@@ -425,6 +427,8 @@ func (r *reader) render() Render {
 		MaxInputPixels:    r.number("RENDER_MAX_INPUT_PIXELS"),
 		MaxSourceDuration: r.duration("RENDER_MAX_SOURCE_MINUTES", time.Minute),
 		MaxOutputDuration: r.duration("RENDER_MAX_OUTPUT_MINUTES", time.Minute),
+		MaxPixelFrames:    r.number("RENDER_MAX_GIGAPIXELS") * 1_000_000_000,
+		JobTimeout:        r.duration("RENDER_JOB_TIMEOUT_MIN", time.Minute),
 		PartCacheMaxBytes: r.megabytes("PART_CACHE_MAX_MB"),
 	}
 	if v.MaxConcurrent == 0 {

@@ -78,9 +78,9 @@ func (l Limits) check(info *Info, user string) error {
 	return nil
 }
 
-// errNoSpace is what a render ends with when the disk fills up. It is the
-// server's trouble, told to the client without figures.
-var errNoSpace = fault.New(fault.Unavailable, "the server has no room for this render at the moment")
+// ErrNoSpace is what a render ends with when the disk fills up: another machine,
+// or the same one later, may have the room.
+var ErrNoSpace = fault.New(fault.Unavailable, "the server has no room for this render at the moment")
 
 // checkSpace compares what the job's disk has left with what is still to be
 // written.
@@ -91,15 +91,15 @@ func (l Limits) checkSpace(dir string, neededBytes int64) error {
 	}
 	free := int64(s.Bavail) * s.Bsize
 	if free-neededBytes < l.MinFreeBytes {
-		return errNoSpace.Because(fmt.Errorf("%d bytes free, %d needed, %d to be left", free, neededBytes, l.MinFreeBytes))
+		return ErrNoSpace.Because(fmt.Errorf("%d bytes free, %d needed, %d to be left", free, neededBytes, l.MinFreeBytes))
 	}
 	return nil
 }
 
-// noSpace turns a failure caused by a full disk into errNoSpace.
+// noSpace turns a failure caused by a full disk into ErrNoSpace.
 func noSpace(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return errNoSpace.Because(err)
+		return ErrNoSpace.Because(err)
 	}
 	return err
 }

@@ -55,6 +55,8 @@ type Keeper struct {
 	owner string
 	log   *slog.Logger
 
+	outage Outage
+
 	mu   sync.Mutex
 	held map[*holding]bool
 }
@@ -142,7 +144,7 @@ func (k *Keeper) beat(ctx context.Context, l Lease, lost context.CancelCauseFunc
 			deadline = asked.Add(giveUp)
 			next.Reset(heartbeat)
 		default:
-			k.log.Warn("lease not renewed", "table", l.Table, "job", l.ID, "err", err)
+			k.outage.Log(k.log, slog.LevelWarn, "lease", "leases are not renewed", "table", l.Table, "job", l.ID, "err", err)
 			if !time.Now().Before(deadline) {
 				lost(ErrLost)
 				return
@@ -171,17 +173,23 @@ func (k *Keeper) renew(ctx context.Context, l Lease) (bool, error) {
 
 // Poll calls work until it reports that there was nothing to do, then again
 // whenever wake receives and at least every interval, until ctx ends. An error
-// of work is logged and waited out like an empty queue, and so is a panic.
+// of work is logged, once a minute while it lasts, and waited out like an empty
+// queue, and so is a panic.
 func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct{}, every time.Duration,
 	work func(ctx context.Context) (bool, error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var outage Outage
 	for {
 		for ctx.Err() == nil {
 			var more bool
 			err := Guard(func() (err error) { more, err = work(ctx); return err })
 			if err != nil && ctx.Err() == nil {
-				log.Error("worker", "name", name, "err", err)
+				kind := ""
+				if p := (*PanicError)(nil); errors.As(err, &p) {
+					kind = err.Error()
+				}
+				outage.Log(log, slog.LevelError, kind, "worker", "name", name, "err", err)
 			}
 			if err != nil || !more {
 				break

@@ -28,9 +28,10 @@ type Replica struct {
 func (r Replica) Run(ctx context.Context, d *db.DB) error {
 	tick := time.NewTicker(ReplicaTTL / 3)
 	defer tick.Stop()
+	var outage Outage
 	for {
 		if err := r.Announce(ctx, d); err != nil && ctx.Err() == nil {
-			r.Log.Warn("replica not announced", "err", err)
+			outage.Log(r.Log, slog.LevelWarn, "", "replica not announced", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -71,6 +72,18 @@ func LiveSlots(ctx context.Context, q db.Querier) (int, error) {
 		ReplicaTTL.Milliseconds()).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count slots: %w", err)
+	}
+	return n, nil
+}
+
+// MostFreeBytes is how many bytes the jobs of the live replica that has most room
+// may still write, 0 where none has any or none lives.
+func MostFreeBytes(ctx context.Context, q db.Querier) (int64, error) {
+	var n int64
+	err := q.QueryRow(ctx, `SELECT COALESCE(MAX(free_bytes), 0) FROM replicas WHERE seen_at > now_ms() - $1`,
+		ReplicaTTL.Milliseconds()).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("look for disk space: %w", err)
 	}
 	return n, nil
 }

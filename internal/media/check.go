@@ -69,6 +69,13 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 	return rep, nil
 }
 
+// Works returns why ffmpeg does not start within its confinement, nil when it
+// does.
+func (r *Runner) Works(ctx context.Context) error {
+	_, err := r.version(ctx, r.ffmpeg)
+	return err
+}
+
 // Confinement says which layers around ffmpeg are in force, finding out if need be.
 func (r *Runner) Confinement(ctx context.Context) ([]confine.Layer, error) {
 	_, report, err := r.confinement(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/lease"
@@ -15,8 +16,9 @@ const queueLock = "render-queue"
 
 // claimable is the condition that job j waits for a worker, and that $1, the
 // node of the replica that asks, reaches its files. A job is PROCESSING without
-// a living worker when the worker died.
-const claimable = `(j.state = 'PENDING' OR j.lease_until < now_ms() AND j.attempts < 3)
+// a living worker when the worker died; lease_until of one that is PENDING is
+// when it may be tried again.
+const claimable = `COALESCE(j.lease_until, 0) < now_ms() AND (j.state = 'PENDING' OR j.attempts < 3)
 	AND (j.node_id IS NULL OR j.node_id = $1)`
 
 // waitingSQL tells whether any job waits. Each half follows an index that holds
@@ -25,16 +27,17 @@ const waitingSQL = `SELECT COALESCE(
 	(SELECT 1 FROM render_jobs j WHERE j.state = 'PENDING' AND ` + claimable + ` ORDER BY j.created_at, j.id LIMIT 1),
 	(SELECT 1 FROM render_jobs j WHERE j.state = 'PROCESSING' AND j.lease_until < now_ms() AND ` + claimable + ` ORDER BY j.lease_until LIMIT 1), 0)`
 
-// claimSQL claims the job whose turn it is: of the owner with the fewest running,
-// among equals the one whose last job started longest ago, the oldest. No owner
-// comes to hold more than $2 slots while another one waits.
+// turnSQL finds the job whose turn it is: of the owner with the fewest running,
+// among equals the one whose last job started longest ago, the oldest that $3
+// bytes of disk are enough for. No owner comes to hold more than $2 slots while
+// another one waits.
 //
 // The queue is read owner by owner, jumping from one to the next in the index
 // render_open_by_user: a queue of many jobs costs as much as its owners are many.
 // Its list of states is word for word the condition of that index; SQLite uses
 // the index for no other wording. An expression is what running is grouped by,
 // or SQLite would read all jobs there ever were in the order of their users.
-func claimSQL(skipLocked string) string {
+func turnSQL(skipLocked string) string {
 	const open = `j.state IN ('PENDING', 'PROCESSING')`
 	return `WITH RECURSIVE owners (id) AS (
 			SELECT MIN(j.user_id) FROM render_jobs j WHERE ` + open + `
@@ -46,17 +49,20 @@ func claimSQL(skipLocked string) string {
 		turns AS MATERIALIZED (
 			SELECT COALESCE(r.jobs, 0) AS running,
 				(SELECT j.id FROM render_jobs j WHERE ` + open + ` AND j.user_id = o.id AND ` + claimable + `
+						AND COALESCE(j.needs_bytes, 0) <= $3
 					ORDER BY j.created_at, j.id LIMIT 1) AS job_id,
 				COALESCE((SELECT MAX(j.started_at) FROM render_jobs j WHERE j.user_id = o.id AND j.started_at IS NOT NULL), 0) AS started
 			FROM owners o LEFT JOIN running r ON r.user_id = o.id
 			WHERE o.id NOT IN (SELECT u.id FROM users u WHERE u.erasing_at IS NOT NULL))
-		UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
-			attempts = attempts + 1, lease_owner = $3, lease_until = now_ms() + $4, fence = fence + 1
-		WHERE id = (SELECT j.id FROM turns t CROSS JOIN render_jobs j
-			WHERE j.id = t.job_id AND (t.running < $2 OR (SELECT COUNT(job_id) FROM turns) = 1)
-			ORDER BY t.running, t.started, j.created_at, j.id LIMIT 1` + skipLocked + `)
-		RETURNING id, user_id, spec, attempts, fence, progress`
+		SELECT j.id, COALESCE(j.lease_owner, '') FROM turns t CROSS JOIN render_jobs j
+		WHERE j.id = t.job_id AND (t.running < $2 OR (SELECT COUNT(job_id) FROM turns) = 1)
+		ORDER BY t.running, t.started, j.created_at, j.id LIMIT 1` + skipLocked
 }
+
+const claimSQL = `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()), attempts = attempts + 1,
+		lease_owner = $2, lease_until = now_ms() + $3, fence = fence + 1, short_since = NULL
+	WHERE id = $1
+	RETURNING user_id, spec, attempts, fence, progress, now_ms() - started_at, now_ms() - created_at`
 
 // waits reports whether a job waits that this replica could take.
 func (s *Service) waits(ctx context.Context) (bool, error) {
@@ -81,20 +87,29 @@ func (s *Service) claim(ctx context.Context) (j job, ok, waiting bool, err error
 	if waiting, err = s.waits(ctx); err != nil || !waiting {
 		return j, false, waiting, err
 	}
+	// Only a replica that can work takes work. It says itself why it cannot.
+	freeBytes, unable := s.CanWork(ctx)
+	if unable != nil {
+		return j, false, true, nil
+	}
 	share, err := s.share(ctx)
 	if err != nil {
 		return j, false, true, err
 	}
 	var encoded string
+	var runMs, ageMs int64
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ok = false
 		if err := tx.Lock(ctx, queueLock); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, claimSQL(tx.SkipLockedOf("j")), s.NodeID, share, s.Keeper.Owner(), lease.TTL.Milliseconds()).
-			Scan(&j.ID, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress)
+		err := tx.QueryRow(ctx, turnSQL(tx.SkipLockedOf("j")), s.NodeID, share, freeBytes).Scan(&j.ID, &j.From)
 		if isNoRows(err) {
 			return nil
+		}
+		if err == nil {
+			err = tx.QueryRow(ctx, claimSQL, j.ID, s.Keeper.Owner(), lease.TTL.Milliseconds()).
+				Scan(&j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
 		}
 		if err != nil {
 			return fmt.Errorf("claim render job: %w", err)
@@ -103,8 +118,15 @@ func (s *Service) claim(ctx context.Context) (j job, ok, waiting bool, err error
 		return nil
 	})
 	if err == nil && ok {
+		j.Deadline = time.Now().Add(s.Timeout - time.Duration(runMs)*time.Millisecond)
+		if log := s.jobLog(j); j.From == "" {
+			log.Info("render claimed", "ageMs", ageMs)
+		} else {
+			log.Info("render taken over", "from", j.From, "ageMs", ageMs)
+		}
 		if j.Spec, err = decodeSpec(encoded); err != nil {
-			return j, false, true, errors.Join(err, s.fail(ctx, j, sentenceInternal, err))
+			_, ferr := s.fail(ctx, j, sentenceInternal, err)
+			return j, false, true, errors.Join(err, ferr)
 		}
 	}
 	return j, ok, true, err

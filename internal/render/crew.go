@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ func (c *crew) stop() {
 
 func (c *crew) beat(ctx context.Context) {
 	defer close(c.idle)
+	var outage lease.Outage
 	tick := time.NewTicker(lease.TTL / 3)
 	defer tick.Stop()
 	for {
@@ -56,7 +58,7 @@ func (c *crew) beat(ctx context.Context) {
 			WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, lease.TTL.Milliseconds(), c.jobID, c.owner)
 		cancel()
 		if err != nil {
-			c.s.log.Warn("claims of parts not renewed", "job", c.jobID, "err", err)
+			outage.Log(c.s.log, slog.LevelWarn, "", "claims of parts not renewed", "job", c.jobID, "err", err)
 		}
 	}
 }

@@ -201,7 +201,7 @@ func (r *rig) noScan() {
 		explain = `EXPLAIN `
 	}
 	err := r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
-		rows, err := tx.Query(r.t.Context(), explain+claimSQL(tx.SkipLockedOf("j")), "", 1, "replica", 1)
+		rows, err := tx.Query(r.t.Context(), explain+turnSQL(tx.SkipLockedOf("j")), "", 1, 0)
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@
 //	PENDING ─────────▶ PROCESSING ────────────────▶ COMPLETED
 //	   ▲                 │     │
 //	   └─────────────────┘     └───▶ FAILED
-//	   service stopped          bad media, time-out,
-//	                            third worker lost
+//	   service stopped,         bad media, time-out,
+//	   replica cannot work      third worker lost
 //
 // A PROCESSING job whose worker died is claimed again by any replica that can
 // reach its files, at most three times in all, and goes on from the parts that
@@ -77,10 +77,14 @@ type Options struct {
 	Sweeper     *sweep.Sweeper // removes what is needed no more
 	Engine      Engine
 	Slots       *media.Slots // media-processing jobs of this process
+	// CanWork says how many bytes jobs here may still write, or why this replica
+	// must not work now.
+	CanWork func(ctx context.Context) (freeBytes int64, err error)
 	// NodeID names the disk that Store writes to, or is "" for a bucket.
 	NodeID  string
 	WorkDir string // local folder for jobs in the making
 
+	Timeout        time.Duration // of a job, from its first attempt to its end
 	InputLifetime  time.Duration // of a cached input, since its last use
 	OutputLifetime time.Duration // since completion or the last download
 	SignedURLLife  time.Duration // of presigned downloads
@@ -105,10 +109,12 @@ func New(o Options) *Service { return &Service{Options: o, db: o.DB, log: o.Log}
 // job is the part of a row that a worker needs.
 type job struct {
 	ID, UserID string
+	From       string // the replica that was lost over it, or ""
 	Spec       spec
 	Attempts   int
 	Fence      int64
 	Progress   int
+	Deadline   time.Time
 }
 
 func (j job) lease() lease.Lease { return lease.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
@@ -140,6 +146,8 @@ var errUnknownJob = fault.NotFoundf("render job not found")
 // What the client reads of a job that failed for a reason of ours.
 const (
 	sentenceInternal = "The video could not be rendered because of an internal error"
+	sentenceNoRoom   = "The video could not be rendered: the service has been short of disk space for too long"
+	sentenceOverdue  = "The video could not be rendered: it took longer than %d minutes"
 	sentenceWorkers  = "The video could not be rendered: the service was interrupted too often"
 )
 

@@ -165,7 +165,8 @@ func (r *rig) service(e Engine, d *db.DB) *Service {
 		r.t.Fatal(err)
 	}
 	return New(Options{DB: d, Keeper: lease.NewKeeper(d, name, log), Store: r.store, Bucket: r.bucket, Engine: e,
-		Slots: media.NewSlots(1), WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour,
+		Slots: media.NewSlots(1), CanWork: func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour,
+		WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour,
 		Sweeper:       sweep.New(sweep.Options{DB: d, Store: r.store, Rules: SweepRules(time.Hour, time.Hour), Log: log}),
 		SignedURLLife: time.Minute, EraseCaches: func(context.Context, string) error { return nil }, Log: log})
 }
@@ -206,6 +207,7 @@ type simulated struct {
 	takes time.Duration    // a film, or each of its parts
 	parts int              // of a film; 0 makes films of one piece, without a crew
 	cache engine.PartCache // where parts go
+	fails func() error     // instead of a film, unless nil or it returns nil
 
 	mu     sync.Mutex
 	films  []film // in the order of their beginning
@@ -231,7 +233,13 @@ func (e *simulated) Render(ctx context.Context, job engine.Job) (engine.Output, 
 	at := len(e.films)
 	e.films = append(e.films, film{jobID: folder[:strings.LastIndexByte(folder, '-')], began: time.Now()})
 	e.mu.Unlock()
-	err := e.render(ctx, job)
+	var err error
+	if e.fails != nil {
+		err = e.fails()
+	}
+	if err == nil {
+		err = e.render(ctx, job)
+	}
 	e.mu.Lock()
 	e.films[at].ended = time.Now()
 	e.mu.Unlock()

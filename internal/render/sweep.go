@@ -28,11 +28,31 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 	}
 }
 
-// SweepJobs ends the jobs that no worker will. It is safe to run on every
-// replica at once.
+// SweepJobs ends the jobs that no worker will: whose workers were lost too often,
+// that are past their time while they wait, and that no replica has had room for.
+// It is safe to run on every replica at once.
 func (s *Service) SweepJobs(ctx context.Context) error {
-	return s.failAll(ctx, sentenceWorkers, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`)
+	free, err := lease.MostFreeBytes(ctx, s.db)
+	if err != nil {
+		return err
+	}
+	// A job of which it is not known how much it needs needs something.
+	_, err = s.db.Exec(ctx, `UPDATE render_jobs SET short_since = CASE WHEN COALESCE(needs_bytes, 1) > $1 THEN now_ms() END
+		WHERE state = 'PENDING' AND (short_since IS NULL) = (COALESCE(needs_bytes, 1) > $1)`, free)
+	if err != nil {
+		err = fmt.Errorf("note jobs without room: %w", err)
+	}
+	return errors.Join(err,
+		s.failAll(ctx, sentenceWorkers, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`),
+		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $2`, s.Timeout.Milliseconds()),
+		s.failAll(ctx, sentenceNoRoom, `state = 'PENDING' AND short_since < now_ms() - $2`, roomPatience.Milliseconds()))
 }
+
+// roomPatience is how long a job may wait while no live replica has room for it.
+const roomPatience = 30 * time.Minute
+
+// overdue is what the client reads of a job that took too long.
+func (s *Service) overdue() string { return fmt.Sprintf(sentenceOverdue, s.Timeout/time.Minute) }
 
 // failAll fails the jobs of a condition. What was uploaded for them goes with the
 // next sweep of files.

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
@@ -89,42 +92,108 @@ func merge(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
 // errMoved reports that a guarded update found the job in other hands.
 var errMoved = errors.New("job is no longer this worker's")
 
+// errOverdue is the cause of the end of work that took too long.
+var errOverdue = errors.New("job has taken too long")
+
 // work drives one claimed job to its end.
 func (s *Service) work(ctx context.Context, j job) {
-	log := s.log.With("job", j.ID, "attempt", j.Attempts, "fence", j.Fence)
+	log := s.jobLog(j)
 	held, release := s.Keeper.Hold(ctx, j.lease())
 	defer release()
 	started := time.Now()
-	err := lease.Guard(func() error { return s.render(held, j) })
+	work, cancel := context.WithDeadlineCause(held, j.Deadline, errOverdue)
+	err := lease.Guard(func() error { return s.render(work, j) })
+	overdue := errors.Is(context.Cause(work), errOverdue)
+	cancel()
+	if err == nil {
+		log.Info("render ended", "state", StateCompleted, "ms", time.Since(started).Milliseconds())
+	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	seen := fault.As(err)
-	if err != nil {
-		defer s.dropIfErased(last, j)
-	}
 	switch {
 	case err == nil:
-		log.Info("rendered", "ms", time.Since(started).Milliseconds())
 		s.dropUploads(last, j.ID)
-		return
 	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost), db.IsForeignKey(err): // its row went with its owner
-		log.Warn("render job was taken away", "err", err)
-		return
+		log.Info("render taken away", "err", err)
 	case ctx.Err() != nil:
-		err = s.handBack(last, j)
-	case errors.Is(err, objectstore.ErrUnavailable) && s.postpone(last, j):
-		log.Warn("render waits for the object store", "err", err)
-		return
-	case seen != nil && seen.Kind != fault.Internal:
-		log.Info("render failed", "why", seen.Code, "cause", seen.Err)
-		err = s.fail(last, j, seen.Code, err)
+		s.handBack(last, j, log, again{forgive: true}, "the service stops")
+	case overdue:
+		s.giveUp(last, j, log, s.overdue(), err)
 	default:
-		log.Error("render failed", "err", err)
-		err = s.fail(last, j, sentenceInternal, err)
+		s.judge(last, j, log, err)
 	}
 	if err != nil {
-		// The lease runs out and the job is claimed again from its row.
-		log.Error("end of render job not written", "err", err)
+		s.dropIfErased(last, j)
+	}
+}
+
+// jobLog is the log of one attempt at a job.
+func (s *Service) jobLog(j job) *slog.Logger {
+	return s.log.With("job", j.ID, "owner", j.UserID, "replica", s.Keeper.Owner(), "attempt", j.Attempts)
+}
+
+// judge decides about a job whose attempt failed. Whatever a film seems to suffer
+// from on a replica that cannot work, is first tried elsewhere.
+func (s *Service) judge(ctx context.Context, j job, log *slog.Logger, err error) {
+	free, unable := s.CanWork(ctx)
+	seen := fault.As(err)
+	switch {
+	case errors.Is(err, engine.ErrNoSpace), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		// What is free here now, after it was tried, is not enough.
+		s.handBack(ctx, j, log, again{forgive: true, needsBytes: free + max(free/10, 64<<20)}, err)
+	case unable != nil:
+		s.handBack(ctx, j, log, again{forgive: true}, errors.Join(unable, err))
+	case errors.Is(err, objectstore.ErrUnavailable):
+		s.handBack(ctx, j, log, again{forgive: true, pause: 10 * time.Second}, err)
+	case seen != nil && seen.Kind != fault.Internal && seen.Kind != fault.Unavailable:
+		s.giveUp(ctx, j, log, seen.Code, err)
+	case j.Attempts < maxAttempts:
+		s.handBack(ctx, j, log, again{pause: time.Second}, err)
+	case s.giveUp(ctx, j, log, sentenceInternal, err):
+		log.Error("render failed", "err", err)
+	}
+}
+
+// giveUp fails a job, and reports whether that is written. Otherwise the lease
+// runs out and the job is claimed again from its row.
+func (s *Service) giveUp(ctx context.Context, j job, log *slog.Logger, sentence string, why error) bool {
+	moved, err := s.fail(ctx, j, sentence, why)
+	if err != nil {
+		log.Warn("end of render not written; it will be claimed again", "err", err)
+	} else if moved {
+		log.Info("render ended", "state", StateFailed, "why", sentence, "cause", why)
+	}
+	return moved && err == nil
+}
+
+// again says how a job that is handed back may be taken up.
+type again struct {
+	forgive    bool          // no attempt is lost: the job is not to blame
+	pause      time.Duration // before the next attempt
+	needsBytes int64         // disk that the next replica must have to spare
+}
+
+// handBack puts a job back into the queue, at its place.
+func (s *Service) handBack(ctx context.Context, j job, log *slog.Logger, a again, why any) {
+	forgiven := 0
+	if a.forgive {
+		forgiven = 1
+	}
+	moved := false
+	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'PENDING', attempts = attempts - $3, fence = fence + 1,
+				replica = lease_owner, lease_owner = NULL, lease_until = now_ms() + $4, needs_bytes = NULLIF($5, 0)
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, forgiven, a.pause.Milliseconds()-1, a.needsBytes)
+		if moved = n == 1; err != nil || !moved {
+			return err
+		}
+		return tx.Notify(ctx, topic)
+	})
+	switch {
+	case err != nil:
+		log.Warn("render not handed back; it will be claimed again", "err", err)
+	case moved:
+		log.Info("render handed back", "attemptLost", !a.forgive, "needsBytes", a.needsBytes, "why", why)
 	}
 }
 
@@ -229,10 +298,10 @@ func (s *Service) completed(ctx context.Context, j job, key string, size int64, 
 	})
 }
 
-// fail moves a job to FAILED. The sentence is for its owner, the cause for support.
-func (s *Service) fail(ctx context.Context, j job, sentence string, cause error) error {
-	moved := false
-	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+// fail moves a job to FAILED, unless it is in other hands. The sentence is for its
+// owner, the cause for support.
+func (s *Service) fail(ctx context.Context, j job, sentence string, cause error) (moved bool, err error) {
+	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $3, failure_cause = $4, finished_at = now_ms(),
 				replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, sentence, fault.Cause(cause))
@@ -247,19 +316,7 @@ func (s *Service) fail(ctx context.Context, j job, sentence string, cause error)
 	if moved && err == nil {
 		s.dropUploads(ctx, j.ID)
 	}
-	return err
-}
-
-// handBack gives up a job because the service stops: no attempt is lost.
-func (s *Service) handBack(ctx context.Context, j job) error {
-	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'PENDING', attempts = attempts - 1, fence = fence + 1,
-				lease_owner = NULL, lease_until = NULL
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence); err != nil {
-			return fmt.Errorf("hand back render job: %w", err)
-		}
-		return tx.Notify(ctx, topic)
-	})
+	return moved, err
 }
 
 // dropIfErased removes what a worker stored after its user's files had been
@@ -277,24 +334,6 @@ func (s *Service) dropIfErased(ctx context.Context, j job) {
 	if err != nil {
 		s.log.Warn("files of an erased account left; the sweep will remove them", "job", j.ID, "err", err)
 	}
-}
-
-// storePatience is how long a render waits for the object store to come back.
-const storePatience = time.Hour
-
-// postpone leaves a job to whoever looks for work in a few seconds, because the
-// object store is out of reach. It reports false when the job has waited for
-// too long already. No attempt is lost: no worker died.
-func (s *Service) postpone(ctx context.Context, j job) bool {
-	n, err := s.db.Exec(ctx, `UPDATE render_jobs SET lease_owner = NULL, lease_until = now_ms() + 10000,
-			attempts = attempts - 1, fence = fence + 1
-		WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND started_at > now_ms() - $3`,
-		j.ID, j.Fence, storePatience.Milliseconds())
-	if err != nil {
-		s.log.Error("render not postponed", "job", j.ID, "err", err)
-		return true // the lease runs out and the job is claimed again
-	}
-	return n == 1
 }
 
 // releaseSources lets the sweeps have what only this job still needed, and

@@ -27,6 +27,31 @@ const inFlight = `state IN ('SUBMITTING', 'PROCESSING')`
 // deleted, and their list is made once.
 const ownerStays = `j.user_id NOT IN (SELECT u.id FROM users u WHERE u.erasing_at IS NOT NULL)`
 
+// next gets a job for this replica to work on, where it can work: one whose
+// worker is gone, or else from the queue.
+func (s *Service) next(ctx context.Context) (j job, ok bool, err error) {
+	// Cheap to find out for those who find nothing. In the order of the queue's
+	// index, or PostgreSQL may look through jobs that have ended.
+	var waiting int
+	err = s.db.QueryRow(ctx, `SELECT COALESCE(
+		(SELECT 1 FROM separation_jobs WHERE `+inFlight+` AND state = 'PROCESSING' AND COALESCE(lease_until, 0) < now_ms() LIMIT 1),
+		(SELECT 1 FROM separation_jobs WHERE state = 'QUEUED'
+			AND (SELECT COUNT(*) FROM separation_jobs WHERE `+inFlight+`) < $1 ORDER BY created_at, id LIMIT 1), 0)`, s.InFlight).Scan(&waiting)
+	if err != nil {
+		return j, false, fmt.Errorf("look for separation jobs: %w", err)
+	}
+	if waiting == 0 {
+		return j, false, nil
+	}
+	if _, unable := s.CanWork(ctx); unable != nil {
+		return j, false, nil // it says itself why
+	}
+	if j, ok, err = s.adopt(ctx); err == nil && !ok {
+		j, ok, err = s.claim(ctx)
+	}
+	return j, ok, err
+}
+
 // claim takes the oldest queued job that this replica can run, if the provider
 // has room for it. Counting and claiming are one step over all replicas.
 func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {

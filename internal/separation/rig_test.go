@@ -110,7 +110,8 @@ func (r *rig) withProvider() *rig {
 // service is one more replica.
 func (r *rig) service(change ...func(*Options)) *Service {
 	r.t.Helper()
-	o := Options{DB: r.db, Keeper: lease.NewKeeper(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
+	o := Options{DB: r.db, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
+		Keeper:  lease.NewKeeper(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
 		Sweeper: sweep.New(sweep.Options{DB: r.db, Store: r.store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
 		Store:   r.store, NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, AbandonAfter: time.Hour, InFlight: 2,

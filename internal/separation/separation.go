@@ -22,6 +22,7 @@
 package separation
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -64,6 +65,9 @@ type Options struct {
 	Store    objectstore.Store
 	Media    *media.Runner
 	Provider *separator.Client
+	// CanWork says how many bytes jobs here may still write, or why this replica
+	// must not work now.
+	CanWork func(ctx context.Context) (freeBytes int64, err error)
 	// NodeID names the disk that Store writes to, or is "" when Store is a
 	// bucket that every replica shares.
 	NodeID string

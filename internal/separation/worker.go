@@ -31,10 +31,7 @@ func (s *Service) Run(ctx context.Context) error {
 		if err := s.requeueDead(ctx); err != nil && ctx.Err() == nil {
 			s.log.Error("jobs of dead workers not recovered", "err", err) // others may still be claimed
 		}
-		j, ok, err := s.adopt(ctx)
-		if err == nil && !ok {
-			j, ok, err = s.claim(ctx)
-		}
+		j, ok, err := s.next(ctx)
 		if err != nil || !ok {
 			return false, err
 		}

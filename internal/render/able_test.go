@@ -1,0 +1,228 @@
+package render
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cutroom/internal/engine"
+	"cutroom/internal/fault"
+)
+
+// logged makes a replica write its log where the test can read it.
+func logged(s *Service) *lockedBuffer {
+	b := &lockedBuffer{}
+	s.log = slog.New(slog.NewTextHandler(b, nil))
+	return b
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func free(bytes int64) func(context.Context) (int64, error) {
+	return func(context.Context) (int64, error) { return bytes, nil }
+}
+
+func (r *rig) in(state string) int64 {
+	return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = $1`, state)
+}
+
+func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		idle, busy := &simulated{}, &simulated{}
+		full := r.service(idle, r.db)
+		full.CanWork = func(context.Context) (int64, error) { return 0, errors.New("disk: full") }
+		r.run(full)
+		r.enqueue(20, r.user(), nil)
+		r.run(r.service(busy, r.db))
+		r.eventually("all rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 20 })
+		if len(idle.rendered()) != 0 || len(busy.rendered()) != 20 {
+			t.Errorf("%d films on the full replica, %d on the other", len(idle.rendered()), len(busy.rendered()))
+		}
+	})
+}
+
+// What does not fit on one replica is made by another one that has more room.
+func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		tight := r.service(&simulated{fails: func() error { return engine.ErrNoSpace }}, r.db)
+		tight.CanWork = free(1 << 30)
+		log := logged(tight)
+		r.enqueue(20, r.user(), nil)
+		r.run(tight)
+		// Each is tried once where there is too little, and not over and over.
+		r.eventually("all tried", 30*time.Second, func() bool {
+			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND needs_bytes > $1`, 1<<30) == 20
+		})
+		r.run(r.service(&simulated{}, r.db))
+		r.eventually("all rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 20 })
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR error IS NOT NULL`); n != 0 {
+			t.Errorf("%d jobs lost an attempt", n)
+		}
+		if text := log.String(); strings.Count(text, "render handed back") != 20 || strings.Contains(text, "level=ERROR") || strings.Contains(text, "level=WARN") {
+			t.Errorf("log of the replica without room:\n%s", text)
+		}
+	})
+}
+
+func TestJobsFailForWantOfRoomOnlyWhereNobodyHadAny(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		announce := func(bytes int64) {
+			r.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, $1, now_ms())
+				ON CONFLICT (id) DO UPDATE SET free_bytes = excluded.free_bytes, seen_at = excluded.seen_at`, bytes)
+		}
+		s := r.service(&simulated{}, r.db)
+		sweep := func() {
+			t.Helper()
+			if err := s.SweepJobs(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		age := func() {
+			r.exec(`UPDATE render_jobs SET short_since = short_since - $1`, (roomPatience + time.Second).Milliseconds())
+		}
+		r.enqueue(2, r.user(), nil)
+		large, _ := r.enqueue(1, r.user(), nil)
+		r.exec(`UPDATE render_jobs SET needs_bytes = 1000 WHERE id = $1`, large[0])
+		for _, step := range []struct {
+			free    int64
+			waiting int64 // after half an hour
+		}{{1000, 3}, {999, 2}, {0, 0}} {
+			announce(step.free)
+			sweep()
+			age()
+			if step.free > 0 { // room in the meantime
+				announce(step.free)
+			}
+			sweep()
+			if n := r.in(StatePending); n != step.waiting {
+				t.Errorf("with %d bytes free %d jobs wait, want %d", step.free, n, step.waiting)
+			}
+		}
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1`, sentenceNoRoom); n != 3 {
+			t.Errorf("%d jobs say why", n)
+		}
+	})
+}
+
+// A film is not blamed for what its replica suffers from.
+func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		var broken atomic.Bool
+		s := r.service(&simulated{fails: func() error {
+			broken.Store(true) // it breaks while the film is being made
+			return fault.Invalidf("segments[0]: the video could not be decoded")
+		}}, r.db)
+		s.CanWork = func(context.Context) (int64, error) {
+			if broken.Load() {
+				return 1, errors.New("ffmpeg: does not start")
+			}
+			return 1, nil
+		}
+		log := logged(s)
+		r.enqueue(1, r.user(), nil)
+		r.run(s)
+		r.eventually("handed back", 30*time.Second, func() bool {
+			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND fence > 0 AND attempts = 0`) == 1
+		})
+		r.run(r.service(&simulated{}, r.db))
+		r.eventually("rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 1 })
+		if strings.Contains(log.String(), "level=ERROR") {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// An error that nobody can explain costs an attempt, and is reported when none is
+// left.
+func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		var calls atomic.Int64
+		passing := &simulated{fails: func() error {
+			if calls.Add(1) == 1 {
+				return errors.New("boom")
+			}
+			return nil
+		}}
+		s := r.service(passing, r.db)
+		log := logged(s)
+		ids, _ := r.enqueue(1, r.user(), nil)
+		stop := r.run(s)
+		r.eventually("rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 1 })
+		stop()
+		if n := r.number(`SELECT attempts FROM render_jobs`); n != 2 || strings.Contains(log.String(), "level=ERROR") {
+			t.Errorf("%d attempts, log:\n%s", n, log)
+		}
+		for _, want := range []string{"render claimed", "render handed back", "render ended"} {
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, want) && !(strings.Contains(line, "job="+ids[0]) && strings.Contains(line, "owner=user-") &&
+					strings.Contains(line, "replica=replica-") && strings.Contains(line, "attempt=")) {
+					t.Errorf("a line that does not say whose: %s", line)
+				}
+			}
+		}
+		if a, b, c := strings.Count(log.String(), "render claimed"), strings.Count(log.String(), "render handed back"), strings.Count(log.String(), "render ended"); a != 2 || b != 1 || c != 1 {
+			t.Errorf("%d claims, %d hand-backs, %d ends:\n%s", a, b, c, log)
+		}
+
+		failing := r.service(&simulated{fails: func() error { return errors.New("boom") }}, r.db)
+		log = logged(failing)
+		r.enqueue(1, r.user(), nil)
+		r.run(failing)
+		r.eventually("failed", 30*time.Second, func() bool { return r.in(StateFailed) == 1 })
+		r.eventually("reported", 10*time.Second, func() bool { return strings.Contains(log.String(), "level=ERROR") })
+		if n := r.number(`SELECT attempts FROM render_jobs WHERE state = 'FAILED' AND error = $1`, sentenceInternal); n != maxAttempts {
+			t.Errorf("%d attempts", n)
+		}
+		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+			t.Errorf("%d errors logged:\n%s", n, log)
+		}
+	})
+}
+
+func TestAJobHasSoLongFromItsFirstAttempt(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		s := r.service(&simulated{takes: time.Hour}, r.db)
+		s.Timeout = time.Minute
+		ids, _ := r.enqueue(2, r.user(), nil)
+		// Its first attempt began almost a minute ago, on a replica that died.
+		r.exec(`UPDATE render_jobs SET state = 'PROCESSING', attempts = 1, started_at = now_ms() - 59800, lease_owner = 'lost',
+			lease_until = now_ms() - 1 WHERE id = $1`, ids[0])
+		r.exec(`UPDATE render_jobs SET started_at = now_ms() - 60001 WHERE id = $1`, ids[1]) // it was handed back
+		log := logged(s)
+		if err := s.SweepJobs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.in(StateFailed); n != 1 {
+			t.Errorf("%d waiting jobs are overdue, want 1", n)
+		}
+		r.run(s)
+		r.eventually("overdue", 30*time.Second, func() bool { return r.in(StateFailed) == 2 })
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes'`); n != 2 {
+			t.Errorf("%d jobs say why", n)
+		}
+		if !strings.Contains(log.String(), `msg="render taken over"`) || !strings.Contains(log.String(), "from=lost") {
+			t.Errorf("the takeover is not logged:\n%s", log)
+		}
+	})
+}
