@@ -211,6 +211,11 @@ func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 	if info.Video != nil && zero < 0 && zero > -200*time.Millisecond && byIndex[info.Video.Index].First >= 0 {
 		zero = 0
 	}
+	if a := info.Audio; a != nil && p.Kind == media.KindAAC {
+		// A bare stream does not say how much its encoder began early: at least a
+		// frame, which holds what the transform needs before the first sample.
+		zero += (a.End - a.First) / time.Duration(a.Packets)
+	}
 	info.Zero = zero
 	if v := info.Video; v != nil {
 		m := byIndex[v.Index]

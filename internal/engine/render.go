@@ -21,7 +21,7 @@ import (
 )
 
 // infoVersion is raised when analysing the same file would say something else.
-const infoVersion = 2
+const infoVersion = 3
 
 // Render makes the film. It returns when every process it started is gone.
 //

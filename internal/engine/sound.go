@@ -12,7 +12,7 @@ import (
 
 // soundVersion is raised when a decode of the same source would come out
 // different; it is part of every key.
-const soundVersion = 3
+const soundVersion = 4
 
 // Sound is one source's sound, decoded once and without a break to 48 kHz
 // stereo float samples, so that cuts are reads at exact offsets.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -314,6 +315,20 @@ func TestSoundDecodesWithinFullScale(t *testing.T) {
 	out := b.render(t, tl)
 	if peak := mediatest.Peak(t, out.Path, mediatest.Window{}); peak > 1 || peak < 0.5 {
 		t.Errorf("peak %.4f", peak)
+	}
+}
+
+// A bare AAC stream starts with what its encoder needed before the sound began.
+func TestBareAACStartsOnTime(t *testing.T) {
+	b := newBench(t)
+	beep := filepath.Join(t.TempDir(), "beep.aac")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "sine=f=1000:d=3:r=48000", "-af", "volume=enable='lt(t,1)':volume=0", "-c:a", "aac", "-f", "adts", beep)
+	tl := sound(cut(mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 3 * time.Second}), 0, 3000))
+	tl.Clips = []timeline.Clip{{SourceKey: beep, Volume: 1, Speed: 1}}
+	samples := mediatest.Samples(t, b.render(t, tl).Path)[0]
+	onset := slices.IndexFunc(samples, func(x float64) bool { return math.Abs(x) > 0.05 })
+	if d := float64(onset)/48 - 1000; math.Abs(d) > 3 {
+		t.Errorf("the beep comes %.1f ms late", d)
 	}
 }
 
