@@ -90,7 +90,7 @@ func TestPlans(t *testing.T) {
 		return path
 	}
 	wide := clip("wide.mp4", mediatest.Spec{Width: 320, Height: 180, FPS: "30000/1001", Duration: 8 * time.Second, Tone: 440, GOP: 30})
-	tall := clip("tall.mkv", mediatest.Spec{Width: 181, Height: 321, FPS: "25", Duration: 3 * time.Second, Tone: 330, Channels: 1, SampleRate: 44100, PixelFormat: "yuv444p", Container: "mkv"})
+	tall := clip("tall.mkv", mediatest.Spec{Width: 181, Height: 321, FPS: "25", Duration: 3 * time.Second, Tone: 330, Channels: 1, SampleRate: 44100, AudioCodec: "flac", PixelFormat: "yuv444p", Container: "mkv"})
 	mute := clip("mute.mp4", mediatest.Spec{Width: 160, Height: 120, FPS: "50", Duration: 2 * time.Second, Output: []string{"-vf", "setfield=tff,setsar=4/3", "-flags", "+ildct+ilme"}})
 	music := clip("music.wav", mediatest.Spec{Duration: 4 * time.Second, Tone: 660})
 	voice := clip("voice.wav", mediatest.Spec{Duration: 8 * time.Second, Tone: 880})

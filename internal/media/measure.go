@@ -316,6 +316,7 @@ type streamScan struct {
 	first, end               int64 // of what is shown
 	least, most              int64 // first and end of all there is
 	skip, trim               int64
+	longest, last            int64 // durations of the longest packet and of the one that ends last
 
 	order            tickHeap
 	previous         int64
@@ -350,8 +351,9 @@ func (s *streamScan) add(p packet) {
 		s.first = p.pts
 	}
 	if end := p.pts + max(p.duration, 0); s.packets == 0 || end > s.end || end == s.end && p.duration > 0 {
-		s.end, s.endsWithDuration = end, p.duration > 0
+		s.end, s.last, s.endsWithDuration = end, p.duration, p.duration > 0
 	}
+	s.longest = max(s.longest, p.duration)
 	s.packets++
 	s.skip += p.skip
 	s.trim += p.trim
@@ -395,7 +397,10 @@ func (s *streamScan) finish() Measured {
 	if sample := (Rational{1, s.rate}); sample.Known() && s.packets+s.discarded > 0 {
 		m.Extent = max(m.Extent, ticksToDuration(s.samples(s.packets+s.discarded, s.size), sample))
 		m.First += ticksToDuration(s.skip, sample)
-		m.End = max(m.First, m.End-ticksToDuration(s.trim, sample))
+		// The packets of Ogg, and since ffmpeg 8 of mp4 and webm, are already shortened
+		// by what is dropped; those of MP3 never are.
+		shortened := ticksToDuration(s.longest-s.last, s.base)
+		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
 	}
 	if s.kind == "video" {
 		for _, t := range slices.Sorted(slices.Values(s.keyframeTicks)) {
