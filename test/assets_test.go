@@ -253,3 +253,53 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 		t.Errorf("ended %s with %q, want FAILED with a sentence", end.Status, end.Error)
 	}
 }
+
+// An asset that was spoilt in the bucket can be uploaded again by whoever has the
+// bytes, and an intact one is replaced by nobody.
+func TestSpoiltAssetIsMendedAndAnIntactOneKept(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Bucket(true))
+	u := s.SignIn(t)
+	clip := uniqueCopy(t, redClip(t))
+	key := uploadAsset(t, u, clip, "mp4", "video/mp4")
+	request := assetRequest(t, clip, "mp4", "video/mp4")
+	s.PutObjects(t, key) // some other bytes
+	if again := uploadAsset(t, u, clip, "mp4", "video/mp4"); again != key {
+		t.Errorf("uploaded to %s", again)
+	}
+	var got uploadURL
+	u.Post(t, uploadURLPath, request).Expect(200).JSON(&got)
+	if !got.AlreadyExists {
+		t.Errorf("after the repair: %+v", got)
+	}
+	u.Post(t, uploadURLPath, apitest.With(request, M{"sizeBytes": 5})).Expect(200).JSON(&got)
+	if got.AlreadyExists {
+		t.Error("an object of another size is said to exist")
+	}
+	if got.UploadURL != nil && u.Outside(t, "PUT", *got.UploadURL, http.Header{"Content-Type": {"video/mp4"}}, []byte("short")).Status < 400 {
+		t.Error("an intact object was replaced")
+	}
+	var job struct{ JobID string }
+	u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 2000, "trimEndMs": 400}}}).Expect(200).JSON(&job)
+	u.WaitRendered(t, job.JobID)
+}
+
+func TestAssetUploadsAreLimitedAndNeedAnAccount(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Bucket(true))
+	u, gone := s.SignIn(t), s.SignIn(t)
+	request := M{"sha256Hex": strings.Repeat("0123456789abcdef", 4), "sizeBytes": 1000, "ext": "mp4", "contentType": "video/mp4"}
+	gone.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account"}).Expect(204)
+	gone.Post(t, uploadURLPath, request).Error(401, "account_deleted")
+	let := 0
+	for range 125 {
+		if res := u.Post(t, uploadURLPath, request); res.Status == 200 {
+			let++
+		} else {
+			res.Error(429, "rate_limited")
+		}
+	}
+	if let != 120 {
+		t.Errorf("%d of 125 requests within a minute were let through, want 120", let)
+	}
+}

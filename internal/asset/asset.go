@@ -8,13 +8,13 @@ package asset
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
@@ -23,9 +23,10 @@ import (
 const (
 	// UploadLifetime is how long a presigned upload URL works.
 	UploadLifetime = 300 * time.Second
-	// parallelLookups bounds the questions that one Check asks the bucket at
-	// a time.
-	parallelLookups = 8
+	// verifyPatience is how long a request waits for the bytes of an object to be
+	// looked at, which may go on for verifyTimeout.
+	verifyPatience = 8 * time.Second
+	verifyTimeout  = 5 * time.Minute
 	// maxContentTypeBytes is more than any media type needs.
 	maxContentTypeBytes = 255
 )
@@ -39,8 +40,9 @@ var ErrInvalidKey = fault.New(fault.Invalid, "invalid_asset_key")
 // ErrCorrupt reports an object whose bytes do not hash to its key.
 var ErrCorrupt = errors.New("asset does not match its key")
 
-// errStoreDown is what a client sees while the bucket is out of reach.
-var errStoreDown = fault.New(fault.Unavailable, "asset storage is unavailable, try again later")
+// errVerifying answers while an object is looked at that may have to be uploaded
+// again.
+var errVerifying = fault.New(fault.Unavailable, "the file under this hash is being checked, try again later")
 
 // Service is the asset room. It is safe for concurrent use.
 type Service struct {
@@ -74,8 +76,8 @@ type Upload struct {
 	Expires       time.Duration // of the URL; 0 when the object exists
 }
 
-// UploadURL presigns an upload that binds the declared type and size, unless
-// the object is there already. A field that breaks a rule is a fault.Invalid
+// UploadURL presigns an upload that binds the declared type, size and, where
+// the store reads it, hash, unless an object of that size is there already. A field that breaks a rule is a fault.Invalid
 // that names it.
 func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	if s.bucket == nil {
@@ -85,93 +87,83 @@ func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	if err != nil {
 		return Upload{}, err
 	}
-	// The size of an existing object is not compared: whichever of the two
-	// claims is wrong, only the bytes can tell, and FetchTo looks at them.
-	_, err = s.bucket.Stat(ctx, key)
-	if err == nil {
-		return Upload{Key: key, AlreadyExists: true}, nil
+	intact := false
+	switch info, err := s.bucket.Stat(ctx, key.String()); {
+	case err == nil && info.SizeBytes == r.SizeBytes:
+		return Upload{Key: key.String(), AlreadyExists: true}, nil
+	case err == nil:
+		if intact, err = s.disproved(ctx, key, r.SizeBytes); err != nil {
+			return Upload{}, err
+		}
+	case !errors.Is(err, objectstore.ErrNotFound):
+		return Upload{}, fmt.Errorf("look for asset: %w", err)
 	}
-	if !errors.Is(err, objectstore.ErrNotFound) {
-		return Upload{}, storeFault("look for asset", err)
+	var sum [sha256.Size]byte
+	if _, err := hex.Decode(sum[:], []byte(r.SHA256Hex)); err != nil {
+		return Upload{}, fmt.Errorf("presign upload: %w", err)
 	}
-	url, err := s.bucket.PresignPut(ctx, key, contentType, r.SizeBytes, UploadLifetime)
+	url, err := s.bucket.PresignPut(ctx, key.String(), contentType, r.SizeBytes, sum, UploadLifetime, intact)
 	if err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
 	}
-	return Upload{Key: key, URL: url, Expires: UploadLifetime}, nil
+	return Upload{Key: key.String(), URL: url, Expires: UploadLifetime}, nil
+}
+
+// disproved decides between the object under a key and a claim that its size is
+// another. One of them is wrong, and only the bytes can tell which: no URL for a
+// wrong claim may replace an intact object. An object that is not what its key
+// says is removed by the look at it.
+func (s *Service) disproved(ctx context.Context, key Key, claimed int64) (bool, error) {
+	type answer struct {
+		size int64
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		// It goes on without the asker, who will find it done the next time.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
+		defer cancel()
+		size, err := s.cache.sizeOf(ctx, s.bucket, key)
+		answered <- answer{size, err}
+	}()
+	timer := time.NewTimer(verifyPatience)
+	defer timer.Stop()
+	select {
+	case a := <-answered:
+		switch {
+		case errors.Is(a.err, ErrCorrupt), errors.Is(a.err, objectstore.ErrNotFound):
+			return false, nil
+		case a.err != nil:
+			return false, fmt.Errorf("look at asset: %w", a.err)
+		}
+		return a.size != claimed, nil
+	case <-timer.C:
+		return false, errVerifying
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
 }
 
 // validate returns the key and the content type as it has to be signed.
-func (s *Service) validate(r Request) (key, contentType string, err error) {
+func (s *Service) validate(r Request) (key Key, contentType string, err error) {
 	ext := strings.ToLower(r.Ext)
 	// Spaces around a header's value do not survive the transport.
 	contentType = strings.TrimSpace(r.ContentType)
 	switch {
 	case !isHash(r.SHA256Hex):
-		return "", "", fault.Invalidf("sha256Hex must be %d lower-case hex characters", hashChars)
+		return Key{}, "", fault.Invalidf("sha256Hex must be %d lower-case hex characters", hashChars)
 	case r.SizeBytes <= 0:
-		return "", "", fault.Invalidf("sizeBytes must be > 0")
+		return Key{}, "", fault.Invalidf("sizeBytes must be > 0")
 	case r.SizeBytes > s.maxBytes:
-		return "", "", fault.Invalidf("sizeBytes must be at most %d", s.maxBytes)
+		return Key{}, "", fault.Invalidf("sizeBytes must be at most %d", s.maxBytes)
 	case !slices.Contains(extensions, ext):
-		return "", "", fault.Invalidf("ext must be one of %s", strings.Join(extensions, ", "))
+		return Key{}, "", fault.Invalidf("ext must be one of %s", strings.Join(extensions, ", "))
 	case contentType == "":
-		return "", "", fault.Invalidf("contentType must not be blank")
+		return Key{}, "", fault.Invalidf("contentType must not be blank")
 	case len(contentType) > maxContentTypeBytes || strings.ContainsFunc(contentType, func(c rune) bool { return c < ' ' || c > '~' }):
-		return "", "", fault.Invalidf("contentType must be a media type")
+		return Key{}, "", fault.Invalidf("contentType must be a media type")
 	}
-	return Key{r.SHA256Hex, ext}.String(), contentType, nil
-}
-
-// Ref is a key and the request field that holds it.
-type Ref struct {
-	Field string // such as "segments[1].sourceAssetKey"
-	Key   string
-}
-
-// Check validates the keys of a request and looks for their objects, several
-// at a time. It fails with ErrDisabled, with ErrInvalidKey whose detail is the
-// field, or with a fault.NotFound that names the field. Without refs nothing
-// is needed of the bucket, and it succeeds.
-func (s *Service) Check(ctx context.Context, refs []Ref) error {
-	if len(refs) == 0 {
-		return nil
-	}
-	if s.bucket == nil {
-		return ErrDisabled
-	}
-	first := map[Key]string{} // the field that names the key first
-	var keys []Key
-	for _, ref := range refs {
-		key, err := ParseKey(ref.Key)
-		if err != nil {
-			return ErrInvalidKey.WithDetail("%s", ref.Field)
-		}
-		if _, seen := first[key]; !seen {
-			first[key] = ref.Field
-			keys = append(keys, key)
-		}
-	}
-	missing := make([]bool, len(keys)) // the first of the request is told, not the first answer
-	g, lookups := errgroup.WithContext(ctx)
-	g.SetLimit(parallelLookups)
-	for i, key := range keys {
-		g.Go(func() error {
-			_, err := s.bucket.Stat(lookups, key.String())
-			missing[i] = errors.Is(err, objectstore.ErrNotFound)
-			if missing[i] {
-				return nil
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return storeFault("look for assets", err)
-	}
-	if i := slices.Index(missing, true); i >= 0 {
-		return fault.NotFoundf("%s names an asset that was not uploaded", first[keys[i]])
-	}
-	return nil
+	return Key{r.SHA256Hex, ext}, contentType, nil
 }
 
 // Lookup parses a key and checks that its object is there; a missing one is
@@ -185,7 +177,7 @@ func (s *Service) Lookup(ctx context.Context, key string) (Key, error) {
 		return Key{}, ErrInvalidKey.Because(err)
 	}
 	if _, err := s.bucket.Stat(ctx, key); err != nil {
-		return Key{}, storeFault("look for asset", err)
+		return Key{}, fmt.Errorf("look for asset: %w", err)
 	}
 	return k, nil
 }
@@ -206,14 +198,4 @@ func (s *Service) FetchTo(ctx context.Context, key, dst string) error {
 		return err
 	}
 	return s.cache.fetch(ctx, s.bucket, k, dst)
-}
-
-// storeFault makes a failure of the store that may pass one that the client
-// may see; any other stays an internal one.
-func storeFault(op string, err error) error {
-	err = fmt.Errorf("%s: %w", op, err)
-	if errors.Is(err, objectstore.ErrUnavailable) {
-		return errStoreDown.Because(err)
-	}
-	return err
 }

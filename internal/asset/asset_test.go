@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -240,50 +241,22 @@ func TestWithoutBucketEverythingIsDisabled(t *testing.T) {
 	_, lookupErr := service.Lookup(t.Context(), "nonsense")
 	for name, err := range map[string]error{
 		"UploadURL": uploadErr, "Lookup": lookupErr,
-		"Check":   service.Check(t.Context(), []asset.Ref{{Field: "f", Key: "nonsense"}}),
 		"FetchTo": service.FetchTo(t.Context(), "assets/"+hash+".mp4", t.TempDir()+"/dst"),
 	} {
 		if seen := fault.As(err); seen == nil || seen.Kind != fault.Unavailable || seen.Code != "r2_disabled" {
 			t.Errorf("%s = %v, want r2_disabled", name, err)
 		}
 	}
-	if err := service.Check(t.Context(), nil); err != nil {
-		t.Errorf("a request without assets: %v", err)
-	}
 	if service.Enabled() {
 		t.Error("Enabled without a bucket")
 	}
 }
 
-func TestCheckNamesTheField(t *testing.T) {
+func TestLookup(t *testing.T) {
 	s := newStore(t)
 	service, _, _ := s.service(t, maxBytes)
 	there := upload(t, service, []byte("there"), "video/mp4")
-	missing := "assets/" + hash + ".mp3"
-	refs := func(keys ...string) []asset.Ref {
-		fields := []string{"segments[0].sourceAssetKey", "segments[1].sourceAssetKey", "bgmClips[0].audioAssetKey"}
-		var refs []asset.Ref
-		for i, key := range keys {
-			refs = append(refs, asset.Ref{Field: fields[i], Key: key})
-		}
-		return refs
-	}
-	s.setHook(nil)
-	if err := service.Check(t.Context(), refs(there, there, there)); err != nil {
-		t.Error(err)
-	}
-	if n := s.count(http.MethodHead); n != 1 {
-		t.Errorf("one object took %d questions", n)
-	}
-	if seen := fault.As(service.Check(t.Context(), refs(there, missing, missing))); seen == nil || seen.Kind != fault.NotFound ||
-		!strings.HasPrefix(seen.Code, "segments[1].sourceAssetKey ") {
-		t.Errorf("a missing object: %v", seen)
-	}
-	if seen := fault.As(service.Check(t.Context(), refs(missing, there, "assets/x.mp3"))); seen == nil || seen.Kind != fault.Invalid ||
-		seen.Code != "invalid_asset_key" || seen.Detail != "bgmClips[0].audioAssetKey" {
-		t.Errorf("a malformed key: %v", seen)
-	}
-	if _, err := service.Lookup(t.Context(), missing); !errors.Is(err, objectstore.ErrNotFound) {
+	if _, err := service.Lookup(t.Context(), "assets/"+hash+".mp3"); !errors.Is(err, objectstore.ErrNotFound) {
 		t.Errorf("Lookup of a missing object = %v", err)
 	}
 	if _, err := service.Lookup(t.Context(), "assets/x"); !errors.Is(err, asset.ErrInvalidKey) {
@@ -291,6 +264,38 @@ func TestCheckNamesTheField(t *testing.T) {
 	}
 	if key, err := service.Lookup(t.Context(), there); err != nil || key.String() != there {
 		t.Errorf("Lookup = %v, %v", key, err)
+	}
+}
+
+// An object of another size than announced can be replaced where it is not what
+// its key says, and only there.
+func TestAnObjectOfAnotherSize(t *testing.T) {
+	s := newStore(t)
+	service, _, dir := s.service(t, maxBytes)
+	body := []byte("the whole of the file")
+	key := upload(t, service, body, "video/mp4")
+	sum := sha256.Sum256(body)
+	ask := func(size int) (asset.Upload, error) {
+		return service.UploadURL(t.Context(), asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(size), Ext: "mp4", ContentType: "video/mp4"})
+	}
+	if up, err := ask(len(body) - 1); err != nil || up.AlreadyExists {
+		t.Errorf("a wrong size of an intact object: %+v, %v", up, err)
+	} else if status := put(t, up.URL, "video/mp4", body[1:]); status < 400 {
+		t.Errorf("a wrong size replaced an intact object: %d", status)
+	}
+	for name, other := range map[string]*asset.Service{"with a copy at hand": service, "without": func() *asset.Service { o, _, _ := s.service(t, maxBytes); return o }()} {
+		if err := s.standIn.CorruptObject(key, body[:7]); err != nil {
+			t.Fatal(err)
+		}
+		if again := upload(t, other, body, "video/mp4"); again != key {
+			t.Errorf("%s: uploaded to %s", name, again)
+		}
+	}
+	if err := service.FetchTo(t.Context(), key, filepath.Join(dir, "dst")); err != nil {
+		t.Error(err)
+	}
+	if up, err := ask(len(body)); err != nil || !up.AlreadyExists {
+		t.Errorf("%+v, %v", up, err)
 	}
 }
 
@@ -302,10 +307,10 @@ func TestStoreDownIsUnavailable(t *testing.T) {
 		return true
 	})
 	_, uploadErr := service.UploadURL(t.Context(), asset.Request{SHA256Hex: hash, SizeBytes: 1, Ext: "mp4", ContentType: "video/mp4"})
-	checkErr := service.Check(t.Context(), []asset.Ref{{Field: "f", Key: "assets/" + hash + ".mp4"}})
-	for _, err := range []error{uploadErr, checkErr} {
-		if seen := fault.As(err); seen == nil || seen.Kind != fault.Unavailable || seen.Code == "r2_disabled" {
-			t.Errorf("%v, want a fault that asks to try again", err)
+	_, lookupErr := service.Lookup(t.Context(), "assets/"+hash+".mp4")
+	for _, err := range []error{uploadErr, lookupErr} {
+		if !errors.Is(err, objectstore.ErrUnavailable) {
+			t.Errorf("%v, want ErrUnavailable", err)
 		}
 	}
 	if err := service.FetchTo(t.Context(), "assets/"+hash+".mp4", t.TempDir()+"/dst"); !errors.Is(err, objectstore.ErrUnavailable) {

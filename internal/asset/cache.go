@@ -78,6 +78,22 @@ func (c *Cache) fetch(ctx context.Context, from *objectstore.Bucket, k Key, dst 
 	return errors.New("take asset from the cache: swept as fast as it arrives")
 }
 
+// sizeOf returns the size of the file that hashes to the key, which a verified
+// copy tells, whatever the bucket holds by now.
+func (c *Cache) sizeOf(ctx context.Context, from *objectstore.Bucket, k Key) (int64, error) {
+	st, err := os.Stat(c.path(k))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := c.await(ctx, from, k); err != nil {
+			return 0, err
+		}
+		st, err = os.Stat(c.path(k))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("size of asset: %w", err)
+	}
+	return st.Size(), nil
+}
+
 // link gives the caller the cached copy and marks it used; fs.ErrNotExist
 // says that there is none.
 func (c *Cache) link(k Key, dst string) error {

@@ -14,6 +14,7 @@ var (
 	limitLogin    = ratelimit.Limit{Name: "login", PerMinute: 10}
 	limitRender   = ratelimit.Limit{Name: "render", PerMinute: 10}
 	limitSeparate = ratelimit.Limit{Name: "separate", PerMinute: 20}
+	limitAssets   = ratelimit.Limit{Name: "assets", PerMinute: 120}
 )
 
 func (s *Server) limited(lim ratelimit.Limit, key func(*http.Request) string, h handler) handler {

@@ -100,7 +100,7 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/render/{jobId}/status", s.signedIn(s.renderStatus))
 	s.handle("GET /api/v2/render/{jobId}/download", s.signedIn(s.renderDownload))
 
-	s.handle("POST /api/v2/assets/upload-url", s.signedIn(s.uploadURL))
+	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.uploadURL)))
 
 	s.adminRoutes()
 	if s.o.APIDocs {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -77,7 +78,7 @@ func (c *check) putAndGet(ctx context.Context) error {
 }
 
 func (c *check) presignedPut(ctx context.Context) error {
-	signed, err := c.bucket.PresignPut(ctx, c.key, "text/plain", int64(len(c.content)), time.Minute)
+	signed, err := c.bucket.PresignPut(ctx, c.key, "text/plain", int64(len(c.content)), sha256.Sum256(c.content), time.Minute, false)
 	if err != nil {
 		return err
 	}

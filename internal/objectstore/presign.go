@@ -2,6 +2,8 @@ package objectstore
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,7 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
 // maxPresign is the longest lifetime that signature version 4 allows.
@@ -18,7 +23,12 @@ const maxPresign = 7 * 24 * time.Hour
 // PresignPut returns a URL that lets anybody who has it PUT exactly sizeBytes
 // of exactly contentType under key until ttl has passed. The store refuses
 // any other type or length.
-func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBytes int64, ttl time.Duration) (string, error) {
+//
+// The SHA-256 of the bytes is part of the signed URL, not of the headers that
+// the client must send. A store that reads it there refuses other bytes; most
+// ignore it, so that whoever reads the object still has to look. With onlyNew
+// the client must send If-None-Match: * as well, and cannot replace an object.
+func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBytes int64, sum [sha256.Size]byte, ttl time.Duration, onlyNew bool) (string, error) {
 	if err := CheckKey(key); err != nil {
 		return "", err
 	}
@@ -33,27 +43,56 @@ func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBy
 	if err := checkTTL(ttl); err != nil {
 		return "", fmt.Errorf("presign put %s: %w", key, err)
 	}
-	signed, err := b.presign.PresignPutObject(ctx, &s3.PutObjectInput{
-		Bucket: &b.bucket, Key: &key, ContentType: &contentType, ContentLength: &sizeBytes,
-	}, s3.WithPresignExpires(ttl))
+	checksum := base64.StdEncoding.EncodeToString(sum[:])
+	headers := "content-length;content-type;host"
+	in := &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, ContentType: &contentType, ContentLength: &sizeBytes}
+	if onlyNew {
+		in.IfNoneMatch = aws.String("*")
+		headers += ";if-none-match"
+	}
+	signed, err := b.presign.PresignPutObject(ctx, in, s3.WithPresignExpires(ttl), withQuery(checksumQuery, checksum))
 	if err != nil {
 		return "", b.fail(ctx, "presign put", key, err)
 	}
-	if err := bindsTypeAndLength(signed.URL); err != nil {
+	if err := bindsUpload(signed.URL, headers, checksum); err != nil {
 		return "", fmt.Errorf("presign put %s: %w", key, err)
 	}
 	return signed.URL, nil
 }
 
-// bindsTypeAndLength guards the promise of PresignPut against a change in the
-// SDK, which decides on its own what it signs.
-func bindsTypeAndLength(signed string) error {
+// checksumQuery is the parameter that carries the hash of an upload in base64.
+const checksumQuery = "X-Amz-Checksum-Sha256"
+
+// withQuery adds a parameter to a URL before it is signed. The SDK would make the
+// checksum a header that the client has to send.
+func withQuery(name, value string) func(*s3.PresignOptions) {
+	add := middleware.BuildMiddlewareFunc("AddQuery", func(ctx context.Context, in middleware.BuildInput, next middleware.BuildHandler) (
+		middleware.BuildOutput, middleware.Metadata, error) {
+		if req, ok := in.Request.(*smithyhttp.Request); ok {
+			q := req.URL.Query()
+			q.Set(name, value)
+			req.URL.RawQuery = q.Encode()
+		}
+		return next.HandleBuild(ctx, in)
+	})
+	return s3.WithPresignClientFromClientOptions(s3.WithAPIOptions(func(stack *middleware.Stack) error {
+		return stack.Build.Add(add, middleware.After)
+	}))
+}
+
+// bindsUpload guards the promise of PresignPut against a change in the SDK,
+// which decides on its own what it signs.
+func bindsUpload(signed, headers, checksum string) error {
 	u, err := url.Parse(signed)
 	if err != nil {
 		return errors.New("signed URL is malformed")
 	}
-	if got := u.Query().Get("X-Amz-SignedHeaders"); got != "content-length;content-type;host" {
-		return fmt.Errorf("signature covers %q instead of length, type and host", got)
+	q := u.Query()
+	if got := q.Get("X-Amz-SignedHeaders"); got != headers {
+		return fmt.Errorf("signature covers %q instead of %q", got, headers)
+	}
+	if q.Get(checksumQuery) != checksum {
+		return errors.New("the checksum is not in the signed query")
 	}
 	return nil
 }
