@@ -16,7 +16,8 @@ const adminPath = "/api/v2/admin/"
 // adminPaths are all reports; rangePaths those that take from and to.
 var (
 	adminPaths = []string{"overview", "stats/daily", "users", "stats/external-calls", "stats/duration-histogram", "jobs/active",
-		"stats/signups", "revenue", "revenue/daily", "jobs/status-breakdown", "users/00000000-0000-4000-8000-000000000000/jobs"}
+		"stats/signups", "revenue", "revenue/daily", "jobs/status-breakdown", "users/00000000-0000-4000-8000-000000000000/jobs",
+		"users/00000000-0000-4000-8000-000000000000/ledger", "users/00000000-0000-4000-8000-000000000000/purchases"}
 	rangePaths = []string{"stats/daily", "stats/external-calls", "stats/signups", "revenue/daily"}
 )
 

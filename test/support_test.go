@@ -125,3 +125,168 @@ func TestCommandsNeitherMigrateNorGuess(t *testing.T) {
 		t.Errorf("admin list: status %d: %s", status, out)
 	}
 }
+
+// person is what `cutroom user show` prints.
+type person struct {
+	UserID, Email, Provider, Role string
+	Balance, Owed                 int
+	Ledger                        []struct {
+		RefID, Kind, JobID, OrderID string
+		Credits                     int
+	}
+	Purchases []struct {
+		Platform, OrderID, ProductID string
+		Credits                      int
+	}
+	Jobs  []struct{ JobID, JobType, Status, Error string }
+	Audit []auditEntry
+}
+
+func TestSupportMakesAPersonWhole(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	admin, u, other := s.Admin(t), s.SignIn(t), s.SignIn(t)
+	bought := u.Buy(t, "credits.10")
+	// A film of what only begins like one fails, and its cause stays inside.
+	whole, err := os.ReadFile(redClip(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(whole[64:])
+	broken := filepath.Join(t.TempDir(), "broken.mp4")
+	if err := os.WriteFile(broken, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job := u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", broken))
+	told := u.WaitFinished(t, job).Error
+
+	var p person
+	command(t, s, &p, "user", "show", u.Email)
+	if p.UserID != u.Sub || p.Balance != 13 || len(p.Ledger) != 2 || len(p.Purchases) != 1 || p.Purchases[0].OrderID != bought.TransactionID ||
+		len(p.Jobs) != 1 || p.Jobs[0].JobID != job {
+		t.Errorf("%+v", p)
+	}
+	var j struct {
+		JobID, UserID, Status, Error, Cause, Replica string
+		Attempts                                     int
+		Inputs                                       map[string]any
+		Ledger                                       []struct{ Kind string }
+	}
+	command(t, s, &j, "job", "show", job)
+	if j.UserID != u.Sub || j.Status != "FAILED" || j.Error != told || j.Cause == "" || j.Replica == "" || j.Attempts != 1 || len(j.Inputs) == 0 {
+		t.Errorf("%+v", j)
+	}
+	if body := string(u.Get(t, "/api/v2/render/"+job+"/status").Expect(200).Body); strings.Contains(body, "cause") {
+		t.Errorf("the owner is told of the cause: %s", body)
+	}
+
+	grant := []string{"credits", "grant", u.Sub, "5", "--reason", "the film failed", "--job", job}
+	var entry struct {
+		RefID   string
+		Balance int
+	}
+	command(t, s, &entry, grant...)
+	if entry.Balance != 18 || u.Balance(t) != 18 || !strings.HasPrefix(entry.RefID, "support-") {
+		t.Errorf("%+v", entry)
+	}
+	refusedCommand(t, s, grant, "already", entry.RefID)
+	refusedCommand(t, s, []string{"credits", "grant", other.Sub, "5", "--reason", "x", "--job", job}, "not of user")
+	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "5", "--reason", "x", "--job", "rnd-nothing"}, "no job")
+	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "5"}, "--reason")
+	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "0", "--reason", "x"}, "no number")
+	refusedCommand(t, s, []string{"credits", "revoke", u.Email, "19", "--reason", "x"}, "balance=18")
+	refusedCommand(t, s, []string{"credits", "revoke", "nobody@example.test", "1", "--reason", "x"}, "nobody@example.test")
+	refusedCommand(t, s, []string{"user", "show", "nobody@example.test"}, "nobody@example.test")
+	refusedCommand(t, s, []string{"job", "show", "rnd-nothing"}, "rnd-nothing")
+	command(t, s, &entry, "credits", "revoke", u.Email, "18", "--reason", "mistake")
+	if u.Balance(t) != 0 {
+		t.Errorf("balance %d after all was taken back", u.Balance(t))
+	}
+	command(t, s, &p, "user", "show", u.Sub)
+	if len(p.Audit) != 2 || p.Audit[1].Detail["reason"] != "the film failed" || p.Audit[1].Detail["job"] != job || p.Audit[0].Detail["credits"] != -18.0 {
+		t.Errorf("audit record %+v", p.Audit)
+	}
+	command(t, s, &j, "job", "show", job)
+	if len(j.Ledger) != 1 || j.Ledger[0].Kind != "support" {
+		t.Errorf("ledger of the job: %+v", j.Ledger)
+	}
+	for _, args := range [][]string{{"user", "show", u.Sub}, {"job", "show", job}} {
+		if status, out := s.Command(t, args...); status != 0 || !strings.Contains(out, u.Sub) || !strings.Contains(out, job) {
+			t.Errorf("cutroom %v as a table: status %d: %s", args, status, out)
+		}
+	}
+
+	// The same in the admin app.
+	for _, q := range []string{job, bought.TransactionID} {
+		var found adminUsers
+		admin.Get(t, adminPath+"users?q="+q).Expect(200).JSON(&found)
+		if found.Total != 1 || found.Users[0].UserID != u.Sub {
+			t.Errorf("q=%s found %+v", q, found)
+		}
+	}
+	for _, list := range []string{"ledger", "purchases", "jobs"} {
+		var body map[string]any
+		admin.Get(t, adminPath+"users/"+u.Sub+"/"+list).Expect(200).JSON(&body)
+		if body["total"] == 0.0 {
+			t.Errorf("no %s", list)
+		}
+	}
+}
+
+func TestSupportExportsSignsOutAndErases(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, admin := s.SignIn(t), s.Admin(t)
+	film := u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
+	u.WaitRendered(t, film)
+
+	var data map[string][]map[string]any
+	command(t, s, &data, "user", "export", u.Email)
+	if data["account"][0]["email"] != u.Email || len(data["ledger"]) != 1 || data["renders"][0]["id"] != film {
+		t.Errorf("export: %v", data)
+	}
+
+	// A token for the admin app, for admins alone.
+	refusedCommand(t, s, []string{"admin", "token", u.Email}, "no admin")
+	var minted struct{ AccessToken string }
+	command(t, s, &minted, "admin", "token", admin.Email)
+	staff := *admin
+	staff.Token = minted.AccessToken
+	staff.Get(t, adminPath+"overview").Expect(200)
+
+	old := *u
+	if status, out := s.Command(t, "user", "sign-out", u.Sub); status != 0 {
+		t.Fatalf("sign-out: status %d: %s", status, out)
+	}
+	for range 3 { // of several replicas each is asked
+		old.Send(t, apitest.Request{Path: "/api/v2/credits"}).Error(401, "invalid_token")
+	}
+	u.SignInAgain(t)
+	u.Get(t, "/api/v2/credits").Expect(200)
+
+	if status, out := s.Command(t, "user", "erase", u.Email); status != 0 || !strings.Contains(out, u.Sub) {
+		t.Fatalf("erase: status %d: %s", status, out)
+	}
+	u.Get(t, "/api/v2/render/"+film+"/status").Expect(404)
+	refusedCommand(t, s, []string{"user", "show", u.Sub}, u.Sub)
+	if s.HasBucket() {
+		return // the world's bucket has no listing for tests
+	}
+	left, err := filepath.Glob(filepath.Join(s.Storage, "objects", "render", film, "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("files of the deleted account: %v, %v", left, err)
+	}
+	var entries []auditEntry
+	command(t, s, &entries, "audit", "--since", "2020-01-01")
+	actions := map[string]bool{}
+	for _, e := range entries {
+		if e.Target == u.Sub || e.Target == admin.Sub {
+			actions[e.Action] = strings.HasPrefix(e.Actor, "cli:")
+		}
+	}
+	for _, action := range []string{"signed-out", "account-erased", "token-issued"} {
+		if !actions[action] {
+			t.Errorf("%s is not in the audit record: %v", action, actions)
+		}
+	}
+}

@@ -25,6 +25,17 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   admin grant <email or uuid>          give a user the admin role
   admin revoke <email or uuid>         take it away
   admin list                           list the admins
+  admin token <email or uuid>          print an access token of 15 minutes for an admin
+
+  user show <email or uuid>            sign-ins, role, balance, ledger, purchases, jobs
+  user export <email or uuid>          the person's own data, as JSON
+  user sign-out <email or uuid>        make every token issued until now invalid
+  user erase <email or uuid>           delete the account with all its files
+  job show <id>                        one job of any user, with the cause of its failure
+  credits grant <email or uuid> <n> --reason <text> [--job <id>]
+                                       give credits
+  credits revoke <email or uuid> <n> --reason <text> [--job <id>]
+                                       take credits back
 
   adopt-bucket                         make the bucket that of this database, whosever it was
   sweep [--confirm]                    list the objects that nobody needs; with --confirm remove
@@ -40,17 +51,25 @@ The configuration comes from the environment, and beneath it from the file that
 
 // commands are the commands by their words.
 var commands = map[string]command{
-	"serve":        {run: serve},
-	"migrate":      {run: migrate},
-	"doctor":       {run: doctor},
-	"version":      {run: version},
-	"admin grant":  {args: 1, run: grantRole},
-	"admin revoke": {args: 1, run: revokeRole},
-	"admin list":   {run: listAdmins},
-	"adopt-bucket": {run: adoptBucket},
-	"sweep":        {flags: confirmFlag, run: sweepObjects},
-	"audit":        {flags: sinceFlag, run: showAudit},
-	"erasures":     {flags: sinceFlag, run: showErasures},
+	"serve":          {run: serve},
+	"migrate":        {run: migrate},
+	"doctor":         {run: doctor},
+	"version":        {run: version},
+	"admin grant":    {args: 1, run: grantRole},
+	"admin revoke":   {args: 1, run: revokeRole},
+	"admin list":     {run: listAdmins},
+	"admin token":    {args: 1, run: issueToken},
+	"user show":      {args: 1, run: showUser},
+	"user export":    {args: 1, run: exportUser},
+	"user sign-out":  {args: 1, run: signOutUser},
+	"user erase":     {args: 1, run: eraseUser},
+	"job show":       {args: 1, run: showJob},
+	"credits grant":  {args: 2, flags: supportFlags, run: grantCredits},
+	"credits revoke": {args: 2, flags: supportFlags, run: revokeCredits},
+	"adopt-bucket":   {run: adoptBucket},
+	"sweep":          {flags: confirmFlag, run: sweepObjects},
+	"audit":          {flags: sinceFlag, run: showAudit},
+	"erasures":       {flags: sinceFlag, run: showErasures},
 }
 
 func main() {

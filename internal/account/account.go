@@ -154,9 +154,7 @@ func (s *Service) upsertRow(ctx context.Context, provider string, c identity.Cla
 		return User{}, false, fmt.Errorf("upsert user: %w", err)
 	}
 	u.Picture = picture.String
-	if signedOutAt.Valid { // a token knows seconds
-		u.signedOut = time.UnixMilli(signedOutAt.Int64 + 999).Truncate(time.Second)
-	}
+	u.signedOut = validFrom(signedOutAt)
 	return u, erasingAt.Valid, nil
 }
 

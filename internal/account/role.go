@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
@@ -107,4 +108,27 @@ func scanUsers(rows *sql.Rows) ([]User, error) {
 		out = append(out, u)
 	}
 	return out, rows.Err()
+}
+
+// IssueAdminToken mints a token for a user who is an admin, on behalf of actor.
+func IssueAdminToken(ctx context.Context, d *db.DB, tokens *Tokens, userID, actor string) (token string, err error) {
+	err = d.InTx(ctx, func(tx *db.Tx) error {
+		p := Principal{UserID: userID, Role: RoleAdmin}
+		var signedOut sql.NullInt64
+		err := tx.QueryRow(ctx, `SELECT signed_out_at FROM users WHERE id = $1 AND role = 'admin' AND erasing_at IS NULL`, userID).Scan(&signedOut)
+		if errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("%s is no admin: `cutroom admin grant` first", userID)
+		}
+		if err != nil {
+			return fmt.Errorf("look for admin: %w", err)
+		}
+		p.Issued = validFrom(signedOut)
+		var expires time.Time
+		if token, expires, err = tokens.Issue(p); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.TokenIssued, Target: userID,
+			Detail: audit.Detail{"expires": expires.UTC().Format(time.RFC3339)}})
+	})
+	return token, err
 }

@@ -2,6 +2,7 @@ package account
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -26,6 +27,15 @@ func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.SignedOut, Target: userID})
 	})
+}
+
+// validFrom is the first second of which a token is valid after a sign-out: a
+// token tells no more than seconds.
+func validFrom(signedOutAt sql.NullInt64) time.Time {
+	if !signedOutAt.Valid {
+		return time.Time{}
+	}
+	return time.UnixMilli(signedOutAt.Int64 + 999).Truncate(time.Second)
 }
 
 // signOuts knows the users who were signed out while tokens of theirs may live.

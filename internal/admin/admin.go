@@ -5,6 +5,9 @@
 // caller has checked that it is an admin. A user whose erasure has begun does
 // not exist for it, and neither do that user's jobs where a user is shown;
 // totals over jobs count them until their rows are gone.
+//
+// A report is read by people and programs alike: its rows carry the names that
+// they have on the wire, and are sent as they are.
 package admin
 
 import (
@@ -44,6 +47,9 @@ func (d Day) Start() time.Time { return time.UnixMilli(int64(d) * dayMs).UTC() }
 
 // String is the day as YYYY-MM-DD.
 func (d Day) String() string { return d.Start().Format(time.DateOnly) }
+
+// MarshalText is String, for JSON.
+func (d Day) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // Range is the half-open span of days [From, To). Reports by day have one row
 // for each of them; From < To is the caller's to check.

@@ -3,11 +3,7 @@ package admin
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"time"
-
-	"cutroom/internal/fault"
 )
 
 // The types of a job.
@@ -22,11 +18,14 @@ const maxActive = 1000
 
 // ActiveJob is a job that has neither finished nor failed.
 type ActiveJob struct {
-	Type, ID, Status  string
-	UserID, UserEmail string // the e-mail may be ""
-	SourceDurationMs  int64
-	Created           time.Time
-	Progress          int // percent, 0 to 100
+	JobType          string `json:"jobType"`
+	JobID            string `json:"jobId"`
+	Status           string `json:"status"`
+	UserID           string `json:"userId"`
+	UserEmail        Text   `json:"userEmail"`
+	SourceDurationMs int64  `json:"sourceDurationMs"`
+	CreatedAt        Time   `json:"createdAt"`
+	Progress         int    `json:"progress"` // percent, 0 to 100
 }
 
 // ActiveJobs returns the jobs in progress, the longest waiting first, at most
@@ -37,13 +36,9 @@ func (r *Reports) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
 	// an IN over all states would read the whole history.
 	err := each(ctx, r.db, func(rows *sql.Rows) error {
 		var j ActiveJob
-		var createdMs int64
-		if err := rows.Scan(&j.Type, &j.ID, &j.Status, &j.UserID, &j.UserEmail, &j.SourceDurationMs, &createdMs, &j.Progress); err != nil {
-			return err
-		}
-		j.Created = time.UnixMilli(createdMs).UTC()
+		err := rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.UserID, &j.UserEmail, &j.SourceDurationMs, &j.CreatedAt, &j.Progress)
 		out = append(out, j)
-		return nil
+		return err
 	}, `WITH jobs AS (
 			SELECT 'render' AS type, id, state, user_id, source_duration_ms, created_at, progress
 				FROM render_jobs WHERE state = 'PENDING'
@@ -64,14 +59,17 @@ func (r *Reports) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
 
 // Breakdown says what became of the jobs of one type.
 type Breakdown struct {
-	Type                                 string
-	Total, Succeeded, Failed, InProgress int64
+	JobType    string `json:"jobType"`
+	Total      int64  `json:"total"`
+	Succeeded  int64  `json:"succeeded"`
+	Failed     int64  `json:"failed"`
+	InProgress int64  `json:"inProgress"`
 }
 
 // StatusBreakdown returns what became of all renders and of all separations,
 // in this order. A separation whose stems were cleaned up did succeed.
 func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
-	out := [2]Breakdown{{Type: JobRender}, {Type: JobSeparation}}
+	out := [2]Breakdown{{JobType: JobRender}, {JobType: JobSeparation}}
 	err := each(ctx, r.db, func(rows *sql.Rows) error {
 		var separation int
 		var state string
@@ -100,11 +98,13 @@ func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
 
 // UserJob is a job in its owner's history.
 type UserJob struct {
-	ID, Type, Status string
-	SourceDurationMs int64
-	Created          time.Time
-	Finished         time.Time // zero while the job is in progress
-	Error            string    // what the client was told; "" when it did not fail
+	JobID            string `json:"jobId"`
+	JobType          string `json:"jobType"`
+	Status           string `json:"status"`
+	SourceDurationMs int64  `json:"sourceDurationMs"`
+	CreatedAt        Time   `json:"createdAt"`
+	FinishedAt       Time   `json:"finishedAt"` // zero while the job is in progress
+	Error            Text   `json:"error"`      // what the client was told; "" when it did not fail
 }
 
 // Page is a part of a list: Limit >= 1 rows after the first Offset >= 0.
@@ -113,32 +113,20 @@ type Page struct{ Limit, Offset int64 }
 // UserJobs returns a page of a user's renders and separations, newest first,
 // and how many there are in all. An unknown user is a 404.
 func (r *Reports) UserJobs(ctx context.Context, userID string, page Page) (jobs []UserJob, total int64, err error) {
-	err = r.db.QueryRow(ctx, `SELECT (SELECT COUNT(*) FROM render_jobs WHERE user_id = u.id)
-			+ (SELECT COUNT(*) FROM separation_jobs WHERE user_id = u.id)
-		FROM users u WHERE u.id = $1 AND u.erasing_at IS NULL`, userID).Scan(&total)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, 0, fault.New(fault.NotFound, "User not found")
-	}
+	total, err = r.count(ctx, `(SELECT COUNT(*) FROM render_jobs WHERE user_id = u.id)
+		+ (SELECT COUNT(*) FROM separation_jobs WHERE user_id = u.id)`, userID)
 	if err != nil {
-		return nil, 0, fmt.Errorf("count a user's jobs: %w", err)
+		return nil, 0, err
 	}
 	jobs = []UserJob{}
 	err = each(ctx, r.db, func(rows *sql.Rows) error {
 		var j UserJob
-		var createdMs int64
-		var finishedMs sql.NullInt64
-		if err := rows.Scan(&j.Type, &j.ID, &j.Status, &j.SourceDurationMs, &createdMs, &finishedMs, &j.Error); err != nil {
-			return err
-		}
-		j.Created = time.UnixMilli(createdMs).UTC()
-		if finishedMs.Valid {
-			j.Finished = time.UnixMilli(finishedMs.Int64).UTC()
-		}
+		err := rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.Error)
 		jobs = append(jobs, j)
-		return nil
-	}, `SELECT 'render', id, state, source_duration_ms, created_at, finished_at, COALESCE(error, '')
+		return err
+	}, `SELECT 'render', id, state, source_duration_ms, created_at, finished_at, error
 			FROM render_jobs WHERE user_id = $1
-		UNION ALL SELECT 'separation', id, state, source_duration_ms, created_at, finished_at, COALESCE(error, '')
+		UNION ALL SELECT 'separation', id, state, source_duration_ms, created_at, finished_at, error
 			FROM separation_jobs WHERE user_id = $1
 		ORDER BY 5 DESC, 2 LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
 	if err != nil {

@@ -27,8 +27,8 @@ func TestActiveJobs(t *testing.T) {
 		}
 		var want []admin.ActiveJob
 		expect := func(kind, state, id string, sourceSec int64) {
-			want = append(want, admin.ActiveJob{Type: kind, ID: id, Status: state, UserID: ann, UserEmail: "ann@x.test",
-				SourceDurationMs: sourceSec * 1000, Created: s.now.Add(-hour).UTC()})
+			want = append(want, admin.ActiveJob{JobType: kind, JobID: id, Status: state, UserID: ann, UserEmail: "ann@x.test",
+				SourceDurationMs: sourceSec * 1000, CreatedAt: admin.Time{Time: s.now.Add(-hour).UTC()}})
 		}
 		at := s.now.Add(-hour)
 		expect("render", "PENDING", s.render(ann, "PENDING", at, 1000*ms), 1)
@@ -36,8 +36,8 @@ func TestActiveJobs(t *testing.T) {
 		expect("separation", "QUEUED", s.separation(ann, "QUEUED", at, 3000*ms), 3)
 		expect("separation", "SUBMITTING", s.separation(ann, "SUBMITTING", at, 4000*ms), 4)
 		expect("separation", "PROCESSING", s.separation(ann, "PROCESSING", at, 5000*ms), 5)
-		s.exec(`UPDATE separation_jobs SET progress = 42, created_at = created_at - 1 WHERE id = $1`, want[4].ID)
-		want[4].Progress, want[4].Created = 42, want[4].Created.Add(-ms)
+		s.exec(`UPDATE separation_jobs SET progress = 42, created_at = created_at - 1 WHERE id = $1`, want[4].JobID)
+		want[4].Progress, want[4].CreatedAt.Time = 42, want[4].CreatedAt.Add(-ms)
 		oldest := append([]admin.ActiveJob{want[4]}, want[:4]...)
 		equal(t, "active jobs", must(s.reports.ActiveJobs(t.Context()))(t), oldest)
 	})
@@ -46,7 +46,7 @@ func TestActiveJobs(t *testing.T) {
 func TestStatusBreakdown(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *seed) {
 		equal(t, "without jobs", must(s.reports.StatusBreakdown(t.Context()))(t),
-			[2]admin.Breakdown{{Type: "render"}, {Type: "separation"}})
+			[2]admin.Breakdown{{JobType: "render"}, {JobType: "separation"}})
 		ann := s.user("Ann", "")
 		for _, state := range []string{"PENDING", "PROCESSING", "PROCESSING", "COMPLETED", "FAILED", "FAILED", "FAILED"} {
 			s.render(ann, state, s.now, minute)
@@ -55,8 +55,8 @@ func TestStatusBreakdown(t *testing.T) {
 			s.separation(ann, state, s.now, minute)
 		}
 		equal(t, "breakdown", must(s.reports.StatusBreakdown(t.Context()))(t), [2]admin.Breakdown{
-			{Type: "render", Total: 7, Succeeded: 1, Failed: 3, InProgress: 3},
-			{Type: "separation", Total: 6, Succeeded: 2, Failed: 1, InProgress: 3},
+			{JobType: "render", Total: 7, Succeeded: 1, Failed: 3, InProgress: 3},
+			{JobType: "separation", Total: 6, Succeeded: 2, Failed: 1, InProgress: 3},
 		})
 	})
 }
@@ -71,11 +71,11 @@ func TestUserJobs(t *testing.T) {
 		s.exec(`UPDATE render_jobs SET finished_at = created_at + 5 WHERE id = $1`, old)
 		s.exec(`UPDATE separation_jobs SET finished_at = created_at + 7, error = 'Provider service unavailable' WHERE id = $1`, sep)
 		all := []admin.UserJob{
-			{ID: twin, Type: "render", Status: "PENDING", SourceDurationMs: 180000, Created: s.now.UTC()},
-			{ID: sep, Type: "separation", Status: "FAILED", SourceDurationMs: 120000, Created: s.now.UTC(),
-				Finished: s.now.Add(7 * ms).UTC(), Error: "Provider service unavailable"},
-			{ID: old, Type: "render", Status: "COMPLETED", SourceDurationMs: 60000, Created: s.now.Add(-hour).UTC(),
-				Finished: s.now.Add(-hour + 5*ms).UTC()},
+			{JobID: twin, JobType: "render", Status: "PENDING", SourceDurationMs: 180000, CreatedAt: admin.Time{Time: s.now.UTC()}},
+			{JobID: sep, JobType: "separation", Status: "FAILED", SourceDurationMs: 120000, CreatedAt: admin.Time{Time: s.now.UTC()},
+				FinishedAt: admin.Time{Time: s.now.Add(7 * ms).UTC()}, Error: "Provider service unavailable"},
+			{JobID: old, JobType: "render", Status: "COMPLETED", SourceDurationMs: 60000, CreatedAt: admin.Time{Time: s.now.Add(-hour).UTC()},
+				FinishedAt: admin.Time{Time: s.now.Add(-hour + 5*ms).UTC()}},
 		}
 		for _, c := range []struct {
 			page admin.Page

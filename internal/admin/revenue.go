@@ -5,22 +5,25 @@ import (
 	"fmt"
 )
 
-// Sales is a number of purchases and the credits sold by them.
-type Sales struct{ Purchases, Credits int64 }
-
 // Revenue is what was bought so far. Purchases count for ever, those of
 // deleted accounts too.
 type Revenue struct {
 	// PayingUsers is the buyers who still have an account: whose a purchase
 	// was is forgotten with the account.
-	PayingUsers int64
-	// Total is over both platforms, Last30Days its part of the last 30 times
-	// 24 hours.
-	Total, Last30Days, PlatformA, PlatformB Sales
+	PayingUsers   int64 `json:"payingUsers"`
+	PurchaseCount int64 `json:"purchaseCount"`
+	CreditsSold   int64 `json:"creditsSold"`
+	// The part of the last 30 times 24 hours.
+	PurchaseCount30d       int64 `json:"purchaseCount30d"`
+	CreditsSold30d         int64 `json:"creditsSold30d"`
+	PlatformAPurchaseCount int64 `json:"platformAPurchaseCount"`
+	PlatformBPurchaseCount int64 `json:"platformBPurchaseCount"`
+	PlatformACredits       int64 `json:"platformACredits"`
+	PlatformBCredits       int64 `json:"platformBCredits"`
 	// AdminGranted is the credits that admins minted for themselves. They are
 	// no purchase and no part of the numbers above; those of deleted accounts
 	// are forgotten.
-	AdminGranted int64
+	AdminGranted int64 `json:"adminGrantedCredits"`
 }
 
 // Revenue sums up all purchases.
@@ -34,8 +37,8 @@ func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
 			CAST(COALESCE(SUM(CASE WHEN platform = 'platform_b' THEN credits END), 0) AS BIGINT),
 			CAST((SELECT COALESCE(SUM(amount), 0) FROM credit_ledger WHERE kind = 'admin') AS BIGINT)
 		FROM (SELECT platform, credits, buyer_id, created_at >= (SELECT now_ms()) - $1 AS recent FROM purchases) AS sold`,
-		30*dayMs).Scan(&v.PayingUsers, &v.Total.Purchases, &v.Total.Credits, &v.Last30Days.Purchases, &v.Last30Days.Credits,
-		&v.PlatformA.Purchases, &v.PlatformA.Credits, &v.PlatformB.Purchases, &v.PlatformB.Credits, &v.AdminGranted)
+		30*dayMs).Scan(&v.PayingUsers, &v.PurchaseCount, &v.CreditsSold, &v.PurchaseCount30d, &v.CreditsSold30d,
+		&v.PlatformAPurchaseCount, &v.PlatformACredits, &v.PlatformBPurchaseCount, &v.PlatformBCredits, &v.AdminGranted)
 	if err != nil {
 		return Revenue{}, fmt.Errorf("revenue: %w", err)
 	}
@@ -44,9 +47,10 @@ func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
 
 // DailyRevenue is the purchases of one day.
 type DailyRevenue struct {
-	Day                                Day
-	PlatformACredits, PlatformBCredits int64
-	Purchases                          int64
+	Day              Day   `json:"date"`
+	PlatformACredits int64 `json:"platformACredits"`
+	PlatformBCredits int64 `json:"platformBCredits"`
+	Purchases        int64 `json:"purchaseCount"`
 }
 
 // DailyRevenue returns the purchases of every day of the range.

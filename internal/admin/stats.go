@@ -5,22 +5,23 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Overview is the service in six numbers.
 type Overview struct {
-	Users, Renders, Separations int64
-	// SourceDuration is the sum over all jobs, failed ones included.
-	SourceDuration time.Duration
+	Users       int64 `json:"totalUsers"`
+	Renders     int64 `json:"totalRenders"`
+	Separations int64 `json:"totalSeparations"`
+	Jobs        int64 `json:"totalJobs"`
+	// SourceDurationMs is the sum over all jobs, failed ones included.
+	SourceDurationMs int64 `json:"totalSourceDurationMs"`
 	// ActiveUsers signed in or submitted a job in the last 7 times 24 hours.
-	ActiveUsers int64
+	ActiveUsers int64 `json:"activeUsersLast7Days"`
 }
 
 // Overview counts everything there is.
 func (r *Reports) Overview(ctx context.Context) (Overview, error) {
 	var o Overview
-	var sourceMs int64
 	// now_ms() stands in a subquery to be read once: PostgreSQL would call it
 	// for every row, and could not use the index.
 	err := r.db.QueryRow(ctx, `SELECT
@@ -30,19 +31,20 @@ func (r *Reports) Overview(ctx context.Context) (Overview, error) {
 		CAST((SELECT COALESCE(SUM(source_duration_ms), 0) FROM render_jobs)
 			+ (SELECT COALESCE(SUM(source_duration_ms), 0) FROM separation_jobs) AS BIGINT),
 		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL AND last_active_at >= (SELECT now_ms()) - $1)`,
-		7*dayMs).Scan(&o.Users, &o.Renders, &o.Separations, &sourceMs, &o.ActiveUsers)
+		7*dayMs).Scan(&o.Users, &o.Renders, &o.Separations, &o.SourceDurationMs, &o.ActiveUsers)
 	if err != nil {
 		return Overview{}, fmt.Errorf("overview: %w", err)
 	}
-	o.SourceDuration = time.Duration(sourceMs) * time.Millisecond
+	o.Jobs = o.Renders + o.Separations
 	return o, nil
 }
 
 // Daily is the jobs submitted on one day.
 type Daily struct {
-	Day                  Day
-	Renders, Separations int64
-	SourceDurationMs     int64
+	Day              Day   `json:"date"`
+	Renders          int64 `json:"renderCount"`
+	Separations      int64 `json:"separationCount"`
+	SourceDurationMs int64 `json:"totalSourceDurationMs"`
 }
 
 // Daily returns the jobs of every day of the range.
@@ -64,8 +66,9 @@ func (r *Reports) Daily(ctx context.Context, span Range) ([]Daily, error) {
 // Signups is the users who came on one day, by provider, without those who
 // left again.
 type Signups struct {
-	Day                  Day
-	ProviderA, ProviderB int64
+	Day       Day   `json:"date"`
+	ProviderA int64 `json:"providerACount"`
+	ProviderB int64 `json:"providerBCount"`
 }
 
 // Signups returns the new users of every day of the range.
@@ -85,20 +88,16 @@ func (r *Reports) Signups(ctx context.Context, span Range) ([]Signups, error) {
 
 // Calls is the calls of one day to one endpoint of an external provider.
 type Calls struct {
-	Day                Day
-	Provider, Endpoint string
-	Count, Failures    int64
+	Day      Day    `json:"date"`
+	Provider string `json:"provider"`
+	Endpoint string `json:"endpoint"`
+	Count    int64  `json:"callCount"`
+	Failures int64  `json:"failureCount"`
+	// FailureRate is the failed part of the calls, 0 to 1.
+	FailureRate float64 `json:"failureRate"`
 	// P95Ms is the latency in milliseconds that 95 % of the calls did not
 	// exceed, by nearest rank: one that was measured. 0 on a day without calls.
-	P95Ms int64
-}
-
-// FailureRate is the failed part of the calls, 0 to 1.
-func (c Calls) FailureRate() float64 {
-	if c.Count == 0 {
-		return 0
-	}
-	return float64(c.Failures) / float64(c.Count)
+	P95Ms int64 `json:"p95LatencyMs"`
 }
 
 // endpoint is one kind of call to an external provider.
@@ -125,6 +124,7 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 		if err := rows.Scan(&c.Day, &c.Provider, &c.Endpoint, &c.Count, &c.Failures, &c.P95Ms); err != nil {
 			return err
 		}
+		c.FailureRate = float64(c.Failures) / float64(c.Count)
 		e := endpoint{c.Provider, c.Endpoint}
 		if seen[e] == nil {
 			seen[e] = map[Day]Calls{}
@@ -159,21 +159,24 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 	return out, nil
 }
 
-// Buckets are the names of the duration histogram's buckets, shortest first.
-// A bucket holds its lower bound and not its upper one.
-var Buckets = [5]string{"0-1m", "1-5m", "5-15m", "15-60m", "60m+"}
+// Bucket is a bar of the duration histogram. It holds the lower bound of its
+// name and not the upper one.
+type Bucket struct {
+	Bucket string `json:"bucket"`
+	Count  int64  `json:"count"`
+}
 
-// DurationHistogram counts all jobs by the duration of their source, in the
-// order of [Buckets].
-func (r *Reports) DurationHistogram(ctx context.Context) ([5]int64, error) {
-	var out [5]int64
+// DurationHistogram counts all jobs by the duration of their source, the shortest
+// first.
+func (r *Reports) DurationHistogram(ctx context.Context) ([5]Bucket, error) {
+	out := [5]Bucket{{Bucket: "0-1m"}, {Bucket: "1-5m"}, {Bucket: "5-15m"}, {Bucket: "15-60m"}, {Bucket: "60m+"}}
 	err := each(ctx, r.db, func(rows *sql.Rows) error {
 		var bucket int
 		var count int64
 		if err := rows.Scan(&bucket, &count); err != nil {
 			return err
 		}
-		out[bucket] += count
+		out[bucket].Count += count
 		return nil
 	}, `SELECT bucket, COUNT(*) FROM (
 			SELECT CASE WHEN ms < 60000 THEN 0 WHEN ms < 300000 THEN 1 WHEN ms < 900000 THEN 2

@@ -29,9 +29,9 @@ func TestUserRowAddsUpJobsAndBalance(t *testing.T) {
 			t.Fatal(total, err)
 		}
 		equal(t, "users", users, []admin.User{
-			{ID: ann, Email: "ann@x.test", Name: "Ann", Provider: "provider_a", Role: "user", Balance: 12, Renders: 3,
-				Separations: 2, SourceDurationMs: (3*minute + 2*hour).Milliseconds(), Created: s.now.UTC(), LastActive: s.now.Add(hour).UTC()},
-			{ID: bob, Name: "Bob", Provider: "provider_b", Role: "admin", Renders: 1, Created: s.now.UTC(), LastActive: s.now.UTC()},
+			{UserID: ann, Email: "ann@x.test", Name: "Ann", Provider: "provider_a", Role: "user", Balance: 12, Renders: 3,
+				Separations: 2, SourceDurationMs: (3*minute + 2*hour).Milliseconds(), CreatedAt: admin.Time{Time: s.now.UTC()}, LastActivityAt: admin.Time{Time: s.now.Add(hour).UTC()}},
+			{UserID: bob, Name: "Bob", Provider: "provider_b", Role: "admin", Renders: 1, CreatedAt: admin.Time{Time: s.now.UTC()}, LastActivityAt: admin.Time{Time: s.now.UTC()}},
 		})
 	})
 }
@@ -53,7 +53,7 @@ func TestUsersPages(t *testing.T) {
 				t.Fatalf("page at %d: %d users of %d, %v", offset, len(users), total, err)
 			}
 			for _, u := range users {
-				got = append(got, u.ID)
+				got = append(got, u.UserID)
 			}
 		}
 		equal(t, "all pages", got, order)
@@ -105,7 +105,7 @@ func TestUsersSearch(t *testing.T) {
 			}
 			got, want := []string{}, []string{}
 			for _, u := range users {
-				got = append(got, u.ID)
+				got = append(got, u.UserID)
 			}
 			for _, name := range c.want {
 				want = append(want, ids[name])

@@ -96,12 +96,23 @@ func makeFolders(root string) (folders, error) {
 // New builds the service: it connects to and migrates the database and makes
 // the storage folders. Close releases what it holds when Run is not called.
 func New(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
+	return assemble(ctx, cfg, version, log, OpenDatabase)
+}
+
+// Beside returns the service as New does, for a command that uses a part of it
+// beside a running fleet: the database must have been migrated.
+func Beside(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
+	return assemble(ctx, cfg, version, log, ConnectDatabase)
+}
+
+func assemble(ctx context.Context, cfg config.Config, version string, log *slog.Logger,
+	open func(context.Context, config.Config, *slog.Logger) (*db.DB, error)) (*App, error) {
 	a := &App{cfg: cfg, log: log, version: version}
 	dirs, err := makeFolders(cfg.Storage.Path)
 	if err != nil {
 		return nil, err
 	}
-	if a.db, err = OpenDatabase(ctx, cfg, log); err != nil {
+	if a.db, err = open(ctx, cfg, log); err != nil {
 		return nil, err
 	}
 	if err := a.build(ctx, cfg, dirs); err != nil {
@@ -257,6 +268,12 @@ func (a *App) storeNode() string {
 	}
 	return a.nodeID
 }
+
+// Accounts is the part of the service that signs people in and deletes them.
+func (a *App) Accounts() *account.Service { return a.accounts }
+
+// DB is the database of the service.
+func (a *App) DB() *db.DB { return a.db }
 
 // Handler is the public API, for a caller that brings its own listener and needs
 // no workers.

@@ -89,10 +89,11 @@ func New(o Options) *Ledger {
 
 // Balance returns a user's credits, 0 for an unknown or deleted user.
 func (l *Ledger) Balance(ctx context.Context, userID string) (int64, error) {
-	return balance(ctx, l.db, userID)
+	return Balance(ctx, l.db, userID)
 }
 
-func balance(ctx context.Context, q db.Querier, userID string) (int64, error) {
+// Balance returns a user's credits, 0 for an unknown or deleted user.
+func Balance(ctx context.Context, q db.Querier, userID string) (int64, error) {
 	var n int64
 	err := q.QueryRow(ctx, `SELECT b.balance FROM credit_balances b JOIN users u ON u.id = b.user_id
 		WHERE b.user_id = $1 AND u.erasing_at IS NULL`, userID).Scan(&n)
@@ -199,7 +200,7 @@ func enter(ctx context.Context, tx *db.Tx, userID, kind, ref string, amount int6
 		return false, fmt.Errorf("move balance: %w", err)
 	}
 	if n == 0 {
-		have, err := balance(ctx, tx, userID)
+		have, err := Balance(ctx, tx, userID)
 		if err != nil {
 			return false, err
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"cutroom/internal/db"
 )
 
@@ -104,4 +106,16 @@ func Forget(ctx context.Context, tx *db.Tx, userID string) error {
 		return fmt.Errorf("forget order numbers: %w", err)
 	}
 	return nil
+}
+
+// supportSpace is the namespace of the ids of entries that are bound to a job.
+var supportSpace = uuid.MustParse("5b0c2a3e-5e8d-4d43-9d0a-6a1a3f1f7c55")
+
+// SupportID is the id of a new entry of support, or the one and only that may be
+// bound to a job: the ledger's unique reference refuses a second one.
+func SupportID(jobID string) string {
+	if jobID == "" {
+		return uuid.NewString()
+	}
+	return uuid.NewSHA1(supportSpace, []byte(jobID)).String()
 }

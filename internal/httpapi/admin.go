@@ -18,17 +18,19 @@ import (
 // web app that shows them.
 func (s *Server) adminRoutes() {
 	reports := s.o.Admin
-	s.handle("GET /api/v2/admin/overview", s.admin(s.adminOverview))
-	s.handle("GET /api/v2/admin/stats/daily", s.admin(ranged(reports.Daily, dailyOf)))
-	s.handle("GET /api/v2/admin/stats/signups", s.admin(ranged(reports.Signups, signupsOf)))
-	s.handle("GET /api/v2/admin/stats/external-calls", s.admin(ranged(reports.ExternalCalls, callsOf)))
-	s.handle("GET /api/v2/admin/stats/duration-histogram", s.admin(s.adminHistogram))
+	s.handle("GET /api/v2/admin/overview", s.admin(report(reports.Overview)))
+	s.handle("GET /api/v2/admin/stats/daily", s.admin(ranged(reports.Daily)))
+	s.handle("GET /api/v2/admin/stats/signups", s.admin(ranged(reports.Signups)))
+	s.handle("GET /api/v2/admin/stats/external-calls", s.admin(ranged(reports.ExternalCalls)))
+	s.handle("GET /api/v2/admin/stats/duration-histogram", s.admin(report(reports.DurationHistogram)))
 	s.handle("GET /api/v2/admin/users", s.admin(s.adminUsers))
-	s.handle("GET /api/v2/admin/users/{userId}/jobs", s.admin(s.adminUserJobs))
-	s.handle("GET /api/v2/admin/jobs/active", s.admin(s.adminActiveJobs))
-	s.handle("GET /api/v2/admin/jobs/status-breakdown", s.admin(s.adminBreakdown))
-	s.handle("GET /api/v2/admin/revenue", s.admin(s.adminRevenue))
-	s.handle("GET /api/v2/admin/revenue/daily", s.admin(ranged(reports.DailyRevenue, dailyRevenueOf)))
+	s.handle("GET /api/v2/admin/users/{userId}/jobs", s.admin(ofUser("jobs", reports.UserJobs)))
+	s.handle("GET /api/v2/admin/users/{userId}/ledger", s.admin(ofUser("entries", reports.Ledger)))
+	s.handle("GET /api/v2/admin/users/{userId}/purchases", s.admin(ofUser("purchases", reports.Purchases)))
+	s.handle("GET /api/v2/admin/jobs/active", s.admin(report(reports.ActiveJobs)))
+	s.handle("GET /api/v2/admin/jobs/status-breakdown", s.admin(report(reports.StatusBreakdown)))
+	s.handle("GET /api/v2/admin/revenue", s.admin(report(reports.Revenue)))
+	s.handle("GET /api/v2/admin/revenue/daily", s.admin(ranged(reports.DailyRevenue)))
 	if s.o.AdminSlug != "" {
 		s.adminApp()
 	}
@@ -98,51 +100,50 @@ func pageOf(query url.Values) (admin.Page, error) {
 	return page, nil
 }
 
+// report is the endpoint of a report that takes no parameters.
+func report[Body any](read func(context.Context) (Body, error)) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
+		body, err := read(r.Context())
+		if err != nil {
+			return err
+		}
+		return ok(w, body)
+	}
+}
+
 // ranged is the endpoint of a report by day.
-func ranged[Row, Body any](report func(context.Context, admin.Range) ([]Row, error), wire func(Row) Body) userHandler {
+func ranged[Row any](read func(context.Context, admin.Range) ([]Row, error)) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
 		span, err := dateRange(r.URL.Query(), time.Now())
 		if err != nil {
 			return err
 		}
-		rows, err := report(r.Context(), span)
+		rows, err := read(r.Context(), span)
 		if err != nil {
 			return err
 		}
-		return ok(w, each(rows, wire))
+		return ok(w, rows)
 	}
 }
 
-// each turns rows into their bodies. It never returns nil: an empty list is []
-// on the wire.
-func each[Row, Body any](rows []Row, wire func(Row) Body) []Body {
-	out := make([]Body, 0, len(rows))
-	for _, row := range rows {
-		out = append(out, wire(row))
+// ofUser is the endpoint of a list of what one user has, under its name.
+func ofUser[Row any](name string, read func(context.Context, string, admin.Page) ([]Row, int64, error)) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
+		// Parse also reads other notations of a UUID, which are no user's id.
+		id, err := uuid.Parse(r.PathValue("userId"))
+		if err != nil || len(r.PathValue("userId")) != len(id.String()) {
+			return fault.New(fault.Invalid, "invalid_user_id")
+		}
+		page, err := pageOf(r.URL.Query())
+		if err != nil {
+			return err
+		}
+		rows, total, err := read(r.Context(), id.String(), page)
+		if err != nil {
+			return err
+		}
+		return ok(w, map[string]any{name: rows, "total": total})
 	}
-	return out
-}
-
-func (s *Server) adminOverview(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-	o, err := s.o.Admin.Overview(r.Context())
-	if err != nil {
-		return err
-	}
-	return ok(w, overviewBody{TotalUsers: o.Users, TotalRenders: o.Renders, TotalSeparations: o.Separations,
-		TotalJobs: o.Renders + o.Separations, TotalSourceDurationMs: o.SourceDuration.Milliseconds(),
-		ActiveUsersLast7Days: o.ActiveUsers})
-}
-
-func (s *Server) adminHistogram(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-	counts, err := s.o.Admin.DurationHistogram(r.Context())
-	if err != nil {
-		return err
-	}
-	body := make([]bucketBody, len(counts))
-	for i, n := range counts {
-		body[i] = bucketBody{Bucket: admin.Buckets[i], Count: n}
-	}
-	return ok(w, body)
 }
 
 func (s *Server) adminUsers(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
@@ -151,59 +152,9 @@ func (s *Server) adminUsers(w http.ResponseWriter, r *http.Request, _ account.Pr
 	if err != nil {
 		return err
 	}
-	search := query.Get("q")
-	if !storable(search) {
-		return ok(w, adminUsersBody{Users: each([]admin.User{}, adminUserOf)})
-	}
-	users, total, err := s.o.Admin.Users(r.Context(), search, page)
+	users, total, err := s.o.Admin.Users(r.Context(), query.Get("q"), page)
 	if err != nil {
 		return err
 	}
-	return ok(w, adminUsersBody{Users: each(users, adminUserOf), Total: total})
-}
-
-func (s *Server) adminUserJobs(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-	// Parse also reads other notations of a UUID, which are no user's id.
-	id, err := uuid.Parse(r.PathValue("userId"))
-	if err != nil || len(r.PathValue("userId")) != len(id.String()) {
-		return fault.New(fault.Invalid, "invalid_user_id")
-	}
-	page, err := pageOf(r.URL.Query())
-	if err != nil {
-		return err
-	}
-	jobs, total, err := s.o.Admin.UserJobs(r.Context(), id.String(), page)
-	if err != nil {
-		return err
-	}
-	return ok(w, userJobsBody{Jobs: each(jobs, userJobOf), Total: total})
-}
-
-func (s *Server) adminActiveJobs(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-	jobs, err := s.o.Admin.ActiveJobs(r.Context())
-	if err != nil {
-		return err
-	}
-	return ok(w, each(jobs, activeJobOf))
-}
-
-func (s *Server) adminBreakdown(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-	types, err := s.o.Admin.StatusBreakdown(r.Context())
-	if err != nil {
-		return err
-	}
-	return ok(w, each(types[:], func(b admin.Breakdown) breakdownBody {
-		return breakdownBody{JobType: b.Type, Total: b.Total, Succeeded: b.Succeeded, Failed: b.Failed, InProgress: b.InProgress}
-	}))
-}
-
-func (s *Server) adminRevenue(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-	v, err := s.o.Admin.Revenue(r.Context())
-	if err != nil {
-		return err
-	}
-	return ok(w, revenueBody{PayingUsers: v.PayingUsers, PurchaseCount: v.Total.Purchases, CreditsSold: v.Total.Credits,
-		PurchaseCount30d: v.Last30Days.Purchases, CreditsSold30d: v.Last30Days.Credits,
-		PlatformAPurchaseCount: v.PlatformA.Purchases, PlatformBPurchaseCount: v.PlatformB.Purchases,
-		PlatformACredits: v.PlatformA.Credits, PlatformBCredits: v.PlatformB.Credits, AdminGrantedCredits: v.AdminGranted})
+	return ok(w, map[string]any{"users": users, "total": total})
 }

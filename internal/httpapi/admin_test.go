@@ -109,7 +109,8 @@ func (s *adminServer) report(path string) (int, string) {
 
 var adminPaths = []string{
 	"/overview", "/stats/daily", "/users", "/stats/external-calls", "/stats/duration-histogram", "/jobs/active",
-	"/stats/signups", "/revenue", "/revenue/daily", "/jobs/status-breakdown", "/users/" + uuid.NewString() + "/jobs",
+	"/stats/signups", "/revenue", "/revenue/daily", "/jobs/status-breakdown", "/users/" + uuid.NewString() + "/ledger",
+	"/users/" + uuid.NewString() + "/purchases", "/users/" + uuid.NewString() + "/jobs",
 }
 
 func TestAdminNeedsTheAdminRole(t *testing.T) {
@@ -210,7 +211,7 @@ func TestAdminPaging(t *testing.T) {
 		"?limit=1.5": "invalid_limit", "?limit=x&offset=x": "invalid_limit", "?limit=99999999999999999999": "invalid_limit",
 		"?offset=-1": "invalid_offset", "?offset=": "invalid_offset", "?offset=99999999999999999999": "invalid_offset",
 	} {
-		for _, path := range []string{"/users", "/users/" + user + "/jobs"} {
+		for _, path := range []string{"/users", "/users/" + user + "/jobs", "/users/" + user + "/ledger", "/users/" + user + "/purchases"} {
 			status, body := s.report(path + query)
 			if want == "" && status != http.StatusOK || want != "" && (status != http.StatusBadRequest || !strings.Contains(body, `"error":"`+want+`"`)) {
 				t.Errorf("%s%s: %d %s, want %q", path, query, status, body, want)
@@ -266,12 +267,12 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 		}
 		return strings.TrimSpace(body)
 	}
-	paths := append(adminPaths[:len(adminPaths)-1:len(adminPaths)-1], "/users/"+user+"/jobs")
+	paths := append(adminPaths[:len(adminPaths)-3:len(adminPaths)-3], "/users/"+user+"/jobs", "/users/"+user+"/ledger", "/users/"+user+"/purchases")
 	for _, path := range paths {
 		check(path)
 	}
 	for path, want := range map[string]string{
-		"/jobs/active": `[]`, "/users?q=nobody": `{"users":[],"total":0}`,
+		"/jobs/active": `[]`, "/users?q=nobody": `{"total":0,"users":[]}`,
 	} {
 		if got := check(path); got != want {
 			t.Errorf("%s of an empty service: %s, want %s", path, got, want)
@@ -287,23 +288,28 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 		VALUES ('sep-1', $1, 'FAILED', '', '', 1, 2500, 'auto', 1, 1767225600001, 1767225601000, 'Provider service unavailable')`, user)
 	s.exec(`INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
 		VALUES ('1', 'separation', 'progress', 0, 500, 321, 1767225600000)`)
-	s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, created_at)
-		VALUES ('platform_b', 'h', 'p', 50, 1767225600000)`)
+	s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, order_id, owed, created_at)
+		VALUES ('platform_b', 'h', 'p', 50, $1, '2000', 4, 1767225600000)`, user)
+	s.exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ('platform_b-2000', $1, 'purchase', 50, 1767225600000)`, user)
 	for _, path := range paths {
 		check(path)
 	}
 	day := "?from=2026-01-01&to=2026-01-02"
 	for path, want := range map[string]string{
 		"/overview": `{"totalUsers":2,"totalRenders":1,"totalSeparations":1,"totalJobs":2,"totalSourceDurationMs":4000,"activeUsersLast7Days":0}`,
-		"/users": `{"users":[{"userId":"` + user + `","email":null,"name":null,"provider":"provider_b","role":"user","balance":0,` +
+		"/users": `{"total":2,"users":[{"userId":"` + user + `","email":null,"name":null,"provider":"provider_b","role":"user","balance":0,` +
 			`"totalRenders":1,"totalSeparations":1,"totalSourceDurationMs":4000,"createdAt":"2026-01-01T00:00:00.007Z",` +
 			`"lastActivityAt":"2026-01-01T00:00:00.100Z"},` +
 			`{"userId":"` + adminID + `","email":null,"name":null,"provider":"provider_a","role":"admin","balance":0,"totalRenders":0,` +
-			`"totalSeparations":0,"totalSourceDurationMs":0,"createdAt":"1970-01-01T00:00:00.001Z","lastActivityAt":"1970-01-01T00:00:00.001Z"}],"total":2}`,
+			`"totalSeparations":0,"totalSourceDurationMs":0,"createdAt":"1970-01-01T00:00:00.001Z","lastActivityAt":"1970-01-01T00:00:00.001Z"}]}`,
 		"/users/" + user + "/jobs": `{"jobs":[{"jobId":"sep-1","jobType":"separation","status":"FAILED","sourceDurationMs":2500,` +
 			`"createdAt":"2026-01-01T00:00:00.001Z","finishedAt":"2026-01-01T00:00:01.000Z","error":"Provider service unavailable"},` +
 			`{"jobId":"rnd-1","jobType":"render","status":"PROCESSING","sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z",` +
 			`"finishedAt":null,"error":null}],"total":2}`,
+		"/users/" + user + "/ledger": `{"entries":[{"refId":"platform_b-2000","kind":"purchase","credits":50,"jobId":null,"orderId":"2000",` +
+			`"createdAt":"2026-01-01T00:00:00.000Z"}],"total":1}`,
+		"/users/" + user + "/purchases": `{"purchases":[{"platform":"platform_b","orderId":"2000","productId":"p","credits":50,"owed":4,` +
+			`"createdAt":"2026-01-01T00:00:00.000Z","reversedAt":null}],"total":1}`,
 		"/jobs/active": `[{"jobType":"render","jobId":"rnd-1","status":"PROCESSING","userId":"` + user + `","userEmail":null,` +
 			`"sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z","progress":40}]`,
 		"/jobs/status-breakdown": `[{"jobType":"render","total":1,"succeeded":0,"failed":0,"inProgress":1},` +
@@ -316,7 +322,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 		"/stats/daily" + day:   `[{"date":"2026-01-01","renderCount":1,"separationCount":1,"totalSourceDurationMs":4000}]`,
 		"/stats/signups" + day: `[{"date":"2026-01-01","providerACount":0,"providerBCount":1}]`,
 		"/revenue/daily" + day: `[{"date":"2026-01-01","platformACredits":0,"platformBCredits":50,"purchaseCount":1}]`,
-		"/revenue": `{"payingUsers":0,"purchaseCount":1,"creditsSold":50,"purchaseCount30d":0,"creditsSold30d":0,` +
+		"/revenue": `{"payingUsers":1,"purchaseCount":1,"creditsSold":50,"purchaseCount30d":0,"creditsSold30d":0,` +
 			`"platformAPurchaseCount":0,"platformBPurchaseCount":1,"platformACredits":0,"platformBCredits":50,"adminGrantedCredits":0}`,
 	} {
 		if got := check(path); got != want {

@@ -69,6 +69,8 @@ var endpoints = []string{
 	"GET /api/v2/admin/revenue/daily",
 	"GET /api/v2/admin/jobs/status-breakdown",
 	"GET /api/v2/admin/users/{userId}/jobs",
+	"GET /api/v2/admin/users/{userId}/ledger",
+	"GET /api/v2/admin/users/{userId}/purchases",
 	"GET /api/v2/testdata/separation/list",
 	"GET /api/v2/testdata/separation/{folder}/{stem}",
 }

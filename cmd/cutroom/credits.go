@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+
+	"cutroom/internal/account"
+	"cutroom/internal/admin"
+	"cutroom/internal/audit"
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+)
+
+func supportFlags(fs *flag.FlagSet, v *invocation) {
+	fs.StringVar(&v.reason, "reason", "", "")
+	fs.StringVar(&v.job, "job", "", "")
+}
+
+func grantCredits(ctx context.Context, v *invocation) error  { return v.support(ctx, 1) }
+func revokeCredits(ctx context.Context, v *invocation) error { return v.support(ctx, -1) }
+
+// maxSupport bounds one entry: beyond it somebody has mistyped.
+const maxSupport = 1_000_000
+
+// maxReason bounds the text that the audit record keeps for ever, in bytes.
+const maxReason = 500
+
+// support gives credits (sign 1) or takes them back (sign -1).
+func (v *invocation) support(ctx context.Context, sign int64) error {
+	n, err := strconv.ParseInt(v.args[1], 10, 64)
+	if err != nil || n < 1 || n > maxSupport {
+		return fmt.Errorf("%q is no number of credits from 1 to %d", v.args[1], maxSupport)
+	}
+	if v.reason == "" || len(v.reason) > maxReason {
+		return fmt.Errorf("--reason <text> is needed, of at most %d characters and without personal data: the audit record keeps it", maxReason)
+	}
+	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+		e := supported{UserID: u.ID, Credits: sign * n, Ref: credit.SupportID(v.job)}
+		if err := v.enter(ctx, d, e); err != nil {
+			return err
+		}
+		e.Ref = "support-" + e.Ref
+		if e.Balance, err = credit.Balance(ctx, d, u.ID); err != nil {
+			return err
+		}
+		return v.print(e, func(w io.Writer) {
+			fmt.Fprintf(w, "%s: %+d credits, the balance is %d (%s)\n", e.UserID, e.Credits, e.Balance, e.Ref)
+		})
+	})
+}
+
+// supported is what support did to a balance.
+type supported struct {
+	UserID  string `json:"userId"`
+	Credits int64  `json:"credits"`
+	Balance int64  `json:"balance"`
+	Ref     string `json:"refId"`
+}
+
+// enter writes the entry and its audit record, which stand or fall together.
+func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
+	detail := audit.Detail{"credits": e.Credits, "reason": v.reason, "ref": "support-" + e.Ref}
+	if v.job != "" {
+		j, err := readJob(ctx, d, v.job)
+		if err != nil {
+			return err
+		}
+		if j.UserID != e.UserID {
+			return fmt.Errorf("job %s is not of user %s", v.job, e.UserID)
+		}
+		detail["job"] = v.job
+	}
+	err := d.InTx(ctx, func(tx *db.Tx) error {
+		fresh, err := credit.Support(ctx, tx, e.UserID, e.Ref, e.Credits)
+		if err != nil {
+			return err
+		}
+		if !fresh {
+			return fmt.Errorf("support has made an entry for job %s already: support-%s", v.job, e.Ref)
+		}
+		return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.SupportEntry, Target: e.UserID, Detail: detail})
+	})
+	if f := fault.As(err); f != nil && f.Kind == fault.PaymentRequired {
+		return fmt.Errorf("the balance is less than that: %s", f.Detail)
+	}
+	if db.IsForeignKey(err) {
+		return errors.New("the account was deleted just now")
+	}
+	return err
+}
+
+// readJob returns a job of any user.
+func readJob(ctx context.Context, d *db.DB, id string) (admin.Job, error) {
+	j, err := admin.New(d).Job(ctx, id, "support-"+credit.SupportID(id))
+	if f := fault.As(err); f != nil && f.Kind == fault.NotFound {
+		return j, fmt.Errorf("there is no job %q", id)
+	}
+	return j, err
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"cutroom/internal/account"
+	"cutroom/internal/admin"
+	"cutroom/internal/app"
+	"cutroom/internal/audit"
+	"cutroom/internal/db"
+)
+
+// screen is how many rows of each kind a person reads at once. --json has all.
+const screen = 20
+
+// everything is a page that holds whatever there is.
+var everything = admin.Page{Limit: 1 << 32}
+
+// person is a user as support sees them.
+type person struct {
+	admin.User
+	Owed      int64               `json:"owed"` // of reversed purchases, not settled
+	Ledger    []admin.LedgerEntry `json:"ledger"`
+	Purchases []admin.Purchase    `json:"purchases"`
+	Jobs      []admin.UserJob     `json:"jobs"`
+	Audit     []audit.Entry       `json:"audit"`
+}
+
+func showUser(ctx context.Context, v *invocation) error {
+	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+		p, err := readPerson(ctx, d, u.ID)
+		if err != nil {
+			return err
+		}
+		return v.print(p, p.table)
+	})
+}
+
+func readPerson(ctx context.Context, d *db.DB, id string) (p person, err error) {
+	reports := admin.New(d)
+	users, _, err := reports.Users(ctx, id, admin.Page{Limit: 1})
+	if err != nil {
+		return p, err
+	}
+	if len(users) == 0 {
+		return p, errors.New("the account was deleted just now")
+	}
+	p.User = users[0]
+	if p.Ledger, _, err = reports.Ledger(ctx, id, everything); err != nil {
+		return p, err
+	}
+	if p.Purchases, _, err = reports.Purchases(ctx, id, everything); err != nil {
+		return p, err
+	}
+	for _, sale := range p.Purchases {
+		p.Owed += sale.Owed
+	}
+	if p.Jobs, _, err = reports.UserJobs(ctx, id, everything); err != nil {
+		return p, err
+	}
+	p.Audit, err = audit.List(ctx, d, audit.Filter{Target: id})
+	return p, err
+}
+
+func (p person) table(w io.Writer) {
+	fmt.Fprintf(w, "id\t%s\ne-mail\t%s\nname\t%s\nprovider\t%s\nrole\t%s\n", p.UserID, p.Email, p.Name, p.Provider, p.Role)
+	fmt.Fprintf(w, "first sign-in\t%s\nlast activity\t%s\nbalance\t%d credits\n", p.CreatedAt, p.LastActivityAt, p.Balance)
+	if p.Owed > 0 {
+		fmt.Fprintf(w, "owed\t%d credits of purchases that the store took back\n", p.Owed)
+	}
+	section(w, "ledger", p.Ledger, func(e admin.LedgerEntry) {
+		fmt.Fprintf(w, "%s\t%s\t%+d\t%s\n", e.CreatedAt, e.Kind, e.Credits, e.RefID)
+	})
+	section(w, "purchases", p.Purchases, func(b admin.Purchase) {
+		note := ""
+		if !b.ReversedAt.IsZero() {
+			note = fmt.Sprintf("taken back %s, %d owed", b.ReversedAt, b.Owed)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d credits\t%s\n", b.CreatedAt, b.Platform, b.OrderID, b.ProductID, b.Credits, note)
+	})
+	section(w, "jobs", p.Jobs, func(j admin.UserJob) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.CreatedAt, j.JobType, j.JobID, j.Status, j.Error)
+	})
+	section(w, "audit", p.Audit, func(e audit.Entry) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%v\n", admin.Time{Time: e.Time}, e.Action, e.Actor, e.Detail)
+	})
+}
+
+// section prints the first rows of a list under its name and number.
+func section[Row any](w io.Writer, name string, rows []Row, line func(Row)) {
+	fmt.Fprintf(w, "\n%s (%d)\n", name, len(rows))
+	for _, row := range rows[:min(len(rows), screen)] {
+		line(row)
+	}
+	if len(rows) > screen {
+		fmt.Fprintln(w, "older ones with --json")
+	}
+}
+
+func exportUser(ctx context.Context, v *invocation) error {
+	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+		data, err := admin.New(d).Export(ctx, u.ID)
+		if err != nil {
+			return err
+		}
+		return v.printJSON(data)
+	})
+}
+
+func signOutUser(ctx context.Context, v *invocation) error {
+	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+		if err := account.SignOut(ctx, d, u.ID, actor()); err != nil {
+			return err
+		}
+		time.Sleep(account.SignOutDelay) // when the command has ended, it is so everywhere
+		return v.done(u.ID, "Every access token issued to %s until now is invalid.", u.ID)
+	})
+}
+
+func eraseUser(ctx context.Context, v *invocation) error {
+	cfg, log, err := v.load()
+	if err != nil {
+		return err
+	}
+	a, err := app.Beside(ctx, cfg, versionString(), log)
+	if err != nil {
+		return err
+	}
+	u, err := account.Find(ctx, a.DB(), v.args[0])
+	if err == nil {
+		err = a.Accounts().Delete(ctx, u.ID, actor())
+	}
+	if err = errors.Join(err, a.Close()); err != nil {
+		return err
+	}
+	return v.done(u.ID, "The account %s and its files are deleted.", u.ID)
+}
+
+// tokenLife is how long a token from the command line lives.
+const tokenLife = 15 * time.Minute
+
+func issueToken(ctx context.Context, v *invocation) error {
+	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+		cfg, _, err := v.load()
+		if err != nil {
+			return err
+		}
+		tokens := account.NewTokens(cfg.Auth.JWTSecret.Reveal(), tokenLife)
+		token, err := account.IssueAdminToken(ctx, d, tokens, u.ID, actor())
+		if err != nil {
+			return err
+		}
+		if v.json {
+			return v.printJSON(map[string]string{"accessToken": token})
+		}
+		_, err = fmt.Fprintln(v.stdout, token)
+		return err
+	})
+}
+
+// withUser is withDatabase for a command whose first argument names a user.
+func (v *invocation) withUser(ctx context.Context, use func(*db.DB, account.User) error) error {
+	return v.withDatabase(ctx, func(d *db.DB) error {
+		u, err := account.Find(ctx, d, v.args[0])
+		if err != nil {
+			return err
+		}
+		return use(d, u)
+	})
+}
+
+// done says in a sentence, or as JSON, what happened to a user.
+func (v *invocation) done(userID, sentence string, args ...any) error {
+	if v.json {
+		return v.printJSON(map[string]string{"userId": userID})
+	}
+	_, err := fmt.Fprintf(v.stdout, sentence+"\n", args...)
+	return err
+}

@@ -1,0 +1,219 @@
+package admin
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"cutroom/internal/fault"
+)
+
+// LedgerEntry is a change of a user's balance.
+type LedgerEntry struct {
+	RefID     string `json:"refId"`
+	Kind      string `json:"kind"`
+	Credits   int64  `json:"credits"` // below zero where they were taken
+	JobID     Text   `json:"jobId"`   // of what was charged or refunded
+	OrderID   Text   `json:"orderId"` // of what was bought or reversed
+	CreatedAt Time   `json:"createdAt"`
+}
+
+// scanEntry reads an entry. What it is about is in its reference.
+func scanEntry(rows *sql.Rows) (LedgerEntry, error) {
+	var e LedgerEntry
+	if err := rows.Scan(&e.RefID, &e.Kind, &e.Credits, &e.CreatedAt); err != nil {
+		return e, err
+	}
+	about := strings.TrimPrefix(e.RefID, e.Kind+"-")
+	switch e.Kind {
+	case "consume", "refund":
+		e.JobID = Text(about)
+	case "purchase", "reversal":
+		for _, platform := range platforms {
+			if order, found := strings.CutPrefix(about, platform+"-"); found {
+				e.OrderID = Text(order)
+			}
+		}
+	}
+	return e, nil
+}
+
+var platforms = [2]string{"platform_a", "platform_b"}
+
+// errNoUser answers for whoever has no account, or none any more.
+var errNoUser = fault.New(fault.NotFound, "User not found")
+
+// count runs a query that counts rows of a user who exists.
+func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err error) {
+	err = r.db.QueryRow(ctx, `SELECT `+rows+` FROM users u WHERE u.id = $1 AND u.erasing_at IS NULL`, userID).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, errNoUser
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count rows of a user: %w", err)
+	}
+	return n, nil
+}
+
+// Ledger returns a page of a user's ledger, newest first, and how many entries
+// there are in all. An unknown user is a 404.
+func (r *Reports) Ledger(ctx context.Context, userID string, page Page) (entries []LedgerEntry, total int64, err error) {
+	total, err = r.count(ctx, `(SELECT COUNT(*) FROM credit_ledger WHERE user_id = u.id)`, userID)
+	if err != nil {
+		return nil, 0, err
+	}
+	entries = []LedgerEntry{}
+	err = each(ctx, r.db, func(rows *sql.Rows) error {
+		e, err := scanEntry(rows)
+		entries = append(entries, e)
+		return err
+	}, `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE user_id = $1
+		ORDER BY created_at DESC, ref_id LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list a user's ledger: %w", err)
+	}
+	return entries, total, nil
+}
+
+// Purchase is something that a user bought.
+type Purchase struct {
+	Platform   string `json:"platform"`
+	OrderID    Text   `json:"orderId"` // the store's number of the purchase
+	ProductID  string `json:"productId"`
+	Credits    int64  `json:"credits"`
+	Owed       int64  `json:"owed"` // of a reversed purchase: spent and not settled
+	CreatedAt  Time   `json:"createdAt"`
+	ReversedAt Time   `json:"reversedAt"` // when the store took it back
+}
+
+// Purchases returns a page of what a user bought, newest first, and how much
+// there is in all. An unknown user is a 404.
+func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold []Purchase, total int64, err error) {
+	total, err = r.count(ctx, `(SELECT COUNT(*) FROM purchases WHERE buyer_id = u.id)`, userID)
+	if err != nil {
+		return nil, 0, err
+	}
+	sold = []Purchase{}
+	err = each(ctx, r.db, func(rows *sql.Rows) error {
+		var p Purchase
+		err := rows.Scan(&p.Platform, &p.OrderID, &p.ProductID, &p.Credits, &p.Owed, &p.CreatedAt, &p.ReversedAt)
+		sold = append(sold, p)
+		return err
+	}, `SELECT platform, order_id, product_id, credits, owed, created_at, reversed_at FROM purchases
+		WHERE buyer_id = $1 ORDER BY created_at DESC, transaction_hash LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list a user's purchases: %w", err)
+	}
+	return sold, total, nil
+}
+
+// Job is all there is to know of one job, for support.
+type Job struct {
+	JobID            string          `json:"jobId"`
+	JobType          string          `json:"jobType"`
+	Status           string          `json:"status"`
+	UserID           string          `json:"userId"`
+	Email            Text            `json:"email"`
+	Progress         int             `json:"progress"` // percent
+	Attempts         int             `json:"attempts"`
+	Replica          Text            `json:"replica"` // at work on it, or the last that was
+	Node             Text            `json:"node"`    // whose disk holds its files; null in the bucket
+	SourceDurationMs int64           `json:"sourceDurationMs"`
+	CreatedAt        Time            `json:"createdAt"`
+	StartedAt        Time            `json:"startedAt"` // by a worker
+	ProcessingAt     Time            `json:"processingAt"`
+	ProviderDoneAt   Time            `json:"providerDoneAt"`
+	FinishedAt       Time            `json:"finishedAt"`
+	CollectedAt      Time            `json:"collectedAt"`
+	ExpiresAt        Time            `json:"expiresAt"`
+	Error            Text            `json:"error"` // what the owner was told
+	Cause            Text            `json:"cause"` // what the log says of the failure
+	Inputs           json.RawMessage `json:"inputs"`
+	// Ledger is what the job cost, what was given back, and what support added.
+	Ledger []LedgerEntry `json:"ledger"`
+}
+
+// Job returns one job of any user. supportRef is the reference of the entry that
+// support made for it, if any. An unknown job is a 404.
+func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
+	j, found, err := r.renderJob(ctx, id)
+	if err == nil && !found {
+		j, found, err = r.separationJob(ctx, id)
+	}
+	if err != nil {
+		return Job{}, fmt.Errorf("look for job: %w", err)
+	}
+	if !found {
+		return Job{}, fault.New(fault.NotFound, "Job not found")
+	}
+	j.Ledger = []LedgerEntry{}
+	err = each(ctx, r.db, func(rows *sql.Rows) error {
+		e, err := scanEntry(rows)
+		j.Ledger = append(j.Ledger, e)
+		return err
+	}, `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE ref_id IN ($1, $2, $3) ORDER BY created_at, ref_id`,
+		"consume-"+id, "refund-"+id, supportRef)
+	if err != nil {
+		return Job{}, fmt.Errorf("read a job's ledger: %w", err)
+	}
+	return j, nil
+}
+
+func (r *Reports) renderJob(ctx context.Context, id string) (j Job, found bool, err error) {
+	var spec string
+	err = r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica), j.node_id,
+			j.source_duration_ms, j.created_at, j.started_at, j.finished_at, j.expires_at, j.error, j.failure_cause, j.spec
+		FROM render_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).
+		Scan(&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
+			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.FinishedAt, &j.ExpiresAt, &j.Error, &j.Cause, &spec)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Job{}, false, nil
+	}
+	j.JobType, j.Inputs = JobRender, rawJSON(spec)
+	return j, err == nil, err
+}
+
+// separationInput is the upload of a separation.
+type separationInput struct {
+	FileName  string `json:"fileName"`
+	SizeBytes int64  `json:"sizeBytes"`
+	Language  string `json:"language"`
+	Credits   int64  `json:"credits"`
+	ProjectID int64  `json:"projectId"` // the provider's; 0 before it has one
+}
+
+func (r *Reports) separationJob(ctx context.Context, id string) (j Job, found bool, err error) {
+	var in separationInput
+	err = r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica), j.node_id,
+			j.source_duration_ms, j.created_at, j.submitting_at, j.processing_at, j.provider_done_at, j.finished_at, j.collected_at,
+			j.error, j.failure_cause, j.source_name, j.source_size_bytes, j.language, j.credits, COALESCE(j.project_id, 0)
+		FROM separation_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).
+		Scan(&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
+			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.FinishedAt, &j.CollectedAt,
+			&j.Error, &j.Cause, &in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Job{}, false, nil
+	}
+	if err != nil {
+		return Job{}, false, err
+	}
+	j.JobType = JobSeparation
+	j.Inputs, err = json.Marshal(in)
+	return j, true, err
+}
+
+// rawJSON is a stored text as JSON: itself, or the text as a string where it is
+// none.
+func rawJSON(text string) json.RawMessage {
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return quoted
+}

@@ -1,0 +1,70 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Time is an instant as the reports show it: an ISO-8601 string in UTC, to the
+// millisecond and always of the same width, so that the strings sort as the
+// times do. Zero is null. The database keeps epoch milliseconds.
+type Time struct{ time.Time }
+
+const isoMillis = "2006-01-02T15:04:05.000Z"
+
+// Scan reads epoch milliseconds, or NULL.
+func (t *Time) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		t.Time = time.Time{}
+	case int64:
+		t.Time = time.UnixMilli(v).UTC()
+	default:
+		return fmt.Errorf("a time is an integer, not %T", v)
+	}
+	return nil
+}
+
+// MarshalJSON writes the string, or null.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(t.UTC().Format(isoMillis))
+}
+
+// String is the time as people read it, "-" where there is none.
+func (t Time) String() string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+// Text is a text that may be missing: "" is null on the wire and NULL in the
+// database.
+type Text string
+
+// Scan reads a text, or NULL.
+func (t *Text) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		*t = ""
+	case string:
+		*t = Text(v)
+	case []byte:
+		*t = Text(v)
+	default:
+		return fmt.Errorf("a text is a string, not %T", v)
+	}
+	return nil
+}
+
+// MarshalJSON writes the string, or null.
+func (t Text) MarshalJSON() ([]byte, error) {
+	if t == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(t))
+}
