@@ -1,7 +1,11 @@
 package test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -266,6 +270,14 @@ func TestSeparationPrice(t *testing.T) {
 	if res.Error(402, "insufficient_credits"); res.Detail() != "required=2 balance=1" {
 		t.Errorf("detail %q, want required=2 balance=1", res.Detail())
 	}
+	// Of several tracks the longest counts: the provider gets them all.
+	both := filepath.Join(t.TempDir(), "both.m4a")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "2", "-i", "anullsrc=r=8000:cl=mono", "-f", "lavfi", "-t", "302", "-i", "anullsrc=r=8000:cl=mono",
+		"-map", "0", "-map", "1", "-c:a", "aac", both)
+	res = submit(t, u, apitest.SeparationForm(both)...)
+	if res.Error(402, "insufficient_credits"); res.Detail() != "required=2 balance=1" {
+		t.Errorf("two tracks: detail %q, want required=2 balance=1", res.Detail())
+	}
 	u.Separate(t, mixture(t))
 	res = submit(t, u, apitest.SeparationForm(mixture(t))...)
 	if res.Error(402, "insufficient_credits"); res.Detail() != "required=1 balance=0" {
@@ -274,13 +286,39 @@ func TestSeparationPrice(t *testing.T) {
 	if b := u.Balance(t); b != 0 {
 		t.Errorf("balance %d, want 0", b)
 	}
-	// Of several tracks the longest counts: the provider gets them all.
-	both := filepath.Join(t.TempDir(), "both.m4a")
-	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "2", "-i", "anullsrc=r=8000:cl=mono", "-f", "lavfi", "-t", "302", "-i", "anullsrc=r=8000:cl=mono",
-		"-map", "0", "-map", "1", "-c:a", "aac", both)
-	res = submit(t, u, apitest.SeparationForm(both)...)
-	if res.Error(402, "insufficient_credits"); res.Detail() != "required=2 balance=0" {
-		t.Errorf("two tracks: detail %q, want required=2 balance=0", res.Detail())
+}
+
+// An account with nothing to pay with is told so before its upload is read, and
+// the repeat of what was accepted is still answered.
+func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t)
+	request := withKey(apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}, "last-credit")
+	var first, again struct{ JobID string }
+	u.Separate(t, mixture(t))
+	u.Separate(t, mixture(t))
+	u.Send(t, request).Expect(202).JSON(&first)
+	u.Send(t, request).Expect(202).JSON(&again)
+	if first != again {
+		t.Errorf("the repeat answered %v, want %v", again, first)
+	}
+	// A body of which nothing ever comes: only the head of the request is there.
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000000\r\n\r\n", separatePath, u.Token)
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("no answer before the body: %v", err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if want := `{"error":"insufficient_credits","detail":"required=1 balance=0"}`; err != nil || answer.StatusCode != 402 || strings.TrimSpace(string(body)) != want {
+		t.Errorf("%d %s (%v), want 402 %s", answer.StatusCode, body, err, want)
 	}
 }
 

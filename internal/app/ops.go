@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -14,8 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/media"
+	"cutroom/internal/separation"
 )
 
 // metrics is what /metrics shows: requests of this process, and the state of
@@ -70,16 +73,17 @@ func (m *metrics) observe(method, route string, status int, seconds float64) {
 type stateCollector struct{ db *db.DB }
 
 var (
-	jobsDesc   = prometheus.NewDesc("cutroom_jobs", "Jobs by type and state.", []string{"type", "state"}, nil)
-	oldestDesc = prometheus.NewDesc("cutroom_oldest_job_seconds", "Age of the oldest job in a state that must not last.", []string{"type", "state"}, nil)
-	callsDesc  = prometheus.NewDesc("cutroom_provider_calls_last_hour", "Calls to the separation provider in the last hour.", []string{"endpoint", "success"}, nil)
-	ledgerDesc = prometheus.NewDesc("cutroom_ledger_credits", "Credits in the ledger by kind of entry.", []string{"kind"}, nil)
-	driftDesc  = prometheus.NewDesc("cutroom_ledger_drift_credits", "Sum of balances minus sum of ledger entries; anything but 0 is a fault.", nil, nil)
+	jobsDesc      = prometheus.NewDesc("cutroom_jobs", "Jobs by type and state.", []string{"type", "state"}, nil)
+	oldestDesc    = prometheus.NewDesc("cutroom_oldest_job_seconds", "Age of the oldest job in a state that must not last.", []string{"type", "state"}, nil)
+	callsDesc     = prometheus.NewDesc("cutroom_provider_calls_last_hour", "Calls to the separation provider in the last hour.", []string{"endpoint", "success"}, nil)
+	ledgerDesc    = prometheus.NewDesc("cutroom_ledger_credits", "Credits in the ledger by kind of entry.", []string{"kind"}, nil)
+	driftDesc     = prometheus.NewDesc("cutroom_ledger_drift_credits", "Sum of balances minus sum of ledger entries; anything but 0 is a fault.", nil, nil)
+	underpaidDesc = prometheus.NewDesc("cutroom_separations_underpaid", "Separations whose stems are longer than what was paid for.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{jobsDesc, oldestDesc, callsDesc, ledgerDesc, driftDesc} {
+	for _, d := range []*prometheus.Desc{jobsDesc, oldestDesc, callsDesc, ledgerDesc, driftDesc, underpaidDesc} {
 		ch <- d
 	}
 }
@@ -101,6 +105,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		[]string{"signup"}, []string{"purchase"}, []string{"admin"}, []string{"consume"}, []string{"refund"})
 	c.gauge(ctx, ch, driftDesc, `SELECT (SELECT COALESCE(SUM(balance), 0) FROM credit_balances)
 		- (SELECT COALESCE(SUM(amount), 0) FROM credit_ledger)`)
+	c.gauge(ctx, ch, underpaidDesc, fmt.Sprintf(`SELECT COUNT(*) FROM separation_jobs
+		WHERE actual_duration_ms > credits * %d + %d AND actual_duration_ms > source_duration_ms + %d`,
+		credit.BillableBlockMs, credit.GraceMs, separation.PaddingMs))
 }
 
 // The series of jobs, by type and state.

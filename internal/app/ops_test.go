@@ -99,6 +99,7 @@ func TestMetricsShowTheStateOfTheService(t *testing.T) {
 			exec(t, d, `INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
 				language, credits, created_at) VALUES ($1, 'u', $2, 'k', 'n', 1, 1, 'auto', 1, now_ms() - 100000)`, fmt.Sprint(i), state)
 		}
+		exec(t, d, `UPDATE separation_jobs SET credits = 1, source_duration_ms = 1000, actual_duration_ms = 301001 WHERE state = 'READY'`)
 		exec(t, d, `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('r', 'u', 'PENDING', '{}', 'video', now_ms() - 50000)`)
 		exec(t, d, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ('a', 'u', 'signup', 3, 0), ('b', 'u', 'consume', -1, 0)`)
 		exec(t, d, `INSERT INTO credit_balances (user_id, balance) VALUES ('u', 5)`)
@@ -130,6 +131,7 @@ func TestMetricsShowTheStateOfTheService(t *testing.T) {
 			`cutroom_ledger_credits{kind="consume"} -1`,
 			`cutroom_ledger_credits{kind="purchase"} 0`,
 			`cutroom_ledger_drift_credits 3`, // 5 in the balance, 2 in the ledger
+			`cutroom_separations_underpaid 1`,
 			`cutroom_media_slots 3`,
 			`cutroom_media_slots_in_use 1`,
 		} {

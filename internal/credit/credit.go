@@ -27,18 +27,18 @@ import (
 const (
 	// BillableBlockMs is the length that one credit pays for.
 	BillableBlockMs = 300_000
-	// graceMs is what an encoder's padding may add before the next block begins.
-	graceMs = 1_000
+	// GraceMs is what an encoder's padding may add before the next block begins.
+	GraceMs = 1_000
 )
 
 // Price is the cost in credits of separating audio of the given length in
 // milliseconds: the smallest n >= 1 with durationMs <= n*300000 + 1000. The
 // quote and the charge both call it. Negative lengths cost as zero.
 func Price(durationMs int64) int64 {
-	if durationMs <= BillableBlockMs+graceMs {
+	if durationMs <= BillableBlockMs+GraceMs {
 		return 1
 	}
-	return (durationMs-graceMs-1)/BillableBlockMs + 1
+	return (durationMs-GraceMs-1)/BillableBlockMs + 1
 }
 
 // The kinds of ledger entries.

@@ -38,6 +38,9 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	if err != nil {
 		return err
 	}
+	if err := s.o.Separations.Admit(r.Context(), user.UserID, key); err != nil {
+		return err
+	}
 	f, err := s.readForm(r, formRules{
 		text:    []string{"spec"},
 		isFile:  func(name string) bool { return name == "file" },

@@ -60,6 +60,15 @@ func Find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
 	return answer, nil
 }
 
+// Known reports whether k has an answer, whatever the request that got it held.
+func Known(ctx context.Context, q db.Querier, k Key) (bool, error) {
+	_, err := Find(ctx, q, k)
+	if errors.Is(err, errReused) {
+		return true, nil
+	}
+	return false, err
+}
+
 // Save stores the answer of k inside the transaction that does the work. It
 // returns [ErrRace] when the key is there already.
 func Save(ctx context.Context, tx *db.Tx, k Key, answer string) error {

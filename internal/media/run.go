@@ -114,7 +114,7 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	}
 	stderr := &tail{limit: stderrTailBytes}
 	cmd.Stderr = stderr
-	output := &outputKeeper{to: c.stdout}
+	output := &outputKeeper{to: c.stdout, refused: abort}
 	if c.stdout != nil {
 		cmd.Stdout = output
 	}
@@ -173,17 +173,19 @@ func judge(ctx context.Context, name string, state *os.ProcessState, waitErr err
 	return exit
 }
 
-// outputKeeper remembers why a writer refused output: os/exec prefers to report
-// the failure of the process that followed from it.
+// outputKeeper remembers why a writer refused output, and ends the process: the
+// first process of a PID namespace does not die of a broken pipe.
 type outputKeeper struct {
-	to  io.Writer
-	err error // read after the process and its pipes have ended
+	to      io.Writer
+	refused func(error)
+	err     error // read after the process and its pipes have ended
 }
 
 func (k *outputKeeper) Write(p []byte) (int, error) {
 	n, err := k.to.Write(p)
 	if err != nil {
 		k.err = err
+		k.refused(err)
 	}
 	return n, err
 }

@@ -62,6 +62,9 @@ func (s *Service) collect(ctx context.Context, j *job, dir string) error {
 			return fmt.Errorf("prepare %s: %w", stems[i].id, err)
 		}
 	}
+	if length := stems[0].durationMs; !j.covers(length) {
+		s.log.Warn("stems are longer than what was paid for", "job", j.ID, "stem_ms", length, "source_ms", j.DurationMs, "credits", j.Credits)
+	}
 	stems = slices.DeleteFunc(stems, func(t stem) bool { return t.durationMs == 0 })
 	for _, t := range stems {
 		if err := retry(ctx, func() error {

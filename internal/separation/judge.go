@@ -21,13 +21,12 @@ type audio struct {
 }
 
 // What the analysis of one upload may cost. Two million packets are more than
-// twelve hours of AAC, in files of which an hour takes 60 MB.
+// twelve hours of AAC.
 const (
 	analysisMemory  = 512 << 20
 	analysisTimeout = 60 * time.Second
 	maxPackets      = 2_000_000
-	// analysisWait is how long an upload waits for its turn.
-	analysisWait = 20 * time.Second
+	analysisWait    = 20 * time.Second // for a place, while others are analysed
 )
 
 var (
@@ -74,7 +73,7 @@ func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
 // analysisSlot waits for one of the places at which uploads are analysed: as
 // many as there are cores, however many uploads come in.
 func (s *Service) analysisSlot(ctx context.Context) (release func(), err error) {
-	wait, cancel := context.WithTimeoutCause(ctx, analysisWait, errBusy)
+	wait, cancel := context.WithTimeoutCause(ctx, s.analysisWait, errBusy)
 	defer cancel()
 	return s.analyses.Acquire(wait)
 }

@@ -93,13 +93,14 @@ type Service struct {
 	signer signer
 	log    *slog.Logger
 
-	analyses *media.Slots // of uploads, within their requests
+	analyses     *media.Slots // of uploads, within their requests
+	analysisWait time.Duration
 }
 
 // New returns a Service.
 func New(o Options) *Service {
 	return &Service{Options: o, db: o.DB, log: o.Log, signer: signer{secret: []byte(o.SigningSecret)},
-		analyses: media.NewSlots(runtime.GOMAXPROCS(0))}
+		analyses: media.NewSlots(runtime.GOMAXPROCS(0)), analysisWait: analysisWait}
 }
 
 // table is what a lease of ours is on.
@@ -110,17 +111,18 @@ type job struct {
 	ID, UserID, State     string
 	NodeID                sql.NullString
 	SourceKey, SourceName string
+	DurationMs, Credits   int64 // of the source as measured, and what it cost
 	ProjectID             sql.NullInt64
 	IntentAt              sql.NullInt64
 	Attempts              int
 	Fence                 int64
 }
 
-const jobColumns = `id, user_id, state, node_id, source_key, source_name, project_id, submit_intent_at, attempts, fence`
+const jobColumns = `id, user_id, state, node_id, source_key, source_name, source_duration_ms, credits, project_id, submit_intent_at, attempts, fence`
 
 func scanJob(row interface{ Scan(...any) error }) (job, error) {
 	var j job
-	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.ProjectID, &j.IntentAt,
+	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits, &j.ProjectID, &j.IntentAt,
 		&j.Attempts, &j.Fence)
 	return j, err
 }
@@ -181,6 +183,7 @@ const (
 	sentenceStale    = "The separation could not be started in time"
 	sentenceNoAnswer = "Provider service unavailable"
 	sentenceNoVoice  = "No voice was found in the audio"
+	sentencePrice    = "The audio is longer than the length it was charged for"
 )
 
 func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -22,6 +22,19 @@ type Submission struct {
 	Language string // "auto" or an ISO language code
 }
 
+// Admit refuses an owner who has nothing to pay with, before the upload is read.
+// The repeat of a request that was answered costs nothing and is let through.
+func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) error {
+	err := s.affordable(ctx, owner, 1)
+	if err == nil {
+		return nil
+	}
+	if known, kerr := idempotency.Known(ctx, s.db, key); known || kerr != nil {
+		return kerr
+	}
+	return err
+}
+
 // Submit charges the owner and enqueues the job, in one transaction: no job is
 // uncharged and no charge lacks its job, whatever dies in between. The staged
 // file stays the caller's. A repeat under the same idempotency key answers the

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/lease"
 	"cutroom/internal/upstream/separator"
@@ -75,6 +76,9 @@ func (s *Service) work(ctx context.Context, j job) {
 		sentence = sentenceNoAnswer
 	case errors.Is(err, errNoVoice):
 		sentence = sentenceNoVoice
+	case errors.Is(err, errPriceMismatch):
+		log.Warn("separation costs more than was paid", "err", err)
+		sentence = sentencePrice
 	default:
 		log.Error("separation failed", "err", err)
 		sentence = sentenceInternal
@@ -95,7 +99,17 @@ var (
 	errMoved          = errors.New("job is no longer this worker's")
 	errProviderFailed = errors.New("provider reports failure")
 	errNoVoice        = errors.New("no voice stem")
+	errPriceMismatch  = errors.New("the audio is longer than was paid for")
 )
+
+// PaddingMs is how much longer than we did somebody else may measure the same
+// sound, who counts what its encoder put before and behind it.
+const PaddingMs = 500
+
+// covers reports whether what was paid is enough for sound of that length.
+func (j job) covers(durationMs int64) bool {
+	return credit.Price(durationMs) <= j.Credits || durationMs <= j.DurationMs+PaddingMs
+}
 
 func (s *Service) advance(ctx context.Context, j *job, dir string) error {
 	if j.State == StateSubmitting {
@@ -115,20 +129,23 @@ func (s *Service) submit(ctx context.Context, j *job, dir string) error {
 	if err := retry(ctx, func() error { return s.Store.Fetch(ctx, j.SourceKey, source) }); err != nil {
 		return fmt.Errorf("fetch source: %w", err)
 	}
-	seq, err := s.Provider.Upload(ctx, source, j.SourceName)
+	medium, err := s.Provider.Upload(ctx, source, j.SourceName)
 	if err != nil {
 		return fmt.Errorf("upload to provider: %w", err)
+	}
+	if !j.covers(medium.DurationMs) {
+		return fmt.Errorf("%w: %d ms by the provider, %d ms by us for %d credits", errPriceMismatch, medium.DurationMs, j.DurationMs, j.Credits)
 	}
 	if err := os.Remove(source); err != nil { // as large as the upload, and a user's voice
 		s.log.Warn("source not removed; the end of the job will", "job", j.ID, "err", err)
 	}
-	if err := s.intend(ctx, j, seq); err != nil {
+	if err := s.intend(ctx, j, medium.Seq); err != nil {
 		return err
 	}
 	// From here to the stored project id nothing may be cut short by a stop of
 	// the service: the provider bills what it has heard.
 	ctx = context.WithoutCancel(ctx)
-	project, err := s.Provider.Submit(ctx, seq, j.ID)
+	project, err := s.Provider.Submit(ctx, medium.Seq, j.ID)
 	if err != nil {
 		return fmt.Errorf("submit to provider: %w", err)
 	}

@@ -240,3 +240,31 @@ func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 		}
 	})
 }
+
+// TestDearerThanPaidIsNotSubmitted has the provider measure more than was
+// charged for: nothing is asked of it that costs money.
+func TestDearerThanPaidIsNotSubmitted(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d).withProvider()
+		owner := r.user(3)
+		s := r.service()
+		stop := r.run(s)
+		r.fault(faults.Rule{Step: standin.StepRegister, Kind: faults.KindGarbage, Body: `{"seq":7,"durationMs":301001}`})
+		id := r.enqueueAudio(s, owner)
+		if x := r.waitState(id, StateFailed); x.Error != sentencePrice || x.Attempts != 1 {
+			t.Errorf("%+v, want %q", x, sentencePrice)
+		}
+		r.booked(owner, 3)
+		if n := r.provider.Faults.Count(standin.StepSubmit); n != 0 {
+			t.Errorf("%d paid calls, want none", n)
+		}
+		r.provider.Faults.Clear()
+		stop()
+		// What its own padding explains is the provider's way of counting.
+		for ms, want := range map[int64]bool{301_000: true, 301_400: true, 301_600: false, 900_000: false, 0: true} {
+			if j := (job{DurationMs: 301_000, Credits: 1}); j.covers(ms) != want {
+				t.Errorf("one credit for 301 s covers %d ms: %v, want %v", ms, !want, want)
+			}
+		}
+	})
+}

@@ -16,25 +16,25 @@ import (
 )
 
 // Upload sends the file at path to the provider under the name fileName and
-// registers it there, returning the provider's media sequence. It may be
-// repeated: each time makes a new upload, and none of them costs anything.
-func (c *Client) Upload(ctx context.Context, path, fileName string) (mediaSeq int64, err error) {
+// registers it there. It may be repeated: each time makes a new upload, and none
+// of them costs anything.
+func (c *Client) Upload(ctx context.Context, path, fileName string) (Medium, error) {
 	var token uploadToken
 	x := c.api("upload-token", http.MethodGet, "/file/api/upload/sas-token?fileName="+url.QueryEscape(fileName))
 	if err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&token)) }); err != nil {
-		return 0, err
+		return Medium{}, err
 	}
 	blob, err := url.Parse(token.BlobSasURL)
 	if err != nil {
-		return 0, &Error{Op: "upload", Err: fmt.Errorf("%w: upload address is not a URL", errForbidden)}
+		return Medium{}, &Error{Op: "upload", Err: fmt.Errorf("%w: upload address is not a URL", errForbidden)}
 	}
 	// The address comes from the provider's authenticated answer, so its host
 	// need not be listed; that it is public is checked when it is dialled.
 	if err := c.checkURL(blob); err != nil {
-		return 0, &Error{Op: "upload", Err: err}
+		return Medium{}, &Error{Op: "upload", Err: err}
 	}
 	if err := c.put(ctx, path, blob); err != nil {
-		return 0, err
+		return Medium{}, err
 	}
 	var media registered
 	x = c.api("register", http.MethodPut, "/file/api/upload/audio").withJSON(map[string]any{
@@ -43,9 +43,15 @@ func (c *Client) Upload(ctx context.Context, path, fileName string) (mediaSeq in
 		"fileName": fileName,
 	})
 	if err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&media)) }); err != nil {
-		return 0, err
+		return Medium{}, err
 	}
-	return int64(media.Seq), nil
+	return Medium{Seq: int64(media.Seq), DurationMs: int64(min(max(media.DurationMs.value, 0), math.MaxInt64/2))}, nil
+}
+
+// Medium is an uploaded file as the provider knows it.
+type Medium struct {
+	Seq        int64
+	DurationMs int64 // by the provider's own measure; 0 where it does not say
 }
 
 // put streams the file to the signed blob address, which must not see the key.
@@ -195,7 +201,8 @@ type uploadToken struct {
 func (a *uploadToken) missing() string { return nameIf(a.BlobSasURL == "", "blobSasUrl") }
 
 type registered struct {
-	Seq id `json:"seq"`
+	Seq        id     `json:"seq"`
+	DurationMs number `json:"durationMs"`
 }
 
 func (a *registered) missing() string { return nameIf(a.Seq == 0, "seq") }

@@ -19,9 +19,9 @@ func TestWholeJob(t *testing.T) {
 	ctx := t.Context()
 	source := bytes.Repeat(wav("source"), 100_000)
 
-	seq, err := c.Upload(ctx, p.source(source), "my song & co.wav")
-	if err != nil || seq != 41 {
-		t.Fatalf("Upload = %d, %v", seq, err)
+	medium, err := c.Upload(ctx, p.source(source), "my song & co.wav")
+	if err != nil || medium != (Medium{Seq: 41, DurationMs: 1000}) {
+		t.Fatalf("Upload = %+v, %v", medium, err)
 	}
 	if !bytes.Equal(p.uploaded, source) {
 		t.Error("upload is not the source")
@@ -29,7 +29,7 @@ func TestWholeJob(t *testing.T) {
 	wantJSON(t, p.bodies["register"], map[string]any{
 		"spaceSeq": 7.0, "fileUrl": p.storage.URL + "/blob/a", "fileName": "my song & co.wav"})
 
-	id, err := c.Submit(ctx, seq, "sep-1")
+	id, err := c.Submit(ctx, medium.Seq, "sep-1")
 	if err != nil || id != 99 {
 		t.Fatalf("Submit = %d, %v", id, err)
 	}
