@@ -246,7 +246,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 	}
 	eng := engine.New(engine.Config{Media: runner, Cores: cores(cfg.Render.MaxConcurrent), Cache: cache, FinalTimeout: cfg.Render.ProcessTimeout, Log: a.log,
 		Limits: engine.Limits{MaxPixels: cfg.Render.MaxInputPixels, MaxSourceDuration: cfg.Render.MaxSourceDuration,
-			MaxOutputDuration: cfg.Render.MaxOutputDuration, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
+			MaxOutputDuration: cfg.Render.MaxOutputDuration, MaxPixelFrames: cfg.Render.MaxPixelFrames, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
 	a.renders = render.New(render.Options{
 		DB: a.db, Keeper: keeper, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,

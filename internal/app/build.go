@@ -25,7 +25,7 @@ import (
 // NewMedia returns the runner of ffmpeg as configured.
 func NewMedia(cfg config.Config, log *slog.Logger) (*media.Runner, error) {
 	return media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, FFprobe: cfg.Media.FFprobe,
-		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes, Log: log})
+		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes, MaxPixels: cfg.Render.MaxInputPixels, Log: log})
 }
 
 // checkConfinement says what does not confine ffmpeg here. Where it must, it

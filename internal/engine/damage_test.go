@@ -11,6 +11,7 @@ import (
 
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
+	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
 )
@@ -135,12 +136,13 @@ func TestWhatIsNoMedia(t *testing.T) {
 func TestLimitsHaveNames(t *testing.T) {
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, Tone: 440})
 	for want, limits := range map[string]engine.Limits{
-		`segments\[0\]: the picture of 320x180 is larger than the accepted 50000 pixels`: {MaxPixels: 50000},
-		`segments\[0\]: the source lasts 2\.0 s, at most 1s are accepted`:                {MaxSourceDuration: time.Second},
-		`segments\[0\]: the file has 2 streams, at most 1 are accepted`:                  {MaxStreams: 1},
-		`segments\[0\]: the video has 60 frames, at most 59 are accepted`:                {MaxFrames: 59},
-		`segments: the film would last 2\.0 s, at most 1s are accepted`:                  {MaxOutputDuration: time.Second},
-		`the server has no room for this render at the moment`:                           {MinFreeBytes: 1 << 60},
+		`segments\[0\]: the picture of 320x180 is larger than the accepted 50000 pixels`:                                                              {MaxPixels: 50000},
+		`segments\[0\]: the source lasts 2\.0 s, at most 1s are accepted`:                                                                             {MaxSourceDuration: time.Second},
+		`segments\[0\]: the file has 2 streams, at most 1 are accepted`:                                                                               {MaxStreams: 1},
+		`segments\[0\]: the video has 60 frames, at most 59 are accepted`:                                                                             {MaxFrames: 59},
+		`segments: the film would last 2\.0 s, at most 1s are accepted`:                                                                               {MaxOutputDuration: time.Second},
+		`segments: the film is too much work: 60 frames of 320x180, and 60 frames of the sources to decode, are 1 gigapixels, at most 0 are accepted`: {MaxPixelFrames: 2*60*320*180 - 1},
+		`the server has no room for this render at the moment`:                                                                                        {MinFreeBytes: 1 << 60},
 	} {
 		b := newBench(t, func(c *engine.Config) { c.Limits = limits })
 		_, err := b.try(t, film(cut(clip, 0, 0)))
@@ -156,4 +158,33 @@ func TestLimitsHaveNames(t *testing.T) {
 	}
 	b := newBench(t, func(c *engine.Config) { c.FinalTimeout = time.Millisecond })
 	checkSentence(t, b.fails(t, film(cut(clip, 0, 0))), `the render took longer than the allowed 1ms`)
+}
+
+// The header tells of the first picture only. The later ones cost no more than
+// the limit allows, and the film is refused for want of them.
+func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
+	dir := t.TempDir()
+	jpegs := func(name, size string) []byte {
+		path := filepath.Join(dir, name)
+		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=r=25:d=1:s="+size, "-f", "image2pipe", "-c:v", "mjpeg", path)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	both, grows := filepath.Join(dir, "both.mjpeg"), filepath.Join(dir, "grows.mov")
+	if err := os.WriteFile(both, append(jpegs("small.mjpeg", "64x64"), jpegs("large.mjpeg", "1600x1200")...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mediatest.FFmpeg(t, "-f", "mjpeg", "-framerate", "25", "-i", both, "-c", "copy", grows)
+	b := newBench(t, func(c *engine.Config) {
+		runner, err := media.New(media.Config{MaxPixels: 64 * 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Media, c.Limits.MaxPixels = runner, 64*64
+	})
+	checkSentence(t, b.fails(t, film(cut(grows, 0, 0))), `segments\[0\]: .*could be decoded`)
+	b.render(t, film(cut(grows, 0, 1000)))
 }

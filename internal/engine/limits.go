@@ -18,6 +18,7 @@ type Limits struct {
 	MaxStreams        int           // in one source
 	MaxFrames         int64         // video frames of one source
 	MaxOutputDuration time.Duration // of the timeline
+	MaxPixelFrames    int64         // of work: see Plan.work
 	MinFreeBytes      int64         // left on the disk of Job.Dir at all times
 }
 
@@ -32,6 +33,7 @@ func DefaultLimits() Limits {
 		MaxStreams:        32,
 		MaxFrames:         1_000_000,
 		MaxOutputDuration: 4 * time.Hour,
+		MaxPixelFrames:    1344e9, // three hours of 1920x1080 at 30 a second, decoded and encoded
 		MinFreeBytes:      512 << 20,
 	}
 }
@@ -52,6 +54,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.MaxOutputDuration <= 0 {
 		l.MaxOutputDuration = d.MaxOutputDuration
+	}
+	if l.MaxPixelFrames <= 0 {
+		l.MaxPixelFrames = d.MaxPixelFrames
 	}
 	if l.MinFreeBytes <= 0 {
 		l.MinFreeBytes = d.MinFreeBytes
@@ -76,6 +81,18 @@ func (l Limits) check(info *Info, user string) error {
 		return fault.Invalidf("%s: the video has %d frames, at most %d are accepted", user, v.Packets, l.MaxFrames)
 	}
 	return nil
+}
+
+// checkWork judges what a planned film costs, before any of it is spent: two
+// pictures that are hours apart make a small file and a day's work.
+func (l Limits) checkWork(p *Plan) error {
+	const giga = 1_000_000_000
+	work, decoded := p.work()
+	if work <= l.MaxPixelFrames {
+		return nil
+	}
+	return fault.Invalidf("segments: the film is too much work: %d frames of %dx%d, and %d frames of the sources to decode, are %d gigapixels, at most %d are accepted",
+		p.Frames, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
 // ErrNoSpace is what a render ends with when the disk fills up: another machine,

@@ -84,6 +84,9 @@ func MakePlan(t timeline.Timeline, files map[string]PlanSource, limits Limits, m
 	if t.OutputKind == timeline.Video {
 		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video)
 		p.planVideo(l)
+		if err := limits.checkWork(p); err != nil {
+			return nil, err
+		}
 	} else {
 		p.Profile.AudioBitrate = soundOnlyBitrate
 	}
@@ -92,6 +95,18 @@ func MakePlan(t timeline.Timeline, files map[string]PlanSource, limits Limits, m
 	}
 	p.employ(machine)
 	return p, nil
+}
+
+// work is the pixels of the film, and of every source's frame as often as it is
+// decoded; decoded counts the latter frames.
+func (p *Plan) work() (pixels, decoded int64) {
+	pixels = int64(p.Canvas.Width) * int64(p.Canvas.Height) * p.Frames
+	for _, v := range p.Parts {
+		n := v.decodes()
+		decoded += n
+		pixels += int64(v.source.info.Video.Width) * int64(v.source.info.Video.Height) * n
+	}
+	return pixels, decoded
 }
 
 // employ decides how many passes run at once.

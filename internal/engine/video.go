@@ -181,6 +181,18 @@ func (v *VideoPart) keyframe(lead float64) float64 {
 	return float64(video.Keys[n-1]) / 1e9
 }
 
+// decodes is how many of the source's frames are decoded for the part: those from
+// the keyframe before it on.
+func (v *VideoPart) decodes() int64 {
+	video, key := v.source.info.Video, v.keyframe(0)
+	from := 0
+	if key > 0 {
+		tick := video.TimeBase.Float()
+		from = sort.Search(v.first, func(n int) bool { return float64(video.Starts[n])*tick > key-1e-6 })
+	}
+	return int64(v.last - from + 1)
+}
+
 // pass is the ffmpeg run that makes the part into out; the times of all decoded
 // frames go to log (see coverage). Decoding begins at the keyframe at file time
 // key, or at the start of the file for 0.

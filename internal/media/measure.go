@@ -84,7 +84,8 @@ func (r *Runner) Measure(ctx context.Context, path string, kind Kind, opts Measu
 		return nil, fmt.Errorf("measure: %w: unknown magic bytes", ErrNotMedia)
 	}
 	scan := newPacketScan(opts)
-	args := append([]string{"-hide_banner", "-loglevel", "error"}, openArgs(kind, path)...)
+	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
+	args = append(args, openArgs(kind, path)...)
 	if opts.IgnoreEdits && kind == KindMP4 {
 		args = append(args, "-ignore_editlist", "1")
 	}

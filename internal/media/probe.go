@@ -155,7 +155,8 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 		return Probe{}, fmt.Errorf("probe: %w: unknown magic bytes", ErrNotMedia)
 	}
 	answer := &limitedBuffer{limit: maxProbeBytes}
-	args := append([]string{"-hide_banner", "-loglevel", "error"}, openArgs(kind, path)...)
+	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
+	args = append(args, openArgs(kind, path)...)
 	args = append(args, "-show_entries", probeEntries, "-print_format", "json", inputURL(path))
 	_, err = r.run(ctx, command{
 		name: "probe", binary: r.ffprobe, args: args, reads: []string{path},

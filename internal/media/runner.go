@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 // Defaults of Config.
 const (
 	defaultMaxFileBytes   = 16 << 30
+	defaultMaxPixels      = 8192 * 4320
 	defaultProbeTimeout   = 30 * time.Second
 	defaultMeasureTimeout = 5 * time.Minute
 	// pipeGrace is how long what a process wrote may take to arrive after its end.
@@ -32,6 +34,7 @@ type Config struct {
 
 	MaxMemoryBytes int64 // private memory of one process; default DefaultMaxMemory()
 	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
+	MaxPixels      int64 // width x height of any picture that is decoded, whatever the header said; default 8192x4320
 
 	ProbeTimeout   time.Duration // of one Probe; default 30 s
 	MeasureTimeout time.Duration // of one Measure; default 5 min
@@ -72,6 +75,7 @@ func New(cfg Config) (*Runner, error) {
 	cfg.FFprobe = orDefault(cfg.FFprobe, "ffprobe")
 	cfg.MaxMemoryBytes = orDefault(cfg.MaxMemoryBytes, DefaultMaxMemory())
 	cfg.MaxFileBytes = orDefault(cfg.MaxFileBytes, defaultMaxFileBytes)
+	cfg.MaxPixels = orDefault(cfg.MaxPixels, defaultMaxPixels)
 	cfg.ProbeTimeout = orDefault(cfg.ProbeTimeout, defaultProbeTimeout)
 	cfg.MeasureTimeout = orDefault(cfg.MeasureTimeout, defaultMeasureTimeout)
 	cfg.Log = orDefault(cfg.Log, slog.New(slog.DiscardHandler))
@@ -114,8 +118,8 @@ type Pass struct {
 	Name string // reads like the pipeline: "normalize segment 0"
 
 	// Args follow the flags the runner adds itself: -nostdin, -hide_banner,
-	// -loglevel error, -progress and -y. Inputs from outside are opened with
-	// InputArgs.
+	// -loglevel error, -progress and -y, and -max_pixels for each input. Inputs
+	// from outside are opened with InputArgs.
 	Args []string
 
 	Dir    string   // working directory, absolute: the only place the pass may write
@@ -171,7 +175,12 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 		job.args[5] = "pipe:3"
 		job.stdout, job.extra = p.Stdout, meter
 	}
-	job.args = append(job.args, p.Args...)
+	for _, arg := range p.Args {
+		if arg == "-i" {
+			job.args = append(job.args, r.maxPixels()...)
+		}
+		job.args = append(job.args, arg)
+	}
 	job.started = meter.watch
 
 	out, err := r.run(ctx, job)
@@ -181,6 +190,15 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 		UserCPU: out.userCPU, SystemCPU: out.systemCPU,
 		MaxRSSBytes: rss, StderrTail: out.stderr,
 	}, err
+}
+
+// pixelSlack is what decoders may round the sides of a picture up by.
+const pixelSlack = 1 << 20
+
+// maxPixels makes decoders of the next input refuse pictures beyond the limit: a
+// stream may begin with small ones, which is all that its header tells.
+func (r *Runner) maxPixels() []string {
+	return []string{"-max_pixels", strconv.FormatInt(r.cfg.MaxPixels+pixelSlack, 10)}
 }
 
 // version returns the first line of `<binary> -version`.
