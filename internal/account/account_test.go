@@ -40,11 +40,12 @@ func (p provider) Verify(_ context.Context, idToken string) (identity.Claims, er
 // room is the account room with files that can refuse to go.
 type room struct {
 	*account.Service
-	db     *db.DB
-	a, b   provider
-	erased []string
-	mu     sync.Mutex
-	refuse map[string]error // by user id
+	db      *db.DB
+	credits *credit.Ledger
+	a, b    provider
+	erased  []string
+	mu      sync.Mutex
+	refuse  map[string]error // by user id
 }
 
 func onBothDatabases(t *testing.T, test func(t *testing.T, r *room)) {
@@ -67,9 +68,12 @@ func newRoom(t *testing.T, o db.Options) *room {
 	}
 	r := &room{db: d, a: provider{}, b: provider{}, refuse: map[string]error{}}
 	log := slog.New(slog.DiscardHandler)
+	if r.credits, err = credit.New(t.Context(), credit.Options{DB: d, SignupBonus: 3, Log: log}); err != nil {
+		t.Fatal(err)
+	}
 	r.Service = account.New(account.Options{DB: d, Tokens: account.NewTokens(secret, time.Hour), Log: log,
 		Providers: map[string]account.IdentityVerifier{account.ProviderA: r.a, account.ProviderB: r.b},
-		Credits:   credit.New(credit.Options{DB: d, SignupBonus: 3, Log: log}),
+		Credits:   r.credits,
 		Erasers: []account.Eraser{func(_ context.Context, userID string) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -84,7 +88,8 @@ func newRoom(t *testing.T, o db.Options) *room {
 
 // replica is another process of the same service.
 func (r *room) replica() *account.Service {
-	return account.New(account.Options{DB: r.db, Tokens: account.NewTokens(secret, time.Hour), Log: slog.New(slog.DiscardHandler)})
+	return account.New(account.Options{DB: r.db, Tokens: account.NewTokens(secret, time.Hour), Credits: r.credits,
+		Log: slog.New(slog.DiscardHandler)})
 }
 
 func (r *room) signIn(t *testing.T, name string, c identity.Claims, fullName string) account.User {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"cutroom/internal/audit"
-	"cutroom/internal/credit"
 	"cutroom/internal/db"
 )
 
@@ -48,7 +47,7 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 		}
 	}
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		if err := credit.Forget(ctx, tx, userID); err != nil {
+		if err := s.credits.Forget(ctx, tx, userID); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, userID); err != nil {

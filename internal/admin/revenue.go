@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Revenue is what was bought so far. Purchases count for ever, those of
-// deleted accounts too.
+// Revenue is what was bought so far and not taken back by its store. Purchases
+// count for ever, those of deleted accounts too.
 type Revenue struct {
 	// PayingUsers is the buyers who still have an account: whose a purchase
 	// was is forgotten with the account.
@@ -36,7 +36,8 @@ func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
 			COUNT(CASE WHEN platform = 'platform_b' THEN 1 END),
 			CAST(COALESCE(SUM(CASE WHEN platform = 'platform_b' THEN credits END), 0) AS BIGINT),
 			CAST((SELECT COALESCE(SUM(amount), 0) FROM credit_ledger WHERE kind = 'admin') AS BIGINT)
-		FROM (SELECT platform, credits, buyer_id, created_at >= (SELECT now_ms()) - $1 AS recent FROM purchases) AS sold`,
+		FROM (SELECT platform, credits, buyer_id, created_at >= (SELECT now_ms()) - $1 AS recent
+			FROM purchases WHERE reversed_at IS NULL) AS sold`,
 		30*dayMs).Scan(&v.PayingUsers, &v.PurchaseCount, &v.CreditsSold, &v.PurchaseCount30d, &v.CreditsSold30d,
 		&v.PlatformAPurchaseCount, &v.PlatformACredits, &v.PlatformBPurchaseCount, &v.PlatformBCredits, &v.AdminGranted)
 	if err != nil {
@@ -60,7 +61,7 @@ func (r *Reports) DailyRevenue(ctx context.Context, span Range) ([]DailyRevenue,
 	}, `SELECT created_at / 86400000,
 			CAST(SUM(CASE WHEN platform = 'platform_a' THEN credits ELSE 0 END) AS BIGINT),
 			CAST(SUM(CASE WHEN platform = 'platform_b' THEN credits ELSE 0 END) AS BIGINT), COUNT(*)
-		FROM purchases WHERE created_at >= $1 AND created_at < $2
+		FROM purchases WHERE created_at >= $1 AND created_at < $2 AND reversed_at IS NULL
 		GROUP BY created_at / 86400000`)
 	if err != nil {
 		return nil, fmt.Errorf("revenue by day: %w", err)

@@ -26,6 +26,7 @@ import (
 	"cutroom/internal/admin"
 	"cutroom/internal/asset"
 	"cutroom/internal/config"
+	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/engine"
 	"cutroom/internal/httpapi"
@@ -70,6 +71,7 @@ type App struct {
 	monitor     *monitor.Monitor
 	metrics     *metrics
 	accounts    *account.Service
+	credits     *credit.Ledger
 	separations *separation.Service
 	renders     *render.Service
 	handler     http.Handler
@@ -181,10 +183,11 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	if err != nil {
 		return err
 	}
-	ledger, err := newLedger(cfg, a.db, a.log)
+	ledger, err := newLedger(ctx, cfg, a.db, a.log)
 	if err != nil {
 		return err
 	}
+	a.credits = ledger
 	a.separations = separation.New(separation.Options{
 		DB: a.db, Keeper: keeper, Sweeper: a.sweeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(),

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -113,12 +115,12 @@ func newIdentityProviders(cfg config.Config) map[string]account.IdentityVerifier
 	return out
 }
 
-func newLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
+func newLedger(ctx context.Context, cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
 	client := outboundClient(cfg)
 	stores := map[string]credit.Store{}
 	if p := cfg.IAP.PlatformA; p.Configured() {
 		v, err := receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
-			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest, HTTP: client})
+			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest, Sender: pushSender(p.Notifications, client), HTTP: client})
 		if err != nil {
 			return nil, fmt.Errorf("IAP_PLATFORM_A: %w", err)
 		}
@@ -131,8 +133,42 @@ func newLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, e
 		}
 		stores[credit.PlatformB] = v
 	}
-	return credit.New(credit.Options{DB: d, Catalog: cfg.Credit.Products, Stores: stores,
-		SignupBonus: cfg.Credit.SignupBonus, AdminDailyCap: cfg.Credit.AdminGrantDailyCap, Log: log}), nil
+	o := credit.Options{DB: d, Catalog: cfg.Credit.Products, Stores: stores,
+		SignupBonus: cfg.Credit.SignupBonus, AdminDailyCap: cfg.Credit.AdminGrantDailyCap, Log: log}
+	if cfg.Credit.BonusPerIdentity {
+		// The current ones first: the key that they open is the one that counts.
+		for _, secret := range []config.Secret{cfg.Auth.JWTSecret, cfg.Separation.SigningSecret, cfg.Auth.JWTPrevious, cfg.Separation.SigningPrevious} {
+			if !secret.IsBlank() {
+				o.BonusSecrets = append(o.BonusSecrets, secret.Reveal())
+			}
+		}
+	}
+	return credit.New(ctx, o)
+}
+
+// pushIssuer signs the tokens of platform_a's pushes.
+const pushIssuer = "https://accounts.google.com"
+
+// pushSender checks the token of a push from platform_a; nil while pushes are
+// not configured.
+func pushSender(p config.StorePush, client *http.Client) func(ctx context.Context, bearer string) error {
+	if p.Audience == "" {
+		return nil
+	}
+	tokens := identity.NewProviderB(identity.ProviderBConfig{Name: "push token", KeysURL: p.KeysURL, Issuer: pushIssuer,
+		ClientIDs: []string{p.Audience}, HTTP: client})
+	return func(ctx context.Context, bearer string) error {
+		claims, err := tokens.Verify(ctx, bearer)
+		switch {
+		case errors.Is(err, identity.ErrUnavailable):
+			return fmt.Errorf("%w: %w", receipt.ErrUnavailable, err)
+		case err != nil:
+			return fmt.Errorf("%w: %w", receipt.ErrForged, err)
+		case claims.Email != p.Sender:
+			return fmt.Errorf("%w: it is of another sender", receipt.ErrForged)
+		}
+		return nil
+	}
 }
 
 func newPlatformB(p config.PlatformB, client *http.Client) (*receipt.PlatformB, error) {

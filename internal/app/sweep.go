@@ -41,6 +41,11 @@ func (a *App) runSweeps(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
+		// Apart from the others: it waits for the stores.
+		every(ctx, userSweepEvery, func() { a.sweep("past sales", func() error { return a.credits.AskAboutSales(ctx) }) })
+		return nil
+	})
+	g.Go(func() error {
 		every(ctx, fileSweepEvery, func() { a.sweepFiles(ctx) })
 		return nil
 	})

@@ -180,6 +180,7 @@ type Media struct {
 // Credit configures what credits cost and how they are granted.
 type Credit struct {
 	SignupBonus        int64            // >= 0
+	BonusPerIdentity   bool             // an identity that had the bonus has no other after its account's deletion
 	AdminGrantDailyCap int64            // >= 0
 	Products           map[string]int64 // product id to credits (> 0), not empty; not to be changed
 }
@@ -196,6 +197,14 @@ type PlatformA struct {
 	ServiceAccountJSON Secret
 	BaseURL            string
 	AllowTest          bool // purchases of licence testers count
+	Notifications      StorePush
+}
+
+// StorePush says whose notifications of refunds are heeded.
+type StorePush struct {
+	Audience string // of the token that a push carries; "" = not heeded
+	Sender   string // e-mail of the service account that signs it
+	KeysURL  string // of the public keys of such tokens
 }
 
 // Configured reports whether every key the verifier needs is set.
@@ -272,6 +281,7 @@ func (r *reader) config() Config {
 		},
 		Credit: Credit{
 			SignupBonus:        r.number("SIGNUP_BONUS_CREDITS"),
+			BonusPerIdentity:   r.oneOf("SIGNUP_BONUS_PER_IDENTITY", "always", "once") == "once",
 			AdminGrantDailyCap: r.number("ADMIN_GRANT_DAILY_CAP"),
 			Products:           r.products("CREDIT_PRODUCTS"),
 		},
@@ -445,6 +455,14 @@ func (r *reader) platformA() PlatformA {
 		ServiceAccountJSON: r.secret("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON"),
 		BaseURL:            r.httpURL("IAP_PLATFORM_A_BASE_URL"),
 		AllowTest:          r.flag("IAP_PLATFORM_A_ALLOW_TEST"),
+		Notifications: StorePush{
+			Audience: r.text("IAP_PLATFORM_A_NOTIFICATION_AUDIENCE"),
+			Sender:   r.text("IAP_PLATFORM_A_NOTIFICATION_SENDER"),
+			KeysURL:  r.httpURL("IAP_PLATFORM_A_NOTIFICATION_KEYS_URL"),
+		},
+	}
+	if (p.Notifications.Audience == "") != (p.Notifications.Sender == "") {
+		r.problem("IAP_PLATFORM_A_NOTIFICATION_AUDIENCE", "must be set together with IAP_PLATFORM_A_NOTIFICATION_SENDER")
 	}
 	r.warnPartial("platform_a", "IAP_PLATFORM_A_PACKAGE_NAME", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON")
 	if p.Configured() {

@@ -231,7 +231,8 @@ func TestDefaults(t *testing.T) {
 		Credit: Credit{SignupBonus: 3, AdminGrantDailyCap: 1000,
 			Products: map[string]int64{"credits.10": 10, "credits.50": 50, "credits.150": 150}},
 		IAP: IAP{
-			PlatformA: PlatformA{BaseURL: "https://androidpublisher.googleapis.com"},
+			PlatformA: PlatformA{BaseURL: "https://androidpublisher.googleapis.com",
+				Notifications: StorePush{KeysURL: "https://www.googleapis.com/oauth2/v3/certs"}},
 			PlatformB: PlatformB{BaseURL: "https://api.storekit.apple.com"},
 		},
 		Outbound: Outbound{ConnectTimeout: 2 * time.Minute, RequestTimeout: 10 * time.Minute, SocketTimeout: 10 * time.Minute},

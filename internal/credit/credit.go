@@ -59,6 +59,7 @@ type Ledger struct {
 	catalog     map[string]int64
 	stores      map[string]*askedStore
 	signupBonus int64
+	identities  *identities // nil where every new account has the bonus
 	dailyCap    int64
 	log         *slog.Logger
 }
@@ -72,19 +73,29 @@ type Options struct {
 	Stores map[string]Store
 	// SignupBonus is granted once per user; 0 grants none.
 	SignupBonus int64
+	// BonusSecrets, where there are any, make the bonus one per identity: it is
+	// remembered beyond the account's deletion, under a key that each of these
+	// secrets of the configuration opens.
+	BonusSecrets []string
 	// AdminDailyCap bounds what one admin may mint in a rolling 24 hours.
 	AdminDailyCap int64
 	Log           *slog.Logger
 }
 
-// New returns a Ledger.
-func New(o Options) *Ledger {
+// New returns a Ledger, over a database that is migrated.
+func New(ctx context.Context, o Options) (*Ledger, error) {
 	l := &Ledger{db: o.DB, catalog: o.Catalog, stores: map[string]*askedStore{}, signupBonus: o.SignupBonus,
 		dailyCap: o.AdminDailyCap, log: o.Log}
 	for platform, s := range o.Stores {
 		l.stores[platform] = &askedStore{Store: s, slots: make(chan struct{}, maxAsking)}
 	}
-	return l
+	if len(o.BonusSecrets) > 0 {
+		var err error
+		if l.identities, err = newIdentities(ctx, o.DB, o.BonusSecrets); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
 }
 
 // Balance returns a user's credits, 0 for an unknown or deleted user.
@@ -122,7 +133,8 @@ func (l *Ledger) Quote(ctx context.Context, userID string, durationMs int64) (Qu
 	return Quote{Credits: price, Balance: have, Sufficient: have >= price}, nil
 }
 
-// GrantSignup grants the signup bonus unless the user has had it. It may be
+// GrantSignup grants the signup bonus unless the user, or where it is granted
+// once to an identity an earlier account of the same, has had it. It may be
 // called at every sign-in, so that a grant which failed once is made later.
 func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
 	if l.signupBonus <= 0 {
@@ -138,7 +150,11 @@ func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
 		return fmt.Errorf("look for signup bonus: %w", err)
 	}
 	return l.db.InTx(ctx, func(tx *db.Tx) error {
-		_, err := enter(ctx, tx, userID, kindSignup, ref, l.signupBonus)
+		had, err := l.hadBonus(ctx, tx, userID)
+		if err != nil || had {
+			return err
+		}
+		_, err = enter(ctx, tx, userID, kindSignup, ref, l.signupBonus)
 		return err
 	})
 }

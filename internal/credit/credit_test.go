@@ -59,6 +59,30 @@ type store struct {
 	err                 error
 	quantity            int64
 	slow                time.Duration
+
+	notice    receipt.Notice
+	noticeErr error
+	mu        sync.Mutex
+	reversed  map[string]bool // what the store says of its sales
+	asked     []string        // about which it was asked
+	away      error
+}
+
+func (s *store) Notification(context.Context, string, []byte) (receipt.Notice, error) {
+	return s.notice, s.noticeErr
+}
+
+func (s *store) Reversed(_ context.Context, asked []receipt.Transaction) (map[string]bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := map[string]bool{}
+	for _, t := range asked {
+		s.asked = append(s.asked, t.ID)
+		if reversed, told := s.reversed[t.ID]; told && s.away == nil {
+			known[t.ID] = reversed
+		}
+	}
+	return known, s.away
 }
 
 func (s *store) Verify(context.Context, receipt.Purchase) (int64, error) {
@@ -106,10 +130,15 @@ func addUser(t *testing.T, d *db.DB) string {
 	return id
 }
 
-func newLedger(d *db.DB, s credit.Store) *credit.Ledger {
-	return credit.New(credit.Options{DB: d, Catalog: map[string]int64{"credits.10": 10, "credits.50": 50},
+func newLedger(t *testing.T, d *db.DB, s credit.Store, bonusSecrets ...string) *credit.Ledger {
+	t.Helper()
+	l, err := credit.New(t.Context(), credit.Options{DB: d, Catalog: map[string]int64{"credits.10": 10, "credits.50": 50},
 		Stores:      map[string]credit.Store{credit.PlatformA: s},
-		SignupBonus: 3, AdminDailyCap: 100, Log: slog.New(slog.DiscardHandler)})
+		SignupBonus: 3, BonusSecrets: bonusSecrets, AdminDailyCap: 100, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // checkLedger asserts the invariant: every balance is the sum of its entries.
@@ -146,7 +175,7 @@ func refund(t *testing.T, d *db.DB, user, job string) bool {
 
 func TestLedgerHoldsUnderConcurrency(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		l := newLedger(d, &store{})
+		l := newLedger(t, d, &store{})
 		user := addUser(t, d)
 		var wg sync.WaitGroup
 		for range 16 { // the bonus, many times at once
@@ -198,7 +227,7 @@ func TestLedgerHoldsUnderConcurrency(t *testing.T) {
 
 func TestPurchaseIsGrantedOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		l := newLedger(d, &store{})
+		l := newLedger(t, d, &store{})
 		users := []string{addUser(t, d), addUser(t, d)}
 		req := credit.PurchaseRequest{Platform: " Platform_A ", TransactionID: "t-1", Receipt: "r", ProductID: "credits.10"}
 		var granted atomic.Int64
@@ -228,7 +257,7 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 		// The receipt stays spent when its buyers are gone, and says nothing of them.
 		for _, u := range users {
 			if err := d.InTx(t.Context(), func(tx *db.Tx) error {
-				if err := credit.Forget(t.Context(), tx, u); err != nil {
+				if err := l.Forget(t.Context(), tx, u); err != nil {
 					return err
 				}
 				_, err := tx.Exec(t.Context(), `DELETE FROM users WHERE id = $1`, u)
@@ -258,7 +287,7 @@ func TestPurchaseRefusalsInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &store{}
-	l, user := newLedger(d, s), addUser(t, d)
+	l, user := newLedger(t, d, s), addUser(t, d)
 	good := credit.PurchaseRequest{Platform: "platform_a", TransactionID: "t", Receipt: "r", ProductID: "credits.10"}
 	for _, c := range []struct {
 		name string
@@ -297,7 +326,7 @@ func TestPurchaseRefusalsInOrder(t *testing.T) {
 func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		s := &store{}
-		l, user, other := newLedger(d, s), addUser(t, d), addUser(t, d)
+		l, user, other := newLedger(t, d, s), addUser(t, d), addUser(t, d)
 		req := func(id string) credit.PurchaseRequest {
 			return credit.PurchaseRequest{Platform: "platform_a", TransactionID: id, Receipt: "r", ProductID: "credits.10"}
 		}
@@ -346,7 +375,7 @@ func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
 
 func TestAdminCapHoldsUnderParallelGrants(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		l := newLedger(d, &store{})
+		l := newLedger(t, d, &store{})
 		admin := addUser(t, d)
 		if _, err := d.Exec(t.Context(), `UPDATE users SET role = 'admin'`); err != nil {
 			t.Fatal(err)

@@ -33,6 +33,13 @@ type Store interface {
 	// receipt.ErrUnavailable when the store could not be asked and it is safe to
 	// try again, and any other error for a receipt that is not valid.
 	Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error)
+	// Notification reads what a store sends unasked: receipt.ErrForged unless it
+	// is the store's, receipt.ErrNotHeeded while that is not configured.
+	Notification(ctx context.Context, bearer string, body []byte) (receipt.Notice, error)
+	// Reversed returns, for the ids of transactions that the store knows, whether
+	// it has taken them back. It may tell of more than was asked. What it learned
+	// before an error counts.
+	Reversed(ctx context.Context, asked []receipt.Transaction) (map[string]bool, error)
 }
 
 // maxAsking is how many questions a store is asked at once by this process. A

@@ -99,15 +99,6 @@ func Owed(ctx context.Context, q db.Querier, userID string) (int64, error) {
 	return n, nil
 }
 
-// Forget removes what names a user's purchases, inside the transaction that
-// deletes the user. That they were paid out stays known.
-func Forget(ctx context.Context, tx *db.Tx, userID string) error {
-	if _, err := tx.Exec(ctx, `UPDATE purchases SET order_id = NULL WHERE buyer_id = $1`, userID); err != nil {
-		return fmt.Errorf("forget order numbers: %w", err)
-	}
-	return nil
-}
-
 // supportSpace is the namespace of the ids of entries that are bound to a job.
 var supportSpace = uuid.MustParse("5b0c2a3e-5e8d-4d43-9d0a-6a1a3f1f7c55")
 

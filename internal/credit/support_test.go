@@ -19,7 +19,7 @@ func support(t *testing.T, d *db.DB, user, id string, amount int64) (fresh bool,
 
 func TestSupportGivesAndTakesOnceAndNeverBelowZero(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		l, user := newLedger(d, &store{}), addUser(t, d)
+		l, user := newLedger(t, d, &store{}), addUser(t, d)
 		for i, step := range []struct {
 			id     string
 			amount int64

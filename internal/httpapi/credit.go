@@ -77,3 +77,18 @@ func (s *Server) adminGrant(w http.ResponseWriter, r *http.Request, user account
 	}
 	return ok(w, grantBody(g))
 }
+
+// storeNotification takes what a store sends about its sales. Whatever is signed
+// is answered 200, known or not, so that the store stops repeating it.
+func (s *Server) storeNotification(platform string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		body, err := readBody(w, r)
+		if err != nil {
+			return err
+		}
+		if err := s.o.Credits.Notify(r.Context(), platform, bearer(r), body); err != nil {
+			return err
+		}
+		return ok(w, struct{}{})
+	}
+}

@@ -89,6 +89,8 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/credits/cost", s.signedIn(s.cost))
 	s.handle("POST /api/v2/credits/purchase", s.signedIn(s.purchase))
 	s.handle("POST /api/v2/credits/admin-grant", s.admin(s.adminGrant))
+	s.handle("POST /api/v2/stores/platform_a/notifications", s.storeNotification(credit.PlatformA))
+	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
 
 	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.submitter(s.separate)))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))

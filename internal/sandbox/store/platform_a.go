@@ -28,6 +28,15 @@ import (
 const (
 	StepToken    = "token"    // POST /token
 	StepPurchase = "purchase" // GET …/purchases/products/{product}/tokens/{token}
+	StepVoided   = "voided"   // GET …/purchases/voidedpurchases
+	StepKeys     = "keys"     // GET /oauth2/v3/certs
+)
+
+// What the pushes of the store's notifications are signed for, and as whom.
+const (
+	PushAudience = "cutroom-sandbox-notifications"
+	PushSender   = "push@sandbox-project.iam.gserviceaccount.com"
+	pushIssuer   = "https://accounts.google.com"
 )
 
 const (
@@ -60,6 +69,7 @@ type PlatformA struct {
 
 	mu        sync.Mutex
 	purchases map[string]PurchaseA // by purchase token
+	voided    []string             // purchase tokens, as they were taken back
 	bearers   map[string]time.Time // access token -> expiry
 	tokenTTL  time.Duration
 }
@@ -68,7 +78,9 @@ type PlatformA struct {
 // account.
 //
 // Control: POST /__control/purchases with a PurchaseA registers it and answers
-// it completed; POST /__control/revoke makes every issued access token invalid;
+// it completed; POST /__control/refund with a token takes it back, and tells the
+// address in notify where there is one, as the store would; POST
+// /__control/revoke makes every issued access token invalid;
 // GET /__control/service-account answers the credentials file.
 func NewPlatformA(packageName string) (*PlatformA, error) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -83,12 +95,29 @@ func NewPlatformA(packageName string) (*PlatformA, error) {
 	s.Handle(StepToken, "POST /token", s.issueToken)
 	s.Handle(StepPurchase,
 		"GET /androidpublisher/v3/applications/{package}/purchases/products/{product}/tokens/{token}", s.getPurchase)
+	s.Handle(StepVoided, "GET /androidpublisher/v3/applications/{package}/purchases/voidedpurchases", s.listVoided)
+	s.Handle(StepKeys, "GET /oauth2/v3/certs", s.publishKeys)
 	s.HandleControl("POST", "purchases", func(r *http.Request) (any, error) {
 		var p PurchaseA
 		if err := standin.ReadJSON(r, &p); err != nil {
 			return nil, err
 		}
 		return s.Register(p), nil
+	})
+	s.HandleControl("POST", "refund", func(r *http.Request) (any, error) {
+		var ask struct{ Token, Notify string }
+		if err := standin.ReadJSON(r, &ask); err != nil {
+			return nil, err
+		}
+		p, err := s.Refund(ask.Token)
+		if err != nil || ask.Notify == "" {
+			return p, err
+		}
+		push, err := s.Push(p)
+		if err != nil {
+			return nil, err
+		}
+		return p, push.Send(r.Context(), ask.Notify)
 	})
 	s.HandleControl("POST", "revoke", func(*http.Request) (any, error) {
 		s.RevokeTokens()

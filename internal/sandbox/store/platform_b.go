@@ -62,7 +62,9 @@ type PlatformB struct {
 // transactions of environment (EnvironmentSandbox or EnvironmentProduction).
 //
 // Control: POST /__control/transactions with a TransactionB registers it and
-// answers it completed, with its signed form as "receipt".
+// answers it completed, with its signed form as "receipt"; POST
+// /__control/refund with a transactionId takes it back, or with reversed lets it
+// stand again, and tells the address in notify where there is one.
 func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -89,6 +91,24 @@ func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 			TransactionB
 			Receipt string `json:"receipt"`
 		}{t, receipt}, err
+	})
+	s.HandleControl("POST", "refund", func(r *http.Request) (any, error) {
+		var ask struct {
+			TransactionID, Notify string
+			Reversed              bool
+		}
+		if err := standin.ReadJSON(r, &ask); err != nil {
+			return nil, err
+		}
+		t, err := s.Refund(ask.TransactionID, !ask.Reversed)
+		if err != nil || ask.Notify == "" {
+			return t, err
+		}
+		push, err := s.Push(t, map[bool]string{true: "REFUND_REVERSED", false: "REFUND"}[ask.Reversed])
+		if err != nil {
+			return nil, err
+		}
+		return t, push.Send(r.Context(), ask.Notify)
 	})
 	return s, nil
 }
@@ -147,14 +167,18 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 		payload["revocationDate"], payload["revocationReason"] = t.RevokedAtMs, 0
 	}
 	adjust(payload, t.Set, t.Omit)
+	return s.signPayload(payload, t.Chain)
+}
 
-	x5c, private, err := s.certs.pick(t.Chain)
+// signPayload signs as the store does, or wrongly, as chain says.
+func (s *PlatformB) signPayload(payload jwt.MapClaims, chain Chain) (string, error) {
+	x5c, private, err := s.certs.pick(chain)
 	if err != nil {
 		return "", err
 	}
 	var method jwt.SigningMethod = jwt.SigningMethodES256
 	var key any = private
-	switch t.Chain {
+	switch chain {
 	case ChainAlgNone:
 		method, key = jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType
 	case ChainAlgHMAC:
@@ -167,7 +191,7 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 	token := jwt.NewWithClaims(method, payload)
 	delete(token.Header, "typ")
 	token.Header["x5c"] = x5c
-	switch t.Chain {
+	switch chain {
 	case ChainMissing:
 		delete(token.Header, "x5c")
 	case ChainEmpty:
@@ -177,9 +201,9 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 	}
 	signed, err := token.SignedString(key)
 	if err != nil {
-		return "", fmt.Errorf("sign transaction: %w", err)
+		return "", fmt.Errorf("sign: %w", err)
 	}
-	if t.Chain == ChainTampered {
+	if chain == ChainTampered {
 		return tamper(signed, payload)
 	}
 	return signed, nil

@@ -21,6 +21,7 @@ const (
 // ProviderBConfig says where provider_b's keys are and which tokens are meant
 // for us.
 type ProviderBConfig struct {
+	Name      string           // in errors; blank means provider_b
 	KeysURL   string           // blank means DefaultKeysURL
 	Issuer    string           // blank means DefaultIssuer
 	ClientIDs []string         // accepted audiences; none admits nobody
@@ -29,8 +30,10 @@ type ProviderBConfig struct {
 }
 
 // ProviderB verifies identity tokens by their RS256 signature against the key
-// set that provider_b publishes. It is safe for concurrent use.
+// set that provider_b, or whoever else speaks OpenID Connect, publishes. It is
+// safe for concurrent use.
 type ProviderB struct {
+	name   string
 	policy policy
 	keys   *keySet
 	parser *jwt.Parser
@@ -48,7 +51,11 @@ func NewProviderB(cfg ProviderBConfig) *ProviderB {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Name == "" {
+		cfg.Name = "provider_b"
+	}
 	return &ProviderB{
+		name:   cfg.Name,
 		policy: policy{issuers: []string{cfg.Issuer}, clientIDs: cfg.ClientIDs},
 		keys:   newKeySet(cfg.KeysURL, vendorhttp.Private(cfg.HTTP), cfg.Now),
 		// One algorithm only: "none", and HS256 keyed with the public key, never
@@ -68,7 +75,7 @@ func NewProviderB(cfg ProviderBConfig) *ProviderB {
 // ErrUnavailable under errors.Is.
 func (p *ProviderB) Verify(ctx context.Context, idToken string) (Claims, error) {
 	if err := checkSize(idToken); err != nil {
-		return Claims{}, fmt.Errorf("provider_b: %w", err)
+		return Claims{}, fmt.Errorf("%s: %w", p.name, err)
 	}
 	var claims Claims
 	set := jwt.MapClaims{}
@@ -95,8 +102,8 @@ func (p *ProviderB) Verify(ctx context.Context, idToken string) (Claims, error) 
 	case err == nil:
 		return claims, nil
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrRejected):
-		return Claims{}, fmt.Errorf("provider_b: %w", err)
+		return Claims{}, fmt.Errorf("%s: %w", p.name, err)
 	default:
-		return Claims{}, fmt.Errorf("provider_b: %w: %w", ErrRejected, err)
+		return Claims{}, fmt.Errorf("%s: %w: %w", p.name, ErrRejected, err)
 	}
 }

@@ -21,12 +21,15 @@ const platformAScope = "https://www.googleapis.com/auth/androidpublisher"
 
 // PlatformAConfig says which app's purchases are verified, and as whom.
 type PlatformAConfig struct {
-	BaseURL            string           // blank means DefaultPlatformABaseURL
-	PackageName        string           // the app's package
-	ServiceAccountJSON []byte           // key file of a service account, as downloaded
-	AllowTest          bool             // licence testers' purchases count
-	HTTP               *http.Client     // nil means http.DefaultClient; redirects are never followed
-	Now                func() time.Time // nil means time.Now
+	BaseURL            string // blank means DefaultPlatformABaseURL
+	PackageName        string // the app's package
+	ServiceAccountJSON []byte // key file of a service account, as downloaded
+	AllowTest          bool   // licence testers' purchases count
+	// Sender checks the bearer token of a push: nil for one of the store's, else
+	// ErrForged or ErrUnavailable. Without it notifications are not heeded.
+	Sender func(ctx context.Context, bearer string) error
+	HTTP   *http.Client     // nil means http.DefaultClient; redirects are never followed
+	Now    func() time.Time // nil means time.Now
 }
 
 // PlatformA verifies purchase tokens with platform_a. It is safe for
@@ -35,6 +38,7 @@ type PlatformA struct {
 	purchasesURL string // up to and including "purchases/"
 	packageName  string
 	allowTest    bool
+	sender       func(ctx context.Context, bearer string) error
 	client       *http.Client
 	access       *accessTokens
 }
@@ -60,6 +64,7 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 		purchasesURL: base + "/androidpublisher/v3/applications/" + url.PathEscape(cfg.PackageName) + "/purchases/",
 		packageName:  cfg.PackageName,
 		allowTest:    cfg.AllowTest,
+		sender:       cfg.Sender,
 		client:       client,
 		access:       newAccessTokens(account, platformAScope, client, cfg.Now),
 	}, nil

@@ -1,0 +1,324 @@
+package credit_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/upstream/receipt"
+)
+
+// buy grants ten credits for a transaction.
+func buy(t *testing.T, l *credit.Ledger, user, transaction string) {
+	t.Helper()
+	if _, err := l.Purchase(t.Context(), user, credit.PurchaseRequest{
+		Platform: "platform_a", TransactionID: transaction, Receipt: "r", ProductID: "credits.10"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// notified has the store claim something, and returns the ledger's answer.
+func notified(t *testing.T, l *credit.Ledger, s *store, transaction string, reinstated bool) error {
+	t.Helper()
+	s.notice = receipt.Notice{Transaction: receipt.Transaction{ID: transaction, Token: "t"}, Reinstated: reinstated}
+	return l.Notify(t.Context(), "platform_a", "", nil)
+}
+
+func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		s := &store{reversed: map[string]bool{}}
+		l, user := newLedger(t, d, s), addUser(t, d)
+		expect := func(what string, balance, owed int64) {
+			t.Helper()
+			have, err := l.Balance(t.Context(), user)
+			debt, err2 := credit.Owed(t.Context(), d, user)
+			if err != nil || err2 != nil || have != balance || debt != owed {
+				t.Errorf("%s: balance %d, owed %d (%v, %v); want %d and %d", what, have, debt, err, err2, balance, owed)
+			}
+			checkLedger(t, d)
+		}
+		buy(t, l, user, "t-1")
+		if err := charge(t.Context(), d, user, "job", 7); err != nil {
+			t.Fatal(err)
+		}
+		// What is claimed and what the store says are two things.
+		for _, said := range []map[string]bool{{}, {"t-1": false}} {
+			s.reversed = said
+			if err := notified(t, l, s, "t-1", false); err != nil {
+				t.Error(err)
+			}
+			expect("claimed only", 3, 0)
+		}
+		s.reversed = map[string]bool{"t-1": true}
+		for _, unknown := range []string{"t-2", ""} {
+			if err := notified(t, l, s, unknown, false); err != nil {
+				t.Error(err)
+			}
+		}
+		s.notice = receipt.Notice{Transaction: receipt.Transaction{ID: "t-1"}, Partial: true}
+		if err := l.Notify(t.Context(), "platform_a", "", nil); err != nil {
+			t.Error(err)
+		}
+		expect("of something else, or of a part", 3, 0)
+		for range 2 {
+			if err := notified(t, l, s, "t-1", false); err != nil {
+				t.Error(err)
+			}
+			expect("refunded", 0, 7)
+		}
+		// Support settles: what is taken counts against the debt.
+		if _, err := support(t, d, user, "gift", 5); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := support(t, d, user, "settle", -5); err != nil {
+			t.Fatal(err)
+		}
+		expect("settled in part", 0, 2)
+		// The store changes its mind: all that was paid back is given again.
+		if err := notified(t, l, s, "t-1", true); err != nil {
+			t.Error(err)
+		}
+		expect("claimed to be reinstated only", 0, 2)
+		s.reversed = map[string]bool{"t-1": false}
+		for range 2 {
+			if err := notified(t, l, s, "t-1", true); err != nil {
+				t.Error(err)
+			}
+			expect("reinstated", 8, 0)
+		}
+		s.reversed = map[string]bool{"t-1": true}
+		if err := notified(t, l, s, "t-1", false); err != nil {
+			t.Error(err)
+		}
+		expect("refunded a second time, which is for people", 8, 0)
+	})
+}
+
+func TestNotificationsThatAreNotTheStores(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		s := &store{}
+		l := newLedger(t, d, s)
+		for platform, want := range map[string]string{"platform_b": "Not found", "platform_a": "invalid_signature"} {
+			s.noticeErr = receipt.ErrForged
+			if f := fault.As(l.Notify(t.Context(), platform, "", nil)); f == nil || f.Code != want {
+				t.Errorf("%s: %v, want %s", platform, f, want)
+			}
+		}
+		for err, want := range map[error]string{receipt.ErrNotHeeded: "Not found", receipt.ErrUnavailable: "unavailable"} {
+			s.noticeErr = err
+			if f := fault.As(l.Notify(t.Context(), "platform_a", "", nil)); f == nil || f.Code != want {
+				t.Errorf("%v: %v, want %s", err, f, want)
+			}
+		}
+	})
+}
+
+// Each purchase is asked about once a night over all replicas, and an outage of
+// the store loses no night.
+func TestStoresAreAskedAboutPastSales(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		s := &store{reversed: map[string]bool{}}
+		replicas := []*credit.Ledger{newLedger(t, d, s), newLedger(t, d, s)}
+		l, user := replicas[0], addUser(t, d)
+		const sales = 30
+		for i := range sales {
+			buy(t, l, user, fmt.Sprint("t-", i))
+			s.reversed[fmt.Sprint("t-", i)] = i == 3
+		}
+		night := func() []string {
+			t.Helper()
+			s.asked = nil
+			var wg sync.WaitGroup
+			for _, l := range replicas {
+				wg.Go(func() {
+					if err := l.AskAboutSales(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			return s.asked
+		}
+		pass := func(hours int) {
+			t.Helper()
+			if _, err := d.Exec(t.Context(), `UPDATE purchases SET created_at = created_at - $1, asked_at = asked_at - $1`, hours*3600_000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if asked := night(); len(asked) != 0 {
+			t.Errorf("asked at once about %d", len(asked))
+		}
+		pass(24)
+		s.away = receipt.ErrUnavailable
+		night()
+		s.away = nil
+		if asked := night(); len(asked) != sales {
+			t.Errorf("asked %d times about %d sales", len(asked), sales)
+		}
+		if have, err := l.Balance(t.Context(), user); err != nil || have != (sales-1)*10 {
+			t.Errorf("balance %d, %v", have, err)
+		}
+		if asked := night(); len(asked) != 0 {
+			t.Errorf("asked again about %d in the same night", len(asked))
+		}
+		pass(24)
+		if asked := night(); len(asked) != sales-1 {
+			t.Errorf("the next night asked about %d, want all that stand", len(asked))
+		}
+		// A notification that cannot be confirmed is asked about at the next sweep.
+		s.away, s.reversed["t-5"] = receipt.ErrUnavailable, true
+		if err := notified(t, l, s, "t-5", false); err != nil {
+			t.Error(err)
+		}
+		s.away = nil
+		if asked := night(); len(asked) != 1 || asked[0] != "t-5" {
+			t.Errorf("asked about %v", asked)
+		}
+		if have, err := l.Balance(t.Context(), user); err != nil || have != (sales-2)*10 {
+			t.Errorf("balance %d, %v", have, err)
+		}
+		pass(24 * 91)
+		if asked := night(); len(asked) != 0 {
+			t.Errorf("asked about %d sales of last season", len(asked))
+		}
+		checkLedger(t, d)
+	})
+}
+
+func TestBonusOncePerIdentityOutlivesAccountAndSecrets(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		live := func(l *credit.Ledger, subject string) int64 { // one life of an account
+			t.Helper()
+			user := addUser(t, d)
+			if _, err := d.Exec(t.Context(), `UPDATE users SET provider_sub = $1 WHERE id = $2`, subject, user); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := l.GrantSignup(t.Context(), user); err != nil {
+					t.Fatal(err)
+				}
+			}
+			have, err := l.Balance(t.Context(), user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.InTx(t.Context(), func(tx *db.Tx) error {
+				if err := l.Forget(t.Context(), tx, user); err != nil {
+					return err
+				}
+				_, err := tx.Exec(t.Context(), `DELETE FROM users WHERE id = $1`, user)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return have
+		}
+		always := newLedger(t, d, &store{})
+		for life := range 2 {
+			if got := live(always, "farmer"); got != 3 {
+				t.Errorf("always, life %d: %d", life, got)
+			}
+		}
+		for i, c := range []struct {
+			secrets []string
+			want    int64
+		}{
+			{[]string{"jwt", "stems"}, 3}, {[]string{"jwt", "stems"}, 0},
+			{[]string{"jwt-2", "stems"}, 0},            // one is rotated
+			{[]string{"jwt-2", "stems-2", "stems"}, 0}, // then the other, overlapping
+			{[]string{"jwt-3", "stems-2"}, 0},
+			{[]string{"all", "new"}, 3}, // nobody can open the key any more
+		} {
+			if got := live(newLedger(t, d, &store{}, c.secrets...), "farmer"); got != c.want {
+				t.Errorf("once, %d: %d, want %d", i, got, c.want)
+			}
+		}
+		var kept string
+		if err := d.QueryRow(t.Context(), `SELECT MAX(identity_hash) FROM bonus_identities`).Scan(&kept); err != nil || len(kept) != 64 {
+			t.Errorf("kept %q, %v", kept, err)
+		}
+	})
+}
+
+// Whatever happens to an account, in whatever order and at once: the balance is
+// the sum of the ledger, never below zero, and each thing happens once.
+func TestLedgerOfEverythingAtOnce(t *testing.T) {
+	if err := flag.Set("rapid.checks", "12"); err != nil {
+		t.Fatal(err)
+	}
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		rapid.Check(t, func(rt *rapid.T) {
+			s := &store{reversed: map[string]bool{}}
+			l, user := newLedger(t, d, s), addUser(t, d)
+			name := func(i int) string { return fmt.Sprint(user, "-", i) }
+			for i := range 4 {
+				s.reversed[name(i)] = rapid.Bool().Draw(rt, "reversed")
+			}
+			do := map[string]func(i int) error{
+				"buy": func(i int) error {
+					_, err := l.Purchase(t.Context(), user, credit.PurchaseRequest{Platform: "platform_a", TransactionID: name(i), Receipt: "r", ProductID: "credits.10"})
+					return err
+				},
+				"charge": func(i int) error { return charge(t.Context(), d, user, name(i), int64(1+3*i)) },
+				"refund": func(i int) error { refund(t, d, user, name(i)); return nil },
+				"give":   func(i int) error { _, err := support(t, d, user, name(i), int64(i+1)); return err },
+				"take":   func(i int) error { _, err := support(t, d, user, name(i+10), -int64(i+1)); return err },
+				"signup": func(int) error { return l.GrantSignup(t.Context(), user) },
+				"notify": func(i int) error {
+					one := &store{reversed: s.reversed, notice: receipt.Notice{Transaction: receipt.Transaction{ID: name(i), Token: "t"}, Reinstated: i%2 == 0}}
+					return newLedger(t, d, one).Notify(t.Context(), "platform_a", "", nil)
+				},
+			}
+			ops := rapid.SliceOfN(rapid.SampledFrom([]string{"buy", "buy", "charge", "refund", "give", "take", "signup", "notify", "notify"}), 8, 24).Draw(rt, "ops")
+			var wg sync.WaitGroup
+			for _, op := range ops {
+				i := rapid.IntRange(0, 3).Draw(rt, "which")
+				wg.Go(func() {
+					err := do[op](i)
+					f := fault.As(err)
+					// A charge that was made before is an error of ours, and here on purpose.
+					if err != nil && (f == nil || f.Code != "insufficient_credits") && op != "charge" {
+						t.Errorf("%s %d: %v", op, i, err)
+					}
+				})
+			}
+			wg.Wait()
+			judgeLedger(t, d, user)
+		})
+	})
+}
+
+// judgeLedger checks one account against all that must hold of it.
+func judgeLedger(t *testing.T, d *db.DB, user string) {
+	t.Helper()
+	var balance, sum, low int64
+	err := d.QueryRow(context.WithoutCancel(t.Context()), `SELECT CAST(COALESCE((SELECT balance FROM credit_balances WHERE user_id = $1), 0) AS BIGINT),
+		CAST(COALESCE(SUM(amount), 0) AS BIGINT),
+		COUNT(CASE WHEN kind IN ('purchase', 'signup', 'refund') AND amount <= 0 OR kind = 'consume' AND amount >= 0 THEN 1 END)
+		FROM credit_ledger WHERE user_id = $1`, user).Scan(&balance, &sum, &low)
+	if err != nil || balance != sum || balance < 0 || low != 0 {
+		t.Errorf("balance %d, ledger %d, %d entries of the wrong sign, %v", balance, sum, low, err)
+	}
+	sales, err := credit.Purchases(t.Context(), d, user)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, sale := range sales {
+		var taken int64
+		if err := d.QueryRow(t.Context(), `SELECT CAST(COALESCE(-SUM(amount), 0) AS BIGINT) FROM credit_ledger WHERE ref_id LIKE $1`,
+			"reversal-"+sale.Platform+"-"+sale.OrderID+"%").Scan(&taken); err != nil {
+			t.Error(err)
+		}
+		switch standing := sale.ReversedAt.IsZero(); {
+		case standing && (taken > 0 || sale.Owed != 0), !standing && (taken < 0 || taken+sale.Owed > sale.Credits):
+			t.Errorf("%+v: %d taken", sale, taken)
+		}
+	}
+}

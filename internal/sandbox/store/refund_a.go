@@ -1,0 +1,133 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/sandbox/standin"
+)
+
+// Push is a notification on its way to the app's server.
+type Push struct {
+	Bearer string // "" for a store that signs the body itself
+	Body   []byte
+}
+
+// Send delivers a push. Anything but 200 is an error, for which a store would
+// try again.
+func (p Push) Send(ctx context.Context, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(p.Body))
+	if err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if p.Bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+p.Bearer)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("push: answered %d", resp.StatusCode)
+	}
+	return nil
+}
+
+// Refund takes a purchase back: its state becomes cancelled, and it is listed
+// among the voided ones.
+func (s *PlatformA) Refund(token string) (PurchaseA, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, known := s.purchases[token]
+	if !known {
+		return PurchaseA{}, fmt.Errorf("no purchase has the token %q", token)
+	}
+	p.PurchaseState = 1
+	s.purchases[token] = p
+	s.voided = append(s.voided, token)
+	return p, nil
+}
+
+// Push is the notification of a refund, as the message queue delivers it.
+func (s *PlatformA) Push(p PurchaseA) (Push, error) {
+	bearer, err := s.PushToken(nil)
+	if err != nil {
+		return Push{}, err
+	}
+	data, err := json.Marshal(map[string]any{
+		"version": "1.0", "packageName": s.packageName, "eventTimeMillis": strconv.FormatInt(time.Now().UnixMilli(), 10),
+		"voidedPurchaseNotification": map[string]any{
+			"purchaseToken": p.Token, "orderId": p.OrderID, "productType": 2, "refundType": 1},
+	})
+	if err != nil {
+		return Push{}, fmt.Errorf("encode notification: %w", err)
+	}
+	body, err := json.Marshal(map[string]any{
+		"message":      map[string]any{"data": base64.StdEncoding.EncodeToString(data), "messageId": randomDigits(15)},
+		"subscription": "projects/sandbox-project/subscriptions/refunds",
+	})
+	return Push{Bearer: bearer, Body: body}, err
+}
+
+// PushToken is the bearer of a push; changes replace claims.
+func (s *PlatformA) PushToken(changes map[string]any) (string, error) {
+	now := time.Now()
+	claims := jwt.MapClaims{"iss": pushIssuer, "aud": PushAudience, "sub": "113774264463038321964", "azp": "113774264463038321964",
+		"email": PushSender, "email_verified": true, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
+	for name, value := range changes {
+		claims[name] = value
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
+	token.Header["kid"] = s.keyID
+	return token.SignedString(s.private)
+}
+
+func (s *PlatformA) publishKeys(w http.ResponseWriter, _ *http.Request) {
+	encode := base64.RawURLEncoding.EncodeToString
+	standin.WriteJSON(w, http.StatusOK, map[string]any{"keys": []map[string]string{{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": s.keyID,
+		"n": encode(s.private.N.Bytes()), "e": encode(big.NewInt(int64(s.private.E)).Bytes())}}})
+}
+
+func (s *PlatformA) listVoided(w http.ResponseWriter, r *http.Request) {
+	if !s.authorized(r) {
+		refuseA(w, 401, "authError", "Request had invalid authentication credentials.")
+		return
+	}
+	if r.PathValue("package") != s.packageName {
+		refuseA(w, 404, "applicationNotFound", "No application was found for the given package name.")
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Pages of two, so that a reader of the first alone is found out.
+	const page = 2
+	from, _ := strconv.Atoi(r.URL.Query().Get("token"))
+	from = min(max(from, 0), len(s.voided))
+	to := min(from+page, len(s.voided))
+	list := []map[string]any{}
+	for _, token := range s.voided[from:to] {
+		list = append(list, map[string]any{"kind": "androidpublisher#voidedPurchase", "purchaseToken": token,
+			"orderId": s.purchases[token].OrderID, "voidedSource": 0, "voidedReason": 1,
+			"voidedTimeMillis": strconv.FormatInt(time.Now().UnixMilli(), 10)})
+	}
+	answer := map[string]any{"voidedPurchases": list}
+	if to < len(s.voided) {
+		answer["tokenPagination"] = map[string]string{"nextPageToken": strconv.Itoa(to)}
+	}
+	standin.WriteJSON(w, http.StatusOK, answer)
+}

@@ -1,0 +1,41 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Refund takes a transaction back, or lets it stand again.
+func (s *PlatformB) Refund(transactionID string, refunded bool) (TransactionB, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, known := s.transactions[transactionID]
+	if !known {
+		return TransactionB{}, fmt.Errorf("no transaction has the id %q", transactionID)
+	}
+	if t.RevokedAtMs = 0; refunded {
+		t.RevokedAtMs = time.Now().UnixMilli()
+	}
+	s.transactions[transactionID] = t
+	return t, nil
+}
+
+// Push is a server notification, version 2, of the type REFUND or another.
+func (s *PlatformB) Push(t TransactionB, kind string) (Push, error) {
+	transaction, err := s.Sign(t)
+	if err != nil {
+		return Push{}, err
+	}
+	signed, err := s.signPayload(jwt.MapClaims{
+		"notificationType": kind, "notificationUUID": randomHex(16), "version": "2.0", "signedDate": time.Now().UnixMilli(),
+		"data": map[string]any{"bundleId": s.bundleID, "environment": s.environment, "signedTransactionInfo": transaction},
+	}, t.Chain)
+	if err != nil {
+		return Push{}, err
+	}
+	body, err := json.Marshal(map[string]string{"signedPayload": signed})
+	return Push{Body: body}, err
+}

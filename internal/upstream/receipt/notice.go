@@ -1,0 +1,208 @@
+package receipt
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// The ways in which a notification is not heeded, beside ErrUnavailable.
+var (
+	// ErrForged says that the store did not sign the notification.
+	ErrForged = errors.New("notification is not signed by the store")
+	// ErrNotHeeded says that notifications are not configured.
+	ErrNotHeeded = errors.New("notifications are not configured")
+)
+
+// Transaction names a purchase to its store.
+type Transaction struct {
+	ID string // order or transaction id
+	// ProductID and Token let platform_a be asked about one purchase; without
+	// them it is asked for all that were taken back lately.
+	ProductID, Token string
+}
+
+// Notice is what a notification of a store claims; nothing of it is proven. The
+// zero Notice claims nothing that concerns a purchase of ours.
+type Notice struct {
+	Transaction Transaction
+	// Reinstated says that a refund was taken back.
+	Reinstated bool
+	// Partial says that some of several were refunded, and the rest were not.
+	Partial bool
+}
+
+// refundOfAll is the store's word for a refund of the whole purchase.
+const refundOfAll = 1
+
+// Notification reads what platform_a pushes: a Pub/Sub message with a developer
+// notification in it. bearer is the token that it came with. The error is
+// ErrNotHeeded, ErrForged or ErrUnavailable under errors.Is.
+func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte) (Notice, error) {
+	if p.sender == nil {
+		return Notice{}, fmt.Errorf("platform_a: %w", ErrNotHeeded)
+	}
+	if err := p.sender(ctx, bearer); err != nil {
+		return Notice{}, fmt.Errorf("platform_a: push: %w", err)
+	}
+	var push struct {
+		Message struct {
+			Data string `json:"data"`
+		} `json:"message"`
+	}
+	var said struct {
+		PackageName string `json:"packageName"`
+		Voided      struct {
+			Token      string `json:"purchaseToken"`
+			OrderID    string `json:"orderId"`
+			RefundType int64  `json:"refundType"`
+		} `json:"voidedPurchaseNotification"`
+		OneTime struct {
+			Type  int64  `json:"notificationType"`
+			Token string `json:"purchaseToken"`
+			SKU   string `json:"sku"`
+		} `json:"oneTimeProductNotification"`
+	}
+	// Whatever is not readable was signed all the same, and will not become
+	// readable by being sent again.
+	if json.Unmarshal(body, &push) != nil {
+		return Notice{}, nil
+	}
+	data, err := base64.StdEncoding.DecodeString(push.Message.Data)
+	if err != nil || json.Unmarshal(data, &said) != nil || said.PackageName != p.packageName {
+		return Notice{}, nil
+	}
+	const cancelled = 2 // of a oneTimeProductNotification
+	switch {
+	case said.Voided.OrderID != "":
+		return Notice{Transaction: Transaction{ID: said.Voided.OrderID, Token: said.Voided.Token},
+			Partial: said.Voided.RefundType > refundOfAll}, nil
+	case said.OneTime.Type == cancelled:
+		return Notice{Transaction: Transaction{ProductID: said.OneTime.SKU, Token: said.OneTime.Token}}, nil
+	}
+	return Notice{}, nil
+}
+
+// maxVoidedPages bounds the pages that are read of what was taken back, of 1,000
+// purchases each.
+const maxVoidedPages = 20
+
+// Reversed returns the order ids of the purchases that platform_a has taken
+// back, each true: of the given ones, and of any others within the last 30
+// days, which is what the store tells. The error is ErrUnavailable or ErrInvalid.
+func (p *PlatformA) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
+	reversed := map[string]bool{}
+	for _, t := range asked {
+		if t.Token == "" || t.ProductID == "" {
+			continue
+		}
+		record, err := p.lookup(ctx, t.ProductID, t.Token)
+		if errors.Is(err, ErrUnavailable) {
+			return nil, fmt.Errorf("platform_a: %w", err)
+		}
+		if err == nil && record.PurchaseState != nil && *record.PurchaseState == stateCancelled && record.OrderID != "" {
+			reversed[record.OrderID] = true
+		}
+	}
+	if len(reversed) == len(asked) {
+		return reversed, nil
+	}
+	query := url.Values{"type": {"0"}, "maxResults": {"1000"}}
+	for range maxVoidedPages {
+		next, err := p.voided(ctx, query, reversed)
+		if err != nil {
+			return nil, fmt.Errorf("platform_a: voided purchases: %w", err)
+		}
+		if next == "" {
+			break
+		}
+		query.Set("token", next)
+	}
+	return reversed, nil
+}
+
+// voided adds a page of what was taken back to the ids, and returns the token of
+// the next.
+func (p *PlatformA) voided(ctx context.Context, query url.Values, ids map[string]bool) (next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	status, body, err := p.get(ctx, p.purchasesURL+"voidedpurchases?"+query.Encode())
+	if err != nil {
+		return "", err
+	}
+	if status != http.StatusOK {
+		return "", refuse(Unverified, "status %d", status)
+	}
+	var page struct {
+		Voided []struct {
+			OrderID string `json:"orderId"`
+		} `json:"voidedPurchases"`
+		Pages struct {
+			Next string `json:"nextPageToken"`
+		} `json:"tokenPagination"`
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return "", refuse(Unverified, "the list is not readable")
+	}
+	for _, v := range page.Voided {
+		ids[v.OrderID] = true
+	}
+	return page.Pages.Next, nil
+}
+
+// Notification reads what platform_b sends: a signed payload with a signed
+// transaction in it. The error is ErrForged under errors.Is.
+func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Notice, error) {
+	var sent struct {
+		SignedPayload string `json:"signedPayload"`
+	}
+	if err := json.Unmarshal(body, &sent); err != nil {
+		return Notice{}, fmt.Errorf("platform_b: %w: the body is not readable", ErrForged)
+	}
+	payload, err := verifySigned(sent.SignedPayload, p.roots, p.now())
+	if err != nil {
+		return Notice{}, fmt.Errorf("platform_b: %w: %w", ErrForged, err)
+	}
+	var said struct {
+		Type string `json:"notificationType"`
+		Data struct {
+			Transaction string `json:"signedTransactionInfo"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(payload, &said) != nil {
+		return Notice{}, nil
+	}
+	// REVOKE is of family sharing, which grants nothing here; the store is asked
+	// all the same. Every other type leaves a consumable as it is.
+	if said.Type != "REFUND" && said.Type != "REVOKE" && said.Type != "REFUND_REVERSED" {
+		return Notice{}, nil
+	}
+	t, err := p.open(said.Data.Transaction)
+	if err != nil { // of another app or environment, or not a transaction at all
+		return Notice{}, nil
+	}
+	return Notice{Transaction: Transaction{ID: t.TransactionID}, Reinstated: said.Type == "REFUND_REVERSED"}, nil
+}
+
+// Reversed asks platform_b about each of the transactions and returns those that
+// it knows, true for what it has taken back. The error is ErrUnavailable, beside
+// what was learned before.
+func (p *PlatformB) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
+	known := map[string]bool{}
+	for _, t := range asked {
+		each, cancel := context.WithTimeout(ctx, verifyTimeout)
+		found, err := p.lookup(each, t.ID)
+		cancel()
+		if errors.Is(err, ErrUnavailable) {
+			return known, fmt.Errorf("platform_b: %w", err)
+		}
+		if err == nil {
+			known[t.ID] = found.revoked()
+		}
+	}
+	return known, nil
+}

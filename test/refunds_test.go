@@ -1,0 +1,191 @@
+package test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/store"
+)
+
+const (
+	notifyA = "/api/v2/stores/platform_a/notifications"
+	notifyB = "/api/v2/stores/platform_b/notifications"
+)
+
+// push sends a notification as a store does.
+func push(t testing.TB, s *apitest.Server, path string, p store.Push) *apitest.Response {
+	t.Helper()
+	header := http.Header{}
+	if p.Bearer != "" {
+		header.Set("Authorization", "Bearer "+p.Bearer)
+	}
+	return s.Do(t, apitest.Request{Method: "POST", Path: path, Raw: string(p.Body), Header: header})
+}
+
+// mustPush is a push that was made without an error.
+func mustPush(t testing.TB) func(store.Push, error) store.Push {
+	return func(p store.Push, err error) store.Push {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+}
+
+type revenue struct{ PurchaseCount, CreditsSold, PayingUsers int }
+
+func TestStoreRefundsTakeCreditsBack(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u, admin := s.SignIn(t), s.Admin(t)
+	sold := func() (r revenue) {
+		t.Helper()
+		admin.Get(t, "/api/v2/admin/revenue").Expect(200).JSON(&r)
+		return r
+	}
+	expect := func(what string, balance, purchases, credits int) {
+		t.Helper()
+		if have := u.Balance(t); have != balance {
+			t.Errorf("%s: balance %d, want %d", what, have, balance)
+		}
+		if r := sold(); r.PurchaseCount != purchases || r.CreditsSold != credits {
+			t.Errorf("%s: revenue %+v, want %d purchases of %d credits", what, r, purchases, credits)
+		}
+	}
+	a := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10", AccountID: u.Sub})
+	purchase(t, u, "platform_a", a.OrderID, a.Token, a.ProductID).Expect(200)
+	b, receipt := s.World.TransactionB(t, store.TransactionB{ProductID: "credits.50", AccountToken: u.Sub})
+	purchase(t, u, "platform_b", b.TransactionID, receipt, b.ProductID).Expect(200)
+	pushA := mustPush(t)(s.World.PlatformA.Push(a))
+	pushB := mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))
+
+	// A claim that the store does not confirm moves nothing.
+	push(t, s, notifyA, pushA).Expect(200)
+	push(t, s, notifyB, pushB).Expect(200)
+	expect("claimed", 63, 2, 60)
+
+	for range 3 { // the other purchases are not of ours
+		other := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
+		if _, err := s.World.PlatformA.Refund(other.Token); err != nil {
+			t.Fatal(err)
+		}
+		push(t, s, notifyA, mustPush(t)(s.World.PlatformA.Push(other))).Expect(200)
+	}
+	if _, err := s.World.PlatformA.Refund(a.Token); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		push(t, s, notifyA, pushA).Expect(200)
+		expect("refunded at platform_a", 53, 1, 50)
+	}
+	if _, err := s.World.PlatformB.Refund(b.TransactionID, true); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		push(t, s, notifyB, pushB).Expect(200)
+		expect("refunded at platform_b", 3, 0, 0)
+	}
+	if _, err := s.World.PlatformB.Refund(b.TransactionID, false); err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND_REVERSED"))).Expect(200)
+	expect("the refund reversed", 53, 1, 50)
+	// A receipt that was refunded stays spent.
+	var again apitest.Purchased
+	purchase(t, u, "platform_a", a.OrderID, a.Token, a.ProductID).Expect(200).JSON(&again)
+	if again.Granted != 0 {
+		t.Errorf("a refunded receipt paid again: %+v", again)
+	}
+}
+
+func TestNotificationsMustBeTheStores(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	a := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
+	purchase(t, u, "platform_a", a.OrderID, a.Token, a.ProductID).Expect(200)
+	b, receipt := s.World.TransactionB(t, store.TransactionB{ProductID: "credits.10"})
+	purchase(t, u, "platform_b", b.TransactionID, receipt, b.ProductID).Expect(200)
+	if _, err := s.World.PlatformA.Refund(a.Token); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.World.PlatformB.Refund(b.TransactionID, true); err != nil {
+		t.Fatal(err)
+	}
+	good := mustPush(t)(s.World.PlatformA.Push(a))
+	for name, changes := range map[string]map[string]any{
+		"other audience": {"aud": "somebody-else"}, "other sender": {"email": "mallory@example.test"}, "other issuer": {"iss": "https://issuer.example"},
+		"expired": {"exp": 1700000000}, "address not verified": {"email_verified": false},
+	} {
+		bearer, err := s.World.PlatformA.PushToken(changes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			push(t, s, notifyA, store.Push{Bearer: bearer, Body: good.Body}).Error(401, "invalid_signature")
+		})
+	}
+	push(t, s, notifyA, store.Push{Body: good.Body}).Error(401, "invalid_signature")
+	push(t, s, notifyA, store.Push{Bearer: u.Token, Body: good.Body}).Error(401, "invalid_signature")
+	for _, chain := range badChains {
+		forged := b
+		forged.Chain = chain
+		push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(forged, "REFUND"))).Error(401, "invalid_signature")
+	}
+	for _, body := range []string{``, `{`, `{}`, `{"signedPayload":7}`, `{"signedPayload":"a.b.c"}`} {
+		push(t, s, notifyB, store.Push{Body: []byte(body)}).Error(401, "invalid_signature")
+	}
+	if have := u.Balance(t); have != 23 {
+		t.Errorf("balance %d after forged notifications, want 23", have)
+	}
+	// Signed, and about nothing that could be read or is known: heard, once and for all.
+	for _, body := range []string{``, `{`, `{"message":{"data":"!"}}`, `{"message":{"data":"e30="}}`} {
+		push(t, s, notifyA, store.Push{Bearer: good.Bearer, Body: []byte(body)}).Expect(200)
+	}
+	for _, kind := range []string{"TEST", "ONE_TIME_CHARGE", "CONSUMPTION_REQUEST"} {
+		push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, kind))).Expect(200)
+	}
+	elsewhere := b
+	elsewhere.BundleID = "com.example.other"
+	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(elsewhere, "REFUND"))).Expect(200)
+	if have := u.Balance(t); have != 23 {
+		t.Errorf("balance %d, want 23", have)
+	}
+	// A store that is away now is asked again within a minute or so; the
+	// notification is heard all the same.
+	s.World.FailStores(t, standin.Rule{Step: store.StepTransaction, Kind: standin.KindStatus, Status: 503})
+	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))).Expect(200)
+	s.World.Heal()
+	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))).Expect(200)
+	if have := u.Balance(t); have != 13 {
+		t.Errorf("balance %d after the outage, want 13", have)
+	}
+}
+
+func TestNotificationsAreOffWhileNotConfigured(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("IAP_PLATFORM_A_NOTIFICATION_AUDIENCE", ""), apitest.Env("IAP_PLATFORM_A_NOTIFICATION_SENDER", ""),
+		apitest.Env("IAP_PLATFORM_B_KEY_ID", ""), apitest.Env("SIGNUP_BONUS_PER_IDENTITY", "once"))
+	for _, path := range []string{notifyA, notifyB} {
+		push(t, s, path, store.Push{Bearer: "x", Body: json.RawMessage(`{}`)}).Expect(404)
+	}
+	// The bonus is one per person here, whatever becomes of the account.
+	u := s.SignIn(t)
+	first := u.Sub
+	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
+	u.SignInAgain(t)
+	if have := u.Balance(t); have != 0 || u.Sub == first {
+		t.Errorf("balance %d after deleting the account and signing in again, want 0", have)
+	}
+	if have := s.SignIn(t).Balance(t); have != 3 {
+		t.Errorf("somebody else has %d, want 3", have)
+	}
+	if strings.Contains(s.Logs(), "not granted") {
+		t.Error("the bonus failed")
+	}
+}
