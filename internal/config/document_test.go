@@ -18,8 +18,8 @@ var update = flag.Bool("update", false, "rewrite .env.example and docs/configura
 
 func TestDocumentsAreInStep(t *testing.T) {
 	for path, want := range map[string]string{
-		"../../.env.example":          EnvExample(),
-		"../../docs/configuration.md": Markdown(),
+		"../../.env.example":          envExample(),
+		"../../docs/configuration.md": markdown(),
 	} {
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -124,7 +124,7 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 // Copied as it is, the example lacks exactly the required keys; with those
 // filled in and every other line uncommented, it is the default configuration.
 func TestTheExampleWorks(t *testing.T) {
-	example := EnvExample()
+	example := envExample()
 	values, err := godotenv.Unmarshal(example)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestKeysAreDocumentedWell(t *testing.T) {
 		}
 	}
 	// One section for each group: no group comes twice.
-	if sections := regexp.MustCompile(`(?m)^## .*$`).FindAllString(Markdown(), -1); len(slices.Compact(slices.Sorted(slices.Values(sections)))) != len(sections) {
+	if sections := regexp.MustCompile(`(?m)^## .*$`).FindAllString(markdown(), -1); len(slices.Compact(slices.Sorted(slices.Values(sections)))) != len(sections) {
 		t.Errorf("a group has two sections: %q", sections)
 	}
 }

@@ -131,19 +131,6 @@ func (t *Tx) Notify(ctx context.Context, topic string) error {
 	return nil
 }
 
-// IsUnique reports whether err is the breach of a unique or primary key.
-func IsUnique(err error) bool {
-	var pe *pgconn.PgError
-	if errors.As(err, &pe) {
-		return pe.Code == "23505"
-	}
-	var se *sqlite.Error
-	if errors.As(err, &se) {
-		return se.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || se.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
-	}
-	return false
-}
-
 // IsForeignKey reports whether err is the breach of a foreign key: the row
 // that was pointed at has gone.
 func IsForeignKey(err error) bool {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Markdown renders the table of every key, a section for each group.
-func Markdown() string {
+// markdown renders the table of every key, a section for each group.
+func markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
 
@@ -51,10 +51,10 @@ func markdownDefault(k Key) string {
 // envWidth is where the comments of .env.example wrap.
 const envWidth = 88
 
-// EnvExample renders .env.example: every key with its comment. The required
+// envExample renders .env.example: every key with its comment. The required
 // ones stand ready to be filled in, the others are commented out and show
 // their default.
-func EnvExample() string {
+func envExample() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration of cutroom: copy this file to .env and fill in the keys that are not
 # commented out. The real environment wins over .env. Put values that hold $, #, quotes
