@@ -76,7 +76,7 @@ func commands(text string) string {
 // else.
 func TestOperationsListEveryPrefix(t *testing.T) {
 	var used []string
-	for _, file := range []string{"render/render.go", "render/sweep.go", "separation/separation.go", "asset/key.go", "objectstore/check.go", "app/ops.go"} {
+	for _, file := range []string{"render/render.go", "render/sweep.go", "separation/separation.go", "asset/key.go", "objectstore/check.go", "app/app.go"} {
 		for _, m := range regexp.MustCompile(`"([a-z]+/)(?:"|%s)`).FindAllStringSubmatch(read(t, "../internal/"+file), -1) {
 			if !slices.Contains(used, m[1]) {
 				used = append(used, m[1])

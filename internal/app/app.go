@@ -191,7 +191,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.separations = separation.New(separation.Options{
 		DB: a.db, Keeper: keeper, Sweeper: a.sweeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(),
-		URLLifetime: cfg.Separation.URLTTL, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
+		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Log: a.log,
 	})
@@ -254,7 +254,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 	a.renders = render.New(render.Options{
 		DB: a.db, Keeper: keeper, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
 		Slots: a.slots, Timeout: cfg.Render.JobTimeout, CanWork: a.ready.canWork, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
-		OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
+		JobLifetime: cfg.Retention.Jobs, OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
 		EraseCaches: a.parts.EraseScope, Log: a.log,
 	})
 	return nil

@@ -56,6 +56,12 @@ func (c *callLog) run(ctx context.Context) error {
 	}
 }
 
+// sweep forgets calls that are older than the lifetime.
+func (c *callLog) sweep(ctx context.Context, lifetime time.Duration) error {
+	_, err := c.db.Exec(ctx, `DELETE FROM provider_calls WHERE created_at < now_ms() - $1`, lifetime.Milliseconds())
+	return err
+}
+
 func (c *callLog) write(ctx context.Context, call timedCall) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -22,43 +22,57 @@ const (
 	fileSweepEvery = time.Hour
 )
 
+// task is one sweep.
+type task struct {
+	what string
+	do   func(context.Context) error
+}
+
+// round is sweeps that run one after the other.
+type round struct {
+	every time.Duration
+	tasks []task
+}
+
+// rounds are all sweeps. What waits for others has a round of its own.
+func (a *App) rounds() []round {
+	return []round{
+		{jobSweepEvery, []task{
+			{"separation jobs", a.separations.SweepJobs},
+			{"render jobs", a.renders.SweepJobs},
+		}},
+		{userSweepEvery, []task{{"past sales", a.credits.AskAboutSales}}},
+		{userSweepEvery, []task{
+			{"interrupted erasures", a.accounts.FinishErasures},
+			{"idempotency keys", func(ctx context.Context) error { return idempotency.Sweep(ctx, a.db) }},
+			{"request limits", func(ctx context.Context) error { return ratelimit.Sweep(ctx, a.db) }},
+		}},
+		{fileSweepEvery, []task{ // objects after the rows that decide about them
+			{"staged uploads", func(context.Context) error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) }},
+			{"provider calls", func(ctx context.Context) error { return a.calls.sweep(ctx, a.cfg.Retention.ProviderCalls) }},
+			{"separations", a.separations.Expire},
+			{"renders", a.renders.Expire},
+			{"objects", func(ctx context.Context) error { return a.sweeper.Sweep(ctx, false) }},
+			{"asset cache", func(context.Context) error { return a.assetCache.Sweep(a.cfg.Asset.CacheTTL) }},
+			{"part cache", func(ctx context.Context) error { _, err := a.parts.Sweep(ctx); return err }},
+		}},
+	}
+}
+
 // runSweeps moves on what no request and no worker will, until ctx ends.
 func (a *App) runSweeps(ctx context.Context) error {
 	var g errgroup.Group
-	g.Go(func() error {
-		every(ctx, jobSweepEvery, func() {
-			a.sweep("separation jobs", func() error { return a.separations.SweepJobs(ctx) })
-			a.sweep("render jobs", func() error { return a.renders.SweepJobs(ctx) })
+	for _, r := range a.rounds() {
+		g.Go(func() error {
+			every(ctx, r.every, func() {
+				for _, t := range r.tasks {
+					a.sweep(t.what, func() error { return t.do(ctx) })
+				}
+			})
+			return nil
 		})
-		return nil
-	})
-	g.Go(func() error {
-		every(ctx, userSweepEvery, func() {
-			a.sweep("interrupted erasures", func() error { return a.accounts.FinishErasures(ctx) })
-			a.sweep("idempotency keys", func() error { return idempotency.Sweep(ctx, a.db) })
-			a.sweep("request limits", func() error { return ratelimit.Sweep(ctx, a.db) })
-		})
-		return nil
-	})
-	g.Go(func() error {
-		// Apart from the others: it waits for the stores.
-		every(ctx, userSweepEvery, func() { a.sweep("past sales", func() error { return a.credits.AskAboutSales(ctx) }) })
-		return nil
-	})
-	g.Go(func() error {
-		every(ctx, fileSweepEvery, func() { a.sweepFiles(ctx) })
-		return nil
-	})
+	}
 	return g.Wait()
-}
-
-func (a *App) sweepFiles(ctx context.Context) {
-	a.sweep("staged uploads", func() error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) })
-	a.sweep("work folders", func() error { return a.separations.SweepFolders(ctx) })
-	a.sweep("renders", func() error { return a.renders.Expire(ctx) })
-	a.sweep("objects", func() error { return a.sweeper.Sweep(ctx, false) })
-	a.sweep("asset cache", func() error { return a.assetCache.Sweep(a.cfg.Asset.CacheTTL) })
-	a.sweep("part cache", func() error { _, err := a.parts.Sweep(ctx); return err })
 }
 
 // sweep runs one sweep. Its failure is worth a look, even though the sweep is

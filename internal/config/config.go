@@ -28,6 +28,7 @@ type Config struct {
 	Monitoring  Monitoring
 	Database    Database
 	Auth        Auth
+	Retention   Retention
 	Storage     Storage
 	Asset       Asset
 	ObjectStore ObjectStore
@@ -41,6 +42,12 @@ type Config struct {
 	// Warnings are sentences about settings that are allowed but probably not
 	// meant. They are to be logged once at start, and hold no values.
 	Warnings []string
+}
+
+// Retention is how long rows live that nothing else needs.
+type Retention struct {
+	Jobs          time.Duration // after their end
+	ProviderCalls time.Duration
 }
 
 // HTTP configures the public listener and what it mounts.
@@ -263,6 +270,10 @@ func (r *reader) config() Config {
 			UploadsTTL:       r.duration("UPLOADS_TTL_HOURS", time.Hour),
 			MaxUploadBytes:   r.megabytes("MAX_UPLOAD_FILE_SIZE_MB"),
 			MinFreeDiskBytes: r.megabytes("MIN_FREE_DISK_MB"),
+		},
+		Retention: Retention{
+			Jobs:          r.duration("JOBS_TTL_DAYS", 24*time.Hour),
+			ProviderCalls: r.duration("PROVIDER_CALLS_TTL_DAYS", 24*time.Hour),
 		},
 		Asset: Asset{
 			CacheTTL:      r.duration("ASSET_CACHE_TTL_HOURS", time.Hour),

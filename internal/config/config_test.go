@@ -209,6 +209,7 @@ func TestDefaults(t *testing.T) {
 			ProviderA: ProviderA{ClientIDs: []string{"ios.example", "web.example"}, TokenInfoURL: "https://oauth2.googleapis.com/tokeninfo"},
 			ProviderB: ProviderB{KeysURL: "https://appleid.apple.com/auth/keys", Issuer: "https://appleid.apple.com"},
 		},
+		Retention:   Retention{Jobs: 365 * 24 * time.Hour, ProviderCalls: 30 * 24 * time.Hour},
 		Storage:     Storage{Path: "./storage", UploadsTTL: 6 * time.Hour, MaxUploadBytes: 500 << 20, MinFreeDiskBytes: 512 << 20},
 		Asset:       Asset{CacheTTL: 24 * time.Hour, CacheMaxBytes: 20480 << 20},
 		ObjectStore: ObjectStore{SignedURLTTL: 15 * time.Minute},

@@ -69,6 +69,7 @@ const (
 const (
 	maxMegabytes = 1 << 30       // 1 PiB
 	maxHours     = 10 * 365 * 24 // ten years
+	maxDays      = 100 * 365     // a hundred: as good as never
 	maxDayMs     = 24 * 3600 * 1000
 )
 
@@ -115,6 +116,10 @@ var Keys = []Key{
 		Meaning: "Database user. The embedded database ignores it, yet it must be set."},
 	{Name: "DB_PASSWORD", Group: groupDatabase, Required: Always, Secret: true,
 		Meaning: "Database password. The embedded database ignores it, yet it must be set."},
+	{Name: "JOBS_TTL_DAYS", Group: groupDatabase, Required: Optional, Default: "365", Min: 1, Max: maxDays,
+		Meaning: "How long jobs stay in the database after their end, in days. Statistics count the jobs that are there; credits and purchases stay."},
+	{Name: "PROVIDER_CALLS_TTL_DAYS", Group: groupDatabase, Required: Optional, Default: "30", Min: 1, Max: maxDays,
+		Meaning: "How long the record of calls to the separation provider is kept, in days."},
 	{Name: "DB_MAX_POOL", Group: groupDatabase, Required: Optional, Default: "5", Min: 1, Max: 1000,
 		Meaning: "Most open database connections of this process."},
 

@@ -86,6 +86,7 @@ type Options struct {
 
 	Timeout        time.Duration // of a job, from its first attempt to its end
 	InputLifetime  time.Duration // of a cached input, since its last use
+	JobLifetime    time.Duration // of an ended job
 	OutputLifetime time.Duration // since completion or the last download
 	SignedURLLife  time.Duration // of presigned downloads
 	// EraseCaches removes what local caches hold of a user.

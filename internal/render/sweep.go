@@ -79,14 +79,23 @@ func (s *Service) failAll(ctx context.Context, sentence, where string, args ...a
 const kindInputs = "render inputs"
 
 // Expire forgets outputs whose time is over, for the sweep of objects to remove
-// them, and removes unused inputs and the work folders that a crash left behind.
+// them, and jobs that ended long ago, and removes unused inputs and the work folders that a crash left behind.
 // It is safe to run on every replica at once.
 func (s *Service) Expire(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL WHERE output_key IS NOT NULL AND expires_at < now_ms()`)
 	if err != nil {
 		err = fmt.Errorf("expire outputs: %w", err)
 	}
-	return errors.Join(err, s.expireInputs(ctx), lease.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix))
+	return errors.Join(err, s.expireInputs(ctx), s.expireJobs(ctx), lease.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix))
+}
+
+func (s *Service) expireJobs(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM render_jobs WHERE created_at < now_ms() - $1 AND finished_at < now_ms() - $1
+		AND state IN ('COMPLETED', 'FAILED') AND output_key IS NULL`, s.JobLifetime.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("expire jobs: %w", err)
+	}
+	return nil
 }
 
 func (s *Service) expireInputs(ctx context.Context) error {

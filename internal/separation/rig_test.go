@@ -114,7 +114,7 @@ func (r *rig) service(change ...func(*Options)) *Service {
 		Keeper:  lease.NewKeeper(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
 		Sweeper: sweep.New(sweep.Options{DB: r.db, Store: r.store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
 		Store:   r.store, NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
-		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, AbandonAfter: time.Hour, InFlight: 2,
+		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, JobLifetime: 365 * 24 * time.Hour, AbandonAfter: time.Hour, InFlight: 2,
 		StuckAfter: 10 * time.Minute, PollEvery: 20 * time.Millisecond, PollTimeout: 30 * time.Minute, Log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(o.WorkDir, 0o700); err != nil {
 		r.t.Fatal(err)

@@ -77,6 +77,7 @@ type Options struct {
 	PublicBaseURL string // without a trailing slash
 	SigningSecret string
 	URLLifetime   time.Duration // of a stem URL
+	JobLifetime   time.Duration // of an ended job
 	AbandonAfter  time.Duration // of stems nobody collects
 	InFlight      int           // jobs at the provider, over all replicas
 	StuckAfter    time.Duration // in SUBMITTING

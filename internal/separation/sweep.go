@@ -149,9 +149,15 @@ func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	}
 }
 
-// SweepFolders removes local work folders that a crash left behind.
-func (s *Service) SweepFolders(ctx context.Context) error {
-	return lease.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", "")
+// Expire forgets jobs that ended long ago, and removes local work folders that a
+// crash left behind.
+func (s *Service) Expire(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, `DELETE FROM separation_jobs WHERE created_at < now_ms() - $1 AND finished_at < now_ms() - $1
+		AND state IN ('DISPOSED', 'FAILED')`, s.JobLifetime.Milliseconds())
+	if err != nil {
+		err = fmt.Errorf("expire jobs: %w", err)
+	}
+	return errors.Join(err, lease.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", ""))
 }
 
 // Erase removes every file of a user's separations, stored or in the making on

@@ -232,7 +232,7 @@ func TestSweepFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(s.Sweeper.Sweep(t.Context(), false), s.SweepFolders(t.Context())); err != nil {
+		if err := errors.Join(s.Sweeper.Sweep(t.Context(), false), s.Expire(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{stemKey(done.ID, stemBackground, "flac"), stemKey(done.ID, stemVoice, "flac"), stemKey(running.ID, stemVoice, "flac"),
@@ -252,11 +252,34 @@ func TestSweepFiles(t *testing.T) {
 			t.Errorf("work folders %v, want %v", names, want)
 		}
 		r.age(running.ID, lease.TTL+time.Second)
-		if err := s.SweepFolders(t.Context()); err != nil {
+		if err := s.Expire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(s.workDir(running)); !os.IsNotExist(err) {
 			t.Errorf("the folder of a worker whose lease ran out is still there (%v)", err)
+		}
+	})
+}
+
+func TestEndedJobsAreForgottenAndTheirCreditsAreNot(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d)
+		s := r.service(func(o *Options) { o.JobLifetime = 24 * time.Hour })
+		owner := r.user(9)
+		old, young, running := r.enqueue(s, owner), r.enqueue(s, owner), r.enqueue(s, owner)
+		r.exec(`UPDATE separation_jobs SET state = 'DISPOSED', finished_at = now_ms()`)
+		r.exec(`UPDATE separation_jobs SET state = 'PROCESSING', finished_at = NULL WHERE id = $1`, running)
+		r.exec(`UPDATE separation_jobs SET created_at = created_at - 90000000, finished_at = finished_at - 90000000 WHERE id <> $1`, young)
+		if err := s.Expire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range map[string]int64{old: 0, young: 1, running: 1} {
+			if n := r.number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1`, id); n != want {
+				t.Errorf("%d rows of %s, want %d", n, id, want)
+			}
+		}
+		if n := r.number(`SELECT COUNT(*) FROM credit_ledger WHERE user_id = $1 AND kind = 'consume'`, owner); n != 3 {
+			t.Errorf("%d charges left, want 3", n)
 		}
 	})
 }

@@ -1,0 +1,70 @@
+package render
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// What is over goes, rows after their files, and what a job still reads stays.
+func TestExpiry(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		s := r.service(nil, r.db)
+		s.JobLifetime = 24 * time.Hour
+		owner := r.user()
+		object := func(key string) {
+			t.Helper()
+			src := filepath.Join(t.TempDir(), "x")
+			if err := os.WriteFile(src, []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.store.Put(t.Context(), key, src, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		job := func(id, state string, ageMs, outputLeftMs int64) {
+			r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at, finished_at, output_key, expires_at)
+				VALUES ($1, $2, $3, '', 'video', now_ms() - $4, now_ms() - $4, 'render/' || $1 || '/x.mp4', now_ms() + $5)`, id, owner, state, ageMs, outputLeftMs)
+			object("render/" + id + "/x.mp4")
+			object("uploads/" + id + "/video")
+		}
+		const day = 24 * 60 * 60 * 1000
+		job("rnd-fresh", "COMPLETED", 1000, day)
+		job("rnd-expired", "COMPLETED", 1000, -1)
+		job("rnd-old", "COMPLETED", 2*day, -1)
+		job("rnd-kept", "COMPLETED", 2*day, day) // downloaded lately
+		job("rnd-waits", "PENDING", 2*day, day)
+		for _, name := range []string{"unused", "read", "used"} {
+			used := int64(2 * day)
+			if name == "used" {
+				used = 0
+			}
+			key := "inputs/" + owner + "/" + name
+			r.exec(`INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
+				VALUES ($1, $2, '', $3, 1, now_ms() - $4)`, owner, name, key, used)
+			object(key)
+		}
+		r.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-waits', $1)`, "inputs/"+owner+"/read")
+		if err := s.Expire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Sweeper.Sweep(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		for id, rows := range map[string]int64{"rnd-fresh": 1, "rnd-expired": 1, "rnd-old": 0, "rnd-kept": 1, "rnd-waits": 1} {
+			if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE id = $1`, id); n != rows {
+				t.Errorf("%d rows of %s, want %d", n, id, rows)
+			}
+		}
+		for key, want := range map[string]bool{
+			"render/rnd-fresh/x.mp4": true, "render/rnd-expired/x.mp4": false, "render/rnd-kept/x.mp4": true,
+			"uploads/rnd-fresh/video": false, "uploads/rnd-waits/video": true,
+			"inputs/" + owner + "/unused": false, "inputs/" + owner + "/read": true, "inputs/" + owner + "/used": true,
+		} {
+			if _, err := r.store.Stat(t.Context(), key); (err == nil) != want {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	})
+}
