@@ -210,7 +210,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: assets,
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
-		AdminSlug: cfg.HTTP.AdminSlug, APIDocs: cfg.HTTP.APIDocs,
+		AdminSlug: cfg.HTTP.AdminSlug, AdminClientID: cfg.HTTP.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.HTTP.APIDocs,
 		Trace: a.monitor.Trace, Observe: a.metrics.observe, Log: a.log,
 	}
 	if cfg.HTTP.TestdataMock {

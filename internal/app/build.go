@@ -101,6 +101,9 @@ func outboundClient(cfg config.Config) *http.Client {
 	}
 }
 
+// authorizeURL is provider_a's page on which staff sign in to the admin app.
+const authorizeURL = "https://accounts.google.com/o/oauth2/v2/auth"
+
 func newIdentityProviders(cfg config.Config) map[string]account.IdentityVerifier {
 	client := outboundClient(cfg)
 	out := map[string]account.IdentityVerifier{

@@ -59,6 +59,7 @@ type HTTP struct {
 	TrustedProxies []netip.Prefix // peers whose X-Forwarded-For is believed; may be empty
 	ProxyHops      int            // position of the client in X-Forwarded-For, from the right, >= 0
 	AdminSlug      string         // "" switches the admin app off
+	AdminClientID  string         // provider_a's client id of the admin app; "" = no sign-in with it
 	APIDocs        bool           // mount /swagger
 	TestdataMock   bool           // mount the dev mock routes
 }
@@ -319,6 +320,7 @@ func (r *reader) http() HTTP {
 		TrustedProxies: r.networks("TRUSTED_PROXIES"),
 		ProxyHops:      int(r.number("RATE_LIMIT_TRUSTED_PROXY_HOPS")),
 		AdminSlug:      r.text("ADMIN_SLUG"),
+		AdminClientID:  r.text("ADMIN_PROVIDER_A_CLIENT_ID"),
 		APIDocs:        r.flag("ENABLE_API_DOCS"),
 		TestdataMock:   r.flag("ENABLE_TESTDATA_MOCK"),
 	}
@@ -532,6 +534,9 @@ func (r *reader) acrossRooms(cfg Config) {
 				r.problem("OPS_ADDR", "must not use the port of PORT")
 			}
 		}
+	}
+	if id := cfg.HTTP.AdminClientID; id != "" && !slices.Contains(cfg.Auth.ProviderA.ClientIDs, id) {
+		r.problem("ADMIN_PROVIDER_A_CLIENT_ID", "must be one of AUTH_PROVIDER_A_CLIENT_IDS")
 	}
 	jwt, stem := cfg.Auth.JWTSecret, cfg.Separation.SigningSecret
 	if !jwt.IsBlank() && jwt.Reveal() == stem.Reveal() {

@@ -332,6 +332,7 @@ func TestStartUpRules(t *testing.T) {
 		"slug of 64":                 {env{"ADMIN_SLUG": strings.Repeat("a", 64)}, ""},
 		"slug with slash":            {env{"ADMIN_SLUG": "admin/x"}, "ADMIN_SLUG: must be 6 to 64 letters, digits, dashes and underscores"},
 		"slug with letter beyond":    {env{"ADMIN_SLUG": "admín-x"}, "ADMIN_SLUG: must be 6 to 64 letters, digits, dashes and underscores"},
+		"client id of nobody":        {env{"ADMIN_PROVIDER_A_CLIENT_ID": "stranger"}, "ADMIN_PROVIDER_A_CLIENT_ID: must be one of AUTH_PROVIDER_A_CLIENT_IDS"},
 		"slug of another path":       {env{"ADMIN_SLUG": "swagger"}, "ADMIN_SLUG: must not be the name of another path of the service"},
 		"origin without scheme":      {env{"CORS_ALLOWED_ORIGINS": "app.example"}, "CORS_ALLOWED_ORIGINS: must list origins such as https://app.example.com"},
 		"origin with path":           {env{"CORS_ALLOWED_ORIGINS": "https://app.example/x"}, "CORS_ALLOWED_ORIGINS: must list origins such as https://app.example.com"},
@@ -512,7 +513,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 		"PORT": "9001", "PUBLIC_BASE_URL": "https://films.example/base//",
 		"CORS_ALLOWED_ORIGINS": "https://a.example/, capacitor://localhost,",
 		"TRUSTED_PROXIES":      "203.0.113.7, 10.1.2.3/8", "RATE_LIMIT_TRUSTED_PROXY_HOPS": "2",
-		"ADMIN_SLUG": "back_Office-1", "ENABLE_API_DOCS": "True", "ENABLE_TESTDATA_MOCK": "true",
+		"ADMIN_SLUG": "back_Office-1", "ADMIN_PROVIDER_A_CLIENT_ID": "web.example", "ENABLE_API_DOCS": "True", "ENABLE_TESTDATA_MOCK": "true",
 		"LOG_LEVEL": "WARN", "LOG_FORMAT": "Text", "OPS_ADDR": "127.0.0.1:0",
 		"MONITORING_DSN":             "https://abc@sentry.example/42",
 		"AUTH_PROVIDER_B_CLIENT_IDS": "com.example.app , com.example.web",
@@ -537,7 +538,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 		Port: 9001, PublicBaseURL: "https://films.example/base",
 		AllowedOrigins: []string{"https://a.example", "capacitor://localhost"},
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32"), netip.MustParsePrefix("10.0.0.0/8")},
-		ProxyHops:      2, AdminSlug: "back_Office-1", APIDocs: true, TestdataMock: true,
+		ProxyHops:      2, AdminSlug: "back_Office-1", AdminClientID: "web.example", APIDocs: true, TestdataMock: true,
 	})
 	check("Log", cfg.Log, Log{Level: slog.LevelWarn})
 	check("Ops", cfg.Ops, Ops{Addr: "127.0.0.1:0"})

@@ -90,6 +90,8 @@ var Keys = []Key{
 		Meaning: "Position of the client's address in `X-Forwarded-For`, counted from the right, starting at 0. A name in its place counts as well."},
 	{Name: "ADMIN_SLUG", Group: groupServer, Required: Optional,
 		Meaning: "The admin web app is served at `/<ADMIN_SLUG>/`: 6 to 64 letters, digits, dashes and underscores. Blank switches the app off."},
+	{Name: "ADMIN_PROVIDER_A_CLIENT_ID", Group: groupServer, Required: Optional,
+		Meaning: "provider_a's client id of the admin web app, one of `AUTH_PROVIDER_A_CLIENT_IDS`: admins then sign in to the app with provider_a, where `<PUBLIC_BASE_URL>/<ADMIN_SLUG>/` is registered as a redirect address. Blank leaves the tokens that `cutroom admin token` prints."},
 	{Name: "ENABLE_API_DOCS", Group: groupServer, Required: Optional, Default: "false",
 		Meaning: "`true` serves the API description at `/swagger` without authentication."},
 	{Name: "ENABLE_TESTDATA_MOCK", Group: groupServer, Required: Optional, Default: "false",

@@ -60,6 +60,9 @@ func (s *Server) adminApp() {
 		if name == "" {
 			name = "index.html"
 		}
+		if name == "config.json" {
+			return ok(w, map[string]string{"clientId": s.o.AdminClientID, "authorizeUrl": s.o.AdminAuthorizeURL})
+		}
 		f, found := files[name]
 		switch {
 		case found:

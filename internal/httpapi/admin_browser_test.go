@@ -51,6 +51,9 @@ func (s *adminServer) populate() (ann string) {
 				VALUES ($1, $2, 'p', $3, $4, $5)`, []string{"platform_a", "platform_b"}[i/4%2], id, []int{10, 50, 150}[i/4%3], id, ago(i%50, 0))
 		}
 	}
+	s.exec(`UPDATE purchases SET order_id = 'GPA.0000-0', reversed_at = created_at WHERE buyer_id = $1`, ann)
+	s.exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
+		VALUES ('reversal-platform_a-GPA.0000-0', $1, 'reversal', -10, 1)`, ann)
 	for i, state := range []string{"PENDING", "PROCESSING"} {
 		s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, progress, created_at)
 			VALUES ($1, $2, $3, '{}', 'video', 95000, $4, $5)`, "rnd-active-"+strings.ToLower(state), ann, state, i*63, ago(0, 3*time.Minute))
@@ -98,7 +101,7 @@ func TestAdminAppSignIn(t *testing.T) {
 	p.Press("Enter", 13)
 	p.See("This account has no admin role")
 	p.Fill("#token", "")
-	p.Click("button.primary")
+	p.Click("button[type=submit]")
 	p.See("Paste an access token first")
 	p.Problems() // the two refusals, as the browser sees them
 
@@ -121,6 +124,23 @@ func TestAdminAppSignIn(t *testing.T) {
 	p.Eval(`sessionStorage.setItem('cutroom-admin-token', 'x.y.z')`)
 	p.Reload()
 	p.See("The access token is not valid, or no longer")
+}
+
+func TestAdminAppSignInWithTheProvider(t *testing.T) {
+	s := startAdmin(t)
+	p := browsertest.Open(t)
+	p.Go(s.URL + "/" + slug)
+	p.See("Sign in with provider A")
+	p.Click("button[type=button].primary")
+	p.Until(`document.querySelector('h1')?.innerText === 'Overview'`)
+	if kept := p.Eval(`JSON.stringify([location.hash, Object.keys(sessionStorage)])`); kept != `["#/",["cutroom-admin-token"]]` {
+		t.Errorf("left of the sign-in: %s", kept)
+	}
+	quiet(t, p)
+	// An answer that nobody asked for signs nobody in.
+	p.Eval(`sessionStorage.clear()`)
+	p.Go(s.URL + "/" + slug + "/?again#id_token=e30.e30.x&state=theirs")
+	p.See("Signing in with the provider did not succeed")
 }
 
 // pages of the app: the part of the address after #, and a text that only
@@ -207,8 +227,12 @@ func TestAdminAppFindsAUserAndTheirJobs(t *testing.T) {
 	p.Click("tbody th a")
 	p.See("Ann Example person000@mail.example")
 	p.See("rnd-active-pending")
+	p.See("GPA.0000-0")
+	p.See("reversal")
 	p.Eval(`history.back()`)
 	p.Until(`document.querySelector('#q')?.value === 'ANN EX'`)
+	p.Fill("#q", "GPA.0000-0")
+	p.See("1 user,")
 	p.Fill("#q", "nobody at all")
 	p.See("contains “nobody at all”")
 	p.Fill("#q", "")

@@ -2,11 +2,14 @@ package httpapi_test
 
 import (
 	"compress/gzip"
+	"context"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -19,8 +22,10 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/admin"
+	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/httpapi"
+	"cutroom/internal/upstream/identity"
 )
 
 // adminServer is the API over a database of its own, with the reports and the
@@ -51,19 +56,46 @@ func startAdmin(t *testing.T) *adminServer {
 		t.Fatal(err)
 	}
 	s := &adminServer{t: t, db: d, tokens: account.NewTokens(strings.Repeat("k", 32), time.Hour)}
+	quiet := slog.New(slog.DiscardHandler)
+	ledger, err := credit.New(t.Context(), credit.Options{DB: d, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := httptest.NewServer(http.HandlerFunc(authorize))
+	t.Cleanup(provider.Close)
 	s.Server = httptest.NewServer(httpapi.New(httpapi.Options{
-		DB:        d,
-		Accounts:  account.New(account.Options{DB: d, Tokens: s.tokens, Log: slog.New(slog.DiscardHandler)}),
+		DB: d,
+		Accounts: account.New(account.Options{DB: d, Tokens: s.tokens, Log: quiet, Credits: ledger,
+			Providers: map[string]account.IdentityVerifier{account.ProviderA: staffProvider{}}}),
 		Admin:     admin.New(d),
-		AdminSlug: slug,
-		Observe:   func(string, string, int, float64) {},
-		Log:       slog.New(alarm{t: t, expected: &s.failing}),
+		AdminSlug: slug, AdminClientID: "web.example", AdminAuthorizeURL: provider.URL + "/authorize",
+		Observe: func(string, string, int, float64) {},
+		Log:     slog.New(alarm{t: t, expected: &s.failing}),
 	}))
 	t.Cleanup(s.Close)
 	s.exec(`INSERT INTO users (id, provider, provider_sub, role, created_at, last_active_at)
 		VALUES ($1, 'provider_a', 'admin', 'admin', 1, 1)`, adminID)
 	s.admin = s.token(adminID, account.RoleAdmin)
 	return s
+}
+
+// staffProvider is provider_a, of whom everybody is the one admin.
+type staffProvider struct{}
+
+func (staffProvider) Verify(context.Context, string) (identity.Claims, error) {
+	return identity.Claims{Subject: "admin", Email: "admin@mail.example"}, nil
+}
+
+// authorize is the provider's page: it sends whoever asks properly straight back.
+func authorize(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if q.Get("client_id") != "web.example" || q.Get("response_type") != "id_token" || q.Get("nonce") == "" {
+		http.Error(w, "no such client", http.StatusBadRequest)
+		return
+	}
+	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"nonce":"` + q.Get("nonce") + `"}`))
+	answer := url.Values{"id_token": {"e30." + claims + ".x"}, "state": {q.Get("state")}}
+	http.Redirect(w, r, q.Get("redirect_uri")+"#"+answer.Encode(), http.StatusFound)
 }
 
 // adminID is who looks at the reports.

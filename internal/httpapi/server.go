@@ -47,6 +47,11 @@ type Options struct {
 	ProxyHops      int
 
 	AdminSlug string // "" = no admin web app
+	// AdminClientID is provider_a's client id of the admin web app, "" where staff
+	// sign in with a token of the command line only.
+	AdminClientID string
+	// AdminAuthorizeURL is the page of provider_a on which staff sign in.
+	AdminAuthorizeURL string
 	APIDocs   bool
 	// TestdataDir holds the dev mock's folders; "" leaves the mock out.
 	TestdataDir string

@@ -47,10 +47,27 @@ export interface UserJob {
   error: string | null;
 }
 
-export interface UserJobs {
-  jobs: UserJob[];
-  total: number;
+export interface LedgerEntry {
+  refId: string;
+  kind: string;
+  credits: number;
+  jobId: string | null;
+  orderId: string | null;
+  createdAt: string;
 }
+
+export interface Purchase {
+  platform: 'platform_a' | 'platform_b';
+  orderId: string | null;
+  productId: string;
+  credits: number;
+  owed: number;
+  createdAt: string;
+  reversedAt: string | null;
+}
+
+/** A page of what one user has, under the name of what it is. */
+export type UserList<Name extends string, Row> = Record<Name, Row[]> & { total: number };
 
 export interface Calls {
   date: string;

@@ -19,14 +19,20 @@ export function cleanToken(pasted: string): string {
     .replace(/\s+/g, '');
 }
 
-/** When the token ends in epoch milliseconds, or null where it does not say. */
-export function tokenEnd(token: string): number | null {
+/** What a token says, unverified; nothing where it is none. */
+export function claimsOf(token: string): Record<string, unknown> {
   try {
     const payload = token.split('.')[1] ?? '';
     const claims: unknown = JSON.parse(atob(payload.replace(/-/g, '+').replace(/_/g, '/')));
-    if (typeof claims === 'object' && claims && 'exp' in claims && typeof claims.exp === 'number') return claims.exp * 1000;
+    if (typeof claims === 'object' && claims) return claims as Record<string, unknown>;
   } catch {
     // Not a token at all: the server says so with better words.
   }
-  return null;
+  return {};
+}
+
+/** When the token ends in epoch milliseconds, or null where it does not say. */
+export function tokenEnd(token: string): number | null {
+  const { exp } = claimsOf(token);
+  return typeof exp === 'number' ? exp * 1000 : null;
 }

@@ -1,5 +1,6 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { report, ReportError } from './api';
+import { comeBack, leave, signInConfig, type SignInConfig } from './provider';
 import { cleanToken } from './session';
 
 /** Takes an access token, and keeps it once the server accepted it. */
@@ -7,6 +8,11 @@ export function SignIn(props: { reason: string; done: (token: string) => void })
   const [pasted, setPasted] = useState('');
   const [wrong, setWrong] = useState(props.reason);
   const [busy, setBusy] = useState(false);
+  const [provider, setProvider] = useState<SignInConfig | null>(null);
+  useEffect(() => {
+    void signInConfig().then(setProvider);
+    void attempt(comeBack());
+  }, []);
 
   async function submit(e: SubmitEvent) {
     e.preventDefault();
@@ -15,24 +21,38 @@ export function SignIn(props: { reason: string; done: (token: string) => void })
       setWrong('Paste an access token first.');
       return;
     }
+    await attempt(Promise.resolve(token));
+  }
+
+  /** Waits for a token, if there is to be one, and signs in with it. */
+  async function attempt(coming: Promise<string | null>) {
     setBusy(true);
-    setWrong('');
     try {
-      await report('overview', {}, token);
-      props.done(token);
+      const token = await coming;
+      if (token) {
+        setWrong('');
+        await report('overview', {}, token);
+        props.done(token);
+        return;
+      }
     } catch (failure) {
       setWrong(failure instanceof ReportError ? failure.message : 'Signing in failed.');
-      setBusy(false);
     }
+    setBusy(false);
   }
 
   return (
     <main class="signin">
       <form class="panel" onSubmit={submit}>
         <h1>cutroom admin</h1>
+        {provider && (
+          <button type="button" class="primary" disabled={busy} onClick={() => leave(provider)}>
+            Sign in with provider A
+          </button>
+        )}
         <p>
-          Paste an access token of an account that has the admin role. It stays in this browser tab, and is forgotten when you sign out or
-          close the tab.
+          Paste an access token of an account that has the admin role: <code>cutroom admin token</code> prints one. It stays in this browser
+          tab, and is forgotten when you sign out or close the tab.
         </p>
         <label for="token">Access token</label>
         <input

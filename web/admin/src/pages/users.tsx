@@ -1,13 +1,13 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { User, UserJob, UserJobs, Users } from '../api';
+import type { LedgerEntry, Purchase, User, UserJob, UserList, Users } from '../api';
 import { count } from '../format';
 import { Empty, Loaded, useReport } from '../load';
-import { Card, Cards, length, Pager, Panel, providerName, Status, Table, Time } from '../parts';
+import { Card, Cards, length, Pager, Panel, providerName, Status, Table, Time, type Column } from '../parts';
 import { link, replace, type Route } from '../route';
 
 const limit = 50;
 
-const offsetOf = (route: Route): number => Math.max(0, Math.floor(Number(route.query.get('offset'))) || 0);
+const offsetOf = (route: Route, key = 'offset'): number => Math.max(0, Math.floor(Number(route.query.get(key))) || 0);
 
 const nameOf = (u: User): string => u.name || u.email || u.userId;
 
@@ -33,7 +33,7 @@ export function UsersPage({ route }: { route: Route }) {
           replace(link('users', { q: draft }));
         }}
       >
-        <label for="q">Search by e-mail, name or user id</label>
+        <label for="q">Search by e-mail, name, user id, job id or order number</label>
         <input id="q" type="search" value={draft} autoComplete="off" spellcheck={false} onInput={(e) => setDraft(e.currentTarget.value)} />
       </form>
       <Loaded of={found}>
@@ -43,7 +43,7 @@ export function UsersPage({ route }: { route: Route }) {
               {count(total)} {total === 1 ? 'user' : 'users'}, newest activity first
             </p>
             {users.length === 0 ? (
-              <Empty>{q ? `Nobody's e-mail or name contains “${q}”.` : total ? 'This page is past the end.' : 'Nobody has signed in yet.'}</Empty>
+              <Empty>{q ? `Nobody's e-mail or name contains “${q}”, and no user, job or order has this number.` : total ? 'This page is past the end.' : 'Nobody has signed in yet.'}</Empty>
             ) : (
               <Table label="Users" rows={users} rowKey={(u) => u.userId} columns={columns} />
             )}
@@ -77,9 +77,7 @@ const columns = [
 
 export function UserPage({ route }: { route: Route }) {
   const id = route.rest;
-  const offset = offsetOf(route);
   const user = useReport<Users>('users', { q: id, limit: '1' });
-  const jobs = useReport<UserJobs>(`users/${encodeURIComponent(id)}/jobs`, { limit: String(limit), offset: String(offset) });
   return (
     <>
       <p>
@@ -105,21 +103,64 @@ export function UserPage({ route }: { route: Route }) {
           )
         }
       </Loaded>
-      <Panel title="Jobs">
-        <Loaded of={jobs}>
-          {({ jobs, total }) => (
-            <>
-              {jobs.length === 0 ? (
-                <Empty>{total ? 'This page is past the end.' : 'This user has no jobs.'}</Empty>
-              ) : (
-                <Table label="Jobs of this user" rows={jobs} rowKey={(j) => j.jobId} columns={jobColumns} />
-              )}
-              <Pager offset={offset} limit={limit} total={total} to={(o) => link(`users/${id}`, { offset: String(o) })} />
-            </>
-          )}
-        </Loaded>
-      </Panel>
+      <UserPanel<'jobs', UserJob> route={route} title="Jobs" list="jobs" rowKey={(j) => j.jobId} columns={jobColumns} />
+      <UserPanel<'purchases', Purchase>
+        route={route}
+        title="Purchases"
+        list="purchases"
+        rowKey={(p) => p.platform + p.orderId + p.createdAt}
+        columns={purchaseColumns}
+      />
+      <UserPanel<'entries', LedgerEntry>
+        route={route}
+        title="Ledger"
+        list="entries"
+        path="ledger"
+        rowKey={(e) => e.refId}
+        columns={ledgerColumns}
+      />
     </>
+  );
+}
+
+/** One page of a list that a user has; the address keeps where in each list we are. */
+function UserPanel<Name extends string, Row>(props: {
+  route: Route;
+  title: string;
+  /** The list's name in the answer, and in the path unless that differs. */
+  list: Name;
+  path?: string;
+  rowKey: (row: Row) => string;
+  columns: Column<Row>[];
+}) {
+  const { route, title, list } = props;
+  const id = route.rest;
+  const offset = offsetOf(route, list);
+  const found = useReport<UserList<Name, Row>>(`users/${encodeURIComponent(id)}/${props.path ?? list}`, {
+    limit: String(limit),
+    offset: String(offset),
+  });
+  const elsewhere = Object.fromEntries(['jobs', 'purchases', 'entries'].map((key) => [key, route.query.get(key) ?? '']));
+  return (
+    <Panel title={title}>
+      <Loaded of={found}>
+        {(page) => (
+          <>
+            {page[list].length === 0 ? (
+              <Empty>{page.total ? 'This page is past the end.' : 'There are none.'}</Empty>
+            ) : (
+              <Table label={`${title} of this user`} rows={page[list]} rowKey={props.rowKey} columns={props.columns} />
+            )}
+            <Pager
+              offset={offset}
+              limit={limit}
+              total={page.total}
+              to={(o) => link(`users/${id}`, { ...elsewhere, [list]: String(o) })}
+            />
+          </>
+        )}
+      </Loaded>
+    </Panel>
   );
 }
 
@@ -131,4 +172,21 @@ const jobColumns = [
   { title: 'Created', cell: (j: UserJob) => <Time at={j.createdAt} /> },
   { title: 'Finished', cell: (j: UserJob) => <Time at={j.finishedAt} /> },
   { title: 'Error', cell: (j: UserJob) => j.error ?? '' },
+];
+
+const purchaseColumns = [
+  { title: 'Order', cell: (p: Purchase) => <code>{p.orderId ?? '–'}</code> },
+  { title: 'Store', cell: (p: Purchase) => p.platform.replace('platform_', 'Platform ').replace(/.$/, (c) => c.toUpperCase()) },
+  { title: 'Product', cell: (p: Purchase) => p.productId },
+  { title: 'Credits', number: true, cell: (p: Purchase) => count(p.credits) },
+  { title: 'Bought', cell: (p: Purchase) => <Time at={p.createdAt} /> },
+  { title: 'Taken back', cell: (p: Purchase) => <Time at={p.reversedAt} /> },
+  { title: 'Owed', number: true, cell: (p: Purchase) => count(p.owed) },
+];
+
+const ledgerColumns = [
+  { title: 'Change', cell: (e: LedgerEntry) => e.kind },
+  { title: 'Credits', number: true, cell: (e: LedgerEntry) => (e.credits > 0 ? '+' : '') + count(e.credits) },
+  { title: 'For', cell: (e: LedgerEntry) => <code>{e.jobId ?? e.orderId ?? ''}</code> },
+  { title: 'When', cell: (e: LedgerEntry) => <Time at={e.createdAt} /> },
 ];
