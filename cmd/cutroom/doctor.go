@@ -18,6 +18,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/installation"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/upstream/separator"
 )
 
 // check is one line of the doctor's report. It returns what it saw, and an
@@ -39,7 +40,7 @@ func doctor(ctx context.Context, v *invocation) error {
 	checks := []check{
 		{"ffmpeg", func(ctx context.Context, c config.Config) (string, error) { return checkFFmpeg(ctx, c, log) }},
 		{"database", checkDatabase}, {"bucket", checkBucket}, {"storage", checkStorage},
-		{"separation provider", func(ctx context.Context, c config.Config) (string, error) { return reach(ctx, c.Separation.BaseURL) }},
+		{"separation provider", func(ctx context.Context, c config.Config) (string, error) { return checkProvider(ctx, c, log) }},
 		{"provider_a", func(ctx context.Context, c config.Config) (string, error) {
 			return reach(ctx, c.Auth.ProviderA.TokenInfoURL)
 		}},
@@ -168,18 +169,34 @@ func checkProviderB(ctx context.Context, cfg config.Config) (string, error) {
 	return reach(ctx, cfg.Auth.ProviderB.KeysURL)
 }
 
+func checkProvider(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
+	provider, err := app.NewProvider(cfg, func(separator.Call) {}, log)
+	if err != nil {
+		return "", err
+	}
+	return "knows the key and the space", provider.Check(ctx)
+}
+
 func checkPlatformA(ctx context.Context, cfg config.Config) (string, error) {
-	if !cfg.IAP.PlatformA.Configured() {
+	store, _, err := app.NewStores(cfg)
+	if err != nil {
+		return "", err
+	}
+	if store == nil {
 		return "not configured: purchases on it are refused", nil
 	}
-	return reach(ctx, cfg.IAP.PlatformA.BaseURL)
+	return "knows the service account and the app", store.Check(ctx)
 }
 
 func checkPlatformB(ctx context.Context, cfg config.Config) (string, error) {
-	if !cfg.IAP.PlatformB.Configured() {
+	_, store, err := app.NewStores(cfg)
+	if err != nil {
+		return "", err
+	}
+	if store == nil {
 		return "not configured: purchases on it are refused", nil
 	}
-	return reach(ctx, cfg.IAP.PlatformB.BaseURL)
+	return "knows the key, the issuer and the app", store.Check(ctx)
 }
 
 // reach asks for any answer at all: even a 404 proves the way there.

@@ -101,10 +101,15 @@ func TestDoctorNamesWhatIsBroken(t *testing.T) {
 		{"storage", "STORAGE_PATH", file},
 		{"storage", "MIN_FREE_DISK_MB", "900000000"},
 		{"separation provider", "SEPARATION_PROVIDER_BASE_URL", nowhere},
+		{"separation provider", "SEPARATION_PROVIDER_API_KEY", "not-the-key"},
+		{"separation provider", "SEPARATION_PROVIDER_SPACE_ID", "1"},
 		{"provider_a", "AUTH_PROVIDER_A_TOKENINFO_URL", nowhere},
 		{"provider_b", "AUTH_PROVIDER_B_KEYS_URL", nowhere},
 		{"platform_a", "IAP_PLATFORM_A_BASE_URL", nowhere},
+		{"platform_a", "IAP_PLATFORM_A_PACKAGE_NAME", "com.example.other"},
 		{"platform_b", "IAP_PLATFORM_B_BASE_URL", nowhere},
+		{"platform_b", "IAP_PLATFORM_B_KEY_ID", "OTHERKEY"},
+		{"platform_b", "IAP_PLATFORM_B_BUNDLE_ID", "com.example.other"},
 	} {
 		t.Run(tt.check+" "+tt.key, func(t *testing.T) {
 			inWorld(t, map[string]string{tt.key: tt.value})

@@ -179,7 +179,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		key: "ready/" + a.nodeID, log: a.log}
 	a.replica = lease.Replica{ID: keeper.Owner(), NodeID: a.storeNode(), Offers: a.ready.offers(cfg.Render.MaxConcurrent), Log: a.log}
 	a.calls = newCallLog(a.db, a.log)
-	provider, err := newProvider(cfg, a.calls.record, a.log)
+	provider, err := NewProvider(cfg, a.calls.record, a.log)
 	if err != nil {
 		return err
 	}

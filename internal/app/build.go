@@ -119,22 +119,16 @@ func newIdentityProviders(cfg config.Config) map[string]account.IdentityVerifier
 }
 
 func newLedger(ctx context.Context, cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
-	client := outboundClient(cfg)
-	stores := map[string]credit.Store{}
-	if p := cfg.IAP.PlatformA; p.Configured() {
-		v, err := receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
-			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest, Sender: pushSender(p.Notifications, client), HTTP: client})
-		if err != nil {
-			return nil, fmt.Errorf("IAP_PLATFORM_A: %w", err)
-		}
-		stores[credit.PlatformA] = v
+	a, b, err := NewStores(cfg)
+	if err != nil {
+		return nil, err
 	}
-	if p := cfg.IAP.PlatformB; p.Configured() {
-		v, err := newPlatformB(p, client)
-		if err != nil {
-			return nil, fmt.Errorf("IAP_PLATFORM_B: %w", err)
-		}
-		stores[credit.PlatformB] = v
+	stores := map[string]credit.Store{}
+	if a != nil {
+		stores[credit.PlatformA] = a
+	}
+	if b != nil {
+		stores[credit.PlatformB] = b
 	}
 	o := credit.Options{DB: d, Catalog: cfg.Credit.Products, Stores: stores,
 		SignupBonus: cfg.Credit.SignupBonus, AdminDailyCap: cfg.Credit.AdminGrantDailyCap, Log: log}
@@ -147,6 +141,24 @@ func newLedger(ctx context.Context, cfg config.Config, d *db.DB, log *slog.Logge
 		}
 	}
 	return credit.New(ctx, o)
+}
+
+// NewStores returns the stores' clients, nil for what is not configured.
+func NewStores(cfg config.Config) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
+	client := outboundClient(cfg)
+	if p := cfg.IAP.PlatformA; p.Configured() {
+		a, err = receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
+			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest, Sender: pushSender(p.Notifications, client), HTTP: client})
+		if err != nil {
+			return nil, nil, fmt.Errorf("IAP_PLATFORM_A: %w", err)
+		}
+	}
+	if p := cfg.IAP.PlatformB; p.Configured() {
+		if b, err = newPlatformB(p, client); err != nil {
+			return nil, nil, fmt.Errorf("IAP_PLATFORM_B: %w", err)
+		}
+	}
+	return a, b, nil
 }
 
 // pushIssuer signs the tokens of platform_a's pushes.
@@ -184,7 +196,9 @@ func newPlatformB(p config.PlatformB, client *http.Client) (*receipt.PlatformB, 
 	return receipt.NewPlatformB(c)
 }
 
-func newProvider(cfg config.Config, record func(separator.Call), log *slog.Logger) (*separator.Client, error) {
+// NewProvider returns the client of the separation provider, whose calls are
+// told to record.
+func NewProvider(cfg config.Config, record func(separator.Call), log *slog.Logger) (*separator.Client, error) {
 	return separator.New(separator.Config{
 		BaseURL: cfg.Separation.BaseURL, StorageBaseURL: cfg.Separation.StorageBaseURL,
 		APIKey: cfg.Separation.APIKey.Reveal(), SpaceID: cfg.Separation.SpaceID, AllowedHosts: cfg.Separation.AllowedHosts,

@@ -100,7 +100,7 @@ func (p *PlatformA) lookup(ctx context.Context, productID, token string) (produc
 	switch {
 	case err != nil:
 		return productPurchase{}, fmt.Errorf("look up purchase: %w", err)
-	case status == http.StatusBadRequest && isOfAnother(body):
+	case strings.HasPrefix(reasonOf(body), ofAnother):
 		return productPurchase{}, refuse(Mismatch, "the token belongs to another product or app")
 	case status != http.StatusOK:
 		return productPurchase{}, refuse(Unverified, "look up purchase: status %d", status)
@@ -132,19 +132,9 @@ func (p *PlatformA) get(ctx context.Context, address string) (status int, body [
 	return status, body, err
 }
 
-// isOfAnother reports whether the store's error says that the purchase token is
-// good, for something else than what was asked about.
-func isOfAnother(body []byte) bool {
-	var answer struct {
-		Error struct {
-			Errors []struct {
-				Reason string `json:"reason"`
-			} `json:"errors"`
-		} `json:"error"`
-	}
-	return json.Unmarshal(body, &answer) == nil && len(answer.Error.Errors) > 0 &&
-		strings.HasPrefix(answer.Error.Errors[0].Reason, "purchaseTokenDoesNotMatch")
-}
+// ofAnother begins the store's reasons for a purchase token that is good, for
+// something else than what was asked about.
+const ofAnother = "purchaseTokenDoesNotMatch"
 
 // What productPurchase says of itself.
 const (

@@ -325,3 +325,29 @@ func textIf(ok bool, text string) string {
 	}
 	return ""
 }
+
+// noProject is the id of a project that nobody has.
+const noProject = 1
+
+// Check proves the key and the space by calls that cost nothing: an upload
+// address that is not used, and the progress of a project that does not exist.
+func (c *Client) Check(ctx context.Context) error {
+	var token uploadToken
+	err := c.once(ctx, c.api("upload-token", http.MethodGet, "/file/api/upload/sas-token?fileName=check"), decode(&token))
+	if err == nil {
+		path := fmt.Sprintf("/video-translator/api/v1/projects/%d/space/%d/progress", noProject, c.cfg.SpaceID)
+		err = c.once(ctx, c.api("progress", http.MethodGet, path), func(int, int64, io.Reader) error { return nil })
+	}
+	var e *Error
+	switch {
+	case err == nil || !errors.As(err, &e):
+		return err
+	case e.Status == http.StatusUnauthorized:
+		return errors.New("the key is refused")
+	case e.Status == http.StatusForbidden:
+		return errors.New("the key has no access to the space")
+	case e.Op == "progress" && e.refused():
+		return nil // it knows the space, and no such project
+	}
+	return err
+}

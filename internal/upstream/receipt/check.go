@@ -1,0 +1,63 @@
+package receipt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// nothing is the name of a purchase that nobody has made.
+const nothing = "0"
+
+// Check proves our credentials by asking about a purchase that does not exist:
+// a store that knows us says so.
+func (p *PlatformA) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	status, body, err := p.get(ctx, p.purchasesURL+"products/"+nothing+"/tokens/"+nothing)
+	switch {
+	case err != nil:
+		return fmt.Errorf("platform_a: %w", err)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return fmt.Errorf("platform_a: the service account has no access to the app's purchases: status %d", status)
+	case reasonOf(body) == "applicationNotFound":
+		return errors.New("platform_a: the store knows no app of this package name")
+	}
+	return nil
+}
+
+// reasonOf is the store's code for an error, "" where there is none.
+func reasonOf(body []byte) string {
+	var answer struct {
+		Error struct {
+			Errors []struct {
+				Reason string `json:"reason"`
+			} `json:"errors"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) != nil || len(answer.Error.Errors) == 0 {
+		return ""
+	}
+	return answer.Error.Errors[0].Reason
+}
+
+// Check proves our credentials by asking about a transaction that does not
+// exist: a store that knows us says so.
+func (p *PlatformB) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	bearer, err := p.requestToken()
+	if err != nil {
+		return fmt.Errorf("platform_b: sign request: %w", err)
+	}
+	status, _, err := authorizedGet(ctx, p.client, p.transactionsURL+nothing, bearer)
+	switch {
+	case err != nil:
+		return fmt.Errorf("platform_b: %w", err)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return fmt.Errorf("platform_b: the key, its id, the issuer or the bundle id is refused: status %d", status)
+	}
+	return nil
+}
