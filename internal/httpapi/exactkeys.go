@@ -5,7 +5,13 @@ import (
 	"encoding/json"
 	"reflect"
 	"strings"
+	"sync"
 )
+
+// maxItems is more than any list of the API may have, and more than fit into a
+// body with anything in them. What lies beyond is not looked at: the first of
+// them are too many already.
+const maxItems = 10_000
 
 // exactKeys returns a JSON value without the keys that name no field of the type
 // t letter by letter. encoding/json would take "productid" for productId, but
@@ -36,6 +42,7 @@ func exactKeys(value json.RawMessage, t reflect.Type) json.RawMessage {
 		if json.Unmarshal(value, &list) != nil || list == nil {
 			return value
 		}
+		list = list[:min(len(list), maxItems)]
 		for i := range list {
 			list[i] = exactKeys(list[i], t.Elem())
 		}
@@ -62,9 +69,16 @@ func remade(parts any, value json.RawMessage) json.RawMessage {
 	return b
 }
 
+// knownFields keeps what wireFields found, by reflect.Type: a list asks for every
+// item of it.
+var knownFields sync.Map
+
 // wireFields are the fields of a struct by their names on the wire, those of
 // embedded structs included.
 func wireFields(t reflect.Type) map[string]reflect.Type {
+	if known, ok := knownFields.Load(t); ok {
+		return known.(map[string]reflect.Type)
+	}
 	fields := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {
 		tag := f.Tag.Get("json")
@@ -74,5 +88,6 @@ func wireFields(t reflect.Type) map[string]reflect.Type {
 		}
 		fields[cmp.Or(name, f.Name)] = f.Type
 	}
+	knownFields.Store(t, fields)
 	return fields
 }

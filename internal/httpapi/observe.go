@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,16 +11,34 @@ import (
 	"runtime/debug"
 	"time"
 
+	"cutroom/internal/account"
 	"cutroom/internal/fault"
 )
 
-type requestIDKey struct{}
+type requestKey struct{}
+
+// request is what is known of a request beside itself. One goroutine at a time
+// uses it.
+type request struct {
+	id    string
+	jobID string // that it submitted
+
+	// Who asks, once somebody wanted to know.
+	asked     bool
+	principal account.Principal
+	refused   error
+}
+
+// about is what is known of the request, never nil.
+func about(ctx context.Context) *request {
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return r
+	}
+	return &request{}
+}
 
 // requestID is the id under which the request is logged, or "".
-func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
-}
+func requestID(ctx context.Context) string { return about(ctx).id }
 
 func newRequestID() string {
 	var b [8]byte
@@ -68,7 +87,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
 		id := newRequestID()
-		ctx := context.WithValue(r.Context(), requestIDKey{}, id)
+		ctx := context.WithValue(r.Context(), requestKey{}, &request{id: id})
 		traced := func(string, int) {}
 		if s.o.Trace != nil && r.URL.Path != "/healthz" {
 			ctx, traced = s.o.Trace(ctx, methodLabel(r.Method), id)
@@ -126,7 +145,15 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	if r.URL.Path == "/healthz" {
 		level = slog.LevelDebug
 	}
+	known := about(r.Context())
 	// The path only: queries carry signed tokens.
-	s.log.Log(r.Context(), level, "request", "request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path,
-		"status", rec.status, "bytes", rec.bytes, "ms", took.Milliseconds(), "ip", s.clientIP(r))
+	fields := []any{"request", known.id, "method", r.Method, "path", r.URL.Path,
+		"status", rec.status, "bytes", rec.bytes, "ms", took.Milliseconds(), "ip", s.clientIP(r)}
+	if known.principal.UserID != "" {
+		fields = append(fields, "user", known.principal.UserID)
+	}
+	if job := cmp.Or(known.jobID, r.PathValue("jobId")); job != "" {
+		fields = append(fields, "job", job)
+	}
+	s.log.Log(r.Context(), level, "request", fields...)
 }

@@ -10,7 +10,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"cutroom/internal/account"
 	"cutroom/internal/fault"
 	"cutroom/internal/staging"
 )
@@ -121,5 +123,57 @@ func TestErrorsOfEveryKindHaveAStatus(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code < 400 || body.Error != "x" {
 			t.Errorf("kind %d: %d %s", kind, w.Code, w.Body)
 		}
+	}
+}
+
+// Who looks for what happened to a job finds its requests, and whose they are.
+func TestRequestLinesNameUserAndJob(t *testing.T) {
+	s := newWatched()
+	s.mux = http.NewServeMux()
+	as := func(user string, h handler) handler {
+		return func(w http.ResponseWriter, r *http.Request) error {
+			known := about(r.Context())
+			known.asked, known.principal = true, account.Principal{UserID: user}
+			if p, err := s.principal(r); err != nil || p.UserID != user { // is not asked for again
+				t.Errorf("%v, %v", p, err)
+			}
+			return h(w, r)
+		}
+	}
+	s.handle("POST /api/v2/render", as("u-1", func(w http.ResponseWriter, r *http.Request) error {
+		return submitted(w, r, http.StatusOK, "rnd-1")
+	}))
+	s.handle("GET /api/v2/render/{jobId}/status", as("u-2", func(w http.ResponseWriter, r *http.Request) error { return ok(w, "x") }))
+	s.handle("GET /api/v2/credits", func(w http.ResponseWriter, r *http.Request) error { return ok(w, "x") })
+	for target, want := range map[string]string{
+		"POST /api/v2/render":             " user=u-1 job=rnd-1\n",
+		"GET /api/v2/render/rnd-2/status": " user=u-2 job=rnd-2\n",
+		"GET /api/v2/credits":             " ip=192.0.2.1\n",
+	} {
+		s.log.Reset()
+		method, path, _ := strings.Cut(target, " ")
+		s.observed(s.mux).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
+		if line := s.log.String(); !strings.HasSuffix(line, want) {
+			t.Errorf("%s: %s", target, line)
+		}
+	}
+}
+
+// A body of many empty items is as quickly refused as it is sent.
+func TestManyEmptyItemsAreRefusedQuickly(t *testing.T) {
+	body := []byte(`{"segments":[` + strings.TrimSuffix(strings.Repeat("{},", 349_000), ",") + `]}`)
+	began := time.Now()
+	var cfg configWire
+	if err := parseObject(body, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	_, err := cfg.referenced()
+	if f := fault.As(err); f == nil || f.Code != "segments[0].sourceAssetKey is required" {
+		t.Errorf("answer: %v", err)
+	}
+	took := time.Since(began)
+	t.Logf("%d bytes took %v", len(body), took)
+	if took > time.Second {
+		t.Errorf("it took %v", took)
 	}
 }

@@ -80,7 +80,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 	if err != nil {
 		return err
 	}
-	return ok(w, jobBody{id})
+	return submitted(w, r, http.StatusOK, id)
 }
 
 func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
@@ -108,7 +108,7 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	if err != nil {
 		return err
 	}
-	return ok(w, jobBody{id})
+	return submitted(w, r, http.StatusOK, id)
 }
 
 // wrongShape answers a configuration that cannot be decoded: with a sentence that

@@ -68,8 +68,17 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// principal authenticates the request by its bearer token.
+// principal authenticates the request by its bearer token, once.
 func (s *Server) principal(r *http.Request) (account.Principal, error) {
+	known := about(r.Context())
+	if !known.asked {
+		known.asked = true
+		known.principal, known.refused = s.authenticate(r)
+	}
+	return known.principal, known.refused
+}
+
+func (s *Server) authenticate(r *http.Request) (account.Principal, error) {
 	if strings.TrimSpace(r.Header.Get("Authorization")) == "" {
 		return account.Principal{}, fault.New(fault.Unauthorized, "missing_token")
 	}

@@ -31,6 +31,13 @@ type jobBody struct {
 	JobID string `json:"jobId"`
 }
 
+// submitted answers with the id of the job that a request is now.
+func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string) error {
+	about(r.Context()).jobID = jobID
+	writeJSON(w, status, jobBody{jobID})
+	return nil
+}
+
 var languageCode = regexp.MustCompile(`^(?i:auto|[a-z]{2,3}([-_][a-z0-9]{2,8})*)$`)
 
 func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.Principal) error {
@@ -66,8 +73,7 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusAccepted, jobBody{id})
-	return nil
+	return submitted(w, r, http.StatusAccepted, id)
 }
 
 // separationSpec reads the form field spec. Unknown and former keys are ignored.

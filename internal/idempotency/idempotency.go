@@ -92,13 +92,11 @@ func Save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
 }
 
 // Once runs work in a transaction under key k and returns its answer, or the
-// answer of the first request that carried the same key. An error of work
-// counts only when no such answer came up meanwhile: the first of two equal
-// requests may have taken what the second then lacks.
+// answer of the first request that carried the same key: the caller has looked
+// for it with Find, but it may have come up since. An error of work counts only
+// when it has not: the first of two equal requests may have taken what the second
+// then lacks.
 func Once(ctx context.Context, d *db.DB, k Key, work func(tx *db.Tx) (answer string, err error)) (answer string, first bool, err error) {
-	if answer, err = Find(ctx, d, k); err != nil || answer != "" {
-		return answer, false, err
-	}
 	err = d.InTx(ctx, func(tx *db.Tx) error {
 		if answer, err = work(tx); err != nil {
 			return err

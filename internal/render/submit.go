@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
+	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
@@ -141,18 +143,21 @@ func (r *resolver) resolve() error {
 	if err := r.stems(); err != nil {
 		return err
 	}
+	if r.sub.ByReference {
+		return r.assets()
+	}
 	if r.sub.InputID != "" {
 		if err := r.findInput(); err != nil {
 			return err
 		}
 	}
 	for i := range t.Segments {
-		if err := r.source(t.Segments[i].SourceKey, fmt.Sprintf("segments[%d].%s", i, r.field("source"))); err != nil {
+		if err := r.source(t.Segments[i].SourceKey, fmt.Sprintf("segments[%d].sourceFileKey", i)); err != nil {
 			return err
 		}
 	}
 	for i := range t.Clips {
-		if err := r.source(t.Clips[i].SourceKey, fmt.Sprintf("bgmClips[%d].%s", i, r.field("audio"))); err != nil {
+		if err := r.source(t.Clips[i].SourceKey, fmt.Sprintf("bgmClips[%d].audioFileKey", i)); err != nil {
 			return err
 		}
 	}
@@ -176,20 +181,9 @@ func (r *resolver) stems() error {
 	return nil
 }
 
-// field is the wire name of a source field on this path.
-func (r *resolver) field(kind string) string {
-	if r.sub.ByReference {
-		return kind + "AssetKey"
-	}
-	return kind + "FileKey"
-}
-
 func (r *resolver) source(key, field string) error {
 	if _, done := r.sources[key]; done {
 		return nil
-	}
-	if r.sub.ByReference {
-		return r.asset(key, field)
 	}
 	if r.sub.InputID != "" && strings.HasPrefix(key, "video") {
 		r.sources[key], r.inputUsed = r.input, true
@@ -240,15 +234,47 @@ func findPart(files map[string]staging.File, key string) (staging.File, bool) {
 	return f, ok
 }
 
-func (r *resolver) asset(key, field string) error {
-	info, err := r.s.Assets.Lookup(r.ctx, key)
-	if errors.Is(err, objectstore.ErrNotFound) {
-		return fault.NotFoundf("%s: the asset does not exist in the object store", field)
+// parallelLookups bounds the questions that one submission asks the bucket at a
+// time.
+const parallelLookups = 8
+
+// assets looks for the objects that the submission refers to, side by side. Of
+// several that are missing the first one is named.
+func (r *resolver) assets() error {
+	type reference struct{ key, field string }
+	var refs []reference
+	seen := map[string]bool{}
+	add := func(key, field string, i int) {
+		if !seen[key] {
+			seen[key] = true
+			refs = append(refs, reference{key, fmt.Sprintf(field, i)})
+		}
 	}
-	if err != nil {
-		return err
+	for i, s := range r.sub.Timeline.Segments {
+		add(s.SourceKey, "segments[%d].sourceAssetKey", i)
 	}
-	r.sources[key] = object{Object: key, SHA256: info.SHA256, Asset: true}
+	for i, c := range r.sub.Timeline.Clips {
+		add(c.SourceKey, "bgmClips[%d].audioAssetKey", i)
+	}
+	found, errs := make([]asset.Key, len(refs)), make([]error, len(refs))
+	var group errgroup.Group
+	group.SetLimit(parallelLookups)
+	for i, ref := range refs {
+		group.Go(func() error {
+			found[i], errs[i] = r.s.Assets.Lookup(r.ctx, ref.key)
+			return nil
+		})
+	}
+	_ = group.Wait() // errs tells more
+	for i, ref := range refs {
+		if errors.Is(errs[i], objectstore.ErrNotFound) {
+			return fault.NotFoundf("%s: the asset does not exist in the object store", ref.field)
+		}
+		if errs[i] != nil {
+			return errs[i]
+		}
+		r.sources[ref.key] = object{Object: ref.key, SHA256: found[i].SHA256, Asset: true}
+	}
 	return nil
 }
 

@@ -1,0 +1,66 @@
+package render
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/fault"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/timeline"
+)
+
+// What a submission refers to is looked for side by side, each object once.
+func TestAssetsAreLookedForSideBySide(t *testing.T) {
+	var asked, now, most atomic.Int64
+	missing := map[string]bool{}
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		for n := now.Add(1); n > most.Load(); {
+			most.Store(n)
+		}
+		time.Sleep(30 * time.Millisecond)
+		now.Add(-1)
+		if missing[strings.TrimPrefix(r.URL.Path, "/bucket/")] {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("ETag", `"e"`)
+		w.Header().Set("Content-Length", "1")
+		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
+	}))
+	defer store.Close()
+	bucket, err := objectstore.NewBucket(objectstore.BucketConfig{Endpoint: store.URL, Bucket: "bucket", AccessKeyID: "id", SecretAccessKey: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(n int) string { return fmt.Sprintf("assets/%064x.mp4", n) }
+	tl := timeline.Legacy(key(0), time.Second)
+	for n := range 24 {
+		s := tl.Segments[0]
+		s.SourceKey = key(n % 12)
+		tl.Segments = append(tl.Segments, s)
+	}
+	s := New(Options{Assets: asset.New(bucket, nil, 1<<30)})
+	resolve := func() (map[string]object, error) {
+		r := resolver{s: s, ctx: t.Context(), sub: Submission{Timeline: tl, ByReference: true}, sources: map[string]object{}}
+		return r.sources, r.assets()
+	}
+	found, err := resolve()
+	if err != nil || len(found) != 12 || found[key(3)] != (object{Object: key(3), SHA256: fmt.Sprintf("%064x", 3), Asset: true}) {
+		t.Errorf("%v, %d objects: %v", err, len(found), found[key(3)])
+	}
+	if n, m := asked.Load(), most.Load(); n != 12 || m < 2 || m > parallelLookups {
+		t.Errorf("asked %d times, %d at once", n, m)
+	}
+	missing[key(9)], missing[key(4)] = true, true
+	_, err = resolve()
+	if f := fault.As(err); f == nil || f.Kind != fault.NotFound || f.Code != "segments[5].sourceAssetKey: the asset does not exist in the object store" {
+		t.Errorf("missing: %v", err)
+	}
+}
