@@ -367,3 +367,36 @@ func TestOtherCommands(t *testing.T) {
 		t.Error("an unknown command succeeded")
 	}
 }
+
+// The statements of the operations page make a role that owns nothing, and the
+// service and its commands work with it.
+func TestTheServiceNeedsNoRightButToRows(t *testing.T) {
+	t.Parallel()
+	if !apitest.Postgres() {
+		t.Skip("roles are PostgreSQL's")
+	}
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)\n```sql\n(.*?)\n```").FindSubmatch(page)
+	if m == nil {
+		t.Fatal("docs/operations.md has no statements for the role")
+	}
+	grants := string(m[1])
+	grants = strings.ReplaceAll(grants[strings.Index(grants, "GRANT"):], "cutroom_service", "%s")
+	address, user, password := dbtest.RowsOnly(t, grants)
+	s := apitest.Start(t, apitest.Env("MIGRATE_ON_START", "false"), apitest.Env("DATABASE_URL", address),
+		apitest.Env("DB_USER", user), apitest.Env("DB_PASSWORD", password))
+	admin, u := s.Admin(t), s.SignIn(t)
+	admin.Get(t, adminPath+"overview").Expect(200)
+	u.Buy(t, "credits.10")
+	u.WaitRendered(t, u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t))))
+	u.WaitReady(t, u.Separate(t, mixture(t)))
+	if status, out := s.Command(t, "user", "erase", u.Sub); status != 0 {
+		t.Errorf("erase: status %d: %s", status, out)
+	}
+	if status, out := s.Command(t, "migrate"); status == 0 {
+		t.Errorf("a role that owns nothing migrates: %s", out)
+	}
+}

@@ -111,7 +111,8 @@ func (v *invocation) withInstallation(ctx context.Context, use func(config.Confi
 	if err != nil {
 		return err
 	}
-	d, err := app.ConnectDatabase(ctx, cfg, log)
+	cfg.Database.MigrateOnStart = false
+	d, err := app.OpenDatabase(ctx, cfg, log)
 	if err != nil {
 		return err
 	}

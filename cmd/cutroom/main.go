@@ -141,6 +141,7 @@ func migrate(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
+	cfg.Database.MigrateOnStart = true
 	d, err := app.OpenDatabase(ctx, cfg, log)
 	if err != nil {
 		return err

@@ -126,7 +126,8 @@ func eraseUser(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
-	a, err := app.Beside(ctx, cfg, versionString(), log)
+	cfg.Database.MigrateOnStart = false
+	a, err := app.New(ctx, cfg, versionString(), log)
 	if err != nil {
 		return err
 	}

@@ -95,26 +95,15 @@ func makeFolders(root string) (folders, error) {
 	return f, nil
 }
 
-// New builds the service: it connects to and migrates the database and makes
+// New builds the service: it connects to the database and makes
 // the storage folders. Close releases what it holds when Run is not called.
 func New(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
-	return assemble(ctx, cfg, version, log, OpenDatabase)
-}
-
-// Beside returns the service as New does, for a command that uses a part of it
-// beside a running fleet: the database must have been migrated.
-func Beside(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
-	return assemble(ctx, cfg, version, log, ConnectDatabase)
-}
-
-func assemble(ctx context.Context, cfg config.Config, version string, log *slog.Logger,
-	open func(context.Context, config.Config, *slog.Logger) (*db.DB, error)) (*App, error) {
 	a := &App{cfg: cfg, log: log, version: version}
 	dirs, err := makeFolders(cfg.Storage.Path)
 	if err != nil {
 		return nil, err
 	}
-	if a.db, err = open(ctx, cfg, log); err != nil {
+	if a.db, err = OpenDatabase(ctx, cfg, log); err != nil {
 		return nil, err
 	}
 	if err := a.build(ctx, cfg, dirs); err != nil {
@@ -126,24 +115,19 @@ func assemble(ctx context.Context, cfg config.Config, version string, log *slog.
 	return a, nil
 }
 
-// OpenDatabase connects to the configured database and migrates it.
+// OpenDatabase connects to the configured database and migrates it, unless the
+// configuration says that this was done: then it is only checked.
 func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db.DB, error) {
-	return openDatabase(ctx, cfg, log, (*db.DB).Migrate)
-}
-
-// ConnectDatabase connects to the configured database, which must have been
-// migrated.
-func ConnectDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db.DB, error) {
-	return openDatabase(ctx, cfg, log, (*db.DB).CheckSchema)
-}
-
-func openDatabase(ctx context.Context, cfg config.Config, log *slog.Logger, prepare func(*db.DB, context.Context) error) (*db.DB, error) {
 	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
 		Password: cfg.Database.Password.Reveal(), MaxPool: cfg.Database.MaxPool, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	if err := prepare(d, ctx); err != nil {
+	prepare := d.CheckSchema
+	if cfg.Database.MigrateOnStart {
+		prepare = d.Migrate
+	}
+	if err := prepare(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil

@@ -91,6 +91,8 @@ type Database struct {
 	User     string
 	Password Secret
 	MaxPool  int // >= 1
+	// MigrateOnStart has the service bring the schema up to date by itself.
+	MigrateOnStart bool
 }
 
 // Auth configures sign-in and access tokens.

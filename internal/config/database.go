@@ -11,6 +11,8 @@ func (r *reader) database() Database {
 		User:     r.text("DB_USER"),
 		Password: r.password("DB_PASSWORD"),
 		MaxPool:  int(r.number("DB_MAX_POOL")),
+
+		MigrateOnStart: r.flag("MIGRATE_ON_START"),
 	}
 	if value := r.text("DATABASE_URL"); value != "" {
 		address, rule := databaseURL(value)

@@ -84,7 +84,7 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(t), "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(t),
 		"IAP_PLATFORM_B_ENV": "sandbox", "MEDIA_CAGE": "best-effort", "IAP_PLATFORM_B_ROOT_CA_FILE": rootFile, "SEPARATION_URL_TTL_SEC": "600", "SEPARATION_ABANDON_TTL_MS": "604800001",
 		"IAP_PLATFORM_A_ALLOW_TEST": "true", "IAP_PLATFORM_A_NOTIFICATION_KEYS_URL": "https://x.example", "SIGNUP_BONUS_PER_IDENTITY": "once",
-		"RENDER_MAX_CONCURRENT": "37",
+		"RENDER_MAX_CONCURRENT": "37", "MIGRATE_ON_START": "false",
 	}
 	base := with(map[string]string{
 		"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("0", 32),

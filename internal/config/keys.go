@@ -124,6 +124,8 @@ var Keys = []Key{
 		Meaning: "How long the record of calls to the separation provider is kept, in days."},
 	{Name: "DB_MAX_POOL", Group: groupDatabase, Required: Optional, Default: "5", Min: 1, Max: 1000,
 		Meaning: "Most open database connections of this process."},
+	{Name: "MIGRATE_ON_START", Group: groupDatabase, Required: Optional, Default: "true",
+		Meaning: "`false` leaves the schema to `cutroom migrate`, run by a role that owns it: `serve` then needs a role that may read and write rows and no more, and refuses to start on a schema older than the program."},
 
 	{Name: "AUTH_JWT_SECRET", Group: groupSignIn, Required: Always, Secret: true,
 		Meaning: "Key that signs access tokens, at least 32 characters; `openssl rand -base64 48` makes one. Changing it signs everybody out, unless the old one stays as AUTH_JWT_SECRET_PREVIOUS."},

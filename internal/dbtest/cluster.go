@@ -174,7 +174,7 @@ func (c *Cluster) ready(ctx context.Context, dir string, port int, password stri
 		conn, err := pgx.Connect(ctx, local)
 		if err == nil {
 			defer conn.Close(ctx)
-			_, err = conn.Exec(ctx, fmt.Sprintf("CREATE ROLE cutroom LOGIN CREATEDB PASSWORD '%s'", password))
+			_, err = conn.Exec(ctx, fmt.Sprintf("CREATE ROLE cutroom LOGIN CREATEDB CREATEROLE PASSWORD '%s'", password))
 			return err
 		}
 		select {

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +55,30 @@ func URL(t testing.TB) (address, user, password string) {
 func Empty(t testing.TB) (address, user, password string) {
 	t.Helper()
 	return create(t, false)
+}
+
+// RowsOnly is URL, but for the role: it owns nothing, and may read and write rows
+// and no more. grants are the statements that make it so, with %s for its name.
+func RowsOnly(t testing.TB, grants string) (address, user, password string) {
+	t.Helper()
+	address, owner, password := URL(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(owner, password)
+	user = "rows_" + random(6)
+	for _, sql := range []string{fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", user, password), strings.ReplaceAll(grants, "%s", user)} {
+		if err := adminExec(u, sql); err != nil {
+			t.Fatalf("make a role: %v", err)
+		}
+	}
+	t.Cleanup(func() { // before the database goes: the role's rights are in it
+		if err := adminExec(u, "DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
+			t.Logf("role left to the end of the cluster: %v", err)
+		}
+	})
+	return address, user, password
 }
 
 func create(t testing.TB, migrated bool) (address, user, password string) {

@@ -52,7 +52,7 @@ type Options struct {
 	AdminClientID string
 	// AdminAuthorizeURL is the page of provider_a on which staff sign in.
 	AdminAuthorizeURL string
-	APIDocs   bool
+	APIDocs           bool
 	// TestdataDir holds the dev mock's folders; "" leaves the mock out.
 	TestdataDir string
 
