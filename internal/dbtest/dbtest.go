@@ -74,7 +74,7 @@ func RowsOnly(t testing.TB, grants string) (address, user, password string) {
 		}
 	}
 	t.Cleanup(func() { // before the database goes: the role's rights are in it
-		if err := adminExec(u, "DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
+		if err := adminExec(u, "GRANT "+user+" TO CURRENT_USER; DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
 			t.Logf("role left to the end of the cluster: %v", err)
 		}
 	})
