@@ -94,7 +94,7 @@ func (r *render) fetchWhole(ctx context.Context, p *VideoPart) bool {
 // claim or ctx ends. It writes to the part cache only. A source that cannot be rendered is no error here: whoever renders the
 // job finds the same and says so.
 func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
-	r := &render{Engine: e, job: job, work: filepath.Join(job.Dir, "work"), meter: newMeter(nil),
+	r := &render{Engine: e, job: job, log: e.logOf(job), work: filepath.Join(job.Dir, "work"), meter: newMeter(nil),
 		yields: map[*VideoPart]yield{}}
 	if err := os.MkdirAll(r.work, 0o750); err != nil {
 		return 0, fmt.Errorf("assist: %w", noSpace(err))

@@ -50,6 +50,14 @@ func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, log: cfg.Log}
 }
 
+// logOf is where to say what concerns a job.
+func (e *Engine) logOf(job Job) *slog.Logger {
+	if job.Log != nil {
+		return job.Log
+	}
+	return e.log
+}
+
 func (e *Engine) machine() Machine {
 	return Machine{Cores: e.cfg.Cores, MemoryBytes: e.cfg.MemoryBytes}
 }
@@ -77,6 +85,9 @@ type Job struct {
 	// Crew shares the making of video parts with other machines. Nil makes all
 	// of them here.
 	Crew Crew
+
+	// Log takes what there is to say about this job; nil is the engine's own.
+	Log *slog.Logger
 
 	// OnProgress is told the percentage done, 0..99, whenever it grows. It is
 	// called from one goroutine at a time and must return quickly. May be nil.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -31,7 +32,7 @@ const infoVersion = 3
 // the parts in the cache and gives the same film.
 func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
 	r := &render{
-		Engine: e, job: job, work: filepath.Join(job.Dir, "work"),
+		Engine: e, job: job, log: e.logOf(job), work: filepath.Join(job.Dir, "work"),
 		meter: newMeter(job.OnProgress),
 	}
 	// What an earlier attempt left must not be written into: parts in the folder
@@ -54,6 +55,7 @@ func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
 type render struct {
 	*Engine
 	job   Job
+	log   *slog.Logger
 	work  string
 	meter *meter
 	plan  *Plan

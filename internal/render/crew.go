@@ -198,15 +198,18 @@ const assistSuffix = "-assist"
 func (s *Service) assist(ctx context.Context) (bool, error) {
 	var j job
 	var encoded string
-	err := s.db.QueryRow(ctx, `SELECT j.id, j.user_id, j.spec, j.fence FROM render_jobs j
+	err := s.db.QueryRow(ctx, `SELECT j.id, j.user_id, j.spec, j.fence, j.attempts FROM render_jobs j
 		WHERE j.state = 'PROCESSING' AND j.lease_until > now_ms() AND j.lease_owner <> $1
 			AND EXISTS (SELECT 1 FROM render_parts p WHERE p.job_id = j.id AND p.state = 'OPEN')
-		ORDER BY j.created_at, j.id LIMIT 1`, s.Keeper.Owner()).Scan(&j.ID, &j.UserID, &encoded, &j.Fence)
+		ORDER BY j.created_at, j.id LIMIT 1`, s.Keeper.Owner()).Scan(&j.ID, &j.UserID, &encoded, &j.Fence, &j.Attempts)
 	if isNoRows(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("look for a render to assist: %w", err)
+	}
+	if _, unable := s.CanWork(ctx); unable != nil {
+		return false, nil // it says itself why
 	}
 	if j.Spec, err = decodeSpec(encoded); err != nil {
 		return false, err
@@ -222,10 +225,10 @@ func (s *Service) assist(ctx context.Context) (bool, error) {
 	}
 	c := s.newCrew(ctx, j.ID)
 	defer c.stop()
-	made, err := s.Engine.Assist(ctx, engine.Job{Dir: dir, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Crew: c})
+	made, err := s.Engine.Assist(ctx, engine.Job{Dir: dir, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Log: s.jobLog(j), Crew: c})
 	if err != nil && (fault.As(err) != nil || errors.Is(err, context.Canceled)) {
 		err = nil // the job's own worker finds the same, or it is us who stop
 	}
-	s.log.Info("assisted a render", "job", j.ID, "parts", made)
+	s.jobLog(j).Info("assisted a render", "parts", made)
 	return made > 0, err
 }

@@ -214,7 +214,7 @@ func (s *Service) render(ctx context.Context, j job) error {
 		return err
 	}
 	progress := s.progressWriter(ctx, j)
-	work := engine.Job{Dir: job, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, OnProgress: progress.set}
+	work := engine.Job{Dir: job, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Log: s.jobLog(j), OnProgress: progress.set}
 	if s.Bucket != nil {
 		c := s.newCrew(ctx, j.ID)
 		defer c.stop()
@@ -332,7 +332,7 @@ func (s *Service) dropIfErased(ctx context.Context, j job) {
 		err = errors.Join(err, s.deletePrefix(ctx, prefix))
 	}
 	if err != nil {
-		s.log.Warn("files of an erased account left; the sweep will remove them", "job", j.ID, "err", err)
+		s.jobLog(j).Warn("files of an erased account left; the sweep will remove them", "err", err)
 	}
 }
 

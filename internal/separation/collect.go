@@ -55,7 +55,7 @@ func (s *Service) collect(ctx context.Context, j *job, dir string) error {
 	for i := range stems {
 		err := s.prepare(ctx, dir, &stems[i])
 		if errors.Is(err, errEmptyStem) && i > 0 {
-			s.log.Warn("separation provider sent a stem without sound", "job", j.ID, "stem", stems[i].id)
+			s.jobLog(*j).Warn("separation provider sent a stem without sound", "stem", stems[i].id)
 			continue
 		}
 		if err != nil {
@@ -63,7 +63,7 @@ func (s *Service) collect(ctx context.Context, j *job, dir string) error {
 		}
 	}
 	if length := stems[0].durationMs; !j.covers(length) {
-		s.log.Warn("stems are longer than what was paid for", "job", j.ID, "stem_ms", length, "source_ms", j.DurationMs, "credits", j.Credits)
+		s.jobLog(*j).Warn("stems are longer than what was paid for", "stem_ms", length, "source_ms", j.DurationMs, "credits", j.Credits)
 	}
 	stems = slices.DeleteFunc(stems, func(t stem) bool { return t.durationMs == 0 })
 	for _, t := range stems {

@@ -46,8 +46,13 @@ func (s *Service) next(ctx context.Context) (j job, ok bool, err error) {
 	if _, unable := s.CanWork(ctx); unable != nil {
 		return j, false, nil // it says itself why
 	}
+	message := "separation taken over"
 	if j, ok, err = s.adopt(ctx); err == nil && !ok {
+		message = "separation claimed"
 		j, ok, err = s.claim(ctx)
+	}
+	if ok {
+		s.jobLog(j).Info(message)
 	}
 	return j, ok, err
 }
@@ -134,7 +139,7 @@ func (s *Service) recover(ctx context.Context, which string, args ...any) error 
 		var moved bool
 		switch {
 		case j.IntentAt.Valid:
-			s.log.Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice", "job", j.ID)
+			s.jobLog(j).Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice")
 			moved, err = s.fail(ctx, j, sentenceNoAnswer, errors.New("the worker was lost while the provider may have been starting the job"))
 		case j.Attempts >= maxAttempts:
 			moved, err = s.fail(ctx, j, sentenceNoAnswer, fmt.Errorf("%d workers were lost or stuck while submitting", j.Attempts))
@@ -145,7 +150,7 @@ func (s *Service) recover(ctx context.Context, which string, args ...any) error 
 			errs = append(errs, fmt.Errorf("recover %s: %w", j.ID, err))
 		}
 		if moved {
-			s.log.Warn("recovered a job from SUBMITTING", "job", j.ID, "attempts", j.Attempts)
+			s.jobLog(j).Warn("recovered a job from SUBMITTING")
 		}
 	}
 	return errors.Join(errs...)

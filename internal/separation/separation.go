@@ -93,6 +93,7 @@ type Service struct {
 	db     *db.DB
 	signer signer
 	log    *slog.Logger
+	outage lease.Outage
 
 	analyses     *media.Slots // of uploads, within their requests
 	analysisWait time.Duration

@@ -59,7 +59,7 @@ func (s *Service) failAll(ctx context.Context, jobs []job, sentence, why string)
 			errs = append(errs, fmt.Errorf("give up %s: %w", j.ID, err))
 		}
 		if moved {
-			s.log.Warn("separation job given up", "job", j.ID, "state", j.State, "why", why)
+			s.jobLog(j).Warn("separation job given up", "state", j.State, "why", why)
 			s.dropStray(ctx, j)
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Service) dispose(ctx context.Context, j job) error {
 		return err
 	}
 	if err := s.Sweeper.Remove(ctx, kindStems, keys...); err != nil {
-		s.log.Warn("stems not deleted; the sweep of orphans will", "job", j.ID, "err", err)
+		s.jobLog(j).Warn("stems not deleted; the sweep of orphans will", "err", err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,7 +31,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer running.Wait()
 	lease.Poll(ctx, s.log, "separation queue", wake, pollQueue, func(ctx context.Context) (bool, error) {
 		if err := s.requeueDead(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("jobs of dead workers not recovered", "err", err) // others may still be claimed
+			s.outage.Log(s.log, slog.LevelError, "recover", "jobs of dead workers not recovered", "err", err) // others may still be claimed
 		}
 		j, ok, err := s.next(ctx)
 		if err != nil || !ok {
@@ -42,9 +43,14 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
+// jobLog is the log of one attempt at a job.
+func (s *Service) jobLog(j job) *slog.Logger {
+	return s.log.With("job", j.ID, "owner", j.UserID, "replica", s.Keeper.Owner(), "attempt", j.Attempts)
+}
+
 // work drives one claimed job as far as it goes.
 func (s *Service) work(ctx context.Context, j job) {
-	log := s.log.With("job", j.ID, "attempt", j.Attempts, "fence", j.Fence)
+	log, started := s.jobLog(j), time.Now()
 	held, release := s.Keeper.Hold(ctx, j.lease())
 	defer release()
 	dir := s.workDir(j)
@@ -56,42 +62,75 @@ func (s *Service) work(ctx context.Context, j job) {
 	// The last write must survive the cancellation that ended the work.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	var refused *separator.Error
-	var sentence string
 	switch {
 	case err == nil:
-		return
+		log.Info("separation ended", "state", StateReady, "ms", time.Since(started).Milliseconds())
 	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost):
-		log.Warn("separation job was taken away", "err", err)
+		log.Info("separation taken away", "err", err)
 		// Stems may have been stored after whoever took the job, such as an
 		// account deletion, looked for them.
 		s.dropStray(last, j)
-		return
-	case ctx.Err() != nil && !(j.State == StateSubmitting && j.IntentAt.Valid):
-		err = s.handBack(last, j)
-	case errors.As(err, &refused):
-		log.Warn("separation refused by the provider", "err", err)
-		sentence = refused.Sentence()
-	case errors.Is(err, errProviderFailed):
-		sentence = sentenceNoAnswer
-	case errors.Is(err, errNoVoice):
-		sentence = sentenceNoVoice
-	case errors.Is(err, errPriceMismatch):
-		log.Warn("separation costs more than was paid", "err", err)
-		sentence = sentencePrice
-	default:
-		log.Error("separation failed", "err", err)
-		sentence = sentenceInternal
-	}
-	if sentence != "" {
-		if _, err = s.fail(last, j, sentence, err); err == nil {
-			s.dropStray(last, j)
+	case s.goesOn(last, j, ctx.Err(), err):
+		if herr := s.handBack(last, j); herr != nil {
+			log.Warn("separation not handed back; it will be recovered", "err", herr)
+			return
 		}
+		log.Info("separation handed back", "state", j.State, "why", err)
+	default:
+		s.giveUp(last, j, log, err)
 	}
+}
+
+// goesOn reports whether a job whose work ended is for another replica: because
+// this one stops, or cannot work. A job that the provider may be starting is not,
+// whatever stands in its row by now.
+func (s *Service) goesOn(ctx context.Context, j job, stopped, err error) bool {
+	if j.State == StateSubmitting && j.IntentAt.Valid {
+		return false
+	}
+	if _, _, expected := sentenceFor(err); stopped != nil || expected {
+		return stopped != nil
+	}
+	_, unable := s.CanWork(ctx)
+	return unable != nil
+}
+
+// sentenceFor is what the client reads of a job that failed with err, and what
+// the log says; expected is whether it is no fault of ours.
+func sentenceFor(err error) (sentence, message string, expected bool) {
+	var refused *separator.Error
+	switch {
+	case errors.As(err, &refused):
+		return refused.Sentence(), "separation refused by the provider", true
+	case errors.Is(err, errProviderFailed):
+		return sentenceNoAnswer, "separation failed at the provider", true
+	case errors.Is(err, errNoVoice):
+		return sentenceNoVoice, "separation found no voice", true
+	case errors.Is(err, errPriceMismatch):
+		return sentencePrice, "separation costs more than was paid", true
+	}
+	return sentenceInternal, "separation failed", false
+}
+
+// giveUp fails a job. Where that cannot be written, the lease runs out and the job
+// is recovered from its row.
+func (s *Service) giveUp(ctx context.Context, j job, log *slog.Logger, cause error) {
+	sentence, message, expected := sentenceFor(cause)
+	moved, err := s.fail(ctx, j, sentence, cause)
 	if err != nil {
-		// The lease runs out and the job is recovered from its row.
-		log.Error("end of separation job not written", "err", err)
+		log.Warn("end of separation not written; it will be recovered", "err", err)
+		return
 	}
+	s.dropStray(ctx, j)
+	if !moved {
+		return
+	}
+	level := slog.LevelWarn
+	if !expected {
+		level = slog.LevelError
+	}
+	log.Log(ctx, level, message, "err", cause)
+	log.Info("separation ended", "state", StateFailed, "why", sentence)
 }
 
 var (
@@ -137,7 +176,7 @@ func (s *Service) submit(ctx context.Context, j *job, dir string) error {
 		return fmt.Errorf("%w: %d ms by the provider, %d ms by us for %d credits", errPriceMismatch, medium.DurationMs, j.DurationMs, j.Credits)
 	}
 	if err := os.Remove(source); err != nil { // as large as the upload, and a user's voice
-		s.log.Warn("source not removed; the end of the job will", "job", j.ID, "err", err)
+		s.jobLog(*j).Warn("source not removed; the end of the job will", "err", err)
 	}
 	if err := s.intend(ctx, j, medium.Seq); err != nil {
 		return err
@@ -198,7 +237,7 @@ func (s *Service) dropStray(ctx context.Context, j job) {
 	}
 	// A job without a row was deleted with its account: nothing waits for it.
 	if err := s.Sweeper.Clean(ctx, kindStems, "separation/"+j.ID+"/"); err != nil {
-		s.log.Warn("stray stems not deleted; the sweep of orphans will", "job", j.ID, "err", err)
+		s.jobLog(j).Warn("stray stems not deleted; the sweep of orphans will", "err", err)
 	}
 }
 
@@ -222,7 +261,7 @@ func (s *Service) follow(ctx context.Context, j *job) error {
 			if errors.Is(err, errMoved) || ctx.Err() != nil {
 				return err
 			}
-			s.log.Warn("progress not written", "job", j.ID, "err", err)
+			s.outage.Log(s.jobLog(*j), slog.LevelWarn, "progress", "progress not written", "err", err)
 		}
 		if err := pause(ctx, s.PollEvery); err != nil {
 			return err

@@ -1,0 +1,64 @@
+package separation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"cutroom/internal/db"
+)
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// A replica that cannot work takes no job, and the log tells what happened to
+// those that the other one takes.
+func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d).withProvider()
+		owner := r.user(3)
+		full := r.service(func(o *Options) {
+			o.CanWork = func(context.Context) (int64, error) { return 0, errors.New("disk: full") }
+		})
+		var log lockedBuffer
+		good := r.service(func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		id := r.enqueueAudio(good, owner)
+		if j, ok, err := full.next(t.Context()); ok || err != nil {
+			t.Fatalf("the full replica took %s, %v", j.ID, err)
+		}
+		stopFull := r.run(full)
+		stop := r.run(good)
+		r.waitState(id, StateReady)
+		next := r.enqueueAudio(good, owner)
+		r.waitState(next, StateReady)
+		stop()
+		stopFull()
+		for _, job := range []string{id, next} {
+			for _, message := range []string{"separation claimed", "separation ended"} {
+				want := fmt.Sprintf("msg=%q job=%s owner=%s replica=%s attempt=1", message, job, owner, good.Keeper.Owner())
+				if n := strings.Count(log.String(), want); n != 1 {
+					t.Errorf("%d lines %s in\n%s", n, want, log.String())
+				}
+			}
+		}
+	})
+}
