@@ -2,7 +2,8 @@
 // protocol, path style, that verifies every signature and so refuses exactly
 // what the real one refuses. Objects live in a folder and survive a restart.
 //
-// Not there: anonymous access, versions, access lists, several buckets.
+// Not there, because the service never asks for it: anonymous access, versions,
+// access lists, several buckets, copies, deletion of many at once, chunked bodies.
 package bucket
 
 import (
@@ -24,15 +25,13 @@ const (
 	StepGet            = "get-object"
 	StepHead           = "head-object"
 	StepDelete         = "delete-object"
-	StepDeleteMany     = "delete-objects"
-	StepCopy           = "copy-object"
 	StepList           = "list-objects"
 	StepBucket         = "bucket" // calls about the bucket itself
 	StepCreateUpload   = "create-upload"
 	StepUploadPart     = "upload-part"
 	StepCompleteUpload = "complete-upload"
 	StepAbortUpload    = "abort-upload"
-	StepUploads        = "list-uploads" // uploads of the bucket, parts of an upload
+	StepUploads        = "list-uploads"
 )
 
 // Options configures a Bucket. All but Region are required.
@@ -67,7 +66,7 @@ func New(opts Options) (*Bucket, error) {
 		return nil, err
 	}
 	b := &Bucket{Host: standin.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
-	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepDeleteMany, StepCopy, StepList, StepBucket,
+	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepBucket,
 		StepCreateUpload, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads}
 	b.HandleSteps(steps, b.step, "/", b.serve)
 	b.HandleControl("GET", "objects", func(*http.Request) (any, error) { return b.Objects(), nil })
@@ -206,8 +205,6 @@ func (b *Bucket) step(r *http.Request) string {
 	query := r.URL.Query()
 	if key == "" {
 		switch {
-		case r.Method == http.MethodPost && query.Has("delete"):
-			return StepDeleteMany
 		case r.Method == http.MethodGet && query.Has("uploads"):
 			return StepUploads
 		case r.Method == http.MethodGet && query.Has("list-type"):
@@ -217,11 +214,8 @@ func (b *Bucket) step(r *http.Request) string {
 	}
 	switch r.Method {
 	case http.MethodPut:
-		switch {
-		case query.Has("uploadId"):
+		if query.Has("uploadId") {
 			return StepUploadPart
-		case r.Header.Get("X-Amz-Copy-Source") != "":
-			return StepCopy
 		}
 		return StepPut
 	case http.MethodPost:
@@ -236,9 +230,6 @@ func (b *Bucket) step(r *http.Request) string {
 		return StepDelete
 	case http.MethodHead:
 		return StepHead
-	}
-	if query.Has("uploadId") {
-		return StepUploads
 	}
 	return StepGet
 }
@@ -260,7 +251,7 @@ func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	operations := map[string]operation{
 		StepPut: b.putObject, StepGet: b.getObject, StepHead: b.getObject, StepDelete: b.deleteObject,
-		StepDeleteMany: b.deleteObjects, StepCopy: b.copyObject, StepList: b.listObjects, StepBucket: b.aboutBucket,
+		StepList: b.listObjects, StepBucket: b.aboutBucket,
 		StepCreateUpload: b.createUpload, StepUploadPart: b.uploadPart, StepCompleteUpload: b.completeUpload,
 		StepAbortUpload: b.abortUpload, StepUploads: b.listUploads,
 	}

@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -94,9 +92,6 @@ func TestObjectsThroughTheSDK(t *testing.T) {
 	if code(err) != "PreconditionFailed" {
 		t.Errorf("put over an existing object: %v", err)
 	}
-	if _, err := c.CopyObject(t.Context(), &s3.CopyObjectInput{Bucket: &opts.Name, Key: aws.String("copy"), CopySource: aws.String(opts.Name + "/" + url.PathEscape(key))}); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := c.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: &opts.Name, Key: &key}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,9 +103,6 @@ func TestObjectsThroughTheSDK(t *testing.T) {
 	if _, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key}); !errors.As(err, &notFound) {
 		t.Errorf("head of a deleted object: %v", err)
 	}
-	if copied, err := b.ReadObject("copy"); err != nil || !bytes.Equal(copied, body) {
-		t.Errorf("copy holds %q, %v", copied, err)
-	}
 	other := "other"
 	if _, err := c.HeadBucket(t.Context(), &s3.HeadBucketInput{Bucket: &opts.Name}); err != nil {
 		t.Errorf("head bucket: %v", err)
@@ -120,7 +112,7 @@ func TestObjectsThroughTheSDK(t *testing.T) {
 	}
 }
 
-func TestListAndDeleteMany(t *testing.T) {
+func TestList(t *testing.T) {
 	b := start(t)
 	c := sdk(b)
 	for i := range 7 {
@@ -142,21 +134,6 @@ func TestListAndDeleteMany(t *testing.T) {
 	}
 	if len(keys) != 7 || count != 3 || !slices.IsSorted(keys) {
 		t.Errorf("%d pages: %v", count, keys)
-	}
-	folders, err := c.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: &opts.Name, Delimiter: aws.String("/")})
-	if err != nil || len(folders.CommonPrefixes) != 2 || *folders.CommonPrefixes[1].Prefix != "render/" || len(folders.Contents) != 0 {
-		t.Errorf("folders: %+v, %v", folders, err)
-	}
-	var ids []types.ObjectIdentifier
-	for _, key := range append(keys, "not/there") {
-		ids = append(ids, types.ObjectIdentifier{Key: &key})
-	}
-	gone, err := c.DeleteObjects(t.Context(), &s3.DeleteObjectsInput{Bucket: &opts.Name, Delete: &types.Delete{Objects: ids}})
-	if err != nil || len(gone.Deleted) != 8 {
-		t.Errorf("delete: %+v, %v", gone, err)
-	}
-	if left := b.Objects(); len(left) != 1 || left[0].Key != "assets/x.mp4" {
-		t.Errorf("left over: %+v", left)
 	}
 }
 
@@ -183,53 +160,6 @@ func TestWrongSignatures(t *testing.T) {
 	}
 	if left := b.Objects(); len(left) != 0 {
 		t.Errorf("stored %v", left)
-	}
-}
-
-// TestStreamedBodies sends a body of unknown hash, as aws-chunked with a
-// trailing checksum; the SDK does so over TLS only, hence the signer by hand.
-func TestStreamedBodies(t *testing.T) {
-	b := start(t)
-	send := func(body string, decoded int) int {
-		t.Helper()
-		req, _ := http.NewRequestWithContext(t.Context(), "PUT", b.URL()+"/films/streamed", strings.NewReader(body))
-		req.Header.Set("X-Amz-Content-Sha256", "STREAMING-UNSIGNED-PAYLOAD-TRAILER")
-		req.Header.Set("X-Amz-Decoded-Content-Length", fmt.Sprint(decoded))
-		req.Header.Set("X-Amz-Trailer", "x-amz-checksum-crc32")
-		req.Header.Set("Content-Encoding", "aws-chunked")
-		err := v4.NewSigner().SignHTTP(t.Context(), aws.Credentials{AccessKeyID: opts.AccessKeyID, SecretAccessKey: opts.SecretAccessKey},
-			req, "STREAMING-UNSIGNED-PAYLOAD-TRAILER", "s3", "auto", time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-		return res.StatusCode
-	}
-	// CRC-32 of "hello world" is 0x0d4a1185.
-	good := "6\r\nhello \r\n5\r\nworld\r\n0\r\nx-amz-checksum-crc32:DUoRhQ==\r\n\r\n"
-	if status := send(good, 11); status != 200 {
-		t.Fatalf("good body: %d", status)
-	}
-	if data, err := b.ReadObject("streamed"); err != nil || string(data) != "hello world" {
-		t.Errorf("stored %q, %v", data, err)
-	}
-	for name, tt := range map[string]struct {
-		body    string
-		decoded int
-	}{
-		"other checksum":   {strings.Replace(good, "world", "World", 1), 11},
-		"other length":     {good, 12},
-		"breaks off":       {good[:12], 11},
-		"no chunk at all":  {"hello world", 11},
-		"checksum missing": {"6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n", 11},
-	} {
-		if status := send(tt.body, tt.decoded); status != 400 {
-			t.Errorf("%s: %d, want 400", name, status)
-		}
 	}
 }
 
@@ -281,6 +211,7 @@ func TestPresignedPut(t *testing.T) {
 		"other method":        {"video/mp4", body, func(r *http.Request) { r.Method = "POST" }, 0, 403},
 		"header smuggled in":  {"video/mp4", body, func(r *http.Request) { r.Header.Set("X-Amz-Acl", "public-read") }, 0, 403},
 		"query smuggled in":   {"video/mp4", body, func(r *http.Request) { r.URL.RawQuery += "&uploadId=1" }, 0, 403},
+		"a bearer beside it":  {"video/mp4", body, func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 0, 400},
 		"signature taken off": {"video/mp4", body, func(r *http.Request) { r.URL.RawQuery = "" }, 0, 403},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,9 +62,6 @@ func (b *Bucket) uploadPart(w http.ResponseWriter, r *http.Request, key string, 
 	if err != nil || number < 1 || number > 10000 {
 		return &failure{400, "InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive"}
 	}
-	if r.Header.Get("X-Amz-Copy-Source") != "" {
-		return &failure{501, "NotImplemented", "Copying into a part is not implemented."}
-	}
 	b.mu.Lock()
 	_, fail := b.findUpload(r, key)
 	b.mu.Unlock()
@@ -215,52 +212,27 @@ func (b *Bucket) abortUpload(w http.ResponseWriter, r *http.Request, key string,
 	return nil
 }
 
-// listUploads lists the bucket's unfinished uploads, or the parts of one.
-func (b *Bucket) listUploads(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
+// listUploads lists the bucket's unfinished uploads.
+func (b *Bucket) listUploads(w http.ResponseWriter, r *http.Request, _ string, _ signature) *failure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if key == "" {
-		type entry struct {
-			Key       string
-			UploadID  string `xml:"UploadId"`
-			Initiated time.Time
-		}
-		result := struct {
-			XMLName     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
-			Bucket      string
-			IsTruncated bool
-			Upload      []entry
-		}{Bucket: b.opts.Name}
-		for _, u := range b.uploads {
-			if strings.HasPrefix(u.object.Key, r.URL.Query().Get("prefix")) {
-				result.Upload = append(result.Upload, entry{u.object.Key, u.id, u.started})
-			}
-		}
-		slices.SortFunc(result.Upload, func(a, c entry) int { return strings.Compare(a.Key+a.UploadID, c.Key+c.UploadID) })
-		answer(w, http.StatusOK, result)
-		return nil
-	}
-	u, fail := b.findUpload(r, key)
-	if fail != nil {
-		return fail
-	}
 	type entry struct {
-		PartNumber int
-		ETag       string
-		Size       int64
+		Key       string
+		UploadID  string `xml:"UploadId"`
+		Initiated time.Time
 	}
 	result := struct {
-		XMLName     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListPartsResult"`
+		XMLName     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
 		Bucket      string
-		Key         string
-		UploadID    string `xml:"UploadId"`
 		IsTruncated bool
-		Part        []entry
-	}{Bucket: b.opts.Name, Key: key, UploadID: u.id}
-	for number, part := range u.parts {
-		result.Part = append(result.Part, entry{number, part.etag, part.sizeBytes})
+		Upload      []entry
+	}{Bucket: b.opts.Name}
+	for _, u := range b.uploads {
+		if strings.HasPrefix(u.object.Key, r.URL.Query().Get("prefix")) {
+			result.Upload = append(result.Upload, entry{u.object.Key, u.id, u.started})
+		}
 	}
-	slices.SortFunc(result.Part, func(a, c entry) int { return a.PartNumber - c.PartNumber })
+	slices.SortFunc(result.Upload, func(a, c entry) int { return strings.Compare(a.Key+a.UploadID, c.Key+c.UploadID) })
 	answer(w, http.StatusOK, result)
 	return nil
 }

@@ -4,10 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
-	"io"
-	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -27,11 +24,6 @@ func described(r *http.Request, key string) object {
 		if v := r.Header.Get(name); v != "" {
 			o.Headers[name] = v
 		}
-	}
-	// aws-chunked describes the transfer, not the object.
-	encoding := strings.TrimPrefix(strings.TrimPrefix(o.Headers["Content-Encoding"], "aws-chunked"), ",")
-	if o.Headers["Content-Encoding"] = encoding; encoding == "" {
-		delete(o.Headers, "Content-Encoding")
 	}
 	for name := range r.Header {
 		if strings.HasPrefix(name, "X-Amz-Meta-") {
@@ -177,37 +169,6 @@ func (b *Bucket) deleteObject(w http.ResponseWriter, _ *http.Request, key string
 	return nil
 }
 
-func (b *Bucket) deleteObjects(w http.ResponseWriter, r *http.Request, _ string, s signature) *failure {
-	body, fail := b.readXML(r, s)
-	if fail != nil {
-		return fail
-	}
-	var request struct {
-		Quiet   bool
-		Objects []struct{ Key string } `xml:"Object"`
-	}
-	if err := xml.Unmarshal(body, &request); err != nil || len(request.Objects) > 1000 {
-		return &failure{400, "MalformedXML", "The XML you provided was not well-formed."}
-	}
-	type deleted struct{ Key string }
-	result := struct {
-		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ DeleteResult"`
-		Deleted []deleted
-	}{}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, o := range request.Objects {
-		if err := b.store.remove(o.Key); err != nil {
-			return internal(err)
-		}
-		if !request.Quiet {
-			result.Deleted = append(result.Deleted, deleted{o.Key})
-		}
-	}
-	answer(w, http.StatusOK, result)
-	return nil
-}
-
 // readXML receives a small body, verified like any other.
 func (b *Bucket) readXML(r *http.Request, s signature) ([]byte, *failure) {
 	name, _, fail := b.receive(r, s)
@@ -222,48 +183,6 @@ func (b *Bucket) readXML(r *http.Request, s signature) ([]byte, *failure) {
 	return body, nil
 }
 
-func (b *Bucket) copyObject(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
-	source, err := url.PathUnescape(strings.TrimPrefix(r.Header.Get("X-Amz-Copy-Source"), "/"))
-	bucket, from, _ := strings.Cut(source, "/")
-	if err != nil || bucket != b.opts.Name {
-		return &failure{404, "NoSuchBucket", "The source bucket does not exist."}
-	}
-	old, file, fail := b.open(from)
-	if fail != nil {
-		return fail
-	}
-	defer func() { _ = file.Close() }()
-	name, path := b.store.newData()
-	if err := copyFile(path, file); err != nil {
-		return internal(err)
-	}
-	o := old
-	o.Headers = maps.Clone(old.Headers)
-	if r.Header.Get("X-Amz-Metadata-Directive") == "REPLACE" {
-		o = described(r, key)
-		o.SizeBytes, o.ETag, o.Checksums = old.SizeBytes, old.ETag, old.Checksums
-	}
-	o.Key, o.File, o.ModifiedAt = key, name, time.Now().UTC().Truncate(time.Second)
-	if fail := b.commit(r, o); fail != nil {
-		return fail
-	}
-	answer(w, http.StatusOK, struct {
-		XMLName      xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CopyObjectResult"`
-		ETag         string
-		LastModified time.Time
-	}{ETag: o.ETag, LastModified: o.ModifiedAt})
-	return nil
-}
-
-func copyFile(path string, from io.Reader) (err error) {
-	out, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, from)
-	return errors.Join(err, out.Close())
-}
-
 type listedObject struct {
 	Key          string
 	LastModified time.Time
@@ -272,30 +191,25 @@ type listedObject struct {
 	StorageClass string
 }
 
-type commonPrefix struct{ Prefix string }
-
 type listResult struct {
 	XMLName               xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListBucketResult"`
 	Name                  string
 	Prefix                string
-	Delimiter             string `xml:",omitempty"`
 	EncodingType          string `xml:",omitempty"`
 	MaxKeys               int
 	KeyCount              int
 	IsTruncated           bool
 	ContinuationToken     string `xml:",omitempty"`
 	NextContinuationToken string `xml:",omitempty"`
-	StartAfter            string `xml:",omitempty"`
 	Contents              []listedObject
-	CommonPrefixes        []commonPrefix
 }
 
 func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _ signature) *failure {
 	query := r.URL.Query()
-	result := listResult{Name: b.opts.Name, Prefix: query.Get("prefix"), Delimiter: query.Get("delimiter"),
-		EncodingType: query.Get("encoding-type"), MaxKeys: 1000, StartAfter: query.Get("start-after"), ContinuationToken: query.Get("continuation-token")}
-	if query.Get("list-type") != "2" {
-		return &failure{501, "NotImplemented", "Only version 2 of the listing is implemented."}
+	result := listResult{Name: b.opts.Name, Prefix: query.Get("prefix"),
+		EncodingType: query.Get("encoding-type"), MaxKeys: 1000, ContinuationToken: query.Get("continuation-token")}
+	if query.Get("list-type") != "2" || query.Has("delimiter") || query.Has("start-after") {
+		return &failure{501, "NotImplemented", "Only version 2 of the listing is implemented, by prefix."}
 	}
 	if v := query.Get("max-keys"); v != "" {
 		n, err := strconv.Atoi(v)
@@ -304,7 +218,7 @@ func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _
 		}
 		result.MaxKeys = min(n, 1000)
 	}
-	after := result.StartAfter
+	after := ""
 	if result.ContinuationToken != "" {
 		raw, err := hex.DecodeString(result.ContinuationToken)
 		if err != nil {
@@ -319,25 +233,16 @@ func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _
 		for i := range result.Contents {
 			result.Contents[i].Key = escape(result.Contents[i].Key, true)
 		}
-		for i := range result.CommonPrefixes {
-			result.CommonPrefixes[i].Prefix = escape(result.CommonPrefixes[i].Prefix, true)
-		}
 	}
 	answer(w, http.StatusOK, result)
 	return nil
 }
 
-// list fills a page with what comes after a key or a common prefix.
+// list fills a page with the keys after one.
 func (b *Bucket) list(result *listResult, after string) {
 	last := ""
 	for _, key := range b.store.keys(result.Prefix) {
-		entry, folder := key, false
-		if result.Delimiter != "" {
-			if head, _, found := strings.Cut(key[len(result.Prefix):], result.Delimiter); found {
-				entry, folder = result.Prefix+head+result.Delimiter, true
-			}
-		}
-		if entry <= after || folder && entry == last {
+		if key <= after {
 			continue
 		}
 		if result.KeyCount == result.MaxKeys {
@@ -346,11 +251,7 @@ func (b *Bucket) list(result *listResult, after string) {
 			return
 		}
 		result.KeyCount++
-		last = entry
-		if folder {
-			result.CommonPrefixes = append(result.CommonPrefixes, commonPrefix{entry})
-			continue
-		}
+		last = key
 		o := b.store.objects[key]
 		result.Contents = append(result.Contents, listedObject{key, o.ModifiedAt, o.ETag, o.SizeBytes, "STANDARD"})
 	}

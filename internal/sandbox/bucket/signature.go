@@ -19,13 +19,8 @@ const (
 	maxPresigned = 7 * 24 * time.Hour
 )
 
-// Values of x-amz-content-sha256 that are no hash.
-const (
-	unsignedPayload      = "UNSIGNED-PAYLOAD"
-	streamingUnsigned    = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
-	streamingSigned      = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
-	streamingSignedTrail = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
-)
+// unsignedPayload is the x-amz-content-sha256 that is no hash.
+const unsignedPayload = "UNSIGNED-PAYLOAD"
 
 // signature is what a request says about how it was signed.
 type signature struct {
@@ -41,7 +36,7 @@ type signature struct {
 func (s signature) scope() string { return s.date + "/" + s.region + "/s3/aws4_request" }
 
 // authorize verifies a request's signature (version 4, header or presigned
-// URL) and returns it for the verification of signed chunks.
+// URL) and returns it.
 func (b *Bucket) authorize(r *http.Request) (signature, *failure) {
 	s, fail := readSignature(r)
 	if fail != nil {
@@ -100,6 +95,8 @@ func readSignature(r *http.Request) (signature, *failure) {
 	var credential, signed, at string
 	query := r.URL.Query()
 	switch header := r.Header.Get("Authorization"); {
+	case header != "" && query.Get("X-Amz-Algorithm") != "":
+		return signature{}, &failure{400, "InvalidArgument", "Only one auth mechanism allowed"}
 	case query.Get("X-Amz-Algorithm") == algorithm:
 		s.presigned = true
 		credential, signed, s.value = query.Get("X-Amz-Credential"), query.Get("X-Amz-SignedHeaders"), query.Get("X-Amz-Signature")
