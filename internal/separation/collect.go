@@ -16,6 +16,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/upstream/separator"
 )
 
 // encodeTimeout bounds one conversion of a stem; it runs hundreds of times
@@ -33,7 +34,11 @@ type stem struct {
 // collect fetches the stems of a finished project, stores them and makes the
 // job READY. Everything before the last transaction may be repeated.
 func (s *Service) collect(ctx context.Context, j *job, dir string) error {
-	got, err := s.Provider.Download(ctx, j.ProjectID.Int64, dir)
+	var got separator.Stems
+	err := s.untilAnswered(ctx, j, func() (err error) {
+		got, err = s.Provider.Download(ctx, j.ProjectID.Int64, dir)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("download stems: %w", err)
 	}

@@ -111,15 +111,13 @@ func (s *Service) parseStemURL(raw string) (jobID, stemID, token string, ok bool
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" {
 		return "", "", "", false
 	}
-	path := u.Path
-	if u.IsAbs() || u.Host != "" {
-		base, err := url.Parse(s.PublicBaseURL)
-		if err != nil || !strings.EqualFold(u.Host, base.Host) || !strings.EqualFold(u.Scheme, base.Scheme) {
-			return "", "", "", false
-		}
-		if path, ok = strings.CutPrefix(path, base.Path); !ok {
-			return "", "", "", false
-		}
+	base, err := url.Parse(s.PublicBaseURL)
+	if err != nil {
+		return "", "", "", false
+	}
+	path, based := strings.CutPrefix(u.Path, base.Path)
+	if (u.IsAbs() || u.Host != "") && !(based && strings.EqualFold(u.Host, base.Host) && strings.EqualFold(u.Scheme, base.Scheme)) {
+		return "", "", "", false
 	}
 	m := stemPath.FindStringSubmatch(path)
 	if m == nil || u.RawPath != "" {

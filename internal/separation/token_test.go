@@ -78,6 +78,22 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
+// A path-only URL may carry the path of PUBLIC_BASE_URL or not; an absolute one
+// must.
+func TestStemURLsUnderAPath(t *testing.T) {
+	s := New(Options{PublicBaseURL: "https://api.example.test/base", SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour})
+	good := s.stemURL("sep-00000000-0000-7000-8000-000000000000", "voice_all")
+	bare := strings.TrimPrefix(good, s.PublicBaseURL)
+	for raw, want := range map[string]bool{
+		good: true, bare: true, "/base" + bare: true, "//api.example.test/base" + bare: false,
+		"https://api.example.test" + bare: false, "/other" + bare: false, "/base/base" + bare: false, "base" + bare: false,
+	} {
+		if _, _, _, ok := s.parseStemURL(raw); ok != want {
+			t.Errorf("%s: %v, want %v", raw, ok, want)
+		}
+	}
+}
+
 // FuzzStemURL: whatever parses names one job and one stem in our own form.
 func FuzzStemURL(f *testing.F) {
 	s := New(Options{PublicBaseURL: "https://api.example.test/base", SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour})

@@ -245,7 +245,11 @@ func (s *Service) dropStray(ctx context.Context, j job) {
 // sweep, which takes the job away from its worker.
 func (s *Service) follow(ctx context.Context, j *job) error {
 	for {
-		p, err := s.Provider.Progress(ctx, j.ProjectID.Int64)
+		var p separator.Progress
+		err := s.untilAnswered(ctx, j, func() (err error) {
+			p, err = s.Provider.Progress(ctx, j.ProjectID.Int64)
+			return err
+		})
 		switch {
 		case err != nil:
 			return fmt.Errorf("poll provider: %w", err)
@@ -263,6 +267,23 @@ func (s *Service) follow(ctx context.Context, j *job) error {
 			}
 			s.outage.Log(s.jobLog(*j), slog.LevelWarn, "progress", "progress not written", "err", err)
 		}
+		if err := pause(ctx, s.PollEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// untilAnswered asks the provider about a project that is paid for, again at
+// each interval while it does not answer. Like all polling it ends when the
+// sweep takes the job away.
+func (s *Service) untilAnswered(ctx context.Context, j *job, ask func() error) error {
+	for {
+		err := ask()
+		var e *separator.Error
+		if err == nil || !errors.As(err, &e) || !e.Transient {
+			return err
+		}
+		s.log.Warn("the provider does not answer; it is asked again", "job", j.ID, "err", err)
 		if err := pause(ctx, s.PollEvery); err != nil {
 			return err
 		}

@@ -268,3 +268,25 @@ func TestDearerThanPaidIsNotSubmitted(t *testing.T) {
 		}
 	})
 }
+
+// TestBlipsDoNotThrowAwayWhatIsPaidFor lets each poll fail more often than any
+// call is tried at once.
+func TestBlipsDoNotThrowAwayWhatIsPaidFor(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d).withProvider()
+		owner := r.user(1)
+		s := r.service()
+		defer r.run(s)()
+		for step, status := range map[string]int{standin.StepProgress: 429, standin.StepProject: 503, standin.StepDownloadLink: 408, standin.StepDownload: 500} {
+			r.fault(faults.Rule{Step: step, Kind: faults.KindStatus, Status: status, Times: 5})
+		}
+		id := r.enqueueAudio(s, owner)
+		if x := r.waitState(id, StateReady); x.Attempts != 1 {
+			t.Errorf("%+v", x)
+		}
+		r.booked(owner, 0)
+		if titles := r.provider.Titles(); len(titles) != 1 {
+			t.Errorf("the provider was asked for %v", titles)
+		}
+	})
+}

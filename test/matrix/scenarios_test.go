@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"cutroom/internal/sandbox/separator"
 	"cutroom/internal/sandbox/standin"
@@ -35,37 +36,62 @@ func scenarios() []scenario {
 var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
 	separator.StepProgress, separator.StepProject, separator.StepDownloadLink, separator.StepDownload}
 
-// lasting is every step with every fault, from the first call on.
+// fault is what the provider does instead of answering.
+type fault struct {
+	name, sentence string
+	rule           standin.Rule
+}
+
+// afterPayment are the steps at which a project exists that is paid for: they
+// are asked again and again, and only a refusal ends them.
+var afterPayment = []string{separator.StepProgress, separator.StepProject, separator.StepDownloadLink, separator.StepDownload}
+
+// ends reports whether a fault at a step after the payment ends the job at once.
+func (f fault) ends(step string) bool {
+	if step == separator.StepDownload { // a file that is here and is no audio will not be another one later
+		return f.rule.Kind == standin.KindStatus && f.rule.Status < 500 || f.rule.Kind == standin.KindGarbage || f.rule.Kind == standin.KindHuge
+	}
+	return f.rule.Kind == standin.KindStatus && f.rule.Status < 500 && f.rule.Status != 429
+}
+
+var faults = []fault{
+	{"401", "Authentication failed with the provider", standin.Rule{Kind: standin.KindStatus, Status: 401}},
+	{"402", "Insufficient provider quota", standin.Rule{Kind: standin.KindStatus, Status: 402}},
+	{"403", "Invalid request to the provider", standin.Rule{Kind: standin.KindStatus, Status: 403}},
+	{"404", "Invalid request to the provider", standin.Rule{Kind: standin.KindStatus, Status: 404}},
+	{"429 with Retry-After", "Provider rate limit exceeded, please try again later",
+		standin.Rule{Kind: standin.KindStatus, Status: 429, Headers: map[string]string{"Retry-After": "120"}}},
+	{"500", "", standin.Rule{Kind: standin.KindStatus, Status: 500}},
+	{"503", "", standin.Rule{Kind: standin.KindStatus, Status: 503}},
+	{"garbage for JSON", "", standin.Rule{Kind: standin.KindGarbage}},
+	{"JSON without the fields", "", standin.Rule{Kind: standin.KindGarbage, Body: `{"result":{}}`}},
+	{"connection closed before the answer", "", standin.Rule{Kind: standin.KindClose}},
+	{"connection closed within the answer", "", standin.Rule{Kind: standin.KindCut}},
+	{"no answer until the time-out", "", standin.Rule{Kind: standin.KindStall}},
+	{"a byte a second", "", standin.Rule{Kind: standin.KindSlow, BytesPerSec: 1}},
+	{"an enormous body", "", standin.Rule{Kind: standin.KindHuge, SizeBytes: 8 << 20}},
+	{"Content-Length too large", "", standin.Rule{Kind: standin.KindLength, LengthDelta: 100}},
+}
+
+// lasting is every step with every fault, from the first call on. After the
+// payment most of them last until the time-out: one stands for all.
 func lasting() []scenario {
 	var out []scenario
 	for _, step := range steps {
-		for _, f := range []struct {
-			name, sentence string
-			rule           standin.Rule
-		}{
-			{"401", "Authentication failed with the provider", standin.Rule{Kind: standin.KindStatus, Status: 401}},
-			{"402", "Insufficient provider quota", standin.Rule{Kind: standin.KindStatus, Status: 402}},
-			{"403", "Invalid request to the provider", standin.Rule{Kind: standin.KindStatus, Status: 403}},
-			{"404", "Invalid request to the provider", standin.Rule{Kind: standin.KindStatus, Status: 404}},
-			{"429 with Retry-After", "Provider rate limit exceeded, please try again later",
-				standin.Rule{Kind: standin.KindStatus, Status: 429, Headers: map[string]string{"Retry-After": "120"}}},
-			{"500", "", standin.Rule{Kind: standin.KindStatus, Status: 500}},
-			{"503", "", standin.Rule{Kind: standin.KindStatus, Status: 503}},
-			{"garbage for JSON", "", standin.Rule{Kind: standin.KindGarbage}},
-			{"JSON without the fields", "", standin.Rule{Kind: standin.KindGarbage, Body: `{"result":{}}`}},
-			{"connection closed before the answer", "", standin.Rule{Kind: standin.KindClose}},
-			{"connection closed within the answer", "", standin.Rule{Kind: standin.KindCut}},
-			{"no answer until the time-out", "", standin.Rule{Kind: standin.KindStall}},
-			{"a byte a second", "", standin.Rule{Kind: standin.KindSlow, BytesPerSec: 1}},
-			{"an enormous body", "", standin.Rule{Kind: standin.KindHuge, SizeBytes: 8 << 20}},
-			{"Content-Length too large", "", standin.Rule{Kind: standin.KindLength, LengthDelta: 100}},
-		} {
+		for _, f := range faults {
+			paid := slices.Contains(afterPayment, step)
+			if paid && !f.ends(step) && f.rule.Status != 500 {
+				continue
+			}
 			c := scenario{table: always, step: step, fault: f.name, sentence: f.sentence}
 			c.rule = rule(f.rule)
 			c.rule.Step = step
 			// What the provider spoils after it did the work: there the project exists.
 			c.rule.Effect = step == separator.StepSubmit && f.rule.Kind != standin.KindStatus
 			c.require()
+			if paid && !f.ends(step) {
+				c.want, c.sentence, c.calls, c.anyCalls = "FAILED", "Provider service unavailable", 0, true
+			}
 			out = append(out, c)
 		}
 	}
@@ -109,7 +135,24 @@ func (c *scenario) require() {
 // passing is a single fault of each step that may be called again.
 func passing() []scenario {
 	var out []scenario
+	for _, step := range afterPayment {
+		for _, f := range faults {
+			if f.ends(step) {
+				continue
+			}
+			// More often than a call is tried that nothing was paid for yet.
+			c := scenario{table: once, step: step, fault: f.name + ", four times", rule: rule(f.rule), want: "READY", anyCalls: true}
+			c.rule.Step, c.rule.Times = step, 4
+			if f.rule.Kind == standin.KindStall || f.rule.Kind == standin.KindSlow {
+				c.fault, c.rule.Times = f.name+", twice", 2
+			}
+			out = append(out, c)
+		}
+	}
 	for _, step := range steps {
+		if slices.Contains(afterPayment, step) {
+			continue
+		}
 		for _, f := range []struct {
 			name string
 			rule standin.Rule

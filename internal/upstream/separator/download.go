@@ -164,7 +164,7 @@ func (c *Client) speakers(ctx context.Context, dir string, projectID int64) ([]s
 	})
 	var e *Error
 	if errors.As(err, &e) {
-		e.Op = "download"
+		e.Op, e.Transient = "download", ctx.Err() != nil
 	}
 	if err == nil && len(paths) == 0 {
 		c.log.Warn("separation provider sent an archive without audio", "project", projectID)
@@ -185,7 +185,7 @@ func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (strin
 	}
 	if kind == "" {
 		e := garbage("%s is not audio", name)
-		e.Op, e.Status = "download", http.StatusOK
+		e.Op, e.Status, e.Transient = "download", http.StatusOK, false
 		return "", e
 	}
 	path := filepath.Join(dir, name+"."+kind)

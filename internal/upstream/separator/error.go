@@ -17,7 +17,8 @@ type Error struct {
 	// could pay twice.
 	Ambiguous bool
 	// Transient says that the same call may well succeed later: there was no
-	// answer, a 5xx, or one that made no sense. A 4xx is never transient.
+	// answer, a 5xx, or one that made no sense; of a poll also a 408 or 429. No
+	// other 4xx is transient, and no file that is not what it should be.
 	Transient bool
 	Err       error // cause, for the log only; nil when Status says it all
 

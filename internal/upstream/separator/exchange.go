@@ -74,6 +74,17 @@ func (c *Client) retry(ctx context.Context, attempt func() error) error {
 	}
 }
 
+// ask makes the one attempt of a poll.
+func (c *Client) ask(ctx context.Context, x exchange, a answer) error {
+	err := c.once(ctx, x, decode(a))
+	var e *Error
+	if errors.As(err, &e) {
+		e.Transient = e.Transient || e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests
+		c.log.Warn("separation provider poll failed", "endpoint", e.Op, "status", e.Status, "cause", e.Err)
+	}
+	return err
+}
+
 // once makes one attempt of x, hands a 2xx answer to read, and records the
 // call. Only GETs follow redirects. Errors from read count as the provider's
 // when they are *Error or came from the body, else as ours.

@@ -116,12 +116,13 @@ type Progress struct {
 	Failed  bool // the provider gave up; never together with Done
 }
 
-// Progress asks how far a project is.
+// Progress asks how far a project is. Like every question about a project that
+// is paid for, it is asked once: whoever polls asks again later.
 func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error) {
 	var p progress
 	x := c.api("progress", http.MethodGet,
 		fmt.Sprintf("/video-translator/api/v1/projects/%d/space/%d/progress", projectID, c.cfg.SpaceID))
-	if err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&p)) }); err != nil {
+	if err := c.ask(ctx, x, &p); err != nil {
 		return Progress{}, err
 	}
 	out := Progress{Failed: p.failed(), Done: p.done() && !p.failed()}
@@ -133,7 +134,7 @@ func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error
 func (c *Client) project(ctx context.Context, projectID int64) (project, error) {
 	var p project
 	x := c.api("project", http.MethodGet, c.projectPath(projectID))
-	err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&p)) })
+	err := c.ask(ctx, x, &p)
 	return p, err
 }
 
@@ -142,7 +143,7 @@ func (c *Client) project(ctx context.Context, projectID int64) (project, error) 
 func (c *Client) targetLink(ctx context.Context, projectID int64, target string) (string, error) {
 	t := targetAnswer{target: target}
 	x := c.api("download", http.MethodGet, c.projectPath(projectID)+"/download?target="+url.QueryEscape(target))
-	err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&t)) })
+	err := c.ask(ctx, x, &t)
 	if isStatus(err, http.StatusNotFound) {
 		return "", nil
 	}
