@@ -227,8 +227,10 @@ func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *aske
 	}
 	known, err := store.reversed(ctx, due)
 	if err != nil {
+		l.log.Warn("a store did not tell about past sales", "platform", platform, "err", err)
+	}
+	if errors.Is(err, receipt.ErrUnavailable) {
 		// Tonight is not over: the ones that are still unknown come first.
-		l.log.Warn("a store cannot be asked about past sales now", "platform", platform, "err", err)
 		for _, t := range due {
 			if _, told := known[t.ID]; !told {
 				if err := l.askSoon(context.WithoutCancel(ctx), platform, t.ID); err != nil {

@@ -395,3 +395,43 @@ func TestPlatformAFindsMisconfigurationAtConstruction(t *testing.T) {
 		t.Errorf("a sound configuration: %v", err)
 	}
 }
+
+// Without a token of one purchase, the store is asked for all that it has taken
+// back, to the last page.
+func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	var pages []string
+	store.lookupFn = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/androidpublisher/v3/applications/com.cutroom.app/purchases/voidedpurchases" || r.URL.Query().Get("type") != "0" {
+			t.Errorf("unexpected call %s", r.URL)
+		}
+		token := r.URL.Query().Get("token")
+		pages = append(pages, token)
+		next := map[string]string{"": "two", "two": "three"}[token]
+		_, _ = fmt.Fprintf(w, `{"voidedPurchases":[{"orderId":"of %s"}],"tokenPagination":{"nextPageToken":%q}}`, token, next)
+	}
+	reversed, err := p.Reversed(t.Context(), []receipt.Transaction{{ID: "of two"}, {ID: "of nothing"}})
+	if err != nil || len(reversed) != 3 || !reversed["of two"] || !reversed["of three"] || strings.Join(pages, ",") != ",two,three" {
+		t.Errorf("%v, %v, pages %q", reversed, err, pages)
+	}
+	for name, failure := range failures {
+		if name == "empty object" { // nothing was taken back
+			continue
+		}
+		store.mu.Lock()
+		store.lookupFn = failure.handler
+		store.mu.Unlock()
+		if reversed, err := p.Reversed(t.Context(), []receipt.Transaction{{ID: "x"}}); err == nil || len(reversed) != 0 {
+			t.Errorf("%s: %v, %v", name, reversed, err)
+		}
+	}
+}
+
+func TestPlatformAKnowsACancelledPurchaseByItsToken(t *testing.T) {
+	p, store, _ := newPlatformA(t)
+	store.record = recordA(map[string]any{"purchaseState": 1})
+	reversed, err := p.Reversed(t.Context(), []receipt.Transaction{{ID: orderID, ProductID: product, Token: purchaseToken}})
+	if err != nil || len(reversed) != 1 || !reversed[orderID] {
+		t.Errorf("%v, %v", reversed, err)
+	}
+}
