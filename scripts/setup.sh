@@ -16,6 +16,7 @@ if [ "${1:-run}" = test ]; then
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need+=(postgresql)
 	have chromium || need+=(chromium)
 	have setpriv || need+=(util-linux)
+	have sqlite3 || need+=(sqlite3)
 fi
 
 if [ ${#need[@]} -gt 0 ]; then
