@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"cutroom/internal/app"
 	"cutroom/internal/config"
 	"cutroom/internal/db"
+	"cutroom/internal/disk"
 	"cutroom/internal/installation"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/upstream/separator"
@@ -151,11 +151,10 @@ func checkStorage(_ context.Context, cfg config.Config) (string, error) {
 	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
 		return "", err
 	}
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
+	free, err := disk.Free(dir)
+	if err != nil {
 		return "", err
 	}
-	free := int64(st.Bavail) * int64(st.Bsize)
 	if free < cfg.Storage.MinFreeDiskBytes {
 		return "", fmt.Errorf("%d MB free, less than MIN_FREE_DISK_MB", free>>20)
 	}

@@ -3,17 +3,15 @@ package asset
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"cutroom/internal/disk"
 	"cutroom/internal/objectstore"
 )
 
@@ -196,7 +194,7 @@ func fetchVerified(ctx context.Context, from *objectstore.Bucket, k Key, dst str
 		if err != nil {
 			return fmt.Errorf("fetch asset: %w", err)
 		}
-		sum, err := hashFile(ctx, dst)
+		sum, _, err := disk.Digest(ctx, dst)
 		if err != nil {
 			return fmt.Errorf("verify asset: %w", err)
 		}
@@ -219,29 +217,5 @@ func fetchVerified(ctx context.Context, from *objectstore.Bucket, k Key, dst str
 			corrupt = fmt.Errorf("%w; not deleted: %v", corrupt, err)
 		}
 		return corrupt
-	}
-}
-
-// hashFile returns the SHA-256 of a file in hex.
-func hashFile(ctx context.Context, path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	hash := sha256.New()
-	buf := make([]byte, 256<<10)
-	for {
-		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
-		}
-		n, err := f.Read(buf)
-		hash.Write(buf[:n]) // never fails
-		if err == io.EOF {
-			return hex.EncodeToString(hash.Sum(nil)), nil
-		}
-		if err != nil {
-			return "", err
-		}
 	}
 }

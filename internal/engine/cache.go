@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"cutroom/internal/disk"
 )
 
 // PartCache keeps intermediate results between renders. A key stands for one
@@ -78,14 +79,14 @@ func NewDirCache(cfg DirCacheConfig) (*DirCache, error) {
 const tempSuffix = ".tmp"
 
 // Get implements PartCache.
-func (c *DirCache) Get(_ context.Context, scope, key, dst string) (bool, error) {
+func (c *DirCache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 	c.alive.RLock()
 	defer c.alive.RUnlock()
 	path, err := c.path(scope, key)
 	if err != nil {
 		return false, err
 	}
-	err = linkOrCopy(path, dst)
+	err = disk.Link(ctx, path, dst)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, statErr := os.Lstat(filepath.Dir(dst)); statErr != nil {
 			return false, fmt.Errorf("part cache: %w", statErr) // it is dst's folder that is missing
@@ -104,7 +105,7 @@ func (c *DirCache) Get(_ context.Context, scope, key, dst string) (bool, error) 
 
 // Put implements PartCache. When it returns the part is on the disk, not only
 // in the kernel's memory.
-func (c *DirCache) Put(_ context.Context, scope, key, src string) error {
+func (c *DirCache) Put(ctx context.Context, scope, key, src string) error {
 	c.alive.RLock()
 	defer c.alive.RUnlock()
 	path, err := c.path(scope, key)
@@ -119,7 +120,7 @@ func (c *DirCache) Put(_ context.Context, scope, key, src string) error {
 		return err
 	}
 	defer os.Remove(temp)
-	if err := linkOrCopy(src, temp); err != nil {
+	if err := disk.Link(ctx, src, temp); err != nil {
 		return fmt.Errorf("part cache: put: %w", err)
 	}
 	size, err := syncFile(temp)
@@ -307,29 +308,6 @@ func (c *DirCache) entries() ([]cacheEntry, error) {
 		return nil
 	})
 	return all, err
-}
-
-// linkOrCopy makes the file src appear at dst as well. dst must not exist.
-func linkOrCopy(src, dst string) error {
-	err := os.Link(src, dst)
-	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	in, err := os.Open(src)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		out.Close()
-		os.Remove(dst)
-		return err
-	}
-	return out.Close()
 }
 
 func syncFile(path string) (sizeBytes int64, err error) {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 )
 
@@ -102,11 +103,10 @@ var ErrNoSpace = fault.New(fault.Unavailable, "the server has no room for this r
 // checkSpace compares what the job's disk has left with what is still to be
 // written.
 func (l Limits) checkSpace(dir string, neededBytes int64) error {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return fmt.Errorf("free space of the job folder: %w", err)
+	free, err := disk.Free(dir)
+	if err != nil {
+		return err
 	}
-	free := int64(s.Bavail) * s.Bsize
 	if free-neededBytes < l.MinFreeBytes {
 		return ErrNoSpace.Because(fmt.Errorf("%d bytes free, %d needed, %d to be left", free, neededBytes, l.MinFreeBytes))
 	}

@@ -2,12 +2,9 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/timeline"
@@ -104,7 +102,7 @@ func (r *render) analyseAll(ctx context.Context) (map[string]PlanSource, error) 
 			return nil, fmt.Errorf("render: no file for source %q", key)
 		}
 		if s.SHA256 == "" {
-			sum, err := hashFile(s.Path)
+			sum, _, err := disk.Digest(ctx, s.Path)
 			if err != nil {
 				return nil, fmt.Errorf("render: %w", err)
 			}
@@ -261,17 +259,4 @@ func (r *render) blame(ctx context.Context, err error, what string) error {
 		return fault.Invalidf("%s could not be decoded", what).Because(err)
 	}
 	return err
-}
-
-func hashFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("hash %s: %w", filepath.Base(path), err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"cutroom/internal/disk"
 )
 
 // tempName is the folder under a Dir's root where objects are made before a
@@ -86,7 +88,7 @@ func (d *Dir) put(ctx context.Context, key, path string) error {
 		return err
 	}
 	defer os.Remove(tmp) // no-op once renamed
-	if err := linkOrCopy(ctx, path, tmp); err != nil {
+	if err := disk.Link(ctx, path, tmp); err != nil {
 		return err
 	}
 	// The time of the object is the time it was put, as in a bucket; sweeps
@@ -156,7 +158,7 @@ func (d *Dir) Fetch(ctx context.Context, key, dst string) error {
 		return fmt.Errorf("fetch %s: %w", key, err)
 	}
 	defer os.Remove(part)
-	if err := linkOrCopy(ctx, src, part); err != nil {
+	if err := disk.Link(ctx, src, part); err != nil {
 		if _, gone := d.stat(key); errors.Is(gone, ErrNotFound) {
 			err = gone
 		}
@@ -333,51 +335,6 @@ func notFound(err error) error {
 		return ErrNotFound
 	}
 	return err
-}
-
-// linkOrCopy makes dst, which must not exist, hold the bytes of src.
-func linkOrCopy(ctx context.Context, src, dst string) error {
-	st, err := os.Lstat(src)
-	if err != nil {
-		return err
-	}
-	if st.Mode().IsRegular() && os.Link(src, dst) == nil {
-		return nil
-	}
-	return copyFile(ctx, src, dst)
-}
-
-// copyFile copies src to dst and leaves nothing behind when it fails.
-func copyFile(ctx context.Context, src, dst string) (err error) {
-	in, err := os.Open(src)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if cerr := out.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			os.Remove(dst)
-		}
-	}()
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		// In steps, so that the end of ctx is noticed; io.CopyN between files
-		// stays inside the kernel.
-		if _, err := io.CopyN(out, in, 64<<20); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
 }
 
 // syncPath flushes a file or folder to disk.

@@ -2,11 +2,8 @@ package render
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +14,7 @@ import (
 
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
+	"cutroom/internal/disk"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/lease"
@@ -270,7 +268,7 @@ func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
 
 // complete stores the film and moves the job to COMPLETED.
 func (s *Service) complete(ctx context.Context, j job, path string) error {
-	sum, size, err := digestFile(path)
+	sum, size, err := disk.Digest(ctx, path)
 	if err != nil {
 		return fmt.Errorf("digest output: %w", err)
 	}
@@ -409,17 +407,4 @@ func (p *progressWriter) get() int {
 func (p *progressWriter) stop() {
 	close(p.done)
 	<-p.ended
-}
-
-func digestFile(path string) (hexSum string, size int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if size, err = io.Copy(h, f); err != nil {
-		return "", 0, err
-	}
-	return hex.EncodeToString(h.Sum(nil)), size, nil
 }

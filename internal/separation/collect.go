@@ -2,18 +2,15 @@ package separation
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/disk"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/upstream/separator"
@@ -142,7 +139,7 @@ func (s *Service) prepare(ctx context.Context, dir string, t *stem) error {
 		t.durationMs = 0
 		return errEmptyStem
 	}
-	t.sha256, t.sizeBytes, err = digest(t.path)
+	t.sha256, t.sizeBytes, err = disk.Digest(ctx, t.path)
 	return err
 }
 
@@ -217,17 +214,4 @@ func (s *Service) toFLAC(ctx context.Context, dir string, inputs []string, out s
 		return providerMedia(ctx, err)
 	}
 	return err
-}
-
-func digest(path string) (hexSum string, size int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if size, err = io.Copy(h, f); err != nil {
-		return "", 0, err
-	}
-	return hex.EncodeToString(h.Sum(nil)), size, nil
 }

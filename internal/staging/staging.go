@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"cutroom/internal/disk"
 )
 
 var (
@@ -55,13 +55,7 @@ func New(dir string) (*Area, error) {
 
 // Free returns how many bytes the service can still write to the disk of the
 // area.
-func (a *Area) Free() (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(a.dir, &st); err != nil {
-		return 0, fmt.Errorf("free space of uploads: %w", err)
-	}
-	return int64(st.Bavail) * st.Bsize, nil
-}
+func (a *Area) Free() (int64, error) { return disk.Free(a.dir) }
 
 // Batch starts the upload of one request. Its Close must be called.
 func (a *Area) Batch() (*Batch, error) {

@@ -1,0 +1,100 @@
+// Package disk has the small tools for files that several packages need: their
+// digest, a second name for them, and the room that is left.
+package disk
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// step is how much is read or copied between two looks at the context.
+const step = 64 << 20
+
+// Digest returns the SHA-256 of a file in hex, and its size.
+func Digest(ctx context.Context, path string) (sum string, sizeBytes int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if sizeBytes, err = copySteps(ctx, h, f); err != nil {
+		return "", 0, err
+	}
+	return hex.EncodeToString(h.Sum(nil)), sizeBytes, nil
+}
+
+// Link makes dst, which must not exist, hold the bytes of src: by a hard link
+// where the file system allows, by a copy elsewhere. Nobody may write to either
+// of them afterwards. A failure leaves no dst behind.
+func Link(ctx context.Context, src, dst string) error {
+	st, err := os.Lstat(src)
+	if err != nil {
+		return err
+	}
+	if st.Mode().IsRegular() {
+		err := os.Link(src, dst)
+		if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return copyFile(ctx, src, dst)
+}
+
+func copyFile(ctx context.Context, src, dst string) (err error) {
+	in, err := os.Open(src)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := out.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			os.Remove(dst) // the failure that is told is the first
+		}
+	}()
+	_, err = copySteps(ctx, out, in)
+	return err
+}
+
+// copySteps copies until the end of from or of ctx. Between files io.CopyN stays
+// inside the kernel.
+func copySteps(ctx context.Context, to io.Writer, from io.Reader) (n int64, err error) {
+	for {
+		if ctx.Err() != nil {
+			return n, context.Cause(ctx)
+		}
+		m, err := io.CopyN(to, from, step)
+		n += m
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// Free returns how many bytes an ordinary user may still write to the disk of a
+// folder.
+func Free(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("free space of the disk: %w", err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
