@@ -54,11 +54,12 @@ func covered(times []int64, from, to, longest int64) int64 {
 // yield is how much of the wanted stretch of a source was really decoded.
 type yield struct {
 	got, wanted time.Duration
-	missing     int // frames that did not come
+	missing     int  // frames that did not come
+	noise       bool // most of what came was decoded with errors
 }
 
 // complete reports whether the rest is too little to call the source damaged.
-func (y yield) complete() bool { return y.got > 0 && !clearlyLess(y.got, y.wanted) }
+func (y yield) complete() bool { return y.got > 0 && !y.noise && !clearlyLess(y.got, y.wanted) }
 
 // decoded judges the log of the part's pass.
 func (v *VideoPart) decoded(times []int64) yield {

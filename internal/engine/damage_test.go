@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -187,4 +188,44 @@ func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
 	})
 	checkSentence(t, b.fails(t, film(cut(grows, 0, 0))), `segments\[0\]: .*could be decoded`)
 	b.render(t, film(cut(grows, 0, 1000)))
+}
+
+// What nobody can see is no film: neither what says that it is encrypted nor what
+// is decoded with errors throughout.
+func TestNoiseIsNoFilm(t *testing.T) {
+	b := newBench(t)
+	encrypted := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, GOP: 60, Tone: 440, Output: []string{
+		"-encryption_scheme", "cenc-aes-ctr", "-encryption_key", "76a6c65c5ea762046bd749a2e632ccbb", "-encryption_kid", "a7e61c373e219033c21091fa607bf3b8"}})
+	checkSentence(t, b.fails(t, film(cut(encrypted, 0, 0))), `segments\[0\]: the file is encrypted`)
+	silent := altered(t, encrypted, func(data []byte) []byte { return bytes.ReplaceAll(data, []byte("cenc"), []byte("mine")) })
+	checkSentence(t, b.fails(t, film(cut(silent, 0, 0))), `segments\[0\]: (the source is damaged: .*|the (video|sound) could not be decoded)`)
+
+	// Errors in every frame but the keyframes, none of them lost.
+	whole := mediatest.Remux(t, mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, GOP: 10}), "mp4", "-movflags", "+faststart")
+	noisy := altered(t, whole, func(data []byte) []byte {
+		for i := bytes.Index(data, []byte("mdat")) + 1000; i < len(data); i += 150 {
+			data[i] ^= 0x55
+		}
+		return data
+	})
+	checkSentence(t, b.fails(t, film(cut(noisy, 0, 0))), `segments\[0\]: (the source is damaged: .*|the video could not be decoded)`)
+}
+
+// A picture for which an encoder has not the memory its preset takes is encoded
+// with less; where that is not enough either, the sentence says how large it is.
+func TestLargePicturesFitIntoMemory(t *testing.T) {
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 1920, Height: 1080, Duration: 500 * time.Millisecond})
+	tl := film(cut(clip, 0, 0))
+	tl.Quality = timeline.High
+	within := func(megabytes int64) *bench {
+		runner, err := media.New(media.Config{MaxMemoryBytes: megabytes << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newBench(t, func(c *engine.Config) { c.Media = runner })
+	}
+	if out := within(400).render(t, tl); out.Stats.PeakRSS > 400<<20 {
+		t.Errorf("took %d MB", out.Stats.PeakRSS>>20)
+	}
+	checkSentence(t, within(220).fails(t, tl), `segments\[0\]: the video has pictures of 1920x1080, which need more memory than an encoder may use`)
 }

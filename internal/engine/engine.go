@@ -59,7 +59,7 @@ func (e *Engine) logOf(job Job) *slog.Logger {
 }
 
 func (e *Engine) machine() Machine {
-	return Machine{Cores: e.cfg.Cores, MemoryBytes: e.cfg.MemoryBytes}
+	return Machine{Cores: e.cfg.Cores, MemoryBytes: e.cfg.MemoryBytes, ProcessBytes: e.cfg.Media.MaxMemory()}
 }
 
 // Source is a local file behind a key of the timeline.

@@ -84,7 +84,7 @@ func (r *render) encodeSound(ctx context.Context, pass media.Pass, name string, 
 		mix := newMixer(r.plan.Pieces, r.plan.Samples, sounds.of, newLimiter(threshold, ceiling))
 		mix.onFrames = func(n int64) { done.reached(float64(n) / float64(r.plan.Samples)) }
 		pass.Stdin = mix
-		if err := r.encode(ctx, pass); err != nil {
+		if _, err := r.encode(ctx, pass); err != nil {
 			return r.finalError(ctx, err)
 		}
 		if mix.err != nil {
@@ -114,7 +114,7 @@ func (r *render) encodeSound(ctx context.Context, pass media.Pass, name string, 
 func (r *render) decodedPeak(ctx context.Context, name string) (float64, error) {
 	var peak peakMeter
 	args := append(media.InputArgs(media.KindMP4, r.path(name)), "-map", "0:a:0", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
-	err := r.encode(ctx, media.Pass{Name: "look at the peaks", Args: args, Stdout: &peak, Timeout: r.cfg.FinalTimeout})
+	_, err := r.encode(ctx, media.Pass{Name: "look at the peaks", Args: args, Stdout: &peak, Timeout: r.cfg.FinalTimeout})
 	return peak.peak, err
 }
 

@@ -388,15 +388,15 @@ func TestEncodersFitTheMachine(t *testing.T) {
 		each              int64
 		parallel, threads int
 	}{
-		{Machine{1, 300 << 20}, 200 << 20, 1, 1},
-		{Machine{2, 600 << 20}, 220 << 20, 2, 2},
-		{Machine{2, 600 << 20}, 400 << 20, 1, 3}, // 1080p
-		{Machine{2, 600 << 20}, 2 << 30, 1, 3},
-		{Machine{4, 1200 << 20}, 220 << 20, 3, 2},
-		{Machine{4, 1200 << 20}, 400 << 20, 3, 2},
-		{Machine{8, 2400 << 20}, 220 << 20, 3, 4},
-		{Machine{16, 4800 << 20}, 400 << 20, 4, 6},
-		{Machine{64, 1 << 40}, 400 << 20, 16, 6},
+		{Machine{Cores: 1, MemoryBytes: 300 << 20}, 200 << 20, 1, 1},
+		{Machine{Cores: 2, MemoryBytes: 600 << 20}, 220 << 20, 2, 2},
+		{Machine{Cores: 2, MemoryBytes: 600 << 20}, 400 << 20, 1, 3}, // 1080p
+		{Machine{Cores: 2, MemoryBytes: 600 << 20}, 2 << 30, 1, 3},
+		{Machine{Cores: 4, MemoryBytes: 1200 << 20}, 220 << 20, 3, 2},
+		{Machine{Cores: 4, MemoryBytes: 1200 << 20}, 400 << 20, 3, 2},
+		{Machine{Cores: 8, MemoryBytes: 2400 << 20}, 220 << 20, 3, 4},
+		{Machine{Cores: 16, MemoryBytes: 4800 << 20}, 400 << 20, 4, 6},
+		{Machine{Cores: 64, MemoryBytes: 1 << 40}, 400 << 20, 16, 6},
 	} {
 		if p, n := tt.machine.encoders(tt.each); p != tt.parallel || n != tt.threads {
 			t.Errorf("%+v, %d MB each: %d encoders of %d threads, want %d of %d", tt.machine, tt.each>>20, p, n, tt.parallel, tt.threads)
@@ -413,7 +413,7 @@ func TestStaffing(t *testing.T) {
 			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1
 			tl.Segments = append(tl.Segments, s)
 		}
-		p, err := MakePlan(tl, map[string]PlanSource{"s": {Path: "/s", SHA256: "s", Info: info}}, DefaultLimits(), Machine{2, 600 << 20})
+		p, err := MakePlan(tl, map[string]PlanSource{"s": {Path: "/s", SHA256: "s", Info: info}}, DefaultLimits(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -421,13 +421,13 @@ func TestStaffing(t *testing.T) {
 	}
 	for n, single := range map[int]int{1: 0, 3: 0, 4: 4, 5: 4, 6: 6, 7: 6} {
 		p, missing := plan(n)
-		s := staffFor(p, missing, Machine{2, 600 << 20})
+		s := staffFor(p, missing, Machine{Cores: 2, MemoryBytes: 600 << 20})
 		if len(s.Threads) != single || s.Parallel != 2 {
 			t.Errorf("%d parts: %d of one thread, %d at once; want %d, 2", n, len(s.Threads), s.Parallel, single)
 		}
 	}
 	p, missing := plan(6)
-	if s := staffFor(p, missing, Machine{2, 100 << 20}); len(s.Threads) != 0 {
+	if s := staffFor(p, missing, Machine{Cores: 2, MemoryBytes: 100 << 20}); len(s.Threads) != 0 {
 		t.Error("memory was not minded")
 	}
 }

@@ -1,9 +1,17 @@
 package engine
 
+import (
+	"fmt"
+
+	"cutroom/internal/fault"
+)
+
 // Machine is what a render may use of the computer.
 type Machine struct {
 	Cores       int
 	MemoryBytes int64 // for all encoders together
+	// ProcessBytes is the private memory that one process may use; 0 is no limit.
+	ProcessBytes int64
 }
 
 // memoryPerCore is how much memory encoders may take for every core: two cores
@@ -35,12 +43,63 @@ func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	return parallel, min(16, max(threads, (busy+parallel-1)/parallel))
 }
 
-// memory estimates what the part's encoder takes: measured on 720p and 1080p.
-func (v *VideoPart) memory() int64 {
-	perPixel := int64(150) // 30 pictures of lookahead and a dozen in work
-	if v.profile.Preset == "slow" {
-		perPixel = 230 // 50 pictures of lookahead
+// An economy is what an encoder does without where its preset would take more
+// memory than a process may use: most of it holds pictures to come, and every
+// thread has its own in work.
+type economy struct {
+	lookahead, references, threads int // 0 is the preset's, or the plan's
+}
+
+// economies are tried in this order.
+var economies = []economy{{}, {lookahead: 20}, {lookahead: 10, references: 2, threads: 1}, {lookahead: 5, references: 1, threads: 1}}
+
+// args are the encoder's options.
+func (e economy) args() []string {
+	var args []string
+	if e.lookahead > 0 {
+		args = append(args, "-rc-lookahead", fmt.Sprint(e.lookahead))
 	}
+	if e.references > 0 {
+		args = append(args, "-refs", fmt.Sprint(e.references))
+	}
+	return args
+}
+
+// economize finds the first economy with which the part's encoder fits into one
+// process, with an eighth to spare: it counts what is reserved, and not only
+// what is touched.
+func (v *VideoPart) economize(machine Machine) error {
+	for _, v.economy = range economies {
+		if machine.ProcessBytes <= 0 || v.memory() <= machine.ProcessBytes/8*7 {
+			return nil
+		}
+	}
+	return fault.Invalidf("segments[%d]: the video %s", v.segment, v.tooLarge())
+}
+
+// tooLarge says what an encoder cannot hold.
+func (v *VideoPart) tooLarge() string {
+	w, h := v.canvas.Width, v.canvas.Height
+	if video := v.source.info.Video; video.Width*video.Height > w*h {
+		w, h = video.Width, video.Height
+	}
+	return fmt.Sprintf("has pictures of %dx%d, which need more memory than an encoder may use", w, h)
+}
+
+// memory estimates what the part's encoder takes: measured on pictures from 720p
+// to 7680x4320.
+func (v *VideoPart) memory() int64 {
+	lookahead, perPixel := int64(30), int64(60) // a dozen pictures in work
+	if v.profile.Preset == "slow" {
+		lookahead, perPixel = 50, 80 // and more references
+	}
+	if v.economy.threads == 1 {
+		perPixel = 35
+	}
+	if v.economy.lookahead > 0 {
+		lookahead = int64(v.economy.lookahead)
+	}
+	perPixel += 3 * lookahead
 	video := v.source.info.Video
 	source := int64(video.Width) * int64(video.Height) * 20
 	if video.BitDepth > 8 {

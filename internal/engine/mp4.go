@@ -19,12 +19,13 @@ type mp4File struct {
 type mp4Track struct {
 	handler   string // "vide" or "soun"
 	timescale int64
-	ticks     int64  // sum of all samples' durations
-	samples   int64  // frames or packets
-	uniform   bool   // every sample lasts equally long
-	config    string // the decoder configuration (avcC), raw
-	matrixAt  int64  // offset of the display matrix in the file, 0 if unknown
-	upright   bool   // the matrix changes nothing
+	ticks     int64   // sum of all samples' durations
+	samples   int64   // frames or packets
+	uniform   bool    // every sample lasts equally long
+	config    string  // the decoder configuration (avcC), raw
+	matrixAt  int64   // offset of the display matrix in the file, 0 if unknown
+	upright   bool    // the matrix changes nothing
+	lightAt   []int64 // offsets of the names of boxes that speak of HDR
 }
 
 var errMP4 = errors.New("not a whole mp4")
@@ -166,9 +167,12 @@ func (t *mp4Track) read(b []byte, at int64) error {
 		case "stsd":
 			const entry = 8 + 8 + 78 // list header, box header, fixed part of a picture's entry
 			if t.handler == "vide" && len(body) > entry {
-				return eachBox(body[entry:], 0, func(kind string, body []byte, _ int64) error {
-					if kind == "avcC" {
+				return eachBox(body[entry:], at+entry, func(kind string, body []byte, at int64) error {
+					switch kind {
+					case "avcC":
 						t.config = string(body)
+					case "mdcv", "clli", "SmDm", "CoLL", "dvcC", "dvvC":
+						t.lightAt = append(t.lightAt, at-4)
 					}
 					return nil
 				})
@@ -208,10 +212,10 @@ func (f *mp4File) track(handler string) (mp4Track, error) {
 	return found[0], nil
 }
 
-// turnUpright resets the display matrix of a part. ffmpeg copies the source's
-// matrix to the output even though the planned filters have turned the pictures
-// already.
-func turnUpright(path string) error {
+// disown takes from a part what speaks of its source: ffmpeg copies the display
+// matrix and what is known of the light of an HDR master to the output, even though
+// the planned filters have turned and tone-mapped the pictures already.
+func disown(path string) error {
 	f, err := readMP4(path)
 	if err != nil {
 		return err
@@ -220,7 +224,7 @@ func turnUpright(path string) error {
 	if err != nil {
 		return err
 	}
-	if t.upright || t.matrixAt == 0 {
+	if (t.upright || t.matrixAt == 0) && len(t.lightAt) == 0 {
 		return nil
 	}
 	w, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -228,8 +232,15 @@ func turnUpright(path string) error {
 		return err
 	}
 	defer w.Close()
-	if _, err := w.WriteAt(identity, t.matrixAt); err != nil {
-		return err
+	if t.matrixAt != 0 {
+		if _, err := w.WriteAt(identity, t.matrixAt); err != nil {
+			return err
+		}
+	}
+	for _, at := range t.lightAt {
+		if _, err := w.WriteAt([]byte("free"), at); err != nil {
+			return err
+		}
 	}
 	return w.Close()
 }
@@ -245,8 +256,8 @@ func (v *VideoPart) checkPart(path string) (config string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("check %s: %w", v.Name, err)
 	}
-	if !t.upright {
-		return "", fmt.Errorf("check %s: %w: it is turned", v.Name, errMP4)
+	if !t.upright || len(t.lightAt) > 0 {
+		return "", fmt.Errorf("check %s: %w: it is turned, or of HDR", v.Name, errMP4)
 	}
 	if t.samples != v.Frames {
 		return "", fmt.Errorf("check %s: %w: %d frames of %d", v.Name, errMP4, t.samples, v.Frames)

@@ -3,7 +3,9 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -205,12 +207,12 @@ func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
 		y, err = r.encodePart(ctx, p, t, out, log, 0)
 	}
 	if err != nil {
-		return r.blame(ctx, err, what)
+		return r.blameEncoder(ctx, err, p, log, what)
 	}
-	if y.got == 0 {
+	if y.got == 0 || y.noise {
 		return fault.Invalidf("%s could not be decoded", what)
 	}
-	if err := turnUpright(r.path(out)); err != nil {
+	if err := disown(r.path(out)); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
 	}
 	if _, err := p.checkPart(r.path(out)); err != nil {
@@ -233,14 +235,33 @@ func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
 func (r *render) encodePart(ctx context.Context, p *VideoPart, t *task, out, log string, key float64) (yield, error) {
 	pass := p.pass(out, log, key)
 	pass.OnProgress = func(now media.Progress) { t.reached(float64(now.Frames) / float64(p.Frames)) }
-	if err := r.encode(ctx, pass); err != nil {
+	if err := os.Remove(r.path(log)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return yield{}, fmt.Errorf("render: %w", err)
+	}
+	corrupt, err := r.encode(ctx, pass)
+	if err != nil {
 		return yield{}, err
 	}
 	times, err := readTimes(r.path(log))
 	if err != nil {
 		return yield{}, err
 	}
-	return p.decoded(times), nil
+	y := p.decoded(times)
+	y.noise = 2*corrupt > p.last+1-p.source.info.Video.visibleAt(key, 0)
+	return y, nil
+}
+
+// blameEncoder tells whose fault it is that a part was not made: where frames came
+// out of the decoder, it was not the source's.
+func (r *render) blameEncoder(ctx context.Context, err error, p *VideoPart, log, what string) error {
+	times, readErr := readTimes(r.path(log))
+	switch {
+	case readErr != nil || len(times) == 0:
+		return r.blame(ctx, err, what, "could not be decoded")
+	case p.memory() > r.cfg.Media.MaxMemory()/2:
+		return r.blame(ctx, err, what, p.tooLarge())
+	}
+	return r.blame(ctx, err, what, "")
 }
 
 // judgeDamage adds up, for every segment, what its parts could decode.
@@ -271,8 +292,8 @@ func (r *render) makeSound(ctx context.Context, s *Sound, t *task) error {
 		t.reached(now.OutTime.Seconds() * sampleRate / float64(max(1, s.To)))
 	}
 	what := s.source.user + ": the sound"
-	if err := r.encode(ctx, pass); err != nil {
-		return r.blame(ctx, err, what)
+	if _, err := r.encode(ctx, pass); err != nil {
+		return r.blame(ctx, err, what, "could not be decoded")
 	}
 	times, err := readTimes(r.path(log))
 	if err != nil {

@@ -64,37 +64,47 @@ func (v *VideoPart) resize(w, h int) string {
 // whatever the source is in.
 func (v *VideoPart) colour(w, h int) []string {
 	video := v.source.info.Video
-	resize := v.resize(w, h)
+	if video.HDR() {
+		return v.toneMap(w, h)
+	}
 	var chain []string
-	switch {
-	case isRGB(video.PixelFormat):
-		return append(chain, fmt.Sprintf("scale=%d:%d:flags=bicubic:out_color_matrix=bt709:out_range=tv", w, h), "format=yuv420p")
-	case video.HDR():
-		return append(chain, v.toneMap(w, h)...)
+	matrix, in := v.matrix(), "tv"
+	if isRGB(video.PixelFormat) {
+		chain = append(chain, fmt.Sprintf("scale=%d:%d:flags=bicubic:out_color_matrix=bt709:out_range=tv", w, h), "format=yuv420p")
+		matrix = "bt709"
+	} else {
+		if resize := v.resize(w, h); resize != "" {
+			chain = append(chain, resize)
+		}
+		if fullRange(video) {
+			in = "pc"
+		}
 	}
-	if resize != "" {
-		chain = append(chain, resize)
-	}
-	matrix, full := v.matrix(), fullRange(video)
-	if matrix == "bt709" && !full {
+	primaries := v.primaries()
+	if matrix == "bt709" && in == "tv" && primaries == "bt709" {
 		return append(chain, "format=yuv420p")
 	}
 	// The filter works on planar 4:2:0, 4:2:2 and 4:4:4 of 8 to 12 bits and
-	// converts matrix, range and depth in one go. Primaries and transfer are
-	// declared equal on both sides: between SDR systems they differ by less than
-	// players care about, and converting them would cost a detour over light.
-	if !strings.HasPrefix(video.PixelFormat, "yuv4") {
+	// converts matrix, range, depth and primaries in one go. The transfer is that of
+	// a display on both sides: between SDR systems it differs by less than players
+	// care about.
+	if !strings.HasPrefix(video.PixelFormat, "yuv4") && !strings.HasPrefix(video.PixelFormat, "yuvj4") && !isRGB(video.PixelFormat) {
 		chain = append(chain, "format=yuv420p")
 	}
-	in := "tv"
-	if full {
-		in = "pc"
-		if strings.HasPrefix(video.PixelFormat, "yuvj") {
-			chain = append(chain, "format="+strings.Replace(video.PixelFormat, "yuvj", "yuvj", 1))
-		}
-	}
 	return append(chain, fmt.Sprintf(
-		"colorspace=ispace=%s:space=bt709:irange=%s:range=tv:iprimaries=bt709:primaries=bt709:itrc=bt709:trc=bt709:format=yuv420p", matrix, in))
+		"colorspace=ispace=%s:space=bt709:irange=%s:range=tv:iprimaries=%s:primaries=bt709:itrc=gamma22:trc=gamma22:format=yuv420p", matrix, in, primaries))
+}
+
+// primaries are those of the source in the colorspace filter's words, where they
+// are wide enough that taking them for BT.709 would pale the picture. Those of
+// other SDR systems differ by less than players care about, and converting them
+// would cost a detour over light.
+func (v *VideoPart) primaries() string {
+	switch p := v.source.info.Video.ColorPrimaries; p {
+	case "smpte431", "smpte432", "bt2020":
+		return p
+	}
+	return "bt709"
 }
 
 // matrix is the YUV matrix of the source in the colorspace filter's words.

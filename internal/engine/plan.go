@@ -83,7 +83,9 @@ func MakePlan(t timeline.Timeline, files map[string]PlanSource, limits Limits, m
 	}
 	if t.OutputKind == timeline.Video {
 		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video)
-		p.planVideo(l)
+		if err := p.planVideo(l, machine); err != nil {
+			return nil, err
+		}
 		if err := limits.checkWork(p); err != nil {
 			return nil, err
 		}

@@ -120,6 +120,9 @@ func (r *render) analyseAll(ctx context.Context) (map[string]PlanSource, error) 
 		file := files[key]
 		group.Go(func() error {
 			info, err := r.analyse(ctx, file)
+			if errors.Is(err, media.ErrEncrypted) {
+				return fault.Invalidf("%s: the file is encrypted", users[key]).Because(err)
+			}
 			if errors.Is(err, media.ErrNotMedia) {
 				return fault.Invalidf("%s: the file is not a video or sound that can be opened", users[key]).Because(err)
 			}
@@ -231,21 +234,23 @@ func (r *render) keep(ctx context.Context, key, path string) {
 	}
 }
 
-// encode runs a pass and books what it cost.
-func (r *render) encode(ctx context.Context, pass media.Pass) error {
+// encode runs a pass and books what it cost. corrupt is how many frames it decoded
+// with errors.
+func (r *render) encode(ctx context.Context, pass media.Pass) (corrupt int, err error) {
 	pass.Dir = r.work
 	result, err := r.cfg.Media.Encode(ctx, pass)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.CPU += result.UserCPU + result.SystemCPU
 	r.stats.PeakRSS = max(r.stats.PeakRSS, result.MaxRSSBytes)
-	return noSpace(err)
+	return result.CorruptFrames, noSpace(err)
 }
 
 // blame turns the failure of a pass over a client's file into a sentence about
-// the file: what names the user and the thing, "segments[2]: the video". A full
-// disk and an end from outside are not the file's fault.
-func (r *render) blame(ctx context.Context, err error, what string) error {
+// the file: what names the user and the thing, "segments[2]: the video", and fate
+// what became of it, "" where that is our own fault. A full disk and an end from
+// outside are not the file's fault.
+func (r *render) blame(ctx context.Context, err error, what, fate string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -255,8 +260,8 @@ func (r *render) blame(ctx context.Context, err error, what string) error {
 	if errors.Is(err, media.ErrTimeout) {
 		return fault.Invalidf("%s took too long to process", what).Because(err)
 	}
-	if exit, ok := errors.AsType[*media.ExitError](err); ok && exit.Signal == 0 {
-		return fault.Invalidf("%s could not be decoded", what).Because(err)
+	if exit, ok := errors.AsType[*media.ExitError](err); ok && exit.Signal == 0 && fate != "" {
+		return fault.Invalidf("%s %s", what, fate).Because(err)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sort"
@@ -27,6 +28,7 @@ type VideoPart struct {
 	segment int // client's index of the first segment that uses it
 	canvas  Canvas
 	profile Profile
+	economy economy
 	threads int     // set by employ
 	start   float64 // source seconds of the first output frame
 	speed   float64
@@ -52,12 +54,15 @@ const (
 )
 
 // planVideo cuts every segment into parts; equal parts are made once.
-func (p *Plan) planVideo(l *layout) {
+func (p *Plan) planVideo(l *layout, machine Machine) error {
 	known := map[string]*VideoPart{}
 	for k := range l.segments {
 		s := &l.segments[k]
 		for _, c := range chunks(s, l.rate) {
-			part := newVideoPart(s, c, p.Canvas, p.Profile)
+			part, err := newVideoPart(s, c, p.Canvas, p.Profile, machine)
+			if err != nil {
+				return err
+			}
 			if k := known[part.Key]; k != nil {
 				part = k
 			} else {
@@ -68,6 +73,7 @@ func (p *Plan) planVideo(l *layout) {
 			p.Sequence = append(p.Sequence, part)
 		}
 	}
+	return nil
 }
 
 // chunk is a range of a segment's frames.
@@ -103,7 +109,7 @@ func baseChunks(s *placed, rate media.Rational) []chunk {
 	return append(out, chunk{from, s.base})
 }
 
-func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile) *VideoPart {
+func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile, machine Machine) (*VideoPart, error) {
 	step := s.segment.Speed / canvas.Rate.Float()
 	v := &VideoPart{
 		Frames: c.to - c.from, source: s.source, segment: s.index, canvas: canvas, profile: profile,
@@ -119,12 +125,15 @@ func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile) *VideoPart
 	v.step = printed(step * 1e6)
 	v.first = max(0, v.framesUpTo(0)-1)
 	v.last = max(v.first, v.framesUpTo(v.Frames-1)-1)
+	if err := v.economize(machine); err != nil {
+		return nil, err
+	}
 	v.Key = newKey("video").
 		add("version", videoVersion).add("source", s.source.sha).add("stream", info.Index).
 		add("start", start).add("frames", v.Frames).add("speed", decimal(v.speed)).
 		add("width", canvas.Width).add("height", canvas.Height).add("rate", canvas.Rate).
-		add("crf", profile.CRF).add("preset", profile.Preset).String() + ".mp4"
-	return v
+		add("crf", profile.CRF).add("preset", profile.Preset).add("economy", v.economy).String() + ".mp4"
+	return v, nil
 }
 
 // tolerance is how much later than an output frame a source frame may begin and
@@ -170,9 +179,13 @@ func (v *VideoPart) bounds() (from, to int64) {
 
 // keyframe is the file time in seconds of the last keyframe at least lead
 // seconds before the part's first frame, 0 when decoding has to begin at the
-// start of the file.
+// start of the file: H.264 of 4:4:4 has to, because what an old x264 did wrongly is
+// decoded as it was meant only after its first packet, which bears the version.
 func (v *VideoPart) keyframe(lead float64) float64 {
 	video := v.source.info.Video
+	if video.Codec == "h264" && strings.Contains(video.PixelFormat, "444") {
+		return 0
+	}
 	first := float64(video.Starts[v.first])*video.TimeBase.Float() - lead
 	n := sort.Search(len(video.Keys), func(i int) bool { return float64(video.Keys[i])/1e9 > first+1e-6 })
 	if n < 2 { // the first keyframe is the start
@@ -199,8 +212,9 @@ func (v *VideoPart) decodes() int64 {
 func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 	info := v.source.info
 	video := info.Video
-	threads := fmt.Sprint(v.threads)
-	args := []string{"-copyts", "-noaccurate_seek", "-noautorotate", "-threads", threads}
+	threads := fmt.Sprint(cmp.Or(v.economy.threads, v.threads))
+	// How much of a source must be decodable is judged by the yield, not by ffmpeg.
+	args := []string{"-max_error_rate", "1", "-copyts", "-noaccurate_seek", "-noautorotate", "-threads", threads}
 	if key > 0 {
 		// Asked for the keyframe itself, the demuxer cannot land on a later one.
 		// Asked for the frame, it can: it compares decoding times, and a keyframe
@@ -216,7 +230,8 @@ func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 		video.Index, from, to, strings.Join(v.filters(), ","))
 	args = append(args, "-filter_threads", threads, "-filter_complex_threads", threads,
 		"-filter_complex", graph,
-		"-map", "[out]", "-c:v", "libx264", "-profile:v", "high", "-preset", v.profile.Preset, "-crf", fmt.Sprint(v.profile.CRF),
+		"-map", "[out]", "-c:v", "libx264", "-profile:v", "high", "-preset", v.profile.Preset, "-crf", fmt.Sprint(v.profile.CRF))
+	args = append(append(args, v.economy.args()...),
 		"-threads", threads, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(v.Frames),
 		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out,
@@ -260,7 +275,8 @@ func (v *VideoPart) filters() []string {
 	} else {
 		chain = append(append(chain, picture...), timing...)
 	}
-	return append(chain, "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog")
+	// Side data speaks of the source: its light, its turn, its captions.
+	return append(chain, "sidedata=mode=delete", "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog")
 }
 
 // timescale is the clock of a part's track: a multiple of the rate's numerator,

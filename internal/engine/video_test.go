@@ -1,11 +1,15 @@
 package engine_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"image/color"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -179,26 +183,29 @@ func rgbName(c color.RGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.
 // range, subsampling and depth it was stored.
 func TestColoursAreKept(t *testing.T) {
 	b := newBench(t)
-	type variant struct{ matrix, rng, pix, codec, container string }
+	type variant struct{ matrix, rng, pix, codec, container, primaries string }
 	tests := map[string]variant{
-		"bt709 tv":        {"bt709", "tv", "yuv420p", "libx264", "mp4"},
-		"bt601 tv":        {"smpte170m", "tv", "yuv420p", "libx264", "mp4"},
-		"bt470bg full":    {"bt470bg", "pc", "yuv420p", "libx264", "mp4"},
-		"bt709 full":      {"bt709", "pc", "yuv420p", "libx264", "mp4"},
-		"422 10 bit":      {"bt709", "tv", "yuv422p10le", "libx264", "mp4"},
-		"444 full":        {"bt709", "pc", "yuv444p", "libx264", "mp4"},
-		"444 10 bit 601":  {"smpte170m", "tv", "yuv444p10le", "libx264", "mp4"},
-		"mjpeg full 601":  {"smpte170m", "pc", "yuvj422p", "mjpeg", "mov"},
-		"prores":          {"bt709", "tv", "yuv422p10le", "prores_ks", "mov"},
-		"hevc 10 bit":     {"bt709", "tv", "yuv420p10le", "libx265", "mp4"},
-		"rgb":             {"", "", "bgr0", "ffv1", "mkv"},
-		"rgb in h264":     {"", "", "rgb24", "libx264rgb", "mkv"},
-		"bt2020 sdr":      {"bt2020nc", "tv", "yuv420p10le", "libx265", "mp4"},
-		"gray":            {"bt709", "tv", "gray", "ffv1", "mkv"},
-		"sd untagged":     {"", "tv", "yuv420p", "mpeg4", "mp4"},
-		"nv12 like h263":  {"", "tv", "yuv420p", "h263", "3gp"},
-		"alpha vp9":       {"bt709", "tv", "yuva420p", "libvpx-vp9", "webm"},
-		"alpha prores444": {"bt709", "tv", "yuva444p10le", "prores_ks", "mov"},
+		"bt709 tv":        {"bt709", "tv", "yuv420p", "libx264", "mp4", ""},
+		"bt601 tv":        {"smpte170m", "tv", "yuv420p", "libx264", "mp4", ""},
+		"bt470bg full":    {"bt470bg", "pc", "yuv420p", "libx264", "mp4", ""},
+		"bt709 full":      {"bt709", "pc", "yuv420p", "libx264", "mp4", ""},
+		"422 10 bit":      {"bt709", "tv", "yuv422p10le", "libx264", "mp4", ""},
+		"444 full":        {"bt709", "pc", "yuv444p", "libx264", "mp4", ""},
+		"444 10 bit 601":  {"smpte170m", "tv", "yuv444p10le", "libx264", "mp4", ""},
+		"mjpeg full 601":  {"smpte170m", "pc", "yuvj422p", "mjpeg", "mov", ""},
+		"prores":          {"bt709", "tv", "yuv422p10le", "prores_ks", "mov", ""},
+		"hevc 10 bit":     {"bt709", "tv", "yuv420p10le", "libx265", "mp4", ""},
+		"rgb":             {"", "", "bgr0", "ffv1", "mkv", ""},
+		"rgb in h264":     {"", "", "rgb24", "libx264rgb", "mkv", ""},
+		"bt2020 sdr":      {"bt2020nc", "tv", "yuv420p10le", "libx265", "mp4", ""},
+		"gray":            {"bt709", "tv", "gray", "ffv1", "mkv", ""},
+		"sd untagged":     {"", "tv", "yuv420p", "mpeg4", "mp4", ""},
+		"nv12 like h263":  {"", "tv", "yuv420p", "h263", "3gp", ""},
+		"alpha vp9":       {"bt709", "tv", "yuva420p", "libvpx-vp9", "webm", ""},
+		"alpha prores444": {"bt709", "tv", "yuva444p10le", "prores_ks", "mov", ""},
+		"display p3":      {"bt709", "tv", "yuv420p", "libx264", "mp4", "smpte432"},
+		"p3 full 601":     {"smpte170m", "pc", "yuv420p", "libx264", "mp4", "smpte432"},
+		"bt2020 wide":     {"bt2020nc", "tv", "yuv420p10le", "libx265", "mp4", "bt2020"},
 	}
 	rgb := []color.RGBA{{200, 60, 40, 255}, {40, 170, 80, 255}, {60, 70, 190, 255}, {128, 128, 128, 255}}
 	for name, v := range tests {
@@ -210,7 +217,10 @@ func TestColoursAreKept(t *testing.T) {
 				src += fmt.Sprintf(",drawbox=x=%d:y=%d:w=88:h=72:c=%s:t=fill", []int{88, 0, 88}[i], []int{0, 72, 72}[i], rgbName(c))
 			}
 			args := []string{"-f", "lavfi", "-t", "0.4", "-i", src}
-			matrix, rng := v.matrix, v.rng
+			matrix, rng, primaries := v.matrix, v.rng, "bt709"
+			if v.primaries != "" {
+				primaries = v.primaries
+			}
 			if matrix == "" {
 				matrix = "smpte170m" // what players assume of untagged small pictures
 			}
@@ -223,12 +233,15 @@ func TestColoursAreKept(t *testing.T) {
 					pix = "yuv444p,extractplanes=y"
 				}
 				filter := fmt.Sprintf("scale=out_color_matrix=%s:out_range=%s:flags=accurate_rnd+full_chroma_int,format=%s", sws, rng, pix)
+				if v.primaries != "" {
+					filter = fmt.Sprintf("format=gbrp,setparams=color_primaries=bt709:color_trc=bt470m,zscale=p=%s,%s", v.primaries, filter)
+				}
 				if v.matrix != "" {
-					filter += ",setparams=color_primaries=bt709:color_trc=bt709:colorspace=" + v.matrix
+					filter += fmt.Sprintf(",setparams=color_primaries=%s:color_trc=bt709:colorspace=%s", primaries, v.matrix)
 				}
 				args = append(args, "-vf", filter)
 				if v.matrix != "" {
-					args = append(args, "-colorspace", v.matrix, "-color_range", rng, "-color_primaries", "bt709", "-color_trc", "bt709")
+					args = append(args, "-colorspace", v.matrix, "-color_range", rng, "-color_primaries", primaries, "-color_trc", "bt709")
 				}
 			}
 			args = append(args, "-c:v", v.codec)
@@ -259,5 +272,40 @@ func TestColoursAreKept(t *testing.T) {
 				sameColor(t, fmt.Sprintf("patch %d", i), mediatest.ColorAt(img, p[0], p[1]), want, 7)
 			}
 		})
+	}
+}
+
+// A film that was tone-mapped says nothing of the light of its master.
+func TestToneMappedFilmsSayNothingOfLight(t *testing.T) {
+	b := newBench(t)
+	hdr := filepath.Join(t.TempDir(), "hdr.mp4")
+	mediatest.FFmpeg(t, append(quarters(320, 180, "30", 300*time.Millisecond), "-vf", "format=yuv420p10le", "-c:v", "libx265", "-preset", "ultrafast",
+		"-x265-params", "log-level=error:master-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,1):max-cll=1000,400:colorprim=bt2020:transfer=smpte2084:colormatrix=bt2020nc",
+		"-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc", "-tag:v", "hvc1", hdr)...)
+	data, err := os.ReadFile(hdr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The muxer of ffmpeg writes the boxes of cameras only for what it copies from
+	// one: they go in by hand, behind the decoder configuration, before the index
+	// ends and with it the file.
+	boxes := append([]byte{0, 0, 0, 32}, "mdcv\x33\xc2\x86\xc4\x1d\x4c\x0b\xb8\x84\xd0\x3e\x80\x3d\x13\x40\x42\x00\x98\x96\x80\x00\x00\x00\x01"...)
+	boxes = append(boxes, append([]byte{0, 0, 0, 12}, "clli\x03\xe8\x01\x90"...)...)
+	at := bytes.Index(data, []byte("hvcC")) - 4
+	if at < 0 || bytes.Index(data, []byte("moov")) < bytes.Index(data, []byte("mdat")) {
+		t.Fatal("the fixture is laid out otherwise")
+	}
+	for _, name := range []string{"moov", "trak", "mdia", "minf", "stbl", "stsd", "hvc1"} {
+		i := bytes.Index(data, []byte(name)) - 4
+		binary.BigEndian.PutUint32(data[i:], binary.BigEndian.Uint32(data[i:])+uint32(len(boxes)))
+	}
+	data = slices.Insert(data, at, boxes...)
+	if err := os.WriteFile(hdr, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := b.render(t, film(cut(hdr, 0, 0)))
+	said, err := exec.Command("ffprobe", "-v", "error", "-show_streams", "-show_frames", "-select_streams", "v", out.Path).CombinedOutput()
+	if err != nil || bytes.Contains(said, []byte("Mastering")) || bytes.Contains(said, []byte("light level")) {
+		t.Errorf("%v: the film says:\n%s", err, said[max(0, len(said)-1500):])
 	}
 }

@@ -15,6 +15,10 @@ var ErrTimeout = errors.New("ffmpeg ran into its time-out")
 // It is the sender's fault, never the server's.
 var ErrNotMedia = errors.New("not a media file")
 
+// ErrEncrypted means that a file's media is encrypted. What ffmpeg decodes of it is
+// noise. It is a kind of ErrNotMedia.
+var ErrEncrypted = fmt.Errorf("%w: encrypted", ErrNotMedia)
+
 // ExitError is an ffmpeg or ffprobe that ended by itself and not well.
 type ExitError struct {
 	Name   string         // the pass

@@ -8,9 +8,11 @@ import (
 )
 
 // MovIndex is what the index of a mov-family file declares, as far as it is
-// there. It is for files that ffprobe cannot open; nothing of it is checked
-// against the media.
+// there. It is for what ffprobe does not tell and for files that it cannot open;
+// nothing of it is checked against the media.
 type MovIndex struct {
+	Encrypted bool // a protection scheme is declared
+
 	Media   bool  // there is a box with media or an index at the top level
 	Video   bool  // a video track is declared
 	Samples int64 // packets declared by the largest sample table
@@ -63,10 +65,17 @@ func ReadMovIndex(path string) (MovIndex, error) {
 // read looks for the boxes that matter wherever they are: in a damaged index
 // the sizes of those around them need not be right. A handler box holds its
 // name, version and flags, four reserved bytes and the type; a sample table its
-// name, version and flags, the size of all samples and their number.
+// name, version and flags, the size of all samples and their number; a protection
+// scheme its name, version and flags and the scheme.
 func (x *MovIndex) read(index []byte) {
 	x.Video = x.Video || len(index) > maxIndexBytes
 	eachNamed(index, "hdlr", func(b []byte) { x.Video = x.Video || string(b[8:12]) == "vide" })
+	eachNamed(index, "schm", func(b []byte) {
+		switch string(b[4:8]) {
+		case "cenc", "cens", "cbc1", "cbcs", "piff", "itun", "odkm", "adkm":
+			x.Encrypted = true
+		}
+	})
 	eachNamed(index, "stsz", func(b []byte) { x.Samples = max(x.Samples, int64(binary.BigEndian.Uint32(b[8:]))) })
 }
 

@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,23 +125,27 @@ type ffprobeStream struct {
 		Type   string `json:"side_data_type"`
 		Matrix string `json:"displaymatrix"`
 	} `json:"side_data_list"`
+	Tags struct {
+		KeyID string `json:"enc_key_id"` // of an encrypted track in matroska
+	} `json:"tags"`
 }
 
 // maxProbeBytes bounds ffprobe's answer: a header may declare thousands of
 // streams.
 const maxProbeBytes = 4 << 20
 
-// probeEntries is all that is asked for. Tags are not: one of them may be
+// probeEntries is all that is asked for. Tags are not, but for one: another may be
 // larger than everything else.
-const probeEntries = "format=duration,start_time:stream_disposition:stream_side_data_list:" +
+const probeEntries = "format=duration,start_time:stream_disposition:stream_side_data_list:stream_tags=enc_key_id:" +
 	"stream=index,codec_name,profile,codec_type,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
 	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
 	"start_time,duration,nb_frames,sample_rate,channels,channel_layout"
 
 // Probe reads a file's headers with ffprobe, confined, under the demuxer its
 // magic bytes call for. The error wraps ErrNotMedia when the file is not media
-// that the service opens; it is another one when the file cannot be read or
-// ffprobe could not do its work.
+// that the service opens, and ErrEncrypted when it is and nobody can see or hear
+// it; it is another one when the file cannot be read or ffprobe could not do its
+// work.
 func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -169,6 +174,9 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	if err := json.Unmarshal(answer.Bytes(), &raw); err != nil {
 		return Probe{}, fmt.Errorf("probe: ffprobe's answer: %w", err)
 	}
+	if encrypted, err := isEncrypted(path, kind, raw); encrypted || err != nil {
+		return Probe{}, fmt.Errorf("probe: %w", cmp.Or(err, ErrEncrypted))
+	}
 	if err := r.dropEmptyTracks(ctx, path, kind, &raw); err != nil {
 		return Probe{}, err
 	}
@@ -177,6 +185,21 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 		return Probe{}, fmt.Errorf("probe: %w: no video or audio stream that can be decoded", ErrNotMedia)
 	}
 	return p, nil
+}
+
+// isEncrypted reports whether a track of the file is. ffprobe says so of matroska;
+// of mp4 it names the codec below the encryption.
+func isEncrypted(path string, kind Kind, raw ffprobeOutput) (bool, error) {
+	for _, s := range raw.Streams {
+		if s.Tags.KeyID != "" {
+			return true, nil
+		}
+	}
+	if kind != KindMP4 {
+		return false, nil
+	}
+	index, err := ReadMovIndex(path)
+	return index.Encrypted, err
 }
 
 // notMediaIfExit blames the file when ffprobe looked at it and gave up, crashed

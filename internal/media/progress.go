@@ -103,14 +103,19 @@ func peakMemory(pid int) int64 {
 	return 0
 }
 
-// tail keeps the last bytes written to it.
+// tail keeps the last bytes written to it, and counts the frames that ffmpeg says
+// it decoded with errors: a line for each, and no other sign of it.
 type tail struct {
+	corrupt int
+	line    []byte // the beginning of one
+
 	limit int
 	buf   []byte
 }
 
 func (t *tail) Write(p []byte) (int, error) {
 	n := len(p)
+	t.count(p)
 	if len(p) >= t.limit {
 		t.buf = append(t.buf[:0], p[len(p)-t.limit:]...)
 		return n, nil
@@ -120,6 +125,22 @@ func (t *tail) Write(p []byte) (int, error) {
 	}
 	t.buf = append(t.buf, p...)
 	return n, nil
+}
+
+func (t *tail) count(p []byte) {
+	for {
+		line, rest, complete := bytes.Cut(p, []byte("\n"))
+		if len(t.line) < t.limit { // no line that counts is that long
+			t.line = append(t.line, line...)
+		}
+		if !complete {
+			return
+		}
+		if bytes.Contains(t.line, []byte("corrupt decoded frame")) {
+			t.corrupt++
+		}
+		t.line, p = t.line[:0], rest
+	}
 }
 
 // String returns what is kept, as text.

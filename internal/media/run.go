@@ -35,6 +35,7 @@ type command struct {
 type outcome struct {
 	userCPU, systemCPU time.Duration
 	stderr             string
+	corrupt            int // frames of which ffmpeg said so
 }
 
 // run runs c, confined as far as this kernel was found to grant.
@@ -139,7 +140,7 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	extra.wait()
 	feed.ended()
 
-	out := outcome{stderr: stderr.String()}
+	out := outcome{stderr: stderr.String(), corrupt: stderr.corrupt}
 	if s := cmd.ProcessState; s != nil {
 		out.userCPU, out.systemCPU = s.UserTime(), s.SystemTime()
 	}

@@ -98,6 +98,9 @@ func orDefault[T comparable](v, fallback T) T {
 	return v
 }
 
+// MaxMemory is how much private memory one process may use, in bytes.
+func (r *Runner) MaxMemory() int64 { return r.cfg.MaxMemoryBytes }
+
 // findBinary resolves links, because the confinement permits files, not names.
 func findBinary(name string) (string, error) {
 	path, err := exec.LookPath(name)
@@ -118,8 +121,8 @@ type Pass struct {
 	Name string // reads like the pipeline: "normalize segment 0"
 
 	// Args follow the flags the runner adds itself: -nostdin, -hide_banner,
-	// -loglevel error, -progress and -y, and -max_pixels for each input. Inputs
-	// from outside are opened with InputArgs.
+	// -loglevel repeat+warning, -progress and -y, and -max_pixels for each input.
+	// Inputs from outside are opened with InputArgs.
 	Args []string
 
 	Dir    string   // working directory, absolute: the only place the pass may write
@@ -149,6 +152,7 @@ type Result struct {
 	OutTime            time.Duration
 	UserCPU, SystemCPU time.Duration
 	MaxRSSBytes        int64  // highest resident memory seen; 0 when the pass was too short to look
+	CorruptFrames      int    // decoded with errors, and shown all the same
 	StderrTail         string // warnings and errors of a pass that ended well all the same
 }
 
@@ -168,7 +172,7 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 		name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs,
 		stdin: p.Stdin, timeout: p.Timeout,
 	}
-	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "error", "-progress", "pipe:1", "-y"}
+	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-progress", "pipe:1", "-y"}
 	if p.Stdout == nil {
 		job.stdout = meter
 	} else {
@@ -188,7 +192,7 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 	return Result{
 		Frames: last.Frames, OutTime: last.OutTime,
 		UserCPU: out.userCPU, SystemCPU: out.systemCPU,
-		MaxRSSBytes: rss, StderrTail: out.stderr,
+		MaxRSSBytes: rss, CorruptFrames: out.corrupt, StderrTail: out.stderr,
 	}, err
 }
 

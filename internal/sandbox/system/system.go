@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -134,9 +135,10 @@ func choosePort(ctx context.Context, port int) (int, error) {
 	return port, nil
 }
 
-// inherited is all the service gets of the caller's own environment: a real
-// DATABASE_URL or bucket of the developer must not get in by accident.
-var inherited = []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "LOG_LEVEL", "FFMPEG_PATH", "FFPROBE_PATH", "GOCOVERDIR"}
+// inherited is all the service gets of the caller's own environment, with whatever
+// says how it renders: a real DATABASE_URL or bucket of the developer must not get
+// in by accident.
+var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|FFMPEG_PATH|FFPROBE_PATH|GOCOVERDIR|(MEDIA|RENDER)_[A-Z_]+)$`)
 
 func environment(world *sandbox.World, port int, extra map[string]string) []string {
 	env := world.Env()
@@ -146,9 +148,9 @@ func environment(world *sandbox.World, port int, extra map[string]string) []stri
 		env[key] = value
 	}
 	var list []string
-	for _, key := range inherited {
-		if value, set := os.LookupEnv(key); set && env[key] == "" {
-			list = append(list, key+"="+value)
+	for _, setting := range os.Environ() {
+		if key, _, _ := strings.Cut(setting, "="); inherited.MatchString(key) && env[key] == "" {
+			list = append(list, setting)
 		}
 	}
 	for key, value := range env {

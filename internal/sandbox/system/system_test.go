@@ -97,6 +97,7 @@ func options(t *testing.T) system.Options {
 func TestStartSignsInAndStops(t *testing.T) {
 	t.Setenv("DATABASE_URL", "postgres://production/")
 	t.Setenv("OBJECT_STORE_BUCKET", "production")
+	t.Setenv("MEDIA_MAX_MEMORY_MB", "777")
 	opts := options(t)
 	var log bytes.Buffer
 	opts.Log = &log
@@ -107,7 +108,7 @@ func TestStartSignsInAndStops(t *testing.T) {
 	if s.User.Role != "user" || s.User.AccessToken != "token-of-user@sandbox.example" || s.Admin.Role != "admin" {
 		t.Errorf("sessions %+v, %+v", s.User, s.Admin)
 	}
-	for key, want := range map[string]string{"DATABASE_URL": "sqlite://" + opts.World.DataDir + "/cutroom.db", "OBJECT_STORE_BUCKET": ""} {
+	for key, want := range map[string]string{"DATABASE_URL": "sqlite://" + opts.World.DataDir + "/cutroom.db", "OBJECT_STORE_BUCKET": "", "MEDIA_MAX_MEMORY_MB": "777"} {
 		res, err := http.Get(s.BaseURL + "/env/" + key)
 		if err != nil {
 			t.Fatal(err)
