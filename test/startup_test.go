@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -398,5 +399,27 @@ func TestTheServiceNeedsNoRightButToRows(t *testing.T) {
 	}
 	if status, out := s.Command(t, "migrate"); status == 0 {
 		t.Errorf("a role that owns nothing migrates: %s", out)
+	}
+}
+
+func TestLastWordsAreInTheFormatOfTheLog(t *testing.T) {
+	t.Parallel()
+	for format, lineIsJSON := range map[string]bool{"json": true, "text": false} {
+		env := validEnv(t)
+		maps.Copy(env, map[string]string{"LOG_FORMAT": format, "PORT": "0", "DB_MAX_POOL": "0"})
+		out := refused(t, t.TempDir(), env)
+		if strings.Count(out, "\n") != 3 || !strings.Contains(out, "PORT: ") || !strings.Contains(out, "DB_MAX_POOL: ") {
+			t.Errorf("%s: want a head and two problems, a line each:\n%s", format, out)
+		}
+		for line := range strings.Lines(out) {
+			var entry struct{ Level, Msg string }
+			if err := json.Unmarshal([]byte(line), &entry); (err == nil && entry.Level == "ERROR" && entry.Msg != "") != lineIsJSON {
+				t.Errorf("%s: %s", format, line)
+			}
+		}
+		// A person who runs a command reads sentences.
+		if _, out, err := apitest.Run(t.Context(), t.TempDir(), env, "admin", "list"); err != nil || strings.HasPrefix(out, "{") {
+			t.Errorf("%s: cutroom admin list: %v, %s", format, err, out)
+		}
 	}
 }

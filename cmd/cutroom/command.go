@@ -22,20 +22,25 @@ import (
 
 // command is something that the program can be told to do.
 type command struct {
-	args  int // how many arguments follow its words
-	flags func(*flag.FlagSet, *invocation)
-	run   func(context.Context, *invocation) error
+	args   int  // how many arguments follow its words
+	daemon bool // what it has to say goes to a log, its last words too
+	flags  func(*flag.FlagSet, *invocation)
+	run    func(context.Context, *invocation) error
 }
 
 // invocation is a command as it was called.
 type invocation struct {
 	args           []string
+	daemon         bool
 	envFile        string
 	json           bool
 	since          time.Time
 	reason, job    string
 	confirm        bool
 	stdout, stderr io.Writer
+	// fatal writes what ended the command into the log, a line a problem; nil
+	// where a person reads it.
+	fatal func(error)
 }
 
 // lookUp finds the command that the arguments begin with, of one word or two.
@@ -50,6 +55,7 @@ func lookUp(args []string) (c command, rest []string, found bool) {
 
 // parse reads flags and arguments, in any order.
 func (v *invocation) parse(c command, args []string) error {
+	v.daemon = c.daemon
 	fs := flag.NewFlagSet("cutroom", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
@@ -88,15 +94,23 @@ func sinceFlag(fs *flag.FlagSet, v *invocation) {
 // load reads the configuration and makes the log that it asks for.
 func (v *invocation) load() (config.Config, *slog.Logger, error) {
 	cfg, err := config.LoadEnvironment(v.envFile)
-	if err != nil {
-		return cfg, nil, fmt.Errorf("the configuration is not valid:\n%w", err)
-	}
 	opts := &slog.HandlerOptions{Level: cfg.Log.Level}
 	var h slog.Handler = slog.NewTextHandler(v.stderr, opts)
 	if cfg.Log.JSON {
 		h = slog.NewJSONHandler(v.stderr, opts)
 	}
-	return cfg, slog.New(h), nil
+	log := slog.New(h)
+	if v.daemon && cfg.Log.JSON {
+		v.fatal = func(err error) {
+			for line := range strings.Lines(err.Error()) {
+				log.Error(strings.TrimSpace(line))
+			}
+		}
+	}
+	if err != nil {
+		return cfg, nil, fmt.Errorf("the configuration is not valid:\n%w", err)
+	}
+	return cfg, log, nil
 }
 
 // withDatabase calls use with the configured database as it is: beside a running

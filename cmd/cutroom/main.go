@@ -51,8 +51,8 @@ The configuration comes from the environment, and beneath it from the file that
 
 // commands are the commands by their words.
 var commands = map[string]command{
-	"serve":          {run: serve},
-	"migrate":        {run: migrate},
+	"serve":          {daemon: true, run: serve},
+	"migrate":        {daemon: true, run: migrate},
 	"doctor":         {run: doctor},
 	"version":        {run: version},
 	"admin grant":    {args: 1, run: grantRole},
@@ -87,10 +87,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		<-ctx.Done()
 		stop() // the first signal drains; with the handler gone, a second one kills
 	}()
-	err := dispatch(ctx, args, stdout, stderr)
+	v := &invocation{stdout: stdout, stderr: stderr}
+	err := dispatch(ctx, args, v)
 	switch {
 	case err == nil:
 		return 0
+	case v.fatal != nil:
+		v.fatal(err)
+		return 1
 	case errors.Is(err, errUsage):
 		if err != errUsage { // more than the text can say
 			fmt.Fprintf(stderr, "%v\n\n", err)
@@ -102,16 +106,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func dispatch(ctx context.Context, args []string, v *invocation) error {
 	if len(args) > 0 && (args[0] == "help" || args[0] == "-h" || args[0] == "--help") {
-		fmt.Fprint(stdout, usage)
-		return nil
+		_, err := fmt.Fprint(v.stdout, usage)
+		return err
 	}
 	c, rest, found := lookUp(args)
 	if !found {
 		return errUsage
 	}
-	v := &invocation{stdout: stdout, stderr: stderr}
 	if err := v.parse(c, rest); err != nil {
 		return err
 	}

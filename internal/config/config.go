@@ -250,7 +250,7 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 	r := newReader(lookup)
 	cfg := r.config()
 	if err := r.err(); err != nil {
-		return Config{}, err
+		return Config{Log: cfg.Log}, err
 	}
 	return cfg, nil
 }

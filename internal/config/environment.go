@@ -90,7 +90,7 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 		return value, ok
 	})
 	if err = errors.Join(fileErr, err); err != nil {
-		return Config{}, err
+		return Config{Log: cfg.Log}, err
 	}
 	cfg.Warnings = append(cfg.Warnings, strangers(path, values)...)
 	return cfg, nil
