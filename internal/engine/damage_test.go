@@ -132,16 +132,21 @@ func TestWhatIsNoMedia(t *testing.T) {
 	checkSentence(t, b.fails(t, tl), `segments\[0\]: the file has no video`)
 	tl.OutputKind = timeline.Audio // for sound alone it is as good as any
 	b.render(t, tl)
+	nothing := filepath.Join(t.TempDir(), "nothing.wav")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anullsrc", "-t", "0", nothing)
+	tl = film(cut(nothing, 0, 0))
+	tl.OutputKind = timeline.Audio
+	checkSentence(t, b.fails(t, tl), `segments\[0\]: the source holds no pictures or sound`)
 }
 
 func TestLimitsHaveNames(t *testing.T) {
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, Tone: 440})
 	for want, limits := range map[string]engine.Limits{
 		`segments\[0\]: the picture of 320x180 is larger than the accepted 50000 pixels`:                                                              {MaxPixels: 50000},
-		`segments\[0\]: the source lasts 2\.0 s, at most 1s are accepted`:                                                                             {MaxSourceDuration: time.Second},
+		`segments\[0\]: the source lasts 2\.0 s, at most 1\.0 s are accepted`:                                                                         {MaxSourceDuration: time.Second},
 		`segments\[0\]: the file has 2 streams, at most 1 are accepted`:                                                                               {MaxStreams: 1},
 		`segments\[0\]: the video has 60 frames, at most 59 are accepted`:                                                                             {MaxFrames: 59},
-		`segments: the film would last 2\.0 s, at most 1s are accepted`:                                                                               {MaxOutputDuration: time.Second},
+		`segments: the film would last 2\.0 s, at most 1\.0 s are accepted`:                                                                           {MaxOutputDuration: time.Second},
 		`segments: the film is too much work: 60 frames of 320x180, and 60 frames of the sources to decode, are 1 gigapixels, at most 0 are accepted`: {MaxPixelFrames: 2*60*320*180 - 1},
 		`the server has no room for this render at the moment`:                                                                                        {MinFreeBytes: 1 << 60},
 	} {

@@ -103,6 +103,9 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 		if claim := claimed(info); s.TrimStart < claim {
 			return fault.Invalidf("segments[%d]: the source is damaged: it ends at %s of %s, before trimStartMs", p.index, seconds(length), seconds(claim))
 		}
+		if length <= 0 {
+			return fault.Invalidf("segments[%d]: the source holds no pictures or sound", p.index)
+		}
 		return fault.Invalidf("segments[%d]: trimStartMs lies at or beyond the end of the source (%s)", p.index, seconds(length))
 	}
 	p.in, p.out = s.TrimStart, length

@@ -72,7 +72,7 @@ func (l Limits) check(info *Info, user string) error {
 	case info.Streams > l.MaxStreams:
 		return fault.Invalidf("%s: the file has %d streams, at most %d are accepted", user, info.Streams, l.MaxStreams)
 	case info.Duration() > l.MaxSourceDuration:
-		return fault.Invalidf("%s: the source lasts %s, at most %s are accepted", user, seconds(info.Duration()), l.MaxSourceDuration)
+		return fault.Invalidf("%s: the source lasts %s, at most %s are accepted", user, seconds(info.Duration()), seconds(l.MaxSourceDuration))
 	case v != nil && int64(v.Width)*int64(v.Height) > l.MaxPixels:
 		return fault.Invalidf("%s: the picture of %dx%d is larger than the accepted %d pixels", user, v.Width, v.Height, l.MaxPixels)
 	case v != nil && (int64(v.DisplayWidth)*int64(v.DisplayHeight) > l.MaxPixels || max(v.DisplayWidth, v.DisplayHeight) > maxSide):
