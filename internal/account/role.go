@@ -97,7 +97,7 @@ func Admins(ctx context.Context, d *db.DB) ([]User, error) {
 	return scanUsers(rows)
 }
 
-func scanUsers(rows *sql.Rows) ([]User, error) {
+func scanUsers(rows *db.Rows) ([]User, error) {
 	defer rows.Close()
 	var out []User
 	for rows.Next() {

@@ -48,6 +48,9 @@ type signOuts struct {
 	turn  chan struct{}
 	asked time.Time        // when the database was asked for at
 	at    map[string]int64 // by user, epoch ms
+	// failed is when asking last failed, and err how.
+	failed time.Time
+	err    error
 }
 
 func newSignOuts(d *db.DB, life time.Duration) *signOuts {
@@ -66,7 +69,11 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 	// Whoever waited for its turn takes what was asked for after it had arrived,
 	// however long the database took.
 	if s.at == nil || arrived.Sub(s.asked) >= SignOutDelay {
+		if s.failed.After(arrived) {
+			return s.err // a database that does not answer one does not answer the next
+		}
 		if err := s.load(ctx); err != nil {
+			s.failed, s.err = time.Now(), err
 			return err
 		}
 	}

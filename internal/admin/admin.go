@@ -93,7 +93,7 @@ func each(ctx context.Context, d *db.DB, scan func(*sql.Rows) error, query strin
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := scan(rows); err != nil {
+		if err := scan(rows.Rows); err != nil {
 			return fmt.Errorf("read a row: %w", err)
 		}
 	}

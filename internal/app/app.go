@@ -296,8 +296,10 @@ func (a *App) Run(ctx context.Context) error {
 		group.Go(func() error { return a.serveOps(ctx) })
 	}
 	group.Go(func() error { return a.db.RunBells(ctx) })
-	if err := a.replica.Announce(ctx, a.db); err != nil && ctx.Err() == nil { // before anybody counts replicas
-		return err
+	// Before anybody counts replicas. A database that goes away in this moment is no
+	// reason to end: the replica announces itself again and again.
+	if err := a.replica.Announce(ctx, a.db); err != nil && ctx.Err() == nil {
+		a.log.Warn("replica not announced yet", "err", err)
 	}
 	group.Go(func() error { return a.replica.Run(ctx, a.db) })
 	group.Go(func() error { return a.runWorkers(ctx) })

@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 	"separation":          {"credit", "db", "disk", "fault", "idempotency", "lease", "media", "objectstore", "staging", "sweep", "upstream/separator"},
 	"render":              {"asset", "db", "disk", "engine", "fault", "idempotency", "lease", "media", "objectstore", "separation", "staging", "sweep", "timeline"},
 	"account":             {"audit", "credit", "db", "fault", "render", "separation", "upstream/identity"},
-	"httpapi":             {"account", "admin", "admin/page", "asset", "credit", "db", "fault", "idempotency", "objectstore", "ratelimit", "render", "separation", "staging", "timeline"},
+	"httpapi":             {"account", "admin", "admin/page", "asset", "credit", "db", "fault", "idempotency", "lease", "objectstore", "ratelimit", "render", "separation", "staging", "timeline"},
 	"sandbox":             {"sandbox"}, // no room: a misread wire format must not hide on both sides
 	"mediatest":           {},
 	"dbtest":              {"db"},

@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,8 +43,8 @@ type Options struct {
 type Querier interface {
 	// Exec runs a statement and returns the number of rows it touched.
 	Exec(ctx context.Context, query string, args ...any) (int64, error)
-	Query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRow(ctx context.Context, query string, args ...any) *sql.Row
+	Query(ctx context.Context, query string, args ...any) (*Rows, error)
+	QueryRow(ctx context.Context, query string, args ...any) *Row
 }
 
 // DB is an open database. It is safe for concurrent use.
@@ -58,8 +57,9 @@ type DB struct {
 	log      *slog.Logger
 
 	// write serialises SQLite transactions inside the process, so that they
-	// queue fairly here instead of spinning on the file lock.
-	write sync.Mutex
+	// queue fairly here instead of spinning on the file lock. Who sends to it
+	// holds it.
+	write chan struct{}
 
 	bells bells
 }
@@ -70,7 +70,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &DB{log: o.Log}
+	d := &DB{log: o.Log, write: make(chan struct{}, 1)}
 	var err error
 	if strings.HasPrefix(o.URL, "sqlite:") {
 		err = d.openSQLite(o)
@@ -132,7 +132,7 @@ func (d *DB) openPostgres(o Options) error {
 func (d *DB) openSQLite(o Options) error {
 	q := url.Values{}
 	q.Set("_txlock", "immediate")
-	q.Add("_pragma", "busy_timeout(15000)")
+	q.Add("_pragma", "busy_timeout(8000)")
 	q.Add("_pragma", "foreign_keys(1)")
 	path := sqlitePath(o.URL)
 	if path == ":memory:" {
@@ -188,33 +188,57 @@ func (d *DB) Stats() sql.DBStats { return d.pool.Stats() }
 
 // Exec runs one statement in its own transaction.
 func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	if !d.postgres && !d.memory {
-		d.write.Lock()
-		defer d.write.Unlock()
-	}
-	return rowsAffected(d.pool.ExecContext(ctx, query, args...))
+	var n int64
+	err := d.writing(ctx, func(ctx context.Context) (err error) {
+		n, err = rowsAffected(d.pool.ExecContext(ctx, query, args...))
+		return err
+	})
+	return n, err
 }
+
+// writing runs a single statement that writes.
+func (d *DB) writing(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, end := bounded(ctx)
+	if !d.postgres && !d.memory {
+		if err := d.lockWrites(ctx); err != nil {
+			return end(err)
+		}
+		defer d.unlockWrites()
+	}
+	return end(do(ctx))
+}
+
+func (d *DB) lockWrites(ctx context.Context) error {
+	select {
+	case d.write <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *DB) unlockWrites() { <-d.write }
 
 // ExecRow runs one writing statement in its own transaction and scans the row
 // that it returns; without one the error is sql.ErrNoRows. It is one round trip,
 // where a transaction takes three.
 func (d *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any) error {
-	if !d.postgres && !d.memory {
-		d.write.Lock()
-		defer d.write.Unlock()
-	}
-	return d.pool.QueryRowContext(ctx, query, args...).Scan(dest...)
+	return d.writing(ctx, func(ctx context.Context) error {
+		return d.pool.QueryRowContext(ctx, query, args...).Scan(dest...)
+	})
 }
 
 // Query runs a read. Close or exhaust the rows before the next call: an
 // in-memory database has a single connection.
-func (d *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return d.pool.QueryContext(ctx, query, args...)
+func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
+	ctx, end := bounded(ctx)
+	return newRows(end)(d.pool.QueryContext(ctx, query, args...))
 }
 
 // QueryRow runs a read that returns at most one row.
-func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
-	return d.pool.QueryRowContext(ctx, query, args...)
+func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *Row {
+	ctx, end := bounded(ctx)
+	return &Row{d.pool.QueryRowContext(ctx, query, args...), end}
 }
 
 func rowsAffected(r sql.Result, err error) (int64, error) {

@@ -16,6 +16,7 @@ import (
 // Tx is a transaction. While one is open, its goroutine must not use the DB.
 type Tx struct {
 	tx       *sql.Tx
+	limits   context.Context // its deadline is that of every statement
 	db       *DB
 	onCommit []string // topics to ring after the commit (SQLite)
 }
@@ -40,16 +41,20 @@ func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return err
 }
 
-func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) (err error) {
+func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
+	ctx, end := bounded(ctx)
+	defer end(nil)
 	if !d.postgres {
-		d.write.Lock()
-		defer d.write.Unlock()
+		if err := d.lockWrites(ctx); err != nil {
+			return end(err)
+		}
+		defer d.unlockWrites()
 	}
 	raw, err := d.pool.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return fmt.Errorf("begin: %w", end(err))
 	}
-	tx := &Tx{tx: raw, db: d}
+	tx := &Tx{tx: raw, limits: ctx, db: d}
 	committed := false
 	defer func() {
 		if !committed {
@@ -61,7 +66,7 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) (err error) {
 		return err
 	}
 	if err := raw.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return fmt.Errorf("commit: %w", end(err))
 	}
 	committed = true
 	for _, topic := range tx.onCommit {
@@ -72,17 +77,21 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) (err error) {
 
 // Exec runs a statement and returns the number of rows it touched.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	return rowsAffected(t.tx.ExecContext(ctx, query, args...))
+	ctx, end := t.bounded(ctx)
+	n, err := rowsAffected(t.tx.ExecContext(ctx, query, args...))
+	return n, end(err)
 }
 
 // Query runs a read. Close or exhaust the rows before the next call.
-func (t *Tx) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return t.tx.QueryContext(ctx, query, args...)
+func (t *Tx) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
+	ctx, end := t.bounded(ctx)
+	return newRows(end)(t.tx.QueryContext(ctx, query, args...))
 }
 
 // QueryRow runs a read that returns at most one row.
-func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
-	return t.tx.QueryRowContext(ctx, query, args...)
+func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
+	ctx, end := t.bounded(ctx)
+	return &Row{t.tx.QueryRowContext(ctx, query, args...), end}
 }
 
 // Lock takes a named lock until the transaction ends, over all replicas. It is
@@ -94,8 +103,7 @@ func (t *Tx) Lock(ctx context.Context, name string) error {
 	}
 	h := fnv.New64a()
 	h.Write([]byte("cutroom:" + name))
-	_, err := t.tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(h.Sum64()))
-	if err != nil {
+	if _, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(h.Sum64())); err != nil {
 		return fmt.Errorf("lock %s: %w", name, err)
 	}
 	return nil
@@ -125,7 +133,7 @@ func (t *Tx) Notify(ctx context.Context, topic string) error {
 		t.onCommit = append(t.onCommit, topic)
 		return nil
 	}
-	if _, err := t.tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, topic); err != nil {
+	if _, err := t.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, topic); err != nil {
 		return fmt.Errorf("notify %s: %w", topic, err)
 	}
 	return nil

@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"strconv"
 	"syscall"
+	"time"
 
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
@@ -67,10 +69,16 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		}
 		return
 	}
+	if of := dependency(err); of != "" && fault.As(err) == nil {
+		s.outages.Log(log, slog.LevelError, of, "a dependency does not answer", "of", of, "err", err)
+		err = errUnavailable
+	}
 	if rec != nil && rec.status != 0 {
 		// The connection is cut when the promised length is not reached, so
 		// the client knows; nobody else would.
-		log.Error("answer broke off", "err", err)
+		if !errors.Is(err, errUnavailable) {
+			log.Error("answer broke off", "err", err)
+		}
 		return
 	}
 	f := fault.As(err)
@@ -81,15 +89,35 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		}
 	case errors.Is(err, staging.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
 		log.Error("no space left", "err", err)
-		f = fault.New(fault.Unavailable, "The service is short of storage, please try again later")
-	case errors.Is(err, objectstore.ErrUnavailable):
-		log.Error("object store unavailable", "err", err)
-		f = fault.New(fault.Unavailable, "The storage of the service does not answer, please try again later")
+		f = &fault.Error{Kind: fault.Unavailable, Code: "The service is short of storage, please try again later", RetryAfter: time.Minute}
 	default:
 		log.Error("request failed", "err", err)
 		f = fault.New(fault.Internal, "Internal server error")
 	}
 	writeError(w, f)
+}
+
+// errUnavailable answers while a dependency does not.
+var errUnavailable = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: 10 * time.Second}
+
+// dependencyLimit is how long a request waits for the database or the bucket. The
+// answer is on its way 10 s after the request, transfers of bodies aside.
+const dependencyLimit = 7 * time.Second
+
+// promptly gives a request its patience with what the service depends on.
+func promptly(ctx context.Context) context.Context {
+	return objectstore.Prompt(db.Prompt(ctx, dependencyLimit), dependencyLimit)
+}
+
+// dependency names what is to blame for an error, "" when it is something else.
+func dependency(err error) string {
+	switch {
+	case errors.Is(err, db.ErrUnavailable):
+		return "database"
+	case errors.Is(err, objectstore.ErrUnavailable):
+		return "object store"
+	}
+	return ""
 }
 
 func levelOf(k fault.Kind) slog.Level {

@@ -75,7 +75,7 @@ func (r *fuzzRig) submitter(t *testing.T) string {
 // address is a peer that has sign-ins left.
 func (r *fuzzRig) address() string {
 	r.sent++
-	return fmt.Sprintf("[2001:db8::%x:%x]:9", r.sent>>16&0xffff, r.sent&0xffff)
+	return fmt.Sprintf("[2001:db8:%x:%x::1]:9", r.sent>>16&0xffff, r.sent&0xffff)
 }
 
 func FuzzBearer(f *testing.F) {

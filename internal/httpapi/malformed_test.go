@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func checkMalformed(t *testing.T, r *rig, cases []malformed) {
 			if c.anon && c.q.remote == "" {
 				personMu.Lock()
 				personCount++
-				c.q.remote = "[2001:db8::" + strings.ToLower(string(rune('a'+personCount%6))) + string(rune('0'+personCount%10)) + "]:5"
+				c.q.remote = fmt.Sprintf("[2001:db8:0:%x::1]:5", personCount)
 				personMu.Unlock()
 			}
 			w := r.do(c.q)

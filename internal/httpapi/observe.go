@@ -87,7 +87,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
 		id := newRequestID()
-		ctx := context.WithValue(r.Context(), requestKey{}, &request{id: id})
+		ctx := promptly(context.WithValue(r.Context(), requestKey{}, &request{id: id}))
 		traced := func(string, int) {}
 		if s.o.Trace != nil && r.URL.Path != "/healthz" {
 			ctx, traced = s.o.Trace(ctx, methodLabel(r.Method), id)

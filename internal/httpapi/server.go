@@ -23,6 +23,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/lease"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -72,6 +73,7 @@ type Server struct {
 	mux *http.ServeMux
 
 	patience patience
+	outages  lease.Outage
 }
 
 // New returns the handler of the whole public listener.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,21 +33,53 @@ type stalledError struct {
 
 func (e *stalledError) Error() string { return fmt.Sprintf("no data moved for %s", e.limit) }
 
-// ConnectionError asks for one more try: the connection may have died while it
-// was idle. A store that stands still twice is not asked until nobody waits.
-func (e *stalledError) ConnectionError() bool { return e.first }
+// CanceledError refuses more than one more try: the connection may have died
+// while it was idle. A store that stands still twice is not asked until nobody
+// waits. The SDK takes any other failure to send for one worth a try.
+func (e *stalledError) CanceledError() bool { return !e.first }
 
 // tryLimitKey is the key of a context value that replaces the limit.
 type tryLimitKey struct{}
 
+type promptKey struct{}
+
+// Prompt returns a context for somebody who waits for an answer: an upload that
+// stands still for limit has failed, and the store is not asked anything more.
+func Prompt(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, promptKey{}, &caller{limit: limit})
+}
+
+// finalError ends the tries.
+type finalError struct{ error }
+
+func (finalError) CanceledError() bool { return true }
+func (e finalError) Unwrap() error     { return e.error }
+
+// caller is who waits.
+type caller struct {
+	limit time.Duration
+	lost  atomic.Bool // an upload stood still
+}
+
 func (g *stallGuard) Do(req *http.Request) (*http.Response, error) {
 	limit := g.limitOf(req)
 	first := strings.HasPrefix(req.Header.Get("Amz-Sdk-Request"), "attempt=1;")
+	caller, _ := req.Context().Value(promptKey{}).(*caller)
+	upload := caller != nil && (req.Method == http.MethodPut || req.Method == http.MethodPost)
+	if upload {
+		limit = min(limit, caller.limit)
+	}
+	if caller != nil && caller.lost.Load() {
+		return nil, &stalledError{limit: caller.limit}
+	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(limit, func() { cancel(errStalled) })
 	stalled := func(err error) error {
 		if err != nil && err != io.EOF && context.Cause(ctx) == errStalled {
-			return &stalledError{limit, first}
+			if upload {
+				caller.lost.Store(true)
+			}
+			return &stalledError{limit, first && !upload}
 		}
 		return err
 	}
@@ -57,7 +90,9 @@ func (g *stallGuard) Do(req *http.Request) (*http.Response, error) {
 	res, err := g.client.Do(req)
 	timer.Stop()
 	if err != nil {
-		err = stalled(err)
+		if err = stalled(err); upload && !first {
+			err = finalError{err} // the pauses before further tries are longer than anybody waits
+		}
 		cancel(nil)
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package render
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -119,7 +118,7 @@ func (s *Service) collectKeys(ctx context.Context, query string, args ...any) ([
 }
 
 // texts reads the only column of rows.
-func texts(rows *sql.Rows, err error) ([]string, error) {
+func texts(rows *db.Rows, err error) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}

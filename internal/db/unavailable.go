@@ -1,0 +1,121 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// ErrUnavailable is in the chain of every error that says nothing about the
+// statement: the database cannot be reached, lets nobody in, or does not answer in
+// the time that [Prompt] allows.
+var ErrUnavailable = errors.New("the database does not answer")
+
+type promptKey struct{}
+
+// Prompt returns a context in which no statement and no transaction takes longer
+// than limit, the wait for a connection included: somebody waits for an answer.
+// Without it, as in workers and sweeps, they take what time they need.
+func Prompt(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, promptKey{}, limit)
+}
+
+// bounded begins a call: the context to make it in, and what must be called with
+// its result when it has ended.
+func bounded(ctx context.Context) (context.Context, func(error) error) {
+	limit, prompt := ctx.Value(promptKey{}).(time.Duration)
+	if !prompt {
+		return ctx, func(err error) error { return classified(ctx, err) }
+	}
+	return deadline(ctx, time.Now().Add(limit))
+}
+
+// bounded is as the function; a statement ends with its transaction at the latest.
+func (t *Tx) bounded(ctx context.Context) (context.Context, func(error) error) {
+	end, limited := t.limits.Deadline()
+	if !limited {
+		return ctx, func(err error) error { return classified(ctx, err) }
+	}
+	return deadline(ctx, end)
+}
+
+func deadline(ctx context.Context, at time.Time) (context.Context, func(error) error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, at, ErrUnavailable)
+	return ctx, func(err error) error {
+		defer cancel()
+		return classified(ctx, err)
+	}
+}
+
+// classified puts ErrUnavailable into the errors that are.
+func classified(ctx context.Context, err error) error {
+	switch {
+	case err == nil, errors.Is(err, ErrUnavailable), errors.Is(err, sql.ErrNoRows):
+		return err
+	case errors.Is(context.Cause(ctx), ErrUnavailable):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case ctx.Err() != nil: // the caller gave up
+		return err
+	case unavailable(err):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+func unavailable(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+		// Connection exceptions, a server that starts or stops, and one that has no
+		// connection left.
+		return strings.HasPrefix(answer.Code, "08") || strings.HasPrefix(answer.Code, "57P0") || answer.Code == "53300"
+	}
+	if busy, ok := errors.AsType[*sqlite.Error](err); ok {
+		return busy.Code()&0xff == sqlite3.SQLITE_BUSY
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
+
+// Row is the result of a read that returns at most one row.
+type Row struct {
+	row *sql.Row
+	end func(error) error
+}
+
+// Scan reads the row; without one the error is sql.ErrNoRows. It must be called.
+func (r *Row) Scan(dest ...any) error { return r.end(r.row.Scan(dest...)) }
+
+// Rows is the result of a read.
+type Rows struct {
+	*sql.Rows
+	end func(error) error
+}
+
+func newRows(end func(error) error) func(*sql.Rows, error) (*Rows, error) {
+	return func(rows *sql.Rows, err error) (*Rows, error) {
+		if err != nil {
+			return nil, end(err)
+		}
+		return &Rows{rows, end}, nil
+	}
+}
+
+// Close ends the read.
+func (r *Rows) Close() error { return r.end(r.Rows.Close()) }
+
+// Err is what ended the read before its last row. It is called before Close.
+func (r *Rows) Err() error { return r.end(r.Rows.Err()) }

@@ -1,0 +1,227 @@
+package test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/dbtest"
+)
+
+// line is a TCP connection to a server that can be made to fail.
+type line struct {
+	target string
+	addr   string
+
+	mu     sync.Mutex
+	down   bool
+	ln     net.Listener
+	conns  map[net.Conn]bool
+	thawed chan struct{} // closed while bytes pass
+}
+
+func newLine(t testing.TB, target string) *line {
+	t.Helper()
+	l := &line{target: target, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}, thawed: make(chan struct{})}
+	close(l.thawed)
+	l.connect(t)
+	t.Cleanup(func() { l.thaw(); l.cut() })
+	return l
+}
+
+// connect takes connections, at the same address as before.
+func (l *line) connect(t testing.TB) {
+	t.Helper()
+	ln, err := net.Listen("tcp", l.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	l.ln, l.addr, l.down = ln, ln.Addr().String(), false
+	l.mu.Unlock()
+	go func() {
+		for {
+			near, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go l.join(near)
+		}
+	}()
+}
+
+func (l *line) join(near net.Conn) {
+	l.wait()
+	far, err := net.Dial("tcp", l.target)
+	if err != nil {
+		_ = near.Close()
+		return
+	}
+	l.mu.Lock()
+	if l.down {
+		_, _ = near.Close(), far.Close()
+	}
+	l.conns[near], l.conns[far] = true, true
+	l.mu.Unlock()
+	pass := func(to, from net.Conn) {
+		defer func() { _, _ = to.Close(), from.Close() }()
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buf)
+			l.wait()
+			if n > 0 {
+				if _, err := to.Write(buf[:n]); err != nil {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	go pass(near, far)
+	pass(far, near)
+}
+
+func (l *line) wait() {
+	l.mu.Lock()
+	thawed := l.thawed
+	l.mu.Unlock()
+	<-thawed
+}
+
+// freeze lets connections be made and nothing pass.
+func (l *line) freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.thawed = make(chan struct{})
+}
+
+func (l *line) thaw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.thawed:
+	default:
+		close(l.thawed)
+	}
+}
+
+// cut refuses connections and ends those there are.
+func (l *line) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = true
+	_ = l.ln.Close()
+	for c := range l.conns {
+		_ = c.Close()
+	}
+	clear(l.conns)
+}
+
+// unavailable sends requests at once and fails the test unless each is told in
+// time that a dependency does not answer.
+func unavailable(t *testing.T, s *apitest.Server, within time.Duration, requests ...apitest.Request) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, r := range requests {
+		wg.Go(func() {
+			started := time.Now()
+			res := s.Do(t, r)
+			name := r.Method + " " + r.Path
+			if took := time.Since(started); took > within {
+				t.Errorf("%s: answered after %v, want %v", name, took.Round(time.Millisecond), within)
+			}
+			if res.Status != http.StatusServiceUnavailable || strings.TrimSpace(string(res.Body)) != `{"error":"unavailable"}` || res.Header.Get("Retry-After") == "" {
+				t.Errorf("%s: %d %s, Retry-After %q", name, res.Status, res.Body, res.Header.Get("Retry-After"))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// loggedOnce fails the test unless the log says once that something is out of reach.
+func loggedOnce(t *testing.T, s *apitest.Server, of string) {
+	t.Helper()
+	n := 0
+	for l := range strings.Lines(s.Logs()) {
+		if strings.Contains(l, "a dependency does not answer") && strings.Contains(l, fmt.Sprintf(`"of":%q`, of)) {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("the log says %d times that the %s does not answer, want once", n, of)
+	}
+}
+
+func TestADatabaseThatHangsOrRefuses(t *testing.T) {
+	if !apitest.Postgres() {
+		t.Skip("the embedded database has no line that could fail")
+	}
+	t.Parallel()
+	address, user, password := dbtest.URL(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLine(t, u.Host)
+	u.Host = l.addr
+	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("DATABASE_URL", u.String()), apitest.Env("DB_USER", user), apitest.Env("DB_PASSWORD", password))
+	who := s.SignIn(t)
+	get := func(path string) apitest.Request { return apitest.Request{Path: path, Token: who.Token} }
+	post := func(path, body string) apitest.Request {
+		return apitest.Request{Method: "POST", Path: path, Token: who.Token, Raw: body}
+	}
+	requests := []apitest.Request{get("/api/v2/credits"), get("/api/v2/render/rnd-x/status"), get("/api/v2/separate/sep-x"),
+		post("/api/v2/auth/provider_a", `{"idToken":"x"}`), post("/api/v2/render", `{}`), post("/api/v2/separate", `{}`)}
+	for range 8 { // more than the pool has connections
+		requests = append(requests, get("/api/v2/credits/cost?durationMs=1"))
+	}
+	l.freeze()
+	unavailable(t, s, 10*time.Second, requests...)
+	s.Do(t, apitest.Request{Path: "/healthz"}).Expect(200)
+	l.cut()
+	l.thaw()
+	unavailable(t, s, 5*time.Second, requests...)
+	loggedOnce(t, s, "database")
+	l.connect(t)
+	if b := who.Balance(t); b != 3 {
+		t.Errorf("balance %d after the outage", b)
+	}
+}
+
+func TestABucketThatHangsOrRefuses(t *testing.T) {
+	t.Parallel()
+	f := newFlakyStore(t)
+	u, err := url.Parse(f.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLine(t, u.Host)
+	s := apitest.Start(t, append(f.env(), apitest.Env("OBJECT_STORE_ENDPOINT", "http://"+l.addr))...)
+	who := s.SignIn(t)
+	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
+	requests := []apitest.Request{
+		{Method: "POST", Path: "/api/v2/assets/upload-url", Token: who.Token, JSON: M{"sha256Hex": strings.Repeat("a", 64), "sizeBytes": 5, "ext": "mp4", "contentType": "video/mp4"}},
+		{Method: "POST", Path: "/api/v2/render/v3", Token: who.Token, JSON: M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 1000}}}},
+		{Method: "POST", Path: "/api/v2/render/inputs", Token: who.Token, Form: []apitest.Part{{Name: "video", Path: redClip(t)}}},
+	}
+	l.freeze()
+	unavailable(t, s, 10*time.Second, requests...)
+	l.cut()
+	l.thaw()
+	unavailable(t, s, 10*time.Second, requests...)
+	loggedOnce(t, s, "object store")
+	l.connect(t)
+	var up struct{ UploadURL string }
+	s.Do(t, requests[0]).Expect(200).JSON(&up)
+	if up.UploadURL == "" {
+		t.Error("no upload URL after the outage")
+	}
+}
