@@ -34,7 +34,7 @@ sound, joining) takes no time here; in a real film it is what one worker does al
 - **Wall**: from the commit of the job to its completion. **Ideal**: the parts alone, evenly divided. **Speed-up** is against the
   parts alone one after the other.
 - **Parts made twice**: work that two workers did because one did not know of the other's.
-- **Transactions per part**: an assistant asks whether a job waits before each part, claims one, and reports it. In a burst as short as
+- **Transactions per part**: an assistant claims each part and reports it. In a burst as short as
   this one the beginning weighs most: all workers look for work at once, and each that finds some looks at the source.
 `
 	introQueue = `
