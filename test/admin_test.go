@@ -186,164 +186,197 @@ func TestAdminReports(t *testing.T) {
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.HoldAtPercent = 0, 20 })
 	running := b.Separate(t, mixture(t))
 
-	get := func(path string, into any) {
-		t.Helper()
-		admin.Get(t, adminPath+path).Expect(200).JSON(into)
+	r := reportsStory{admin, a, b, failed, film, running}
+	for name, check := range map[string]func(*testing.T){
+		"overview":       r.overview,
+		"daily":          r.daily,
+		"users":          r.users,
+		"jobs of a user": r.jobsOfAUser,
+		"external calls": r.externalCalls,
+		"histogram":      r.histogram,
+		"active jobs":    r.activeJobs,
+		"breakdown":      r.breakdown,
+		"signups":        r.signups,
+		"revenue":        r.revenue,
+	} {
+		t.Run(name, check)
 	}
-	t.Run("overview", func(t *testing.T) {
-		var o struct{ TotalUsers, TotalRenders, TotalSeparations, TotalJobs, TotalSourceDurationMs, ActiveUsersLast7Days int }
-		get("overview", &o)
-		if o.TotalUsers != 3 || o.TotalRenders != 1 || o.TotalSeparations != 3 || o.TotalJobs != 4 || o.ActiveUsersLast7Days < 2 {
-			t.Errorf("%+v", o)
-		}
-		if want := 3 * int(mixtureLength.Milliseconds()); o.TotalSourceDurationMs < want {
-			t.Errorf("source duration %d, want at least %d", o.TotalSourceDurationMs, want)
-		}
-	})
-	t.Run("daily", func(t *testing.T) {
-		var rows []struct{ RenderCount, SeparationCount int }
-		get("stats/daily", &rows)
-		renders, separations := 0, 0
-		for _, r := range rows {
-			renders, separations = renders+r.RenderCount, separations+r.SeparationCount
-		}
-		if renders != 1 || separations != 3 {
-			t.Errorf("%d renders and %d separations, want 1 and 3", renders, separations)
-		}
-	})
-	t.Run("users", func(t *testing.T) {
-		var got adminUsers
-		get("users", &got)
-		for _, u := range got.Users {
-			switch u.UserID {
-			case a.Sub:
-				if u.Balance != 52 || u.TotalRenders != 1 || u.TotalSeparations != 1 || u.Provider != "provider_a" || u.Role != "user" || u.LastActivityAt == nil {
-					t.Errorf("%+v", u)
-				}
-			case b.Sub:
-				if u.Balance != 12 || u.TotalSeparations != 2 || u.Provider != "provider_b" {
-					t.Errorf("%+v", u)
-				}
-			case admin.Sub:
-				if u.Role != "admin" || u.Balance != 153 {
-					t.Errorf("%+v", u)
-				}
-			}
-		}
-		// Newest activity first.
-		for i := 1; i < len(got.Users); i++ {
-			x, y := got.Users[i-1].LastActivityAt, got.Users[i].LastActivityAt
-			if x == nil && y != nil || x != nil && y != nil && x.Before(*y) {
-				t.Errorf("user %d was active before user %d", i-1, i)
-			}
-		}
-	})
-	t.Run("jobs of a user", func(t *testing.T) {
-		var got struct {
-			Jobs []struct {
-				JobID, JobType, Status, Error string
-				SourceDurationMs              int
-				CreatedAt                     time.Time
-				FinishedAt                    *time.Time
-			}
-			Total int
-		}
-		get("users/"+b.Sub+"/jobs", &got)
-		if got.Total != 2 || len(got.Jobs) != 2 || got.Jobs[0].JobID != running || got.Jobs[1].JobID != failed {
-			t.Fatalf("%+v, want %s then %s", got, running, failed)
-		}
-		if j := got.Jobs[1]; j.JobType != "separation" || j.Status != "FAILED" || j.Error == "" || j.FinishedAt == nil {
-			t.Errorf("%+v", j)
-		}
-		if j := got.Jobs[0]; j.FinishedAt != nil || j.Error != "" {
-			t.Errorf("%+v", j)
-		}
-		get("users/"+a.Sub+"/jobs?limit=1", &got)
-		if got.Total != 2 || len(got.Jobs) != 1 || got.Jobs[0].JobID != film || got.Jobs[0].JobType != "render" || got.Jobs[0].Status != "COMPLETED" {
-			t.Errorf("%+v, want only %s of 2", got, film)
-		}
-	})
-	t.Run("external calls", func(t *testing.T) {
-		var rows []struct {
-			Date, Endpoint            string
-			CallCount, FailureCount   int
-			FailureRate, P95LatencyMs float64
-		}
-		get("stats/external-calls", &rows)
-		calls := map[string]int{}
-		for _, r := range rows {
-			calls[r.Endpoint] += r.CallCount
-			if r.CallCount > 0 && abs(r.FailureRate-float64(r.FailureCount)/float64(r.CallCount)) > 0.001 {
-				t.Errorf("%+v: rate is not failures by calls", r)
-			}
-		}
-		for _, endpoint := range []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"} {
-			if calls[endpoint] == 0 {
-				t.Errorf("no calls of %s: %v", endpoint, calls)
-			}
-		}
-		if calls["audio-separation"] < 2 || calls["audio-separation"] > 3 {
-			t.Errorf("%d submits, want one a job", calls["audio-separation"])
-		}
-	})
-	t.Run("histogram", func(t *testing.T) {
-		var rows []struct {
-			Bucket string
-			Count  int
-		}
-		get("stats/duration-histogram", &rows)
-		if len(rows) != 5 || rows[0].Count < 3 || rows[1].Count+rows[2].Count+rows[3].Count+rows[4].Count != 0 {
-			t.Errorf("%+v", rows)
-		}
-	})
-	t.Run("active jobs", func(t *testing.T) {
-		var rows []struct{ JobType, JobID, UserID, UserEmail string }
-		get("jobs/active", &rows)
-		if len(rows) != 1 || rows[0].JobID != running || rows[0].UserID != b.Sub || rows[0].UserEmail != b.Email || rows[0].JobType != "separation" {
-			t.Errorf("%+v, want only %s", rows, running)
-		}
-	})
-	t.Run("breakdown", func(t *testing.T) {
-		var rows []struct {
-			JobType                              string
-			Total, Succeeded, Failed, InProgress int
-		}
-		get("jobs/status-breakdown", &rows)
-		got := fmt.Sprint(rows)
-		if got != "[{render 1 1 0 0} {separation 3 1 1 1}]" && got != "[{separation 3 1 1 1} {render 1 1 0 0}]" {
-			t.Errorf("%s", got)
-		}
-	})
-	t.Run("signups", func(t *testing.T) {
-		var rows []struct{ ProviderACount, ProviderBCount int }
-		get("stats/signups", &rows)
-		pa, pb := 0, 0
-		for _, r := range rows {
-			pa, pb = pa+r.ProviderACount, pb+r.ProviderBCount
-		}
-		if pa != 2 || pb != 1 {
-			t.Errorf("%d and %d signups, want 2 and 1", pa, pb)
-		}
-	})
-	t.Run("revenue", func(t *testing.T) {
-		var r struct {
-			PayingUsers, PurchaseCount, CreditsSold, PurchaseCount30d, CreditsSold30d          int
-			PlatformAPurchaseCount, PlatformBPurchaseCount, PlatformACredits, PlatformBCredits int
-			AdminGrantedCredits                                                                int
-		}
-		get("revenue", &r)
-		if got := fmt.Sprint(r); got != "{2 2 60 2 60 1 1 50 10 150}" {
-			t.Errorf("%+v", r)
-		}
-		var rows []struct{ PlatformACredits, PlatformBCredits, PurchaseCount int }
-		get("revenue/daily", &rows)
-		ca, cb, n := 0, 0, 0
-		for _, r := range rows {
-			ca, cb, n = ca+r.PlatformACredits, cb+r.PlatformBCredits, n+r.PurchaseCount
-		}
-		if ca != 50 || cb != 10 || n != 2 {
-			t.Errorf("daily revenue sums to %d, %d, %d; want 50, 10, 2", ca, cb, n)
-		}
-	})
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
+}
+
+// reportsStory is what the reports are about: a is whose separation and film
+// succeeded, b whose separations failed and is running.
+type reportsStory struct {
+	admin, a, b           *apitest.User
+	failed, film, running string
+}
+
+func (s reportsStory) get(t *testing.T, path string, into any) {
+	t.Helper()
+	s.admin.Get(t, adminPath+path).Expect(200).JSON(into)
+}
+
+func (s reportsStory) overview(t *testing.T) {
+	var o struct{ TotalUsers, TotalRenders, TotalSeparations, TotalJobs, TotalSourceDurationMs, ActiveUsersLast7Days int }
+	s.get(t, "overview", &o)
+	if o.TotalUsers != 3 || o.TotalRenders != 1 || o.TotalSeparations != 3 || o.TotalJobs != 4 || o.ActiveUsersLast7Days < 2 {
+		t.Errorf("%+v", o)
+	}
+	if want := 3 * int(mixtureLength.Milliseconds()); o.TotalSourceDurationMs < want {
+		t.Errorf("source duration %d, want at least %d", o.TotalSourceDurationMs, want)
+	}
+}
+
+func (s reportsStory) daily(t *testing.T) {
+	var rows []struct{ RenderCount, SeparationCount int }
+	s.get(t, "stats/daily", &rows)
+	renders, separations := 0, 0
+	for _, r := range rows {
+		renders, separations = renders+r.RenderCount, separations+r.SeparationCount
+	}
+	if renders != 1 || separations != 3 {
+		t.Errorf("%d renders and %d separations, want 1 and 3", renders, separations)
+	}
+}
+
+func (s reportsStory) users(t *testing.T) {
+	var got adminUsers
+	s.get(t, "users", &got)
+	for _, u := range got.Users {
+		switch u.UserID {
+		case s.a.Sub:
+			if u.Balance != 52 || u.TotalRenders != 1 || u.TotalSeparations != 1 || u.Provider != "provider_a" || u.Role != "user" || u.LastActivityAt == nil {
+				t.Errorf("%+v", u)
+			}
+		case s.b.Sub:
+			if u.Balance != 12 || u.TotalSeparations != 2 || u.Provider != "provider_b" {
+				t.Errorf("%+v", u)
+			}
+		case s.admin.Sub:
+			if u.Role != "admin" || u.Balance != 153 {
+				t.Errorf("%+v", u)
+			}
+		}
+	}
+	// Newest activity first.
+	for i := 1; i < len(got.Users); i++ {
+		x, y := got.Users[i-1].LastActivityAt, got.Users[i].LastActivityAt
+		if x == nil && y != nil || x != nil && y != nil && x.Before(*y) {
+			t.Errorf("user %d was active before user %d", i-1, i)
+		}
+	}
+}
+
+func (s reportsStory) jobsOfAUser(t *testing.T) {
+	var got struct {
+		Jobs []struct {
+			JobID, JobType, Status, Error string
+			SourceDurationMs              int
+			CreatedAt                     time.Time
+			FinishedAt                    *time.Time
+		}
+		Total int
+	}
+	s.get(t, "users/"+s.b.Sub+"/jobs", &got)
+	if got.Total != 2 || len(got.Jobs) != 2 || got.Jobs[0].JobID != s.running || got.Jobs[1].JobID != s.failed {
+		t.Fatalf("%+v, want %s then %s", got, s.running, s.failed)
+	}
+	if j := got.Jobs[1]; j.JobType != "separation" || j.Status != "FAILED" || j.Error == "" || j.FinishedAt == nil {
+		t.Errorf("%+v", j)
+	}
+	if j := got.Jobs[0]; j.FinishedAt != nil || j.Error != "" {
+		t.Errorf("%+v", j)
+	}
+	s.get(t, "users/"+s.a.Sub+"/jobs?limit=1", &got)
+	if got.Total != 2 || len(got.Jobs) != 1 || got.Jobs[0].JobID != s.film || got.Jobs[0].JobType != "render" || got.Jobs[0].Status != "COMPLETED" {
+		t.Errorf("%+v, want only %s of 2", got, s.film)
+	}
+}
+
+func (s reportsStory) externalCalls(t *testing.T) {
+	var rows []struct {
+		Date, Endpoint            string
+		CallCount, FailureCount   int
+		FailureRate, P95LatencyMs float64
+	}
+	s.get(t, "stats/external-calls", &rows)
+	calls := map[string]int{}
+	for _, r := range rows {
+		calls[r.Endpoint] += r.CallCount
+		if r.CallCount > 0 && abs(r.FailureRate-float64(r.FailureCount)/float64(r.CallCount)) > 0.001 {
+			t.Errorf("%+v: rate is not failures by calls", r)
+		}
+	}
+	for _, endpoint := range []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"} {
+		if calls[endpoint] == 0 {
+			t.Errorf("no calls of %s: %v", endpoint, calls)
+		}
+	}
+	if calls["audio-separation"] < 2 || calls["audio-separation"] > 3 {
+		t.Errorf("%d submits, want one a job", calls["audio-separation"])
+	}
+}
+
+func (s reportsStory) histogram(t *testing.T) {
+	var rows []struct {
+		Bucket string
+		Count  int
+	}
+	s.get(t, "stats/duration-histogram", &rows)
+	if len(rows) != 5 || rows[0].Count < 3 || rows[1].Count+rows[2].Count+rows[3].Count+rows[4].Count != 0 {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func (s reportsStory) activeJobs(t *testing.T) {
+	var rows []struct{ JobType, JobID, UserID, UserEmail string }
+	s.get(t, "jobs/active", &rows)
+	if len(rows) != 1 || rows[0].JobID != s.running || rows[0].UserID != s.b.Sub || rows[0].UserEmail != s.b.Email || rows[0].JobType != "separation" {
+		t.Errorf("%+v, want only %s", rows, s.running)
+	}
+}
+
+func (s reportsStory) breakdown(t *testing.T) {
+	var rows []struct {
+		JobType                              string
+		Total, Succeeded, Failed, InProgress int
+	}
+	s.get(t, "jobs/status-breakdown", &rows)
+	got := fmt.Sprint(rows)
+	if got != "[{render 1 1 0 0} {separation 3 1 1 1}]" && got != "[{separation 3 1 1 1} {render 1 1 0 0}]" {
+		t.Errorf("%s", got)
+	}
+}
+
+func (s reportsStory) signups(t *testing.T) {
+	var rows []struct{ ProviderACount, ProviderBCount int }
+	s.get(t, "stats/signups", &rows)
+	pa, pb := 0, 0
+	for _, r := range rows {
+		pa, pb = pa+r.ProviderACount, pb+r.ProviderBCount
+	}
+	if pa != 2 || pb != 1 {
+		t.Errorf("%d and %d signups, want 2 and 1", pa, pb)
+	}
+}
+
+func (s reportsStory) revenue(t *testing.T) {
+	var r struct {
+		PayingUsers, PurchaseCount, CreditsSold, PurchaseCount30d, CreditsSold30d          int
+		PlatformAPurchaseCount, PlatformBPurchaseCount, PlatformACredits, PlatformBCredits int
+		AdminGrantedCredits                                                                int
+	}
+	s.get(t, "revenue", &r)
+	if got := fmt.Sprint(r); got != "{2 2 60 2 60 1 1 50 10 150}" {
+		t.Errorf("%+v", r)
+	}
+	var rows []struct{ PlatformACredits, PlatformBCredits, PurchaseCount int }
+	s.get(t, "revenue/daily", &rows)
+	ca, cb, n := 0, 0, 0
+	for _, r := range rows {
+		ca, cb, n = ca+r.PlatformACredits, cb+r.PlatformBCredits, n+r.PurchaseCount
+	}
+	if ca != 50 || cb != 10 || n != 2 {
+		t.Errorf("daily revenue sums to %d, %d, %d; want 50, 10, 2", ca, cb, n)
+	}
 }
