@@ -174,7 +174,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.credits = ledger
 	a.separations = separation.New(separation.Options{
 		DB: a.db, Keeper: keeper, Sweeper: a.sweeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
-		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(),
+		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Log: a.log,

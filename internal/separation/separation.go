@@ -74,16 +74,17 @@ type Options struct {
 	// WorkDir is a local folder for files in the making.
 	WorkDir string
 
-	PublicBaseURL string // without a trailing slash
-	SigningSecret string
-	URLLifetime   time.Duration // of a stem URL
-	JobLifetime   time.Duration // of an ended job
-	AbandonAfter  time.Duration // of stems nobody collects
-	InFlight      int           // jobs at the provider, over all replicas
-	StuckAfter    time.Duration // in SUBMITTING
-	PollEvery     time.Duration
-	PollTimeout   time.Duration // in PROCESSING
-	Log           *slog.Logger
+	PublicBaseURL   string // without a trailing slash
+	SigningSecret   string
+	SigningPrevious string        // of links that still open; "" is none
+	URLLifetime     time.Duration // of a stem URL
+	JobLifetime     time.Duration // of an ended job
+	AbandonAfter    time.Duration // of stems nobody collects
+	InFlight        int           // jobs at the provider, over all replicas
+	StuckAfter      time.Duration // in SUBMITTING
+	PollEvery       time.Duration
+	PollTimeout     time.Duration // in PROCESSING
+	Log             *slog.Logger
 }
 
 // Service is the separation room. It is safe for concurrent use, on any number
@@ -101,7 +102,7 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, signer: signer{secret: []byte(o.SigningSecret)},
+	return &Service{Options: o, db: o.DB, log: o.Log, signer: signer{secret: []byte(o.SigningSecret), previous: []byte(o.SigningPrevious)},
 		analyses: media.NewSlots(runtime.GOMAXPROCS(0)), analysisWait: analysisWait}
 }
 

@@ -17,10 +17,11 @@ import (
 
 // signer makes and checks the tokens of stem URLs:
 // <expiryEpochSec>.<base64url HMAC-SHA256 over job id, stem id and expiry>.
-type signer struct{ secret []byte }
+// A previous secret still verifies, and signs nothing; "" is none.
+type signer struct{ secret, previous []byte }
 
-func (s signer) signature(jobID, stemID string, expiry int64) string {
-	h := hmac.New(sha256.New, s.secret)
+func signature(secret []byte, jobID, stemID string, expiry int64) string {
+	h := hmac.New(sha256.New, secret)
 	// Ids hold no newline, so the three fields cannot be shifted into each other.
 	fmt.Fprintf(h, "%s\n%s\n%d", jobID, stemID, expiry)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
@@ -28,7 +29,7 @@ func (s signer) signature(jobID, stemID string, expiry int64) string {
 
 func (s signer) token(jobID, stemID string, expires time.Time) string {
 	exp := expires.Unix()
-	return strconv.FormatInt(exp, 10) + "." + s.signature(jobID, stemID, exp)
+	return strconv.FormatInt(exp, 10) + "." + signature(s.secret, jobID, stemID, exp)
 }
 
 // The answers to a stem URL that does not open.
@@ -52,13 +53,18 @@ func (s signer) check(jobID, stemID, token string, now time.Time) error {
 	}
 	// The text is compared, not what it decodes to: a decoder passes over line
 	// breaks, and one stem would have many tokens.
-	if !hmac.Equal([]byte(sig), []byte(s.signature(jobID, stemID, expiry))) {
+	if !s.signed(sig, jobID, stemID, expiry) {
 		return errInvalidToken
 	}
 	if now.Unix() >= expiry {
 		return errExpiredToken
 	}
 	return nil
+}
+
+func (s signer) signed(sig, jobID, stemID string, expiry int64) bool {
+	return hmac.Equal([]byte(sig), []byte(signature(s.secret, jobID, stemID, expiry))) ||
+		len(s.previous) > 0 && hmac.Equal([]byte(sig), []byte(signature(s.previous, jobID, stemID, expiry)))
 }
 
 // stemURL is a fresh absolute URL of a stem.

@@ -13,7 +13,8 @@ import (
 )
 
 func TestTokens(t *testing.T) {
-	s := signer{secret: []byte("a secret of at least thirty-two characters")}
+	former := signer{secret: []byte("the secret before it, of thirty-two characters")}
+	s := signer{secret: []byte("a secret of at least thirty-two characters"), previous: former.secret}
 	now := time.Unix(1_700_000_000, 0)
 	good := s.token("sep-1", "voice_all", now.Add(time.Minute))
 	exp, sig, _ := strings.Cut(good, ".")
@@ -42,6 +43,7 @@ func TestTokens(t *testing.T) {
 		{"padded", "sep-1", "voice_all", good + "=", now, errInvalidToken},
 		{"a line break inside", "sep-1", "voice_all", good[:20] + "\n" + good[20:], now, errInvalidToken},
 		{"very long", "sep-1", "voice_all", good + strings.Repeat("A", 1<<16), now, errInvalidToken},
+		{"of the former secret", "sep-1", "voice_all", former.token("sep-1", "voice_all", now.Add(time.Minute)), now, nil},
 		{"of another secret", "sep-1", "voice_all", signer{secret: []byte("x")}.token("sep-1", "voice_all", now.Add(time.Minute)), now, errInvalidToken},
 		{"expired and forged", "sep-1", "voice_all", "1." + sig, now, errInvalidToken},
 	}
