@@ -18,7 +18,7 @@ var polled = []struct {
 	file, function string
 	args           []any
 }{
-	{"../credit/credit.go", "balance", []any{"u"}},
+	{"../credit/credit.go", "Balance", []any{"u"}},
 	{"../render/status.go", "Status", []any{"j", "u"}},
 	{"../separation/status.go", "Status", []any{"j", "u"}},
 }
@@ -26,7 +26,7 @@ var polled = []struct {
 // The handlers in front of them must not ask at all: a bearer token is checked
 // without the database.
 var gates = []struct{ file, function string }{
-	{"../account/account.go", "Authenticate"}, {"../account/token.go", "Check"}, {"../credit/credit.go", "Balance"}, {"../credit/credit.go", "Quote"},
+	{"../account/account.go", "Authenticate"}, {"../account/token.go", "Check"}, {"../credit/credit.go", "Quote"},
 	{"request.go", "principal"}, {"request.go", "signedIn"}, {"credit.go", "balance"}, {"credit.go", "cost"}, {"render.go", "renderStatus"},
 	{"separation.go", "separationStatus"}, {"observe.go", "observed"}, {"observe.go", "finish"}, {"server.go", "dispatch"},
 }

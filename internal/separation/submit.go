@@ -123,10 +123,9 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, owner, jobID, source s
 // affordable refuses early what the charge would refuse after the upload was
 // stored.
 func (s *Service) affordable(ctx context.Context, owner string, price int64) error {
-	var have int64
-	err := s.db.QueryRow(ctx, `SELECT balance FROM credit_balances WHERE user_id = $1`, owner).Scan(&have)
-	if err != nil && !isNoRows(err) {
-		return fmt.Errorf("read balance: %w", err)
+	have, err := credit.Balance(ctx, s.db, owner)
+	if err != nil {
+		return err
 	}
 	if have >= price {
 		return nil
