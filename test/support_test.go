@@ -118,8 +118,10 @@ func TestCommandsNeitherMigrateNorGuess(t *testing.T) {
 	if status, out := run("admin", "list"); status != 1 || !strings.Contains(out, "cutroom migrate") {
 		t.Errorf("a database without tables: status %d: %s", status, out)
 	}
-	if status, out := run("migrate"); status != 0 {
-		t.Errorf("migrate: status %d: %s", status, out)
+	for _, applies := range []bool{true, false} {
+		if status, out := run("migrate"); status != 0 || strings.Contains(out, "database migrated") != applies {
+			t.Errorf("migrate: status %d: %s", status, out)
+		}
 	}
 	if status, out := run("admin", "list", "--json"); status != 0 || strings.TrimSpace(out) != "[]" {
 		t.Errorf("admin list: status %d: %s", status, out)

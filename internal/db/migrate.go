@@ -47,8 +47,12 @@ func (d *DB) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.Up(ctx); err != nil {
+	applied, err := p.Up(ctx)
+	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
+	}
+	if n := len(applied); n > 0 {
+		d.log.Info("database migrated", "migrations", n, "version", applied[n-1].Source.Version)
 	}
 	return nil
 }
