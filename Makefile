@@ -2,7 +2,9 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 GO ?= go
-LDFLAGS := -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+# What is built is told by its tag: 1.2.3, or 1.2.3-4-gabcdef0 beyond it.
+VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown))
+LDFLAGS := -s -w -X main.release=$(VERSION) -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 MEDIA := $(CUTROOM_MEDIA_DIR)
 
 .PHONY: help
@@ -10,8 +12,8 @@ help: ## list the targets
 	@grep -hsE '^[a-z0-9-]+:.*## ' Makefile $(wildcard mk/*.mk) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: ## build both programs into bin/
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+build: ## build both programs, static, into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: setup
 setup: ## install what the service needs (ffmpeg, espeak-ng) from Debian's packages
@@ -45,6 +47,6 @@ admin-app: ## rebuild the admin web app (needs Node; the result is committed)
 
 .PHONY: clean
 clean: ## remove what the targets above made
-	rm -rf bin demo-output sandbox-data storage
+	rm -rf bin dist demo-output sandbox-data storage
 
 -include mk/*.mk

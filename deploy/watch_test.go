@@ -174,7 +174,7 @@ func TestUnitRunsTheService(t *testing.T) {
 	}
 	s := u["Service"]
 	for key, want := range map[string]string{
-		"ExecStart": "/usr/local/bin/cutroom serve", "KillMode": "mixed", "KillSignal": "SIGTERM",
+		"ExecStart": "/usr/bin/cutroom serve", "KillMode": "mixed", "KillSignal": "SIGTERM",
 		"OOMPolicy": "continue", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "User": "cutroom",
 	} {
 		if len(s[key]) != 1 || s[key][0] != want {
@@ -225,7 +225,7 @@ func TestSystemdAcceptsTheUnit(t *testing.T) {
 		return
 	}
 	file := t.TempDir() + "/cutroom.service"
-	text := strings.Replace(read(t, "cutroom.service"), "/usr/local/bin/cutroom serve", "/bin/true serve", 1)
+	text := strings.Replace(read(t, "cutroom.service"), "/usr/bin/cutroom serve", "/bin/true serve", 1)
 	write(t, file, text)
 	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", file).CombinedOutput()
 	if err != nil || strings.Contains(string(out), "cutroom.service:") {

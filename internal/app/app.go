@@ -188,7 +188,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		Providers: newIdentityProviders(cfg), Credits: ledger,
 		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase}, Log: a.log,
 	})
-	a.metrics = newMetrics(a.db, a.slots, a.sweeps)
+	a.metrics = newMetrics(a.version, a.db, a.slots, a.sweeps)
 	a.metrics.registry.MustRegister(a.ready)
 	api := httpapi.Options{
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: assets,

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -28,12 +29,15 @@ type metrics struct {
 	requests *prometheus.HistogramVec
 }
 
-func newMetrics(d *db.DB, slots *media.Slots, sweeps *sweepMetrics) *metrics {
+func newMetrics(version string, d *db.DB, slots *media.Slots, sweeps *sweepMetrics) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "cutroom_http_request_seconds", Help: "Time to answer, by route and status.",
 		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60},
 	}, []string{"method", "route", "status"})}
-	m.registry.MustRegister(m.requests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_build_info", Help: "Always 1; the labels tell what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
+	build.Set(1)
+	m.registry.MustRegister(build, m.requests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&stateCollector{db: d}, sweeps.removed, sweeps.held, sweeps.foreign,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_media_slots", Help: "Media-processing slots of this process."},
 			func() float64 { return float64(slots.Size()) }),

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func opsApp(t *testing.T, d *db.DB) (*App, *httptest.Server) {
 	a := &App{cfg: config.Config{}, log: slog.New(slog.DiscardHandler), db: d, nodeID: "node", store: store, staging: area,
 		slots: media.NewSlots(3)}
 	a.ready = &readiness{db: d, store: store, uploads: area, ffmpeg: func(context.Context) error { return nil }, key: "ready/node", log: a.log}
-	a.metrics = newMetrics(d, a.slots, newSweepMetrics())
+	a.metrics = newMetrics("1.2.3 (abc)", d, a.slots, newSweepMetrics())
 	a.metrics.registry.MustRegister(a.ready)
 	s := httptest.NewServer(a.opsHandler())
 	t.Cleanup(s.Close)
@@ -132,6 +133,7 @@ func TestMetricsShowTheStateOfTheService(t *testing.T) {
 			`cutroom_ledger_credits{kind="purchase"} 0`,
 			`cutroom_ledger_drift_credits 3`, // 5 in the balance, 2 in the ledger
 			`cutroom_separations_underpaid 1`,
+			`cutroom_build_info{goversion="` + runtime.Version() + `",version="1.2.3 (abc)"} 1`,
 			`cutroom_media_slots 3`,
 			`cutroom_media_slots_in_use 1`,
 		} {
