@@ -53,7 +53,7 @@ check "secrets were made" sh -c "grep -qE '^AUTH_JWT_SECRET=.{64}\$' $settings &
 check "systemd takes the unit" systemd-analyze verify --man=no /usr/lib/systemd/system/cutroom.service
 check "man page" sh -c 'gunzip -c /usr/share/man/man8/cutroom.8.gz | man -l - | grep -q "migrate  *apply"'
 
-sed -i -e 's|^DATABASE_URL=.*|DATABASE_URL=sqlite:///var/lib/cutroom/cutroom.db|' -e 's|^AUTH_PROVIDER_A_CLIENT_IDS=.*|&app|' \
+sed -i -e 's|^DATABASE_URL=.*|DATABASE_URL=sqlite:///var/lib/cutroom/cutroom.db|' -e 's|^DB_USER=.*|&unused|' -e 's|^DB_PASSWORD=.*|&unused|' -e 's|^AUTH_PROVIDER_A_CLIENT_IDS=.*|&app|' \
 	-e 's|^SEPARATION_PROVIDER_API_KEY=.*|&key|' -e 's|^SEPARATION_PROVIDER_SPACE_ID=.*|&7|' $settings
 sum=$(sha256sum $settings)
 check "serves" start
