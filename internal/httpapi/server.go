@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -126,10 +127,13 @@ func (s *Server) handle(pattern string, h handler) { s.mux.Handle(pattern, s.ser
 // dispatch routes a request. Where no route fits it answers 404, or 405 with
 // Allow, in the API's own words; the mux only knows plain text.
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
-	// The API's paths are exact. The mux would redirect to the path cleaned of //
-	// and .., which is for browsers, and answers in HTML.
+	// Paths are exact. The mux would redirect to the path cleaned of // and ..,
+	// which is for browsers, and answers in HTML.
 	clean := path.Clean(r.URL.Path)
-	if !storable(r.URL.Path) || clean != r.URL.Path && strings.HasPrefix(clean+"/", "/api/") {
+	if strings.HasSuffix(r.URL.Path, "/") && clean != "/" {
+		clean += "/"
+	}
+	if !storable(r.URL.Path) || clean != r.URL.Path {
 		writeError(w, fault.New(fault.NotFound, "Not found"))
 		return
 	}
@@ -137,6 +141,11 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	if pattern != "" {
 		if rw, ok := w.(*recorder); ok {
 			rw.pattern = pattern
+		}
+		// Reading a query drops what it does not understand.
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+			writeError(w, errBadRequest.WithDetail("the query cannot be parsed"))
+			return
 		}
 		s.mux.ServeHTTP(w, r)
 		return
@@ -147,8 +156,6 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	case probe.status == http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", probe.header.Get("Allow"))
 		writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
-	case probe.status >= 300 && probe.status < 400:
-		h.ServeHTTP(w, r)
 	default:
 		writeError(w, fault.New(fault.NotFound, "Not found"))
 	}
