@@ -242,17 +242,25 @@ func TestChunksLieOnTheSourcesGrid(t *testing.T) {
 	for _, tt := range []struct {
 		start  float64
 		frames int64
+		keys   int64 // seconds between keyframes, 0 for one alone
 		want   []chunk
 	}{
-		{0, 90, []chunk{{0, 90}}},
-		{0, 269, []chunk{{0, 269}}},             // 9 s: a rest of 3 s is the least
-		{0, 270, []chunk{{0, 180}, {180, 270}}}, // exactly
-		{0, 900, []chunk{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
-		{1, 870, []chunk{{0, 150}, {150, 330}, {330, 510}, {510, 690}, {690, 870}}},
-		{5, 850, []chunk{{0, 210}, {210, 390}, {390, 570}, {570, 750}, {750, 850}}}, // the first second joins the next piece
-		{0, 0, nil},
+		{0, 90, 0, []chunk{{0, 90}}},
+		{0, 269, 0, []chunk{{0, 269}}},             // 9 s: a rest of 3 s is the least
+		{0, 270, 0, []chunk{{0, 180}, {180, 270}}}, // exactly
+		{0, 900, 0, []chunk{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
+		{1, 870, 0, []chunk{{0, 150}, {150, 330}, {330, 510}, {510, 690}, {690, 870}}},
+		{5, 850, 0, []chunk{{0, 210}, {210, 390}, {390, 570}, {570, 750}, {750, 850}}}, // the first second joins the next piece
+		{0, 900, 1, []chunk{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
+		{0, 900, 8, []chunk{{0, 240}, {240, 480}, {480, 720}, {720, 900}}}, // where a decoder can begin
+		{2, 840, 8, []chunk{{0, 180}, {180, 420}, {420, 660}, {660, 840}}},
+		{0, 0, 0, nil},
 	} {
-		p := &placed{segment: timeline.Segment{Speed: 1}, start: tt.start, frames: tt.frames, base: tt.frames}
+		info := fakeVideo(rate, 1200, 0)
+		for at := int64(0); tt.keys > 0 && at < 40; at += tt.keys {
+			info.Video.Keys = append(info.Video.Keys, at*1e9)
+		}
+		p := &placed{source: &source{info: info}, segment: timeline.Segment{Speed: 1}, start: tt.start, frames: tt.frames, base: tt.frames}
 		if got := chunks(p, rate); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%v s, %d frames: %v, want %v", tt.start, tt.frames, got, tt.want)
 		}

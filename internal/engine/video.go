@@ -79,8 +79,9 @@ func (p *Plan) planVideo(l *layout, machine Machine) error {
 // chunk is a range of a segment's frames.
 type chunk struct{ from, to int64 }
 
-// chunks splits a segment at multiples of chunkSeconds of the source's grid, as
-// long as both sides are at least minChunkSeconds. Frames that only correct the
+// chunks splits a segment at multiples of chunkSeconds of the source's grid, or
+// rather at the keyframe that follows, as long as both sides are at least
+// minChunkSeconds. Frames that only correct the
 // drift come apart, so that they can come and go without the rest.
 func chunks(s *placed, rate media.Rational) []chunk {
 	out := baseChunks(s, rate)
@@ -98,15 +99,29 @@ func baseChunks(s *placed, rate media.Rational) []chunk {
 	grid := int64(math.Round(s.start / step)) // the segment's first line counted from the source's start
 	size := int64(math.Round(chunkSeconds * rate.Float()))
 	least := int64(math.Round(minChunkSeconds * rate.Float()))
+	early := shownEarly(step, s.source.info.Video)
 	var out []chunk
 	from := int64(0)
-	for line := roundUp(grid+1, size); line < grid+s.base; line += size {
-		if at := line - grid; at-from >= least && s.base-at >= least {
+	for line := roundUp(grid+1, size) - size; line < grid+s.base; line += size {
+		if at := s.keyLine(line-grid, size, step, early); at-from >= least && s.base-at >= least {
 			out = append(out, chunk{from, at})
 			from = at
 		}
 	}
 	return append(out, chunk{from, s.base})
+}
+
+// keyLine is the first output frame of the segment, from the given one on and
+// fewer than within further, that shows a keyframe of the source: whoever begins
+// there decodes nothing twice. It is the given one where there is none.
+func (s *placed) keyLine(frame, within int64, step, early float64) int64 {
+	keys := s.source.info.Video.Keys
+	zero := s.start + s.source.info.Zero.Seconds() + early
+	line := func(n int) int64 { return int64(math.Ceil((float64(keys[n])/1e9 - zero) / step)) }
+	if n := sort.Search(len(keys), func(n int) bool { return line(n) >= frame }); n < len(keys) && line(n) < frame+within {
+		return line(n)
+	}
+	return frame
 }
 
 func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile, machine Machine) (*VideoPart, error) {
@@ -141,8 +156,12 @@ func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile, machine Ma
 // jitter of a camera's clock neither drops nor doubles frames. It is no simple
 // fraction, because between common rates those fall exactly on the edge.
 func (v *VideoPart) tolerance() float64 {
-	step := v.speed / v.canvas.Rate.Float()
-	return 0.4142 * min(step, v.source.info.Video.usualStep().Seconds())
+	return shownEarly(v.speed/v.canvas.Rate.Float(), v.source.info.Video)
+}
+
+// shownEarly is the tolerance for a grid of the given step, in source seconds.
+func shownEarly(step float64, video *VideoInfo) float64 {
+	return 0.4142 * min(step, video.usualStep().Seconds())
 }
 
 // line is the output frame from which on the n-th source frame is shown.

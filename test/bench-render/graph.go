@@ -54,8 +54,30 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 		b.segments = append(b.segments, seg(s[0].(string), s[1].(int), s[2].(int)))
 	}
 	b.big = filepath.Join(b.dir, "big.mp4")
-	return once(ctx, b.big, "ffmpeg", "-v", "error", "-y", "-i", hd, "-t", "6", "-vf", "scale=1920:1080", "-c:v", "libx264", "-preset", "veryfast",
-		"-b:v", "16M", "-g", "30", "-bf", "0", "-c:a", "aac", b.big)
+	if err := once(ctx, b.big, "ffmpeg", "-v", "error", "-y", "-i", hd, "-t", "6", "-vf", "scale=1920:1080", "-c:v", "libx264", "-preset", "veryfast",
+		"-b:v", "16M", "-g", "30", "-bf", "0", "-c:a", "aac", b.big); err != nil {
+		return err
+	}
+	return b.makeHardSources(ctx, hd)
+}
+
+// makeHardSources makes what is dear to decode: 1080p of 19 Mbit/s with a keyframe
+// in eight seconds, a portrait among them and one of twice the frame rate, and a
+// long take.
+func (b *bench) makeHardSources(ctx context.Context, hd string) error {
+	for _, s := range []struct{ name, filter, seconds string }{
+		{"hard.mp4", "scale=1920:1080", "45"},
+		{"hard-portrait.mp4", "scale=1920:1080,transpose=clock", "16"},
+		{"hard-60.mp4", "scale=1920:1080,fps=60000/1001", "16"},
+	} {
+		path := filepath.Join(b.dir, s.name)
+		if err := once(ctx, path, "ffmpeg", "-v", "error", "-y", "-stream_loop", "2", "-i", hd, "-t", s.seconds, "-vf", s.filter+",noise=alls=4:allf=t",
+			"-c:v", "libx264", "-preset", "ultrafast", "-b:v", "19M", "-maxrate", "19M", "-bufsize", "19M", "-g", "240", "-keyint_min", "240", "-sc_threshold", "0",
+			"-c:a", "aac", path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // once runs the command that makes path, unless path is there.
@@ -72,9 +94,9 @@ func once(ctx context.Context, path, name string, args ...string) error {
 func (b *bench) singleGraph(ctx context.Context, tl timeline.Timeline, out string) error {
 	args := []string{"-nostdin", "-v", "error", "-y"}
 	var graph, joined strings.Builder
-	width, height := 1280, 720
-	if strings.HasSuffix(tl.Segments[0].SourceKey, "big.mp4") {
-		width, height = 1920, 1080
+	width, height := 1920, 1080
+	if strings.HasPrefix(filepath.Base(tl.Segments[0].SourceKey), "phone") {
+		width, height = 1280, 720
 	}
 	for i, s := range tl.Segments {
 		args = append(args, "-ss", fmt.Sprintf("%.3f", s.TrimStart.Seconds()), "-t", fmt.Sprintf("%.3f", (s.TrimEnd-s.TrimStart).Seconds()), "-i", s.SourceKey)

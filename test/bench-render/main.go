@@ -30,7 +30,7 @@ func main() {
 	runs := flag.Int("runs", 3, "runs of each measurement")
 	out := flag.String("out", "docs/benchmarks.md", "file to write; empty writes none")
 	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
-	only := flag.String("only", "cold,changes,large,many", "measurements to run")
+	only := flag.String("only", "cold,changes,large,hard,many", "measurements to run")
 	work := flag.String("work", "", "folder to work in; its sources are used again; empty makes one and removes it")
 	flag.Parse()
 	if err := run(context.Background(), *runs, *out, *clips, *only, *work); err != nil {
@@ -58,7 +58,7 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 	for _, m := range []struct {
 		name    string
 		measure func(context.Context, *report) error
-	}{{"cold", b.cold}, {"changes", b.changes}, {"large", b.large}, {"many", b.many}} {
+	}{{"cold", b.cold}, {"changes", b.changes}, {"large", b.large}, {"hard", b.hard}, {"many", b.many}} {
 		if !strings.Contains(only, m.name) {
 			continue
 		}
@@ -252,6 +252,57 @@ func (b *bench) large(ctx context.Context, r *report) error {
 	}
 	r.add("single graph, 6 segments of 5 s, 1080p", g, usage{})
 	r.add("cold render of the same", u, g)
+	return nil
+}
+
+// hard is cold with sources that are dear to decode: six segments, and one long
+// take.
+func (b *bench) hard(ctx context.Context, r *report) error {
+	film := func(cuts ...[3]any) timeline.Timeline {
+		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
+		for i, c := range cuts {
+			tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: filepath.Join(b.dir, c[0].(string)), Order: int64(i), Duration: time.Minute,
+				TrimStart: time.Duration(c[1].(int)) * time.Millisecond, TrimEnd: time.Duration(c[2].(int)) * time.Millisecond, Volume: 1, Speed: 1})
+		}
+		return tl
+	}
+	var ones [][3]any
+	for i := range 20 {
+		ones = append(ones, [3]any{"hard.mp4", i*2137 + 300, i*2137 + 1300})
+	}
+	for _, m := range []struct {
+		name string
+		tl   timeline.Timeline
+	}{
+		{"6 segments, 1080p of 19 Mbit/s, a keyframe in 8 s", film([3]any{"hard.mp4", 3500, 8500}, [3]any{"hard-portrait.mp4", 5000, 9000}, [3]any{"hard-60.mp4", 6100, 11100},
+			[3]any{"hard.mp4", 14000, 19000}, [3]any{"hard-60.mp4", 1000, 5000}, [3]any{"hard.mp4", 31000, 36000})},
+		{"one take of 40 s of the same", film([3]any{"hard.mp4", 2300, 42300})},
+		{"20 segments of 1 s of the same", film(ones...)},
+	} {
+		var best, graph usage
+		for i := range b.runs {
+			cacheDir := filepath.Join(b.dir, fmt.Sprintf("hard%d", i))
+			e, err := b.engineWith(cacheDir)
+			if err != nil {
+				return err
+			}
+			u, _, err := b.render(ctx, e, m.tl)
+			if err != nil {
+				return err
+			}
+			best = best.better(u)
+			g, err := measured(func() error { return b.singleGraph(ctx, m.tl, filepath.Join(b.dir, "hardgraph.mp4")) })
+			if err != nil {
+				return err
+			}
+			graph = graph.better(g)
+			if err := os.RemoveAll(cacheDir); err != nil {
+				return err
+			}
+		}
+		r.add("single graph, %s", graph, usage{}, m.name)
+		r.add("cold render of the same", best, graph)
+	}
 	return nil
 }
 
