@@ -15,7 +15,7 @@ type Config struct {
 	Cores int           // cores to use for one render; 0 = all of the machine
 	Cache PartCache     // nil keeps nothing between renders
 
-	// MemoryBytes is what the encoders of one render may take together; 0 = 300 MB
+	// MemoryBytes is what the encoders of one render may take together; 0 = 350 MB
 	// for every core. One encoder always runs, whatever it takes.
 	MemoryBytes int64
 

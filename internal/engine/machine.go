@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"cutroom/internal/fault"
@@ -14,9 +15,9 @@ type Machine struct {
 	ProcessBytes int64
 }
 
-// memoryPerCore is how much memory encoders may take for every core: two cores
-// hold two encoders of 720p, or one of 1080p.
-const memoryPerCore = 300 << 20
+// memoryPerCore is how much memory encoders may take for every core: enough for
+// one of 1080p with a single thread.
+const memoryPerCore = 350 << 20
 
 // encoders says how many encoders run at once, and with how many threads each.
 //
@@ -70,7 +71,7 @@ func (e economy) args() []string {
 // what is touched.
 func (v *VideoPart) economize(machine Machine) error {
 	for _, v.economy = range economies {
-		if machine.ProcessBytes <= 0 || v.memory() <= machine.ProcessBytes/8*7 {
+		if machine.ProcessBytes <= 0 || v.memory(2) <= machine.ProcessBytes/8*7 {
 			return nil
 		}
 	}
@@ -86,15 +87,16 @@ func (v *VideoPart) tooLarge() string {
 	return fmt.Sprintf("has pictures of %dx%d, which need more memory than an encoder may use", w, h)
 }
 
-// memory estimates what the part's encoder takes: measured on pictures from 720p
+// memory estimates what the part's encoder takes with one thread, or with a few,
+// unless its economy says how many: measured on pictures from 720p
 // to 7680x4320.
-func (v *VideoPart) memory() int64 {
+func (v *VideoPart) memory(threads int) int64 {
 	lookahead, perPixel := int64(30), int64(60) // a dozen pictures in work
 	if v.profile.Preset == "slow" {
 		lookahead, perPixel = 50, 80 // and more references
 	}
-	if v.economy.threads == 1 {
-		perPixel = 35
+	if cmp.Or(v.economy.threads, threads) == 1 {
+		perPixel -= 25
 	}
 	if v.economy.lookahead > 0 {
 		lookahead = int64(v.economy.lookahead)

@@ -258,7 +258,7 @@ func (r *render) blameEncoder(ctx context.Context, err error, p *VideoPart, log,
 	switch {
 	case readErr != nil || len(times) == 0:
 		return r.blame(ctx, err, what, "could not be decoded")
-	case p.memory() > r.cfg.Media.MaxMemory()/2:
+	case p.memory(p.threads) > r.cfg.Media.MaxMemory()/2:
 		return r.blame(ctx, err, what, p.tooLarge())
 	}
 	return r.blame(ctx, err, what, "")

@@ -115,7 +115,7 @@ func (p *Plan) work() (pixels, decoded int64) {
 func (p *Plan) employ(machine Machine) {
 	var largest int64
 	for _, v := range p.Parts {
-		largest = max(largest, v.memory())
+		largest = max(largest, v.memory(2))
 	}
 	threads := 0
 	p.Parallel, threads = machine.encoders(largest)

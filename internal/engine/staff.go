@@ -30,7 +30,7 @@ func staffFor(p *Plan, missing []*VideoPart, machine Machine) staff {
 	s := staff{Parallel: p.Parallel, Threads: map[string]int{}}
 	var largest int64
 	for _, v := range missing {
-		largest = max(largest, v.memory())
+		largest = max(largest, v.memory(1))
 	}
 	alone := machine.Cores // encoders of one thread that the machine holds
 	if machine.MemoryBytes > 0 && largest > 0 {
