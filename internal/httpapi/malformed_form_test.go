@@ -263,8 +263,8 @@ func TestMalformedReferences(t *testing.T) {
 			"no size": ask(hash, "0", "mp4", "video/mp4"), "negative size": ask(hash, "-1", "mp4", "video/mp4"), "too big": ask(hash, "2097153", "mp4", "video/mp4"),
 			"unknown ext": ask(hash, "1", "exe", "video/mp4"), "path in ext": ask(hash, "1", "mp4/../x", "video/mp4"), "no type": ask(hash, "1", "mp4", " "), "line break in type": ask(hash, "1", "mp4", `video/mp4\r\nX: y`),
 			"NUL in type": ask(hash, "1", "mp4", `video/\u0000`)} {
-			// The sentence is the asset room's; here it must be a 400 with one.
-			w := r.do(request{method: "POST", target: upload, body: body, user: r.ghost()})
+			// The sentence is that of assets; here it must be a 400 with one.
+			w := r.do(request{method: "POST", target: upload, body: body, user: r.signIn().token})
 			if w.Code != http.StatusBadRequest || !validError(w.Body.Bytes()) {
 				t.Errorf("upload of %s: %d %s", name, w.Code, w.Body)
 			}
