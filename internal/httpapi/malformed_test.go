@@ -173,8 +173,11 @@ func TestMalformedCosts(t *testing.T) {
 		var cases []malformed
 		for _, query := range []string{"", "?", "?durationMs", "?durationMs=", "?durationMs=x", "?durationMs=1.5", "?durationMs=1e3", "?durationMs=0x10", "?durationMs=+5",
 			"?durationMs=9223372036854775808", "?durationMs=-9223372036854775809", "?durationMs=%00", "?durationMs=1%00", "?durationMs=%ff", "?durationMs=1_000", "?durationms=1",
-			"?durationMs=%D9%A1", "?durationMs=%zz", "?durationMs=1;durationMs=2", "?durationMs=NaN", "?durationMs=" + strings.Repeat("9", 5000)} {
+			"?durationMs=%D9%A1", "?durationMs=NaN", "?durationMs=" + strings.Repeat("9", 5000)} {
 			cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"missing_duration_ms"}`})
+		}
+		for _, query := range []string{"?durationMs=%zz", "?durationMs=1;durationMs=2", "?durationMs=1&x=%"} {
+			cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"bad_request","detail":"the query cannot be parsed"}`})
 		}
 		for _, query := range []string{"?durationMs=-1", "?durationMs=-9223372036854775808"} {
 			cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"duration_ms_negative"}`})
