@@ -18,7 +18,6 @@ require (
 	github.com/rs/cors v1.11.1
 	github.com/swaggest/swgui v1.8.5
 	go.uber.org/goleak v1.3.0
-	golang.org/x/net v0.62.0
 	golang.org/x/oauth2 v0.37.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0

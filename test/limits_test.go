@@ -1,10 +1,15 @@
 package test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"cutroom/internal/apitest"
 )
@@ -75,6 +80,45 @@ func TestForwardedForIsIgnoredFromStrangers(t *testing.T) {
 		login(t, s, "provider_a", M{}).Error(400, "missing_id_token")
 	}
 	isLimited(t, login(t, s, "provider_a", M{})) // each had an address of its own in the header
+	t.Run("connections", func(t *testing.T) { oneAddressHasAShare(t, s) })
+}
+
+// rawHealth sends a request on a connection of its own, from one of this
+// machine's addresses, and returns the status, 0 where there was no answer.
+func rawHealth(t *testing.T, s *apitest.Server, from, rest string) int {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
+	c, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n"+rest)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// oneAddressHasAShare takes connections until it is refused, and then looks
+// whether others are served.
+func oneAddressHasAShare(t *testing.T, s *apitest.Server) {
+	if got := rawHealth(t, s, "127.0.0.2", "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"); got != 400 {
+		t.Errorf("two lengths in one request: %d, want 400", got)
+	}
+	taken := 0
+	for rawHealth(t, s, "127.0.0.1", "\r\n") == 200 && taken < 300 {
+		taken++
+	}
+	if taken < 200 || taken > 256 {
+		t.Errorf("one address took %d connections", taken)
+	}
+	if got := rawHealth(t, s, "127.0.0.2", "\r\n"); got != 200 {
+		t.Errorf("/healthz from another address: %d", got)
+	}
 }
 
 func TestRenderSubmitRateLimitIsPerUser(t *testing.T) {

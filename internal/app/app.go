@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/account"
@@ -42,10 +41,6 @@ import (
 
 // drainTimeout is how long a stopping service lets requests end.
 const drainTimeout = 25 * time.Second
-
-// maxConnections bounds open client connections of one process. Those beyond it
-// wait in the kernel's queue.
-const maxConnections = 4096
 
 // App is the whole service, built but not yet running.
 type App struct {
@@ -282,11 +277,13 @@ func (a *App) Run(ctx context.Context) error {
 			a.log.Warn("database not closed cleanly", "err", err)
 		}
 	}()
-	listener, err := net.Listen("tcp", net.JoinHostPort(bindHost(a.cfg.HTTP.BindAddr), strconv.Itoa(a.cfg.HTTP.Port)))
+	address := net.JoinHostPort(bindHost(a.cfg.HTTP.BindAddr), strconv.Itoa(a.cfg.HTTP.Port))
+	listener, err := httpapi.Listen(ctx, address, a.cfg.HTTP.TrustedProxies, func(client string) {
+		a.outage.Log(a.log, slog.LevelWarn, "connections", "a client holds its share of connections and is refused more", "client", client)
+	})
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	listener = netutil.LimitListener(listener, maxConnections)
 	defer listener.Close()
 	group, ctx := errgroup.WithContext(ctx)
 	// Workers outlive the listener: a request that ends during the drain may
@@ -343,6 +340,7 @@ func (a *App) runWorkers(ctx context.Context) error {
 func (a *App) serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler:           a.handler,
+		ConnContext:       httpapi.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,

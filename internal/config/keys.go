@@ -85,7 +85,7 @@ var Keys = []Key{
 	{Name: "CORS_ALLOWED_ORIGINS", Group: groupServer, Required: Optional,
 		Meaning: "Comma-separated origins such as `https://app.example.com` that browsers may call from. Blank, or `*`, allows any."},
 	{Name: "TRUSTED_PROXIES", Group: groupServer, Required: Optional, Default: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7",
-		Meaning: "Comma-separated CIDR ranges or addresses of peers whose `X-Forwarded-For` header is believed. The default is loopback and the private ranges; `none` believes nobody."},
+		Meaning: "Comma-separated CIDR ranges or addresses of peers whose `X-Forwarded-For` header is believed, and who may hold more than 256 connections each. The default is loopback and the private ranges; `none` believes nobody."},
 	{Name: "RATE_LIMIT_TRUSTED_PROXY_HOPS", Group: groupServer, Required: Optional, Default: "0", Min: 0, Max: 100,
 		Meaning: "Position of the client's address in `X-Forwarded-For`, counted from the right, starting at 0. A name in its place counts as well."},
 	{Name: "ADMIN_SLUG", Group: groupServer, Required: Optional,

@@ -58,13 +58,14 @@ type recorder struct {
 	status   int
 	bytes    int64
 	pattern  string
+	behind   time.Duration // how far the client is behind the least speed
 }
 
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
 		w.status = status
 	}
-	w.renew()
+	w.renew(0)
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -72,8 +73,10 @@ func (w *recorder) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	w.renew()
+	w.renew(len(b))
+	began := time.Now()
 	n, err := w.ResponseWriter.Write(b)
+	w.took(n, began)
 	w.bytes += int64(n)
 	return n, err
 }
@@ -100,6 +103,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 			if p := recover(); p != nil {
 				s.panicked(rec, r, p)
 			}
+			rec.renew(0) // the end of the answer is flushed after this
 			s.finish(rec, r, time.Since(started))
 			traced(rec.route(), rec.status)
 		}()

@@ -15,22 +15,35 @@ type patience struct {
 	// it has had uploadGrace.
 	minUploadRate int64
 	uploadGrace   time.Duration
-	// writeSilence is how long a client may take over each piece of an answer.
-	// Files are copied in pieces of 32 KiB. It is longer than bodySilence, which
-	// may pass between an answer and its flush, while the server waits for the
-	// rest of a body that nobody read.
-	writeSilence time.Duration
+	// minDownloadRate is the least speed at which an answer is taken, in bytes a
+	// second, and downloadGrace how far a client may be behind it: links are lost
+	// and found again, and a client's kernel takes bytes in large pieces. It is
+	// longer than bodySilence, which may pass between an answer and its flush,
+	// while the server waits for the rest of a body that nobody read.
+	minDownloadRate int64
+	downloadGrace   time.Duration
 }
 
 // usual is the service's patience: a phone on a poor connection is faster, and
 // a client that drips bytes to hold a connection is not.
-var usual = patience{bodySilence: 30 * time.Second, minUploadRate: 2 << 10, uploadGrace: time.Minute, writeSilence: time.Minute}
+var usual = patience{bodySilence: 30 * time.Second, minUploadRate: 2 << 10, uploadGrace: time.Minute,
+	minDownloadRate: 8 << 10, downloadGrace: time.Minute}
 
-// renew gives the client its time to take what is written next. Small answers
-// are flushed after the handler, under the deadline of the last write.
-func (w *recorder) renew() {
+// timeFor is how long n bytes take at a rate of bytes a second.
+func timeFor(rate int64, n int) time.Duration {
+	return time.Duration(n) * time.Second / time.Duration(rate)
+}
+
+// renew gives the client its time to take the n bytes that are written next.
+func (w *recorder) renew(n int) {
 	// A connection without deadlines (a test's recorder) has no slow peer.
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience.writeSilence))
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience.downloadGrace - w.behind + timeFor(w.patience.minDownloadRate, n)))
+}
+
+// took keeps account of how far the client is behind the least speed. Only
+// writing counts: the time that we take for the next bytes is ours.
+func (w *recorder) took(n int, began time.Time) {
+	w.behind = max(0, w.behind+time.Since(began)-timeFor(w.patience.minDownloadRate, n))
 }
 
 // patientBody moves the connection's read deadline along while bytes arrive,

@@ -16,7 +16,7 @@ import (
 )
 
 // hasty is a patience that a test can wait for.
-var hasty = patience{bodySilence: 300 * time.Millisecond, minUploadRate: 1 << 10, uploadGrace: time.Second, writeSilence: time.Second}
+var hasty = patience{bodySilence: 300 * time.Millisecond, minUploadRate: 1 << 10, uploadGrace: time.Second, minDownloadRate: 64 << 10, downloadGrace: time.Second}
 
 // tooLong is when a test gives up.
 const tooLong = 20 * time.Second

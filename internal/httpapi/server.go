@@ -81,7 +81,7 @@ type Server struct {
 func New(o Options) http.Handler {
 	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), patience: usual}
 	s.routes()
-	return s.observed(s.withCORS(http.HandlerFunc(s.dispatch)))
+	return s.observed(framed(s.withCORS(http.HandlerFunc(s.dispatch))))
 }
 
 func (s *Server) routes() {

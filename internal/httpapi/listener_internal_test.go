@@ -1,0 +1,261 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// listening serves h behind the service's own listener, which trusts 127.0.0.3.
+func listening(t *testing.T, h http.Handler) (address string, refused *atomic.Int32) {
+	t.Helper()
+	refused = new(atomic.Int32)
+	l, err := Listen(t.Context(), "127.0.0.1:0", []netip.Prefix{netip.MustParsePrefix("127.0.0.3/32")}, func(string) { refused.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: h, ConnContext: ConnContext}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		_ = srv.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String(), refused
+}
+
+// dialFrom connects from one of this machine's own addresses.
+func dialFrom(t *testing.T, from, address string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(tooLong)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// answered reports whether a request on the connection is answered.
+func answered(c net.Conn) bool {
+	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		return false
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return false
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+func TestOneAddressCannotTakeAllConnections(t *testing.T) {
+	address, refused := listening(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	held := make([]net.Conn, maxPerClient)
+	for i := range held {
+		held[i] = dialFrom(t, "127.0.0.1", address)
+	}
+	if !answered(held[maxPerClient-1]) {
+		t.Fatal("the last connection of the share is not served")
+	}
+	if answered(dialFrom(t, "127.0.0.1", address)) || refused.Load() != 1 {
+		t.Errorf("a connection beyond the share is served; %d were refused", refused.Load())
+	}
+	if !answered(dialFrom(t, "127.0.0.2", address)) {
+		t.Error("another address is shut out")
+	}
+	for range maxPerClient + 1 { // a proxy speaks for many
+		c := dialFrom(t, "127.0.0.3", address)
+		if !answered(c) {
+			t.Fatal("a trusted proxy is bound to a share")
+		}
+	}
+	_ = held[0].Close()
+	for end := time.Now().Add(tooLong); !answered(dialFrom(t, "127.0.0.1", address)); {
+		if time.Now().After(end) {
+			t.Fatal("the place of a connection that ended is not given again")
+		}
+	}
+}
+
+// What net/http wants of a connection beyond net.Conn: to end a refused upload
+// without a reset, and to send files without copying.
+func TestAConnectionKeepsWhatTCPCan(t *testing.T) {
+	var c net.Conn = &conn{}
+	if _, ok := c.(interface{ CloseWrite() error }); !ok {
+		t.Error("no CloseWrite")
+	}
+	if _, ok := c.(io.ReaderFrom); !ok {
+		t.Error("no ReadFrom")
+	}
+	if _, ok := c.(syscall.Conn); !ok {
+		t.Error("no SyscallConn")
+	}
+}
+
+func TestARequestSaysItsLengthOnce(t *testing.T) {
+	const chunks = "3\r\nabc\r\n0\r\n\r\n"
+	address, _ := listening(t, framed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	})))
+	plain := "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 31\r\n\r\nTransfer-Encoding: chunked\r\n\r\n\r\n"
+	for name, c := range map[string]struct {
+		send string
+		want []int // statuses
+	}{
+		"length first":   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{400}},
+		"encoding first": {"POST / HTTP/1.1\r\ntransfer-encoding:chunked\r\nHost: x\r\nCONTENT-LENGTH:4\r\n\r\n" + chunks, []int{400}},
+		"second request": {plain + "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{200, 400}},
+		"HTTP/1.0":       {"POST / HTTP/1.0\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\nabcd", []int{400}},
+		"body like both": {plain + plain, []int{200, 200}},
+		"chunked":        {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{200}},
+		"none":           {"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 9000) + "\r\n\r\n", []int{200, 200}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := dialFrom(t, "127.0.0.1", address)
+			in := bufio.NewReader(client)
+			for i, piece := range strings.SplitAfter(c.send, "POST / HTTP/1.1") { // requests in packets of their own
+				if i > 1 {
+					time.Sleep(time.Millisecond)
+				}
+				say(t, client, piece)
+			}
+			for i, want := range c.want {
+				answer, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				if answer.StatusCode != want {
+					t.Errorf("request %d: %d, want %d", i, answer.StatusCode, want)
+				}
+				if ends := want == 400 || name == "chunked"; answer.Close != ends {
+					t.Errorf("request %d: the connection ends: %v, want %v", i, answer.Close, ends)
+				}
+			}
+		})
+	}
+}
+
+// However the bytes arrive, the same is seen in them.
+func TestFramingInPieces(t *testing.T) {
+	const text = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc\r\n\r\nGET / HTTP/1.1\nX: y\n\nPOST / HTTP/1.1\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n"
+	r := iotest.OneByteReader(strings.NewReader(text))
+	var f framing
+	b := make([]byte, 8)
+	for at := 1; ; at++ {
+		n, err := r.Read(b)
+		if twice := f.twice(b[:n]); twice != (at == len(text)) {
+			t.Fatalf("after %d of %d bytes: %v", at, len(text), twice)
+		}
+		if at == len(text) || err != nil {
+			break
+		}
+	}
+}
+
+// download serves an endless answer behind the service's listener, and returns
+// a connection whose kernel holds little, and how the answer ends.
+func download(t *testing.T, p patience) (net.Conn, <-chan error) {
+	t.Helper()
+	ended := make(chan error, 1)
+	log := slog.New(slog.DiscardHandler)
+	s := &Server{log: log, patience: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
+	address, _ := listening(t, s.observed(s.serve(func(w http.ResponseWriter, _ *http.Request) error {
+		piece := make([]byte, 32<<10)
+		for {
+			if _, err := w.Write(piece); err != nil {
+				ended <- err
+				return nil
+			}
+		}
+	})))
+	c := dialFrom(t, "127.0.0.1", address)
+	if err := c.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
+		t.Fatal(err)
+	}
+	say(t, c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	return c, ended
+}
+
+// readAt reads at a rate of bytes a second, until ctx ends.
+func readAt(ctx context.Context, c net.Conn, rate int) {
+	const a = 50
+	tick := time.NewTicker(time.Second / a)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		<-tick.C
+		if _, err := io.CopyN(io.Discard, c, int64(rate/a)); err != nil {
+			return
+		}
+	}
+}
+
+func TestADrippingDownloadIsCutOff(t *testing.T) {
+	p := hasty
+	p.minDownloadRate = 256 << 10
+	c, ended := download(t, p)
+	go readAt(t.Context(), c, 32<<10)
+	if err := wait(t, ended); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the download of a dripping reader ends with %v", err)
+	}
+}
+
+func TestASlowDownloadMayTakeItsTime(t *testing.T) {
+	p := hasty
+	p.minDownloadRate, p.downloadGrace = 64<<10, time.Second
+	c, ended := download(t, p)
+	ctx, stop := context.WithTimeout(t.Context(), 3*p.downloadGrace)
+	defer stop()
+	readAt(ctx, c, 256<<10)
+	select {
+	case err := <-ended:
+		t.Errorf("a slow but steady reader was cut off: %v", err)
+	default:
+	}
+}
+
+// The time that the service takes for the next bytes is not the reader's.
+func TestThinkingBetweenWritesIsNotSlowReading(t *testing.T) {
+	p := hasty
+	p.downloadGrace = 200 * time.Millisecond
+	log := slog.New(slog.DiscardHandler)
+	s := &Server{log: log, patience: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
+	address, _ := listening(t, s.observed(s.serve(func(w http.ResponseWriter, _ *http.Request) error {
+		for range 3 {
+			if _, err := fmt.Fprintf(w, "%08000d", 1); err != nil {
+				return err
+			}
+			time.Sleep(2 * p.downloadGrace)
+		}
+		return nil
+	})))
+	c := dialFrom(t, "127.0.0.1", address)
+	say(t, c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, answer.Body); n != 24000 || err != nil {
+		t.Errorf("%d bytes came, %v", n, err)
+	}
+}
