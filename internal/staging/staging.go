@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"cutroom/internal/disk"
 )
 
@@ -59,16 +61,50 @@ func (a *Area) Free() (int64, error) { return disk.Free(a.dir) }
 
 // Batch starts the upload of one request. Its Close must be called.
 func (a *Area) Batch() (*Batch, error) {
-	dir, err := os.MkdirTemp(a.dir, batchPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("start upload: %w", diskError(err))
+	for {
+		dir, err := os.MkdirTemp(a.dir, batchPrefix)
+		if err != nil {
+			return nil, fmt.Errorf("start upload: %w", diskError(err))
+		}
+		lock, err := lockNew(filepath.Join(dir, lockName))
+		if errors.Is(err, errSwept) {
+			continue // by another process, in the moment before it was locked
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("start upload: %w", diskError(err)), os.RemoveAll(dir))
+		}
+		return &Batch{dir: dir, lock: lock}, nil
 	}
-	return &Batch{dir: dir}, nil
 }
 
-// Sweep removes everything in the directory that nothing was written to for
-// olderThan: batches left behind by a process that was killed, and whatever else
-// got there. olderThan must exceed the longest pause of a living upload.
+// lockName is the file in a batch whose lock says that its process lives. The
+// kernel gives it back when the process ends, however it ends.
+const lockName = "lock"
+
+var errSwept = errors.New("batch was swept")
+
+// lockNew makes the file and locks it. It fails with errSwept where a sweep
+// came first.
+func lockNew(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	if err = tryLock(f); err == nil {
+		if _, err = os.Lstat(path); err == nil {
+			return f, nil
+		}
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
+		err = errSwept
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+func tryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+
+// Sweep removes the batches of processes that are gone, and whatever else got
+// into the directory and is older than olderThan.
 func (a *Area) Sweep(olderThan time.Duration) error {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -76,45 +112,33 @@ func (a *Area) Sweep(olderThan time.Duration) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		dir := filepath.Join(a.dir, e.Name())
-		last, err := lastWrite(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // closed meanwhile
-		}
-		if err == nil && time.Since(last) <= olderThan {
-			continue
-		}
-		if err == nil {
-			err = os.RemoveAll(dir)
-		}
-		if err != nil {
+		if err := sweepEntry(filepath.Join(a.dir, e.Name()), olderThan); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("sweep uploads: %w", err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// lastWrite returns when a batch last changed: its folder when a file came or
-// went, or one of its files.
-func lastWrite(dir string) (time.Time, error) {
-	st, err := os.Lstat(dir)
+func sweepEntry(path string, olderThan time.Duration) error {
+	st, err := os.Lstat(path)
 	if err != nil {
-		return time.Time{}, err
+		return err // closed meanwhile
 	}
-	last := st.ModTime()
-	if !st.IsDir() {
-		return last, nil
-	}
-	files, err := os.ReadDir(dir)
+	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR, 0)
 	if err != nil {
-		return time.Time{}, err
-	}
-	for _, f := range files {
-		if info, err := f.Info(); err == nil && info.ModTime().After(last) {
-			last = info.ModTime()
+		if time.Since(st.ModTime()) <= olderThan {
+			return nil // about to be locked, or somebody else's
 		}
+		return os.RemoveAll(path)
 	}
-	return last, nil
+	defer lock.Close()
+	if err := tryLock(lock); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil
+		}
+		return err
+	}
+	return os.RemoveAll(path)
 }
 
 // File is a received body on disk, complete and closed. It belongs to its
@@ -130,6 +154,7 @@ type File struct {
 // Batch is the files of one request. It is used by one goroutine at a time.
 type Batch struct {
 	dir    string
+	lock   *os.File
 	serial int
 	closed bool
 }
@@ -193,8 +218,11 @@ func receive(f io.Writer, r io.Reader, limit int64) (int64, string, error) {
 // Close removes every file of the batch that was not moved away. Calling it
 // again does nothing.
 func (b *Batch) Close() error {
+	if b.closed {
+		return nil
+	}
 	b.closed = true
-	if err := os.RemoveAll(b.dir); err != nil {
+	if err := errors.Join(os.RemoveAll(b.dir), b.lock.Close()); err != nil {
 		return fmt.Errorf("end upload: %w", err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -44,10 +45,10 @@ func newBatch(t *testing.T, a *staging.Area) *staging.Batch {
 	return b
 }
 
-// files counts the files below dir.
+// files counts the received files below dir.
 func files(t *testing.T, dir string) int {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "[0-9]*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,17 +229,93 @@ func TestReceiveKeepsMemoryFlat(t *testing.T) {
 	}
 }
 
-func TestSweepTakesOnlyWhatIsOld(t *testing.T) {
+// TestSweepTakesWhatADeadProcessLeft leaves a batch behind by dying: this test
+// starts itself again in a process of its own.
+func TestSweepTakesWhatADeadProcessLeft(t *testing.T) {
+	if dir := os.Getenv("STAGING_DIE_IN"); dir != "" {
+		a, err := staging.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := a.Batch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Receive("a", "", strings.NewReader("x"), 10); err != nil {
+			t.Fatal(err)
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	a, dir := newArea(t)
+	alive, err := newBatch(t, a).Receive("a", "", strings.NewReader("x"), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	victim.Env = append(os.Environ(), "STAGING_DIE_IN="+dir)
+	if out, err := victim.CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("the process ended with %v: %s", err, out)
+	}
+	if n := files(t, dir); n != 2 {
+		t.Fatalf("%d files, want that of the dead and that of the living", n)
+	}
+	other, err := staging.New(dir) // another process, as far as a lock goes
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Sweep(6 * time.Hour); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(alive.Path); err != nil || files(t, dir) != 1 {
+		t.Errorf("%d files are left, want that of the living: %v", files(t, dir), err)
+	}
+}
+
+func TestSweepTakesOldStrangers(t *testing.T) {
 	a, dir := newArea(t)
 	past := time.Now().Add(-7 * time.Hour)
-	age := func(paths ...string) {
-		for _, p := range paths {
-			if err := os.Chtimes(p, past, past); err != nil {
-				t.Fatal(err)
-			}
+	for name, age := range map[string]time.Time{"batch-unlocked-old": past, "batch-unlocked-new": time.Now()} {
+		path := filepath.Join(dir, name)
+		if err := os.Mkdir(path, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+"-file", []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Chtimes(path, age, age), os.Chtimes(path+"-file", age, age)); err != nil {
+			t.Fatal(err)
 		}
 	}
-	receive := func() (batch, path string) {
+	if err := a.Sweep(6 * time.Hour); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) != 2 || !strings.Contains(left[0], "new") || !strings.Contains(left[1], "new") {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// Batches that begin while another process sweeps are never taken.
+func TestSweepBesideNewBatches(t *testing.T) {
+	a, dir := newArea(t)
+	other, err := staging.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var errs error
+		for {
+			select {
+			case <-stop:
+				ended <- errs
+				return
+			default:
+				errs = errors.Join(errs, other.Sweep(time.Hour))
+			}
+		}
+	}()
+	for range 300 {
 		b, err := a.Batch()
 		if err != nil {
 			t.Fatal(err)
@@ -247,30 +324,15 @@ func TestSweepTakesOnlyWhatIsOld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return filepath.Dir(f.Path), f.Path
-	}
-	abandoned, old := receive()
-	age(old, abandoned)
-	growing, young := receive() // a long upload: the folder is old, the file is not
-	age(growing)
-	fresh, _ := receive()
-	unknown, file := filepath.Join(dir, "unknown"), filepath.Join(dir, "file")
-	if err := os.Mkdir(unknown, 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	age(unknown, file)
-	if err := a.Sweep(6 * time.Hour); err != nil {
-		t.Error(err)
-	}
-	for path, want := range map[string]bool{abandoned: false, growing: true, young: true, fresh: true, unknown: false, file: false} {
-		if _, err := os.Stat(path); (err == nil) != want {
-			t.Errorf("%s is there: %v, want %v", path, err == nil, want)
+		if _, err := os.Stat(f.Path); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if err := a.Sweep(6 * time.Hour); err != nil {
+	close(stop)
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }

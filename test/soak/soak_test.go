@@ -494,16 +494,15 @@ func (k *soak) settle() {
 	// kept for hours, so they are made older.
 	k.s.Stop(k.t)
 	old := time.Now().Add(-7 * time.Hour)
-	for _, dir := range []string{filepath.Join(k.s.Storage, "uploads"), filepath.Join(k.s.Storage, "objects", "uploads")} {
-		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-			if err != nil || path == dir {
-				return nil // without a bucket, or with one, a folder is missing
-			}
-			return os.Chtimes(path, old, old)
-		})
-		if err != nil {
-			k.t.Error(err)
+	dir := filepath.Join(k.s.Storage, "objects", "uploads")
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return nil // with a bucket, the folder is missing
 		}
+		return os.Chtimes(path, old, old)
+	})
+	if err != nil {
+		k.t.Error(err)
 	}
 	k.s.Restart(k.t)
 }
