@@ -97,7 +97,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	}
 	defer func() {
 		if err != nil || key.Value != "" {
-			r.dropUnused(context.WithoutCancel(ctx), jobID)
+			r.dropUnused(context.WithoutCancel(ctx))
 		}
 	}()
 	if err := r.store(); err != nil {
@@ -305,9 +305,9 @@ func (r *resolver) store() error {
 }
 
 // dropUnused deletes stored uploads that no job took.
-func (r *resolver) dropUnused(ctx context.Context, jobID string) {
+func (r *resolver) dropUnused(ctx context.Context) {
 	if len(r.uploads) > 0 {
-		r.s.dropUploads(ctx, jobID)
+		r.s.dropUploads(ctx, r.jobID)
 	}
 }
 

@@ -2,16 +2,22 @@ package render
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"cutroom/internal/asset"
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/staging"
 	"cutroom/internal/timeline"
 )
 
@@ -62,5 +68,28 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 	_, err = resolve()
 	if f := fault.As(err); f == nil || f.Kind != fault.NotFound || f.Code != "segments[5].sourceAssetKey: the asset does not exist in the object store" {
 		t.Errorf("missing: %v", err)
+	}
+}
+
+// What a submission stored that no job took is deleted at once.
+func TestARefusedSubmissionLeavesNoUpload(t *testing.T) {
+	r := newRig(t, openDB(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
+	path := filepath.Join(t.TempDir(), "upload")
+	wav := "RIFF\x24\x08\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x80\xbb\x00\x00\x00\x77\x01\x00\x02\x00\x10\x00data\x00\x08\x00\x00" + strings.Repeat("\x00", 2048)
+	if err := os.WriteFile(path, []byte(wav), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := New(Options{DB: r.db, Store: r.store, Log: slog.New(slog.DiscardHandler)})
+	file := staging.File{Path: path, SizeBytes: int64(len(wav)), SHA256: strings.Repeat("0", 64)}
+	_, err := s.Submit(t.Context(), "nobody", Submission{Timeline: timeline.Legacy("video", time.Second),
+		Files: map[string]staging.File{"video": file}}, idempotency.Key{})
+	if f := fault.As(err); f == nil || f.Code != "account_deleted" {
+		t.Fatalf("submitted for nobody: %v", err)
+	}
+	if err := r.store.List(t.Context(), "uploads/", func(o objectstore.Info) error {
+		t.Errorf("%s is left", o.Key)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 }
