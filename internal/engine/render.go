@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -217,7 +218,7 @@ func (r *render) fetch(ctx context.Context, key, path string) bool {
 		return false
 	}
 	found, err := r.cfg.Cache.Get(ctx, r.job.CacheScope, key, path)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrExist) { // made for the same content elsewhere in this film
 		r.log.Warn("part cache does not answer", "key", key, "error", err)
 	}
 	return found
