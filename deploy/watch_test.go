@@ -2,7 +2,10 @@ package deploy
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,13 +17,14 @@ import (
 // metricNames are the metrics that the service exports.
 func metricNames(t testing.TB) []string {
 	t.Helper()
-	found := regexp.MustCompile(`"(cutroom_[a-z_]+)"`).FindAllStringSubmatch(read(t, "../internal/app/ops.go"), -1)
 	var out []string
-	for _, m := range found {
-		out = append(out, m[1])
+	for _, file := range []string{"ops", "ready", "dependencies"} {
+		for _, m := range regexp.MustCompile(`"(cutroom_[a-z_]+)"`).FindAllStringSubmatch(read(t, "../internal/app/"+file+".go"), -1) {
+			out = append(out, m[1])
+		}
 	}
 	if len(out) < 8 {
-		t.Fatalf("only %v found in ops.go", out)
+		t.Fatalf("only %v found", out)
 	}
 	return out
 }
@@ -108,6 +112,50 @@ func TestAlertsAskForWhatIsExported(t *testing.T) {
 		checkExpression(t, a.Alert, a.Expr)
 		if a.Annotations["summary"] == "" || !slices.Contains([]string{"critical", "warning"}, a.Labels["severity"]) {
 			t.Errorf("%s has labels %v and annotations %v", a.Alert, a.Labels, a.Annotations)
+		}
+		// docs_test.go checks that the section is there.
+		if want := "docs/operations.md#" + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
+			t.Errorf("%s: runbook_url %q, want %s", a.Alert, a.Annotations["runbook_url"], want)
+		}
+	}
+}
+
+// promtool, where it is installed, has the last word on the rules, and fires each
+// of them on made-up series.
+func TestAlertsFire(t *testing.T) {
+	var file struct {
+		Tests []struct {
+			Rules []struct {
+				Alert  string `yaml:"alertname"`
+				Expect []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		} `yaml:"tests"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "alerts_test.yml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	fires, rests := map[string]bool{}, map[string]bool{}
+	for _, test := range file.Tests {
+		for _, r := range test.Rules {
+			fires[r.Alert] = fires[r.Alert] || len(r.Expect) > 0
+			rests[r.Alert] = rests[r.Alert] || len(r.Expect) == 0
+		}
+	}
+	for _, a := range alerts(t) {
+		if !fires[a.Alert] || !rests[a.Alert] {
+			t.Errorf("alerts_test.yml tries %s: fires %v, rests %v", a.Alert, fires[a.Alert], rests[a.Alert])
+		}
+	}
+	tools := os.Getenv("PATH") + ":" + filepath.Join("..", ".tools", "prometheus", "usr", "bin")
+	t.Setenv("PATH", tools)
+	promtool, err := exec.LookPath("promtool")
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		t.Log("no promtool here (make check-alerts installs it); the rules were only parsed")
+		return
+	}
+	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
+		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}
 	}
 }

@@ -58,6 +58,7 @@ type App struct {
 	claimed     bool // the bucket is this installation's
 	sweeper     *sweep.Sweeper
 	sweeps      *sweepMetrics
+	seen        *dependencies
 	assetCache  *asset.Cache
 	parts       *engine.DirCache
 	staging     *staging.Area
@@ -143,6 +144,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	if err := checkConfinement(layers, cfg.Media.RequireConfinement, a.log); err != nil {
 		return err
 	}
+	a.seen = newDependencies(a.db)
 	if err := a.buildStore(cfg, dirs); err != nil {
 		return err
 	}
@@ -162,7 +164,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	if err != nil {
 		return err
 	}
-	ledger, err := newLedger(ctx, cfg, a.db, a.log)
+	ledger, err := newLedger(ctx, cfg, a.db, a.seen, a.log)
 	if err != nil {
 		return err
 	}
@@ -180,11 +182,11 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	}
 	a.accounts = account.New(account.Options{
 		DB: a.db, Tokens: account.NewTokens(cfg.Auth.JWTSecret.Reveal(), cfg.Auth.JWTLifetime, cfg.Auth.JWTPrevious.Reveal()),
-		Providers: newIdentityProviders(cfg), Credits: ledger,
+		Providers: newIdentityProviders(cfg, a.seen), Credits: ledger,
 		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase}, Log: a.log,
 	})
 	a.metrics = newMetrics(a.version, a.db, a.slots, a.sweeps)
-	a.metrics.registry.MustRegister(a.ready)
+	a.metrics.registry.MustRegister(a.ready, a.seen)
 	api := httpapi.Options{
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: assets,
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
@@ -285,12 +287,16 @@ func (a *App) Run(ctx context.Context) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer listener.Close()
+	ops, err := a.listenOps()
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	// Workers outlive the listener: a request that ends during the drain may
 	// still put a job into the queue, and hands it to a peer by doing so.
 	group.Go(func() error { return a.serve(ctx, listener) })
-	if a.cfg.Ops.Addr != "" {
-		group.Go(func() error { return a.serveOps(ctx) })
+	if ops != nil {
+		group.Go(func() error { return a.serveOps(ctx, ops) })
 	}
 	group.Go(func() error { return a.db.RunBells(ctx) })
 	// Before anybody counts replicas. A database that goes away in this moment is no

@@ -79,8 +79,8 @@ func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store, bucket *ob
 
 // openStore returns the configured bucket, or the local folder where there is
 // none; then the bucket is nil.
-func openStore(cfg config.Config, dirs folders) (objectstore.Store, *objectstore.Bucket, error) {
-	bucket, err := NewBucket(cfg)
+func openStore(cfg config.Config, dirs folders, seen *dependencies) (objectstore.Store, *objectstore.Bucket, error) {
+	bucket, err := newBucket(cfg, seen)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +98,7 @@ func NewSweeper(cfg config.Config, d *db.DB, log *slog.Logger) (*sweep.Sweeper, 
 	if err != nil {
 		return nil, err
 	}
-	store, bucket, err := openStore(cfg, dirs)
+	store, bucket, err := openStore(cfg, dirs, nil)
 	if err != nil {
 		return nil, err
 	}

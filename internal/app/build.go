@@ -57,14 +57,17 @@ func checkConfinement(layers []confine.Layer, must bool, log *slog.Logger) error
 const storePatience = 10 * time.Second
 
 // NewBucket returns the configured bucket, nil when there is none.
-func NewBucket(cfg config.Config) (*objectstore.Bucket, error) {
+func NewBucket(cfg config.Config) (*objectstore.Bucket, error) { return newBucket(cfg, nil) }
+
+func newBucket(cfg config.Config, seen *dependencies) (*objectstore.Bucket, error) {
 	if !cfg.ObjectStore.Enabled() {
 		return nil, nil
 	}
 	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint, Region: "auto",
 		Bucket: cfg.ObjectStore.Bucket, AccessKeyID: cfg.ObjectStore.AccessKeyID,
 		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal(),
-		StallTimeout:    min(cfg.Outbound.SocketTimeout, storePatience)})
+		StallTimeout:    min(cfg.Outbound.SocketTimeout, storePatience),
+		HTTP:            seen.client("bucket", &http.Client{Transport: objectstore.NewTransport()})})
 }
 
 func (a *App) buildStore(cfg config.Config, dirs folders) error {
@@ -75,7 +78,7 @@ func (a *App) buildStore(cfg config.Config, dirs folders) error {
 	if a.assetCache, err = asset.NewCache(dirs.assets, cfg.Asset.CacheMaxBytes); err != nil {
 		return err
 	}
-	if a.store, a.bucket, err = openStore(cfg, dirs); err != nil {
+	if a.store, a.bucket, err = openStore(cfg, dirs, a.seen); err != nil {
 		return err
 	}
 	a.sweeps = newSweepMetrics()
@@ -104,22 +107,22 @@ func outboundClient(cfg config.Config) *http.Client {
 // authorizeURL is provider_a's page on which staff sign in to the admin app.
 const authorizeURL = "https://accounts.google.com/o/oauth2/v2/auth"
 
-func newIdentityProviders(cfg config.Config) map[string]account.IdentityVerifier {
+func newIdentityProviders(cfg config.Config, seen *dependencies) map[string]account.IdentityVerifier {
 	client := outboundClient(cfg)
 	out := map[string]account.IdentityVerifier{
 		account.ProviderA: identity.NewProviderA(identity.ProviderAConfig{
-			TokenInfoURL: cfg.Auth.ProviderA.TokenInfoURL, ClientIDs: cfg.Auth.ProviderA.ClientIDs, HTTP: client}),
+			TokenInfoURL: cfg.Auth.ProviderA.TokenInfoURL, ClientIDs: cfg.Auth.ProviderA.ClientIDs, HTTP: seen.client("provider_a", client)}),
 	}
 	if len(cfg.Auth.ProviderB.ClientIDs) > 0 {
 		out[account.ProviderB] = identity.NewProviderB(identity.ProviderBConfig{
 			KeysURL: cfg.Auth.ProviderB.KeysURL, Issuer: cfg.Auth.ProviderB.Issuer,
-			ClientIDs: cfg.Auth.ProviderB.ClientIDs, HTTP: client})
+			ClientIDs: cfg.Auth.ProviderB.ClientIDs, HTTP: seen.client("provider_b", client)})
 	}
 	return out
 }
 
-func newLedger(ctx context.Context, cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
-	a, b, err := NewStores(cfg)
+func newLedger(ctx context.Context, cfg config.Config, d *db.DB, seen *dependencies, log *slog.Logger) (*credit.Ledger, error) {
+	a, b, err := newStores(cfg, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +131,7 @@ func newLedger(ctx context.Context, cfg config.Config, d *db.DB, log *slog.Logge
 		stores[credit.PlatformA] = a
 	}
 	if b != nil {
+		seen.expires("platform_b_root", b.RootExpiry())
 		stores[credit.PlatformB] = b
 	}
 	o := credit.Options{DB: d, Catalog: cfg.Credit.Products, Stores: stores,
@@ -145,16 +149,20 @@ func newLedger(ctx context.Context, cfg config.Config, d *db.DB, log *slog.Logge
 
 // NewStores returns the stores' clients, nil for what is not configured.
 func NewStores(cfg config.Config) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
+	return newStores(cfg, nil)
+}
+
+func newStores(cfg config.Config, seen *dependencies) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
 	client := outboundClient(cfg)
 	if p := cfg.IAP.PlatformA; p.Configured() {
 		a, err = receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
-			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest, Sender: pushSender(p.Notifications, client), HTTP: client})
+			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest, Sender: pushSender(p.Notifications, client), HTTP: seen.client("platform_a", client)})
 		if err != nil {
 			return nil, nil, fmt.Errorf("IAP_PLATFORM_A: %w", err)
 		}
 	}
 	if p := cfg.IAP.PlatformB; p.Configured() {
-		if b, err = newPlatformB(p, client); err != nil {
+		if b, err = newPlatformB(p, seen.client("platform_b", client)); err != nil {
 			return nil, nil, fmt.Errorf("IAP_PLATFORM_B: %w", err)
 		}
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -167,13 +166,20 @@ func (c *stateCollector) each(ctx context.Context, query string, take func(value
 	return rows.Err()
 }
 
-// serveOps runs the operators' listener. It has no authentication: bind it to
-// an address that only operators reach.
-func (a *App) serveOps(ctx context.Context) error {
+// listenOps opens the operators' listener, nil where none is wanted. It has no
+// authentication: bind it to an address that only operators reach.
+func (a *App) listenOps() (net.Listener, error) {
+	if a.cfg.Ops.Addr == "" {
+		return nil, nil
+	}
 	l, err := net.Listen("tcp", a.cfg.Ops.Addr)
 	if err != nil {
-		return errors.New("OPS_ADDR: cannot listen: " + err.Error())
+		return nil, fmt.Errorf("OPS_ADDR: cannot listen: %w", err)
 	}
+	return l, nil
+}
+
+func (a *App) serveOps(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{Handler: a.opsHandler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	a.log.Info("operators' listener", "address", l.Addr().String())
 	ended := make(chan error, 1)

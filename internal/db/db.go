@@ -55,6 +55,7 @@ type DB struct {
 	pgConfig *pgx.ConnConfig
 	foldICU  bool // see Fold
 	log      *slog.Logger
+	tracer   tracer
 
 	// write serialises SQLite transactions inside the process, so that they
 	// queue fairly here instead of spinning on the file lock. Who sends to it
@@ -109,8 +110,9 @@ func (d *DB) Fold(text string) string {
 func (d *DB) openPostgres(o Options) error {
 	cfg, err := pgx.ParseConfig(o.URL)
 	if err != nil {
-		return errors.New("DATABASE_URL is not a valid PostgreSQL address")
+		return notParsed(o.URL)
 	}
+	cfg.Tracer = &d.tracer
 	cfg.User, cfg.Password = o.User, o.Password
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "cutroom"
@@ -127,6 +129,25 @@ func (d *DB) openPostgres(o Options) error {
 	d.pool.SetMaxIdleConns(max(1, o.MaxPool))
 	d.pool.SetConnMaxIdleTime(5 * time.Minute)
 	return nil
+}
+
+// notParsed says what is wrong with a PostgreSQL address, of which it repeats the
+// path of a certificate alone: the rest may hold a password.
+func notParsed(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return errors.New("DATABASE_URL is not a valid PostgreSQL address")
+	}
+	for _, name := range []string{"sslrootcert", "sslcert", "sslkey"} {
+		if path := u.Query().Get(name); path != "" {
+			if f, err := os.Open(path); err != nil {
+				return fmt.Errorf("DATABASE_URL: %s: %w", name, err)
+			} else if err := f.Close(); err != nil {
+				return fmt.Errorf("DATABASE_URL: %s: %w", name, err)
+			}
+		}
+	}
+	return errors.New("DATABASE_URL: a parameter is not valid (host, port, sslmode), or a file of sslrootcert, sslcert or sslkey holds no PEM")
 }
 
 func (d *DB) openSQLite(o Options) error {

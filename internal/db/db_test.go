@@ -112,3 +112,16 @@ func TestLowerFoldsMoreThanASCII(t *testing.T) {
 		t.Errorf("lower gives %q, %v", s, err)
 	}
 }
+
+// What is wrong with an address is named, and nothing of it that may be secret.
+func TestAnAddressThatIsNotValidIsExplained(t *testing.T) {
+	for address, want := range map[string]string{
+		"postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/nowhere/ca.crt": "DATABASE_URL: sslrootcert: open /nowhere/ca.crt: no such file or directory",
+		"postgres://u:secret@h/d?sslmode=perhaps":                                 "DATABASE_URL: a parameter is not valid (host, port, sslmode), or a file of sslrootcert, sslcert or sslkey holds no PEM",
+		"postgres://u:secret@h:port/d":                                            "DATABASE_URL is not a valid PostgreSQL address",
+	} {
+		if _, err := db.Open(t.Context(), db.Options{URL: address}); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

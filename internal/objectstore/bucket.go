@@ -86,7 +86,7 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 	}
 	base := cfg.HTTP
 	if base == nil {
-		base = &http.Client{Transport: newTransport()}
+		base = &http.Client{Transport: NewTransport()}
 	}
 	plain := *base
 	plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -173,7 +173,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func newTransport() *http.Transport {
+// NewTransport returns the transport of a bucket that is given no client.
+func NewTransport() *http.Transport {
 	// One connection per part: over HTTP/2 all parts would share one TCP
 	// connection and its congestion window.
 	var http1 http.Protocols

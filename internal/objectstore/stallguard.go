@@ -22,8 +22,9 @@ type stallGuard struct {
 	limit  time.Duration
 }
 
-// errStalled is the cause of the cancellation.
-var errStalled = errors.New("no data moved")
+// ErrStalled is the cause of the cancellation of a request that stood still, as a
+// transport sees it.
+var ErrStalled = errors.New("no data moved")
 
 // stalledError tells the SDK's retryer whether another try may work.
 type stalledError struct {
@@ -73,9 +74,9 @@ func (g *stallGuard) Do(req *http.Request) (*http.Response, error) {
 		return nil, &stalledError{limit: caller.limit}
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
-	timer := time.AfterFunc(limit, func() { cancel(errStalled) })
+	timer := time.AfterFunc(limit, func() { cancel(ErrStalled) })
 	stalled := func(err error) error {
-		if err != nil && err != io.EOF && context.Cause(ctx) == errStalled {
+		if err != nil && err != io.EOF && context.Cause(ctx) == ErrStalled {
 			if upload {
 				caller.lost.Store(true)
 			}

@@ -58,6 +58,16 @@ func newTrustedRoots(files ...[]byte) (trustedRoots, error) {
 	return roots, nil
 }
 
+func (r trustedRoots) expiry() time.Time {
+	first := r.certificates[0].NotAfter
+	for _, c := range r.certificates[1:] {
+		if c.NotAfter.Before(first) {
+			first = c.NotAfter
+		}
+	}
+	return first
+}
+
 // signedMessage is a JWS in compact form, taken apart and not yet believed.
 type signedMessage struct {
 	signingInput string

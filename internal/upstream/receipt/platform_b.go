@@ -135,6 +135,9 @@ func newPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	}, nil
 }
 
+// RootExpiry is when the first of the trusted root certificates runs out.
+func (p *PlatformB) RootExpiry() time.Time { return p.roots.expiry() }
+
 // Verify asks the store about the transaction in in.TransactionID and returns
 // how many of the product were bought (>= 1); in.Receipt is not used, because
 // only what the store signs for us now is proof. The error is ErrInvalid or

@@ -1,0 +1,69 @@
+package db
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// tracer watches what a PostgreSQL pool does on the wire, for metrics.
+type tracer struct {
+	failures atomic.Int64
+	expiry   atomic.Int64 // Unix seconds, 0 while no connection used TLS
+}
+
+var (
+	_ pgx.QueryTracer   = (*tracer)(nil)
+	_ pgx.ConnectTracer = (*tracer)(nil)
+)
+
+// Failures is how many connections and statements failed so far because the
+// database did not answer. SQLite, which is in the process, has none.
+func (d *DB) Failures() int64 { return d.tracer.failures.Load() }
+
+// CertificateExpiry is when the certificate that the server showed last runs
+// out; zero where it showed none.
+func (d *DB) CertificateExpiry() time.Time {
+	if s := d.tracer.expiry.Load(); s != 0 {
+		return time.Unix(s, 0)
+	}
+	return time.Time{}
+}
+
+func (t *tracer) count(ctx context.Context, err error) {
+	if err = classified(ctx, err); errors.Is(err, ErrUnavailable) {
+		t.failures.Add(1)
+	}
+}
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (t *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (t *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, end pgx.TraceQueryEndData) {
+	t.count(ctx, end.Err)
+}
+
+// TraceConnectStart implements pgx.ConnectTracer.
+func (t *tracer) TraceConnectStart(ctx context.Context, _ pgx.TraceConnectStartData) context.Context {
+	return ctx
+}
+
+// TraceConnectEnd implements pgx.ConnectTracer.
+func (t *tracer) TraceConnectEnd(ctx context.Context, end pgx.TraceConnectEndData) {
+	t.count(ctx, end.Err)
+	if end.Err != nil {
+		return
+	}
+	if c, ok := end.Conn.PgConn().Conn().(*tls.Conn); ok {
+		if shown := c.ConnectionState().PeerCertificates; len(shown) > 0 {
+			t.expiry.Store(shown[0].NotAfter.Unix())
+		}
+	}
+}
