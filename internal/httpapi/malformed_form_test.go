@@ -37,7 +37,8 @@ func formRefusals(target string) []malformed {
 	add("endless headers", "multipart/form-data; boundary=b", "--b\r\n"+strings.Repeat("X-A: a\r\n", 20_000)+"\r\nx\r\n--b--\r\n", brokenForm)
 	const nameless = `{"error":"bad_request","detail":"a part of the form has no usable name"}`
 	for name, head := range map[string]string{"no name": "form-data", "blank name": `form-data; name=""`, "attachment": `attachment; name="config"`,
-		"file name only": `form-data; filename="a"`, "nothing": " ", "long name": `form-data; name="` + strings.Repeat("n", 129) + `"`} {
+		"file name only": `form-data; filename="a"`, "control characters": `form-data; name*=utf-8''a%0D%0Ab`,
+		"text from right to left": `form-data; name*=utf-8''a%E2%80%AEb`, "not UTF-8": "form-data; name=\"a\xff\"", "nothing": " ", "long name": `form-data; name="` + strings.Repeat("n", 129) + `"`} {
 		q := form(target, "", part{head: head, text: "x"})
 		out = append(out, malformed{name: name, q: q, status: 400, body: nameless})
 	}
