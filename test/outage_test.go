@@ -183,6 +183,7 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	for range 8 { // more than the pool has connections
 		requests = append(requests, get("/api/v2/credits/cost?durationMs=1"))
 	}
+	time.Sleep(time.Second) // who was signed out is asked for anew, once a second
 	l.freeze()
 	unavailable(t, s, 10*time.Second, requests...)
 	s.Do(t, apitest.Request{Path: "/healthz"}).Expect(200)

@@ -435,6 +435,49 @@ func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
 	})
 }
 
+// arriving is a context that tells when somebody first waits for its end.
+type arriving struct {
+	context.Context
+	once sync.Once
+	here chan struct{}
+}
+
+func (a *arriving) Done() <-chan struct{} {
+	a.once.Do(func() { close(a.here) })
+	return a.Context.Done()
+}
+
+func TestAClientThatLeavesFailsNobodyElse(t *testing.T) {
+	r := newRoom(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
+	token, _, err := account.NewTokens(secret, time.Hour).Issue(account.Principal{UserID: u.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaving, leave := context.WithCancel(t.Context())
+	staying := &arriving{Context: t.Context(), here: make(chan struct{})}
+	waits := r.db.Stats().WaitCount
+	var wg sync.WaitGroup
+	err = r.db.InTx(t.Context(), func(*db.Tx) error { // holds the only connection
+		wg.Go(func() { _, _ = r.Authenticate(leaving, token) })
+		for r.db.Stats().WaitCount == waits {
+			time.Sleep(time.Millisecond)
+		}
+		wg.Go(func() {
+			if _, err := r.Authenticate(staying, token); err != nil {
+				t.Errorf("while another client left: %v", err)
+			}
+		})
+		<-staying.here
+		leave()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+}
+
 // audited fails the test unless the audit record holds these entries of a
 // target, newest first, each as "actor action".
 func (r *room) audited(t *testing.T, target string, want ...string) {

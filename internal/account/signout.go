@@ -72,7 +72,8 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 		if s.failed.After(arrived) {
 			return s.err // a database that does not answer one does not answer the next
 		}
-		if err := s.load(ctx); err != nil {
+		// Others wait for the answer, too: it must not end with this request's client.
+		if err := s.load(context.WithoutCancel(ctx)); err != nil {
 			s.failed, s.err = time.Now(), err
 			return err
 		}

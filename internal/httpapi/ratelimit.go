@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"cutroom/internal/fault"
 	"cutroom/internal/ratelimit"
 )
 
@@ -17,9 +18,13 @@ var (
 	limitAssets   = ratelimit.Limit{Name: "assets", PerMinute: 120}
 )
 
-func (s *Server) limited(lim ratelimit.Limit, key func(*http.Request) string, h handler) handler {
+func (s *Server) limited(lim ratelimit.Limit, keyOf func(*http.Request) (string, error), h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := lim.Take(r.Context(), s.o.DB, key(r)); err != nil {
+		key, err := keyOf(r)
+		if err != nil {
+			return err
+		}
+		if err := lim.Take(r.Context(), s.o.DB, key); err != nil {
 			return err
 		}
 		return h(w, r)
@@ -27,7 +32,7 @@ func (s *Server) limited(lim ratelimit.Limit, key func(*http.Request) string, h 
 }
 
 // byIP keys a limit by the client's address.
-func (s *Server) byIP(r *http.Request) string { return "ip:" + holder(s.clientIP(r)) }
+func (s *Server) byIP(r *http.Request) (string, error) { return "ip:" + holder(s.clientIP(r)), nil }
 
 // holder is who may well hold an address: of IPv6, whoever has one address has
 // the /64 around it.
@@ -39,12 +44,18 @@ func holder(address string) string {
 	return netip.PrefixFrom(a, 64).Masked().String()
 }
 
-// byUser keys a limit by the user of a valid token, else by the address.
-func (s *Server) byUser(r *http.Request) string {
-	if p, err := s.principal(r); err == nil {
-		return "user:" + p.UserID
+// byUser keys a limit by the user of a valid token, else by the address. Whether a
+// token is valid is not known while the database does not answer: that ends the
+// request, which would only wait once more for its count.
+func (s *Server) byUser(r *http.Request) (string, error) {
+	p, err := s.principal(r)
+	switch {
+	case err == nil:
+		return "user:" + p.UserID, nil
+	case fault.As(err) != nil:
+		return s.byIP(r)
 	}
-	return s.byIP(r)
+	return "", err
 }
 
 // clientIP is the address of the client. X-Forwarded-For is believed only from
