@@ -408,8 +408,16 @@ func TestLastWordsAreInTheFormatOfTheLog(t *testing.T) {
 		env := validEnv(t)
 		maps.Copy(env, map[string]string{"LOG_FORMAT": format, "PORT": "0", "DB_MAX_POOL": "0"})
 		out := refused(t, t.TempDir(), env)
-		if strings.Count(out, "\n") != 3 || !strings.Contains(out, "PORT: ") || !strings.Contains(out, "DB_MAX_POOL: ") {
-			t.Errorf("%s: want a head and two problems, a line each:\n%s", format, out)
+		lines := 3 // with a head, which is no problem of its own
+		if lineIsJSON {
+			lines = 2
+		}
+		if strings.Count(out, "\n") != lines || !strings.Contains(out, "PORT: ") || !strings.Contains(out, "DB_MAX_POOL: ") {
+			t.Errorf("%s: want two problems, a line each:\n%s", format, out)
+		}
+		status, missing, err := apitest.Run(t.Context(), t.TempDir(), env, "serve", "--env-file", "/nowhere.env")
+		if err != nil || status != 1 || strings.HasPrefix(missing, "{") != lineIsJSON || !strings.Contains(missing, "/nowhere.env: does not exist") {
+			t.Errorf("%s: a missing file: status %d, %v, %s", format, status, err, missing)
 		}
 		for line := range strings.Lines(out) {
 			var entry struct{ Level, Msg string }

@@ -107,10 +107,10 @@ func (v *invocation) load() (config.Config, *slog.Logger, error) {
 			}
 		}
 	}
-	if err != nil {
-		return cfg, nil, fmt.Errorf("the configuration is not valid:\n%w", err)
+	if err != nil && v.fatal == nil {
+		err = fmt.Errorf("the configuration is not valid:\n%w", err)
 	}
-	return cfg, log, nil
+	return cfg, log, err
 }
 
 // withDatabase calls use with the configured database as it is: beside a running

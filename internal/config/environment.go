@@ -27,7 +27,8 @@ func LoadEnvironment(path string) (Config, error) {
 	if path == "" {
 		path = envFile
 	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return Config{}, &Problem{Key: path, Rule: "does not exist"}
+		cfg, _ := Load(os.LookupEnv) // for the format of the log; what is missing would be in the file
+		return cfg, &Problem{Key: path, Rule: "does not exist"}
 	}
 	cfg, err := loadWithFile(path, os.LookupEnv)
 	if err == nil {
