@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -27,11 +26,7 @@ func showAudit(ctx context.Context, v *invocation) error {
 		}
 		return v.print(entries, func(w io.Writer) {
 			for _, e := range entries {
-				detail, err := json.Marshal(e.Detail)
-				if err != nil {
-					detail = []byte(err.Error())
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.RFC3339), e.Actor, e.Action, e.Target, detail)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.RFC3339), e.Actor, e.Action, e.Target, e.Detail)
 			}
 		})
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"cutroom/internal/account"
 	"cutroom/internal/admin"
@@ -36,7 +37,7 @@ func (v *invocation) support(ctx context.Context, sign int64) error {
 	if err != nil || n < 1 || n > maxSupport {
 		return fmt.Errorf("%q is no number of credits from 1 to %d", v.args[1], maxSupport)
 	}
-	if v.reason == "" || len(v.reason) > maxReason {
+	if strings.TrimSpace(v.reason) == "" || len(v.reason) > maxReason {
 		return fmt.Errorf("--reason <text> is needed, of at most %d characters and without personal data: the audit record keeps it", maxReason)
 	}
 	return v.withUser(ctx, func(d *db.DB, u account.User) error {

@@ -28,6 +28,13 @@ type check struct {
 	run  func(ctx context.Context, cfg config.Config) (string, error)
 }
 
+// finding is what a check found, for a script.
+type finding struct {
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
 // errUnhealthy makes the doctor exit with 1; the report has said why.
 var errUnhealthy = errors.New("some checks failed")
 
@@ -46,7 +53,7 @@ func doctor(ctx context.Context, v *invocation) error {
 		}},
 		{"provider_b", checkProviderB}, {"platform_a", checkPlatformA}, {"platform_b", checkPlatformB},
 	}
-	failed := false
+	failed, findings := false, make([]finding, 0, len(checks))
 	for _, c := range checks {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		said, err := c.run(ctx, cfg)
@@ -56,7 +63,15 @@ func doctor(ctx context.Context, v *invocation) error {
 			mark, said, failed = "FAIL", err.Error(), true
 		}
 		said = strings.Join(strings.Fields(said), " ") // a line each, whatever an error looks like
-		fmt.Fprintf(v.stdout, "%s  %-20s %s\n", mark, c.name, said)
+		findings = append(findings, finding{Check: c.name, OK: err == nil, Detail: said})
+		if !v.json { // as they come: one may take a minute
+			fmt.Fprintf(v.stdout, "%s  %-20s %s\n", mark, c.name, said)
+		}
+	}
+	if v.json {
+		if err := v.printJSON(findings); err != nil {
+			return err
+		}
 	}
 	if failed {
 		return errUnhealthy

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -84,6 +85,19 @@ func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
 	}
 	if !regexp.MustCompile(`^ok ffmpeg version \S+, all codecs and filters; confined by \w`).MatchString(lines["ffmpeg"]) {
 		t.Errorf("ffmpeg: %q", lines["ffmpeg"])
+	}
+	var stdout, stderr bytes.Buffer
+	var findings []struct {
+		Check, Detail string
+		OK            bool
+	}
+	if status := run([]string{"doctor", "--json"}, &stdout, &stderr); status != 0 || json.Unmarshal(stdout.Bytes(), &findings) != nil {
+		t.Errorf("as JSON: exit status %d\n%s%s", status, &stdout, &stderr)
+	}
+	for i, name := range checks {
+		if i >= len(findings) || findings[i].Check != name || !findings[i].OK || findings[i].Detail == "" {
+			t.Errorf("as JSON: %s is not told: %v", name, findings)
+		}
 	}
 }
 

@@ -86,7 +86,7 @@ func (p person) table(w io.Writer) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.CreatedAt, j.JobType, j.JobID, j.Status, j.Error)
 	})
 	section(w, "audit", p.Audit, func(e audit.Entry) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%v\n", admin.Time{Time: e.Time}, e.Action, e.Actor, e.Detail)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", admin.Time{Time: e.Time}, e.Action, e.Actor, e.Detail)
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
@@ -39,8 +40,15 @@ func commitString() string {
 func versionString() string { return release + " (" + commitString() + ")" }
 
 func version(ctx context.Context, v *invocation) error {
-	_, err := fmt.Fprintf(v.stdout, "cutroom %s\ncommit  %s\ngo      %s\nffmpeg  %s\n", release, commitString(), runtime.Version(), ffmpegVersion(ctx))
-	return err
+	of := struct {
+		Version string `json:"version"`
+		Commit  string `json:"commit"`
+		Go      string `json:"go"`
+		FFmpeg  string `json:"ffmpeg"`
+	}{release, commitString(), runtime.Version(), ffmpegVersion(ctx)}
+	return v.print(of, func(w io.Writer) {
+		fmt.Fprintf(w, "cutroom %s\ncommit  %s\ngo      %s\nffmpeg  %s\n", of.Version, of.Commit, of.Go, of.FFmpeg)
+	})
 }
 
 // ffmpegVersion asks the ffmpeg in PATH. It opens no media, so it need not be confined.

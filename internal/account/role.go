@@ -17,7 +17,7 @@ import (
 var ErrUnknown = errors.New("no such user")
 
 func unknown(emailOrID string) error {
-	return fmt.Errorf("no user has the e-mail or id %q (an account begins with its first sign-in): %w", emailOrID, ErrUnknown)
+	return fmt.Errorf("%w: nobody has the e-mail or id %q, and an account begins with its first sign-in", ErrUnknown, emailOrID)
 }
 
 // Find returns the user with this e-mail (any case) or UUID. An e-mail may

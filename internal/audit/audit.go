@@ -37,6 +37,18 @@ const Service = "service"
 // Detail says more about an action, in ids, numbers and words of our own.
 type Detail map[string]any
 
+// String is the detail as JSON, "" where there is none.
+func (d Detail) String() string {
+	if len(d) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
 // Entry is one thing that somebody did.
 type Entry struct {
 	ID     string    `json:"id"`
