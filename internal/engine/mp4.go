@@ -262,5 +262,8 @@ func (v *VideoPart) checkPart(path string) (config string, err error) {
 	if t.samples != v.Frames {
 		return "", fmt.Errorf("check %s: %w: %d frames of %d", v.Name, errMP4, t.samples, v.Frames)
 	}
+	if !t.uniform {
+		return "", fmt.Errorf("check %s: %w: frames of unequal length", v.Name, errMP4)
+	}
 	return t.config, nil
 }

@@ -196,6 +196,11 @@ func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
 		return err
 	}
 	y, err := r.encodePart(ctx, p, t, out, log, p.keyframe(0))
+	if refusedSize(err) {
+		r.log.Info("the picture changes its size", "part", p.Name)
+		p.resized = true
+		y, err = r.encodePart(ctx, p, t, out, log, p.keyframe(0))
+	}
 	// Some decoders lose frames after a start in the middle, and broken indexes
 	// make seeks land anywhere. A start further ahead, and in the end the start of
 	// the file, shows whether it is the film that is broken.

@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
+
+	"cutroom/internal/media"
 )
 
 // canvasSize is the size of the output for a first segment with video v: as it
@@ -46,6 +49,32 @@ func (v *VideoPart) picture() []string {
 			(v.canvas.Width-w)/4*2, (v.canvas.Height-h)/4*2))
 	}
 	return append(chain, "setsar=1")
+}
+
+// guard names the filter of sameSize where ffmpeg reports what it refuses.
+const guard = "crop@same-size"
+
+// sameSize lets pictures of the size that the analysis found through, at no
+// cost, and refuses others. Recordings of calls and screens turn or change their
+// resolution in the middle: ffmpeg then builds the graph anew, which forgets how
+// many frames it has seen, and everything behind counts on one size.
+func (v *VideoPart) sameSize() string {
+	w, h := v.source.info.Video.Width, v.source.info.Video.Height
+	return fmt.Sprintf("%s=w='if(eq(iw,%d)*eq(ih,%d),iw,-1)':h=ih:exact=1", guard, w, h)
+}
+
+// oneSize fits every picture, by its own size, into the one that the analysis
+// found. The graph stays as it is: these two filters alone follow the change.
+func (v *VideoPart) oneSize() string {
+	w, h := v.source.info.Video.Width, v.source.info.Video.Height
+	return fmt.Sprintf("scale=%d:%d:flags=bicubic:force_original_aspect_ratio=decrease:eval=frame,"+
+		"pad=%d:%d:(ow-iw)/2:(oh-ih)/2:black:eval=frame", w, h, w, h)
+}
+
+// refusedSize reports whether a pass ended because of sameSize.
+func refusedSize(err error) bool {
+	exit, ok := errors.AsType[*media.ExitError](err)
+	return ok && strings.Contains(exit.Stderr, guard)
 }
 
 // resize is the way to w x h: nothing, the loss of an odd line, or scaling.

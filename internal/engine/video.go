@@ -13,7 +13,7 @@ import (
 
 // videoVersion is raised when the same part would look different; it is part of
 // every key.
-const videoVersion = 2
+const videoVersion = 3
 
 // VideoPart is a stretch of the film that one ffmpeg run encodes: pictures
 // alone, constant frame rate, an exact number of frames. What it holds depends
@@ -30,6 +30,7 @@ type VideoPart struct {
 	profile Profile
 	economy economy
 	threads int     // set by employ
+	resized bool    // the picture changes its size within the source, see sameSize
 	start   float64 // source seconds of the first output frame
 	speed   float64
 
@@ -241,12 +242,17 @@ func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 		args = append(args, "-seek_timestamp", "1", "-ss", decimal(key+0.0002))
 	}
 	args = append(args, "-an", "-sn", "-dn")
+	steady := v.sameSize()
+	if v.resized {
+		args = append(args, "-reinit_filter", "0")
+		steady = v.oneSize()
+	}
 	args = append(args, media.InputArgs(info.Kind, v.source.path)...)
 	// Bounds in ticks: from seconds, ffmpeg would round them to the source's clock,
 	// and a clock as coarse as the frames makes one bound of two neighbours.
 	from, to := v.bounds()
-	graph := fmt.Sprintf("[0:%d]trim=start_pts=%d:end_pts=%d,split[film][log];[film]%s[out]",
-		video.Index, from, to, strings.Join(v.filters(), ","))
+	graph := fmt.Sprintf("[0:%d]%s,trim=start_pts=%d:end_pts=%d,split[film][log];[film]%s[out]",
+		video.Index, steady, from, to, strings.Join(v.filters(), ","))
 	args = append(args, "-filter_threads", threads, "-filter_complex_threads", threads,
 		"-filter_complex", graph,
 		"-map", "[out]", "-c:v", "libx264", "-profile:v", "high", "-preset", v.profile.Preset, "-crf", fmt.Sprint(v.profile.CRF))
