@@ -11,3 +11,7 @@ $(PROMTOOL):
 check-alerts: $(PROMTOOL) ## check the alert rules, their unit tests and the route with Prometheus's own tools
 	cd deploy && ../$(PROMTOOL) check config --syntax-only prometheus.yml && ../$(PROMTOOL) check rules alerts.yml && \
 		../$(PROMTOOL) test rules alerts_test.yml && ../$(dir $(PROMTOOL))amtool check-config alertmanager.yml
+
+.PHONY: try-operations
+try-operations: build ## do what docs/operations.md says without containers; on a machine that may be thrown away
+	scripts/try-operations.sh
