@@ -250,6 +250,16 @@ func TestMigrationsRunBeforeTheReplicas(t *testing.T) {
 		if fmt.Sprint(s.DependsOn["migrate"]) != "map[condition:service_completed_successfully]" {
 			t.Errorf("%s does not wait for migrations", name)
 		}
+		// What serves must not be able to change the schema.
+		serves := s.environment(env)
+		if serves["MIGRATE_ON_START"] != "false" || serves["DB_USER"] == got["DB_USER"] || serves["DB_PASSWORD"] == got["DB_PASSWORD"] {
+			t.Errorf("%s has the role of the owner", name)
+		}
+		for _, role := range []string{serves["DB_USER"], got["DB_USER"]} {
+			if !strings.Contains(read(t, "postgres/roles.sql"), "CREATE ROLE "+role+" LOGIN PASSWORD") {
+				t.Errorf("roles.sql makes no role %s", role)
+			}
+		}
 	}
 }
 
