@@ -114,6 +114,9 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 // wrongShape answers a configuration that cannot be decoded: with a sentence that
 // names the field whose type is wrong, or as no JSON object at all.
 func wrongShape(what string, document []byte, dst any, err error) error {
+	if fault.As(err) == errManyValues { // and nothing else that is a bad_request
+		return err
+	}
 	if sentence := misfit(document, dst); sentence != "" {
 		return fault.New(fault.Invalid, sentence).Because(err)
 	}
