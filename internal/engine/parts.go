@@ -196,9 +196,9 @@ func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
 		return err
 	}
 	y, err := r.encodePart(ctx, p, t, out, log, p.keyframe(0))
-	if refusedSize(err) {
-		r.log.Info("the picture changes its size", "part", p.Name)
-		p.resized = true
+	if refusedSize(err) || err == nil && p.rebuilt(r.path(out)) {
+		r.log.Info("the picture changes its size or format", "part", p.Name)
+		p.uneven = true
 		y, err = r.encodePart(ctx, p, t, out, log, p.keyframe(0))
 	}
 	// Some decoders lose frames after a start in the middle, and broken indexes

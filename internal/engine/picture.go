@@ -64,7 +64,8 @@ func (v *VideoPart) sameSize() string {
 }
 
 // oneSize fits every picture, by its own size, into the one that the analysis
-// found. The graph stays as it is: these two filters alone follow the change.
+// found, in one format. The graph stays as it is: these two filters alone follow
+// the change.
 func (v *VideoPart) oneSize() string {
 	w, h := v.source.info.Video.Width, v.source.info.Video.Height
 	return fmt.Sprintf("scale=%d:%d:flags=bicubic:force_original_aspect_ratio=decrease:eval=frame,"+
@@ -75,6 +76,17 @@ func (v *VideoPart) oneSize() string {
 func refusedSize(err error) bool {
 	exit, ok := errors.AsType[*media.ExitError](err)
 	return ok && strings.Contains(exit.Stderr, guard)
+}
+
+// rebuilt reports whether ffmpeg built the graph anew in the middle of a part, as
+// it does for another format, too: the times then begin again.
+func (v *VideoPart) rebuilt(path string) bool {
+	f, err := readMP4(path)
+	if err != nil {
+		return false
+	}
+	t, err := f.track("vide")
+	return err == nil && (!t.uniform || t.samples != v.Frames)
 }
 
 // resize is the way to w x h: nothing, the loss of an odd line, or scaling.

@@ -30,7 +30,7 @@ type VideoPart struct {
 	profile Profile
 	economy economy
 	threads int     // set by employ
-	resized bool    // the picture changes its size within the source, see sameSize
+	uneven  bool    // pictures of the source differ in size or format, see sameSize
 	start   float64 // source seconds of the first output frame
 	speed   float64
 
@@ -243,7 +243,7 @@ func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 	}
 	args = append(args, "-an", "-sn", "-dn")
 	steady := v.sameSize()
-	if v.resized {
+	if v.uneven {
 		args = append(args, "-reinit_filter", "0")
 		steady = v.oneSize()
 	}

@@ -311,14 +311,15 @@ func TestToneMappedFilmsSayNothingOfLight(t *testing.T) {
 }
 
 // A recording that is turned in its middle has pictures of two sizes in one
-// track: each is shown whole, by its own shape, on the canvas of the first.
-func TestPicturesThatChangeTheirSize(t *testing.T) {
+// track: each is shown whole, by its own shape, on the canvas of the first. The
+// second also changes its depth.
+func TestPicturesThatChangeInTheMiddle(t *testing.T) {
 	b := newBench(t)
 	dir := t.TempDir()
 	var both []byte
-	for _, look := range []string{"red:s=160x90", "green:s=90x160"} {
+	for _, look := range [][2]string{{"red:s=160x90", "yuv420p"}, {"green:s=90x160", "yuv420p"}, {"green:s=90x160", "yuv420p10"}} {
 		raw := filepath.Join(dir, "raw.h264")
-		mediatest.FFmpeg(t, "-y", "-f", "lavfi", "-i", "color="+look+":r=10:d=1", "-pix_fmt", "yuv420p", "-bf", "0", "-g", "5", raw)
+		mediatest.FFmpeg(t, "-y", "-f", "lavfi", "-i", "color="+look[0]+":r=10:d=1", "-pix_fmt", look[1], "-bf", "0", "-g", "5", raw)
 		data, err := os.ReadFile(raw)
 		if err != nil {
 			t.Fatal(err)
@@ -330,16 +331,16 @@ func TestPicturesThatChangeTheirSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	mediatest.FFmpeg(t, "-r", "10", "-i", raw, "-c", "copy", "-tag:v", "avc3", clip)
-	out := b.render(t, film(cut(clip, 0, 0), cut(clip, 1500, 2000), cut(clip, 0, 500)))
+	out := b.render(t, film(cut(clip, 0, 2000), cut(clip, 1500, 2500), cut(clip, 0, 500)))
 	if v := mediatest.Inspect(t, out.Path).Video(t); v.Width != 160 || v.Height != 90 {
 		t.Errorf("the film is %dx%d", v.Width, v.Height)
 	}
-	mediatest.ConstantRate(t, out.Path, 10, 30, time.Millisecond)
+	mediatest.ConstantRate(t, out.Path, 10, 35, time.Millisecond)
 	red, green, black := color.RGBA{R: 255, A: 255}, color.RGBA{G: 128, A: 255}, color.RGBA{A: 255}
 	for _, at := range []struct {
 		ms           int
 		middle, side color.RGBA
-	}{{50, red, red}, {950, red, red}, {1050, green, black}, {1950, green, black}, {2250, green, black}, {2750, red, red}} {
+	}{{50, red, red}, {950, red, red}, {1050, green, black}, {1950, green, black}, {2250, green, black}, {2950, green, black}, {3250, red, red}} {
 		img := mediatest.Frame(t, out.Path, time.Duration(at.ms)*time.Millisecond)
 		for x, want := range map[float64]color.RGBA{0.5: at.middle, 0.1: at.side} {
 			if got := mediatest.ColorAt(img, x, 0.1); mediatest.ColorDistance(got, want) > 40 {
