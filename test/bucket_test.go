@@ -154,7 +154,7 @@ func TestStoreDownIsSaidSoAndPasses(t *testing.T) {
 		for name, call := range calls {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				res := u.Send(t, call).Sentence(503)
+				res := u.Send(t, call).Error(503, "unavailable")
 				if strings.Contains(string(res.Body), storeSecretText) {
 					t.Errorf("the store's words reach the client: %s", res.Body)
 				}

@@ -155,8 +155,9 @@ func loggedOnce(t *testing.T, s *apitest.Server, of string) {
 			n++
 		}
 	}
-	if n != 1 {
-		t.Errorf("the log says %d times that the %s does not answer, want once", n, of)
+	// Each process logs for itself.
+	if n < 1 || n > s.Processes() {
+		t.Errorf("the log says %d times that the %s does not answer, want once a process", n, of)
 	}
 }
 

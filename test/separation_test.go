@@ -304,7 +304,7 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 		t.Errorf("the repeat answered %v, want %v", again, first)
 	}
 	// A body of which nothing ever comes: only the head of the request is there.
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.Replica(0).URL, "http://")) // a front would wait for the body
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -42,21 +41,13 @@ func validEnv(t *testing.T) map[string]string {
 	}
 }
 
-// freePort returns a port that nobody listens on, below those that the system
-// gives to other servers of the tests and to outgoing connections: one of these
-// may even meet itself on the port that it dials.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		port := 10000 + rand.IntN(9000)
-		ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err == nil {
-			ln.Close()
-			return port
-		}
+	port, err := apitest.FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return 0
+	return port
 }
 
 // refused runs `cutroom serve` and fails the test unless it exits with status

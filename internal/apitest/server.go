@@ -22,6 +22,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -183,7 +184,7 @@ func (s *Server) database(t testing.TB) {
 func (s *Server) makeReplicas(t testing.TB, n int) error {
 	var targets []*url.URL
 	for range n {
-		port, err := freePort()
+		port, err := FreePort()
 		if err != nil {
 			return err
 		}
@@ -388,13 +389,22 @@ func (s *Server) IP() string {
 	return fmt.Sprintf("198.18.%d.%d", n>>8&0xff, n&0xff)
 }
 
-func freePort() (int, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+// Processes is how many processes the service has.
+func (s *Server) Processes() int { return len(s.replicas) }
+
+// FreePort returns a port that nobody listens on, below those that the system
+// gives to other servers of the tests and to outgoing connections: one of these
+// may even meet itself on the port that it dials.
+func FreePort() (int, error) {
+	var err error
+	for range 100 {
+		port := 10000 + rand.IntN(9000)
+		var ln net.Listener
+		if ln, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			return port, ln.Close()
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("find a free port: %w", err)
 }
 
 // tail is the end of a log, enough to see what went wrong.

@@ -91,8 +91,9 @@ func (g *stallGuard) Do(req *http.Request) (*http.Response, error) {
 	res, err := g.client.Do(req)
 	timer.Stop()
 	if err != nil {
-		if err = stalled(err); upload && !first {
-			err = finalError{err} // the pauses before further tries are longer than anybody waits
+		// The pauses before further tries are longer than anybody waits.
+		if err = stalled(err); upload && !first && !strings.HasPrefix(req.Header.Get("Amz-Sdk-Request"), "attempt=2;") {
+			err = finalError{err}
 		}
 		cancel(nil)
 		return nil, err

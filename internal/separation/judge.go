@@ -79,8 +79,12 @@ func (s *Service) analysisSlot(ctx context.Context) (release func(), err error) 
 }
 
 // paddingSamples is more than encoders put before and behind the sound: up to
-// 4095 samples each in the fields of MP3, about 3000 together in AAC.
-const paddingSamples = 8192
+// 4095 samples each in the fields of MP3, about 3000 together in AAC. At low rates
+// encoders add less than these would last.
+const (
+	paddingSamples = 8192
+	maxPadding     = 400 * time.Millisecond
+)
 
 // length is what the sound of a file lasts, and is priced by. Headers lie, and
 // clocks and edit lists hide; the packets and their samples do not. What an
@@ -94,7 +98,7 @@ func (s *Service) length(ctx context.Context, path string, kind media.Kind) (tim
 	var extent, bare, heard time.Duration
 	for _, t := range tracks {
 		extent = max(extent, t.Extent)
-		bare = max(bare, t.Extent-paddingSamples*time.Second/time.Duration(t.SampleRate))
+		bare = max(bare, t.Extent-min(maxPadding, paddingSamples*time.Second/time.Duration(t.SampleRate)))
 		heard = max(heard, t.Duration())
 	}
 	// Only the edit list of an mp4 knows its encoder's padding. It is asked where
