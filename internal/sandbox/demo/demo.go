@@ -19,7 +19,6 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/sandbox/demo/meter"
 	"cutroom/internal/sandbox/system"
 )
 
@@ -211,17 +210,15 @@ func (r *run) conclude(ctx context.Context) error {
 			return "", err
 		}
 		on.update(0.9, "contact sheet")
-		j.group = "credits"
-		j.equal("the balance fell by the quote", fmt.Sprint(r.account.before-r.account.price), fmt.Sprint(r.account.after))
-		if err := j.drawSheet(ctx, r.path("contact-sheet.jpg")); err != nil {
+		if err := j.drawSheet(ctx, r.scratch, r.path("contact-sheet.jpg")); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("%d measurements, contact sheet drawn", j.count()), nil
+		return fmt.Sprintf("%d measurements, contact sheet drawn", len(j.checks)), nil
 	})
 	if err != nil {
 		return err
 	}
-	s := summary{protocol: j.protocol, account: r.account, took: r.took, total: time.Since(r.began), folder: r.out,
+	s := summary{checks: j.checks, account: r.account, took: r.took, total: time.Since(r.began), folder: r.out,
 		files: append(append([]string{}, r.files...), "contact-sheet.jpg", "report.txt")}
 	if err := s.write(r.path("report.txt")); err != nil {
 		return err
@@ -235,20 +232,19 @@ func (r *run) conclude(ctx context.Context) error {
 
 // probeClip describes a film of the user.
 func probeClip(ctx context.Context, path string) (clip, bool, error) {
-	m, err := meter.Probe(ctx, path)
+	m, err := probe(ctx, path)
 	if err != nil {
 		return clip{}, false, fmt.Errorf("--video: %w", err)
 	}
-	if m.Video == nil {
+	if m.video == "" {
 		return clip{}, false, fmt.Errorf("--video: %s holds no video", path)
 	}
-	length := m.Video.End
+	length := m.videoEnd
 	if length == 0 {
-		length = m.Length // some containers note only the whole
+		length = m.length // some containers note only the whole
 	}
 	if length < time.Second {
 		return clip{}, false, fmt.Errorf("--video: %s lasts only %v", path, length)
 	}
-	return clip{name: filepath.Base(path), path: path, width: m.Video.Width, height: m.Video.Height, rate: m.Video.Rate, length: length},
-		m.Audio != nil, nil
+	return clip{name: filepath.Base(path), path: path, width: m.width, height: m.height, rate: m.rate, length: length}, m.audio != "", nil
 }

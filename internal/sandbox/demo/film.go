@@ -5,9 +5,6 @@ import (
 	"math/big"
 	"slices"
 	"time"
-
-	"cutroom/internal/sandbox/demo/picture"
-	"cutroom/internal/sandbox/demo/sound"
 )
 
 // clip is one source film.
@@ -18,7 +15,7 @@ type clip struct {
 	width, height int
 	rate          *big.Rat
 	length        time.Duration // of the pictures
-	lamp          *picture.Lamp // nil: the clip has no flashes and ticks
+	lamp          *lamp         // nil: the clip has no flashes and ticks
 }
 
 // segment is a stretch of a clip in the film. Everything plays at speed 1.
@@ -59,14 +56,15 @@ type film struct {
 
 // The mix that the demonstration shows. In the first third of the first segment
 // its sound is untouched, in the second its voice is lifted out, in the last
-// both stems are as loud as they were. The music pauses there, so that nothing
-// covers the comparison.
+// both stems are as loud as they were; the music pauses there, so that nothing
+// covers the comparison. A moment of silence leads to the cut.
 const (
 	liftVoice      = 1.4
 	liftBackground = 0.4
 	musicBelow     = 0.45 // under the first segment
 	musicAfter     = 0.9  // under the rest
 	laterVolume    = 0.85 // of the segments after the first
+	silence        = 500 * time.Millisecond
 	ownLongest     = 20 * time.Second
 )
 
@@ -79,8 +77,7 @@ func edit(clips []clip, musicLength time.Duration) film {
 	for i, c := range clips {
 		s := segment{clip: i, to: min(c.length, ownLongest).Truncate(time.Millisecond), volume: 1, start: at}
 		if c.lamp != nil {
-			bars := (c.length - lead) / sound.Bar
-			s.from, s.to = lead, lead+bars*sound.Bar
+			s.from, s.to = lead, lead+(c.length-lead)/bar*bar
 		}
 		if i > 0 {
 			s.volume = laterVolume
@@ -91,9 +88,11 @@ func edit(clips []clip, musicLength time.Duration) film {
 	first := f.segments[0]
 	third := (first.length() / 3).Truncate(time.Millisecond)
 	lift, same, end := first.start+third, first.start+2*third, first.end()
+	muted := end - min(silence, third/2)
 	f.remixes = []remix{
 		{from: lift, to: same, offset: first.from + third, voice: liftVoice, background: liftBackground},
-		{from: same, to: end, offset: first.from + 2*third, voice: 1, background: 1},
+		{from: same, to: muted, offset: first.from + 2*third, voice: 1, background: 1},
+		{from: muted, to: end, offset: first.from + muted - first.start},
 	}
 	// The second stretch of music goes on as if it had played on under the pause.
 	below := min(same, musicLength)
@@ -152,6 +151,23 @@ func (f film) remixAt(at time.Duration) *remix {
 		}
 	}
 	return nil
+}
+
+// mutedAt tells whether nothing at all is heard at a time.
+func (f film) mutedAt(at time.Duration) bool {
+	r := f.remixAt(at)
+	return r != nil && r.voice == 0 && r.background == 0
+}
+
+// lampArea is a clip's lamp on the film's canvas: other clips are scaled to fit
+// and centred.
+func (f film) lampArea(n int) lamp {
+	width, height, _ := f.canvas()
+	c := f.clips[n]
+	scale := min(float64(width)/float64(c.width), float64(height)/float64(c.height))
+	left := (float64(width) - float64(c.width)*scale) / 2
+	top := (float64(height) - float64(c.height)*scale) / 2
+	return lamp{x: int(left + float64(c.lamp.x)*scale), y: int(top + float64(c.lamp.y)*scale), radius: int(float64(c.lamp.radius) * scale)}
 }
 
 // Names of the media in a submission: the parts of a multipart request, or the

@@ -7,35 +7,32 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"cutroom/internal/sandbox/demo/picture"
 )
 
 func ownClips() []clip {
-	dusk, aurora := picture.NewDusk().Lamp(), picture.NewAurora().Lamp()
-	return []clip{
-		{name: "Clip A", path: "a.mp4", width: 1280, height: 720, rate: big.NewRat(30, 1), length: duskLength, lamp: &dusk},
-		{name: "Clip B", path: "b.mp4", width: 720, height: 1280, rate: big.NewRat(25, 1), length: auroraLength, lamp: &aurora},
-	}
+	return []clip{scenes[0].clip("a.mp4"), scenes[1].clip("b.mp4")}
 }
 
 const msec = time.Millisecond
 
 func TestOwnFilmFallsOnBars(t *testing.T) {
-	f := edit(ownClips(), 14400*msec)
-	if f.length() != 12*time.Second || f.frames() != 360 {
-		t.Errorf("%v in %d frames, want 12 s in 360", f.length(), f.frames())
+	f := edit(ownClips(), 16800*msec)
+	if f.length() != 14*time.Second || f.frames() != 420 {
+		t.Errorf("%v in %d frames, want 14 s in 420", f.length(), f.frames())
 	}
 	if width, height, rate := f.canvas(); width != 1280 || height != 720 || rate.Cmp(big.NewRat(30, 1)) != 0 {
 		t.Errorf("canvas %d×%d at %v", width, height, rate)
 	}
-	if want := []time.Duration{0, 2400 * msec, 4800 * msec, 7200 * msec, 12000 * msec}; !slices.Equal(f.cuts(), want) {
+	if want := []time.Duration{0, 2800 * msec, 5600 * msec, 7900 * msec, 8400 * msec, 14000 * msec}; !slices.Equal(f.cuts(), want) {
 		t.Errorf("cuts %v, want %v", f.cuts(), want)
 	}
-	if len(f.music) != 2 || f.music[0].end() != 4800*msec || f.music[1].start != 7200*msec || f.music[1].from != 7200*msec {
+	if len(f.music) != 2 || f.music[0].end() != 5600*msec || f.music[1].start != 8400*msec || f.music[1].from != 8400*msec {
 		t.Errorf("music %+v", f.music)
 	}
-	for at, want := range map[time.Duration]float64{0: 0, 2399 * msec: 0, 2400 * msec: liftVoice, 4800 * msec: 1, 7200 * msec: 0} {
+	if !f.mutedAt(7900*msec) || f.mutedAt(7899*msec) || f.mutedAt(8400*msec) {
+		t.Error("silence does not lead to the cut alone")
+	}
+	for at, want := range map[time.Duration]float64{0: 0, 2799 * msec: 0, 2800 * msec: liftVoice, 5600 * msec: 1, 7900 * msec: 0, 8400 * msec: 0} {
 		var got float64
 		if r := f.remixAt(at); r != nil {
 			got = r.voice
@@ -71,7 +68,7 @@ func TestUsersFilm(t *testing.T) {
 }
 
 func TestConfigOfBothPaths(t *testing.T) {
-	f := edit(ownClips(), 14400*msec)
+	f := edit(ownClips(), 16800*msec)
 	urls := stemURLs{voice: "V", background: "B"}
 	for _, tt := range []struct {
 		names sources
@@ -87,9 +84,9 @@ func TestConfigOfBothPaths(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range append(tt.want,
-			`"durationMs":8000`, `"trimStartMs":500,"volumeScale":1`, `"trimEndMs":7700`, `"order":1`,
-			`"startMs":7200,"volume":0.9`, `"sourceTrimStartMs":7200`, `"outputKind":"video"`,
-			`"muteOriginalSegmentAudio":true,"rangeEndMs":4800,"rangeStartMs":2400`, `"sourceOffsetMs":2900`,
+			`"durationMs":9000`, `"trimStartMs":500,"volumeScale":1`, `"trimEndMs":8900`, `"order":1`,
+			`"startMs":8400,"volume":0.9`, `"sourceTrimStartMs":8400`, `"outputKind":"video"`,
+			`"muteOriginalSegmentAudio":true,"rangeEndMs":5600,"rangeStartMs":2800`, `"sourceOffsetMs":3300`,
 			`{"audioUrl":"V","stemId":"voice_all","volume":1.4}`, `{"audioUrl":"B","stemId":"background","volume":0.4}`) {
 			if !strings.Contains(string(raw), want) {
 				t.Errorf("by key %v: no %s in %s", tt.byKey, want, raw)
@@ -102,13 +99,13 @@ func TestConfigOfBothPaths(t *testing.T) {
 }
 
 func TestLampAreaFollowsTheScaledClip(t *testing.T) {
-	f := edit(ownClips(), 14400*msec)
-	if a := f.lampArea(0, *f.clips[0].lamp); a.X+a.Width/2 != 1206 || a.Y+a.Height/2 != 74 {
+	f := edit(ownClips(), 16800*msec)
+	if a := f.lampArea(0); a != *f.clips[0].lamp {
 		t.Errorf("lamp of the first clip at %+v", a)
 	}
 	// The upright clip is 405 wide in the middle of 1280.
-	a := f.lampArea(1, *f.clips[1].lamp)
-	if x, y := a.X+a.Width/2, a.Y+a.Height/2; x < 799 || x > 802 || y < 40 || y > 43 {
+	a := f.lampArea(1)
+	if a.x < 799 || a.x > 802 || a.y < 40 || a.y > 43 {
 		t.Errorf("lamp of the second clip at %+v", a)
 	}
 }

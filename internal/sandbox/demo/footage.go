@@ -4,73 +4,97 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
-
-	"cutroom/internal/sandbox/demo/meter"
-	"cutroom/internal/sandbox/demo/picture"
-	"cutroom/internal/sandbox/demo/sound"
 )
 
-// Lengths of the clips that the demonstration shoots itself.
+// The music's grid: four beats to a bar.
 const (
-	duskLength   = 8 * time.Second
-	auroraLength = 6 * time.Second
+	bar = 2800 * time.Millisecond
 	// lead is what both clips hold before the music's first bar; it is trimmed
-	// away. Half a second keeps the ticks, which stand at whole seconds, off the
-	// beats of the music.
-	lead = 500 * time.Millisecond
+	// away, and keeps the ticks at whole seconds off most beats.
+	lead       = 500 * time.Millisecond
+	songLength = 6 * bar
 )
 
-// Levels of the sound tracks, as root mean square. The first clip's music is
-// nearly as loud as its voice, so that there is something to lift out of it.
+// tick is a chirp of 24 ms at every whole second: its pitch rises so fast that
+// it is found to a fraction of a millisecond under music and speech.
+const tick = "lt(mod(t,1),.024)*sqrt(max(0,.5-.5*cos(2*PI*mod(t,1)/.024)))*sin(2*PI*(6500*mod(t,1)+104167*pow(mod(t,1),2)))"
+
+// The layers of the music, as expressions for ffmpeg's aevalsrc. ld(0) is the
+// root of the bar's chord in Hz, ld(1) its third; %g is the side, -1 or 1.
 const (
-	voiceGain = 0.66 // of sound.Speak's level
-	radioRMS  = 0.042
-	nightRMS  = 0.045
+	chords = "0*(st(2,mod(floor(t/2.8),4))+st(0,110*pow(2,if(eq(ld(2),0),0,if(eq(ld(2),1),-4,if(eq(ld(2),2),3,-2)))/12))+st(1,if(eq(ld(2),0),1.1892,1.2599)))"
+	bell   = "(1-exp(-4*mod(t,2.8)))*exp(-.3*mod(t,2.8))*(1-exp(-25*(2.8-mod(t,2.8))))"
+	swell  = "(sin(ld(0)*(2+.006*%[1]g)*PI*2*t)+sin(ld(0)*ld(1)*(2-.005*%[1]g)*PI*2*t)+sin(ld(0)*1.4983*(2+.004*%[1]g)*PI*2*t)+.5*sin(ld(0)*(4-.007*%[1]g)*PI*2*t))"
+	pluck  = "(1+%[1]g*.7*sin(floor(t/.35)*2.1))*exp(-5*mod(t,.35))*(1-exp(-500*mod(t,.35)))*(1-exp(-150*(.35-mod(t,.35))))"
+	arp    = "sin(ld(0)*if(eq(mod(floor(t/.35),4),0),4,if(eq(mod(floor(t/.35),4),1),4*ld(1),if(eq(mod(floor(t/.35),4),2),5.9932,8)))*PI*2*mod(t,.35))"
+	bass   = "sin(ld(0)*PI*2*mod(t,.7))*exp(-3*mod(t,.7))*(1-exp(-200*mod(t,.7)))*(1-exp(-90*(.7-mod(t,.7))))"
+	kick   = "sin(2*PI*(46*mod(t,1.4)+2.6*(1-exp(-32*mod(t,1.4)))))*exp(-8*mod(t,1.4))"
+	hat    = "(random(3)-.5)*exp(-55*mod(t+.35,.7))"
 )
 
-// shoot draws a scene's pictures and joins them with a sound track. progress
-// gets the share that is done.
-func shoot(ctx context.Context, scene picture.Scene, length time.Duration, track, path string, progress func(float64)) error {
-	width, height := scene.Size()
-	rate := scene.Rate()
-	frames := int(length.Seconds()*float64(rate) + 0.5)
-	pictures, err := newReel(scene, frames, progress)
-	if err != nil {
-		return err
+// play is the source that plays expressions added up, on both sides.
+func play(length time.Duration, layers ...string) string {
+	sum := chords + "+" + strings.Join(layers, "+")
+	return fmt.Sprintf("aevalsrc=exprs='%s|%s':s=48000:d=%g", fmt.Sprintf(strings.ReplaceAll(sum, "%[1]g", "%[1]d"), -1),
+		fmt.Sprintf(strings.ReplaceAll(sum, "%[1]g", "%[1]d"), 1), length.Seconds())
+}
+
+// song is the music under the film; radio and night are what plays in the clips.
+func song() string {
+	return play(songLength, ".05*"+bell+"*"+swell, ".075*"+pluck+"*"+arp, ".17*"+bass, ".22*"+kick, ".05*"+hat) +
+		",aecho=.9:.7:350|525:.28|.18,lowpass=f=9000,afade=t=out:st=16.3:d=0.5"
+}
+
+func radio(length time.Duration) string {
+	return play(length-lead, ".028*"+bell+"*"+strings.ReplaceAll(swell, "ld(0)", "2*ld(0)"), ".05*"+pluck+"*"+strings.ReplaceAll(arp, "ld(0)", "2*ld(0)")) +
+		",aecho=.9:.7:240:.25,lowpass=f=5000"
+}
+
+func night(length time.Duration) string {
+	return play(length-lead, ".045*"+bell+"*"+strings.ReplaceAll(swell, "ld(0)", "1.5*ld(0)")) + ",tremolo=f=1.4:d=.5,aecho=.9:.7:420|610:.4|.3,lowpass=f=4000"
+}
+
+// soundtrack is a filter graph that ends in [sound]: music after the lead, over
+// it a voice, the first input, and ticks where they are wanted.
+func soundtrack(music string, length time.Duration, voice, ticks bool) string {
+	graph, parts := fmt.Sprintf("%s,adelay=%[2]d|%[2]d[music];", music, lead.Milliseconds()), "[music]"
+	if voice {
+		graph, parts = graph+"[0:a]pan=stereo|c0=c0|c1=c0[voice];", parts+"[voice]"
 	}
-	defer pictures.close()
-	// The pictures are RGB; the film is tagged, and converted, as HD video.
-	filter := "scale=out_color_matrix=bt709:out_range=tv"
-	upright := height > width
+	if ticks {
+		graph, parts = graph+fmt.Sprintf("aevalsrc=exprs='.075*%[1]s|.075*%[1]s':s=48000:d=%[2]g[ticks];", tick, length.Seconds()), parts+"[ticks]"
+	}
+	return fmt.Sprintf("%s%samix=inputs=%d:duration=longest:normalize=0,apad,atrim=duration=%g,asetnsamples=1024[sound]", graph, parts, strings.Count(parts, "["), length.Seconds())
+}
+
+// shoot makes one of the demonstration's clips. voice is a file, or empty.
+func shoot(ctx context.Context, s scene, voice, path string) error {
+	var in []string
+	music := night
+	if voice != "" {
+		in, music = []string{"-i", "file:" + voice}, radio
+	}
+	graph, out := s.picture(), path
+	upright := s.height > s.width
 	if upright {
-		filter = "transpose=cclock," + filter // a phone stores upright film lying down
+		graph, out = graph+";[picture]transpose=cclock[turned]", path+".lying.mp4" // a phone stores upright film lying down
+	} else {
+		graph += ";[picture]null[turned]"
 	}
-	out := path
-	if upright {
-		out = path + ".lying.mp4"
-	}
-	args := []string{"-f", "rawvideo", "-pix_fmt", "rgb24", "-s", fmt.Sprintf("%dx%d", width, height), "-r", strconv.Itoa(rate), "-i", "pipe:0",
-		"-i", "file:" + track, "-map", "0:v", "-map", "1:a", "-vf", filter,
-		"-c:v", "libx264", "-preset", "veryfast", "-crf", "19", "-pix_fmt", "yuv420p", "-g", strconv.Itoa(rate),
-		"-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
-		"-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", "file:" + out}
-	if err := ffmpeg(ctx, "shoot "+filepath.Base(path), pictures, args...); err != nil {
+	graph += ";" + soundtrack(music(s.length), s.length, voice != "", true)
+	err := ffmpeg(ctx, "shoot "+filepath.Base(path), append(in, "-filter_complex", strings.ReplaceAll(graph, "\n", ""), "-map", "[turned]", "-map", "[sound]",
+		"-t", fmt.Sprint(s.length.Seconds()), "-c:v", "libx264", "-preset", "veryfast", "-crf", "19", "-pix_fmt", "yuv420p", "-g", fmt.Sprint(s.rate),
+		"-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", "file:"+out)...)
+	if err != nil || !upright {
 		return err
 	}
-	if !upright {
-		return nil
-	}
-	if err := turnUpright(ctx, out, path); err != nil {
-		return err
-	}
-	return os.Remove(out)
+	return errors.Join(turnUpright(ctx, out, path), os.Remove(out))
 }
 
 // turnUpright notes in a film that it has to be turned clockwise for display,
@@ -79,169 +103,72 @@ func shoot(ctx context.Context, scene picture.Scene, length time.Duration, track
 func turnUpright(ctx context.Context, lying, path string) error {
 	in := []string{"-i", "file:" + lying}
 	out := []string{"-map", "0", "-c", "copy", "-movflags", "+faststart", "file:" + path}
-	ways := [][]string{
+	var errs []error
+	for _, args := range [][]string{
 		slices.Concat(in, []string{"-metadata:s:v", "rotate=270"}, out),
 		slices.Concat(in, []string{"-metadata:s:v", "rotate=90"}, out),
 		slices.Concat([]string{"-display_rotation", "-90"}, in, out),
-	}
-	var errs []error
-	for _, args := range ways {
-		if err := ffmpeg(ctx, "turn "+filepath.Base(path), nil, args...); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		m, err := meter.Probe(ctx, path)
-		if err == nil && m.Video != nil && m.Video.Turn == -90 {
-			return nil
+	} {
+		err := ffmpeg(ctx, "turn "+filepath.Base(path), args...)
+		if err == nil {
+			var m media
+			if m, err = probe(ctx, path); err == nil && m.turn == -90 {
+				return nil
+			}
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, errors.New("this ffmpeg cannot mark a film as rotated"))...)
 }
 
-// reel hands the frames of a scene to ffmpeg in order while several are drawn
-// at a time.
-type reel struct {
-	frames   []chan *picture.Canvas // by frame number
-	idle     chan *picture.Canvas
-	at       int
-	left     []byte
-	current  *picture.Canvas
-	stop     chan struct{}
-	progress func(float64)
+// script is the dialogue. Every line belongs to a bar of the film and says what
+// is done to the sound there.
+var script = []struct {
+	at           time.Duration // after lead
+	voice, pitch string
+	text         string
+}{
+	{200 * time.Millisecond, "en-us+f3", "70", "Can you hear me, over all this music?"},
+	{bar + 150*time.Millisecond, "en-us", "30", "Now I can: it was turned down."},
+	{2*bar + 60*time.Millisecond, "en-us+f3", "70", "And back?"},
+	{2*bar + 900*time.Millisecond, "en-us", "30", "Exactly as it was."},
 }
 
-func newReel(scene picture.Scene, frames int, progress func(float64)) (*reel, error) {
-	if frames < 1 {
-		return nil, errors.New("a clip of no frames")
+// speak leaves the dialogue in a file, or the user's recording as loud as it.
+func speak(ctx context.Context, dir, own string) (string, error) {
+	path := filepath.Join(dir, "voice.wav")
+	if own != "" {
+		return path, ffmpeg(ctx, "--speech", "-i", "file:"+own, "-map", "0:a:0", "-t", fmt.Sprint(ownLongest.Seconds()),
+			"-af", fmt.Sprintf("aformat=channel_layouts=mono,loudnorm=I=-20:TP=-2,adelay=%d", lead.Milliseconds()), "-ar", "48000", "file:"+path)
 	}
-	width, height := scene.Size()
-	workers := runtime.GOMAXPROCS(0)
-	r := &reel{frames: make([]chan *picture.Canvas, frames), idle: make(chan *picture.Canvas, 2*workers),
-		stop: make(chan struct{}), progress: progress}
-	for i := range r.frames {
-		r.frames[i] = make(chan *picture.Canvas, 1)
-	}
-	for range 2 * workers {
-		r.idle <- picture.NewCanvas(width, height)
-	}
-	next := make(chan int)
-	go func() {
-		defer close(next)
-		for i := range frames {
-			select {
-			case next <- i:
-			case <-r.stop:
-				return
-			}
+	var args []string
+	var graph, all strings.Builder
+	for i, line := range script {
+		wav := filepath.Join(dir, fmt.Sprintf("line-%d.wav", i))
+		if out, err := exec.CommandContext(ctx, "espeak-ng", "-v", line.voice, "-p", line.pitch, "-s", "168", "-w", wav, "--", line.text).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("speak with espeak-ng: %w: %s", err, out)
 		}
-	}()
-	for range workers {
-		go func() {
-			for {
-				// The canvas first: frames are handed out in order, so the one
-				// that is waited for never lacks a canvas.
-				var c *picture.Canvas
-				select {
-				case c = <-r.idle:
-				case <-r.stop:
-					return
-				}
-				i, more := <-next
-				if !more {
-					return
-				}
-				scene.Draw(c, i)
-				r.frames[i] <- c
-			}
-		}()
+		args = append(args, "-i", "file:"+wav)
+		fmt.Fprintf(&graph, "[%d:a]aresample=48000,adelay=%d[l%d];", i, (lead + line.at).Milliseconds(), i)
+		fmt.Fprintf(&all, "[l%d]", i)
 	}
-	return r, nil
-}
-
-// Read implements io.Reader: raw RGB, frame after frame.
-func (r *reel) Read(p []byte) (int, error) {
-	if len(r.left) == 0 {
-		if r.current != nil {
-			r.idle <- r.current
-			r.current = nil
-		}
-		if r.at == len(r.frames) {
-			return 0, io.EOF
-		}
-		r.current = <-r.frames[r.at]
-		r.left = r.current.Pix
-		r.at++
-		r.progress(float64(r.at) / float64(len(r.frames)))
-	}
-	n := copy(p, r.left)
-	r.left = r.left[n:]
-	return n, nil
-}
-
-// close ends the drawing early where ffmpeg gave up.
-func (r *reel) close() { close(r.stop) }
-
-// record makes the sound tracks of both clips and the song under the film.
-func record(ctx context.Context, dir, speech string) error {
-	var voice *sound.Wave
-	var err error
-	if speech == "" {
-		voice, err = sound.Dialogue(ctx, sound.Script(lead), duskLength)
-	} else {
-		voice, err = ownSpeech(ctx, speech, duskLength)
-	}
-	if err != nil {
-		return err
-	}
-	tracks := map[string]*sound.Wave{"dusk.wav": talk(voice), "aurora.wav": sound.Night(auroraLength, lead)}
-	tracks["aurora.wav"].SetRMS(nightRMS)
-	for name, w := range tracks {
-		w.AddTicks()
-		if err := w.WriteWAV(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// talk puts a voice over the clip's own music.
-func talk(voice *sound.Wave) *sound.Wave {
-	length := time.Duration(float64(voice.Len()) / sound.Rate * float64(time.Second))
-	w := sound.Radio(length, lead)
-	w.SetRMS(radioRMS)
-	w.Add(voice, 0, voiceGain)
-	return w
+	// The voice loses its boom and its hiss: it should sit in front of music.
+	fmt.Fprintf(&graph, "%samix=inputs=%d:normalize=0,highpass=f=95,equalizer=f=2800:t=q:w=1.1:g=2.5,lowpass=f=6000,volume=0.8[out]", all.String(), len(script))
+	return path, ffmpeg(ctx, "speak", append(args, "-filter_complex", graph.String(), "-map", "[out]", "file:"+path)...)
 }
 
 // compose writes the song as the m4a file that is uploaded.
-func compose(ctx context.Context, dir string) (string, error) {
-	wav, path := filepath.Join(dir, "music.wav"), filepath.Join(dir, "music.m4a")
-	if err := sound.Song().WriteWAV(wav); err != nil {
-		return "", err
-	}
-	err := ffmpeg(ctx, "compose music", nil, "-i", "file:"+wav, "-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", "file:"+path)
-	return path, errors.Join(err, os.Remove(wav))
+func compose(ctx context.Context, path string) error {
+	return ffmpeg(ctx, "compose music", "-f", "lavfi", "-i", song(), "-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", "file:"+path)
 }
 
-// ownSpeech reads the user's recording and puts it into the middle of the
-// stereo picture.
-func ownSpeech(ctx context.Context, path string, length time.Duration) (*sound.Wave, error) {
-	heard, err := meter.Decode(ctx, path)
-	if err != nil {
-		return nil, fmt.Errorf("--speech: %w", err)
+// dub gives a film of the user another sound track: the voice over music.
+func dub(ctx context.Context, c clip, voice, path string) error {
+	codec := "aac"
+	if strings.EqualFold(filepath.Ext(path), ".webm") {
+		codec = "libopus"
 	}
-	samples := make([]float64, len(heard.L))
-	for i := range samples {
-		samples[i] = float64(heard.L[i]+heard.R[i]) / 2
-	}
-	if samples, err = sound.Level(samples); err != nil {
-		return nil, fmt.Errorf("--speech: %w", err)
-	}
-	w := sound.NewWave(length)
-	w.AddMono(samples, sound.Samples(lead), 1, 0)
-	if peak := w.Peak(); peak > 0.8 {
-		w.Scale(0.8 / peak)
-	}
-	return w, nil
+	length := min(c.length, ownLongest)
+	return ffmpeg(ctx, "dub "+c.name, "-i", "file:"+voice, "-i", "file:"+c.path, "-filter_complex", soundtrack(radio(length), length, true, false),
+		"-map", "1:v:0", "-map", "[sound]", "-c:v", "copy", "-c:a", codec, "-b:a", "192k", "file:"+path)
 }

@@ -16,7 +16,7 @@ type account struct {
 
 // summary is everything the last screen and the report tell.
 type summary struct {
-	protocol
+	checks  []check
 	account account
 	took    []stage
 	total   time.Duration
@@ -34,16 +34,6 @@ type stage struct {
 // returns it as it is.
 func (s summary) lines(width int, ink func(code, text string) string) []string {
 	out := append([]string{ink(boldInk, "What was measured")}, s.table(width, ink)...)
-	if len(s.loudness) > 0 {
-		out = append(out, "", ink(amberInk, "  loudness where the voice is lifted"), fmt.Sprintf("      %-14s %14s %14s %9s", "", "original", "film", "change"))
-		for _, r := range s.loudness {
-			out = append(out, fmt.Sprintf("      %-14s %9.1f LUFS %9.1f LUFS %+6.1f dB", r.name, r.original, r.film, r.film-r.original))
-		}
-		if len(s.loudness) == 2 {
-			v, b := s.loudness[0], s.loudness[1]
-			out = append(out, fmt.Sprintf("      %-14s %11.1f dB %11.1f dB %+6.1f dB", "voice over it", v.original-b.original, v.film-b.film, v.film-b.film-v.original+b.original))
-		}
-	}
 	out = append(out, "", ink(amberInk, "  credits"), fmt.Sprintf("      %d at the start, %d for the separation, %d at the end", s.account.before, s.account.price, s.account.after))
 	out = append(out, "", ink(amberInk, "  time"))
 	for _, t := range s.took {
@@ -74,15 +64,10 @@ func (s summary) table(width int, ink func(code, text string) string) []string {
 			gotColumns = max(gotColumns, n)
 		}
 	}
-	group := ""
 	for _, c := range s.checks {
-		if c.group != group {
-			group = c.group
-			out = append(out, "", ink(amberInk, "  "+group))
-		}
 		mark := ink(greenInk, "ok ")
 		switch {
-		case c.note:
+		case c.skipped:
 			mark = ink(dimInk, "-- ")
 		case !c.ok:
 			mark = ink(redInk, "OFF")
@@ -91,7 +76,7 @@ func (s summary) table(width int, ink func(code, text string) string) []string {
 		used := 2 + 3 + 1 + nameColumns + 2
 		want := ink(dimInk, "expected: "+c.want)
 		switch {
-		case c.note:
+		case c.skipped:
 			out = append(out, line)
 		case used+max(gotColumns, utf8.RuneCountInString(c.got))+2+10+utf8.RuneCountInString(c.want) <= width:
 			out = append(out, line+strings.Repeat(" ", max(gotColumns-utf8.RuneCountInString(c.got), 0))+"  "+want)
@@ -100,6 +85,25 @@ func (s summary) table(width int, ink func(code, text string) string) []string {
 		}
 	}
 	return out
+}
+
+// off counts the checks that failed, count those that could have.
+func (s summary) off() (n int) {
+	for _, c := range s.checks {
+		if !c.ok && !c.skipped {
+			n++
+		}
+	}
+	return n
+}
+
+func (s summary) count() (n int) {
+	for _, c := range s.checks {
+		if !c.skipped {
+			n++
+		}
+	}
+	return n
 }
 
 // reportColumns is the width of the report file.

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"cutroom/internal/sandbox"
-	"cutroom/internal/sandbox/demo/meter"
-	"cutroom/internal/sandbox/demo/picture"
-	"cutroom/internal/sandbox/demo/sound"
 	"cutroom/internal/sandbox/system"
 )
 
@@ -31,42 +27,34 @@ func (r *run) gather(ctx context.Context) error {
 		return nil
 	}
 	return r.step("Compose music", func(*step) (string, error) {
-		path, err := compose(ctx, filepath.Join(r.out, "clips"))
-		r.result.music = path
-		return fmt.Sprintf("%.1f s at 100 beats a minute", (6 * sound.Bar).Seconds()), err
+		r.result.music = r.path("clips/music.m4a")
+		return fmt.Sprintf("%.1f s, six bars", songLength.Seconds()), compose(ctx, r.result.music)
 	})
 }
 
 // drawnClips shoots the demonstration's own two clips.
 func (r *run) drawnClips(ctx context.Context) error {
-	err := r.step("Record dialogue", func(*step) (string, error) {
-		if r.speech != "" {
-			return "your recording over music", record(ctx, r.scratch, r.speech)
+	var voice string
+	err := r.step("Record dialogue", func(*step) (note string, err error) {
+		if note = "two voices"; r.speech != "" {
+			note = "your recording"
 		}
-		return "two voices over music", record(ctx, r.scratch, "")
+		voice, err = speak(ctx, r.scratch, r.speech)
+		return note, err
 	})
 	if err != nil {
 		return err
 	}
-	for _, c := range []struct {
-		name, file string
-		scene      picture.Scene
-		length     time.Duration
-	}{{"Clip A", "dusk", picture.NewDusk(), duskLength}, {"Clip B", "aurora", picture.NewAurora(), auroraLength}} {
-		path := r.path("clips/" + c.file + ".mp4")
-		err := r.step("Shoot "+strings.ToLower(c.name), func(on *step) (string, error) {
-			drawing := func(share float64) { on.update(share, "drawing") }
-			err := shoot(ctx, c.scene, c.length, filepath.Join(r.scratch, c.file+".wav"), path, drawing)
-			width, height := c.scene.Size()
-			return fmt.Sprintf("%d×%d, %d fps, %.0f s", width, height, c.scene.Rate(), c.length.Seconds()), err
+	for _, s := range scenes {
+		path := r.path("clips/" + s.file + ".mp4")
+		err := r.step("Shoot "+strings.ToLower(s.name), func(*step) (string, error) {
+			return fmt.Sprintf("%d×%d, %d fps, %g s", s.width, s.height, s.rate, s.length.Seconds()), shoot(ctx, s, voice, path)
 		})
 		if err != nil {
 			return err
 		}
-		width, height := c.scene.Size()
-		lamp := c.scene.Lamp()
-		r.clips = append(r.clips, clip{name: c.name, path: path, width: width, height: height,
-			rate: big.NewRat(int64(c.scene.Rate()), 1), length: c.length, lamp: &lamp})
+		r.clips = append(r.clips, s.clip(path))
+		voice = "" // only the first clip is a dialogue
 	}
 	return nil
 }
@@ -81,40 +69,23 @@ func (r *run) ownClips(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if i == 0 && (r.speech != "" || !hasSound) {
-			if c.path, err = r.dub(ctx, c); err != nil {
+			if err := checkTools(r.speech == ""); err != nil {
 				return "", err
 			}
+			voice, err := speak(ctx, r.scratch, r.speech)
+			if err != nil {
+				return "", err
+			}
+			dubbed := r.path("clips/dubbed" + filepath.Ext(c.path))
+			if err := dub(ctx, c, voice, dubbed); err != nil {
+				return "", err
+			}
+			c.path = dubbed
 		}
 		r.clips = append(r.clips, c)
 		about = append(about, fmt.Sprintf("%d×%d %s", c.width, c.height, rateText(c.rate)))
 	}
 	return strings.Join(about, ", "), nil
-}
-
-// dub gives a film of the user another sound track: speech over music.
-func (r *run) dub(ctx context.Context, c clip) (string, error) {
-	length := min(c.length, ownLongest)
-	var voice *sound.Wave
-	var err error
-	if r.speech != "" {
-		voice, err = ownSpeech(ctx, r.speech, length)
-	} else if err = checkTools(true); err == nil {
-		voice, err = sound.Dialogue(ctx, sound.Script(lead), length)
-	}
-	if err != nil {
-		return "", err
-	}
-	track := filepath.Join(r.scratch, "dub.wav")
-	if err := talk(voice).WriteWAV(track); err != nil {
-		return "", err
-	}
-	path := r.path("clips/dubbed" + filepath.Ext(c.path))
-	codec := "aac"
-	if strings.EqualFold(filepath.Ext(c.path), ".webm") {
-		codec = "libopus"
-	}
-	return path, ffmpeg(ctx, "dub "+c.name, nil, "-i", "file:"+c.path, "-i", "file:"+track, "-map", "0:v:0", "-map", "1:a",
-		"-c:v", "copy", "-c:a", codec, "-b:a", "192k", "file:"+path)
 }
 
 // connect finds the service, or starts a sandbox, and signs in. stop ends what
@@ -193,16 +164,16 @@ func (r *run) signIn(ctx context.Context, identity string) (string, error) {
 
 // job is the main job: separate, then render in three ways.
 func (r *run) job(ctx context.Context) error {
-	media, err := meter.Probe(ctx, r.result.music)
+	m, err := probe(ctx, r.result.music)
 	if err != nil {
 		return fmt.Errorf("--music: %w", err)
 	}
-	if media.Audio == nil {
+	if m.audio == "" {
 		return fmt.Errorf("--music: %s holds no sound", r.result.music)
 	}
-	length := media.Audio.End
+	length := m.audioEnd
 	if length == 0 {
-		length = media.Length
+		length = m.length
 	}
 	r.result.film = edit(r.clips, length.Truncate(time.Millisecond))
 	status, err := r.separate(ctx)
@@ -242,11 +213,11 @@ func (r *run) separate(ctx context.Context) (jobStatus, error) {
 		if err := extract(ctx, r.clips[0].path, r.result.audio); err != nil {
 			return "", err
 		}
-		media, err := meter.Probe(ctx, r.result.audio)
+		m, err := probe(ctx, r.result.audio)
 		if err != nil {
 			return "", err
 		}
-		q, err := r.client.quote(ctx, media.Length)
+		q, err := r.client.quote(ctx, m.length)
 		if err != nil {
 			return "", err
 		}
@@ -254,7 +225,7 @@ func (r *run) separate(ctx context.Context) (jobStatus, error) {
 		if !q.Sufficient {
 			return "", fmt.Errorf("%d credits needed, %d there", q.Credits, q.Balance)
 		}
-		return fmt.Sprintf("%.1f s of sound cost %d of %d credits", media.Length.Seconds(), q.Credits, q.Balance), nil
+		return fmt.Sprintf("%.1f s of sound cost %d of %d credits", m.length.Seconds(), q.Credits, q.Balance), nil
 	})
 	if err != nil {
 		return status, err
@@ -279,22 +250,21 @@ func (r *run) separate(ctx context.Context) (jobStatus, error) {
 // extract takes a film's sound out. AAC is copied as it is; anything else is
 // encoded, from time zero on.
 func extract(ctx context.Context, film, audio string) error {
-	media, err := meter.Probe(ctx, film)
+	m, err := probe(ctx, film)
 	if err != nil {
 		return err
 	}
 	args := []string{"-i", "file:" + film, "-map", "0:a:0", "-vn"}
-	if media.Audio != nil && media.Audio.Codec == "aac" && media.Audio.Start == 0 {
+	if m.audio == "aac" && m.audioStart == 0 {
 		args = append(args, "-c:a", "copy")
 	} else {
 		args = append(args, "-af", "aresample=48000:first_pts=0", "-c:a", "aac", "-b:a", "192k")
 	}
-	return ffmpeg(ctx, "take the sound out", nil, append(args, "-movflags", "+faststart", "file:"+audio)...)
+	return ffmpeg(ctx, "take the sound out", append(args, "-movflags", "+faststart", "file:"+audio)...)
 }
 
 func (r *run) downloadStems(ctx context.Context, status jobStatus) error {
 	r.result.stems = map[string]string{}
-	r.result.stemLength = time.Duration(status.ActualDurationMs) * time.Millisecond
 	return r.step("Download the stems", func(on *step) (string, error) {
 		for i, s := range status.Stems {
 			path, err := r.client.fetch(ctx, s.URL, r.path("stems/"+filepath.Base(s.StemID)), func(share float64) {

@@ -2,16 +2,13 @@ package demo
 
 import (
 	"context"
-	"errors"
+	"encoding/binary"
 	"fmt"
-	"image"
-	"image/jpeg"
 	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
-
-	"cutroom/internal/sandbox/demo/meter"
-	"cutroom/internal/sandbox/demo/picture"
 )
 
 // The contact sheet: twelve frames of the film over the lanes of its sound.
@@ -22,25 +19,23 @@ const (
 	sheetGap                = 12
 	sheetHead               = 96
 	laneLabel               = 150
+	laneWidth               = sheetWidth - 2*sheetMargin - laneLabel
 	laneHeight              = 62
-	laneGap                 = 10
-)
-
-var (
-	sheetInk   = picture.RGB(0xf2ead8)
-	sheetDim   = picture.RGB(0x8d8fa8)
-	sheetBack  = picture.RGB(0x10121f)
-	laneBack   = picture.RGB(0x191c2e)
-	sheetAmber = picture.RGB(0xffc46b)
+	laneStep                = laneHeight + 10
+	cellWidth               = (sheetWidth - 2*sheetMargin - (sheetColumns-1)*sheetGap) / sheetColumns &^ 1
+	cellHeight              = cellWidth * 9 / 16 &^ 1
+	sheetInk                = "0xf2ead8"
+	sheetDim                = "0x8d8fa8"
+	sheetBack               = "0x10121f"
+	laneBack                = "0x191c2e"
 )
 
 // lane is a row of the sheet's lower half: a waveform, with labels over its
 // stretches.
 type lane struct {
-	name   string
-	color  picture.Color
-	sound  meter.Sound // as long as the film, as loud as in it
-	labels []laneText
+	name, color string
+	sound       audio // as long as the film, as loud as in it
+	labels      []laneText
 }
 
 type laneText struct {
@@ -49,52 +44,77 @@ type laneText struct {
 }
 
 // drawSheet draws the contact sheet of a film into a JPEG file.
-func (j *judge) drawSheet(ctx context.Context, path string) error {
-	width, height, _ := j.film.canvas()
-	inner := sheetWidth - 2*sheetMargin
-	cellW := (inner - (sheetColumns-1)*sheetGap) / sheetColumns
-	cellH := cellW * 9 / 16
-	scale := min(float64(cellW)/float64(width), float64(cellH)/float64(height))
-	thumbW, thumbH := int(float64(width)*scale), int(float64(height)*scale)
-
-	times := make([]time.Duration, sheetColumns*sheetRows)
-	for i := range times {
-		times[i] = j.film.length() * time.Duration(2*i+1) / time.Duration(2*len(times))
-	}
-	thumbs, err := meter.Frames(ctx, j.video, times, thumbW, thumbH)
-	if err != nil {
-		return err
-	}
+func (j *judge) drawSheet(ctx context.Context, scratch, path string) error {
 	lanes, err := j.lanes(ctx)
 	if err != nil {
 		return err
 	}
-	gridBottom := sheetHead + sheetRows*(cellH+sheetGap)
-	total := gridBottom + 34 + len(lanes)*(laneHeight+laneGap) + sheetMargin - laneGap
-	c := picture.NewCanvas(sheetWidth, total)
-	c.Fill(0, 0, c.Width, c.Height, sheetBack, 1)
-	j.drawHead(c)
-	caption := picture.NewFace(11, 0.15)
-	for i, thumb := range thumbs {
-		x := sheetMargin + i%sheetColumns*(cellW+sheetGap)
-		y := sheetHead + i/sheetColumns*(cellH+sheetGap)
-		c.Fill(x, y, cellW, cellH, laneBack, 1)
-		c.Paste(thumb, x+(cellW-thumbW)/2, y+(cellH-thumbH)/2)
-		text := fmt.Sprintf("%.1f s", times[i].Seconds())
-		c.Fill(x+cellW-int(caption.Width(text))-16, y+cellH-25, int(caption.Width(text))+16, 25, sheetBack, 0.72)
-		caption.Draw(c, float64(x+cellW)-caption.Width(text)-6, float64(y+cellH)-18, text, sheetInk, 0.95)
+	var loudest float64
+	args := []string{"-i", "file:" + j.video}
+	for i, l := range lanes {
+		raw := make([]byte, 0, 4*len(l.sound))
+		for _, v := range l.sound {
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+			loudest = max(loudest, math.Abs(float64(v)))
+		}
+		name := filepath.Join(scratch, fmt.Sprintf("lane-%d.f32", i))
+		if err := os.WriteFile(name, raw, 0o600); err != nil {
+			return fmt.Errorf("draw contact sheet: %w", err)
+		}
+		args = append(args, "-f", "f32le", "-ar", fmt.Sprint(sampleRate), "-ac", "2", "-i", "file:"+name)
 	}
-	j.drawLanes(c, lanes, gridBottom+34)
-	return writeJPEG(c, path)
+	graph := j.sheetGraph(lanes, 1/max(loudest, 1e-6))
+	return ffmpeg(ctx, "draw contact sheet", append(args, "-filter_complex", graph, "-map", "[sheet]", "-frames:v", "1", "-q:v", "2", "-update", "1", "file:"+path)...)
 }
 
-func (j *judge) drawHead(c *picture.Canvas) {
+// sheetGraph is the filter graph of the sheet. The film is the first input, the
+// lanes follow.
+func (j *judge) sheetGraph(lanes []lane, gain float64) string {
+	var g, page strings.Builder
 	width, height, rate := j.film.canvas()
-	title, about := picture.NewFace(26, 0.16), picture.NewFace(13, 0.14)
-	title.Draw(c, sheetMargin, 38, "cutroom", sheetAmber, 1)
-	x := sheetMargin + title.Width("cutroom") + 22
-	about.Draw(c, x, 38, "a film rendered by the service", sheetInk, 0.9)
-	about.Draw(c, x, 59, fmt.Sprintf("%.1f s · %d×%d · %s · H.264 + AAC", j.film.length().Seconds(), width, height, rateText(rate)), sheetDim, 1)
+	n := sheetColumns * sheetRows
+	var chosen []string
+	for i := range n {
+		chosen = append(chosen, fmt.Sprintf(`eq(n\,%d)`, j.made.frames*(2*i+1)/(2*n)))
+	}
+	fmt.Fprintf(&g, "[0:v]select='%s',scale=%[2]d:%[3]d:force_original_aspect_ratio=decrease:flags=area,pad=%[2]d:%[3]d:-1:-1:%[4]s,"+
+		"drawtext=font=Sans:text='%%{eif\\:t\\:d}.%%{eif\\:floor(mod(t*10,10))\\:d} s':fontsize=13:fontcolor=%[5]s:box=1:boxcolor=%[6]s@0.72:boxborderw=6:x=w-tw-8:y=h-th-8,"+
+		"tile=%[7]dx%[8]d:padding=%[9]d:color=%[6]s,setsar=1,setpts=0[grid];",
+		strings.Join(chosen, "+"), cellWidth, cellHeight, laneBack, sheetInk, sheetBack, sheetColumns, sheetRows, sheetGap)
+	top := sheetHead + sheetRows*(cellHeight+sheetGap) + 34
+	fmt.Fprintf(&g, "color=%s:s=%dx%d:r=1:d=1[page];[page][grid]overlay=%d:%d[p0];", sheetBack, sheetWidth, top+len(lanes)*laneStep+sheetMargin-10, sheetMargin, sheetHead)
+	left := sheetMargin + laneLabel
+	for i, l := range lanes {
+		y := top + i*laneStep
+		// The range of the samples, and their mean inside it brighter. A root
+		// makes quiet sounds visible beside loud ones.
+		fmt.Fprintf(&g, "[%[1]d:a]volume=%[2]g,asplit[a%[1]d][b%[1]d];"+
+			"[a%[1]d]showwavespic=s=%[3]dx%[4]d:colors=%[5]s:split_channels=0:scale=sqrt:draw=full:filter=peak,format=rgba,colorchannelmixer=aa=.45[peak%[1]d];"+
+			"[b%[1]d]showwavespic=s=%[3]dx%[4]d:colors=%[5]s:split_channels=0:scale=sqrt:draw=full:filter=average,format=rgba[mean%[1]d];"+
+			"[p%[6]d]drawbox=%[7]d:%[8]d:%[3]d:%[4]d:%[9]s:fill[q%[1]d];[q%[1]d][peak%[1]d]overlay=%[7]d:%[8]d[r%[1]d];[r%[1]d][mean%[1]d]overlay=%[7]d:%[8]d[p%[1]d];",
+			i+1, gain, laneWidth, laneHeight, l.color, i, left, y, laneBack)
+		page.WriteString("," + letters(l.name, 19, l.color, fmt.Sprint(sheetMargin), fmt.Sprintf("%d-th/2", y+laneHeight/2)))
+		for _, t := range l.labels {
+			page.WriteString("," + letters(t.text, 13, sheetInk, fmt.Sprint(left+j.column(t.at)+7), fmt.Sprint(y+5)))
+		}
+	}
+	for _, cut := range j.film.cuts() {
+		if cut > 0 && cut < j.film.length() { // the film's cuts run through all lanes
+			fmt.Fprintf(&page, ",drawbox=%d:%d:1:%d:%s@0.35:fill", left+j.column(cut), top-4, len(lanes)*laneStep-2, sheetInk)
+		}
+	}
+	for second := time.Duration(0); second < j.film.length(); second += time.Second {
+		page.WriteString("," + letters(fmt.Sprintf("%.0f s", second.Seconds()), 13, sheetDim, fmt.Sprint(left+j.column(second)), fmt.Sprint(top-20)))
+	}
+	about := fmt.Sprintf("%.1f s · %d×%d · %s · H.264 + AAC", j.film.length().Seconds(), width, height, rateText(rate))
+	fmt.Fprintf(&g, "[p%d]null%s,%s,%s,%s,format=yuvj444p[sheet]", len(lanes), page.String(), letters("cutroom", 40, "0xffc46b", fmt.Sprint(sheetMargin), "26"),
+		letters("a film rendered by the service", 17, sheetInk, "236", "30"), letters(about, 15, sheetDim, "236", "54"))
+	return g.String()
+}
+
+// column is where a time lies in a lane.
+func (j *judge) column(d time.Duration) int {
+	return int(float64(laneWidth) * d.Seconds() / j.film.length().Seconds())
 }
 
 // lanes are the film's sound and what it is mixed from.
@@ -103,129 +123,51 @@ func (j *judge) lanes(ctx context.Context) ([]lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := meter.Sample(j.film.length())
-	silent := func() meter.Sound { return meter.Sound{L: make([]float32, n), R: make([]float32, n)} }
-	clips := lane{name: "Clips", color: picture.RGB(0xff8f6b), sound: silent()}
-	voice := lane{name: "Voice", color: picture.RGB(0xffd166), sound: silent()}
-	background := lane{name: "Background", color: picture.RGB(0x8a7bff), sound: silent()}
-	song := lane{name: "Music", color: picture.RGB(0x3fd8b4), sound: silent()}
-	byName := map[string]*lane{"voice": &voice, "background": &background, "music": &song}
-	cuts := j.film.cuts()
-	for i := 1; i < len(cuts); i++ {
+	lanes := []lane{{name: "Clips", color: "0xff8f6b"}, {name: "Voice", color: "0xffd166"}, {name: "Background", color: "0x8a7bff"}, {name: "Music", color: "0x3fd8b4"}}
+	for i := range lanes {
+		lanes[i].sound = make(audio, at(j.film.length()))
+	}
+	index := map[string]int{"voice": 1, "background": 2, "music": 3}
+	for i, cuts := 1, j.film.cuts(); i < len(cuts); i++ {
 		parts, err := j.partsAt(ctx, cuts[i-1])
 		if err != nil {
 			return nil, err
+		}
+		if j.film.mutedAt(cuts[i-1]) {
+			lanes[1].labels = append(lanes[1].labels, laneText{cuts[i-1], "muted"})
 		}
 		for _, p := range parts {
 			if p.gain == 0 {
 				continue
 			}
-			l, label := byName[p.name], fmt.Sprintf("×%.2g", p.gain)
-			if l == nil {
-				l, label = &clips, p.name+" "+label
+			n, label := index[p.name], fmt.Sprintf("×%.2g", p.gain)
+			if n == 0 {
+				label = strings.Map(plainLetters, p.name) + " " + label
 			}
-			l.add(p, cuts[i-1], cuts[i], label)
+			lanes[n].add(p, cuts[i-1], cuts[i], label)
 		}
 	}
-	film := lane{name: "Film", color: sheetInk, sound: heard.Cut(0, j.film.length())}
-	return []lane{clips, voice, background, song, film}, nil
+	return append(lanes, lane{name: "Film", color: sheetInk, sound: heard.cut(0, j.film.length())}), nil
+}
+
+// plainLetters keeps what means nothing to ffmpeg's filters.
+func plainLetters(r rune) rune {
+	if strings.ContainsRune(`\':%,;[]=`, r) {
+		return '_'
+	}
+	return r
 }
 
 // add writes a part into the lane. Equal labels that follow each other are
 // written once.
 func (l *lane) add(p part, a, b time.Duration, label string) {
-	s := p.sound.Cut(p.from, p.from+b-a)
-	first := meter.Sample(a)
-	for i := range s.L {
-		if at := first + i; at < len(l.sound.L) {
-			l.sound.L[at] += s.L[i] * float32(p.gain)
-			l.sound.R[at] += s.R[i] * float32(p.gain)
+	into := l.sound[min(at(a), len(l.sound)):]
+	for i, v := range p.sound.cut(p.from, p.from+b-a) {
+		if i < len(into) {
+			into[i] += v * float32(p.gain)
 		}
 	}
-	if n := len(l.labels); n > 0 && l.labels[n-1].text == label {
-		return
+	if n := len(l.labels); n == 0 || l.labels[n-1].text != label {
+		l.labels = append(l.labels, laneText{a, label})
 	}
-	l.labels = append(l.labels, laneText{a, label})
-}
-
-func (j *judge) drawLanes(c *picture.Canvas, lanes []lane, top int) {
-	name, label := picture.NewFace(13, 0.15), picture.NewFace(10, 0.15)
-	left := sheetMargin + laneLabel
-	width := sheetWidth - sheetMargin - left
-	at := func(d time.Duration) float64 {
-		return float64(left) + float64(width)*d.Seconds()/j.film.length().Seconds()
-	}
-	bottom := top + len(lanes)*(laneHeight+laneGap) - laneGap
-	for second := time.Duration(0); second < j.film.length(); second += time.Second {
-		text := fmt.Sprintf("%.0f s", second.Seconds())
-		label.Draw(c, at(second), float64(top)-18, text, sheetDim, 0.9)
-	}
-	var loudest float64
-	for _, l := range lanes {
-		loudest = max(loudest, l.sound.Peak())
-	}
-	for i, l := range lanes {
-		y := top + i*(laneHeight+laneGap)
-		c.Fill(left, y, width, laneHeight, laneBack, 1)
-		name.Draw(c, sheetMargin, float64(y)+laneHeight/2-6, l.name, l.color, 1)
-		drawWave(c, l, left, y, width, loudest)
-		for _, t := range l.labels {
-			x := at(t.at) + 7
-			c.Fill(int(x)-4, y+4, int(label.Width(t.text))+8, 18, laneBack, 0.75)
-			label.Draw(c, x, float64(y)+8, t.text, sheetInk, 0.95)
-		}
-	}
-	// The film's cuts run through all lanes.
-	for _, cut := range j.film.cuts() {
-		if cut > 0 && cut < j.film.length() {
-			c.Fill(int(at(cut)), top-4, 1, bottom-top+8, sheetInk, 0.35)
-		}
-	}
-}
-
-// drawWave draws the range of the samples behind every column, and the root
-// mean square inside it brighter.
-func drawWave(c *picture.Canvas, l lane, left, top, width int, loudest float64) {
-	middle := float64(top) + laneHeight/2
-	half := float64(laneHeight)/2 - 3
-	for x := range width {
-		from, to := x*len(l.sound.L)/width, (x+1)*len(l.sound.L)/width
-		var peak, sum float64
-		for i := from; i < to; i++ {
-			for _, v := range [2]float64{float64(l.sound.L[i]), float64(l.sound.R[i])} {
-				peak = max(peak, math.Abs(v))
-				sum += v * v
-			}
-		}
-		if to <= from || peak == 0 {
-			continue
-		}
-		// A root makes quiet sounds visible beside loud ones.
-		outer := math.Pow(peak/loudest, 0.75) * half
-		inner := math.Pow(math.Sqrt(sum/float64(2*(to-from)))/loudest, 0.75) * half
-		for y := int(middle - outer); y <= int(middle+outer); y++ {
-			alpha := float32(0.45)
-			if math.Abs(float64(y)+0.5-middle) <= inner {
-				alpha = 0.95
-			}
-			c.Blend(left+x, y, l.color, alpha)
-		}
-	}
-}
-
-func writeJPEG(c *picture.Canvas, path string) (err error) {
-	img := image.NewRGBA(image.Rect(0, 0, c.Width, c.Height))
-	for i := range c.Width * c.Height {
-		copy(img.Pix[4*i:], c.Pix[3*i:3*i+3])
-		img.Pix[4*i+3] = 255
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("write contact sheet: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := jpeg.Encode(file, img, &jpeg.Options{Quality: 90}); err != nil {
-		return fmt.Errorf("write contact sheet: %w", err)
-	}
-	return nil
 }

@@ -1,11 +1,8 @@
 package demo
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"strings"
 )
@@ -35,17 +32,10 @@ func checkTools(speech bool) error {
 	return fmt.Errorf("%s not found in PATH (%s)", strings.Join(missing, " and "), hint)
 }
 
-// ffmpeg runs ffmpeg to its end, feeding it stdin where that is not nil.
-func ffmpeg(ctx context.Context, what string, stdin io.Reader, args ...string) error {
-	cmd := exec.CommandContext(ctx, "ffmpeg", append([]string{"-hide_banner", "-loglevel", "error", "-y"}, args...)...)
-	var complaint bytes.Buffer
-	cmd.Stdin, cmd.Stderr = stdin, &complaint
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("%s: %w", what, ctx.Err())
-		}
-		text := strings.TrimSpace(complaint.String())
-		return errors.Join(fmt.Errorf("%s: ffmpeg: %w", what, err), errors.New(text[max(len(text)-600, 0):]))
+// ffmpeg runs ffmpeg to its end.
+func ffmpeg(ctx context.Context, what string, args ...string) error {
+	if _, err := output(ctx, nil, "ffmpeg", append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y"}, args...)...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

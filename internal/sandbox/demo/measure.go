@@ -1,0 +1,432 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"math/big"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Tolerances of the measurements.
+const (
+	syncWithin   = 10 * time.Millisecond // between flash and tick
+	sampleWithin = 2.0 / 32768           // two steps of 16 bits: decoding rounds once on either side
+	silentBelow  = -60.0                 // dB of full scale
+	aacFrame     = 1024 * time.Second / sampleRate
+)
+
+// The stems that the demonstration mixes.
+const (
+	voiceStem      = "voice_all"
+	backgroundStem = "background"
+)
+
+// result is what the demonstration brought home.
+type result struct {
+	film             film
+	music            string // path
+	audio            string // path: what was separated
+	stems            map[string]string
+	video, v3, sound string // paths of the renders; v3 is empty without an object store
+}
+
+// check is one thing that was measured.
+type check struct {
+	name, want, got string
+	ok              bool
+	skipped         bool // could not be measured: got says why
+}
+
+// judge measures every output against the edit.
+type judge struct {
+	result
+	checks []check
+	heard  map[string]audio // decoded sound by path
+	made   media            // of video
+}
+
+func (j *judge) add(name, want, got string, ok bool) {
+	j.checks = append(j.checks, check{name: name, want: want, got: got, ok: ok})
+}
+
+func (j *judge) decode(ctx context.Context, path string) (audio, error) {
+	if s, ok := j.heard[path]; ok {
+		return s, nil
+	}
+	s, err := decode(ctx, path)
+	j.heard[path] = s
+	return s, err
+}
+
+// measure runs the eight measurements; on gets the progress.
+func (r result) measure(ctx context.Context, on func(share float64, what string)) (*judge, error) {
+	j := &judge{result: r, heard: map[string]audio{}}
+	var err error
+	if j.made, err = probe(ctx, r.video); err != nil {
+		return nil, err
+	}
+	for i, t := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{"length and format", j.format}, {"picture against sound", j.sync}, {"stems", j.separated}, {"the mix", j.mix}, {"other renders", j.same}} {
+		on(float64(i)/6, t.name)
+		if err := t.run(ctx); err != nil {
+			return nil, fmt.Errorf("measure %s: %w", t.name, err)
+		}
+	}
+	return j, nil
+}
+
+// ownMedia tells whether the film shows the demonstration's own clips, whose
+// sound is known. Noisy recordings, which the user may bring, come out of an
+// encoder less alike.
+func (j *judge) ownMedia() bool { return j.film.clips[0].lamp != nil }
+
+func (j *judge) format(ctx context.Context) error {
+	width, height, rate := j.film.canvas()
+	heard, err := j.decode(ctx, j.video)
+	if err != nil {
+		return err
+	}
+	last := func(n int) time.Duration {
+		s, _ := new(big.Rat).Quo(big.NewRat(int64(n), 1), rate).Float64()
+		return time.Duration(s * float64(time.Second))
+	}
+	frames, got, slack := j.film.frames(), j.made.frames, 0
+	if !j.ownMedia() {
+		slack = 1 // a stranger's clip may end within a frame
+	}
+	gap := heard.length() - last(got)
+	j.add("length", fmt.Sprintf("%d frames, sound ends within %.0f ms", frames, ms(aacFrame)),
+		fmt.Sprintf("%d frames = %.3f s, sound %+.1f ms", got, last(got).Seconds(), ms(gap)), got >= frames-slack && got <= frames+slack && gap.Abs() <= aacFrame)
+
+	raw, err := os.ReadFile(j.video)
+	if err != nil {
+		return fmt.Errorf("look for the index: %w", err)
+	}
+	index := "behind"
+	if moov, mdat := bytes.Index(raw, []byte("moov")), bytes.Index(raw, []byte("mdat")); moov >= 0 && moov < mdat {
+		index = "in front"
+	}
+	describe := func(w, h int, rate *big.Rat, video, audio string, hz, channels int, index string) string {
+		return fmt.Sprintf("%d×%d, %s, %s, %s %d Hz %d ch, index %s", w, h, rateText(rate), video, audio, hz, channels, index)
+	}
+	want := describe(width, height, rate, "h264", "aac", sampleRate, 2, "in front")
+	is := "no video"
+	if m := j.made; m.video != "" {
+		is = describe(m.width, m.height, m.rate, m.video, m.audio, m.sampleRate, m.channels, index)
+	}
+	j.add("format", want, is, is == want)
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func rateText(r *big.Rat) string {
+	if r.IsInt() {
+		return r.Num().String() + " fps"
+	}
+	v, _ := r.Float64()
+	return fmt.Sprintf("%.3f fps", v)
+}
+
+// sync compares every flash of the lamps with its tick.
+func (j *judge) sync(ctx context.Context) error {
+	const name = "sound after picture"
+	if !j.ownMedia() {
+		j.checks = append(j.checks, check{name: name, got: "not measured: the clips have no flashes", ok: true, skipped: true})
+		return nil
+	}
+	heard, err := j.decode(ctx, j.video)
+	if err != nil {
+		return err
+	}
+	chirp, err := pcm(ctx, "-f", "lavfi", "-i", "aevalsrc=exprs='"+tick+"|"+tick+"':s=48000:d=0.024")
+	if err != nil {
+		return err
+	}
+	expected, found := 0, 0
+	var worst, sum time.Duration
+	_, _, rate := j.film.canvas()
+	for _, s := range j.film.segments {
+		bright, err := brightness(ctx, j.video, j.film.lampArea(s.clip))
+		if err != nil {
+			return err
+		}
+		for second := (s.from + time.Second - 1).Truncate(time.Second); second < s.to; second += time.Second {
+			if at := s.start + second - s.from; j.film.mutedAt(at) {
+				continue
+			}
+			expected++
+		}
+		for _, n := range flashes(bright) {
+			seconds, _ := new(big.Rat).Quo(big.NewRat(int64(n), 1), rate).Float64()
+			flash := time.Duration(seconds * float64(time.Second))
+			if flash < s.start || flash >= s.end() || j.film.mutedAt(flash) {
+				continue // the other clip's picture under this lamp, or silence
+			}
+			late, score := findChirp(heard, chirp, flash)
+			if score < 0.5 {
+				continue // no tick there
+			}
+			found++
+			sum += late
+			if late.Abs() > worst.Abs() {
+				worst = late
+			}
+		}
+	}
+	j.add(name, fmt.Sprintf("%d flashes within %.0f ms", expected, ms(syncWithin)),
+		fmt.Sprintf("%d flashes, mean %+.2f ms, worst %+.2f ms", found, ms(sum)/float64(max(found, 1)), ms(worst)), found == expected && worst.Abs() <= syncWithin)
+	return nil
+}
+
+// brightness is the mean brightness of an area in every frame of a film.
+func brightness(ctx context.Context, path string, a lamp) ([]byte, error) {
+	side := max(a.radius, 2) // well inside the disc
+	return output(ctx, nil, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
+		fmt.Sprintf("format=gray,crop=%d:%d:%d:%d,scale=1:1:flags=area", side, side, a.x-side/2, a.y-side/2), "-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
+}
+
+// flashes are the first bright frames of every flash.
+func flashes(brightness []byte) []int {
+	var starts []int
+	dark := true
+	for i, v := range brightness {
+		if v > 150 && dark {
+			starts, dark = append(starts, i), false
+		} else if v < 110 {
+			dark = true // further down than up: a flicker of the encoder counts once
+		}
+	}
+	return starts
+}
+
+// findChirp finds a chirp within 150 ms of a time: how late it is, and how much
+// of what is heard there it is, from 0 to 1.
+func findChirp(heard, chirp audio, near time.Duration) (late time.Duration, score float64) {
+	const reach = 150 * time.Millisecond
+	// Both are sharpened alike, which takes music and speech away from under
+	// the chirp.
+	around, want := sharpen(heard.cut(near-reach, near+reach+chirp.length())), sharpen(chirp)
+	power, best := dot(want, want), 0
+	for lag := 0; lag+len(want) <= len(around); lag += 2 {
+		here := around[lag : lag+len(want)]
+		if s := dot(want, here) / math.Sqrt(dot(here, here)*power+1e-12); s > score {
+			best, score = lag, s
+		}
+	}
+	return audio(around[:best]).length() - reach, score
+}
+
+// sharpen takes the second difference, which rises by 12 dB an octave, twice.
+func sharpen(s audio) audio {
+	for range 2 {
+		out := make(audio, len(s))
+		for i := 2; i+2 < len(s); i++ {
+			out[i] = s[i-2] - 2*s[i] + s[i+2]
+		}
+		s = out
+	}
+	return s
+}
+
+// separated checks that the stems together are exactly what was sent.
+func (j *judge) separated(ctx context.Context) error {
+	tracks := map[string]audio{"": nil}
+	var err error
+	if tracks[""], err = j.decode(ctx, j.audio); err != nil {
+		return err
+	}
+	var speakers []audio
+	for id, path := range j.stems {
+		if tracks[id], err = j.decode(ctx, path); err != nil {
+			return err
+		}
+		if strings.HasPrefix(id, "speaker_") {
+			speakers = append(speakers, tracks[id])
+		}
+	}
+	original, voice := tracks[""], tracks[voiceStem]
+	largest, _ := difference(original, voice.plus(tracks[backgroundStem]))
+	gap := (original.length() - voice.length()).Abs()
+	about := ""
+	if len(speakers) > 0 {
+		off, _ := difference(voice, speakers[0].plus(speakers[1:]...))
+		largest, about = max(largest, off), fmt.Sprintf("; %d speakers to the voice", len(speakers))
+	}
+	j.add("stems sum to the input", fmt.Sprintf("every sample within %.0f steps of 16 bits", sampleWithin*32768),
+		fmt.Sprintf("largest difference %.1f steps%s", largest*32768, about), len(voice) > 0 && largest <= sampleWithin && gap <= 2*aacFrame)
+	return nil
+}
+
+// part is a sound that a stretch of the film is mixed from.
+type part struct {
+	name  string
+	sound audio
+	from  time.Duration // in the sound, at the stretch's start
+	gain  float64
+}
+
+// partsAt lists what is heard from a on.
+func (j *judge) partsAt(ctx context.Context, a time.Duration) ([]part, error) {
+	var parts []part
+	add := func(name, path string, from time.Duration, gain float64) error {
+		s, err := j.decode(ctx, path)
+		parts = append(parts, part{name: name, sound: s, from: from, gain: gain})
+		return err
+	}
+	if remix := j.film.remixAt(a); remix != nil {
+		from := a - remix.from + remix.offset
+		if err := add("voice", j.stems[voiceStem], from, remix.voice); err != nil {
+			return nil, err
+		}
+		if err := add("background", j.stems[backgroundStem], from, remix.background); err != nil {
+			return nil, err
+		}
+	} else {
+		for _, s := range j.film.segments {
+			if s.start <= a && a < s.end() {
+				if err := add(j.film.clips[s.clip].name, j.film.clips[s.clip].path, a-s.start+s.from, s.volume); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	for _, m := range j.film.music {
+		if m.start <= a && a < m.end() {
+			return parts, add("music", j.music, a-m.start+m.from, m.volume)
+		}
+	}
+	return parts, add("music", j.music, a, 0) // where the music rests it must not be heard either
+}
+
+// mix takes the film's sound apart, stretch by stretch: each sound must be as
+// loud as the edit says, where it says. A sound at another place would not be
+// found there, so this measures places too.
+func (j *judge) mix(ctx context.Context) error {
+	heard, err := j.decode(ctx, j.video)
+	if err != nil {
+		return err
+	}
+	allowed := 0.3 // dB
+	if !j.ownMedia() {
+		allowed = 1.5 // what an encoder drops of a noisy recording makes it quieter
+	}
+	type gains struct {
+		want, got []string
+		ok        bool
+	}
+	voice, music := gains{ok: true}, gains{ok: true}
+	quiet, silent := "", true
+	for i, cuts := 1, j.film.cuts(); i < len(cuts); i++ {
+		a, b := cuts[i-1], cuts[i]
+		if j.film.mutedAt(a) {
+			// The encoder smears the edges of a silence over a frame or two.
+			level := max(heard.cut(a+2*aacFrame, b-2*aacFrame).level(), -120)
+			quiet, silent = quiet+fmt.Sprintf("%.1f to %.1f s: %.0f dBFS", a.Seconds(), b.Seconds(), level), silent && level < silentBelow
+			continue
+		}
+		if b-a < 300*time.Millisecond {
+			continue // too short to tell sounds apart
+		}
+		parts, err := j.partsAt(ctx, a)
+		if err != nil {
+			return err
+		}
+		for k, gain := range unmix(heard.cut(a, b), parts, b-a) {
+			p, into := parts[k], &voice
+			if p.name == "music" {
+				into = &music
+			}
+			if math.IsNaN(gain) {
+				continue // silent there
+			}
+			into.want, into.got = append(into.want, fmt.Sprintf("×%.2f", p.gain)), append(into.got, fmt.Sprintf("×%.2f", gain))
+			if p.gain == 0 {
+				into.ok = into.ok && math.Abs(gain) < 0.03*math.Pow(10, allowed-0.3)
+			} else {
+				into.ok = into.ok && math.Abs(decibels(gain/p.gain)) <= allowed
+			}
+		}
+	}
+	for _, g := range []struct {
+		name string
+		gains
+	}{{"clips, voice, background", voice}, {"music", music}} {
+		j.add(g.name, strings.Join(g.want, " ")+fmt.Sprintf(" ± %.1f dB", allowed), strings.Join(g.got, " "), g.ok && len(g.got) > 0)
+	}
+	j.add("muted range", fmt.Sprintf("below %.0f dBFS", silentBelow), quiet, silent && quiet != "")
+	return nil
+}
+
+func decibels(gain float64) float64 { return 20 * math.Log10(math.Abs(gain)) }
+
+// unmix finds how loud each of several known sounds is in a mix: the gains with
+// which their sum comes closest to it (least squares). A sound that is silent
+// gets NaN.
+func unmix(mix audio, parts []part, length time.Duration) []float64 {
+	gains := make([]float64, len(parts))
+	var used []int
+	var sounds []audio
+	for i, p := range parts {
+		gains[i] = math.NaN()
+		if s := p.sound.cut(p.from, p.from+length); s.level() > -75 {
+			used, sounds = append(used, i), append(sounds, s)
+		}
+	}
+	rows := make([][]float64, len(used))
+	for i, s := range sounds {
+		for _, other := range sounds {
+			rows[i] = append(rows[i], dot(s, other))
+		}
+		rows[i] = append(rows[i], dot(s, mix))
+	}
+	for i, pivot := range rows {
+		for k, row := range rows {
+			if k == i {
+				continue
+			}
+			f := row[i] / pivot[i]
+			for c := range row {
+				row[c] -= f * pivot[c]
+			}
+		}
+	}
+	for i, row := range rows {
+		gains[used[i]] = row[len(row)-1] / row[i]
+	}
+	return gains
+}
+
+// same checks that all renders sound alike, and that both paths of submission
+// give the same film.
+func (j *judge) same(ctx context.Context) error {
+	film, err := j.decode(ctx, j.video)
+	if err != nil {
+		return err
+	}
+	m, err := probe(ctx, j.sound)
+	if err != nil {
+		return err
+	}
+	ok := m.audio == "aac" && m.video == ""
+	var got []string
+	paths := slices.DeleteFunc([]string{j.sound, j.v3}, func(path string) bool { return path == "" })
+	for _, path := range paths {
+		s, err := j.decode(ctx, path)
+		if err != nil {
+			return err
+		}
+		_, relative := difference(film, s)
+		ok = ok && relative <= -18 && (film.length()-s.length()).Abs() <= aacFrame
+		got = append(got, fmt.Sprintf("%.0f dB", relative))
+	}
+	j.add("film.m4a (and v3) = film.mp4", "sound differs by at most -18 dB", strings.ReplaceAll(strings.Join(got, " and "), "-Inf dB", "no sample differs"), ok)
+	return nil
+}

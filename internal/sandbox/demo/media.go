@@ -1,0 +1,202 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// media is what a file holds: its first video and audio streams.
+type media struct {
+	video, audio  string   // codecs; empty: no such stream
+	width, height int      // as displayed, rotation applied
+	turn          int      // degrees that the stored picture is turned by
+	rate          *big.Rat // frames a second
+	frames        int      // counted packets
+	videoEnd      time.Duration
+	sampleRate    int
+	channels      int
+	audioStart    time.Duration
+	audioEnd      time.Duration
+	length        time.Duration // of the whole file, by its header
+}
+
+// probe reads a file's headers and counts its video packets.
+func probe(ctx context.Context, path string) (media, error) {
+	out, err := output(ctx, nil, "ffprobe", "-loglevel", "error", "-count_packets", "-show_format", "-show_streams", "-print_format", "json", "file:"+path)
+	if err != nil {
+		return media{}, fmt.Errorf("probe %s: %w", path, err)
+	}
+	var raw struct {
+		Format  struct{ Duration string }
+		Streams []rawStream
+	}
+	if err := json.Unmarshal(out, &raw); err != nil {
+		return media{}, fmt.Errorf("probe %s: %w", path, err)
+	}
+	m := media{length: seconds(raw.Format.Duration)}
+	for _, s := range raw.Streams {
+		start, end := seconds(s.StartTime), seconds(s.StartTime)+seconds(s.Duration)
+		switch {
+		case s.CodecType == "video" && m.video == "" && s.Disposition["attached_pic"] == 0:
+			m.video, m.width, m.height, m.frames, m.videoEnd = s.CodecName, s.Width, s.Height, number(s.NbReadPackets), end
+			for _, side := range s.SideDataList {
+				if m.turn = int(side.Rotation); m.turn%180 != 0 {
+					m.width, m.height = s.Height, s.Width
+				}
+			}
+			var ok bool
+			if m.rate, ok = new(big.Rat).SetString(s.RFrameRate); !ok || m.rate.Sign() <= 0 {
+				m.rate = big.NewRat(30, 1) // a stream that does not say
+			}
+		case s.CodecType == "audio" && m.audio == "":
+			m.audio, m.sampleRate, m.channels, m.audioStart, m.audioEnd = s.CodecName, number(s.SampleRate), s.Channels, start, end
+		}
+	}
+	return m, nil
+}
+
+type rawStream struct {
+	CodecType     string `json:"codec_type"`
+	CodecName     string `json:"codec_name"`
+	Width, Height int
+	RFrameRate    string `json:"r_frame_rate"`
+	NbReadPackets string `json:"nb_read_packets"`
+	SampleRate    string `json:"sample_rate"`
+	Channels      int
+	StartTime     string `json:"start_time"`
+	Duration      string
+	Disposition   map[string]int
+	SideDataList  []struct{ Rotation float64 } `json:"side_data_list"`
+}
+
+// number and seconds read what ffprobe prints; it leaves unknown values out.
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func seconds(s string) time.Duration {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(f*1e6+0.5) * time.Microsecond
+}
+
+// sampleRate is the rate that sound is decoded at.
+const sampleRate = 48000
+
+// audio is decoded sound, left and right in turn; 1 is full scale. The first
+// sample is the file's time zero.
+type audio []float32
+
+// decode decodes the first audio stream of a file. Sound that starts late is
+// preceded by silence. Mono comes out on both channels.
+func decode(ctx context.Context, path string) (audio, error) {
+	m, err := probe(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	filters := "aresample=48000:first_pts=0"
+	if m.channels == 1 {
+		filters += ",pan=stereo|c0=c0|c1=c0" // -ac alone would make mono 3 dB quieter
+	}
+	return pcm(ctx, "-i", "file:"+path, "-map", "0:a:0", "-af", filters)
+}
+
+// pcm runs ffmpeg on an input and returns the sound that comes out.
+func pcm(ctx context.Context, args ...string) (audio, error) {
+	raw, err := output(ctx, nil, "ffmpeg", append(append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"}, args...), "-ac", "2", "-f", "f32le", "pipe:1")...)
+	if err != nil {
+		return nil, fmt.Errorf("decode sound: %w", err)
+	}
+	s := make(audio, len(raw)/8*2)
+	for i := range s {
+		s[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return s, nil
+}
+
+// at is the index of the left sample at a time.
+func at(d time.Duration) int { return 2 * int(math.Round(d.Seconds()*sampleRate)) }
+
+func (s audio) length() time.Duration {
+	return time.Duration(float64(len(s)/2) / sampleRate * float64(time.Second))
+}
+
+// cut is the sound from one time to another. What lies outside of s is silence,
+// so the result always has the asked length.
+func (s audio) cut(from, to time.Duration) audio {
+	first := at(from)
+	out := make(audio, max(at(to)-first, 0))
+	if first < 0 {
+		copy(out[min(-first, len(out)):], s)
+	} else {
+		copy(out, s[min(first, len(s)):])
+	}
+	return out
+}
+
+// level is the root mean square in dB of full scale; -inf for silence.
+func (s audio) level() float64 { return 10 * math.Log10(dot(s, s)/float64(max(len(s), 1))) }
+
+func dot(a, b audio) float64 {
+	var sum float64
+	for i := range min(len(a), len(b)) {
+		sum += float64(a[i]) * float64(b[i])
+	}
+	return sum
+}
+
+// plus adds sounds, as long as the shortest.
+func (s audio) plus(others ...audio) audio {
+	out := append(audio{}, s...)
+	for _, o := range others {
+		out = out[:min(len(out), len(o))]
+		for i := range out {
+			out[i] += o[i]
+		}
+	}
+	return out
+}
+
+// difference is the largest distance between two samples at the same place, and
+// the level of the whole difference relative to a, in dB.
+func difference(a, b audio) (largest, relative float64) {
+	var sum, all float64
+	for i := range min(len(a), len(b)) {
+		d := float64(a[i]) - float64(b[i])
+		largest = max(largest, math.Abs(d))
+		sum += d * d
+		all += float64(a[i]) * float64(a[i])
+	}
+	return largest, 10 * math.Log10(sum/all)
+}
+
+// output runs a program to its end and returns what it printed; an error holds
+// the end of its complaints.
+func output(ctx context.Context, stdin []byte, program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	var out, complaint bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &complaint
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%s: %w", program, ctx.Err())
+		}
+		text := strings.TrimSpace(complaint.String())
+		return nil, fmt.Errorf("%s: %w: %s", program, err, text[max(len(text)-600, 0):])
+	}
+	return out.Bytes(), nil
+}
