@@ -58,8 +58,11 @@ type yield struct {
 	noise       bool // most of what came was decoded with errors
 }
 
-// complete reports whether the rest is too little to call the source damaged.
-func (y yield) complete() bool { return y.got > 0 && !y.noise && !clearlyLess(y.got, y.wanted) }
+// complete reports whether the rest is too little to call the source damaged. Of a
+// stretch beyond the source's end nothing is wanted.
+func (y yield) complete() bool {
+	return y.wanted == 0 || y.got > 0 && !y.noise && !clearlyLess(y.got, y.wanted)
+}
 
 // decoded judges the log of the part's pass.
 func (v *VideoPart) decoded(times []int64) yield {

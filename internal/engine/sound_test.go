@@ -318,6 +318,19 @@ func TestSoundDecodesWithinFullScale(t *testing.T) {
 	}
 }
 
+// A stem that has ended before its directive begins is silence, not damage.
+func TestStemBeyondItsEndIsSilent(t *testing.T) {
+	b := newBench(t)
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second, Tone: 440})
+	stem := mediatest.Tone(t, 660, 500*time.Millisecond)
+	tl := sound(cut(clip, 0, 2000))
+	tl.Directives = []timeline.Directive{directive(500, 1500, 5000, 1, stem)}
+	out := b.render(t, tl)
+	if level := mediatest.RMS(t, out.Path, mediatest.Between(600, 1400)); level > -60 {
+		t.Errorf("%.1f dB in the muted range", level)
+	}
+}
+
 // A bare AAC stream starts with what its encoder needed before the sound began.
 func TestBareAACStartsOnTime(t *testing.T) {
 	b := newBench(t)

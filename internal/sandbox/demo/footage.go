@@ -63,7 +63,7 @@ func night(length time.Duration) string {
 // soundtrack is a filter graph that ends in [sound]: music after the lead, over
 // it a voice, the first input, and ticks where they are wanted.
 func soundtrack(music string, length time.Duration, voice, ticks bool) string {
-	graph, parts := fmt.Sprintf("%s,adelay=%[2]d|%[2]d[music];", music, lead.Milliseconds()), "[music]"
+	graph, parts := fmt.Sprintf("%s,adelay=%[2]d|%[2]d,asetpts=N/SR/TB[music];", music, lead.Milliseconds()), "[music]"
 	if voice {
 		graph, parts = graph+"[0:a]pan=stereo|c0=c0|c1=c0[voice];", parts+"[voice]"
 	}
