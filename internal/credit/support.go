@@ -88,17 +88,6 @@ func Purchases(ctx context.Context, q db.Querier, userID string) ([]Sale, error)
 	return out, rows.Err()
 }
 
-// Owed is how many credits of reversed purchases a user has spent and not
-// settled.
-func Owed(ctx context.Context, q db.Querier, userID string) (int64, error) {
-	var n int64
-	err := q.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(owed), 0) AS BIGINT) FROM purchases WHERE buyer_id = $1`, userID).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("sum debts: %w", err)
-	}
-	return n, nil
-}
-
 // supportSpace is the namespace of the ids of entries that are bound to a job.
 var supportSpace = uuid.MustParse("5b0c2a3e-5e8d-4d43-9d0a-6a1a3f1f7c55")
 

@@ -235,13 +235,21 @@ func (s *PlatformA) authorized(r *http.Request) bool {
 	return found && known && time.Now().Before(expiry)
 }
 
-func (s *PlatformA) getPurchase(w http.ResponseWriter, r *http.Request) {
-	if !s.authorized(r) {
+// admits refuses a question without a good token, or about another application.
+func (s *PlatformA) admits(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case !s.authorized(r):
 		refuseA(w, 401, "authError", "Request had invalid authentication credentials.")
-		return
-	}
-	if r.PathValue("package") != s.packageName {
+	case r.PathValue("package") != s.packageName:
 		refuseA(w, 404, "applicationNotFound", "No application was found for the given package name.")
+	default:
+		return true
+	}
+	return false
+}
+
+func (s *PlatformA) getPurchase(w http.ResponseWriter, r *http.Request) {
+	if !s.admits(w, r) {
 		return
 	}
 	s.mu.Lock()

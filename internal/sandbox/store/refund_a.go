@@ -104,12 +104,7 @@ func (s *PlatformA) publishKeys(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *PlatformA) listVoided(w http.ResponseWriter, r *http.Request) {
-	if !s.authorized(r) {
-		refuseA(w, 401, "authError", "Request had invalid authentication credentials.")
-		return
-	}
-	if r.PathValue("package") != s.packageName {
-		refuseA(w, 404, "applicationNotFound", "No application was found for the given package name.")
+	if !s.admits(w, r) {
 		return
 	}
 	s.mu.Lock()
