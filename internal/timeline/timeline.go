@@ -6,7 +6,7 @@
 // without opening a file; what only the media itself can tell (how long a
 // source really is, whether it decodes) is the engine's to say. It knows
 // neither HTTP nor ffmpeg: the two wire formats are turned into a Timeline by
-// the room that owns them.
+// the package that owns them.
 package timeline
 
 import (
@@ -48,55 +48,62 @@ const (
 // Timeline is one edit. Segments play one after the other in ascending Order,
 // ties in list order; Clips and Directives are placed on the output timeline,
 // that is after trimming and speed.
+//
+// The tags of this and the types below are the stored form (see [Timeline.Encode]),
+// not a wire format: jobs survive an upgrade of the program, so a tag never
+// changes, whatever its field is called. Times are stored in nanoseconds.
 type Timeline struct {
-	Segments   []Segment
-	Clips      []Clip
-	Directives []Directive
-	OutputKind OutputKind
-	Quality    Quality
+	OutputKind OutputKind  `json:"kind"`
+	Quality    Quality     `json:"quality"`
+	Segments   []Segment   `json:"segments"`
+	Clips      []Clip      `json:"clips,omitempty"`
+	Directives []Directive `json:"directives,omitempty"`
 }
 
 // Segment is one stretch of a source with its own sound.
 type Segment struct {
-	SourceKey string        // names the source; the job maps it to a file
-	Order     int64         // position among the segments
-	Duration  time.Duration // the client's claim about the source's length, > 0; never trusted
-	TrimStart time.Duration // >= 0, in source time
-	TrimEnd   time.Duration // in source time; 0 = to the source's end, else > TrimStart
-	Volume    float64       // 0..10
-	Speed     float64       // 0.1..10; pitch is kept
+	SourceKey string        `json:"source"`      // names the source; the job maps it to a file
+	Order     int64         `json:"order"`       // position among the segments
+	Duration  time.Duration `json:"durationNs"`  // the client's claim about the source's length, > 0; never trusted
+	TrimStart time.Duration `json:"trimStartNs"` // >= 0, in source time
+	TrimEnd   time.Duration `json:"trimEndNs"`   // in source time; 0 = to the source's end, else > TrimStart
+	Volume    float64       `json:"volume"`      // 0..10
+	Speed     float64       `json:"speed"`       // 0.1..10; pitch is kept
 }
 
 // Clip is background music: a stretch of a source laid under the segments.
 // It plays once; what reaches beyond the end of the output is cut.
 type Clip struct {
-	SourceKey       string
-	Start           time.Duration // >= 0, on the output timeline
-	SourceTrimStart time.Duration // >= 0, in source time
-	SourceTrimEnd   time.Duration // 0 = to the source's end, else > SourceTrimStart
-	Volume          float64       // 0..10
-	Speed           float64       // 0.1..10, tempo without pitch
+	SourceKey       string        `json:"source"`
+	Start           time.Duration `json:"startNs"`     // >= 0, on the output timeline
+	SourceTrimStart time.Duration `json:"trimStartNs"` // >= 0, in source time
+	SourceTrimEnd   time.Duration `json:"trimEndNs"`   // 0 = to the source's end, else > SourceTrimStart
+	Volume          float64       `json:"volume"`      // 0..10
+	Speed           float64       `json:"speed"`       // 0.1..10, tempo without pitch
 }
 
 // Range is a half-open span [Start, End) on the output timeline. Start >= 0 and
 // End > Start hold for every Range that passed Validate.
-type Range struct{ Start, End time.Duration }
+type Range struct {
+	Start time.Duration `json:"startNs"`
+	End   time.Duration `json:"endNs"`
+}
 
 // Directive mixes separated stems into a range of the output.
 type Directive struct {
-	ID           string
-	Range        Range
-	MuteOriginal bool          // silence the segments' own sound in the range, not the music
-	SourceOffset time.Duration // >= 0: where in the stems the range begins
-	AppliedSpeed float64       // 0.1..10: (range x speed) of the stem is played in the range
-	Selections   []Selection
+	ID           string        `json:"id"`
+	Range                      // embedded for the stored form, which has its fields beside the others
+	MuteOriginal bool          `json:"muteOriginal"`   // silence the segments' own sound in the range, not the music
+	SourceOffset time.Duration `json:"sourceOffsetNs"` // >= 0: where in the stems the range begins
+	AppliedSpeed float64       `json:"appliedSpeed"`   // 0.1..10: (range x speed) of the stem is played in the range
+	Selections   []Selection   `json:"selections,omitempty"`
 }
 
 // Selection is one stem of a directive.
 type Selection struct {
-	StemID    string
-	SourceKey string  // names the stem's file, as a segment's SourceKey does
-	Volume    float64 // 0..10
+	StemID    string  `json:"stemId"`
+	SourceKey string  `json:"source"` // names the stem's file, as a segment's SourceKey does
+	Volume    float64 `json:"volume"` // 0..10
 }
 
 // InOrder returns the segments in the order in which they play, with the index
