@@ -104,7 +104,7 @@ var errUnavailable = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", 
 // answer is on its way 10 s after the request, transfers of bodies aside.
 const dependencyLimit = 7 * time.Second
 
-// promptly gives a request its patience with what the service depends on.
+// promptly bounds how long a request waits for what the service depends on.
 func promptly(ctx context.Context) context.Context {
 	return objectstore.Prompt(db.Prompt(ctx, dependencyLimit), dependencyLimit)
 }

@@ -175,11 +175,11 @@ func TestFramingInPieces(t *testing.T) {
 
 // download serves an endless answer behind the service's listener, and returns
 // a connection whose kernel holds little, and how the answer ends.
-func download(t *testing.T, p patience) (net.Conn, <-chan error) {
+func download(t *testing.T, p timeouts) (net.Conn, <-chan error) {
 	t.Helper()
 	ended := make(chan error, 1)
 	log := slog.New(slog.DiscardHandler)
-	s := &Server{log: log, patience: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
+	s := &Server{log: log, timeouts: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
 	address, _ := listening(t, s.observed(s.serve(func(w http.ResponseWriter, _ *http.Request) error {
 		piece := make([]byte, 32<<10)
 		for {
@@ -239,7 +239,7 @@ func TestThinkingBetweenWritesIsNotSlowReading(t *testing.T) {
 	p := hasty
 	p.downloadGrace = 200 * time.Millisecond
 	log := slog.New(slog.DiscardHandler)
-	s := &Server{log: log, patience: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
+	s := &Server{log: log, timeouts: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
 	address, _ := listening(t, s.observed(s.serve(func(w http.ResponseWriter, _ *http.Request) error {
 		for range 3 {
 			if _, err := fmt.Fprintf(w, "%08000d", 1); err != nil {

@@ -53,7 +53,7 @@ const statusGone = 499
 // recorder remembers what was answered, and gives each write a deadline.
 type recorder struct {
 	http.ResponseWriter
-	patience patience
+	timeouts timeouts
 	control  *http.ResponseController
 	status   int
 	bytes    int64
@@ -95,8 +95,8 @@ func (s *Server) observed(next http.Handler) http.Handler {
 		if s.o.Trace != nil && r.URL.Path != "/healthz" {
 			ctx, traced = s.o.Trace(ctx, methodLabel(r.Method), id)
 		}
-		rec := &recorder{ResponseWriter: w, patience: s.patience, control: http.NewResponseController(w)}
-		r = withPatience(rec, r.WithContext(ctx))
+		rec := &recorder{ResponseWriter: w, timeouts: s.timeouts, control: http.NewResponseController(w)}
+		r = withBodyTimeouts(rec, r.WithContext(ctx))
 		rec.Header().Set("X-Request-Id", id)
 		rec.Header().Set("X-Content-Type-Options", "nosniff")
 		defer func() {

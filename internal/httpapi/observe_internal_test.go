@@ -26,7 +26,7 @@ type watched struct {
 func newWatched() *watched {
 	w := &watched{}
 	log := slog.New(slog.NewTextHandler(&w.log, nil))
-	w.Server = &Server{log: log, patience: usual, o: Options{Log: log, Observe: func(method, pattern string, status int, _ float64) {
+	w.Server = &Server{log: log, timeouts: defaultTimeouts, o: Options{Log: log, Observe: func(method, pattern string, status int, _ float64) {
 		w.counts = append(w.counts, fmt.Sprintf("%s|%s|%d", method, pattern, status))
 	}}}
 	return w

@@ -117,7 +117,7 @@ func wrongShape(what string, document []byte, dst any, err error) error {
 	if fault.As(err) == errManyValues { // and nothing else that is a bad_request
 		return err
 	}
-	if sentence := misfit(document, dst); sentence != "" {
+	if sentence := typeMismatch(document, dst); sentence != "" {
 		return fault.New(fault.Invalid, sentence).Because(err)
 	}
 	return errBadRequest.WithDetail("%s is not a JSON object", what).Because(err)

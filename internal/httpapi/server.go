@@ -73,13 +73,13 @@ type Server struct {
 	log *slog.Logger
 	mux *http.ServeMux
 
-	patience patience
+	timeouts timeouts
 	outages  lease.Outage
 }
 
 // New returns the handler of the whole public listener.
 func New(o Options) http.Handler {
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), patience: usual}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), timeouts: defaultTimeouts}
 	s.routes()
 	return s.observed(framed(s.withCORS(http.HandlerFunc(s.dispatch))))
 }

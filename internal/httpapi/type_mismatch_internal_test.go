@@ -28,9 +28,9 @@ func TestIntegersOnTheWire(t *testing.T) {
 }
 
 // What does not decode has a sentence, and what decodes has none.
-func FuzzMisfit(f *testing.F) {
+func FuzzTypeMismatch(f *testing.F) {
 	for _, s := range []string{`{}`, `[]`, `{"segments":[{"order":1.5}]}`, `{"segments":[null,{"order":2e0}]}`, `{"quality":{}}`, `{"segments":null}`,
-		`{"bgmClips":[{"volume":1e999}]}`, `{"separationDirectives":[{"selections":[{"volume":"1"}]}]}`, `{"order":`} {
+		`{"bgmClips":[{"volume":1e999}]}`, `{"separationDirectives":[{"selections":[{"volume":"1"}]}]}`, `{"order":`, `{"Quality":{}}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -40,7 +40,7 @@ func FuzzMisfit(f *testing.F) {
 		}
 		var cfg configWire
 		err := parseObject(b, &cfg)
-		if sentence := misfit(b, &cfg); (err != nil) != (sentence != "") && generic != nil {
+		if sentence := typeMismatch(b, &cfg); (err != nil) != (sentence != "") && generic != nil {
 			t.Errorf("%s: error %v, sentence %q", b, err, sentence)
 		}
 	})

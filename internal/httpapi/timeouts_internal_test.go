@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// hasty is a patience that a test can wait for.
-var hasty = patience{bodySilence: 300 * time.Millisecond, minUploadRate: 1 << 10, uploadGrace: time.Second, minDownloadRate: 64 << 10, downloadGrace: time.Second}
+// hasty are timeouts that a test can wait for.
+var hasty = timeouts{bodySilence: 300 * time.Millisecond, minUploadRate: 1 << 10, uploadGrace: time.Second, minDownloadRate: 64 << 10, downloadGrace: time.Second}
 
 // tooLong is when a test gives up.
 const tooLong = 20 * time.Second
 
-// hastyConn connects to a server that serves h with little patience.
+// hastyConn connects to a server that serves h with short timeouts.
 func hastyConn(t *testing.T, h handler) net.Conn {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	s := &Server{log: log, patience: hasty, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
+	s := &Server{log: log, timeouts: hasty, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
 	srv := httptest.NewServer(s.observed(s.serve(h)))
 	t.Cleanup(srv.Close)
 	c, err := net.Dial("tcp", srv.Listener.Addr().String())

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// patience is how long slow clients are borne with.
-type patience struct {
+// timeouts say when a slow client is given up.
+type timeouts struct {
 	// bodySilence is how long a client may send nothing in the middle of a body.
 	bodySilence time.Duration
 	// minUploadRate is the least average speed of a body, in bytes a second, once
@@ -24,9 +24,9 @@ type patience struct {
 	downloadGrace   time.Duration
 }
 
-// usual is the service's patience: a phone on a poor connection is faster, and
-// a client that drips bytes to hold a connection is not.
-var usual = patience{bodySilence: 30 * time.Second, minUploadRate: 2 << 10, uploadGrace: time.Minute,
+// defaultTimeouts are the service's: a phone on a poor connection is faster, and a
+// client that drips bytes to hold a connection is not.
+var defaultTimeouts = timeouts{bodySilence: 30 * time.Second, minUploadRate: 2 << 10, uploadGrace: time.Minute,
 	minDownloadRate: 8 << 10, downloadGrace: time.Minute}
 
 // timeFor is how long n bytes take at a rate of bytes a second.
@@ -37,26 +37,26 @@ func timeFor(rate int64, n int) time.Duration {
 // renew gives the client its time to take the n bytes that are written next.
 func (w *recorder) renew(n int) {
 	// A connection without deadlines (a test's recorder) has no slow peer.
-	_ = w.control.SetWriteDeadline(time.Now().Add(w.patience.downloadGrace - w.behind + timeFor(w.patience.minDownloadRate, n)))
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeouts.downloadGrace - w.behind + timeFor(w.timeouts.minDownloadRate, n)))
 }
 
 // took keeps account of how far the client is behind the least speed. Only
 // writing counts: the time that we take for the next bytes is ours.
 func (w *recorder) took(n int, began time.Time) {
-	w.behind = max(0, w.behind+time.Since(began)-timeFor(w.patience.minDownloadRate, n))
+	w.behind = max(0, w.behind+time.Since(began)-timeFor(w.timeouts.minDownloadRate, n))
 }
 
-// patientBody moves the connection's read deadline along while bytes arrive,
+// timedBody moves the connection's read deadline along while bytes arrive,
 // so that a silent or dripping client is cut off however long uploads may take.
-type patientBody struct {
+type timedBody struct {
 	io.ReadCloser
-	patience
+	timeouts
 	control *http.ResponseController
 	started time.Time
 	read    int64
 }
 
-func (p *patientBody) Read(b []byte) (int, error) {
+func (p *timedBody) Read(b []byte) (int, error) {
 	deadline := time.Now().Add(p.bodySilence)
 	latest := p.started.Add(p.uploadGrace + time.Duration(p.read/p.minUploadRate)*time.Second)
 	if latest.Before(deadline) {
@@ -73,17 +73,17 @@ func (p *patientBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// withPatience guards the body of a request. A handler may answer without
+// withBodyTimeouts guards the body of a request. A handler may answer without
 // reading it, and the server then reads what is left of a short body before it
 // writes the answer: that, too, has a deadline from the start.
-func withPatience(w *recorder, r *http.Request) *http.Request {
+func withBodyTimeouts(w *recorder, r *http.Request) *http.Request {
 	// What an earlier request on this connection left behind would fail the
 	// interim answer to "Expect: 100-continue".
 	_ = w.control.SetWriteDeadline(time.Time{})
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
 	}
-	_ = w.control.SetReadDeadline(time.Now().Add(w.patience.bodySilence))
-	r.Body = &patientBody{ReadCloser: r.Body, patience: w.patience, control: w.control, started: time.Now()}
+	_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.bodySilence))
+	r.Body = &timedBody{ReadCloser: r.Body, timeouts: w.timeouts, control: w.control, started: time.Now()}
 	return r
 }

@@ -41,10 +41,10 @@ func parseInteger(text string) (int64, bool) {
 	return int64(f), true
 }
 
-// misfit finds the first value in a JSON document that cannot be decoded into
-// dst, a pointer to a struct, and says so in a sentence that begins with its
+// typeMismatch finds the first value in a JSON document that cannot be decoded
+// into dst, a pointer to a struct, and says so in a sentence that begins with its
 // path. It is empty when the document is no JSON object, or fits.
-func misfit(document []byte, dst any) string {
+func typeMismatch(document []byte, dst any) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
@@ -54,10 +54,10 @@ func misfit(document []byte, dst any) string {
 	if _, ok := v.(map[string]any); !ok {
 		return ""
 	}
-	return misfitAt(v, reflect.TypeOf(dst), "")
+	return typeMismatchAt(v, reflect.TypeOf(dst), "")
 }
 
-func misfitAt(v any, t reflect.Type, path string) string {
+func typeMismatchAt(v any, t reflect.Type, path string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -88,7 +88,7 @@ func misfitAt(v any, t reflect.Type, path string) string {
 			return path + " must be a list"
 		}
 		for i, item := range list {
-			if s := misfitAt(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); s != "" {
+			if s := typeMismatchAt(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); s != "" {
 				return s
 			}
 		}
@@ -99,8 +99,13 @@ func misfitAt(v any, t reflect.Type, path string) string {
 		}
 		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if s := misfitAt(object[name], f.Type, strings.TrimPrefix(path+"."+name, ".")); s != "" {
-				return s
+			for key, value := range object {
+				if !strings.EqualFold(key, name) { // as encoding/json matches them
+					continue
+				}
+				if s := typeMismatchAt(value, f.Type, strings.TrimPrefix(path+"."+name, ".")); s != "" {
+					return s
+				}
 			}
 		}
 	}
