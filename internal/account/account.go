@@ -100,11 +100,11 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 	claims, err := verifier.Verify(ctx, strings.TrimSpace(idToken))
 	switch {
 	case errors.Is(err, identity.ErrUnavailable):
-		return Session{}, fault.New(fault.BadGateway, "provider_unavailable").Because(err)
+		return Session{}, fault.New(fault.BadGateway, "provider_unavailable").WithCause(err)
 	case err != nil:
-		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").Because(err)
+		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").WithCause(err)
 	case claims.Subject != clean(claims.Subject, maxSubject):
-		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").Because(errors.New("the subject cannot be stored"))
+		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").WithCause(errors.New("the subject cannot be stored"))
 	}
 	user, err := s.upsert(ctx, provider, claims, fullName)
 	if err != nil {

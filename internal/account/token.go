@@ -93,7 +93,7 @@ func (t *Tokens) Check(token string) (Principal, error) {
 		invalid = invalid.WithDetail("expired")
 	}
 	if err != nil {
-		return Principal{}, invalid.Because(err)
+		return Principal{}, invalid.WithCause(err)
 	}
 	id, err := uuid.Parse(c.Subject)
 	if err != nil || len(c.Subject) != 36 {

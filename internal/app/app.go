@@ -29,7 +29,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/engine"
 	"cutroom/internal/httpapi"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/monitor"
 	"cutroom/internal/objectstore"
@@ -51,8 +51,8 @@ type App struct {
 	db          *db.DB
 	nodeID      string
 	ready       *readiness
-	replica     lease.Replica
-	outage      lease.Outage
+	replica     job.Replica
+	outage      job.Outage
 	store       objectstore.Store
 	bucket      *objectstore.Bucket
 	claimed     bool // the bucket is this installation's
@@ -155,10 +155,10 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	if err != nil {
 		host = "cutroom"
 	}
-	keeper := lease.NewKeeper(a.db, host+"/"+uuid.NewString(), a.log)
+	renewer := job.NewRenewer(a.db, host+"/"+uuid.NewString(), a.log)
 	a.ready = &readiness{db: a.db, store: a.store, uploads: a.staging, ffmpeg: runner.Works, minFree: cfg.Storage.MinFreeDiskBytes,
 		key: "ready/" + a.nodeID, log: a.log}
-	a.replica = lease.Replica{ID: keeper.Owner(), NodeID: a.storeNode(), Offers: a.ready.offers(cfg.Render.MaxConcurrent), Log: a.log}
+	a.replica = job.Replica{ID: renewer.Owner(), NodeID: a.storeNode(), Offers: a.ready.offers(cfg.Render.MaxConcurrent), Log: a.log}
 	a.calls = newCallLog(a.db, a.log)
 	provider, err := NewProvider(cfg, a.calls.record, a.log)
 	if err != nil {
@@ -170,14 +170,14 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	}
 	a.credits = ledger
 	a.separations = separation.New(separation.Options{
-		DB: a.db, Keeper: keeper, Sweeper: a.sweeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
+		DB: a.db, Renewer: renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Log: a.log,
 	})
 	assets := a.buildAssets(cfg)
-	if err := a.buildRenders(cfg, dirs, runner, keeper, assets); err != nil {
+	if err := a.buildRenders(cfg, dirs, runner, renewer, assets); err != nil {
 		return err
 	}
 	a.accounts = account.New(account.Options{
@@ -218,7 +218,7 @@ func (a *App) buildMonitor(cfg config.Config) error {
 	return nil
 }
 
-func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner, keeper *lease.Keeper, assets *asset.Service) error {
+func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner, renewer *job.Renewer, assets *asset.Service) error {
 	var err error
 	if a.parts, err = engine.NewDirCache(engine.DirCacheConfig{Dir: dirs.parts, MaxBytes: cfg.Render.PartCacheMaxBytes,
 		TTL: cfg.Asset.CacheTTL}); err != nil {
@@ -233,7 +233,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 			MaxOutputDuration: cfg.Render.MaxOutputDuration, MaxPixelFrames: cfg.Render.MaxPixelFrames, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
 	a.renders = render.New(render.Options{
-		DB: a.db, Keeper: keeper, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
+		DB: a.db, Renewer: renewer, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
 		Slots: a.slots, Timeout: cfg.Render.JobTimeout, CanWork: a.ready.canWork, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
 		JobLifetime: cfg.Retention.Jobs, OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
 		EraseCaches: a.parts.EraseScope, Log: a.log,
@@ -298,7 +298,7 @@ func (a *App) Run(ctx context.Context) error {
 	if ops != nil {
 		group.Go(func() error { return a.serveOps(ctx, ops) })
 	}
-	group.Go(func() error { return a.db.RunBells(ctx) })
+	group.Go(func() error { return a.db.RunNotifier(ctx) })
 	// Before anybody counts replicas. A database that goes away in this moment is no
 	// reason to end: the replica announces itself again and again.
 	if err := a.replica.Announce(ctx, a.db); err != nil && ctx.Err() == nil {

@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/config"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
 	"cutroom/internal/objectstore"
@@ -52,9 +52,9 @@ func checkConfinement(layers []confine.Layer, must bool, log *slog.Logger) error
 	return nil
 }
 
-// storePatience is the longest silence of the bucket that a try survives, where
+// storeTimeout is the longest silence of the bucket that a try survives, where
 // the time-outs of the configuration, made for media transfers, are longer.
-const storePatience = 10 * time.Second
+const storeTimeout = 10 * time.Second
 
 // NewBucket returns the configured bucket, nil when there is none.
 func NewBucket(cfg config.Config) (*objectstore.Bucket, error) { return newBucket(cfg, nil) }
@@ -66,13 +66,13 @@ func newBucket(cfg config.Config, seen *dependencies) (*objectstore.Bucket, erro
 	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint, Region: "auto",
 		Bucket: cfg.ObjectStore.Bucket, AccessKeyID: cfg.ObjectStore.AccessKeyID,
 		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal(),
-		StallTimeout:    min(cfg.Outbound.SocketTimeout, storePatience),
+		StallTimeout:    min(cfg.Outbound.SocketTimeout, storeTimeout),
 		HTTP:            seen.client("bucket", &http.Client{Transport: objectstore.NewTransport()})})
 }
 
 func (a *App) buildStore(cfg config.Config, dirs folders) error {
 	var err error
-	if a.nodeID, err = lease.NodeID(dirs.root); err != nil {
+	if a.nodeID, err = job.NodeID(dirs.root); err != nil {
 		return err
 	}
 	if a.assetCache, err = asset.NewCache(dirs.assets, cfg.Asset.CacheMaxBytes); err != nil {

@@ -70,7 +70,7 @@ type readiness struct {
 // canWork returns how many bytes jobs of this replica may still write, or why it
 // must not take any.
 func (c *readiness) canWork(ctx context.Context) (freeBytes int64, err error) {
-	free, wrong := c.judge(ctx, claimLook)
+	free, wrong := c.check(ctx, claimLook)
 	for reason, why := range wrong {
 		err = errors.Join(err, fmt.Errorf("%s: %w", reason, why))
 	}
@@ -80,7 +80,7 @@ func (c *readiness) canWork(ctx context.Context) (freeBytes int64, err error) {
 // offers is what the replica tells the others: how many jobs it may run.
 func (c *readiness) offers(slots int) func(ctx context.Context) (int, int64) {
 	return func(ctx context.Context) (int, int64) {
-		free, wrong := c.judge(ctx, lookEvery)
+		free, wrong := c.check(ctx, lookEvery)
 		if len(wrong) > 0 {
 			return 0, free
 		}
@@ -88,9 +88,9 @@ func (c *readiness) offers(slots int) func(ctx context.Context) (int, int64) {
 	}
 }
 
-// judge returns the free bytes and what is wrong. The disk is looked at each
+// check returns the free bytes and what is wrong. The disk is looked at each
 // time; what costs something may have been looked at as long ago as age.
-func (c *readiness) judge(ctx context.Context, age time.Duration) (free int64, wrong map[string]error) {
+func (c *readiness) check(ctx context.Context, age time.Duration) (free int64, wrong map[string]error) {
 	wrong = map[string]error{}
 	for reason, err := range c.look(ctx, age) {
 		wrong[reason] = err
@@ -180,7 +180,7 @@ func (c *readiness) all(ctx context.Context) map[string]error {
 	ping, cancel := context.WithTimeout(ctx, 3*time.Second)
 	err := c.db.Ping(ping)
 	cancel()
-	_, wrong := c.judge(ctx, lookEvery)
+	_, wrong := c.check(ctx, lookEvery)
 	if err != nil {
 		wrong[reasonDatabase] = err
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/idempotency"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/ratelimit"
 )
 
@@ -78,7 +78,7 @@ func (a *App) runSweeps(ctx context.Context) error {
 // sweep runs one sweep. Its failure is worth a look, even though the sweep is
 // tried again; its panic stops neither the others nor the process.
 func (a *App) sweep(what string, do func() error) {
-	if err := lease.Guard(do); err != nil && !errors.Is(err, context.Canceled) {
+	if err := job.Recover(do); err != nil && !errors.Is(err, context.Canceled) {
 		a.outage.Log(a.log, slog.LevelError, what, "sweep failed; it will be tried again", "of", what, "err", err)
 	}
 }

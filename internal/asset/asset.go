@@ -174,7 +174,7 @@ func (s *Service) Lookup(ctx context.Context, key string) (Key, error) {
 	}
 	k, err := ParseKey(key)
 	if err != nil {
-		return Key{}, ErrInvalidKey.Because(err)
+		return Key{}, ErrInvalidKey.WithCause(err)
 	}
 	if _, err := s.bucket.Stat(ctx, key); err != nil {
 		return Key{}, fmt.Errorf("look for asset: %w", err)

@@ -142,7 +142,7 @@ func invalidReceipt(reason receipt.Reason) *fault.Error {
 func (l *Ledger) verify(ctx context.Context, store *askedStore, p receipt.Purchase) (quantity int64, err error) {
 	done, err := store.turn(ctx)
 	if err != nil {
-		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").Because(err)
+		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").WithCause(err)
 	}
 	defer done()
 	if err := refusals.Check(ctx, l.db, p.AccountID); err != nil {
@@ -153,12 +153,12 @@ func (l *Ledger) verify(ctx context.Context, store *askedStore, p receipt.Purcha
 	case err == nil:
 		return quantity, nil
 	case errors.Is(err, receipt.ErrUnavailable), ctx.Err() != nil:
-		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").Because(err)
+		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").WithCause(err)
 	}
 	if limited := refusals.Take(ctx, l.db, p.AccountID); limited != nil && fault.As(limited) == nil {
 		return 0, limited
 	}
-	return 0, invalidReceipt(receipt.ReasonOf(err)).Because(err)
+	return 0, invalidReceipt(receipt.ReasonOf(err)).WithCause(err)
 }
 
 func (l *Ledger) payOut(ctx context.Context, userID, platform, transaction, hash, product string, credits int64) (Grant, error) {
@@ -187,7 +187,7 @@ func (l *Ledger) payOut(ctx context.Context, userID, platform, transaction, hash
 		return err
 	})
 	if db.IsForeignKey(err) {
-		return Grant{}, fault.New(fault.Unauthorized, "account_deleted").Because(err)
+		return Grant{}, fault.New(fault.Unauthorized, "account_deleted").WithCause(err)
 	}
 	if err != nil {
 		return Grant{}, err

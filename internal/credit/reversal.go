@@ -25,9 +25,9 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	case errors.Is(err, receipt.ErrNotHeeded):
 		return fault.NotFoundf("Not found")
 	case errors.Is(err, receipt.ErrForged):
-		return fault.New(fault.Unauthorized, "invalid_signature").Because(err)
+		return fault.New(fault.Unauthorized, "invalid_signature").WithCause(err)
 	case err != nil:
-		f := fault.New(fault.Unavailable, "unavailable").Because(err)
+		f := fault.New(fault.Unavailable, "unavailable").WithCause(err)
 		f.RetryAfter = time.Minute
 		return f
 	}

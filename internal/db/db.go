@@ -62,7 +62,7 @@ type DB struct {
 	// holds it.
 	write chan struct{}
 
-	bells bells
+	notifier notifier
 }
 
 // Open connects, proves that the credentials work, and returns the database.

@@ -70,7 +70,7 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	}
 	committed = true
 	for _, topic := range tx.onCommit {
-		d.bells.ring(topic)
+		d.notifier.notify(topic)
 	}
 	return nil
 }

@@ -51,8 +51,8 @@ func covered(times []int64, from, to, longest int64) int64 {
 	return sum
 }
 
-// yield is how much of the wanted stretch of a source was really decoded.
-type yield struct {
+// coverage is how much of the wanted stretch of a source was really decoded.
+type coverage struct {
 	got, wanted time.Duration
 	missing     int  // frames that did not come
 	noise       bool // most of what came was decoded with errors
@@ -60,12 +60,12 @@ type yield struct {
 
 // complete reports whether the rest is too little to call the source damaged. Of a
 // stretch beyond the source's end nothing is wanted.
-func (y yield) complete() bool {
+func (y coverage) complete() bool {
 	return y.wanted == 0 || y.got > 0 && !y.noise && !clearlyLess(y.got, y.wanted)
 }
 
 // decoded judges the log of the part's pass.
-func (v *VideoPart) decoded(times []int64) yield {
+func (v *VideoPart) decoded(times []int64) coverage {
 	info := v.source.info.Video
 	ms := info.TimeBase.Float() * 1000
 	// The longest a frame may stand is as long as any does in this stretch.
@@ -81,7 +81,7 @@ func (v *VideoPart) decoded(times []int64) yield {
 		// A late first frame is a hole as well, and shows in the sum.
 		got = covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
-	y := yield{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}
+	y := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}
 	if n := v.last - v.first + 1; len(times) < n && !(info.Interlaced() && len(times) >= n/2) { // a packet may hold one field
 		y.missing = n - len(times)
 	}
@@ -89,10 +89,10 @@ func (v *VideoPart) decoded(times []int64) yield {
 }
 
 // decoded judges the log of the sound's pass over what the timeline plays.
-func (s *Sound) decoded(times []int64) yield {
+func (s *DecodedAudio) decoded(times []int64) coverage {
 	a := s.source.info.Audio
 	frame := (a.End - a.First).Milliseconds() / max(1, a.Packets)
-	var y yield
+	var y coverage
 	for _, n := range s.need {
 		from := max(a.First, time.Duration(mulDiv(max(0, n.from), int64(time.Second), sampleRate)))
 		to := min(a.End, time.Duration(mulDiv(max(0, n.to), int64(time.Second), sampleRate)))

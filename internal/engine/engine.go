@@ -82,9 +82,9 @@ type Job struct {
 	// the scope that made them.
 	CacheScope string
 
-	// Crew shares the making of video parts with other machines. Nil makes all
+	// Coordinator shares the making of video parts with other machines. Nil makes all
 	// of them here.
-	Crew Crew
+	Coordinator PartCoordinator
 
 	// Log takes what there is to say about this job; nil is the engine's own.
 	Log *slog.Logger

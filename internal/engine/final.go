@@ -20,7 +20,7 @@ import (
 const partList = "parts.txt"
 
 // final mixes the sound, encodes it once and puts it beside the copied video.
-func (r *render) final(ctx context.Context) (Output, error) {
+func (r *run) final(ctx context.Context) (Output, error) {
 	p := r.plan
 	length := framesDuration(p.Frames, p.Canvas.Rate)
 	done := r.meter.work(0.1 + 0.02*length.Seconds())
@@ -76,7 +76,7 @@ const (
 // encodeSound runs the final pass on the mix. AAC is lossy: a sound that just fits
 // may decode beyond full scale, and be clipped by the player. So what came out is
 // decoded, and where it does not fit, mixed again below a lower ceiling.
-func (r *render) encodeSound(ctx context.Context, pass media.Pass, name string, done *task) error {
+func (r *run) encodeSound(ctx context.Context, pass media.Pass, name string, done *task) error {
 	sounds := newSoundFiles(r.path)
 	defer sounds.close()
 	threshold, ceiling := 1.0, usualCeiling
@@ -111,7 +111,7 @@ func (r *render) encodeSound(ctx context.Context, pass media.Pass, name string, 
 }
 
 // decodedPeak is the highest sample of the output's sound, 1 being full scale.
-func (r *render) decodedPeak(ctx context.Context, name string) (float64, error) {
+func (r *run) decodedPeak(ctx context.Context, name string) (float64, error) {
 	var peak peakMeter
 	args := append(media.InputArgs(media.KindMP4, r.path(name)), "-map", "0:a:0", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
 	_, err := r.encode(ctx, media.Pass{Name: "look at the peaks", Args: args, Stdout: &peak, Timeout: r.cfg.FinalTimeout})
@@ -138,15 +138,15 @@ func (m *peakMeter) Write(p []byte) (int, error) {
 
 // finalError tells time-out and full disk from trouble of our own. The final
 // pass reads nothing a client sent.
-func (r *render) finalError(ctx context.Context, err error) error {
+func (r *run) finalError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, media.ErrTimeout):
-		return fault.Invalidf("the render took longer than the allowed %s", r.cfg.FinalTimeout).Because(err)
+		return fault.Invalidf("the render took longer than the allowed %s", r.cfg.FinalTimeout).WithCause(err)
 	}
 	if space := r.cfg.Limits.checkSpace(r.work, 0); fault.As(space) != nil {
-		return fault.As(space).Because(err)
+		return fault.As(space).WithCause(err)
 	}
 	return err
 }
@@ -200,7 +200,7 @@ func filmPass(p *Plan, same bool, out string) []string {
 
 // sameConfig reports whether all parts carry the same decoder configuration.
 // They do, unless the cache holds parts made by another version of the encoder.
-func (r *render) sameConfig() (bool, error) {
+func (r *run) sameConfig() (bool, error) {
 	first := ""
 	for i, p := range r.plan.Parts {
 		config, err := p.checkPart(r.path(p.File))
@@ -221,7 +221,7 @@ func (r *render) sameConfig() (bool, error) {
 // writePartList writes the list the concat demuxer reads. Each part's duration
 // is spelled out, because the container rounds it to a millisecond; the roundings
 // to a microsecond are taken from the running total, so that they do not add up.
-func (r *render) writePartList() error {
+func (r *run) writePartList() error {
 	f, err := os.Create(r.path(partList))
 	if err != nil {
 		return fmt.Errorf("render: %w", noSpace(err))
@@ -250,7 +250,7 @@ func concatList(p *Plan) string {
 }
 
 // checkOutput makes sure that the output is what was planned.
-func (r *render) checkOutput(path string) error {
+func (r *run) checkOutput(path string) error {
 	f, err := readMP4(path)
 	if err != nil {
 		return fmt.Errorf("check output: %w", err)

@@ -142,21 +142,21 @@ func claimed(info *Info) time.Duration {
 // only what lies before end.
 func damaged(user string, in, promised, end time.Duration) error {
 	wanted, got := promised-in, max(0, end-in)
-	if missing := wanted - got; missing <= crumb || missing <= wanted/40 {
+	if missing := wanted - got; missing <= edgeTolerance || missing <= wanted/40 {
 		return nil
 	}
 	return damageFault(user, got, wanted)
 }
 
-// crumb is what may be missing of any file: its edges.
-const crumb = 250 * time.Millisecond
+// edgeTolerance is what may be missing of any file: its edges.
+const edgeTolerance = 250 * time.Millisecond
 
 // clearlyLess draws the line between damage and what decoders rightly drop, with
 // nothing but the sound or the pictures to go by: a tenth. Where the file's own
 // index lists what is missing, see damaged, less is enough.
 func clearlyLess(got, wanted time.Duration) bool {
 	missing := wanted - got
-	return missing > crumb && missing > wanted/10
+	return missing > edgeTolerance && missing > wanted/10
 }
 
 func damageFault(user string, got, wanted time.Duration) error {

@@ -429,13 +429,13 @@ func TestStaffing(t *testing.T) {
 	}
 	for n, single := range map[int]int{1: 0, 3: 0, 4: 4, 5: 4, 6: 6, 7: 6} {
 		p, missing := plan(n)
-		s := staffFor(p, missing, Machine{Cores: 2, MemoryBytes: 600 << 20})
+		s := planThreads(p, missing, Machine{Cores: 2, MemoryBytes: 600 << 20})
 		if len(s.Threads) != single || s.Parallel != 2 {
 			t.Errorf("%d parts: %d of one thread, %d at once; want %d, 2", n, len(s.Threads), s.Parallel, single)
 		}
 	}
 	p, missing := plan(6)
-	if s := staffFor(p, missing, Machine{Cores: 2, MemoryBytes: 100 << 20}); len(s.Threads) != 0 {
+	if s := planThreads(p, missing, Machine{Cores: 2, MemoryBytes: 100 << 20}); len(s.Threads) != 0 {
 		t.Error("memory was not minded")
 	}
 }

@@ -89,8 +89,8 @@ func TestLimiterMovesSmoothly(t *testing.T) {
 
 func TestRampsOfAReplacementAddUpToOne(t *testing.T) {
 	mute := Span{Start: 1000, End: 5000, FadeIn: directiveFade, FadeOut: directiveFade}
-	original := &Piece{Start: 0, End: 10000, Mutes: []Span{mute}}
-	stem := &Piece{Start: 1000, End: 5000, FadeIn: directiveFade, FadeOut: directiveFade}
+	original := &Region{Start: 0, End: 10000, Mutes: []Span{mute}}
+	stem := &Region{Start: 1000, End: 5000, FadeIn: directiveFade, FadeOut: directiveFade}
 	for n := range int64(10000) {
 		sum := original.gain(n)
 		if n >= stem.Start && n < stem.End {

@@ -108,7 +108,7 @@ func (l Limits) checkSpace(dir string, neededBytes int64) error {
 		return err
 	}
 	if free-neededBytes < l.MinFreeBytes {
-		return ErrNoSpace.Because(fmt.Errorf("%d bytes free, %d needed, %d to be left", free, neededBytes, l.MinFreeBytes))
+		return ErrNoSpace.WithCause(fmt.Errorf("%d bytes free, %d needed, %d to be left", free, neededBytes, l.MinFreeBytes))
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (l Limits) checkSpace(dir string, neededBytes int64) error {
 // noSpace turns a failure caused by a full disk into ErrNoSpace.
 func noSpace(err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return ErrNoSpace.Because(err)
+		return ErrNoSpace.WithCause(err)
 	}
 	return err
 }

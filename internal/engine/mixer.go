@@ -15,10 +15,10 @@ const mixBlock = 4096
 // mixer is the sum of all pieces, limited, as a stream of float32 frames. It is
 // an io.Reader for the final pass. Not safe for concurrent use.
 type mixer struct {
-	pieces  []*Piece // by Start; those before next have begun
+	pieces  []*Region // by Start; those before next have begun
 	next    int
-	playing []*Piece
-	open    func(*Piece) (*pcmFile, error)
+	playing []*Region
+	open    func(*Region) (*pcmFile, error)
 	total   int64
 
 	at      int64 // frames mixed
@@ -33,9 +33,9 @@ type mixer struct {
 	err      error
 }
 
-func newMixer(pieces []*Piece, total int64, open func(*Piece) (*pcmFile, error), l *limiter) *mixer {
+func newMixer(pieces []*Region, total int64, open func(*Region) (*pcmFile, error), l *limiter) *mixer {
 	sorted := slices.Clone(pieces)
-	slices.SortStableFunc(sorted, func(a, b *Piece) int { return cmp.Compare(a.Start, b.Start) })
+	slices.SortStableFunc(sorted, func(a, b *Region) int { return cmp.Compare(a.Start, b.Start) })
 	return &mixer{
 		pieces: sorted, open: open, total: total, limiter: l,
 		sum: make([]frame, mixBlock), block: make([]frame, mixBlock), bytes: make([]byte, mixBlock*frameBytes),
@@ -97,12 +97,12 @@ func (m *mixer) mix(sum []frame) error {
 			return fmt.Errorf("mix %s: %w", p.Name, err)
 		}
 	}
-	m.playing = slices.DeleteFunc(m.playing, func(p *Piece) bool { return p.End <= end })
+	m.playing = slices.DeleteFunc(m.playing, func(p *Region) bool { return p.End <= end })
 	return nil
 }
 
 // add adds the piece's share of the block.
-func (m *mixer) add(p *Piece, sum []frame) error {
+func (m *mixer) add(p *Region, sum []frame) error {
 	from, to := max(p.Start, m.at), min(p.End, m.at+int64(len(sum)))
 	if from >= to || p.Volume == 0 {
 		return nil
@@ -132,7 +132,7 @@ func (m *mixer) add(p *Piece, sum []frame) error {
 }
 
 // steady reports whether no ramp and no mute touches [from, to).
-func (p *Piece) steady(from, to int64) bool {
+func (p *Region) steady(from, to int64) bool {
 	if from < p.Start+p.FadeIn || to > p.End-p.FadeOut {
 		return false
 	}
@@ -145,7 +145,7 @@ func (p *Piece) steady(from, to int64) bool {
 }
 
 // gain is the piece's envelope at output sample n, without its volume.
-func (p *Piece) gain(n int64) float64 {
+func (p *Region) gain(n int64) float64 {
 	g := ramp(n-p.Start, p.FadeIn) * ramp(p.End-1-n, p.FadeOut)
 	for _, s := range p.Mutes {
 		if n >= s.Start && n < s.End {
@@ -174,7 +174,7 @@ func newSoundFiles(path func(file string) string) *soundFiles {
 }
 
 // of returns the file a piece reads.
-func (s *soundFiles) of(p *Piece) (*pcmFile, error) {
+func (s *soundFiles) of(p *Region) (*pcmFile, error) {
 	name, first := "", int64(0)
 	switch {
 	case p.Sound != nil:

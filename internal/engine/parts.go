@@ -26,8 +26,8 @@ type step struct {
 // dearest first: the small ones then fill the gaps at the end. Sounds need
 // little of either and have a lane of their own, where they use what encoders
 // leave idle.
-func (r *render) makeParts(ctx context.Context) error {
-	r.yields = map[*VideoPart]yield{}
+func (r *run) makeParts(ctx context.Context) error {
+	r.yields = map[*VideoPart]coverage{}
 	pictures, parallel, err := r.videoSteps(ctx)
 	if err != nil {
 		return err
@@ -62,11 +62,11 @@ func (r *render) makeParts(ctx context.Context) error {
 	if err := r.awaitOthers(outer); err != nil {
 		return err
 	}
-	return r.judgeDamage()
+	return r.checkDamage()
 }
 
 // videoSteps returns the work for the parts that the cache does not have.
-func (r *render) videoSteps(ctx context.Context) (steps []step, parallel int, err error) {
+func (r *run) videoSteps(ctx context.Context) (steps []step, parallel int, err error) {
 	var missing []*VideoPart
 	var keys []string
 	for _, p := range r.plan.Parts {
@@ -74,11 +74,11 @@ func (r *render) videoSteps(ctx context.Context) (steps []step, parallel int, er
 			missing, keys = append(missing, p), append(keys, p.Key)
 		}
 	}
-	if parallel, err = r.employ(ctx, missing); err != nil {
+	if parallel, err = r.assignThreads(ctx, missing); err != nil {
 		return nil, 0, err
 	}
-	if r.job.Crew != nil && len(missing) > 0 {
-		if err := r.job.Crew.Announce(ctx, keys); err != nil {
+	if r.job.Coordinator != nil && len(missing) > 0 {
+		if err := r.job.Coordinator.Announce(ctx, keys); err != nil {
 			return nil, 0, fmt.Errorf("announce parts: %w", err)
 		}
 	}
@@ -90,7 +90,7 @@ func (r *render) videoSteps(ctx context.Context) (steps []step, parallel int, er
 
 // soundSteps returns the work for the sounds that the cache does not have, and
 // closes the channels of those that it has.
-func (r *render) soundSteps(ctx context.Context, stretches []*Stretch, waiting map[*Sound]chan struct{}) []step {
+func (r *run) soundSteps(ctx context.Context, stretches []*StretchedAudio, waiting map[*DecodedAudio]chan struct{}) []step {
 	var steps []step
 	for _, s := range r.plan.Sounds {
 		if !r.soundNeeded(s, stretches) {
@@ -114,7 +114,7 @@ func (r *render) soundSteps(ctx context.Context, stretches []*Stretch, waiting m
 }
 
 // runSteps has the group run the steps, so many at once and the dearest first.
-func (r *render) runSteps(ctx context.Context, group *errgroup.Group, steps []step, parallel int) {
+func (r *run) runSteps(ctx context.Context, group *errgroup.Group, steps []step, parallel int) {
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.cost, a.cost) })
 	tasks := make([]*task, len(steps))
 	for i, s := range steps {
@@ -143,7 +143,7 @@ func (r *render) runSteps(ctx context.Context, group *errgroup.Group, steps []st
 
 // soundNeeded reports whether anything reads the sound itself, and not only a
 // finished stretch of it.
-func (r *render) soundNeeded(s *Sound, missing []*Stretch) bool {
+func (r *run) soundNeeded(s *DecodedAudio, missing []*StretchedAudio) bool {
 	for _, p := range r.plan.Pieces {
 		if p.Sound == s {
 			return true
@@ -159,12 +159,12 @@ func (r *render) soundNeeded(s *Sound, missing []*Stretch) bool {
 
 // missingStretches fetches what the cache has and returns the rest, with a
 // channel per sound that is closed when the sound is there.
-func (r *render) missingStretches(ctx context.Context) ([]*Stretch, map[*Sound]chan struct{}) {
-	waiting := map[*Sound]chan struct{}{}
+func (r *run) missingStretches(ctx context.Context) ([]*StretchedAudio, map[*DecodedAudio]chan struct{}) {
+	waiting := map[*DecodedAudio]chan struct{}{}
 	for _, s := range r.plan.Sounds {
 		waiting[s] = make(chan struct{})
 	}
-	var missing []*Stretch
+	var missing []*StretchedAudio
 	for _, s := range r.plan.Stretches {
 		found := r.fetch(ctx, s.Key, r.path(s.File))
 		r.count(&r.stats.Sounds, &r.stats.SoundsReused, found)
@@ -176,7 +176,7 @@ func (r *render) missingStretches(ctx context.Context) ([]*Stretch, map[*Sound]c
 }
 
 // reusePart takes a part from the cache, unless what lies there is not whole.
-func (r *render) reusePart(ctx context.Context, p *VideoPart) bool {
+func (r *run) reusePart(ctx context.Context, p *VideoPart) bool {
 	found := r.fetch(ctx, p.Key, r.path(p.File))
 	if found {
 		if _, err := p.checkPart(r.path(p.File)); err != nil {
@@ -189,7 +189,7 @@ func (r *render) reusePart(ctx context.Context, p *VideoPart) bool {
 }
 
 // makePart encodes one video part.
-func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
+func (r *run) makePart(ctx context.Context, p *VideoPart, t *task) error {
 	out, log := p.File+".part", p.File+".log"
 	what := fmt.Sprintf("segments[%d]: the video", p.segment)
 	if err := r.checkSpace(); err != nil {
@@ -237,19 +237,19 @@ func (r *render) makePart(ctx context.Context, p *VideoPart, t *task) error {
 }
 
 // encodePart runs the part's pass and tells how much of its source was decoded.
-func (r *render) encodePart(ctx context.Context, p *VideoPart, t *task, out, log string, key float64) (yield, error) {
+func (r *run) encodePart(ctx context.Context, p *VideoPart, t *task, out, log string, key float64) (coverage, error) {
 	pass := p.pass(out, log, key)
 	pass.OnProgress = func(now media.Progress) { t.reached(float64(now.Frames) / float64(p.Frames)) }
 	if err := os.Remove(r.path(log)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return yield{}, fmt.Errorf("render: %w", err)
+		return coverage{}, fmt.Errorf("render: %w", err)
 	}
 	corrupt, err := r.encode(ctx, pass)
 	if err != nil {
-		return yield{}, err
+		return coverage{}, err
 	}
 	times, err := readTimes(r.path(log))
 	if err != nil {
-		return yield{}, err
+		return coverage{}, err
 	}
 	y := p.decoded(times)
 	y.noise = 2*corrupt > p.last+1-p.source.info.Video.visibleAt(key, 0)
@@ -258,7 +258,7 @@ func (r *render) encodePart(ctx context.Context, p *VideoPart, t *task, out, log
 
 // blameEncoder tells whose fault it is that a part was not made: where frames came
 // out of the decoder, it was not the source's.
-func (r *render) blameEncoder(ctx context.Context, err error, p *VideoPart, log, what string) error {
+func (r *run) blameEncoder(ctx context.Context, err error, p *VideoPart, log, what string) error {
 	times, readErr := readTimes(r.path(log))
 	switch {
 	case readErr != nil || len(times) == 0:
@@ -269,9 +269,9 @@ func (r *render) blameEncoder(ctx context.Context, err error, p *VideoPart, log,
 	return r.blame(ctx, err, what, "")
 }
 
-// judgeDamage adds up, for every segment, what its parts could decode.
-func (r *render) judgeDamage() error {
-	sums := map[int]yield{}
+// checkDamage adds up, for every segment, what its parts could decode.
+func (r *run) checkDamage() error {
+	sums := map[int]coverage{}
 	for _, p := range r.plan.Sequence {
 		y, fresh := r.yields[p]
 		if !fresh { // from the cache, which keeps whole parts alone
@@ -279,7 +279,7 @@ func (r *render) judgeDamage() error {
 			y.got = y.wanted
 		}
 		sum := sums[p.segment]
-		sums[p.segment] = yield{got: sum.got + y.got, wanted: sum.wanted + y.wanted}
+		sums[p.segment] = coverage{got: sum.got + y.got, wanted: sum.wanted + y.wanted}
 	}
 	for i := range r.job.Timeline.Segments {
 		if y, ok := sums[i]; ok && !y.complete() {
@@ -290,7 +290,7 @@ func (r *render) judgeDamage() error {
 }
 
 // makeSound decodes one source's sound.
-func (r *render) makeSound(ctx context.Context, s *Sound, t *task) error {
+func (r *run) makeSound(ctx context.Context, s *DecodedAudio, t *task) error {
 	out, log := s.File+".part", s.File+".log"
 	pass := s.pass(out, log)
 	pass.OnProgress = func(now media.Progress) {
@@ -319,7 +319,7 @@ func (r *render) makeSound(ctx context.Context, s *Sound, t *task) error {
 }
 
 // makeStretch brings a piece of sound to its tempo.
-func (r *render) makeStretch(ctx context.Context, s *Stretch) error {
+func (r *run) makeStretch(ctx context.Context, s *StretchedAudio) error {
 	in, err := openPCM(r.path(s.Sound.File), s.Sound.From)
 	if err != nil {
 		return err
@@ -337,12 +337,12 @@ func (r *render) makeStretch(ctx context.Context, s *Stretch) error {
 }
 
 // cost estimates the CPU seconds of a decode; only proportions matter.
-func (s *Sound) cost() float64 {
+func (s *DecodedAudio) cost() float64 {
 	return 0.1 + 0.006*float64(s.To-s.From)/sampleRate
 }
 
 // checkSpace makes sure that the rest of the render fits on the disk.
-func (r *render) checkSpace() error {
+func (r *run) checkSpace() error {
 	var need int64
 	for _, s := range r.plan.Sounds {
 		need += (s.To - s.From) * frameBytes

@@ -37,9 +37,9 @@ type Plan struct {
 
 	Parts     []*VideoPart // each once, in the order of first use; none for sound alone
 	Sequence  []*VideoPart // what plays after what; a part may occur more than once
-	Sounds    []*Sound
-	Stretches []*Stretch
-	Pieces    []*Piece
+	Sounds    []*DecodedAudio
+	Stretches []*StretchedAudio
+	Pieces    []*Region
 }
 
 // Canvas is the picture every segment is brought to.
@@ -95,7 +95,7 @@ func MakePlan(t timeline.Timeline, files map[string]PlanSource, limits Limits, m
 	if err := p.planSound(t, l, sources); err != nil {
 		return nil, err
 	}
-	p.employ(machine)
+	p.setParallelism(machine)
 	return p, nil
 }
 
@@ -111,8 +111,8 @@ func (p *Plan) work() (pixels, decoded int64) {
 	return pixels, decoded
 }
 
-// employ decides how many passes run at once.
-func (p *Plan) employ(machine Machine) {
+// setParallelism decides how many passes run at once.
+func (p *Plan) setParallelism(machine Machine) {
 	var largest int64
 	for _, v := range p.Parts {
 		largest = max(largest, v.memory(2))
@@ -175,14 +175,14 @@ func gather(t timeline.Timeline, files map[string]PlanSource, limits Limits) (ma
 	return byKey, nil
 }
 
-// Piece is a stretch of sound on the output timeline.
-type Piece struct {
+// Region is a stretch of sound on the output timeline.
+type Region struct {
 	Name string // "segments[0]", "bgmClips[1]", ...
 
 	// Exactly one of Sound and Stretch is set; Offset is the sample of it that
 	// plays at Start: of the source for a Sound, of its own output for a Stretch.
-	Sound   *Sound
-	Stretch *Stretch
+	Sound   *DecodedAudio
+	Stretch *StretchedAudio
 	Offset  int64
 
 	Start, End int64 // output samples, half-open
@@ -219,7 +219,7 @@ type soundUse struct {
 	start  int64 // output sample at which from plays
 	length int64 // output samples
 	// pieces play the stretch; several where the volume changes on the way.
-	pieces []*Piece
+	pieces []*Region
 }
 
 // planSound places every sound and decides what is decoded and stretched.
@@ -233,10 +233,10 @@ func (p *Plan) planSound(t timeline.Timeline, l *layout, sources map[string]*sou
 	uses = append(uses, stemSounds(t, l, sources)...)
 	decodes := newDecodes(uses)
 	p.Sounds = decodes.sounds
-	stretches := map[string]*Stretch{}
+	stretches := map[string]*StretchedAudio{}
 	for _, u := range uses {
 		sound := decodes.find(u)
-		var stretch *Stretch
+		var stretch *StretchedAudio
 		if u.tempo != 1 {
 			stretch = newStretch(sound, u)
 			if known := stretches[stretch.Key]; known != nil {
@@ -294,7 +294,7 @@ func segmentSounds(l *layout, mutes []Span) []soundUse {
 			u.pieces[n-1].End = end
 			continue
 		}
-		piece := &Piece{Name: fmt.Sprintf("segments[%d]", p.index), Start: start, End: end, Volume: p.segment.Volume}
+		piece := &Region{Name: fmt.Sprintf("segments[%d]", p.index), Start: start, End: end, Volume: p.segment.Volume}
 		if len(u.pieces) == 0 && start > 0 {
 			piece.FadeIn = seamFade
 		}
@@ -349,7 +349,7 @@ func clipSounds(t timeline.Timeline, sources map[string]*source, total int64) ([
 			continue
 		}
 		length := int64(math.Round((end - c.SourceTrimStart).Seconds() / c.Speed * sampleRate))
-		piece := &Piece{Name: fmt.Sprintf("bgmClips[%d]", i), Start: start, End: start + min(length, total-start), Volume: c.Volume}
+		piece := &Region{Name: fmt.Sprintf("bgmClips[%d]", i), Start: start, End: start + min(length, total-start), Volume: c.Volume}
 		if piece.End <= piece.Start {
 			continue
 		}
@@ -361,7 +361,7 @@ func clipSounds(t timeline.Timeline, sources map[string]*source, total int64) ([
 		}
 		uses = append(uses, soundUse{
 			source: src, from: float64(samplesOf(c.SourceTrimStart)), tempo: c.Speed,
-			start: start, length: min(length, roundUp(total-start, 10*sampleRate)), pieces: []*Piece{piece},
+			start: start, length: min(length, roundUp(total-start, 10*sampleRate)), pieces: []*Region{piece},
 		})
 	}
 	return uses, nil
@@ -413,7 +413,7 @@ func stemSounds(t timeline.Timeline, l *layout, sources map[string]*source) []so
 		pieces := l.pieces(d.Range)
 		for n, at := range pieces {
 			for j, sel := range d.Selections {
-				piece := &Piece{Name: fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), Start: at.start, End: at.end, Volume: sel.Volume}
+				piece := &Region{Name: fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), Start: at.start, End: at.end, Volume: sel.Volume}
 				piece.FadeIn, piece.FadeOut = seamFade, seamFade
 				if n == 0 {
 					piece.FadeIn = directiveFade
@@ -430,7 +430,7 @@ func stemSounds(t timeline.Timeline, l *layout, sources map[string]*source) []so
 				lead := float64(at.start - at.shift - samplesOf(d.Range.Start))
 				uses = append(uses, soundUse{
 					source: sources[sel.SourceKey], from: float64(samplesOf(d.SourceOffset)) + lead*d.AppliedSpeed,
-					tempo: d.AppliedSpeed, start: at.start, length: at.end - at.start, pieces: []*Piece{piece},
+					tempo: d.AppliedSpeed, start: at.start, length: at.end - at.start, pieces: []*Region{piece},
 				})
 			}
 		}

@@ -30,7 +30,7 @@ const infoVersion = 3
 // otherwise. Rendering the same job again after an interruption continues from
 // the parts in the cache and gives the same film.
 func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
-	r := &render{
+	r := &run{
 		Engine: e, job: job, log: e.logOf(job), work: filepath.Join(job.Dir, "work"),
 		meter: newMeter(job.OnProgress),
 	}
@@ -50,8 +50,8 @@ func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
 	return out, err
 }
 
-// render is one run of Render.
-type render struct {
+// run is one run of Render.
+type run struct {
 	*Engine
 	job   Job
 	log   *slog.Logger
@@ -61,13 +61,13 @@ type render struct {
 
 	mu     sync.Mutex
 	stats  Stats
-	yields map[*VideoPart]yield
+	yields map[*VideoPart]coverage
 	others []*VideoPart // made elsewhere
 }
 
-func (r *render) path(name string) string { return filepath.Join(r.work, name) }
+func (r *run) path(name string) string { return filepath.Join(r.work, name) }
 
-func (r *render) run(ctx context.Context) (Output, error) {
+func (r *run) run(ctx context.Context) (Output, error) {
 	begin := time.Now()
 	files, err := r.analyseAll(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *render) run(ctx context.Context) (Output, error) {
 }
 
 // analyseAll finds out about every distinct content of the job.
-func (r *render) analyseAll(ctx context.Context) (map[string]PlanSource, error) {
+func (r *run) analyseAll(ctx context.Context) (map[string]PlanSource, error) {
 	users := firstUsers(r.job.Timeline)
 	files := map[string]PlanSource{}
 	infos := map[string]*Info{}
@@ -122,10 +122,10 @@ func (r *render) analyseAll(ctx context.Context) (map[string]PlanSource, error) 
 		group.Go(func() error {
 			info, err := r.analyse(ctx, file)
 			if errors.Is(err, media.ErrEncrypted) {
-				return fault.Invalidf("%s: the file is encrypted", users[key]).Because(err)
+				return fault.Invalidf("%s: the file is encrypted", users[key]).WithCause(err)
 			}
 			if errors.Is(err, media.ErrNotMedia) {
-				return fault.Invalidf("%s: the file is not a video or sound that can be opened", users[key]).Because(err)
+				return fault.Invalidf("%s: the file is not a video or sound that can be opened", users[key]).WithCause(err)
 			}
 			if err != nil {
 				return err
@@ -169,7 +169,7 @@ func firstUsers(t timeline.Timeline) map[string]string {
 }
 
 // analyse returns what the cache knows of a file, or looks.
-func (r *render) analyse(ctx context.Context, file PlanSource) (*Info, error) {
+func (r *run) analyse(ctx context.Context, file PlanSource) (*Info, error) {
 	key := newKey("info").add("version", infoVersion).add("source", file.SHA256).String() + ".json"
 	path := r.path(key)
 	info := &Info{}
@@ -203,7 +203,7 @@ func (r *render) analyse(ctx context.Context, file PlanSource) (*Info, error) {
 	return info, nil
 }
 
-func (r *render) count(all, reused *int, wasReused bool) {
+func (r *run) count(all, reused *int, wasReused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*all++
@@ -213,7 +213,7 @@ func (r *render) count(all, reused *int, wasReused bool) {
 }
 
 // fetch makes the part appear at path if the cache has it.
-func (r *render) fetch(ctx context.Context, key, path string) bool {
+func (r *run) fetch(ctx context.Context, key, path string) bool {
 	if r.cfg.Cache == nil {
 		return false
 	}
@@ -226,7 +226,7 @@ func (r *render) fetch(ctx context.Context, key, path string) bool {
 
 // keep puts a finished file into the cache. A render does not fail for a cache
 // that does not take it.
-func (r *render) keep(ctx context.Context, key, path string) {
+func (r *run) keep(ctx context.Context, key, path string) {
 	if r.cfg.Cache == nil {
 		return
 	}
@@ -237,7 +237,7 @@ func (r *render) keep(ctx context.Context, key, path string) {
 
 // encode runs a pass and books what it cost. corrupt is how many frames it decoded
 // with errors.
-func (r *render) encode(ctx context.Context, pass media.Pass) (corrupt int, err error) {
+func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err error) {
 	pass.Dir = r.work
 	result, err := r.cfg.Media.Encode(ctx, pass)
 	r.mu.Lock()
@@ -251,18 +251,18 @@ func (r *render) encode(ctx context.Context, pass media.Pass) (corrupt int, err 
 // the file: what names the user and the thing, "segments[2]: the video", and fate
 // what became of it, "" where that is our own fault. A full disk and an end from
 // outside are not the file's fault.
-func (r *render) blame(ctx context.Context, err error, what, fate string) error {
+func (r *run) blame(ctx context.Context, err error, what, fate string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if space := r.cfg.Limits.checkSpace(r.work, 0); fault.As(space) != nil {
-		return fault.As(space).Because(err)
+		return fault.As(space).WithCause(err)
 	}
 	if errors.Is(err, media.ErrTimeout) {
-		return fault.Invalidf("%s took too long to process", what).Because(err)
+		return fault.Invalidf("%s took too long to process", what).WithCause(err)
 	}
 	if exit, ok := errors.AsType[*media.ExitError](err); ok && exit.Signal == 0 && fate != "" {
-		return fault.Invalidf("%s %s", what, fate).Because(err)
+		return fault.Invalidf("%s %s", what, fate).WithCause(err)
 	}
 	return err
 }

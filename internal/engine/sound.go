@@ -14,9 +14,9 @@ import (
 // different; it is part of every key.
 const soundVersion = 4
 
-// Sound is one source's sound, decoded once and without a break to 48 kHz
+// DecodedAudio is one source's sound, decoded once and without a break to 48 kHz
 // stereo float samples, so that cuts are reads at exact offsets.
-type Sound struct {
+type DecodedAudio struct {
 	Key  string
 	File string // in the job's folder: interleaved little-endian float32
 
@@ -47,12 +47,12 @@ const (
 
 // decodes are the sounds of a plan by source.
 type decodes struct {
-	sounds   []*Sound
-	bySource map[*source][]*Sound
+	sounds   []*DecodedAudio
+	bySource map[*source][]*DecodedAudio
 }
 
 func newDecodes(uses []soundUse) decodes {
-	d := decodes{bySource: map[*source][]*Sound{}}
+	d := decodes{bySource: map[*source][]*DecodedAudio{}}
 	var order []*source
 	needs := map[*source][]window{}
 	for _, u := range uses {
@@ -63,7 +63,7 @@ func newDecodes(uses []soundUse) decodes {
 	}
 	for _, src := range order {
 		for _, w := range windows(needs[src], samplesOf(src.info.Audio.End)) {
-			s := &Sound{From: w.from, To: w.to, source: src}
+			s := &DecodedAudio{From: w.from, To: w.to, source: src}
 			for _, n := range needs[src] {
 				if n.from < w.to && n.to > w.from {
 					s.need = append(s.need, n)
@@ -84,7 +84,7 @@ func (u soundUse) window() window {
 }
 
 // find returns the sound that holds the use.
-func (d decodes) find(u soundUse) *Sound {
+func (d decodes) find(u soundUse) *DecodedAudio {
 	w := u.window()
 	all := d.bySource[u.source]
 	for _, s := range all {
@@ -129,7 +129,7 @@ func windows(needs []window, length int64) []window {
 	return merged
 }
 
-func soundKey(s *Sound) string {
+func soundKey(s *DecodedAudio) string {
 	a := s.source.info.Audio
 	return newKey("sound").
 		add("version", soundVersion).add("source", s.source.sha).add("stream", a.Index).
@@ -142,7 +142,7 @@ const seekLead = 2 * time.Second
 
 // pass is the ffmpeg run that decodes the sound into out; the times of all
 // decoded packets go to log (see coverage).
-func (s *Sound) pass(out, log string) media.Pass {
+func (s *DecodedAudio) pass(out, log string) media.Pass {
 	info := s.source.info
 	a := info.Audio
 	args := []string{"-copyts", "-noaccurate_seek"}
@@ -203,19 +203,19 @@ func stereo(a *AudioInfo) string {
 // different.
 const stretchVersion = 3
 
-// Stretch is a piece of a sound at another tempo and the same pitch.
-type Stretch struct {
+// StretchedAudio is a piece of a sound at another tempo and the same pitch.
+type StretchedAudio struct {
 	Key  string
 	File string
 
-	Sound  *Sound
+	Sound  *DecodedAudio
 	From   float64 // sample of the source that plays first
 	Tempo  float64
 	Length int64 // samples, exact
 }
 
-func newStretch(sound *Sound, u soundUse) *Stretch {
-	s := &Stretch{Sound: sound, From: u.from, Tempo: u.tempo, Length: u.length}
+func newStretch(sound *DecodedAudio, u soundUse) *StretchedAudio {
+	s := &StretchedAudio{Sound: sound, From: u.from, Tempo: u.tempo, Length: u.length}
 	s.Key = newKey("stretch").
 		add("version", stretchVersion).add("sound", soundVersion).
 		add("source", sound.source.sha).add("stream", sound.source.info.Audio.Index).

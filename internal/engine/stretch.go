@@ -20,18 +20,18 @@ import (
 // is exact.
 //
 // Windows smear what sets in all at once: at half speed a clap would be heard
-// 20 ms early. So the source is divided at its attacks. No window before an
-// attack reaches into it, and one begins with it, at the very sample where the
+// 20 ms early. So the source is divided at its onsets. No window before an
+// onset reaches into it, and one begins with it, at the very sample where the
 // map puts it.
 const (
 	stretchWindow = 2048              // samples; 43 ms holds two periods of the lowest voice
 	stretchHop    = stretchWindow / 2 // between windows in the output
 	searchRadius  = 600               // samples; 12.5 ms to either side: more than a period at 50 Hz
 	coarse        = 6                 // the search first runs on every sixth sample, averaged: 8 kHz
-	// stretchJoin is how long the sound before an attack fades into it, samples;
-	// the attack drowns what the fade leaves of a seam.
-	stretchJoin = 2 * attackStep
-	// stretchPiece is how far attacks lie apart at least: a piece between two of
+	// stretchJoin is how long the sound before an onset fades into it, samples;
+	// the onset drowns what the fade leaves of a seam.
+	stretchJoin = 2 * onsetStep
+	// stretchPiece is how far onsets lie apart at least: a piece between two of
 	// them holds a window at every place that the search may try.
 	stretchPiece = stretchWindow + 2*searchRadius + 2*stretchJoin
 )
@@ -71,8 +71,8 @@ func newStretcher(in *pcmFile) *stretcher {
 	return s
 }
 
-// piece is a stretch of the output that begins with an attack, or with the whole.
-type piece struct {
+// section is a stretch of the output that begins with an onset, or with the whole.
+type section struct {
 	source float64 // sample of the source that plays first
 	begin  int64   // output sample
 	length int64   // output samples
@@ -80,17 +80,17 @@ type piece struct {
 	lowest, beyond int64
 }
 
-// divide cuts the output at the source's attacks. Each piece but the last reaches
+// divide cuts the output at the source's onsets. Each piece but the last reaches
 // stretchJoin into the next one.
-func (s *stretcher) divide(ctx context.Context, from, tempo float64, length int64) ([]piece, error) {
+func (s *stretcher) divide(ctx context.Context, from, tempo float64, length int64) ([]section, error) {
 	apart := int64(math.Ceil(stretchPiece * max(1, tempo)))
-	found, err := attacks(ctx, s.in, int64(math.Floor(from)), int64(math.Ceil(from+float64(length)*tempo)), apart)
+	found, err := onsets(ctx, s.in, int64(math.Floor(from)), int64(math.Ceil(from+float64(length)*tempo)), apart)
 	if err != nil {
 		return nil, err
 	}
-	pieces := []piece{{source: from, length: length, lowest: math.MinInt64 / 2, beyond: math.MaxInt64 / 2}}
+	pieces := []section{{source: from, length: length, lowest: math.MinInt64 / 2, beyond: math.MaxInt64 / 2}}
 	for _, at := range found {
-		p := piece{lowest: at - stretchJoin, beyond: math.MaxInt64 / 2, source: float64(at - stretchJoin)}
+		p := section{lowest: at - stretchJoin, beyond: math.MaxInt64 / 2, source: float64(at - stretchJoin)}
 		p.begin = int64(math.Round((float64(at)-from)/tempo)) - stretchJoin
 		p.length = length - p.begin
 		before := &pieces[len(pieces)-1]
@@ -126,7 +126,7 @@ func (s *stretcher) run(ctx context.Context, from, tempo float64, length int64, 
 
 // piece makes one piece: joined says that its first samples fade in over those
 // that the piece before it left in join, leaves that its last ones stay there.
-func (s *stretcher) piece(ctx context.Context, p piece, tempo float64, joined, leaves bool) error {
+func (s *stretcher) piece(ctx context.Context, p section, tempo float64, joined, leaves bool) error {
 	// A sound that rises slowly is best continued by itself, so windows around its
 	// start are moved as far as allowed, all in one direction. Half of that is
 	// taken off everywhere: what starts then errs as far to one side as what lasts
@@ -172,7 +172,7 @@ func (s *stretcher) piece(ctx context.Context, p piece, tempo float64, joined, l
 // place adds the window that would begin at source sample begin, moved to where
 // it fits unless it is the first of its piece, and leaves the samples it
 // completes in ready.
-func (s *stretcher) place(begin int64, first bool, p piece) error {
+func (s *stretcher) place(begin int64, first bool, p section) error {
 	at := begin
 	if !first {
 		// Within the piece the window may lie anywhere around its place; near an
@@ -240,12 +240,12 @@ func (s *stretcher) remember(at int64) error {
 	for i, f := range next {
 		s.tail[i] = f[0] + f[1]
 	}
-	thin(s.tailLow[:], s.tail[:])
+	downsample(s.tailLow[:], s.tail[:])
 	return nil
 }
 
-// thin averages runs of coarse samples.
-func thin(dst, src []float64) {
+// downsample averages runs of coarse samples.
+func downsample(dst, src []float64) {
 	for i := range dst {
 		var sum float64
 		for _, x := range src[i*coarse : (i+1)*coarse] {
@@ -261,7 +261,7 @@ func thin(dst, src []float64) {
 func (s *stretcher) search(signal []float64, home int) int {
 	most := len(signal) - stretchWindow
 	low := s.low[:len(signal)/coarse]
-	thin(low, signal)
+	downsample(low, signal)
 	best, at := bestMatch(low, s.tailLow[:], 0, most/coarse, home/coarse, searchRadius/coarse)
 	if best <= 0 {
 		return home // silence, or nothing alike: stay on the map
@@ -272,16 +272,16 @@ func (s *stretcher) search(signal []float64, home int) int {
 	}
 	// The best place lies between two samples. What each window loses by taking one
 	// of them is made good by the next ones; it would add up, and detune a tone.
-	exact := float64(at) + summit(signal, s.tail[:], at)
+	exact := float64(at) + peakOffset(signal, s.tail[:], at)
 	taken := min(max(int(math.Round(exact-s.ahead)), 0), most)
 	s.ahead += float64(taken) - exact
 	return taken
 }
 
-// summit returns how far from sample at, up to half a sample to either side, the
+// peakOffset returns how far from sample at, up to half a sample to either side, the
 // correlation of pattern and signal is highest, by the parabola through its
 // neighbours.
-func summit(signal, pattern []float64, at int) float64 {
+func peakOffset(signal, pattern []float64, at int) float64 {
 	if at < 1 || at+1+len(pattern) > len(signal) {
 		return 0
 	}

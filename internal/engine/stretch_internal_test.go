@@ -126,14 +126,14 @@ func TestStretchKeepsAttacks(t *testing.T) {
 					heard++
 				}
 				if off := float64(heard-want) / sampleRate * 1000; math.Abs(off) > 1.5 {
-					t.Errorf("tempo %v, background %v: the attack at %.2f s is heard %+.1f ms off", tempo, background, float64(at)/sampleRate, off)
+					t.Errorf("tempo %v, background %v: the onset at %.2f s is heard %+.1f ms off", tempo, background, float64(at)/sampleRate, off)
 				}
 			}
 		}
 	}
 }
 
-// The seams at attacks are not heard: nowhere does the sound step further than
+// The seams at onsets are not heard: nowhere does the sound step further than
 // its source does.
 func TestStretchHasNoSeams(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -154,9 +154,9 @@ func TestStretchHasNoSeams(t *testing.T) {
 		return most
 	}
 	in := writePCM(t, src)
-	found, err := attacks(t.Context(), in, 0, int64(len(src)), stretchPiece)
+	found, err := onsets(t.Context(), in, 0, int64(len(src)), stretchPiece)
 	if err != nil || len(found) < 16 {
-		t.Fatalf("%d attacks found (%v), want most of the 32", len(found), err)
+		t.Fatalf("%d onsets found (%v), want most of the 32", len(found), err)
 	}
 	for _, tempo := range []float64{0.3, 0.5, 0.8, 1.3, 2} {
 		out := stretched(t, in, 0, tempo, int64(6*sampleRate/max(1, tempo)))

@@ -29,7 +29,7 @@ type VideoPart struct {
 	canvas  Canvas
 	profile Profile
 	economy economy
-	threads int     // set by employ
+	threads int     // set by assignThreads
 	uneven  bool    // pictures of the source differ in size or format, see sameSize
 	start   float64 // source seconds of the first output frame
 	speed   float64
@@ -233,7 +233,7 @@ func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 	info := v.source.info
 	video := info.Video
 	threads := fmt.Sprint(cmp.Or(v.economy.threads, v.threads))
-	// How much of a source must be decodable is judged by the yield, not by ffmpeg.
+	// How much of a source must be decodable is judged by the coverage, not by ffmpeg.
 	args := []string{"-max_error_rate", "1", "-copyts", "-noaccurate_seek", "-noautorotate", "-threads", threads}
 	if key > 0 {
 		// Asked for the keyframe itself, the demuxer cannot land on a later one.

@@ -60,8 +60,8 @@ func (e *Error) WithDetail(format string, args ...any) *Error {
 	return &c
 }
 
-// Because returns a copy of e that carries cause for the log.
-func (e *Error) Because(cause error) *Error {
+// WithCause returns a copy of e that carries cause for the log.
+func (e *Error) WithCause(cause error) *Error {
 	c := *e
 	c.Err = cause
 	return &c
@@ -97,7 +97,7 @@ func Cause(err error) string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether target is an Error of the same kind and code, so that
-// errors.Is works on copies made by WithDetail and Because.
+// errors.Is works on copies made by WithDetail and WithCause.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Kind == e.Kind && t.Code == e.Code

@@ -290,5 +290,5 @@ func bodyError(err error) error {
 	if errors.As(err, &local) && local.Local() {
 		return err
 	}
-	return errBadRequest.WithDetail("the multipart body is malformed or incomplete").Because(err)
+	return errBadRequest.WithDetail("the multipart body is malformed or incomplete").WithCause(err)
 }

@@ -52,9 +52,11 @@ func TestOnlyFailuresOfOursAreErrorsInTheLog(t *testing.T) {
 		{"internal fault", func(http.ResponseWriter, *http.Request) error { return fault.New(fault.Internal, "row 5 of x") }, 500, `{"error":"Internal server error"}`, true},
 		{"full disk", func(http.ResponseWriter, *http.Request) error { return fmt.Errorf("x: %w", staging.ErrNoSpace) }, 503,
 			`{"error":"The service is short of storage, please try again later"}`, true},
-		{"client's", func(http.ResponseWriter, *http.Request) error { return fault.Invalidf("no").Because(errors.New("why")) }, 400, `{"error":"no"}`, false},
+		{"client's", func(http.ResponseWriter, *http.Request) error {
+			return fault.Invalidf("no").WithCause(errors.New("why"))
+		}, 400, `{"error":"no"}`, false},
 		{"provider's", func(http.ResponseWriter, *http.Request) error {
-			return fault.New(fault.BadGateway, "provider_unavailable").Because(errors.New("why"))
+			return fault.New(fault.BadGateway, "provider_unavailable").WithCause(errors.New("why"))
 		}, 502, `{"error":"provider_unavailable"}`, false},
 	} {
 		s := newWatched()

@@ -118,9 +118,9 @@ func wrongShape(what string, document []byte, dst any, err error) error {
 		return err
 	}
 	if sentence := typeMismatch(document, dst); sentence != "" {
-		return fault.New(fault.Invalid, sentence).Because(err)
+		return fault.New(fault.Invalid, sentence).WithCause(err)
 	}
-	return errBadRequest.WithDetail("%s is not a JSON object", what).Because(err)
+	return errBadRequest.WithDetail("%s is not a JSON object", what).WithCause(err)
 }
 
 type renderStatusBody struct {

@@ -27,7 +27,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, errTooLarge
 	}
 	if err != nil {
-		return nil, errBadRequest.Because(err)
+		return nil, errBadRequest.WithCause(err)
 	}
 	return b, nil
 }
@@ -62,7 +62,7 @@ func parseObject(b []byte, dst any) error {
 		return errBadRequest
 	}
 	if err := json.Unmarshal(b, dst); err != nil {
-		return errBadRequest.Because(err)
+		return errBadRequest.WithCause(err)
 	}
 	return nil
 }

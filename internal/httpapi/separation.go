@@ -86,7 +86,7 @@ func separationSpec(f *form) (language string, err error) {
 		SourceLanguageCode *string `json:"sourceLanguageCode"`
 	}
 	if err := parseObject([]byte(text), &spec); err != nil {
-		return "", errBadRequest.WithDetail("spec is not a JSON object of the documented form").Because(err)
+		return "", errBadRequest.WithDetail("spec is not a JSON object of the documented form").WithCause(err)
 	}
 	if spec.SourceLanguageCode == nil {
 		return "auto", nil

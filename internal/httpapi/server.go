@@ -24,7 +24,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -74,7 +74,7 @@ type Server struct {
 	mux *http.ServeMux
 
 	timeouts timeouts
-	outages  lease.Outage
+	outages  job.Outage
 }
 
 // New returns the handler of the whole public listener.

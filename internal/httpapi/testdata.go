@@ -70,7 +70,7 @@ func (s *Server) testdataStem(w http.ResponseWriter, r *http.Request) error {
 	// a path: it comes from a stranger.
 	files, err := os.ReadDir(filepath.Join(s.o.TestdataDir, folder))
 	if err != nil {
-		return notFound.Because(err)
+		return notFound.WithCause(err)
 	}
 	for _, want := range testdataExts {
 		for _, file := range files {

@@ -148,12 +148,12 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 		// The process failed because nobody took its output, or does not know.
 		return out, fmt.Errorf("%s: take output: %w", c.name, output.err)
 	}
-	return out, judge(ctx, c.name, cmd.ProcessState, err, out.stderr)
+	return out, exitError(ctx, c.name, cmd.ProcessState, err, out.stderr)
 }
 
-// judge turns the end of a process into an error. A process that finished its
+// exitError turns the end of a process into an error. A process that finished its
 // work counts as finished even when ctx ended at the same moment.
-func judge(ctx context.Context, name string, state *os.ProcessState, waitErr error, stderr string) error {
+func exitError(ctx context.Context, name string, state *os.ProcessState, waitErr error, stderr string) error {
 	success := state != nil && state.Success()
 	switch {
 	case success && (waitErr == nil || errors.Is(waitErr, ctx.Err())):

@@ -99,7 +99,7 @@ func TestJobsFailForWantOfRoomOnlyWhereNobodyHadAny(t *testing.T) {
 			}
 		}
 		age := func() {
-			r.exec(`UPDATE render_jobs SET short_since = short_since - $1`, (roomPatience + time.Second).Milliseconds())
+			r.exec(`UPDATE render_jobs SET short_since = short_since - $1`, (spaceTimeout + time.Second).Milliseconds())
 		}
 		r.enqueue(2, r.user(), nil)
 		large, _ := r.enqueue(1, r.user(), nil)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 )
 
 // queueLock orders claims over all replicas: whose turn it is follows from who
@@ -76,13 +76,13 @@ func (s *Service) waits(ctx context.Context) (bool, error) {
 // share is how many slots one owner may hold while another one waits: half of
 // those of all replicas, and one at least.
 func (s *Service) share(ctx context.Context) (int, error) {
-	all, err := lease.LiveSlots(ctx, s.db)
+	all, err := job.LiveSlots(ctx, s.db)
 	return max(1, max(all, s.Slots.Size())/2), err
 }
 
 // claim takes the job whose turn it is. Waiting says that there are jobs, even
 // where none of them may be taken now.
-func (s *Service) claim(ctx context.Context) (j job, ok, waiting bool, err error) {
+func (s *Service) claim(ctx context.Context) (j claimedJob, ok, waiting bool, err error) {
 	// Most of those who ask find nothing, and need no lock to find it.
 	if waiting, err = s.waits(ctx); err != nil || !waiting {
 		return j, false, waiting, err
@@ -108,7 +108,7 @@ func (s *Service) claim(ctx context.Context) (j job, ok, waiting bool, err error
 			return nil
 		}
 		if err == nil {
-			err = tx.QueryRow(ctx, claimSQL, j.ID, s.Keeper.Owner(), lease.TTL.Milliseconds()).
+			err = tx.QueryRow(ctx, claimSQL, j.ID, s.Renewer.Owner(), job.TTL.Milliseconds()).
 				Scan(&j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
 		}
 		if err != nil {

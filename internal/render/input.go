@@ -44,7 +44,7 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	// other bytes.
 	_, _, err = idempotency.Once(ctx, s.db, key, func(*db.Tx) (string, error) { return in.ID, nil })
 	if db.IsForeignKey(err) {
-		return Input{}, errAccountDeleted.Because(err)
+		return Input{}, errAccountDeleted.WithCause(err)
 	}
 	if err != nil {
 		return Input{}, err

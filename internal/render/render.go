@@ -32,7 +32,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/separation"
@@ -66,9 +66,9 @@ type Engine interface {
 
 // Options configures a Service.
 type Options struct {
-	DB     *db.DB
-	Keeper *lease.Keeper
-	Store  objectstore.Store
+	DB      *db.DB
+	Renewer *job.Renewer
+	Store   objectstore.Store
 	// Bucket is the same store when it is a bucket, else nil: then assets by
 	// reference are off and outputs are streamed instead of redirected to.
 	Bucket      *objectstore.Bucket
@@ -107,8 +107,8 @@ type Service struct {
 // New returns a Service.
 func New(o Options) *Service { return &Service{Options: o, db: o.DB, log: o.Log} }
 
-// job is the part of a row that a worker needs.
-type job struct {
+// claimedJob is the part of a row that a worker needs.
+type claimedJob struct {
 	ID, UserID string
 	From       string // the replica that was lost over it, or ""
 	Spec       spec
@@ -118,9 +118,9 @@ type job struct {
 	Deadline   time.Time
 }
 
-func (j job) lease() lease.Lease { return lease.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
+func (j claimedJob) lease() job.Lease { return job.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
 
-func (s *Service) workDir(j job) string {
+func (s *Service) workDir(j claimedJob) string {
 	return filepath.Join(s.WorkDir, j.lease().Folder())
 }
 

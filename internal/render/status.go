@@ -81,7 +81,7 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 	}
 	out.Object, err = s.Store.Open(ctx, key.String)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return Download{}, errExpired.Because(err)
+		return Download{}, errExpired.WithCause(err)
 	}
 	if err != nil {
 		return Download{}, fmt.Errorf("open output: %w", err)

@@ -110,7 +110,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		r.uploads = nil // the job's now
 	}
 	if db.IsForeignKey(err) {
-		return "", errAccountDeleted.Because(err)
+		return "", errAccountDeleted.WithCause(err)
 	}
 	return answer, err
 }

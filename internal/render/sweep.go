@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/sweep"
 )
 
@@ -18,12 +18,12 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "render uploads", Prefix: "uploads/rnd-", Grace: uploadLifetime,
 			Owner: `SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`},
-		{Kind: "render outputs", Prefix: "render/", Grace: lease.OrphanAge,
+		{Kind: "render outputs", Prefix: "render/", Grace: job.OrphanAge,
 			Owner: `SELECT CASE WHEN state = 'PROCESSING' OR output_key IS NOT NULL THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`},
-		{Kind: kindInputs, Prefix: "inputs/", Grace: lease.OrphanAge, Owner: living,
+		{Kind: kindInputs, Prefix: "inputs/", Grace: job.OrphanAge, Owner: living,
 			Object: `SELECT 1 FROM render_inputs WHERE user_id = $1 AND object_key = $2
 				UNION ALL SELECT 1 FROM render_sources WHERE object_key = $2`},
-		{Kind: "render parts", Prefix: "parts/", Grace: lease.OrphanAge, Owner: living, Lifetime: partLifetime},
+		{Kind: "render parts", Prefix: "parts/", Grace: job.OrphanAge, Owner: living, Lifetime: partLifetime},
 	}
 }
 
@@ -31,7 +31,7 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 // that are past their time while they wait, and that no replica has had room for.
 // It is safe to run on every replica at once.
 func (s *Service) SweepJobs(ctx context.Context) error {
-	free, err := lease.MostFreeBytes(ctx, s.db)
+	free, err := job.MostFreeBytes(ctx, s.db)
 	if err != nil {
 		return err
 	}
@@ -44,11 +44,11 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 	return errors.Join(err,
 		s.failAll(ctx, sentenceWorkers, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`),
 		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $2`, s.Timeout.Milliseconds()),
-		s.failAll(ctx, sentenceNoRoom, `state = 'PENDING' AND short_since < now_ms() - $2`, roomPatience.Milliseconds()))
+		s.failAll(ctx, sentenceNoRoom, `state = 'PENDING' AND short_since < now_ms() - $2`, spaceTimeout.Milliseconds()))
 }
 
-// roomPatience is how long a job may wait while no live replica has room for it.
-const roomPatience = 30 * time.Minute
+// spaceTimeout is how long a job may wait while no live replica has room for it.
+const spaceTimeout = 30 * time.Minute
 
 // overdue is what the client reads of a job that took too long.
 func (s *Service) overdue() string { return fmt.Sprintf(sentenceOverdue, s.Timeout/time.Minute) }
@@ -85,7 +85,7 @@ func (s *Service) Expire(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("expire outputs: %w", err)
 	}
-	return errors.Join(err, s.expireInputs(ctx), s.expireJobs(ctx), lease.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix))
+	return errors.Join(err, s.expireInputs(ctx), s.expireJobs(ctx), job.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix))
 }
 
 func (s *Service) expireJobs(ctx context.Context) error {
@@ -154,5 +154,5 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 			return fmt.Errorf("erase renders: %w", err)
 		}
 	}
-	return errors.Join(s.EraseCaches(ctx, userID), s.Keeper.Clear(s.WorkDir, table, ids...))
+	return errors.Join(s.EraseCaches(ctx, userID), s.Renewer.Clear(s.WorkDir, table, ids...))
 }

@@ -17,7 +17,7 @@ import (
 	"cutroom/internal/disk"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 )
 
@@ -35,7 +35,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	merged := merge(ctx, wake, free)
-	lease.Poll(ctx, s.log, "render queue", merged, pollQueue, func(ctx context.Context) (bool, error) {
+	job.Poll(ctx, s.log, "render queue", merged, pollQueue, func(ctx context.Context) (bool, error) {
 		release, got := s.Slots.TryAcquire()
 		if !got {
 			return false, s.stopAssisting(ctx)
@@ -67,7 +67,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// merge rings one bell for two.
+// merge makes one wake-up of two.
 func merge(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	go func() {
@@ -94,13 +94,13 @@ var errMoved = errors.New("job is no longer this worker's")
 var errOverdue = errors.New("job has taken too long")
 
 // work drives one claimed job to its end.
-func (s *Service) work(ctx context.Context, j job) {
+func (s *Service) work(ctx context.Context, j claimedJob) {
 	log := s.jobLog(j)
-	held, release := s.Keeper.Hold(ctx, j.lease())
+	held, release := s.Renewer.KeepAlive(ctx, j.lease())
 	defer release()
 	started := time.Now()
 	work, cancel := context.WithDeadlineCause(held, j.Deadline, errOverdue)
-	err := lease.Guard(func() error { return s.render(work, j) })
+	err := job.Recover(func() error { return s.render(work, j) })
 	overdue := errors.Is(context.Cause(work), errOverdue)
 	cancel()
 	if err == nil {
@@ -111,14 +111,14 @@ func (s *Service) work(ctx context.Context, j job) {
 	switch {
 	case err == nil:
 		s.dropUploads(last, j.ID)
-	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost), db.IsForeignKey(err): // its row went with its owner
+	case errors.Is(err, errMoved), errors.Is(context.Cause(held), job.ErrLost), db.IsForeignKey(err): // its row went with its owner
 		log.Info("render taken away", "err", err)
 	case ctx.Err() != nil:
 		s.handBack(last, j, log, again{forgive: true}, "the service stops")
 	case overdue:
 		s.giveUp(last, j, log, s.overdue(), err)
 	default:
-		s.judge(last, j, log, err)
+		s.conclude(last, j, log, err)
 	}
 	if err != nil {
 		s.dropIfErased(last, j)
@@ -126,13 +126,13 @@ func (s *Service) work(ctx context.Context, j job) {
 }
 
 // jobLog is the log of one attempt at a job.
-func (s *Service) jobLog(j job) *slog.Logger {
-	return s.log.With("job", j.ID, "owner", j.UserID, "replica", s.Keeper.Owner(), "attempt", j.Attempts)
+func (s *Service) jobLog(j claimedJob) *slog.Logger {
+	return s.log.With("job", j.ID, "owner", j.UserID, "replica", s.Renewer.Owner(), "attempt", j.Attempts)
 }
 
-// judge decides about a job whose attempt failed. Whatever a film seems to suffer
+// conclude decides about a job whose attempt failed. Whatever a film seems to suffer
 // from on a replica that cannot work, is first tried elsewhere.
-func (s *Service) judge(ctx context.Context, j job, log *slog.Logger, err error) {
+func (s *Service) conclude(ctx context.Context, j claimedJob, log *slog.Logger, err error) {
 	free, unable := s.CanWork(ctx)
 	seen := fault.As(err)
 	switch {
@@ -154,7 +154,7 @@ func (s *Service) judge(ctx context.Context, j job, log *slog.Logger, err error)
 
 // giveUp fails a job, and reports whether that is written. Otherwise the lease
 // runs out and the job is claimed again from its row.
-func (s *Service) giveUp(ctx context.Context, j job, log *slog.Logger, sentence string, why error) bool {
+func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, sentence string, why error) bool {
 	moved, err := s.fail(ctx, j, sentence, why)
 	if err != nil {
 		log.Warn("end of render not written; it will be claimed again", "err", err)
@@ -172,7 +172,7 @@ type again struct {
 }
 
 // handBack puts a job back into the queue, at its place.
-func (s *Service) handBack(ctx context.Context, j job, log *slog.Logger, a again, why any) {
+func (s *Service) handBack(ctx context.Context, j claimedJob, log *slog.Logger, a again, why any) {
 	forgiven := 0
 	if a.forgive {
 		forgiven = 1
@@ -195,7 +195,7 @@ func (s *Service) handBack(ctx context.Context, j job, log *slog.Logger, a again
 	}
 }
 
-func (s *Service) render(ctx context.Context, j job) error {
+func (s *Service) render(ctx context.Context, j claimedJob) error {
 	dir := s.workDir(j)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
@@ -214,9 +214,9 @@ func (s *Service) render(ctx context.Context, j job) error {
 	progress := s.progressWriter(ctx, j)
 	work := engine.Job{Dir: job, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Log: s.jobLog(j), OnProgress: progress.set}
 	if s.Bucket != nil {
-		c := s.newCrew(ctx, j.ID)
+		c := s.newPartCoordinator(ctx, j.ID)
 		defer c.stop()
-		work.Crew = c
+		work.Coordinator = c
 	}
 	out, err := s.Engine.Render(ctx, work)
 	progress.stop()
@@ -227,7 +227,7 @@ func (s *Service) render(ctx context.Context, j job) error {
 }
 
 // fetch brings every source of the job into its folder.
-func (s *Service) fetch(ctx context.Context, j job, dir string) (map[string]engine.Source, error) {
+func (s *Service) fetch(ctx context.Context, j claimedJob, dir string) (map[string]engine.Source, error) {
 	src := filepath.Join(dir, "src")
 	if err := os.MkdirAll(src, 0o700); err != nil {
 		return nil, fmt.Errorf("create source folder: %w", err)
@@ -257,9 +257,9 @@ func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
 	}
 	switch {
 	case errors.Is(err, asset.ErrCorrupt):
-		return fault.Invalidf("An asset does not match its checksum; upload it again").Because(err)
+		return fault.Invalidf("An asset does not match its checksum; upload it again").WithCause(err)
 	case errors.Is(err, objectstore.ErrNotFound):
-		return fault.Invalidf("A source file of the render is no longer available; upload it again").Because(err)
+		return fault.Invalidf("A source file of the render is no longer available; upload it again").WithCause(err)
 	case err != nil:
 		return fmt.Errorf("fetch source: %w", err)
 	}
@@ -267,7 +267,7 @@ func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
 }
 
 // complete stores the film and moves the job to COMPLETED.
-func (s *Service) complete(ctx context.Context, j job, path string) error {
+func (s *Service) complete(ctx context.Context, j claimedJob, path string) error {
 	sum, size, err := disk.Digest(ctx, path)
 	if err != nil {
 		return fmt.Errorf("digest output: %w", err)
@@ -280,7 +280,7 @@ func (s *Service) complete(ctx context.Context, j job, path string) error {
 }
 
 // completed writes that the film lies at key.
-func (s *Service) completed(ctx context.Context, j job, key string, size int64, sum string) error {
+func (s *Service) completed(ctx context.Context, j claimedJob, key string, size int64, sum string) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
 				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6,
@@ -298,7 +298,7 @@ func (s *Service) completed(ctx context.Context, j job, key string, size int64, 
 
 // fail moves a job to FAILED, unless it is in other hands. The sentence is for its
 // owner, the cause for support.
-func (s *Service) fail(ctx context.Context, j job, sentence string, cause error) (moved bool, err error) {
+func (s *Service) fail(ctx context.Context, j claimedJob, sentence string, cause error) (moved bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $3, failure_cause = $4, finished_at = now_ms(),
 				replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1
@@ -319,7 +319,7 @@ func (s *Service) fail(ctx context.Context, j job, sentence string, cause error)
 
 // dropIfErased removes what a worker stored after its user's files had been
 // erased: the deletion took the job away while the worker was still writing.
-func (s *Service) dropIfErased(ctx context.Context, j job) {
+func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 	var one int
 	err := s.db.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`, j.UserID).Scan(&one)
 	if !isNoRows(err) {
@@ -367,7 +367,7 @@ type progressWriter struct {
 	ended   chan struct{}
 }
 
-func (s *Service) progressWriter(ctx context.Context, j job) *progressWriter {
+func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWriter {
 	p := &progressWriter{percent: j.Progress, done: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)

@@ -54,7 +54,7 @@ func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
 		stopFull()
 		for _, job := range []string{id, next} {
 			for _, message := range []string{"separation claimed", "separation ended"} {
-				want := fmt.Sprintf("msg=%q job=%s owner=%s replica=%s attempt=1", message, job, owner, good.Keeper.Owner())
+				want := fmt.Sprintf("msg=%q job=%s owner=%s replica=%s attempt=1", message, job, owner, good.Renewer.Owner())
 				if n := strings.Count(log.String(), want); n != 1 {
 					t.Errorf("%d lines %s in\n%s", n, want, log.String())
 				}

@@ -30,7 +30,7 @@ type stem struct {
 
 // collect fetches the stems of a finished project, stores them and makes the
 // job READY. Everything before the last transaction may be repeated.
-func (s *Service) collect(ctx context.Context, j *job, dir string) error {
+func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error {
 	var got separator.Stems
 	err := s.untilAnswered(ctx, j, func() (err error) {
 		got, err = s.Provider.Download(ctx, j.ProjectID.Int64, dir)
@@ -84,7 +84,7 @@ func (s *Service) collect(ctx context.Context, j *job, dir string) error {
 }
 
 // ready writes the stems and moves PROCESSING to READY.
-func (s *Service) ready(ctx context.Context, j *job, stems []stem) error {
+func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'READY', progress = 100, progress_reason = NULL,
 				actual_duration_ms = $3, ready_at = now_ms(), finished_at = now_ms(), replica = lease_owner, lease_owner = NULL, lease_until = NULL

@@ -8,7 +8,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 )
 
 // queueLock orders submissions and claims over all replicas.
@@ -29,7 +29,7 @@ const ownerStays = `j.user_id NOT IN (SELECT u.id FROM users u WHERE u.erasing_a
 
 // next gets a job for this replica to work on, where it can work: one whose
 // worker is gone, or else from the queue.
-func (s *Service) next(ctx context.Context) (j job, ok bool, err error) {
+func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	// Cheap to find out for those who find nothing. In the order of the queue's
 	// index, or PostgreSQL may look through jobs that have ended.
 	var waiting int
@@ -59,7 +59,7 @@ func (s *Service) next(ctx context.Context) (j job, ok bool, err error) {
 
 // claim takes the oldest queued job that this replica can run, if the provider
 // has room for it. Counting and claiming are one step over all replicas.
-func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
+func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ok = false
 		if err := tx.Lock(ctx, queueLock); err != nil {
@@ -79,7 +79,7 @@ func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
 				SELECT j.id FROM separation_jobs j
 				WHERE j.state = 'QUEUED' AND (j.node_id IS NULL OR j.node_id = $3) AND `+ownerStays+`
 				ORDER BY j.created_at, j.id LIMIT 1)
-			RETURNING `+jobColumns, s.Keeper.Owner(), lease.TTL.Milliseconds(), s.NodeID)
+			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds(), s.NodeID)
 		if j, err = scanJob(row); isNoRows(err) {
 			return nil
 		}
@@ -95,7 +95,7 @@ func (s *Service) claim(ctx context.Context) (j job, ok bool, err error) {
 // adopt takes over a PROCESSING job whose worker is gone. The provider's
 // project id is in the row, so the provider is not asked again, and nothing on
 // the dead worker's disk is needed: the job belongs to our node from here on.
-func (s *Service) adopt(ctx context.Context) (j job, ok bool, err error) {
+func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ok = false
 		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET lease_owner = $1, lease_until = now_ms() + $2,
@@ -104,7 +104,7 @@ func (s *Service) adopt(ctx context.Context) (j job, ok bool, err error) {
 				SELECT j.id FROM separation_jobs j
 				WHERE j.`+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerStays+`
 				ORDER BY j.created_at, j.id LIMIT 1`+tx.SkipLockedOf("j")+`)
-			RETURNING `+jobColumns, s.Keeper.Owner(), lease.TTL.Milliseconds(), s.nodeColumn())
+			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds(), s.nodeColumn())
 		if j, err = scanJob(row); isNoRows(err) {
 			return nil
 		}
@@ -156,13 +156,13 @@ func (s *Service) recover(ctx context.Context, which string, args ...any) error 
 	return errors.Join(errs...)
 }
 
-func (s *Service) selectJobs(ctx context.Context, where string, args ...any) ([]job, error) {
+func (s *Service) selectJobs(ctx context.Context, where string, args ...any) ([]claimedJob, error) {
 	rows, err := s.db.Query(ctx, `SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("select separation jobs: %w", err)
 	}
 	defer rows.Close()
-	var jobs []job
+	var jobs []claimedJob
 	for rows.Next() {
 		j, err := scanJob(rows)
 		if err != nil {
@@ -178,7 +178,7 @@ func (s *Service) selectJobs(ctx context.Context, where string, args ...any) ([]
 // move takes back: a clean stop is no failed attempt. submitting_at becomes the
 // time of the move, so that the job, which is old by now, is not taken for one
 // that waited all the while in a queue that stands still.
-func (s *Service) requeue(ctx context.Context, j job, forgive int) (bool, error) {
+func (s *Service) requeue(ctx context.Context, j claimedJob, forgive int) (bool, error) {
 	moved := false
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'QUEUED', submitting_at = now_ms(), lease_owner = NULL,
@@ -196,7 +196,7 @@ func (s *Service) requeue(ctx context.Context, j job, forgive int) (bool, error)
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds
 // it, in one transaction. The sentence is for its owner, the cause for support. It writes nothing and reports false when the job has
 // moved on since it was read.
-func (s *Service) fail(ctx context.Context, j job, sentence string, cause error) (bool, error) {
+func (s *Service) fail(ctx context.Context, j claimedJob, sentence string, cause error) (bool, error) {
 	moved := false
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, failure_cause = $5, progress_reason = NULL,

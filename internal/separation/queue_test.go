@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 )
 
 func TestClaimsKeepLimitAndOrder(t *testing.T) {
@@ -135,7 +135,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		owner := r.user(2)
 		id := r.enqueue(a, owner)
 		old := r.claimed(a)
-		r.age(id, lease.TTL+time.Second)
+		r.age(id, job.TTL+time.Second)
 		if err := b.requeueDead(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 			t.Fatalf("claimed %+v", now)
 		}
 		// unchanged fails the test when the old holder's move wrote something.
-		unchanged := func(what string, j job, try func(j *job) error) {
+		unchanged := func(what string, j claimedJob, try func(j *claimedJob) error) {
 			t.Helper()
 			before := r.row(id)
 			if err := try(&j); err != nil && !errors.Is(err, errMoved) {
@@ -163,36 +163,36 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 			return err
 		}
 		inSubmitting := func() {
-			unchanged("intent", old, func(j *job) error { return a.intend(ctx, j, 1) })
-			unchanged("start", old, func(j *job) error { return a.started(ctx, j, 99) })
-			unchanged("requeue", old, func(j *job) error { return refused(a.requeue(ctx, *j, 1)) })
-			unchanged("failure", old, func(j *job) error { return refused(a.fail(ctx, *j, "old", nil)) })
+			unchanged("intent", old, func(j *claimedJob) error { return a.intend(ctx, j, 1) })
+			unchanged("start", old, func(j *claimedJob) error { return a.started(ctx, j, 99) })
+			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.requeue(ctx, *j, 1)) })
+			unchanged("failure", old, func(j *claimedJob) error { return refused(a.fail(ctx, *j, "old", nil)) })
 		}
 		inSubmitting()
 		r.processing(b, &now)
 		inSubmitting()
 		older := now
-		r.age(id, lease.TTL+time.Second)
+		r.age(id, job.TTL+time.Second)
 		adopted, ok, err := a.adopt(ctx)
 		if err != nil || !ok || adopted.ProjectID.Int64 != 4711 || adopted.Attempts != 2 {
 			t.Fatalf("adopt: %+v, %v, %v", adopted, ok, err)
 		}
-		unchanged("hand-back", older, func(j *job) error { return errors.Join(b.handBack(ctx, *j), errMoved) })
-		unchanged("failure", older, func(j *job) error { return refused(b.fail(ctx, *j, "old", nil)) })
-		unchanged("result", older, func(j *job) error {
+		unchanged("hand-back", older, func(j *claimedJob) error { return errors.Join(b.handBack(ctx, *j), errMoved) })
+		unchanged("failure", older, func(j *claimedJob) error { return refused(b.fail(ctx, *j, "old", nil)) })
+		unchanged("result", older, func(j *claimedJob) error {
 			return b.ready(ctx, j, []stem{{id: stemVoice, ext: "flac"}})
 		})
 		if n := r.number(`SELECT COUNT(*) FROM separation_stems`); n > 0 {
 			t.Errorf("the old holder wrote %d stems", n)
 		}
-		held, release := b.Keeper.Hold(ctx, older.lease())
+		held, release := b.Renewer.KeepAlive(ctx, older.lease())
 		defer release()
 		select {
 		case <-held.Done():
-			if !errors.Is(context.Cause(held), lease.ErrLost) {
+			if !errors.Is(context.Cause(held), job.ErrLost) {
 				t.Errorf("cause %v", context.Cause(held))
 			}
-		case <-time.After(lease.TTL):
+		case <-time.After(job.TTL):
 			t.Error("the old holder is not told")
 		}
 		r.makeReady(a, &adopted, stemVoice)
@@ -294,7 +294,7 @@ func TestDeletionAndTheQueue(t *testing.T) {
 		r := newRig(t, d)
 		s := r.service(func(o *Options) { o.InFlight = 5 })
 		owner, other := r.user(9), r.user(9)
-		queued := func() job { r.enqueue(s, owner); return r.claimed(s) }
+		queued := func() claimedJob { r.enqueue(s, owner); return r.claimed(s) }
 		submitting, running := queued(), queued()
 		r.processing(s, &running)
 		waiting := r.enqueue(s, owner)

@@ -34,7 +34,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sweep"
@@ -60,7 +60,7 @@ const maxAttempts = 3
 // Options configures a Service. All fields are required.
 type Options struct {
 	DB       *db.DB
-	Keeper   *lease.Keeper
+	Renewer  *job.Renewer
 	Sweeper  *sweep.Sweeper // removes what is needed no more
 	Store    objectstore.Store
 	Media    *media.Runner
@@ -94,7 +94,7 @@ type Service struct {
 	db     *db.DB
 	signer signer
 	log    *slog.Logger
-	outage lease.Outage
+	outage job.Outage
 
 	analyses     *media.Slots // of uploads, within their requests
 	analysisWait time.Duration
@@ -109,8 +109,8 @@ func New(o Options) *Service {
 // table is what a lease of ours is on.
 const table = "separation_jobs"
 
-// job is the part of a row that workers need.
-type job struct {
+// claimedJob is the part of a row that workers need.
+type claimedJob struct {
 	ID, UserID, State     string
 	NodeID                sql.NullString
 	SourceKey, SourceName string
@@ -123,14 +123,14 @@ type job struct {
 
 const jobColumns = `id, user_id, state, node_id, source_key, source_name, source_duration_ms, credits, project_id, submit_intent_at, attempts, fence`
 
-func scanJob(row interface{ Scan(...any) error }) (job, error) {
-	var j job
+func scanJob(row interface{ Scan(...any) error }) (claimedJob, error) {
+	var j claimedJob
 	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits, &j.ProjectID, &j.IntentAt,
 		&j.Attempts, &j.Fence)
 	return j, err
 }
 
-func (j job) lease() lease.Lease { return lease.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
+func (j claimedJob) lease() job.Lease { return job.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
 
 // sourceKey is where a job's upload waits for the provider.
 func sourceKey(jobID, ext string) string { return "uploads/" + jobID + "/source." + ext }
@@ -140,7 +140,7 @@ func stemKey(jobID, stemID, ext string) string {
 	return fmt.Sprintf("separation/%s/%s.%s", jobID, stemID, ext)
 }
 
-func (s *Service) workDir(j job) string {
+func (s *Service) workDir(j claimedJob) string {
 	return filepath.Join(s.WorkDir, j.lease().Folder())
 }
 

@@ -116,7 +116,7 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (ob
 	}
 	obj, err = s.Store.Open(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil, "", fault.NotFoundf("stem not found").Because(err)
+		return nil, "", fault.NotFoundf("stem not found").WithCause(err)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("open stem: %w", err)

@@ -43,7 +43,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
 		return answer, err
 	}
-	audio, err := s.judge(ctx, sub.File)
+	audio, err := s.classify(ctx, sub.File)
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +68,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		return jobID, s.enqueue(ctx, tx, owner, jobID, source, sub, audio, price)
 	})
 	if db.IsForeignKey(err) {
-		err = errAccountDeleted.Because(err)
+		err = errAccountDeleted.WithCause(err)
 	}
 	var refused *fault.Error
 	switch {

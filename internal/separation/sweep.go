@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sweep"
 )
@@ -51,7 +51,7 @@ func (s *Service) failTimedOut(ctx context.Context) error {
 	return s.failAll(ctx, jobs, sentenceNoAnswer, "the provider took too long")
 }
 
-func (s *Service) failAll(ctx context.Context, jobs []job, sentence, why string) error {
+func (s *Service) failAll(ctx context.Context, jobs []claimedJob, sentence, why string) error {
 	var errs []error // one job that cannot be failed must not hold up the others
 	for _, j := range jobs {
 		moved, err := s.fail(ctx, j, sentence, errors.New(why))
@@ -89,7 +89,7 @@ func (s *Service) disposeAbandoned(ctx context.Context) error {
 
 // dispose moves READY to DISPOSED unless the job was collected, or a render
 // began to read it, since it was selected.
-func (s *Service) dispose(ctx context.Context, j job) error {
+func (s *Service) dispose(ctx context.Context, j claimedJob) error {
 	var keys []string
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
 		keys = nil
@@ -141,7 +141,7 @@ func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "separation uploads", Prefix: "uploads/sep-", Grace: uploadLifetime,
 			Owner: `SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`},
-		{Kind: kindStems, Prefix: "separation/", Grace: lease.OrphanAge,
+		{Kind: kindStems, Prefix: "separation/", Grace: job.OrphanAge,
 			Owner: `SELECT CASE WHEN state IN ('PROCESSING', 'READY') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
 			Object: `SELECT CASE WHEN j.state = 'PROCESSING' OR j.state = 'READY'
 					AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND t.object_key = $2) THEN 1 ELSE 0 END
@@ -157,7 +157,7 @@ func (s *Service) Expire(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("expire jobs: %w", err)
 	}
-	return errors.Join(err, lease.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", ""))
+	return errors.Join(err, job.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", ""))
 }
 
 // Erase removes every file of a user's separations, stored or in the making on
@@ -185,7 +185,7 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("list separation jobs: %w", err)
 	}
-	if err := s.Keeper.Clear(s.WorkDir, table, ids...); err != nil {
+	if err := s.Renewer.Clear(s.WorkDir, table, ids...); err != nil {
 		return fmt.Errorf("erase separations: %w", err)
 	}
 	for _, id := range ids {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 )
 
 func TestSweeps(t *testing.T) {
@@ -206,9 +206,9 @@ func TestSweepFiles(t *testing.T) {
 		r := newRig(t, d)
 		s := r.service(func(o *Options) { o.InFlight = 9 })
 		owner := r.user(9)
-		make := func() job { r.enqueue(s, owner); return r.claimed(s) }
+		make := func() claimedJob { r.enqueue(s, owner); return r.claimed(s) }
 		done, running, failed := make(), make(), make()
-		for _, j := range []*job{&done, &running, &failed} {
+		for _, j := range []*claimedJob{&done, &running, &failed} {
 			r.processing(s, j)
 		}
 		// An attempt that died had stored more than the one that finished.
@@ -222,7 +222,7 @@ func TestSweepFiles(t *testing.T) {
 		// Without any row: left behind, unless it is so new that it may be
 		// somebody else's.
 		r.object(stemKey("sep-unknown", stemVoice, "flac"))
-		old := time.Now().Add(-2 * lease.OrphanAge)
+		old := time.Now().Add(-2 * job.OrphanAge)
 		if err := os.Chtimes(filepath.Join(r.dir, "objects", stemKey("sep-unknown", stemVoice, "flac")), old, old); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestSweepFiles(t *testing.T) {
 		if want := []string{"rnd-1-1", filepath.Base(s.workDir(running))}; !slices.Equal(names, want) {
 			t.Errorf("work folders %v, want %v", names, want)
 		}
-		r.age(running.ID, lease.TTL+time.Second)
+		r.age(running.ID, job.TTL+time.Second)
 		if err := s.Expire(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/upstream/separator"
 )
 
@@ -29,7 +29,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	var running sync.WaitGroup
 	defer running.Wait()
-	lease.Poll(ctx, s.log, "separation queue", wake, pollQueue, func(ctx context.Context) (bool, error) {
+	job.Poll(ctx, s.log, "separation queue", wake, pollQueue, func(ctx context.Context) (bool, error) {
 		if err := s.requeueDead(ctx); err != nil && ctx.Err() == nil {
 			s.outage.Log(s.log, slog.LevelError, "recover", "jobs of dead workers not recovered", "err", err) // others may still be claimed
 		}
@@ -44,20 +44,20 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // jobLog is the log of one attempt at a job.
-func (s *Service) jobLog(j job) *slog.Logger {
-	return s.log.With("job", j.ID, "owner", j.UserID, "replica", s.Keeper.Owner(), "attempt", j.Attempts)
+func (s *Service) jobLog(j claimedJob) *slog.Logger {
+	return s.log.With("job", j.ID, "owner", j.UserID, "replica", s.Renewer.Owner(), "attempt", j.Attempts)
 }
 
 // work drives one claimed job as far as it goes.
-func (s *Service) work(ctx context.Context, j job) {
+func (s *Service) work(ctx context.Context, j claimedJob) {
 	log, started := s.jobLog(j), time.Now()
-	held, release := s.Keeper.Hold(ctx, j.lease())
+	held, release := s.Renewer.KeepAlive(ctx, j.lease())
 	defer release()
 	dir := s.workDir(j)
 	defer os.RemoveAll(dir)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = lease.Guard(func() error { return s.advance(held, &j, dir) })
+		err = job.Recover(func() error { return s.advance(held, &j, dir) })
 	}
 	// The last write must survive the cancellation that ended the work.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -65,7 +65,7 @@ func (s *Service) work(ctx context.Context, j job) {
 	switch {
 	case err == nil:
 		log.Info("separation ended", "state", StateReady, "ms", time.Since(started).Milliseconds())
-	case errors.Is(err, errMoved), errors.Is(context.Cause(held), lease.ErrLost):
+	case errors.Is(err, errMoved), errors.Is(context.Cause(held), job.ErrLost):
 		log.Info("separation taken away", "err", err)
 		// Stems may have been stored after whoever took the job, such as an
 		// account deletion, looked for them.
@@ -84,7 +84,7 @@ func (s *Service) work(ctx context.Context, j job) {
 // goesOn reports whether a job whose work ended is for another replica: because
 // this one stops, or cannot work. A job that the provider may be starting is not,
 // whatever stands in its row by now.
-func (s *Service) goesOn(ctx context.Context, j job, stopped, err error) bool {
+func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) bool {
 	if j.State == StateSubmitting && j.IntentAt.Valid {
 		return false
 	}
@@ -114,7 +114,7 @@ func sentenceFor(err error) (sentence, message string, expected bool) {
 
 // giveUp fails a job. Where that cannot be written, the lease runs out and the job
 // is recovered from its row.
-func (s *Service) giveUp(ctx context.Context, j job, log *slog.Logger, cause error) {
+func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, cause error) {
 	sentence, message, expected := sentenceFor(cause)
 	moved, err := s.fail(ctx, j, sentence, cause)
 	if err != nil {
@@ -146,11 +146,11 @@ var (
 const PaddingMs = 500
 
 // covers reports whether what was paid is enough for sound of that length.
-func (j job) covers(durationMs int64) bool {
+func (j claimedJob) covers(durationMs int64) bool {
 	return credit.Price(durationMs) <= j.Credits || durationMs <= j.DurationMs+PaddingMs
 }
 
-func (s *Service) advance(ctx context.Context, j *job, dir string) error {
+func (s *Service) advance(ctx context.Context, j *claimedJob, dir string) error {
 	if j.State == StateSubmitting {
 		if err := s.submit(ctx, j, dir); err != nil {
 			return err
@@ -163,7 +163,7 @@ func (s *Service) advance(ctx context.Context, j *job, dir string) error {
 }
 
 // submit uploads the source and has the provider start on it, once.
-func (s *Service) submit(ctx context.Context, j *job, dir string) error {
+func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	source := filepath.Join(dir, "source"+filepath.Ext(j.SourceName))
 	if err := retry(ctx, func() error { return s.Store.Fetch(ctx, j.SourceKey, source) }); err != nil {
 		return fmt.Errorf("fetch source: %w", err)
@@ -193,7 +193,7 @@ func (s *Service) submit(ctx context.Context, j *job, dir string) error {
 
 // started stores the provider's project id, which moves SUBMITTING to
 // PROCESSING: from here on the job outlives any worker.
-func (s *Service) started(ctx context.Context, j *job, project int64) error {
+func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
 	if err := s.guarded(ctx, `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms()
 		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (s *Service) started(ctx context.Context, j *job, project int64) error {
 // cut short by a stop of the service: a stop must know whether the intent
 // stands. Where the stop came first, the intent is taken back, so that the job
 // can be handed back and run by another replica.
-func (s *Service) intend(ctx context.Context, j *job, seq int64) error {
+func (s *Service) intend(ctx context.Context, j *claimedJob, seq int64) error {
 	if err := retry(ctx, func() error {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
@@ -231,7 +231,7 @@ func (s *Service) intend(ctx context.Context, j *job, seq int64) error {
 
 // dropStray removes stored stems of a job that will not be READY. A failure is
 // made good by the sweep of orphans.
-func (s *Service) dropStray(ctx context.Context, j job) {
+func (s *Service) dropStray(ctx context.Context, j claimedJob) {
 	if j.State != StateProcessing {
 		return // nothing can have been stored yet
 	}
@@ -243,7 +243,7 @@ func (s *Service) dropStray(ctx context.Context, j job) {
 
 // follow polls the provider until it is done. The poll time-out is kept by the
 // sweep, which takes the job away from its worker.
-func (s *Service) follow(ctx context.Context, j *job) error {
+func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 	for {
 		var p separator.Progress
 		err := s.untilAnswered(ctx, j, func() (err error) {
@@ -276,7 +276,7 @@ func (s *Service) follow(ctx context.Context, j *job) error {
 // untilAnswered asks the provider about a project that is paid for, again at
 // each interval while it does not answer. Like all polling it ends when the
 // sweep takes the job away.
-func (s *Service) untilAnswered(ctx context.Context, j *job, ask func() error) error {
+func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() error) error {
 	for {
 		err := ask()
 		var e *separator.Error
@@ -291,7 +291,7 @@ func (s *Service) untilAnswered(ctx context.Context, j *job, ask func() error) e
 }
 
 // done notes when the provider was done, unless the job was given up meanwhile.
-func (s *Service) done(ctx context.Context, j *job) error {
+func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	return retry(ctx, func() error {
 		return s.guarded(ctx, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence)
@@ -312,7 +312,7 @@ func (s *Service) guarded(ctx context.Context, query string, args ...any) error 
 
 // handBack gives up a job because the service stops. Its place in the queue,
 // its attempts and its project stay as they were.
-func (s *Service) handBack(ctx context.Context, j job) error {
+func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 	if j.State == StateSubmitting {
 		_, err := s.requeue(ctx, j, 1)
 		return err

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	standin "cutroom/internal/sandbox/separator"
 	faults "cutroom/internal/sandbox/standin"
 )
@@ -138,7 +138,7 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 		defer stop()
 		// The leases are the real ones here: nothing was aged.
 		live := `SELECT COUNT(*) FROM separation_jobs WHERE lease_owner IS NOT NULL AND lease_owner <> $1 OR state = 'READY'`
-		r.eventually("both jobs in live hands", func() bool { return r.number(live, dead.Keeper.Owner()) == 2 })
+		r.eventually("both jobs in live hands", func() bool { return r.number(live, dead.Renewer.Owner()) == 2 })
 		if took := time.Since(began); took > 15*time.Second {
 			t.Errorf("the jobs of a dead worker went on after %v, want within 15 s", took)
 		}
@@ -171,7 +171,7 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 		var working sync.WaitGroup
 		working.Go(func() { slow.work(t.Context(), j) })
 		r.eventually("the upload", func() bool { return r.provider.Faults.Count(standin.StepUpload) > 0 })
-		r.age(id, lease.TTL+time.Second)
+		r.age(id, job.TTL+time.Second)
 		stop := r.run(quick)
 		r.waitState(id, StateReady)
 		working.Wait() // its heartbeat told it, and the upload was cut off
@@ -262,7 +262,7 @@ func TestDearerThanPaidIsNotSubmitted(t *testing.T) {
 		stop()
 		// What its own padding explains is the provider's way of counting.
 		for ms, want := range map[int64]bool{301_000: true, 301_400: true, 301_600: false, 900_000: false, 0: true} {
-			if j := (job{DurationMs: 301_000, Credits: 1}); j.covers(ms) != want {
+			if j := (claimedJob{DurationMs: 301_000, Credits: 1}); j.covers(ms) != want {
 				t.Errorf("one credit for 301 s covers %d ms: %v, want %v", ms, !want, want)
 			}
 		}

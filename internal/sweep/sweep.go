@@ -225,7 +225,7 @@ func (s *Sweeper) removeAll(ctx context.Context, rule Rule, why string, objects 
 		objects = objects[len(part):]
 		var keys []string
 		for _, o := range part {
-			v, err := s.judge(ctx, rule, o, nil)
+			v, err := s.check(ctx, rule, o, nil)
 			if err != nil {
 				return err
 			}
@@ -253,7 +253,7 @@ func (s *Sweeper) find(ctx context.Context, rule Rule) (Finding, error) {
 	owners := map[string]verdict{}
 	err := s.Store.List(ctx, rule.Prefix, func(o objectstore.Info) error {
 		f.Listed++
-		v, err := s.judge(ctx, rule, o, owners)
+		v, err := s.check(ctx, rule, o, owners)
 		switch v {
 		case unneeded:
 			f.Unneeded = append(f.Unneeded, o)
@@ -274,9 +274,9 @@ const (
 	unknown
 )
 
-// judge says whether an object may go. Answers about owners are remembered in
+// check says whether an object may go. Answers about owners are remembered in
 // owners, where that is not nil.
-func (s *Sweeper) judge(ctx context.Context, rule Rule, o objectstore.Info, owners map[string]verdict) (verdict, error) {
+func (s *Sweeper) check(ctx context.Context, rule Rule, o objectstore.Info, owners map[string]verdict) (verdict, error) {
 	age := time.Since(o.ModTime)
 	owner := rule.owner(o.Key)
 	v, asked := owners[owner]

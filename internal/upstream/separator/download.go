@@ -86,7 +86,7 @@ func (c *Client) settledProject(ctx context.Context, projectID int64) (project, 
 		if err != nil {
 			return p, err
 		}
-		now := p.holding()
+		now := p.availableStems()
 		if now != before {
 			before, same = now, 0
 		}

@@ -287,7 +287,7 @@ func (a *project) subBackgroundPath() string {
 // signed anew at each look.
 type holding struct{ voice, background, speakers, subBackground, subBackgroundPath bool }
 
-func (a *project) holding() holding {
+func (a *project) availableStems() holding {
 	return holding{voice: a.voicePath() != "", background: a.backgroundPath() != "", speakers: a.Has.Speakers,
 		subBackground: a.Has.SubBackground, subBackgroundPath: a.subBackgroundPath() != ""}
 }

@@ -1,4 +1,4 @@
-package lease
+package job
 
 import (
 	"fmt"
@@ -36,11 +36,11 @@ func (e *PanicError) Error() string {
 // StackTrace returns the program counters of the goroutine when it panicked.
 func (e *PanicError) StackTrace() []uintptr { return e.callers }
 
-// Guard runs a piece of background work and turns a panic in it into a
+// Recover runs a piece of background work and turns a panic in it into a
 // [*PanicError], so that one job or sweep that trips over a bug of ours does not
 // take the process, and every other job in it, down. It does not reach
 // goroutines that do starts.
-func Guard(do func() error) (err error) {
+func Recover(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			callers := make([]uintptr, 64)

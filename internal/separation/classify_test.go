@@ -96,7 +96,7 @@ func TestPriceIsOfTheRealLength(t *testing.T) {
 		"m4a at the boundary, cut": {patched(t, silence(t, 301, "a.m4a", aac...), "elst", glimpse), 1},
 		"mp3 behind a comment":     {silence(t, 650, "a.mp3", "-b:a", "8k", "-metadata", "comment="+strings.Repeat("x", 100_000)), 3},
 	} {
-		got, err := s.judge(t.Context(), upload(t, c.path))
+		got, err := s.classify(t.Context(), upload(t, c.path))
 		if err != nil || credit.Price(got.durationMs) != c.price {
 			t.Errorf("%s: %d ms cost %d (%v), want %d", name, got.durationMs, credit.Price(got.durationMs), err, c.price)
 		}
@@ -116,7 +116,7 @@ func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 	s := judging(t)
 	s.Media = runner
 	for _, path := range []string{silence(t, 650, "a.mp3", "-b:a", "8k"), silence(t, 650, "a.m4a", "-c:a", "aac", "-ar", "48000", "-b:a", "6k")} {
-		got, err := s.judge(t.Context(), upload(t, path))
+		got, err := s.classify(t.Context(), upload(t, path))
 		if err != nil || got.durationMs < 640_000 || got.durationMs > 700_000 {
 			t.Errorf("%s: %+v, %v, want about 650 s", filepath.Base(path), got, err)
 		}
@@ -135,7 +135,7 @@ func TestAnalysisIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if got, err := s.judge(t.Context(), upload(t, hostile)); err == nil && credit.Price(got.durationMs) < 8 {
+	if got, err := s.classify(t.Context(), upload(t, hostile)); err == nil && credit.Price(got.durationMs) < 8 {
 		t.Errorf("the hostile file costs as much as %d ms", got.durationMs)
 	}
 	if took := time.Since(began); took > analysisTimeout {
@@ -147,7 +147,7 @@ func TestAnalysisIsBounded(t *testing.T) {
 	var all sync.WaitGroup
 	for range 60 {
 		all.Go(func() {
-			if _, err := s.judge(t.Context(), small); err != nil {
+			if _, err := s.classify(t.Context(), small); err != nil {
 				t.Errorf("judge: %v", err)
 			}
 		})
@@ -174,11 +174,11 @@ func TestAnalysisIsBounded(t *testing.T) {
 		}
 		defer release()
 	}
-	_, err := s.judge(t.Context(), small)
+	_, err := s.classify(t.Context(), small)
 	if f := fault.As(err); f == nil || f.Kind != fault.Unavailable || f.Code != "unavailable" || f.RetryAfter <= 0 {
 		t.Errorf("without a place: %v, want 503 unavailable", err)
 	}
-	if _, err := s.judge(t.Context(), upload(t, silence(t, 1, "a.flac"))); !errors.Is(err, errUnsupported) {
+	if _, err := s.classify(t.Context(), upload(t, silence(t, 1, "a.flac"))); !errors.Is(err, errUnsupported) {
 		t.Errorf("what is refused by its content needs no place: %v", err)
 	}
 }

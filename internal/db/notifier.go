@@ -11,13 +11,13 @@ import (
 // channel is the one PostgreSQL notification channel; the payload is the topic.
 const channel = "cutroom"
 
-// bells fans wake-ups out to the listeners inside this process.
-type bells struct {
+// notifier fans wake-ups out to the listeners inside this process.
+type notifier struct {
 	mu        sync.Mutex
 	listeners map[string]map[chan struct{}]struct{}
 }
 
-func (b *bells) ring(topic string) {
+func (b *notifier) notify(topic string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for ch := range b.listeners[topic] {
@@ -28,7 +28,7 @@ func (b *bells) ring(topic string) {
 	}
 }
 
-func (b *bells) ringAll() {
+func (b *notifier) notifyAll() {
 	b.mu.Lock()
 	topics := make([]string, 0, len(b.listeners))
 	for t := range b.listeners {
@@ -36,7 +36,7 @@ func (b *bells) ringAll() {
 	}
 	b.mu.Unlock()
 	for _, t := range topics {
-		b.ring(t)
+		b.notify(t)
 	}
 }
 
@@ -46,7 +46,7 @@ func (b *bells) ringAll() {
 // listener polls as well, for a notification may be lost with a connection.
 func (d *DB) Listen(topic string) (wake <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
-	b := &d.bells
+	b := &d.notifier
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.listeners == nil {
@@ -66,10 +66,10 @@ func (d *DB) Listen(topic string) (wake <-chan struct{}, stop func()) {
 	}
 }
 
-// RunBells receives PostgreSQL's notifications on a connection of its own,
+// RunNotifier receives PostgreSQL's notifications on a connection of its own,
 // outside of the pool, until ctx ends. It reconnects by itself. On SQLite,
 // where one process holds the database, it only waits.
-func (d *DB) RunBells(ctx context.Context) error {
+func (d *DB) RunNotifier(ctx context.Context) error {
 	if !d.postgres {
 		<-ctx.Done()
 		return nil
@@ -102,12 +102,12 @@ func (d *DB) receive(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
-	d.bells.ringAll() // whatever was notified while nobody listened
+	d.notifier.notifyAll() // whatever was notified while nobody listened
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
 		}
-		d.bells.ring(n.Payload)
+		d.notifier.notify(n.Payload)
 	}
 }

@@ -12,40 +12,40 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 )
 
 // topicParts wakes those who wait for a part that somebody else makes.
 const topicParts = "render-parts"
 
-// crew shares the parts of one job among replicas, through rows of
-// render_parts. It implements engine.Crew. Every part that it claims is kept
+// partCoordinator shares the parts of one job among replicas, through rows of
+// render_parts. It implements engine.PartCoordinator. Every part that it claims is kept
 // alive by one heartbeat until stop is called.
-type crew struct {
+type partCoordinator struct {
 	s     *Service
 	jobID string
-	owner string // of the claims made through this crew
+	owner string // of the claims made through this coordinator
 
 	once sync.Once
 	done chan struct{}
 	idle chan struct{} // closed when the heartbeat has ended
 }
 
-func (s *Service) newCrew(ctx context.Context, jobID string) *crew {
-	c := &crew{s: s, jobID: jobID, owner: s.Keeper.Owner(), done: make(chan struct{}), idle: make(chan struct{})}
+func (s *Service) newPartCoordinator(ctx context.Context, jobID string) *partCoordinator {
+	c := &partCoordinator{s: s, jobID: jobID, owner: s.Renewer.Owner(), done: make(chan struct{}), idle: make(chan struct{})}
 	go c.beat(context.WithoutCancel(ctx))
 	return c
 }
 
-func (c *crew) stop() {
+func (c *partCoordinator) stop() {
 	c.once.Do(func() { close(c.done) })
 	<-c.idle
 }
 
-func (c *crew) beat(ctx context.Context) {
+func (c *partCoordinator) beat(ctx context.Context) {
 	defer close(c.idle)
-	var outage lease.Outage
-	tick := time.NewTicker(lease.TTL / 3)
+	var outage job.Outage
+	tick := time.NewTicker(job.TTL / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -53,9 +53,9 @@ func (c *crew) beat(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		call, cancel := context.WithTimeout(ctx, lease.TTL/3)
+		call, cancel := context.WithTimeout(ctx, job.TTL/3)
 		_, err := c.s.db.Exec(call, `UPDATE render_parts SET lease_until = now_ms() + $1
-			WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, lease.TTL.Milliseconds(), c.jobID, c.owner)
+			WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, job.TTL.Milliseconds(), c.jobID, c.owner)
 		cancel()
 		if err != nil {
 			outage.Log(c.s.log, slog.LevelWarn, "", "claims of parts not renewed", "job", c.jobID, "err", err)
@@ -63,9 +63,9 @@ func (c *crew) beat(ctx context.Context) {
 	}
 }
 
-// Announce implements engine.Crew. Parts that an earlier worker's crew still
+// Announce implements engine.PartCoordinator. Parts that an earlier worker still
 // makes are left to it.
-func (c *crew) Announce(ctx context.Context, keys []string) error {
+func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
 	return c.s.db.InTx(ctx, func(tx *db.Tx) error {
 		for _, key := range keys {
 			if _, err := tx.Exec(ctx, `INSERT INTO render_parts (job_id, part_key, state) VALUES ($1, $2, 'OPEN')
@@ -78,27 +78,27 @@ func (c *crew) Announce(ctx context.Context, keys []string) error {
 	})
 }
 
-// Claim implements engine.Crew.
-func (c *crew) Claim(ctx context.Context, key string) (bool, error) {
+// Claim implements engine.PartCoordinator.
+func (c *partCoordinator) Claim(ctx context.Context, key string) (bool, error) {
 	n, err := c.s.db.Exec(ctx, `UPDATE render_parts SET state = 'MAKING', owner = $3, lease_until = now_ms() + $4
 		WHERE job_id = $1 AND part_key = $2 AND (state = 'OPEN' OR (state = 'MAKING' AND lease_until < now_ms()))`,
-		c.jobID, key, c.owner, lease.TTL.Milliseconds())
+		c.jobID, key, c.owner, job.TTL.Milliseconds())
 	if err != nil {
 		return false, fmt.Errorf("claim part: %w", err)
 	}
 	return n == 1, nil
 }
 
-// ClaimAny implements engine.Crew. Assistants that ask at the same moment get
+// ClaimAny implements engine.PartCoordinator. Assistants that ask at the same moment get
 // different parts and do not wait for each other.
-func (c *crew) ClaimAny(ctx context.Context) (key string, err error) {
+func (c *partCoordinator) ClaimAny(ctx context.Context) (key string, err error) {
 	err = c.s.db.InTx(ctx, func(tx *db.Tx) error {
 		key = ""
 		err := tx.QueryRow(ctx, `UPDATE render_parts SET state = 'MAKING', owner = $2, lease_until = now_ms() + $3
 			WHERE job_id = $1 AND part_key = (SELECT p.part_key FROM render_parts p WHERE p.job_id = $1
 				AND (p.state = 'OPEN' OR (p.state = 'MAKING' AND p.lease_until < now_ms()))
 				ORDER BY p.part_key LIMIT 1`+tx.SkipLockedOf("p")+`)
-			RETURNING part_key`, c.jobID, c.owner, lease.TTL.Milliseconds()).Scan(&key)
+			RETURNING part_key`, c.jobID, c.owner, job.TTL.Milliseconds()).Scan(&key)
 		if isNoRows(err) {
 			return nil
 		}
@@ -110,8 +110,8 @@ func (c *crew) ClaimAny(ctx context.Context) (key string, err error) {
 	return key, nil
 }
 
-// Made implements engine.Crew.
-func (c *crew) Made(ctx context.Context, key string, ok bool) error {
+// Made implements engine.PartCoordinator.
+func (c *partCoordinator) Made(ctx context.Context, key string, ok bool) error {
 	state := "MADE"
 	if !ok {
 		state = "FAILED"
@@ -125,8 +125,8 @@ func (c *crew) Made(ctx context.Context, key string, ok bool) error {
 	})
 }
 
-// Await implements engine.Crew.
-func (c *crew) Await(ctx context.Context, key string) (bool, error) {
+// Await implements engine.PartCoordinator.
+func (c *partCoordinator) Await(ctx context.Context, key string) (bool, error) {
 	wake, stop := c.s.db.Listen(topicParts)
 	defer stop()
 	tick := time.NewTicker(time.Second)
@@ -196,12 +196,12 @@ const assistSuffix = "-assist"
 // assist helps with a job that another replica renders, if there is one with
 // parts nobody has taken. It reports whether it made any.
 func (s *Service) assist(ctx context.Context) (bool, error) {
-	var j job
+	var j claimedJob
 	var encoded string
 	err := s.db.QueryRow(ctx, `SELECT j.id, j.user_id, j.spec, j.fence, j.attempts FROM render_jobs j
 		WHERE j.state = 'PROCESSING' AND j.lease_until > now_ms() AND j.lease_owner <> $1
 			AND EXISTS (SELECT 1 FROM render_parts p WHERE p.job_id = j.id AND p.state = 'OPEN')
-		ORDER BY j.created_at, j.id LIMIT 1`, s.Keeper.Owner()).Scan(&j.ID, &j.UserID, &encoded, &j.Fence, &j.Attempts)
+		ORDER BY j.created_at, j.id LIMIT 1`, s.Renewer.Owner()).Scan(&j.ID, &j.UserID, &encoded, &j.Fence, &j.Attempts)
 	if isNoRows(err) {
 		return false, nil
 	}
@@ -223,9 +223,9 @@ func (s *Service) assist(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	c := s.newCrew(ctx, j.ID)
+	c := s.newPartCoordinator(ctx, j.ID)
 	defer c.stop()
-	made, err := s.Engine.Assist(ctx, engine.Job{Dir: dir, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Log: s.jobLog(j), Crew: c})
+	made, err := s.Engine.Assist(ctx, engine.Job{Dir: dir, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Log: s.jobLog(j), Coordinator: c})
 	if err != nil && (fault.As(err) != nil || errors.Is(err, context.Canceled)) {
 		err = nil // the job's own worker finds the same, or it is us who stop
 	}

@@ -1,4 +1,4 @@
-package lease_test
+package job_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 )
 
 func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
@@ -21,7 +21,7 @@ func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
 			}
 		}
 		dir := t.TempDir()
-		old := time.Now().Add(-2 * lease.OrphanAge)
+		old := time.Now().Add(-2 * job.OrphanAge)
 		for name, aged := range map[string]bool{
 			"chore-held-7": true, "chore-held-7-aside": true, // in use
 			"chore-held-6": false, "chore-lost-7": false, "chore-done-7-aside": false, // over
@@ -39,7 +39,7 @@ func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
 			}
 		}
 		for range 2 { // again changes nothing
-			if err := lease.SweepFolders(t.Context(), d, dir, "chores", "chore-", "-aside"); err != nil {
+			if err := job.SweepFolders(t.Context(), d, dir, "chores", "chore-", "-aside"); err != nil {
 				t.Fatal(err)
 			}
 			entries, err := os.ReadDir(dir)
@@ -59,14 +59,14 @@ func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
 
 func TestClearStopsTheWorkAndRemovesItsFolders(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		k := lease.NewKeeper(d, "me", quiet)
+		k := job.NewRenewer(d, "me", quiet)
 		hold := func(id string) context.Context {
-			work, release := k.Hold(t.Context(), lease.Lease{Table: "chores", ID: id, Fence: 1})
+			work, release := k.KeepAlive(t.Context(), job.Lease{Table: "chores", ID: id, Fence: 1})
 			t.Cleanup(release)
 			return work
 		}
 		gone, stays := hold("chore-1"), hold("chore-11")
-		over, release := k.Hold(t.Context(), lease.Lease{Table: "chores", ID: "chore-2", Fence: 1})
+		over, release := k.KeepAlive(t.Context(), job.Lease{Table: "chores", ID: "chore-2", Fence: 1})
 		release()
 		dir := t.TempDir()
 		for _, name := range []string{"chore-1-1", "chore-1-2-aside", "chore-2-1", "chore-11-1", "unrelated"} {
@@ -77,7 +77,7 @@ func TestClearStopsTheWorkAndRemovesItsFolders(t *testing.T) {
 		if err := k.Clear(dir, "chores", "chore-1", "chore-2", "chore-3"); err != nil {
 			t.Fatal(err)
 		}
-		if !errors.Is(context.Cause(gone), lease.ErrLost) || stays.Err() != nil || errors.Is(context.Cause(over), lease.ErrLost) {
+		if !errors.Is(context.Cause(gone), job.ErrLost) || stays.Err() != nil || errors.Is(context.Cause(over), job.ErrLost) {
 			t.Errorf("causes %v, %v, %v", context.Cause(gone), context.Cause(stays), context.Cause(over))
 		}
 		if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Crew shares the video parts of one render among machines that use the same
+// PartCoordinator shares the video parts of one render among machines that use the same
 // part cache. Whoever renders the job and whoever assists ask it, part by part,
 // who makes what. It is safe for concurrent use.
-type Crew interface {
+type PartCoordinator interface {
 	// Announce opens the parts that have to be made to everybody. Only whoever
 	// renders the job calls it, before any of its claims.
 	Announce(ctx context.Context, keys []string) error
@@ -29,13 +29,13 @@ type Crew interface {
 	Await(ctx context.Context, key string) (made bool, err error)
 }
 
-// sharePart makes a part, unless somebody of the crew is at it: then the part
+// sharePart makes a part, unless somebody that shares the render is at it: then the part
 // is waited for when everything else is done.
-func (r *render) sharePart(ctx context.Context, p *VideoPart, t *task) error {
-	if r.job.Crew == nil {
+func (r *run) sharePart(ctx context.Context, p *VideoPart, t *task) error {
+	if r.job.Coordinator == nil {
 		return r.makePart(ctx, p, t)
 	}
-	mine, err := r.job.Crew.Claim(ctx, p.Key)
+	mine, err := r.job.Coordinator.Claim(ctx, p.Key)
 	if err != nil {
 		return fmt.Errorf("claim part: %w", err)
 	}
@@ -48,12 +48,12 @@ func (r *render) sharePart(ctx context.Context, p *VideoPart, t *task) error {
 	return r.makeClaimed(ctx, p, t)
 }
 
-func (r *render) makeClaimed(ctx context.Context, p *VideoPart, t *task) error {
+func (r *run) makeClaimed(ctx context.Context, p *VideoPart, t *task) error {
 	err := r.makePart(ctx, p, t)
 	r.mu.Lock()
 	kept := err == nil && r.yields[p].complete()
 	r.mu.Unlock()
-	if merr := r.job.Crew.Made(context.WithoutCancel(ctx), p.Key, kept); merr != nil {
+	if merr := r.job.Coordinator.Made(context.WithoutCancel(ctx), p.Key, kept); merr != nil {
 		r.log.Warn("end of part not announced", "key", p.Key, "error", merr)
 	}
 	return err
@@ -61,9 +61,9 @@ func (r *render) makeClaimed(ctx context.Context, p *VideoPart, t *task) error {
 
 // awaitOthers collects the parts that others make, and makes those whose maker
 // was lost.
-func (r *render) awaitOthers(ctx context.Context) error {
+func (r *run) awaitOthers(ctx context.Context) error {
 	for _, p := range r.others {
-		made, err := r.job.Crew.Await(ctx, p.Key)
+		made, err := r.job.Coordinator.Await(ctx, p.Key)
 		if err != nil {
 			return fmt.Errorf("await part: %w", err)
 		}
@@ -79,7 +79,7 @@ func (r *render) awaitOthers(ctx context.Context) error {
 	return nil
 }
 
-func (r *render) fetchWhole(ctx context.Context, p *VideoPart) bool {
+func (r *run) fetchWhole(ctx context.Context, p *VideoPart) bool {
 	if !r.fetch(ctx, p.Key, r.path(p.File)) {
 		return false
 	}
@@ -94,8 +94,8 @@ func (r *render) fetchWhole(ctx context.Context, p *VideoPart) bool {
 // claim or ctx ends. It writes to the part cache only. A source that cannot be rendered is no error here: whoever renders the
 // job finds the same and says so.
 func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
-	r := &render{Engine: e, job: job, log: e.logOf(job), work: filepath.Join(job.Dir, "work"), meter: newMeter(nil),
-		yields: map[*VideoPart]yield{}}
+	r := &run{Engine: e, job: job, log: e.logOf(job), work: filepath.Join(job.Dir, "work"), meter: newMeter(nil),
+		yields: map[*VideoPart]coverage{}}
 	if err := os.MkdirAll(r.work, 0o750); err != nil {
 		return 0, fmt.Errorf("assist: %w", noSpace(err))
 	}
@@ -108,7 +108,7 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 		return 0, err
 	}
 	parallel := r.plan.Parallel
-	if s, ok := r.keptStaff(ctx); ok {
+	if s, ok := r.loadThreadPlan(ctx); ok {
 		s.apply(r.plan.Parts)
 		parallel = s.Parallel
 	}
@@ -120,7 +120,7 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 	for range parallel {
 		group.Go(func() error {
 			for ctx.Err() == nil {
-				key, err := job.Crew.ClaimAny(ctx)
+				key, err := job.Coordinator.ClaimAny(ctx)
 				if err != nil {
 					return fmt.Errorf("claim part: %w", err)
 				}
@@ -129,7 +129,7 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 				case key == "":
 					return nil
 				case p == nil: // whoever announced it is of another version
-					return job.Crew.Made(context.WithoutCancel(ctx), key, false)
+					return job.Coordinator.Made(context.WithoutCancel(ctx), key, false)
 				}
 				if err := r.makeClaimed(ctx, p, r.meter.work(0)); err != nil {
 					return err

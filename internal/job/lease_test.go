@@ -1,4 +1,4 @@
-package lease_test
+package job_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -48,16 +48,16 @@ func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 }
 
 // claim makes a row held by owner under fence 1.
-func claim(t *testing.T, d *db.DB, owner string) lease.Lease {
+func claim(t *testing.T, d *db.DB, owner string) job.Lease {
 	t.Helper()
-	l := lease.Lease{Table: "chores", ID: uuid.NewString(), Fence: 1}
-	if _, err := d.Exec(t.Context(), `INSERT INTO chores VALUES ($1, $2, now_ms() + $3, 1)`, l.ID, owner, lease.TTL.Milliseconds()); err != nil {
+	l := job.Lease{Table: "chores", ID: uuid.NewString(), Fence: 1}
+	if _, err := d.Exec(t.Context(), `INSERT INTO chores VALUES ($1, $2, now_ms() + $3, 1)`, l.ID, owner, job.TTL.Milliseconds()); err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func until(t *testing.T, d *db.DB, l lease.Lease) (left time.Duration) {
+func until(t *testing.T, d *db.DB, l job.Lease) (left time.Duration) {
 	t.Helper()
 	var ms int64
 	if err := d.QueryRow(t.Context(), `SELECT lease_until - now_ms() FROM chores WHERE id = $1`, l.ID).Scan(&ms); err != nil {
@@ -68,11 +68,11 @@ func until(t *testing.T, d *db.DB, l lease.Lease) (left time.Duration) {
 
 func TestHolderKeepsItsLease(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		k := lease.NewKeeper(d, "me", quiet)
+		k := job.NewRenewer(d, "me", quiet)
 		l := claim(t, d, "me")
-		work, release := k.Hold(t.Context(), l)
+		work, release := k.KeepAlive(t.Context(), l)
 		// Past the time at which the claim alone would have run out.
-		for end := time.Now().Add(lease.TTL + time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		for end := time.Now().Add(job.TTL + time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			if left := until(t, d, l); left <= 0 {
 				t.Fatalf("the lease ran out %v ago under its holder", -left)
 			}
@@ -101,17 +101,17 @@ func TestHolderIsToldOfItsLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachDatabase(t, func(t *testing.T, d *db.DB) {
 				l := claim(t, d, "me")
-				work, release := lease.NewKeeper(d, "me", quiet).Hold(t.Context(), l)
+				work, release := job.NewRenewer(d, "me", quiet).KeepAlive(t.Context(), l)
 				defer release()
 				if _, err := d.Exec(t.Context(), steal, l.ID); err != nil {
 					t.Fatal(err)
 				}
 				select {
 				case <-work.Done():
-					if !errors.Is(context.Cause(work), lease.ErrLost) {
+					if !errors.Is(context.Cause(work), job.ErrLost) {
 						t.Errorf("cause %v", context.Cause(work))
 					}
-				case <-time.After(lease.TTL):
+				case <-time.After(job.TTL):
 					t.Error("not told within the time of a lease")
 				}
 			})
@@ -124,15 +124,15 @@ func TestHolderGivesUpInTime(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		l := claim(t, d, "me")
 		began := time.Now()
-		work, release := lease.NewKeeper(d, "me", quiet).Hold(t.Context(), l)
+		work, release := job.NewRenewer(d, "me", quiet).KeepAlive(t.Context(), l)
 		defer release()
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
 		<-work.Done()
 		took := time.Since(began)
-		if !errors.Is(context.Cause(work), lease.ErrLost) || took >= lease.TTL || took < lease.TTL/2 {
-			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(work), lease.ErrLost)
+		if !errors.Is(context.Cause(work), job.ErrLost) || took >= job.TTL || took < job.TTL/2 {
+			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(work), job.ErrLost)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestHolderEndsWithItsParent(t *testing.T) {
 		why := errors.New("stopping")
 		parent, cancel := context.WithCancelCause(t.Context())
 		l := claim(t, d, "me")
-		work, release := lease.NewKeeper(d, "me", quiet).Hold(parent, l)
+		work, release := job.NewRenewer(d, "me", quiet).KeepAlive(parent, l)
 		cancel(why)
 		<-work.Done()
 		if context.Cause(work) != why {
@@ -150,7 +150,7 @@ func TestHolderEndsWithItsParent(t *testing.T) {
 		}
 		// The clean stop may take a while, and keeps the job meanwhile.
 		before := until(t, d, l)
-		time.Sleep(lease.TTL/3 + 500*time.Millisecond)
+		time.Sleep(job.TTL/3 + 500*time.Millisecond)
 		if after := until(t, d, l); after < before-time.Second {
 			t.Errorf("not renewed while winding down: %v left, was %v", after, before)
 		}
@@ -166,7 +166,7 @@ func TestPollWorksUntilThereIsNothing(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		lease.Poll(ctx, quiet, "test", wake, time.Hour, func(context.Context) (bool, error) {
+		job.Poll(ctx, quiet, "test", wake, time.Hour, func(context.Context) (bool, error) {
 			n++
 			calls <- n
 			if n == 5 {
@@ -198,7 +198,7 @@ func TestNodeIDIsOneForADisk(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			id, err := lease.NodeID(dir)
+			id, err := job.NodeID(dir)
 			if err != nil {
 				t.Error(err)
 			}
@@ -215,11 +215,11 @@ func TestNodeIDIsOneForADisk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "node-id"), []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := lease.NodeID(dir)
+	fresh, err := job.NodeID(dir)
 	if err != nil || fresh == first {
 		t.Fatalf("%s, %v", fresh, err)
 	}
-	if again, err := lease.NodeID(dir); err != nil || again != fresh {
+	if again, err := job.NodeID(dir); err != nil || again != fresh {
 		t.Errorf("%s after %s, %v", again, fresh, err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -234,14 +234,14 @@ func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 		for _, r := range []struct {
 			id   string
 			seen time.Duration // ago
-		}{{"silent", lease.ReplicaTTL + time.Second}, {"forgotten", time.Hour}} {
+		}{{"silent", job.ReplicaTTL + time.Second}, {"forgotten", time.Hour}} {
 			if _, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 64, 1, now_ms() - $2)`,
 				r.id, r.seen.Milliseconds()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		slots := func() int {
-			n, err := lease.LiveSlots(ctx, d)
+			n, err := job.LiveSlots(ctx, d)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -250,14 +250,14 @@ func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 		if n := slots(); n != 0 {
 			t.Errorf("%d slots of replicas that are gone", n)
 		}
-		other := lease.Replica{ID: "other", Offers: func(context.Context) (int, int64) { return 2, -5 }, Log: quiet}
+		other := job.Replica{ID: "other", Offers: func(context.Context) (int, int64) { return 2, -5 }, Log: quiet}
 		if err := other.Announce(ctx, d); err != nil {
 			t.Fatal(err)
 		}
 		running, stop := context.WithCancel(ctx)
 		defer stop()
 		announced := make(chan struct{}, 1)
-		r := lease.Replica{ID: "me", NodeID: "n", Log: quiet, Offers: func(context.Context) (int, int64) {
+		r := job.Replica{ID: "me", NodeID: "n", Log: quiet, Offers: func(context.Context) (int, int64) {
 			announced <- struct{}{}
 			return 3, 7
 		}}

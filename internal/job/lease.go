@@ -1,16 +1,16 @@
-// Package lease turns a row into somebody's work, and into nobody else's.
+// Package job turns a row into somebody's work, and into nobody else's.
 //
 // A table whose rows are jobs has the columns lease_owner, lease_until and
 // fence. Claiming a row sets all three and raises fence by one; the claim
 // itself is written by the table's own room, for what may be claimed is a rule
-// of the domain. From then on the holder proves that it lives by [Keeper.Hold],
+// of the domain. From then on the holder proves that it lives by [Renewer.KeepAlive],
 // which moves lease_until ahead. When it stops doing so the row may be claimed
 // by anybody, and because every write of a holder names the fence that it was
 // given, a holder that was only slow, not dead, can write nothing any more.
 //
 // lease_until is compared with the database's clock alone; replicas need no
 // synchronised clocks.
-package lease
+package job
 
 import (
 	"context"
@@ -49,8 +49,8 @@ type Lease struct {
 	Fence int64
 }
 
-// Keeper renews leases on behalf of one process.
-type Keeper struct {
+// Renewer renews leases on behalf of one process.
+type Renewer struct {
 	db    *db.DB
 	owner string
 	log   *slog.Logger
@@ -67,21 +67,21 @@ type holding struct {
 	lost  context.CancelCauseFunc
 }
 
-// NewKeeper returns a Keeper. Owner identifies this process and must differ at
+// NewRenewer returns a Renewer. Owner identifies this process and must differ at
 // each start, so that a restarted process does not mistake itself for the one
 // that died.
-func NewKeeper(d *db.DB, owner string, log *slog.Logger) *Keeper {
-	return &Keeper{db: d, owner: owner, log: log, held: map[*holding]bool{}}
+func NewRenewer(d *db.DB, owner string, log *slog.Logger) *Renewer {
+	return &Renewer{db: d, owner: owner, log: log, held: map[*holding]bool{}}
 }
 
 // Owner is the name written into lease_owner by claims of this process.
-func (k *Keeper) Owner() string { return k.owner }
+func (k *Renewer) Owner() string { return k.owner }
 
-// Hold renews l until release is called. The returned context ends with cause
+// KeepAlive renews l until release is called. The returned context ends with cause
 // [ErrLost] as soon as the row is no longer this holder's, and with the
 // parent's cause when the parent ends. release waits for the last heartbeat
 // and leaves the row as it is: whoever finished the job clears the lease.
-func (k *Keeper) Hold(ctx context.Context, l Lease) (work context.Context, release func()) {
+func (k *Renewer) KeepAlive(ctx context.Context, l Lease) (work context.Context, release func()) {
 	work, cancel := context.WithCancelCause(ctx)
 	h := &holding{l, cancel}
 	k.mu.Lock()
@@ -106,9 +106,9 @@ func (k *Keeper) Hold(ctx context.Context, l Lease) (work context.Context, relea
 	}
 }
 
-// Drop ends this process's work on a row, with cause [ErrLost], ahead of the
+// Revoke ends this process's work on a row, with cause [ErrLost], ahead of the
 // heartbeat that would notice. The caller has taken the row away already.
-func (k *Keeper) Drop(table, id string) {
+func (k *Renewer) Revoke(table, id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for h := range k.held {
@@ -118,7 +118,7 @@ func (k *Keeper) Drop(table, id string) {
 	}
 }
 
-func (k *Keeper) beat(ctx context.Context, l Lease, lost context.CancelCauseFunc, stop <-chan struct{}) {
+func (k *Renewer) beat(ctx context.Context, l Lease, lost context.CancelCauseFunc, stop <-chan struct{}) {
 	next := time.NewTimer(heartbeat)
 	defer next.Stop()
 	deadline := time.Now().Add(giveUp)
@@ -161,7 +161,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-func (k *Keeper) renew(ctx context.Context, l Lease) (bool, error) {
+func (k *Renewer) renew(ctx context.Context, l Lease) (bool, error) {
 	n, err := k.db.Exec(ctx, `UPDATE `+l.Table+` SET lease_until = now_ms() + $1
 		WHERE id = $2 AND fence = $3 AND lease_owner = $4`,
 		TTL.Milliseconds(), l.ID, l.Fence, k.owner)
@@ -183,7 +183,7 @@ func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct
 	for {
 		for ctx.Err() == nil {
 			var more bool
-			err := Guard(func() (err error) { more, err = work(ctx); return err })
+			err := Recover(func() (err error) { more, err = work(ctx); return err })
 			if err != nil && ctx.Err() == nil {
 				kind := ""
 				if p := (*PanicError)(nil); errors.As(err, &p) {

@@ -17,7 +17,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
 	"cutroom/internal/objectstore"
@@ -111,7 +111,7 @@ func (r *rig) withProvider() *rig {
 func (r *rig) service(change ...func(*Options)) *Service {
 	r.t.Helper()
 	o := Options{DB: r.db, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
-		Keeper:  lease.NewKeeper(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
+		Renewer: job.NewRenewer(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
 		Sweeper: sweep.New(sweep.Options{DB: r.db, Store: r.store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
 		Store:   r.store, NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, JobLifetime: 365 * 24 * time.Hour, AbandonAfter: time.Hour, InFlight: 2,
@@ -328,7 +328,7 @@ func (r *rig) object(key string) {
 }
 
 // claimed is a job in the hands of s.
-func (r *rig) claimed(s *Service) job {
+func (r *rig) claimed(s *Service) claimedJob {
 	r.t.Helper()
 	j, ok, err := s.claim(r.t.Context())
 	if err != nil || !ok {
@@ -338,7 +338,7 @@ func (r *rig) claimed(s *Service) job {
 }
 
 // processing moves a claimed job on to PROCESSING, as its worker would.
-func (r *rig) processing(s *Service, j *job) {
+func (r *rig) processing(s *Service, j *claimedJob) {
 	r.t.Helper()
 	if err := s.intend(r.t.Context(), j, 7); err != nil {
 		r.t.Fatal(err)
@@ -349,7 +349,7 @@ func (r *rig) processing(s *Service, j *job) {
 }
 
 // makeReady gives a job of s in PROCESSING its stems.
-func (r *rig) makeReady(s *Service, j *job, ids ...string) {
+func (r *rig) makeReady(s *Service, j *claimedJob, ids ...string) {
 	r.t.Helper()
 	var stems []stem
 	for _, id := range ids {

@@ -37,15 +37,15 @@ var (
 // extensions are the formats that are accepted.
 var extensions = map[media.Kind]string{media.KindMP4: "m4a", media.KindMP3: "mp3", media.KindWAV: "wav"}
 
-// judge accepts m4a, mp3 and wav, by content first, and by name only where the
+// classify accepts m4a, mp3 and wav, by content first, and by name only where the
 // content is of the right family but cannot be read.
-func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
+func (s *Service) classify(ctx context.Context, f staging.File) (audio, error) {
 	class, err := media.Classify(f.Path)
 	if err != nil {
 		return audio{}, err
 	}
 	if class.Kind == media.KindUnknown {
-		return s.judgeUnread(f, class, nil)
+		return s.classifyUnread(f, class, nil)
 	}
 	ext := extensions[class.Kind]
 	if ext == "" {
@@ -63,11 +63,11 @@ func (s *Service) judge(ctx context.Context, f staging.File) (audio, error) {
 	case ctx.Err() != nil:
 		return audio{}, context.Cause(ctx)
 	case errors.Is(err, media.ErrTooManyPackets):
-		return audio{}, fault.Invalidf("file has more than %d packets of sound", maxPackets).Because(err)
+		return audio{}, fault.Invalidf("file has more than %d packets of sound", maxPackets).WithCause(err)
 	case errors.Is(err, errUnsupported):
 		return audio{}, err
 	}
-	return s.judgeUnread(f, class, err)
+	return s.classifyUnread(f, class, err)
 }
 
 // analysisSlot waits for one of the places at which uploads are analysed: as
@@ -142,10 +142,10 @@ func (s *Service) tracks(ctx context.Context, path string, kind media.Kind, opts
 	return sound, nil
 }
 
-// judgeUnread decides on a file that could not be measured, and prices it by
+// classifyUnread decides on a file that could not be measured, and prices it by
 // its size. What the content leaves open its name must settle: a damaged mp4
 // may be a film, and a lone frame header may be chance.
-func (s *Service) judgeUnread(f staging.File, class media.Class, cause error) (audio, error) {
+func (s *Service) classifyUnread(f staging.File, class media.Class, cause error) (audio, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
 	var index media.MovIndex
 	var accepted bool

@@ -1,4 +1,4 @@
-package lease
+package job
 
 import (
 	"context"
@@ -28,9 +28,9 @@ func (l Lease) Folder() string { return fmt.Sprintf("%s-%d", l.ID, l.Fence) }
 // Clear ends this process's work on jobs that were taken away for good, and
 // removes their work folders from dir at once. What a worker still writes while
 // it stops is removed by the worker, or by the sweep.
-func (k *Keeper) Clear(dir, table string, ids ...string) error {
+func (k *Renewer) Clear(dir, table string, ids ...string) error {
 	for _, id := range ids {
-		k.Drop(table, id)
+		k.Revoke(table, id)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

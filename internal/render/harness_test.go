@@ -17,7 +17,7 @@ import (
 	"cutroom/internal/apitest"
 	"cutroom/internal/db"
 	"cutroom/internal/engine"
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sandbox/bucket"
@@ -164,7 +164,7 @@ func (r *rig) service(e Engine, d *db.DB) *Service {
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		r.t.Fatal(err)
 	}
-	return New(Options{DB: d, Keeper: lease.NewKeeper(d, name, log), Store: r.store, Bucket: r.bucket, Engine: e,
+	return New(Options{DB: d, Renewer: job.NewRenewer(d, name, log), Store: r.store, Bucket: r.bucket, Engine: e,
 		Slots: media.NewSlots(1), CanWork: func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour,
 		WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour,
 		Sweeper:       sweep.New(sweep.Options{DB: d, Store: r.store, Rules: SweepRules(time.Hour, time.Hour), Log: log}),
@@ -177,7 +177,7 @@ func (r *rig) run(s *Service) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := s.db.RunBells(ctx); err != nil {
+		if err := s.db.RunNotifier(ctx); err != nil {
 			r.t.Errorf("notifications: %v", err)
 		}
 	})
@@ -202,10 +202,10 @@ func (r *rig) eventually(what string, limit time.Duration, done func() bool) {
 }
 
 // simulated is an engine whose films take a fixed time and no processor. It
-// shares parts with the crew exactly as the engine does, with one encoder.
+// shares parts through the coordinator exactly as the engine does, with one encoder.
 type simulated struct {
 	takes time.Duration    // a film, or each of its parts
-	parts int              // of a film; 0 makes films of one piece, without a crew
+	parts int              // of a film; 0 makes films of one piece, without a coordinator
 	cache engine.PartCache // where parts go
 	fails func() error     // instead of a film, unless nil or it returns nil
 
@@ -261,13 +261,13 @@ func (e *simulated) render(ctx context.Context, job engine.Job) error {
 		return nil
 	}
 	keys := e.keys()
-	if err := job.Crew.Announce(ctx, keys); err != nil {
+	if err := job.Coordinator.Announce(ctx, keys); err != nil {
 		return err
 	}
 	var others []string
 	for i, key := range keys {
 		job.OnProgress(100 * i / len(keys))
-		mine, err := job.Crew.Claim(ctx, key)
+		mine, err := job.Coordinator.Claim(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -280,7 +280,7 @@ func (e *simulated) render(ctx context.Context, job engine.Job) error {
 		}
 	}
 	for _, key := range others {
-		made, err := job.Crew.Await(ctx, key)
+		made, err := job.Coordinator.Await(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -301,7 +301,7 @@ func (e *simulated) render(ctx context.Context, job engine.Job) error {
 // Assist takes part after part, as the engine does.
 func (e *simulated) Assist(ctx context.Context, job engine.Job) (made int, err error) {
 	for ctx.Err() == nil {
-		key, err := job.Crew.ClaimAny(ctx)
+		key, err := job.Coordinator.ClaimAny(ctx)
 		if err != nil {
 			return made, err
 		}
@@ -330,7 +330,7 @@ func (e *simulated) keys() []string {
 
 func (e *simulated) makeClaimed(ctx context.Context, job engine.Job, key string) error {
 	err := e.make(ctx, job, key)
-	if merr := job.Crew.Made(context.WithoutCancel(ctx), key, err == nil); merr != nil && err == nil {
+	if merr := job.Coordinator.Made(context.WithoutCancel(ctx), key, err == nil); merr != nil && err == nil {
 		err = merr
 	}
 	return err

@@ -1,4 +1,4 @@
-package lease_test
+package job_test
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/lease"
+	"cutroom/internal/job"
 )
 
 func TestGuardTurnsAPanicIntoAnErrorThatSaysWhere(t *testing.T) {
 	var list []int
-	err := lease.Guard(func() error { list[3] = 1; return nil })
-	var p *lease.PanicError
+	err := job.Recover(func() error { list[3] = 1; return nil })
+	var p *job.PanicError
 	if !errors.As(err, &p) {
 		t.Fatalf("err = %v, want a PanicError", err)
 	}
@@ -28,7 +28,7 @@ func TestGuardTurnsAPanicIntoAnErrorThatSaysWhere(t *testing.T) {
 		t.Errorf("text %q, %d callers", err, len(p.StackTrace()))
 	}
 	plain := errors.New("plain")
-	if err := lease.Guard(func() error { return plain }); err != plain {
+	if err := job.Recover(func() error { return plain }); err != plain {
 		t.Errorf("an error becomes %v", err)
 	}
 }
@@ -39,7 +39,7 @@ func TestPollOutlivesAPanic(t *testing.T) {
 	var log bytes.Buffer
 	wake := make(chan struct{}, 1)
 	calls := 0
-	lease.Poll(ctx, slog.New(slog.NewTextHandler(&log, nil)), "test queue", wake, time.Hour, func(context.Context) (bool, error) {
+	job.Poll(ctx, slog.New(slog.NewTextHandler(&log, nil)), "test queue", wake, time.Hour, func(context.Context) (bool, error) {
 		if calls++; calls == 1 {
 			wake <- struct{}{}
 			panic("boom")

@@ -1,4 +1,4 @@
-package lease
+package job
 
 import (
 	"fmt"

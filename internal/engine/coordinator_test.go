@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// board is a crew in memory.
+// board is a coordinator in memory.
 type board struct {
 	mu    sync.Mutex
 	state map[string]string // OPEN, MAKING, MADE, FAILED
@@ -108,7 +108,7 @@ func TestACrewMakesTheSameFilm(t *testing.T) {
 	}
 	e := engine.New(engine.Config{Media: m, Cache: cache})
 	b := newBoard()
-	job := engine.Job{Timeline: tl, Sources: sources, CacheScope: "u", Crew: b}
+	job := engine.Job{Timeline: tl, Sources: sources, CacheScope: "u", Coordinator: b}
 	var shared engine.Output
 	assisted := 0
 	group, ctx := errgroup.WithContext(t.Context())

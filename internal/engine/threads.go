@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// staffVersion is raised when the same situation would be staffed differently.
-const staffVersion = 1
+// threadPlanVersion is raised when the same situation would be planned differently.
+const threadPlanVersion = 1
 
-// staff is who encodes what: how many encoders run at once and how many threads
+// threadPlan is who encodes what: how many encoders run at once and how many threads
 // each has.
 //
 // Encoders of one thread waste nothing, and with enough of them all cores are
@@ -20,14 +20,14 @@ const staffVersion = 1
 // are missing, and x264's output depends on the threads. So the decision is made
 // once for a plan and kept in the cache: a render that continues after a crash
 // finds fewer parts missing, and must still give the same frames.
-type staff struct {
+type threadPlan struct {
 	Parallel int            `json:"parallel"`
 	Threads  map[string]int `json:"threads"` // by part key; parts not named have the plan's
 }
 
-// staffFor decides for the missing parts of a plan.
-func staffFor(p *Plan, missing []*VideoPart, machine Machine) staff {
-	s := staff{Parallel: p.Parallel, Threads: map[string]int{}}
+// planThreads decides for the missing parts of a plan.
+func planThreads(p *Plan, missing []*VideoPart, machine Machine) threadPlan {
+	s := threadPlan{Parallel: p.Parallel, Threads: map[string]int{}}
 	var largest int64
 	for _, v := range missing {
 		largest = max(largest, v.memory(1))
@@ -50,20 +50,20 @@ func staffFor(p *Plan, missing []*VideoPart, machine Machine) staff {
 	return s
 }
 
-// employ sets the threads of the missing parts, as an earlier attempt decided or
+// assignThreads sets the threads of the missing parts, as an earlier attempt decided or
 // anew, and returns how many passes run at once.
-func (r *render) employ(ctx context.Context, missing []*VideoPart) (parallel int, err error) {
+func (r *run) assignThreads(ctx context.Context, missing []*VideoPart) (parallel int, err error) {
 	if len(missing) == 0 {
 		return r.plan.Parallel, nil
 	}
-	s, ok := r.keptStaff(ctx)
+	s, ok := r.loadThreadPlan(ctx)
 	if !ok {
-		s = staffFor(r.plan, missing, r.machine())
+		s = planThreads(r.plan, missing, r.machine())
 		data, err := json.Marshal(s)
 		if err != nil {
 			return 0, fmt.Errorf("render: keep decision about threads: %w", err)
 		}
-		key := r.staffKey()
+		key := r.threadPlanKey()
 		if err := os.WriteFile(r.path(key), data, 0o640); err != nil {
 			return 0, fmt.Errorf("render: %w", noSpace(err))
 		}
@@ -74,7 +74,7 @@ func (r *render) employ(ctx context.Context, missing []*VideoPart) (parallel int
 }
 
 // apply sets the threads of the parts.
-func (s staff) apply(parts []*VideoPart) {
+func (s threadPlan) apply(parts []*VideoPart) {
 	for _, v := range parts {
 		if n := s.Threads[v.Key]; n > 0 {
 			v.threads = n
@@ -82,12 +82,12 @@ func (s staff) apply(parts []*VideoPart) {
 	}
 }
 
-// keptStaff returns what was decided for the plan, if anything was.
-func (r *render) keptStaff(ctx context.Context) (s staff, ok bool) {
-	key := r.staffKey()
+// loadThreadPlan returns what was decided for the plan, if anything was.
+func (r *run) loadThreadPlan(ctx context.Context) (s threadPlan, ok bool) {
+	key := r.threadPlanKey()
 	path := r.path(key)
 	if !r.fetch(ctx, key, path) {
-		return staff{}, false
+		return threadPlan{}, false
 	}
 	data, err := os.ReadFile(path)
 	if err == nil {
@@ -99,14 +99,14 @@ func (r *render) keptStaff(ctx context.Context) (s staff, ok bool) {
 	}
 	if err != nil || s.Parallel < 1 {
 		r.log.Warn("kept decision about threads is unreadable", "key", key, "error", err)
-		return staff{}, false
+		return threadPlan{}, false
 	}
 	return s, true
 }
 
-// staffKey names the decision for the plan on a machine of this kind.
-func (r *render) staffKey() string {
-	k := newKey("staff").add("version", staffVersion).add("machine", r.machine())
+// threadPlanKey names the decision for the plan on a machine of this kind.
+func (r *run) threadPlanKey() string {
+	k := newKey("staff").add("version", threadPlanVersion).add("machine", r.machine())
 	for _, v := range r.plan.Parts {
 		k = k.add("part", v.Key)
 	}

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"math"
+)
+
+// A sound that sets in all at once, such as a clap, a drum or a plosive, is what
+// the ear judges sync by. Onsets are found by energy in steps of a millisecond:
+// one is where the next steps hold onsetRise times what any of the steps before
+// held.
+const (
+	onsetStep   = sampleRate / 1000 // samples
+	onsetBefore = 25                // steps; more than a period of the lowest tone
+	onsetAhead  = 5                 // steps in which the rise must be over
+	onsetRise   = 8                 // 9 dB
+	onsetFloor  = onsetStep * 1e-5  // energy of a step at -50 dBFS: what is softer is no onset
+)
+
+// onsets returns the samples of [from, to) at which a sound sets in, at least
+// apart from each other and from both ends. Whether a sample is one depends on
+// its neighbourhood alone and not on where the range begins.
+func onsets(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, error) {
+	first := floorDiv(from, onsetStep)
+	end := floorDiv(to, onsetStep) + 1
+	// The last onsetBefore+onsetAhead+1 energies, in a ring.
+	const ringed = onsetBefore + onsetAhead + 1
+	var ring [ringed]float64
+	at := func(step int64) float64 { return ring[((step%ringed)+ringed)%ringed] }
+	var found []int64
+	last := from
+	block := make([]frame, 1000*onsetStep)
+	for step := first - onsetBefore; step < end+onsetAhead; {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		n := min(int64(len(block)/onsetStep), end+onsetAhead-step)
+		if err := in.read(block[:n*onsetStep], step*onsetStep); err != nil {
+			return nil, err
+		}
+		for i := range n {
+			var energy float64
+			for _, f := range block[i*onsetStep : (i+1)*onsetStep] {
+				energy += f[0]*f[0] + f[1]*f[1]
+			}
+			ring[((step%ringed)+ringed)%ringed] = energy
+			// The step judged lies onsetAhead before the one just read.
+			judged := step - onsetAhead
+			step++
+			if judged < first || judged*onsetStep < last+apart || judged*onsetStep > to-apart {
+				continue
+			}
+			var before, ahead float64
+			for k := range int64(onsetBefore) {
+				before = max(before, at(judged-1-k))
+			}
+			for k := range int64(onsetAhead + 1) {
+				ahead = max(ahead, at(judged+k))
+			}
+			if ahead < onsetRise*before+onsetFloor || at(judged) < ahead/16 {
+				continue // too soft, or it has not begun yet: lossy codecs smear some of an onset before it
+			}
+			last = judged * onsetStep
+			found = append(found, last)
+		}
+	}
+	return found, nil
+}
+
+func floorDiv(a, b int64) int64 { return int64(math.Floor(float64(a) / float64(b))) }
