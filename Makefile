@@ -36,11 +36,6 @@ test: ## install what the tests need and run all of them
 test-short: setup ## the unit tests alone, on SQLite
 	$(GO) test -short ./cmd/... ./internal/...
 
-.PHONY: lint
-lint: ## gofmt and go vet
-	@test -z "$$(gofmt -l cmd internal test | tee /dev/stderr)"
-	$(GO) vet ./...
-
 .PHONY: admin-app
 admin-app: ## rebuild the admin web app (needs Node; the result is committed)
 	cd web/admin && npm ci && npm run build

@@ -19,9 +19,8 @@ import (
 const frame = 40 * time.Millisecond
 
 var (
-	red   = color.RGBA{R: 254, A: 255}
-	blue  = color.RGBA{B: 254, A: 255}
-	green = color.RGBA{G: 128, A: 255}
+	red  = color.RGBA{R: 254, A: 255}
+	blue = color.RGBA{B: 254, A: 255}
 )
 
 // pictureIs fails the test unless the middle of the picture at a time has the

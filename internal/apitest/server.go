@@ -77,7 +77,6 @@ type options struct {
 	env      map[string]string
 	replicas int
 	bucket   bool
-	noStart  bool
 }
 
 // Option changes what Start runs.

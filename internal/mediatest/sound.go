@@ -172,15 +172,6 @@ func Loudness(t testing.TB, path string, w Window) LUFS {
 	return LUFS(v)
 }
 
-// LoudnessWithin fails the test unless the whole file's loudness is want, give
-// or take tolerance in LU.
-func LoudnessWithin(t testing.TB, path string, want LUFS, tolerance float64) {
-	t.Helper()
-	if got := Loudness(t, path, Window{}); math.Abs(float64(got-want)) > tolerance {
-		t.Errorf("%s has %.1f LUFS, want %.1f within %.1f", path, got, want, tolerance)
-	}
-}
-
 // Discontinuity is how far the window is from one unbroken sine of hz. A sine
 // obeys x[n] = 2cos(w)x[n-1] - x[n-2]; the result is the largest deviation over
 // all samples, relative to the sine's peak, and where it is. An unbroken sine

@@ -56,7 +56,7 @@ func New(o Options) (*Monitor, error) {
 	client, err := sentry.NewClient(sentry.ClientOptions{
 		Dsn: o.DSN, Environment: o.Environment, Release: o.Release, ServerName: "cutroom",
 		EnableTracing: o.TraceRate > 0, TracesSampleRate: o.TraceRate,
-		SendDefaultPII: false, MaxBreadcrumbs: -1,
+		MaxBreadcrumbs:        -1,
 		BeforeSend:            withoutPerson,
 		BeforeSendTransaction: withoutPerson,
 	})

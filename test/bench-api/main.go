@@ -92,28 +92,27 @@ func run(ctx context.Context, o options) (err error) {
 
 // database is where the service keeps its rows.
 type database struct {
-	name string
-	env  map[string]string
+	name    string
+	env     map[string]string
+	cluster *dbtest.Cluster // of its own: it ends when nobody holds it
 }
 
 // startPostgres makes a database in the cluster that the environment names, or
 // in one of its own, which ends with this process.
 func startPostgres(ctx context.Context) (database, error) {
+	d := database{name: "PostgreSQL"}
 	address := os.Getenv(dbtest.EnvURL)
 	if address == "" {
-		cluster, err := dbtest.Start(ctx)
-		if err != nil {
-			return database{}, err
+		var err error
+		if d.cluster, err = dbtest.Start(ctx); err != nil {
+			return d, err
 		}
-		keep = cluster
-		address = cluster.URL
+		address = d.cluster.URL
 	}
-	env, err := createDatabase(ctx, address)
-	return database{name: "PostgreSQL", env: env}, err
+	var err error
+	d.env, err = createDatabase(ctx, address)
+	return d, err
 }
-
-// keep holds the cluster: it ends when nobody does.
-var keep *dbtest.Cluster
 
 func measureService(ctx context.Context, o options, binary, dir string, world *sandbox.World, d database, r *report) error {
 	s, err := startService(ctx, binary, dir, world, d.env)

@@ -129,11 +129,12 @@ func environment() []string {
 // parent's process id would not tell, being 0 in a PID namespace.
 var aliveness = sync.OnceValues(func() (*os.File, error) {
 	r, w, err := os.Pipe()
-	server = w
+	writingEnds <- w
 	return r, err
 })
 
-var server *os.File // kept reachable: a collected file would close
+// writingEnds keeps the writing end reachable: a collected file would close.
+var writingEnds = make(chan *os.File, 1)
 
 // hidden says that Hide was called; it also guards the moments in which the
 // server is not.

@@ -44,9 +44,6 @@ func NewProviderA(clientID string) (*ProviderA, error) {
 	return p, nil
 }
 
-// ClientID is the audience of the tokens by default.
-func (p *ProviderA) ClientID() string { return p.clientID }
-
 // TokenInfoURL is the endpoint's address, after Listen.
 func (p *ProviderA) TokenInfoURL() string { return p.URL() + "/tokeninfo" }
 

@@ -71,7 +71,6 @@ type PlatformA struct {
 	purchases map[string]PurchaseA // by purchase token
 	voided    []string             // purchase tokens, as they were taken back
 	bearers   map[string]time.Time // access token -> expiry
-	tokenTTL  time.Duration
 }
 
 // NewPlatformA makes a store that knows one app, packageName, and one service
@@ -90,7 +89,7 @@ func NewPlatformA(packageName string) (*PlatformA, error) {
 	s := &PlatformA{
 		Host: standin.NewHost(nil), packageName: packageName, private: private,
 		email: "cutroom@sandbox-project.iam.gserviceaccount.com", keyID: randomHex(20),
-		purchases: map[string]PurchaseA{}, bearers: map[string]time.Time{}, tokenTTL: time.Hour,
+		purchases: map[string]PurchaseA{}, bearers: map[string]time.Time{},
 	}
 	s.Handle(StepToken, "POST /token", s.issueToken)
 	s.Handle(StepPurchase,
@@ -147,13 +146,6 @@ func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 	defer s.mu.Unlock()
 	s.purchases[p.Token] = p
 	return p
-}
-
-// SetTokenTTL sets the life of access tokens issued from now on.
-func (s *PlatformA) SetTokenTTL(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tokenTTL = d
 }
 
 // RevokeTokens makes every access token issued so far invalid.
@@ -218,13 +210,13 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 		refuse("invalid_scope", "Invalid OAuth scope or ID token audience provided.")
 		return
 	}
+	const life = time.Hour
 	bearer := "ya29.c." + randomHex(40)
 	s.mu.Lock()
-	ttl := s.tokenTTL
-	s.bearers[bearer] = time.Now().Add(ttl)
+	s.bearers[bearer] = time.Now().Add(life)
 	s.mu.Unlock()
 	standin.WriteJSON(w, http.StatusOK, map[string]any{
-		"access_token": bearer, "expires_in": int(ttl.Seconds()), "token_type": "Bearer"})
+		"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
 }
 
 func (s *PlatformA) authorized(r *http.Request) bool {

@@ -122,9 +122,6 @@ func (s *PlatformB) IssuerID() string { return s.issuerID }
 // KeyID is the id of the API key.
 func (s *PlatformB) KeyID() string { return s.keyID }
 
-// Environment is the store's environment.
-func (s *PlatformB) Environment() string { return s.environment }
-
 // PrivateKeyPEM is the API key (.p8) a developer would download.
 func (s *PlatformB) PrivateKeyPEM() (string, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(s.private)

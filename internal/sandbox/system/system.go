@@ -117,7 +117,7 @@ func FindCutroom() (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(self), "cutroom")
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("no cutroom binary at %s; build both with: go build -o bin/ ./cmd/...", path)
+		return "", fmt.Errorf("no cutroom binary at %s: build both programs with \"go build -o bin/ ./cmd/...\"", path)
 	}
 	return path, nil
 }
