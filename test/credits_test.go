@@ -2,6 +2,8 @@ package test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"cutroom/internal/apitest"
@@ -51,5 +53,80 @@ func TestCostErrors(t *testing.T) {
 		"?durationMs=-9223372036854775808": "duration_ms_negative",
 	} {
 		u.Send(t, apitest.Request{Path: "/api/v2/credits/cost" + query}).Error(400, code)
+	}
+}
+
+func TestProductsFewestCreditsFirst(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	type product struct {
+		ProductID string
+		Credits   int
+	}
+	var got struct{ Products []product }
+	u.Get(t, "/api/v2/credits/products").Expect(200).JSON(&got)
+	if want := []product{{"credits.10", 10}, {"credits.50", 50}, {"credits.150", 150}}; !slices.Equal(got.Products, want) {
+		t.Errorf("products %v", got.Products)
+	}
+	apitest.Shared(t).Do(t, apitest.Request{Path: "/api/v2/credits/products"}).Error(401, "missing_token")
+}
+
+// creditPage is an answer of /credits/history.
+type creditPage struct {
+	Entries []struct {
+		Kind      string
+		Credits   int
+		JobID     *string
+		CreatedAt int64
+	}
+	NextCursor *string
+}
+
+func TestCreditHistoryIsTheLedger(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	for range 4 {
+		u.Buy(t, "credits.10")
+	}
+	var all []string
+	sum, path := 0, "/api/v2/credits/history?limit=2"
+	for pages := 0; ; pages++ {
+		var page creditPage
+		u.Get(t, path).Expect(200).JSON(&page)
+		for _, e := range page.Entries {
+			all = append(all, e.Kind)
+			sum += e.Credits
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		if pages == 0 {
+			// What is new comes before the first page and moves none of the others.
+			u.Buy(t, "credits.50")
+		}
+		if len(page.Entries) != 2 || pages > 3 {
+			t.Fatalf("page %d: %+v", pages, page)
+		}
+		path = "/api/v2/credits/history?limit=2&cursor=" + *page.NextCursor
+	}
+	if want := []string{"purchase", "purchase", "purchase", "purchase", "signup"}; !slices.Equal(all, want) || sum != 43 {
+		t.Errorf("entries %v, sum %d", all, sum)
+	}
+	other := apitest.Shared(t).SignIn(t)
+	var page creditPage
+	other.Get(t, "/api/v2/credits/history").Expect(200).JSON(&page)
+	if len(page.Entries) != 1 || page.Entries[0].Kind != "signup" || page.NextCursor != nil {
+		t.Errorf("another user sees %+v", page)
+	}
+}
+
+func TestHistoryPagesAreChecked(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	for _, limit := range []string{"0", "101", "-1", "x", "", "1.5", "99999999999999999999"} {
+		u.Send(t, apitest.Request{Path: "/api/v2/credits/history?limit=" + limit}).Error(400, "invalid_limit")
+	}
+	for _, cursor := range []string{"", "x", "MTIz", "MTIzIA", "%00", "MTIzIAA", strings.Repeat("A", 4096), "LTEgYQ"} {
+		u.Send(t, apitest.Request{Path: "/api/v2/credits/history?cursor=" + cursor}).Error(400, "invalid_cursor")
 	}
 }

@@ -45,6 +45,7 @@ type Service struct {
 	providers map[string]IdentityVerifier
 	credits   *credit.Ledger
 	erasers   []Eraser
+	session   time.Duration
 	log       *slog.Logger
 }
 
@@ -56,12 +57,15 @@ type Options struct {
 	Providers map[string]IdentityVerifier
 	Credits   *credit.Ledger
 	Erasers   []Eraser
-	Log       *slog.Logger
+	// Session is how long after a sign-in its token may be renewed.
+	Session time.Duration
+	Log     *slog.Logger
 }
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB, o.Tokens.life), providers: o.Providers, credits: o.Credits, erasers: o.Erasers, log: o.Log}
+	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB, o.Tokens.life), providers: o.Providers, credits: o.Credits, erasers: o.Erasers,
+		session: o.Session, log: o.Log}
 }
 
 // User is what a client learns of itself.
@@ -113,11 +117,7 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 	if err := s.credits.GrantSignup(ctx, user.ID); err != nil {
 		s.log.Error("signup bonus not granted; the next sign-in tries again", "user", user.ID, "err", err)
 	}
-	token, expires, err := s.tokens.Issue(Principal{UserID: user.ID, Role: user.Role, Issued: user.signedOut})
-	if err != nil {
-		return Session{}, err
-	}
-	return Session{Token: token, Expires: expires, User: user}, nil
+	return s.begin(user, time.Now())
 }
 
 func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims, fullName string) (User, error) {

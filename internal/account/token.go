@@ -29,6 +29,9 @@ type Principal struct {
 	UserID string
 	Role   string
 	Issued time.Time // when the token was, to the second; zero where it does not say
+	// SignedIn is when the session began, to the second. It stays through
+	// renewals; see [Service.Renew].
+	SignedIn time.Time
 }
 
 // Admin reports whether the token carries the admin role.
@@ -43,8 +46,11 @@ type Tokens struct {
 	parser *jwt.Parser
 }
 
+// claims are those of an access token. auth_time is OpenID Connect's name for
+// the time at which the person proved who they are.
 type claims struct {
-	Role string `json:"role,omitempty"`
+	Role     string           `json:"role,omitempty"`
+	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
 	jwt.RegisteredClaims
 }
 
@@ -63,13 +69,15 @@ func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 }
 
 // Issue mints a token for a user and returns when it expires. It says that it was
-// issued now, or at p.Issued where that is later.
+// issued now, or at p.Issued where that is later. A token without p.SignedIn is no
+// part of a session and cannot be renewed.
 func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error) {
 	now := time.Now()
 	expires = now.Add(t.life).Truncate(time.Second)
 	// A map, because the library's own struct writes aud as a list.
 	token, err = jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
 		"sub": p.UserID, "iss": issuer, "aud": audience, "role": p.Role, "iat": max(now.Unix(), p.Issued.Unix()), "exp": expires.Unix(),
+		"auth_time": max(0, p.SignedIn.Unix()),
 	}).SignedString(t.secret)
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("sign access token: %w", err)
@@ -106,6 +114,11 @@ func (t *Tokens) Check(token string) (Principal, error) {
 	p := Principal{UserID: id.String(), Role: role}
 	if c.IssuedAt != nil {
 		p.Issued = c.IssuedAt.Time
+	}
+	// Tokens of releases before there was auth_time came from a sign-in.
+	p.SignedIn = p.Issued
+	if c.AuthTime != nil {
+		p.SignedIn = c.AuthTime.Time
 	}
 	return p, nil
 }

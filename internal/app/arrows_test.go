@@ -31,7 +31,8 @@ var allowed = map[string][]string{
 	"idempotency":         {"db", "fault"},
 	"ratelimit":           {"db", "fault"},
 	"audit":               {"db"},
-	"credit":              {"audit", "db", "fault", "ratelimit", "upstream/receipt"},
+	"cursor":              {"fault"},
+	"credit":              {"audit", "cursor", "db", "fault", "ratelimit", "upstream/receipt"},
 	"asset":               {"disk", "fault", "objectstore"},
 	"installation":        {"audit", "db", "objectstore"},
 	"sweep":               {"db", "objectstore"},
@@ -41,7 +42,7 @@ var allowed = map[string][]string{
 	"separation":          {"credit", "db", "disk", "fault", "idempotency", "job", "media", "objectstore", "staging", "sweep", "upstream/separator"},
 	"render":              {"asset", "db", "disk", "engine", "fault", "idempotency", "job", "media", "objectstore", "separation", "staging", "sweep", "timeline"},
 	"account":             {"audit", "credit", "db", "fault", "render", "separation", "upstream/identity"},
-	"httpapi":             {"account", "admin", "admin/page", "asset", "credit", "db", "fault", "idempotency", "job", "objectstore", "ratelimit", "render", "separation", "staging", "timeline"},
+	"httpapi":             {"account", "admin", "admin/page", "asset", "credit", "cursor", "db", "fault", "idempotency", "job", "objectstore", "ratelimit", "render", "separation", "staging", "timeline"},
 	"sandbox":             {"sandbox"}, // no room: a misread wire format must not hide on both sides
 	"mediatest":           {},
 	"dbtest":              {"db"},

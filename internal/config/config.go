@@ -100,8 +100,10 @@ type Auth struct {
 	JWTSecret   Secret        // at least 32 characters
 	JWTPrevious Secret        // verifies, and never signs; may be blank
 	JWTLifetime time.Duration // whole seconds
-	ProviderA   ProviderA
-	ProviderB   ProviderB
+	// Session is how long after a sign-in its token may be renewed.
+	Session   time.Duration
+	ProviderA ProviderA
+	ProviderB ProviderB
 }
 
 // ProviderA is the general-purpose identity provider.
@@ -344,6 +346,7 @@ func (r *reader) auth() Auth {
 		JWTSecret:   r.signingSecret("AUTH_JWT_SECRET"),
 		JWTPrevious: r.signingSecret("AUTH_JWT_SECRET_PREVIOUS"),
 		JWTLifetime: r.duration("AUTH_JWT_EXPIRY_SECONDS", time.Second),
+		Session:     r.duration("AUTH_SESSION_MAX_DAYS", 24*time.Hour),
 		ProviderA: ProviderA{
 			ClientIDs:    r.list("AUTH_PROVIDER_A_CLIENT_IDS"),
 			TokenInfoURL: r.httpURL("AUTH_PROVIDER_A_TOKENINFO_URL"),

@@ -133,6 +133,8 @@ var Keys = []Key{
 		Meaning: "Key of access tokens that are still accepted; nothing is signed with it. Set it to the old key when AUTH_JWT_SECRET changes, and remove it after AUTH_JWT_EXPIRY_SECONDS. At least 32 characters."},
 	{Name: "AUTH_JWT_EXPIRY_SECONDS", Group: groupSignIn, Required: Optional, Default: "604800", Min: 60, Max: 7776000,
 		Meaning: "Lifetime of an access token, in seconds."},
+	{Name: "AUTH_SESSION_MAX_DAYS", Group: groupSignIn, Required: Optional, Default: "90", Min: 1, Max: maxDays,
+		Meaning: "How long after a sign-in its access token may be renewed, in days."},
 	{Name: "AUTH_PROVIDER_A_CLIENT_IDS", Group: groupSignIn, Required: Always,
 		Meaning: "Comma-separated client ids that a provider_a identity token may be made for."},
 	{Name: "AUTH_PROVIDER_A_TOKENINFO_URL", Group: groupSignIn, Required: Optional, Default: "https://oauth2.googleapis.com/tokeninfo",

@@ -35,14 +35,22 @@ func (s *Server) signIn(provider string) handler {
 		if err != nil {
 			return err
 		}
-		u := session.User
-		body := sessionBody{AccessToken: session.Token, ExpiresAt: session.Expires.UnixMilli(),
-			User: userBody{Sub: u.ID, Email: u.Email, Name: u.Name, Role: u.Role}}
-		if u.Picture != "" {
-			body.User.Picture = &u.Picture
-		}
-		return ok(w, body)
+		return ok(w, bodyOfSession(session))
 	}
+}
+
+func bodyOfSession(session account.Session) sessionBody {
+	u := session.User
+	return sessionBody{AccessToken: session.Token, ExpiresAt: session.Expires.UnixMilli(),
+		User: userBody{Sub: u.ID, Email: u.Email, Name: u.Name, Picture: orNull(u.Picture), Role: u.Role}}
+}
+
+func (s *Server) renewSession(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	session, err := s.o.Accounts.Renew(r.Context(), user)
+	if err != nil {
+		return err
+	}
+	return ok(w, bodyOfSession(session))
 }
 
 func (s *Server) deleteAccount(w http.ResponseWriter, r *http.Request, user account.Principal) error {

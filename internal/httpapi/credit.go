@@ -39,6 +39,42 @@ func (s *Server) cost(w http.ResponseWriter, r *http.Request, user account.Princ
 	return ok(w, costBody{DurationMs: ms, Credits: q.Credits, Balance: q.Balance, Sufficient: q.Sufficient})
 }
 
+type productBody struct {
+	ProductID string `json:"productId"`
+	Credits   int64  `json:"credits"`
+}
+
+func (s *Server) products(w http.ResponseWriter, _ *http.Request, _ account.Principal) error {
+	body := []productBody{}
+	for _, p := range s.o.Credits.Products() {
+		body = append(body, productBody{p.ID, p.Credits})
+	}
+	return ok(w, map[string]any{"products": body})
+}
+
+type entryBody struct {
+	Kind      string  `json:"kind"`
+	Credits   int64   `json:"credits"`
+	JobID     *string `json:"jobId"`
+	CreatedAt int64   `json:"createdAt"` // epoch ms
+}
+
+func (s *Server) creditHistory(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	page, err := historyPage(r)
+	if err != nil {
+		return err
+	}
+	entries, next, err := s.o.Credits.History(r.Context(), user.UserID, page)
+	if err != nil {
+		return err
+	}
+	body := []entryBody{}
+	for _, e := range entries {
+		body = append(body, entryBody{e.Kind, e.Credits, orNull(e.JobID), e.At.UnixMilli()})
+	}
+	return ok(w, map[string]any{"entries": body, "nextCursor": orNull(next)})
+}
+
 type purchaseRequest struct {
 	Platform      string `json:"platform"`
 	TransactionID string `json:"transactionId"`

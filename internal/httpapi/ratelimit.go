@@ -13,6 +13,7 @@ import (
 // The limits of the API. Those on submits are kept per user.
 var (
 	limitLogin    = ratelimit.Limit{Name: "login", PerMinute: 10}
+	limitRenew    = ratelimit.Limit{Name: "renew", PerMinute: 10}
 	limitRender   = ratelimit.Limit{Name: "render", PerMinute: 10}
 	limitSeparate = ratelimit.Limit{Name: "separate", PerMinute: 20}
 	limitAssets   = ratelimit.Limit{Name: "assets", PerMinute: 120}

@@ -91,10 +91,13 @@ func (s *Server) routes() {
 
 	s.handle("POST /api/v2/auth/provider_a", s.limited(limitLogin, s.byIP, s.signIn(account.ProviderA)))
 	s.handle("POST /api/v2/auth/provider_b", s.limited(limitLogin, s.byIP, s.signIn(account.ProviderB)))
+	s.handle("POST /api/v2/auth/refresh", s.limited(limitRenew, s.byUser, s.signedIn(s.renewSession)))
 	s.handle("DELETE /api/v2/auth/account", s.signedIn(s.deleteAccount))
 
 	s.handle("GET /api/v2/credits", s.signedIn(s.balance))
 	s.handle("GET /api/v2/credits/cost", s.signedIn(s.cost))
+	s.handle("GET /api/v2/credits/products", s.signedIn(s.products))
+	s.handle("GET /api/v2/credits/history", s.signedIn(s.creditHistory))
 	s.handle("POST /api/v2/credits/purchase", s.signedIn(s.purchase))
 	s.handle("POST /api/v2/credits/admin-grant", s.admin(s.adminGrant))
 	s.handle("POST /api/v2/stores/platform_a/notifications", s.storeNotification(credit.PlatformA))

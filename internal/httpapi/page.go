@@ -1,0 +1,43 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"cutroom/internal/cursor"
+	"cutroom/internal/fault"
+)
+
+// The rows of a page of a user's own list.
+const (
+	defaultPage = 20
+	maxPage     = 100
+)
+
+// historyPage reads limit and cursor.
+func historyPage(r *http.Request) (cursor.Page, error) {
+	p := cursor.Page{After: cursor.Start, Limit: defaultPage}
+	query := r.URL.Query()
+	if query.Has("limit") {
+		n, err := strconv.Atoi(query.Get("limit"))
+		if err != nil || n < 1 || n > maxPage {
+			return p, fault.New(fault.Invalid, "invalid_limit")
+		}
+		p.Limit = n
+	}
+	if query.Has("cursor") {
+		var err error
+		if p.After, err = cursor.Parse(query.Get("cursor")); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// orNull is a text that is null where there is none.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,111 @@
+package test
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/apitest"
+)
+
+func renew(t testing.TB, s *apitest.Server, token string) *apitest.Response {
+	t.Helper()
+	return s.Do(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/refresh", Token: token})
+}
+
+func TestRenewalKeepsTheSessionsBeginning(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	began := claimsOf(t, u.Token)["auth_time"]
+	token := u.Token
+	for range 3 {
+		var auth apitest.Auth
+		renew(t, u.Server, token).Expect(200).JSON(&auth)
+		token = auth.AccessToken
+		claims := claimsOf(t, token)
+		if claims["auth_time"] != began || began == nil {
+			t.Errorf("auth_time %v, want the sign-in's %v", claims["auth_time"], began)
+		}
+		if exp, iat := claims["exp"].(float64), claims["iat"].(float64); exp-iat != 604800 || auth.ExpiresAt != int64(exp)*1000 {
+			t.Errorf("the renewed token lives %v s, expiresAt %d", exp-iat, auth.ExpiresAt)
+		}
+		if auth.User.Sub != u.Sub || auth.User.Email != u.Email || auth.User.Role != "user" || auth.User.Picture == nil {
+			t.Errorf("user %+v", auth.User)
+		}
+		u.Token = token
+		u.Get(t, "/api/v2/credits").Expect(200)
+	}
+}
+
+func TestASessionEnds(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t)
+	now := time.Now()
+	sign := func(secret string, change jwt.MapClaims) string {
+		claims := jwt.MapClaims{"sub": u.Sub, "iss": "cutroom", "aud": "cutroom-mobile", "role": "admin",
+			"iat": now.Add(-time.Hour).Unix(), "exp": now.Add(time.Hour).Unix()}
+		maps.Copy(claims, change)
+		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	secret := s.Config("AUTH_JWT_SECRET")
+	const day = 24 * time.Hour
+	for name, tt := range map[string]struct {
+		token  string
+		status int
+		code   string
+	}{
+		"91 days ago":         {sign(secret, jwt.MapClaims{"auth_time": now.Add(-91 * day).Unix()}), 401, "session_over"},
+		"89 days ago":         {sign(secret, jwt.MapClaims{"auth_time": now.Add(-89 * day).Unix()}), 200, ""},
+		"of an old release":   {sign(secret, nil), 200, ""},
+		"expired":             {sign(secret, jwt.MapClaims{"exp": now.Add(-time.Minute).Unix()}), 401, "invalid_token"},
+		"of another secret":   {sign("another-secret-0123456789abcdef0123456789", nil), 401, "invalid_token"},
+		"auth_time no number": {sign(secret, jwt.MapClaims{"auth_time": "yesterday"}), 401, "invalid_token"},
+		"missing":             {"", 401, "missing_token"},
+	} {
+		res := renew(t, s, tt.token).Expect(tt.status)
+		if tt.status != 200 {
+			res.Error(tt.status, tt.code)
+			continue
+		}
+		var auth apitest.Auth
+		res.JSON(&auth)
+		// The token claims a role that the database does not know.
+		if auth.User.Role != "user" || claimsOf(t, auth.AccessToken)["role"] != "user" {
+			t.Errorf("%s: renewed as %s", name, auth.User.Role)
+		}
+	}
+	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account"}).Expect(204)
+	renew(t, s, u.Token).Error(401, "account_deleted")
+}
+
+func TestATokenOfTheCommandLineIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	admin := s.Admin(t)
+	renew(t, s, admin.Token).Expect(200)
+	var minted struct{ AccessToken string }
+	command(t, s, &minted, "admin", "token", admin.Email)
+	renew(t, s, minted.AccessToken).Error(401, "session_over")
+	if status, out := s.Command(t, "user", "sign-out", admin.Email); status != 0 {
+		t.Fatalf("cutroom user sign-out: %d\n%s", status, out)
+	}
+	// Before the sign-out has reached the process that answers, too.
+	renew(t, s, admin.Token).Error(401, "invalid_token")
+}
+
+func TestRenewalIsLimited(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	for range 10 {
+		renew(t, u.Server, u.Token).Expect(200)
+	}
+	renew(t, u.Server, u.Token).Error(429, "rate_limited")
+	apitest.Shared(t).SignIn(t) // others are not held up
+}
