@@ -17,5 +17,5 @@ fault-matrix: build ## fail every step of the provider in every way and write do
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom $(GO) test ./test/matrix -count=1 -timeout 40m -update
 
 .PHONY: bench-queue
-bench-queue: ## claims per second on both databases; writes docs/benchmarks-queue.md
+bench-queue: ## claims per second on both databases; writes its section of docs/benchmarks.md
 	$(GO) test ./internal/separation -run TestBenchmarkQueue -count=1 -timeout 30m -bench-queue $(BENCH_QUEUE) -v

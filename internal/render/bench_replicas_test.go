@@ -2,7 +2,6 @@ package render
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/benchtest"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
 )
@@ -32,9 +32,7 @@ type replicaShare struct {
 	rendered, parts int           // jobs of its own, parts made for others
 }
 
-const headReplicas = `
-| Replicas | Process | Wall | CPU | Share of the CPU | Jobs rendered | Parts made for the other | CPU against one replica |
-|---:|---|---:|---:|---:|---:|---:|---:|`
+const headReplicas = `Replicas | Process | Wall | CPU | Share of the CPU | Jobs rendered | Parts made for the other | CPU against one replica`
 
 func (r replicas) cpu() (sum time.Duration) {
 	for _, s := range r.each {
@@ -46,14 +44,14 @@ func (r replicas) cpu() (sum time.Duration) {
 func (r replicas) lines(add func(string, ...any), alone replicas) {
 	for i, s := range r.each {
 		if len(r.each) > 1 {
-			add("| %d | %d | | %.1f s | %.0f %% | %d | %d | |", len(r.each), i+1, s.cpu.Seconds(), 100*s.cpu.Seconds()/r.cpu().Seconds(), s.rendered, s.parts)
+			add("%d | %d | | %.1f s | %.0f %% | %d | %d |", len(r.each), i+1, s.cpu.Seconds(), 100*s.cpu.Seconds()/r.cpu().Seconds(), s.rendered, s.parts)
 		}
 	}
 	rendered, parts := 0, 0
 	for _, s := range r.each {
 		rendered, parts = rendered+s.rendered, parts+s.parts
 	}
-	add("| %d | all | %.1f s | %.1f s | 100 %% | %d | %d | %+.1f %% |", len(r.each), r.wall.Seconds(), r.cpu().Seconds(), rendered, parts,
+	add("%d | all | %.1f s | %.1f s | 100 %% | %d | %d | %+.1f %%", len(r.each), r.wall.Seconds(), r.cpu().Seconds(), rendered, parts,
 		100*(r.cpu().Seconds()/alone.cpu().Seconds()-1))
 }
 
@@ -83,7 +81,7 @@ func measureReplicas(t *testing.T, n int) replicas {
 	}
 	r := replicas{each: make([]replicaShare, n)}
 	for i := range r.each {
-		r.each[i].cpu = -treeCPU(t, s.PID(i))
+		r.each[i].cpu = -benchtest.TreeCPU(s.PID(i))
 	}
 	began := time.Now()
 	var ids []string
@@ -99,7 +97,7 @@ func measureReplicas(t *testing.T, n int) replicas {
 		logs = strings.Split(s.Logs(), "--- replica ")[1:]
 	}
 	for i := range r.each {
-		r.each[i].cpu += treeCPU(t, s.PID(i))
+		r.each[i].cpu += benchtest.TreeCPU(s.PID(i))
 		r.each[i].rendered = len(renderedLine.FindAllString(logs[i], -1))
 		for _, m := range assistedLine.FindAllStringSubmatch(logs[i], -1) {
 			parts, err := strconv.Atoi(m[1])
@@ -116,25 +114,6 @@ var (
 	renderedLine = regexp.MustCompile(`"msg":"rendered"`)
 	assistedLine = regexp.MustCompile(`"msg":"assisted a render".*"parts":(\d+)`)
 )
-
-// treeCPU is the processor time of a process and of its children that have
-// ended, which includes theirs.
-func treeCPU(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ticks int64
-	for _, field := range statFields(stat)[11:15] { // utime, stime, cutime, cstime
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond // Linux tells it in hundredths on every machine
-}
 
 // timelineOf is a film of n segments of one source.
 func timelineOf(n int) timeline.Timeline {

@@ -3,14 +3,10 @@ package render
 // What the report says of its figures. It stands apart from the code that
 // measures, and says nothing that a figure might contradict.
 const (
-	introHead = `# How rendering scales
-
-Written by ` + "`make bench-scale`" + `.
-
-Machine: %d cores, %s of memory, %s/%s, %s, PostgreSQL %s. Everything runs on it: all workers, the PostgreSQL server, which is the
-tests' (over TLS, without fsync, so its figures lack the disk's share), and the S3 server. Where many workers meet, their overhead
-shares these cores, which in production it does not: the efficiencies are lower bounds. Load average before the start: %s (far above
-zero means that other work had its share, and that the figures are low and uneven).
+	introScale = `
+With PostgreSQL %s. Everything runs on the machine: all workers, the PostgreSQL server, which is the tests' (over TLS, without fsync,
+so its figures lack the disk's share), and the S3 server. Where many workers meet, their overhead shares its cores, which in
+production it does not: the efficiencies are lower bounds.
 
 The first two tables simulate the encoding alone: a worker is the service's own loop with one slot and a pool of three connections,
 rows, leases, notifications, shared parts and the bucket are real, and the engine sleeps.

@@ -1,30 +1,27 @@
 package render
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"cutroom/internal/benchtest"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/engine"
 )
 
 var (
-	benchScale   = flag.Duration("bench-scale", 0, "length of a simulated film; measures how rendering scales and writes the report")
+	benchScale   = flag.Duration("bench-scale", 0, "length of a simulated film; measures how rendering scales and writes a section of the page")
 	benchWorkers = flag.Int("bench-scale-workers", 64, "the largest number of simulated workers")
 	benchQueue   = flag.Int("bench-scale-queue", 100_000, "the longest queue")
 	benchFilms   = flag.Int("bench-scale-films", 6, "real films of the batch for real replicas; 0 leaves them out")
-	benchReport  = flag.String("bench-scale-report", "../../docs/benchmarks-scale.md", "file to write")
+	benchReport  = flag.String("bench-scale-report", "../../docs/benchmarks.md", "page to write to")
 )
 
 const (
@@ -44,26 +41,26 @@ func TestBenchmarkScale(t *testing.T) {
 	for n := 1; n <= *benchWorkers; n *= 2 {
 		steps = append(steps, n)
 	}
-	var text strings.Builder
-	part := func(title, intro, head string, lines func(add func(format string, args ...any))) {
-		fmt.Fprintf(&text, "\n## %s\n\n%s\n\n%s\n", title, strings.TrimSpace(intro), strings.TrimSpace(head))
-		lines(func(format string, args ...any) {
-			line := fmt.Sprintf(format, args...)
-			t.Log(line)
-			text.WriteString(line + "\n")
-		})
+	report := benchtest.New("bench-scale", "How rendering scales")
+	report.Say(introScale, benchPostgres(t))
+	type row = func(format string, args ...any)
+	part := func(title, intro, head string, lines func(add row)) {
+		report.Say("### %s", title)
+		report.Say("%s", intro)
+		report.Table(strings.Split(head, " | ")...)
+		lines(report.Row)
 	}
-	part("Many jobs, many workers", fmt.Sprintf(introBatch, jobsPerWorker, *benchScale), headBatch, func(add func(string, ...any)) {
+	part("Many jobs, many workers", fmt.Sprintf(introBatch, jobsPerWorker, *benchScale), headBatch, func(add row) {
 		for _, n := range steps {
 			inTest(t, func(t *testing.T) { measureBatch(t, n).line(add) })
 		}
 	})
-	part("One long film, many workers", fmt.Sprintf(introFilm, filmParts, *benchScale/2), headFilm, func(add func(string, ...any)) {
+	part("One long film, many workers", fmt.Sprintf(introFilm, filmParts, *benchScale/2), headFilm, func(add row) {
 		for _, n := range steps {
 			inTest(t, func(t *testing.T) { measureFilm(t, n).line(add) })
 		}
 	})
-	part("A queue that grows", introQueue, headQueue, func(add func(string, ...any)) {
+	part("A queue that grows", introQueue, headQueue, func(add row) {
 		for _, finished := range []int{0, min(finishedJobs, *benchQueue)} {
 			for waiting := 100; waiting <= *benchQueue; waiting *= 10 {
 				inTest(t, func(t *testing.T) {
@@ -74,7 +71,7 @@ func TestBenchmarkScale(t *testing.T) {
 			}
 		}
 	})
-	part("Two real replicas", fmt.Sprintf(introReplicas, *benchFilms, realSegments, realLength), headReplicas, func(add func(string, ...any)) {
+	part("Two real replicas", fmt.Sprintf(introReplicas, *benchFilms, realSegments, realLength), headReplicas, func(add row) {
 		if *benchFilms == 0 {
 			return
 		}
@@ -84,7 +81,7 @@ func TestBenchmarkScale(t *testing.T) {
 		inTest(t, func(t *testing.T) { two = measureReplicas(t, 2) })
 		two.lines(add, alone)
 	})
-	if err := os.WriteFile(*benchReport, []byte(benchHead(t)+text.String()), 0o644); err != nil {
+	if err := report.Save(*benchReport); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -170,14 +167,12 @@ type batch struct {
 	transactions, postgresCPU float64         // per job; the latter in ms
 }
 
-const headBatch = `
-| Workers | Jobs | Wall | Ideal | Efficiency | Job's end to next claim, median | 95 % | Film's end to next film, median | 95 % | Transactions per job | PostgreSQL CPU per job |
-|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|`
+const headBatch = `Workers | Jobs | Wall | Ideal | Efficiency | Job's end to next claim, median | 95 % | Film's end to next film, median | 95 % | Transactions per job | PostgreSQL CPU per job`
 
 func (b batch) line(add func(string, ...any)) {
-	add("| %d | %d | %.2f s | %.2f s | %.1f %% | %s | %s | %s | %s | %.1f | %.1f ms |", b.workers, b.jobs, b.wall.Seconds(), b.ideal.Seconds(),
-		100*b.ideal.Seconds()/b.wall.Seconds(), ms(quantile(b.dispatch, 50)), ms(quantile(b.dispatch, 95)),
-		ms(quantile(b.between, 50)), ms(quantile(b.between, 95)), b.transactions, b.postgresCPU)
+	add("%d | %d | %.2f s | %.2f s | %.1f %% | %s | %s | %s | %s | %.1f | %.1f ms", b.workers, b.jobs, b.wall.Seconds(), b.ideal.Seconds(),
+		100*b.ideal.Seconds()/b.wall.Seconds(), benchtest.Millis(benchtest.Quantile(b.dispatch, 50)), benchtest.Millis(benchtest.Quantile(b.dispatch, 95)),
+		benchtest.Millis(benchtest.Quantile(b.between, 50)), benchtest.Millis(benchtest.Quantile(b.between, 95)), b.transactions, b.postgresCPU)
 }
 
 // measureBatch lets n idle workers wake to a full queue and empty it.
@@ -215,13 +210,11 @@ type sharedFilm struct {
 	transactions, postgresCPU float64 // per part; the latter in ms
 }
 
-const headFilm = `
-| Workers | Wall | Ideal | Efficiency | Speed-up | Workers that assisted | Parts made twice | Transactions per part | PostgreSQL CPU per part |
-|---:|---:|---:|---:|---:|---:|---:|---:|---:|`
+const headFilm = `Workers | Wall | Ideal | Efficiency | Speed-up | Workers that assisted | Parts made twice | Transactions per part | PostgreSQL CPU per part`
 
 func (f sharedFilm) line(add func(string, ...any)) {
 	alone := filmParts * *benchScale / 2
-	add("| %d | %.2f s | %.2f s | %.1f %% | %.1f | %d | %d | %.1f | %.1f ms |", f.workers, f.wall.Seconds(), f.ideal.Seconds(),
+	add("%d | %.2f s | %.2f s | %.1f %% | %.1f | %d | %d | %.1f | %.1f ms", f.workers, f.wall.Seconds(), f.ideal.Seconds(),
 		100*f.ideal.Seconds()/f.wall.Seconds(), alone.Seconds()/f.wall.Seconds(), f.helpers, f.made-filmParts, f.transactions, f.postgresCPU)
 }
 
@@ -255,13 +248,11 @@ type queued struct {
 	claim, end                 []time.Duration // sorted
 }
 
-const headQueue = `
-| Finished | Waiting | Workers | Cycles per second | Claim, median | 95 % | End, median | 95 % |
-|---:|---:|---:|---:|---:|---:|---:|---:|`
+const headQueue = `Finished | Waiting | Workers | Cycles per second | Claim, median | 95 % | End, median | 95 %`
 
 func (q queued) line(add func(string, ...any)) {
-	add("| %d | %d | %d | %.0f | %s | %s | %s | %s |", q.finished, q.waiting, q.workers, q.perSecond,
-		ms(quantile(q.claim, 50)), ms(quantile(q.claim, 95)), ms(quantile(q.end, 50)), ms(quantile(q.end, 95)))
+	add("%d | %d | %d | %.0f | %s | %s | %s | %s", q.finished, q.waiting, q.workers, q.perSecond,
+		benchtest.Millis(benchtest.Quantile(q.claim, 50)), benchtest.Millis(benchtest.Quantile(q.claim, 95)), benchtest.Millis(benchtest.Quantile(q.end, 50)), benchtest.Millis(benchtest.Quantile(q.end, 95)))
 }
 
 // measureQueue claims and completes jobs of a queue that keeps its length,
@@ -360,19 +351,15 @@ func (c *crowd) meter() *meter {
 		}
 	}
 	// The postmaster is the parent of whoever serves this connection.
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.number(`SELECT pg_backend_pid()`)))
-	if err != nil {
-		r.t.Fatal("PostgreSQL must run on this machine: ", err)
-	}
-	if m.postmaster, err = strconv.Atoi(statFields(stat)[1]); err != nil {
-		r.t.Fatal(err)
+	if m.postmaster = benchtest.Parent(int(r.number(`SELECT pg_backend_pid()`))); m.postmaster == 0 {
+		r.t.Fatal("PostgreSQL must run on this machine")
 	}
 	m.transactionsBefore = m.counted()
-	m.cpuBefore = familyCPU(m.postmaster)
+	m.cpuBefore = benchtest.FamilyCPU(m.postmaster)
 	return m
 }
 
-func (m *meter) cpu() time.Duration { return familyCPU(m.postmaster) - m.cpuBefore }
+func (m *meter) cpu() time.Duration { return benchtest.FamilyCPU(m.postmaster) - m.cpuBefore }
 
 func (m *meter) counted() int64 {
 	return m.r.number(`SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`)
@@ -386,75 +373,13 @@ func (m *meter) transactions() float64 {
 	return float64(m.counted() - m.transactionsBefore)
 }
 
-// statFields are the fields of /proc/PID/stat from the third on, the state: the
-// name before may hold anything.
-func statFields(stat []byte) []string {
-	text := string(stat)
-	return strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-}
-
-// familyCPU is the processor time of a process and of its children that live,
-// to the nanosecond where the kernel tells it.
-func familyCPU(pid int) time.Duration {
-	sum := ownCPU(pid)
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well formed
-	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // it ended
-		}
-		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err == nil && statFields(stat)[1] == strconv.Itoa(pid) {
-			sum += ownCPU(child)
-		}
-	}
-	return sum
-}
-
-func ownCPU(pid int) time.Duration {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
-	if err != nil {
-		return 0 // it ended
-	}
-	ns, err := strconv.ParseInt(strings.Fields(string(raw))[0], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(ns)
-}
-
-func quantile(sorted []time.Duration, percent int) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
-}
-
-func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
-
-// benchHead describes where the figures come from.
-func benchHead(t *testing.T) string {
-	memory := "unknown"
-	if raw, err := os.ReadFile("/proc/meminfo"); err == nil {
-		var kB int64
-		if _, err := fmt.Sscanf(string(raw), "MemTotal: %d kB", &kB); err == nil {
-			memory = fmt.Sprintf("%.0f GB", float64(kB)/(1<<20))
-		}
-	}
+// benchPostgres is the version of the tests' server.
+func benchPostgres(t *testing.T) string {
 	url, user, password := dbtest.URL(t)
-	var version string
 	d := openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 1})
-	if err := d.QueryRow(context.WithoutCancel(t.Context()), "SHOW server_version").Scan(&version); err != nil {
+	var version string
+	if err := d.QueryRow(t.Context(), "SHOW server_version").Scan(&version); err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf(introHead, runtime.NumCPU(), memory, runtime.GOOS, runtime.GOARCH, runtime.Version(), strings.Fields(version)[0], benchLoad)
+	return strings.Fields(version)[0]
 }
-
-// benchLoad is the load average before anything was measured.
-var benchLoad = func() string {
-	raw, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Fields(string(raw))[0]
-}()

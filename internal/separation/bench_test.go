@@ -2,29 +2,25 @@ package separation
 
 import (
 	"flag"
-	"fmt"
-	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"cutroom/internal/benchtest"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 )
 
-var benchQueue = flag.Duration("bench-queue", 0, "measure claims for this long in each setting and write docs/benchmarks-queue.md")
+var benchQueue = flag.Duration("bench-queue", 0, "measure claims for this long in each setting and write a section of docs/benchmarks.md")
 
 // measured is one line of the table.
 type measured struct {
-	database          string
-	finished, workers int
-	claims            int
-	perSecond         float64
-	median, p95       time.Duration
+	database    string // with its version
+	perSecond   float64
+	median, p95 time.Duration
 }
 
 // TestBenchmarkQueue measures how fast jobs are claimed. It is no Benchmark,
@@ -34,20 +30,24 @@ func TestBenchmarkQueue(t *testing.T) {
 	if *benchQueue == 0 {
 		t.Skip("run by make bench-queue")
 	}
-	var all []measured
-	versions := map[string]string{}
+	r := benchtest.New("bench-queue", "How fast separations are claimed")
+	r.Say(`One cycle is a claim (lock, count of jobs in flight, oldest job, lease) and the update that ends the job, so that as many jobs
+are in flight as there are workers. On PostgreSQL each worker is a replica with connections of its own; on SQLite, which one process
+uses, the workers share its pool. "Finished" is how many ended jobs the table holds besides. The PostgreSQL server is the tests': on
+the same machine, over TLS, and without fsync, so its figures lack the disk's share. SQLite syncs every commit.`)
+	r.Table("Database", "Finished", "Workers", "Cycles per second", "Claim, median", "Claim, 95 %")
 	for _, database := range []string{"SQLite", "PostgreSQL"} {
 		for _, finished := range []int{0, 100_000} {
 			for _, workers := range []int{1, 4, 16} {
-				m, version := measureClaims(t, database, finished, workers)
-				all, versions[database] = append(all, m), version
-				t.Logf("%+v", m)
+				m := measureClaims(t, database, finished, workers)
+				r.Row("%s | %d | %d | %.0f | %s | %s", m.database, finished, workers, m.perSecond, benchtest.Millis(m.median), benchtest.Millis(m.p95))
 			}
 		}
 	}
-	text := report(all, versions)
-	fmt.Print(text)
-	if err := os.WriteFile("../../docs/benchmarks-queue.md", []byte(text), 0o644); err != nil {
+	r.Say(`Claims are made one at a time over all replicas, because counting and claiming must not race; more workers therefore add no
+speed, and need none: with at most five jobs in flight and each taking the better part of a minute, the queue sees a few claims a
+minute. Ended jobs make no difference beyond noise, because every query of the queue runs on a partial index that leaves them out.`)
+	if err := r.Save("../../docs/benchmarks.md"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,7 +55,7 @@ func TestBenchmarkQueue(t *testing.T) {
 // measureClaims lets workers claim and finish jobs for a while. On PostgreSQL
 // each is a replica with connections of its own; on SQLite they share the one
 // process that may use the database.
-func measureClaims(t *testing.T, database string, finished, workers int) (measured, string) {
+func measureClaims(t *testing.T, database string, finished, workers int) measured {
 	t.Helper()
 	var o db.Options
 	version := "SELECT sqlite_version()"
@@ -127,44 +127,6 @@ func measureClaims(t *testing.T, database string, finished, workers int) (measur
 	if err := d.QueryRow(t.Context(), version).Scan(&number); err != nil {
 		t.Fatal(err)
 	}
-	return measured{database: database, finished: finished, workers: workers, claims: len(took), perSecond: float64(len(took)) / elapsed.Seconds(),
-		median: took[len(took)/2], p95: took[len(took)*95/100]}, number
-}
-
-func report(all []measured, versions map[string]string) string {
-	var b strings.Builder
-	memory := "unknown"
-	if raw, err := os.ReadFile("/proc/meminfo"); err == nil {
-		var kB int64
-		if _, err := fmt.Sscanf(string(raw), "MemTotal: %d kB", &kB); err == nil {
-			memory = fmt.Sprintf("%.0f GB", float64(kB)/(1<<20))
-		}
-	}
-	load := "unknown"
-	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
-		load = strings.Fields(string(raw))[0]
-	}
-	fmt.Fprintf(&b, `# How fast jobs are claimed
-
-Written by `+"`make bench-queue`"+`. One cycle is a claim (lock, count of jobs in flight, oldest job, lease) and the update that ends
-the job, so that as many jobs are in flight as there are workers. On PostgreSQL each worker is a replica with connections of its
-own; on SQLite, which one process uses, the workers share its pool. "Finished" is how many ended jobs the table holds besides.
-
-Machine: %d cores, %s of memory, %s/%s, %s, PostgreSQL %s, SQLite %s. The PostgreSQL server is the tests': on the same machine,
-over TLS, and without fsync, so its figures lack the disk's share. SQLite syncs every commit. Load average at the end: %s (far above
-the number of cores means that other work had its share, and that the figures are low and uneven).
-
-| Database | Finished | Workers | Cycles per second | Claim, median | Claim, 95 %% |
-|---|---:|---:|---:|---:|---:|
-`, runtime.NumCPU(), memory, runtime.GOOS, runtime.GOARCH, runtime.Version(), strings.Fields(versions["PostgreSQL"])[0], versions["SQLite"], load)
-	for _, m := range all {
-		fmt.Fprintf(&b, "| %s | %d | %d | %.0f | %.1f ms | %.1f ms |\n", m.database, m.finished, m.workers, m.perSecond,
-			float64(m.median.Microseconds())/1000, float64(m.p95.Microseconds())/1000)
-	}
-	b.WriteString(`
-Claims are made one at a time over all replicas, because counting and claiming must not race; more workers therefore add no speed,
-and need none: with at most five jobs in flight and each taking the better part of a minute, the queue sees a few claims a minute.
-Ended jobs make no difference beyond noise, because every query of the queue runs on a partial index that leaves them out.
-`)
-	return b.String()
+	return measured{database: database + " " + strings.Fields(number)[0], perSecond: float64(len(took)) / elapsed.Seconds(),
+		median: benchtest.Quantile(took, 50), p95: benchtest.Quantile(took, 95)}
 }

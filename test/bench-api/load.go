@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"cutroom/internal/benchtest"
 )
 
 // load is what one endpoint bore.
@@ -61,7 +63,7 @@ func measure(o options, address, token string) (load, error) {
 		return load{}, fmt.Errorf("no answer from %s", address)
 	}
 	slices.Sort(all)
-	return load{perSecond: float64(len(all)) / o.duration.Seconds(), p50: all[len(all)/2], p99: all[len(all)*99/100], errors: failed}, nil
+	return load{perSecond: float64(len(all)) / o.duration.Seconds(), p50: benchtest.Quantile(all, 50), p99: benchtest.Quantile(all, 99), errors: failed}, nil
 }
 
 func ask(client *http.Client, address, token string) error {

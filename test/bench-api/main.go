@@ -1,8 +1,7 @@
 // Command bench-api measures the API: requests per second and latencies of what
 // phones ask for all day, on both databases and beside a bare net/http handler
 // that makes the same token check, and the memory of the service while many
-// clients upload at once. It starts everything itself and writes its findings
-// as Markdown. The load is bounded: a fixed number of clients, each with one
+// clients upload at once. It starts everything itself. The load is bounded: a fixed number of clients, each with one
 // request at a time.
 //
 // `make bench-api` runs it inside a PostgreSQL cluster of its own.
@@ -39,7 +38,7 @@ func main() {
 	flag.IntVar(&o.uploads, "uploads", 50, "clients that upload at a time")
 	flag.Int64Var(&o.uploadMB, "upload-mb", 20, "size of each upload; 200 needs 10 GB of disk and patience")
 	flag.IntVar(&o.rounds, "rounds", 2, "uploads of each client, at most 10")
-	flag.StringVar(&o.out, "out", "docs/benchmarks-api.md", "the report")
+	flag.StringVar(&o.out, "out", "docs/benchmarks.md", "the page to write to")
 	flag.Parse()
 	if *bare {
 		serveBare()
@@ -66,7 +65,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer world.Close()
-	r := report{options: o}
+	r := newReport(o)
 	databases := []database{{name: "SQLite", env: map[string]string{}}}
 	postgres, err := startPostgres(ctx)
 	if err != nil {
@@ -76,18 +75,18 @@ func run(ctx context.Context, o options) (err error) {
 	for _, d := range databases {
 		// Beside each database anew, because a machine is not the same from one
 		// minute to the next.
-		fmt.Println("a bare net/http handler")
 		l, err := measureBare(ctx, o, world.Env()["AUTH_JWT_SECRET"])
 		if err != nil {
 			return fmt.Errorf("bare handler: %w", err)
 		}
-		r.bare = append(r.bare, l)
-		r.add(bareName, d.name, l)
-		if err := measureService(ctx, o, binary, filepath.Join(dir, d.name), world, d, &r); err != nil {
+		r.bare = l
+		r.add("bare handler", d.name, l)
+		if err := measureService(ctx, o, binary, filepath.Join(dir, d.name), world, d, r); err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
-	return os.WriteFile(o.out, []byte(r.markdown()), 0o644)
+	r.end(o)
+	return r.Save(o.out)
 }
 
 // database is where the service keeps its rows.
@@ -139,14 +138,12 @@ func measureService(ctx context.Context, o options, binary, dir string, world *s
 		{"`GET /render/{id}/status`", "/api/v2/render/" + film + "/status"},
 		{"`GET /separate/{id}`", "/api/v2/separate/" + stems},
 	} {
-		fmt.Println(d.name, e.name)
 		l, err := measure(o, s.url+e.path, user)
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 		r.add(e.name, d.name, l)
 	}
-	fmt.Println(d.name, "uploads")
 	m, err := s.uploads(world, o)
 	if err != nil {
 		return fmt.Errorf("uploads: %w", err)

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"cutroom/internal/benchtest"
 	"cutroom/internal/sandbox"
 )
 
@@ -39,10 +38,7 @@ func (s *service) uploads(world *sandbox.World, o options) (memory, error) {
 		}
 	}
 	m := memory{sentMB: float64(int64(o.uploads) * int64(o.rounds) * o.uploadMB)}
-	var err error
-	if m.idle, err = s.resident(); err != nil {
-		return m, err
-	}
+	m.idle = s.resident()
 	stop := make(chan struct{})
 	sampled := make(chan []float64)
 	go func() { sampled <- s.sample(stop) }()
@@ -69,9 +65,7 @@ func (s *service) uploads(world *sandbox.World, o options) (memory, error) {
 	for q := range m.quarters {
 		m.quarters[q] = slices.Max(samples[len(samples)*q/4 : len(samples)*(q+1)/4])
 	}
-	if m.after, err = s.resident(); err != nil {
-		return m, err
-	}
+	m.after = s.resident()
 	return m, errors.Join(errs...)
 }
 
@@ -84,27 +78,15 @@ func (s *service) sample(stop <-chan struct{}) []float64 {
 		case <-stop:
 			return out
 		case <-tick.C:
-			if now, err := s.resident(); err == nil {
-				out = append(out, now)
-			}
+			out = append(out, s.resident())
 		}
 	}
 }
 
 // resident is the service's resident memory in MiB, without the ffmpeg
 // processes that it may run.
-func (s *service) resident() (float64, error) {
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/status")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-			return kb / 1024, err
-		}
-	}
-	return 0, errors.New("no VmRSS")
+func (s *service) resident() float64 {
+	return float64(benchtest.Resident(s.cmd.Process.Pid)) / (1 << 20)
 }
 
 // upload sends a video of the given size to the input cache.

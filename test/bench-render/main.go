@@ -1,6 +1,6 @@
 // Command bench-render measures the render engine against one ffmpeg command
 // that does the same job in a single filter graph, the practical lower bound of
-// a cold render. It prints a table and writes it to docs/benchmarks.md.
+// a cold render. It prints a table and puts it into docs/benchmarks.md.
 //
 //	go run ./test/bench-render [-runs 3] [-out docs/benchmarks.md] [-media dir]
 //
@@ -28,7 +28,7 @@ import (
 func main() {
 	confine.Main()
 	runs := flag.Int("runs", 3, "runs of each measurement")
-	out := flag.String("out", "docs/benchmarks.md", "file to write; empty writes none")
+	out := flag.String("out", "docs/benchmarks.md", "page to write to; empty writes none")
 	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
 	only := flag.String("only", "cold,changes,large,hard,many", "measurements to run")
 	work := flag.String("work", "", "folder to work in; its sources are used again; empty makes one and removes it")
@@ -54,7 +54,7 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 	if err := b.makeSources(ctx, clips); err != nil {
 		return err
 	}
-	page := &report{title: machine()}
+	page := newReport()
 	for _, m := range []struct {
 		name    string
 		measure func(context.Context, *report) error
@@ -66,15 +66,10 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 			return err
 		}
 	}
-	text := page.String()
-	fmt.Print(text)
 	if outPath == "" {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(outPath), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(outPath, []byte(text), 0o644)
+	return page.Save(outPath)
 }
 
 // bench holds what the measurements share.

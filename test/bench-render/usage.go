@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"cutroom/internal/benchtest"
 )
 
 // usage is what a piece of work took.
@@ -64,58 +64,25 @@ func processorTime() time.Duration {
 	return sum
 }
 
-// familyMemory adds up the proportional memory of this process and everything
-// it started, directly or not.
-func familyMemory() int64 {
-	children := map[int][]int{}
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0
-	}
-	for _, path := range stats {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue // it ended
-		}
-		text := string(data)
-		pid, err := strconv.Atoi(text[:strings.IndexByte(text, ' ')])
-		fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-		if err != nil || len(fields) < 2 {
-			continue
-		}
-		if parent, err := strconv.Atoi(fields[1]); err == nil {
-			children[parent] = append(children[parent], pid)
-		}
-	}
-	var sum int64
-	for queue := []int{os.Getpid()}; len(queue) > 0; queue = queue[1:] {
-		sum += residentMemory(queue[0])
-		queue = append(queue, children[queue[0]]...)
+// familyMemory adds up the resident memory of this process and everything it
+// started, directly or not.
+func familyMemory() (sum int64) {
+	for _, pid := range benchtest.Family(os.Getpid()) {
+		sum += benchtest.Resident(pid)
 	}
 	return sum
 }
 
-func residentMemory(pid int) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				return 0
-			}
-			return kb << 10
-		}
-	}
-	return 0
-}
+// report is the section of the page that is being written.
+type report struct{ *benchtest.Section }
 
-// report is the table.
-type report struct {
-	title string
-	rows  []string
+func newReport() *report {
+	r := &report{benchtest.New("bench-render", "A render beside one ffmpeg command")}
+	r.Say(`%s. The single graph is one ffmpeg command that decodes, fits, joins and mixes everything in one filter graph and
+encodes it once with the same settings: the practical lower bound of a render from nothing. Wall and CPU are the best of
+several runs taken in turn; memory is the highest sum over all processes.`, ffmpegVersion())
+	r.Table("measurement", "wall s", "of the single graph", "CPU s", "of the single graph", "memory MB")
+	return r
 }
 
 // add appends a row; ratios are given where there is something to compare with.
@@ -125,44 +92,14 @@ func (r *report) add(format string, u, against usage, args ...any) {
 		wall = fmt.Sprintf("%.3f", u.wall.Seconds()/against.wall.Seconds())
 		cpu = fmt.Sprintf("%.3f", u.cpu.Seconds()/against.cpu.Seconds())
 	}
-	row := fmt.Sprintf("| %s | %.2f | %s | %.2f | %s | %d |", fmt.Sprintf(format, args...), u.wall.Seconds(), wall, u.cpu.Seconds(), cpu, u.memory>>20)
-	fmt.Fprintln(os.Stderr, row)
-	r.rows = append(r.rows, row)
+	r.Row("%s | %.2f | %s | %.2f | %s | %d", fmt.Sprintf(format, args...), u.wall.Seconds(), wall, u.cpu.Seconds(), cpu, u.memory>>20)
 }
 
-// String is the page.
-func (r *report) String() string {
-	return "# Benchmarks\n\nMade by `make bench-render`. " + r.title + `
-
-The single graph is one ffmpeg command that decodes, fits, joins and mixes
-everything in one filter graph and encodes it once with the same settings: the
-practical lower bound of a render from nothing. Wall and CPU are the best of
-several runs taken in turn; memory is the highest sum over all processes.
-
-| measurement | wall s | of the single graph | CPU s | of the single graph | memory MB |
-|---|---|---|---|---|---|
-` + strings.Join(r.rows, "\n") + "\n"
-}
-
-// machine describes where the figures come from.
-func machine() string {
-	model := "unknown processor"
-	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(data)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				model = strings.TrimSpace(value)
-				break
-			}
-		}
+func ffmpegVersion() string {
+	out, err := exec.Command("ffmpeg", "-version").Output()
+	words := strings.Fields(string(out))
+	if err != nil || len(words) < 3 {
+		return "unknown ffmpeg"
 	}
-	version := "unknown ffmpeg"
-	if out, err := exec.Command("ffmpeg", "-version").Output(); err == nil {
-		first, _, _ := strings.Cut(string(out), "\n")
-		version = strings.Join(strings.Fields(first)[:min(3, len(strings.Fields(first)))], " ")
-	}
-	load := ""
-	if data, err := os.ReadFile("/proc/loadavg"); err == nil {
-		load = ", load before the start " + strings.Fields(string(data))[0]
-	}
-	return fmt.Sprintf("%s, %d cores, %s, %s%s.", model, runtime.NumCPU(), version, runtime.Version(), load)
+	return strings.Join(words[:3], " ")
 }

@@ -2,7 +2,7 @@
 // the Bucket of this module and by the plain client of the AWS SDK, and writes
 // down how fast each was and how much memory it took:
 //
-//	scripts/s3.sh run go run ./internal/objectstore/storebench -report docs/benchmarks-store.md
+//	scripts/s3.sh run go run ./internal/objectstore/storebench -report docs/benchmarks.md
 //
 // Every transfer is a process of its own, so that peak memory and processor
 // time belong to it alone. The ways take turns, so that a machine that is busy
@@ -22,10 +22,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 	"time"
+
+	"cutroom/internal/benchtest"
 )
 
 const objectKey = "storebench/object.bin"
@@ -40,7 +40,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	report := flag.String("report", "", "file to write the figures to, in Markdown; blank prints them")
+	report := flag.String("report", "", "page to write to; blank only prints")
 	megabytes := flag.Int64("mb", 500, "size of the object, in MiB")
 	rounds := flag.Int("rounds", 7, "how often each way is measured; odd")
 	child := flag.String("child", "", "used by the program itself: the way to measure")
@@ -53,16 +53,16 @@ func run(ctx context.Context) error {
 	if *child != "" {
 		return measureHere(ctx, target, *child, *file)
 	}
-	b := bench{target: target, sizeBytes: *megabytes << 20, rounds: *rounds, load: loadAverage(), results: map[string][]result{}}
+	b := bench{target: target, sizeBytes: *megabytes << 20, rounds: *rounds, results: map[string][]result{}}
+	section := benchtest.New("bench-store", "The object store")
 	if err := b.run(ctx); err != nil {
 		return err
 	}
-	text := b.markdown()
+	b.write(section)
 	if *report == "" {
-		fmt.Print(text)
 		return nil
 	}
-	return os.WriteFile(*report, []byte(text), 0o644)
+	return section.Save(*report)
 }
 
 // result is what one transfer took.
@@ -95,7 +95,6 @@ type bench struct {
 	target    target
 	sizeBytes int64
 	rounds    int
-	load      string // of the machine before the first round
 	results   map[string][]result
 }
 
@@ -162,55 +161,28 @@ func (b *bench) median(name string, figure func(result) float64) float64 {
 		all = append(all, figure(r))
 	}
 	slices.Sort(all)
-	return all[len(all)/2]
+	return benchtest.Quantile(all, 50)
 }
 
-func (b *bench) markdown() string {
+func (b *bench) write(s *benchtest.Section) {
 	seconds := func(r result) float64 { return r.Seconds }
-	var s strings.Builder
-	fmt.Fprintf(&s, `# Benchmark: the object store
+	s.Say(`One object of %d MiB, random bytes, to and from a real S3 server (versitygw) on the same machine over plain HTTP. Medians of
+%d rounds in which the ways take turns; each transfer is a process of its own. The files of both sides are in %s.
 
-<!-- Written by make bench-store. -->
-
-One object of %d MiB, random bytes, to and from a real S3 server (versitygw) on
-the same machine over plain HTTP. Medians of %d rounds in which the ways take
-turns; each transfer is a process of its own. The files of both sides are in
-%s. %s/%s, %d cores, %s, load average %s before it began.
-
-"Bucket" is how cutroom moves objects: %s. "SDK, one
-stream" is one PutObject or GetObject of the AWS SDK for Go with its defaults,
-"SDK, parts" is the same client with parts of 5 MiB, 5 at a time, which are the
-defaults of the SDK's transfer manager.
-
-| way | MiB/s | time | client's CPU | peak memory |
-|---|---|---|---|---|
-`, b.sizeBytes>>20, b.rounds, os.TempDir(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), b.load, "parts of 16 MiB, 4 at a time")
+"Bucket" is how cutroom moves objects: parts of 16 MiB, 4 at a time. "SDK, one stream" is one PutObject or GetObject of the
+AWS SDK for Go with its defaults, "SDK, parts" is the same client with parts of 5 MiB, 5 at a time, which are the defaults
+of the SDK's transfer manager.`, b.sizeBytes>>20, b.rounds, os.TempDir())
+	s.Table("way", "MiB/s", "time", "client's CPU", "peak memory")
 	for _, name := range slices.Concat(uploads, downloads) {
 		took := b.median(name, seconds)
-		fmt.Fprintf(&s, "| %s | %.0f | %.2f s | %.2f s | %.0f MiB |\n", titles[name], float64(b.sizeBytes>>20)/took, took,
+		s.Row("%s | %.0f | %.2f s | %.2f s | %.0f MiB", titles[name], float64(b.sizeBytes>>20)/took, took,
 			b.median(name, func(r result) float64 { return r.CPUSeconds }), b.median(name, func(r result) float64 { return r.PeakMiB }))
 	}
-	fmt.Fprintf(&s, `
-Speed of Bucket against the faster of the two plain ways (the goal is 0.9 or more):
-**upload %.2f, download %.2f**.
+	s.Say(`Speed of Bucket against the faster of the two plain ways (the goal is 0.9 or more): **upload %.2f, download %.2f**.
 
-Memory does not depend on the size of the object: no part is held in it. On a
-disk that is slower than the line, parts cost more than one stream, because this
-server writes them once as they come and once more when it puts them together;
-they are kept because a broken connection then costs one part and not the whole
-upload.
-`, b.ratio(uploads, seconds), b.ratio(downloads, seconds))
-	return s.String()
-}
-
-// loadAverage is how many processes wanted a processor in the last minute.
-func loadAverage() string {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
+Memory does not depend on the size of the object: no part is held in it. On a disk that is slower than the line, parts cost
+more than one stream, because this server writes them once as they come and once more when it puts them together; they are
+kept because a broken connection then costs one part and not the whole upload.`, b.ratio(uploads, seconds), b.ratio(downloads, seconds))
 }
 
 // ratio is the speed of the first way against the best of the others.
