@@ -27,6 +27,7 @@ import (
 	"cutroom/internal/config"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/httpapi"
 	"cutroom/internal/job"
@@ -59,8 +60,8 @@ type App struct {
 	sweeper     *sweep.Sweeper
 	sweeps      *sweepMetrics
 	seen        *dependencies
-	assetCache  *asset.Cache
-	parts       *engine.DirCache
+	assetCache  *diskcache.Cache
+	parts       *diskcache.Cache
 	staging     *staging.Area
 	slots       *media.Slots
 	calls       *callLog
@@ -220,8 +221,7 @@ func (a *App) buildMonitor(cfg config.Config) error {
 
 func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner, renewer *job.Renewer, assets *asset.Service) error {
 	var err error
-	if a.parts, err = engine.NewDirCache(engine.DirCacheConfig{Dir: dirs.parts, MaxBytes: cfg.Render.PartCacheMaxBytes,
-		TTL: cfg.Asset.CacheTTL}); err != nil {
+	if a.parts, err = diskcache.New(diskcache.Config{Dir: dirs.parts, MaxBytes: cfg.Render.PartCacheMaxBytes}); err != nil {
 		return err
 	}
 	var cache engine.PartCache = a.parts

@@ -53,8 +53,8 @@ func (a *App) rounds() []round {
 			{"separations", a.separations.Expire},
 			{"renders", a.renders.Expire},
 			{"objects", func(ctx context.Context) error { return a.sweeper.Sweep(ctx, false) }},
-			{"asset cache", func(context.Context) error { return a.assetCache.Sweep(a.cfg.Asset.CacheTTL) }},
-			{"part cache", func(ctx context.Context) error { _, err := a.parts.Sweep(ctx); return err }},
+			{"asset cache", func(ctx context.Context) error { return a.assetCache.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
+			{"part cache", func(ctx context.Context) error { return a.parts.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
 		}},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 )
@@ -44,17 +45,19 @@ var ErrCorrupt = errors.New("asset does not match its key")
 // again.
 var errVerifying = fault.New(fault.Unavailable, "the file under this hash is being checked, try again later")
 
-// Service is the asset room. It is safe for concurrent use.
+// Service is the assets of the bucket. It is safe for concurrent use.
 type Service struct {
 	bucket   *objectstore.Bucket
-	cache    *Cache
+	cache    *diskcache.Cache
 	maxBytes int64
+	// downloads are the slots of maxDownloads.
+	downloads chan struct{}
 }
 
 // New returns a Service whose assets are at most maxBytes long. A nil bucket
 // disables it; then the cache is unused.
-func New(bucket *objectstore.Bucket, cache *Cache, maxBytes int64) *Service {
-	return &Service{bucket: bucket, cache: cache, maxBytes: maxBytes}
+func New(bucket *objectstore.Bucket, cache *diskcache.Cache, maxBytes int64) *Service {
+	return &Service{bucket: bucket, cache: cache, maxBytes: maxBytes, downloads: make(chan struct{}, maxDownloads)}
 }
 
 // Enabled reports whether there is a bucket.
@@ -123,7 +126,7 @@ func (s *Service) disproved(ctx context.Context, key Key, claimed int64) (bool, 
 		// It goes on without the asker, who will find it done the next time.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
 		defer cancel()
-		size, err := s.cache.sizeOf(ctx, s.bucket, key)
+		size, err := s.cache.Size(ctx, key.fileName(), s.download(key))
 		answered <- answer{size, err}
 	}()
 	timer := time.NewTimer(verifyPatience)
@@ -197,5 +200,5 @@ func (s *Service) FetchTo(ctx context.Context, key, dst string) error {
 	if err != nil {
 		return err
 	}
-	return s.cache.fetch(ctx, s.bucket, k, dst)
+	return s.cache.Load(ctx, k.fileName(), dst, s.download(k))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"cutroom/internal/asset"
+	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sandbox/bucket"
@@ -81,7 +82,7 @@ func (s *store) count(method string) int {
 }
 
 // service returns a service on the store with a cache of maxCache bytes.
-func (s *store) service(t *testing.T, maxCache int64) (*asset.Service, *asset.Cache, string) {
+func (s *store) service(t *testing.T, maxCache int64) (*asset.Service, *diskcache.Cache, string) {
 	t.Helper()
 	dir := t.TempDir()
 	cache, err := asset.NewCache(dir, maxCache)

@@ -2,7 +2,6 @@ package asset_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -94,62 +93,6 @@ func TestFetchToVerifiesAndKeeps(t *testing.T) {
 	}
 }
 
-func TestJobsShareOneDownload(t *testing.T) {
-	s := newStore(t)
-	service, _, _ := s.service(t, maxBytes)
-	key := upload(t, service, []byte("shared"), "video/mp4")
-	h := newHold()
-	s.setHook(h.hook)
-	dir := t.TempDir()
-
-	// The first caller gives up while the others wait.
-	first, giveUp := context.WithCancel(t.Context())
-	firstErr := make(chan error, 1)
-	go func() { firstErr <- service.FetchTo(first, key, filepath.Join(dir, "first")) }()
-	<-h.arrived
-	var others sync.WaitGroup
-	for i := range 8 {
-		others.Go(func() {
-			if err := service.FetchTo(t.Context(), key, filepath.Join(dir, fmt.Sprint(i))); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	waitForWaiters(t, service, key, 9)
-	giveUp()
-	if err := <-firstErr; !errors.Is(err, context.Canceled) {
-		t.Errorf("the first caller got %v", err)
-	}
-	h.open()
-	others.Wait()
-	if n := s.count(http.MethodGet); n != 1 {
-		t.Errorf("%d downloads, want 1", n)
-	}
-}
-
-func TestLastCallerEndsTheDownload(t *testing.T) {
-	s := newStore(t)
-	service, _, dir := s.service(t, maxBytes)
-	key := upload(t, service, []byte("abandoned"), "video/mp4")
-	h := newHold()
-	s.setHook(h.hook)
-	ctx, giveUp := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- service.FetchTo(ctx, key, filepath.Join(t.TempDir(), "dst")) }()
-	<-h.arrived
-	giveUp()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("FetchTo = %v", err)
-	}
-	if got := names(t, dir); len(got) != 0 {
-		t.Errorf("the cache holds %v", got)
-	}
-	h.open()
-	if err := service.FetchTo(t.Context(), key, filepath.Join(t.TempDir(), "dst")); err != nil {
-		t.Errorf("a later caller: %v", err)
-	}
-}
-
 func TestDownloadsAreBounded(t *testing.T) {
 	s := newStore(t)
 	service, _, _ := s.service(t, maxBytes)
@@ -237,152 +180,24 @@ func TestDamageOnTheWayIsNotHeldAgainstTheObject(t *testing.T) {
 	}
 }
 
-func TestSweep(t *testing.T) {
-	s := newStore(t)
-	service, cache, dir := s.service(t, 100)
-	fetch := func(body string) (file, held string) {
-		t.Helper()
-		key := upload(t, service, []byte(body), "video/mp4")
-		held = filepath.Join(t.TempDir(), "held")
-		if err := service.FetchTo(t.Context(), key, held); err != nil {
-			t.Fatal(err)
-		}
-		return filepath.Base(key), held
-	}
-	use := func(name string, ago time.Duration) {
-		t.Helper()
-		at := time.Now().Add(-ago)
-		if err := os.Chtimes(filepath.Join(dir, name), at, at); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expect := func(when string, want ...string) {
-		t.Helper()
-		slices.Sort(want)
-		if got := names(t, dir); !slices.Equal(got, want) {
-			t.Errorf("%s the cache holds %v, want %v", when, got, want)
-		}
-	}
-	body := func(c string) string { return string(bytes.Repeat([]byte(c), 40)) }
-
-	a, heldA := fetch(body("a"))
-	b, _ := fetch(body("b"))
-	use(a, 3*time.Hour)
-	use(b, 2*time.Hour)
-	c, _ := fetch(body("c")) // 120 bytes: the least recently used has to go
-	expect("when it is full", b, c)
-	if got, err := os.ReadFile(heldA); err != nil || string(got) != body("a") {
-		t.Errorf("the file in use holds %d other bytes, %v", len(got), err)
-	}
-
-	old, young, foreign := "x.part", "y.part", "notes.txt"
-	for _, name := range []string{old, young, foreign} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	use(old, 2*time.Hour)
-	use(foreign, 100*time.Hour)
-	if err := cache.Sweep(90 * time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	expect("after the sweep", c, young, foreign)
-
-	// Using a copy keeps it.
-	use(c, 80*time.Minute)
-	if err := service.FetchTo(t.Context(), "assets/"+c, filepath.Join(t.TempDir(), "dst")); err != nil {
-		t.Fatal(err)
-	}
-	if err := cache.Sweep(time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	expect("after another use", c, young, foreign)
-}
-
-func TestAssetLargerThanTheCacheIsStillServed(t *testing.T) {
+func TestCacheDropsAssetsAndNothingElse(t *testing.T) {
 	s := newStore(t)
 	service, cache, dir := s.service(t, 10)
 	key := upload(t, service, bytes.Repeat([]byte("x"), 1000), "video/mp4")
-	if err := service.FetchTo(t.Context(), key, filepath.Join(t.TempDir(), "dst")); err != nil {
+	held := filepath.Join(t.TempDir(), "held")
+	if err := service.FetchTo(t.Context(), key, held); err != nil {
+		t.Fatalf("larger than the cache: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := cache.Sweep(time.Hour); err != nil {
+	if err := cache.Sweep(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, dir); len(got) != 0 {
+	if got := names(t, dir); !slices.Equal(got, []string{"notes.txt"}) {
 		t.Errorf("the cache holds %v", got)
 	}
-}
-
-func TestSweepNeverTakesAFileFromAJob(t *testing.T) {
-	s := newStore(t)
-	service, cache, _ := s.service(t, maxBytes)
-	want := []byte("contested")
-	key := upload(t, service, want, "video/mp4")
-	var jobs, sweeper sync.WaitGroup
-	stop := make(chan struct{})
-	sweeper.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Millisecond):
-				if err := cache.Sweep(0); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	})
-	dir := t.TempDir()
-	for worker := range 4 {
-		jobs.Go(func() {
-			for i := range 25 {
-				dst := filepath.Join(dir, fmt.Sprintf("%d-%d", worker, i))
-				if err := service.FetchTo(t.Context(), key, dst); err != nil {
-					t.Error(err)
-					return
-				}
-				if got, err := os.ReadFile(dst); err != nil || !bytes.Equal(got, want) {
-					t.Errorf("the job reads %q, %v", got, err)
-				}
-			}
-		})
-	}
-	jobs.Wait()
-	close(stop)
-	sweeper.Wait()
-}
-
-func TestCopiesOfAnotherBootAreDropped(t *testing.T) {
-	s := newStore(t)
-	service, _, dir := s.service(t, maxBytes)
-	key := upload(t, service, []byte("before the power failed"), "video/mp4")
-	if err := service.FetchTo(t.Context(), key, filepath.Join(t.TempDir(), "dst")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := asset.NewCache(dir, maxBytes); err != nil {
-		t.Fatal(err)
-	}
-	if got := names(t, dir); len(got) != 1 {
-		t.Errorf("after a restart of the process the cache holds %v", got)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "boot-id"), []byte("another"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := asset.NewCache(dir, maxBytes); err != nil {
-		t.Fatal(err)
-	}
-	if got := names(t, dir); len(got) != 0 {
-		t.Errorf("after a restart of the machine the cache holds %v", got)
-	}
-}
-
-// waitForWaiters returns when n callers share the download of key.
-func waitForWaiters(t *testing.T, s *asset.Service, key string, n int) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); s.Waiters(key) != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the callers did not come together")
-		}
+	if st, err := os.Stat(held); err != nil || st.Size() != 1000 {
+		t.Errorf("the job's file: %v, %v", st, err)
 	}
 }

@@ -1,5 +1,6 @@
 // Package disk has the small tools for files that several packages need: their
-// digest, a second name for them, and the room that is left.
+// digest, a second name for them, their way to the disk and off it, and the space
+// that is left.
 package disk
 
 import (
@@ -87,6 +88,24 @@ func copySteps(ctx context.Context, to io.Writer, from io.Reader) (n int64, err 
 			return n, err
 		}
 	}
+}
+
+// Sync flushes a file or folder to the disk.
+func Sync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// Remove removes a file that may be gone already.
+func Remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // Free returns how many bytes an ordinary user may still write to the disk of a

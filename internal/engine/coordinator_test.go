@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
@@ -98,7 +99,7 @@ func TestACrewMakesTheSameFilm(t *testing.T) {
 		sources[key] = engine.Source{Path: mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 3 * time.Second, Tone: 300 + 50*float64(i)})}
 		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: key, Order: int64(i), Duration: 3 * time.Second, Volume: 1, Speed: 1})
 	}
-	cache, err := engine.NewDirCache(engine.DirCacheConfig{Dir: t.TempDir()})
+	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

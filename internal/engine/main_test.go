@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 // bench is an engine with a cache of its own.
 type bench struct {
 	engine *engine.Engine
-	cache  *engine.DirCache
+	cache  *diskcache.Cache
 }
 
 func newBench(t testing.TB, change ...func(*engine.Config)) *bench {
@@ -37,7 +38,7 @@ func newBench(t testing.TB, change ...func(*engine.Config)) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := engine.NewDirCache(engine.DirCacheConfig{Dir: t.TempDir()})
+	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
@@ -127,7 +128,7 @@ func TestBrokenCachesCostTimeOnly(t *testing.T) {
 		t.Error("another film without a cache")
 	}
 	dir := t.TempDir()
-	cache, err := engine.NewDirCache(engine.DirCacheConfig{Dir: dir})
+	cache, err := diskcache.New(diskcache.Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,8 +193,8 @@ func childMain() {
 	cacheDir, dir, paths := args[0], args[1], args[2:]
 	runner, err := media.New(media.Config{})
 	if err == nil {
-		var cache *engine.DirCache
-		if cache, err = engine.NewDirCache(engine.DirCacheConfig{Dir: cacheDir}); err == nil {
+		var cache *diskcache.Cache
+		if cache, err = diskcache.New(diskcache.Config{Dir: cacheDir}); err == nil {
 			tl := victim(paths[0], paths[1], paths[2])
 			e := engine.New(engine.Config{Media: runner, Cores: 2, Cache: cache})
 			_, err = e.Render(context.Background(), engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user"})

@@ -60,7 +60,7 @@ func (d *Dir) sweepTemp() error {
 		if err != nil || time.Since(info.ModTime()) < staleTemp {
 			continue // gone already, or perhaps another process's work
 		}
-		if err := os.Remove(filepath.Join(d.temp, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := disk.Remove(filepath.Join(d.temp, e.Name())); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (d *Dir) put(ctx context.Context, key, path string) error {
 	if err := os.Chtimes(tmp, now, now); err != nil {
 		return err
 	}
-	if err := syncPath(tmp); err != nil {
+	if err := disk.Sync(tmp); err != nil {
 		return err
 	}
 	return d.show(tmp, d.path(key))
@@ -117,7 +117,7 @@ func (d *Dir) show(tmp, dst string) error {
 		}
 		// Rename of two links to one file does nothing and leaves tmp.
 		if err = os.Rename(tmp, dst); err == nil {
-			err = syncPath(filepath.Dir(dst))
+			err = disk.Sync(filepath.Dir(dst))
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // deleted again already
 			}
@@ -154,7 +154,7 @@ func (d *Dir) Fetch(ctx context.Context, key, dst string) error {
 		return fmt.Errorf("fetch %s: %w", key, err)
 	}
 	part := dst + ".part"
-	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := disk.Remove(part); err != nil {
 		return fmt.Errorf("fetch %s: %w", key, err)
 	}
 	defer os.Remove(part)
@@ -259,7 +259,7 @@ func (d *Dir) remove(key string) error {
 		return err
 	}
 	path := d.path(key)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := disk.Remove(path); err != nil {
 		return err
 	}
 	for dir := filepath.Dir(path); len(dir) > len(d.root); dir = filepath.Dir(dir) {
@@ -335,14 +335,4 @@ func notFound(err error) error {
 		return ErrNotFound
 	}
 	return err
-}
-
-// syncPath flushes a file or folder to disk.
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/benchtest"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/engine"
+	"cutroom/internal/diskcache"
 )
 
 var (
@@ -115,7 +115,7 @@ func newCrowd(t *testing.T, n int, takes time.Duration, parts int) *crowd {
 	for range n {
 		// Three connections: the loop, the progress and the heartbeat.
 		d := openDB(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 3})
-		local, err := engine.NewDirCache(engine.DirCacheConfig{Dir: filepath.Join(c.dir, fmt.Sprintf("cache-%d", len(c.pools)))})
+		local, err := diskcache.New(diskcache.Config{Dir: filepath.Join(c.dir, fmt.Sprintf("cache-%d", len(c.pools)))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/engine"
+	"cutroom/internal/diskcache"
 )
 
 // owners is what a claim of each of n turns gives, by the owner's name.
@@ -235,7 +235,7 @@ func TestHelpForAFilmEndsWhenAJobWaits(t *testing.T) {
 	url, user, password := dbtest.URL(t)
 	r := newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 8}))
 	r.shareBucket()
-	local, err := engine.NewDirCache(engine.DirCacheConfig{Dir: t.TempDir()})
+	local, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

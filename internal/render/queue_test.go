@@ -8,7 +8,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/engine"
+	"cutroom/internal/diskcache"
 )
 
 func eachDatabase(t *testing.T, test func(t *testing.T, r *rig)) {
@@ -106,7 +106,7 @@ func TestIdleReplicasAssist(t *testing.T) {
 	r.shareBucket()
 	engines := make([]*simulated, replicas)
 	for i := range engines {
-		local, err := engine.NewDirCache(engine.DirCacheConfig{Dir: t.TempDir()})
+		local, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"cutroom/internal/engine"
+	"cutroom/internal/diskcache"
 	"cutroom/internal/objectstore"
 )
 
@@ -15,12 +15,12 @@ import (
 // parts, what analysing a source found, and the decision about encoders, which
 // assistants must know. Decoded sound is neither dear nor small.
 type SharedCache struct {
-	local  *engine.DirCache
+	local  *diskcache.Cache
 	bucket objectstore.Store
 }
 
 // NewSharedCache returns the cache.
-func NewSharedCache(local *engine.DirCache, bucket objectstore.Store) *SharedCache {
+func NewSharedCache(local *diskcache.Cache, bucket objectstore.Store) *SharedCache {
 	return &SharedCache{local: local, bucket: bucket}
 }
 

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
@@ -96,7 +97,7 @@ func (b *bench) timeline() timeline.Timeline {
 
 // engineWith returns an engine with a cache in the given folder.
 func (b *bench) engineWith(cacheDir string) (*engine.Engine, error) {
-	cache, err := engine.NewDirCache(engine.DirCacheConfig{Dir: cacheDir})
+	cache, err := diskcache.New(diskcache.Config{Dir: cacheDir})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,344 @@
+// Package diskcache keeps files that could be had again on the local disk, up to
+// a size.
+//
+// A key stands for one content for ever: whoever puts it again puts the same
+// bytes. Files go in and out by hard links where the file system allows, so what
+// a job was given stays whatever the cache drops, in this or in another process
+// that shares the folder. A file's modification time is its last use, and a file
+// under its own name is complete.
+package diskcache
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"cutroom/internal/disk"
+)
+
+// Config says where a Cache keeps its files, and by which rules.
+type Config struct {
+	Dir      string // created when missing
+	MaxBytes int64  // 0 = no limit; the least recently used files go first
+	// Volatile puts files without flushing them to the disk, and drops those that
+	// were put before the machine last started: a power failure may have torn
+	// them. A process that dies tears none.
+	Volatile bool
+	// EvictLinked removes files that have another name too, such as a running
+	// job's, though that frees nothing until the job ends.
+	EvictLinked bool
+	// Owns tells the names that are the cache's, which may remove them; nil
+	// stands for all.
+	Owns func(name string) bool
+}
+
+// Cache is a folder of files. It is safe for concurrent use. Processes that share
+// a folder each apply the limit to what they know.
+type Cache struct {
+	cfg   Config
+	alive sync.RWMutex // held for writing while the folders of scopes go
+
+	mu   sync.Mutex // makes removals one at a time
+	size int64      // as far as we know; guarded by mu
+
+	flightsMu sync.Mutex
+	flights   map[string]*flight
+}
+
+// New opens the folder.
+func New(cfg Config) (*Cache, error) {
+	c := &Cache{cfg: cfg, flights: map[string]*flight{}}
+	err := os.MkdirAll(cfg.Dir, 0o750)
+	if err == nil && cfg.Volatile {
+		err = c.forgetOtherBoot()
+	}
+	if err == nil {
+		err = c.trim("")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("file cache: %w", err)
+	}
+	return c, nil
+}
+
+// Get makes the file appear at dst, which does not exist yet, and reports whether
+// it was there. The file at dst may be shared with the cache: it is never written
+// to, only read and removed.
+func (c *Cache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
+	c.alive.RLock()
+	defer c.alive.RUnlock()
+	path, err := c.path(scope, key)
+	if err != nil {
+		return false, err
+	}
+	err = disk.Link(ctx, path, dst)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, statErr := os.Lstat(filepath.Dir(dst)); statErr != nil {
+			return false, fmt.Errorf("file cache: %w", statErr) // it is dst's folder that is missing
+		}
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("file cache: get: %w", err)
+	}
+	now := time.Now()
+	if err := os.Chtimes(path, now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return true, fmt.Errorf("file cache: note the use: %w", err)
+	}
+	return true, nil
+}
+
+// Put keeps a copy of the finished file src, which is not modified afterwards: it
+// may be linked instead of copied.
+func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
+	c.alive.RLock()
+	defer c.alive.RUnlock()
+	path, err := c.path(scope, key)
+	if err != nil {
+		return err
+	}
+	size, replaced, err := c.put(ctx, path, src)
+	if err != nil {
+		return fmt.Errorf("file cache: put: %w", err)
+	}
+	c.mu.Lock()
+	c.size += size - replaced
+	full := c.cfg.MaxBytes > 0 && c.size > c.cfg.MaxBytes
+	c.mu.Unlock()
+	if full {
+		err = c.trim(path)
+	}
+	if err != nil {
+		return fmt.Errorf("file cache: evict: %w", err)
+	}
+	return nil
+}
+
+func (c *Cache) put(ctx context.Context, path, src string) (size, replaced int64, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return 0, 0, err
+	}
+	temp := tempName(path)
+	defer os.Remove(temp)
+	if err := disk.Link(ctx, src, temp); err != nil {
+		return 0, 0, err
+	}
+	if !c.cfg.Volatile {
+		if err := disk.Sync(temp); err != nil {
+			return 0, 0, err
+		}
+	}
+	now := time.Now()
+	if err := os.Chtimes(temp, now, now); err != nil {
+		return 0, 0, err
+	}
+	st, err := os.Stat(temp)
+	if err != nil {
+		return 0, 0, err
+	}
+	if before, err := os.Stat(path); err == nil {
+		replaced = before.Size()
+	}
+	// Renaming one link of a file onto another link of the same file does
+	// nothing; the deferred Remove then drops the spare name.
+	return st.Size(), replaced, os.Rename(temp, path)
+}
+
+// Sweep removes what was not used for ttl, then the least recently used files
+// beyond the limit, and what a process that died left behind.
+func (c *Cache) Sweep(ctx context.Context, ttl time.Duration) error {
+	files, err := c.files()
+	errs := []error{err}
+	for _, f := range files {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !f.pinned && time.Since(f.used) > ttl {
+			errs = append(errs, disk.Remove(f.path))
+		}
+	}
+	if err := errors.Join(append(errs, c.trim(""), c.removeEmptyScopes())...); err != nil {
+		return fmt.Errorf("file cache: sweep: %w", err)
+	}
+	return nil
+}
+
+func (c *Cache) removeEmptyScopes() error {
+	c.alive.Lock() // a Put must not find its folder gone
+	defer c.alive.Unlock()
+	entries, err := os.ReadDir(c.cfg.Dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			os.Remove(filepath.Join(c.cfg.Dir, e.Name())) // succeeds for empty folders alone, which is what is wanted
+		}
+	}
+	return err
+}
+
+// EraseScope removes everything kept for scope. Files put later by a job that
+// still runs are kept again; end the scope's jobs first.
+func (c *Cache) EraseScope(_ context.Context, scope string) error {
+	if scope == "" {
+		return errors.New("file cache: erase: no scope") // which would be everybody's
+	}
+	c.alive.Lock()
+	defer c.alive.Unlock()
+	err := os.RemoveAll(c.folder(scope))
+	if err == nil {
+		err = c.trim("")
+	}
+	if err != nil {
+		return fmt.Errorf("file cache: erase: %w", err)
+	}
+	return nil
+}
+
+// folder is where a scope's files lie: those of none in the cache's own folder.
+// The hash lets a scope be anything, and keeps user ids off the disk.
+func (c *Cache) folder(scope string) string {
+	if scope == "" {
+		return c.cfg.Dir
+	}
+	sum := sha256.Sum256([]byte(scope))
+	return filepath.Join(c.cfg.Dir, hex.EncodeToString(sum[:16]))
+}
+
+func (c *Cache) path(scope, key string) (string, error) {
+	if !plainKey(key) {
+		return "", fmt.Errorf("file cache: malformed key %q", key)
+	}
+	return filepath.Join(c.folder(scope), key), nil
+}
+
+// plainKey accepts lower-case letters, digits, dashes and single dots inside.
+func plainKey(key string) bool {
+	if key == "" || len(key) > 200 || key[0] == '.' || strings.Contains(key, "..") || isTemp(key) {
+		return false
+	}
+	return strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
+}
+
+// deadTemp is how long a file on its way in may stand still before it is taken
+// for what a killed process left.
+const deadTemp = time.Hour
+
+// tempName is a name beside path that nobody else uses.
+func tempName(path string) string { return path + "." + rand.Text() + ".tmp" }
+
+// isTemp recognises what is on its way in, in parts perhaps.
+func isTemp(name string) bool {
+	return strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, ".part")
+}
+
+// file is a file of the cache.
+type file struct {
+	path   string
+	size   int64
+	used   time.Time // last
+	pinned bool      // not to be removed now
+}
+
+// files lists the cache, the least recently used first. What a process that died
+// left on its way in is removed by the way.
+func (c *Cache) files() ([]file, error) {
+	var all []file
+	err := filepath.WalkDir(c.cfg.Dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		temp := isTemp(path)
+		if err != nil || d.IsDir() || d.Name() == bootMarker || !temp && c.cfg.Owns != nil && !c.cfg.Owns(d.Name()) {
+			return err
+		}
+		st, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if temp && time.Since(st.ModTime()) > deadTemp {
+			os.Remove(path) // fails when the owner was faster, which is as well
+			return nil
+		}
+		sys, ok := st.Sys().(*syscall.Stat_t)
+		all = append(all, file{path: path, size: st.Size(), used: st.ModTime(),
+			pinned: temp || !c.cfg.EvictLinked && ok && sys.Nlink > 1})
+		return nil
+	})
+	slices.SortFunc(all, func(a, b file) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path)) })
+	return all, err
+}
+
+// trim adds up what is there and removes the least recently used files beyond
+// the limit, but not keep, which somebody is about to take.
+func (c *Cache) trim(keep string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	files, err := c.files()
+	if err != nil {
+		return err
+	}
+	c.size = 0
+	for _, f := range files {
+		c.size += f.size
+	}
+	if c.cfg.MaxBytes <= 0 || c.size <= c.cfg.MaxBytes {
+		return nil
+	}
+	// A tenth below the limit, so that not every Put has to look again.
+	for _, f := range files {
+		if c.size <= c.cfg.MaxBytes-c.cfg.MaxBytes/10 {
+			break
+		}
+		if f.pinned || f.path == keep {
+			continue
+		}
+		if err := disk.Remove(f.path); err != nil {
+			return err
+		}
+		c.size -= f.size
+	}
+	return nil
+}
+
+// bootMarker is the file that tells since which start of the machine a volatile
+// cache has been filled.
+const bootMarker = "boot-id"
+
+// forgetOtherBoot removes the files unless they were put since the machine
+// started.
+func (c *Cache) forgetOtherBoot() error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		boot = []byte(rand.Text()) // unknown: trust nothing
+	}
+	marker := filepath.Join(c.cfg.Dir, bootMarker)
+	if known, err := os.ReadFile(marker); err == nil && string(known) == string(boot) {
+		return nil
+	}
+	files, err := c.files()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if !isTemp(f.path) {
+			if err := disk.Remove(f.path); err != nil {
+				return err
+			}
+		}
+	}
+	return os.WriteFile(marker, boot, 0o640)
+}

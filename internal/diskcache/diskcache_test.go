@@ -1,0 +1,390 @@
+package diskcache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/diskcache"
+)
+
+func newCache(t *testing.T, cfg diskcache.Config) (*diskcache.Cache, string) {
+	t.Helper()
+	if cfg.Dir == "" {
+		cfg.Dir = filepath.Join(t.TempDir(), "cache")
+	}
+	c, err := diskcache.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, cfg.Dir
+}
+
+func put(t *testing.T, c *diskcache.Cache, scope, key, content string) {
+	t.Helper()
+	src := filepath.Join(t.TempDir(), "src")
+	write(t, src, content)
+	if err := c.Put(t.Context(), scope, key, src); err != nil {
+		t.Fatal(err)
+	}
+	// As a job does at its end: only the cache keeps the file.
+	if err := os.Remove(src); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// got returns a file's content, "" when the cache does not have it.
+func got(t *testing.T, c *diskcache.Cache, scope, key string) string {
+	t.Helper()
+	dst := filepath.Join(t.TempDir(), "dst")
+	found, err := c.Get(t.Context(), scope, key, dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(dst)
+	if found != (err == nil) {
+		t.Fatalf("found %v, but reading says %v", found, err)
+	}
+	if found {
+		if err := os.Remove(dst); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(data)
+}
+
+// files maps the names below dir, without their folders, to their paths.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all[d.Name()] = path
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// use makes a file look as if it had been used that long ago.
+func use(t *testing.T, dir, name string, ago time.Duration) {
+	t.Helper()
+	at := time.Now().Add(-ago)
+	if err := os.Chtimes(files(t, dir)[name], at, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect(t *testing.T, when, dir string, want ...string) {
+	t.Helper()
+	var names []string
+	for name := range files(t, dir) {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("%s the cache holds %v, want %v", when, names, want)
+	}
+}
+
+func TestKeepsAndFinds(t *testing.T) {
+	c, dir := newCache(t, diskcache.Config{})
+	if g := got(t, c, "ann", "a.mp4"); g != "" {
+		t.Errorf("an empty cache has %q", g)
+	}
+	put(t, c, "ann", "a.mp4", "hello")
+	put(t, c, "ann", "a.mp4", "hello")
+	put(t, c, "bob/../ann", "a.mp4", "bob's")
+	if g := got(t, c, "ann", "a.mp4"); g != "hello" {
+		t.Errorf("got %q", g)
+	}
+	if g := got(t, c, "bob/../ann", "a.mp4"); g != "bob's" {
+		t.Errorf("got %q", g)
+	}
+	for _, key := range []string{"", "../x", "a/b", ".hidden", "A", "x.tmp", "x.part", strings.Repeat("a", 300)} {
+		if err := c.Put(t.Context(), "ann", key, dir); err == nil {
+			t.Errorf("key %q was accepted", key)
+		}
+	}
+	if found, err := c.Get(t.Context(), "ann", "a.mp4", filepath.Join(dir, "no", "folder")); found || err == nil {
+		t.Errorf("into a missing folder: %v, %v", found, err)
+	}
+	// The names on the disk are a promise to the cache that an upgrade finds.
+	stored := filepath.Join(dir, "49915e0d7d4b402e3017d010bc1c0e83", "a.mp4")
+	if data, err := os.ReadFile(stored); err != nil || string(data) != "hello" {
+		t.Errorf("%s: %q, %v: have %v", stored, data, err, files(t, dir))
+	}
+	again, _ := newCache(t, diskcache.Config{Dir: dir})
+	if got(t, again, "ann", "a.mp4") != "hello" {
+		t.Error("lost by a restart")
+	}
+}
+
+func TestDropsTheLeastRecentlyUsed(t *testing.T) {
+	c, dir := newCache(t, diskcache.Config{MaxBytes: 100})
+	for i := range 4 {
+		key := fmt.Sprintf("p%d", i)
+		put(t, c, "ann", key, strings.Repeat("x", 24))
+		use(t, dir, key, time.Duration(9-i)*time.Hour)
+	}
+	got(t, c, "ann", "p0") // used again
+	put(t, c, "ann", "p4", strings.Repeat("x", 24))
+	expect(t, "when it is full", dir, "p0", "p3", "p4")
+	again, _ := newCache(t, diskcache.Config{Dir: dir, MaxBytes: 50})
+	expect(t, "under a lower limit", dir, "p4")
+	use(t, dir, "p4", 2*time.Hour)
+	if err := again.Sweep(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "after a sweep", dir)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("empty folders are left: %v, %v", entries, err)
+	}
+}
+
+func TestSparesWhatIsInUse(t *testing.T) {
+	c, dir := newCache(t, diskcache.Config{MaxBytes: 50})
+	put(t, c, "ann", "used", strings.Repeat("x", 30))
+	dst := filepath.Join(t.TempDir(), "job")
+	if found, err := c.Get(t.Context(), "ann", "used", dst); !found || err != nil {
+		t.Fatal(found, err)
+	}
+	use(t, dir, "used", 2*time.Hour)
+	put(t, c, "ann", "other", strings.Repeat("y", 30)) // over the limit
+	expect(t, "over the limit", dir, "other", "used")
+	if err := c.Sweep(t.Context(), time.Hour); err != nil {
+		t.Error(err)
+	}
+	expect(t, "while a job runs", dir, "used")
+	if err := os.Remove(dst); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Sweep(t.Context(), time.Hour); err != nil {
+		t.Error(err)
+	}
+	expect(t, "when nobody uses it", dir)
+}
+
+func TestErasesAScope(t *testing.T) {
+	c, dir := newCache(t, diskcache.Config{})
+	put(t, c, "ann", "a", "1")
+	put(t, c, "bob", "a", "2")
+	for _, scope := range []string{"ann", "nobody"} {
+		if err := c.EraseScope(t.Context(), scope); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := c.EraseScope(t.Context(), ""); err == nil {
+		t.Error("everybody's files may be erased at once")
+	}
+	if got(t, c, "ann", "a") != "" || got(t, c, "bob", "a") != "2" {
+		t.Error("the wrong files went")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+func TestRemovesOnlyWhatIsItsOwn(t *testing.T) {
+	c, dir := newCache(t, diskcache.Config{MaxBytes: 100, Volatile: true, EvictLinked: true,
+		Owns: func(name string) bool { return strings.HasPrefix(name, "own") }})
+	for _, name := range []string{"own-old", "own-new", "notes.txt", "old.part", "young.part", "old.tmp"} {
+		write(t, filepath.Join(dir, name), "")
+		if !strings.Contains(name, "n") || name == "notes.txt" {
+			use(t, dir, name, 2*time.Hour)
+		}
+	}
+	use(t, dir, "own-old", 2*time.Hour)
+	if err := os.Link(filepath.Join(dir, "own-old"), filepath.Join(t.TempDir(), "job")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Sweep(t.Context(), 90*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "after a sweep", dir, "own-new", "notes.txt", "young.part", "boot-id")
+}
+
+func TestFilesOfAnotherBootAreDropped(t *testing.T) {
+	cfg := diskcache.Config{Volatile: true}
+	c, dir := newCache(t, cfg)
+	cfg.Dir = dir
+	put(t, c, "", "a", "before the power failed")
+	newCache(t, cfg)
+	expect(t, "after a restart of the process", dir, "a", "boot-id")
+	write(t, filepath.Join(dir, "boot-id"), "another")
+	newCache(t, cfg)
+	expect(t, "after a restart of the machine", dir, "boot-id")
+}
+
+func TestIsSafeForConcurrentUse(t *testing.T) {
+	c, _ := newCache(t, diskcache.Config{MaxBytes: 2000})
+	dir := t.TempDir()
+	var group sync.WaitGroup
+	for w := range 8 {
+		group.Go(func() {
+			for i := range 40 {
+				key, src := fmt.Sprintf("k%d", i%10), filepath.Join(dir, fmt.Sprintf("s%d-%d", w, i))
+				if err := os.WriteFile(src, []byte(strings.Repeat(key, 100)), 0o600); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := c.Put(t.Context(), "ann", key, src); err != nil {
+					t.Error(err)
+				}
+				dst := src + ".out"
+				if found, err := c.Get(t.Context(), "ann", key, dst); err != nil {
+					t.Error(err)
+				} else if found {
+					if data, err := os.ReadFile(dst); err != nil || string(data) != strings.Repeat(key, 100) {
+						t.Errorf("%s holds %.20q, %v", key, data, err)
+					}
+				}
+				if i%7 == 0 {
+					if err := c.Sweep(t.Context(), time.Hour); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// source is a Loader that tells when it is asked, and answers when it may.
+type source struct {
+	asked chan struct{}
+	gate  chan struct{}
+	loads int // read once the loads have ended
+}
+
+func newSource() *source {
+	return &source{asked: make(chan struct{}, 100), gate: make(chan struct{})}
+}
+
+func (s *source) load(ctx context.Context, path string) error {
+	s.loads++ // one at a time
+	s.asked <- struct{}{}
+	select {
+	case <-s.gate:
+		return os.WriteFile(path, []byte("content"), 0o600)
+	case <-ctx.Done():
+		return errors.Join(os.WriteFile(path, []byte("cont"), 0o600), ctx.Err())
+	}
+}
+
+func TestCallersShareOneLoad(t *testing.T) {
+	c, dir := newCache(t, diskcache.Config{Volatile: true})
+	s := newSource()
+	to := t.TempDir()
+	first, giveUp := context.WithCancel(t.Context())
+	firstErr := make(chan error, 1)
+	go func() { firstErr <- c.Load(first, "key", filepath.Join(to, "first"), s.load) }()
+	<-s.asked
+	var others sync.WaitGroup
+	for i := range 8 {
+		others.Go(func() {
+			dst := filepath.Join(to, fmt.Sprint(i))
+			if err := c.Load(t.Context(), "key", dst, s.load); err != nil {
+				t.Error(err)
+			}
+			if st, err := os.Stat(dst); err != nil || st.Mode().Perm()&0o222 != 0 {
+				t.Errorf("the shared file may be written to: %v, %v", st, err)
+			}
+		})
+	}
+	waitForWaiters(t, c, filepath.Join(dir, "key"), 9)
+	giveUp() // the first caller, while the others wait
+	if err := <-firstErr; !errors.Is(err, context.Canceled) {
+		t.Errorf("the first caller got %v", err)
+	}
+	close(s.gate)
+	others.Wait()
+	size, err := c.Size(t.Context(), "key", s.load)
+	if size != int64(len("content")) || err != nil || s.loads != 1 {
+		t.Errorf("%d bytes, %v after %d loads", size, err, s.loads)
+	}
+	expect(t, "then", dir, "key", "boot-id")
+}
+
+func TestLastCallerEndsTheLoad(t *testing.T) {
+	c, dir := newCache(t, diskcache.Config{})
+	s := newSource()
+	ctx, giveUp := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { _, err := c.Size(ctx, "key", s.load); done <- err }()
+	<-s.asked
+	giveUp()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Size = %v", err)
+	}
+	expect(t, "after a load that was broken off", dir)
+	close(s.gate)
+	if err := c.Load(t.Context(), "key", filepath.Join(t.TempDir(), "dst"), s.load); err != nil {
+		t.Errorf("a later caller: %v", err)
+	}
+}
+
+func TestSweepNeverTakesAFileFromAJob(t *testing.T) {
+	c, _ := newCache(t, diskcache.Config{EvictLinked: true, MaxBytes: 1}) // and so larger than the cache
+	load := func(_ context.Context, path string) error { return os.WriteFile(path, []byte("contested"), 0o600) }
+	var jobs, sweeper sync.WaitGroup
+	stop := make(chan struct{})
+	sweeper.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+				if err := c.Sweep(t.Context(), 0); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	dir := t.TempDir()
+	for worker := range 4 {
+		jobs.Go(func() {
+			for i := range 25 {
+				dst := filepath.Join(dir, fmt.Sprintf("%d-%d", worker, i))
+				if err := c.Load(t.Context(), "key", dst, load); err != nil {
+					t.Error(err)
+					return
+				}
+				if got, err := os.ReadFile(dst); err != nil || string(got) != "contested" {
+					t.Errorf("the job reads %q, %v", got, err)
+				}
+			}
+		})
+	}
+	jobs.Wait()
+	close(stop)
+	sweeper.Wait()
+}
+
+// waitForWaiters returns when n callers share the load of a file.
+func waitForWaiters(t *testing.T, c *diskcache.Cache, path string, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); c.Waiters(path) != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the callers did not come together")
+		}
+	}
+}
