@@ -3,15 +3,15 @@ package engine
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
+
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"cutroom/internal/audio"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/timeline"
@@ -65,6 +65,9 @@ func (r *run) final(ctx context.Context) (Output, error) {
 
 // How the sound is kept within full scale behind the encoder too.
 const (
+	// usualCeiling is where a peak above full scale ends up: 0.2 dB below it, because
+	// the AAC encoder adds a little of its own.
+	usualCeiling = 0.977
 	// quietPeak is the highest sample of a mix that no encoder brings above full
 	// scale: its worst errors were seen to be a quarter of that.
 	quietPeak = 0.7
@@ -77,21 +80,21 @@ const (
 // may decode beyond full scale, and be clipped by the player. So what came out is
 // decoded, and where it does not fit, mixed again below a lower ceiling.
 func (r *run) encodeSound(ctx context.Context, pass media.Pass, name string, done *task) error {
-	sounds := newSoundFiles(r.path)
-	defer sounds.close()
 	threshold, ceiling := 1.0, usualCeiling
 	for try := 1; ; try++ {
-		mix := newMixer(r.plan.Pieces, r.plan.Samples, sounds.of, newLimiter(threshold, ceiling))
-		mix.onFrames = func(n int64) { done.reached(float64(n) / float64(r.plan.Samples)) }
+		mix := audio.NewMixer(r.work, r.plan.Regions, r.plan.Samples, threshold, ceiling)
+		mix.OnProgress = func(frames int64) { done.reached(float64(frames) / float64(r.plan.Samples)) }
 		pass.Stdin = mix
-		if _, err := r.encode(ctx, pass); err != nil {
+		_, err := r.encode(ctx, pass)
+		mix.Close()
+		if err != nil {
 			return r.finalError(ctx, err)
 		}
-		if mix.err != nil {
-			return mix.err
+		if mix.Err() != nil {
+			return mix.Err()
 		}
-		r.stats.Limiting = mix.limiter.acted
-		if mix.limiter.peak <= quietPeak || try == soundTries {
+		r.stats.Limiting = mix.Limited()
+		if mix.Peak() <= quietPeak || try == soundTries {
 			return nil
 		}
 		peak, err := r.decodedPeak(ctx, name)
@@ -101,7 +104,7 @@ func (r *run) encodeSound(ctx context.Context, pass media.Pass, name string, don
 		if peak <= 1 {
 			return nil
 		}
-		ceiling = min(ceiling, mix.limiter.peak) / peak * 0.99
+		ceiling = min(ceiling, mix.Peak()) / peak * 0.99
 		if try == soundTries-1 {
 			ceiling = 0.5
 		}
@@ -112,28 +115,10 @@ func (r *run) encodeSound(ctx context.Context, pass media.Pass, name string, don
 
 // decodedPeak is the highest sample of the output's sound, 1 being full scale.
 func (r *run) decodedPeak(ctx context.Context, name string) (float64, error) {
-	var peak peakMeter
+	var peak audio.PeakMeter
 	args := append(media.InputArgs(media.KindMP4, r.path(name)), "-map", "0:a:0", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
 	_, err := r.encode(ctx, media.Pass{Name: "look at the peaks", Args: args, Stdout: &peak, Timeout: r.cfg.FinalTimeout})
-	return peak.peak, err
-}
-
-// peakMeter takes float32 samples, in pieces of any length.
-type peakMeter struct {
-	peak float64
-	rest []byte
-}
-
-func (m *peakMeter) Write(p []byte) (int, error) {
-	n := len(p)
-	if len(m.rest) > 0 {
-		p = append(m.rest, p...)
-	}
-	for ; len(p) >= 4; p = p[4:] {
-		m.peak = max(m.peak, math.Abs(finite(math.Float32frombits(binary.LittleEndian.Uint32(p)))))
-	}
-	m.rest = append([]byte(nil), p...)
-	return n, nil
+	return peak.Peak(), err
 }
 
 // finalError tells time-out and full disk from trouble of our own. The final

@@ -44,14 +44,8 @@ func describe(p *Plan, names map[string]string) string {
 		fmt.Fprintf(&b, "\nstretch %s from %.1f at tempo %g into %s: %d samples\n", s.Sound.File, s.From, s.Tempo, s.File, s.Length)
 	}
 	b.WriteString("\nmix\n")
-	for _, m := range p.Pieces {
-		file := ""
-		if m.Sound != nil {
-			file = m.Sound.File
-		} else {
-			file = m.Stretch.File
-		}
-		fmt.Fprintf(&b, "    %s: %s from %d, plays %d to %d at volume %g, fades %d and %d", m.Name, file, m.Offset, m.Start, m.End, m.Volume, m.FadeIn, m.FadeOut)
+	for _, m := range p.Regions {
+		fmt.Fprintf(&b, "    %s: %s from %d, plays %d to %d at volume %g, fades %d and %d", m.Name, m.File, m.Offset, m.Start, m.End, m.Volume, m.FadeIn, m.FadeOut)
 		for _, s := range m.Mutes {
 			fmt.Fprintf(&b, ", silent %d to %d (fades %d and %d)", s.Start, s.End, s.FadeIn, s.FadeOut)
 		}

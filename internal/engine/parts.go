@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cutroom/internal/audio"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 )
@@ -144,8 +145,8 @@ func (r *run) runSteps(ctx context.Context, group *errgroup.Group, steps []step,
 // soundNeeded reports whether anything reads the sound itself, and not only a
 // finished stretch of it.
 func (r *run) soundNeeded(s *DecodedAudio, missing []*StretchedAudio) bool {
-	for _, p := range r.plan.Pieces {
-		if p.Sound == s {
+	for _, region := range r.plan.Regions {
+		if region.File == s.File {
 			return true
 		}
 	}
@@ -320,14 +321,9 @@ func (r *run) makeSound(ctx context.Context, s *DecodedAudio, t *task) error {
 
 // makeStretch brings a piece of sound to its tempo.
 func (r *run) makeStretch(ctx context.Context, s *StretchedAudio) error {
-	in, err := openPCM(r.path(s.Sound.File), s.Sound.From)
-	if err != nil {
-		return err
-	}
-	defer in.close()
 	out := r.path(s.File + ".part")
-	if err := newStretcher(in).run(ctx, s.From, s.Tempo, s.Length, out); err != nil {
-		return err
+	if err := s.Write(ctx, r.path(s.Sound.File), s.Sound.From, out); err != nil {
+		return noSpace(err)
 	}
 	if err := os.Rename(out, r.path(s.File)); err != nil {
 		return fmt.Errorf("render: %w", err)
@@ -345,10 +341,10 @@ func (s *DecodedAudio) cost() float64 {
 func (r *run) checkSpace() error {
 	var need int64
 	for _, s := range r.plan.Sounds {
-		need += (s.To - s.From) * frameBytes
+		need += (s.To - s.From) * audio.FrameBytes
 	}
 	for _, s := range r.plan.Stretches {
-		need += s.Length * frameBytes
+		need += s.Length * audio.FrameBytes
 	}
 	// An eighth of a bit per pixel is well above what CRF 20 takes of busy
 	// pictures. Parts, output and its copy with the index in front: three times.

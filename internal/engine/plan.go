@@ -5,6 +5,7 @@ import (
 	"math"
 	"sort"
 
+	"cutroom/internal/audio"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/timeline"
@@ -39,7 +40,7 @@ type Plan struct {
 	Sequence  []*VideoPart // what plays after what; a part may occur more than once
 	Sounds    []*DecodedAudio
 	Stretches []*StretchedAudio
-	Pieces    []*Region
+	Regions   []*audio.Region
 }
 
 // Canvas is the picture every segment is brought to.
@@ -175,31 +176,6 @@ func gather(t timeline.Timeline, files map[string]PlanSource, limits Limits) (ma
 	return byKey, nil
 }
 
-// Region is a stretch of sound on the output timeline.
-type Region struct {
-	Name string // "segments[0]", "bgmClips[1]", ...
-
-	// Exactly one of Sound and Stretch is set; Offset is the sample of it that
-	// plays at Start: of the source for a Sound, of its own output for a Stretch.
-	Sound   *DecodedAudio
-	Stretch *StretchedAudio
-	Offset  int64
-
-	Start, End int64 // output samples, half-open
-	Volume     float64
-
-	// FadeIn and FadeOut ramp the piece linearly over this many samples inside
-	// [Start, End).
-	FadeIn, FadeOut int64
-	// Mutes are the spans in which the piece is silent, ordered, not overlapping.
-	Mutes []Span
-}
-
-// Span is a half-open range of output samples with ramps inside it: the muted
-// piece falls from full to silent over FadeIn samples from Start on, and rises
-// again over the FadeOut samples before End.
-type Span struct{ Start, End, FadeIn, FadeOut int64 }
-
 const (
 	// seamFade softens a cut between sounds that do not belong together: 2 ms are
 	// too short to hear and long enough to take the click away.
@@ -218,8 +194,8 @@ type soundUse struct {
 	tempo  float64
 	start  int64 // output sample at which from plays
 	length int64 // output samples
-	// pieces play the stretch; several where the volume changes on the way.
-	pieces []*Region
+	// regions play the stretch; several where the volume changes on the way.
+	regions []*audio.Region
 }
 
 // planSound places every sound and decides what is decoded and stretched.
@@ -233,42 +209,35 @@ func (p *Plan) planSound(t timeline.Timeline, l *layout, sources map[string]*sou
 	uses = append(uses, stemSounds(t, l, sources)...)
 	decodes := newDecodes(uses)
 	p.Sounds = decodes.sounds
-	stretches := map[string]*StretchedAudio{}
-	for _, u := range uses {
-		sound := decodes.find(u)
-		var stretch *StretchedAudio
-		if u.tempo != 1 {
-			stretch = newStretch(sound, u)
-			if known := stretches[stretch.Key]; known != nil {
-				stretch = known
-			} else {
-				stretches[stretch.Key] = stretch
-				p.Stretches = append(p.Stretches, stretch)
-			}
-		}
-		for _, piece := range u.pieces {
-			piece.Offset = piece.Start - u.start
-			if stretch != nil {
-				piece.Stretch = stretch
-			} else {
-				piece.Sound = sound
-				piece.Offset += int64(math.Round(u.from))
-			}
-			p.Pieces = append(p.Pieces, piece)
-		}
-	}
 	for i, s := range p.Sounds {
 		s.File = fmt.Sprintf("sound%03d.f32", i)
 	}
-	for i, s := range p.Stretches {
-		s.File = fmt.Sprintf("stretch%03d.f32", i)
+	stretches := map[string]*StretchedAudio{}
+	for _, u := range uses {
+		sound := decodes.find(u)
+		file, first := sound.File, int64(math.Round(u.from))-sound.From
+		if u.tempo != 1 {
+			stretch := newStretch(sound, u)
+			if known := stretches[stretch.Key]; known != nil {
+				stretch = known
+			} else {
+				stretch.File = fmt.Sprintf("stretch%03d.f32", len(p.Stretches))
+				stretches[stretch.Key] = stretch
+				p.Stretches = append(p.Stretches, stretch)
+			}
+			file, first = stretch.File, 0
+		}
+		for _, region := range u.regions {
+			region.File, region.Offset = file, first+region.Start-u.start
+		}
+		p.Regions = append(p.Regions, u.regions...)
 	}
 	return nil
 }
 
 // segmentSounds returns one use per run of segments that read on in their
-// source without a seam, with a piece per change of volume.
-func segmentSounds(l *layout, mutes []Span) []soundUse {
+// source without a seam, with a region per change of volume.
+func segmentSounds(l *layout, mutes []audio.Mute) []soundUse {
 	var uses []soundUse
 	open := false // the last use may grow
 	for k := range l.segments {
@@ -290,31 +259,31 @@ func segmentSounds(l *layout, mutes []Span) []soundUse {
 		}
 		u := &uses[len(uses)-1]
 		u.length = end - u.start
-		if n := len(u.pieces); n > 0 && u.pieces[n-1].Volume == p.segment.Volume {
-			u.pieces[n-1].End = end
+		if n := len(u.regions); n > 0 && u.regions[n-1].Volume == p.segment.Volume {
+			u.regions[n-1].End = end
 			continue
 		}
-		piece := &Region{Name: fmt.Sprintf("segments[%d]", p.index), Start: start, End: end, Volume: p.segment.Volume}
-		if len(u.pieces) == 0 && start > 0 {
-			piece.FadeIn = seamFade
+		region := &audio.Region{Name: fmt.Sprintf("segments[%d]", p.index), Start: start, End: end, Volume: p.segment.Volume}
+		if len(u.regions) == 0 && start > 0 {
+			region.FadeIn = seamFade
 		}
-		u.pieces = append(u.pieces, piece)
+		u.regions = append(u.regions, region)
 	}
 	total := l.samples()
 	for _, u := range uses {
-		if last := u.pieces[len(u.pieces)-1]; last.End < total {
+		if last := u.regions[len(u.regions)-1]; last.End < total {
 			last.FadeOut = seamFade
 		}
-		for _, piece := range u.pieces {
-			piece.Mutes = overlapping(mutes, piece.Start, piece.End)
+		for _, region := range u.regions {
+			region.Mutes = overlapping(mutes, region.Start, region.End)
 		}
 	}
 	return uses
 }
 
 // overlapping returns the spans that touch [start, end).
-func overlapping(spans []Span, start, end int64) []Span {
-	var hit []Span
+func overlapping(spans []audio.Mute, start, end int64) []audio.Mute {
+	var hit []audio.Mute
 	for _, s := range spans {
 		if s.Start < end && s.End > start {
 			hit = append(hit, s)
@@ -329,18 +298,18 @@ func clipSounds(t timeline.Timeline, sources map[string]*source, total int64) ([
 	var uses []soundUse
 	for i, c := range t.Clips {
 		src := sources[c.SourceKey]
-		audio := src.info.Audio
-		if c.SourceTrimStart >= audio.End {
-			return nil, fault.Invalidf("bgmClips[%d]: sourceTrimStartMs lies at or beyond the end of the music (%s)", i, seconds(audio.End))
+		info := src.info.Audio
+		if c.SourceTrimStart >= info.End {
+			return nil, fault.Invalidf("bgmClips[%d]: sourceTrimStartMs lies at or beyond the end of the music (%s)", i, seconds(info.End))
 		}
-		promised := audio.ClaimedEnd
+		promised := info.ClaimedEnd
 		if c.SourceTrimEnd != 0 {
 			promised = min(promised, c.SourceTrimEnd)
 		}
-		if err := damaged(fmt.Sprintf("bgmClips[%d]", i), c.SourceTrimStart, promised, audio.End); err != nil {
+		if err := damaged(fmt.Sprintf("bgmClips[%d]", i), c.SourceTrimStart, promised, info.End); err != nil {
 			return nil, err
 		}
-		end, cut := audio.End, false
+		end, cut := info.End, false
 		if c.SourceTrimEnd != 0 && c.SourceTrimEnd < end {
 			end, cut = c.SourceTrimEnd, true
 		}
@@ -349,19 +318,19 @@ func clipSounds(t timeline.Timeline, sources map[string]*source, total int64) ([
 			continue
 		}
 		length := int64(math.Round((end - c.SourceTrimStart).Seconds() / c.Speed * sampleRate))
-		piece := &Region{Name: fmt.Sprintf("bgmClips[%d]", i), Start: start, End: start + min(length, total-start), Volume: c.Volume}
-		if piece.End <= piece.Start {
+		region := &audio.Region{Name: fmt.Sprintf("bgmClips[%d]", i), Start: start, End: start + min(length, total-start), Volume: c.Volume}
+		if region.End <= region.Start {
 			continue
 		}
 		if c.SourceTrimStart > 0 {
-			piece.FadeIn = seamFade
+			region.FadeIn = seamFade
 		}
 		if cut && start+length <= total {
-			piece.FadeOut = seamFade
+			region.FadeOut = seamFade
 		}
 		uses = append(uses, soundUse{
 			source: src, from: float64(samplesOf(c.SourceTrimStart)), tempo: c.Speed,
-			start: start, length: min(length, roundUp(total-start, 10*sampleRate)), pieces: []*Region{piece},
+			start: start, length: min(length, roundUp(total-start, 10*sampleRate)), regions: []*audio.Region{region},
 		})
 	}
 	return uses, nil
@@ -413,24 +382,24 @@ func stemSounds(t timeline.Timeline, l *layout, sources map[string]*source) []so
 		pieces := l.pieces(d.Range)
 		for n, at := range pieces {
 			for j, sel := range d.Selections {
-				piece := &Region{Name: fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), Start: at.start, End: at.end, Volume: sel.Volume}
-				piece.FadeIn, piece.FadeOut = seamFade, seamFade
+				region := &audio.Region{Name: fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), Start: at.start, End: at.end, Volume: sel.Volume}
+				region.FadeIn, region.FadeOut = seamFade, seamFade
 				if n == 0 {
-					piece.FadeIn = directiveFade
+					region.FadeIn = directiveFade
 				}
 				if n == len(pieces)-1 {
-					piece.FadeOut = directiveFade
+					region.FadeOut = directiveFade
 				}
 				if at.start == 0 {
-					piece.FadeIn = 0
+					region.FadeIn = 0
 				}
 				if at.end == total {
-					piece.FadeOut = 0
+					region.FadeOut = 0
 				}
 				lead := float64(at.start - at.shift - samplesOf(d.Range.Start))
 				uses = append(uses, soundUse{
 					source: sources[sel.SourceKey], from: float64(samplesOf(d.SourceOffset)) + lead*d.AppliedSpeed,
-					tempo: d.AppliedSpeed, start: at.start, length: at.end - at.start, pieces: []*Region{piece},
+					tempo: d.AppliedSpeed, start: at.start, length: at.end - at.start, regions: []*audio.Region{region},
 				})
 			}
 		}
@@ -440,19 +409,19 @@ func stemSounds(t timeline.Timeline, l *layout, sources map[string]*source) []so
 
 // muteSpans returns where the segments' own sound is silenced, merged over all
 // directives. Seams inside a directive's range are bridged.
-func muteSpans(t timeline.Timeline, l *layout) []Span {
-	var spans []Span
+func muteSpans(t timeline.Timeline, l *layout) []audio.Mute {
+	var spans []audio.Mute
 	total := l.samples()
 	for _, d := range t.Directives {
 		if !d.MuteOriginal {
 			continue
 		}
 		for _, at := range l.pieces(d.Range) {
-			spans = append(spans, Span{Start: at.start, End: at.end})
+			spans = append(spans, audio.Mute{Start: at.start, End: at.end})
 		}
 	}
 	sort.Slice(spans, func(a, b int) bool { return spans[a].Start < spans[b].Start })
-	var merged []Span
+	var merged []audio.Mute
 	for _, s := range spans {
 		if n := len(merged); n > 0 && s.Start <= merged[n-1].End {
 			merged[n-1].End = max(merged[n-1].End, s.End)

@@ -5,11 +5,12 @@ import (
 	"math/bits"
 	"time"
 
+	"cutroom/internal/audio"
 	"cutroom/internal/media"
 )
 
 // sampleRate is the rate of all sound inside the engine and in the output, Hz.
-const sampleRate = 48000
+const sampleRate = audio.SampleRate
 
 // samplesAt is the number of the sample at the start of frame n:
 // n * 48000 / rate, rounded to the nearest. Exact for every n >= 0.

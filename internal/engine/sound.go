@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/audio"
 	"cutroom/internal/media"
 )
 
@@ -206,16 +207,14 @@ const stretchVersion = 3
 // StretchedAudio is a piece of a sound at another tempo and the same pitch.
 type StretchedAudio struct {
 	Key  string
-	File string
+	File string // in the job's folder
 
-	Sound  *DecodedAudio
-	From   float64 // sample of the source that plays first
-	Tempo  float64
-	Length int64 // samples, exact
+	Sound *DecodedAudio
+	audio.Stretch
 }
 
 func newStretch(sound *DecodedAudio, u soundUse) *StretchedAudio {
-	s := &StretchedAudio{Sound: sound, From: u.from, Tempo: u.tempo, Length: u.length}
+	s := &StretchedAudio{Sound: sound, Stretch: audio.Stretch{From: u.from, Tempo: u.tempo, Length: u.length}}
 	s.Key = newKey("stretch").
 		add("version", stretchVersion).add("sound", soundVersion).
 		add("source", sound.source.sha).add("stream", sound.source.info.Audio.Index).

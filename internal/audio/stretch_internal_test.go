@@ -1,7 +1,6 @@
-package engine
+package audio
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -12,9 +11,9 @@ import (
 // writePCM writes mono samples to both channels of a file.
 func writePCM(t *testing.T, samples []float64) *pcmFile {
 	t.Helper()
-	b := make([]byte, len(samples)*frameBytes)
+	b := make([]byte, len(samples)*FrameBytes)
 	for i, x := range samples {
-		putFrame(b[i*frameBytes:], frame{x, x})
+		putFrame(b[i*FrameBytes:], frame{x, x})
 	}
 	path := filepath.Join(t.TempDir(), "in.f32")
 	if err := os.WriteFile(path, b, 0o600); err != nil {
@@ -31,7 +30,7 @@ func writePCM(t *testing.T, samples []float64) *pcmFile {
 func stretched(t *testing.T, in *pcmFile, from, tempo float64, length int64) []float64 {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out.f32")
-	if err := newStretcher(in).run(context.Background(), from, tempo, length, path); err != nil {
+	if err := newStretcher(in).run(t.Context(), Stretch{from, tempo, length}, path); err != nil {
 		t.Fatal(err)
 	}
 	out, err := openPCM(path, 0)
@@ -58,14 +57,14 @@ var tempos = []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2, 3, 4, 7, 10
 // Bursts of a tone come out where the exact map puts them.
 func TestStretchStaysOnTheMap(t *testing.T) {
 	for _, tempo := range tempos {
-		length := int64(4 * sampleRate)
-		src := make([]float64, int(float64(length)*tempo)+sampleRate)
+		length := int64(4 * SampleRate)
+		src := make([]float64, int(float64(length)*tempo)+SampleRate)
 		// Bursts last 100 ms in the output, two a second.
 		var middles []float64
-		burst := int(0.100 * sampleRate * tempo)
-		for at := 0.3 * sampleRate * tempo; int(at)+burst < len(src)-sampleRate; at += 0.5 * sampleRate * tempo {
+		burst := int(0.100 * SampleRate * tempo)
+		for at := 0.3 * SampleRate * tempo; int(at)+burst < len(src)-SampleRate; at += 0.5 * SampleRate * tempo {
 			for i := range burst {
-				src[int(at)+i] = 0.5 * math.Sin(2*math.Pi*1000*float64(i)/sampleRate)
+				src[int(at)+i] = 0.5 * math.Sin(2*math.Pi*1000*float64(i)/SampleRate)
 			}
 			middles = append(middles, at+float64(burst)/2)
 		}
@@ -74,16 +73,16 @@ func TestStretchStaysOnTheMap(t *testing.T) {
 		for _, m := range middles {
 			want := m / tempo
 			var energy, weighted float64
-			reach := int(0.24 * sampleRate)
+			reach := int(0.24 * SampleRate)
 			for i := max(0, int(want)-reach); i < min(len(out), int(want)+reach); i++ {
 				energy += out[i] * out[i]
 				weighted += out[i] * out[i] * float64(i)
 			}
 			if energy == 0 {
-				t.Errorf("tempo %v: the burst at %.2f s is lost", tempo, m/sampleRate)
+				t.Errorf("tempo %v: the burst at %.2f s is lost", tempo, m/SampleRate)
 				continue
 			}
-			off := (weighted/energy - want) / sampleRate * 1000
+			off := (weighted/energy - want) / SampleRate * 1000
 			worst, sum = max(worst, math.Abs(off)), sum+off
 		}
 		mean := sum / float64(len(middles))
@@ -97,27 +96,27 @@ func TestStretchStaysOnTheMap(t *testing.T) {
 
 // What sets in all at once does so at the very place where the map puts it,
 // over silence and over other sound.
-func TestStretchKeepsAttacks(t *testing.T) {
+func TestStretchKeepsOnsets(t *testing.T) {
 	for _, background := range []float64{0, 0.02} {
 		for _, tempo := range []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2, 3, 4} {
 			rng := rand.New(rand.NewPCG(1, 2))
-			length := int64(6 * sampleRate)
-			src := make([]float64, int(float64(length)*tempo)+sampleRate)
+			length := int64(6 * SampleRate)
+			src := make([]float64, int(float64(length)*tempo)+SampleRate)
 			for i := range src {
 				src[i] = background * (rng.Float64()*2 - 1)
 			}
-			apart := int(max(0.3, 0.3*tempo) * sampleRate)
+			apart := int(max(0.3, 0.3*tempo) * SampleRate)
 			var starts []int
-			for at := apart / 2; at+apart < len(src)-sampleRate; at += apart {
-				for i := range int(0.1 * sampleRate) {
-					src[at+i] += 0.5 * math.Sin(2*math.Pi*1000*float64(i)/sampleRate)
+			for at := apart / 2; at+apart < len(src)-SampleRate; at += apart {
+				for i := range int(0.1 * SampleRate) {
+					src[at+i] += 0.5 * math.Sin(2*math.Pi*1000*float64(i)/SampleRate)
 				}
 				starts = append(starts, at)
 			}
 			out := stretched(t, writePCM(t, src), 100, tempo, length)
 			for _, at := range starts {
 				want := int((float64(at) - 100) / tempo)
-				const reach = sampleRate / 10
+				const reach = SampleRate / 10
 				if want < reach || want+reach > len(out) {
 					continue
 				}
@@ -125,8 +124,8 @@ func TestStretchKeepsAttacks(t *testing.T) {
 				for heard < want+reach && math.Abs(out[heard]) < 0.1 {
 					heard++
 				}
-				if off := float64(heard-want) / sampleRate * 1000; math.Abs(off) > 1.5 {
-					t.Errorf("tempo %v, background %v: the onset at %.2f s is heard %+.1f ms off", tempo, background, float64(at)/sampleRate, off)
+				if off := float64(heard-want) / SampleRate * 1000; math.Abs(off) > 1.5 {
+					t.Errorf("tempo %v, background %v: the onset at %.2f s is heard %+.1f ms off", tempo, background, float64(at)/SampleRate, off)
 				}
 			}
 		}
@@ -137,12 +136,12 @@ func TestStretchKeepsAttacks(t *testing.T) {
 // its source does.
 func TestStretchHasNoSeams(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	src := make([]float64, 8*sampleRate)
+	src := make([]float64, 8*SampleRate)
 	low := 0.0
 	for i := range src {
 		// A chord, and a burst of dull noise four times a second that dies away.
 		for _, hz := range []float64{110, 164.8, 220} {
-			src[i] += 0.04 * math.Sin(2*math.Pi*hz*float64(i)/sampleRate)
+			src[i] += 0.04 * math.Sin(2*math.Pi*hz*float64(i)/SampleRate)
 		}
 		low += (rng.NormFloat64() - low) / 40
 		src[i] += 4 * low * math.Exp(-float64(i%12000)/1500)
@@ -154,12 +153,12 @@ func TestStretchHasNoSeams(t *testing.T) {
 		return most
 	}
 	in := writePCM(t, src)
-	found, err := onsets(t.Context(), in, 0, int64(len(src)), stretchPiece)
+	found, err := onsets(t.Context(), in, 0, int64(len(src)), stretchSection)
 	if err != nil || len(found) < 16 {
 		t.Fatalf("%d onsets found (%v), want most of the 32", len(found), err)
 	}
 	for _, tempo := range []float64{0.3, 0.5, 0.8, 1.3, 2} {
-		out := stretched(t, in, 0, tempo, int64(6*sampleRate/max(1, tempo)))
+		out := stretched(t, in, 0, tempo, int64(6*SampleRate/max(1, tempo)))
 		if got, want := step(out), 1.1*step(src); got > want {
 			t.Errorf("tempo %v: the sound steps by %.3f, its source by %.3f", tempo, got, want/1.1)
 		}
@@ -168,12 +167,12 @@ func TestStretchHasNoSeams(t *testing.T) {
 
 func TestStretchKeepsPitchAndLevel(t *testing.T) {
 	for _, tempo := range tempos {
-		length := int64(2 * sampleRate)
-		src := make([]float64, int(float64(length)*tempo)+sampleRate)
+		length := int64(2 * SampleRate)
+		src := make([]float64, int(float64(length)*tempo)+SampleRate)
 		for i := range src {
-			src[i] = 0.3*math.Sin(2*math.Pi*220*float64(i)/sampleRate) + 0.2*math.Sin(2*math.Pi*1318.5*float64(i)/sampleRate)
+			src[i] = 0.3*math.Sin(2*math.Pi*220*float64(i)/SampleRate) + 0.2*math.Sin(2*math.Pi*1318.5*float64(i)/SampleRate)
 		}
-		out := stretched(t, writePCM(t, src), 0, tempo, length)[sampleRate/4 : sampleRate*7/4]
+		out := stretched(t, writePCM(t, src), 0, tempo, length)[SampleRate/4 : SampleRate*7/4]
 		for hz, want := range map[float64]float64{220: 0.3, 1318.5: 0.2} {
 			// Two unrelated tones never fit at once; what is left over detunes them by
 			// a hertz or two at the extremes, as it does with ffmpeg's filter.
@@ -182,7 +181,7 @@ func TestStretchKeepsPitchAndLevel(t *testing.T) {
 				var re, im float64
 				for i, x := range out {
 					w := 0.5 - 0.5*math.Cos(2*math.Pi*float64(i)/float64(len(out)))
-					sin, cos := math.Sincos(2 * math.Pi * (hz + off) * float64(i) / sampleRate)
+					sin, cos := math.Sincos(2 * math.Pi * (hz + off) * float64(i) / SampleRate)
 					re += w * x * cos
 					im += w * x * sin
 				}
@@ -228,11 +227,11 @@ func noise(seed uint64, n int, soft bool) []float64 {
 // What resembles itself nowhere keeps its level all the same, in short cuts too.
 func TestStretchKeepsTheLevelOfNoise(t *testing.T) {
 	for _, soft := range []bool{false, true} {
-		src := noise(1, 8*sampleRate, soft)
+		src := noise(1, 8*SampleRate, soft)
 		in := writePCM(t, src)
 		for _, tempo := range []float64{0.5, 0.75, 0.9, 1.1, 1.5, 2} {
-			for _, cut := range []int64{sampleRate * 6 / 5, 3 * sampleRate} {
-				from := sampleRate / 2
+			for _, cut := range []int64{SampleRate * 6 / 5, 3 * SampleRate} {
+				from := SampleRate / 2
 				out := stretched(t, in, float64(from), tempo, cut)
 				want := power(src[from : from+int(float64(cut)*tempo)])
 				if db := power(out) - want; math.Abs(db) > 0.5 {
@@ -245,11 +244,11 @@ func TestStretchKeepsTheLevelOfNoise(t *testing.T) {
 
 // Stems that add up to a sound add up to its level at another tempo too.
 func TestStretchedStemsAddUp(t *testing.T) {
-	const length = 6 * sampleRate
-	background := noise(2, 13*sampleRate, false)
+	const length = 6 * SampleRate
+	background := noise(2, 13*SampleRate, false)
 	voice, whole := make([]float64, len(background)), make([]float64, len(background))
 	for i := range voice {
-		at := float64(i) / sampleRate
+		at := float64(i) / SampleRate
 		syllable := max(0, math.Sin(2*math.Pi*3*at))
 		voice[i] = 0.4 * syllable * (math.Sin(2*math.Pi*140*at) + 0.5*math.Sin(2*math.Pi*280*at) + 0.3*math.Sin(2*math.Pi*2100*at))
 		whole[i] = voice[i] + background[i]
@@ -269,7 +268,7 @@ func TestStretchedStemsAddUp(t *testing.T) {
 // the very samples it is asked for.
 func TestStretchIsHonestAtItsStart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
-	src := make([]float64, sampleRate)
+	src := make([]float64, SampleRate)
 	for i := range src {
 		src[i] = rng.NormFloat64() / 8
 	}
@@ -280,7 +279,7 @@ func TestStretchIsHonestAtItsStart(t *testing.T) {
 			t.Fatalf("sample %d: %v, want %v", i, x, src[1000+i])
 		}
 	}
-	for _, x := range stretched(t, in, 2*sampleRate, 0.5, 5000) {
+	for _, x := range stretched(t, in, 2*SampleRate, 0.5, 5000) {
 		if x != 0 {
 			t.Fatal("sound behind the end of the source")
 		}

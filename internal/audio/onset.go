@@ -1,4 +1,4 @@
-package engine
+package audio
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 // one is where the next steps hold onsetRise times what any of the steps before
 // held.
 const (
-	onsetStep   = sampleRate / 1000 // samples
+	onsetStep   = SampleRate / 1000 // samples
 	onsetBefore = 25                // steps; more than a period of the lowest tone
 	onsetAhead  = 5                 // steps in which the rise must be over
 	onsetRise   = 8                 // 9 dB

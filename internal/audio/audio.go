@@ -1,4 +1,7 @@
-package engine
+// Package audio works on sound as samples: it stretches, mixes and limits files
+// of interleaved little-endian float32, stereo at 48 kHz. It knows nothing of
+// containers, codecs, timelines and failures for clients.
+package audio
 
 import (
 	"encoding/binary"
@@ -8,11 +11,18 @@ import (
 	"os"
 )
 
-// frameBytes is the size of a stereo float32 frame.
-const frameBytes = 8
+const (
+	// SampleRate is the rate of all sound, Hz.
+	SampleRate = 48000
+	// FrameBytes is the size of a stereo float32 frame in a file.
+	FrameBytes = 8
+)
 
-// pcmFile is a file of interleaved stereo float32 at 48 kHz. Reading outside of
-// what it holds yields silence, so that nobody has to care where a source ends.
+// frame is one sample of each side, 1 being full scale.
+type frame [2]float64
+
+// pcmFile is a file of samples. Reading outside of what it holds yields silence,
+// so that nobody has to care where a source ends.
 type pcmFile struct {
 	file   *os.File
 	first  int64 // number of the first sample in the file
@@ -23,14 +33,14 @@ type pcmFile struct {
 func openPCM(path string, first int64) (*pcmFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("open sound: %w", err)
+		return nil, fmt.Errorf("open samples: %w", err)
 	}
 	st, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("open sound: %w", err)
+		return nil, fmt.Errorf("open samples: %w", err)
 	}
-	return &pcmFile{file: f, first: first, length: st.Size() / frameBytes}, nil
+	return &pcmFile{file: f, first: first, length: st.Size() / FrameBytes}, nil
 }
 
 // read fills dst with the samples from position at on.
@@ -42,16 +52,16 @@ func (p *pcmFile) read(dst []frame, at int64) error {
 	if skip >= int64(len(dst)) || n <= 0 {
 		return nil
 	}
-	if need := int(n * frameBytes); cap(p.buffer) < need {
+	if need := int(n * FrameBytes); cap(p.buffer) < need {
 		p.buffer = make([]byte, need)
 	}
-	b := p.buffer[:n*frameBytes]
-	if _, err := p.file.ReadAt(b, (at+skip)*frameBytes); err != nil && err != io.EOF {
-		return fmt.Errorf("read sound: %w", err)
+	b := p.buffer[:n*FrameBytes]
+	if _, err := p.file.ReadAt(b, (at+skip)*FrameBytes); err != nil && err != io.EOF {
+		return fmt.Errorf("read samples: %w", err)
 	}
 	for i := range n {
-		left := math.Float32frombits(binary.LittleEndian.Uint32(b[i*frameBytes:]))
-		right := math.Float32frombits(binary.LittleEndian.Uint32(b[i*frameBytes+4:]))
+		left := math.Float32frombits(binary.LittleEndian.Uint32(b[i*FrameBytes:]))
+		right := math.Float32frombits(binary.LittleEndian.Uint32(b[i*FrameBytes+4:]))
 		dst[skip+i] = frame{finite(left), finite(right)}
 	}
 	return nil

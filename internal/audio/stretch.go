@@ -1,4 +1,4 @@
-package engine
+package audio
 
 import (
 	"bufio"
@@ -8,7 +8,8 @@ import (
 	"os"
 )
 
-// Changing the tempo without the pitch: WSOLA. The output is built of windows
+// Changing the tempo without the pitch: WSOLA, waveform similarity overlap-add.
+// The output is built of windows
 // that overlap by half. The window whose middle lies at output sample o is
 // taken from around source sample From + o*Tempo, moved by up to searchRadius to
 // where it continues the window before it best.
@@ -31,10 +32,31 @@ const (
 	// stretchJoin is how long the sound before an onset fades into it, samples;
 	// the onset drowns what the fade leaves of a seam.
 	stretchJoin = 2 * onsetStep
-	// stretchPiece is how far onsets lie apart at least: a piece between two of
+	// stretchSection is how far onsets lie apart at least: a section between two of
 	// them holds a window at every place that the search may try.
-	stretchPiece = stretchWindow + 2*searchRadius + 2*stretchJoin
+	stretchSection = stretchWindow + 2*searchRadius + 2*stretchJoin
 )
+
+// Stretch is a stretch of a sound at another tempo and the same pitch.
+type Stretch struct {
+	From   float64 // sample of the source that plays first
+	Tempo  float64 // 2 is twice as fast
+	Length int64   // of the output in samples, exact
+}
+
+// Write makes the file dst, which must not exist, of the file src, whose first
+// sample has the number first. ctx ends it early, with its cause.
+func (s Stretch) Write(ctx context.Context, src string, first int64, dst string) error {
+	in, err := openPCM(src, first)
+	if err != nil {
+		return fmt.Errorf("stretch: %w", err)
+	}
+	defer in.close()
+	if err := newStretcher(in).run(ctx, s, dst); err != nil {
+		return fmt.Errorf("stretch: %w", err)
+	}
+	return nil
+}
 
 // stretcher makes one stretched sound.
 type stretcher struct {
@@ -55,7 +77,7 @@ type stretcher struct {
 
 	second [stretchHop]frame  // second half of the last window
 	ready  [stretchHop]frame  // finished output
-	join   [stretchJoin]frame // end of the last piece
+	join   [stretchJoin]frame // end of the last section
 
 	out *bufio.Writer
 }
@@ -80,60 +102,61 @@ type section struct {
 	lowest, beyond int64
 }
 
-// divide cuts the output at the source's onsets. Each piece but the last reaches
+// divide cuts the output at the source's onsets. Each section but the last reaches
 // stretchJoin into the next one.
-func (s *stretcher) divide(ctx context.Context, from, tempo float64, length int64) ([]section, error) {
-	apart := int64(math.Ceil(stretchPiece * max(1, tempo)))
-	found, err := onsets(ctx, s.in, int64(math.Floor(from)), int64(math.Ceil(from+float64(length)*tempo)), apart)
+func (s *stretcher) divide(ctx context.Context, want Stretch) ([]section, error) {
+	from, tempo := want.From, want.Tempo
+	apart := int64(math.Ceil(stretchSection * max(1, tempo)))
+	found, err := onsets(ctx, s.in, int64(math.Floor(from)), int64(math.Ceil(from+float64(want.Length)*tempo)), apart)
 	if err != nil {
 		return nil, err
 	}
-	pieces := []section{{source: from, length: length, lowest: math.MinInt64 / 2, beyond: math.MaxInt64 / 2}}
+	sections := []section{{source: from, length: want.Length, lowest: math.MinInt64 / 2, beyond: math.MaxInt64 / 2}}
 	for _, at := range found {
 		p := section{lowest: at - stretchJoin, beyond: math.MaxInt64 / 2, source: float64(at - stretchJoin)}
 		p.begin = int64(math.Round((float64(at)-from)/tempo)) - stretchJoin
-		p.length = length - p.begin
-		before := &pieces[len(pieces)-1]
+		p.length = want.Length - p.begin
+		before := &sections[len(sections)-1]
 		before.length = p.begin + stretchJoin - before.begin
 		before.beyond = at
-		pieces = append(pieces, p)
+		sections = append(sections, p)
 	}
-	return pieces, nil
+	return sections, nil
 }
 
-// run writes length samples to path.
-func (s *stretcher) run(ctx context.Context, from, tempo float64, length int64, path string) error {
+// run writes the stretch to path.
+func (s *stretcher) run(ctx context.Context, want Stretch, path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
-		return fmt.Errorf("stretch: %w", err)
+		return err
 	}
 	defer f.Close()
 	s.out = bufio.NewWriterSize(f, 1<<16)
-	pieces, err := s.divide(ctx, from, tempo, length)
+	sections, err := s.divide(ctx, want)
 	if err != nil {
-		return fmt.Errorf("stretch: %w", err)
+		return err
 	}
-	for i, p := range pieces {
-		if err := s.piece(ctx, p, tempo, i > 0, i < len(pieces)-1); err != nil {
-			return fmt.Errorf("stretch: %w", err)
+	for i, p := range sections {
+		if err := s.section(ctx, p, want.Tempo, i > 0, i < len(sections)-1); err != nil {
+			return err
 		}
 	}
 	if err := s.out.Flush(); err != nil {
-		return fmt.Errorf("stretch: %w", noSpace(err))
+		return err
 	}
-	return noSpace(f.Close())
+	return f.Close()
 }
 
-// piece makes one piece: joined says that its first samples fade in over those
-// that the piece before it left in join, leaves that its last ones stay there.
-func (s *stretcher) piece(ctx context.Context, p section, tempo float64, joined, leaves bool) error {
+// section makes one section: joined says that its first samples fade in over those
+// that the section before it left in join, leaves that its last ones stay there.
+func (s *stretcher) section(ctx context.Context, p section, tempo float64, joined, leaves bool) error {
 	// A sound that rises slowly is best continued by itself, so windows around its
 	// start are moved as far as allowed, all in one direction. Half of that is
 	// taken off everywhere: what starts then errs as far to one side as what lasts
 	// does to the other.
 	bias := max(-searchRadius, min(searchRadius, stretchHop*(1-tempo))) / 2
 	s.ahead = 0
-	// Window k covers samples [(k-1)*hop, (k+1)*hop) of the piece: with it the
+	// Window k covers samples [(k-1)*hop, (k+1)*hop) of the section: with it the
 	// samples before k*hop are complete.
 	for k := int64(0); (k-1)*stretchHop < p.length; k++ {
 		if ctx.Err() != nil {
@@ -159,10 +182,10 @@ func (s *stretcher) piece(ctx context.Context, p section, tempo float64, joined,
 				s.join[stretchJoin-rest] = x
 				continue
 			}
-			var b [frameBytes]byte
+			var b [FrameBytes]byte
 			putFrame(b[:], x)
 			if _, err := s.out.Write(b[:]); err != nil {
-				return noSpace(err)
+				return err
 			}
 		}
 	}
@@ -170,13 +193,13 @@ func (s *stretcher) piece(ctx context.Context, p section, tempo float64, joined,
 }
 
 // place adds the window that would begin at source sample begin, moved to where
-// it fits unless it is the first of its piece, and leaves the samples it
+// it fits unless it is the first of its section, and leaves the samples it
 // completes in ready.
 func (s *stretcher) place(begin int64, first bool, p section) error {
 	at := begin
 	if !first {
-		// Within the piece the window may lie anywhere around its place; near an
-		// end of the piece, at that end or inwards from it.
+		// Within the section the window may lie anywhere around its place; near an
+		// end of the section, at that end or inwards from it.
 		from := max(begin-searchRadius, p.lowest)
 		to := max(begin+searchRadius, from+searchRadius)
 		if end := p.beyond - stretchWindow; to > end {
@@ -256,7 +279,7 @@ func downsample(dst, src []float64) {
 }
 
 // search returns where in signal the window fits best: by correlation with tail,
-// first on the thinned signal over the whole range, then sample by sample around
+// first on the downsampled signal over the whole range, then sample by sample around
 // the best place. home is where the map puts it.
 func (s *stretcher) search(signal []float64, home int) int {
 	most := len(signal) - stretchWindow

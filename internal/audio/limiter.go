@@ -1,4 +1,4 @@
-package engine
+package audio
 
 import "math"
 
@@ -20,11 +20,9 @@ type limiter struct {
 	sum    float64
 	below  int // how many of smooth are less than 1
 
-	acted bool
+	acted bool    // some peak was lowered
 	peak  float64 // highest sample taken
 }
-
-type frame [2]float64
 
 type lowPoint struct {
 	at   int64
@@ -33,15 +31,12 @@ type lowPoint struct {
 
 const (
 	// lookAhead is how long before a peak the gain starts to fall: 5 ms.
-	lookAhead = sampleRate / 200
-	// usualCeiling is where a peak above 1 ends up: 0.2 dB below full scale, because
-	// the AAC encoder adds a little of its own.
-	usualCeiling = 0.977
+	lookAhead = SampleRate / 200
 )
 
 // release is the share of the way back to 1 that the gain takes per sample: a
 // time constant of 80 ms.
-var release = 1 - math.Exp(-1/(0.080*sampleRate))
+var release = 1 - math.Exp(-1/(0.080*SampleRate))
 
 func newLimiter(threshold, ceiling float64) *limiter {
 	l := &limiter{threshold: threshold, ceiling: ceiling, delay: make([]frame, lookAhead), smooth: make([]float64, lookAhead), held: 1, sum: lookAhead}
