@@ -1,6 +1,10 @@
 package test
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -31,6 +35,11 @@ func selection(stem apitest.Stem, volume float64) M {
 	return M{"stemId": stem.StemID, "audioUrl": stem.URL, "volume": volume}
 }
 
+// named selects a stem without its URL, which runs out.
+func named(separation, stem string, volume float64) M {
+	return M{"stemId": stem, "separationJobId": separation, "volume": volume}
+}
+
 func TestRenderStems(t *testing.T) {
 	t.Parallel()
 	u := apitest.Shared(t).SignIn(t)
@@ -50,7 +59,7 @@ func TestRenderStems(t *testing.T) {
 		levelIs(t, film, 1200, mediatest.Between(200, 2800), mixtureLevel)
 	})
 	t.Run("only the voice in a range", func(t *testing.T) {
-		film := render(directive(1000, 2000, M{"muteOriginalSegmentAudio": true, "selections": []M{selection(voice, 0.5)}}))
+		film := render(directive(1000, 2000, M{"muteOriginalSegmentAudio": true, "selections": []M{named(job.JobID, "voice_all", 0.5)}}))
 		for _, w := range []mediatest.Window{mediatest.Between(100, 900), mediatest.Between(2100, 2900)} {
 			levelIs(t, film, 300, w, mixtureLevel)
 			levelIs(t, film, 1200, w, mixtureLevel)
@@ -157,4 +166,52 @@ func TestRenderStemURLs(t *testing.T) {
 		"separationDirectives": []M{directive(0, 1000, M{"selections": []M{{"stemId": "voice_all", "audioUrl": mine.URL, "volume": 11}}})},
 	}, apitest.File("video_0", silentClip(t)))
 	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Sentence(400, "volume")
+}
+
+func TestRenderStemNames(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	job := u.WaitReady(t, u.Separate(t, mixture(t)))
+	voice := job.Stem(t, "voice_all")
+	submit := func(u *apitest.User, selection M) *apitest.Response {
+		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, M{
+			"segments":             []M{apitest.Segment("video_0", 0, clipLength)},
+			"separationDirectives": []M{directive(0, 1000, M{"selections": []M{selection}})},
+		}, apitest.File("video_0", silentClip(t)))})
+	}
+	both := named(job.JobID, "voice_all", 1)
+	both["audioUrl"] = voice.URL
+	submit(u, both).Sentence(400, "audioUrl")
+	submit(u, M{"stemId": "voice_all", "separationJobId": nil}).Error(400, "invalid_stem_url")
+	submit(u, M{"stemId": "voice_all", "separationJobId": " "}).Error(400, "invalid_stem_url")
+	submit(u, named(job.JobID, "speaker_9", 1)).Error(400, "invalid_stem_url")
+	submit(u, named("sep-\x00", "voice_all", 1)).Error(400, "invalid_stem_url")
+	submit(u, named("rnd-"+job.JobID[4:], "voice_all", 1)).Error(400, "invalid_stem_url")
+	submit(other, named(job.JobID, "voice_all", 1)).Error(400, "invalid_stem_url")
+
+	// Only a link that is the caller's own and whose time is over says so.
+	path, _, _ := strings.Cut(stemPath(t, voice), "?")
+	detail := func(u *apitest.User, secret string) string {
+		t.Helper()
+		expiry := time.Now().Add(-time.Hour).Unix()
+		mac := hmac.New(sha256.New, []byte(secret))
+		fmt.Fprintf(mac, "%s\n%s\n%d", job.JobID, "voice_all", expiry)
+		token := fmt.Sprintf("%d.%s", expiry, base64.RawURLEncoding.EncodeToString(mac.Sum(nil)))
+		res := submit(u, M{"stemId": "voice_all", "audioUrl": path + "?token=" + token})
+		res.Error(400, "invalid_stem_url")
+		var body struct{ Detail string }
+		res.JSON(&body)
+		return body.Detail
+	}
+	secret := s.Config("SEPARATION_SIGNING_SECRET")
+	if got := detail(u, secret); got != "expired" {
+		t.Errorf("an expired link: detail %q", got)
+	}
+	if got := detail(u, secret+"x"); got != "" {
+		t.Errorf("an expired link of another secret: detail %q", got)
+	}
+	if got := detail(other, secret); got != "" {
+		t.Errorf("somebody else's expired link: detail %q", got)
+	}
 }

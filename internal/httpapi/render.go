@@ -201,9 +201,10 @@ type directiveWire struct {
 }
 
 type selectionWire struct {
-	StemID   *string  `json:"stemId"`
-	AudioURL *string  `json:"audioUrl"`
-	Volume   *float64 `json:"volume"`
+	StemID          *string  `json:"stemId"`
+	AudioURL        *string  `json:"audioUrl"`
+	SeparationJobID *string  `json:"separationJobId"`
+	Volume          *float64 `json:"volume"`
 }
 
 func ms(n integer) time.Duration { return timeline.Milliseconds(int64(n)) }
@@ -337,12 +338,26 @@ func (w directiveWire) directive(i int) (timeline.Directive, error) {
 		SourceOffset: ms(or(w.SourceOffsetMs, 0)), AppliedSpeed: or(w.AppliedSpeedScale, 1),
 	}
 	for _, sel := range w.Selections {
-		// The URL alone says which stem it is. One that is missing is no
-		// stem's URL, and is answered as such.
-		d.Selections = append(d.Selections, timeline.Selection{StemID: nonBlank(or(sel.StemID, "")),
-			SourceKey: nonBlank(or(sel.AudioURL, "")), Volume: or(sel.Volume, 1)})
+		d.Selections = append(d.Selections, sel.selection())
 	}
 	return d, nil
+}
+
+// selection reads how a stem is named: by a URL, which says alone which it is, or
+// by its separation and itself. Neither is no stem's URL, and is answered so.
+func (w selectionWire) selection() timeline.Selection {
+	s := timeline.Selection{StemID: nonBlank(or(w.StemID, "")), SeparationID: strings.TrimSpace(or(w.SeparationJobID, "")),
+		SourceKey: or(w.AudioURL, ""), Volume: or(w.Volume, 1)}
+	switch {
+	case s.SeparationID == "":
+		s.SourceKey = nonBlank(s.SourceKey)
+	case strings.TrimSpace(s.SourceKey) == "":
+		s.SourceKey = ""
+	}
+	if !storable(s.SeparationID) || !storable(s.StemID) {
+		s.SeparationID, s.StemID = "-", "-" // are as unknown
+	}
+	return s
 }
 
 func nonBlank(s string) string {

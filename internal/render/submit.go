@@ -17,6 +17,7 @@ import (
 	"cutroom/internal/idempotency"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/separation"
 	"cutroom/internal/staging"
 	"cutroom/internal/timeline"
 )
@@ -69,7 +70,7 @@ func (s spec) ext() string {
 }
 
 // Submission is a request to render. The timeline is validated, and its stem
-// selections still carry the URLs the client sent.
+// selections still carry the URLs or names the client sent.
 type Submission struct {
 	Timeline timeline.Timeline
 	// Files are the uploaded parts by name; InputID, when not "", stands for
@@ -164,13 +165,13 @@ func (r *resolver) resolve() error {
 	return nil
 }
 
-// stems turns the URLs of selections into the stems they stand for.
+// stems turns the URLs and names of selections into the stems they stand for.
 func (r *resolver) stems() error {
 	t := &r.sub.Timeline
 	for i := range t.Directives {
 		for k := range t.Directives[i].Selections {
 			sel := &t.Directives[i].Selections[k]
-			ref, err := r.s.Separations.ResolveStemURL(r.ctx, r.owner, sel.SourceKey)
+			ref, err := r.stem(*sel)
 			if err != nil {
 				return err
 			}
@@ -179,6 +180,13 @@ func (r *resolver) stems() error {
 		}
 	}
 	return nil
+}
+
+func (r *resolver) stem(sel timeline.Selection) (separation.StemRef, error) {
+	if sel.SeparationID != "" {
+		return r.s.Separations.ResolveStem(r.ctx, r.owner, sel.SeparationID, sel.StemID)
+	}
+	return r.s.Separations.ResolveStemURL(r.ctx, r.owner, sel.SourceKey)
 }
 
 func (r *resolver) source(key, field string) error {

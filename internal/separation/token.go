@@ -89,12 +89,27 @@ var errInvalidStemURL = fault.New(fault.Invalid, "invalid_stem_url")
 // ResolveStemURL turns a stem URL that this service signed into the stored stem.
 // It must be absolute with the service's own address or path-only, carry a
 // valid token, and belong to a READY separation of the owner; anything else is
-// invalid_stem_url. Nothing is fetched.
+// invalid_stem_url, with a detail where only the token's time is over. Nothing
+// is fetched.
 func (s *Service) ResolveStemURL(ctx context.Context, owner, raw string) (StemRef, error) {
 	jobID, stemID, token, ok := s.parseStemURL(raw)
-	if !ok || s.signer.check(jobID, stemID, token, time.Now()) != nil {
+	if !ok {
 		return StemRef{}, errInvalidStemURL
 	}
+	refused := s.signer.check(jobID, stemID, token, time.Now())
+	if refused != nil && refused != errExpiredToken {
+		return StemRef{}, errInvalidStemURL
+	}
+	ref, err := s.ResolveStem(ctx, owner, jobID, stemID)
+	if err == nil && refused != nil {
+		return StemRef{}, errInvalidStemURL.WithDetail("expired")
+	}
+	return ref, err
+}
+
+// ResolveStem finds a stem of a READY separation of the owner by its name;
+// anything else is invalid_stem_url.
+func (s *Service) ResolveStem(ctx context.Context, owner, jobID, stemID string) (StemRef, error) {
 	ref := StemRef{JobID: jobID, StemID: stemID}
 	err := s.db.QueryRow(ctx, `SELECT t.object_key, t.sha256, t.duration_ms FROM separation_stems t
 		JOIN separation_jobs j ON j.id = t.job_id

@@ -101,9 +101,12 @@ type Directive struct {
 
 // Selection is one stem of a directive.
 type Selection struct {
-	StemID    string  `json:"stemId"`
-	SourceKey string  `json:"source"` // names the stem's file, as a segment's SourceKey does
-	Volume    float64 `json:"volume"` // 0..10
+	StemID string `json:"stemId"`
+	// SeparationID names the separation of which StemID is a stem, where a client
+	// named it so and SourceKey is not known yet. It is not stored.
+	SeparationID string  `json:"-"`
+	SourceKey    string  `json:"source"` // names the stem's file, as a segment's SourceKey does
+	Volume       float64 `json:"volume"` // 0..10
 }
 
 // InOrder returns the segments in the order in which they play, with the index

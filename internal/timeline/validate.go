@@ -144,8 +144,10 @@ func (d *Directive) validate(i int) error {
 		switch {
 		case s.StemID == "":
 			return fault.Invalidf("%s is required", in("stemId"))
-		case s.SourceKey == "":
+		case s.SourceKey == "" && s.SeparationID == "":
 			return fault.Invalidf("%s is required", in("audioUrl"))
+		case s.SourceKey != "" && s.SeparationID != "":
+			return fault.Invalidf("%s must be absent beside separationJobId", in("audioUrl"))
 		}
 		if rule := volumeRule(s.Volume); rule != "" {
 			return fault.Invalidf("%s %s", in("volume"), rule)
