@@ -17,8 +17,8 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
-	"cutroom/internal/sandbox/standin"
 )
 
 // startOn starts one replica on a store of its own.
@@ -333,7 +333,7 @@ func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
 			a := startOn(t, f)
 			u := a.SignIn(t)
 			if state == "SUBMITTING" {
-				a.World.FailSeparator(t, standin.Rule{Step: separator.StepUploadToken, Kind: standin.KindStall})
+				a.World.FailSeparator(t, fake.Rule{Step: separator.StepUploadToken, Kind: fake.KindStall})
 			} else {
 				a.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
 			}

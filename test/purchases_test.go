@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"cutroom/internal/apitest"
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/store"
 )
 
@@ -289,12 +289,12 @@ func TestStoreOutages(t *testing.T) {
 		purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Error(status, code)
 		purchase(t, u, "platform_b", tr.TransactionID, receipt, tr.ProductID).Error(status, code)
 	}
-	for name, rule := range map[string]standin.Rule{
-		"500":    {Kind: standin.KindStatus, Status: 500},
-		"503":    {Kind: standin.KindStatus, Status: 503},
-		"429":    {Kind: standin.KindStatus, Status: 429},
-		"closed": {Kind: standin.KindClose},
-		"stall":  {Kind: standin.KindStall},
+	for name, rule := range map[string]fake.Rule{
+		"500":    {Kind: fake.KindStatus, Status: 500},
+		"503":    {Kind: fake.KindStatus, Status: 503},
+		"429":    {Kind: fake.KindStatus, Status: 429},
+		"closed": {Kind: fake.KindClose},
+		"stall":  {Kind: fake.KindStall},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.World.FailStores(t, rule)
@@ -304,7 +304,7 @@ func TestStoreOutages(t *testing.T) {
 	}
 	for _, status := range []int{400, 401, 403, 404} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			s.World.FailStores(t, standin.Rule{Kind: standin.KindStatus, Status: status})
+			s.World.FailStores(t, fake.Rule{Kind: fake.KindStatus, Status: status})
 			defer s.World.Heal()
 			both(t, 400, "receipt_invalid")
 		})

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"cutroom/internal/apitest"
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/store"
 )
 
@@ -158,7 +158,7 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	}
 	// A store that is away now is asked again within a minute or so; the
 	// notification is heard all the same.
-	s.World.FailStores(t, standin.Rule{Step: store.StepTransaction, Kind: standin.KindStatus, Status: 503})
+	s.World.FailStores(t, fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: 503})
 	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))).Expect(200)
 	s.World.Heal()
 	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))).Expect(200)

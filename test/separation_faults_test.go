@@ -8,8 +8,8 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
-	"cutroom/internal/sandbox/standin"
 )
 
 // waitRefunded waits until a separation FAILED and fails the test unless the
@@ -20,7 +20,7 @@ func waitRefunded(t testing.TB, u *apitest.User, id string, balance int) string 
 	if b := u.Balance(t); b != balance {
 		t.Errorf("balance when FAILED %d, want %d", b, balance)
 	}
-	if strings.Contains(job.Error, standin.LeakMarker) {
+	if strings.Contains(job.Error, fake.LeakMarker) {
 		t.Errorf("the provider's words leak: %q", job.Error)
 	}
 	return job.Error
@@ -58,7 +58,7 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.step+" "+fmt.Sprint(tt.status), func(t *testing.T) {
 			s.World.Separator.Faults.ResetCalls()
-			s.World.FailSeparator(t, standin.Rule{Step: tt.step, Kind: standin.KindStatus, Status: tt.status})
+			s.World.FailSeparator(t, fake.Rule{Step: tt.step, Kind: fake.KindStatus, Status: tt.status})
 			defer s.World.Heal()
 			id := u.Separate(t, mixture(t))
 			if sentence := waitRefunded(t, u, id, 3); tt.sentence != "" && sentence != tt.sentence {
@@ -86,13 +86,13 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 		s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 0, false })
 	})
 	t.Run("one bad answer is survived", func(t *testing.T) {
-		rules := []standin.Rule{
-			{Step: separator.StepUploadToken, Times: 1, Kind: standin.KindStatus, Status: 503},
-			{Step: separator.StepUpload, Times: 1, Kind: standin.KindClose},
-			{Step: separator.StepProgress, Times: 1, Kind: standin.KindClose},
-			{Step: separator.StepProject, Times: 1, Kind: standin.KindStatus, Status: 500},
-			{Step: separator.StepDownload, Times: 1, Kind: standin.KindStatus, Status: 404},
-			{Step: separator.StepDownload, Nth: 2, Times: 1, Kind: standin.KindCut},
+		rules := []fake.Rule{
+			{Step: separator.StepUploadToken, Times: 1, Kind: fake.KindStatus, Status: 503},
+			{Step: separator.StepUpload, Times: 1, Kind: fake.KindClose},
+			{Step: separator.StepProgress, Times: 1, Kind: fake.KindClose},
+			{Step: separator.StepProject, Times: 1, Kind: fake.KindStatus, Status: 500},
+			{Step: separator.StepDownload, Times: 1, Kind: fake.KindStatus, Status: 404},
+			{Step: separator.StepDownload, Nth: 2, Times: 1, Kind: fake.KindCut},
 		}
 		s.World.FailSeparator(t, rules...)
 		defer s.World.Heal()
@@ -107,7 +107,7 @@ func TestLostAnswerToSubmitIsNotPaidTwice(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	u := s.SignIn(t)
-	s.World.FailSeparator(t, standin.Rule{Step: separator.StepSubmit, Times: 1, Kind: standin.KindClose, Effect: true})
+	s.World.FailSeparator(t, fake.Rule{Step: separator.StepSubmit, Times: 1, Kind: fake.KindClose, Effect: true})
 	id := u.Separate(t, mixture(t))
 	// Either outcome is right: the project was found again, or the job failed
 	// and was refunded. Paying the provider twice is wrong.
@@ -252,6 +252,6 @@ func TestQueue(t *testing.T) {
 }
 
 // stallOnce makes the next call of a step hang until the client gives up.
-func stallOnce(step string) standin.Rule {
-	return standin.Rule{Step: step, Times: 1, Kind: standin.KindStall}
+func stallOnce(step string) fake.Rule {
+	return fake.Rule{Step: step, Times: 1, Kind: fake.KindStall}
 }

@@ -14,7 +14,7 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 const separatePath = "/api/v2/separate"
@@ -168,7 +168,7 @@ func TestSeparationFormats(t *testing.T) {
 func TestSeparationOfDamagedFiles(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
-	s.World.FailSeparator(t, standin.Rule{Step: standin.AnyStep, Kind: standin.KindStall}) // nothing is refunded meanwhile
+	s.World.FailSeparator(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStall}) // nothing is refunded meanwhile
 	defer s.World.Heal()
 	u, poor := s.SignIn(t, apitest.Credits(10)), s.SignIn(t)
 	write := func(content string) string {
@@ -254,7 +254,7 @@ func TestSeparationForms(t *testing.T) {
 func TestSeparationPrice(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
-	s.World.FailSeparator(t, standin.Rule{Step: standin.AnyStep, Kind: standin.KindStall}) // nothing is refunded meanwhile
+	s.World.FailSeparator(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStall}) // nothing is refunded meanwhile
 	defer s.World.Heal()
 	u := s.SignIn(t)
 	// 302 s of silence cost two credits, as quoted.

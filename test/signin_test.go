@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/identity"
-	"cutroom/internal/sandbox/standin"
 )
 
 // login posts a body to a login endpoint from an address of its own.
@@ -261,10 +261,10 @@ func TestIdentityProviderOutages(t *testing.T) {
 	s := apitest.Start(t)
 	a := s.World.MintA(t, identity.Claims{Email: "outage-a@example.test"})
 	b := s.World.MintB(t, identity.Claims{Email: "outage-b@example.test"})
-	for name, rule := range map[string]standin.Rule{
-		"500":    {Kind: standin.KindStatus, Status: 500},
-		"503":    {Kind: standin.KindStatus, Status: 503},
-		"closed": {Kind: standin.KindClose},
+	for name, rule := range map[string]fake.Rule{
+		"500":    {Kind: fake.KindStatus, Status: 500},
+		"503":    {Kind: fake.KindStatus, Status: 503},
+		"closed": {Kind: fake.KindClose},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.World.FailIdentity(t, rule)
@@ -274,7 +274,7 @@ func TestIdentityProviderOutages(t *testing.T) {
 		})
 	}
 	for _, status := range []int{400, 401, 403, 404} {
-		s.World.FailIdentity(t, standin.Rule{Kind: standin.KindStatus, Status: status})
+		s.World.FailIdentity(t, fake.Rule{Kind: fake.KindStatus, Status: status})
 		login(t, s, "provider_a", M{"idToken": a}).Error(401, "invalid_id_token")
 		s.World.Heal()
 	}
@@ -284,7 +284,7 @@ func TestIdentityProviderOutages(t *testing.T) {
 	}
 
 	// The last good key set serves through an outage, for tokens of known keys.
-	s.World.FailIdentity(t, standin.Rule{Kind: standin.KindStatus, Status: 500})
+	s.World.FailIdentity(t, fake.Rule{Kind: fake.KindStatus, Status: 500})
 	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, identity.Claims{Email: "cached@example.test"})}).Expect(200)
 	unknown := s.World.MintB(t, identity.Claims{Email: "cached@example.test", Forge: identity.ForgeUnknown})
 	if res := login(t, s, "provider_b", M{"idToken": unknown}); res.Status != 401 && res.Status != 502 {

@@ -11,13 +11,13 @@ import (
 	"testing"
 
 	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/identity"
-	"cutroom/internal/sandbox/standin"
 	"cutroom/internal/sandbox/store"
 )
 
 // leakMarker is in every failure that a stand-in injects.
-const leakMarker = standin.LeakMarker
+const leakMarker = fake.LeakMarker
 
 // World is the vendors around one service, with the calls that tests need.
 // The stand-ins themselves are its fields.
@@ -92,19 +92,19 @@ func (w *World) TransactionB(t testing.TB, tr store.TransactionB) (store.Transac
 }
 
 // FailIdentity adds a fault to every call of both identity providers.
-func (w *World) FailIdentity(t testing.TB, rule standin.Rule) {
+func (w *World) FailIdentity(t testing.TB, rule fake.Rule) {
 	t.Helper()
 	fail(t, rule, w.ProviderA.Faults, w.ProviderB.Faults)
 }
 
 // FailStores adds a fault to every call of both stores.
-func (w *World) FailStores(t testing.TB, rule standin.Rule) {
+func (w *World) FailStores(t testing.TB, rule fake.Rule) {
 	t.Helper()
 	fail(t, rule, w.PlatformA.Faults, w.PlatformB.Faults)
 }
 
 // FailSeparator adds faults to the separation provider.
-func (w *World) FailSeparator(t testing.TB, rules ...standin.Rule) {
+func (w *World) FailSeparator(t testing.TB, rules ...fake.Rule) {
 	t.Helper()
 	if err := w.Separator.Faults.Add(rules...); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func (w *World) FailSeparator(t testing.TB, rules ...standin.Rule) {
 
 // Heal switches all faults off.
 func (w *World) Heal() {
-	for _, f := range []*standin.Faults{w.ProviderA.Faults, w.ProviderB.Faults, w.PlatformA.Faults, w.PlatformB.Faults, w.Separator.Faults} {
+	for _, f := range []*fake.Faults{w.ProviderA.Faults, w.ProviderB.Faults, w.PlatformA.Faults, w.PlatformB.Faults, w.Separator.Faults} {
 		f.Clear()
 	}
 	if w.Bucket != nil {
@@ -121,9 +121,9 @@ func (w *World) Heal() {
 	}
 }
 
-func fail(t testing.TB, rule standin.Rule, all ...*standin.Faults) {
+func fail(t testing.TB, rule fake.Rule, all ...*fake.Faults) {
 	t.Helper()
-	rule.Step = standin.AnyStep
+	rule.Step = fake.AnyStep
 	for _, f := range all {
 		if err := f.Add(rule); err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/installation"
 	"cutroom/internal/objectstore"
-	standin "cutroom/internal/sandbox/bucket"
+	fakebucket "cutroom/internal/sandbox/bucket"
 )
 
 // store makes clients of one bucket that nobody else uses.
@@ -28,10 +28,10 @@ type store func(t *testing.T) *objectstore.Bucket
 // eachStore runs a test on stores that honour a conditional write, refuse it or
 // ignore it, and on the real server where there is one.
 func eachStore(t *testing.T, test func(t *testing.T, s store)) {
-	standIn := func(condition func(b *standin.Bucket, w http.ResponseWriter, r *http.Request) (answered bool)) func(t *testing.T) {
+	bucketWhere := func(condition func(b *fakebucket.Bucket, w http.ResponseWriter, r *http.Request) (answered bool)) func(t *testing.T) {
 		return func(t *testing.T) {
 			t.Parallel()
-			b, err := standin.New(standin.Options{Name: "bucket", AccessKeyID: "access", SecretAccessKey: "a secret of the stand-in", Dir: t.TempDir()})
+			b, err := fakebucket.New(fakebucket.Options{Name: "bucket", AccessKeyID: "access", SecretAccessKey: "a secret of the stand-in", Dir: t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,12 +44,12 @@ func eachStore(t *testing.T, test func(t *testing.T, s store)) {
 			test(t, client(objectstore.BucketConfig{Endpoint: server.URL, Bucket: "bucket", AccessKeyID: "access", SecretAccessKey: "a secret of the stand-in"}))
 		}
 	}
-	t.Run("honours", standIn(func(*standin.Bucket, http.ResponseWriter, *http.Request) bool { return false }))
-	t.Run("refuses", standIn(func(_ *standin.Bucket, w http.ResponseWriter, _ *http.Request) bool {
+	t.Run("honours", bucketWhere(func(*fakebucket.Bucket, http.ResponseWriter, *http.Request) bool { return false }))
+	t.Run("refuses", bucketWhere(func(_ *fakebucket.Bucket, w http.ResponseWriter, _ *http.Request) bool {
 		w.WriteHeader(http.StatusNotImplemented)
 		return true
 	}))
-	t.Run("ignores", standIn(func(b *standin.Bucket, _ http.ResponseWriter, r *http.Request) bool {
+	t.Run("ignores", bucketWhere(func(b *fakebucket.Bucket, _ http.ResponseWriter, r *http.Request) bool {
 		_, key, _ := strings.Cut(r.URL.Path[1:], "/")
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))

@@ -5,7 +5,7 @@
 // It speaks the vendors' wire formats from their public descriptions and
 // imports nothing of the service, so that a misread format cannot hide on both
 // sides. Every server can be told to fail, by Go methods or by HTTP under
-// /__control/ (see package standin).
+// /__control/ (see package fake).
 package sandbox
 
 import (

@@ -21,7 +21,7 @@ import (
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
 	"cutroom/internal/objectstore"
-	standin "cutroom/internal/sandbox/separator"
+	fakeprovider "cutroom/internal/sandbox/separator"
 	"cutroom/internal/sweep"
 	"cutroom/internal/upstream/separator"
 )
@@ -66,7 +66,7 @@ type rig struct {
 	db       *db.DB
 	dir      string
 	store    *objectstore.Dir
-	provider *standin.Provider
+	provider *fakeprovider.Provider
 	serial   atomic.Int64
 }
 
@@ -88,7 +88,7 @@ func newRig(t testing.TB, d *db.DB) *rig {
 // withProvider starts the stand-in of the provider.
 func (r *rig) withProvider() *rig {
 	r.t.Helper()
-	p, err := standin.New(standin.Options{APIKey: rigKey, Space: rigSpace, Dir: filepath.Join(r.dir, "provider"), Fast: true,
+	p, err := fakeprovider.New(fakeprovider.Options{APIKey: rigKey, Space: rigSpace, Dir: filepath.Join(r.dir, "provider"), Fast: true,
 		Processing: 50 * time.Millisecond})
 	if err != nil {
 		r.t.Fatal(err)

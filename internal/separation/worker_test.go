@@ -10,11 +10,11 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/job"
-	standin "cutroom/internal/sandbox/separator"
-	faults "cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
+	fakeprovider "cutroom/internal/sandbox/separator"
 )
 
-func (r *rig) fault(rules ...faults.Rule) {
+func (r *rig) fault(rules ...fake.Rule) {
 	r.t.Helper()
 	if err := r.provider.Faults.Add(rules...); err != nil {
 		r.t.Fatal(err)
@@ -70,18 +70,18 @@ func TestReplicasWorkTheQueueTogether(t *testing.T) {
 func TestStopHandsBack(t *testing.T) {
 	tests := []struct {
 		name  string
-		fault faults.Rule
+		fault fake.Rule
 		step  string // the call during which the stop comes
 		want  row
 		calls int // of audio-separation, after the hand-back
 	}{
-		{"while uploading", faults.Rule{Step: standin.StepUpload, Kind: faults.KindStall}, standin.StepUpload,
+		{"while uploading", fake.Rule{Step: fakeprovider.StepUpload, Kind: fake.KindStall}, fakeprovider.StepUpload,
 			row{State: StateQueued}, 0},
-		{"while the provider is asked", faults.Rule{Step: standin.StepSubmit, Kind: faults.KindDelay, DelayMs: 400}, standin.StepSubmit,
+		{"while the provider is asked", fake.Rule{Step: fakeprovider.StepSubmit, Kind: fake.KindDelay, DelayMs: 400}, fakeprovider.StepSubmit,
 			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
-		{"while polling", faults.Rule{Step: standin.StepProgress, Kind: faults.KindStall}, standin.StepProgress,
+		{"while polling", fake.Rule{Step: fakeprovider.StepProgress, Kind: fake.KindStall}, fakeprovider.StepProgress,
 			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
-		{"while downloading", faults.Rule{Step: standin.StepDownload, Kind: faults.KindStall}, standin.StepDownload,
+		{"while downloading", fake.Rule{Step: fakeprovider.StepDownload, Kind: fake.KindStall}, fakeprovider.StepDownload,
 			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
 	}
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
@@ -100,7 +100,7 @@ func TestStopHandsBack(t *testing.T) {
 				if got.State != tt.want.State || got.Attempts != tt.want.Attempts || got.Intent != tt.want.Intent || got.Leased {
 					t.Errorf("after the stop %+v, want %+v without a lease", got, tt.want)
 				}
-				if n := r.provider.Faults.Count(standin.StepSubmit); n != tt.calls {
+				if n := r.provider.Faults.Count(fakeprovider.StepSubmit); n != tt.calls {
 					t.Errorf("submitted %d times, want %d", n, tt.calls)
 				}
 				r.booked(owner, 0) // no refund
@@ -165,12 +165,12 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 		r := newRig(t, d).withProvider()
 		owner := r.user(1)
 		slow, quick := r.service(), r.service()
-		r.fault(faults.Rule{Step: standin.StepUpload, Times: 1, Kind: faults.KindStall})
+		r.fault(fake.Rule{Step: fakeprovider.StepUpload, Times: 1, Kind: fake.KindStall})
 		id := r.enqueueAudio(slow, owner)
 		j := r.claimed(slow)
 		var working sync.WaitGroup
 		working.Go(func() { slow.work(t.Context(), j) })
-		r.eventually("the upload", func() bool { return r.provider.Faults.Count(standin.StepUpload) > 0 })
+		r.eventually("the upload", func() bool { return r.provider.Faults.Count(fakeprovider.StepUpload) > 0 })
 		r.age(id, job.TTL+time.Second)
 		stop := r.run(quick)
 		r.waitState(id, StateReady)
@@ -196,10 +196,10 @@ func TestDeletionDuringCollection(t *testing.T) {
 		r := newRig(t, d).withProvider()
 		owner := r.user(1)
 		s := r.service()
-		r.fault(faults.Rule{Step: standin.StepDownload, Kind: faults.KindStall, Times: 1})
+		r.fault(fake.Rule{Step: fakeprovider.StepDownload, Kind: fake.KindStall, Times: 1})
 		id := r.enqueueAudio(s, owner)
 		stop := r.run(s)
-		r.eventually("the download", func() bool { return r.provider.Faults.Count(standin.StepDownload) > 0 })
+		r.eventually("the download", func() bool { return r.provider.Faults.Count(fakeprovider.StepDownload) > 0 })
 		r.exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
 		if held, _ := os.ReadDir(s.WorkDir); len(held) != 1 {
 			t.Errorf("work folders %v, want the job's", held)
@@ -230,7 +230,7 @@ func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newRig(t, d).withProvider()
 		s := r.service()
-		r.provider.Configure(func(b *standin.Behaviour) { b.HoldAtPercent = 40 })
+		r.provider.Configure(func(b *fakeprovider.Behaviour) { b.HoldAtPercent = 40 })
 		id := r.enqueueAudio(s, r.user(1))
 		stop := r.run(s)
 		defer stop()
@@ -249,13 +249,13 @@ func TestDearerThanPaidIsNotSubmitted(t *testing.T) {
 		owner := r.user(3)
 		s := r.service()
 		stop := r.run(s)
-		r.fault(faults.Rule{Step: standin.StepRegister, Kind: faults.KindGarbage, Body: `{"seq":7,"durationMs":301001}`})
+		r.fault(fake.Rule{Step: fakeprovider.StepRegister, Kind: fake.KindGarbage, Body: `{"seq":7,"durationMs":301001}`})
 		id := r.enqueueAudio(s, owner)
 		if x := r.waitState(id, StateFailed); x.Error != sentencePrice || x.Attempts != 1 {
 			t.Errorf("%+v, want %q", x, sentencePrice)
 		}
 		r.booked(owner, 3)
-		if n := r.provider.Faults.Count(standin.StepSubmit); n != 0 {
+		if n := r.provider.Faults.Count(fakeprovider.StepSubmit); n != 0 {
 			t.Errorf("%d paid calls, want none", n)
 		}
 		r.provider.Faults.Clear()
@@ -277,8 +277,8 @@ func TestBlipsDoNotThrowAwayWhatIsPaidFor(t *testing.T) {
 		owner := r.user(1)
 		s := r.service()
 		defer r.run(s)()
-		for step, status := range map[string]int{standin.StepProgress: 429, standin.StepProject: 503, standin.StepDownloadLink: 408, standin.StepDownload: 500} {
-			r.fault(faults.Rule{Step: step, Kind: faults.KindStatus, Status: status, Times: 5})
+		for step, status := range map[string]int{fakeprovider.StepProgress: 429, fakeprovider.StepProject: 503, fakeprovider.StepDownloadLink: 408, fakeprovider.StepDownload: 500} {
+			r.fault(fake.Rule{Step: step, Kind: fake.KindStatus, Status: status, Times: 5})
 		}
 		id := r.enqueueAudio(s, owner)
 		if x := r.waitState(id, StateReady); x.Attempts != 1 {

@@ -22,8 +22,8 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
-	"cutroom/internal/sandbox/standin"
 )
 
 var update = flag.Bool("update", false, "write the observed tables into docs/separation.md")
@@ -238,4 +238,4 @@ func write(t *testing.T, tables map[string][]string) {
 }
 
 // rule is a shorthand.
-func rule(r standin.Rule) *standin.Rule { return &r }
+func rule(r fake.Rule) *fake.Rule { return &r }

@@ -8,8 +8,8 @@ import (
 	"math"
 	"slices"
 
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
-	"cutroom/internal/sandbox/standin"
 )
 
 // The tables of the document.
@@ -22,7 +22,7 @@ const (
 // scenario is one way to fail.
 type scenario struct {
 	table, step, fault string
-	rule               *standin.Rule
+	rule               *fake.Rule
 	behave             func(b *separator.Behaviour)
 	want, sentence     string // required; "" accepts what is observed
 	calls              int    // required; 0 accepts any number
@@ -39,7 +39,7 @@ var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.
 // fault is what the provider does instead of answering.
 type fault struct {
 	name, sentence string
-	rule           standin.Rule
+	rule           fake.Rule
 }
 
 // afterPayment are the steps at which a project exists that is paid for: they
@@ -49,28 +49,28 @@ var afterPayment = []string{separator.StepProgress, separator.StepProject, separ
 // ends reports whether a fault at a step after the payment ends the job at once.
 func (f fault) ends(step string) bool {
 	if step == separator.StepDownload { // a file that is here and is no audio will not be another one later
-		return f.rule.Kind == standin.KindStatus && f.rule.Status < 500 || f.rule.Kind == standin.KindGarbage || f.rule.Kind == standin.KindHuge
+		return f.rule.Kind == fake.KindStatus && f.rule.Status < 500 || f.rule.Kind == fake.KindGarbage || f.rule.Kind == fake.KindHuge
 	}
-	return f.rule.Kind == standin.KindStatus && f.rule.Status < 500 && f.rule.Status != 429
+	return f.rule.Kind == fake.KindStatus && f.rule.Status < 500 && f.rule.Status != 429
 }
 
 var faults = []fault{
-	{"401", "Authentication failed with the provider", standin.Rule{Kind: standin.KindStatus, Status: 401}},
-	{"402", "Insufficient provider quota", standin.Rule{Kind: standin.KindStatus, Status: 402}},
-	{"403", "Invalid request to the provider", standin.Rule{Kind: standin.KindStatus, Status: 403}},
-	{"404", "Invalid request to the provider", standin.Rule{Kind: standin.KindStatus, Status: 404}},
+	{"401", "Authentication failed with the provider", fake.Rule{Kind: fake.KindStatus, Status: 401}},
+	{"402", "Insufficient provider quota", fake.Rule{Kind: fake.KindStatus, Status: 402}},
+	{"403", "Invalid request to the provider", fake.Rule{Kind: fake.KindStatus, Status: 403}},
+	{"404", "Invalid request to the provider", fake.Rule{Kind: fake.KindStatus, Status: 404}},
 	{"429 with Retry-After", "Provider rate limit exceeded, please try again later",
-		standin.Rule{Kind: standin.KindStatus, Status: 429, Headers: map[string]string{"Retry-After": "120"}}},
-	{"500", "", standin.Rule{Kind: standin.KindStatus, Status: 500}},
-	{"503", "", standin.Rule{Kind: standin.KindStatus, Status: 503}},
-	{"garbage for JSON", "", standin.Rule{Kind: standin.KindGarbage}},
-	{"JSON without the fields", "", standin.Rule{Kind: standin.KindGarbage, Body: `{"result":{}}`}},
-	{"connection closed before the answer", "", standin.Rule{Kind: standin.KindClose}},
-	{"connection closed within the answer", "", standin.Rule{Kind: standin.KindCut}},
-	{"no answer until the time-out", "", standin.Rule{Kind: standin.KindStall}},
-	{"a byte a second", "", standin.Rule{Kind: standin.KindSlow, BytesPerSec: 1}},
-	{"an enormous body", "", standin.Rule{Kind: standin.KindHuge, SizeBytes: 8 << 20}},
-	{"Content-Length too large", "", standin.Rule{Kind: standin.KindLength, LengthDelta: 100}},
+		fake.Rule{Kind: fake.KindStatus, Status: 429, Headers: map[string]string{"Retry-After": "120"}}},
+	{"500", "", fake.Rule{Kind: fake.KindStatus, Status: 500}},
+	{"503", "", fake.Rule{Kind: fake.KindStatus, Status: 503}},
+	{"garbage for JSON", "", fake.Rule{Kind: fake.KindGarbage}},
+	{"JSON without the fields", "", fake.Rule{Kind: fake.KindGarbage, Body: `{"result":{}}`}},
+	{"connection closed before the answer", "", fake.Rule{Kind: fake.KindClose}},
+	{"connection closed within the answer", "", fake.Rule{Kind: fake.KindCut}},
+	{"no answer until the time-out", "", fake.Rule{Kind: fake.KindStall}},
+	{"a byte a second", "", fake.Rule{Kind: fake.KindSlow, BytesPerSec: 1}},
+	{"an enormous body", "", fake.Rule{Kind: fake.KindHuge, SizeBytes: 8 << 20}},
+	{"Content-Length too large", "", fake.Rule{Kind: fake.KindLength, LengthDelta: 100}},
 }
 
 // lasting is every step with every fault, from the first call on. After the
@@ -87,7 +87,7 @@ func lasting() []scenario {
 			c.rule = rule(f.rule)
 			c.rule.Step = step
 			// What the provider spoils after it did the work: there the project exists.
-			c.rule.Effect = step == separator.StepSubmit && f.rule.Kind != standin.KindStatus
+			c.rule.Effect = step == separator.StepSubmit && f.rule.Kind != fake.KindStatus
 			c.require()
 			if paid && !f.ends(step) {
 				c.want, c.sentence, c.calls, c.anyCalls = "FAILED", "Provider service unavailable", 0, true
@@ -143,7 +143,7 @@ func passing() []scenario {
 			// More often than a call is tried that nothing was paid for yet.
 			c := scenario{table: once, step: step, fault: f.name + ", four times", rule: rule(f.rule), want: "READY", anyCalls: true}
 			c.rule.Step, c.rule.Times = step, 4
-			if f.rule.Kind == standin.KindStall || f.rule.Kind == standin.KindSlow {
+			if f.rule.Kind == fake.KindStall || f.rule.Kind == fake.KindSlow {
 				c.fault, c.rule.Times = f.name+", twice", 2
 			}
 			out = append(out, c)
@@ -155,11 +155,11 @@ func passing() []scenario {
 		}
 		for _, f := range []struct {
 			name string
-			rule standin.Rule
+			rule fake.Rule
 		}{
-			{"500, once", standin.Rule{Kind: standin.KindStatus, Status: 500}},
-			{"connection closed before the answer, once", standin.Rule{Kind: standin.KindClose}},
-			{"no answer until the time-out, once", standin.Rule{Kind: standin.KindStall}},
+			{"500, once", fake.Rule{Kind: fake.KindStatus, Status: 500}},
+			{"connection closed before the answer, once", fake.Rule{Kind: fake.KindClose}},
+			{"no answer until the time-out, once", fake.Rule{Kind: fake.KindStall}},
 		} {
 			c := scenario{table: once, step: step, fault: f.name, rule: rule(f.rule), want: "READY", anyCalls: true}
 			c.rule.Step, c.rule.Times = step, 1
@@ -171,16 +171,16 @@ func passing() []scenario {
 	}
 	return append(out,
 		scenario{table: once, step: separator.StepSubmit, fault: "carried out, but the answer is lost, once", want: "FAILED", calls: 1,
-			rule: rule(standin.Rule{Step: separator.StepSubmit, Kind: standin.KindClose, Effect: true, Times: 1})},
+			rule: rule(fake.Rule{Step: separator.StepSubmit, Kind: fake.KindClose, Effect: true, Times: 1})},
 		scenario{table: once, step: separator.StepDownload, fault: "404 on the first link, then a fresh one", want: "READY", anyCalls: true,
 			behave: func(b *separator.Behaviour) { b.StaleLinks = 1 }},
 		scenario{table: once, step: separator.StepProject, fault: "flags two looks late", want: "READY", anyCalls: true,
 			behave: func(b *separator.Behaviour) { b.FlagsLagCalls = 2 }},
 		scenario{table: once, step: separator.StepProject, fault: "no flags at all for two looks", want: "READY", anyCalls: true,
-			rule: rule(standin.Rule{Step: separator.StepProject, Kind: standin.KindGarbage, Times: 2,
+			rule: rule(fake.Rule{Step: separator.StepProject, Kind: fake.KindGarbage, Times: 2,
 				Body: `{"result":{"downloadInfo":null,"downloadPathInfo":null}}`})},
 		scenario{table: once, step: separator.StepProgress, fault: "a reason and no number, twice", want: "READY", anyCalls: true,
-			rule: rule(standin.Rule{Step: separator.StepProgress, Kind: standin.KindGarbage, Times: 2, Body: `{"result":{"progressReason":"Mixing"}}`})},
+			rule: rule(fake.Rule{Step: separator.StepProgress, Kind: fake.KindGarbage, Times: 2, Body: `{"result":{"progressReason":"Mixing"}}`})},
 	)
 }
 
@@ -209,7 +209,7 @@ func hostile() []scenario {
 		{"redirect to nowhere", ""},
 	} {
 		out = append(out, scenario{table: links, step: separator.StepDownload, fault: r.name, want: "FAILED", anyCalls: true,
-			rule: rule(standin.Rule{Step: separator.StepDownload, Kind: standin.KindRedirect, Location: r.to})})
+			rule: rule(fake.Rule{Step: separator.StepDownload, Kind: fake.KindRedirect, Location: r.to})})
 	}
 	for _, a := range []struct {
 		name, want string

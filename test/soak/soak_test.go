@@ -26,8 +26,8 @@ import (
 	"cutroom/internal/apitest"
 	"cutroom/internal/db"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
-	"cutroom/internal/sandbox/standin"
 )
 
 func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
@@ -270,24 +270,24 @@ var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.
 // fault spoils one or two of the next calls of a step. Delays are the most
 // frequent: they hold a job in one place long enough to be killed there.
 func (k *soak) fault() {
-	rule := standin.Rule{Step: steps[k.rng.IntN(len(steps))], Times: 1 + k.rng.IntN(2), Nth: 1 + k.rng.IntN(2)}
+	rule := fake.Rule{Step: steps[k.rng.IntN(len(steps))], Times: 1 + k.rng.IntN(2), Nth: 1 + k.rng.IntN(2)}
 	switch n := k.rng.IntN(20); {
 	case n < 11:
-		rule.Kind, rule.DelayMs = standin.KindDelay, 200+k.rng.IntN(1800)
+		rule.Kind, rule.DelayMs = fake.KindDelay, 200+k.rng.IntN(1800)
 	case n < 13:
-		rule.Kind, rule.Status = standin.KindStatus, []int{401, 402, 404, 429, 500, 503}[k.rng.IntN(6)]
+		rule.Kind, rule.Status = fake.KindStatus, []int{401, 402, 404, 429, 500, 503}[k.rng.IntN(6)]
 	case n < 15:
-		rule.Kind, rule.Effect = standin.KindClose, k.rng.IntN(2) == 0
+		rule.Kind, rule.Effect = fake.KindClose, k.rng.IntN(2) == 0
 	case n < 16:
-		rule.Kind = standin.KindGarbage
+		rule.Kind = fake.KindGarbage
 	case n < 17:
-		rule.Kind = standin.KindCut
+		rule.Kind = fake.KindCut
 	case n < 18:
-		rule.Kind, rule.DelayMs = standin.KindStall, 5000
+		rule.Kind, rule.DelayMs = fake.KindStall, 5000
 	case n < 19:
-		rule.Kind = standin.KindLength
+		rule.Kind = fake.KindLength
 	default:
-		rule.Kind = standin.KindCutUpload
+		rule.Kind = fake.KindCutUpload
 	}
 	k.trace.add("fault %+v", rule)
 	k.s.World.FailSeparator(k.t, rule)

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 // Steps, under which calls are counted and faults addressed.
@@ -45,7 +45,7 @@ type Options struct {
 
 // Bucket is the stand-in. Safe for concurrent use.
 type Bucket struct {
-	*standin.Host
+	*fake.Host
 	opts Options
 
 	mu          sync.Mutex
@@ -65,14 +65,14 @@ func New(opts Options) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bucket{Host: standin.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
+	b := &Bucket{Host: fake.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
 	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepBucket,
 		StepCreateUpload, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads}
 	b.HandleSteps(steps, b.step, "/", b.serve)
 	b.HandleControl("GET", "objects", func(*http.Request) (any, error) { return b.Objects(), nil })
 	b.HandleControl("POST", "clock", func(r *http.Request) (any, error) {
 		var body struct{ OffsetSec float64 }
-		if err := standin.ReadJSON(r, &body); err != nil {
+		if err := fake.ReadJSON(r, &body); err != nil {
 			return nil, err
 		}
 		b.SetClock(time.Duration(body.OffsetSec * float64(time.Second)))

@@ -20,7 +20,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"cutroom/internal/sandbox/bucket"
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 var opts = bucket.Options{Name: "films", AccessKeyID: "AKIDSANDBOX", SecretAccessKey: "secret/with+signs", Region: "auto"}
@@ -358,10 +358,10 @@ func TestFaultsInTransfers(t *testing.T) {
 	c := sdk(b)
 	body := bytes.Repeat([]byte("x"), 100_000)
 	put(t, c, "film", body)
-	rules := []standin.Rule{
-		{Step: bucket.StepGet, Times: 1, Kind: standin.KindCut},
-		{Step: bucket.StepPut, Times: 1, Kind: standin.KindCutUpload},
-		{Step: bucket.StepHead, Times: 1, Kind: standin.KindStatus, Status: 503},
+	rules := []fake.Rule{
+		{Step: bucket.StepGet, Times: 1, Kind: fake.KindCut},
+		{Step: bucket.StepPut, Times: 1, Kind: fake.KindCutUpload},
+		{Step: bucket.StepHead, Times: 1, Kind: fake.KindStatus, Status: 503},
 	}
 	if err := b.Faults.Add(rules...); err != nil {
 		t.Fatal(err)

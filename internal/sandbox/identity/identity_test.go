@@ -13,8 +13,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/identity"
-	"cutroom/internal/sandbox/standin"
 )
 
 func getJSON(t *testing.T, address string) (int, map[string]any) {
@@ -86,7 +86,7 @@ func TestTokenInfo(t *testing.T) {
 	if status, _ := getJSON(t, p.TokenInfoURL()); status != 400 {
 		t.Errorf("without a token: %d", status)
 	}
-	if err := p.Faults.Add(standin.Rule{Step: identity.StepTokenInfo, Kind: standin.KindStatus, Status: 503}); err != nil {
+	if err := p.Faults.Add(fake.Rule{Step: identity.StepTokenInfo, Kind: fake.KindStatus, Status: 503}); err != nil {
 		t.Fatal(err)
 	}
 	if status, _ := getJSON(t, p.TokenInfoURL()); status != 503 {

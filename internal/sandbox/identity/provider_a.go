@@ -11,7 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 // IssuerA is the issuer of provider_a's tokens.
@@ -25,7 +25,7 @@ const StepTokenInfo = "tokeninfo"
 // It keeps no list of the tokens it minted: like the original it believes its
 // own signature.
 type ProviderA struct {
-	*standin.Host
+	*fake.Host
 	clientID string
 	mu       sync.Mutex // guards keys.stranger
 	keys     keyring
@@ -38,7 +38,7 @@ func NewProviderA(clientID string) (*ProviderA, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &ProviderA{Host: standin.NewHost(nil), clientID: clientID, keys: keyring{current: key}}
+	p := &ProviderA{Host: fake.NewHost(nil), clientID: clientID, keys: keyring{current: key}}
 	p.Handle(StepTokenInfo, "/tokeninfo", p.tokenInfo)
 	p.HandleControl("POST", "mint", mintCall(p.Mint))
 	return p, nil
@@ -82,7 +82,7 @@ func (p *ProviderA) Mint(c Claims) (string, error) {
 func (p *ProviderA) tokenInfo(w http.ResponseWriter, r *http.Request) {
 	raw := r.FormValue("id_token")
 	if raw == "" {
-		standin.WriteJSON(w, http.StatusBadRequest, map[string]string{
+		fake.WriteJSON(w, http.StatusBadRequest, map[string]string{
 			"error": "invalid_request", "error_description": "Either access_token, id_token, or token_handle required"})
 		return
 	}
@@ -93,7 +93,7 @@ func (p *ProviderA) tokenInfo(w http.ResponseWriter, r *http.Request) {
 		err = jwt.NewValidator(jwt.WithExpirationRequired()).Validate(claims)
 	}
 	if err != nil {
-		standin.WriteJSON(w, http.StatusBadRequest, map[string]string{
+		fake.WriteJSON(w, http.StatusBadRequest, map[string]string{
 			"error": "invalid_token", "error_description": "Invalid Value"})
 		return
 	}
@@ -104,7 +104,7 @@ func (p *ProviderA) tokenInfo(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{"alg", "kid", "typ"} {
 		answer[name] = asString(token.Header[name])
 	}
-	standin.WriteJSON(w, http.StatusOK, answer)
+	fake.WriteJSON(w, http.StatusOK, answer)
 }
 
 func asString(value any) string {
@@ -131,7 +131,7 @@ func numericSubject(email string) string {
 func mintCall(mint func(Claims) (string, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		var c Claims
-		if err := standin.ReadJSON(r, &c); err != nil {
+		if err := fake.ReadJSON(r, &c); err != nil {
 			return nil, err
 		}
 		token, err := mint(c)

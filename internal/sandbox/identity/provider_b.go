@@ -12,7 +12,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 // IssuerB is the issuer of provider_b's tokens.
@@ -23,7 +23,7 @@ const StepKeys = "keys"
 
 // ProviderB stands in for provider_b: GET /auth/keys.
 type ProviderB struct {
-	*standin.Host
+	*fake.Host
 	clientID string
 
 	mu        sync.Mutex
@@ -36,7 +36,7 @@ type ProviderB struct {
 // Control: POST /__control/mint with Claims answers {"idToken": …};
 // POST /__control/rotate {"keepOld": true} changes the signing key.
 func NewProviderB(clientID string) (*ProviderB, error) {
-	p := &ProviderB{Host: standin.NewHost(nil), clientID: clientID}
+	p := &ProviderB{Host: fake.NewHost(nil), clientID: clientID}
 	if err := p.Rotate(true); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func NewProviderB(clientID string) (*ProviderB, error) {
 		var body struct {
 			KeepOld bool `json:"keepOld"`
 		}
-		if err := standin.ReadJSON(r, &body); err != nil {
+		if err := fake.ReadJSON(r, &body); err != nil {
 			return nil, err
 		}
 		return nil, p.Rotate(body.KeepOld)
@@ -109,7 +109,7 @@ func (p *ProviderB) serveKeys(w http.ResponseWriter, _ *http.Request) {
 		set = append(set, jwk(key))
 	}
 	p.mu.Unlock()
-	standin.WriteJSON(w, http.StatusOK, map[string]any{"keys": set})
+	fake.WriteJSON(w, http.StatusOK, map[string]any{"keys": set})
 }
 
 func jwk(key signingKey) map[string]string {

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/stems"
 )
 
@@ -39,7 +39,7 @@ func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
 		IsVideoProject *bool
 		Title          string
 	}
-	if err := standin.ReadJSON(r, &body); err != nil || body.IsVideoProject == nil {
+	if err := fake.ReadJSON(r, &body); err != nil || body.IsVideoProject == nil {
 		refuse(w, http.StatusBadRequest, "COMMON_400", "malformed body")
 		return
 	}
@@ -275,7 +275,7 @@ func (p *Provider) projectInfo(w http.ResponseWriter, r *http.Request) {
 	info := map[string]any{"seq": pr.ID, "title": pr.Title, "spaceSeq": p.opts.Space, "downloadInfo": flags, "downloadPathInfo": paths}
 	p.mu.Unlock()
 	if b.BareProject {
-		standin.WriteJSON(w, http.StatusOK, info)
+		fake.WriteJSON(w, http.StatusOK, info)
 		return
 	}
 	result(w, info)

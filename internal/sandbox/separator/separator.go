@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 // Steps of the protocol, under which calls are counted and faults addressed.
@@ -99,10 +99,10 @@ type Options struct {
 // Provider is the stand-in. Its methods are safe for concurrent use.
 type Provider struct {
 	// API, Storage and Upload are the three hosts; they share Faults.
-	API     *standin.Host
-	Storage *standin.Host
-	Upload  *standin.Host
-	Faults  *standin.Faults
+	API     *fake.Host
+	Storage *fake.Host
+	Upload  *fake.Host
+	Faults  *fake.Faults
 
 	opts Options
 
@@ -137,9 +137,9 @@ func New(opts Options) (*Provider, error) {
 			return nil, fmt.Errorf("separation stand-in: %w", err)
 		}
 	}
-	faults := standin.NewFaults()
+	faults := fake.NewFaults()
 	p := &Provider{
-		API: standin.NewHost(faults), Storage: standin.NewHost(faults), Upload: standin.NewHost(faults),
+		API: fake.NewHost(faults), Storage: fake.NewHost(faults), Upload: fake.NewHost(faults),
 		Faults: faults, opts: opts,
 		behaviour: Behaviour{ProcessingMs: int(opts.Processing.Milliseconds())},
 		nextID:    100000 + time.Now().Unix()%100000*1000, // ids differ from run to run
@@ -156,7 +156,7 @@ func (p *Provider) Listen(ctx context.Context) error {
 	p.mu.Lock()
 	p.work, p.stop = context.WithCancel(ctx)
 	p.mu.Unlock()
-	for _, host := range []*standin.Host{p.API, p.Storage, p.Upload} {
+	for _, host := range []*fake.Host{p.API, p.Storage, p.Upload} {
 		if err := host.Listen(ctx, ""); err != nil {
 			return errors.Join(err, p.Close())
 		}
@@ -259,7 +259,7 @@ func (p *Provider) routes() {
 	p.API.HandleControl("PUT", "behaviour", func(r *http.Request) (any, error) {
 		b := p.Behaviour()
 		b.Links, b.Bytes = maps.Clone(b.Links), maps.Clone(b.Bytes) // decoding adds to a map in place
-		if err := standin.ReadJSON(r, &b); err != nil {
+		if err := fake.ReadJSON(r, &b); err != nil {
 			return nil, err
 		}
 		p.Configure(func(now *Behaviour) { *now = b })
@@ -309,9 +309,9 @@ func (p *Provider) inSpace(next http.HandlerFunc) http.HandlerFunc {
 }
 
 func refuse(w http.ResponseWriter, status int, code, message string) {
-	standin.WriteJSON(w, status, map[string]any{"code": code, "status": http.StatusText(status), "message": message})
+	fake.WriteJSON(w, status, map[string]any{"code": code, "status": http.StatusText(status), "message": message})
 }
 
 func result(w http.ResponseWriter, v any) {
-	standin.WriteJSON(w, http.StatusOK, map[string]any{"result": v})
+	fake.WriteJSON(w, http.StatusOK, map[string]any{"result": v})
 }

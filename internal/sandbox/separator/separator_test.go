@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
-	"cutroom/internal/sandbox/standin"
 )
 
 const (
@@ -415,7 +415,7 @@ func TestLostAnswerStillMakesAProject(t *testing.T) {
 	p := start(t)
 	c := caller{t, p}
 	seq, _ := c.upload(wav(1))
-	if err := p.Faults.Add(standin.Rule{Step: separator.StepSubmit, Times: 1, Kind: standin.KindClose, Effect: true}); err != nil {
+	if err := p.Faults.Add(fake.Rule{Step: separator.StepSubmit, Times: 1, Kind: fake.KindClose, Effect: true}); err != nil {
 		t.Fatal(err)
 	}
 	body := strings.NewReader(fmt.Sprintf(`{"mediaSeq":%d,"isVideoProject":false,"title":"lost"}`, seq))

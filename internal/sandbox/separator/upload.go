@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/stems"
 )
 
@@ -45,7 +45,7 @@ func (p *Provider) sasToken(w http.ResponseWriter, r *http.Request) {
 	p.blobs[b.id] = b
 	p.mu.Unlock()
 	query := url.Values{"sv": {"2024-11-04"}, "se": {b.expires.UTC().Format(time.RFC3339)}, "sr": {"b"}, "sp": {"cw"}, "sig": {b.signature}}
-	standin.WriteJSON(w, http.StatusOK, map[string]string{
+	fake.WriteJSON(w, http.StatusOK, map[string]string{
 		"blobSasUrl":         p.blobURL(b) + "?" + query.Encode(),
 		"expirationDatetime": b.expires.UTC().Format(time.RFC3339),
 	})
@@ -108,7 +108,7 @@ func (p *Provider) register(w http.ResponseWriter, r *http.Request) {
 		FileURL  string
 		FileName string
 	}
-	if err := standin.ReadJSON(r, &body); err != nil {
+	if err := fake.ReadJSON(r, &body); err != nil {
 		refuse(w, http.StatusBadRequest, "COMMON_400", "malformed body")
 		return
 	}
@@ -133,7 +133,7 @@ func (p *Provider) register(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.media[seq] = &medium{seq: seq, fileName: body.FileName, raw: raw, frames: frames}
 	p.mu.Unlock()
-	standin.WriteJSON(w, http.StatusOK, map[string]any{
+	fake.WriteJSON(w, http.StatusOK, map[string]any{
 		"seq": seq, "durationMs": frames * 1000 / stems.SampleRate, "originalName": body.FileName, "mediaType": "audio",
 	})
 }

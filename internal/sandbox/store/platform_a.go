@@ -21,7 +21,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 // Steps of platform_a.
@@ -61,7 +61,7 @@ type PurchaseA struct {
 // PlatformA stands in for platform_a: an OAuth2 token endpoint for service
 // accounts and purchases.products.get under /androidpublisher/v3.
 type PlatformA struct {
-	*standin.Host
+	*fake.Host
 	packageName string
 	email       string
 	keyID       string
@@ -87,7 +87,7 @@ func NewPlatformA(packageName string) (*PlatformA, error) {
 		return nil, fmt.Errorf("generate service account key: %w", err)
 	}
 	s := &PlatformA{
-		Host: standin.NewHost(nil), packageName: packageName, private: private,
+		Host: fake.NewHost(nil), packageName: packageName, private: private,
 		email: "cutroom@sandbox-project.iam.gserviceaccount.com", keyID: randomHex(20),
 		purchases: map[string]PurchaseA{}, bearers: map[string]time.Time{},
 	}
@@ -98,14 +98,14 @@ func NewPlatformA(packageName string) (*PlatformA, error) {
 	s.Handle(StepKeys, "GET /oauth2/v3/certs", s.publishKeys)
 	s.HandleControl("POST", "purchases", func(r *http.Request) (any, error) {
 		var p PurchaseA
-		if err := standin.ReadJSON(r, &p); err != nil {
+		if err := fake.ReadJSON(r, &p); err != nil {
 			return nil, err
 		}
 		return s.Register(p), nil
 	})
 	s.HandleControl("POST", "refund", func(r *http.Request) (any, error) {
 		var ask struct{ Token, Notify string }
-		if err := standin.ReadJSON(r, &ask); err != nil {
+		if err := fake.ReadJSON(r, &ask); err != nil {
 			return nil, err
 		}
 		p, err := s.Refund(ask.Token)
@@ -180,7 +180,7 @@ func (s *PlatformA) ServiceAccountJSON() (string, error) {
 // issueToken checks the signed assertion as RFC 7523 and the vendor ask.
 func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 	refuse := func(code, why string) {
-		standin.WriteJSON(w, http.StatusBadRequest, map[string]string{"error": code, "error_description": why})
+		fake.WriteJSON(w, http.StatusBadRequest, map[string]string{"error": code, "error_description": why})
 	}
 	if r.FormValue("grant_type") != grantTypeA {
 		refuse("unsupported_grant_type", "Invalid grant_type: "+r.FormValue("grant_type"))
@@ -215,7 +215,7 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.bearers[bearer] = time.Now().Add(life)
 	s.mu.Unlock()
-	standin.WriteJSON(w, http.StatusOK, map[string]any{
+	fake.WriteJSON(w, http.StatusOK, map[string]any{
 		"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
 }
 
@@ -265,11 +265,11 @@ func (s *PlatformA) getPurchase(w http.ResponseWriter, r *http.Request) {
 		answer["obfuscatedExternalAccountId"] = p.AccountID
 	}
 	adjust(answer, p.Set, p.Omit)
-	standin.WriteJSON(w, http.StatusOK, answer)
+	fake.WriteJSON(w, http.StatusOK, answer)
 }
 
 func refuseA(w http.ResponseWriter, status int, reason, message string) {
-	standin.WriteJSON(w, status, map[string]any{"error": map[string]any{
+	fake.WriteJSON(w, status, map[string]any{"error": map[string]any{
 		"code": status, "message": message,
 		"errors": []map[string]string{{"message": message, "domain": "androidpublisher", "reason": reason}},
 	}})

@@ -17,7 +17,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 // StepTransaction is platform_b's only step: GET /inApps/v1/transactions/{id}.
@@ -46,7 +46,7 @@ type TransactionB struct {
 
 // PlatformB stands in for platform_b's store API.
 type PlatformB struct {
-	*standin.Host
+	*fake.Host
 	bundleID    string
 	environment string
 	issuerID    string
@@ -75,14 +75,14 @@ func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 		return nil, err
 	}
 	s := &PlatformB{
-		Host: standin.NewHost(nil), bundleID: bundleID, environment: environment,
+		Host: fake.NewHost(nil), bundleID: bundleID, environment: environment,
 		issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: strings.ToUpper(randomHex(5)),
 		private: private, certs: certs, transactions: map[string]TransactionB{},
 	}
 	s.Handle(StepTransaction, "GET /inApps/v1/transactions/{id}", s.getTransaction)
 	s.HandleControl("POST", "transactions", func(r *http.Request) (any, error) {
 		var t TransactionB
-		if err := standin.ReadJSON(r, &t); err != nil {
+		if err := fake.ReadJSON(r, &t); err != nil {
 			return nil, err
 		}
 		t = s.Register(t)
@@ -97,7 +97,7 @@ func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 			TransactionID, Notify string
 			Reversed              bool
 		}
-		if err := standin.ReadJSON(r, &ask); err != nil {
+		if err := fake.ReadJSON(r, &ask); err != nil {
 			return nil, err
 		}
 		t, err := s.Refund(ask.TransactionID, !ask.Reversed)
@@ -233,22 +233,22 @@ func (s *PlatformB) getTransaction(w http.ResponseWriter, r *http.Request) {
 	}
 	id := r.PathValue("id")
 	if strings.TrimSpace(id) == "" || len(id) > 64 {
-		standin.WriteJSON(w, 400, map[string]any{"errorCode": 4000006, "errorMessage": "Invalid transaction id."})
+		fake.WriteJSON(w, 400, map[string]any{"errorCode": 4000006, "errorMessage": "Invalid transaction id."})
 		return
 	}
 	s.mu.Lock()
 	t, known := s.transactions[id]
 	s.mu.Unlock()
 	if !known {
-		standin.WriteJSON(w, 404, map[string]any{"errorCode": 4040010, "errorMessage": "Transaction id not found."})
+		fake.WriteJSON(w, 404, map[string]any{"errorCode": 4040010, "errorMessage": "Transaction id not found."})
 		return
 	}
 	signed, err := s.Sign(t)
 	if err != nil {
-		standin.WriteJSON(w, 500, map[string]any{"errorCode": 5000000, "errorMessage": err.Error()})
+		fake.WriteJSON(w, 500, map[string]any{"errorCode": 5000000, "errorMessage": err.Error()})
 		return
 	}
-	standin.WriteJSON(w, http.StatusOK, map[string]string{"signedTransactionInfo": signed})
+	fake.WriteJSON(w, http.StatusOK, map[string]string{"signedTransactionInfo": signed})
 }
 
 // checkRequestToken checks what the store asks of a request token: ES256 by

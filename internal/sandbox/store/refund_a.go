@@ -14,7 +14,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 // Push is a notification on its way to the app's server.
@@ -99,7 +99,7 @@ func (s *PlatformA) PushToken(changes map[string]any) (string, error) {
 
 func (s *PlatformA) publishKeys(w http.ResponseWriter, _ *http.Request) {
 	encode := base64.RawURLEncoding.EncodeToString
-	standin.WriteJSON(w, http.StatusOK, map[string]any{"keys": []map[string]string{{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": s.keyID,
+	fake.WriteJSON(w, http.StatusOK, map[string]any{"keys": []map[string]string{{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": s.keyID,
 		"n": encode(s.private.N.Bytes()), "e": encode(big.NewInt(int64(s.private.E)).Bytes())}}})
 }
 
@@ -124,5 +124,5 @@ func (s *PlatformA) listVoided(w http.ResponseWriter, r *http.Request) {
 	if to < len(s.voided) {
 		answer["tokenPagination"] = map[string]string{"nextPageToken": strconv.Itoa(to)}
 	}
-	standin.WriteJSON(w, http.StatusOK, answer)
+	fake.WriteJSON(w, http.StatusOK, answer)
 }

@@ -1,4 +1,4 @@
-package standin_test
+package fake_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"cutroom/internal/sandbox/standin"
+	"cutroom/internal/sandbox/fake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,9 +21,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const answer = `{"hello":"0123456789012345678901234567890123456789"}`
 
 // start runs a host with one route that counts the calls taking effect.
-func start(t *testing.T) (*standin.Host, *int) {
+func start(t *testing.T) (*fake.Host, *int) {
 	t.Helper()
-	h := standin.NewHost(nil)
+	h := fake.NewHost(nil)
 	effects := new(int)
 	h.Handle("greet", "POST /greet", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err == nil {
@@ -48,7 +48,7 @@ func client(t *testing.T, timeout time.Duration) *http.Client {
 }
 
 // greet returns the status, the body that arrived and the transport's error.
-func greet(t *testing.T, h *standin.Host, timeout time.Duration) (int, string, error) {
+func greet(t *testing.T, h *fake.Host, timeout time.Duration) (int, string, error) {
 	t.Helper()
 	res, err := client(t, timeout).Post(h.URL()+"/greet", "text/plain", strings.NewReader(strings.Repeat("x", 4096)))
 	if err != nil {
@@ -62,29 +62,29 @@ func greet(t *testing.T, h *standin.Host, timeout time.Duration) (int, string, e
 func TestFaultKinds(t *testing.T) {
 	tests := []struct {
 		name    string
-		rule    standin.Rule
+		rule    fake.Rule
 		status  int
 		body    string // prefix
 		broken  bool
 		effects int
 	}{
-		{"status", standin.Rule{Kind: standin.KindStatus, Status: 503}, 503, `{"message":"upstream`, false, 0},
-		{"status after the effect", standin.Rule{Kind: standin.KindStatus, Status: 500, Effect: true}, 500, "{", false, 1},
-		{"garbage", standin.Rule{Kind: standin.KindGarbage}, 200, "<html>", false, 0},
-		{"close before", standin.Rule{Kind: standin.KindClose}, 0, "", true, 0},
-		{"close after", standin.Rule{Kind: standin.KindClose, Effect: true}, 0, "", true, 1},
-		{"cut", standin.Rule{Kind: standin.KindCut, SizeBytes: 10}, 200, answer[:10], true, 1},
-		{"cut in half", standin.Rule{Kind: standin.KindCut}, 200, answer[:26], true, 1},
-		{"cut upload", standin.Rule{Kind: standin.KindCutUpload}, 0, "", true, 0},
-		{"stall", standin.Rule{Kind: standin.KindStall}, 0, "", true, 0},
-		{"stall after the effect", standin.Rule{Kind: standin.KindStall, Effect: true}, 0, "", true, 1},
-		{"slow", standin.Rule{Kind: standin.KindSlow, BytesPerSec: 400}, 200, answer, false, 1},
-		{"too slow", standin.Rule{Kind: standin.KindSlow, BytesPerSec: 10}, 200, answer[:2], true, 1},
-		{"delay", standin.Rule{Kind: standin.KindDelay, DelayMs: 30}, 200, answer, false, 1},
-		{"huge", standin.Rule{Kind: standin.KindHuge, SizeBytes: 1 << 20}, 200, `{"result":"aaa`, false, 0},
-		{"body shorter than announced", standin.Rule{Kind: standin.KindLength}, 200, answer, true, 1},
-		{"body longer than announced", standin.Rule{Kind: standin.KindLength, LengthDelta: -12}, 200, answer[:40], false, 1},
-		{"redirect", standin.Rule{Kind: standin.KindRedirect, Location: "http://10.0.0.1/"}, 302, "", false, 0},
+		{"status", fake.Rule{Kind: fake.KindStatus, Status: 503}, 503, `{"message":"upstream`, false, 0},
+		{"status after the effect", fake.Rule{Kind: fake.KindStatus, Status: 500, Effect: true}, 500, "{", false, 1},
+		{"garbage", fake.Rule{Kind: fake.KindGarbage}, 200, "<html>", false, 0},
+		{"close before", fake.Rule{Kind: fake.KindClose}, 0, "", true, 0},
+		{"close after", fake.Rule{Kind: fake.KindClose, Effect: true}, 0, "", true, 1},
+		{"cut", fake.Rule{Kind: fake.KindCut, SizeBytes: 10}, 200, answer[:10], true, 1},
+		{"cut in half", fake.Rule{Kind: fake.KindCut}, 200, answer[:26], true, 1},
+		{"cut upload", fake.Rule{Kind: fake.KindCutUpload}, 0, "", true, 0},
+		{"stall", fake.Rule{Kind: fake.KindStall}, 0, "", true, 0},
+		{"stall after the effect", fake.Rule{Kind: fake.KindStall, Effect: true}, 0, "", true, 1},
+		{"slow", fake.Rule{Kind: fake.KindSlow, BytesPerSec: 400}, 200, answer, false, 1},
+		{"too slow", fake.Rule{Kind: fake.KindSlow, BytesPerSec: 10}, 200, answer[:2], true, 1},
+		{"delay", fake.Rule{Kind: fake.KindDelay, DelayMs: 30}, 200, answer, false, 1},
+		{"huge", fake.Rule{Kind: fake.KindHuge, SizeBytes: 1 << 20}, 200, `{"result":"aaa`, false, 0},
+		{"body shorter than announced", fake.Rule{Kind: fake.KindLength}, 200, answer, true, 1},
+		{"body longer than announced", fake.Rule{Kind: fake.KindLength, LengthDelta: -12}, 200, answer[:40], false, 1},
+		{"redirect", fake.Rule{Kind: fake.KindRedirect, Location: "http://10.0.0.1/"}, 302, "", false, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -112,8 +112,8 @@ func TestFaultKinds(t *testing.T) {
 func TestNthCallFails(t *testing.T) {
 	h, _ := start(t)
 	err := h.Faults.Add(
-		standin.Rule{Step: "greet", Nth: 2, Times: 1, Kind: standin.KindStatus, Status: 500},
-		standin.Rule{Step: standin.AnyStep, Nth: 4, Kind: standin.KindStatus, Status: 503})
+		fake.Rule{Step: "greet", Nth: 2, Times: 1, Kind: fake.KindStatus, Status: 500},
+		fake.Rule{Step: fake.AnyStep, Nth: 4, Kind: fake.KindStatus, Status: 503})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestNthCallFails(t *testing.T) {
 
 func TestClearEndsAStall(t *testing.T) {
 	h, _ := start(t)
-	if err := h.Faults.Add(standin.Rule{Step: "greet", Kind: standin.KindStall}); err != nil {
+	if err := h.Faults.Add(fake.Rule{Step: "greet", Kind: fake.KindStall}); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
@@ -155,7 +155,7 @@ func TestControlAPI(t *testing.T) {
 	h, _ := start(t)
 	control := func(method, path, body string) (int, string) {
 		t.Helper()
-		req, _ := http.NewRequestWithContext(t.Context(), method, h.URL()+standin.ControlPrefix+path, strings.NewReader(body))
+		req, _ := http.NewRequestWithContext(t.Context(), method, h.URL()+fake.ControlPrefix+path, strings.NewReader(body))
 		res, err := client(t, time.Second).Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -186,12 +186,12 @@ func TestControlAPI(t *testing.T) {
 	_, body := control("GET", "calls", "")
 	var calls struct {
 		Counts map[string]int
-		Calls  []standin.Call
+		Calls  []fake.Call
 	}
 	if err := json.NewDecoder(bytes.NewBufferString(body)).Decode(&calls); err != nil {
 		t.Fatal(err)
 	}
-	if calls.Counts["greet"] != 1 || calls.Counts[standin.StepUnknown] != 1 || len(calls.Calls) != 2 {
+	if calls.Counts["greet"] != 1 || calls.Counts[fake.StepUnknown] != 1 || len(calls.Calls) != 2 {
 		t.Errorf("calls: %s", body)
 	}
 }

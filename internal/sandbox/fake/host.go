@@ -1,10 +1,10 @@
-// Package standin is the part every vendor stand-in shares: an HTTP server on
+// Package fake is the part every vendor stand-in shares: an HTTP server on
 // a loopback port, a log of the calls it saw, faults that can be switched on
 // for single calls, and a small control API under /__control/ so that a test
 // in another process can do the same.
 //
 // It knows no vendor's wire format and nothing of the service under test.
-package standin
+package fake
 
 import (
 	"context"
