@@ -1,7 +1,7 @@
 // Package account owns users: sign-in, access tokens, roles, and deletion with
-// erasure. It sits above the rooms that keep a user's files, because deleting
-// an account erases those first. It knows the identity providers only through
-// [IdentityVerifier].
+// erasure. It sits above the packages that keep a user's files, because
+// deleting an account erases those first. It knows the identity providers only
+// through [IdentityVerifier].
 package account
 
 import (
@@ -37,7 +37,7 @@ type IdentityVerifier interface {
 // user's running jobs. It may be called again after an interruption.
 type Eraser func(ctx context.Context, userID string) error
 
-// Service is the account room. It is safe for concurrent use.
+// Service signs people in and deletes them. It is safe for concurrent use.
 type Service struct {
 	db        *db.DB
 	tokens    *Tokens
@@ -73,7 +73,8 @@ type User struct {
 	ID, Email, Name, Role string
 	Picture               string // "" when there is none
 
-	// signedOut is the first second of which a token is valid again.
+	// signedOut is the earliest time of issue, in seconds, of a token that is
+	// valid.
 	signedOut time.Time
 }
 
@@ -132,7 +133,7 @@ func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims
 			return User{}, err
 		}
 	}
-	// Sign-ins and deletions of one person cross each other faster than that.
+	// Sign-ins and deletions of one person do not cross each other more often.
 	return User{}, fault.New(fault.Unavailable, "The account is being deleted, please try again later")
 }
 
@@ -172,7 +173,7 @@ func nameFor(provider string, c identity.Claims, fullName string) string {
 	return clean(local, 200)
 }
 
-// clean makes a stranger's text storable: valid UTF-8 without control
+// clean makes a text from outside storable: valid UTF-8 without control
 // characters (PostgreSQL refuses NUL), trimmed, at most limit runes.
 func clean(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {

@@ -37,7 +37,7 @@ func (p provider) Verify(_ context.Context, idToken string) (identity.Claims, er
 	return identity.Claims{}, identity.ErrRejected
 }
 
-// room is the account room with files that can refuse to go.
+// room is the account service with files that can refuse to go.
 type room struct {
 	*account.Service
 	db      *db.DB

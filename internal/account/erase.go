@@ -57,8 +57,8 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 	})
 }
 
-// FinishErasures erases the accounts whose deletion was interrupted. It leaves
-// young ones to the request that is at work on them. One that cannot be erased
+// FinishErasures erases the accounts whose deletion was interrupted. Recent
+// ones are left to the request that works on them. One that cannot be erased
 // does not hold up the others.
 func (s *Service) FinishErasures(ctx context.Context) error {
 	rows, err := s.db.Query(ctx, `SELECT id FROM users WHERE erasing_at IS NOT NULL AND erasing_at < now_ms() - 60000`)

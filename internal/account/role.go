@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/fault"
 )
 
-// ErrUnknown is what an error is that names no user.
+// ErrUnknown is in the chain of errors about a user who does not exist.
 var ErrUnknown = errors.New("no such user")
 
 func unknown(emailOrID string) error {
@@ -45,7 +45,7 @@ func Find(ctx context.Context, d *db.DB, emailOrID string) (User, error) {
 	return users[0], nil
 }
 
-// ErrNotAdmin answers whoever asks for what is an admin's.
+// ErrNotAdmin answers a user who is not an admin.
 var ErrNotAdmin = fault.New(fault.Forbidden, "admin_required")
 
 // RequireAdmin answers ErrNotAdmin unless the user is an admin at this moment,
@@ -62,8 +62,8 @@ func (s *Service) RequireAdmin(ctx context.Context, userID string) error {
 	return nil
 }
 
-// SetRole gives a user a role, on behalf of actor, and returns the user. What
-// is given counts from the next sign-in, what is taken away is gone at once.
+// SetRole gives a user a role, on behalf of actor, and returns the user. A role
+// given counts from the next sign-in, one taken away is gone at once.
 func SetRole(ctx context.Context, d *db.DB, emailOrID, role, actor string) (User, error) {
 	u, err := Find(ctx, d, emailOrID)
 	if err != nil {

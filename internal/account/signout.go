@@ -29,8 +29,8 @@ func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	})
 }
 
-// validFrom is the first second of which a token is valid after a sign-out: a
-// token tells no more than seconds.
+// validFrom is the earliest time of issue of a token that is valid after a
+// sign-out. Tokens count in whole seconds.
 func validFrom(signedOutAt sql.NullInt64) time.Time {
 	if !signedOutAt.Valid {
 		return time.Time{}
@@ -39,16 +39,16 @@ func validFrom(signedOutAt sql.NullInt64) time.Time {
 }
 
 // signOuts knows the users who were signed out while tokens of theirs may live.
-// They are few, so that all of them are read at most once a [SignOutDelay],
-// instead of one user at every request.
+// They are few, so all are read at most once in [SignOutDelay], instead of one
+// user at every request.
 type signOuts struct {
 	db   *db.DB
 	life time.Duration // of the longest-lived token
-	// turn is held by whoever reads or writes what follows.
+	// turn is held while the fields below are read or written.
 	turn  chan struct{}
 	asked time.Time        // when the database was asked for at
 	at    map[string]int64 // by user, epoch ms
-	// failed is when asking last failed, and err how.
+	// failed is when reading last failed, and err why.
 	failed time.Time
 	err    error
 }
@@ -66,13 +66,14 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-s.turn }()
-	// Whoever waited for its turn takes what was asked for after it had arrived,
-	// however long the database took.
+	// A request that waited for its turn uses what was read after it had
+	// arrived, however long the database took.
 	if s.at == nil || arrived.Sub(s.asked) >= SignOutDelay {
 		if s.failed.After(arrived) {
 			return s.err // a database that does not answer one does not answer the next
 		}
-		// Others wait for the answer, too: it must not end with this request's client.
+		// Other requests wait for the answer too: it must not end with this
+		// request's client.
 		if err := s.load(context.WithoutCancel(ctx)); err != nil {
 			s.failed, s.err = time.Now(), err
 			return err

@@ -23,7 +23,7 @@ const (
 	RoleAdmin = "admin"
 )
 
-// Principal is who a valid access token speaks for. The account may have been
+// Principal is the user of a valid access token. The account may have been
 // deleted since; see [Service.Exists].
 type Principal struct {
 	UserID string

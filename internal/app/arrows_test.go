@@ -11,8 +11,8 @@ import (
 )
 
 // allowed lists, for each package, what it may import of this module. The
-// reason is the same for every line: knowledge flows downwards, so that a room
-// can be read, tested and replaced without the rooms above it.
+// reason is the same for every line: knowledge flows downwards, so that a package
+// can be read, tested and replaced without those above it.
 var allowed = map[string][]string{
 	"fault":               {},
 	"disk":                {},
@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"render":              {"asset", "db", "disk", "diskcache", "engine", "fault", "idempotency", "job", "media", "objectstore", "separation", "staging", "sweep", "timeline"},
 	"account":             {"audit", "credit", "db", "fault", "render", "separation", "upstream/identity"},
 	"httpapi":             {"account", "admin", "admin/page", "asset", "credit", "cursor", "db", "fault", "idempotency", "job", "objectstore", "ratelimit", "render", "separation", "staging", "timeline"},
-	"sandbox":             {"sandbox"}, // no room: a misread wire format must not hide on both sides
+	"sandbox":             {"sandbox"}, // nothing of the service: a misread wire format must not hide on both sides
 	"mediatest":           {},
 	"dbtest":              {"db"},
 	"dbtest/withpg":       {"dbtest"},

@@ -3,8 +3,7 @@
 //
 // An entry is written in the transaction of what it tells of, so that neither
 // is without the other. Entries hold ids and no personal data, for they outlive
-// the accounts that they name. The package refuses to know what the actions
-// mean.
+// the accounts that they name. What the actions mean is not known here.
 package audit
 
 import (

@@ -1,6 +1,6 @@
-// Package config turns the environment into one checked, typed value. It is
-// the only reader of the environment: rooms receive plain fields and never
-// learn the name of a key.
+// Package config turns the environment into one checked, typed value. It is the
+// only reader of the environment: packages receive plain fields and never learn
+// the name of a key.
 //
 // [Keys] is the one table of all keys. Load takes defaults and ranges from it,
 // and .env.example and docs/configuration.md are rendered from it.

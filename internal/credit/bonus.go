@@ -146,8 +146,8 @@ func (l *Ledger) hadBonus(ctx context.Context, tx *db.Tx, userID string) (bool, 
 	return err == nil, err
 }
 
-// identityOf returns the hash of a user's identity, "" for nobody's and where
-// identities are not remembered.
+// identityOf returns the hash of a user's identity, "" for an unknown user and
+// where identities are not remembered.
 func (l *Ledger) identityOf(ctx context.Context, tx *db.Tx, userID string) (string, error) {
 	if l.identities == nil {
 		return "", nil

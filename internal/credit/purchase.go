@@ -43,19 +43,19 @@ type Store interface {
 }
 
 // maxAsking is how many questions a store is asked at once by this process. A
-// store's quota belongs to the app: no crowd of forged receipts may use it up.
+// store's quota belongs to the app: many forged receipts may not use it up.
 const maxAsking = 8
 
-// askedStore is a Store with the questions that are under way.
+// askedStore is a Store with a limit on requests under way.
 type askedStore struct {
 	Store
 	slots chan struct{}
 }
 
-// maxQueueing is how long somebody waits to be the one whose question is asked.
+// maxQueueing is how long a receipt waits for its turn to be verified.
 const maxQueueing = 20 * time.Second
 
-// turn waits until a question may be asked; it was when done is called.
+// turn waits until a request may be sent; done is called when it has ended.
 func (s *askedStore) turn(ctx context.Context) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxQueueing)
 	defer cancel()
@@ -236,15 +236,15 @@ func (l *Ledger) replay(ctx context.Context, userID, platform, transaction strin
 	return Grant{Balance: have, TransactionID: transaction}, err
 }
 
-// transactionHash is what outlives the buyer: it recognises the transaction
-// and says nothing about a person.
+// transactionHash is what is kept when the buyer is gone: it recognises the
+// transaction and says nothing about a person.
 func transactionHash(platform, transaction string) string {
 	sum := sha256.Sum256([]byte(platform + "\x00" + transaction))
 	return hex.EncodeToString(sum[:])
 }
 
 // AdminGrant mints a product's credits for the calling admin, up to the cap in
-// any rolling 24 hours. Who has the role no longer by then is refused.
+// any rolling 24 hours. It is refused to a user who has lost the role.
 func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Grant, error) {
 	credits, ok := l.catalog[productID]
 	if !ok {

@@ -12,9 +12,10 @@ import (
 	"cutroom/internal/upstream/receipt"
 )
 
-// Notify heeds what a store sends about its sales. Nothing moves because of what
-// is claimed: the store is asked back. When that fails, the purchase is asked
-// about at the next [Ledger.AskAboutSales] instead of having the store repeat.
+// Notify takes what a store sends about its sales. The claim itself moves
+// nothing: the store is asked whether it is true. When that fails, the purchase
+// is asked about at the next [Ledger.AskAboutSales] instead of having the store
+// repeat.
 func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byte) error {
 	store := l.stores[platform]
 	if store == nil {
@@ -230,7 +231,7 @@ func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *aske
 		l.log.Warn("a store did not tell about past sales", "platform", platform, "err", err)
 	}
 	if errors.Is(err, receipt.ErrUnavailable) {
-		// Tonight is not over: the ones that are still unknown come first.
+		// What could not be asked stays first in line for the same night.
 		for _, t := range due {
 			if _, told := known[t.ID]; !told {
 				if err := l.askSoon(context.WithoutCancel(ctx), platform, t.ID); err != nil {
@@ -250,7 +251,7 @@ func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *aske
 	return nil
 }
 
-// claimSales takes the purchases whose turn it is.
+// claimSales takes the purchases that are due.
 func (l *Ledger) claimSales(ctx context.Context, platform string) ([]receipt.Transaction, error) {
 	var due []receipt.Transaction
 	err := l.db.InTx(ctx, func(tx *db.Tx) error {

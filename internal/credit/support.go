@@ -91,8 +91,8 @@ func Purchases(ctx context.Context, q db.Querier, userID string) ([]Sale, error)
 // supportSpace is the namespace of the ids of entries that are bound to a job.
 var supportSpace = uuid.MustParse("5b0c2a3e-5e8d-4d43-9d0a-6a1a3f1f7c55")
 
-// SupportID is the id of a new entry of support, or the one and only that may be
-// bound to a job: the ledger's unique reference refuses a second one.
+// SupportID is the id of a new entry of support. Of those bound to a job there
+// is one: the ledger's unique reference refuses a second.
 func SupportID(jobID string) string {
 	if jobID == "" {
 		return uuid.NewString()

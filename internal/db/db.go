@@ -58,8 +58,7 @@ type DB struct {
 	tracer   tracer
 
 	// write serialises SQLite transactions inside the process, so that they
-	// queue fairly here instead of spinning on the file lock. Who sends to it
-	// holds it.
+	// queue fairly here instead of spinning on the file lock. A send takes it.
 	write chan struct{}
 
 	notifier notifier

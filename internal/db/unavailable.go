@@ -17,8 +17,8 @@ import (
 )
 
 // ErrUnavailable is in the chain of every error that says nothing about the
-// statement: the database cannot be reached, lets nobody in, or does not answer in
-// the time that [Prompt] allows.
+// statement: the database cannot be reached, refuses connections, or does not
+// answer in the time that [Prompt] allows.
 var ErrUnavailable = errors.New("the database does not answer")
 
 type promptKey struct{}

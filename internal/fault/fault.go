@@ -1,6 +1,6 @@
 // Package fault defines the one kind of failure a client is allowed to see.
 //
-// Rooms that know the reason for a failure return an [Error]; every other
+// Packages that know the reason for a failure return an [Error]; every other
 // error is an internal one and reaches the client as a bare 500. The package
 // knows nothing of HTTP: one table in httpapi turns a [Kind] into a status.
 package fault

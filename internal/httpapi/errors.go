@@ -140,8 +140,8 @@ func writeError(w http.ResponseWriter, f *fault.Error) {
 	writeJSON(w, statuses[f.Kind], errorBody{Error: f.Code, Detail: f.Detail})
 }
 
-// writeJSON writes an answer. An error of the connection has no reader left to
-// be told to.
+// writeJSON writes an answer. When the connection fails there is nobody left to
+// tell.
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

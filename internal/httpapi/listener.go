@@ -21,8 +21,8 @@ const (
 	// trusted proxy. Many phones may share an address.
 	maxPerClient = 256
 	// maxUnsent is how many bytes of an answer may wait in the kernel, beyond
-	// those that are under way. With the megabytes of an unbounded buffer, one
-	// write could block for minutes although the client reads all the time.
+	// those that are under way. Behind a buffer of megabytes one write could
+	// block for minutes although the client reads all the time.
 	maxUnsent = 128 << 10
 )
 
@@ -157,8 +157,8 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 
 // framed refuses a request with both Content-Length and Transfer-Encoding. A
 // proxy in front that goes by the length would take the rest of the body for
-// the next request, or let a client make it. net/http drops the length before
-// anybody sees it, so the connection has looked.
+// the next request, or let a client make it. net/http drops the length before a
+// handler sees it, so the connection looks.
 func framed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(connKey{}).(*conn)

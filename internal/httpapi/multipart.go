@@ -68,7 +68,7 @@ type formRules struct {
 }
 
 // maxWire is how many bytes a body within the rules can have: boundaries, part
-// headers and text need room beyond the files.
+// headers and text come on top of the files.
 func (r formRules) maxWire() int64 {
 	return r.maxBody + int64(len(r.text))*maxJSON + (maxParts+1)*maxPartHead
 }
@@ -107,8 +107,7 @@ func formBoundary(r *http.Request) (string, error) {
 	return params["boundary"], nil
 }
 
-// errHead is the end of a body whose part headers, or what stands before the
-// first part, are longer than any client's.
+// errHead ends a body whose part headers, or preamble, are too long.
 var errHead = errors.New("part header too long")
 
 // headGuard bounds what is read while a part's headers are looked for. Without
@@ -224,8 +223,7 @@ func (f *form) takeText(name string, part io.Reader, rules formRules) error {
 
 // partNames reads the names of a part and of its file. Where the library gives
 // up on the whole header because of a file name that is neither quoted nor
-// ASCII, as phones send it, the names are read leniently: a part is not judged
-// by its file's name.
+// ASCII, as phones send it, the names are read leniently.
 func partNames(part *multipart.Part) (name, fileName string) {
 	if name = part.FormName(); name != "" {
 		return name, part.FileName()
@@ -246,7 +244,7 @@ func partNames(part *multipart.Part) (name, fileName string) {
 	return name, fileName
 }
 
-// visible is a name without what nobody sees in a list: control characters,
+// visible is a name without what cannot be seen in a list: control characters,
 // which a percent-encoded name may hold, too, what turns the direction of the
 // text, and bytes that are no text.
 func visible(name string) string {

@@ -23,7 +23,7 @@ type request struct {
 	id    string
 	jobID string // that it submitted
 
-	// Who asks, once somebody wanted to know.
+	// Who asks, once a handler has authenticated them.
 	asked     bool
 	principal account.Principal
 	refused   error
@@ -130,8 +130,8 @@ func (w *recorder) route() string {
 	return w.pattern
 }
 
-// methodLabel names a method for metrics. A method can be any word, and a
-// stranger must not be able to make a series of each.
+// methodLabel names a method for metrics. A client can send any word as a
+// method; not each may become a series.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:

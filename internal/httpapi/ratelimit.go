@@ -35,8 +35,8 @@ func (s *Server) limited(lim ratelimit.Limit, keyOf func(*http.Request) (string,
 // byIP keys a limit by the client's address.
 func (s *Server) byIP(r *http.Request) (string, error) { return "ip:" + holder(s.clientIP(r)), nil }
 
-// holder is who may well hold an address: of IPv6, whoever has one address has
-// the /64 around it.
+// holder is the range that one client probably has: an IPv4 address, or the /64
+// of an IPv6 address.
 func holder(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil || a.Is4() {

@@ -1,7 +1,7 @@
 // Package httpapi is the wire: routes, wire structs, authentication of
 // requests, rate limits, and the one table from failures to statuses.
 //
-// A handler decodes, calls one method of a room, encodes, and returns the
+// A handler decodes, calls one method of the domain, encodes, and returns the
 // error. Domain types have no JSON tags; their shape on the wire is here and in
 // openapi.yaml, which describes every endpoint.
 package httpapi

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// timeouts say when a slow client is given up.
+// timeouts say when a slow client is cut off.
 type timeouts struct {
 	// bodySilence is how long a client may send nothing in the middle of a body.
 	bodySilence time.Duration

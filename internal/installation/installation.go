@@ -1,7 +1,7 @@
-// Package installation keeps a database and its bucket together. Both carry
-// one id; a bucket with another id, or one that holds objects and no id, is not
-// this database's, and whoever deletes by what the database knows must keep
-// away from it.
+// Package installation keeps a database and its bucket together. Both carry one
+// id; a bucket with another id, or one that holds objects and no id, is not
+// this database's, and nothing may be removed from it because the database does
+// not know it.
 package installation
 
 import (
@@ -84,8 +84,8 @@ func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 	if err != nil {
 		return err
 	}
-	// In a bucket that is still empty even an id may belong to a race that is not
-	// over.
+	// In a bucket that is still empty another installation may be about to
+	// overwrite the id.
 	switch {
 	case empty && (theirs == "" || theirs == ours):
 		theirs, err = write(ctx, b, ours)
@@ -198,8 +198,9 @@ func write(ctx context.Context, b *objectstore.Bucket, ours string) (string, err
 	return settled(ctx, b)
 }
 
-// settled returns the id in the bucket once the last write has won. Rivals found
-// the bucket empty before they could see ours, so their writes are on their way.
+// settled returns the id in the bucket once the last write has won. Whoever
+// else claims it found it empty before ours could be seen, so their writes are
+// on their way.
 func settled(ctx context.Context, b *objectstore.Bucket) (string, error) {
 	timer := time.NewTimer(settle)
 	defer timer.Stop()

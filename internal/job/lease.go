@@ -1,12 +1,13 @@
-// Package job turns a row into somebody's work, and into nobody else's.
+// Package job gives a row to one worker, and to no other, until the job ends.
 //
 // A table whose rows are jobs has the columns lease_owner, lease_until and
 // fence. Claiming a row sets all three and raises fence by one; the claim
-// itself is written by the table's own room, for what may be claimed is a rule
-// of the domain. From then on the holder proves that it lives by [Renewer.KeepAlive],
-// which moves lease_until ahead. When it stops doing so the row may be claimed
-// by anybody, and because every write of a holder names the fence that it was
-// given, a holder that was only slow, not dead, can write nothing any more.
+// itself is written by the package of the table, because what may be claimed is
+// a rule of the domain. From then on the holder renews its lease by
+// [Renewer.KeepAlive], which moves lease_until ahead. When it stops doing so
+// the row may be claimed by anybody, and because every write of a holder names
+// the fence that it was given, a holder that was only slow, not dead, can write
+// nothing any more.
 //
 // lease_until is compared with the database's clock alone; replicas need no
 // synchronised clocks.

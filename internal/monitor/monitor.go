@@ -2,7 +2,7 @@
 // that speaks the Sentry protocol, and samples traces of requests.
 //
 // Whatever the service logs at level Error is a failure of ours and is
-// reported, so no room has to think of it: see [Monitor.Handler]. A client's
+// reported, so no package has to think of it: see [Monitor.Handler]. A client's
 // mistakes are logged below that level. Reports hold no personal data: no user,
 // address, header, query or body, and the text of errors is scrubbed.
 package monitor
@@ -67,8 +67,8 @@ func New(o Options) (*Monitor, error) {
 	return &Monitor{hub: sentry.NewHub(client, sentry.NewScope()), seen: map[string]*repeats{}}, nil
 }
 
-// withoutPerson is the last look at what leaves: whatever a library may have
-// put into an event of its own accord, no request and no user goes with it.
+// withoutPerson takes request and user out of every event before it is sent,
+// whatever a library has put in.
 func withoutPerson(e *sentry.Event, _ *sentry.EventHint) *sentry.Event {
 	e.Request, e.User, e.Breadcrumbs, e.Attachments = nil, sentry.User{}, nil, nil
 	return e
@@ -106,8 +106,7 @@ func (m *Monitor) report(f failure) {
 	if text != "" {
 		e.Exception = []sentry.Exception{{Type: f.what, Value: text, Stacktrace: stackOf(f.err)}}
 	}
-	// A scope of its own: failures that have nothing to do with each other must not
-	// look like one trace.
+	// A scope of its own: unrelated failures must not look like one trace.
 	hub := m.hub.Clone()
 	hub.Scope().SetPropagationContext(sentry.NewPropagationContext())
 	hub.CaptureEvent(e)

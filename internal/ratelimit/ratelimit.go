@@ -81,7 +81,7 @@ func (l Limit) wait(ctx context.Context, d *db.DB, key string) (time.Duration, e
 
 func (l Limit) bucket(key string) string { return l.Name + ":" + key }
 
-// oldest is where, in a full row, the time stands that must be a minute old.
+// oldest is the position, in a full row, of the time that must be a minute old.
 func (l Limit) oldest() int { return (l.PerMinute - 1) * digits }
 
 // Sweep forgets keys of which nothing was let in for a minute.

@@ -94,7 +94,7 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// Service is the render room. It is safe for concurrent use, on any number of
+// Service runs render jobs. It is safe for concurrent use, on any number of
 // replicas.
 type Service struct {
 	Options

@@ -87,8 +87,8 @@ type Options struct {
 	Log             *slog.Logger
 }
 
-// Service is the separation room. It is safe for concurrent use, on any number
-// of replicas.
+// Service runs separation jobs. It is safe for concurrent use, on any number of
+// replicas.
 type Service struct {
 	Options
 	db     *db.DB

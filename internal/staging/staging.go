@@ -78,7 +78,7 @@ func (a *Area) Batch() (*Batch, error) {
 }
 
 // lockName is the file in a batch whose lock says that its process lives. The
-// kernel gives it back when the process ends, however it ends.
+// kernel releases it when the process ends, however it ends.
 const lockName = "lock"
 
 var errSwept = errors.New("batch was swept")
@@ -170,7 +170,7 @@ func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, 
 	if b.closed {
 		return File{}, fmt.Errorf("receive: %w", errClosed)
 	}
-	// Only our own numbers reach the disk: names are a stranger's.
+	// Names on disk are our own numbers: the client's are not trusted.
 	b.serial++
 	path := filepath.Join(b.dir, strconv.Itoa(b.serial))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)

@@ -1,6 +1,6 @@
 // Package sweep removes from the object store what the database does not need
-// any more. What is needed is said by rules, which the owners of the objects
-// give; how carefully it is removed is said here, once for all of them.
+// any more. The packages that own the objects give rules about what is needed;
+// how carefully the rest is removed is decided here, once for all of them.
 package sweep
 
 import (
@@ -19,8 +19,7 @@ import (
 
 // The brake: a sweep that would remove more than this share of what it lists,
 // and more than so many objects, because the database does not know them,
-// removes nothing. Such a sweep was more likely given the wrong database than
-// the right work.
+// removes nothing. It is more likely that the database is the wrong one.
 const (
 	brakeShare   = 10 // a tenth
 	brakeObjects = 100
@@ -34,7 +33,7 @@ type Rule struct {
 	// Prefix is what the keys begin with. The owner is the name in the key up to
 	// the slash behind it: of uploads/sep-1/source under uploads/sep- it is sep-1.
 	Prefix string
-	// Owner asks of $1, an owner, whether he needs his objects.
+	// Owner asks whether the owner $1 needs its objects.
 	Owner string
 	// Object asks of $2, a key of the owner $1, whether the object is needed,
 	// where its owner does not settle it. It may be blank.
@@ -47,7 +46,7 @@ type Rule struct {
 	Lifetime time.Duration
 }
 
-// owner is whose object it is.
+// owner is the name of whose object a key is.
 func (r Rule) owner(key string) string {
 	folder := strings.LastIndexByte(r.Prefix, '/') + 1
 	name, _, _ := strings.Cut(key[folder:], "/")
@@ -62,8 +61,8 @@ type Options struct {
 	// Check fails unless the store belongs to the database. It is asked before
 	// anything is removed. Nil is for a store that nobody else can reach.
 	Check func(context.Context) error
-	// Removed hears of every removal, and Held, after every sweep, of how many
-	// objects the brake kept. Both may be nil.
+	// Removed is called with every removal, and Held, after every sweep, with
+	// the number of objects that the brake kept. Both may be nil.
 	Removed func(kind string, objects int)
 	Held    func(objects int)
 	Log     *slog.Logger
