@@ -111,7 +111,7 @@ func measureReplicas(t *testing.T, n int) replicas {
 }
 
 var (
-	renderedLine = regexp.MustCompile(`"msg":"rendered"`)
+	renderedLine = regexp.MustCompile(`"msg":"render ended".*"state":"COMPLETED"`)
 	assistedLine = regexp.MustCompile(`"msg":"assisted a render".*"parts":(\d+)`)
 )
 

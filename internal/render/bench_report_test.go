@@ -37,7 +37,7 @@ sound, joining) takes no time here; in a real film it is what one worker does al
 How long the queue may grow before claiming suffers. A cycle is a claim, the transaction that completes the job, and the insertion of
 a new job (timed by the rate alone), so that the queue keeps its length; **Waiting** is that length and **Finished** how many ended
 jobs the table holds besides. Workers do nothing else here, sixteen of them are more than the cores, and their waiting for a core is in
-the latencies. A column that stays level from top to bottom is what the index of open jobs is for.
+the latencies. A claim reads the queue owner by owner, of whom there are 1000: it grows with the owners who wait, not with their jobs.
 `
 	introReplicas = `
 The real program, real encoding: %d films of %d segments of %v, 960x540, each from files of its own, submitted in turn to all replicas,
