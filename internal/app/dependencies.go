@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"cutroom/internal/db"
-	"cutroom/internal/objectstore"
+	"cutroom/internal/httpcall"
 )
 
 // dependencies counts how often what the service asks gave no answer or refused
@@ -95,7 +95,7 @@ func (w *watched) count() {
 
 // hungUp reports that whoever asked no longer waits, which is nobody's failure.
 func hungUp(ctx context.Context) bool {
-	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), objectstore.ErrStalled)
+	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), httpcall.ErrIdle)
 }
 
 // Describe implements prometheus.Collector.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cutroom/internal/httpcall"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/ratelimit"
@@ -88,12 +89,6 @@ func (a *App) sweep(what string, do func() error) {
 func every(ctx context.Context, interval time.Duration, do func()) {
 	for ctx.Err() == nil {
 		do()
-		wait := interval - time.Duration(rand.Int64N(int64(interval)/5))
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-		case <-t.C:
-		}
+		_ = httpcall.Sleep(ctx, interval-time.Duration(rand.Int64N(int64(interval)/5))) // its end is the loop's
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
+	"cutroom/internal/httpcall"
 	"cutroom/internal/objectstore"
 )
 
@@ -202,14 +203,10 @@ func write(ctx context.Context, b *objectstore.Bucket, ours string) (string, err
 // else claims it found it empty before ours could be seen, so their writes are
 // on their way.
 func settled(ctx context.Context, b *objectstore.Bucket) (string, error) {
-	timer := time.NewTimer(settle)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return read(ctx, b)
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	if err := httpcall.Sleep(ctx, settle); err != nil {
+		return "", err
 	}
+	return read(ctx, b)
 }
 
 // errFound ends a listing early.

@@ -1,6 +1,7 @@
 package objectstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/httpcall"
 )
 
 const (
@@ -64,7 +67,7 @@ type BucketConfig struct {
 type Bucket struct {
 	client   *s3.Client
 	presign  *s3.PresignClient
-	http     *stallGuard // for the presigned requests of Check
+	http     *httpClient // for the presigned requests of Check
 	bucket   string
 	timeout  time.Duration // of calls that move no file
 	partSize int64
@@ -88,17 +91,14 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 	if base == nil {
 		base = &http.Client{Transport: NewTransport()}
 	}
-	plain := *base
-	plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-	guard := &stallGuard{client: &plain, limit: cfg.StallTimeout}
+	client := &httpClient{client: httpcall.Private(base), limit: cfg.StallTimeout}
 	backoff := retry.NewExponentialJitterBackoff(cfg.MaxBackoff)
 	opts := s3.Options{
 		BaseEndpoint: aws.String(endpoint.String()),
 		Region:       cfg.Region,
 		UsePathStyle: true,
 		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
-		HTTPClient:   guard,
+		HTTPClient:   client,
 		// The checksum trailers that the SDK adds on its own are refused by
 		// several compatible services.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
@@ -120,7 +120,7 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 	return &Bucket{
 		client:   s3.New(opts),
 		presign:  presign,
-		http:     guard,
+		http:     client,
 		bucket:   cfg.Bucket,
 		timeout:  cfg.CallTimeout,
 		partSize: cfg.PartSizeBytes,
@@ -156,21 +156,14 @@ func checkConfig(cfg *BucketConfig) (*url.URL, error) {
 	case cfg.Concurrency < 0 || cfg.Attempts < 0 || cfg.MaxBackoff < 0 || cfg.StallTimeout < 0 || cfg.CallTimeout < 0:
 		return nil, errors.New("limits must not be negative")
 	}
-	setDefault(&cfg.Region, "auto")
-	setDefault(&cfg.PartSizeBytes, defaultPartSize)
-	setDefault(&cfg.Concurrency, defaultConcurrency)
-	setDefault(&cfg.Attempts, defaultAttempts)
-	setDefault(&cfg.MaxBackoff, defaultMaxBackoff)
-	setDefault(&cfg.StallTimeout, defaultStallTimeout)
-	setDefault(&cfg.CallTimeout, defaultCallTimeout)
+	cfg.Region = cmp.Or(cfg.Region, "auto")
+	cfg.PartSizeBytes = cmp.Or(cfg.PartSizeBytes, defaultPartSize)
+	cfg.Concurrency = cmp.Or(cfg.Concurrency, defaultConcurrency)
+	cfg.Attempts = cmp.Or(cfg.Attempts, defaultAttempts)
+	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
+	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, defaultStallTimeout)
+	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, defaultCallTimeout)
 	return endpoint, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // NewTransport returns the transport of a bucket that is given no client.

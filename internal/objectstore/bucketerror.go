@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"cutroom/internal/httpcall"
 )
 
 // opError is a failure of the service or the way to it. It carries a cleaned
@@ -65,11 +66,7 @@ func describe(err error) (status int, code, message string) {
 	if errors.As(err, &api) {
 		return status, api.ErrorCode(), api.ErrorMessage()
 	}
-	var sent *url.Error
-	if errors.As(err, &sent) {
-		return status, "", sent.Err.Error() // without the URL
-	}
-	return status, "", err.Error()
+	return status, "", httpcall.WithoutURL(err).Error()
 }
 
 var queries = regexp.MustCompile(`\?[^\s"'<>]+`)

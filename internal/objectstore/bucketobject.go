@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"cutroom/internal/httpcall"
 )
 
 // Sequential reading asks for growing windows: a player that wants a few
@@ -105,7 +107,7 @@ func (o *bucketObject) again(broken error) error {
 	if o.failed++; o.failed >= o.bucket.attempts {
 		return &opError{op: "read", key: o.info.Key, kind: ErrUnavailable, text: o.bucket.scrub("broke off: " + broken.Error())}
 	}
-	if err := pause(o.ctx, o.bucket.backoff(o.failed)); err != nil {
+	if err := httpcall.Sleep(o.ctx, o.bucket.backoff(o.failed)); err != nil {
 		return fmt.Errorf("read %s: %w", o.info.Key, err)
 	}
 	return nil

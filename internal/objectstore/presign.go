@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"cutroom/internal/httpcall"
 )
 
 // maxPresign is the longest lifetime that signature version 4 allows.
@@ -163,10 +165,7 @@ func unprintable(r rune) bool { return r < 0x20 || r > 0x7e }
 func (b *Bucket) send(req *http.Request) (int, error) {
 	res, err := b.http.Do(req)
 	if err != nil {
-		if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
-			err = wrapped.Err // without the signed URL
-		}
-		return 0, errors.New(b.scrub(err.Error()))
+		return 0, errors.New(b.scrub(httpcall.WithoutURL(err).Error()))
 	}
 	return res.StatusCode, res.Body.Close()
 }

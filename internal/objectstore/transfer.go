@@ -16,6 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/httpcall"
 )
 
 // Put uploads the file, in one request up to four parts' size and beyond that
@@ -91,7 +93,7 @@ func (b *Bucket) abort(ctx context.Context, key string, uploadID *string) error 
 		if try == b.attempts {
 			return nil
 		}
-		if err := pause(ctx, b.backoff(try)); err != nil {
+		if err := httpcall.Sleep(ctx, b.backoff(try)); err != nil {
 			return err
 		}
 	}
@@ -304,7 +306,7 @@ func (b *Bucket) copyRange(ctx context.Context, key string, r ranged, f io.Write
 		if try++; try >= b.attempts {
 			return &opError{op: "fetch", key: key, kind: ErrUnavailable, text: b.scrub("broke off: " + broken.Error())}
 		}
-		if err := pause(ctx, b.backoff(try)); err != nil {
+		if err := httpcall.Sleep(ctx, b.backoff(try)); err != nil {
 			return fmt.Errorf("fetch %s: %w", key, err)
 		}
 	}
@@ -330,16 +332,4 @@ func copyBody(r ranged, f io.WriterAt, buf []byte) (n int64, broken, err error) 
 		}
 	}
 	return n, nil, nil
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

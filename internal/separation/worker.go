@@ -12,6 +12,7 @@ import (
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/httpcall"
 	"cutroom/internal/job"
 	"cutroom/internal/upstream/separator"
 )
@@ -267,7 +268,7 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 			}
 			s.outage.Log(s.jobLog(*j), slog.LevelWarn, "progress", "progress not written", "err", err)
 		}
-		if err := pause(ctx, s.PollEvery); err != nil {
+		if err := httpcall.Sleep(ctx, s.PollEvery); err != nil {
 			return err
 		}
 	}
@@ -284,7 +285,7 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 			return err
 		}
 		s.log.Warn("the provider does not answer; it is asked again", "job", j.ID, "err", err)
-		if err := pause(ctx, s.PollEvery); err != nil {
+		if err := httpcall.Sleep(ctx, s.PollEvery); err != nil {
 			return err
 		}
 	}
@@ -335,20 +336,9 @@ func retry(ctx context.Context, try func() error) error {
 		if err == nil || errors.Is(err, errMoved) || attempt == 5 || ctx.Err() != nil {
 			return err
 		}
-		if perr := pause(ctx, wait); perr != nil {
+		if perr := httpcall.Sleep(ctx, wait); perr != nil {
 			return err
 		}
 		wait *= 2
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
 	}
 }

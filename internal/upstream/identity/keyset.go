@@ -12,6 +12,10 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"cutroom/internal/httpcall"
 )
 
 const (
@@ -38,16 +42,13 @@ type keySet struct {
 	client  *http.Client
 	now     func() time.Time
 
+	flights     singleflight.Group
 	mu          sync.Mutex
 	keys        map[string]*rsa.PublicKey // the last good set; nil before the first
 	loadedAt    time.Time                 // when keys arrived
 	refetchedAt time.Time                 // start of the last refetch of a set we held; the first load does not count
 	lastErr     error                     // how the newest fetch ended
-	flight      *fetchFlight              // the fetch under way, or nil
 }
-
-// fetchFlight is one fetch that any number of lookups wait for.
-type fetchFlight struct{ done chan struct{} }
 
 func newKeySet(address string, client *http.Client, now func() time.Time) *keySet {
 	return &keySet{address: address, client: client, now: now}
@@ -57,25 +58,18 @@ func newKeySet(address string, client *http.Client, now func() time.Time) *keySe
 // ErrRejected: the provider has no such key. ErrUnavailable: it could not be
 // asked, so nobody knows.
 func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error) {
-	s.mu.Lock()
-	now := s.now()
-	fresh := s.keys != nil && now.Sub(s.loadedAt) < keyLifetime
-	if key := s.keys[kid]; key != nil && fresh {
-		s.mu.Unlock()
+	if key := s.fresh(kid); key != nil {
 		return key, nil
 	}
-	flight := s.flight
-	if flight == nil && (s.keys == nil || now.Sub(s.refetchedAt) >= refetchInterval) {
-		flight = s.startFetch(ctx, now)
-	}
-	s.mu.Unlock()
-
-	if flight != nil {
-		select {
-		case <-flight.done:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: wait for key set: %w", ErrUnavailable, context.Cause(ctx))
-		}
+	// A fetch outlives the lookup that began it, because others wait for it too.
+	fetched := s.flights.DoChan("", func() (any, error) {
+		s.refetch(context.WithoutCancel(ctx))
+		return nil, nil
+	})
+	select {
+	case <-fetched:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: wait for key set: %w", ErrUnavailable, context.Cause(ctx))
 	}
 
 	s.mu.Lock()
@@ -90,32 +84,50 @@ func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error)
 	return nil, fmt.Errorf("%w: key id %.80q is not in the set", ErrRejected, kid)
 }
 
-// startFetch begins a fetch; s.mu is held. The fetch outlives the lookup that
-// began it, because others wait for it too, and ends by its own time-out.
-func (s *keySet) startFetch(ctx context.Context, now time.Time) *fetchFlight {
-	if s.keys != nil {
-		s.refetchedAt = now
+// fresh returns the key of that id from a set that need not be asked for again.
+func (s *keySet) fresh(kid string) *rsa.PublicKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now().Sub(s.loadedAt) >= keyLifetime {
+		return nil
 	}
-	flight := &fetchFlight{done: make(chan struct{})}
-	s.flight = flight
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	go func() {
-		defer close(flight.done)
-		defer cancel()
-		keys, err := fetchKeys(ctx, s.client, s.address)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.flight, s.lastErr = nil, err
-		if err == nil {
-			s.keys, s.loadedAt = keys, s.now()
-		}
-	}()
-	return flight
+	return s.keys[kid]
+}
+
+// refetch fetches the set, unless that was done lately.
+func (s *keySet) refetch(ctx context.Context) {
+	if !s.due() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	keys, err := fetchKeys(ctx, s.client, s.address)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastErr = err
+	if err == nil {
+		s.keys, s.loadedAt = keys, s.now()
+	}
+}
+
+// due reports whether a fetch may start, and notes that it does.
+func (s *keySet) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys == nil {
+		return true
+	}
+	now := s.now()
+	if now.Sub(s.refetchedAt) < refetchInterval {
+		return false
+	}
+	s.refetchedAt = now
+	return true
 }
 
 // fetchKeys returns the usable keys of a published set, at least one.
 func fetchKeys(ctx context.Context, client *http.Client, address string) (map[string]*rsa.PublicKey, error) {
-	status, body, err := get(ctx, client, address)
+	status, body, err := httpcall.Get(ctx, client, address, "")
 	if err != nil {
 		return nil, err
 	}

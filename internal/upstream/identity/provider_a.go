@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"time"
 
-	"cutroom/internal/upstream/vendorhttp"
+	"cutroom/internal/httpcall"
 )
 
 // DefaultTokenInfoURL is provider_a's public token-info endpoint.
@@ -42,7 +42,7 @@ func NewProviderA(cfg ProviderAConfig) *ProviderA {
 	p := &ProviderA{
 		tokenInfoURL: cfg.TokenInfoURL,
 		policy:       policy{issuers: providerAIssuers, clientIDs: cfg.ClientIDs},
-		client:       vendorhttp.Private(cfg.HTTP),
+		client:       httpcall.Private(cfg.HTTP),
 		now:          cfg.Now,
 	}
 	if p.tokenInfoURL == "" {
@@ -78,9 +78,9 @@ func (p *ProviderA) ask(ctx context.Context, idToken string) (Claims, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	status, body, err := get(ctx, p.client, address.String())
+	status, body, err := httpcall.Get(ctx, p.client, address.String(), "")
 	switch {
-	case errors.Is(err, vendorhttp.ErrTooLong):
+	case errors.Is(err, httpcall.ErrTooLong):
 		return Claims{}, fmt.Errorf("%w: %w", ErrRejected, err)
 	case err != nil:
 		return Claims{}, fmt.Errorf("%w: %w", ErrUnavailable, err)

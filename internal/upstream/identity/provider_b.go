@@ -9,7 +9,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"cutroom/internal/upstream/vendorhttp"
+	"cutroom/internal/httpcall"
 )
 
 // provider_b's public key set and its name as issuer.
@@ -57,7 +57,7 @@ func NewProviderB(cfg ProviderBConfig) *ProviderB {
 	return &ProviderB{
 		name:   cfg.Name,
 		policy: policy{issuers: []string{cfg.Issuer}, clientIDs: cfg.ClientIDs},
-		keys:   newKeySet(cfg.KeysURL, vendorhttp.Private(cfg.HTTP), cfg.Now),
+		keys:   newKeySet(cfg.KeysURL, httpcall.Private(cfg.HTTP), cfg.Now),
 		// One algorithm only: "none", and HS256 keyed with the public key, never
 		// reach a key. Claims are checked here rather than by the library, whose
 		// leeway would also stretch the expiry.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/upstream/vendorhttp"
+	"cutroom/internal/httpcall"
 )
 
 // DefaultPlatformABaseURL is platform_a's public API.
@@ -59,7 +59,7 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	client := vendorhttp.Private(cfg.HTTP)
+	client := httpcall.Private(cfg.HTTP)
 	return &PlatformA{
 		purchasesURL: base + "/androidpublisher/v3/applications/" + url.PathEscape(cfg.PackageName) + "/purchases/",
 		packageName:  cfg.PackageName,

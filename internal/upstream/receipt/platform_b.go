@@ -16,7 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 
-	"cutroom/internal/upstream/vendorhttp"
+	"cutroom/internal/httpcall"
 )
 
 // platform_b's public API.
@@ -130,7 +130,7 @@ func newPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 		bundleID:        cfg.BundleID,
 		environment:     environment,
 		roots:           roots,
-		client:          vendorhttp.Private(cfg.HTTP),
+		client:          httpcall.Private(cfg.HTTP),
 		now:             cfg.Now,
 	}, nil
 }

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/upstream/vendorhttp"
+	"cutroom/internal/httpcall"
 )
 
 // The two ways in which verification fails. Every error of a Verify method is
@@ -126,24 +126,16 @@ func baseURL(address, fallback string) (string, error) {
 	return strings.TrimRight(address, "/"), nil
 }
 
-// authorizedGet asks a store's API with a bearer token; see exchange.
+// authorizedGet asks a store's API with a bearer token; see sorted.
 func authorizedGet(ctx context.Context, client *http.Client, address, bearer string) (int, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return 0, nil, fmt.Errorf("%w: cannot form a request", ErrInvalid) // the cause quotes the address
-	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("Authorization", "Bearer "+bearer)
-	return exchange(client, req)
+	return sorted(httpcall.Get(ctx, client, address, bearer))
 }
 
-// exchange is vendorhttp.Do, whose failures it sorts: what is transient (no
-// complete answer, 5xx, 429) becomes ErrUnavailable, an absurdly long answer
-// ErrInvalid.
-func exchange(client *http.Client, req *http.Request) (int, []byte, error) {
-	status, body, err := vendorhttp.Do(client, req)
+// sorted tells the failures of a call apart: what is transient (no complete
+// answer, 5xx, 429) becomes ErrUnavailable, an absurdly long answer ErrInvalid.
+func sorted(status int, body []byte, err error) (int, []byte, error) {
 	switch {
-	case errors.Is(err, vendorhttp.ErrTooLong):
+	case errors.Is(err, httpcall.ErrTooLong):
 		return 0, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	case err != nil:
 		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

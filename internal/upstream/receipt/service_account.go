@@ -15,6 +15,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/sync/singleflight"
+
+	"cutroom/internal/httpcall"
 )
 
 const (
@@ -156,7 +158,7 @@ func (s *accessTokens) renew(ctx context.Context) (string, error) {
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
-	status, body, err := exchange(s.client, req)
+	status, body, err := sorted(httpcall.Do(s.client, req))
 	if err != nil {
 		return "", err
 	}

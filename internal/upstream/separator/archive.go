@@ -172,7 +172,7 @@ func writeTrack(path string, head []byte, rest io.Reader, size int64) error {
 	return nil
 }
 
-// erroringReader remembers why reading ended, which io.Copy does not tell
+// erroringReader remembers why reading broke off, which io.Copy does not tell
 // from a failed write.
 type erroringReader struct {
 	r   io.Reader

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 )
 
 // Error is a failure of the provider, or of reaching it. Failures of our own
@@ -63,7 +62,6 @@ func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
 
 var (
 	errForbidden = errors.New("address not allowed")
-	errStalled   = errors.New("no bytes moved within the socket time-out")
 	errTimeout   = errors.New("request time-out")
 	errNoVoice   = errors.New("the project has no voice stem")
 )
@@ -83,14 +81,4 @@ func oversize(format string, args ...any) *Error {
 func isStatus(err error, status int) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Status == status
-}
-
-// withoutURL drops the URL that net/url and net/http put into their errors:
-// its query may be a signature.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"cutroom/internal/httpcall"
 )
 
 const (
@@ -96,19 +98,18 @@ func (c *Client) once(parent context.Context, x exchange, read func(status int, 
 	}()
 	ctx, cancelTimeout := context.WithTimeoutCause(parent, c.cfg.RequestTimeout, errTimeout)
 	defer cancelTimeout()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	w := newWatch(c.cfg.SocketTimeout, cancel)
-	defer w.stop()
+	ctx, idle := httpcall.WithIdleTimeout(ctx, c.cfg.SocketTimeout, nil)
+	defer idle.Stop()
+	var connected atomic.Bool
 
-	resp, err := c.roundTrip(httptrace.WithClientTrace(ctx, w.trace()), x, w)
+	resp, err := c.roundTrip(traced(ctx, idle, &connected), x, idle)
 	if err == nil {
 		defer resp.Body.Close()
 		status = resp.StatusCode
 		if status < 200 || status > 299 {
 			return &Error{Op: x.endpoint, Status: status, Transient: !(&Error{Status: status}).refused(), again: status >= 500, sent: true}
 		}
-		body := &liveBody{r: resp.Body, watch: w}
+		body := &erroringReader{r: idle.Received(resp.Body)}
 		if err = read(status, resp.ContentLength, body); err == nil {
 			return nil
 		}
@@ -121,7 +122,7 @@ func (c *Client) once(parent context.Context, x exchange, read func(status int, 
 	if errors.As(err, &local) {
 		return local.err
 	}
-	e := &Error{Op: x.endpoint, Status: status, Err: withoutURL(err), sent: w.connected.Load()}
+	e := &Error{Op: x.endpoint, Status: status, Err: httpcall.WithoutURL(err), sent: connected.Load()}
 	switch {
 	case parent.Err() != nil:
 		e.Transient, e.Err = true, context.Cause(parent)
@@ -148,10 +149,10 @@ func blame(err error, endpoint string, status int) error {
 
 // roundTrip sends x and follows its redirects. The key stays on only while
 // the requests stay on the API base.
-func (c *Client) roundTrip(ctx context.Context, x exchange, w *watch) (*http.Response, error) {
+func (c *Client) roundTrip(ctx context.Context, x exchange, idle *httpcall.IdleTimeout) (*http.Response, error) {
 	target, withKey := x.url, x.withKey
 	for hop := 0; ; hop++ {
-		req, err := c.request(ctx, x, target, withKey, w)
+		req, err := c.request(ctx, x, target, withKey, idle)
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +188,7 @@ func redirects(status int) bool {
 	return false
 }
 
-func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withKey bool, w *watch) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withKey bool, idle *httpcall.IdleTimeout) (*http.Request, error) {
 	req := (&http.Request{Method: x.method, URL: target, Host: target.Host, Header: http.Header{}}).WithContext(ctx)
 	req.Header.Set("User-Agent", "cutroom")
 	for name, value := range x.header {
@@ -203,7 +204,7 @@ func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withK
 	if err != nil {
 		return nil, &localError{err}
 	}
-	req.Body, req.ContentLength = &liveUpload{rc: body, watch: w}, x.bodyBytes
+	req.Body, req.ContentLength = &ownBody{idle.Sent(body)}, x.bodyBytes
 	if x.bodyBytes == 0 {
 		// Length 0 with a body means "unknown" to net/http, which would send chunks.
 		body.Close()
@@ -218,70 +219,26 @@ type localError struct{ err error }
 func (e *localError) Error() string { return e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
 
-// watch cancels an attempt over which no byte moves for a while. Silence
-// counts from the moment a connection stands: before that the connect
-// time-out rules.
-type watch struct {
-	idle      time.Duration
-	timer     *time.Timer
-	connected atomic.Bool
-}
+// ownBody is a request body that marks failures of its source as ours.
+type ownBody struct{ io.ReadCloser }
 
-func newWatch(idle time.Duration, cancel context.CancelCauseFunc) *watch {
-	w := &watch{idle: idle, timer: time.AfterFunc(idle, func() { cancel(errStalled) })}
-	w.stop()
-	return w
-}
-
-func (w *watch) moved() { w.timer.Reset(w.idle) }
-func (w *watch) stop()  { w.timer.Stop() }
-
-func (w *watch) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GetConn:              func(string) { w.stop() },
-		GotConn:              func(httptrace.GotConnInfo) { w.connected.Store(true); w.moved() },
-		GotFirstResponseByte: w.moved,
-	}
-}
-
-// liveBody is an answer's body that reports each arrival and remembers why
-// it broke off.
-type liveBody struct {
-	r     io.Reader
-	watch *watch
-	err   error // first error other than io.EOF
-}
-
-func (b *liveBody) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if n > 0 {
-		b.watch.moved()
-	}
-	if err != nil && err != io.EOF && b.err == nil {
-		b.err = err
-	}
-	return n, err
-}
-
-// liveUpload is a request body that reports each piece the connection took,
-// and marks failures of its source as ours.
-type liveUpload struct {
-	rc    io.ReadCloser
-	watch *watch
-}
-
-func (b *liveUpload) Read(p []byte) (int, error) {
-	n, err := b.rc.Read(p)
-	if n > 0 {
-		b.watch.moved()
-	}
+func (b *ownBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
 		err = &localError{err}
 	}
 	return n, err
 }
 
-func (b *liveUpload) Close() error { return b.rc.Close() }
+// traced starts the clock of an attempt when a connection stands, which it notes:
+// before that the connect time-out rules.
+func traced(ctx context.Context, idle *httpcall.IdleTimeout, connected *atomic.Bool) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:              func(string) { idle.Pause() },
+		GotConn:              func(httptrace.GotConnInfo) { connected.Store(true); idle.Moved() },
+		GotFirstResponseByte: idle.Moved,
+	})
+}
 
 // answer is a JSON body of the protocol.
 type answer interface {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cutroom/internal/httpcall"
 )
 
 // want is the outcome of a call under a fault that never ends.
@@ -231,7 +233,7 @@ func TestUploadStall(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := c.Upload(t.Context(), path, "a.wav")
-	if !errors.Is(err, errStalled) || p.hits["upload"] != 3 {
+	if !errors.Is(err, httpcall.ErrIdle) || p.hits["upload"] != 3 {
 		t.Errorf("err = %v after %d requests", err, p.hits["upload"])
 	}
 }
@@ -286,7 +288,7 @@ func TestCancelledDuringBackoff(t *testing.T) {
 	c := p.client(func(cfg *Config) {
 		cfg.Sleep = func(ctx context.Context, d time.Duration) error {
 			cancel(stopping)
-			return sleep(ctx, time.Hour)
+			return httpcall.Sleep(ctx, time.Hour)
 		}
 	})
 	if _, err := c.Upload(ctx, p.source(wav("x")), "a.wav"); !errors.Is(err, stopping) || p.hits["register"] != 1 {

@@ -19,6 +19,7 @@
 package separator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"cutroom/internal/httpcall"
 )
 
 // The provider's public addresses, used where Config leaves them blank.
@@ -129,47 +132,27 @@ func New(cfg Config) (*Client, error) {
 }
 
 func withDefaults(cfg Config) Config {
-	setDefault(&cfg.BaseURL, DefaultBaseURL)
-	setDefault(&cfg.StorageBaseURL, DefaultStorageBaseURL)
-	setDefault(&cfg.ConnectTimeout, 2*time.Minute)
-	setDefault(&cfg.RequestTimeout, 10*time.Minute)
-	setDefault(&cfg.SocketTimeout, 10*time.Minute)
-	setDefault(&cfg.MaxDownloadBytes, 2<<30)
-	setDefault(&cfg.MaxArchiveEntries, 64)
-	setDefault(&cfg.MaxArchiveBytes, 4<<30)
+	cfg.BaseURL = cmp.Or(cfg.BaseURL, DefaultBaseURL)
+	cfg.StorageBaseURL = cmp.Or(cfg.StorageBaseURL, DefaultStorageBaseURL)
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, 2*time.Minute)
+	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, 10*time.Minute)
+	cfg.SocketTimeout = cmp.Or(cfg.SocketTimeout, 10*time.Minute)
+	cfg.MaxDownloadBytes = cmp.Or(cfg.MaxDownloadBytes, 2<<30)
+	cfg.MaxArchiveEntries = cmp.Or(cfg.MaxArchiveEntries, 64)
+	cfg.MaxArchiveBytes = cmp.Or(cfg.MaxArchiveBytes, 4<<30)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Record == nil {
 		cfg.Record = func(Call) {}
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Backoff == nil {
 		cfg.Backoff = backoff
 	}
 	if cfg.Sleep == nil {
-		cfg.Sleep = sleep
+		cfg.Sleep = httpcall.Sleep
 	}
 	return cfg
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
 func backoff(attempt int) time.Duration {
 	return min(time.Second<<min(attempt-1, 4), 10*time.Second)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -1,7 +1,7 @@
-// Package vendorhttp is what the clients of the identity providers and of the
-// stores share: short calls that carry a token or a credential, whose failures
-// end up in the log.
-package vendorhttp
+// Package httpcall is what the clients of other people's services share: short
+// calls that carry a token or a credential, the end of a call over which nothing
+// moves, and errors that are fit for the log.
+package httpcall
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // MaxAnswerBytes caps what is read of an answer. Real ones are a few KiB.
@@ -32,6 +33,19 @@ func Private(client *http.Client) *http.Client {
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.Jar = nil
 	return &c
+}
+
+// Get asks for JSON with a bearer token, which may be empty; see Do.
+func Get(ctx context.Context, client *http.Client, address, bearer string) (status int, body []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, nil, errors.New("cannot form a request") // the cause quotes the address
+	}
+	req.Header.Set("Accept", "application/json")
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	return Do(client, req)
 }
 
 // Do returns the status of the answer to req and, when that is 200, its whole
@@ -61,15 +75,11 @@ func Do(client *http.Client, req *http.Request) (status int, body []byte, err er
 	return resp.StatusCode, body, nil
 }
 
-// cause drops the layer of a failed call that quotes the address. Beneath it,
-// errors of the network and of the context are kept; any other may quote the
-// bytes of a broken answer, which can echo our request, so only its kind is
-// kept.
+// cause is the error without the address. Beneath it, errors of the network and of
+// the context are kept; any other may quote the bytes of a broken answer, which
+// can echo our request, so only its kind is kept.
 func cause(err error) error {
-	var located *url.Error
-	if errors.As(err, &located) {
-		err = located.Err
-	}
+	err = WithoutURL(err)
 	var network net.Error
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &network) || errors.As(err, &certificate) ||
@@ -77,4 +87,27 @@ func cause(err error) error {
 		return err
 	}
 	return fmt.Errorf("broken answer (%T)", err)
+}
+
+// WithoutURL drops the layer of a failed call that quotes the address, whose query
+// may be a signature or a token.
+func WithoutURL(err error) error {
+	var located *url.Error
+	if errors.As(err, &located) {
+		return located.Err
+	}
+	return err
+}
+
+// Sleep waits for d, between two tries for example, or for the end of ctx, whose
+// cause it then returns.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
