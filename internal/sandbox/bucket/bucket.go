@@ -3,7 +3,8 @@
 // what the real one refuses. Objects live in a folder and survive a restart.
 //
 // Not there, because the service never asks for it: anonymous access, versions,
-// access lists, several buckets, copies, deletion of many at once, chunked bodies.
+// access lists, several buckets, copies, deletion of many at once, chunked bodies,
+// metadata, checksums other than that of the signature.
 package bucket
 
 import (
@@ -26,7 +27,6 @@ const (
 	StepHead           = "head-object"
 	StepDelete         = "delete-object"
 	StepList           = "list-objects"
-	StepBucket         = "bucket" // calls about the bucket itself
 	StepCreateUpload   = "create-upload"
 	StepUploadPart     = "upload-part"
 	StepCompleteUpload = "complete-upload"
@@ -66,8 +66,7 @@ func New(opts Options) (*Bucket, error) {
 		return nil, err
 	}
 	b := &Bucket{Host: fake.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
-	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepBucket,
-		StepCreateUpload, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads}
+	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads}
 	b.HandleSteps(steps, b.step, "/", b.serve)
 	b.HandleControl("GET", "objects", func(*http.Request) (any, error) { return b.Objects(), nil })
 	b.HandleControl("POST", "clock", func(r *http.Request) (any, error) {
@@ -92,22 +91,13 @@ func (b *Bucket) SetClock(offset time.Duration) {
 	b.clockOffset = offset
 }
 
-// Object is what is known of a stored object.
-type Object struct {
-	Key         string    `json:"key"`
-	SizeBytes   int64     `json:"sizeBytes"`
-	ContentType string    `json:"contentType"`
-	ModifiedAt  time.Time `json:"modifiedAt"`
-}
-
 // Objects lists everything stored, by key.
 func (b *Bucket) Objects() []Object {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := []Object{}
 	for _, key := range b.store.keys("") {
-		o := b.store.objects[key]
-		list = append(list, Object{o.Key, o.SizeBytes, o.ContentType, o.ModifiedAt})
+		list = append(list, b.store.objects[key])
 	}
 	return list
 }
@@ -210,35 +200,29 @@ func (b *Bucket) step(r *http.Request) string {
 		case r.Method == http.MethodGet && query.Has("list-type"):
 			return StepList
 		}
-		return StepBucket
+		return fake.StepUnknown
+	}
+	of := func(parameter, with, without string) string {
+		if query.Has(parameter) {
+			return with
+		}
+		return without
 	}
 	switch r.Method {
 	case http.MethodPut:
-		if query.Has("uploadId") {
-			return StepUploadPart
-		}
-		return StepPut
+		return of("uploadId", StepUploadPart, StepPut)
 	case http.MethodPost:
-		if query.Has("uploads") {
-			return StepCreateUpload
-		}
-		return StepCompleteUpload
+		return of("uploads", StepCreateUpload, StepCompleteUpload)
 	case http.MethodDelete:
-		if query.Has("uploadId") {
-			return StepAbortUpload
-		}
-		return StepDelete
+		return of("uploadId", StepAbortUpload, StepDelete)
 	case http.MethodHead:
 		return StepHead
 	}
 	return StepGet
 }
 
-type operation func(w http.ResponseWriter, r *http.Request, key string, s signature) *failure
-
 func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Amz-Request-Id", strings.ToUpper(randomHex(8)))
-	w.Header().Set("Server", "sandbox")
 	s, fail := b.authorize(r)
 	if fail != nil {
 		refuse(w, r, fail)
@@ -249,25 +233,17 @@ func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, &failure{404, "NoSuchBucket", "The specified bucket does not exist."})
 		return
 	}
-	operations := map[string]operation{
-		StepPut: b.putObject, StepGet: b.getObject, StepHead: b.getObject, StepDelete: b.deleteObject,
-		StepList: b.listObjects, StepBucket: b.aboutBucket,
+	operation := map[string]func(http.ResponseWriter, *http.Request, string, signature) *failure{
+		StepPut: b.putObject, StepGet: b.getObject, StepHead: b.getObject, StepDelete: b.deleteObject, StepList: b.listObjects,
 		StepCreateUpload: b.createUpload, StepUploadPart: b.uploadPart, StepCompleteUpload: b.completeUpload,
 		StepAbortUpload: b.abortUpload, StepUploads: b.listUploads,
+	}[b.step(r)]
+	if operation == nil {
+		fail = &failure{501, "NotImplemented", "A header or query you provided implies functionality that is not implemented."}
+	} else {
+		fail = operation(w, r, key, s)
 	}
-	if fail := operations[b.step(r)](w, r, key, s); fail != nil {
+	if fail != nil {
 		refuse(w, r, fail)
 	}
-}
-
-// aboutBucket answers HEAD and a repeated creation; the rest is not there.
-func (b *Bucket) aboutBucket(w http.ResponseWriter, r *http.Request, _ string, _ signature) *failure {
-	switch r.Method {
-	case http.MethodHead, http.MethodPut:
-		w.Header().Set("X-Amz-Bucket-Region", b.opts.Region)
-		w.Header().Set("Content-Length", "0")
-		w.WriteHeader(http.StatusOK)
-		return nil
-	}
-	return &failure{501, "NotImplemented", "A header or query you provided implies functionality that is not implemented."}
 }

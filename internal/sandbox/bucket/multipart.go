@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,16 +22,9 @@ const minPartBytes = 5 << 20
 // survive a restart, as an abandoned one would not survive a life-cycle rule.
 type upload struct {
 	id      string
-	object  object
+	object  Object
 	started time.Time
-	parts   map[int]uploadedPart
-}
-
-type uploadedPart struct {
-	path      string
-	etag      string // with its quotes
-	md5       []byte
-	sizeBytes int64
+	parts   map[int]Object
 }
 
 func (b *Bucket) findUpload(r *http.Request, key string) (*upload, *failure) {
@@ -44,7 +36,7 @@ func (b *Bucket) findUpload(r *http.Request, key string) (*upload, *failure) {
 }
 
 func (b *Bucket) createUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
-	u := &upload{id: randomHex(24), object: described(r, key), started: time.Now().UTC(), parts: map[int]uploadedPart{}}
+	u := &upload{id: randomHex(24), object: described(r, key), started: time.Now().UTC(), parts: map[int]Object{}}
 	b.mu.Lock()
 	b.uploads[u.id] = u
 	b.mu.Unlock()
@@ -68,55 +60,39 @@ func (b *Bucket) uploadPart(w http.ResponseWriter, r *http.Request, key string, 
 	if fail != nil {
 		return fail
 	}
-	name, p, fail := b.receive(r, s)
-	if fail != nil {
+	var part Object
+	if fail := b.receive(r, s, &part); fail != nil {
 		return fail
-	}
-	sum := p.md5.Sum(nil)
-	part := uploadedPart{path: filepath.Join(b.store.dir, "parts", name), etag: `"` + hex.EncodeToString(sum) + `"`, md5: sum, sizeBytes: p.sizeBytes}
-	if err := os.Rename(b.store.path(name), part.path); err != nil {
-		return internal(err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u, fail := b.findUpload(r, key) // it may have been aborted meanwhile
-	if fail != nil {
-		return orInternal(removeIfThere(part.path), fail)
+	stale := part
+	if fail == nil {
+		stale = u.parts[number]
+		u.parts[number] = part
 	}
-	if old, replaced := u.parts[number]; replaced {
-		if err := removeIfThere(old.path); err != nil {
+	if stale.File != "" {
+		if err := removeIfThere(b.store.path(stale.File)); err != nil {
 			return internal(err)
 		}
 	}
-	u.parts[number] = part
-	for checksum, value := range p.checksumValues() {
-		w.Header().Set(checksum, value)
-	}
-	w.Header().Set("ETag", part.etag)
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusOK)
-	return nil
-}
-
-func orInternal(err error, fail *failure) *failure {
-	if err != nil {
-		return internal(err)
-	}
-	return fail
-}
-
-func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key string, s signature) *failure {
-	body, fail := b.readXML(r, s)
 	if fail != nil {
 		return fail
 	}
+	return received(w, part.ETag)
+}
+
+type wantedPart struct {
+	PartNumber int
+	ETag       string
+}
+
+func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
 	var request struct {
-		Parts []struct {
-			PartNumber int
-			ETag       string
-		} `xml:"Part"`
+		Parts []wantedPart `xml:"Part"`
 	}
-	if err := xml.Unmarshal(body, &request); err != nil || len(request.Parts) == 0 {
+	if err := xml.NewDecoder(r.Body).Decode(&request); err != nil || len(request.Parts) == 0 {
 		return &failure{400, "MalformedXML", "The XML you provided was not well-formed."}
 	}
 	b.mu.Lock()
@@ -125,21 +101,19 @@ func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key stri
 	if fail != nil {
 		return fail
 	}
-	if fail := b.preconditionLocked(r, key); fail != nil {
+	if fail := b.precondition(r, key); fail != nil {
 		return fail
 	}
-	for i := 1; i < len(request.Parts); i++ {
-		if request.Parts[i].PartNumber <= request.Parts[i-1].PartNumber {
-			return &failure{400, "InvalidPartOrder", "The list of parts was not in ascending order."}
-		}
+	if !slices.IsSortedFunc(request.Parts, func(a, c wantedPart) int { return a.PartNumber - c.PartNumber }) {
+		return &failure{400, "InvalidPartOrder", "The list of parts was not in ascending order."}
 	}
-	chosen := make([]uploadedPart, 0, len(request.Parts))
+	chosen := make([]Object, 0, len(request.Parts))
 	for i, wanted := range request.Parts {
 		part, exists := u.parts[wanted.PartNumber]
 		switch {
-		case !exists || strings.Trim(wanted.ETag, `"`) != strings.Trim(part.etag, `"`):
+		case !exists || strings.Trim(wanted.ETag, `"`) != strings.Trim(part.ETag, `"`):
 			return &failure{400, "InvalidPart", "One or more of the specified parts could not be found."}
-		case i < len(request.Parts)-1 && part.sizeBytes < minPartBytes:
+		case i < len(request.Parts)-1 && part.SizeBytes < minPartBytes:
 			return &failure{400, "EntityTooSmall", "Your proposed upload is smaller than the minimum allowed object size."}
 		}
 		chosen = append(chosen, part)
@@ -162,26 +136,27 @@ func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key stri
 }
 
 // assemble puts the parts together. Called under the lock.
-func (b *Bucket) assemble(u *upload, parts []uploadedPart) (_ object, err error) {
+func (b *Bucket) assemble(u *upload, parts []Object) (_ Object, err error) {
 	o := u.object
 	name, path := b.store.newData()
 	out, err := os.Create(path)
 	if err != nil {
-		return object{}, err
+		return Object{}, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	sums := md5.New()
 	for _, part := range parts {
-		in, err := os.Open(part.path)
+		in, err := os.Open(b.store.path(part.File))
 		if err != nil {
-			return object{}, err
+			return Object{}, err
 		}
 		_, err = io.Copy(out, in)
-		if err := errors.Join(err, in.Close()); err != nil {
-			return object{}, err
+		sum, hexErr := hex.DecodeString(strings.Trim(part.ETag, `"`))
+		if err := errors.Join(err, in.Close(), hexErr); err != nil {
+			return Object{}, err
 		}
-		sums.Write(part.md5)
-		o.SizeBytes += part.sizeBytes
+		sums.Write(sum)
+		o.SizeBytes += part.SizeBytes
 	}
 	o.File, o.ModifiedAt = name, time.Now().UTC().Truncate(time.Second)
 	o.ETag = fmt.Sprintf(`"%x-%d"`, sums.Sum(nil), len(parts))
@@ -193,7 +168,7 @@ func (b *Bucket) discard(u *upload) error {
 	delete(b.uploads, u.id)
 	var err error
 	for _, part := range u.parts {
-		err = errors.Join(err, removeIfThere(part.path))
+		err = errors.Join(err, removeIfThere(b.store.path(part.File)))
 	}
 	return err
 }

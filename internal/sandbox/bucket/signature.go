@@ -100,10 +100,7 @@ func readSignature(r *http.Request) (signature, *failure) {
 	case query.Get("X-Amz-Algorithm") == algorithm:
 		s.presigned = true
 		credential, signed, s.value = query.Get("X-Amz-Credential"), query.Get("X-Amz-SignedHeaders"), query.Get("X-Amz-Signature")
-		at, s.payload = query.Get("X-Amz-Date"), query.Get("X-Amz-Content-Sha256")
-		if s.payload == "" {
-			s.payload = unsignedPayload
-		}
+		at, s.payload = query.Get("X-Amz-Date"), unsignedPayload
 		seconds, err := strconv.Atoi(query.Get("X-Amz-Expires"))
 		s.expires = time.Duration(seconds) * time.Second
 		if err != nil || seconds < 1 || s.expires > maxPresigned {

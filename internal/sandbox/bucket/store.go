@@ -15,16 +15,14 @@ import (
 	"time"
 )
 
-// object is the metadata of one object, kept beside its bytes.
-type object struct {
-	Key         string            `json:"key"`
-	SizeBytes   int64             `json:"sizeBytes"`
-	ETag        string            `json:"etag"` // with its quotes
-	ContentType string            `json:"contentType"`
-	ModifiedAt  time.Time         `json:"modifiedAt"`
-	Headers     map[string]string `json:"headers,omitempty"`   // x-amz-meta-*, cache-control and the like
-	Checksums   map[string]string `json:"checksums,omitempty"` // x-amz-checksum-*
-	File        string            `json:"file"`                // in the data folder; never reused
+// Object is what is known of an object; it is kept beside its bytes.
+type Object struct {
+	Key         string    `json:"key"`
+	SizeBytes   int64     `json:"sizeBytes"`
+	ETag        string    `json:"etag"` // with its quotes
+	ContentType string    `json:"contentType"`
+	ModifiedAt  time.Time `json:"modifiedAt"`
+	File        string    `json:"file"` // in the data folder; never reused
 }
 
 // store keeps objects in a folder: data/<random> holds the bytes,
@@ -33,20 +31,17 @@ type object struct {
 // Its methods are called under Bucket.mu.
 type store struct {
 	dir     string
-	objects map[string]object
+	objects map[string]Object
 }
 
 func openStore(dir string) (*store, error) {
-	s := &store{dir: dir, objects: map[string]object{}}
-	// Parts of unfinished uploads die with the process that knew the uploads.
-	if err := os.RemoveAll(filepath.Join(dir, "parts")); err != nil {
-		return nil, fmt.Errorf("open bucket folder: %w", err)
-	}
-	for _, sub := range []string{"data", "meta", "parts"} {
+	s := &store{dir: dir, objects: map[string]Object{}}
+	for _, sub := range []string{"data", "meta"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("open bucket folder: %w", err)
 		}
 	}
+	kept := map[string]bool{}
 	files, err := filepath.Glob(filepath.Join(dir, "meta", "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("open bucket folder: %w", err)
@@ -56,13 +51,20 @@ func openStore(dir string) (*store, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open bucket folder: %w", err)
 		}
-		var o object
+		var o Object
 		if err := json.Unmarshal(raw, &o); err != nil {
 			return nil, fmt.Errorf("read %s: %w", path, err)
 		}
-		s.objects[o.Key] = o
+		s.objects[o.Key], kept[o.File] = o, true
 	}
-	return s, nil
+	// Parts of unfinished uploads die with the process that knew the uploads.
+	parts, err := os.ReadDir(filepath.Join(dir, "data"))
+	for _, part := range parts {
+		if !kept[part.Name()] {
+			err = errors.Join(err, os.Remove(s.path(part.Name())))
+		}
+	}
+	return s, err
 }
 
 func randomHex(n int) string {
@@ -85,7 +87,7 @@ func (s *store) metaPath(key string) string {
 }
 
 // put makes o the object of its key; its bytes are in the data folder already.
-func (s *store) put(o object) error {
+func (s *store) put(o Object) error {
 	raw, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("encode object: %w", err)
