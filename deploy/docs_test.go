@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,13 +9,6 @@ import (
 	"strings"
 	"testing"
 )
-
-func write(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
 
 const operations = "../docs/operations.md"
 
@@ -121,6 +115,35 @@ func TestPagesNameWhatExists(t *testing.T) {
 	for name, there := range tables {
 		if there && (!strings.Contains(architecture, "`"+name+"`") || !strings.Contains(lives, "`"+name+"`")) {
 			t.Errorf("table %s has no owner in docs/architecture.md or no life in docs/operations.md", name)
+		}
+	}
+}
+
+// TestSecurityNamesTestsThatExist holds docs/security.md to the tests that it
+// gives as evidence.
+func TestSecurityNamesTestsThatExist(t *testing.T) {
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	exist := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range declared.FindAllSubmatch(source, -1) {
+			exist[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(read(t, "../docs/security.md"), -1)
+	if len(named) < 50 {
+		t.Errorf("docs/security.md names %d tests", len(named))
+	}
+	for _, m := range named {
+		if !exist[m[1]] {
+			t.Errorf("docs/security.md names %s, which is no test", m[1])
 		}
 	}
 }
