@@ -1,6 +1,7 @@
 package objectstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -103,14 +104,11 @@ func bindsUpload(signed, headers, checksum string) error {
 // until ttl has passed, as an attachment called fileName and of contentType.
 // fileName is printable ASCII without quotes and backslashes.
 func (b *Bucket) PresignGet(ctx context.Context, key string, ttl time.Duration, fileName, contentType string) (string, error) {
-	disposition, err := attachment(key, ttl, fileName, &contentType)
+	in, err := b.attachment(key, ttl, fileName, contentType)
 	if err != nil {
 		return "", fmt.Errorf("presign get %s: %w", key, err)
 	}
-	signed, err := b.presign.PresignGetObject(ctx, &s3.GetObjectInput{
-		Bucket: &b.bucket, Key: &key,
-		ResponseContentDisposition: &disposition, ResponseContentType: &contentType,
-	}, s3.WithPresignExpires(ttl))
+	signed, err := b.presign.PresignGetObject(ctx, in, s3.WithPresignExpires(ttl))
 	if err != nil {
 		return "", b.fail(ctx, "presign get", key, err)
 	}
@@ -120,13 +118,12 @@ func (b *Bucket) PresignGet(ctx context.Context, key string, ttl time.Duration, 
 // PresignHead is PresignGet for a HEAD request: a signature is good for one
 // method only.
 func (b *Bucket) PresignHead(ctx context.Context, key string, ttl time.Duration, fileName, contentType string) (string, error) {
-	disposition, err := attachment(key, ttl, fileName, &contentType)
+	in, err := b.attachment(key, ttl, fileName, contentType)
 	if err != nil {
 		return "", fmt.Errorf("presign head %s: %w", key, err)
 	}
-	signed, err := b.presign.PresignHeadObject(ctx, &s3.HeadObjectInput{
-		Bucket: &b.bucket, Key: &key,
-		ResponseContentDisposition: &disposition, ResponseContentType: &contentType,
+	signed, err := b.presign.PresignHeadObject(ctx, &s3.HeadObjectInput{Bucket: in.Bucket, Key: in.Key,
+		ResponseContentDisposition: in.ResponseContentDisposition, ResponseContentType: in.ResponseContentType,
 	}, s3.WithPresignExpires(ttl))
 	if err != nil {
 		return "", b.fail(ctx, "presign head", key, err)
@@ -134,22 +131,19 @@ func (b *Bucket) PresignHead(ctx context.Context, key string, ttl time.Duration,
 	return signed.URL, nil
 }
 
-// attachment checks what a presigned download is made of, fills in the content
-// type, and returns the disposition.
-func attachment(key string, ttl time.Duration, fileName string, contentType *string) (string, error) {
+// attachment checks what a presigned download is made of.
+func (b *Bucket) attachment(key string, ttl time.Duration, fileName, contentType string) (*s3.GetObjectInput, error) {
 	if err := CheckKey(key); err != nil {
-		return "", err
+		return nil, err
 	}
 	if fileName == "" || strings.ContainsAny(fileName, `"\/`) || strings.ContainsFunc(fileName, unprintable) {
-		return "", errors.New("malformed file name")
+		return nil, errors.New("malformed file name")
 	}
-	if strings.ContainsFunc(*contentType, unprintable) {
-		return "", errors.New("malformed content type")
+	if strings.ContainsFunc(contentType, unprintable) {
+		return nil, errors.New("malformed content type")
 	}
-	if *contentType == "" {
-		*contentType = ContentType(key)
-	}
-	return `attachment; filename="` + fileName + `"`, checkTTL(ttl)
+	return &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, ResponseContentType: aws.String(cmp.Or(contentType, ContentType(key))),
+		ResponseContentDisposition: aws.String(`attachment; filename="` + fileName + `"`)}, checkTTL(ttl)
 }
 
 func checkTTL(ttl time.Duration) error {

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // The two ways in which verification fails. Every error of a Verify method is
@@ -147,21 +149,11 @@ func (c claimSet) isTrue(name string) bool {
 
 // audience returns the audiences, or nil when they are absent or malformed.
 func (c claimSet) audience() []string {
-	switch v := c["aud"].(type) {
-	case string:
-		return []string{v}
-	case []any:
-		ids := make([]string, 0, len(v))
-		for _, entry := range v {
-			id, ok := entry.(string)
-			if !ok {
-				return nil
-			}
-			ids = append(ids, id)
-		}
-		return ids
+	ids, err := jwt.MapClaims(c).GetAudience()
+	if err != nil {
+		return nil
 	}
-	return nil
+	return ids
 }
 
 // seconds reads an epoch time written as a number or as a string of digits.

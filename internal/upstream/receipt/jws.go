@@ -4,9 +4,9 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -68,65 +68,6 @@ func (r trustedRoots) expiry() time.Time {
 	return first
 }
 
-// signedMessage is a JWS in compact form, taken apart and not yet believed.
-type signedMessage struct {
-	signingInput string
-	chain        []*x509.Certificate // leaf, intermediate, root, as the header names them
-	payload      []byte
-	signature    []byte
-}
-
-// parseSigned takes a JWS apart. It refuses every algorithm but ES256, every
-// header extension, and a chain that is not three certificates long.
-func parseSigned(text string) (signedMessage, error) {
-	parts := strings.Split(text, ".")
-	if len(parts) != 3 {
-		return signedMessage{}, fmt.Errorf("%d parts instead of 3", len(parts))
-	}
-	encoding := base64.RawURLEncoding.Strict()
-	var decoded [3][]byte
-	for i, part := range parts {
-		var err error
-		// Decoding skips line breaks, which have no place in a compact JWS.
-		if strings.ContainsAny(part, "\r\n") {
-			return signedMessage{}, fmt.Errorf("part %d holds a line break", i)
-		}
-		if decoded[i], err = encoding.DecodeString(part); err != nil {
-			return signedMessage{}, fmt.Errorf("part %d: %w", i, err)
-		}
-	}
-	var header struct {
-		Algorithm string          `json:"alg"`
-		Chain     []string        `json:"x5c"`
-		Critical  json.RawMessage `json:"crit"`
-	}
-	if err := json.Unmarshal(decoded[0], &header); err != nil {
-		return signedMessage{}, fmt.Errorf("header: %w", err)
-	}
-	if header.Algorithm != jwt.SigningMethodES256.Alg() {
-		return signedMessage{}, fmt.Errorf("algorithm %.20q", header.Algorithm)
-	}
-	if header.Critical != nil {
-		return signedMessage{}, errors.New("header demands an extension")
-	}
-	if len(header.Chain) != chainLength {
-		return signedMessage{}, fmt.Errorf("%d certificates instead of %d", len(header.Chain), chainLength)
-	}
-	message := signedMessage{signingInput: parts[0] + "." + parts[1], payload: decoded[1], signature: decoded[2]}
-	for i, entry := range header.Chain {
-		der, err := base64.StdEncoding.DecodeString(entry)
-		if err != nil {
-			return signedMessage{}, fmt.Errorf("certificate %d: %w", i, err)
-		}
-		certificate, err := x509.ParseCertificate(der)
-		if err != nil {
-			return signedMessage{}, fmt.Errorf("certificate %d: %w", i, err)
-		}
-		message.chain = append(message.chain, certificate)
-	}
-	return message, nil
-}
-
 // verifySigned returns the payload of a JWS that the store signed.
 //
 // Certificates are judged at now. The store advises to judge them at the time
@@ -135,27 +76,56 @@ func parseSigned(text string) (signedMessage, error) {
 // moreover, stands in the very payload that is to be proven: believing it would
 // let the holder of an expired key choose a date at which it was valid.
 func verifySigned(text string, roots trustedRoots, now time.Time) ([]byte, error) {
-	message, err := parseSigned(text)
+	// Decoding skips line breaks, which have no place in a compact JWS.
+	if strings.ContainsAny(text, "\r\n") {
+		return nil, errors.New("line break")
+	}
+	_, err := signedParser.Parse(text, func(token *jwt.Token) (any, error) {
+		chain, err := chainOf(token.Header)
+		if err != nil {
+			return nil, err
+		}
+		return verifyChain(chain, roots, now)
+	})
 	if err != nil {
 		return nil, err
 	}
-	key, err := verifyChain(message.chain, roots, now)
-	if err != nil {
-		return nil, err
+	return signedParser.DecodeSegment(strings.Split(text, ".")[1])
+}
+
+// signedParser knows one algorithm. What is claimed is judged by who asked.
+var signedParser = jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodES256.Alg()}),
+	jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
+
+// chainOf reads the chain of a header that demands no extension.
+func chainOf(header map[string]any) ([]*x509.Certificate, error) {
+	if _, ok := header["crit"]; ok {
+		return nil, errors.New("header demands an extension")
 	}
-	if err := jwt.SigningMethodES256.Verify(message.signingInput, message.signature, key); err != nil {
-		return nil, errors.New("signature does not match the leaf's key")
+	entries, _ := header["x5c"].([]any)
+	if len(entries) != chainLength {
+		return nil, fmt.Errorf("%d certificates instead of %d", len(entries), chainLength)
 	}
-	return message.payload, nil
+	var chain []*x509.Certificate
+	for i, entry := range entries {
+		text, _ := entry.(string)
+		der, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", i, err)
+		}
+		certificate, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", i, err)
+		}
+		chain = append(chain, certificate)
+	}
+	return chain, nil
 }
 
 // verifyChain checks that chain is exactly leaf, intermediate and one of our
 // roots, and returns the leaf's key. The root in the chain is compared, never
 // trusted.
 func verifyChain(chain []*x509.Certificate, roots trustedRoots, now time.Time) (*ecdsa.PublicKey, error) {
-	if len(chain) != chainLength {
-		return nil, fmt.Errorf("%d certificates instead of %d", len(chain), chainLength)
-	}
 	leaf, intermediate, root := chain[0], chain[1], chain[2]
 	if !slices.ContainsFunc(roots.certificates, root.Equal) {
 		return nil, errors.New("chain does not end in a trusted root")
@@ -197,10 +167,5 @@ func verifyChain(chain []*x509.Certificate, roots trustedRoots, now time.Time) (
 
 // marked reports whether a certificate carries an extension.
 func marked(certificate *x509.Certificate, marker asn1.ObjectIdentifier) bool {
-	for _, extension := range certificate.Extensions {
-		if extension.Id.Equal(marker) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(certificate.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(marker) })
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"strings"
 	"testing"
 	"time"
 )
@@ -26,8 +25,7 @@ func TestEmbeddedRoot(t *testing.T) {
 	}
 }
 
-// FuzzVerifySigned: nothing that strangers write passes, and what the parser
-// accepts is taken apart without loss.
+// FuzzVerifySigned: nothing that strangers write passes.
 func FuzzVerifySigned(f *testing.F) {
 	roots, err := newTrustedRoots(platformBRoot)
 	if err != nil {
@@ -46,16 +44,6 @@ func FuzzVerifySigned(f *testing.F) {
 	f.Add("")
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text string) {
-		message, err := parseSigned(text)
-		if err == nil {
-			if len(message.chain) != chainLength {
-				t.Fatalf("%d certificates", len(message.chain))
-			}
-			parts := strings.Split(text, ".")
-			if message.signingInput != parts[0]+"."+parts[1] || encode(message.payload) != parts[1] || encode(message.signature) != parts[2] {
-				t.Fatalf("parsed into something else: %q", text)
-			}
-		}
 		if payload, err := verifySigned(text, roots, now); err == nil {
 			t.Fatalf("accepted %q with payload %q", text, payload)
 		}
