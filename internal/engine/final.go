@@ -14,6 +14,7 @@ import (
 	"cutroom/internal/audio"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/timeline"
 )
 
@@ -116,7 +117,7 @@ func (r *run) encodeSound(ctx context.Context, pass media.Pass, name string, don
 // decodedPeak is the highest sample of the output's sound, 1 being full scale.
 func (r *run) decodedPeak(ctx context.Context, name string) (float64, error) {
 	var peak audio.PeakMeter
-	args := append(media.InputArgs(media.KindMP4, r.path(name)), "-map", "0:a:0", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
+	args := append(media.InputArgs(container.MP4, r.path(name)), "-map", "0:a:0", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
 	_, err := r.encode(ctx, media.Pass{Name: "look at the peaks", Args: args, Stdout: &peak, Timeout: r.cfg.FinalTimeout})
 	return peak.Peak(), err
 }
@@ -236,34 +237,34 @@ func concatList(p *Plan) string {
 
 // checkOutput makes sure that the output is what was planned.
 func (r *run) checkOutput(path string) error {
-	f, err := readMP4(path)
+	f, err := container.ReadMovie(path)
 	if err != nil {
 		return fmt.Errorf("check output: %w", err)
 	}
-	if !f.moovFirst {
-		return fmt.Errorf("check output: %w: index behind the data", errMP4)
+	if !f.IndexFirst {
+		return fmt.Errorf("check output: %w: index behind the data", container.ErrDamaged)
 	}
-	sound, err := f.track("soun")
+	sound, err := f.Track(container.Audio)
 	if err != nil {
 		return fmt.Errorf("check output: %w", err)
 	}
 	// The encoder adds a packet of its own at the start and fills up the last.
 	const packet = 1024
-	if n := mulDiv(sound.ticks, sampleRate, max(1, sound.timescale)); n < r.plan.Samples || n > r.plan.Samples+3*packet {
-		return fmt.Errorf("check output: %w: %d samples of sound, %d planned", errMP4, n, r.plan.Samples)
+	if n := mulDiv(sound.Ticks, sampleRate, max(1, sound.Timescale)); n < r.plan.Samples || n > r.plan.Samples+3*packet {
+		return fmt.Errorf("check output: %w: %d samples of sound, %d planned", container.ErrDamaged, n, r.plan.Samples)
 	}
 	if r.plan.Kind == timeline.Audio {
 		return nil
 	}
-	video, err := f.track("vide")
+	video, err := f.Track(container.Video)
 	if err != nil {
 		return fmt.Errorf("check output: %w", err)
 	}
-	if video.samples != r.plan.Frames {
-		return fmt.Errorf("check output: %w: %d frames, %d planned", errMP4, video.samples, r.plan.Frames)
+	if video.Samples != r.plan.Frames {
+		return fmt.Errorf("check output: %w: %d frames, %d planned", container.ErrDamaged, video.Samples, r.plan.Frames)
 	}
-	if !video.uniform {
-		return fmt.Errorf("check output: %w: frames of unequal length", errMP4)
+	if !video.Uniform {
+		return fmt.Errorf("check output: %w: frames of unequal length", container.ErrDamaged)
 	}
 	return nil
 }

@@ -8,18 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"sort"
 	"time"
 
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 )
 
 // Info is what a render needs to know of a source. It depends on the file's
 // content alone and is found once per content.
 type Info struct {
-	Kind    media.Kind
+	Kind    container.Kind
 	Streams int
 	Video   *VideoInfo // nil without video
 	Audio   *AudioInfo // nil without sound
@@ -177,7 +177,7 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	if err != nil {
 		return nil, err
 	}
-	share, err := presentShare(path, probe.Kind)
+	share, err := container.PresentShare(path, probe.Kind)
 	if err != nil {
 		return nil, fmt.Errorf("analyse: %w", err)
 	}
@@ -211,7 +211,7 @@ func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 	if info.Video != nil && zero < 0 && zero > -200*time.Millisecond && byIndex[info.Video.Index].First >= 0 {
 		zero = 0
 	}
-	if a := info.Audio; a != nil && p.Kind == media.KindAAC {
+	if a := info.Audio; a != nil && p.Kind == container.AAC {
 		// A bare stream does not say how much its encoder began early: at least a
 		// frame, which holds what the transform needs before the first sample.
 		zero += (a.End - a.First) / time.Duration(a.Packets)
@@ -242,39 +242,18 @@ func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 // in an mp4's index that are not there, or a container cut off in its middle.
 func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets, claimedPackets int64, share float64) time.Duration {
 	switch p.Kind {
-	case media.KindMP4:
+	case container.MP4:
 		if claimedPackets > 0 && missingPackets > 0 {
 			return max(end, claim)
 		}
-	case media.KindMatroska:
+	case container.Matroska:
 		if share < 1 {
 			return max(end, claim, p.Duration-p.Start)
 		}
-	case media.KindWAV:
+	case container.WAV:
 		return time.Duration(float64(end) / share)
-	case media.KindFLAC:
+	case container.FLAC:
 		return max(end, p.Duration) // its header counts the samples, or says that it does not know
 	}
 	return end
-}
-
-// presentShare compares the container's own lengths with the size of the file.
-// Only containers that state them are judged; anything else is whole.
-func presentShare(path string, kind media.Kind) (float64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 1, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return 1, err
-	}
-	switch kind {
-	case media.KindMatroska:
-		return matroskaShare(f, st.Size()), nil
-	case media.KindWAV:
-		return wavShare(f, st.Size()), nil
-	}
-	return 1, nil
 }

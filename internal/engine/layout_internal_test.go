@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
@@ -12,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/timeline"
 )
 
@@ -30,7 +30,7 @@ func fakeVideo(rate media.Rational, n int, start int64) *Info {
 	v.ClaimedEnd = v.End
 	a := &AudioInfo{Packets: int64(n), End: v.End, ClaimedEnd: v.End}
 	a.Index, a.Channels, a.SampleRate = 1, 2, 48000
-	return &Info{Kind: media.KindMP4, Streams: 2, Video: v, Audio: a}
+	return &Info{Kind: container.MP4, Streams: 2, Video: v, Audio: a}
 }
 
 func r(num, den int64) media.Rational { return media.Rational{Num: num, Den: den} }
@@ -295,42 +295,6 @@ func TestInfoSurvivesStorage(t *testing.T) {
 	var list tickList
 	if err := json.Unmarshal([]byte(`"gICA"`), &list); err == nil {
 		t.Error("a broken list was read")
-	}
-}
-
-func TestShareOfWhatIsThere(t *testing.T) {
-	wav := append([]byte("RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00"), make([]byte, 16)...)
-	wav = append(wav, "data\xe8\x03\x00\x00"...)
-	whole := append(bytes.Clone(wav), make([]byte, 1000)...)
-	streamed := append(bytes.Clone(wav[:len(wav)-4]), 0xff, 0xff, 0xff, 0xff)
-	mkv := []byte{0x1A, 0x45, 0xDF, 0xA3, 0x81, 0x00, 0x18, 0x53, 0x80, 0x67, 0x41, 0x00} // 256 bytes of Segment
-	live := []byte{0x1A, 0x45, 0xDF, 0xA3, 0x81, 0x00, 0x18, 0x53, 0x80, 0x67, 0xFF}
-	for name, tt := range map[string]struct {
-		share func([]byte) float64
-		data  []byte
-		want  float64
-	}{
-		"whole wav":    {shareOf(media.KindWAV), whole, 1},
-		"half wav":     {shareOf(media.KindWAV), whole[:len(whole)-500], 0.5},
-		"streamed wav": {shareOf(media.KindWAV), append(streamed, make([]byte, 100)...), 1},
-		"headless wav": {shareOf(media.KindWAV), wav[:10], 1},
-		"whole mkv":    {shareOf(media.KindMatroska), append(bytes.Clone(mkv), make([]byte, 256)...), 1},
-		"quarter mkv":  {shareOf(media.KindMatroska), append(bytes.Clone(mkv), make([]byte, 64)...), 0.25},
-		"live mkv":     {shareOf(media.KindMatroska), append(bytes.Clone(live), make([]byte, 64)...), 1},
-		"no mkv":       {shareOf(media.KindMatroska), []byte{0}, 1},
-	} {
-		if got := tt.share(tt.data); got != tt.want {
-			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
-	}
-}
-
-func shareOf(kind media.Kind) func([]byte) float64 {
-	return func(b []byte) float64 {
-		if kind == media.KindWAV {
-			return wavShare(bytes.NewReader(b), int64(len(b)))
-		}
-		return matroskaShare(bytes.NewReader(b), int64(len(b)))
 	}
 }
 

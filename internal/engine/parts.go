@@ -14,6 +14,7 @@ import (
 	"cutroom/internal/audio"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 )
 
 // step is one piece of work between planning and the final pass.
@@ -218,7 +219,7 @@ func (r *run) makePart(ctx context.Context, p *VideoPart, t *task) error {
 	if y.got == 0 || y.noise {
 		return fault.Invalidf("%s could not be decoded", what)
 	}
-	if err := disown(r.path(out)); err != nil {
+	if err := container.Neutralize(r.path(out)); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
 	}
 	if _, err := p.checkPart(r.path(out)); err != nil {

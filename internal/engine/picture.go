@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 )
 
 // canvasSize is the size of the output for a first segment with video v: as it
@@ -81,12 +82,12 @@ func refusedSize(err error) bool {
 // rebuilt reports whether ffmpeg built the graph anew in the middle of a part, as
 // it does for another format, too: the times then begin again.
 func (v *VideoPart) rebuilt(path string) bool {
-	f, err := readMP4(path)
+	f, err := container.ReadMovie(path)
 	if err != nil {
 		return false
 	}
-	t, err := f.track("vide")
-	return err == nil && (!t.uniform || t.samples != v.Frames)
+	t, err := f.Track(container.Video)
+	return err == nil && (!t.Uniform || t.Samples != v.Frames)
 }
 
 // resize is the way to w x h: nothing, the loss of an odd line, or scaling.
@@ -192,4 +193,27 @@ func (v *VideoPart) toneMap(w, h int) []string {
 		"zscale=t=709:m=709:r=limited",
 		"format=yuv420p",
 	}
+}
+
+// checkPart makes sure that a part holds what the plan says, and returns its
+// decoder configuration.
+func (v *VideoPart) checkPart(path string) (config string, err error) {
+	m, err := container.ReadMovie(path)
+	if err != nil {
+		return "", fmt.Errorf("check %s: %w", v.Name, err)
+	}
+	t, err := m.Track(container.Video)
+	if err != nil {
+		return "", fmt.Errorf("check %s: %w", v.Name, err)
+	}
+	if !t.Neutral() {
+		return "", fmt.Errorf("check %s: %w: it is turned, or of HDR", v.Name, container.ErrDamaged)
+	}
+	if t.Samples != v.Frames {
+		return "", fmt.Errorf("check %s: %w: %d frames of %d", v.Name, container.ErrDamaged, t.Samples, v.Frames)
+	}
+	if !t.Uniform {
+		return "", fmt.Errorf("check %s: %w: frames of unequal length", v.Name, container.ErrDamaged)
+	}
+	return t.Config, nil
 }

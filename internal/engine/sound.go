@@ -9,6 +9,7 @@ import (
 
 	"cutroom/internal/audio"
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 )
 
 // soundVersion is raised when a decode of the same source would come out
@@ -180,9 +181,9 @@ func (s *DecodedAudio) pass(out, log string) media.Pass {
 // seeksExactly reports whether a container tells where it landed after a seek.
 // Bare frames of MP3 and AAC do not; they are decoded from the start, which is
 // fast.
-func seeksExactly(kind media.Kind) bool {
+func seeksExactly(kind container.Kind) bool {
 	switch kind {
-	case media.KindMP4, media.KindMatroska, media.KindWAV, media.KindFLAC:
+	case container.MP4, container.Matroska, container.WAV, container.FLAC:
 		return true
 	}
 	return false

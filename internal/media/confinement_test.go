@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/mediatest"
 )
 
@@ -63,7 +64,7 @@ func TestConfinementKeepsFilesApart(t *testing.T) {
 		_, err := r.Encode(t.Context(), media.Pass{Name: "try", Dir: dir, Inputs: inputs, Args: args, Timeout: time.Minute})
 		return err
 	}
-	open := media.InputArgs(media.KindWAV, secret)
+	open := media.InputArgs(container.WAV, secret)
 
 	if err := encode([]string{secret}, append(open, "inside.wav")...); err != nil {
 		t.Errorf("an input that was named cannot be read: %v", err)

@@ -6,12 +6,11 @@
 // Every file a stranger sent is untrusted. Three things stand between it and
 // the server:
 //
-//   - [Classify] looks at the magic bytes, and only a handful of containers have
-//     a name here. The demuxer is then forced, with the protocols and demuxers
+//   - Package container looks at the content, and only a handful of kinds have a
+//     name there. The demuxer is then forced, with the protocols and demuxers
 //     ffmpeg may fall back on whitelisted ([InputArgs]), so a playlist called
 //     clip.mp4 cannot make ffmpeg open another file.
-//   - [Limits] bounds what a header may claim before anybody believes it, and
-//     [Runner.Measure] counts real packets where the header may lie.
+//   - [Runner.Measure] counts real packets where the header may lie.
 //   - Package confine: the running binary starts itself again, confines itself
 //     and only then becomes ffmpeg.
 //

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"cutroom/internal/media/container"
 )
 
 // Measured is what a stream's packets say, whatever its header claims. Nothing
@@ -75,18 +77,18 @@ const maxStarts = 1_000_000
 // stream without packets is there with Packets 0. Memory stays constant, time is
 // that of reading the file once. The error wraps ErrNotMedia when the file
 // cannot be demuxed, and ErrTimeout when that takes too long.
-func (r *Runner) Measure(ctx context.Context, path string, kind Kind, opts MeasureOptions) ([]Measured, error) {
+func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, opts MeasureOptions) ([]Measured, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("measure: %w", err)
 	}
-	if kind == KindUnknown {
+	if kind == container.Unknown {
 		return nil, fmt.Errorf("measure: %w: unknown magic bytes", ErrNotMedia)
 	}
 	scan := newPacketScan(opts)
 	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
 	args = append(args, openArgs(kind, path)...)
-	if opts.IgnoreEdits && kind == KindMP4 {
+	if opts.IgnoreEdits && kind == container.MP4 {
 		args = append(args, "-ignore_editlist", "1")
 	}
 	args = append(args, "-show_entries",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/mediatest"
 )
 
@@ -24,7 +25,7 @@ func measureVideo(t *testing.T, path string, opts media.MeasureOptions) media.Me
 
 func measure(t *testing.T, path string, opts media.MeasureOptions) []media.Measured {
 	t.Helper()
-	class, err := media.Classify(path)
+	class, err := container.SniffFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"cutroom/internal/media/container"
 )
 
 // Probe is what a file's headers say, together with which streams are worth
 // using. Durations are claims: see Measure for facts.
 type Probe struct {
-	Kind     Kind
+	Kind     container.Kind
 	Duration time.Duration // claimed, 0 when the header has none
 	Start    time.Duration // earliest timestamp of any stream
 
@@ -151,12 +153,12 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	if err != nil {
 		return Probe{}, fmt.Errorf("probe: %w", err)
 	}
-	class, err := Classify(path)
+	class, err := container.SniffFile(path)
 	if err != nil {
 		return Probe{}, fmt.Errorf("probe: %w", err)
 	}
 	kind := class.Kind
-	if kind == KindUnknown {
+	if kind == container.Unknown {
 		return Probe{}, fmt.Errorf("probe: %w: unknown magic bytes", ErrNotMedia)
 	}
 	answer := &limitedBuffer{limit: maxProbeBytes}
@@ -189,16 +191,16 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 
 // isEncrypted reports whether a track of the file is. ffprobe says so of matroska;
 // of mp4 it names the codec below the encryption.
-func isEncrypted(path string, kind Kind, raw ffprobeOutput) (bool, error) {
+func isEncrypted(path string, kind container.Kind, raw ffprobeOutput) (bool, error) {
 	for _, s := range raw.Streams {
 		if s.Tags.KeyID != "" {
 			return true, nil
 		}
 	}
-	if kind != KindMP4 {
+	if kind != container.MP4 {
 		return false, nil
 	}
-	index, err := ReadMovIndex(path)
+	index, err := container.ReadIndex(path)
 	return index.Encrypted, err
 }
 
@@ -215,7 +217,7 @@ func notMediaIfExit(err error) error {
 // dropEmptyTracks removes video tracks without a single packet. The header
 // usually says how many frames a track has; where several tracks compete and
 // one does not say (fragmented mp4, matroska), packets are counted.
-func (r *Runner) dropEmptyTracks(ctx context.Context, path string, kind Kind, raw *ffprobeOutput) error {
+func (r *Runner) dropEmptyTracks(ctx context.Context, path string, kind container.Kind, raw *ffprobeOutput) error {
 	candidates, silent := 0, false
 	for _, s := range raw.Streams {
 		if s.isFilm() {
@@ -252,7 +254,7 @@ func (s ffprobeStream) isFilm() bool {
 func (s ffprobeStream) known() bool { return s.CodecName != "" && s.CodecName != "unknown" }
 
 // readProbe chooses the streams and translates them.
-func readProbe(kind Kind, raw ffprobeOutput) Probe {
+func readProbe(kind container.Kind, raw ffprobeOutput) Probe {
 	p := Probe{Kind: kind, Streams: len(raw.Streams)}
 	p.Duration, _ = parseSeconds(raw.Format.Duration)
 	p.Start, _ = parseSeconds(raw.Format.StartTime)

@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/mediatest"
 )
 
@@ -21,7 +23,7 @@ func TestProbeRefusesWhatIsNotMedia(t *testing.T) {
 	if err := os.Rename(sibling, filepath.Join(dir, "sibling.mp4")); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range notMedia {
+	for name, content := range mediatest.NotMedia {
 		path := filepath.Join(dir, name+".mp4")
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -29,7 +31,7 @@ func TestProbeRefusesWhatIsNotMedia(t *testing.T) {
 		if _, err := r.Probe(t.Context(), path); !errors.Is(err, media.ErrNotMedia) {
 			t.Errorf("probe of %s: %v, want ErrNotMedia", name, err)
 		}
-		if _, err := r.Measure(t.Context(), path, media.KindUnknown, media.MeasureOptions{}); !errors.Is(err, media.ErrNotMedia) {
+		if _, err := r.Measure(t.Context(), path, container.Unknown, media.MeasureOptions{}); !errors.Is(err, media.ErrNotMedia) {
 			t.Errorf("measuring %s: %v, want ErrNotMedia", name, err)
 		}
 	}
@@ -54,20 +56,31 @@ func TestForcedInputOpensNoPlaylist(t *testing.T) {
 	}
 	for _, name := range []string{"ffconcat", "hls"} {
 		path := filepath.Join(dir, name+".mp4")
-		if err := os.WriteFile(path, []byte(notMedia[name]), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(mediatest.NotMedia[name]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := encode("-i", "file:"+path); err != nil && name == "ffconcat" {
 			t.Errorf("%s does no harm even unforced, so this test shows nothing: %v", name, err)
 		}
-		for _, kind := range []media.Kind{media.KindMP4, media.KindMatroska, media.KindWAV, media.KindMP3, media.KindAAC, media.KindFLAC, media.KindOgg, media.KindUnknown} {
+		for _, kind := range []container.Kind{container.MP4, container.Matroska, container.WAV, container.MP3, container.AAC, container.FLAC, container.Ogg, container.Unknown} {
 			if err := encode(media.InputArgs(kind, path)...); err == nil {
 				t.Errorf("%s was opened as %v", name, kind)
 			}
 		}
 	}
-	if err := encode(media.InputArgs(media.KindMP4, sibling)...); err != nil {
+	if err := encode(media.InputArgs(container.MP4, sibling)...); err != nil {
 		t.Errorf("a film was refused: %v", err)
+	}
+}
+
+func TestInputArgsForceTheDemuxer(t *testing.T) {
+	got := strings.Join(media.InputArgs(container.MP4, "/job/-in put.mp4"), " ")
+	if want := "-protocol_whitelist file -format_whitelist mov -f mov -i file:/job/-in put.mp4"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	got = strings.Join(media.InputArgs(container.WAV, "pipe:0"), " ")
+	if want := "-protocol_whitelist pipe -format_whitelist wav -f wav -i pipe:0"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 
@@ -98,7 +111,7 @@ func TestProbeDescribesAFilm(t *testing.T) {
 	if a.Codec != "aac" || a.Index != 1 || a.SampleRate != 44100 || a.Channels != 1 || a.Layout != "mono" || (a.Duration-2*time.Second).Abs() > time.Millisecond {
 		t.Errorf("audio %+v", a)
 	}
-	if p.Kind != media.KindMP4 || p.Streams != 2 {
+	if p.Kind != container.MP4 || p.Streams != 2 {
 		t.Errorf("%+v", p)
 	}
 }
@@ -278,7 +291,7 @@ func TestProbeSurvivesDamage(t *testing.T) {
 		if _, err := r.Probe(t.Context(), path); err != nil && !errors.Is(err, media.ErrNotMedia) {
 			t.Errorf("probe, %s: %v", name, err)
 		}
-		if _, err := r.Measure(t.Context(), path, media.KindMP4, media.MeasureOptions{}); err != nil && !errors.Is(err, media.ErrNotMedia) {
+		if _, err := r.Measure(t.Context(), path, container.MP4, media.MeasureOptions{}); err != nil && !errors.Is(err, media.ErrNotMedia) {
 			t.Errorf("measure, %s: %v", name, err)
 		}
 	}

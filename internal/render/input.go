@@ -9,7 +9,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
-	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/staging"
 )
 
@@ -32,7 +32,7 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	if file.SizeBytes == 0 {
 		return Input{}, fault.Invalidf("video is empty")
 	}
-	class, err := media.Classify(file.Path)
+	class, err := container.SniffFile(file.Path)
 	if err != nil {
 		return Input{}, fmt.Errorf("classify upload: %w", err)
 	}

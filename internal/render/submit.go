@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
-	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -204,11 +204,11 @@ func (r *resolver) source(key, field string) error {
 	if file.SizeBytes == 0 {
 		return fault.Invalidf("%s: the uploaded part is empty", field)
 	}
-	class, err := media.Classify(file.Path)
+	class, err := container.SniffFile(file.Path)
 	if err != nil {
 		return fmt.Errorf("classify upload: %w", err)
 	}
-	if class.Kind == media.KindUnknown {
+	if class.Kind == container.Unknown {
 		return fault.Invalidf("%s: the uploaded part is not a video or audio file of a supported format", field)
 	}
 	object := object{Object: uploadKey(r.jobID, len(r.uploads)), SHA256: file.SHA256}

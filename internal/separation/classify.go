@@ -11,6 +11,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/staging"
 )
 
@@ -35,16 +36,16 @@ var (
 )
 
 // extensions are the formats that are accepted.
-var extensions = map[media.Kind]string{media.KindMP4: "m4a", media.KindMP3: "mp3", media.KindWAV: "wav"}
+var extensions = map[container.Kind]string{container.MP4: "m4a", container.MP3: "mp3", container.WAV: "wav"}
 
 // classify accepts m4a, mp3 and wav, by content first, and by name only where the
 // content is of the right family but cannot be read.
 func (s *Service) classify(ctx context.Context, f staging.File) (audio, error) {
-	class, err := media.Classify(f.Path)
+	class, err := container.SniffFile(f.Path)
 	if err != nil {
 		return audio{}, err
 	}
-	if class.Kind == media.KindUnknown {
+	if class.Kind == container.Unknown {
 		return s.classifyUnread(f, class, nil)
 	}
 	ext := extensions[class.Kind]
@@ -90,7 +91,7 @@ const (
 // clocks and edit lists hide; the packets and their samples do not. What an
 // encoder added is left out as far as it is plausible. Of several tracks the
 // longest counts: the provider gets all of them.
-func (s *Service) length(ctx context.Context, path string, kind media.Kind) (time.Duration, error) {
+func (s *Service) length(ctx context.Context, path string, kind container.Kind) (time.Duration, error) {
 	tracks, err := s.tracks(ctx, path, kind, media.MeasureOptions{IgnoreEdits: true})
 	if err != nil {
 		return 0, err
@@ -103,7 +104,7 @@ func (s *Service) length(ctx context.Context, path string, kind media.Kind) (tim
 	}
 	// Only the edit list of an mp4 knows its encoder's padding. It is asked where
 	// that could tip the price.
-	if kind == media.KindMP4 && credit.Price(extent.Milliseconds()) != credit.Price(bare.Milliseconds()) {
+	if kind == container.MP4 && credit.Price(extent.Milliseconds()) != credit.Price(bare.Milliseconds()) {
 		if tracks, err = s.tracks(ctx, path, kind, media.MeasureOptions{}); err != nil {
 			return 0, err
 		}
@@ -121,7 +122,7 @@ func (s *Service) length(ctx context.Context, path string, kind media.Kind) (tim
 var errNoSound = errors.New("no packets of sound")
 
 // tracks measures the sound of a file that holds nothing else, covers aside.
-func (s *Service) tracks(ctx context.Context, path string, kind media.Kind, opts media.MeasureOptions) ([]media.Measured, error) {
+func (s *Service) tracks(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error) {
 	opts.MaxPackets, opts.MaxMemoryBytes, opts.Timeout = maxPackets, analysisMemory, analysisTimeout
 	all, err := s.Media.Measure(ctx, path, kind, opts)
 	if err != nil {
@@ -145,28 +146,28 @@ func (s *Service) tracks(ctx context.Context, path string, kind media.Kind, opts
 // classifyUnread decides on a file that could not be measured, and prices it by
 // its size. What the content leaves open its name must settle: a damaged mp4
 // may be a film, and a lone frame header may be chance.
-func (s *Service) classifyUnread(f staging.File, class media.Class, cause error) (audio, error) {
+func (s *Service) classifyUnread(f staging.File, class container.Class, cause error) (audio, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
-	var index media.MovIndex
+	var index container.Index
 	var accepted bool
 	var err error
 	switch {
-	case kind == media.KindWAV, kind == media.KindMP3:
+	case kind == container.WAV, kind == container.MP3:
 		accepted = true
-	case kind == media.KindMP4:
-		if index, err = media.ReadMovIndex(f.Path); err != nil {
+	case kind == container.MP4:
+		if index, err = container.ReadIndex(f.Path); err != nil {
 			return audio{}, fmt.Errorf("read index of upload: %w", err)
 		}
 		sound := class.Brand == "M4A " || class.Brand == "M4B "
 		accepted = !index.Video && (named == "m4a" && (sound || index.Media) || named == "" && sound)
 	case class.Tagged, class.Synced:
-		kind = media.KindMP3
+		kind = container.MP3
 		accepted = named == "mp3" || named == "" && class.Tagged
 	}
 	if !accepted {
 		return audio{}, errUnsupported
 	}
-	walked, err := media.FramesDuration(f.Path, kind)
+	walked, err := container.FramesDuration(f.Path, kind)
 	if err != nil {
 		return audio{}, err
 	}

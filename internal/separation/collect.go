@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/disk"
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/upstream/separator"
 )
@@ -107,25 +108,25 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 }
 
 // extensions of what the provider may send, by content.
-var stemExtensions = map[media.Kind]string{
-	media.KindMP4: "m4a", media.KindMP3: "mp3", media.KindFLAC: "flac", media.KindOgg: "ogg",
-	media.KindAAC: "aac", media.KindMatroska: "webm",
+var stemExtensions = map[container.Kind]string{
+	container.MP4: "m4a", container.MP3: "mp3", container.FLAC: "flac", container.Ogg: "ogg",
+	container.AAC: "aac", container.Matroska: "webm",
 }
 
 // prepare turns PCM into FLAC, which is lossless and half the size, leaves
 // anything else byte for byte as it came, and measures the result.
 func (s *Service) prepare(ctx context.Context, dir string, t *stem) error {
-	class, err := media.Classify(t.path)
+	class, err := container.SniffFile(t.path)
 	if err != nil {
 		return err
 	}
 	kind := class.Kind
-	if kind == media.KindWAV {
+	if kind == container.WAV {
 		flac := filepath.Join(dir, t.id+".flac")
 		if err := s.toFLAC(ctx, dir, []string{t.path}, flac); err != nil {
 			return err
 		}
-		t.path, kind = flac, media.KindFLAC
+		t.path, kind = flac, container.FLAC
 	}
 	var ok bool
 	if t.ext, ok = stemExtensions[kind]; !ok {
@@ -144,7 +145,7 @@ func (s *Service) prepare(ctx context.Context, dir string, t *stem) error {
 }
 
 // stemSound measures the sound of a file that the provider sent.
-func (s *Service) stemSound(ctx context.Context, path string, kind media.Kind) (media.Measured, error) {
+func (s *Service) stemSound(ctx context.Context, path string, kind container.Kind) (media.Measured, error) {
 	all, err := s.Media.Measure(ctx, path, kind, media.MeasureOptions{})
 	if err != nil {
 		return media.Measured{}, providerMedia(ctx, err)
@@ -184,7 +185,7 @@ func (s *Service) toFLAC(ctx context.Context, dir string, inputs []string, out s
 	args := []string{}
 	wide := false
 	for _, in := range inputs {
-		class, err := media.Classify(in)
+		class, err := container.SniffFile(in)
 		if err != nil {
 			return err
 		}

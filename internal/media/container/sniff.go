@@ -1,15 +1,14 @@
-package media
+package container
 
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 )
 
-// Class is what the bytes of a file say that it is. Nothing is decoded.
+// Class is what the bytes of a file say that it is.
 type Class struct {
 	Kind Kind
 
@@ -20,37 +19,36 @@ type Class struct {
 	Synced bool   // begins with a sync word of MPEG audio layer III, and no stream follows
 }
 
-// Classify is the one place that decides what a file is; whoever opens the file
-// afterwards passes the Kind on. Text, scripts, playlists, images and empty
-// files are KindUnknown without an error; the error is about reading the file.
-func Classify(path string) (Class, error) {
+// Audible reports whether the content is a known kind, or sets out to be MP3.
+func (c Class) Audible() bool { return c.Kind != Unknown || c.Tagged || c.Synced }
+
+// SniffFile is Sniff on a file.
+func SniffFile(path string) (Class, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return Class{}, fmt.Errorf("classify: %w", err)
+		return Class{}, fmt.Errorf("sniff: %w", err)
 	}
 	defer f.Close()
-	return ClassifyReader(f)
-}
-
-// ClassifyReader is Classify on anything that can be read at an offset.
-func ClassifyReader(r io.ReaderAt) (Class, error) {
-	c, err := classify(r)
+	c, err := Sniff(f)
 	if err != nil {
-		return Class{}, fmt.Errorf("classify: %w", err)
+		return Class{}, fmt.Errorf("sniff: %w", err)
 	}
 	return c, nil
 }
 
-func classify(r io.ReaderAt) (Class, error) {
+// Sniff is the one place that decides what a file is; whoever opens the file
+// afterwards passes the Kind on. Text, scripts, playlists, images and empty
+// files are Unknown without an error; the error is about reading.
+func Sniff(r io.ReaderAt) (Class, error) {
 	head, err := readAt(r, 0, magicBytes)
 	if err != nil {
 		return Class{}, err
 	}
-	if k := magicKind(head); k != KindUnknown {
+	if k := magicKind(head); k != Unknown {
 		return Class{Kind: k}, nil
 	}
 	if ok, err := isMov(r, head); ok || err != nil {
-		c := Class{Kind: KindMP4}
+		c := Class{Kind: MP4}
 		if string(head[4:8]) == "ftyp" {
 			c.Brand = string(head[8:12])
 		}
@@ -69,10 +67,10 @@ func classify(r io.ReaderAt) (Class, error) {
 		return Class{}, err
 	}
 	if bytes.HasPrefix(bytes.TrimLeft(window, "\x00"), []byte("fLaC")) {
-		return Class{Kind: KindFLAC}, nil
+		return Class{Kind: FLAC}, nil
 	}
 	_, c.Kind = firstFrame(window)
-	c.Synced = c.Kind == KindUnknown && isSync(head)
+	c.Synced = c.Kind == Unknown && isSync(head)
 	return c, nil
 }
 
@@ -83,17 +81,17 @@ const magicBytes = 1 << 10
 func magicKind(head []byte) Kind {
 	switch {
 	case len(head) < 12:
-		return KindUnknown
+		return Unknown
 	case bytes.HasPrefix(head, []byte{0x1A, 0x45, 0xDF, 0xA3}):
-		return KindMatroska
+		return Matroska
 	case (bytes.HasPrefix(head, []byte("RIFF")) || bytes.HasPrefix(head, []byte("RF64"))) && string(head[8:12]) == "WAVE":
-		return KindWAV
+		return WAV
 	case bytes.HasPrefix(head, []byte("fLaC")):
-		return KindFLAC
+		return FLAC
 	case bytes.HasPrefix(head, []byte("OggS\x00")):
-		return KindOgg
+		return Ogg
 	}
-	return KindUnknown
+	return Unknown
 }
 
 // topBoxes are the boxes a mov-family file consists of.
@@ -110,10 +108,10 @@ func isMov(r io.ReaderAt, head []byte) (bool, error) {
 	if len(head) < 16 {
 		return false, nil
 	}
-	size := int64(binary.BigEndian.Uint32(head))
-	next := size
-	switch string(head[4:8]) {
+	first, damaged := parseBox(head, 0, unlimited)
+	switch first.kind {
 	case "ftyp", "styp":
+		size := binary.BigEndian.Uint32(head)
 		return size >= 12 && size <= 4096, nil
 	case "moov": // may be cut off behind, and is worth trying even so
 		switch string(head[12:16]) {
@@ -122,16 +120,13 @@ func isMov(r io.ReaderAt, head []byte) (bool, error) {
 		}
 		return false, nil
 	case "mdat", "free", "skip", "wide", "pnot":
-		if size == 1 {
-			next = int64(binary.BigEndian.Uint64(head[8:]) & (1<<63 - 1))
-		}
 	default:
 		return false, nil
 	}
-	if next < 8 {
+	if damaged != nil || first.end == unlimited {
 		return false, nil // to the end of the file: there is no index
 	}
-	following, err := readAt(r, next, 8)
+	following, err := readAt(r, first.end, 8)
 	if err != nil {
 		return false, err
 	}
@@ -163,14 +158,4 @@ func isForeign(head []byte) bool {
 		}
 	}
 	return false
-}
-
-// readAt reads up to n bytes; a file that ends earlier is no error.
-func readAt(r io.ReaderAt, off int64, n int) ([]byte, error) {
-	b := make([]byte, n)
-	m, err := r.ReadAt(b, off)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return b[:m], nil
 }

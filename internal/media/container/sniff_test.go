@@ -1,4 +1,4 @@
-package media_test
+package container_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/mediatest"
 )
 
@@ -23,44 +23,19 @@ func box(size int, kind, payload string) string {
 	return b + strings.Repeat("\x00", max(0, size-len(b)))
 }
 
-// notMedia are files strangers send under the name of a film.
-var notMedia = map[string]string{
-	"empty":       "",
-	"text":        "Hello, this is not a film.\n",
-	"hls":         "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nsibling.mp4\n#EXT-X-ENDLIST\n",
-	"hls_file":    "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nfile:///etc/passwd\n#EXT-X-ENDLIST\n",
-	"ffconcat":    "ffconcat version 1.0\nfile 'sibling.mp4'\n",
-	"concat_bare": "file 'sibling.mp4'\n",
-	"dash":        `<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011"><Period></Period></MPD>`,
-	"sdp":         "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=video 5004 RTP/AVP 96\n",
-	"ffmetadata":  ";FFMETADATA1\ntitle=x\n",
-	"png":         "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00",
-	"svg":         `<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/></svg>`,
-	"html":        "<!doctype html><html></html>",
-	"zip":         "PK\x03\x04\x14\x00\x00\x00\x08\x00",
-	"avi":         "RIFF\x00\x10\x00\x00AVI LIST",
-	"id3_text":    "ID3\x04\x00\x00\x00\x00\x00\x0a0123456789#EXTM3U\nsibling.mp4\n",
-	"lone_sync":   "\xff\xfb\x90\x00 and then something else entirely, not another frame of the same stream",
-	"free_text":   "All free music of this year, and more of it",
-	"moov_text":   "#EXTmoov of a playlist",
-	"ftyp_text":   "Big ftypisom is not a size",
-	"open_mdat":   "\x00\x00\x00\x00mdat and nothing more, no index",
-	"zeros":       strings.Repeat("\x00", 4096),
-}
-
-func TestClassifyKnowsNothingOfStrangers(t *testing.T) {
-	for name, content := range notMedia {
-		if c, err := media.ClassifyReader(strings.NewReader(content)); c.Kind != media.KindUnknown || err != nil {
+func TestSniffKnowsNothingOfStrangers(t *testing.T) {
+	for name, content := range mediatest.NotMedia {
+		if c, err := container.Sniff(strings.NewReader(content)); c.Kind != container.Unknown || err != nil {
 			t.Errorf("%s: %v, %v", name, c, err)
 		}
 	}
 }
 
-// TestClassifyTellsWhatDamagedFilesSetOutToBe looks at beginnings alone.
-func TestClassifyTellsWhatDamagedFilesSetOutToBe(t *testing.T) {
-	mov := func(brand string) media.Class { return media.Class{Kind: media.KindMP4, Brand: brand} }
-	tagged, synced, unknown := media.Class{Tagged: true}, media.Class{Synced: true}, media.Class{}
-	for content, want := range map[string]media.Class{
+// TestSniffTellsWhatDamagedFilesSetOutToBe looks at beginnings alone.
+func TestSniffTellsWhatDamagedFilesSetOutToBe(t *testing.T) {
+	mov := func(brand string) container.Class { return container.Class{Kind: container.MP4, Brand: brand} }
+	tagged, synced, unknown := container.Class{Tagged: true}, container.Class{Synced: true}, container.Class{}
+	for content, want := range map[string]container.Class{
 		"\x00\x00\x00\x18ftypM4A \x00\x00\x00\x00": mov("M4A "),
 		"\x00\x00\x00\x18ftypM4B \x00junk":         mov("M4B "),
 		"\x00\x00\x00\x18ftypisom\x00\x00\x00\x00": mov("isom"),
@@ -80,13 +55,13 @@ func TestClassifyTellsWhatDamagedFilesSetOutToBe(t *testing.T) {
 		"#EXTM3U\n":                                unknown,
 		"":                                         unknown,
 	} {
-		if c, err := media.ClassifyReader(strings.NewReader(content)); c != want || err != nil {
+		if c, err := container.Sniff(strings.NewReader(content)); c != want || err != nil {
 			t.Errorf("%q: %+v, want %+v (%v)", content, c, want, err)
 		}
 	}
 }
 
-func TestClassifyMovFamily(t *testing.T) {
+func TestSniffMovFamily(t *testing.T) {
 	moov := box(24, "moov", box(16, "mvhd", ""))
 	large := "\x00\x00\x00\x01mdat" + string(binary.BigEndian.AppendUint64(nil, 100)) + strings.Repeat("x", 84)
 	for name, file := range map[string]string{
@@ -96,48 +71,49 @@ func TestClassifyMovFamily(t *testing.T) {
 		"wide": box(8, "wide", "") + box(1000, "mdat", "") + moov, "free": box(32, "free", "") + moov,
 		"skip": box(100, "skip", "") + moov, "pnot": box(20, "pnot", "") + moov,
 	} {
-		if c, err := media.ClassifyReader(strings.NewReader(file)); c.Kind != media.KindMP4 || err != nil {
+		if c, err := container.Sniff(strings.NewReader(file)); c.Kind != container.MP4 || err != nil {
 			t.Errorf("%s: %v, %v", name, c, err)
 		}
 	}
 }
 
-func TestClassifyRealFiles(t *testing.T) {
+func TestSniffRealFiles(t *testing.T) {
 	sound := mediatest.Spec{Tone: 440, Duration: 300 * time.Millisecond}
 	for _, c := range []struct {
 		container string
 		output    []string
-		want      media.Kind
+		want      container.Kind
 	}{
-		{"wav", nil, media.KindWAV},
-		{"wav", []string{"-rf64", "always"}, media.KindWAV},
-		{"mp3", nil, media.KindMP3},
-		{"mp3", []string{"-id3v2_version", "0", "-write_xing", "0"}, media.KindMP3},
-		{"mp3", []string{"-ar", "22050", "-b:a", "64k"}, media.KindMP3},
-		{"mp3", []string{"-ar", "8000", "-b:a", "16k"}, media.KindMP3},
-		{"aac", nil, media.KindAAC},
-		{"flac", nil, media.KindFLAC},
-		{"ogg", nil, media.KindOgg},
-		{"m4a", nil, media.KindMP4},
-		{"mka", nil, media.KindMatroska},
-		{"webm", nil, media.KindMatroska},
-		{"mp2", nil, media.KindUnknown},
-		{"aiff", nil, media.KindUnknown},
+		{"wav", nil, container.WAV},
+		{"wav", []string{"-rf64", "always"}, container.WAV},
+		{"mp3", nil, container.MP3},
+		{"mp3", []string{"-id3v2_version", "0", "-write_xing", "0"}, container.MP3},
+		{"mp3", []string{"-ar", "22050", "-b:a", "64k"}, container.MP3},
+		{"mp3", []string{"-ar", "8000", "-b:a", "16k"}, container.MP3},
+		{"aac", nil, container.AAC},
+		{"flac", nil, container.FLAC},
+		{"ogg", nil, container.Ogg},
+		{"m4a", nil, container.MP4},
+		{"mka", nil, container.Matroska},
+		{"webm", nil, container.Matroska},
+		{"mp2", nil, container.Unknown},
+		{"aiff", nil, container.Unknown},
 	} {
 		s := sound
 		s.Container, s.Output = c.container, c.output
-		if got, err := media.Classify(mediatest.Clip(t, s)); got.Kind != c.want || err != nil {
+		if got, err := container.SniffFile(mediatest.Clip(t, s)); got.Kind != c.want || err != nil {
 			t.Errorf("%s %v: %v, %v, want %v", c.container, c.output, got, err, c.want)
 		}
 	}
-	if _, err := media.Classify(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := container.SniffFile(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
 
-// TestClassifyFindsTheFirstFrame puts before the frames what real files have
+// TestSniffFindsTheFirstFrame puts before the frames what real files have
 // there; all of the sound is found behind it.
-func TestClassifyFindsTheFirstFrame(t *testing.T) {
+func TestSniffFindsTheFirstFrame(t *testing.T) {
+	t.Parallel()
 	size := 100000 // of a tag with a cover, syncsafe
 	id3 := append([]byte{'I', 'D', '3', 4, 0, 0, byte(size >> 21), byte(size >> 14 & 0x7f), byte(size >> 7 & 0x7f), byte(size & 0x7f)}, make([]byte, size)...)
 	ape := append([]byte("APETAGEX\xd0\x07\x00\x00"), binary.LittleEndian.AppendUint32(nil, 70032)...)
@@ -148,10 +124,9 @@ func TestClassifyFindsTheFirstFrame(t *testing.T) {
 		noise[i] = byte(random.Uint32())
 	}
 	bare := map[string][]string{"mp3": {"-id3v2_version", "0", "-write_xing", "0"}}
-	r := newRunner(t)
-	for container, kind := range map[string]media.Kind{"mp3": media.KindMP3, "aac": media.KindAAC} {
-		raw, err := os.ReadFile(mediatest.Clip(t, mediatest.Spec{Tone: 440, Duration: 3 * time.Second, Container: container,
-			Output: bare[container]}))
+	for format, kind := range map[string]container.Kind{"mp3": container.MP3, "aac": container.AAC} {
+		raw, err := os.ReadFile(mediatest.Clip(t, mediatest.Spec{Tone: 440, Duration: 3 * time.Second, Container: format,
+			Output: bare[format]}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,23 +143,23 @@ func TestClassifyFindsTheFirstFrame(t *testing.T) {
 			"cut at the end":     raw[:len(raw)-100],
 			"two frames":         raw[:800],
 		} {
-			c, err := media.ClassifyReader(bytes.NewReader(file))
+			c, err := container.Sniff(bytes.NewReader(file))
 			if c.Kind != kind || err != nil {
-				t.Errorf("%s, %s: %v, %v", container, name, c, err)
+				t.Errorf("%s, %s: %v, %v", format, name, c, err)
 				continue
 			}
 			path := filepath.Join(t.TempDir(), "x")
 			if err := os.WriteFile(path, file, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			walked, err := media.FramesDuration(path, kind)
+			walked, err := container.FramesDuration(path, kind)
 			if want := 3 * time.Second; err != nil || name != "two frames" && (walked-want).Abs() > 120*time.Millisecond {
-				t.Errorf("%s, %s: %v (%v), want about %v", container, name, walked, err, want)
+				t.Errorf("%s, %s: %v (%v), want about %v", format, name, walked, err, want)
 			}
-			if name == "60000 zeros" || name == "APE" { // ffprobe finds it, too
-				all, err := r.Measure(t.Context(), path, kind, media.MeasureOptions{})
-				if err != nil || len(all) != 1 || (all[0].Extent-walked).Abs() > 30*time.Millisecond {
-					t.Errorf("%s, %s: %+v, %v", container, name, all, err)
+			if name == "60000 zeros" || name == "APE" { // ffmpeg finds it, too
+				pcm := mediatest.FFmpeg(t, "-f", kind.Demuxer(), "-i", path, "-ac", "1", "-ar", "48000", "-f", "s16le", "pipe:1")
+				if heard := time.Duration(len(pcm)/2) * time.Second / 48000; (heard - walked).Abs() > 60*time.Millisecond {
+					t.Errorf("%s, %s: ffmpeg decodes %v of %v", format, name, heard, walked)
 				}
 			}
 		}
@@ -198,8 +173,8 @@ func TestClassifyFindsTheFirstFrame(t *testing.T) {
 			"noise":       noise,
 			"0xff":        bytes.Repeat([]byte{0xff}, 100000),
 		} {
-			if c, err := media.ClassifyReader(bytes.NewReader(file)); c.Kind != media.KindUnknown || err != nil {
-				t.Errorf("%s, %s: %v, %v", container, name, c, err)
+			if c, err := container.Sniff(bytes.NewReader(file)); c.Kind != container.Unknown || err != nil {
+				t.Errorf("%s, %s: %v, %v", format, name, c, err)
 			}
 		}
 	}
@@ -214,29 +189,18 @@ func transport(b []byte) []byte {
 	return out
 }
 
-func TestInputArgsForceTheDemuxer(t *testing.T) {
-	got := strings.Join(media.InputArgs(media.KindMP4, "/job/-in put.mp4"), " ")
-	if want := "-protocol_whitelist file -format_whitelist mov -f mov -i file:/job/-in put.mp4"; got != want {
-		t.Errorf("%s\nwant %s", got, want)
-	}
-	got = strings.Join(media.InputArgs(media.KindWAV, "pipe:0"), " ")
-	if want := "-protocol_whitelist pipe -format_whitelist wav -f wav -i pipe:0"; got != want {
-		t.Errorf("%s\nwant %s", got, want)
-	}
-}
-
-func FuzzClassify(f *testing.F) {
-	for _, content := range notMedia {
+func FuzzSniff(f *testing.F) {
+	for _, content := range mediatest.NotMedia {
 		f.Add([]byte(content))
 	}
 	f.Add([]byte("\xff\xfb\x90\x00"))
 	f.Add([]byte("ID3\x04\x00\x10\x7f\x7f\x7f\x7f"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, err := media.ClassifyReader(bytes.NewReader(b))
+		c, err := container.Sniff(bytes.NewReader(b))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.HasPrefix(b, []byte("#EXT")) && c.Kind != media.KindUnknown {
+		if bytes.HasPrefix(b, []byte("#EXT")) && c.Kind != container.Unknown {
 			t.Errorf("a playlist is %v", c)
 		}
 	})

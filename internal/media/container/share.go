@@ -1,12 +1,35 @@
-package engine
+package container
 
 import (
 	"encoding/binary"
 	"io"
 	"math/bits"
+	"os"
 )
 
-// matroskaShare is how much of the Segment element, which holds the whole film,
+// PresentShare compares the container's own lengths with the size of the file: 1
+// is a whole file. Only containers that state them are judged; anything else is
+// whole.
+func PresentShare(path string, kind Kind) (float64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 1, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return 1, err
+	}
+	switch kind {
+	case Matroska:
+		return matroskaShare(f, st.Size()), nil
+	case WAV:
+		return wavShare(f, st.Size()), nil
+	}
+	return 1, nil
+}
+
+// matroskaShare is how much of the Segment element, which holds the whole video,
 // is in the file. Live recordings leave its size unknown and count as whole.
 func matroskaShare(r io.ReaderAt, size int64) float64 {
 	const segmentID = 0x18538067

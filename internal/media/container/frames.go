@@ -1,4 +1,4 @@
-package media
+package container
 
 import (
 	"bufio"
@@ -38,11 +38,11 @@ func firstFrame(window []byte) (at int, kind Kind) {
 		}
 		at++
 	}
-	return 0, KindUnknown
+	return 0, Unknown
 }
 
 // frameLengths are what a frame takes by its header, 0 where it is none.
-var frameLengths = map[Kind]func([]byte) int{KindMP3: mp3Frame, KindAAC: adtsFrame}
+var frameLengths = map[Kind]func([]byte) int{MP3: mp3Frame, AAC: adtsFrame}
 
 // chained reports whether b begins with a stream of frames. first says that
 // nothing precedes them.
@@ -158,7 +158,7 @@ func FramesDuration(path string, kind Kind) (time.Duration, error) {
 
 // frameDuration is what one frame lasts by its header.
 func frameDuration(b []byte, kind Kind) time.Duration {
-	if kind == KindAAC {
+	if kind == AAC {
 		rates := [13]int{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350}
 		return 1024 * time.Second / time.Duration(rates[b[2]>>2&0xf])
 	}

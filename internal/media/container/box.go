@@ -1,0 +1,82 @@
+package container
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// ErrDamaged means that an mp4 is not whole.
+var ErrDamaged = errors.New("not a whole mp4")
+
+// box is the header of a box of an mp4 and how far the box reaches: from at to
+// end, with its content from body.
+type box struct {
+	kind          string
+	at, body, end int64
+}
+
+// unlimited is an end for a box when that of the file is not known.
+const unlimited = 1 << 62
+
+// boxes is the one walker: it yields the boxes of r from at to end. A box whose
+// size cannot be comes with an error, cut to what holds it, and is the last.
+func boxes(r io.ReaderAt, at, end int64) iter.Seq2[box, error] {
+	return func(yield func(box, error) bool) {
+		for end-at >= 8 {
+			head, err := readAt(r, at, 16)
+			if err != nil {
+				yield(box{}, err)
+				return
+			}
+			b, err := parseBox(head, at, end)
+			if !yield(b, err) || err != nil {
+				return
+			}
+			at = b.end
+		}
+	}
+}
+
+// parseBox reads the header of the box at an offset of a file, of which 16 bytes
+// are given as far as they are there.
+func parseBox(head []byte, at, end int64) (box, error) {
+	if len(head) < 8 {
+		return box{}, fmt.Errorf("%w: cut off at %d", ErrDamaged, at)
+	}
+	b := box{kind: string(head[4:8]), at: at, body: at + 8}
+	size := uint64(binary.BigEndian.Uint32(head))
+	if size == 1 && len(head) >= 16 { // the size follows in 64 bits
+		b.body, size = at+16, binary.BigEndian.Uint64(head[8:])
+	}
+	switch {
+	case size == 0: // to the end
+		b.end = end
+		return b, nil
+	case size < uint64(b.body-at):
+		b.end = b.body
+	case size > uint64(end-at):
+		b.end = end
+	default:
+		b.end = at + int64(size)
+		return b, nil
+	}
+	return b, fmt.Errorf("%w: box of %d bytes at %d", ErrDamaged, size, at)
+}
+
+// content reads the content of a box, no more than limit bytes of it.
+func (b box) content(r io.ReaderAt, limit int64) ([]byte, error) {
+	return readAt(r, b.body, int(min(b.end-b.body, limit)))
+}
+
+// readAt reads up to n bytes; a file that ends earlier is no error.
+func readAt(r io.ReaderAt, off int64, n int) ([]byte, error) {
+	b := make([]byte, max(0, n))
+	m, err := r.ReadAt(b, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return b[:m], nil
+}

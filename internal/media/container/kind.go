@@ -1,0 +1,38 @@
+// Package container reads files of media without decoding anything: what a file
+// is by its content, what the boxes of an mp4 say, how long bare frames last, and
+// how much of a file that was cut off is there. Every file may be hostile: no
+// size in it is believed, and no more than a bounded part is held in memory.
+package container
+
+// Kind is the container family of a file, as told by its content.
+type Kind int
+
+// The families the service opens. Anything else is Unknown and is never handed
+// to ffmpeg.
+const (
+	Unknown  Kind = iota
+	MP4           // the mov family: mp4, m4a, m4v, mov, 3gp
+	Matroska      // mkv and webm
+	WAV           // RIFF and RF64
+	MP3           // MPEG audio layer III, with or without ID3
+	AAC           // raw ADTS
+	FLAC
+	Ogg
+)
+
+// names holds, for each kind, the one demuxer that ffmpeg may use for it and the
+// ending of a file with nothing but audio.
+var names = map[Kind]struct{ demuxer, ext string }{
+	MP4: {"mov", "m4a"}, Matroska: {"matroska", "webm"}, WAV: {"wav", "wav"}, MP3: {"mp3", "mp3"},
+	AAC: {"aac", "aac"}, FLAC: {"flac", "flac"}, Ogg: {"ogg", "ogg"},
+}
+
+// Demuxer is ffmpeg's name of the family's demuxer, "" for Unknown.
+func (k Kind) Demuxer() string { return names[k].demuxer }
+
+// AudioExt is the ending of an audio file of the family, without a dot; "" for
+// Unknown.
+func (k Kind) AudioExt() string { return names[k].ext }
+
+// MayHoldVideo reports whether files of the family can have pictures.
+func (k Kind) MayHoldVideo() bool { return k == MP4 || k == Matroska }

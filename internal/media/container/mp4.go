@@ -1,0 +1,252 @@
+package container
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Movie is the little that must be known of an mp4 that this program wrote: enough
+// to see that it is whole, without starting another process.
+type Movie struct {
+	IndexFirst bool // before the media, so that playback starts before the download ends
+	tracks     []Track
+}
+
+// Track is one track of a Movie.
+type Track struct {
+	Timescale int64
+	Ticks     int64  // sum of all samples' durations
+	Samples   int64  // frames or packets
+	Uniform   bool   // every sample lasts equally long
+	Config    string // the decoder configuration (avcC), raw
+
+	handler  string  // "vide" or "soun"
+	matrixAt int64   // offset of the display matrix in the file, 0 if unknown
+	upright  bool    // the matrix changes nothing
+	lightAt  []int64 // offsets of the names of boxes that speak of HDR
+}
+
+// The tracks that can be asked for.
+const (
+	Video = "vide"
+	Audio = "soun"
+)
+
+// ReadMovie reads the index of an mp4. The error wraps ErrDamaged when it is not
+// whole.
+func ReadMovie(path string) (*Movie, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	m := &Movie{}
+	sawData, sawIndex := false, false
+	for b, err := range boxes(f, 0, st.Size()) {
+		if err != nil {
+			return nil, err
+		}
+		switch b.kind {
+		case "mdat":
+			sawData = true
+		case "moov":
+			m.IndexFirst, sawIndex = !sawData, true
+			if err := m.readTracks(f, b); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if !sawData || !sawIndex {
+		return nil, fmt.Errorf("%w: no data or no index", ErrDamaged)
+	}
+	return m, nil
+}
+
+func (m *Movie) readTracks(r io.ReaderAt, moov box) error {
+	for b, err := range boxes(r, moov.body, moov.end) {
+		if err != nil {
+			return err
+		}
+		if b.kind == "trak" {
+			t := Track{Uniform: true}
+			if err := t.read(r, b); err != nil {
+				return err
+			}
+			m.tracks = append(m.tracks, t)
+		}
+	}
+	return nil
+}
+
+// Track returns the only track of a kind.
+func (m *Movie) Track(kind string) (Track, error) {
+	var found []Track
+	for _, t := range m.tracks {
+		if t.handler == kind {
+			found = append(found, t)
+		}
+	}
+	if len(found) != 1 {
+		return Track{}, fmt.Errorf("%w: %d tracks of kind %s", ErrDamaged, len(found), kind)
+	}
+	return found[0], nil
+}
+
+// identity is the display matrix that changes nothing.
+var identity = []byte{
+	0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+	0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
+	0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0,
+}
+
+const (
+	maxField = 1 << 20  // of what a track's boxes say, other than tables
+	maxTable = 64 << 20 // of a table of durations: one entry is enough for what we write
+)
+
+// inner names the box within each box in which a track's boxes are.
+var inner = map[string]string{"trak": "mdia", "mdia": "minf", "minf": "stbl"}
+
+// read takes what is wanted of a track from the boxes within another.
+func (t *Track) read(r io.ReaderAt, within box) error {
+	for b, err := range boxes(r, within.body, within.end) {
+		if err != nil {
+			return err
+		}
+		switch b.kind {
+		case inner[within.kind]:
+			err = t.read(r, b)
+		case "tkhd", "hdlr", "mdhd", "stsz":
+			var content []byte
+			if content, err = b.content(r, 128); err == nil {
+				t.readField(b, content)
+			}
+		case "stts":
+			err = t.readDurations(r, b)
+		case "stsd":
+			err = t.readEntry(r, b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readField reads a box of few and fixed fields.
+func (t *Track) readField(b box, content []byte) {
+	switch b.kind {
+	case "tkhd":
+		matrix := 40
+		if len(content) > 0 && content[0] == 1 {
+			matrix = 52 // version 1 has longer times
+		}
+		if len(content) >= matrix+len(identity) {
+			t.matrixAt = b.body + int64(matrix)
+			t.upright = bytes.Equal(content[matrix:matrix+len(identity)], identity)
+		}
+	case "hdlr":
+		if len(content) >= 12 {
+			t.handler = string(content[8:12])
+		}
+	case "mdhd":
+		switch {
+		case len(content) >= 24 && content[0] == 1:
+			t.Timescale = int64(binary.BigEndian.Uint32(content[20:]))
+		case len(content) >= 16:
+			t.Timescale = int64(binary.BigEndian.Uint32(content[12:]))
+		}
+	case "stsz":
+		if len(content) >= 12 {
+			t.Samples = int64(binary.BigEndian.Uint32(content[8:]))
+		}
+	}
+}
+
+// readEntry reads the boxes behind the fixed part of a video track's entry.
+func (t *Track) readEntry(r io.ReaderAt, stsd box) error {
+	const fixed = 8 + 8 + 78 // list header, box header, fields of a picture
+	if t.handler != Video {
+		return nil
+	}
+	for b, err := range boxes(r, stsd.body+fixed, stsd.end) {
+		if err != nil {
+			return err
+		}
+		switch b.kind {
+		case "avcC":
+			config, err := b.content(r, maxField)
+			if err != nil {
+				return err
+			}
+			t.Config = string(config)
+		case "mdcv", "clli", "SmDm", "CoLL", "dvcC", "dvvC":
+			t.lightAt = append(t.lightAt, b.at+4)
+		}
+	}
+	return nil
+}
+
+func (t *Track) readDurations(r io.ReaderAt, stts box) error {
+	table, err := stts.content(r, maxTable)
+	if err != nil {
+		return err
+	}
+	if len(table) < 8 {
+		return fmt.Errorf("%w: short stts", ErrDamaged)
+	}
+	n := int64(binary.BigEndian.Uint32(table[4:]))
+	if n*8 > int64(len(table)-8) {
+		return fmt.Errorf("%w: stts of %d entries", ErrDamaged, n)
+	}
+	for i := range n {
+		e := table[8+8*i:]
+		t.Ticks += int64(binary.BigEndian.Uint32(e)) * int64(binary.BigEndian.Uint32(e[4:]))
+	}
+	t.Uniform = n <= 1
+	return nil
+}
+
+// Neutral reports whether a player shows the frames as they are: not turned, and
+// not as HDR.
+func (t Track) Neutral() bool { return t.upright && len(t.lightAt) == 0 }
+
+// Neutralize takes from an mp4 what speaks of its source: ffmpeg copies the
+// display matrix and what is known of the light of an HDR master to the output,
+// even though filters have turned and tone-mapped the frames already.
+func Neutralize(path string) error {
+	m, err := ReadMovie(path)
+	if err != nil {
+		return err
+	}
+	t, err := m.Track(Video)
+	if err != nil {
+		return err
+	}
+	if (t.upright || t.matrixAt == 0) && len(t.lightAt) == 0 {
+		return nil
+	}
+	w, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if t.matrixAt != 0 {
+		if _, err := w.WriteAt(identity, t.matrixAt); err != nil {
+			return err
+		}
+	}
+	for _, at := range t.lightAt {
+		if _, err := w.WriteAt([]byte("free"), at); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}

@@ -1,0 +1,161 @@
+package container_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/media/container"
+	"cutroom/internal/mediatest"
+)
+
+// nest puts a box into the boxes named, the last of them innermost.
+func nest(inner string, kinds ...string) string {
+	for _, kind := range slices.Backward(kinds) {
+		inner = box(8+len(inner), kind, inner)
+	}
+	return inner
+}
+
+// ticks is a table of durations of equal frames.
+func ticks(n, each uint32) string {
+	b := binary.BigEndian.AppendUint32(make([]byte, 4), 1)
+	return box(24, "stts", string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, n), each)))
+}
+
+func TestReadMovie(t *testing.T) {
+	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440, Output: []string{"-movflags", "+faststart"}})
+	m, err := container.ReadMovie(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	video, err := m.Track(container.Video)
+	if err != nil || video.Samples != 30 || !video.Uniform || !video.Neutral() || !strings.HasPrefix(video.Config, "\x01") {
+		t.Errorf("video %+v, %v", video, err)
+	}
+	audio, err := m.Track(container.Audio)
+	if err != nil || time.Duration(audio.Ticks)*time.Second/time.Duration(audio.Timescale) < time.Second || audio.Config != "" {
+		t.Errorf("audio %+v, %v", audio, err)
+	}
+	if _, err := m.Track("text"); !errors.Is(err, container.ErrDamaged) {
+		t.Errorf("a track that is not there: %v", err)
+	}
+	if !m.IndexFirst {
+		t.Error("the index comes first")
+	}
+	if x, err := container.ReadIndex(path); err != nil || x != (container.Index{Media: true, Video: true, Samples: x.Samples}) || x.Samples < 30 {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
+func TestNeutralize(t *testing.T) {
+	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	matrix := strings.Index(string(b), "tkhd") + 4 + 40
+	b[matrix+1] = 0 // no upright matrix
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	neutral := func() bool {
+		t.Helper()
+		m, err := container.ReadMovie(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		track, err := m.Track(container.Video)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return track.Neutral()
+	}
+	if neutral() {
+		t.Error("a turned track is neutral")
+	}
+	if err := container.Neutralize(path); err != nil || !neutral() {
+		t.Errorf("still turned, %v", err)
+	}
+}
+
+// damaged are files of which the sizes cannot be.
+var damaged = map[string]string{
+	"empty":             "",
+	"cut in a header":   "\x00\x00\x00",
+	"no data":           box(16, "moov", box(8, "trak", "")),
+	"no index":          box(16, "mdat", ""),
+	"too small":         box(4, "moov", ""),
+	"beyond the end":    "\x00\xff\xff\xffmdat",
+	"64 bits, cut":      "\x00\x00\x00\x01mdat\x00",
+	"64 bits, too much": "\x00\x00\x00\x01mdat\xff\xff\xff\xff\xff\xff\xff\xff",
+	"64 bits, too few":  "\x00\x00\x00\x01mdat\x00\x00\x00\x00\x00\x00\x00\x08",
+	"inner too large":   box(8, "mdat", "") + box(16, "moov", "\x00\x00\x01\x00trak"),
+	"short stts":        box(8, "mdat", "") + nest(box(12, "stts", ""), "moov", "trak", "mdia", "minf", "stbl"),
+	"entries of air":    box(8, "mdat", "") + nest(box(16, "stts", "\x00\x00\x00\x00\x7f\xff\xff\xff"), "moov", "trak", "mdia", "minf", "stbl"),
+}
+
+func TestReadMovieRefusesDamage(t *testing.T) {
+	for name, content := range damaged {
+		path := write(t, []byte(content))
+		if m, err := container.ReadMovie(path); !errors.Is(err, container.ErrDamaged) {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+		if _, err := container.ReadIndex(path); err != nil { // takes what is there
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	whole := box(8, "mdat", "") + nest(ticks(30, 512), "moov", "trak", "mdia", "minf", "stbl")
+	if _, err := container.ReadMovie(write(t, []byte(whole))); err != nil {
+		t.Errorf("the same, whole: %v", err)
+	}
+	if _, err := container.ReadMovie(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// TestIndexOfDamagedFiles finds in a damaged index what is there.
+func TestIndexOfDamagedFiles(t *testing.T) {
+	hdlr := box(32, "hdlr", "\x00\x00\x00\x00\x00\x00\x00\x00vide")
+	for name, c := range map[string]struct {
+		file string
+		want container.Index
+	}{
+		"cut":            {"\x00\x01\x00\x00moov" + hdlr, container.Index{Media: true, Video: true}},
+		"encrypted":      {nest(box(20, "schm", "\x00\x00\x00\x00cenc"), "moov", "trak", "sinf"), container.Index{Media: true, Encrypted: true}},
+		"of no size":     {"\x00\x00\x00\x02moov" + hdlr, container.Index{Media: true}},
+		"samples":        {nest(box(24, "stsz", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00"), "moov"), container.Index{Media: true, Samples: 256}},
+		"to the end":     {box(24, "ftyp", "isom") + "\x00\x00\x00\x00moov" + hdlr, container.Index{Media: true, Video: true}},
+		"behind a crowd": {strings.Repeat(box(8, "free", ""), 64) + nest(hdlr, "moov"), container.Index{}},
+	} {
+		if x, err := container.ReadIndex(write(t, []byte(c.file))); x != c.want || err != nil {
+			t.Errorf("%s: %+v, want %+v (%v)", name, x, c.want, err)
+		}
+	}
+}
+
+func FuzzReadMovie(f *testing.F) {
+	for _, content := range damaged {
+		f.Add([]byte(content))
+	}
+	f.Add([]byte(box(8, "mdat", "") + nest(ticks(30, 512), "moov", "trak", "mdia", "minf", "stbl")))
+	f.Add([]byte(strings.Repeat("\x00\x00\x00\x00mdia", 1000)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		path := write(t, b)
+		m, err := container.ReadMovie(path)
+		if (m == nil) == (err == nil) {
+			t.Errorf("%+v, %v", m, err)
+		}
+		if err != nil && !errors.Is(err, container.ErrDamaged) {
+			t.Errorf("%v", err)
+		}
+		if _, err := container.ReadIndex(path); err != nil {
+			t.Errorf("index: %v", err)
+		}
+	})
+}
