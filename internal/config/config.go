@@ -2,20 +2,15 @@
 // only reader of the environment: packages receive plain fields and never learn
 // the name of a key.
 //
-// [Keys] is the one table of all keys. Load takes defaults and ranges from it,
-// and .env.example and docs/configuration.md are rendered from it.
+// A key is declared once, in keys.go, with its default, its range, its
+// documentation and the field that it sets; what ties keys together is in
+// rules.go. .env.example and docs/configuration.md are rendered from [Keys].
 package config
 
 import (
+	"errors"
 	"log/slog"
-	"net"
 	"net/netip"
-	"net/url"
-	"regexp"
-	"runtime"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -247,304 +242,17 @@ type Outbound struct {
 
 // Load reads every key through lookup, which behaves like os.LookupEnv. A
 // blank value counts as an absent one. The error joins one *Problem for every
-// broken rule, a line each; the Config is then the zero value.
+// broken rule, a line each; the Config is then the zero value, but for the
+// format of the log that is to tell of it.
 func Load(lookup func(string) (string, bool)) (Config, error) {
-	r := newReader(lookup)
-	cfg := r.config()
-	if err := r.err(); err != nil {
-		return Config{Log: cfg.Log}, err
+	r, s := reader{lookup: lookup}, settings{}
+	for _, k := range s.keys() {
+		k.set(&r, k)
 	}
-	return cfg, nil
-}
-
-func (r *reader) config() Config {
-	cfg := Config{
-		HTTP: r.http(),
-		Log:  Log{Level: r.logLevel("LOG_LEVEL"), JSON: r.oneOf("LOG_FORMAT", "json", "text") == "json"},
-		Ops:  Ops{Addr: r.listenAddress("OPS_ADDR")},
-		Monitoring: Monitoring{
-			DSN:              r.dsn("MONITORING_DSN"),
-			Environment:      r.text("MONITORING_ENV"),
-			TracesSampleRate: r.fraction("MONITORING_TRACES_SAMPLE_RATE"),
-			Release:          r.text("MONITORING_RELEASE"),
-		},
-		Database: r.database(),
-		Auth:     r.auth(),
-		Storage: Storage{
-			Path:             r.text("STORAGE_PATH"),
-			UploadsTTL:       r.duration("UPLOADS_TTL_HOURS", time.Hour),
-			MaxUploadBytes:   r.megabytes("MAX_UPLOAD_FILE_SIZE_MB"),
-			MinFreeDiskBytes: r.megabytes("MIN_FREE_DISK_MB"),
-		},
-		Retention: Retention{
-			Jobs:          r.duration("JOBS_TTL_DAYS", 24*time.Hour),
-			ProviderCalls: r.duration("PROVIDER_CALLS_TTL_DAYS", 24*time.Hour),
-		},
-		Asset: Asset{
-			CacheTTL:      r.duration("ASSET_CACHE_TTL_HOURS", time.Hour),
-			CacheMaxBytes: r.megabytes("ASSET_CACHE_MAX_MB"),
-		},
-		ObjectStore: r.objectStore(),
-		Separation:  r.separation(),
-		Render:      r.render(),
-		Media: Media{
-			FFmpeg:         r.text("FFMPEG_PATH"),
-			FFprobe:        r.text("FFPROBE_PATH"),
-			MaxMemoryBytes: r.megabytes("MEDIA_MAX_MEMORY_MB"),
-			MaxFileBytes:   r.megabytes("MEDIA_MAX_FILE_MB"),
-
-			RequireConfinement: r.oneOf("MEDIA_CAGE", "required", "best-effort") == "required",
-		},
-		Credit: Credit{
-			SignupBonus:        r.number("SIGNUP_BONUS_CREDITS"),
-			BonusPerIdentity:   r.oneOf("SIGNUP_BONUS_PER_IDENTITY", "always", "once") == "once",
-			AdminGrantDailyCap: r.number("ADMIN_GRANT_DAILY_CAP"),
-			Products:           r.products("CREDIT_PRODUCTS"),
-		},
-		IAP: IAP{PlatformA: r.platformA(), PlatformB: r.platformB()},
-		Outbound: Outbound{
-			ConnectTimeout: r.duration("HTTP_CONNECT_TIMEOUT_MS", time.Millisecond),
-			RequestTimeout: r.duration("HTTP_REQUEST_TIMEOUT_MS", time.Millisecond),
-			SocketTimeout:  r.duration("HTTP_SOCKET_TIMEOUT_MS", time.Millisecond),
-		},
+	s.check(&r)
+	if err := errors.Join(r.problems...); err != nil {
+		return Config{Log: s.Log}, err
 	}
-	r.acrossRooms(cfg)
-	cfg.Warnings = r.warnings
-	return cfg
-}
-
-var adminSlug = regexp.MustCompile(`^[A-Za-z0-9_-]{6,64}$`)
-
-func (r *reader) http() HTTP {
-	h := HTTP{
-		Port:           int(r.number("PORT")),
-		BindAddr:       r.address("BIND_ADDR"),
-		PublicBaseURL:  r.httpURL("PUBLIC_BASE_URL"),
-		AllowedOrigins: r.origins("CORS_ALLOWED_ORIGINS"),
-		TrustedProxies: r.networks("TRUSTED_PROXIES"),
-		ProxyHops:      int(r.number("RATE_LIMIT_TRUSTED_PROXY_HOPS")),
-		AdminSlug:      r.text("ADMIN_SLUG"),
-		AdminClientID:  r.text("ADMIN_PROVIDER_A_CLIENT_ID"),
-		APIDocs:        r.flag("ENABLE_API_DOCS"),
-		TestdataMock:   r.flag("ENABLE_TESTDATA_MOCK"),
-	}
-	if h.PublicBaseURL == "" {
-		h.PublicBaseURL = "http://localhost:" + strconv.Itoa(h.Port)
-	}
-	switch {
-	case h.AdminSlug == "":
-	case !adminSlug.MatchString(h.AdminSlug):
-		r.problem("ADMIN_SLUG", "must be 6 to 64 letters, digits, dashes and underscores")
-	case h.AdminSlug == "swagger" || h.AdminSlug == "healthz":
-		r.problem("ADMIN_SLUG", "must not be the name of another path of the service")
-	}
-	return h
-}
-
-func (r *reader) auth() Auth {
-	a := Auth{
-		JWTSecret:   r.signingSecret("AUTH_JWT_SECRET"),
-		JWTPrevious: r.signingSecret("AUTH_JWT_SECRET_PREVIOUS"),
-		JWTLifetime: r.duration("AUTH_JWT_EXPIRY_SECONDS", time.Second),
-		Session:     r.duration("AUTH_SESSION_MAX_DAYS", 24*time.Hour),
-		ProviderA: ProviderA{
-			ClientIDs:    r.list("AUTH_PROVIDER_A_CLIENT_IDS"),
-			TokenInfoURL: r.httpURL("AUTH_PROVIDER_A_TOKENINFO_URL"),
-		},
-		ProviderB: ProviderB{
-			ClientIDs: r.list("AUTH_PROVIDER_B_CLIENT_IDS"),
-			KeysURL:   r.httpURL("AUTH_PROVIDER_B_KEYS_URL"),
-			Issuer:    r.text("AUTH_PROVIDER_B_ISSUER"),
-		},
-	}
-	if len(a.ProviderA.ClientIDs) == 0 && !r.failed("AUTH_PROVIDER_A_CLIENT_IDS") {
-		r.problem("AUTH_PROVIDER_A_CLIENT_IDS", "must list at least one client id")
-	}
-	if len(a.ProviderB.ClientIDs) == 0 && r.text("AUTH_PROVIDER_B_CLIENT_IDS") != "" {
-		r.warn("AUTH_PROVIDER_B_CLIENT_IDS lists no client id: provider_b sign-in is off")
-	}
-	return a
-}
-
-var (
-	accountID  = regexp.MustCompile(`^[0-9a-fA-F]{32}$`)
-	bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$`)
-)
-
-func (r *reader) objectStore() ObjectStore {
-	o := ObjectStore{
-		Bucket:       r.text("OBJECT_STORE_BUCKET"),
-		SignedURLTTL: r.duration("SIGNED_URL_TTL_SEC", time.Second),
-	}
-	needed := []string{"OBJECT_STORE_ACCOUNT_ID", "OBJECT_STORE_ACCESS_KEY_ID", "OBJECT_STORE_SECRET_ACCESS_KEY"}
-	endpoint := r.httpURL("OBJECT_STORE_ENDPOINT")
-	missing := r.blank(needed...)
-	if o.Bucket == "" {
-		if len(missing) < len(needed) {
-			r.warn("the object store is off: OBJECT_STORE_BUCKET is blank although other OBJECT_STORE keys are set")
-		}
-		return o
-	}
-	for _, key := range missing {
-		r.problem(key, "is required when OBJECT_STORE_BUCKET is set")
-	}
-	if !bucketName.MatchString(o.Bucket) {
-		r.problem("OBJECT_STORE_BUCKET", "must be a bucket name: 3 to 63 letters, digits, dots, dashes and underscores")
-	}
-	account := r.text("OBJECT_STORE_ACCOUNT_ID")
-	if account != "" && !accountID.MatchString(account) {
-		r.problem("OBJECT_STORE_ACCOUNT_ID", "must be 32 hexadecimal characters")
-	}
-	if endpoint == "" {
-		endpoint = "https://" + strings.ToLower(account) + ".r2.cloudflarestorage.com"
-	}
-	o.Endpoint = endpoint
-	o.AccessKeyID = r.text("OBJECT_STORE_ACCESS_KEY_ID")
-	o.SecretAccessKey = r.secret("OBJECT_STORE_SECRET_ACCESS_KEY")
-	return o
-}
-
-func (r *reader) separation() Separation {
-	s := Separation{
-		APIKey:          r.secret("SEPARATION_PROVIDER_API_KEY"),
-		SpaceID:         r.number("SEPARATION_PROVIDER_SPACE_ID"),
-		BaseURL:         r.httpURL("SEPARATION_PROVIDER_BASE_URL"),
-		StorageBaseURL:  r.httpURL("SEPARATION_PROVIDER_STORAGE_BASE_URL"),
-		AllowedHosts:    r.hosts("PROVIDER_DOWNLOAD_ALLOWED_HOSTS"),
-		SigningSecret:   r.signingSecret("SEPARATION_SIGNING_SECRET"),
-		SigningPrevious: r.signingSecret("SEPARATION_SIGNING_SECRET_PREVIOUS"),
-		URLTTL:          r.duration("SEPARATION_URL_TTL_SEC", time.Second),
-		AbandonTTL:      r.duration("SEPARATION_ABANDON_TTL_MS", time.Millisecond),
-		MaxInFlight:     int(r.number("SEPARATION_MAX_PROVIDER_IN_FLIGHT")),
-		StuckSubmitting: r.duration("SEPARATION_STUCK_SUBMITTING_SEC", time.Second),
-		PollInterval:    r.duration("PROVIDER_POLL_INTERVAL_MS", time.Millisecond),
-		MaxPoll:         r.duration("PROVIDER_MAX_POLL_MINUTES", time.Minute),
-		MaxAudioBytes:   r.megabytes("MAX_SEPARATION_AUDIO_MB"),
-	}
-	if strings.ContainsFunc(s.APIKey.Reveal(), func(c rune) bool { return c < 0x21 || c > 0x7e }) {
-		r.problem("SEPARATION_PROVIDER_API_KEY", "must be printable ASCII without white space")
-	}
-	for _, base := range [][2]string{{"SEPARATION_PROVIDER_BASE_URL", s.BaseURL}, {"SEPARATION_PROVIDER_STORAGE_BASE_URL", s.StorageBaseURL}} {
-		u, err := url.Parse(base[1])
-		if err != nil || u.Hostname() == "" {
-			continue // already a problem of its key
-		}
-		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-			r.warn("%s is plain http to another machine: whoever is in between can read what is sent", base[0])
-		}
-		if host := strings.ToLower(u.Hostname()); !slices.Contains(s.AllowedHosts, host) {
-			s.AllowedHosts = append(s.AllowedHosts, host)
-		}
-	}
-	if set, _ := r.lookup("SEPARATION_URL_TTL_SEC"); strings.TrimSpace(set) == "" {
-		// A shorter life of the stems shortens the default, and only the default.
-		s.URLTTL = min(s.URLTTL, s.AbandonTTL.Truncate(time.Second))
-	}
-	if !r.failed("SEPARATION_URL_TTL_SEC") && !r.failed("SEPARATION_ABANDON_TTL_MS") && s.URLTTL > s.AbandonTTL {
-		r.problem("SEPARATION_URL_TTL_SEC", "must not be longer than SEPARATION_ABANDON_TTL_MS")
-	}
-	return s
-}
-
-func (r *reader) render() Render {
-	v := Render{
-		InputCacheTTL:     r.duration("RENDER_INPUT_CACHE_TTL_HOURS", time.Hour),
-		OutputTTL:         r.duration("RENDER_OUTPUT_TTL_HOURS", time.Hour),
-		MaxConcurrent:     int(r.number("RENDER_MAX_CONCURRENT")),
-		ProcessTimeout:    r.duration("RENDER_PROCESS_TIMEOUT_MIN", time.Minute),
-		MaxInputPixels:    r.number("RENDER_MAX_INPUT_PIXELS"),
-		MaxSourceDuration: r.duration("RENDER_MAX_SOURCE_MINUTES", time.Minute),
-		MaxOutputDuration: r.duration("RENDER_MAX_OUTPUT_MINUTES", time.Minute),
-		MaxPixelFrames:    r.number("RENDER_MAX_GIGAPIXELS") * 1_000_000_000,
-		JobTimeout:        r.duration("RENDER_JOB_TIMEOUT_MIN", time.Minute),
-		PartCacheMaxBytes: r.megabytes("PART_CACHE_MAX_MB"),
-	}
-	if v.MaxConcurrent == 0 {
-		// GOMAXPROCS and not NumCPU: in a container it is the CPU quota, while
-		// NumCPU counts the cores of the whole machine.
-		v.MaxConcurrent = max(1, runtime.GOMAXPROCS(0)/2)
-	}
-	return v
-}
-
-func (r *reader) platformA() PlatformA {
-	p := PlatformA{
-		PackageName:        r.text("IAP_PLATFORM_A_PACKAGE_NAME"),
-		ServiceAccountJSON: r.secret("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON"),
-		BaseURL:            r.httpURL("IAP_PLATFORM_A_BASE_URL"),
-		AllowTest:          r.flag("IAP_PLATFORM_A_ALLOW_TEST"),
-		Notifications: StorePush{
-			Audience: r.text("IAP_PLATFORM_A_NOTIFICATION_AUDIENCE"),
-			Sender:   r.text("IAP_PLATFORM_A_NOTIFICATION_SENDER"),
-			KeysURL:  r.httpURL("IAP_PLATFORM_A_NOTIFICATION_KEYS_URL"),
-		},
-	}
-	if (p.Notifications.Audience == "") != (p.Notifications.Sender == "") {
-		r.problem("IAP_PLATFORM_A_NOTIFICATION_AUDIENCE", "must be set together with IAP_PLATFORM_A_NOTIFICATION_SENDER")
-	}
-	r.warnPartial("platform_a", "IAP_PLATFORM_A_PACKAGE_NAME", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON")
-	if p.Configured() {
-		if rule := serviceAccountRule(p.ServiceAccountJSON.Reveal()); rule != "" {
-			r.problem("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", "%s", rule)
-		}
-	}
-	return p
-}
-
-// The public addresses of platform_b's two stores.
-const (
-	platformBProductionURL = "https://api.storekit.apple.com"
-	platformBSandboxURL    = "https://api.storekit-sandbox.apple.com"
-)
-
-func (r *reader) platformB() PlatformB {
-	p := PlatformB{
-		IssuerID:   r.text("IAP_PLATFORM_B_ISSUER_ID"),
-		KeyID:      r.text("IAP_PLATFORM_B_KEY_ID"),
-		PrivateKey: r.secret("IAP_PLATFORM_B_PRIVATE_KEY"),
-		BundleID:   r.text("IAP_PLATFORM_B_BUNDLE_ID"),
-		Sandbox:    r.oneOf("IAP_PLATFORM_B_ENV", "production", "sandbox") == "sandbox",
-		BaseURL:    r.httpURL("IAP_PLATFORM_B_BASE_URL"),
-	}
-	if !p.PrivateKey.IsBlank() {
-		p.PrivateKey = NewSecret(strings.ReplaceAll(p.PrivateKey.Reveal(), `\n`, "\n"))
-	}
-	if p.BaseURL == "" {
-		p.BaseURL = platformBProductionURL
-		if p.Sandbox {
-			p.BaseURL = platformBSandboxURL
-		}
-	}
-	r.warnPartial("platform_b", "IAP_PLATFORM_B_ISSUER_ID", "IAP_PLATFORM_B_KEY_ID",
-		"IAP_PLATFORM_B_PRIVATE_KEY", "IAP_PLATFORM_B_BUNDLE_ID")
-	rootFile := r.text("IAP_PLATFORM_B_ROOT_CA_FILE")
-	if !p.Configured() {
-		return p
-	}
-	if !isP256Key(p.PrivateKey.Reveal()) {
-		r.problem("IAP_PLATFORM_B_PRIVATE_KEY", "must be a PEM private key on the curve P-256")
-	}
-	if rootFile != "" {
-		p.RootCAs = r.certificates("IAP_PLATFORM_B_ROOT_CA_FILE", rootFile)
-	}
-	return p
-}
-
-// acrossRooms checks the rules that tie keys of different rooms together.
-func (r *reader) acrossRooms(cfg Config) {
-	if cfg.Ops.Addr != "" && !r.failed("PORT") {
-		// The public listener takes its port on every interface.
-		if _, port, err := net.SplitHostPort(cfg.Ops.Addr); err == nil {
-			if n, err := strconv.Atoi(port); err == nil && n == cfg.HTTP.Port {
-				r.problem("OPS_ADDR", "must not use the port of PORT")
-			}
-		}
-	}
-	if id := cfg.HTTP.AdminClientID; id != "" && !slices.Contains(cfg.Auth.ProviderA.ClientIDs, id) {
-		r.problem("ADMIN_PROVIDER_A_CLIENT_ID", "must be one of AUTH_PROVIDER_A_CLIENT_IDS")
-	}
-	jwt, stem := cfg.Auth.JWTSecret, cfg.Separation.SigningSecret
-	if !jwt.IsBlank() && jwt.Reveal() == stem.Reveal() {
-		r.warn("AUTH_JWT_SECRET and SEPARATION_SIGNING_SECRET are the same: give each its own")
-	}
+	s.Warnings = r.warnings
+	return s.Config, nil
 }

@@ -206,7 +206,7 @@ func TestDefaults(t *testing.T) {
 		Monitoring: Monitoring{Environment: "dev", TracesSampleRate: 0.1},
 		Database:   Database{URL: "sqlite::memory:", User: "cutroom", Password: NewSecret("db-password"), MaxPool: 5, MigrateOnStart: true},
 		Auth: Auth{
-			JWTSecret: NewSecret(jwtSecret), JWTLifetime: 7 * 24 * time.Hour,
+			JWTSecret: NewSecret(jwtSecret), JWTLifetime: 7 * 24 * time.Hour, Session: 90 * 24 * time.Hour,
 			ProviderA: ProviderA{ClientIDs: []string{"ios.example", "web.example"}, TokenInfoURL: "https://oauth2.googleapis.com/tokeninfo"},
 			ProviderB: ProviderB{KeysURL: "https://appleid.apple.com/auth/keys", Issuer: "https://appleid.apple.com"},
 		},

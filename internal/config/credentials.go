@@ -64,24 +64,22 @@ func privateKey(text string) any {
 // maxCertificatesBytes is far more than a file of root certificates needs.
 const maxCertificatesBytes = 1 << 20
 
-// certificates reads a PEM file of certificates.
-func (r *reader) certificates(key, path string) []byte {
+// certificates reads a PEM file of certificates, or says which rule it breaks.
+func certificates(path string) (text []byte, rule string) {
+	const unreadable = "must name a file that can be read"
 	f, err := os.Open(path)
 	if err != nil {
-		r.problem(key, "must name a file that can be read")
-		return nil
+		return nil, unreadable
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCertificatesBytes+1))
+	text, err = io.ReadAll(io.LimitReader(f, maxCertificatesBytes+1))
 	if err != nil {
-		r.problem(key, "must name a file that can be read")
-		return nil
+		return nil, unreadable
 	}
 	if len(text) > maxCertificatesBytes || !areCertificates(text) {
-		r.problem(key, "must name a file of PEM certificates")
-		return nil
+		return nil, "must name a file of PEM certificates"
 	}
-	return text
+	return text, ""
 }
 
 func areCertificates(text []byte) bool {

@@ -6,24 +6,6 @@ import (
 	"strings"
 )
 
-func (r *reader) database() Database {
-	d := Database{
-		User:     r.text("DB_USER"),
-		Password: r.password("DB_PASSWORD"),
-		MaxPool:  int(r.number("DB_MAX_POOL")),
-
-		MigrateOnStart: r.flag("MIGRATE_ON_START"),
-	}
-	if value := r.text("DATABASE_URL"); value != "" {
-		address, rule := databaseURL(value)
-		if rule != "" {
-			r.problem("DATABASE_URL", "%s", rule)
-		}
-		d.URL = address
-	}
-	return d
-}
-
 // databaseURL brings an address to the form that Database.URL promises, or
 // says which rule it breaks. The rule never quotes the address: it may hold a
 // password.

@@ -45,7 +45,7 @@ const shortestGuess = 6
 func misspelt(environment []string) (warnings []string) {
 	for _, variable := range slices.Sorted(slices.Values(environment)) {
 		name, _, _ := strings.Cut(variable, "=")
-		if !keyName.MatchString(name) || slices.ContainsFunc(Keys, func(k Key) bool { return k.Name == name }) {
+		if !keyName.MatchString(name) || isKey(name) {
 			continue
 		}
 		for _, k := range Keys {
@@ -93,7 +93,7 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 	if err = errors.Join(fileErr, err); err != nil {
 		return Config{Log: cfg.Log}, err
 	}
-	cfg.Warnings = append(cfg.Warnings, strangers(path, values)...)
+	cfg.Warnings = append(cfg.Warnings, unknownKeys(path, values)...)
 	return cfg, nil
 }
 
@@ -101,10 +101,14 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 // a piece of a value that was not quoted, and is not repeated.
 var keyName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
 
-// strangers warns of keys in the file that nobody reads: most are misspelt.
-func strangers(path string, values map[string]string) (warnings []string) {
+func isKey(name string) bool {
+	return slices.ContainsFunc(Keys, func(k Key) bool { return k.Name == name })
+}
+
+// unknownKeys warns of keys in the file that nobody reads: most are misspelt.
+func unknownKeys(path string, values map[string]string) (warnings []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if slices.ContainsFunc(Keys, func(k Key) bool { return k.Name == key }) {
+		if isKey(key) {
 			continue
 		}
 		if !keyName.MatchString(key) {

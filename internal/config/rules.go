@@ -1,0 +1,162 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// check works out the defaults that depend on the machine or on other keys, and
+// keeps the rules that tie keys together. A field whose key has a problem is
+// blank here, and breaks no further rule.
+func (s *settings) check(r *reader) {
+	s.checkServer(r)
+	s.checkObjectStore(r)
+	s.checkSeparation(r)
+	s.checkPlatformA(r)
+	s.checkPlatformB(r)
+	if s.Render.MaxConcurrent == 0 {
+		// GOMAXPROCS and not NumCPU: in a container it is the CPU quota, while
+		// NumCPU counts the cores of the whole machine.
+		s.Render.MaxConcurrent = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+}
+
+func (s *settings) checkServer(r *reader) {
+	if s.HTTP.PublicBaseURL == "" {
+		s.HTTP.PublicBaseURL = "http://localhost:" + strconv.Itoa(s.HTTP.Port)
+	}
+	// The public listener takes its port on every interface.
+	if _, port, err := net.SplitHostPort(s.Ops.Addr); err == nil && s.HTTP.Port != 0 {
+		if n, err := strconv.Atoi(port); err == nil && n == s.HTTP.Port {
+			r.problem("OPS_ADDR", "must not use the port of PORT")
+		}
+	}
+	if id := s.HTTP.AdminClientID; id != "" && !slices.Contains(s.Auth.ProviderA.ClientIDs, id) {
+		r.problem("ADMIN_PROVIDER_A_CLIENT_ID", "must be one of AUTH_PROVIDER_A_CLIENT_IDS")
+	}
+	if len(s.Auth.ProviderB.ClientIDs) == 0 && r.given("AUTH_PROVIDER_B_CLIENT_IDS") != "" {
+		r.warn("AUTH_PROVIDER_B_CLIENT_IDS lists no client id: provider_b sign-in is off")
+	}
+	if jwt := s.Auth.JWTSecret; !jwt.IsBlank() && jwt.Reveal() == s.Separation.SigningSecret.Reveal() {
+		r.warn("AUTH_JWT_SECRET and SEPARATION_SIGNING_SECRET are the same: give each its own")
+	}
+}
+
+var (
+	accountID  = regexp.MustCompile(`^[0-9a-fA-F]{32}$`)
+	bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$`)
+)
+
+func (s *settings) checkObjectStore(r *reader) {
+	o := &s.ObjectStore
+	missing, all := r.missing(WithBucket)
+	if o.Bucket == "" {
+		if len(missing) < all {
+			r.warn("the object store is off: OBJECT_STORE_BUCKET is blank although other OBJECT_STORE keys are set")
+		}
+		*o = ObjectStore{SignedURLTTL: o.SignedURLTTL}
+		return
+	}
+	for _, key := range missing {
+		r.problem(key, "is required when OBJECT_STORE_BUCKET is set")
+	}
+	if !bucketName.MatchString(o.Bucket) {
+		r.problem("OBJECT_STORE_BUCKET", "must be a bucket name: 3 to 63 letters, digits, dots, dashes and underscores")
+	}
+	if s.accountID != "" && !accountID.MatchString(s.accountID) {
+		r.problem("OBJECT_STORE_ACCOUNT_ID", "must be 32 hexadecimal characters")
+	}
+	if o.Endpoint == "" {
+		o.Endpoint = "https://" + strings.ToLower(s.accountID) + ".r2.cloudflarestorage.com"
+	}
+}
+
+func (s *settings) checkSeparation(r *reader) {
+	v := &s.Separation
+	v.allowHost(r, "SEPARATION_PROVIDER_BASE_URL", v.BaseURL)
+	v.allowHost(r, "SEPARATION_PROVIDER_STORAGE_BASE_URL", v.StorageBaseURL)
+	if r.given("SEPARATION_URL_TTL_SEC") == "" {
+		// A shorter life of the stems shortens the default, and only the default.
+		v.URLTTL = min(v.URLTTL, v.AbandonTTL.Truncate(time.Second))
+	}
+	if v.AbandonTTL > 0 && v.URLTTL > v.AbandonTTL {
+		r.problem("SEPARATION_URL_TTL_SEC", "must not be longer than SEPARATION_ABANDON_TTL_MS")
+	}
+}
+
+// allowHost has stems downloaded from the host of one of the two addresses.
+func (v *Separation) allowHost(r *reader, key, address string) {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return // already a problem of its key
+	}
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		r.warn("%s is plain http to another machine: whoever is in between can read what is sent", key)
+	}
+	if host := strings.ToLower(u.Hostname()); !slices.Contains(v.AllowedHosts, host) {
+		v.AllowedHosts = append(v.AllowedHosts, host)
+	}
+}
+
+// isLoopback reports whether a host is this machine, as it is written.
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+}
+
+func (s *settings) checkPlatformA(r *reader) {
+	p := &s.IAP.PlatformA
+	if (p.Notifications.Audience == "") != (p.Notifications.Sender == "") {
+		r.problem("IAP_PLATFORM_A_NOTIFICATION_AUDIENCE", "must be set together with IAP_PLATFORM_A_NOTIFICATION_SENDER")
+	}
+	r.warnPartial("platform_a", ForPlatformA)
+	if p.Configured() {
+		if rule := serviceAccountRule(p.ServiceAccountJSON.Reveal()); rule != "" {
+			r.problem("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", rule)
+		}
+	}
+}
+
+// The public addresses of platform_b's two stores.
+const (
+	platformBProductionURL = "https://api.storekit.apple.com"
+	platformBSandboxURL    = "https://api.storekit-sandbox.apple.com"
+)
+
+func (s *settings) checkPlatformB(r *reader) {
+	p := &s.IAP.PlatformB
+	switch {
+	case p.BaseURL != "":
+	case p.Sandbox:
+		p.BaseURL = platformBSandboxURL
+	default:
+		p.BaseURL = platformBProductionURL
+	}
+	r.warnPartial("platform_b", ForPlatformB)
+	if !p.Configured() {
+		return
+	}
+	if !isP256Key(p.PrivateKey.Reveal()) {
+		r.problem("IAP_PLATFORM_B_PRIVATE_KEY", "must be a PEM private key on the curve P-256")
+	}
+	if s.rootCAFile != "" {
+		var rule string
+		if p.RootCAs, rule = certificates(s.rootCAFile); rule != "" {
+			r.problem("IAP_PLATFORM_B_ROOT_CA_FILE", rule)
+		}
+	}
+}
+
+// warnPartial warns of a feature some but not all of whose keys are set.
+func (r *reader) warnPartial(feature string, needs Requirement) {
+	if blank, all := r.missing(needs); len(blank) > 0 && len(blank) < all {
+		r.warn("%s is not configured: it lacks %s", feature, strings.Join(blank, ", "))
+	}
+}
