@@ -8,8 +8,8 @@ import (
 )
 
 // exports are the rows that are a person's own, by the name under which they
-// are handed out. $1 is the user's id. What belongs to the service's running, or
-// tells of another, is left out.
+// are handed out. $1 is the user's id. What serves the running of the service,
+// or concerns another person, is left out.
 var exports = []struct{ name, query string }{
 	{"account", `SELECT id, provider, provider_sub, email, name, picture, role, created_at, last_active_at, signed_out_at
 		FROM users WHERE id = $1`},

@@ -43,7 +43,7 @@ func scanEntry(rows *sql.Rows) (LedgerEntry, error) {
 
 var platforms = [2]string{"platform_a", "platform_b"}
 
-// errNoUser answers for whoever has no account, or none any more.
+// errNoUser answers for an id without an account.
 var errNoUser = fault.New(fault.NotFound, "User not found")
 
 // count runs a query that counts rows of a user who exists.

@@ -78,7 +78,7 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 	return users, total, nil
 }
 
-// escapeLike takes the meaning from the characters that LIKE would read.
+// escapeLike escapes the wildcards of LIKE.
 func escapeLike(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s)
 }

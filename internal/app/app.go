@@ -202,7 +202,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	return nil
 }
 
-// buildMonitor makes the monitoring, and has it hear of every failure that is
+// buildMonitor makes the monitoring, to which every failure is reported that is
 // logged from here on.
 func (a *App) buildMonitor(cfg config.Config) error {
 	release := cfg.Monitoring.Release
@@ -259,7 +259,7 @@ func (a *App) Accounts() *account.Service { return a.accounts }
 // DB is the database of the service.
 func (a *App) DB() *db.DB { return a.db }
 
-// Handler is the public API, for a caller that brings its own listener and needs
+// Handler is the public API, for a caller with a listener of its own that needs
 // no workers.
 func (a *App) Handler() http.Handler { return a.handler }
 
@@ -299,8 +299,8 @@ func (a *App) Run(ctx context.Context) error {
 		group.Go(func() error { return a.serveOps(ctx, ops) })
 	}
 	group.Go(func() error { return a.db.RunNotifier(ctx) })
-	// Before anybody counts replicas. A database that goes away in this moment is no
-	// reason to end: the replica announces itself again and again.
+	// Before the replicas are counted. If the database is away at this moment,
+	// the replica announces itself again later.
 	if err := a.replica.Announce(ctx, a.db); err != nil && ctx.Err() == nil {
 		a.log.Warn("replica not announced yet", "err", err)
 	}

@@ -15,12 +15,12 @@ import (
 	"cutroom/internal/sweep"
 )
 
-// claimEvery is how often a bucket that did not answer is asked again whose it
-// is.
+// claimEvery is how often a bucket that did not answer is asked again for its
+// id.
 const claimEvery = 10 * time.Second
 
 // claimBucket fails where the bucket is another installation's. A bucket that
-// cannot be asked at the moment stops nobody: what needs no bucket goes on, and
+// does not answer now is no reason to stop: what needs no bucket goes on, and
 // claimLater asks again.
 func (a *App) claimBucket(ctx context.Context) error {
 	if a.bucket == nil {
@@ -36,7 +36,7 @@ func (a *App) claimBucket(ctx context.Context) error {
 	return nil
 }
 
-// claimLater repeats claimBucket until it is settled whose the bucket is.
+// claimLater repeats claimBucket until the bucket has answered.
 func (a *App) claimLater(ctx context.Context) error {
 	if a.bucket == nil {
 		return nil
@@ -57,7 +57,7 @@ func (a *App) claimLater(ctx context.Context) error {
 }
 
 // newSweeper returns the sweeper of everything in the store. A nil bucket is a
-// store on this machine, which belongs to nobody else.
+// folder on this machine, which has one owner.
 func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store, bucket *objectstore.Bucket, m *sweepMetrics, log *slog.Logger) *sweep.Sweeper {
 	var check func(context.Context) error
 	if bucket != nil {

@@ -204,8 +204,8 @@ func newPlatformB(p config.PlatformB, client *http.Client) (*receipt.PlatformB, 
 	return receipt.NewPlatformB(c)
 }
 
-// NewProvider returns the client of the separation provider, whose calls are
-// told to record.
+// NewProvider returns the client of the separation provider, which reports
+// every call to record.
 func NewProvider(cfg config.Config, record func(separator.Call), log *slog.Logger) (*separator.Client, error) {
 	return separator.New(separator.Config{
 		BaseURL: cfg.Separation.BaseURL, StorageBaseURL: cfg.Separation.StorageBaseURL,

@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// dependencies counts how often what the service asks gave no answer or refused
-// the service itself, and remembers until when their certificates hold. The
+// dependencies counts the requests to other services that got no answer, or a
+// refusal of the service itself, and remembers when their certificates end. The
 // separation provider is not among them: its calls are rows of the database.
 type dependencies struct {
 	mu     sync.Mutex
@@ -93,7 +93,7 @@ func (w *watched) count() {
 	w.by.mu.Unlock()
 }
 
-// hungUp reports that whoever asked no longer waits, which is nobody's failure.
+// hungUp reports that the caller no longer waits, which is no failure.
 func hungUp(ctx context.Context) bool {
 	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), httpcall.ErrIdle)
 }

@@ -49,7 +49,7 @@ func newMetrics(version string, d *db.DB, slots *media.Slots, sweeps *sweepMetri
 	return m
 }
 
-// sweepMetrics are what an alert needs to hear of the sweeps of objects.
+// sweepMetrics are what alerts need of the sweeps of objects.
 type sweepMetrics struct {
 	removed *prometheus.CounterVec
 	held    prometheus.Gauge

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// lookEvery is how old a look at the storage may be for those who ask every
-	// few seconds: a write to a bucket costs money.
+	// lookEvery is how old a check of the storage may be for probes every few
+	// seconds: a write to a bucket costs money.
 	lookEvery = 20 * time.Second
 	// claimLook is the same for a replica that is about to take a job.
 	claimLook = 2 * time.Second
@@ -28,8 +28,8 @@ const (
 	sayAgain = time.Minute
 )
 
-// The reasons why a replica cannot work, each with what it tells operators.
-// Why it is so, the log says.
+// The reasons why a replica cannot work, each with what it tells operators. The
+// log says why.
 const (
 	reasonDatabase = "database"
 	reasonDisk     = "disk"
@@ -46,10 +46,10 @@ var reasons = []struct{ name, text string }{
 	{reasonFFmpeg, "ffmpeg does not start"},
 }
 
-// readiness is the one judgement of whether this replica can work: its disk has
-// room, local folder and object store take a file, and ffmpeg starts within its
-// confinement. Whoever takes a job asks it first; load balancers and metrics
-// show the same, and the database besides, without which nobody asks for jobs.
+// readiness decides whether this replica can work: its disk has space, local
+// folder and object store take a file, and ffmpeg starts within its
+// confinement. It is asked before a job is taken; load balancers and metrics
+// see the same, and the database besides.
 type readiness struct {
 	db      *db.DB
 	store   objectstore.Store
@@ -114,8 +114,7 @@ func (c *readiness) look(ctx context.Context, age time.Duration) map[string]erro
 	if !c.looked.IsZero() && time.Since(c.looked) < age {
 		return c.found
 	}
-	// What was found counts for others too, so it must not depend on whether
-	// this asker waits for it.
+	// The result is shared, so it must not end with the request of one caller.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	started := make(chan error, 1)
@@ -175,7 +174,7 @@ func (c *readiness) tell(wrong map[string]error, among ...string) {
 	}
 }
 
-// all is the judgement and the database's state.
+// all is what is wrong, the database included.
 func (c *readiness) all(ctx context.Context) map[string]error {
 	ping, cancel := context.WithTimeout(ctx, 3*time.Second)
 	err := c.db.Ping(ping)

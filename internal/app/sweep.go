@@ -60,7 +60,7 @@ func (a *App) rounds() []round {
 	}
 }
 
-// runSweeps moves on what no request and no worker will, until ctx ends.
+// runSweeps does what neither a request nor a worker does, until ctx ends.
 func (a *App) runSweeps(ctx context.Context) error {
 	var g errgroup.Group
 	for _, r := range a.rounds() {
@@ -76,8 +76,8 @@ func (a *App) runSweeps(ctx context.Context) error {
 	return g.Wait()
 }
 
-// sweep runs one sweep. Its failure is worth a look, even though the sweep is
-// tried again; its panic stops neither the others nor the process.
+// sweep runs one sweep. A failure is logged as an error although the sweep is
+// tried again; a panic stops neither the others nor the process.
 func (a *App) sweep(what string, do func() error) {
 	if err := job.Recover(do); err != nil && !errors.Is(err, context.Canceled) {
 		a.outage.Log(a.log, slog.LevelError, what, "sweep failed; it will be tried again", "of", what, "err", err)

@@ -8,7 +8,7 @@ import (
 	"cutroom/internal/fault"
 )
 
-// The rows of a page of a user's own list.
+// Bounds on the rows of a page.
 const (
 	defaultPage = 20
 	maxPage     = 100

@@ -113,7 +113,7 @@ func (m *Monitor) report(f failure) {
 }
 
 // stackOf is the stack that an error carries, such as a caught panic's, else
-// that of whoever reports it.
+// that of the caller.
 func stackOf(err error) *sentry.Stacktrace {
 	var carrier interface{ StackTrace() []uintptr }
 	if errors.As(err, &carrier) {

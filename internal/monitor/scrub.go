@@ -12,8 +12,8 @@ import (
 // maxText bounds the text of a report, in bytes.
 const maxText = 2000
 
-// sqlState is what a PostgreSQL error is known by. Its message and detail can
-// quote values of the row.
+// sqlState is all that is told of a PostgreSQL error. Its message and detail
+// can quote values of the row.
 type sqlState interface {
 	error
 	SQLState() string
