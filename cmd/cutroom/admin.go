@@ -7,6 +7,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/db"
+	"cutroom/internal/user"
 )
 
 func grantRole(ctx context.Context, v *invocation) error {
@@ -23,7 +24,7 @@ func (v *invocation) setRole(ctx context.Context, role, done string) error {
 		if err != nil {
 			return err
 		}
-		if err := v.printUsers([]account.User{u}); err != nil || v.json {
+		if err := v.printUsers([]user.User{u}); err != nil || v.json {
 			return err
 		}
 		_, err = fmt.Fprintln(v.stdout, done)
@@ -33,7 +34,7 @@ func (v *invocation) setRole(ctx context.Context, role, done string) error {
 
 func listAdmins(ctx context.Context, v *invocation) error {
 	return v.withDatabase(ctx, func(d *db.DB) error {
-		users, err := account.Admins(ctx, d)
+		users, err := user.Admins(ctx, d)
 		if err != nil {
 			return err
 		}
@@ -41,7 +42,7 @@ func listAdmins(ctx context.Context, v *invocation) error {
 	})
 }
 
-func (v *invocation) printUsers(users []account.User) error {
+func (v *invocation) printUsers(users []user.User) error {
 	type row struct {
 		UserID string `json:"userId"`
 		Email  string `json:"email"`

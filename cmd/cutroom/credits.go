@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"cutroom/internal/account"
 	"cutroom/internal/admin"
 	"cutroom/internal/audit"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/user"
 )
 
 func supportFlags(fs *flag.FlagSet, v *invocation) {
@@ -40,7 +40,7 @@ func (v *invocation) support(ctx context.Context, sign int64) error {
 	if strings.TrimSpace(v.reason) == "" || len(v.reason) > maxReason {
 		return fmt.Errorf("--reason <text> is needed, of at most %d characters and without personal data: the audit record keeps it", maxReason)
 	}
-	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+	return v.withUser(ctx, func(d *db.DB, u user.User) error {
 		e := supported{UserID: u.ID, Credits: sign * n, Ref: credit.SupportID(v.job)}
 		if err := v.enter(ctx, d, e); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/app"
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
+	"cutroom/internal/user"
 )
 
 // screen is how many rows of each kind a person reads at once. --json has all.
@@ -31,7 +32,7 @@ type person struct {
 }
 
 func showUser(ctx context.Context, v *invocation) error {
-	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+	return v.withUser(ctx, func(d *db.DB, u user.User) error {
 		p, err := readPerson(ctx, d, u.ID)
 		if err != nil {
 			return err
@@ -102,7 +103,7 @@ func section[Row any](w io.Writer, name string, rows []Row, line func(Row)) {
 }
 
 func exportUser(ctx context.Context, v *invocation) error {
-	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+	return v.withUser(ctx, func(d *db.DB, u user.User) error {
 		data, err := admin.New(d).Export(ctx, u.ID)
 		if err != nil {
 			return err
@@ -112,7 +113,7 @@ func exportUser(ctx context.Context, v *invocation) error {
 }
 
 func signOutUser(ctx context.Context, v *invocation) error {
-	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+	return v.withUser(ctx, func(d *db.DB, u user.User) error {
 		if err := account.SignOut(ctx, d, u.ID, actor()); err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ func eraseUser(ctx context.Context, v *invocation) error {
 const tokenLife = 15 * time.Minute
 
 func issueToken(ctx context.Context, v *invocation) error {
-	return v.withUser(ctx, func(d *db.DB, u account.User) error {
+	return v.withUser(ctx, func(d *db.DB, u user.User) error {
 		cfg, _, err := v.load()
 		if err != nil {
 			return err
@@ -164,7 +165,7 @@ func issueToken(ctx context.Context, v *invocation) error {
 }
 
 // withUser is withDatabase for a command whose first argument names a user.
-func (v *invocation) withUser(ctx context.Context, use func(*db.DB, account.User) error) error {
+func (v *invocation) withUser(ctx context.Context, use func(*db.DB, user.User) error) error {
 	return v.withDatabase(ctx, func(d *db.DB) error {
 		u, err := account.Find(ctx, d, v.args[0])
 		if err != nil {

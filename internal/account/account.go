@@ -1,24 +1,21 @@
-// Package account owns users: sign-in, access tokens, roles, and deletion with
-// erasure. It sits above the packages that keep a user's files, because
-// deleting an account erases those first. It knows the identity providers only
-// through [IdentityVerifier].
+// Package account owns what happens to users: sign-in, access tokens, roles, and
+// deletion with erasure. It sits above the packages that keep a user's files,
+// because deleting an account erases those first. It knows the identity providers
+// only through [IdentityVerifier].
 package account
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/upstream/identity"
+	"cutroom/internal/user"
 )
 
 // The identity providers.
@@ -68,21 +65,11 @@ func New(o Options) *Service {
 		session: o.Session, log: o.Log}
 }
 
-// User is what a client learns of itself.
-type User struct {
-	ID, Email, Name, Role string
-	Picture               string // "" when there is none
-
-	// signedOut is the earliest time of issue, in seconds, of a token that is
-	// valid.
-	signedOut time.Time
-}
-
 // Session is the result of a sign-in.
 type Session struct {
 	Token   string
 	Expires time.Time
-	User    User
+	User    user.User
 }
 
 // maxSubject bounds a provider's id of a person, in characters. OpenID Connect
@@ -111,52 +98,31 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 	case claims.Subject != clean(claims.Subject, maxSubject):
 		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").WithCause(errors.New("the subject cannot be stored"))
 	}
-	user, err := s.upsert(ctx, provider, claims, fullName)
+	u, err := s.upsert(ctx, provider, claims, fullName)
 	if err != nil {
 		return Session{}, err
 	}
-	if err := s.credits.GrantSignup(ctx, user.ID); err != nil {
-		s.log.Error("signup bonus not granted; the next sign-in tries again", "user", user.ID, "err", err)
+	if err := s.credits.GrantSignup(ctx, u.ID); err != nil {
+		s.log.Error("signup bonus not granted; the next sign-in tries again", "user", u.ID, "err", err)
 	}
-	return s.begin(user, time.Now())
+	return s.begin(u, time.Now())
 }
 
-func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims, fullName string) (User, error) {
+func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims, fullName string) (user.User, error) {
+	who := user.Identity{Provider: provider, Subject: c.Subject}
 	for range 3 {
-		u, erasing, err := s.upsertRow(ctx, provider, c, nameFor(provider, c, fullName))
-		if err != nil || !erasing {
+		u, err := user.Upsert(ctx, s.db, who, clean(c.Email, 320), nameFor(provider, c, fullName), clean(c.Picture, 2048))
+		if err != nil || !u.Erasing {
 			return u, err
 		}
 		// The old account of this person is still being erased. Finish that
 		// first: the new account must not inherit anything from it.
 		if err := s.erase(context.WithoutCancel(ctx), u.ID); err != nil {
-			return User{}, err
+			return user.User{}, err
 		}
 	}
 	// Sign-ins and deletions of one person do not cross each other more often.
-	return User{}, fault.New(fault.Unavailable, "The account is being deleted, please try again later")
-}
-
-func (s *Service) upsertRow(ctx context.Context, provider string, c identity.Claims, name string) (u User, erasing bool, err error) {
-	var picture sql.NullString
-	var erasingAt, signedOutAt sql.NullInt64
-	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		return tx.QueryRow(ctx, `INSERT INTO users (id, provider, provider_sub, email, name, picture, created_at, last_active_at)
-			VALUES ($1, $2, $3, $4, $5, $6, now_ms(), now_ms())
-			ON CONFLICT (provider, provider_sub) DO UPDATE SET
-				email = CASE WHEN excluded.email = '' THEN users.email ELSE excluded.email END,
-				picture = excluded.picture,
-				last_active_at = excluded.last_active_at
-			RETURNING id, email, name, picture, role, erasing_at, signed_out_at`,
-			uuid.NewString(), provider, c.Subject, clean(c.Email, 320), name, nullable(clean(c.Picture, 2048))).
-			Scan(&u.ID, &u.Email, &u.Name, &picture, &u.Role, &erasingAt, &signedOutAt)
-	})
-	if err != nil {
-		return User{}, false, fmt.Errorf("upsert user: %w", err)
-	}
-	u.Picture = picture.String
-	u.signedOut = validFrom(signedOutAt)
-	return u, erasingAt.Valid, nil
+	return user.User{}, fault.New(fault.Unavailable, "The account is being deleted, please try again later")
 }
 
 // nameFor is the name kept at the first sign-in: the provider's, which
@@ -189,13 +155,6 @@ func clean(s string, limit int) string {
 	return s
 }
 
-func nullable(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
 // Authenticate checks a bearer token. It asks the database at most once a second,
 // for all users at once, so that the account may have been deleted.
 func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
@@ -204,17 +163,4 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Principal, er
 		return Principal{}, err
 	}
 	return p, s.signOuts.check(ctx, p)
-}
-
-// Exists answers account_deleted when the user is gone or being erased.
-func (s *Service) Exists(ctx context.Context, userID string) error {
-	var one int
-	err := s.db.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`, userID).Scan(&one)
-	if errors.Is(err, sql.ErrNoRows) {
-		return fault.New(fault.Unauthorized, "account_deleted")
-	}
-	if err != nil {
-		return fmt.Errorf("look for user: %w", err)
-	}
-	return nil
 }

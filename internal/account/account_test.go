@@ -22,6 +22,7 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
 	"cutroom/internal/upstream/identity"
+	"cutroom/internal/user"
 )
 
 const secret = "0123456789abcdef0123456789abcdef"
@@ -92,7 +93,7 @@ func (r *room) replica() *account.Service {
 		Log: slog.New(slog.DiscardHandler)})
 }
 
-func (r *room) signIn(t *testing.T, name string, c identity.Claims, fullName string) account.User {
+func (r *room) signIn(t *testing.T, name string, c identity.Claims, fullName string) user.User {
 	t.Helper()
 	(map[string]provider{account.ProviderA: r.a, account.ProviderB: r.b})[name]["token"] = c
 	s, err := r.SignIn(t.Context(), name, "token", fullName)
@@ -178,11 +179,11 @@ func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
 		other := r.signIn(t, account.ProviderA, identity.Claims{Subject: "2"}, "")
 		broken := errors.New("bucket is down")
 		r.refuse[stuck.ID], r.refuse[other.ID] = broken, broken
-		for _, u := range []account.User{stuck, other} {
+		for _, u := range []user.User{stuck, other} {
 			if err := r.Delete(t.Context(), u.ID, u.ID); !errors.Is(err, broken) {
 				t.Fatalf("deletion without its files: %v", err)
 			}
-			if err := r.Exists(t.Context(), u.ID); !errors.Is(err, fault.New(fault.Unauthorized, "account_deleted")) {
+			if err := user.Check(t.Context(), r.db, u.ID); !errors.Is(err, user.ErrDeleted) {
 				t.Errorf("an account in deletion: %v", err)
 			}
 		}
@@ -352,7 +353,7 @@ func TestForgedAccessTokens(t *testing.T) {
 		}
 	}
 	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || strings.Count(string(body), `":`) != 6 || !strings.Contains(string(body), `"aud":"cutroom-mobile"`) {
+	if err != nil || strings.Count(string(body), `":`) != 7 || !strings.Contains(string(body), `"aud":"cutroom-mobile"`) {
 		t.Errorf("claims %s", body)
 	}
 }
@@ -366,7 +367,7 @@ func TestRoles(t *testing.T) {
 				t.Errorf("grant to %q: %v, %v", who, got, err)
 			}
 		}
-		if list, err := account.Admins(t.Context(), r.db); err != nil || len(list) != 1 {
+		if list, err := user.Admins(t.Context(), r.db); err != nil || len(list) != 1 {
 			t.Errorf("admins %v, %v", list, err)
 		}
 		if again := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1", Email: "User@Example.test"}, ""); again.Role != account.RoleAdmin {

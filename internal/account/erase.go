@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
+	"cutroom/internal/user"
 )
 
 // Delete removes a user and everything of theirs. From its first write on, the
@@ -15,22 +17,18 @@ import (
 // is finished by [Service.FinishErasures]. Deleting an unknown user succeeds.
 // Actor is who asked for it, in the audit record's terms.
 func (s *Service) Delete(ctx context.Context, userID, actor string) error {
-	known := false
+	var known bool
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		known = false
-		n, err := tx.Exec(ctx, `UPDATE users SET erasing_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, userID)
+		known = true
+		err := user.BeginErasure(ctx, tx, userID)
+		if errors.Is(err, user.ErrDeleted) {
+			known, err = user.Erasing(ctx, tx, userID)
+			return err
+		}
 		if err != nil {
-			return fmt.Errorf("mark user for erasure: %w", err)
+			return err
 		}
-		if n == 1 {
-			known = true
-			return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.AccountErased, Target: userID})
-		}
-		err = tx.QueryRow(ctx, `SELECT COUNT(*) > 0 FROM users WHERE id = $1`, userID).Scan(&known)
-		if err != nil {
-			return fmt.Errorf("look for user: %w", err)
-		}
-		return nil
+		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.AccountErased, Target: userID})
 	})
 	if err != nil || !known {
 		return err
@@ -50,10 +48,7 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 		if err := s.credits.Forget(ctx, tx, userID); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `DELETE FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, userID); err != nil {
-			return fmt.Errorf("delete user: %w", err)
-		}
-		return nil
+		return user.EndErasure(ctx, tx, userID)
 	})
 }
 
@@ -61,22 +56,9 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 // ones are left to the request that works on them. One that cannot be erased
 // does not hold up the others.
 func (s *Service) FinishErasures(ctx context.Context) error {
-	rows, err := s.db.Query(ctx, `SELECT id FROM users WHERE erasing_at IS NOT NULL AND erasing_at < now_ms() - 60000`)
+	ids, err := user.ErasingSince(ctx, s.db, time.Minute)
 	if err != nil {
-		return fmt.Errorf("look for unfinished erasures: %w", err)
-	}
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			rows.Close()
-			return fmt.Errorf("look for unfinished erasures: %w", err)
-		}
-		ids = append(ids, id)
-	}
-	rows.Close()
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("look for unfinished erasures: %w", err)
+		return err
 	}
 	var errs []error
 	for _, id := range ids {

@@ -2,13 +2,12 @@ package account
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 	"time"
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/user"
 )
 
 // SignOutDelay is how long a sign-out may take to reach every replica.
@@ -18,12 +17,8 @@ const SignOutDelay = time.Second
 // It holds everywhere after [SignOutDelay].
 func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	return d.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE users SET signed_out_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, userID)
-		if err != nil {
-			return fmt.Errorf("sign out: %w", err)
-		}
-		if n == 0 {
-			return unknown(userID)
+		if err := user.SignOut(ctx, tx, userID); err != nil {
+			return ifDeleted(err, userID)
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.SignedOut, Target: userID})
 	})
@@ -31,11 +26,11 @@ func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 
 // validFrom is the earliest time of issue of a token that is valid after a
 // sign-out. Tokens count in whole seconds.
-func validFrom(signedOutAt sql.NullInt64) time.Time {
-	if !signedOutAt.Valid {
-		return time.Time{}
+func validFrom(signedOut time.Time) time.Time {
+	if signedOut.IsZero() {
+		return signedOut
 	}
-	return time.UnixMilli(signedOutAt.Int64 + 999).Truncate(time.Second)
+	return signedOut.Add(999 * time.Millisecond).Truncate(time.Second)
 }
 
 // signOuts knows the users who were signed out while tokens of theirs may live.
@@ -46,8 +41,8 @@ type signOuts struct {
 	life time.Duration // of the longest-lived token
 	// turn is held while the fields below are read or written.
 	turn  chan struct{}
-	asked time.Time        // when the database was asked for at
-	at    map[string]int64 // by user, epoch ms
+	asked time.Time            // when the database was asked for at
+	at    map[string]time.Time // by user
 	// failed is when reading last failed, and err why.
 	failed time.Time
 	err    error
@@ -79,7 +74,7 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 			return err
 		}
 	}
-	if at, out := s.at[p.UserID]; out && p.Issued.UnixMilli() < at {
+	if at, out := s.at[p.UserID]; out && p.Issued.Before(at) {
 		return fault.New(fault.Unauthorized, "invalid_token")
 	}
 	return nil
@@ -88,23 +83,9 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 func (s *signOuts) load(ctx context.Context) error {
 	asked := time.Now()
 	// An hour more than a token lives makes up for clocks that do not agree.
-	rows, err := s.db.Query(ctx, `SELECT id, signed_out_at FROM users
-		WHERE signed_out_at IS NOT NULL AND signed_out_at > (SELECT now_ms()) - $1`, (s.life + time.Hour).Milliseconds())
+	at, err := user.SignedOut(ctx, s.db, s.life+time.Hour)
 	if err != nil {
-		return fmt.Errorf("look for sign-outs: %w", err)
-	}
-	defer rows.Close()
-	at := map[string]int64{}
-	for rows.Next() {
-		var id string
-		var ms int64
-		if err := rows.Scan(&id, &ms); err != nil {
-			return fmt.Errorf("look for sign-outs: %w", err)
-		}
-		at[id] = ms
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("look for sign-outs: %w", err)
+		return err
 	}
 	s.asked, s.at = asked, at
 	return nil

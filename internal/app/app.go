@@ -64,7 +64,7 @@ type App struct {
 	parts       *diskcache.Cache
 	staging     *staging.Area
 	slots       *media.Slots
-	calls       *callLog
+	calls       *admin.CallLog
 	monitor     *monitor.Monitor
 	metrics     *metrics
 	accounts    *account.Service
@@ -160,8 +160,8 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.ready = &readiness{db: a.db, store: a.store, uploads: a.staging, ffmpeg: runner.Works, minFree: cfg.Storage.MinFreeDiskBytes,
 		key: "ready/" + a.nodeID, log: a.log}
 	a.replica = job.Replica{ID: renewer.Owner(), NodeID: a.storeNode(), Offers: a.ready.offers(cfg.Render.MaxConcurrent), Log: a.log}
-	a.calls = newCallLog(a.db, a.log)
-	provider, err := NewProvider(cfg, a.calls.record, a.log)
+	a.calls = admin.NewCallLog(a.db, a.log)
+	provider, err := NewProvider(cfg, a.calls.Record, a.log)
 	if err != nil {
 		return err
 	}
@@ -332,9 +332,7 @@ func (a *App) runWorkers(ctx context.Context) error {
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
-		if err := a.calls.run(logging); err != nil {
-			a.log.Error("provider call log", "err", err)
-		}
+		a.calls.Run(logging)
 	}()
 	defer func() { stop(); <-logged }()
 	var workers errgroup.Group

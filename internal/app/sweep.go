@@ -50,7 +50,7 @@ func (a *App) rounds() []round {
 		}},
 		{fileSweepEvery, []task{ // objects after the rows that decide about them
 			{"staged uploads", func(context.Context) error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) }},
-			{"provider calls", func(ctx context.Context) error { return a.calls.sweep(ctx, a.cfg.Retention.ProviderCalls) }},
+			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, a.cfg.Retention.ProviderCalls) }},
 			{"separations", a.separations.Expire},
 			{"renders", a.renders.Expire},
 			{"objects", func(ctx context.Context) error { return a.sweeper.Sweep(ctx, false) }},

@@ -15,6 +15,7 @@ import (
 	"fmt"
 
 	"cutroom/internal/db"
+	"cutroom/internal/user"
 )
 
 // identities recognises who has had the signup bonus in an account that is gone.
@@ -152,15 +153,11 @@ func (l *Ledger) identityOf(ctx context.Context, tx *db.Tx, userID string) (stri
 	if l.identities == nil {
 		return "", nil
 	}
-	var provider, subject string
-	err := tx.QueryRow(ctx, `SELECT provider, provider_sub FROM users WHERE id = $1`, userID).Scan(&provider, &subject)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+	who, err := user.IdentityOf(ctx, tx, userID)
+	if err != nil || who == (user.Identity{}) {
+		return "", err
 	}
-	if err != nil {
-		return "", fmt.Errorf("read identity: %w", err)
-	}
-	return l.identities.hash(provider, subject), nil
+	return l.identities.hash(who.Provider, who.Subject), nil
 }
 
 // Forget removes what names a user's purchases, inside the transaction that

@@ -21,6 +21,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/user"
 )
 
 // The billing constants of a separation, in milliseconds.
@@ -29,6 +30,9 @@ const (
 	BillableBlockMs = 300_000
 	// GraceMs is what an encoder's padding may add before the next block begins.
 	GraceMs = 1_000
+	// PaddingMs is how much longer than we did somebody else may measure the same
+	// sound, who counts what its encoder put before and behind it.
+	PaddingMs = 500
 )
 
 // Price is the cost in credits of separating audio of the given length in
@@ -106,8 +110,8 @@ func (l *Ledger) Balance(ctx context.Context, userID string) (int64, error) {
 // Balance returns a user's credits, 0 for an unknown or deleted user.
 func Balance(ctx context.Context, q db.Querier, userID string) (int64, error) {
 	var n int64
-	err := q.QueryRow(ctx, `SELECT b.balance FROM credit_balances b JOIN users u ON u.id = b.user_id
-		WHERE b.user_id = $1 AND u.erasing_at IS NULL`, userID).Scan(&n)
+	err := q.QueryRow(ctx, `SELECT b.balance FROM credit_balances b
+		WHERE b.user_id = $1 AND `+user.Exists("b.user_id"), userID).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

@@ -3,7 +3,6 @@ package credit
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/ratelimit"
 	"cutroom/internal/upstream/receipt"
+	"cutroom/internal/user"
 )
 
 // The purchase platforms.
@@ -165,16 +165,12 @@ func (l *Ledger) payOut(ctx context.Context, userID, platform, transaction, hash
 	fresh := false
 	err := l.db.InTx(ctx, func(tx *db.Tx) error {
 		fresh = false
-		// The buyer's row is locked to the end. An account whose deletion has
-		// begun must not spend the receipt: it would take the credits with it.
-		n, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, userID)
-		if err != nil {
-			return fmt.Errorf("lock buyer: %w", err)
+		// An account whose deletion has begun must not spend the receipt: it would
+		// take the credits with it.
+		if err := user.Lock(ctx, tx, userID); err != nil {
+			return err
 		}
-		if n == 0 {
-			return fault.New(fault.Unauthorized, "account_deleted")
-		}
-		n, err = tx.Exec(ctx, `INSERT INTO purchases (platform, transaction_hash, order_id, product_id, credits, buyer_id, created_at)
+		n, err := tx.Exec(ctx, `INSERT INTO purchases (platform, transaction_hash, order_id, product_id, credits, buyer_id, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, now_ms()) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
 			platform, hash, transaction, product, credits, userID)
 		if err != nil {
@@ -186,9 +182,6 @@ func (l *Ledger) payOut(ctx context.Context, userID, platform, transaction, hash
 		_, err = enter(ctx, tx, userID, kindPurchase, platform+"-"+transaction, credits)
 		return err
 	})
-	if db.IsForeignKey(err) {
-		return Grant{}, fault.New(fault.Unauthorized, "account_deleted").WithCause(err)
-	}
 	if err != nil {
 		return Grant{}, err
 	}
@@ -256,18 +249,11 @@ func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Gra
 		if err := tx.Lock(ctx, "admin-grant:"+adminID); err != nil {
 			return err
 		}
-		// Locked to the end, so that a revocation comes before or after.
-		var one int
-		err := tx.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND role = 'admin' AND erasing_at IS NULL`+tx.ForUpdate(),
-			adminID).Scan(&one)
-		if errors.Is(err, sql.ErrNoRows) {
-			return fault.New(fault.Forbidden, "admin_required")
-		}
-		if err != nil {
-			return fmt.Errorf("lock admin: %w", err)
+		if err := user.LockAdmin(ctx, tx, adminID); err != nil {
+			return err
 		}
 		var granted int64
-		err = tx.QueryRow(ctx, `SELECT COALESCE(SUM(amount), 0) FROM credit_ledger
+		err := tx.QueryRow(ctx, `SELECT COALESCE(SUM(amount), 0) FROM credit_ledger
 			WHERE user_id = $1 AND kind = 'admin' AND created_at > now_ms() - $2`,
 			adminID, day.Milliseconds()).Scan(&granted)
 		if err != nil {

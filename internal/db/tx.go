@@ -139,6 +139,9 @@ func (t *Tx) Notify(ctx context.Context, topic string) error {
 	return nil
 }
 
+// IsNoRows reports whether err says that a read found no row.
+func IsNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
 // IsForeignKey reports whether err is the breach of a foreign key: the row
 // that was pointed at has gone.
 func IsForeignKey(err error) bool {

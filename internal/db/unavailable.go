@@ -119,3 +119,20 @@ func (r *Rows) Close() error { return r.end(r.Rows.Close()) }
 
 // Err is what ended the read before its last row. It is called before Close.
 func (r *Rows) Err() error { return r.end(r.Rows.Err()) }
+
+// Texts reads the only column of the rows of a query, and closes them.
+func Texts(rows *Rows, err error) ([]string, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var v string
+		if err := rows.Scan(&v); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}

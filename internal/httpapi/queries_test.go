@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"cutroom/internal/db"
+	"cutroom/internal/user"
 )
 
 // polled are the functions behind what a phone asks for all day: the balance and
@@ -32,7 +33,7 @@ var gates = []struct{ file, function string }{
 }
 
 // queriesOf returns the texts of the queries that a function sends to the
-// database. Its SQL is in literals, or in constants of the same file.
+// database. Its SQL is in literals, or in constants and variables of the same file.
 func queriesOf(t *testing.T, file, function string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -82,6 +83,10 @@ func literal(e ast.Expr, constants map[string]string) string {
 		return constants[e.Name]
 	case *ast.BinaryExpr:
 		return literal(e.X, constants) + literal(e.Y, constants)
+	case *ast.CallExpr: // a condition on a user's id is given by its own package
+		if sel, ok := e.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Exists" {
+			return user.Exists(literal(e.Args[0], constants))
+		}
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/fault"
+	"cutroom/internal/user"
 )
 
 // maxJSON bounds a JSON body and a text form field, in bytes.
@@ -114,23 +115,23 @@ func (s *Server) signedIn(h userHandler) handler {
 // admin requires the admin role, in the token and still in the database: a
 // role that was taken away is gone at once.
 func (s *Server) admin(h userHandler) handler {
-	return s.signedIn(func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-		if !user.Admin() {
-			return account.ErrNotAdmin
+	return s.signedIn(func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+		if !who.Admin() {
+			return user.ErrNotAdmin
 		}
-		if err := s.o.Accounts.RequireAdmin(r.Context(), user.UserID); err != nil {
+		if err := user.CheckAdmin(r.Context(), s.o.DB, who.UserID); err != nil {
 			return err
 		}
-		return h(w, r, user)
+		return h(w, r, who)
 	})
 }
 
 // submitter requires, beyond a valid token, that the account still exists.
 func (s *Server) submitter(h userHandler) handler {
-	return s.signedIn(func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-		if err := s.o.Accounts.Exists(r.Context(), user.UserID); err != nil {
+	return s.signedIn(func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+		if err := user.Check(r.Context(), s.o.DB, who.UserID); err != nil {
 			return err
 		}
-		return h(w, r, user)
+		return h(w, r, who)
 	})
 }

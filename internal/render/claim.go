@@ -8,6 +8,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/job"
+	"cutroom/internal/user"
 )
 
 // queueLock orders claims over all replicas: whose turn it is follows from who
@@ -53,7 +54,7 @@ func turnSQL(skipLocked string) string {
 					ORDER BY j.created_at, j.id LIMIT 1) AS job_id,
 				COALESCE((SELECT MAX(j.started_at) FROM render_jobs j WHERE j.user_id = o.id AND j.started_at IS NOT NULL), 0) AS started
 			FROM owners o LEFT JOIN running r ON r.user_id = o.id
-			WHERE o.id NOT IN (SELECT u.id FROM users u WHERE u.erasing_at IS NOT NULL))
+			WHERE ` + user.Stays("o.id") + `)
 		SELECT j.id, COALESCE(j.lease_owner, '') FROM turns t CROSS JOIN render_jobs j
 		WHERE j.id = t.job_id AND (t.running < $2 OR (SELECT COUNT(job_id) FROM turns) = 1)
 		ORDER BY t.running, t.started, j.created_at, j.id LIMIT 1` + skipLocked

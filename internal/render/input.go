@@ -11,6 +11,7 @@ import (
 	"cutroom/internal/idempotency"
 	"cutroom/internal/media/container"
 	"cutroom/internal/staging"
+	"cutroom/internal/user"
 )
 
 // Input is a cached video of one user.
@@ -42,10 +43,7 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}
 	// Saving the same bytes twice is harmless, so the key only has to refuse
 	// other bytes.
-	_, _, err = idempotency.Once(ctx, s.db, key, func(*db.Tx) (string, error) { return in.ID, nil })
-	if db.IsForeignKey(err) {
-		return Input{}, errAccountDeleted.WithCause(err)
-	}
+	_, _, err = idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) { return in.ID, user.Lock(ctx, tx, owner) })
 	if err != nil {
 		return Input{}, err
 	}
@@ -55,21 +53,16 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	}
 	var usedMs int64
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, owner)
-		if err != nil {
+		if err := user.Lock(ctx, tx, owner); err != nil {
 			return err
 		}
-		if n == 0 {
-			return errAccountDeleted
-		}
-		err = tx.QueryRow(ctx, `INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
+		return tx.QueryRow(ctx, `INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
 			VALUES ($1, $2, $3, $4, $5, now_ms())
 			ON CONFLICT (user_id, input_id) DO UPDATE SET sha256 = excluded.sha256, object_key = excluded.object_key,
 				size_bytes = excluded.size_bytes, last_used_at = excluded.last_used_at
 			RETURNING last_used_at`, owner, in.ID, file.SHA256, object, file.SizeBytes).Scan(&usedMs)
-		return err
 	})
-	if errors.Is(err, errAccountDeleted) {
+	if errors.Is(err, user.ErrDeleted) {
 		// A deletion that began during the upload may have looked for files
 		// before this one was there.
 		return Input{}, errors.Join(err, s.Store.Delete(context.WithoutCancel(ctx), object))

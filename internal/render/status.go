@@ -9,6 +9,7 @@ import (
 
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/user"
 )
 
 // Status is what the owner sees of a job.
@@ -23,7 +24,7 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 	out := Status{JobID: jobID}
 	var sentence sql.NullString
 	err := s.db.QueryRow(ctx, `SELECT j.state, j.progress, j.error FROM render_jobs j
-		JOIN users u ON u.id = j.user_id AND u.erasing_at IS NULL WHERE j.id = $1 AND j.user_id = $2`, jobID, owner).
+		WHERE j.id = $1 AND j.user_id = $2 AND `+user.Exists("j.user_id"), jobID, owner).
 		Scan(&out.State, &out.Progress, &sentence)
 	if isNoRows(err) {
 		return Status{}, errUnknownJob
@@ -51,7 +52,7 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 	var key, sum sql.NullString
 	var alive sql.NullBool
 	err := s.db.QueryRow(ctx, `SELECT j.state, j.output_key, j.output_sha256, j.expires_at > now_ms() FROM render_jobs j
-		JOIN users u ON u.id = j.user_id AND u.erasing_at IS NULL WHERE j.id = $1 AND j.user_id = $2`, jobID, owner).
+		WHERE j.id = $1 AND j.user_id = $2 AND `+user.Exists("j.user_id"), jobID, owner).
 		Scan(&state, &key, &sum, &alive)
 	switch {
 	case isNoRows(err):

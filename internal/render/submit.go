@@ -15,11 +15,13 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/job"
 	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
 	"cutroom/internal/timeline"
+	"cutroom/internal/user"
 )
 
 // object is one stored source of a job.
@@ -110,13 +112,8 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	if first {
 		r.uploads = nil // the job's now
 	}
-	if db.IsForeignKey(err) {
-		return "", errAccountDeleted.WithCause(err)
-	}
 	return answer, err
 }
-
-var errAccountDeleted = fault.New(fault.Unauthorized, "account_deleted")
 
 // resolver turns the names of a submission into stored objects.
 type resolver struct {
@@ -324,14 +321,8 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID string, su
 	if err != nil {
 		return err
 	}
-	// The user's row is locked to the end: a deletion either sees this job or is
-	// seen here.
-	n, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, owner)
-	if err != nil {
-		return fmt.Errorf("note activity: %w", err)
-	}
-	if n == 0 {
-		return errAccountDeleted
+	if err := user.Lock(ctx, tx, owner); err != nil {
+		return err
 	}
 	if r.inputUsed {
 		// Using an input renews it, and fails when a sweep was faster.
@@ -351,9 +342,8 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID string, su
 		return fmt.Errorf("insert render job: %w", err)
 	}
 	for _, o := range r.sources {
-		if _, err := tx.Exec(ctx, `INSERT INTO render_sources (job_id, object_key) VALUES ($1, $2)
-			ON CONFLICT (job_id, object_key) DO NOTHING`, jobID, o.Object); err != nil {
-			return fmt.Errorf("hold source: %w", err)
+		if err := job.Hold(ctx, tx, jobID, o.Object); err != nil {
+			return err
 		}
 	}
 	return tx.Notify(ctx, topic)

@@ -9,21 +9,21 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/job"
 	"cutroom/internal/sweep"
+	"cutroom/internal/user"
 )
 
 // SweepRules says which objects of renders are needed. uploadLifetime is for
 // uploads that no job took, partLifetime for shared parts since they were made.
 func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
-	const living = `SELECT CASE WHEN erasing_at IS NULL THEN 1 ELSE 0 END FROM users WHERE id = $1`
 	return []sweep.Rule{
 		{Kind: "render uploads", Prefix: "uploads/rnd-", Grace: uploadLifetime,
 			Owner: `SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`},
 		{Kind: "render outputs", Prefix: "render/", Grace: job.OrphanAge,
 			Owner: `SELECT CASE WHEN state = 'PROCESSING' OR output_key IS NOT NULL THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`},
-		{Kind: kindInputs, Prefix: "inputs/", Grace: job.OrphanAge, Owner: living,
+		{Kind: kindInputs, Prefix: "inputs/", Grace: job.OrphanAge, Owner: user.ExistsQuery,
 			Object: `SELECT 1 FROM render_inputs WHERE user_id = $1 AND object_key = $2
-				UNION ALL SELECT 1 FROM render_sources WHERE object_key = $2`},
-		{Kind: "render parts", Prefix: "parts/", Grace: job.OrphanAge, Owner: living, Lifetime: partLifetime},
+				UNION ALL SELECT 1 WHERE ` + job.Held("$2")},
+		{Kind: "render parts", Prefix: "parts/", Grace: job.OrphanAge, Owner: user.ExistsQuery, Lifetime: partLifetime},
 	}
 }
 
@@ -99,8 +99,7 @@ func (s *Service) expireJobs(ctx context.Context) error {
 
 func (s *Service) expireInputs(ctx context.Context) error {
 	keys, err := s.collectKeys(ctx, `DELETE FROM render_inputs WHERE last_used_at < now_ms() - $1
-		AND NOT EXISTS (SELECT 1 FROM render_sources rs WHERE rs.object_key = render_inputs.object_key)
-		RETURNING object_key`, s.InputLifetime.Milliseconds())
+		AND NOT `+job.Held("render_inputs.object_key")+` RETURNING object_key`, s.InputLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("expire inputs: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/user"
 )
 
 // pollQueue is how long a missed wake-up can delay a job, and how long an
@@ -320,12 +321,10 @@ func (s *Service) fail(ctx context.Context, j claimedJob, sentence string, cause
 // dropIfErased removes what a worker stored after its user's files had been
 // erased: the deletion took the job away while the worker was still writing.
 func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
-	var one int
-	err := s.db.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`, j.UserID).Scan(&one)
-	if !isNoRows(err) {
+	if err := user.Check(ctx, s.db, j.UserID); !errors.Is(err, user.ErrDeleted) {
 		return
 	}
-	err = s.EraseCaches(ctx, j.UserID)
+	err := s.EraseCaches(ctx, j.UserID)
 	for _, prefix := range []string{"render/" + j.ID + "/", "uploads/" + j.ID + "/", "parts/" + j.UserID + "/"} {
 		err = errors.Join(err, s.deletePrefix(ctx, prefix))
 	}
@@ -340,10 +339,7 @@ func releaseSources(ctx context.Context, tx *db.Tx, jobID string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM render_parts WHERE job_id = $1`, jobID); err != nil {
 		return fmt.Errorf("forget parts: %w", err)
 	}
-	if _, err := tx.Exec(ctx, `DELETE FROM render_sources WHERE job_id = $1`, jobID); err != nil {
-		return fmt.Errorf("release sources: %w", err)
-	}
-	return nil
+	return job.Release(ctx, tx, jobID)
 }
 
 // dropUploads deletes what was uploaded for one job only. A failure is made

@@ -9,6 +9,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
+	"cutroom/internal/user"
 )
 
 // queueLock orders submissions and claims over all replicas.
@@ -22,10 +23,7 @@ const queueLock = "separation-queue"
 const inFlight = `state IN ('SUBMITTING', 'PROCESSING')`
 
 // ownerStays is the condition that the account of job j is not being deleted.
-// It is neither a join nor a NOT EXISTS, which both databases may turn into one
-// and then look through the whole queue for its head: few accounts are being
-// deleted, and their list is made once.
-const ownerStays = `j.user_id NOT IN (SELECT u.id FROM users u WHERE u.erasing_at IS NOT NULL)`
+var ownerStays = user.Stays("j.user_id")
 
 // next gets a job for this replica to work on, where it can work: one whose
 // worker is gone, or else from the queue.

@@ -11,6 +11,7 @@ import (
 
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/user"
 )
 
 // Stem is one result of a READY job.
@@ -39,15 +40,14 @@ const (
 )
 
 // statusQuery reads job, stems, queue position and history in one round trip.
-const statusQuery = `SELECT j.state, j.progress, j.error, j.actual_duration_ms,
+var statusQuery = `SELECT j.state, j.progress, j.error, j.actual_duration_ms,
 	CASE WHEN j.state = 'QUEUED' THEN (SELECT COUNT(*) FROM separation_jobs q WHERE q.state = 'QUEUED'
 		AND (q.created_at < j.created_at OR (q.created_at = j.created_at AND q.id <= j.id))) END,
 	CASE WHEN j.state = 'QUEUED' THEN (SELECT AVG(h.took) FROM (SELECT ready_at - submitting_at AS took
 		FROM separation_jobs WHERE ready_at IS NOT NULL AND submitting_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50) h) END,
 	t.stem_id, t.duration_ms
-	FROM separation_jobs j JOIN users u ON u.id = j.user_id AND u.erasing_at IS NULL
-	LEFT JOIN separation_stems t ON t.job_id = j.id AND j.state = 'READY'
-	WHERE j.id = $1 AND j.user_id = $2 ORDER BY t.ordinal`
+	FROM separation_jobs j LEFT JOIN separation_stems t ON t.job_id = j.id AND j.state = 'READY'
+	WHERE j.id = $1 AND j.user_id = $2 AND ` + user.Exists("j.user_id") + ` ORDER BY t.ordinal`
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
@@ -102,8 +102,7 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (ob
 	}
 	var key string
 	err = s.db.QueryRow(ctx, `SELECT t.object_key FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
-		JOIN users u ON u.id = j.user_id
-		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.state = 'READY' AND u.erasing_at IS NULL`, jobID, stemID).Scan(&key)
+		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.state = 'READY' AND `+user.Exists("j.user_id"), jobID, stemID).Scan(&key)
 	if isNoRows(err) {
 		return nil, "", fault.NotFoundf("stem not found")
 	}

@@ -14,6 +14,7 @@ import (
 	"cutroom/internal/idempotency"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
+	"cutroom/internal/user"
 )
 
 // Submission is a request to separate an uploaded file.
@@ -67,9 +68,6 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	answer, first, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
 		return jobID, s.enqueue(ctx, tx, owner, jobID, source, sub, audio, price)
 	})
-	if db.IsForeignKey(err) {
-		err = errAccountDeleted.WithCause(err)
-	}
 	var refused *fault.Error
 	switch {
 	case err == nil && first:
@@ -85,8 +83,6 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	// the sweep of uploads removes it if no job comes to need it.
 	return "", err
 }
-
-var errAccountDeleted = fault.New(fault.Unauthorized, "account_deleted")
 
 // committed reports whether a job exists. It is asked after a transaction
 // ended with an error that may have hidden its success.
@@ -105,14 +101,8 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, owner, jobID, source s
 	if err := tx.Lock(ctx, queueLock); err != nil {
 		return err
 	}
-	// The user's row is locked to the end: a deletion either sees this job or
-	// is seen here.
-	n, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, owner)
-	if err != nil {
-		return fmt.Errorf("note activity: %w", err)
-	}
-	if n == 0 {
-		return errAccountDeleted
+	if err := user.Lock(ctx, tx, owner); err != nil {
+		return err
 	}
 	if err := credit.Charge(ctx, tx, owner, jobID, price); err != nil {
 		return err
@@ -131,12 +121,8 @@ func (s *Service) affordable(ctx context.Context, owner string, price int64) err
 		return nil
 	}
 	// A balance that is gone with its account is not what the client has to know.
-	err = s.db.QueryRow(ctx, `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NULL`, owner).Scan(new(int))
-	switch {
-	case isNoRows(err):
-		return errAccountDeleted
-	case err != nil:
-		return fmt.Errorf("look for account: %w", err)
+	if err := user.Check(ctx, s.db, owner); err != nil {
+		return err
 	}
 	return credit.Insufficient(price, have)
 }

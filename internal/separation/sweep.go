@@ -28,7 +28,7 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 // even if it was away so long that nobody has noticed yet.
 func (s *Service) failStale(ctx context.Context) error {
 	jobs, err := s.selectJobs(ctx, `state = 'QUEUED' AND created_at < now_ms() - $1 AND (
-		(node_id <> $2 AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = separation_jobs.node_id AND n.seen_at > now_ms() - $1))
+		(node_id <> $2 AND NOT `+job.NodeSeen("separation_jobs.node_id", "$1")+`)
 		OR (SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL) < now_ms() - $1)`,
 		staleAfter.Milliseconds(), s.NodeID)
 	if err != nil {
@@ -67,8 +67,7 @@ func (s *Service) failAll(ctx context.Context, jobs []claimedJob, sentence, why 
 }
 
 // unread is the condition on a job that no render still reads its stems.
-const unread = `NOT EXISTS (SELECT 1 FROM render_sources rs JOIN separation_stems t ON t.object_key = rs.object_key
-	WHERE t.job_id = separation_jobs.id)`
+var unread = `NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = separation_jobs.id AND ` + job.Held("t.object_key") + `)`
 
 // disposeAbandoned removes results that nobody collected. Stems that a render
 // still reads stay until it has ended.

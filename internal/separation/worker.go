@@ -15,6 +15,7 @@ import (
 	"cutroom/internal/httpcall"
 	"cutroom/internal/job"
 	"cutroom/internal/upstream/separator"
+	"cutroom/internal/user"
 )
 
 // pollQueue is how long a missed wake-up can delay a job, and how long an
@@ -142,13 +143,9 @@ var (
 	errPriceMismatch  = errors.New("the audio is longer than was paid for")
 )
 
-// PaddingMs is how much longer than we did somebody else may measure the same
-// sound, who counts what its encoder put before and behind it.
-const PaddingMs = 500
-
 // covers reports whether what was paid is enough for sound of that length.
 func (j claimedJob) covers(durationMs int64) bool {
-	return credit.Price(durationMs) <= j.Credits || durationMs <= j.DurationMs+PaddingMs
+	return credit.Price(durationMs) <= j.Credits || durationMs <= j.DurationMs+credit.PaddingMs
 }
 
 func (s *Service) advance(ctx context.Context, j *claimedJob, dir string) error {
@@ -213,7 +210,7 @@ func (s *Service) intend(ctx context.Context, j *claimedJob, seq int64) error {
 		defer cancel()
 		return s.guarded(write, `UPDATE separation_jobs SET submit_intent_at = now_ms(), media_seq = $3
 			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'
-				AND EXISTS (SELECT 1 FROM users u WHERE u.id = user_id AND u.erasing_at IS NULL)`, j.ID, j.Fence, seq)
+				AND `+user.Exists("user_id"), j.ID, j.Fence, seq)
 	}); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package app
+package admin
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// callLog writes the provider's calls to the database, in the background and
+// CallLog writes the provider's calls to the database, in the background and
 // in order: a slow database must not slow a call, nor a burst fill memory.
-type callLog struct {
+type CallLog struct {
 	db    *db.DB
 	log   *slog.Logger
 	calls chan timedCall
@@ -24,12 +24,13 @@ type timedCall struct {
 	at time.Time
 }
 
-func newCallLog(d *db.DB, log *slog.Logger) *callLog {
-	return &callLog{db: d, log: log, calls: make(chan timedCall, 1024)}
+// NewCallLog returns a log that writes once it runs.
+func NewCallLog(d *db.DB, log *slog.Logger) *CallLog {
+	return &CallLog{db: d, log: log, calls: make(chan timedCall, 1024)}
 }
 
-// record takes a call to be written.
-func (c *callLog) record(call separator.Call) {
+// Record takes a call to be written.
+func (c *CallLog) Record(call separator.Call) {
 	select {
 	case c.calls <- timedCall{call, time.Now()}:
 	default:
@@ -37,8 +38,8 @@ func (c *callLog) record(call separator.Call) {
 	}
 }
 
-// run writes calls until ctx ends, and then what is left.
-func (c *callLog) run(ctx context.Context) error {
+// Run writes calls until ctx ends, and then what is left.
+func (c *CallLog) Run(ctx context.Context) {
 	for {
 		select {
 		case call := <-c.calls:
@@ -49,20 +50,20 @@ func (c *callLog) run(ctx context.Context) error {
 				case call := <-c.calls:
 					c.write(ctx, call)
 				default:
-					return nil
+					return
 				}
 			}
 		}
 	}
 }
 
-// sweep forgets calls that are older than the lifetime.
-func (c *callLog) sweep(ctx context.Context, lifetime time.Duration) error {
+// Sweep forgets calls that are older than the lifetime.
+func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
 	_, err := c.db.Exec(ctx, `DELETE FROM provider_calls WHERE created_at < now_ms() - $1`, lifetime.Milliseconds())
 	return err
 }
 
-func (c *callLog) write(ctx context.Context, call timedCall) {
+func (c *CallLog) write(ctx context.Context, call timedCall) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	success := 0

@@ -1,0 +1,192 @@
+package user
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/db"
+)
+
+// User is somebody with an account.
+type User struct {
+	ID, Email, Name, Role string
+	Picture               string // "" when there is none
+
+	// SignedOut is when all of the user's tokens ended, zero when they never did.
+	SignedOut time.Time
+	// Erasing says that the account is being deleted.
+	Erasing bool
+}
+
+// columns are what scan reads.
+const columns = `id, email, name, role, COALESCE(picture, ''), signed_out_at, erasing_at`
+
+func scan(row interface{ Scan(...any) error }) (User, error) {
+	var u User
+	var signedOut, erasing sql.NullInt64
+	err := row.Scan(&u.ID, &u.Email, &u.Name, &u.Role, &u.Picture, &signedOut, &erasing)
+	if signedOut.Valid {
+		u.SignedOut = time.UnixMilli(signedOut.Int64)
+	}
+	u.Erasing = erasing.Valid
+	return u, err
+}
+
+// Identity is who somebody is to an identity provider.
+type Identity struct{ Provider, Subject string }
+
+// Upsert returns the user with this identity, active now, and makes one where
+// there is none. Of an existing one the name stays, the picture becomes the given
+// one, and so does an e-mail that is not "".
+func Upsert(ctx context.Context, d *db.DB, who Identity, email, name, picture string) (u User, err error) {
+	err = d.InTx(ctx, func(tx *db.Tx) (err error) {
+		u, err = scan(tx.QueryRow(ctx, `INSERT INTO users (id, provider, provider_sub, email, name, picture, created_at, last_active_at)
+			VALUES ($1, $2, $3, $4, $5, NULLIF($6, ''), now_ms(), now_ms())
+			ON CONFLICT (provider, provider_sub) DO UPDATE SET
+				email = CASE WHEN excluded.email = '' THEN users.email ELSE excluded.email END,
+				picture = excluded.picture,
+				last_active_at = excluded.last_active_at
+			RETURNING `+columns, uuid.NewString(), who.Provider, who.Subject, email, name, picture))
+		return err
+	})
+	if err != nil {
+		return User{}, fmt.Errorf("upsert user: %w", err)
+	}
+	return u, nil
+}
+
+// IdentityOf returns who a user is to the identity provider, the zero Identity for
+// nobody. It tells of accounts that are being erased, too.
+func IdentityOf(ctx context.Context, q db.Querier, id string) (Identity, error) {
+	var who Identity
+	err := q.QueryRow(ctx, `SELECT provider, provider_sub FROM users WHERE id = $1`, id).Scan(&who.Provider, &who.Subject)
+	if err != nil && !db.IsNoRows(err) {
+		return Identity{}, fmt.Errorf("read identity: %w", err)
+	}
+	return who, nil
+}
+
+// Get returns a user, or ErrDeleted.
+func Get(ctx context.Context, q db.Querier, id string) (User, error) {
+	u, err := scan(q.QueryRow(ctx, `SELECT `+columns+` FROM users WHERE id = $1 AND erasing_at IS NULL`, id))
+	switch {
+	case db.IsNoRows(err):
+		return User{}, ErrDeleted
+	case err != nil:
+		return User{}, fmt.Errorf("read user: %w", err)
+	}
+	return u, nil
+}
+
+// Find returns the users with this e-mail (any case), of whom there may be one
+// for each provider, or the one with this id.
+func Find(ctx context.Context, d *db.DB, emailOrID string) ([]User, error) {
+	return list(ctx, d, `(id = $1 OR (email <> '' AND `+d.Fold("email")+` = $1)) ORDER BY id`,
+		strings.ToLower(strings.TrimSpace(emailOrID)))
+}
+
+// Admins returns the users with the admin role, by e-mail.
+func Admins(ctx context.Context, d *db.DB) ([]User, error) {
+	return list(ctx, d, `role = 'admin' ORDER BY email, id`)
+}
+
+func list(ctx context.Context, d *db.DB, which string, args ...any) ([]User, error) {
+	rows, err := d.Query(ctx, `SELECT `+columns+` FROM users WHERE erasing_at IS NULL AND `+which, args...)
+	if err != nil {
+		return nil, fmt.Errorf("look for users: %w", err)
+	}
+	defer rows.Close()
+	var out []User
+	for rows.Next() {
+		u, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("read user: %w", err)
+		}
+		out = append(out, u)
+	}
+	return out, rows.Err()
+}
+
+// SetRole gives a user a role, or answers ErrDeleted.
+func SetRole(ctx context.Context, tx *db.Tx, id, role string) error {
+	return change(ctx, tx, `role = $2`, id, role)
+}
+
+// SignOut notes that all of a user's tokens end now, or answers ErrDeleted.
+func SignOut(ctx context.Context, tx *db.Tx, id string) error {
+	return change(ctx, tx, `signed_out_at = now_ms()`, id)
+}
+
+// BeginErasure ends an account for everybody, once: from then on it is
+// ErrDeleted.
+func BeginErasure(ctx context.Context, tx *db.Tx, id string) error {
+	return change(ctx, tx, `erasing_at = now_ms()`, id)
+}
+
+// change changes a user who exists.
+func change(ctx context.Context, tx *db.Tx, what string, args ...any) error {
+	n, err := tx.Exec(ctx, `UPDATE users SET `+what+` WHERE id = $1 AND erasing_at IS NULL`, args...)
+	if err != nil {
+		return fmt.Errorf("change user: %w", err)
+	}
+	if n == 0 {
+		return ErrDeleted
+	}
+	return nil
+}
+
+// EndErasure removes the row of a user whose erasure has begun, and with it all
+// rows that refer to it.
+func EndErasure(ctx context.Context, tx *db.Tx, id string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, id); err != nil {
+		return fmt.Errorf("delete user: %w", err)
+	}
+	return nil
+}
+
+// Erasing reports whether a user's erasure has begun and not ended.
+func Erasing(ctx context.Context, q db.Querier, id string) (bool, error) {
+	var n int
+	if err := q.QueryRow(ctx, `SELECT COUNT(*) FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, id).Scan(&n); err != nil {
+		return false, fmt.Errorf("look for user: %w", err)
+	}
+	return n == 1, nil
+}
+
+// ErasingSince returns the users whose erasure began so long ago and has not
+// ended.
+func ErasingSince(ctx context.Context, q db.Querier, age time.Duration) ([]string, error) {
+	ids, err := db.Texts(q.Query(ctx, `SELECT id FROM users WHERE erasing_at IS NOT NULL AND erasing_at < now_ms() - $1`, age.Milliseconds()))
+	if err != nil {
+		return nil, fmt.Errorf("look for unfinished erasures: %w", err)
+	}
+	return ids, nil
+}
+
+// SignedOut returns who was signed out within a time, and when.
+func SignedOut(ctx context.Context, q db.Querier, within time.Duration) (map[string]time.Time, error) {
+	rows, err := q.Query(ctx, `SELECT id, signed_out_at FROM users
+		WHERE signed_out_at IS NOT NULL AND signed_out_at > (SELECT now_ms()) - $1`, within.Milliseconds())
+	if err != nil {
+		return nil, fmt.Errorf("look for sign-outs: %w", err)
+	}
+	defer rows.Close()
+	out := map[string]time.Time{}
+	for rows.Next() {
+		var id string
+		var ms int64
+		if err := rows.Scan(&id, &ms); err != nil {
+			return nil, fmt.Errorf("look for sign-outs: %w", err)
+		}
+		out[id] = time.UnixMilli(ms)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("look for sign-outs: %w", err)
+	}
+	return out, nil
+}
