@@ -109,12 +109,18 @@ func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	if err != nil {
 		return err
 	}
-	size, replaced, err := c.put(ctx, path, src)
+	grown, err := c.keep(path, func(temp string) error {
+		if err := disk.Link(ctx, src, temp); err != nil {
+			return err
+		}
+		now := time.Now()
+		return os.Chtimes(temp, now, now)
+	})
 	if err != nil {
 		return fmt.Errorf("file cache: put: %w", err)
 	}
 	c.mu.Lock()
-	c.size += size - replaced
+	c.size += grown
 	full := c.cfg.MaxBytes > 0 && c.size > c.cfg.MaxBytes
 	c.mu.Unlock()
 	if full {
@@ -126,34 +132,33 @@ func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	return nil
 }
 
-func (c *Cache) put(ctx context.Context, path, src string) (size, replaced int64, err error) {
+// keep shows a file under its path once fill has made it elsewhere, and returns by
+// how many bytes the cache has grown.
+func (c *Cache) keep(path string, fill func(temp string) error) (grown int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	temp := tempName(path)
+	temp := path + "." + rand.Text() + ".tmp"
 	defer os.Remove(temp)
-	if err := disk.Link(ctx, src, temp); err != nil {
-		return 0, 0, err
+	if err := fill(temp); err != nil {
+		return 0, err
 	}
 	if !c.cfg.Volatile {
 		if err := disk.Sync(temp); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
-	}
-	now := time.Now()
-	if err := os.Chtimes(temp, now, now); err != nil {
-		return 0, 0, err
 	}
 	st, err := os.Stat(temp)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
+	grown = st.Size()
 	if before, err := os.Stat(path); err == nil {
-		replaced = before.Size()
+		grown -= before.Size()
 	}
 	// Renaming one link of a file onto another link of the same file does
 	// nothing; the deferred Remove then drops the spare name.
-	return st.Size(), replaced, os.Rename(temp, path)
+	return grown, os.Rename(temp, path)
 }
 
 // Sweep removes what was not used for ttl, then the least recently used files
@@ -233,9 +238,6 @@ func plainKey(key string) bool {
 // deadTemp is how long a file on its way in may stand still before it is taken
 // for what a killed process left.
 const deadTemp = time.Hour
-
-// tempName is a name beside path that nobody else uses.
-func tempName(path string) string { return path + "." + rand.Text() + ".tmp" }
 
 // isTemp recognises what is on its way in, in parts perhaps.
 func isTemp(name string) bool {

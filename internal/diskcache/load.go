@@ -106,18 +106,14 @@ func (c *Cache) leave(path string, f *flight, n int) (waiters int) {
 }
 
 func (c *Cache) load(ctx context.Context, path string, load Loader) error {
-	temp := tempName(path)
-	defer os.Remove(temp) // no-op once renamed
-	if err := load(ctx, temp); err != nil {
-		return err
-	}
-	// Nobody has a reason to write to it: many jobs read it.
-	err := os.Chmod(temp, 0o440)
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
+	_, err := c.keep(path, func(temp string) error {
+		if err := load(ctx, temp); err != nil {
+			return err
+		}
+		return os.Chmod(temp, 0o440) // nobody has a reason to write to it: many jobs read it
+	})
 	if err != nil {
-		return fmt.Errorf("file cache: keep: %w", err)
+		return fmt.Errorf("file cache: load: %w", err)
 	}
 	// The caller has its file; the next Sweep meets the same failure and tells it.
 	_ = c.trim(path)

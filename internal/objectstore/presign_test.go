@@ -40,6 +40,7 @@ func send(t *testing.T, method, url, contentType string, body []byte) (int, []by
 }
 
 func TestPresignedPutAcceptsOnlyWhatWasSigned(t *testing.T) {
+	t.Parallel()
 	eachBackend(t, testPresignedPut)
 }
 

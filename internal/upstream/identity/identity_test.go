@@ -2,10 +2,7 @@ package identity_test
 
 import (
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,42 +17,6 @@ const clientID = "ios.cutroom.example"
 
 // start is an instant with a fraction, so that rounding mistakes show.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
-
-// clock is a time that only the test moves.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func newClock() *clock { return &clock{at: start} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
-
-// serve starts a server that ends with the test, and a client of its own.
-func serve(t *testing.T, handler http.HandlerFunc) (address string, client *http.Client) {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server.URL, server.Client()
-}
-
-// deadAddress is a loopback address on which nothing listens any more.
-func deadAddress(t *testing.T) string {
-	t.Helper()
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	return server.URL
-}
 
 // wantOnly checks that err is want and not the other of the two errors, and
 // that it does not repeat the token.

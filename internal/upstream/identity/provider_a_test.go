@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/httpcall/calltest"
 	"cutroom/internal/upstream/identity"
 )
 
@@ -40,10 +41,10 @@ func answerA(changes map[string]any) string {
 
 func providerA(t *testing.T, handler http.HandlerFunc) *identity.ProviderA {
 	t.Helper()
-	address, client := serve(t, handler)
+	address, client := calltest.Serve(t, handler)
 	return identity.NewProviderA(identity.ProviderAConfig{
 		TokenInfoURL: address + "/tokeninfo?v=3", ClientIDs: []string{"android.cutroom.example", clientID},
-		HTTP: client, Now: newClock().Now,
+		HTTP: client, Now: calltest.NewClock(start).Now,
 	})
 }
 
@@ -135,7 +136,7 @@ func TestProviderAClassifiesStatuses(t *testing.T) {
 
 func TestProviderAFollowsNoRedirect(t *testing.T) {
 	stolen := false
-	elsewhere, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	elsewhere, _ := calltest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		stolen = true
 		_, _ = io.WriteString(w, answerA(nil))
 	})
@@ -155,12 +156,12 @@ func TestProviderAOutOfReach(t *testing.T) {
 	short := func(p *http.Client) *http.Client { p.Timeout = 50 * time.Millisecond; return p }
 
 	t.Run("nothing listens", func(t *testing.T) {
-		p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: deadAddress(t), ClientIDs: []string{clientID}})
+		p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: calltest.DeadAddress(), ClientIDs: []string{clientID}})
 		_, err := p.Verify(t.Context(), token)
 		wantOnly(t, err, identity.ErrUnavailable, token)
 	})
 	t.Run("client time-out", func(t *testing.T) {
-		address, client := serve(t, hang)
+		address, client := calltest.Serve(t, hang)
 		p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: address, ClientIDs: []string{clientID}, HTTP: short(client)})
 		_, err := p.Verify(t.Context(), token)
 		wantOnly(t, err, identity.ErrUnavailable, token)
@@ -213,8 +214,8 @@ func TestProviderARefusesAbsurdTokensWithoutACall(t *testing.T) {
 }
 
 func TestProviderAWithoutClientsAdmitsNobody(t *testing.T) {
-	address, client := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answerA(nil)) })
-	p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: address, HTTP: client, Now: newClock().Now})
+	address, client := calltest.Serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answerA(nil)) })
+	p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: address, HTTP: client, Now: calltest.NewClock(start).Now})
 	_, err := p.Verify(t.Context(), "a-long-identity-token")
 	wantOnly(t, err, identity.ErrRejected, "a-long-identity-token")
 }

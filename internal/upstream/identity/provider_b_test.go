@@ -22,6 +22,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"cutroom/internal/httpcall/calltest"
 	"cutroom/internal/upstream/identity"
 )
 
@@ -92,12 +93,12 @@ func (s *providerBServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // newProviderB returns a verifier over a server that publishes key 0 as "k0".
-func newProviderB(t *testing.T) (*identity.ProviderB, *providerBServer, *clock) {
+func newProviderB(t *testing.T) (*identity.ProviderB, *providerBServer, *calltest.Clock) {
 	t.Helper()
 	server := &providerBServer{}
 	server.publish(publicEntry("k0", &rsaKeys()[0].PublicKey))
-	address, client := serve(t, server.ServeHTTP)
-	at := newClock()
+	address, client := calltest.Serve(t, server.ServeHTTP)
+	at := calltest.NewClock(start)
 	return identity.NewProviderB(identity.ProviderBConfig{
 		KeysURL: address, Issuer: issuerB, ClientIDs: []string{clientID}, HTTP: client, Now: at.Now,
 	}), server, at
@@ -442,7 +443,7 @@ func TestProviderBWithoutAnySet(t *testing.T) {
 }
 
 func TestProviderBBrokenKeySetAnswers(t *testing.T) {
-	at := newClock()
+	at := calltest.NewClock(start)
 	for name, handler := range map[string]http.HandlerFunc{
 		"not JSON": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
 		"too long": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) },
@@ -452,7 +453,7 @@ func TestProviderBBrokenKeySetAnswers(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address, client := serve(t, handler)
+			address, client := calltest.Serve(t, handler)
 			p := identity.NewProviderB(identity.ProviderBConfig{KeysURL: address, Issuer: issuerB, ClientIDs: []string{clientID}, HTTP: client, Now: at.Now})
 			_, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now()))
 			wantOnly(t, err, identity.ErrUnavailable, "")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"cutroom/internal/httpcall/calltest"
 	"cutroom/internal/upstream/receipt"
 )
 
@@ -144,11 +145,11 @@ func accountJSON(changes map[string]any) []byte {
 	return must(json.Marshal(fields))
 }
 
-func newPlatformA(t *testing.T) (*receipt.PlatformA, *storeA, *clock) {
+func newPlatformA(t *testing.T) (*receipt.PlatformA, *storeA, *calltest.Clock) {
 	t.Helper()
-	at := newClock()
+	at := calltest.NewClock(start)
 	store := &storeA{t: t, now: at.Now, record: recordA(nil), life: 3600}
-	address, client := serve(t, store)
+	address, client := calltest.Serve(t, store.ServeHTTP)
 	client.Timeout = 500 * time.Millisecond
 	store.uri = address + "/token"
 	p, err := receipt.NewPlatformA(receipt.PlatformAConfig{
@@ -205,9 +206,9 @@ func TestPlatformACountsWhatWasBought(t *testing.T) {
 }
 
 func TestPlatformALetsTestersBuyWhereTheyMay(t *testing.T) {
-	at := newClock()
+	at := calltest.NewClock(start)
 	store := &storeA{t: t, now: at.Now, record: recordA(map[string]any{"purchaseType": 0}), life: 3600}
-	address, client := serve(t, store)
+	address, client := calltest.Serve(t, store.ServeHTTP)
 	store.uri = address + "/token"
 	p := must(receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: address, PackageName: "com.cutroom.app", AllowTest: true,
 		ServiceAccountJSON: accountJSON(map[string]any{"token_uri": store.uri}), HTTP: client, Now: at.Now}))
@@ -231,6 +232,7 @@ func TestPlatformATellsAWrongProductFromAWrongToken(t *testing.T) {
 }
 
 func TestPlatformAClassifiesFailures(t *testing.T) {
+	t.Parallel()
 	for name, failure := range failures {
 		t.Run("api "+name, func(t *testing.T) {
 			p, store, _ := newPlatformA(t)
@@ -261,7 +263,7 @@ func TestPlatformAClassifiesFailures(t *testing.T) {
 
 func TestPlatformAOutOfReach(t *testing.T) {
 	p := must(receipt.NewPlatformA(receipt.PlatformAConfig{
-		BaseURL: deadAddress(), PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"token_uri": deadAddress() + "/token"}),
+		BaseURL: calltest.DeadAddress(), PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"token_uri": calltest.DeadAddress() + "/token"}),
 	}))
 	wantOnly(t, verdict(p.Verify(t.Context(), goodA())), receipt.ErrUnavailable, purchaseToken)
 }
@@ -399,6 +401,7 @@ func TestPlatformAFindsMisconfigurationAtConstruction(t *testing.T) {
 // Without a token of one purchase, the store is asked for all that it has taken
 // back, to the last page.
 func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
+	t.Parallel()
 	p, store, _ := newPlatformA(t)
 	var pages []string
 	store.lookupFn = func(w http.ResponseWriter, r *http.Request) {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"cutroom/internal/httpcall/calltest"
 	"cutroom/internal/upstream/receipt"
 )
 
@@ -135,7 +136,7 @@ func rootPEM(c chain) []byte {
 func configB() receipt.PlatformBConfig {
 	return receipt.PlatformBConfig{
 		IssuerID: "issuer-1", KeyID: "KEY1", PrivateKeyPEM: pkcs8PEM(requestKey()), BundleID: "com.cutroom.app",
-		ExtraRootsPEM: rootPEM(trusted()), Now: newClock().Now,
+		ExtraRootsPEM: rootPEM(trusted()), Now: calltest.NewClock(start).Now,
 	}
 }
 
@@ -164,7 +165,7 @@ func (s *storeB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	token, err := jwt.ParseWithClaims(bearer, &claims, func(*jwt.Token) (any, error) { return &requestKey().PublicKey, nil },
 		jwt.WithValidMethods([]string{"ES256"}), jwt.WithAudience("appstoreconnect-v1"), jwt.WithIssuer("issuer-1"),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(newClock().Now))
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(calltest.NewClock(start).Now))
 	if err != nil || token.Header["kid"] != "KEY1" || token.Header["typ"] != "JWT" || claims.Bundle != "com.cutroom.app" ||
 		claims.ExpiresAt.Sub(claims.IssuedAt.Time) > time.Hour {
 		s.t.Errorf("request token: %v, %+v", err, claims)
@@ -177,7 +178,7 @@ func (s *storeB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newPlatformB(t *testing.T, change func(*receipt.PlatformBConfig)) (*receipt.PlatformB, *storeB) {
 	t.Helper()
 	store := &storeB{t: t, signed: trusted().sign(payloadB(nil))}
-	address, client := serve(t, store)
+	address, client := calltest.Serve(t, store.ServeHTTP)
 	client.Timeout = 500 * time.Millisecond
 	cfg := configB()
 	cfg.BaseURL, cfg.HTTP = address+"/", client
@@ -411,6 +412,7 @@ func TestPlatformBTrustsExtraRootsOnlyWhenSet(t *testing.T) {
 }
 
 func TestPlatformBClassifiesFailures(t *testing.T) {
+	t.Parallel()
 	for name, failure := range failures {
 		t.Run(name, func(t *testing.T) {
 			p, store := newPlatformB(t, nil)
@@ -437,7 +439,7 @@ func TestPlatformBClassifiesFailures(t *testing.T) {
 		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 	})
 	t.Run("nothing listens", func(t *testing.T) {
-		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.BaseURL = deadAddress() })
+		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.BaseURL = calltest.DeadAddress() })
 		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrUnavailable)
 	})
 }

@@ -9,9 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,41 +26,6 @@ const (
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-// clock is a time that only the test moves.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func newClock() *clock { return &clock{at: start} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
-
-// serve starts a server that ends with the test, and a client of its own.
-func serve(t *testing.T, handler http.Handler) (address string, client *http.Client) {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server.URL, server.Client()
-}
-
-// deadAddress is a loopback address on which nothing listens any more.
-func deadAddress() string {
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	return server.URL
-}
 
 // wantOnly checks that err is want and not the other of the two errors, and
 // that it repeats none of the secrets.

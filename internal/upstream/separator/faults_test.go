@@ -174,6 +174,7 @@ func TestRecoversWithinThreeAttempts(t *testing.T) {
 // Bytes that keep moving are not a stall, however long the whole takes within
 // the request time-out.
 func TestSlowBytesAreNotAStall(t *testing.T) {
+	t.Parallel()
 	p := newProvider(t)
 	const socket = 500 * time.Millisecond
 	var took time.Duration
@@ -199,6 +200,7 @@ func TestSlowBytesAreNotAStall(t *testing.T) {
 
 // Moving bytes end at the request time-out all the same.
 func TestRequestTimeout(t *testing.T) {
+	t.Parallel()
 	p := newProvider(t)
 	p.faults["progress"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
 		for {
@@ -222,6 +224,7 @@ func TestRequestTimeout(t *testing.T) {
 
 // A request body that the provider stops reading is a stall too.
 func TestUploadStall(t *testing.T) {
+	t.Parallel()
 	p := newProvider(t)
 	p.faults["upload"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
 		p.untilGone(r)

@@ -180,14 +180,10 @@ type id int64
 
 // UnmarshalJSON accepts 42, "42" and null.
 func (n *id) UnmarshalJSON(raw []byte) error {
-	text := string(raw)
-	if text == "null" {
+	if string(raw) == "null" {
 		return nil
 	}
-	if len(text) >= 2 && text[0] == '"' {
-		text = text[1 : len(text)-1]
-	}
-	v, err := strconv.ParseInt(text, 10, 64)
+	v, err := strconv.ParseInt(strings.Trim(string(raw), `"`), 10, 64)
 	if err != nil || v <= 0 {
 		return errors.New("not an id")
 	}
@@ -226,14 +222,10 @@ type number struct {
 // UnmarshalJSON accepts 42.5, "42.5" and null.
 func (n *number) UnmarshalJSON(raw []byte) error {
 	n.given = true
-	text := string(raw)
-	if text == "null" || text == `""` {
+	if string(raw) == "null" || string(raw) == `""` {
 		return nil
 	}
-	if len(text) >= 2 && text[0] == '"' {
-		text = text[1 : len(text)-1]
-	}
-	v, err := strconv.ParseFloat(text, 64)
+	v, err := strconv.ParseFloat(strings.Trim(string(raw), `"`), 64)
 	if err != nil || math.IsNaN(v) {
 		return errors.New("not a number")
 	}

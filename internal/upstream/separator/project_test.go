@@ -219,6 +219,7 @@ func TestSubmitRepeatsOnlyWhatNeverLeft(t *testing.T) {
 // A peer that accepts and then says nothing during the TLS handshake ends at
 // the connect time-out.
 func TestConnectTimeout(t *testing.T) {
+	t.Parallel()
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
