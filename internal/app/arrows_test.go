@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"staging":            {"disk"},
 	"monitor":            {},
 	"httpcall":           {},
+	"httpcall/calltest":  {},
 	"upstream/identity":  {"httpcall"},
 	"upstream/receipt":   {"httpcall"},
 	"upstream/separator": {"httpcall"},
