@@ -18,8 +18,8 @@ import (
 func metricNames(t testing.TB) []string {
 	t.Helper()
 	var out []string
-	for _, file := range []string{"ops", "ready", "dependencies"} {
-		for _, m := range regexp.MustCompile(`"(cutroom_[a-z_]+)"`).FindAllStringSubmatch(read(t, "../internal/app/"+file+".go"), -1) {
+	for _, file := range []string{"app/ops", "app/ready", "app/dependencies", "admin/gauges"} {
+		for _, m := range regexp.MustCompile(`"(cutroom_[a-z_]+)"`).FindAllStringSubmatch(read(t, "../internal/"+file+".go"), -1) {
 			out = append(out, m[1])
 		}
 	}
