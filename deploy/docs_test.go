@@ -97,6 +97,11 @@ func TestPagesNameWhatExists(t *testing.T) {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
 			}
 		}
+		for _, m := range regexp.MustCompile("`(\\w+)`\\s+in\\s+\\[[^\\]]*\\]\\(([^)]+\\.go)\\)").FindAllStringSubmatch(read(t, page), -1) {
+			if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(read(t, filepath.Join(filepath.Dir(page), m[2]))) {
+				t.Errorf("%s says that %s is in %s", page, m[1], m[2])
+			}
+		}
 	}
 	makefiles, err := filepath.Glob("../mk/*.mk")
 	if err != nil {
