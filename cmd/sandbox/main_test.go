@@ -20,7 +20,7 @@ func TestDispatch(t *testing.T) {
 		{[]string{"-h"}, "", "-port", flag.ErrHelp.Error()},
 		{[]string{"--bogus"}, "", "bogus", "not defined"},
 		{[]string{"up", "stray"}, "", "", `unexpected argument "stray"`},
-		{[]string{"up", "--port", "0", "--data", t.TempDir(), "--cutroom", "/no/such/binary"}, "", "", "start cutroom"},
+		{[]string{"up", "--port", "0", "--data", t.TempDir(), "--cutroom", "/no/such/binary"}, "", "", "start /no/such/binary"},
 	} {
 		var stdout, stderr bytes.Buffer
 		err := dispatch(t.Context(), tt.args, &stdout, &stderr)

@@ -8,12 +8,12 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/process"
 	"cutroom/internal/sandbox/system"
 )
 
@@ -112,9 +112,8 @@ func furnish(ctx context.Context, data string) error {
 			continue
 		}
 		part := filepath.Join(filepath.Dir(path), ".part"+filepath.Ext(path))
-		cmd := exec.CommandContext(ctx, "ffmpeg", append(append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"}, args...), "-y", part)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("make %s: %w: %s", path, err, out)
+		if err := process.FFmpeg(ctx, append(args, part)...); err != nil {
+			return fmt.Errorf("make %s: %w", path, err)
 		}
 		if err := os.Rename(part, path); err != nil {
 			return fmt.Errorf("make %s: %w", path, err)

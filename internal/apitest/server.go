@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"cutroom/internal/dbtest"
+	"cutroom/internal/sandbox/process"
 )
 
 // Deadlines of the service's life. They are generous because the machine may
@@ -70,7 +71,7 @@ type replica struct {
 	url  string
 	env  map[string]string
 	log  *logBuffer
-	proc *child // nil before the first start
+	proc *process.Child // nil before the first start
 }
 
 type options struct {
@@ -221,27 +222,18 @@ func roundRobin(targets []*url.URL) http.Handler {
 // startReplica starts one process and waits until it answers.
 func (s *Server) startReplica(i int) error {
 	r := s.replicas[i]
-	p, err := launch(s.binary, s.Dir, environ(r.env), r.log, "serve")
+	p, err := process.Start(s.binary, s.Dir, environ(r.env), r.log, "serve")
 	if err != nil {
 		return err
 	}
 	r.proc = p
-	deadline := time.Now().Add(startDeadline)
-	for time.Now().Before(deadline) {
-		if !p.running() {
-			return fmt.Errorf("cutroom serve ended with status %d:\n%s", p.status(), tail(r.log.String()))
-		}
-		res, err := s.client.Get(r.url + "/healthz")
-		if err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		time.Sleep(10 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
+	defer cancel()
+	if err := p.Healthy(ctx, s.client, r.url); err != nil {
+		p.Kill()
+		return fmt.Errorf("%w:\n%s", err, tail(r.log.String()))
 	}
-	p.kill()
-	return fmt.Errorf("cutroom serve did not answer within %v:\n%s", startDeadline, tail(r.log.String()))
+	return nil
 }
 
 // Kill9 ends all processes of the service as a power cut would, ffmpeg
@@ -255,7 +247,7 @@ func (s *Server) Kill9(t testing.TB) {
 func (s *Server) killAll() {
 	for _, r := range s.replicas {
 		if r.proc != nil {
-			r.proc.kill()
+			r.proc.Kill()
 		}
 	}
 }
@@ -263,7 +255,7 @@ func (s *Server) killAll() {
 // KillReplica is Kill9 for one of several processes.
 func (s *Server) KillReplica(t testing.TB, i int) {
 	t.Helper()
-	s.replicas[i].proc.kill()
+	s.replicas[i].proc.Kill()
 	s.client.CloseIdleConnections()
 }
 
@@ -280,11 +272,13 @@ func (s *Server) StopBy(t testing.TB, sig syscall.Signal) {
 	s.client.CloseIdleConnections()
 	var wg sync.WaitGroup
 	for i, r := range s.replicas {
-		if r.proc == nil || !r.proc.running() {
+		if r.proc == nil || !r.proc.Running() {
 			continue
 		}
 		wg.Go(func() {
-			if status, err := r.proc.stop(sig, stopDeadline); err != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), stopDeadline)
+			defer cancel()
+			if status, err := r.proc.Stop(ctx, sig); err != nil {
 				t.Errorf("replica %d: %v", i, err)
 			} else if status != 0 {
 				t.Errorf("replica %d: exit status %d after %v, want 0", i, status, sig)
@@ -299,7 +293,7 @@ func (s *Server) StopBy(t testing.TB, sig syscall.Signal) {
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	for i, r := range s.replicas {
-		if r.proc != nil && r.proc.running() {
+		if r.proc != nil && r.proc.Running() {
 			continue
 		}
 		if err := s.startReplica(i); err != nil {
@@ -335,7 +329,7 @@ func (s *Server) Command(t testing.TB, args ...string) (int, string) {
 }
 
 // PID is the process id of a running replica.
-func (s *Server) PID(replica int) int { return s.replicas[replica].proc.cmd.Process.Pid }
+func (s *Server) PID(replica int) int { return s.replicas[replica].proc.PID() }
 
 // Logs is what all replicas printed so far.
 func (s *Server) Logs() string {

@@ -17,8 +17,8 @@ var shared struct {
 	err    error
 }
 
-// process is the life of the test process.
-var process struct {
+// forever is the life of the test process.
+var forever struct {
 	once sync.Once
 	life *lifetime
 }
@@ -27,8 +27,8 @@ var process struct {
 // test process, for fixtures that many tests use. A failure reported to it
 // fails the process; Fatal panics. The package's TestMain must call Main.
 func Forever(t testing.TB) testing.TB {
-	process.once.Do(func() { process.life = &lifetime{TB: t} })
-	return process.life
+	forever.once.Do(func() { forever.life = &lifetime{TB: t} })
+	return forever.life
 }
 
 // Shared returns a service that lives as long as the test process, with API
@@ -71,9 +71,9 @@ func unusual(log string) string {
 func Main(m *testing.M) int {
 	code := m.Run()
 	if shared.server != nil {
-		shared.server.shutdown(process.life)
+		shared.server.shutdown(forever.life)
 	}
-	if process.life != nil && process.life.end() && code == 0 {
+	if forever.life != nil && forever.life.end() && code == 0 {
 		code = 1
 	}
 	if build.dir != "" {

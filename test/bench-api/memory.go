@@ -86,7 +86,7 @@ func (s *service) sample(stop <-chan struct{}) []float64 {
 // resident is the service's resident memory in MiB, without the ffmpeg
 // processes that it may run.
 func (s *service) resident() float64 {
-	return float64(benchtest.Resident(s.cmd.Process.Pid)) / (1 << 20)
+	return float64(benchtest.Resident(s.child.PID())) / (1 << 20)
 }
 
 // upload sends a video of the given size to the input cache.

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 
 	"cutroom/internal/sandbox"
 	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/sandbox/process"
 )
 
 // createDatabase makes a database of its own for the service and returns its
@@ -50,7 +50,7 @@ func createDatabase(ctx context.Context, cluster string) (map[string]string, err
 // service is a running `cutroom serve`.
 type service struct {
 	url   string
-	cmd   *exec.Cmd
+	child *process.Child
 	count int // sign-ins, each from an address of its own
 }
 
@@ -70,27 +70,22 @@ func startService(ctx context.Context, binary, dir string, world *sandbox.World,
 	for key, value := range env {
 		all[key] = value
 	}
-	s := &service{url: "http://127.0.0.1:" + port, cmd: exec.CommandContext(ctx, binary, "serve")}
-	s.cmd.Dir = dir
-	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	list := []string{"PATH=" + os.Getenv("PATH")}
 	for key, value := range all {
-		s.cmd.Env = append(s.cmd.Env, key+"="+value)
+		list = append(list, key+"="+value)
 	}
 	// The log is written, as in production, and thrown away.
-	if err := s.cmd.Start(); err != nil {
+	s := &service{url: "http://127.0.0.1:" + port}
+	if s.child, err = process.Start(binary, dir, list, nil, "serve"); err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		resp, err := http.Get(s.url + "/healthz")
-		if err == nil {
-			resp.Body.Close()
-			return s, nil
-		}
-		if time.Now().After(deadline) {
-			s.stop()
-			return nil, errors.New("the service does not start")
-		}
+	starting, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := s.child.Healthy(starting, http.DefaultClient, s.url); err != nil {
+		s.stop()
+		return nil, err
 	}
+	return s, nil
 }
 
 func freePort() (string, error) {
@@ -104,8 +99,9 @@ func freePort() (string, error) {
 
 // stop ends the service and waits until it has.
 func (s *service) stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
-	_ = s.cmd.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, _ = s.child.Stop(ctx, syscall.SIGTERM) // what is measured is known by now
 }
 
 // call sends a request and decodes the answer, which must be a 2xx.

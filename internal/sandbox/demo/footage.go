@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // The music's grid: four beats to a bar.
@@ -145,8 +146,8 @@ func speak(ctx context.Context, dir, own string) (string, error) {
 	var graph, all strings.Builder
 	for i, line := range script {
 		wav := filepath.Join(dir, fmt.Sprintf("line-%d.wav", i))
-		if out, err := exec.CommandContext(ctx, "espeak-ng", "-v", line.voice, "-p", line.pitch, "-s", "168", "-w", wav, "--", line.text).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("speak with espeak-ng: %w: %s", err, out)
+		if _, err := process.Output(ctx, "espeak-ng", "-v", line.voice, "-p", line.pitch, "-s", "168", "-w", wav, "--", line.text); err != nil {
+			return "", fmt.Errorf("speak: %w", err)
 		}
 		args = append(args, "-i", "file:"+wav)
 		fmt.Fprintf(&graph, "[%d:a]aresample=48000,adelay=%d[l%d];", i, (lead + line.at).Milliseconds(), i)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // Tolerances of the measurements.
@@ -189,7 +191,7 @@ func (j *judge) sync(ctx context.Context) error {
 // brightness is the mean brightness of an area in every frame of a film.
 func brightness(ctx context.Context, path string, a lamp) ([]byte, error) {
 	side := max(a.radius, 2) // well inside the disc
-	return output(ctx, nil, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
+	return process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
 		fmt.Sprintf("format=gray,crop=%d:%d:%d:%d,scale=1:1:flags=area", side, side, a.x-side/2, a.y-side/2), "-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
 }
 

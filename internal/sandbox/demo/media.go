@@ -1,17 +1,16 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
 	"math/big"
-	"os/exec"
 	"strconv"
-	"strings"
 	"time"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // media is what a file holds: its first video and audio streams.
@@ -31,7 +30,7 @@ type media struct {
 
 // probe reads a file's headers and counts its video packets.
 func probe(ctx context.Context, path string) (media, error) {
-	out, err := output(ctx, nil, "ffprobe", "-loglevel", "error", "-count_packets", "-show_format", "-show_streams", "-print_format", "json", "file:"+path)
+	out, err := process.Output(ctx, "ffprobe", "-loglevel", "error", "-count_packets", "-show_format", "-show_streams", "-print_format", "json", "file:"+path)
 	if err != nil {
 		return media{}, fmt.Errorf("probe %s: %w", path, err)
 	}
@@ -118,7 +117,7 @@ func decode(ctx context.Context, path string) (audio, error) {
 
 // pcm runs ffmpeg on an input and returns the sound that comes out.
 func pcm(ctx context.Context, args ...string) (audio, error) {
-	raw, err := output(ctx, nil, "ffmpeg", append(append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"}, args...), "-ac", "2", "-f", "f32le", "pipe:1")...)
+	raw, err := process.Output(ctx, "ffmpeg", append(append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"}, args...), "-ac", "2", "-f", "f32le", "pipe:1")...)
 	if err != nil {
 		return nil, fmt.Errorf("decode sound: %w", err)
 	}
@@ -183,20 +182,4 @@ func difference(a, b audio) (largest, relative float64) {
 		all += float64(a[i]) * float64(a[i])
 	}
 	return largest, 10 * math.Log10(sum/all)
-}
-
-// output runs a program to its end and returns what it printed; an error holds
-// the end of its complaints.
-func output(ctx context.Context, stdin []byte, program string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	var out, complaint bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &complaint
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s: %w", program, ctx.Err())
-		}
-		text := strings.TrimSpace(complaint.String())
-		return nil, fmt.Errorf("%s: %w: %s", program, err, text[max(len(text)-600, 0):])
-	}
-	return out.Bytes(), nil
 }

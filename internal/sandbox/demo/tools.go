@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // checkTools says what has to be installed before anything is started.
@@ -32,9 +34,9 @@ func checkTools(speech bool) error {
 	return fmt.Errorf("%s not found in PATH (%s)", strings.Join(missing, " and "), hint)
 }
 
-// ffmpeg runs ffmpeg to its end.
+// ffmpeg runs ffmpeg to its end, for what an error names.
 func ffmpeg(ctx context.Context, what string, args ...string) error {
-	if _, err := output(ctx, nil, "ffmpeg", append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y"}, args...)...); err != nil {
+	if err := process.FFmpeg(ctx, args...); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil

@@ -7,16 +7,16 @@ package stems
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // All audio in this package is interleaved stereo PCM of 16 bit at SampleRate.
@@ -76,7 +76,7 @@ func Split(ctx context.Context, rawPath, dir string, opts Options) (_ Result, er
 	}
 	estimate, mono := filepath.Join(dir, "estimate.pcm"), filepath.Join(dir, "mono.pcm")
 	defer func() { err = errors.Join(err, os.RemoveAll(estimate), os.RemoveAll(mono)) }()
-	err = ffmpeg(ctx, "-f", "s16le", "-ar", "48000", "-ac", "2", "-i", "file:"+rawPath,
+	err = process.FFmpeg(ctx, "-f", "s16le", "-ar", "48000", "-ac", "2", "-i", "file:"+rawPath,
 		"-filter_complex", fmt.Sprintf("%s,atrim=start_sample=2400,asetpts=N/SR/TB,apad,atrim=end_sample=%d,asplit[voice][mono]", filter, frames),
 		"-map", "[voice]", "-f", "s16le", "file:"+estimate, "-map", "[mono]", "-ac", "1", "-ar", "8000", "-f", "s16le", "file:"+mono)
 	if err != nil {
@@ -196,13 +196,13 @@ func Decode(ctx context.Context, path, rawPath string) (frames int64, err error)
 	// Mono goes to both sides as loud as it is: ffmpeg's own way would make it
 	// 3 dB quieter.
 	toStereo := []string{"-ac", "2"}
-	channels, err := exec.CommandContext(ctx, "ffprobe", "-loglevel", "error", "-select_streams", "a:0",
-		"-show_entries", "stream=channels", "-of", "csv=p=0", "file:"+path).Output()
+	channels, err := process.Output(ctx, "ffprobe", "-loglevel", "error", "-select_streams", "a:0",
+		"-show_entries", "stream=channels", "-of", "csv=p=0", "file:"+path)
 	if err == nil && strings.TrimRight(string(channels), ",\r\n") == "1" {
 		toStereo = []string{"-af", "pan=stereo|c0=c0|c1=c0"}
 	}
 	args := append([]string{"-i", "file:" + path, "-map", "0:a:0"}, toStereo...)
-	if err := ffmpeg(ctx, append(args, "-ar", "48000", "-f", "s16le", "file:"+rawPath)...); err != nil {
+	if err := process.FFmpeg(ctx, append(args, "-ar", "48000", "-f", "s16le", "file:"+rawPath)...); err != nil {
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("decode audio: %w", ctx.Err())
 		}
@@ -221,19 +221,8 @@ func Decode(ctx context.Context, path, rawPath string) (frames int64, err error)
 // Encode turns a WAV file into the format that outPath's extension names
 // (mp3, m4a or flac).
 func Encode(ctx context.Context, wavPath, outPath string) error {
-	if err := ffmpeg(ctx, "-i", "file:"+wavPath, "-b:a", "192k", "file:"+outPath); err != nil {
+	if err := process.FFmpeg(ctx, "-i", "file:"+wavPath, "-b:a", "192k", "file:"+outPath); err != nil {
 		return fmt.Errorf("encode %s: %w", outPath, err)
-	}
-	return nil
-}
-
-func ffmpeg(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "ffmpeg", append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y"}, args...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return fmt.Errorf("ffmpeg: %w: %s", err, bytes.TrimSpace(out))
 	}
 	return nil
 }

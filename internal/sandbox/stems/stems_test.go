@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // split runs Split, reads its files and fails unless voice + background is the
@@ -191,7 +193,7 @@ func TestDecodeAndEncode(t *testing.T) {
 	want := 32768 / 8 / math.Sqrt2 // ffmpeg's sine has an amplitude of an eighth
 	for _, ext := range []string{".m4a", ".mp3", ".flac"} {
 		mono, again := filepath.Join(dir, "mono.wav"), filepath.Join(dir, "again"+ext)
-		if err := ffmpeg(t.Context(), "-f", "lavfi", "-i", "sine=frequency=500:sample_rate=16000:duration=1", mono); err != nil {
+		if err := process.FFmpeg(t.Context(), "-f", "lavfi", "-i", "sine=frequency=500:sample_rate=16000:duration=1", mono); err != nil {
 			t.Fatal(err)
 		}
 		if err := Encode(t.Context(), mono, again); err != nil {

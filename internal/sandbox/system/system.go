@@ -14,10 +14,8 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +23,7 @@ import (
 
 	"cutroom/internal/sandbox"
 	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/sandbox/process"
 )
 
 const (
@@ -63,9 +62,7 @@ type System struct {
 	cutroom string
 	dir     string // the service's working directory
 	env     []string
-	child   *exec.Cmd
-	ended   chan struct{} // closed when the child has ended
-	exit    error         // of the child, once ended
+	child   *process.Child
 	client  *http.Client
 }
 
@@ -100,11 +97,14 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 		return nil, fmt.Errorf("make working directory: %w", err)
 	}
 	s.env = environment(world, port, opts.Env)
-	if err := s.startChild(opts.Log); err != nil {
+	// Its life is ended by Stop, not by a context.
+	if s.child, err = process.Start(s.cutroom, s.dir, s.env, opts.Log, "serve"); err != nil {
 		return nil, err
 	}
-	if err := s.waitHealthy(ctx); err != nil {
-		return nil, err
+	starting, cancel := context.WithTimeout(ctx, startDeadline)
+	defer cancel()
+	if err := s.child.Healthy(starting, s.client, s.BaseURL); err != nil {
+		return nil, fmt.Errorf("%w (its log says why)", err)
 	}
 	return s, s.signInBoth(ctx)
 }
@@ -159,72 +159,8 @@ func environment(world *sandbox.World, port int, extra map[string]string) []stri
 	return list
 }
 
-// command prepares the service's binary. It gets a process group of its own,
-// so that the terminal's Ctrl-C reaches this process only.
-func (s *System) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, s.cutroom, args...)
-	cmd.Dir, cmd.Env = s.dir, s.env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return cmd
-}
-
-// startChild starts the service. Its life is ended by Stop, not by a context;
-// should this process be killed, the kernel asks the service to end as well.
-func (s *System) startChild(log io.Writer) error {
-	cmd := exec.Command(s.cutroom, "serve")
-	cmd.Dir, cmd.Env = s.dir, s.env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	cmd.Stdout, cmd.Stderr = log, log
-	started := make(chan error)
-	s.ended = make(chan struct{})
-	go func() {
-		// The kernel means the thread that started the child, so it has to stay.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			s.exit = cmd.Wait()
-		}
-		close(s.ended)
-	}()
-	if err := <-started; err != nil {
-		return fmt.Errorf("start cutroom: %w", err)
-	}
-	s.child = cmd
-	return nil
-}
-
 // Ended is closed when the service has ended, asked or not.
-func (s *System) Ended() <-chan struct{} { return s.ended }
-
-// waitHealthy asks for /healthz until it answers 200, the service ends, or
-// patience does.
-func (s *System) waitHealthy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startDeadline)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.BaseURL+"/healthz", nil)
-		if err != nil {
-			return fmt.Errorf("ask for health: %w", err)
-		}
-		if res, err := s.client.Do(req); err == nil {
-			_ = res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-s.ended:
-			return fmt.Errorf("cutroom ended while starting: %v (its log says why)", s.exit)
-		case <-ctx.Done():
-			return fmt.Errorf("cutroom is not healthy: %w", ctx.Err())
-		}
-	}
-}
+func (s *System) Ended() <-chan struct{} { return s.child.Ended() }
 
 // SignIn signs somebody in through provider_a; the account is made on the
 // first time.
@@ -271,10 +207,13 @@ func (s *System) signInBoth(ctx context.Context) (err error) {
 	if s.Admin.Role == "admin" {
 		return nil // since an earlier run
 	}
-	granting, cancel := context.WithTimeout(ctx, startDeadline)
-	defer cancel()
-	if out, err := s.command(granting, "admin", "grant", s.Admin.Email).CombinedOutput(); err != nil {
-		return fmt.Errorf("grant the admin role: %w: %s", err, strings.TrimSpace(string(out)))
+	var log bytes.Buffer
+	grant, err := process.Start(s.cutroom, s.dir, s.env, &log, "admin", "grant", s.Admin.Email)
+	if err != nil {
+		return fmt.Errorf("grant the admin role: %w", err)
+	}
+	if status := grant.Status(); status != 0 {
+		return fmt.Errorf("grant the admin role: status %d: %s", status, bytes.TrimSpace(log.Bytes()))
 	}
 	// The role is in the token, so it takes a new one.
 	s.Admin, err = s.SignIn(ctx, s.Admin.Email, "Ada Admin")
@@ -286,31 +225,11 @@ func (s *System) signInBoth(ctx context.Context) (err error) {
 func (s *System) Stop(ctx context.Context) error {
 	s.client.CloseIdleConnections()
 	var err error
-	if s.child != nil {
-		err = s.stopChild(ctx)
+	if s.child != nil && s.child.Running() {
+		status := 0
+		if status, err = s.child.Stop(ctx, syscall.SIGTERM); err == nil && status != 0 {
+			err = fmt.Errorf("cutroom did not end cleanly: status %d", status)
+		}
 	}
 	return errors.Join(err, s.World.Close())
-}
-
-func (s *System) stopChild(ctx context.Context) error {
-	select {
-	case <-s.ended:
-		return nil
-	default:
-	}
-	if err := s.child.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop cutroom: %w", err)
-	}
-	select {
-	case <-s.ended:
-		if s.exit != nil {
-			return fmt.Errorf("cutroom did not end cleanly: %w", s.exit)
-		}
-		return nil
-	case <-ctx.Done():
-	}
-	// The group: ffmpeg must not outlive it.
-	err := syscall.Kill(-s.child.Process.Pid, syscall.SIGKILL)
-	<-s.ended
-	return errors.Join(errors.New("cutroom did not end in time and was killed"), err)
 }
