@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime/multipart"
 	"net"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/api"
 	"cutroom/internal/sandbox/identity"
 	"cutroom/internal/sandbox/process"
 )
@@ -106,19 +106,7 @@ func (s *service) stop() {
 
 // call sends a request and decodes the answer, which must be a 2xx.
 func (s *service) call(req *http.Request, answer any) error {
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %d %s", req.Method, req.URL.Path, resp.StatusCode, body)
-	}
-	return json.Unmarshal(body, answer)
+	return (&api.Client{HTTP: http.DefaultClient}).Exchange(req, req.Method+" "+req.URL.Path, answer)
 }
 
 func (s *service) signIn(world *sandbox.World, email string) (token string, err error) {

@@ -3,7 +3,6 @@ package demo
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,111 +13,19 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"cutroom/internal/sandbox/api"
 )
 
-// client speaks the service's public API as an app does.
-type client struct {
-	base  string // without a trailing slash
-	token string
-	http  *http.Client
-}
+// client asks of the service what the mobile app does.
+type client struct{ *api.Client }
 
-func newClient(base string) *client {
-	return &client{base: strings.TrimSuffix(base, "/"), http: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 4, ResponseHeaderTimeout: 2 * time.Minute},
-		// A download is redirected to the object store, which must not see the
-		// service's access token.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-}
-
-// apiError is a refusal by the service.
-type apiError struct {
-	call   string
-	status int
-	code   string
-	detail string
-}
-
-func (e *apiError) Error() string {
-	text := fmt.Sprintf("%s: the service answered %d %s", e.call, e.status, e.code)
-	if e.detail != "" {
-		text += " (" + e.detail + ")"
-	}
-	return text
-}
-
-// call sends a request and decodes the JSON answer into answer.
-func (c *client) call(ctx context.Context, method, path string, body io.Reader, contentType string, answer any) error {
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	return c.exchange(req, method+" "+strings.SplitN(path, "?", 2)[0], answer)
-}
-
-func (c *client) exchange(req *http.Request, name string, answer any) error {
-	res, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, 4<<20))
-	if err != nil {
-		return fmt.Errorf("%s: read the answer: %w", name, err)
-	}
-	if res.StatusCode/100 != 2 {
-		var e struct{ Error, Detail string }
-		if json.Unmarshal(raw, &e) != nil {
-			e.Error = strings.TrimSpace(string(raw[:min(len(raw), 200)]))
-		}
-		return &apiError{call: name, status: res.StatusCode, code: e.Error, detail: e.Detail}
-	}
-	if answer == nil {
-		return nil
-	}
-	if err := json.Unmarshal(raw, answer); err != nil {
-		return fmt.Errorf("%s: read the answer: %w", name, err)
-	}
-	return nil
-}
-
-func (c *client) get(ctx context.Context, path string, answer any) error {
-	return c.call(ctx, http.MethodGet, path, nil, "", answer)
-}
-
-func (c *client) post(ctx context.Context, path string, body, answer any) error {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("POST %s: %w", path, err)
-	}
-	return c.call(ctx, http.MethodPost, path, bytes.NewReader(raw), "application/json", answer)
-}
-
-// signIn exchanges an identity token of provider_a for an access token.
-func (c *client) signIn(ctx context.Context, idToken string) error {
-	var answer struct{ AccessToken string }
-	if err := c.post(ctx, "/api/v2/auth/provider_a", map[string]string{"idToken": idToken}, &answer); err != nil {
-		return err
-	}
-	if answer.AccessToken == "" {
-		return errors.New("sign in: the service answered no access token")
-	}
-	c.token = answer.AccessToken
-	return nil
-}
+func newClient(base string) *client { return &client{api.New(base)} }
 
 func (c *client) balance(ctx context.Context) (int64, error) {
 	var answer struct{ Balance *int64 }
-	if err := c.get(ctx, "/api/v2/credits", &answer); err != nil {
+	if err := c.Get(ctx, "/api/v2/credits", &answer); err != nil {
 		return 0, err
 	}
 	if answer.Balance == nil {
@@ -135,7 +42,7 @@ type quote struct {
 
 func (c *client) quote(ctx context.Context, d time.Duration) (quote, error) {
 	var q quote
-	err := c.get(ctx, "/api/v2/credits/cost?durationMs="+fmt.Sprint(d.Milliseconds()), &q)
+	err := c.Get(ctx, "/api/v2/credits/cost?durationMs="+fmt.Sprint(d.Milliseconds()), &q)
 	return q, err
 }
 
@@ -166,7 +73,7 @@ func (c *client) sendForm(ctx context.Context, path string, parts []formPart, se
 		err := errors.Join(writeForm(form, parts, counted), form.Close())
 		_ = writer.CloseWithError(err) // documented to return nil
 	}()
-	err := c.call(ctx, http.MethodPost, path, reader, form.FormDataContentType(), answer)
+	err := c.Call(ctx, http.MethodPost, path, reader, form.FormDataContentType(), answer)
 	_ = reader.Close() // documented to return nil; ends the writer where the service answered early
 	<-done
 	return err
@@ -285,9 +192,9 @@ func (c *client) download(ctx context.Context, address string, authorized bool) 
 		return nil, fmt.Errorf("download: %w", err)
 	}
 	if authorized {
-		req.Header.Set("Authorization", "Bearer "+c.token)
+		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	res, err := c.http.Do(req)
+	res, err := c.HTTP.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("download %s: %w", pathOf(address), err)
 	}
@@ -306,7 +213,7 @@ func pathOf(address string) string {
 // mint asks the sandbox's stand-in of provider_a for an identity token.
 func mint(ctx context.Context, identity, email, name string) (string, error) {
 	var answer struct{ IDToken string }
-	err := newClient(identity).post(ctx, "/__control/mint", map[string]string{"email": email, "name": name}, &answer)
+	err := newClient(identity).Post(ctx, "/__control/mint", map[string]string{"email": email, "name": name}, &answer)
 	if err != nil {
 		return "", fmt.Errorf("ask the stand-in of provider_a for an identity token: %w", err)
 	}

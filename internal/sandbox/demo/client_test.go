@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"cutroom/internal/sandbox/api"
 )
 
 func quiet() *screen { return newScreen(io.Discard) }
@@ -46,7 +48,7 @@ func TestDownload(t *testing.T) {
 	service := httptest.NewServer(mux)
 	t.Cleanup(service.Close)
 	c := newClient(service.URL)
-	c.token = "T"
+	c.Token = "T"
 	dir := t.TempDir()
 	for _, tt := range []struct{ address, want, fails string }{
 		{"/moved", "out.mp4", ""}, {"/direct.flac", "out.flac", ""}, {"/short", "", "EOF"}, {"/nothing?token=secret", "", "status 404"},
@@ -78,15 +80,15 @@ func TestRefusalsAreReadable(t *testing.T) {
 	}))
 	t.Cleanup(service.Close)
 	c := newClient(service.URL)
-	err := c.post(t.Context(), "/api/v2/separate?x=1", map[string]int{}, nil)
-	var refusal *apiError
-	if !errors.As(err, &refusal) || refusal.status != 402 || refusal.code != "insufficient_credits" {
+	err := c.Post(t.Context(), "/api/v2/separate?x=1", map[string]int{}, nil)
+	var refusal *api.Error
+	if !errors.As(err, &refusal) || refusal.Status != 402 || refusal.Code != "insufficient_credits" {
 		t.Fatalf("error %v", err)
 	}
 	if want := "POST /api/v2/separate: the service answered 402 insufficient_credits (required=2 balance=1)"; err.Error() != want {
 		t.Errorf("says %q, want %q", err, want)
 	}
-	if err = c.get(t.Context(), "/html", nil); err == nil || !strings.Contains(err.Error(), "502 <h1>gateway</h1>") {
+	if err = c.Get(t.Context(), "/html", nil); err == nil || !strings.Contains(err.Error(), "502 <h1>gateway</h1>") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -166,7 +168,7 @@ func TestUploadSignsWhatItSends(t *testing.T) {
 	t.Cleanup(service.Close)
 	base = service.URL
 	c := newClient(base)
-	c.token = "T"
+	c.Token = "T"
 	for range 2 {
 		if key, err := c.upload(t.Context(), path, nil); err != nil || key != "assets/k.mp4" {
 			t.Errorf("key %q, %v", key, err)

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"cutroom/internal/sandbox/api"
 )
 
 // pollInterval is how often a job's state is asked for; the mobile app asks
@@ -62,7 +64,7 @@ func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStat
 	last := 0
 	for {
 		var s jobStatus
-		if err := c.get(ctx, path, &s); err != nil {
+		if err := c.Get(ctx, path, &s); err != nil {
 			return s, err
 		}
 		if s.Progress < last {
@@ -116,7 +118,7 @@ func (c *client) render(ctx context.Context, config map[string]any, names source
 // renderAssets submits a film whose media lie in the object store.
 func (c *client) renderAssets(ctx context.Context, config map[string]any) (string, error) {
 	var answer struct{ JobID string }
-	err := c.post(ctx, "/api/v2/render/v3", config, &answer)
+	err := c.Post(ctx, "/api/v2/render/v3", config, &answer)
 	return answer.JobID, err
 }
 
@@ -140,10 +142,10 @@ func (c *client) upload(ctx context.Context, path string, report func(float64)) 
 		AlreadyExists bool
 		UploadURL     *string
 	}
-	err = c.post(ctx, "/api/v2/assets/upload-url", map[string]any{
+	err = c.Post(ctx, "/api/v2/assets/upload-url", map[string]any{
 		"sha256Hex": sum, "sizeBytes": size, "ext": ext, "contentType": contentType}, &answer)
-	var refusal *apiError
-	if errors.As(err, &refusal) && refusal.code == "r2_disabled" {
+	var refusal *api.Error
+	if errors.As(err, &refusal) && refusal.Code == "r2_disabled" {
 		return "", errNoObjectStore
 	}
 	if err != nil || answer.AlreadyExists {
@@ -165,7 +167,7 @@ func (c *client) upload(ctx context.Context, path string, report func(float64)) 
 	// Both are signed: the object store refuses any other value.
 	req.ContentLength = size
 	req.Header.Set("Content-Type", contentType)
-	return answer.AssetKey, c.exchange(req, "PUT "+answer.AssetKey, nil)
+	return answer.AssetKey, c.Exchange(req, "PUT "+answer.AssetKey, nil)
 }
 
 // digest is a file's sha256 in lower-case hex, and its size.

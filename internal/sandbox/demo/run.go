@@ -142,7 +142,7 @@ func (r *run) startSandbox(ctx context.Context) (*system.System, func() error, e
 func (r *run) signIn(ctx context.Context, identity string) (string, error) {
 	who := "with the given token"
 	if r.token != "" {
-		r.client.token = r.token
+		r.client.Token = r.token
 	} else {
 		// A new account each time, so that the signup bonus is seen.
 		email := fmt.Sprintf("demo-%s@sandbox.example", r.began.UTC().Format("20060102-150405.000"))
@@ -150,7 +150,7 @@ func (r *run) signIn(ctx context.Context, identity string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := r.client.signIn(ctx, idToken); err != nil {
+		if _, err := r.client.SignIn(ctx, idToken); err != nil {
 			return "", err
 		}
 		who = "as " + email
@@ -286,7 +286,7 @@ func (r *run) finish(ctx context.Context, id, name string, on *step) (string, er
 		return "", err
 	}
 	stem := strings.TrimSuffix(r.path(name), filepath.Ext(name))
-	path, err := r.client.fetch(ctx, r.client.base+"/api/v2/render/"+id+"/download", stem, func(share float64) { on.update(share, "downloading") })
+	path, err := r.client.fetch(ctx, r.client.Base+"/api/v2/render/"+id+"/download", stem, func(share float64) { on.update(share, "downloading") })
 	if err == nil && path != r.path(name) {
 		err = fmt.Errorf("the service calls the file %s, not %s", filepath.Base(path), name)
 	}

@@ -7,7 +7,6 @@ package system
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/api"
 	"cutroom/internal/sandbox/identity"
 	"cutroom/internal/sandbox/process"
 )
@@ -169,32 +169,13 @@ func (s *System) SignIn(ctx context.Context, email, name string) (Session, error
 	if err != nil {
 		return Session{}, err
 	}
-	body, err := json.Marshal(map[string]string{"idToken": token})
+	c := api.New(s.BaseURL)
+	c.HTTP = s.client
+	user, err := c.SignIn(ctx, token)
 	if err != nil {
 		return Session{}, fmt.Errorf("sign in %s: %w", email, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.BaseURL+"/api/v2/auth/provider_a", bytes.NewReader(body))
-	if err != nil {
-		return Session{}, fmt.Errorf("sign in %s: %w", email, err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := s.client.Do(req)
-	if err != nil {
-		return Session{}, fmt.Errorf("sign in %s: %w", email, err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	var answer struct {
-		AccessToken string
-		Error       string
-		User        struct{ Sub, Email, Role string }
-	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&answer); err != nil {
-		return Session{}, fmt.Errorf("sign in %s: status %d: %w", email, res.StatusCode, err)
-	}
-	if res.StatusCode != http.StatusOK || answer.AccessToken == "" {
-		return Session{}, fmt.Errorf("sign in %s: status %d: %s", email, res.StatusCode, answer.Error)
-	}
-	return Session{Email: answer.User.Email, UserID: answer.User.Sub, Role: answer.User.Role, AccessToken: answer.AccessToken}, nil
+	return Session{Email: user.Email, UserID: user.Sub, Role: user.Role, AccessToken: c.Token}, nil
 }
 
 func (s *System) signInBoth(ctx context.Context) (err error) {
