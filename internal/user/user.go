@@ -18,7 +18,7 @@ import (
 // ErrDeleted answers for an account that is gone or being erased.
 var ErrDeleted = fault.New(fault.Unauthorized, "account_deleted")
 
-// ErrNotAdmin answers whoever asks for what is an admin's.
+// ErrNotAdmin answers a user who is not an admin.
 var ErrNotAdmin = fault.New(fault.Forbidden, "admin_required")
 
 // Lock notes that a user is active and holds the row to the end of the
