@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -51,7 +50,7 @@ func (r *run) sharePart(ctx context.Context, p *VideoPart, t *task) error {
 func (r *run) makeClaimed(ctx context.Context, p *VideoPart, t *task) error {
 	err := r.makePart(ctx, p, t)
 	r.mu.Lock()
-	kept := err == nil && r.yields[p].complete()
+	kept := err == nil && r.decoded[p].complete()
 	r.mu.Unlock()
 	if merr := r.job.Coordinator.Made(context.WithoutCancel(ctx), p.Key, kept); merr != nil {
 		r.log.Warn("end of part not announced", "key", p.Key, "error", merr)
@@ -67,7 +66,7 @@ func (r *run) awaitOthers(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("await part: %w", err)
 		}
-		if made && r.fetchWhole(ctx, p) {
+		if made && r.fetchPart(ctx, p) {
 			continue
 		}
 		// Given up, lost, or no longer in the cache: it is made here. That it
@@ -79,32 +78,13 @@ func (r *run) awaitOthers(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) fetchWhole(ctx context.Context, p *VideoPart) bool {
-	if !r.fetch(ctx, p.Key, r.path(p.File)) {
-		return false
-	}
-	if _, err := p.checkPart(r.path(p.File)); err != nil {
-		r.log.Warn("shared part is broken", "key", p.Key, "error", err)
-		return os.Remove(r.path(p.File)) != nil
-	}
-	return true
-}
-
 // Assist makes parts of a job that somebody else renders, until none is left to
-// claim or ctx ends. It writes to the part cache only. A source that cannot be rendered is no error here: whoever renders the
-// job finds the same and says so.
+// claim or ctx ends. It writes to the part cache only. Of an error the client
+// hears nothing here: whoever renders the job finds the same and says so.
 func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
-	r := &run{Engine: e, job: job, log: e.logOf(job), work: filepath.Join(job.Dir, "work"), meter: newMeter(nil),
-		yields: map[*VideoPart]coverage{}}
-	if err := os.MkdirAll(r.work, 0o750); err != nil {
-		return 0, fmt.Errorf("assist: %w", noSpace(err))
-	}
+	r := e.newRun(job)
 	defer os.RemoveAll(r.work)
-	files, err := r.analyseAll(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if r.plan, err = MakePlan(job.Timeline, files, e.cfg.Limits, e.machine()); err != nil {
+	if err := r.open(ctx); err != nil {
 		return 0, err
 	}
 	parallel := r.plan.Parallel

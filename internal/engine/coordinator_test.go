@@ -89,14 +89,14 @@ func (b *board) Await(ctx context.Context, key string) (bool, error) {
 	}
 }
 
-// TestACrewMakesTheSameFilm renders with an assistant and alone: every frame
+// TestSharedRendersMakeTheSameFilm renders with an assistant and alone: every frame
 // and every sample must be the same, and the assistant must have had a part.
-func TestACrewMakesTheSameFilm(t *testing.T) {
+func TestSharedRendersMakeTheSameFilm(t *testing.T) {
 	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.High}
 	sources := map[string]engine.Source{}
 	for i := range 8 {
 		key := fmt.Sprint("v", i)
-		sources[key] = engine.Source{Path: mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 3 * time.Second, Tone: 300 + 50*float64(i)})}
+		sources[key] = engine.Source{SHA256: key, Path: mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 3 * time.Second, Tone: 300 + 50*float64(i)})}
 		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: key, Order: int64(i), Duration: 3 * time.Second, Volume: 1, Speed: 1})
 	}
 	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})

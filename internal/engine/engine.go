@@ -19,7 +19,7 @@ type Config struct {
 	// for every core. One encoder always runs, whatever it takes.
 	MemoryBytes int64
 
-	Limits       Limits        // zero fields take the value of DefaultLimits
+	Limits       Limits        // zero fields have generous defaults
 	FinalTimeout time.Duration // of the final pass; 0 = 30 minutes
 	Log          *slog.Logger  // nil discards
 }
@@ -50,22 +50,18 @@ func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, log: cfg.Log}
 }
 
-// logOf is where to say what concerns a job.
-func (e *Engine) logOf(job Job) *slog.Logger {
-	if job.Log != nil {
-		return job.Log
-	}
-	return e.log
-}
-
 func (e *Engine) machine() Machine {
 	return Machine{Cores: e.cfg.Cores, MemoryBytes: e.cfg.MemoryBytes, ProcessBytes: e.cfg.Media.MaxMemory()}
 }
 
-// Source is a local file behind a key of the timeline.
+// Source is a local file behind a key of the timeline. The engine finds out the
+// rest, in a copy of its own: one for all keys of the same content.
 type Source struct {
 	Path   string // absolute; the engine only reads it
-	SHA256 string // hex of the content; computed when empty
+	SHA256 string // hex of the content
+
+	info *Info
+	user string // the first field that uses it, for messages: "segments[0]"
 }
 
 // Job is one render.

@@ -125,16 +125,10 @@ func (r *run) decodedPeak(ctx context.Context, name string) (float64, error) {
 // finalError tells time-out and full disk from trouble of our own. The final
 // pass reads nothing a client sent.
 func (r *run) finalError(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, media.ErrTimeout):
+	if ctx.Err() == nil && errors.Is(err, media.ErrTimeout) {
 		return fault.Invalidf("the render took longer than the allowed %s", r.cfg.FinalTimeout).WithCause(err)
 	}
-	if space := r.cfg.Limits.checkSpace(r.work, 0); fault.As(space) != nil {
-		return fault.As(space).WithCause(err)
-	}
-	return err
+	return r.blame(ctx, err, "", "")
 }
 
 // mixInput opens the mix.

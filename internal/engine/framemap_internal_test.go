@@ -212,7 +212,7 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 		c.SourceKey = m.path
 		tl.Segments = append(tl.Segments, c)
 	}
-	files, sources := map[string]PlanSource{}, map[string]Source{}
+	planned, sources := map[string]*Source{}, map[string]Source{}
 	for i := range tl.Segments {
 		s := &tl.Segments[i]
 		s.Order, s.Volume, s.Duration = int64(i), 1, time.Hour
@@ -223,10 +223,10 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 				t.Fatal(err)
 			}
 		}
-		files[s.SourceKey] = PlanSource{Path: s.SourceKey, SHA256: s.SourceKey, Info: info}
-		sources[s.SourceKey] = Source{Path: s.SourceKey}
+		sources[s.SourceKey] = Source{Path: s.SourceKey, SHA256: s.SourceKey}
+		planned[s.SourceKey] = &Source{Path: s.SourceKey, SHA256: s.SourceKey, info: info}
 	}
-	plan, err := MakePlan(tl, files, DefaultLimits(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+	plan, err := MakePlan(tl, planned, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 	}
 	at := 0
 	for _, part := range plan.Sequence {
-		if part.source.path == m.path {
+		if part.source.Path == m.path {
 			m.comparePart(t, part, shown[at:at+int(part.Frames)])
 		}
 		at += int(part.Frames)

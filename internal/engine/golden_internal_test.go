@@ -112,17 +112,20 @@ func TestPlans(t *testing.T) {
 		"one segment": film(segment(wide, 0, 2000, 1)), "mixed sources": mixed, "music and stems": stems, "sound alone": soundAlone, "in pieces at half speed": long,
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := map[string]PlanSource{}
-			sources := map[string]Source{}
-			for _, key := range tl.SourceKeys() {
+			planned, sources := map[string]*Source{}, map[string]Source{}
+			for _, u := range uses(tl) {
+				key := u.key
+				if planned[key] != nil {
+					continue
+				}
 				info, err := analyse(ctx, runner, key)
 				if err != nil {
 					t.Fatal(err)
 				}
-				files[key] = PlanSource{Path: key, SHA256: key, Info: info}
-				sources[key] = Source{Path: key}
+				sources[key] = Source{Path: key, SHA256: key}
+				planned[key] = &Source{Path: key, SHA256: key, info: info, user: u.name}
 			}
-			plan, err := MakePlan(tl, files, DefaultLimits(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+			plan, err := MakePlan(tl, planned, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}

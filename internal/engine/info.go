@@ -87,20 +87,30 @@ func (v *VideoInfo) visibleAt(t float64, zero time.Duration) int {
 	return max(0, n-1)
 }
 
-// usualStep is the usual distance between neighbouring frames: the mean of
-// those within a quarter of the median, so that neither pauses nor the rounding
-// of a coarse clock count. A single frame has a thirtieth of a second.
-func (v *VideoInfo) usualStep() time.Duration {
+// steps are the distances between neighbouring frames in ticks, ascending; none
+// for a single frame.
+func (v *VideoInfo) steps() []int64 {
 	steps := make([]int64, 0, len(v.Starts))
 	for i := 1; i < len(v.Starts); i++ {
 		if d := v.Starts[i] - v.Starts[i-1]; d > 0 {
 			steps = append(steps, d)
 		}
 	}
-	if len(steps) == 0 {
-		return time.Second / 30
-	}
 	slices.Sort(steps)
+	return steps
+}
+
+// singleStep is how long a single frame is shown.
+const singleStep = time.Second / 30
+
+// usualStep is the usual distance between neighbouring frames: the mean of
+// those within a quarter of the median, so that neither pauses nor the rounding
+// of a coarse clock count.
+func (v *VideoInfo) usualStep() time.Duration {
+	steps := v.steps()
+	if len(steps) == 0 {
+		return singleStep
+	}
 	median := float64(steps[len(steps)/2])
 	var sum, n float64
 	for _, d := range steps {
@@ -113,18 +123,12 @@ func (v *VideoInfo) usualStep() time.Duration {
 }
 
 // shortStep is the distance between neighbouring frames that a tenth of them do
-// not exceed. A single frame has a thirtieth of a second.
+// not exceed.
 func (v *VideoInfo) shortStep() time.Duration {
-	steps := make([]int64, 0, len(v.Starts))
-	for i := 1; i < len(v.Starts); i++ {
-		if d := v.Starts[i] - v.Starts[i-1]; d > 0 {
-			steps = append(steps, d)
-		}
-	}
+	steps := v.steps()
 	if len(steps) == 0 {
-		return time.Second / 30
+		return singleStep
 	}
-	slices.Sort(steps)
 	return time.Duration(float64(steps[len(steps)/10]) * v.TimeBase.Float() * float64(time.Second))
 }
 

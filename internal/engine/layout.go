@@ -19,7 +19,7 @@ import (
 type placed struct {
 	segment timeline.Segment
 	index   int     // in the client's list
-	source  *source // never nil
+	source  *Source // never nil
 	in, out time.Duration
 
 	// start is the instant of the source, in seconds, that the first frame and
@@ -78,7 +78,7 @@ const (
 )
 
 // layOut places the segments. The sources must have been checked.
-func layOut(t timeline.Timeline, sources map[string]*source) (*layout, error) {
+func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	ordered, indexes := t.InOrder()
 	l := &layout{rate: media.Rational{Num: soundRate, Den: 1}}
 	if v := sources[ordered[0].SourceKey].info.Video; v != nil && t.OutputKind == timeline.Video {

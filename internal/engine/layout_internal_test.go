@@ -104,14 +104,14 @@ func TestSamplesAtIsExact(t *testing.T) {
 // planned lays out segments over one source.
 func planned(t *testing.T, info *Info, segments ...timeline.Segment) *layout {
 	t.Helper()
-	src := &source{sha: "s", info: info}
+	src := &Source{SHA256: "s", info: info}
 	for i := range segments {
 		segments[i].SourceKey, segments[i].Order = "s", int64(i)
 		if segments[i].Speed == 0 {
 			segments[i].Speed = 1
 		}
 	}
-	l, err := layOut(timeline.Timeline{Segments: segments, OutputKind: timeline.Video, Quality: timeline.Low}, map[string]*source{"s": src})
+	l, err := layOut(timeline.Timeline{Segments: segments, OutputKind: timeline.Video, Quality: timeline.Low}, map[string]*Source{"s": src})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestPartsDoNotKnowTheirNeighbours(t *testing.T) {
 	info := fakeVideo(r(30000, 1001), 3000, 0)
 	rng := rand.New(rand.NewPCG(1, 9))
 	plan := func(tl timeline.Timeline) map[string]int64 {
-		p, err := MakePlan(tl, map[string]PlanSource{"s": {Path: "/s", SHA256: "s", Info: info}}, DefaultLimits(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+		p, err := MakePlan(tl, map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,24 +243,24 @@ func TestChunksLieOnTheSourcesGrid(t *testing.T) {
 		start  float64
 		frames int64
 		keys   int64 // seconds between keyframes, 0 for one alone
-		want   []chunk
+		want   []span
 	}{
-		{0, 90, 0, []chunk{{0, 90}}},
-		{0, 269, 0, []chunk{{0, 269}}},             // 9 s: a rest of 3 s is the least
-		{0, 270, 0, []chunk{{0, 180}, {180, 270}}}, // exactly
-		{0, 900, 0, []chunk{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
-		{1, 870, 0, []chunk{{0, 150}, {150, 330}, {330, 510}, {510, 690}, {690, 870}}},
-		{5, 850, 0, []chunk{{0, 210}, {210, 390}, {390, 570}, {570, 750}, {750, 850}}}, // the first second joins the next piece
-		{0, 900, 1, []chunk{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
-		{0, 900, 8, []chunk{{0, 240}, {240, 480}, {480, 720}, {720, 900}}}, // where a decoder can begin
-		{2, 840, 8, []chunk{{0, 180}, {180, 420}, {420, 660}, {660, 840}}},
+		{0, 90, 0, []span{{0, 90}}},
+		{0, 269, 0, []span{{0, 269}}},             // 9 s: a rest of 3 s is the least
+		{0, 270, 0, []span{{0, 180}, {180, 270}}}, // exactly
+		{0, 900, 0, []span{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
+		{1, 870, 0, []span{{0, 150}, {150, 330}, {330, 510}, {510, 690}, {690, 870}}},
+		{5, 850, 0, []span{{0, 210}, {210, 390}, {390, 570}, {570, 750}, {750, 850}}}, // the first second joins the next piece
+		{0, 900, 1, []span{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
+		{0, 900, 8, []span{{0, 240}, {240, 480}, {480, 720}, {720, 900}}}, // where a decoder can begin
+		{2, 840, 8, []span{{0, 180}, {180, 420}, {420, 660}, {660, 840}}},
 		{0, 0, 0, nil},
 	} {
 		info := fakeVideo(rate, 1200, 0)
 		for at := int64(0); tt.keys > 0 && at < 40; at += tt.keys {
 			info.Video.Keys = append(info.Video.Keys, at*1e9)
 		}
-		p := &placed{source: &source{info: info}, segment: timeline.Segment{Speed: 1}, start: tt.start, frames: tt.frames, base: tt.frames}
+		p := &placed{source: &Source{info: info}, segment: timeline.Segment{Speed: 1}, start: tt.start, frames: tt.frames, base: tt.frames}
 		if got := chunks(p, rate); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%v s, %d frames: %v, want %v", tt.start, tt.frames, got, tt.want)
 		}
@@ -302,16 +302,16 @@ func TestWindowsOfLongSounds(t *testing.T) {
 	const s = sampleRate
 	long := int64(3600 * s)
 	for name, tt := range map[string]struct {
-		needs  []window
+		needs  []span
 		length int64
-		want   []window
+		want   []span
 	}{
-		"short: whole":         {[]window{{5 * s, 6 * s}}, 170 * s, []window{{0, 170 * s}}},
-		"long: what is needed": {[]window{{65 * s, 72 * s}}, long, []window{{60 * s, 80 * s}}},
-		"neighbours join":      {[]window{{65 * s, 69 * s}, {71 * s, 75 * s}, {500 * s, 501 * s}}, long, []window{{60 * s, 80 * s}, {490 * s, 510 * s}}},
-		"much of it: whole":    {[]window{{0, 200 * s}}, 600 * s, []window{{0, 600 * s}}},
-		"end":                  {[]window{{3599 * s, 3700 * s}}, long, []window{{3590 * s, long}}},
-		"nothing":              {[]window{{-9 * s, -8 * s}}, 600 * s, []window{{0, 600 * s}}},
+		"short: whole":         {[]span{{5 * s, 6 * s}}, 170 * s, []span{{0, 170 * s}}},
+		"long: what is needed": {[]span{{65 * s, 72 * s}}, long, []span{{60 * s, 80 * s}}},
+		"neighbours join":      {[]span{{65 * s, 69 * s}, {71 * s, 75 * s}, {500 * s, 501 * s}}, long, []span{{60 * s, 80 * s}, {490 * s, 510 * s}}},
+		"much of it: whole":    {[]span{{0, 200 * s}}, 600 * s, []span{{0, 600 * s}}},
+		"end":                  {[]span{{3599 * s, 3700 * s}}, long, []span{{3590 * s, long}}},
+		"nothing":              {[]span{{-9 * s, -8 * s}}, 600 * s, []span{{0, 600 * s}}},
 	} {
 		if got := windows(tt.needs, tt.length); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
@@ -385,7 +385,7 @@ func TestStaffing(t *testing.T) {
 			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1
 			tl.Segments = append(tl.Segments, s)
 		}
-		p, err := MakePlan(tl, map[string]PlanSource{"s": {Path: "/s", SHA256: "s", Info: info}}, DefaultLimits(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+		p, err := MakePlan(tl, map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}

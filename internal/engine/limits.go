@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -26,42 +27,16 @@ type Limits struct {
 // maxSide is the longest side of a picture that the H.264 encoder takes.
 const maxSide = 16384
 
-// DefaultLimits are generous for phones.
-func DefaultLimits() Limits {
-	return Limits{
-		MaxPixels:         8192 * 4320,
-		MaxSourceDuration: 12 * time.Hour,
-		MaxStreams:        32,
-		MaxFrames:         1_000_000,
-		MaxOutputDuration: 4 * time.Hour,
-		MaxPixelFrames:    1344e9, // three hours of 1920x1080 at 30 a second, decoded and encoded
-		MinFreeBytes:      512 << 20,
-	}
-}
-
+// withDefaults fills in what is zero: generous for phones.
 func (l Limits) withDefaults() Limits {
-	d := DefaultLimits()
-	if l.MaxPixels <= 0 {
-		l.MaxPixels = d.MaxPixels
-	}
-	if l.MaxSourceDuration <= 0 {
-		l.MaxSourceDuration = d.MaxSourceDuration
-	}
-	if l.MaxStreams <= 0 {
-		l.MaxStreams = d.MaxStreams
-	}
-	if l.MaxFrames <= 0 || l.MaxFrames > d.MaxFrames {
-		l.MaxFrames = d.MaxFrames // the packet scan remembers no more
-	}
-	if l.MaxOutputDuration <= 0 {
-		l.MaxOutputDuration = d.MaxOutputDuration
-	}
-	if l.MaxPixelFrames <= 0 {
-		l.MaxPixelFrames = d.MaxPixelFrames
-	}
-	if l.MinFreeBytes <= 0 {
-		l.MinFreeBytes = d.MinFreeBytes
-	}
+	l.MaxPixels = cmp.Or(l.MaxPixels, 8192*4320)
+	l.MaxSourceDuration = cmp.Or(l.MaxSourceDuration, 12*time.Hour)
+	l.MaxStreams = cmp.Or(l.MaxStreams, 32)
+	const mostFrames = 1_000_000 // the packet scan remembers no more
+	l.MaxFrames = min(cmp.Or(l.MaxFrames, mostFrames), mostFrames)
+	l.MaxOutputDuration = cmp.Or(l.MaxOutputDuration, 4*time.Hour)
+	l.MaxPixelFrames = cmp.Or(l.MaxPixelFrames, 1344e9) // three hours of 1920x1080 at 30 a second, decoded and encoded
+	l.MinFreeBytes = cmp.Or(l.MinFreeBytes, 512<<20)
 	return l
 }
 

@@ -93,11 +93,11 @@ func (b *bench) try(t testing.TB, tl timeline.Timeline) (engine.Output, error) {
 	return out, err
 }
 
-// sources uses every key as the path of its file.
+// sources uses every key as the path of its file, and as its digest.
 func sources(tl timeline.Timeline) map[string]engine.Source {
 	m := map[string]engine.Source{}
 	for _, key := range tl.SourceKeys() {
-		m[key] = engine.Source{Path: key}
+		m[key] = engine.Source{Path: key, SHA256: key}
 	}
 	return m
 }

@@ -29,35 +29,21 @@ type step struct {
 // little of either and have a lane of their own, where they use what encoders
 // leave idle.
 func (r *run) makeParts(ctx context.Context) error {
-	r.yields = map[*VideoPart]coverage{}
 	pictures, parallel, err := r.videoSteps(ctx)
 	if err != nil {
 		return err
 	}
-	stretches, waiting := r.missingStretches(ctx)
-	sounds := r.soundSteps(ctx, stretches, waiting)
 	if err := r.checkSpace(); err != nil {
 		return err
 	}
+	outer := ctx
+	group, ctx := errgroup.WithContext(ctx)
 	soundLanes := 1
 	if len(pictures) == 0 {
 		soundLanes = max(1, r.machine().Cores)
 	}
-	outer := ctx
-	group, ctx := errgroup.WithContext(ctx)
-	// Stretching is light and done by this process; it needs no slot, only its sound.
-	for _, s := range stretches {
-		group.Go(func() error {
-			select {
-			case <-waiting[s.Sound]:
-				return r.makeStretch(ctx, s)
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		})
-	}
 	r.runSteps(ctx, group, pictures, parallel)
-	r.runSteps(ctx, group, sounds, soundLanes)
+	r.runSteps(ctx, group, r.soundSteps(ctx, group), soundLanes)
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -72,7 +58,9 @@ func (r *run) videoSteps(ctx context.Context) (steps []step, parallel int, err e
 	var missing []*VideoPart
 	var keys []string
 	for _, p := range r.plan.Parts {
-		if !r.reusePart(ctx, p) {
+		found := r.fetchPart(ctx, p)
+		r.count(&r.stats.VideoParts, &r.stats.VideoPartsReused, found)
+		if !found {
 			missing, keys = append(missing, p), append(keys, p.Key)
 		}
 	}
@@ -90,25 +78,32 @@ func (r *run) videoSteps(ctx context.Context) (steps []step, parallel int, err e
 	return steps, parallel, nil
 }
 
-// soundSteps returns the work for the sounds that the cache does not have, and
-// closes the channels of those that it has.
-func (r *run) soundSteps(ctx context.Context, stretches []*StretchedAudio, waiting map[*DecodedAudio]chan struct{}) []step {
+// soundSteps returns the work for the sounds that the cache does not have. Each is
+// stretched by the group as soon as it is there: that is light and done by this
+// process, so it needs no lane.
+func (r *run) soundSteps(ctx context.Context, group *errgroup.Group) []step {
 	var steps []step
+	missing := r.missingStretches(ctx)
 	for _, s := range r.plan.Sounds {
-		if !r.soundNeeded(s, stretches) {
+		if len(missing[s]) == 0 && !r.heard(s) {
 			continue
+		}
+		stretch := func() {
+			for _, x := range missing[s] {
+				group.Go(func() error { return r.makeStretch(ctx, x) })
+			}
 		}
 		found := r.fetch(ctx, s.Key, r.path(s.File))
 		r.count(&r.stats.Sounds, &r.stats.SoundsReused, found)
 		if found {
-			close(waiting[s])
+			stretch()
 			continue
 		}
 		steps = append(steps, step{s.cost(), func(ctx context.Context, t *task) error {
 			if err := r.makeSound(ctx, s, t); err != nil {
 				return err
 			}
-			close(waiting[s])
+			stretch()
 			return nil
 		}})
 	}
@@ -143,56 +138,27 @@ func (r *run) runSteps(ctx context.Context, group *errgroup.Group, steps []step,
 	})
 }
 
-// soundNeeded reports whether anything reads the sound itself, and not only a
-// finished stretch of it.
-func (r *run) soundNeeded(s *DecodedAudio, missing []*StretchedAudio) bool {
-	for _, region := range r.plan.Regions {
-		if region.File == s.File {
-			return true
-		}
-	}
-	for _, x := range missing {
-		if x.Sound == s {
-			return true
-		}
-	}
-	return false
+// heard reports whether the mix reads the sound itself, and not only stretches of it.
+func (r *run) heard(s *DecodedAudio) bool {
+	return slices.ContainsFunc(r.plan.Regions, func(region *audio.Region) bool { return region.File == s.File })
 }
 
-// missingStretches fetches what the cache has and returns the rest, with a
-// channel per sound that is closed when the sound is there.
-func (r *run) missingStretches(ctx context.Context) ([]*StretchedAudio, map[*DecodedAudio]chan struct{}) {
-	waiting := map[*DecodedAudio]chan struct{}{}
-	for _, s := range r.plan.Sounds {
-		waiting[s] = make(chan struct{})
-	}
-	var missing []*StretchedAudio
+// missingStretches fetches what the cache has and returns the rest by sound.
+func (r *run) missingStretches(ctx context.Context) map[*DecodedAudio][]*StretchedAudio {
+	missing := map[*DecodedAudio][]*StretchedAudio{}
 	for _, s := range r.plan.Stretches {
 		found := r.fetch(ctx, s.Key, r.path(s.File))
 		r.count(&r.stats.Sounds, &r.stats.SoundsReused, found)
 		if !found {
-			missing = append(missing, s)
+			missing[s.Sound] = append(missing[s.Sound], s)
 		}
 	}
-	return missing, waiting
-}
-
-// reusePart takes a part from the cache, unless what lies there is not whole.
-func (r *run) reusePart(ctx context.Context, p *VideoPart) bool {
-	found := r.fetch(ctx, p.Key, r.path(p.File))
-	if found {
-		if _, err := p.checkPart(r.path(p.File)); err != nil {
-			r.log.Warn("cached part is broken", "key", p.Key, "error", err)
-			found = os.Remove(r.path(p.File)) != nil // a part that cannot be removed fails the pass that follows
-		}
-	}
-	r.count(&r.stats.VideoParts, &r.stats.VideoPartsReused, found)
-	return found
+	return missing
 }
 
 // makePart encodes one video part.
 func (r *run) makePart(ctx context.Context, p *VideoPart, t *task) error {
-	out, log := p.File+".part", p.File+".log"
+	out, log := unfinished(p.File), p.File+".log"
 	what := fmt.Sprintf("segments[%d]: the video", p.segment)
 	if err := r.checkSpace(); err != nil {
 		return err
@@ -225,17 +191,11 @@ func (r *run) makePart(ctx context.Context, p *VideoPart, t *task) error {
 	if _, err := p.checkPart(r.path(out)); err != nil {
 		return err
 	}
-	if err := os.Rename(r.path(out), r.path(p.File)); err != nil {
-		return fmt.Errorf("render: %w", err)
-	}
 	r.mu.Lock()
-	r.yields[p] = y
+	r.decoded[p] = y
 	r.stats.FramesEncoded += p.Frames
 	r.mu.Unlock()
-	if y.complete() {
-		r.keep(ctx, p.Key, r.path(p.File))
-	}
-	return nil
+	return r.finish(ctx, p.Key, p.File, y.complete())
 }
 
 // encodePart runs the part's pass and tells how much of its source was decoded.
@@ -275,7 +235,7 @@ func (r *run) blameEncoder(ctx context.Context, err error, p *VideoPart, log, wh
 func (r *run) checkDamage() error {
 	sums := map[int]coverage{}
 	for _, p := range r.plan.Sequence {
-		y, fresh := r.yields[p]
+		y, fresh := r.decoded[p]
 		if !fresh { // from the cache, which keeps whole parts alone
 			y.wanted = framesDuration(p.Frames, p.canvas.Rate)
 			y.got = y.wanted
@@ -293,7 +253,7 @@ func (r *run) checkDamage() error {
 
 // makeSound decodes one source's sound.
 func (r *run) makeSound(ctx context.Context, s *DecodedAudio, t *task) error {
-	out, log := s.File+".part", s.File+".log"
+	out, log := unfinished(s.File), s.File+".log"
 	pass := s.pass(out, log)
 	pass.OnProgress = func(now media.Progress) {
 		t.reached(now.OutTime.Seconds() * sampleRate / float64(max(1, s.To)))
@@ -313,24 +273,15 @@ func (r *run) makeSound(ctx context.Context, s *DecodedAudio, t *task) error {
 	case !y.complete():
 		return damageFault(s.source.user, y.got, y.wanted)
 	}
-	if err := os.Rename(r.path(out), r.path(s.File)); err != nil {
-		return fmt.Errorf("render: %w", err)
-	}
-	r.keep(ctx, s.Key, r.path(s.File))
-	return nil
+	return r.finish(ctx, s.Key, s.File, true)
 }
 
 // makeStretch brings a piece of sound to its tempo.
 func (r *run) makeStretch(ctx context.Context, s *StretchedAudio) error {
-	out := r.path(s.File + ".part")
-	if err := s.Write(ctx, r.path(s.Sound.File), s.Sound.From, out); err != nil {
+	if err := s.Write(ctx, r.path(s.Sound.File), s.Sound.From, r.path(unfinished(s.File))); err != nil {
 		return noSpace(err)
 	}
-	if err := os.Rename(out, r.path(s.File)); err != nil {
-		return fmt.Errorf("render: %w", err)
-	}
-	r.keep(ctx, s.Key, r.path(s.File))
-	return nil
+	return r.finish(ctx, s.Key, s.File, true)
 }
 
 // cost estimates the CPU seconds of a decode; only proportions matter.

@@ -11,21 +11,6 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// source is one distinct content used by a timeline.
-type source struct {
-	path string
-	sha  string
-	info *Info
-	user string // the first field that uses it, for messages: "segments[0]"
-}
-
-// PlanSource is a file as the planner sees it.
-type PlanSource struct {
-	Path   string // absolute
-	SHA256 string // hex
-	Info   *Info
-}
-
 // Plan is everything a render will do, decided before anything is done.
 type Plan struct {
 	Kind    timeline.OutputKind
@@ -69,9 +54,8 @@ const soundOnlyBitrate = "192k"
 // MakePlan turns a validated timeline and what is known of its sources into a
 // Plan. It is pure: no file is touched and equal arguments give equal plans. A
 // *fault.Error names the segment, clip or directive that cannot be rendered.
-func MakePlan(t timeline.Timeline, files map[string]PlanSource, limits Limits, machine Machine) (*Plan, error) {
-	sources, err := gather(t, files, limits)
-	if err != nil {
+func MakePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, machine Machine) (*Plan, error) {
+	if err := checkSources(t, sources, limits); err != nil {
 		return nil, err
 	}
 	l, err := layOut(t, sources)
@@ -125,55 +109,48 @@ func (p *Plan) setParallelism(machine Machine) {
 	}
 }
 
-// gather maps every key to its content and checks that each use can be served.
-func gather(t timeline.Timeline, files map[string]PlanSource, limits Limits) (map[string]*source, error) {
-	byKey, bySHA := map[string]*source{}, map[string]*source{}
-	add := func(key, user string) (*source, error) {
-		f, ok := files[key]
-		if !ok || f.Info == nil {
-			return nil, fmt.Errorf("plan: no file for %s (%s)", user, key)
-		}
-		s := bySHA[f.SHA256]
-		if s == nil {
-			s = &source{path: f.Path, sha: f.SHA256, info: f.Info, user: user}
-			bySHA[f.SHA256] = s
-		}
-		byKey[key] = s
-		return s, limits.check(f.Info, user)
+// use is a field of a timeline that names a source.
+type use struct {
+	key, name    string // name is the field's: "segments[0]"
+	noun         string // what the client calls the source there
+	video, audio bool   // what the source must have
+}
+
+// uses lists the fields that name sources, in the order in which they are checked.
+func uses(t timeline.Timeline) []use {
+	var all []use
+	for i, s := range t.Segments {
+		all = append(all, use{key: s.SourceKey, name: fmt.Sprintf("segments[%d]", i), noun: "file", video: t.OutputKind == timeline.Video})
 	}
-	for i, x := range t.Segments {
-		user := fmt.Sprintf("segments[%d]", i)
-		s, err := add(x.SourceKey, user)
-		switch {
-		case err != nil:
-			return nil, err
-		case t.OutputKind == timeline.Video && s.info.Video == nil:
-			return nil, fault.Invalidf("%s: the file has no video", user)
-		}
-	}
-	for i, x := range t.Clips {
-		user := fmt.Sprintf("bgmClips[%d]", i)
-		s, err := add(x.SourceKey, user)
-		switch {
-		case err != nil:
-			return nil, err
-		case s.info.Audio == nil:
-			return nil, fault.Invalidf("%s: the file has no sound", user)
-		}
+	for i, c := range t.Clips {
+		all = append(all, use{key: c.SourceKey, name: fmt.Sprintf("bgmClips[%d]", i), noun: "file", audio: true})
 	}
 	for i, d := range t.Directives {
-		for j, x := range d.Selections {
-			user := fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j)
-			s, err := add(x.SourceKey, user)
-			switch {
-			case err != nil:
-				return nil, err
-			case s.info.Audio == nil:
-				return nil, fault.Invalidf("%s: the stem has no sound", user)
-			}
+		for j, s := range d.Selections {
+			all = append(all, use{key: s.SourceKey, name: fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), noun: "stem", audio: true})
 		}
 	}
-	return byKey, nil
+	return all
+}
+
+// checkSources makes sure that each use can be served.
+func checkSources(t timeline.Timeline, sources map[string]*Source, limits Limits) error {
+	for _, u := range uses(t) {
+		s := sources[u.key]
+		if s == nil {
+			return fmt.Errorf("plan: no file for %s (%s)", u.name, u.key)
+		}
+		if err := limits.check(s.info, u.name); err != nil {
+			return err
+		}
+		if u.video && s.info.Video == nil {
+			return fault.Invalidf("%s: the %s has no video", u.name, u.noun)
+		}
+		if u.audio && s.info.Audio == nil {
+			return fault.Invalidf("%s: the %s has no sound", u.name, u.noun)
+		}
+	}
+	return nil
 }
 
 const (
@@ -189,7 +166,7 @@ const (
 // soundUse is one continuous stretch of a source's sound that is needed, before
 // anything is decided about decoding.
 type soundUse struct {
-	source *source
+	source *Source
 	from   float64 // first needed sample of the source, at 48 kHz
 	tempo  float64
 	start  int64 // output sample at which from plays
@@ -199,7 +176,7 @@ type soundUse struct {
 }
 
 // planSound places every sound and decides what is decoded and stretched.
-func (p *Plan) planSound(t timeline.Timeline, l *layout, sources map[string]*source) error {
+func (p *Plan) planSound(t timeline.Timeline, l *layout, sources map[string]*Source) error {
 	uses := segmentSounds(l, muteSpans(t, l))
 	clips, err := clipSounds(t, sources, p.Samples)
 	if err != nil {
@@ -294,7 +271,7 @@ func overlapping(spans []audio.Mute, start, end int64) []audio.Mute {
 
 // clipSounds places the background music. Times are the client's own: music is
 // laid under the film, not tied to a frame.
-func clipSounds(t timeline.Timeline, sources map[string]*source, total int64) ([]soundUse, error) {
+func clipSounds(t timeline.Timeline, sources map[string]*Source, total int64) ([]soundUse, error) {
 	var uses []soundUse
 	for i, c := range t.Clips {
 		src := sources[c.SourceKey]
@@ -375,7 +352,7 @@ func (l *layout) pieces(r timeline.Range) []shiftedRange {
 }
 
 // stemSounds places the stems of every directive.
-func stemSounds(t timeline.Timeline, l *layout, sources map[string]*source) []soundUse {
+func stemSounds(t timeline.Timeline, l *layout, sources map[string]*Source) []soundUse {
 	var uses []soundUse
 	total := l.samples()
 	for i, d := range t.Directives {

@@ -2,10 +2,8 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,10 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
-	"cutroom/internal/timeline"
 )
 
 // infoVersion is raised when analysing the same file would say something else.
@@ -30,50 +26,62 @@ const infoVersion = 3
 // otherwise. Rendering the same job again after an interruption continues from
 // the parts in the cache and gives the same film.
 func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
-	r := &run{
-		Engine: e, job: job, log: e.logOf(job), work: filepath.Join(job.Dir, "work"),
-		meter: newMeter(job.OnProgress),
-	}
-	// What an earlier attempt left must not be written into: parts in the folder
-	// may be the very files of the cache.
-	if err := os.RemoveAll(r.work); err != nil {
-		return Output{}, fmt.Errorf("render: %w", err)
-	}
-	if err := os.MkdirAll(r.work, 0o750); err != nil {
-		return Output{}, fmt.Errorf("render: %w", noSpace(err))
-	}
+	r := e.newRun(job)
 	defer os.RemoveAll(r.work)
-	out, err := r.run(ctx)
+	out, err := r.render(ctx)
 	if err != nil && ctx.Err() != nil && fault.As(err) == nil {
 		return Output{}, fmt.Errorf("render: %w", context.Cause(ctx))
 	}
 	return out, err
 }
 
-// run is one run of Render.
+// run is one run of Render or Assist.
 type run struct {
 	*Engine
 	job   Job
 	log   *slog.Logger
-	work  string
+	work  string // folder of the intermediate files; whoever made the run removes it
 	meter *meter
 	plan  *Plan
 
-	mu     sync.Mutex
-	stats  Stats
-	yields map[*VideoPart]coverage
-	others []*VideoPart // made elsewhere
+	mu      sync.Mutex
+	stats   Stats
+	decoded map[*VideoPart]coverage // of the parts made here
+	others  []*VideoPart            // made elsewhere
+}
+
+func (e *Engine) newRun(job Job) *run {
+	r := &run{Engine: e, job: job, log: job.Log, work: filepath.Join(job.Dir, "work"),
+		meter: newMeter(job.OnProgress), decoded: map[*VideoPart]coverage{}}
+	if r.log == nil {
+		r.log = e.log
+	}
+	return r
 }
 
 func (r *run) path(name string) string { return filepath.Join(r.work, name) }
 
-func (r *run) run(ctx context.Context) (Output, error) {
-	begin := time.Now()
-	files, err := r.analyseAll(ctx)
-	if err != nil {
-		return Output{}, err
+// open readies the folder and plans.
+func (r *run) open(ctx context.Context) error {
+	// What an earlier attempt left must not be written into: parts in the folder
+	// may be the very files of the cache.
+	if err := os.RemoveAll(r.work); err != nil {
+		return fmt.Errorf("render: %w", err)
 	}
-	if r.plan, err = MakePlan(r.job.Timeline, files, r.cfg.Limits, r.machine()); err != nil {
+	if err := os.MkdirAll(r.work, 0o750); err != nil {
+		return fmt.Errorf("render: %w", noSpace(err))
+	}
+	sources, err := r.analyseAll(ctx)
+	if err != nil {
+		return err
+	}
+	r.plan, err = MakePlan(r.job.Timeline, sources, r.cfg.Limits, r.machine())
+	return err
+}
+
+func (r *run) render(ctx context.Context) (Output, error) {
+	begin := time.Now()
+	if err := r.open(ctx); err != nil {
 		return Output{}, err
 	}
 	r.stats.Analyse = time.Since(begin)
@@ -91,115 +99,53 @@ func (r *run) run(ctx context.Context) (Output, error) {
 	return out, err
 }
 
-// analyseAll finds out about every distinct content of the job.
-func (r *run) analyseAll(ctx context.Context) (map[string]PlanSource, error) {
-	users := firstUsers(r.job.Timeline)
-	files := map[string]PlanSource{}
-	infos := map[string]*Info{}
-	var order []string
-	for _, key := range r.job.Timeline.SourceKeys() {
-		s, ok := r.job.Sources[key]
-		if !ok {
-			return nil, fmt.Errorf("render: no file for source %q", key)
-		}
+// analyseAll finds out about every distinct content of the job, and returns it by
+// the keys of the timeline.
+func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
+	byKey, byContent := map[string]*Source{}, map[string]*Source{}
+	for _, u := range uses(r.job.Timeline) {
+		s := r.job.Sources[u.key]
 		if s.SHA256 == "" {
-			sum, _, err := disk.Digest(ctx, s.Path)
-			if err != nil {
-				return nil, fmt.Errorf("render: %w", err)
-			}
-			s.SHA256 = sum
+			return nil, fmt.Errorf("render: no file and digest for source %q", u.key)
 		}
-		files[key] = PlanSource{Path: s.Path, SHA256: s.SHA256}
-		if _, known := infos[s.SHA256]; !known {
-			infos[s.SHA256] = nil
-			order = append(order, key)
+		if byContent[s.SHA256] == nil {
+			s.user = u.name
+			byContent[s.SHA256] = &s
 		}
+		byKey[u.key] = byContent[s.SHA256]
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.cfg.Cores)
-	for _, key := range order {
-		file := files[key]
-		group.Go(func() error {
-			info, err := r.analyse(ctx, file)
-			if errors.Is(err, media.ErrEncrypted) {
-				return fault.Invalidf("%s: the file is encrypted", users[key]).WithCause(err)
+	for _, s := range byContent {
+		group.Go(func() (err error) {
+			s.info, err = r.analyse(ctx, s)
+			switch {
+			case errors.Is(err, media.ErrEncrypted):
+				return fault.Invalidf("%s: the file is encrypted", s.user).WithCause(err)
+			case errors.Is(err, media.ErrNotMedia):
+				return fault.Invalidf("%s: the file is not a video or sound that can be opened", s.user).WithCause(err)
 			}
-			if errors.Is(err, media.ErrNotMedia) {
-				return fault.Invalidf("%s: the file is not a video or sound that can be opened", users[key]).WithCause(err)
-			}
-			if err != nil {
-				return err
-			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			infos[file.SHA256] = info
-			return nil
+			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	for key, f := range files {
-		f.Info = infos[f.SHA256]
-		files[key] = f
-	}
-	return files, nil
-}
-
-// firstUsers names for every source key the first field that uses it.
-func firstUsers(t timeline.Timeline) map[string]string {
-	users := map[string]string{}
-	add := func(key, format string, args ...any) {
-		if users[key] == "" {
-			users[key] = fmt.Sprintf(format, args...)
-		}
-	}
-	for i, s := range t.Segments {
-		add(s.SourceKey, "segments[%d]", i)
-	}
-	for i, c := range t.Clips {
-		add(c.SourceKey, "bgmClips[%d]", i)
-	}
-	for i, d := range t.Directives {
-		for j, s := range d.Selections {
-			add(s.SourceKey, "separationDirectives[%d].selections[%d]", i, j)
-		}
-	}
-	return users
+	return byKey, group.Wait()
 }
 
 // analyse returns what the cache knows of a file, or looks.
-func (r *run) analyse(ctx context.Context, file PlanSource) (*Info, error) {
-	key := newKey("info").add("version", infoVersion).add("source", file.SHA256).String() + ".json"
-	path := r.path(key)
+func (r *run) analyse(ctx context.Context, s *Source) (*Info, error) {
+	key := newKey("info").add("version", infoVersion).add("source", s.SHA256).String() + ".json"
 	info := &Info{}
-	if r.fetch(ctx, key, path) {
-		data, err := os.ReadFile(path)
-		if err == nil {
-			err = json.Unmarshal(data, info)
+	found := r.fetchJSON(ctx, key, info)
+	if !found {
+		var err error
+		if info, err = analyse(ctx, r.cfg.Media, s.Path); err != nil {
+			return nil, err
 		}
-		if err == nil {
-			r.count(&r.stats.Analyses, &r.stats.AnalysesReused, true)
-			return info, nil
-		}
-		r.log.Warn("cached analysis is unreadable", "key", key, "error", err)
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("render: %w", err)
+		if err := r.keepJSON(ctx, key, info); err != nil {
+			return nil, err
 		}
 	}
-	info, err := analyse(ctx, r.cfg.Media, file.Path)
-	if err != nil {
-		return nil, err
-	}
-	r.count(&r.stats.Analyses, &r.stats.AnalysesReused, false)
-	data, err := json.Marshal(info)
-	if err != nil {
-		return nil, fmt.Errorf("render: store analysis: %w", err)
-	}
-	if err := os.WriteFile(path, data, 0o640); err != nil {
-		return nil, fmt.Errorf("render: %w", noSpace(err))
-	}
-	r.keep(ctx, key, path)
+	r.count(&r.stats.Analyses, &r.stats.AnalysesReused, found)
 	return info, nil
 }
 
@@ -209,29 +155,6 @@ func (r *run) count(all, reused *int, wasReused bool) {
 	*all++
 	if wasReused {
 		*reused++
-	}
-}
-
-// fetch makes the part appear at path if the cache has it.
-func (r *run) fetch(ctx context.Context, key, path string) bool {
-	if r.cfg.Cache == nil {
-		return false
-	}
-	found, err := r.cfg.Cache.Get(ctx, r.job.CacheScope, key, path)
-	if err != nil && !errors.Is(err, fs.ErrExist) { // made for the same content elsewhere in this film
-		r.log.Warn("part cache does not answer", "key", key, "error", err)
-	}
-	return found
-}
-
-// keep puts a finished file into the cache. A render does not fail for a cache
-// that does not take it.
-func (r *run) keep(ctx context.Context, key, path string) {
-	if r.cfg.Cache == nil {
-		return
-	}
-	if err := r.cfg.Cache.Put(ctx, r.job.CacheScope, key, path); err != nil && ctx.Err() == nil {
-		r.log.Warn("part cache does not keep", "key", key, "error", err)
 	}
 }
 

@@ -27,11 +27,9 @@ type DecodedAudio struct {
 	// late) there is silence; at the end the file may be shorter than To.
 	From, To int64
 
-	source *source
-	need   []window // what the timeline plays of it, source samples
+	source *Source
+	need   []span // what the timeline plays of it, source samples
 }
-
-type window struct{ from, to int64 }
 
 const (
 	// wholeSound is the length up to which a source's sound is decoded entirely:
@@ -50,13 +48,13 @@ const (
 // decodes are the sounds of a plan by source.
 type decodes struct {
 	sounds   []*DecodedAudio
-	bySource map[*source][]*DecodedAudio
+	bySource map[*Source][]*DecodedAudio
 }
 
 func newDecodes(uses []soundUse) decodes {
-	d := decodes{bySource: map[*source][]*DecodedAudio{}}
-	var order []*source
-	needs := map[*source][]window{}
+	d := decodes{bySource: map[*Source][]*DecodedAudio{}}
+	var order []*Source
+	needs := map[*Source][]span{}
 	for _, u := range uses {
 		if needs[u.source] == nil {
 			order = append(order, u.source)
@@ -80,9 +78,9 @@ func newDecodes(uses []soundUse) decodes {
 }
 
 // window is what the use reads of its source.
-func (u soundUse) window() window {
+func (u soundUse) window() span {
 	from := int64(math.Floor(u.from))
-	return window{from, from + int64(math.Ceil(float64(u.length)*u.tempo))}
+	return span{from, from + int64(math.Ceil(float64(u.length)*u.tempo))}
 }
 
 // find returns the sound that holds the use.
@@ -98,22 +96,22 @@ func (d decodes) find(u soundUse) *DecodedAudio {
 }
 
 // windows decides what to decode of a source whose sound ends at length.
-func windows(needs []window, length int64) []window {
-	whole := []window{{0, length}}
+func windows(needs []span, length int64) []span {
+	whole := []span{{0, length}}
 	if length <= samplesOf(wholeSound) {
 		return whole
 	}
-	var wide []window
+	var wide []span
 	for _, n := range needs {
-		w := window{max(0, n.from-readMargin), min(length, n.to+readMargin)}
+		w := span{max(0, n.from-readMargin), min(length, n.to+readMargin)}
 		w.from = w.from / windowGrid * windowGrid
 		w.to = min(length, roundUp(w.to, windowGrid))
 		if w.from < w.to {
 			wide = append(wide, w)
 		}
 	}
-	slices.SortFunc(wide, func(a, b window) int { return int(a.from - b.from) })
-	var merged []window
+	slices.SortFunc(wide, func(a, b span) int { return int(a.from - b.from) })
+	var merged []span
 	used := int64(0)
 	for _, w := range wide {
 		if n := len(merged); n > 0 && w.from <= merged[n-1].to {
@@ -134,7 +132,7 @@ func windows(needs []window, length int64) []window {
 func soundKey(s *DecodedAudio) string {
 	a := s.source.info.Audio
 	return newKey("sound").
-		add("version", soundVersion).add("source", s.source.sha).add("stream", a.Index).
+		add("version", soundVersion).add("source", s.source.SHA256).add("stream", a.Index).
 		add("from", s.From).add("to", s.To).String() + ".f32"
 }
 
@@ -154,7 +152,7 @@ func (s *DecodedAudio) pass(out, log string) media.Pass {
 	// One thread: with several, ffmpeg 7.1 and later cut what an edit list hides off
 	// the wrong packets of FLAC and ALAC, and every other one of the rest is lost.
 	args = append(args, "-vn", "-sn", "-dn", "-threads", "1")
-	args = append(args, media.InputArgs(info.Kind, s.source.path)...)
+	args = append(args, media.InputArgs(info.Kind, s.source.Path)...)
 	// first_pts fills with silence, or cuts, up to the window's first sample;
 	// async fills gaps of more than 20 ms, as a lost packet or the start of a
 	// fragmented file leaves them, and never stretches;
@@ -173,7 +171,7 @@ func (s *DecodedAudio) pass(out, log string) media.Pass {
 		"-map", "[out]", "-c:a", "pcm_f32le", "-f", "f32le", out,
 		"-map", "[log]", "-c:a", "pcm_s16le", "-f", "mkvtimestamp_v2", log)
 	return media.Pass{
-		Name: fmt.Sprintf("decode the sound of %s", s.source.user), Args: args, Inputs: []string{s.source.path},
+		Name: fmt.Sprintf("decode the sound of %s", s.source.user), Args: args, Inputs: []string{s.source.Path},
 		Timeout: passTimeout(time.Duration(mulDiv(s.To-s.From, int64(time.Second), sampleRate)), 0.5),
 	}
 }
@@ -218,7 +216,7 @@ func newStretch(sound *DecodedAudio, u soundUse) *StretchedAudio {
 	s := &StretchedAudio{Sound: sound, Stretch: audio.Stretch{From: u.from, Tempo: u.tempo, Length: u.length}}
 	s.Key = newKey("stretch").
 		add("version", stretchVersion).add("sound", soundVersion).
-		add("source", sound.source.sha).add("stream", sound.source.info.Audio.Index).
+		add("source", sound.source.SHA256).add("stream", sound.source.info.Audio.Index).
 		add("from", decimal(u.from)).add("tempo", decimal(u.tempo)).add("length", u.length).String() + ".f32"
 	return s
 }

@@ -3,9 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"os"
 	"slices"
 )
 
@@ -59,15 +56,9 @@ func (r *run) assignThreads(ctx context.Context, missing []*VideoPart) (parallel
 	s, ok := r.loadThreadPlan(ctx)
 	if !ok {
 		s = planThreads(r.plan, missing, r.machine())
-		data, err := json.Marshal(s)
-		if err != nil {
-			return 0, fmt.Errorf("render: keep decision about threads: %w", err)
+		if err := r.keepJSON(ctx, r.threadPlanKey(), s); err != nil {
+			return 0, err
 		}
-		key := r.threadPlanKey()
-		if err := os.WriteFile(r.path(key), data, 0o640); err != nil {
-			return 0, fmt.Errorf("render: %w", noSpace(err))
-		}
-		r.keep(ctx, key, r.path(key))
 	}
 	s.apply(missing)
 	return s.Parallel, nil
@@ -84,21 +75,7 @@ func (s threadPlan) apply(parts []*VideoPart) {
 
 // loadThreadPlan returns what was decided for the plan, if anything was.
 func (r *run) loadThreadPlan(ctx context.Context) (s threadPlan, ok bool) {
-	key := r.threadPlanKey()
-	path := r.path(key)
-	if !r.fetch(ctx, key, path) {
-		return threadPlan{}, false
-	}
-	data, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(data, &s)
-	}
-	// The file may be the cache's own: what is written anew must not go into it.
-	if rerr := os.Remove(path); err == nil {
-		err = rerr
-	}
-	if err != nil || s.Parallel < 1 {
-		r.log.Warn("kept decision about threads is unreadable", "key", key, "error", err)
+	if !r.fetchJSON(ctx, r.threadPlanKey(), &s) || s.Parallel < 1 {
 		return threadPlan{}, false
 	}
 	return s, true

@@ -24,7 +24,7 @@ type VideoPart struct {
 	Name   string // "normalize segments[0]", for logs
 	Frames int64
 
-	source  *source
+	source  *Source
 	segment int // client's index of the first segment that uses it
 	canvas  Canvas
 	profile Profile
@@ -77,22 +77,22 @@ func (p *Plan) planVideo(l *layout, machine Machine) error {
 	return nil
 }
 
-// chunk is a range of a segment's frames.
-type chunk struct{ from, to int64 }
+// span is a half-open range, of frames or of samples.
+type span struct{ from, to int64 }
 
 // chunks splits a segment at multiples of chunkSeconds of the source's grid, or
 // rather at the keyframe that follows, as long as both sides are at least
 // minChunkSeconds. Frames that only correct the
 // drift come apart, so that they can come and go without the rest.
-func chunks(s *placed, rate media.Rational) []chunk {
+func chunks(s *placed, rate media.Rational) []span {
 	out := baseChunks(s, rate)
 	if s.frames > s.base {
-		out = append(out, chunk{s.base, s.frames})
+		out = append(out, span{s.base, s.frames})
 	}
 	return out
 }
 
-func baseChunks(s *placed, rate media.Rational) []chunk {
+func baseChunks(s *placed, rate media.Rational) []span {
 	if s.base == 0 {
 		return nil
 	}
@@ -101,15 +101,15 @@ func baseChunks(s *placed, rate media.Rational) []chunk {
 	size := int64(math.Round(chunkSeconds * rate.Float()))
 	least := int64(math.Round(minChunkSeconds * rate.Float()))
 	early := shownEarly(step, s.source.info.Video)
-	var out []chunk
+	var out []span
 	from := int64(0)
 	for line := roundUp(grid+1, size) - size; line < grid+s.base; line += size {
 		if at := s.keyLine(line-grid, size, step, early); at-from >= least && s.base-at >= least {
-			out = append(out, chunk{from, at})
+			out = append(out, span{from, at})
 			from = at
 		}
 	}
-	return append(out, chunk{from, s.base})
+	return append(out, span{from, s.base})
 }
 
 // keyLine is the first output frame of the segment, from the given one on and
@@ -125,7 +125,7 @@ func (s *placed) keyLine(frame, within int64, step, early float64) int64 {
 	return frame
 }
 
-func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile, machine Machine) (*VideoPart, error) {
+func newVideoPart(s *placed, c span, canvas Canvas, profile Profile, machine Machine) (*VideoPart, error) {
 	step := s.segment.Speed / canvas.Rate.Float()
 	v := &VideoPart{
 		Frames: c.to - c.from, source: s.source, segment: s.index, canvas: canvas, profile: profile,
@@ -145,7 +145,7 @@ func newVideoPart(s *placed, c chunk, canvas Canvas, profile Profile, machine Ma
 		return nil, err
 	}
 	v.Key = newKey("video").
-		add("version", videoVersion).add("source", s.source.sha).add("stream", info.Index).
+		add("version", videoVersion).add("source", s.source.SHA256).add("stream", info.Index).
 		add("start", start).add("frames", v.Frames).add("speed", decimal(v.speed)).
 		add("width", canvas.Width).add("height", canvas.Height).add("rate", canvas.Rate).
 		add("crf", profile.CRF).add("preset", profile.Preset).add("economy", v.economy).String() + ".mp4"
@@ -247,7 +247,7 @@ func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 		args = append(args, "-reinit_filter", "0")
 		steady = v.oneSize()
 	}
-	args = append(args, media.InputArgs(info.Kind, v.source.path)...)
+	args = append(args, media.InputArgs(info.Kind, v.source.Path)...)
 	// Bounds in ticks: from seconds, ffmpeg would round them to the source's clock,
 	// and a clock as coarse as the frames makes one bound of two neighbours.
 	from, to := v.bounds()
@@ -262,7 +262,7 @@ func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out,
 		"-map", "[log]", "-c:v", "wrapped_avframe", "-fps_mode", "passthrough", "-f", "mkvtimestamp_v2", log)
 	return media.Pass{
-		Name: v.Name, Args: args, Inputs: []string{v.source.path},
+		Name: v.Name, Args: args, Inputs: []string{v.source.Path},
 		Timeout: passTimeout(framesDuration(v.Frames, v.canvas.Rate), v.cost()/float64(v.Frames)*v.canvas.Rate.Float()),
 	}
 }

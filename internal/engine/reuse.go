@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// fetch makes the part appear at path if the cache has it.
+func (r *run) fetch(ctx context.Context, key, path string) bool {
+	if r.cfg.Cache == nil {
+		return false
+	}
+	found, err := r.cfg.Cache.Get(ctx, r.job.CacheScope, key, path)
+	if err != nil && !errors.Is(err, fs.ErrExist) { // made for the same content elsewhere in this film
+		r.log.Warn("part cache does not answer", "key", key, "error", err)
+	}
+	return found
+}
+
+// keep puts a finished file into the cache. A render does not fail for a cache
+// that does not take it.
+func (r *run) keep(ctx context.Context, key, path string) {
+	if r.cfg.Cache == nil {
+		return
+	}
+	if err := r.cfg.Cache.Put(ctx, r.job.CacheScope, key, path); err != nil && ctx.Err() == nil {
+		r.log.Warn("part cache does not keep", "key", key, "error", err)
+	}
+}
+
+// fetchPart takes a part from the cache, unless what lies there is not whole.
+func (r *run) fetchPart(ctx context.Context, p *VideoPart) bool {
+	path := r.path(p.File)
+	if !r.fetch(ctx, p.Key, path) {
+		return false
+	}
+	if _, err := p.checkPart(path); err != nil {
+		r.log.Warn("cached part is broken", "key", p.Key, "error", err)
+		return os.Remove(path) != nil // a part that cannot be removed fails the pass that follows
+	}
+	return true
+}
+
+// finish gives what was made beside file its name, and keeps it if it is whole.
+func (r *run) finish(ctx context.Context, key, file string, whole bool) error {
+	if err := os.Rename(r.path(unfinished(file)), r.path(file)); err != nil {
+		return fmt.Errorf("render: %w", err)
+	}
+	if whole {
+		r.keep(ctx, key, r.path(file))
+	}
+	return nil
+}
+
+// unfinished is the name of a file that is being made.
+func unfinished(file string) string { return file + ".part" }
+
+// fetchJSON reads a value from the cache.
+func (r *run) fetchJSON(ctx context.Context, key string, value any) bool {
+	path := r.path(key)
+	if !r.fetch(ctx, key, path) {
+		return false
+	}
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, value)
+	}
+	// The file may be the cache's own: what is written anew must not go into it.
+	if rerr := os.Remove(path); err == nil {
+		err = rerr
+	}
+	if err != nil {
+		r.log.Warn("kept value is unreadable", "key", key, "error", err)
+	}
+	return err == nil
+}
+
+// keepJSON puts a value into the cache.
+func (r *run) keepJSON(ctx context.Context, key string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("render: keep %s: %w", key, err)
+	}
+	if err := os.WriteFile(r.path(key), data, 0o640); err != nil {
+		return fmt.Errorf("render: %w", noSpace(err))
+	}
+	r.keep(ctx, key, r.path(key))
+	return nil
+}
