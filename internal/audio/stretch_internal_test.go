@@ -56,6 +56,7 @@ var tempos = []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2, 3, 4, 7, 10
 
 // Bursts of a tone come out where the exact map puts them.
 func TestStretchStaysOnTheMap(t *testing.T) {
+	t.Parallel()
 	for _, tempo := range tempos {
 		length := int64(4 * SampleRate)
 		src := make([]float64, int(float64(length)*tempo)+SampleRate)
@@ -97,6 +98,7 @@ func TestStretchStaysOnTheMap(t *testing.T) {
 // What sets in all at once does so at the very place where the map puts it,
 // over silence and over other sound.
 func TestStretchKeepsOnsets(t *testing.T) {
+	t.Parallel()
 	for _, background := range []float64{0, 0.02} {
 		for _, tempo := range []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2, 3, 4} {
 			rng := rand.New(rand.NewPCG(1, 2))
@@ -135,6 +137,7 @@ func TestStretchKeepsOnsets(t *testing.T) {
 // The seams at onsets are not heard: nowhere does the sound step further than
 // its source does.
 func TestStretchHasNoSeams(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	src := make([]float64, 8*SampleRate)
 	low := 0.0
@@ -166,6 +169,7 @@ func TestStretchHasNoSeams(t *testing.T) {
 }
 
 func TestStretchKeepsPitchAndLevel(t *testing.T) {
+	t.Parallel()
 	for _, tempo := range tempos {
 		length := int64(2 * SampleRate)
 		src := make([]float64, int(float64(length)*tempo)+SampleRate)
@@ -226,6 +230,7 @@ func noise(seed uint64, n int, soft bool) []float64 {
 
 // What resembles itself nowhere keeps its level all the same, in short cuts too.
 func TestStretchKeepsTheLevelOfNoise(t *testing.T) {
+	t.Parallel()
 	for _, soft := range []bool{false, true} {
 		src := noise(1, 8*SampleRate, soft)
 		in := writePCM(t, src)
@@ -244,6 +249,7 @@ func TestStretchKeepsTheLevelOfNoise(t *testing.T) {
 
 // Stems that add up to a sound add up to its level at another tempo too.
 func TestStretchedStemsAddUp(t *testing.T) {
+	t.Parallel()
 	const length = 6 * SampleRate
 	background := noise(2, 13*SampleRate, false)
 	voice, whole := make([]float64, len(background)), make([]float64, len(background))
@@ -267,6 +273,7 @@ func TestStretchedStemsAddUp(t *testing.T) {
 // A stretch is the source itself where nothing has to be done, and begins with
 // the very samples it is asked for.
 func TestStretchIsHonestAtItsStart(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
 	src := make([]float64, SampleRate)
 	for i := range src {

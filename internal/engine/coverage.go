@@ -60,8 +60,8 @@ type coverage struct {
 
 // complete reports whether the rest is too little to call the source damaged. Of a
 // stretch beyond the source's end nothing is wanted.
-func (y coverage) complete() bool {
-	return y.wanted == 0 || y.got > 0 && !y.noise && !clearlyLess(y.got, y.wanted)
+func (c coverage) complete() bool {
+	return c.wanted == 0 || c.got > 0 && !c.noise && !clearlyLess(c.got, c.wanted)
 }
 
 // decoded judges the log of the part's pass.
@@ -81,26 +81,26 @@ func (v *VideoPart) decoded(times []int64) coverage {
 		// A late first frame is a hole as well, and shows in the sum.
 		got = covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
-	y := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}
+	c := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}
 	if n := v.last - v.first + 1; len(times) < n && !(info.Interlaced() && len(times) >= n/2) { // a packet may hold one field
-		y.missing = n - len(times)
+		c.missing = n - len(times)
 	}
-	return y
+	return c
 }
 
 // decoded judges the log of the sound's pass over what the timeline plays.
 func (s *DecodedAudio) decoded(times []int64) coverage {
 	a := s.source.info.Audio
 	frame := (a.End - a.First).Milliseconds() / max(1, a.Packets)
-	var y coverage
+	var c coverage
 	for _, n := range s.need {
 		from := max(a.First, time.Duration(mulDiv(max(0, n.from), int64(time.Second), sampleRate)))
 		to := min(a.End, time.Duration(mulDiv(max(0, n.to), int64(time.Second), sampleRate)))
 		if from >= to {
 			continue
 		}
-		y.wanted += to - from
-		y.got += time.Duration(covered(times, from.Milliseconds(), to.Milliseconds(), 2*frame+150)) * time.Millisecond
+		c.wanted += to - from
+		c.got += time.Duration(covered(times, from.Milliseconds(), to.Milliseconds(), 2*frame+150)) * time.Millisecond
 	}
-	return y
+	return c
 }

@@ -45,6 +45,7 @@ func checkSentence(t *testing.T, got, want string) {
 // A file of which the end is missing fails where the missing part is asked for,
 // and serves where it is not.
 func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	spec := mediatest.Spec{Width: 320, Height: 180, Duration: 6 * time.Second, Tone: 440}
 	mp4 := mediatest.Remux(t, mediatest.Clip(t, spec), "mp4", "-movflags", "+faststart")
@@ -52,6 +53,7 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 	mkv := mediatest.Clip(t, spec)
 	for name, whole := range map[string]string{"mp4": mp4, "mkv": mkv} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			broken := altered(t, whole, firstPart(0.5))
 			checkSentence(t, b.fails(t, film(cut(whole, 0, 1000), cut(broken, 0, 0))),
 				`segments\[1\]: the source is damaged: only [23]\.\d s of [56]\.\d s could be decoded`)
@@ -63,6 +65,7 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 		})
 	}
 	t.Run("music", func(t *testing.T) {
+		t.Parallel()
 		for _, container := range []string{"wav", "flac"} {
 			music := mediatest.Clip(t, mediatest.Spec{Duration: 6 * time.Second, Tone: 440, Container: container})
 			tl := film(cut(mp4, 0, 1000))
@@ -73,6 +76,7 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 		}
 	})
 	t.Run("index lost", func(t *testing.T) {
+		t.Parallel()
 		checkSentence(t, b.fails(t, film(cut(altered(t, mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64}), firstPart(0.6)), 0, 0))),
 			`segments\[0\]: the file is not a video or sound that can be opened`)
 	})
@@ -81,6 +85,7 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 // A file whose middle is garbage is damaged, although ffmpeg ends well; a few
 // wrong bits are not.
 func TestRottenDataIsNoticed(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	whole := mediatest.Remux(t, mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 6 * time.Second, Tone: 440, GOP: 15}), "mp4", "-movflags", "+faststart")
 	rotten := altered(t, whole, func(data []byte) []byte {
@@ -105,6 +110,7 @@ func TestRottenDataIsNoticed(t *testing.T) {
 
 // What is no media is refused with a sentence, and nothing else is opened for it.
 func TestWhatIsNoMedia(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	dir := t.TempDir()
 	secret := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
@@ -140,6 +146,7 @@ func TestWhatIsNoMedia(t *testing.T) {
 }
 
 func TestLimitsHaveNames(t *testing.T) {
+	t.Parallel()
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, Tone: 440})
 	for want, limits := range map[string]engine.Limits{
 		`segments\[0\]: the picture of 320x180 is larger than the accepted 50000 pixels`:                                                              {MaxPixels: 50000},
@@ -169,6 +176,7 @@ func TestLimitsHaveNames(t *testing.T) {
 // The header tells of the first picture only. The later ones cost no more than
 // the limit allows, and the film is refused for want of them.
 func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	jpegs := func(name, size string) []byte {
 		path := filepath.Join(dir, name)
@@ -198,6 +206,7 @@ func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
 // What nobody can see is no film: neither what says that it is encrypted nor what
 // is decoded with errors throughout.
 func TestNoiseIsNoFilm(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	encrypted := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, GOP: 60, Tone: 440, Output: []string{
 		"-encryption_scheme", "cenc-aes-ctr", "-encryption_key", "76a6c65c5ea762046bd749a2e632ccbb", "-encryption_kid", "a7e61c373e219033c21091fa607bf3b8"}})
@@ -219,6 +228,7 @@ func TestNoiseIsNoFilm(t *testing.T) {
 // A picture for which an encoder has not the memory its preset takes is encoded
 // with less; where that is not enough either, the sentence says how large it is.
 func TestLargePicturesFitIntoMemory(t *testing.T) {
+	t.Parallel()
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 1920, Height: 1080, Duration: 500 * time.Millisecond})
 	tl := film(cut(clip, 0, 0))
 	tl.Quality = timeline.High

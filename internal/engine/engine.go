@@ -107,7 +107,7 @@ type Output struct {
 type Stats struct {
 	VideoParts, VideoPartsReused int
 	FramesEncoded                int64
-	Sounds, SoundsReused         int // decodes and stretches
+	Audio, AudioReused           int // decodes and stretches
 	Analyses, AnalysesReused     int
 
 	CPU      time.Duration // of all ffmpeg and ffprobe processes

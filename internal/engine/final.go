@@ -31,7 +31,7 @@ func (r *run) final(ctx context.Context) (Output, error) {
 	}
 	pass := media.Pass{Timeout: r.cfg.FinalTimeout}
 	if p.Kind == timeline.Audio {
-		pass.Name, pass.Args = "mix to m4a", soundPass(p, name)
+		pass.Name, pass.Args = "mix to m4a", audioPass(p, name)
 	} else {
 		same, err := r.sameConfig()
 		if err != nil {
@@ -40,9 +40,9 @@ func (r *run) final(ctx context.Context) (Output, error) {
 		if err := r.writePartList(); err != nil {
 			return Output{}, err
 		}
-		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), filmPass(p, same, name)
+		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), videoPass(p, same, name)
 	}
-	if err := r.encodeSound(ctx, pass, name, done); err != nil {
+	if err := r.encodeAudio(ctx, pass, name, done); err != nil {
 		return Output{}, err
 	}
 	if err := r.checkOutput(r.path(name)); err != nil {
@@ -72,15 +72,15 @@ const (
 	// quietPeak is the highest sample of a mix that no encoder brings above full
 	// scale: its worst errors were seen to be a quarter of that.
 	quietPeak = 0.7
-	// soundTries is how often the mix is encoded until it decodes within full
+	// encodeTries is how often the mix is encoded until it decodes within full
 	// scale. The first lower ceiling was seen to do; the last one is half.
-	soundTries = 4
+	encodeTries = 4
 )
 
-// encodeSound runs the final pass on the mix. AAC is lossy: a sound that just fits
+// encodeAudio runs the final pass on the mix. AAC is lossy: a sound that just fits
 // may decode beyond full scale, and be clipped by the player. So what came out is
 // decoded, and where it does not fit, mixed again below a lower ceiling.
-func (r *run) encodeSound(ctx context.Context, pass media.Pass, name string, done *task) error {
+func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, done *task) error {
 	threshold, ceiling := 1.0, usualCeiling
 	for try := 1; ; try++ {
 		mix := audio.NewMixer(r.work, r.plan.Regions, r.plan.Samples, threshold, ceiling)
@@ -95,7 +95,7 @@ func (r *run) encodeSound(ctx context.Context, pass media.Pass, name string, don
 			return mix.Err()
 		}
 		r.stats.Limiting = mix.Limited()
-		if mix.Peak() <= quietPeak || try == soundTries {
+		if mix.Peak() <= quietPeak || try == encodeTries {
 			return nil
 		}
 		peak, err := r.decodedPeak(ctx, name)
@@ -106,7 +106,7 @@ func (r *run) encodeSound(ctx context.Context, pass media.Pass, name string, don
 			return nil
 		}
 		ceiling = min(ceiling, mix.Peak()) / peak * 0.99
-		if try == soundTries-1 {
+		if try == encodeTries-1 {
 			ceiling = 0.5
 		}
 		threshold = ceiling
@@ -136,21 +136,21 @@ func mixInput() []string {
 	return []string{"-protocol_whitelist", "pipe", "-f", "f32le", "-ar", fmt.Sprint(sampleRate), "-ac", "2", "-i", "pipe:0"}
 }
 
-// soundEncoder is chosen by measurement on speech, music, street and mixes of
+// audioEncoder is chosen by measurement on speech, music, street and mixes of
 // them. Noise substitution, noise shaping and intensity stereo save bits that
 // these bitrates have: without them the errors of the encoder's worst moments
 // fall from 0.04 to 0.31 of full scale to a third, and the noise stays about the
 // same. -aac_coder fast would have 6 to 19 dB less noise, but cannot code a loud
 // voice or tone: its numbers run over, and half of full scale is missing.
-func soundEncoder(p *Plan) []string {
+func audioEncoder(p *Plan) []string {
 	return []string{"-c:a", "aac", "-profile:a", "aac_low", "-aac_pns", "0", "-aac_tns", "0", "-aac_is", "0", "-b:a", p.Profile.AudioBitrate}
 }
 
-// soundPass makes the m4a of outputKind audio.
-func soundPass(p *Plan, out string) []string {
+// audioPass makes the m4a of outputKind audio.
+func audioPass(p *Plan, out string) []string {
 	args := mixInput()
 	args = append(args, "-map", "0:a:0")
-	args = append(args, soundEncoder(p)...)
+	args = append(args, audioEncoder(p)...)
 	return append(args, "-map_metadata", "-1", "-movflags", "+faststart", "-f", "ipod", out)
 }
 
@@ -158,10 +158,10 @@ func soundPass(p *Plan, out string) []string {
 // what x264 needs for its pyramid of B-frames.
 const reorderDelay = 2
 
-// filmPass copies the parts behind one another and adds the mix. same says that
+// videoPass copies the parts behind one another and adds the mix. same says that
 // all parts have one decoder configuration; otherwise the configuration of each
 // is repeated inside the stream.
-func filmPass(p *Plan, same bool, out string) []string {
+func videoPass(p *Plan, same bool, out string) []string {
 	convert := "1"
 	if same {
 		convert = "0"
@@ -169,7 +169,7 @@ func filmPass(p *Plan, same bool, out string) []string {
 	args := []string{"-protocol_whitelist", "file", "-format_whitelist", "concat,mov", "-f", "concat", "-auto_convert", convert, "-i", "file:" + partList}
 	args = append(args, mixInput()...)
 	args = append(args, "-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy")
-	args = append(args, soundEncoder(p)...)
+	args = append(args, audioEncoder(p)...)
 	// The encoder's delay between decoding and showing depends on how many frames
 	// a part has. Counted anew over the whole film, every frame lasts equally long.
 	ticks := timescale(p.Canvas.Rate) / p.Canvas.Rate.Num * p.Canvas.Rate.Den

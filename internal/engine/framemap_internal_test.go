@@ -117,6 +117,7 @@ func (c numberedClip) make(t *testing.T) string {
 // Every frame of a film shows the frame of the source that the plan's map says,
 // whatever clock the source counts in: read back from numbers in the pictures.
 func TestEveryFrameIsTheRightOne(t *testing.T) {
+	t.Parallel()
 	seed := *frameMapSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

@@ -35,13 +35,13 @@ func describe(p *Plan, names map[string]string) string {
 		fmt.Fprintf(&b, "\n%s: %d frames\n", pass.Name, v.Frames)
 		args(pass.Args)
 	}
-	for _, s := range p.Sounds {
+	for _, s := range p.Audio {
 		pass := s.pass(s.File, s.File+".log")
 		fmt.Fprintf(&b, "\n%s: samples %d to %d\n", pass.Name, s.From, s.To)
 		args(pass.Args)
 	}
 	for _, s := range p.Stretches {
-		fmt.Fprintf(&b, "\nstretch %s from %.1f at tempo %g into %s: %d samples\n", s.Sound.File, s.From, s.Tempo, s.File, s.Length)
+		fmt.Fprintf(&b, "\nstretch %s from %.1f at tempo %g into %s: %d samples\n", s.Audio.File, s.From, s.Tempo, s.File, s.Length)
 	}
 	b.WriteString("\nmix\n")
 	for _, m := range p.Regions {
@@ -53,7 +53,7 @@ func describe(p *Plan, names map[string]string) string {
 	}
 	if p.Kind == timeline.Audio {
 		b.WriteString("\nmix to m4a\n")
-		args(soundPass(p, "output.m4a"))
+		args(audioPass(p, "output.m4a"))
 		return b.String()
 	}
 	b.WriteString("\nparts.txt\n")
@@ -61,13 +61,14 @@ func describe(p *Plan, names map[string]string) string {
 		b.WriteString("    " + line)
 	}
 	b.WriteString("\nconcat, mix, mux\n")
-	args(filmPass(p, true, "output.mp4"))
+	args(videoPass(p, true, "output.mp4"))
 	return b.String()
 }
 
 // Every golden plan is also rendered, so that no golden can bless a command that
 // ffmpeg refuses.
 func TestPlans(t *testing.T) {
+	t.Parallel()
 	runner, err := media.New(media.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -103,15 +104,16 @@ func TestPlans(t *testing.T) {
 	stems.Clips = []timeline.Clip{{SourceKey: music, Start: 1500 * time.Millisecond, SourceTrimStart: time.Second, Volume: 0.4, Speed: 1.5}}
 	stems.Directives = []timeline.Directive{{ID: "d", Range: timeline.Range{Start: time.Second, End: 3 * time.Second}, MuteOriginal: true,
 		SourceOffset: 3 * time.Second, AppliedSpeed: 1, Selections: []timeline.Selection{{StemID: "voice_all", SourceKey: voice, Volume: 1.5}}}}
-	soundAlone := stems
-	soundAlone.OutputKind = timeline.Audio
+	audioAlone := stems
+	audioAlone.OutputKind = timeline.Audio
 	long := film(segment(wide, 0, 0, 0.5))
 	long.Quality = timeline.Low
 
 	for name, tl := range map[string]timeline.Timeline{
-		"one segment": film(segment(wide, 0, 2000, 1)), "mixed sources": mixed, "music and stems": stems, "sound alone": soundAlone, "in pieces at half speed": long,
+		"one segment": film(segment(wide, 0, 2000, 1)), "mixed sources": mixed, "music and stems": stems, "sound alone": audioAlone, "in pieces at half speed": long,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			planned, sources := map[string]*Source{}, map[string]Source{}
 			for _, u := range uses(tl) {
 				key := u.key

@@ -72,15 +72,15 @@ const (
 	// frame too many means making the segment again: with 0.35, editing one of six
 	// segments changes another one 4 times in 100, with 0.5 it would be 28.
 	roundingUp = 0.35
-	// soundRate is the grid of a timeline that makes sound alone: a millisecond,
+	// audioGridRate is the grid of a timeline that makes sound alone: a millisecond,
 	// 48 samples. Trims are whole milliseconds.
-	soundRate = 1000
+	audioGridRate = 1000
 )
 
 // layOut places the segments. The sources must have been checked.
 func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	ordered, indexes := t.InOrder()
-	l := &layout{rate: media.Rational{Num: soundRate, Den: 1}}
+	l := &layout{rate: media.Rational{Num: audioGridRate, Den: 1}}
 	if v := sources[ordered[0].SourceKey].info.Video; v != nil && t.OutputKind == timeline.Video {
 		l.rate = canvasRate(v)
 	}
@@ -202,7 +202,7 @@ func (l *layout) placeAll() {
 		grid += p.frames
 		l.frames += p.frames
 		p.end = ideal / rate
-		l.placeSound(p, &l.segments[runStart])
+		l.placeAudio(p, &l.segments[runStart])
 	}
 }
 
@@ -223,9 +223,9 @@ func (p *placed) count(length, ideal float64, last bool) {
 	}
 }
 
-// placeSound derives the segment's place in the sound from that of the first
+// placeAudio derives the segment's place in the sound from that of the first
 // segment of its run, so that a run's sound is read without a seam.
-func (l *layout) placeSound(p, run *placed) {
+func (l *layout) placeAudio(p, run *placed) {
 	first := samplesAt(run.frame, l.rate)
 	if p == run {
 		p.sample = int64(math.Round(p.start * sampleRate))
@@ -245,7 +245,7 @@ func (l *layout) placeSound(p, run *placed) {
 // where cuts do not snap.
 func (p *placed) anchor(rate float64) float64 {
 	info := p.source.info
-	if info.Video == nil || rate < coarseRate || rate == soundRate {
+	if info.Video == nil || rate < coarseRate || rate == audioGridRate {
 		return p.in.Seconds()
 	}
 	first := 0

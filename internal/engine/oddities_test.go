@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 // HDR becomes SDR that looks right: reference white is nearly white, grey stays
 // neutral and ordered, and the tags say BT.709.
 func TestHDRIsToneMapped(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for name, v := range map[string]struct {
 		transfer     string
@@ -29,6 +31,7 @@ func TestHDRIsToneMapped(t *testing.T) {
 		"hlg av1":  {"arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libaom-av1", "mp4"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "hdr."+v.ctner)
 			lum := "0"
 			for i := len(v.steps) - 1; i >= 0; i-- {
@@ -71,9 +74,10 @@ func TestHDRIsToneMapped(t *testing.T) {
 	}
 }
 
-// The canvas takes the first segment's rate exactly, whatever it is; segments of
-// other rates join it without changing the length.
+// The canvas takes the first segment's rate exactly, whatever it is (see also
+// TestCanvasRate); segments of other rates join it without changing the length.
 func TestFrameRates(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	clip := func(fps, container string) string {
 		return mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, FPS: fps, Duration: time.Second, Container: container})
@@ -83,23 +87,19 @@ func TestFrameRates(t *testing.T) {
 		fps, container, want string
 		rate                 float64
 	}{
-		{"24", "mp4", "24/1", 24},
 		{"24000/1001", "mkv", "24000/1001", 24000.0 / 1001},
 		{"25", "mp4", "25/1", 25},
 		{"30000/1001", "mp4", "30000/1001", 30000.0 / 1001},
 		{"30000/1001", "mkv", "30000/1001", 30000.0 / 1001},
 		{"2997/100", "mp4", "30000/1001", 30000.0 / 1001},
-		{"30", "mkv", "30/1", 30},
-		{"50", "mp4", "50/1", 50},
 		{"60000/1001", "mp4", "60000/1001", 60000.0 / 1001},
 		{"60", "mkv", "60/1", 60},
-		{"120", "mp4", "60/1", 60},
 		{"240", "mp4", "60/1", 60},
 		{"90", "mp4", "60/1", 60},
-		{"12", "mp4", "12/1", 12},
 		{"10", "mp4", "10/1", 10},
 	} {
 		t.Run(tt.fps+" "+tt.container, func(t *testing.T) {
+			t.Parallel()
 			first := clip(tt.fps, tt.container)
 			out := b.render(t, film(cut(first, 0, 0), cut(other[0], 0, 500), cut(other[1], 300, 0), cut(other[2], 0, 777)))
 			if m := mediatest.Inspect(t, out.Path).Video(t); m.FrameRate != tt.want || m.AvgFrameRate != tt.want {
@@ -139,9 +139,11 @@ func greys(t *testing.T, path string) []int {
 // With a variable rate, what is on the screen at the trim start comes first, and
 // every frame appears when it should.
 func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for _, container := range []string{"mp4", "mkv"} {
 		t.Run(container, func(t *testing.T) {
+			t.Parallel()
 			clip := variable(t, container, 0, 33, 67, 100, 1000, 1033, 1067, 2000, 2033, 2100)
 			out := b.render(t, film(cut(clip, 500, 2080)))
 			if out.FrameRate.String() != "30/1" {
@@ -169,12 +171,14 @@ func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 // A trim is exact to the frame wherever it lies between keyframes, with
 // reordered frames, in every container.
 func TestTrimIsExactToTheFrame(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for _, tt := range []struct{ name, container, codec string }{
 		{"h264 mp4", "mp4", "libx264"}, {"h264 mkv", "mkv", "libx264"}, {"hevc mov", "mov", "libx265"},
 		{"vp9 webm", "webm", "libvpx-vp9"}, {"av1 mp4", "mp4", "libaom-av1"}, {"mpeg4 mp4", "mp4", "mpeg4"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "trim."+tt.container)
 			args := []string{"-f", "lavfi", "-i", "color=c=black:s=160x128:r=25,format=gray,geq=lum='40*mod(N,6)+20',format=yuvj420p,scale=out_range=tv,format=yuv420p",
 				"-frames:v", "75", "-c:v", tt.codec, "-g", "30"}
@@ -191,20 +195,21 @@ func TestTrimIsExactToTheFrame(t *testing.T) {
 				args = append(args, "-preset", "veryfast", "-bf", "3", "-crf", "12", "-x264-params", "open-gop=1")
 			}
 			mediatest.FFmpeg(t, append(args, path)...)
+			var want []int // what the film's frames show
+			var cuts []timeline.Segment
 			for _, from := range []int{1, 29, 30, 44, 72, 74} {
-				out, err := b.try(t, film(cut(path, int64(from*40), int64(min(75, from+3)*40))))
-				if err != nil {
-					t.Fatalf("from frame %d: %v", from, err)
+				to := min(75, from+3)
+				cuts = append(cuts, cut(path, int64(from*40), int64(to*40)))
+				for n := from; n < to; n++ {
+					want = append(want, n%6)
 				}
-				want := min(75, from+3) - from
-				if out.Frames != int64(want) {
-					t.Errorf("from frame %d: %d frames, want %d", from, out.Frames, want)
-				}
-				for n, grey := range greys(t, out.Path) {
-					if got := grey / 40; got != (from+n)%6 {
-						t.Errorf("from frame %d: frame %d shows %d, want %d", from, n, got, (from+n)%6)
-					}
-				}
+			}
+			got := greys(t, b.render(t, film(cuts...)).Path)
+			for i := range got {
+				got[i] /= 40
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the film shows %v, want %v", got, want)
 			}
 		})
 	}
@@ -212,6 +217,7 @@ func TestTrimIsExactToTheFrame(t *testing.T) {
 
 // Interlaced film loses its combs and keeps its rate.
 func TestInterlacedIsWoven(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for _, order := range []string{"tff", "bff"} {
 		path := filepath.Join(t.TempDir(), "fields.mp4")
@@ -245,11 +251,13 @@ func TestInterlacedIsWoven(t *testing.T) {
 
 // Tracks nobody should see or hear are left alone.
 func TestTheRightTracksAreUsed(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	dir := t.TempDir()
 	cover := filepath.Join(dir, "cover.jpg")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=c=red:s=600x600", "-frames:v", "1", cover)
 	t.Run("cover art of music", func(t *testing.T) {
+		t.Parallel()
 		music := filepath.Join(dir, "music.mp3")
 		mediatest.FFmpeg(t, "-i", mediatest.Tone(t, 660, 2*time.Second), "-i", cover, "-map", "0", "-map", "1", "-c:v", "mjpeg", "-disposition:v", "attached_pic", "-id3v2_version", "3", music)
 		tl := film(cut(mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second}), 0, 0))
@@ -261,6 +269,7 @@ func TestTheRightTracksAreUsed(t *testing.T) {
 		}
 	})
 	t.Run("several video tracks", func(t *testing.T) {
+		t.Parallel()
 		path := filepath.Join(dir, "two.mp4")
 		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=red:s=64x64:r=25", "-f", "lavfi", "-t", "1", "-i", "color=c=blue:s=320x180:r=30",
 			"-map", "0", "-map", "1", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", path)
@@ -271,6 +280,7 @@ func TestTheRightTracksAreUsed(t *testing.T) {
 		sameColor(t, "picture", mediatest.ColorAt(mediatest.Frame(t, out.Path, 0), 0.5, 0.5), color.RGBA{0, 0, 255, 255}, 12)
 	})
 	t.Run("cover in a film", func(t *testing.T) {
+		t.Parallel()
 		path := filepath.Join(dir, "covered.mp4")
 		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=lime:s=160x120:r=30", "-i", cover, "-map", "1", "-map", "0",
 			"-c:v:0", "mjpeg", "-disposition:v:0", "attached_pic", "-c:v:1", "libx264", "-pix_fmt", "yuv420p", path)
@@ -280,6 +290,7 @@ func TestTheRightTracksAreUsed(t *testing.T) {
 		}
 	})
 	t.Run("second sound track", func(t *testing.T) {
+		t.Parallel()
 		path := filepath.Join(dir, "sounds.mp4")
 		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=lime:s=160x120:r=30", "-i", mediatest.Tone(t, 440, time.Second), "-i", mediatest.Tone(t, 880, time.Second),
 			"-map", "0", "-map", "1", "-map", "2", "-ac:a:0", "1", "-ac:a:1", "2", "-c:v", "libx264", "-pix_fmt", "yuv420p", path)
@@ -295,6 +306,7 @@ func TestTheRightTracksAreUsed(t *testing.T) {
 // Video that starts late keeps its offset to the sound; a video shorter than its
 // sound stands still.
 func TestLateAndShortVideo(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	clip := mediatest.FlashBeep(t, 4*time.Second, "30")
 	late := filepath.Join(t.TempDir(), "late.mkv")
@@ -324,6 +336,7 @@ func TestLateAndShortVideo(t *testing.T) {
 
 // Tiny clips and greedy trims.
 func TestTinyClipsAndTrimsBeyondTheEnd(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	two := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 200 * time.Millisecond, Tone: 440})
 	one := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, FPS: "25", Duration: 40 * time.Millisecond})
@@ -351,6 +364,7 @@ func TestTinyClipsAndTrimsBeyondTheEnd(t *testing.T) {
 
 // Headers lie about durations; the film does not believe them.
 func TestBogusDurations(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	plain := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: time.Second, Tone: 440})
 	fragmented := mediatest.Remux(t, plain, "mp4", "-movflags", "frag_keyframe+empty_moov+default_base_moof")
@@ -380,6 +394,7 @@ func TestBogusDurations(t *testing.T) {
 	}
 	for name, path := range map[string]string{"fragmented": fragmented, "live": live, "lying": lying} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			out := b.render(t, film(cut(path, 0, 0)))
 			mediatest.DurationWithin(t, out.Path, time.Second, 40*time.Millisecond)
 		})
@@ -388,6 +403,7 @@ func TestBogusDurations(t *testing.T) {
 
 // Edit lists are obeyed: what they cut away is neither seen nor counted.
 func TestEditListsAreObeyed(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	clip := mediatest.FlashBeep(t, 5*time.Second, "30")
 	// Copying from the middle of a group of pictures leaves the frames before the
@@ -408,6 +424,7 @@ func TestEditListsAreObeyed(t *testing.T) {
 
 // Everything a phone, an old phone or a browser writes can be a segment.
 func TestContainersAndCodecs(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	make := func(container string, args ...string) string {
 		path := filepath.Join(t.TempDir(), "codec."+container)
@@ -428,6 +445,7 @@ func TestContainersAndCodecs(t *testing.T) {
 		"h264 m4v":   make("m4v", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			out := b.render(t, film(cut(path, 200, 800)))
 			mediatest.ConstantRate(t, out.Path, 25, 15, 20*time.Microsecond)
 			if got := seen(t, out.Path, 300*time.Millisecond); got != "RGBW" {

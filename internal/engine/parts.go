@@ -38,12 +38,12 @@ func (r *run) makeParts(ctx context.Context) error {
 	}
 	outer := ctx
 	group, ctx := errgroup.WithContext(ctx)
-	soundLanes := 1
+	audioLanes := 1
 	if len(pictures) == 0 {
-		soundLanes = max(1, r.machine().Cores)
+		audioLanes = max(1, r.machine().Cores)
 	}
 	r.runSteps(ctx, group, pictures, parallel)
-	r.runSteps(ctx, group, r.soundSteps(ctx, group), soundLanes)
+	r.runSteps(ctx, group, r.audioSteps(ctx, group), audioLanes)
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -78,13 +78,13 @@ func (r *run) videoSteps(ctx context.Context) (steps []step, parallel int, err e
 	return steps, parallel, nil
 }
 
-// soundSteps returns the work for the sounds that the cache does not have. Each is
+// audioSteps returns the work for the sounds that the cache does not have. Each is
 // stretched by the group as soon as it is there: that is light and done by this
 // process, so it needs no lane.
-func (r *run) soundSteps(ctx context.Context, group *errgroup.Group) []step {
+func (r *run) audioSteps(ctx context.Context, group *errgroup.Group) []step {
 	var steps []step
 	missing := r.missingStretches(ctx)
-	for _, s := range r.plan.Sounds {
+	for _, s := range r.plan.Audio {
 		if len(missing[s]) == 0 && !r.heard(s) {
 			continue
 		}
@@ -94,13 +94,13 @@ func (r *run) soundSteps(ctx context.Context, group *errgroup.Group) []step {
 			}
 		}
 		found := r.fetch(ctx, s.Key, r.path(s.File))
-		r.count(&r.stats.Sounds, &r.stats.SoundsReused, found)
+		r.count(&r.stats.Audio, &r.stats.AudioReused, found)
 		if found {
 			stretch()
 			continue
 		}
 		steps = append(steps, step{s.cost(), func(ctx context.Context, t *task) error {
-			if err := r.makeSound(ctx, s, t); err != nil {
+			if err := r.decodeAudio(ctx, s, t); err != nil {
 				return err
 			}
 			stretch()
@@ -148,9 +148,9 @@ func (r *run) missingStretches(ctx context.Context) map[*DecodedAudio][]*Stretch
 	missing := map[*DecodedAudio][]*StretchedAudio{}
 	for _, s := range r.plan.Stretches {
 		found := r.fetch(ctx, s.Key, r.path(s.File))
-		r.count(&r.stats.Sounds, &r.stats.SoundsReused, found)
+		r.count(&r.stats.Audio, &r.stats.AudioReused, found)
 		if !found {
-			missing[s.Sound] = append(missing[s.Sound], s)
+			missing[s.Audio] = append(missing[s.Audio], s)
 		}
 	}
 	return missing
@@ -163,26 +163,26 @@ func (r *run) makePart(ctx context.Context, p *VideoPart, t *task) error {
 	if err := r.checkSpace(); err != nil {
 		return err
 	}
-	y, err := r.encodePart(ctx, p, t, out, log, p.keyframe(0))
+	c, err := r.encodePart(ctx, p, t, out, log, p.keyframe(0))
 	if refusedSize(err) || err == nil && p.rebuilt(r.path(out)) {
 		r.log.Info("the picture changes its size or format", "part", p.Name)
 		p.uneven = true
-		y, err = r.encodePart(ctx, p, t, out, log, p.keyframe(0))
+		c, err = r.encodePart(ctx, p, t, out, log, p.keyframe(0))
 	}
 	// Some decoders lose frames after a start in the middle, and broken indexes
 	// make seeks land anywhere. A start further ahead, and in the end the start of
 	// the file, shows whether it is the film that is broken.
-	if err == nil && y.missing > 0 && p.keyframe(0) > 0 {
-		r.log.Info("frames are missing after a seek", "part", p.Name, "missing", y.missing)
-		y, err = r.encodePart(ctx, p, t, out, log, p.keyframe(3))
+	if err == nil && c.missing > 0 && p.keyframe(0) > 0 {
+		r.log.Info("frames are missing after a seek", "part", p.Name, "missing", c.missing)
+		c, err = r.encodePart(ctx, p, t, out, log, p.keyframe(3))
 	}
-	if err == nil && !y.complete() && p.keyframe(3) > 0 {
-		y, err = r.encodePart(ctx, p, t, out, log, 0)
+	if err == nil && !c.complete() && p.keyframe(3) > 0 {
+		c, err = r.encodePart(ctx, p, t, out, log, 0)
 	}
 	if err != nil {
 		return r.blameEncoder(ctx, err, p, log, what)
 	}
-	if y.got == 0 || y.noise {
+	if c.got == 0 || c.noise {
 		return fault.Invalidf("%s could not be decoded", what)
 	}
 	if err := container.Neutralize(r.path(out)); err != nil {
@@ -192,10 +192,10 @@ func (r *run) makePart(ctx context.Context, p *VideoPart, t *task) error {
 		return err
 	}
 	r.mu.Lock()
-	r.decoded[p] = y
+	r.decoded[p] = c
 	r.stats.FramesEncoded += p.Frames
 	r.mu.Unlock()
-	return r.finish(ctx, p.Key, p.File, y.complete())
+	return r.finish(ctx, p.Key, p.File, c.complete())
 }
 
 // encodePart runs the part's pass and tells how much of its source was decoded.
@@ -213,9 +213,9 @@ func (r *run) encodePart(ctx context.Context, p *VideoPart, t *task, out, log st
 	if err != nil {
 		return coverage{}, err
 	}
-	y := p.decoded(times)
-	y.noise = 2*corrupt > p.last+1-p.source.info.Video.visibleAt(key, 0)
-	return y, nil
+	c := p.decoded(times)
+	c.noise = 2*corrupt > p.last+1-p.source.info.Video.visibleAt(key, 0)
+	return c, nil
 }
 
 // blameEncoder tells whose fault it is that a part was not made: where frames came
@@ -235,24 +235,24 @@ func (r *run) blameEncoder(ctx context.Context, err error, p *VideoPart, log, wh
 func (r *run) checkDamage() error {
 	sums := map[int]coverage{}
 	for _, p := range r.plan.Sequence {
-		y, fresh := r.decoded[p]
+		c, fresh := r.decoded[p]
 		if !fresh { // from the cache, which keeps whole parts alone
-			y.wanted = framesDuration(p.Frames, p.canvas.Rate)
-			y.got = y.wanted
+			c.wanted = framesDuration(p.Frames, p.canvas.Rate)
+			c.got = c.wanted
 		}
 		sum := sums[p.segment]
-		sums[p.segment] = coverage{got: sum.got + y.got, wanted: sum.wanted + y.wanted}
+		sums[p.segment] = coverage{got: sum.got + c.got, wanted: sum.wanted + c.wanted}
 	}
 	for i := range r.job.Timeline.Segments {
-		if y, ok := sums[i]; ok && !y.complete() {
-			return damageFault(fmt.Sprintf("segments[%d]", i), y.got, y.wanted)
+		if c, ok := sums[i]; ok && !c.complete() {
+			return damageFault(fmt.Sprintf("segments[%d]", i), c.got, c.wanted)
 		}
 	}
 	return nil
 }
 
-// makeSound decodes one source's sound.
-func (r *run) makeSound(ctx context.Context, s *DecodedAudio, t *task) error {
+// decodeAudio decodes one source's sound.
+func (r *run) decodeAudio(ctx context.Context, s *DecodedAudio, t *task) error {
 	out, log := unfinished(s.File), s.File+".log"
 	pass := s.pass(out, log)
 	pass.OnProgress = func(now media.Progress) {
@@ -266,19 +266,19 @@ func (r *run) makeSound(ctx context.Context, s *DecodedAudio, t *task) error {
 	if err != nil {
 		return err
 	}
-	y := s.decoded(times)
+	c := s.decoded(times)
 	switch {
-	case y.wanted > 0 && y.got == 0:
+	case c.wanted > 0 && c.got == 0:
 		return fault.Invalidf("%s could not be decoded", what)
-	case !y.complete():
-		return damageFault(s.source.user, y.got, y.wanted)
+	case !c.complete():
+		return damageFault(s.source.user, c.got, c.wanted)
 	}
 	return r.finish(ctx, s.Key, s.File, true)
 }
 
 // makeStretch brings a piece of sound to its tempo.
 func (r *run) makeStretch(ctx context.Context, s *StretchedAudio) error {
-	if err := s.Write(ctx, r.path(s.Sound.File), s.Sound.From, r.path(unfinished(s.File))); err != nil {
+	if err := s.Write(ctx, r.path(s.Audio.File), s.Audio.From, r.path(unfinished(s.File))); err != nil {
 		return noSpace(err)
 	}
 	return r.finish(ctx, s.Key, s.File, true)
@@ -292,7 +292,7 @@ func (s *DecodedAudio) cost() float64 {
 // checkSpace makes sure that the rest of the render fits on the disk.
 func (r *run) checkSpace() error {
 	var need int64
-	for _, s := range r.plan.Sounds {
+	for _, s := range r.plan.Audio {
 		need += (s.To - s.From) * audio.FrameBytes
 	}
 	for _, s := range r.plan.Stretches {

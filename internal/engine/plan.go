@@ -23,7 +23,7 @@ type Plan struct {
 
 	Parts     []*VideoPart // each once, in the order of first use; none for sound alone
 	Sequence  []*VideoPart // what plays after what; a part may occur more than once
-	Sounds    []*DecodedAudio
+	Audio     []*DecodedAudio
 	Stretches []*StretchedAudio
 	Regions   []*audio.Region
 }
@@ -48,8 +48,8 @@ var profiles = map[timeline.Quality]Profile{
 	timeline.Low:    {CRF: 28, Preset: "fast", AudioBitrate: "128k"},
 }
 
-// soundOnlyBitrate is the bitrate of outputKind audio, whatever the quality.
-const soundOnlyBitrate = "192k"
+// audioOnlyBitrate is the bitrate of outputKind audio, whatever the quality.
+const audioOnlyBitrate = "192k"
 
 // MakePlan turns a validated timeline and what is known of its sources into a
 // Plan. It is pure: no file is touched and equal arguments give equal plans. A
@@ -75,9 +75,9 @@ func MakePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 			return nil, err
 		}
 	} else {
-		p.Profile.AudioBitrate = soundOnlyBitrate
+		p.Profile.AudioBitrate = audioOnlyBitrate
 	}
-	if err := p.planSound(t, l, sources); err != nil {
+	if err := p.planAudio(t, l, sources); err != nil {
 		return nil, err
 	}
 	p.setParallelism(machine)
@@ -163,9 +163,9 @@ const (
 	directiveFade = 5 * sampleRate / 1000
 )
 
-// soundUse is one continuous stretch of a source's sound that is needed, before
+// audioUse is one continuous stretch of a source's sound that is needed, before
 // anything is decided about decoding.
-type soundUse struct {
+type audioUse struct {
 	source *Source
 	from   float64 // first needed sample of the source, at 48 kHz
 	tempo  float64
@@ -175,23 +175,19 @@ type soundUse struct {
 	regions []*audio.Region
 }
 
-// planSound places every sound and decides what is decoded and stretched.
-func (p *Plan) planSound(t timeline.Timeline, l *layout, sources map[string]*Source) error {
-	uses := segmentSounds(l, muteSpans(t, l))
-	clips, err := clipSounds(t, sources, p.Samples)
+// planAudio places every sound and decides what is decoded and stretched.
+func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Source) error {
+	uses := segmentAudio(l, muteSpans(t, l))
+	clips, err := clipAudio(t, sources, p.Samples)
 	if err != nil {
 		return err
 	}
 	uses = append(uses, clips...)
-	uses = append(uses, stemSounds(t, l, sources)...)
-	decodes := newDecodes(uses)
-	p.Sounds = decodes.sounds
-	for i, s := range p.Sounds {
-		s.File = fmt.Sprintf("sound%03d.f32", i)
-	}
+	uses = append(uses, stemAudio(t, l, sources)...)
+	p.Audio = planDecodes(uses)
 	stretches := map[string]*StretchedAudio{}
 	for _, u := range uses {
-		sound := decodes.find(u)
+		sound := holding(p.Audio, u)
 		file, first := sound.File, int64(math.Round(u.from))-sound.From
 		if u.tempo != 1 {
 			stretch := newStretch(sound, u)
@@ -212,10 +208,10 @@ func (p *Plan) planSound(t timeline.Timeline, l *layout, sources map[string]*Sou
 	return nil
 }
 
-// segmentSounds returns one use per run of segments that read on in their
+// segmentAudio returns one use per run of segments that read on in their
 // source without a seam, with a region per change of volume.
-func segmentSounds(l *layout, mutes []audio.Mute) []soundUse {
-	var uses []soundUse
+func segmentAudio(l *layout, mutes []audio.Mute) []audioUse {
+	var uses []audioUse
 	open := false // the last use may grow
 	for k := range l.segments {
 		p := &l.segments[k]
@@ -227,7 +223,7 @@ func segmentSounds(l *layout, mutes []audio.Mute) []soundUse {
 		}
 		start, end := samplesAt(p.frame, l.rate), samplesAt(p.frame+p.frames, l.rate)
 		if !open {
-			u := soundUse{source: p.source, from: p.start * sampleRate, tempo: p.segment.Speed, start: start}
+			u := audioUse{source: p.source, from: p.start * sampleRate, tempo: p.segment.Speed, start: start}
 			if u.tempo == 1 {
 				u.from = float64(p.sample)
 			}
@@ -269,10 +265,10 @@ func overlapping(spans []audio.Mute, start, end int64) []audio.Mute {
 	return hit
 }
 
-// clipSounds places the background music. Times are the client's own: music is
+// clipAudio places the background music. Times are the client's own: music is
 // laid under the film, not tied to a frame.
-func clipSounds(t timeline.Timeline, sources map[string]*Source, total int64) ([]soundUse, error) {
-	var uses []soundUse
+func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]audioUse, error) {
+	var uses []audioUse
 	for i, c := range t.Clips {
 		src := sources[c.SourceKey]
 		info := src.info.Audio
@@ -305,7 +301,7 @@ func clipSounds(t timeline.Timeline, sources map[string]*Source, total int64) ([
 		if cut && start+length <= total {
 			region.FadeOut = seamFade
 		}
-		uses = append(uses, soundUse{
+		uses = append(uses, audioUse{
 			source: src, from: float64(samplesOf(c.SourceTrimStart)), tempo: c.Speed,
 			start: start, length: min(length, roundUp(total-start, 10*sampleRate)), regions: []*audio.Region{region},
 		})
@@ -351,9 +347,9 @@ func (l *layout) pieces(r timeline.Range) []shiftedRange {
 	return out
 }
 
-// stemSounds places the stems of every directive.
-func stemSounds(t timeline.Timeline, l *layout, sources map[string]*Source) []soundUse {
-	var uses []soundUse
+// stemAudio places the stems of every directive.
+func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []audioUse {
+	var uses []audioUse
 	total := l.samples()
 	for i, d := range t.Directives {
 		pieces := l.pieces(d.Range)
@@ -374,7 +370,7 @@ func stemSounds(t timeline.Timeline, l *layout, sources map[string]*Source) []so
 					region.FadeOut = 0
 				}
 				lead := float64(at.start - at.shift - samplesOf(d.Range.Start))
-				uses = append(uses, soundUse{
+				uses = append(uses, audioUse{
 					source: sources[sel.SourceKey], from: float64(samplesOf(d.SourceOffset)) + lead*d.AppliedSpeed,
 					tempo: d.AppliedSpeed, start: at.start, length: at.end - at.start, regions: []*audio.Region{region},
 				})

@@ -27,6 +27,7 @@ func picture(t testing.TB, d time.Duration) string {
 }
 
 func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	clip, other := picture(t, 4*time.Second), picture(t, 3*time.Second)
 	music := mediatest.Tone(t, 660, 3*time.Second)
@@ -81,8 +82,9 @@ func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
 // A long segment is made in pieces that lie on the source's own grid: trimming
 // or splitting it leaves the inner pieces as they are.
 func TestLongSegmentsAreMadeInPieces(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
-	clip := picture(t, 30*time.Second)
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 90, Duration: 30 * time.Second, Tone: 440})
 	out := b.render(t, film(cut(clip, 0, 0)))
 	// The encoder of the clip sets a keyframe every 250 frames, which is 8.3 s.
 	if out.Stats.VideoParts != 4 {
@@ -105,6 +107,7 @@ func TestLongSegmentsAreMadeInPieces(t *testing.T) {
 
 // Parts belong to the user who made them.
 func TestScopesDoNotShare(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	tl := film(cut(picture(t, time.Second), 0, 0))
 	b.render(t, tl)
@@ -116,6 +119,7 @@ func TestScopesDoNotShare(t *testing.T) {
 
 // A cache that loses, breaks or refuses parts costs time only.
 func TestBrokenCachesCostTimeOnly(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	tl := film(cut(picture(t, time.Second), 0, 0))
 	good := digest(t, b.render(t, tl).Path)
@@ -162,6 +166,7 @@ func (refusing) Put(context.Context, string, string, string) error { return erro
 // Being stopped is not failing: the error is the reason given, and the next
 // attempt continues.
 func TestStoppedRendersContinue(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	tl := film(cut(picture(t, 2*time.Second), 0, 0), cut(picture(t, 20*time.Second), 0, 0))
 	errStopping := errors.New("stopping")
@@ -208,9 +213,9 @@ func childMain() {
 }
 
 func victim(a, b, music string) timeline.Timeline {
-	fast := cut(a, 300, 2900)
+	fast := cut(a, 300, 1900)
 	fast.Speed = 1.3
-	tl := film(cut(a, 0, 1500), cut(b, 217, 2500), fast, cut(b, 0, 0))
+	tl := film(cut(a, 0, 1000), cut(b, 217, 1500), fast, cut(b, 0, 0))
 	tl.Quality = timeline.Medium
 	tl.Clips = []timeline.Clip{{SourceKey: music, Volume: 0.5, Speed: 0.8}}
 	return tl
@@ -219,13 +224,11 @@ func victim(a, b, music string) timeline.Timeline {
 // kill -9 at any moment, then once more: the film is the same, frame by frame
 // and sample by sample.
 func TestKilledRendersGiveTheSameFilm(t *testing.T) {
-	kills := 10
-	if testing.Short() {
-		kills = 3
-	}
-	a := mediatest.Clip(t, mediatest.Spec{Width: 640, Height: 360, Duration: 3 * time.Second, Tone: 440})
-	c := mediatest.Clip(t, mediatest.Spec{Width: 480, Height: 640, FPS: "25", Duration: 3 * time.Second, Tone: 550})
-	music := mediatest.Tone(t, 660, 3*time.Second)
+	t.Parallel()
+	const kills = 5
+	a := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, Tone: 440})
+	c := mediatest.Clip(t, mediatest.Spec{Width: 180, Height: 240, FPS: "25", Duration: 2 * time.Second, Tone: 550})
+	music := mediatest.Tone(t, 660, 2*time.Second)
 	start := func(cacheDir, dir string) *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{cacheDir, dir, a, c, music}, "|"))
@@ -246,7 +249,7 @@ func TestKilledRendersGiveTheSameFilm(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, uint64(begin.UnixNano())))
 	for i := range kills {
 		cacheDir, dir := t.TempDir(), t.TempDir()
-		after := time.Duration(rng.Int64N(int64(took)))
+		after := (time.Duration(i)*took + time.Duration(rng.Int64N(int64(took)))) / kills // once in every fifth of it
 		cmd := start(cacheDir, dir)
 		timer := time.AfterFunc(after, func() { _ = cmd.Process.Signal(syscall.SIGKILL) }) // it may have ended already
 		err := cmd.Wait()

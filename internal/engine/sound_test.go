@@ -31,6 +31,7 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 
 // Whatever a phone records comes out at the level it had, on both sides.
 func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	picture := mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second, Tone: 440}
 	with := func(change func(*mediatest.Spec)) mediatest.Spec {
@@ -64,6 +65,7 @@ func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
 	}
 	for name, spec := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			clip := mediatest.Clip(t, spec)
 			out := b.render(t, sound(cut(clip, 0, 2000)))
 			mediatest.DurationWithin(t, out.Path, 2*time.Second, 40*time.Millisecond)
@@ -88,9 +90,11 @@ func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
 
 // Surround is folded down as ITU-R BS.775 says, without scaling anything.
 func TestSurroundIsFoldedDown(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for _, layout := range []string{"5.1", "5.1(side)", "7.1", "quad", "5.0", "2.1"} {
 		t.Run(layout, func(t *testing.T) {
+			t.Parallel()
 			// Each channel holds its own tone of peak 0.1.
 			tones := map[string][]float64{"5.1": {300, 400, 500, 600, 700, 800}, "5.1(side)": {300, 400, 500, 600, 700, 800},
 				"7.1": {300, 400, 500, 600, 700, 800, 900, 1000}, "quad": {300, 400, 700, 800}, "5.0": {300, 400, 500, 700, 800}, "2.1": {300, 400, 600}}[layout]
@@ -131,6 +135,7 @@ func TestSurroundIsFoldedDown(t *testing.T) {
 
 // Sound that starts late or ends early leaves exact silence, not a shift.
 func TestLateAndShortSoundKeepsItsPlace(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for name, args := range map[string][]string{
 		"late mp4":     {"late.mp4", "-c:a", "aac"},
@@ -139,6 +144,7 @@ func TestLateAndShortSoundKeepsItsPlace(t *testing.T) {
 		"ten seconds":  {"far.mkv", "-c:a", "flac", "-output_ts_offset", "10"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), args[0])
 			mediatest.FFmpeg(t, append([]string{"-f", "lavfi", "-t", "4", "-i", "testsrc2=s=160x120:r=30",
 				"-itsoffset", "0.7", "-f", "lavfi", "-t", "2", "-i", "aevalsrc=exprs='0.25*sin(2*PI*440*t)':s=48000:c=stereo",
@@ -177,6 +183,7 @@ func toneEdges(t *testing.T, path string) (start, end float64) {
 // Music lies exactly where it was put, at its own speed and level, once, and the
 // sound above it keeps its level.
 func TestMusicIsLaidUnder(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	voice := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 6 * time.Second, Tone: 440})
 	music := mediatest.Tone(t, 1000, 3*time.Second)
@@ -208,6 +215,7 @@ func TestMusicIsLaidUnder(t *testing.T) {
 // A stem that replaces the original at volume 1 changes nothing, not even at the
 // ends of its range; two stems that add up to it do not either.
 func TestStemsAddUpToTheOriginal(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	dir := t.TempDir()
 	original, voice, background := filepath.Join(dir, "o.mkv"), filepath.Join(dir, "v.wav"), filepath.Join(dir, "b.wav")
@@ -269,17 +277,19 @@ func directive(from, to, offset int64, speed float64, stems ...string) timeline.
 // Speed changes how long a segment plays, not how high or loud it sounds, and
 // what is seen and heard together stays together.
 func TestSpeedKeepsPitchAndSync(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
-	clip := mediatest.FlashBeep(t, 8*time.Second, "30")
-	tone := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 12 * time.Second, Tone: 440})
+	clip := mediatest.FlashBeep(t, 5*time.Second, "30")
+	tone := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 6 * time.Second, Tone: 440})
 	for _, speed := range []float64{0.5, 0.8, 1.25, 2, 3} {
 		t.Run(fmt.Sprint(speed), func(t *testing.T) {
-			s := cut(clip, 0, 8000)
+			t.Parallel()
+			s := cut(clip, 0, 5000)
 			s.Speed = speed
 			out := b.render(t, film(s))
-			mediatest.DurationWithin(t, out.Path, time.Duration(8000/speed)*time.Millisecond, 34*time.Millisecond)
+			mediatest.DurationWithin(t, out.Path, time.Duration(5000/speed)*time.Millisecond, 34*time.Millisecond)
 			points := mediatest.SyncPoints(t, out.Path)
-			if len(points) < 7 {
+			if len(points) < 4 {
 				t.Fatalf("%d flashes", len(points))
 			}
 			for _, p := range points[1:] { // the first begins with the film
@@ -288,24 +298,25 @@ func TestSpeedKeepsPitchAndSync(t *testing.T) {
 				}
 			}
 			t.Log(points)
-			s = cut(tone, 0, int64(3000*speed))
+			s = cut(tone, 0, int64(1500*speed))
 			s.Speed = speed
 			out = b.render(t, sound(s))
-			near(t, "the tone", mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(200, 2800)), db(0.25), 0.5)
+			near(t, "the tone", mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(200, 1300)), db(0.25), 0.5)
 		})
 	}
 	for _, speed := range []float64{0.1, 10} {
-		s := cut(tone, 0, int64(1200*speed))
+		s := cut(tone, 0, int64(600*speed))
 		s.Speed = speed
 		out := b.render(t, film(s))
-		mediatest.DurationWithin(t, out.Path, 1200*time.Millisecond, 34*time.Millisecond)
-		near(t, fmt.Sprintf("the tone at speed %v", speed), mediatest.RMS(t, out.Path, mediatest.Between(100, 1100)), db(0.25)-3.01, 1)
+		mediatest.DurationWithin(t, out.Path, 600*time.Millisecond, 34*time.Millisecond)
+		near(t, fmt.Sprintf("the tone at speed %v", speed), mediatest.RMS(t, out.Path, mediatest.Between(100, 500)), db(0.25)-3.01, 1)
 	}
 }
 
 // Noise at full scale decodes far beyond it, whatever the limiter leaves: no
 // encoder keeps the shape of noise.
 func TestSoundDecodesWithinFullScale(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	noise := filepath.Join(t.TempDir(), "noise.wav")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anoisesrc=d=2:c=white:r=48000:a=1:seed=7", "-ac", "2", noise)
@@ -320,6 +331,7 @@ func TestSoundDecodesWithinFullScale(t *testing.T) {
 
 // A stem that has ended before its directive begins is silence, not damage.
 func TestStemBeyondItsEndIsSilent(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second, Tone: 440})
 	stem := mediatest.Tone(t, 660, 500*time.Millisecond)
@@ -333,6 +345,7 @@ func TestStemBeyondItsEndIsSilent(t *testing.T) {
 
 // A bare AAC stream starts with what its encoder needed before the sound began.
 func TestBareAACStartsOnTime(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	beep := filepath.Join(t.TempDir(), "beep.aac")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "sine=f=1000:d=3:r=48000", "-af", "volume=enable='lt(t,1)':volume=0", "-c:a", "aac", "-f", "adts", beep)
@@ -347,6 +360,7 @@ func TestBareAACStartsOnTime(t *testing.T) {
 
 // Loud mixes are held back, never beyond full scale; quiet ones are not touched.
 func TestOnlyLoudMixesAreLimited(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 3 * time.Second, Tone: 440, Amplitude: 0.9})
 	music := mediatest.Clip(t, mediatest.Spec{Duration: time.Second, Tone: 660, Amplitude: 0.9})

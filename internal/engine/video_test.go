@@ -89,6 +89,7 @@ func withMatrix(t *testing.T, path string, m [4]int32) string {
 }
 
 func TestRotationAndMirror(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	plain := filepath.Join(t.TempDir(), "plain.mp4")
 	mediatest.FFmpeg(t, append(quarters(320, 180, "30", 300*time.Millisecond), "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", plain)...)
@@ -108,6 +109,7 @@ func TestRotationAndMirror(t *testing.T) {
 		{"transposed back", [4]int32{0, -1, -1, 0}, "WGBR", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			out := b.render(t, film(cut(withMatrix(t, plain, tt.matrix), 0, 0)))
 			w, h := 320, 180
 			if tt.turned {
@@ -126,6 +128,7 @@ func TestRotationAndMirror(t *testing.T) {
 // Sizes: odd ones, pixels that are not square, and everything fitted into the
 // canvas of the first segment with black around.
 func TestSizesAndPixelShapes(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	make := func(w, h int, filter string) string {
 		path := filepath.Join(t.TempDir(), "size.mkv")
@@ -146,6 +149,7 @@ func TestSizesAndPixelShapes(t *testing.T) {
 		{"square", "", 320, 180, 320, 180},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			out := b.render(t, film(cut(make(tt.w, tt.h, tt.filter), 0, 0)))
 			m := mediatest.Inspect(t, out.Path).Video(t)
 			if m.Width != tt.wantW || m.Height != tt.wantH || m.SAR != "1:1" {
@@ -157,6 +161,7 @@ func TestSizesAndPixelShapes(t *testing.T) {
 		})
 	}
 	t.Run("others are fitted", func(t *testing.T) {
+		t.Parallel()
 		out := b.render(t, film(cut(make(320, 180, ""), 0, 0), cut(make(180, 320, ""), 0, 0), cut(make(160, 120, ",setsar=2"), 0, 0), cut(make(640, 362, ""), 0, 0)))
 		black := color.RGBA{0, 0, 0, 255}
 		at := func(ms int) func(x, y float64) color.RGBA {
@@ -182,6 +187,7 @@ func rgbName(c color.RGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.
 // Colours mean the same in the output as in the source, in whatever matrix,
 // range, subsampling and depth it was stored.
 func TestColoursAreKept(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	type variant struct{ matrix, rng, pix, codec, container, primaries string }
 	tests := map[string]variant{
@@ -210,6 +216,7 @@ func TestColoursAreKept(t *testing.T) {
 	rgb := []color.RGBA{{200, 60, 40, 255}, {40, 170, 80, 255}, {60, 70, 190, 255}, {128, 128, 128, 255}}
 	for name, v := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			path := filepath.Join(t.TempDir(), "colour."+v.container)
 			// 176x144 is a size every codec here takes.
 			src := fmt.Sprintf("color=c=%s:s=176x144:r=25,format=rgb24", rgbName(rgb[0]))
@@ -277,6 +284,7 @@ func TestColoursAreKept(t *testing.T) {
 
 // A film that was tone-mapped says nothing of the light of its master.
 func TestToneMappedFilmsSayNothingOfLight(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	hdr := filepath.Join(t.TempDir(), "hdr.mp4")
 	mediatest.FFmpeg(t, append(quarters(320, 180, "30", 300*time.Millisecond), "-vf", "format=yuv420p10le", "-c:v", "libx265", "-preset", "ultrafast",
@@ -314,6 +322,7 @@ func TestToneMappedFilmsSayNothingOfLight(t *testing.T) {
 // track: each is shown whole, by its own shape, on the canvas of the first. The
 // second also changes its depth.
 func TestPicturesThatChangeInTheMiddle(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	dir := t.TempDir()
 	var both []byte

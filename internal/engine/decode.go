@@ -12,9 +12,9 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// soundVersion is raised when a decode of the same source would come out
+// audioVersion is raised when a decode of the same source would come out
 // different; it is part of every key.
-const soundVersion = 4
+const audioVersion = 4
 
 // DecodedAudio is one source's sound, decoded once and without a break to 48 kHz
 // stereo float samples, so that cuts are reads at exact offsets.
@@ -32,11 +32,11 @@ type DecodedAudio struct {
 }
 
 const (
-	// wholeSound is the length up to which a source's sound is decoded entirely:
+	// wholeAudio is the length up to which a source's sound is decoded entirely:
 	// it costs little, and every later edit finds it.
-	wholeSound = 3 * time.Minute
-	// mostSound is the length up to which it is, if a quarter of it is used.
-	mostSound = 15 * time.Minute
+	wholeAudio = 3 * time.Minute
+	// mostAudio is the length up to which it is, if a quarter of it is used.
+	mostAudio = 15 * time.Minute
 	// windowGrid, in samples, rounds windows outwards so that a small change of a
 	// trim still finds them.
 	windowGrid = 10 * sampleRate
@@ -45,60 +45,59 @@ const (
 	readMargin = sampleRate / 4
 )
 
-// decodes are the sounds of a plan by source.
-type decodes struct {
-	sounds   []*DecodedAudio
-	bySource map[*Source][]*DecodedAudio
-}
-
-func newDecodes(uses []soundUse) decodes {
-	d := decodes{bySource: map[*Source][]*DecodedAudio{}}
-	var order []*Source
+// planDecodes decides what is decoded of each source, in the order of first use.
+func planDecodes(uses []audioUse) []*DecodedAudio {
 	needs := map[*Source][]span{}
 	for _, u := range uses {
-		if needs[u.source] == nil {
-			order = append(order, u.source)
-		}
 		needs[u.source] = append(needs[u.source], u.window())
 	}
-	for _, src := range order {
-		for _, w := range windows(needs[src], samplesOf(src.info.Audio.End)) {
-			s := &DecodedAudio{From: w.from, To: w.to, source: src}
-			for _, n := range needs[src] {
+	var all []*DecodedAudio
+	for _, u := range uses {
+		need := needs[u.source]
+		if need == nil {
+			continue // planned with an earlier use
+		}
+		delete(needs, u.source)
+		for _, w := range windows(need, samplesOf(u.source.info.Audio.End)) {
+			s := &DecodedAudio{File: fmt.Sprintf("sound%03d.f32", len(all)), From: w.from, To: w.to, source: u.source}
+			for _, n := range need {
 				if n.from < w.to && n.to > w.from {
 					s.need = append(s.need, n)
 				}
 			}
-			s.Key = soundKey(s)
-			d.bySource[src] = append(d.bySource[src], s)
-			d.sounds = append(d.sounds, s)
+			s.Key = audioKey(s)
+			all = append(all, s)
 		}
 	}
-	return d
+	return all
 }
 
 // window is what the use reads of its source.
-func (u soundUse) window() span {
+func (u audioUse) window() span {
 	from := int64(math.Floor(u.from))
 	return span{from, from + int64(math.Ceil(float64(u.length)*u.tempo))}
 }
 
-// find returns the sound that holds the use.
-func (d decodes) find(u soundUse) *DecodedAudio {
+// holding returns the one of the decodes that holds what the use reads.
+func holding(all []*DecodedAudio, u audioUse) *DecodedAudio {
 	w := u.window()
-	all := d.bySource[u.source]
+	var last *DecodedAudio
 	for _, s := range all {
+		if s.source != u.source {
+			continue
+		}
 		if w.from < s.To && w.to > s.From {
 			return s
 		}
+		last = s
 	}
-	return all[len(all)-1] // the use lies outside the source's sound: silence from any
+	return last // the use lies outside the source's sound: silence from any
 }
 
 // windows decides what to decode of a source whose sound ends at length.
 func windows(needs []span, length int64) []span {
 	whole := []span{{0, length}}
-	if length <= samplesOf(wholeSound) {
+	if length <= samplesOf(wholeAudio) {
 		return whole
 	}
 	var wide []span
@@ -123,16 +122,16 @@ func windows(needs []span, length int64) []span {
 	for _, w := range merged {
 		used += w.to - w.from
 	}
-	if len(merged) == 0 || length <= samplesOf(mostSound) && used >= length/4 {
+	if len(merged) == 0 || length <= samplesOf(mostAudio) && used >= length/4 {
 		return whole
 	}
 	return merged
 }
 
-func soundKey(s *DecodedAudio) string {
+func audioKey(s *DecodedAudio) string {
 	a := s.source.info.Audio
 	return newKey("sound").
-		add("version", soundVersion).add("source", s.source.SHA256).add("stream", a.Index).
+		add("version", audioVersion).add("source", s.source.SHA256).add("stream", a.Index).
 		add("from", s.From).add("to", s.To).String() + ".f32"
 }
 
@@ -208,14 +207,14 @@ type StretchedAudio struct {
 	Key  string
 	File string // in the job's folder
 
-	Sound *DecodedAudio
+	Audio *DecodedAudio
 	audio.Stretch
 }
 
-func newStretch(sound *DecodedAudio, u soundUse) *StretchedAudio {
-	s := &StretchedAudio{Sound: sound, Stretch: audio.Stretch{From: u.from, Tempo: u.tempo, Length: u.length}}
+func newStretch(sound *DecodedAudio, u audioUse) *StretchedAudio {
+	s := &StretchedAudio{Audio: sound, Stretch: audio.Stretch{From: u.from, Tempo: u.tempo, Length: u.length}}
 	s.Key = newKey("stretch").
-		add("version", stretchVersion).add("sound", soundVersion).
+		add("version", stretchVersion).add("sound", audioVersion).
 		add("source", sound.source.SHA256).add("stream", sound.source.info.Audio.Index).
 		add("from", decimal(u.from)).add("tempo", decimal(u.tempo)).add("length", u.length).String() + ".f32"
 	return s
