@@ -69,12 +69,13 @@ func (v *VideoPart) decoded(times []int64) coverage {
 	info := v.source.info.Video
 	ms := info.TimeBase.Float() * 1000
 	// The longest a frame may stand is as long as any does in this stretch.
-	longest := float64(info.usualStep().Milliseconds())
+	usual := info.usualStep().Milliseconds()
+	longest := float64(usual)
 	for i := v.first + 1; i <= v.last; i++ {
 		longest = max(longest, float64(info.Starts[i]-info.Starts[i-1])*ms)
 	}
 	from := int64(float64(info.Starts[v.first]) * ms)
-	wanted := int64(float64(info.Starts[v.last]-info.Starts[v.first])*ms) + info.usualStep().Milliseconds()
+	wanted := int64(float64(info.Starts[v.last]-info.Starts[v.first])*ms) + usual
 	var got int64
 	if len(times) > 0 {
 		// The log counts from wherever the muxer put its zero: only distances hold.

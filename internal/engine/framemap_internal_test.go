@@ -262,7 +262,7 @@ func (m *frameMap) comparePart(t *testing.T, part *VideoPart, shown []int) {
 	t.Helper()
 	v := m.info.Video
 	for n, got := range shown {
-		instant := part.start + float64(n)*part.speed/part.canvas.Rate.Float() + part.tolerance()
+		instant := part.start + float64(n)*part.speed/part.canvas.Rate.Float() + tolerance(part.speed/part.canvas.Rate.Float(), v)
 		early, late := v.visibleAt(instant-2e-6, m.info.Zero), v.visibleAt(instant+2e-6, m.info.Zero)
 		if got != m.numbers[early] && got != m.numbers[late] {
 			t.Errorf("%s at speed %g: frame %d shows %d, want %d", part.Name, part.speed, n, got, m.numbers[late])

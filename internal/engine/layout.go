@@ -31,6 +31,8 @@ type placed struct {
 	// it are made as a part of their own.
 	base int64
 
+	tolerance float64 // see tolerance; of video alone
+
 	// begin and end are the client's times of the segment in the output, seconds.
 	begin, end float64
 

@@ -260,7 +260,7 @@ func TestChunksLieOnTheSourcesGrid(t *testing.T) {
 		for at := int64(0); tt.keys > 0 && at < 40; at += tt.keys {
 			info.Video.Keys = append(info.Video.Keys, at*1e9)
 		}
-		p := &placed{source: &Source{info: info}, segment: timeline.Segment{Speed: 1}, start: tt.start, frames: tt.frames, base: tt.frames}
+		p := &placed{source: &Source{info: info}, segment: timeline.Segment{Speed: 1}, start: tt.start, frames: tt.frames, base: tt.frames, tolerance: tolerance(1/rate.Float(), info.Video)}
 		if got := chunks(p, rate); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%v s, %d frames: %v, want %v", tt.start, tt.frames, got, tt.want)
 		}

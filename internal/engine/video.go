@@ -59,6 +59,7 @@ func (p *Plan) planVideo(l *layout, machine Machine) error {
 	known := map[string]*VideoPart{}
 	for k := range l.segments {
 		s := &l.segments[k]
+		s.tolerance = tolerance(s.segment.Speed/l.rate.Float(), s.source.info.Video)
 		for _, c := range chunks(s, l.rate) {
 			part, err := newVideoPart(s, c, p.Canvas, p.Profile, machine)
 			if err != nil {
@@ -100,11 +101,10 @@ func baseChunks(s *placed, rate media.Rational) []span {
 	grid := int64(math.Round(s.start / step)) // the segment's first line counted from the source's start
 	size := int64(math.Round(chunkSeconds * rate.Float()))
 	least := int64(math.Round(minChunkSeconds * rate.Float()))
-	early := shownEarly(step, s.source.info.Video)
 	var out []span
 	from := int64(0)
 	for line := roundUp(grid+1, size) - size; line < grid+s.base; line += size {
-		if at := s.keyLine(line-grid, size, step, early); at-from >= least && s.base-at >= least {
+		if at := s.keyLine(line-grid, size, step); at-from >= least && s.base-at >= least {
 			out = append(out, span{from, at})
 			from = at
 		}
@@ -115,9 +115,9 @@ func baseChunks(s *placed, rate media.Rational) []span {
 // keyLine is the first output frame of the segment, from the given one on and
 // fewer than within further, that shows a keyframe of the source: whoever begins
 // there decodes nothing twice. It is the given one where there is none.
-func (s *placed) keyLine(frame, within int64, step, early float64) int64 {
+func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	keys := s.source.info.Video.Keys
-	zero := s.start + s.source.info.Zero.Seconds() + early
+	zero := s.start + s.source.info.Zero.Seconds() + s.tolerance
 	line := func(n int) int64 { return int64(math.Ceil((float64(keys[n])/1e9 - zero) / step)) }
 	if n := sort.Search(len(keys), func(n int) bool { return line(n) >= frame }); n < len(keys) && line(n) < frame+within {
 		return line(n)
@@ -137,7 +137,7 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile, machine Mac
 	}
 	info := s.source.info.Video
 	start := micros(v.start)
-	v.origin = start + s.source.info.Zero.Microseconds() + micros(v.tolerance())
+	v.origin = start + s.source.info.Zero.Microseconds() + micros(s.tolerance)
 	v.step = printed(step * 1e6)
 	v.first = max(0, v.framesUpTo(0)-1)
 	v.last = max(v.first, v.framesUpTo(v.Frames-1)-1)
@@ -153,15 +153,10 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile, machine Mac
 }
 
 // tolerance is how much later than an output frame a source frame may begin and
-// still be shown in it, in source seconds: two fifths of a frame, so that the
-// jitter of a camera's clock neither drops nor doubles frames. It is no simple
-// fraction, because between common rates those fall exactly on the edge.
-func (v *VideoPart) tolerance() float64 {
-	return shownEarly(v.speed/v.canvas.Rate.Float(), v.source.info.Video)
-}
-
-// shownEarly is the tolerance for a grid of the given step, in source seconds.
-func shownEarly(step float64, video *VideoInfo) float64 {
+// still be shown in it, in source seconds, as step is: two fifths of a frame, so
+// that the jitter of a camera's clock neither drops nor doubles frames. It is no
+// simple fraction, because between common rates those fall exactly on the edge.
+func tolerance(step float64, video *VideoInfo) float64 {
 	return 0.4142 * min(step, video.usualStep().Seconds())
 }
 
