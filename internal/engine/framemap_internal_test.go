@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/diskcache"
 	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
@@ -127,6 +128,10 @@ func TestEveryFrameIsTheRightOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()}) // the canvases are analysed once
+	if err != nil {
+		t.Fatal(err)
+	}
 	canvas := map[string]string{"own": ""}
 	for _, rate := range []string{"24", "30000/1001", "60"} {
 		canvas[rate] = numberedClip{rate: rate, frames: 8, clock: 90000}.make(t)
@@ -155,7 +160,7 @@ func TestEveryFrameIsTheRightOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, uint64(len(name))))
-			m := &frameMap{runner: runner, path: c.make(t), turned: c.turned, canvas: canvas[c.canvas]}
+			m := &frameMap{engine: New(Config{Media: runner, Cores: 2, Cache: cache}), path: c.make(t), turned: c.turned, canvas: canvas[c.canvas]}
 			m.check(t, randomCuts(rng, m.read(t)))
 		})
 	}
@@ -179,7 +184,7 @@ func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
 
 // frameMap compares what a film shows with what its plan says.
 type frameMap struct {
-	runner *media.Runner
+	engine *Engine
 	path   string
 	turned int
 	canvas string // a clip that the film begins with; "" is none
@@ -192,7 +197,7 @@ type frameMap struct {
 func (m *frameMap) read(t *testing.T) time.Duration {
 	t.Helper()
 	var err error
-	if m.info, err = analyse(context.Background(), m.runner, m.path); err != nil {
+	if m.info, err = analyse(context.Background(), m.engine.cfg.Media, m.path); err != nil {
 		t.Fatal(err)
 	}
 	m.numbers = numbersIn(t, m.path, 0)
@@ -213,28 +218,18 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 		c.SourceKey = m.path
 		tl.Segments = append(tl.Segments, c)
 	}
-	planned, sources := map[string]*Source{}, map[string]Source{}
+	sources := map[string]Source{}
 	for i := range tl.Segments {
 		s := &tl.Segments[i]
 		s.Order, s.Volume, s.Duration = int64(i), 1, time.Hour
-		info := m.info
-		if s.SourceKey != m.path {
-			var err error
-			if info, err = analyse(ctx, m.runner, s.SourceKey); err != nil {
-				t.Fatal(err)
-			}
-		}
 		sources[s.SourceKey] = Source{Path: s.SourceKey, SHA256: s.SourceKey}
-		planned[s.SourceKey] = &Source{Path: s.SourceKey, SHA256: s.SourceKey, info: info}
 	}
-	plan, err := MakePlan(tl, planned, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+	r := m.engine.newRun(Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+	out, err := r.render(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := New(Config{Media: m.runner, Cores: 2}).Render(ctx, Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := r.plan
 	shown := numbersIn(t, out.Path, m.turned)
 	if int64(len(shown)) != plan.Frames {
 		t.Fatalf("%d frames, planned %d", len(shown), plan.Frames)
