@@ -4,10 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
 )
 
@@ -49,7 +49,7 @@ var errNoUser = fault.New(fault.NotFound, "User not found")
 // count runs a query that counts rows of a user who exists.
 func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err error) {
 	err = r.db.QueryRow(ctx, `SELECT `+rows+` FROM users u WHERE u.id = $1 AND u.erasing_at IS NULL`, userID).Scan(&n)
-	if errors.Is(err, sql.ErrNoRows) {
+	if db.IsNoRows(err) {
 		return 0, errNoUser
 	}
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *Reports) renderJob(ctx context.Context, id string) (j Job, found bool, 
 		FROM render_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).
 		Scan(&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
 			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.FinishedAt, &j.ExpiresAt, &j.Error, &j.Cause, &spec)
-	if errors.Is(err, sql.ErrNoRows) {
+	if db.IsNoRows(err) {
 		return Job{}, false, nil
 	}
 	j.JobType, j.Inputs = JobRender, rawJSON(spec)
@@ -194,7 +194,7 @@ func (r *Reports) separationJob(ctx context.Context, id string) (j Job, found bo
 		Scan(&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
 			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.FinishedAt, &j.CollectedAt,
 			&j.Error, &j.Cause, &in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID)
-	if errors.Is(err, sql.ErrNoRows) {
+	if db.IsNoRows(err) {
 		return Job{}, false, nil
 	}
 	if err != nil {

@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 }
 
 // free are composition and test support.
-var free = []string{"app", "apitest", "benchtest", "browsertest", "objectstore/storebench"}
+var free = []string{"app", "apitest", "benchtest", "browsertest", "logtest", "objectstore/storebench"}
 
 func TestArrowsPointOneWay(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "cutroom/...")

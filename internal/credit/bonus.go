@@ -8,10 +8,8 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 
 	"cutroom/internal/db"
@@ -38,7 +36,7 @@ func newIdentities(ctx context.Context, d *db.DB, secrets []string) (*identities
 		if err := tx.Lock(ctx, bonusKey); err != nil {
 			return err
 		}
-		sealed, err := sealedKeys(ctx, tx)
+		sealed, err := db.Texts(tx.Query(ctx, `SELECT sealed FROM sealed_keys WHERE name = $1 ORDER BY created_at`, bonusKey))
 		if err != nil {
 			return err
 		}
@@ -73,23 +71,6 @@ func newIdentities(ctx context.Context, d *db.DB, secrets []string) (*identities
 		return nil, fmt.Errorf("key of the bonus: %w", err)
 	}
 	return &id, nil
-}
-
-func sealedKeys(ctx context.Context, tx *db.Tx) ([]string, error) {
-	rows, err := tx.Query(ctx, `SELECT sealed FROM sealed_keys WHERE name = $1 ORDER BY created_at`, bonusKey)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		out = append(out, s)
-	}
-	return out, rows.Err()
 }
 
 // box is what a secret seals with.
@@ -141,7 +122,7 @@ func (l *Ledger) hadBonus(ctx context.Context, tx *db.Tx, userID string) (bool, 
 	}
 	var one int
 	err = tx.QueryRow(ctx, `SELECT 1 FROM bonus_identities WHERE identity_hash = $1`, hash).Scan(&one)
-	if errors.Is(err, sql.ErrNoRows) {
+	if db.IsNoRows(err) {
 		return false, nil
 	}
 	return err == nil, err

@@ -13,8 +13,6 @@ package credit
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -112,7 +110,7 @@ func Balance(ctx context.Context, q db.Querier, userID string) (int64, error) {
 	var n int64
 	err := q.QueryRow(ctx, `SELECT b.balance FROM credit_balances b
 		WHERE b.user_id = $1 AND `+user.Exists("b.user_id"), userID).Scan(&n)
-	if errors.Is(err, sql.ErrNoRows) {
+	if db.IsNoRows(err) {
 		return 0, nil
 	}
 	if err != nil {
@@ -150,7 +148,7 @@ func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
 	if err == nil {
 		return nil
 	}
-	if !errors.Is(err, sql.ErrNoRows) {
+	if !db.IsNoRows(err) {
 		return fmt.Errorf("look for signup bonus: %w", err)
 	}
 	return l.db.InTx(ctx, func(tx *db.Tx) error {
@@ -187,7 +185,7 @@ func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) 
 	var amount int64
 	err := tx.QueryRow(ctx, `SELECT amount FROM credit_ledger WHERE ref_id = $1 AND user_id = $2`,
 		"consume-"+jobID, userID).Scan(&amount)
-	if errors.Is(err, sql.ErrNoRows) {
+	if db.IsNoRows(err) {
 		return false, nil
 	}
 	if err != nil {

@@ -2,7 +2,6 @@ package credit
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -39,7 +38,7 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	if t.ID != "" {
 		err := l.db.QueryRow(ctx, `SELECT product_id FROM purchases WHERE platform = $1 AND transaction_hash = $2`,
 			platform, transactionHash(platform, t.ID)).Scan(&t.ProductID)
-		if errors.Is(err, sql.ErrNoRows) {
+		if db.IsNoRows(err) {
 			return nil // never paid out
 		}
 		if err != nil {
@@ -182,7 +181,7 @@ func lockPurchase(ctx context.Context, tx *db.Tx, platform, transaction string) 
 	err := tx.QueryRow(ctx, `SELECT COALESCE(buyer_id, ''), credits, owed, CASE WHEN reversed_at IS NULL THEN 0 ELSE 1 END
 		FROM purchases WHERE platform = $1 AND transaction_hash = $2`+tx.ForUpdate(),
 		platform, transactionHash(platform, transaction)).Scan(&p.buyer, &p.credits, &p.owed, &p.reversed)
-	if errors.Is(err, sql.ErrNoRows) {
+	if db.IsNoRows(err) {
 		return reversible{}, nil
 	}
 	if err != nil {
@@ -194,7 +193,7 @@ func lockPurchase(ctx context.Context, tx *db.Tx, platform, transaction string) 
 func lockBalance(ctx context.Context, tx *db.Tx, userID string) (int64, error) {
 	var n int64
 	err := tx.QueryRow(ctx, `SELECT balance FROM credit_balances WHERE user_id = $1`+tx.ForUpdate(), userID).Scan(&n)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err != nil && !db.IsNoRows(err) {
 		return 0, fmt.Errorf("lock balance: %w", err)
 	}
 	return n, nil

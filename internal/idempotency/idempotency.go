@@ -8,7 +8,6 @@ package idempotency
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -48,7 +47,7 @@ func Find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
 	err = q.QueryRow(ctx, `SELECT fingerprint, answer FROM idempotency_keys
 		WHERE user_id = $1 AND key = $2 AND created_at > now_ms() - $3`,
 		k.UserID, k.Value, Lifetime.Milliseconds()).Scan(&fingerprint, &answer)
-	if errors.Is(err, sql.ErrNoRows) {
+	if db.IsNoRows(err) {
 		return "", nil
 	}
 	if err != nil {

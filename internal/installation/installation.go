@@ -7,7 +7,6 @@ package installation
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -62,7 +61,7 @@ func ID(ctx context.Context, d *db.DB) (string, error) {
 // known is the id of the database, "" as long as it has none.
 func known(ctx context.Context, d *db.DB) (id string, err error) {
 	err = d.QueryRow(ctx, `SELECT id FROM installation WHERE single = 1`).Scan(&id)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err != nil && !db.IsNoRows(err) {
 		return "", fmt.Errorf("read the installation id: %w", err)
 	}
 	return id, nil

@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -21,9 +20,11 @@ import (
 // over, nothing waits.
 const OrphanAge = time.Hour
 
-// Folder is the name of the folder in which the holder of a lease works: its
-// job's id and its fence.
-func (l Lease) Folder() string { return fmt.Sprintf("%s-%d", l.ID, l.Fence) }
+// WorkDir is the folder in which the holder of a lease works, in a folder for all
+// of them: it is named by the job's id and the fence.
+func (l Lease) WorkDir(root string) string {
+	return filepath.Join(root, fmt.Sprintf("%s-%d", l.ID, l.Fence))
+}
 
 // Clear ends this process's work on jobs that were taken away for good, and
 // removes their work folders from dir at once. What a worker still writes while
@@ -73,7 +74,7 @@ func SweepFolders(ctx context.Context, d *db.DB, dir, table, prefix, suffix stri
 		var held int
 		err := d.QueryRow(ctx, `SELECT CASE WHEN CAST(fence AS TEXT) = $2 AND lease_until > now_ms() THEN 1 ELSE 0 END
 			FROM `+table+` WHERE id = $1`, name[:i], name[i+1:]).Scan(&held)
-		unknown := errors.Is(err, sql.ErrNoRows)
+		unknown := db.IsNoRows(err)
 		if err != nil && !unknown {
 			return fmt.Errorf("sweep work folders: %w", err)
 		}

@@ -28,6 +28,23 @@ import (
 // could not be renewed in time. The holder must stop and write nothing.
 var ErrLost = errors.New("lease lost")
 
+// ErrMoved reports that a guarded update found the job in other hands, or in
+// another state.
+var ErrMoved = errors.New("job is no longer this worker's")
+
+// Guarded runs an update that must touch the one row whose id, fence and state it
+// names, or else answers ErrMoved.
+func Guarded(ctx context.Context, q db.Querier, query string, args ...any) error {
+	n, err := q.Exec(ctx, query, args...)
+	if err != nil {
+		return fmt.Errorf("move job: %w", err)
+	}
+	if n == 0 {
+		return ErrMoved
+	}
+	return nil
+}
+
 // TTL is how long a claim lives without a heartbeat: the time after which a
 // dead worker's job goes on elsewhere.
 const TTL = 9 * time.Second

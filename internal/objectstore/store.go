@@ -160,3 +160,8 @@ func ContentType(name string) string {
 	}
 	return "application/octet-stream"
 }
+
+// DeletePrefix removes all objects whose keys begin with prefix.
+func DeletePrefix(ctx context.Context, s Store, prefix string) error {
+	return s.List(ctx, prefix, func(o Info) error { return s.Delete(ctx, o.Key) })
+}

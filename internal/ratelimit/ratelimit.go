@@ -5,8 +5,6 @@ package ratelimit
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -42,7 +40,7 @@ func (l Limit) Take(ctx context.Context, d *db.DB, key string) error {
 	switch {
 	case err == nil:
 		return nil
-	case !errors.Is(err, sql.ErrNoRows):
+	case !db.IsNoRows(err):
 		return fmt.Errorf("count request: %w", err)
 	}
 	wait, err := l.wait(ctx, d, key)
@@ -73,7 +71,7 @@ func (l Limit) wait(ctx context.Context, d *db.DB, key string) (time.Duration, e
 	var ms int64
 	err := d.QueryRow(ctx, `SELECT CAST(substr(times, $2 + 1, $3) AS BIGINT) + $4 - now_ms() FROM request_times
 		WHERE bucket = $1 AND length(times) > $2`, l.bucket(key), l.oldest(), digits, window.Milliseconds()).Scan(&ms)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err != nil && !db.IsNoRows(err) {
 		return 0, fmt.Errorf("look at the limit of requests: %w", err)
 	}
 	return time.Duration(ms) * time.Millisecond, nil

@@ -1,42 +1,23 @@
 package render
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
+	"cutroom/internal/logtest"
 )
 
 // logged makes a replica write its log where the test can read it.
-func logged(s *Service) *lockedBuffer {
-	b := &lockedBuffer{}
-	s.log = slog.New(slog.NewTextHandler(b, nil))
+func logged(s *Service) *logtest.Buffer {
+	b := &logtest.Buffer{}
+	s.log = b.Logger()
 	return b
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func free(bytes int64) func(context.Context) (int64, error) {

@@ -105,7 +105,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok, waiting bool, er
 			return err
 		}
 		err := tx.QueryRow(ctx, turnSQL(tx.SkipLockedOf("j")), s.NodeID, share, freeBytes).Scan(&j.ID, &j.From)
-		if isNoRows(err) {
+		if db.IsNoRows(err) {
 			return nil
 		}
 		if err == nil {

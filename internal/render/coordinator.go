@@ -99,7 +99,7 @@ func (c *partCoordinator) ClaimAny(ctx context.Context) (key string, err error) 
 				AND (p.state = 'OPEN' OR (p.state = 'MAKING' AND p.lease_until < now_ms()))
 				ORDER BY p.part_key LIMIT 1`+tx.SkipLockedOf("p")+`)
 			RETURNING part_key`, c.jobID, c.owner, job.TTL.Milliseconds()).Scan(&key)
-		if isNoRows(err) {
+		if db.IsNoRows(err) {
 			return nil
 		}
 		return err
@@ -137,7 +137,7 @@ func (c *partCoordinator) Await(ctx context.Context, key string) (bool, error) {
 		err := c.s.db.QueryRow(ctx, `SELECT state, COALESCE(lease_until, 0) > now_ms() FROM render_parts
 			WHERE job_id = $1 AND part_key = $2`, c.jobID, key).Scan(&state, &alive)
 		switch {
-		case isNoRows(err):
+		case db.IsNoRows(err):
 			return false, nil
 		case err != nil:
 			return false, fmt.Errorf("await part: %w", err)
@@ -202,7 +202,7 @@ func (s *Service) assist(ctx context.Context) (bool, error) {
 		WHERE j.state = 'PROCESSING' AND j.lease_until > now_ms() AND j.lease_owner <> $1
 			AND EXISTS (SELECT 1 FROM render_parts p WHERE p.job_id = j.id AND p.state = 'OPEN')
 		ORDER BY j.created_at, j.id LIMIT 1`, s.Renewer.Owner()).Scan(&j.ID, &j.UserID, &encoded, &j.Fence, &j.Attempts)
-	if isNoRows(err) {
+	if db.IsNoRows(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Service) assist(ctx context.Context) (bool, error) {
 	if j.Spec, err = decodeSpec(encoded); err != nil {
 		return false, err
 	}
-	dir := s.workDir(j) + assistSuffix
+	dir := j.lease().WorkDir(s.WorkDir) + assistSuffix
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return false, fmt.Errorf("create work folder: %w", err)
 	}

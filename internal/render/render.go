@@ -20,11 +20,8 @@ package render
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -120,17 +117,6 @@ type claimedJob struct {
 
 func (j claimedJob) lease() job.Lease { return job.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
 
-func (s *Service) workDir(j claimedJob) string {
-	return filepath.Join(s.WorkDir, j.lease().Folder())
-}
-
-func (s *Service) nodeColumn() any {
-	if s.NodeID == "" {
-		return nil
-	}
-	return s.NodeID
-}
-
 // uploadKey is where the n-th uploaded part of a job waits for its worker.
 func uploadKey(jobID string, n int) string { return fmt.Sprintf("uploads/%s/part_%d", jobID, n) }
 
@@ -151,5 +137,3 @@ const (
 	sentenceOverdue  = "The video could not be rendered: it took longer than %d minutes"
 	sentenceWorkers  = "The video could not be rendered: the service was interrupted too often"
 )
-
-func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/user"
@@ -26,7 +27,7 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 	err := s.db.QueryRow(ctx, `SELECT j.state, j.progress, j.error FROM render_jobs j
 		WHERE j.id = $1 AND j.user_id = $2 AND `+user.Exists("j.user_id"), jobID, owner).
 		Scan(&out.State, &out.Progress, &sentence)
-	if isNoRows(err) {
+	if db.IsNoRows(err) {
 		return Status{}, errUnknownJob
 	}
 	if err != nil {
@@ -55,7 +56,7 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 		WHERE j.id = $1 AND j.user_id = $2 AND `+user.Exists("j.user_id"), jobID, owner).
 		Scan(&state, &key, &sum, &alive)
 	switch {
-	case isNoRows(err):
+	case db.IsNoRows(err):
 		return Download{}, errUnknownJob
 	case err != nil:
 		return Download{}, fmt.Errorf("look for output: %w", err)

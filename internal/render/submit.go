@@ -2,7 +2,6 @@ package render
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -290,7 +289,7 @@ func (r *resolver) findInput() error {
 	err := r.s.db.QueryRow(r.ctx, `SELECT object_key, sha256 FROM render_inputs
 		WHERE user_id = $1 AND input_id = $2 AND last_used_at > now_ms() - $3`,
 		r.owner, r.sub.InputID, r.s.InputLifetime.Milliseconds()).Scan(&r.input.Object, &r.input.SHA256)
-	if errors.Is(err, sql.ErrNoRows) {
+	if db.IsNoRows(err) {
 		return errUnknownInput
 	}
 	if err != nil {
@@ -336,8 +335,8 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID string, su
 		}
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, node_id, spec, output_kind, source_duration_ms, created_at)
-		VALUES ($1, $2, 'PENDING', $3, $4, $5, $6, now_ms())`,
-		jobID, owner, s.nodeColumn(), encoded, string(sub.Timeline.OutputKind), sub.Timeline.SourceDuration().Milliseconds())
+		VALUES ($1, $2, 'PENDING', NULLIF($3, ''), $4, $5, $6, now_ms())`,
+		jobID, owner, s.NodeID, encoded, string(sub.Timeline.OutputKind), sub.Timeline.SourceDuration().Milliseconds())
 	if err != nil {
 		return fmt.Errorf("insert render job: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/job"
+	"cutroom/internal/objectstore"
 	"cutroom/internal/sweep"
 	"cutroom/internal/user"
 )
@@ -58,7 +59,7 @@ func (s *Service) overdue() string { return fmt.Sprintf(sentenceOverdue, s.Timeo
 func (s *Service) failAll(ctx context.Context, sentence, where string, args ...any) error {
 	var ids []string
 	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		ids, err = texts(tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
+		ids, err = db.Texts(tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
 			replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{sentence}, args...)...))
 		for _, id := range ids {
 			err = errors.Join(err, releaseSources(ctx, tx, id))
@@ -98,39 +99,16 @@ func (s *Service) expireJobs(ctx context.Context) error {
 }
 
 func (s *Service) expireInputs(ctx context.Context) error {
-	keys, err := s.collectKeys(ctx, `DELETE FROM render_inputs WHERE last_used_at < now_ms() - $1
-		AND NOT `+job.Held("render_inputs.object_key")+` RETURNING object_key`, s.InputLifetime.Milliseconds())
+	var keys []string
+	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
+		keys, err = db.Texts(tx.Query(ctx, `DELETE FROM render_inputs WHERE last_used_at < now_ms() - $1
+			AND NOT `+job.Held("render_inputs.object_key")+` RETURNING object_key`, s.InputLifetime.Milliseconds()))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("expire inputs: %w", err)
 	}
 	return s.Sweeper.Remove(ctx, kindInputs, keys...)
-}
-
-// collectKeys runs a writing statement that returns one text column.
-func (s *Service) collectKeys(ctx context.Context, query string, args ...any) ([]string, error) {
-	var out []string
-	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		out, err = texts(tx.Query(ctx, query, args...))
-		return err
-	})
-	return out, err
-}
-
-// texts reads the only column of rows.
-func texts(rows *db.Rows, err error) ([]string, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var v string
-		if err := rows.Scan(&v); err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
 }
 
 // Erase removes every file of a user's renders and takes running jobs away from
@@ -140,7 +118,7 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 		WHERE user_id = $1 AND state IN ('PENDING', 'PROCESSING')`, userID); err != nil {
 		return fmt.Errorf("stop render jobs: %w", err)
 	}
-	ids, err := s.collectKeys(ctx, `SELECT id FROM render_jobs WHERE user_id = $1`, userID)
+	ids, err := db.Texts(s.db.Query(ctx, `SELECT id FROM render_jobs WHERE user_id = $1`, userID))
 	if err != nil {
 		return fmt.Errorf("list render jobs: %w", err)
 	}
@@ -149,7 +127,7 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 		prefixes = append(prefixes, "render/"+id+"/", "uploads/"+id+"/")
 	}
 	for _, p := range prefixes {
-		if err := s.deletePrefix(ctx, p); err != nil {
+		if err := objectstore.DeletePrefix(ctx, s.Store, p); err != nil {
 			return fmt.Errorf("erase renders: %w", err)
 		}
 	}

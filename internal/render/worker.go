@@ -88,9 +88,6 @@ func merge(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
 	return out
 }
 
-// errMoved reports that a guarded update found the job in other hands.
-var errMoved = errors.New("job is no longer this worker's")
-
 // errOverdue is the cause of the end of work that took too long.
 var errOverdue = errors.New("job has taken too long")
 
@@ -112,7 +109,7 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 	switch {
 	case err == nil:
 		s.dropUploads(last, j.ID)
-	case errors.Is(err, errMoved), errors.Is(context.Cause(held), job.ErrLost), db.IsForeignKey(err): // its row went with its owner
+	case errors.Is(err, job.ErrMoved), errors.Is(context.Cause(held), job.ErrLost), db.IsForeignKey(err): // its row went with its owner
 		log.Info("render taken away", "err", err)
 	case ctx.Err() != nil:
 		s.handBack(last, j, log, again{forgive: true}, "the service stops")
@@ -197,7 +194,7 @@ func (s *Service) handBack(ctx context.Context, j claimedJob, log *slog.Logger, 
 }
 
 func (s *Service) render(ctx context.Context, j claimedJob) error {
-	dir := s.workDir(j)
+	dir := j.lease().WorkDir(s.WorkDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
@@ -283,15 +280,12 @@ func (s *Service) complete(ctx context.Context, j claimedJob, path string) error
 // completed writes that the film lies at key.
 func (s *Service) completed(ctx context.Context, j claimedJob, key string, size int64, sum string) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
+		err := job.Guarded(ctx, tx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
 				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6,
 				replica = lease_owner, lease_owner = NULL, lease_until = NULL
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, key, size, sum, s.OutputLifetime.Milliseconds())
 		if err != nil {
-			return fmt.Errorf("complete render job: %w", err)
-		}
-		if n == 0 {
-			return errMoved
+			return err
 		}
 		return releaseSources(ctx, tx, j.ID)
 	})
@@ -326,7 +320,7 @@ func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 	}
 	err := s.EraseCaches(ctx, j.UserID)
 	for _, prefix := range []string{"render/" + j.ID + "/", "uploads/" + j.ID + "/", "parts/" + j.UserID + "/"} {
-		err = errors.Join(err, s.deletePrefix(ctx, prefix))
+		err = errors.Join(err, objectstore.DeletePrefix(ctx, s.Store, prefix))
 	}
 	if err != nil {
 		s.jobLog(j).Warn("files of an erased account left; the sweep will remove them", "err", err)
@@ -345,13 +339,9 @@ func releaseSources(ctx context.Context, tx *db.Tx, jobID string) error {
 // dropUploads deletes what was uploaded for one job only. A failure is made
 // good by the sweep.
 func (s *Service) dropUploads(ctx context.Context, jobID string) {
-	if err := s.deletePrefix(ctx, "uploads/"+jobID+"/"); err != nil {
+	if err := objectstore.DeletePrefix(ctx, s.Store, "uploads/"+jobID+"/"); err != nil {
 		s.log.Warn("uploads not deleted; the sweep will", "job", jobID, "err", err)
 	}
-}
-
-func (s *Service) deletePrefix(ctx context.Context, prefix string) error {
-	return s.Store.List(ctx, prefix, func(o objectstore.Info) error { return s.Store.Delete(ctx, o.Key) })
 }
 
 // progressWriter brings the engine's progress into the row, at most twice a

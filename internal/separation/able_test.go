@@ -11,24 +11,8 @@ import (
 	"testing"
 
 	"cutroom/internal/db"
+	"cutroom/internal/logtest"
 )
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // A replica that cannot work takes no job, and the log tells what happened to
 // those that the other one takes.
@@ -39,7 +23,7 @@ func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
 		full := r.service(func(o *Options) {
 			o.CanWork = func(context.Context) (int64, error) { return 0, errors.New("disk: full") }
 		})
-		var log lockedBuffer
+		var log logtest.Buffer
 		good := r.service(func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		id := r.enqueueAudio(good, owner)
 		if j, ok, err := full.next(t.Context()); ok || err != nil {

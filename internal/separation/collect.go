@@ -11,6 +11,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/disk"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
@@ -87,14 +88,11 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 // ready writes the stems and moves PROCESSING to READY.
 func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'READY', progress = 100, progress_reason = NULL,
+		err := job.Guarded(ctx, tx, `UPDATE separation_jobs SET state = 'READY', progress = 100,
 				actual_duration_ms = $3, ready_at = now_ms(), finished_at = now_ms(), replica = lease_owner, lease_owner = NULL, lease_until = NULL
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, stems[0].durationMs)
 		if err != nil {
-			return fmt.Errorf("finish separation job: %w", err)
-		}
-		if n == 0 {
-			return errMoved
+			return err
 		}
 		for i, t := range stems {
 			if _, err := tx.Exec(ctx, `INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256)

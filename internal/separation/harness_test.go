@@ -340,7 +340,7 @@ func (r *rig) claimed(s *Service) claimedJob {
 // processing moves a claimed job on to PROCESSING, as its worker would.
 func (r *rig) processing(s *Service, j *claimedJob) {
 	r.t.Helper()
-	if err := s.intend(r.t.Context(), j, 7); err != nil {
+	if err := s.intend(r.t.Context(), j); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := s.started(r.t.Context(), j, 4711); err != nil {

@@ -78,7 +78,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 				WHERE j.state = 'QUEUED' AND (j.node_id IS NULL OR j.node_id = $3) AND `+ownerStays+`
 				ORDER BY j.created_at, j.id LIMIT 1)
 			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds(), s.NodeID)
-		if j, err = scanJob(row); isNoRows(err) {
+		if j, err = scanJob(row); db.IsNoRows(err) {
 			return nil
 		}
 		if err != nil {
@@ -97,13 +97,13 @@ func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) 
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ok = false
 		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET lease_owner = $1, lease_until = now_ms() + $2,
-				fence = fence + 1, node_id = $3
+				fence = fence + 1, node_id = NULLIF($3, '')
 			WHERE state = 'PROCESSING' AND id = (
 				SELECT j.id FROM separation_jobs j
 				WHERE j.`+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerStays+`
 				ORDER BY j.created_at, j.id LIMIT 1`+tx.SkipLockedOf("j")+`)
-			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds(), s.nodeColumn())
-		if j, err = scanJob(row); isNoRows(err) {
+			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds(), s.NodeID)
+		if j, err = scanJob(row); db.IsNoRows(err) {
 			return nil
 		}
 		if err != nil {
@@ -197,7 +197,7 @@ func (s *Service) requeue(ctx context.Context, j claimedJob, forgive int) (bool,
 func (s *Service) fail(ctx context.Context, j claimedJob, sentence string, cause error) (bool, error) {
 	moved := false
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, failure_cause = $5, progress_reason = NULL,
+		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, failure_cause = $5,
 				finished_at = now_ms(), replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
 			WHERE id = $1 AND fence = $2 AND state = $4 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`,
 			j.ID, j.Fence, sentence, j.State, fault.Cause(cause))

@@ -147,7 +147,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		unchanged := func(what string, j claimedJob, try func(j *claimedJob) error) {
 			t.Helper()
 			before := r.row(id)
-			if err := try(&j); err != nil && !errors.Is(err, errMoved) {
+			if err := try(&j); err != nil && !errors.Is(err, job.ErrMoved) {
 				t.Errorf("%s: %v", what, err)
 			} else if err == nil {
 				t.Errorf("%s: no error", what)
@@ -158,12 +158,12 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		}
 		refused := func(moved bool, err error) error {
 			if err == nil && !moved {
-				err = errMoved
+				err = job.ErrMoved
 			}
 			return err
 		}
 		inSubmitting := func() {
-			unchanged("intent", old, func(j *claimedJob) error { return a.intend(ctx, j, 1) })
+			unchanged("intent", old, func(j *claimedJob) error { return a.intend(ctx, j) })
 			unchanged("start", old, func(j *claimedJob) error { return a.started(ctx, j, 99) })
 			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.requeue(ctx, *j, 1)) })
 			unchanged("failure", old, func(j *claimedJob) error { return refused(a.fail(ctx, *j, "old", nil)) })
@@ -177,7 +177,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		if err != nil || !ok || adopted.ProjectID.Int64 != 4711 || adopted.Attempts != 2 {
 			t.Fatalf("adopt: %+v, %v, %v", adopted, ok, err)
 		}
-		unchanged("hand-back", older, func(j *claimedJob) error { return errors.Join(b.handBack(ctx, *j), errMoved) })
+		unchanged("hand-back", older, func(j *claimedJob) error { return errors.Join(b.handBack(ctx, *j), job.ErrMoved) })
 		unchanged("failure", older, func(j *claimedJob) error { return refused(b.fail(ctx, *j, "old", nil)) })
 		unchanged("result", older, func(j *claimedJob) error {
 			return b.ready(ctx, j, []stem{{id: stemVoice, ext: "flac"}})
@@ -306,7 +306,7 @@ func TestDeletionAndTheQueue(t *testing.T) {
 		if err := r.tryEnqueue(s, owner, "sep-late"); !errors.As(err, &refused) || refused.Code != "account_deleted" {
 			t.Errorf("a submission during the deletion: %v", err)
 		}
-		if err := s.intend(ctx, &submitting, 1); !errors.Is(err, errMoved) {
+		if err := s.intend(ctx, &submitting); !errors.Is(err, job.ErrMoved) {
 			t.Errorf("an intent during the deletion: %v", err)
 		}
 		if err := s.Erase(ctx, owner); err != nil {
@@ -321,7 +321,7 @@ func TestDeletionAndTheQueue(t *testing.T) {
 		if _, ok, err := s.adopt(ctx); ok || err != nil {
 			t.Errorf("adopted a job of a user who is being erased (%v)", err)
 		}
-		if err := s.ready(ctx, &running, []stem{{id: stemVoice, ext: "flac"}}); !errors.Is(err, errMoved) {
+		if err := s.ready(ctx, &running, []stem{{id: stemVoice, ext: "flac"}}); !errors.Is(err, job.ErrMoved) {
 			t.Errorf("a result during the deletion: %v", err)
 		}
 		r.exec(`DELETE FROM users WHERE id = $1`, owner)

@@ -24,10 +24,8 @@ package separation
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -140,18 +138,6 @@ func stemKey(jobID, stemID, ext string) string {
 	return fmt.Sprintf("separation/%s/%s.%s", jobID, stemID, ext)
 }
 
-func (s *Service) workDir(j claimedJob) string {
-	return filepath.Join(s.WorkDir, j.lease().Folder())
-}
-
-// nodeColumn is the node_id of jobs whose files are on this disk.
-func (s *Service) nodeColumn() any {
-	if s.NodeID == "" {
-		return nil
-	}
-	return s.NodeID
-}
-
 // The stem identifiers.
 const (
 	stemVoice      = "voice_all"
@@ -188,5 +174,3 @@ const (
 	sentenceNoVoice  = "No voice was found in the audio"
 	sentencePrice    = "The audio is longer than the length it was charged for"
 )
-
-func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"time"
 
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/user"
@@ -103,7 +104,7 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (ob
 	var key string
 	err = s.db.QueryRow(ctx, `SELECT t.object_key FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
 		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.state = 'READY' AND `+user.Exists("j.user_id"), jobID, stemID).Scan(&key)
-	if isNoRows(err) {
+	if db.IsNoRows(err) {
 		return nil, "", fault.NotFoundf("stem not found")
 	}
 	if err != nil {

@@ -130,8 +130,8 @@ func (s *Service) affordable(ctx context.Context, owner string, price int64) err
 func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID, source string, sub Submission, a audio, price int64) error {
 	_, err := tx.Exec(ctx, `INSERT INTO separation_jobs (id, user_id, state, node_id, source_key, source_name,
 			source_size_bytes, source_duration_ms, language, credits, created_at)
-		VALUES ($1, $2, 'QUEUED', $3, $4, $5, $6, $7, $8, $9, now_ms())`,
-		jobID, owner, s.nodeColumn(), source, jobID+"."+a.ext, sub.File.SizeBytes, a.durationMs, sub.Language, price)
+		VALUES ($1, $2, 'QUEUED', NULLIF($3, ''), $4, $5, $6, $7, $8, $9, now_ms())`,
+		jobID, owner, s.NodeID, source, jobID+"."+a.ext, sub.File.SizeBytes, a.durationMs, sub.Language, price)
 	if err != nil {
 		return fmt.Errorf("insert separation job: %w", err)
 	}

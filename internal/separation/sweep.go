@@ -98,8 +98,9 @@ func (s *Service) dispose(ctx context.Context, j claimedJob) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		if keys, err = stemKeys(ctx, tx, j.ID); err != nil {
-			return err
+		keys, err = db.Texts(tx.Query(ctx, `SELECT object_key FROM separation_stems WHERE job_id = $1`, j.ID))
+		if err != nil {
+			return fmt.Errorf("list stems: %w", err)
 		}
 		_, err = tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, j.ID)
 		return err
@@ -111,23 +112,6 @@ func (s *Service) dispose(ctx context.Context, j claimedJob) error {
 		s.jobLog(j).Warn("stems not deleted; the sweep of orphans will", "err", err)
 	}
 	return nil
-}
-
-func stemKeys(ctx context.Context, q db.Querier, jobID string) ([]string, error) {
-	rows, err := q.Query(ctx, `SELECT object_key FROM separation_stems WHERE job_id = $1`, jobID)
-	if err != nil {
-		return nil, fmt.Errorf("list stems: %w", err)
-	}
-	defer rows.Close()
-	var keys []string
-	for rows.Next() {
-		var k string
-		if err := rows.Scan(&k); err != nil {
-			return nil, fmt.Errorf("list stems: %w", err)
-		}
-		keys = append(keys, k)
-	}
-	return keys, rows.Err()
 }
 
 // kindStems is what sweeps call stored stems.
@@ -167,21 +151,8 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 		WHERE user_id = $1 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`, userID); err != nil {
 		return fmt.Errorf("stop separation jobs: %w", err)
 	}
-	rows, err := s.db.Query(ctx, `SELECT id FROM separation_jobs WHERE user_id = $1`, userID)
+	ids, err := db.Texts(s.db.Query(ctx, `SELECT id FROM separation_jobs WHERE user_id = $1`, userID))
 	if err != nil {
-		return fmt.Errorf("list separation jobs: %w", err)
-	}
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			rows.Close()
-			return fmt.Errorf("list separation jobs: %w", err)
-		}
-		ids = append(ids, id)
-	}
-	rows.Close()
-	if err := rows.Err(); err != nil {
 		return fmt.Errorf("list separation jobs: %w", err)
 	}
 	if err := s.Renewer.Clear(s.WorkDir, table, ids...); err != nil {
@@ -189,8 +160,7 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 	}
 	for _, id := range ids {
 		for _, prefix := range []string{"separation/" + id + "/", "uploads/" + id + "/"} {
-			err := s.Store.List(ctx, prefix, func(o objectstore.Info) error { return s.Store.Delete(ctx, o.Key) })
-			if err != nil {
+			if err := objectstore.DeletePrefix(ctx, s.Store, prefix); err != nil {
 				return fmt.Errorf("erase %s: %w", id, err)
 			}
 		}

@@ -56,7 +56,7 @@ func TestSweeps(t *testing.T) {
 			{"stuck after the intent", func(r *rig, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
-				if err := s.intend(r.t.Context(), &j, 1); err != nil {
+				if err := s.intend(r.t.Context(), &j); err != nil {
 					r.t.Fatal(err)
 				}
 				r.age(id, 11*time.Minute)
@@ -227,7 +227,7 @@ func TestSweepFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.object(stemKey("sep-foreign", stemVoice, "flac"))
-		for _, dir := range []string{s.workDir(running), s.workDir(failed), filepath.Join(s.WorkDir, "rnd-1-1")} {
+		for _, dir := range []string{running.lease().WorkDir(s.WorkDir), failed.lease().WorkDir(s.WorkDir), filepath.Join(s.WorkDir, "rnd-1-1")} {
 			if err := os.MkdirAll(filepath.Join(dir, "deep"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -248,14 +248,14 @@ func TestSweepFiles(t *testing.T) {
 		for _, e := range left {
 			names = append(names, e.Name())
 		}
-		if want := []string{"rnd-1-1", filepath.Base(s.workDir(running))}; !slices.Equal(names, want) {
+		if want := []string{"rnd-1-1", filepath.Base(running.lease().WorkDir(s.WorkDir))}; !slices.Equal(names, want) {
 			t.Errorf("work folders %v, want %v", names, want)
 		}
 		r.age(running.ID, job.TTL+time.Second)
 		if err := s.Expire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(s.workDir(running)); !os.IsNotExist(err) {
+		if _, err := os.Stat(running.lease().WorkDir(s.WorkDir)); !os.IsNotExist(err) {
 			t.Errorf("the folder of a worker whose lease ran out is still there (%v)", err)
 		}
 	})

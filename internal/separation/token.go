@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
 )
 
@@ -115,7 +116,7 @@ func (s *Service) ResolveStem(ctx context.Context, owner, jobID, stemID string) 
 		JOIN separation_jobs j ON j.id = t.job_id
 		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.user_id = $3 AND j.state = 'READY'`, jobID, stemID, owner).
 		Scan(&ref.ObjectKey, &ref.SHA256, &ref.DurationMs)
-	if isNoRows(err) {
+	if db.IsNoRows(err) {
 		return StemRef{}, errInvalidStemURL
 	}
 	if err != nil {

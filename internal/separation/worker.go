@@ -55,7 +55,7 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 	log, started := s.jobLog(j), time.Now()
 	held, release := s.Renewer.KeepAlive(ctx, j.lease())
 	defer release()
-	dir := s.workDir(j)
+	dir := j.lease().WorkDir(s.WorkDir)
 	defer os.RemoveAll(dir)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -67,7 +67,7 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 	switch {
 	case err == nil:
 		log.Info("separation ended", "state", StateReady, "ms", time.Since(started).Milliseconds())
-	case errors.Is(err, errMoved), errors.Is(context.Cause(held), job.ErrLost):
+	case errors.Is(err, job.ErrMoved), errors.Is(context.Cause(held), job.ErrLost):
 		log.Info("separation taken away", "err", err)
 		// Stems may have been stored after whoever took the job, such as an
 		// account deletion, looked for them.
@@ -136,8 +136,6 @@ func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, ca
 }
 
 var (
-	// errMoved reports that a guarded update found the job in other hands.
-	errMoved          = errors.New("job is no longer this worker's")
 	errProviderFailed = errors.New("provider reports failure")
 	errNoVoice        = errors.New("no voice stem")
 	errPriceMismatch  = errors.New("the audio is longer than was paid for")
@@ -176,7 +174,7 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	if err := os.Remove(source); err != nil { // as large as the upload, and a user's voice
 		s.jobLog(*j).Warn("source not removed; the end of the job will", "err", err)
 	}
-	if err := s.intend(ctx, j, medium.Seq); err != nil {
+	if err := s.intend(ctx, j); err != nil {
 		return err
 	}
 	// From here to the stored project id nothing may be cut short by a stop of
@@ -192,7 +190,7 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 // started stores the provider's project id, which moves SUBMITTING to
 // PROCESSING: from here on the job outlives any worker.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
-	if err := s.guarded(ctx, `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms()
+	if err := job.Guarded(ctx, s.db, `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms()
 		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project); err != nil {
 		return err
 	}
@@ -204,13 +202,13 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 // cut short by a stop of the service: a stop must know whether the intent
 // stands. Where the stop came first, the intent is taken back, so that the job
 // can be handed back and run by another replica.
-func (s *Service) intend(ctx context.Context, j *claimedJob, seq int64) error {
+func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := retry(ctx, func() error {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		return s.guarded(write, `UPDATE separation_jobs SET submit_intent_at = now_ms(), media_seq = $3
+		return job.Guarded(write, s.db, `UPDATE separation_jobs SET submit_intent_at = now_ms()
 			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'
-				AND `+user.Exists("user_id"), j.ID, j.Fence, seq)
+				AND `+user.Exists("user_id"), j.ID, j.Fence)
 	}); err != nil {
 		return err
 	}
@@ -220,7 +218,7 @@ func (s *Service) intend(ctx context.Context, j *claimedJob, seq int64) error {
 	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := s.guarded(undo, `UPDATE separation_jobs SET submit_intent_at = NULL
+	if err := job.Guarded(undo, s.db, `UPDATE separation_jobs SET submit_intent_at = NULL
 		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence); err != nil {
 		return err
 	}
@@ -258,9 +256,9 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		}
 		// The last part of the bar belongs to fetching the stems.
 		percent := min(95, max(0, p.Percent*95/100))
-		if err := s.guarded(ctx, `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
+		if err := job.Guarded(ctx, s.db, `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent); err != nil {
-			if errors.Is(err, errMoved) || ctx.Err() != nil {
+			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {
 				return err
 			}
 			s.outage.Log(s.jobLog(*j), slog.LevelWarn, "progress", "progress not written", "err", err)
@@ -291,21 +289,9 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 // done notes when the provider was done, unless the job was given up meanwhile.
 func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	return retry(ctx, func() error {
-		return s.guarded(ctx, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
+		return job.Guarded(ctx, s.db, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence)
 	})
-}
-
-// guarded runs an update that must touch the one row that the worker holds.
-func (s *Service) guarded(ctx context.Context, query string, args ...any) error {
-	n, err := s.db.Exec(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	if n == 0 {
-		return errMoved
-	}
-	return nil
 }
 
 // handBack gives up a job because the service stops. Its place in the queue,
@@ -330,7 +316,7 @@ func retry(ctx context.Context, try func() error) error {
 	wait := time.Second
 	for attempt := 1; ; attempt++ {
 		err := try()
-		if err == nil || errors.Is(err, errMoved) || attempt == 5 || ctx.Err() != nil {
+		if err == nil || errors.Is(err, job.ErrMoved) || attempt == 5 || ctx.Err() != nil {
 			return err
 		}
 		if perr := httpcall.Sleep(ctx, wait); perr != nil {

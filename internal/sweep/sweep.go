@@ -5,7 +5,6 @@ package sweep
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -307,7 +306,7 @@ func (s *Sweeper) ask(ctx context.Context, query string, about ...any) (verdict,
 	var answer int
 	err := s.DB.QueryRow(ctx, query, about...).Scan(&answer)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	case db.IsNoRows(err):
 		return unknown, nil
 	case err != nil:
 		return needed, err
