@@ -106,21 +106,30 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	}
 	// A transaction that was paid out before needs no store: the answer is the
 	// same, and a retry must not depend on the store being up.
-	hash := transactionHash(platform, transaction)
-	spent, err := l.spentBy(ctx, platform, hash)
+	p := purchase{buyer: userID, platform: platform, transaction: transaction, product: req.ProductID}
+	spent, err := l.spentBy(ctx, p)
 	if err != nil {
 		return Grant{}, err
 	}
 	if spent.found {
-		return l.replay(ctx, userID, platform, transaction, spent)
+		return l.replay(ctx, p, spent)
 	}
 	quantity, err := l.verify(ctx, store, receipt.Purchase{TransactionID: transaction, ProductID: req.ProductID,
 		Receipt: strings.TrimSpace(req.Receipt), AccountID: userID})
 	if err != nil {
 		return Grant{}, err
 	}
-	return l.payOut(ctx, userID, platform, transaction, hash, req.ProductID, quantity*credits)
+	p.credits = quantity * credits
+	return l.payOut(ctx, p)
 }
+
+// purchase is a transaction of a store on its way into the ledger.
+type purchase struct {
+	buyer, platform, transaction, product string
+	credits                               int64
+}
+
+func (p purchase) hash() string { return transactionHash(p.platform, p.transaction) }
 
 // maxTransaction is far above the length of a store's ids, in bytes, and below
 // what an index of the database takes.
@@ -161,39 +170,39 @@ func (l *Ledger) verify(ctx context.Context, store *askedStore, p receipt.Purcha
 	return 0, invalidReceipt(receipt.ReasonOf(err)).WithCause(err)
 }
 
-func (l *Ledger) payOut(ctx context.Context, userID, platform, transaction, hash, product string, credits int64) (Grant, error) {
+func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 	fresh := false
 	err := l.db.InTx(ctx, func(tx *db.Tx) error {
 		fresh = false
 		// An account whose deletion has begun must not spend the receipt: it would
 		// take the credits with it.
-		if err := user.Lock(ctx, tx, userID); err != nil {
+		if err := user.Lock(ctx, tx, p.buyer); err != nil {
 			return err
 		}
 		n, err := tx.Exec(ctx, `INSERT INTO purchases (platform, transaction_hash, order_id, product_id, credits, buyer_id, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, now_ms()) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
-			platform, hash, transaction, product, credits, userID)
+			p.platform, p.hash(), p.transaction, p.product, p.credits, p.buyer)
 		if err != nil {
 			return fmt.Errorf("record purchase: %w", err)
 		}
 		if fresh = n == 1; !fresh {
 			return nil
 		}
-		_, err = enter(ctx, tx, userID, kindPurchase, platform+"-"+transaction, credits)
+		_, err = enter(ctx, tx, p.buyer, kindPurchase, p.platform+"-"+p.transaction, p.credits)
 		return err
 	})
 	if err != nil {
 		return Grant{}, err
 	}
 	if !fresh {
-		spent, err := l.spentBy(ctx, platform, hash)
+		spent, err := l.spentBy(ctx, p)
 		if err != nil {
 			return Grant{}, err
 		}
-		return l.replay(ctx, userID, platform, transaction, spent)
+		return l.replay(ctx, p, spent)
 	}
-	have, err := l.Balance(ctx, userID)
-	return Grant{Granted: credits, Balance: have, TransactionID: transaction}, err
+	have, err := l.Balance(ctx, p.buyer)
+	return Grant{Granted: p.credits, Balance: have, TransactionID: p.transaction}, err
 }
 
 // spending is who was paid for a transaction; buyer is "" after the account's
@@ -203,30 +212,26 @@ type spending struct {
 	buyer string
 }
 
-func (l *Ledger) spentBy(ctx context.Context, platform, hash string) (spending, error) {
-	rows, err := l.db.Query(ctx, `SELECT COALESCE(buyer_id, '') FROM purchases
-		WHERE platform = $1 AND transaction_hash = $2`, platform, hash)
-	if err != nil {
+func (l *Ledger) spentBy(ctx context.Context, p purchase) (spending, error) {
+	s := spending{found: true}
+	err := l.db.QueryRow(ctx, `SELECT COALESCE(buyer_id, '') FROM purchases
+		WHERE platform = $1 AND transaction_hash = $2`, p.platform, p.hash()).Scan(&s.buyer)
+	switch {
+	case db.IsNoRows(err):
+		return spending{}, nil
+	case err != nil:
 		return spending{}, fmt.Errorf("look for purchase: %w", err)
 	}
-	defer rows.Close()
-	var s spending
-	for rows.Next() {
-		s.found = true
-		if err := rows.Scan(&s.buyer); err != nil {
-			return spending{}, fmt.Errorf("look for purchase: %w", err)
-		}
-	}
-	return s, rows.Err()
+	return s, nil
 }
 
-func (l *Ledger) replay(ctx context.Context, userID, platform, transaction string, s spending) (Grant, error) {
-	if s.buyer != userID {
+func (l *Ledger) replay(ctx context.Context, p purchase, s spending) (Grant, error) {
+	if s.buyer != p.buyer {
 		l.log.Warn("suspicious: a spent receipt was presented by another account",
-			"platform", platform, "user", userID, "buyer", s.buyer)
+			"platform", p.platform, "user", p.buyer, "buyer", s.buyer)
 	}
-	have, err := l.Balance(ctx, userID)
-	return Grant{Balance: have, TransactionID: transaction}, err
+	have, err := l.Balance(ctx, p.buyer)
+	return Grant{Balance: have, TransactionID: p.transaction}, err
 }
 
 // transactionHash is what is kept when the buyer is gone: it recognises the

@@ -143,7 +143,8 @@ func (r *rig) enqueue(n int, owner string, sources map[string]object) (ids []str
 	}
 	err := r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
 		for _, id := range ids {
-			if err := s.insert(r.t.Context(), tx, owner, id, sub, resolver{sub: sub, sources: sources}); err != nil {
+			job := resolver{s: s, owner: owner, jobID: id, sub: sub, sources: sources}
+			if err := job.insert(r.t.Context(), tx); err != nil {
 				return err
 			}
 		}

@@ -106,7 +106,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		return "", err
 	}
 	answer, first, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
-		return jobID, s.insert(ctx, tx, owner, jobID, sub, r)
+		return jobID, r.insert(ctx, tx)
 	})
 	if first {
 		r.uploads = nil // the job's now
@@ -315,18 +315,19 @@ func (r *resolver) dropUnused(ctx context.Context) {
 	}
 }
 
-func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID string, sub Submission, r resolver) error {
+// insert puts the job into the queue.
+func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
 	encoded, err := spec{Timeline: r.sub.Timeline, Sources: r.sources}.encode()
 	if err != nil {
 		return err
 	}
-	if err := user.Lock(ctx, tx, owner); err != nil {
+	if err := user.Lock(ctx, tx, r.owner); err != nil {
 		return err
 	}
 	if r.inputUsed {
 		// Using an input renews it, and fails when a sweep was faster.
 		n, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms()
-			WHERE user_id = $1 AND input_id = $2 AND object_key = $3`, owner, sub.InputID, r.input.Object)
+			WHERE user_id = $1 AND input_id = $2 AND object_key = $3`, r.owner, r.sub.InputID, r.input.Object)
 		if err != nil {
 			return fmt.Errorf("renew cached input: %w", err)
 		}
@@ -336,12 +337,12 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID string, su
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, node_id, spec, output_kind, source_duration_ms, created_at)
 		VALUES ($1, $2, 'PENDING', NULLIF($3, ''), $4, $5, $6, now_ms())`,
-		jobID, owner, s.NodeID, encoded, string(sub.Timeline.OutputKind), sub.Timeline.SourceDuration().Milliseconds())
+		r.jobID, r.owner, r.s.NodeID, encoded, string(r.sub.Timeline.OutputKind), r.sub.Timeline.SourceDuration().Milliseconds())
 	if err != nil {
 		return fmt.Errorf("insert render job: %w", err)
 	}
 	for _, o := range r.sources {
-		if err := job.Hold(ctx, tx, jobID, o.Object); err != nil {
+		if err := job.Hold(ctx, tx, r.jobID, o.Object); err != nil {
 			return err
 		}
 	}

@@ -1,13 +1,11 @@
 package separation
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"cutroom/internal/db"

@@ -184,7 +184,7 @@ func (r *rig) enqueue(s *Service, owner string) string {
 
 func (r *rig) tryEnqueue(s *Service, owner, id string) error {
 	return r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
-		return s.enqueue(r.t.Context(), tx, owner, id, sourceKey(id, "wav"), Submission{Language: "auto"}, audio{ext: "wav", durationMs: 500}, 1)
+		return s.enqueue(r.t.Context(), tx, newJob{id: id, owner: owner, language: "auto", audio: audio{ext: "wav", durationMs: 500}})
 	})
 }
 

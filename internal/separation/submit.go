@@ -48,8 +48,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	if err != nil {
 		return "", err
 	}
-	price := credit.Price(audio.durationMs)
-	if err := s.affordable(ctx, owner, price); err != nil {
+	if err := s.affordable(ctx, owner, credit.Price(audio.durationMs)); err != nil {
 		// An equal request may have been charged since we looked for its key.
 		if answer, ferr := idempotency.Find(ctx, s.db, key); ferr != nil || answer != "" {
 			return answer, ferr
@@ -61,19 +60,19 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		return "", fmt.Errorf("job id: %w", err)
 	}
 	jobID = "sep-" + raw.String()
-	source := sourceKey(jobID, audio.ext)
-	if err := s.Store.Put(ctx, source, sub.File.Path, objectstore.ContentType(source)); err != nil {
+	job := newJob{id: jobID, owner: owner, language: sub.Language, sizeBytes: sub.File.SizeBytes, audio: audio}
+	if err := s.Store.Put(ctx, job.source(), sub.File.Path, objectstore.ContentType(job.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
 	answer, first, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
-		return jobID, s.enqueue(ctx, tx, owner, jobID, source, sub, audio, price)
+		return jobID, s.enqueue(ctx, tx, job)
 	})
 	var refused *fault.Error
 	switch {
 	case err == nil && first:
 		return answer, nil
 	case err == nil, errors.As(err, &refused):
-		s.dropSource(context.WithoutCancel(ctx), source)
+		s.dropSource(context.WithoutCancel(ctx), job.source())
 		return answer, err
 	case s.committed(context.WithoutCancel(ctx), jobID):
 		s.log.Warn("the answer to a commit was lost; the job is there", "job", jobID, "err", err)
@@ -93,21 +92,38 @@ func (s *Service) committed(ctx context.Context, jobID string) bool {
 	return s.db.QueryRow(ctx, `SELECT 1 FROM separation_jobs WHERE id = $1`, jobID).Scan(&one) == nil
 }
 
+// newJob is a job that enters the queue.
+type newJob struct {
+	id, owner, language string
+	sizeBytes           int64 // of the source
+	audio               audio
+}
+
+func (j newJob) source() string { return sourceKey(j.id, j.audio.ext) }
+
 // enqueue charges the owner and inserts the job. It holds the queue's lock, so
 // that created_at is in the order of the commits: without it a job could become
 // visible before an older one, and be claimed first. The lock comes before any
 // row, as in claim, or the two could wait for each other.
-func (s *Service) enqueue(ctx context.Context, tx *db.Tx, owner, jobID, source string, sub Submission, a audio, price int64) error {
+func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	if err := tx.Lock(ctx, queueLock); err != nil {
 		return err
 	}
-	if err := user.Lock(ctx, tx, owner); err != nil {
+	if err := user.Lock(ctx, tx, j.owner); err != nil {
 		return err
 	}
-	if err := credit.Charge(ctx, tx, owner, jobID, price); err != nil {
+	price := credit.Price(j.audio.durationMs)
+	if err := credit.Charge(ctx, tx, j.owner, j.id, price); err != nil {
 		return err
 	}
-	return s.insert(ctx, tx, owner, jobID, source, sub, a, price)
+	_, err := tx.Exec(ctx, `INSERT INTO separation_jobs (id, user_id, state, node_id, source_key, source_name,
+			source_size_bytes, source_duration_ms, language, credits, created_at)
+		VALUES ($1, $2, 'QUEUED', NULLIF($3, ''), $4, $5, $6, $7, $8, $9, now_ms())`,
+		j.id, j.owner, s.NodeID, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.audio.durationMs, j.language, price)
+	if err != nil {
+		return fmt.Errorf("insert separation job: %w", err)
+	}
+	return tx.Notify(ctx, topic)
 }
 
 // affordable refuses early what the charge would refuse after the upload was
@@ -125,17 +141,6 @@ func (s *Service) affordable(ctx context.Context, owner string, price int64) err
 		return err
 	}
 	return credit.Insufficient(price, have)
-}
-
-func (s *Service) insert(ctx context.Context, tx *db.Tx, owner, jobID, source string, sub Submission, a audio, price int64) error {
-	_, err := tx.Exec(ctx, `INSERT INTO separation_jobs (id, user_id, state, node_id, source_key, source_name,
-			source_size_bytes, source_duration_ms, language, credits, created_at)
-		VALUES ($1, $2, 'QUEUED', NULLIF($3, ''), $4, $5, $6, $7, $8, $9, now_ms())`,
-		jobID, owner, s.NodeID, source, jobID+"."+a.ext, sub.File.SizeBytes, a.durationMs, sub.Language, price)
-	if err != nil {
-		return fmt.Errorf("insert separation job: %w", err)
-	}
-	return tx.Notify(ctx, topic)
 }
 
 // dropSource removes an upload that no job needs. A failure is made good by
