@@ -103,7 +103,7 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/stores/platform_a/notifications", s.storeNotification(credit.PlatformA))
 	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
 
-	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.submitter(s.separate)))
+	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.signedIn(s.separate)))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
 	s.handle("GET /api/v2/separate/{jobId}/stem/{stemId}", s.stem)
 

@@ -27,7 +27,8 @@ const inputIDLength = 16
 // SaveInput caches a video for later renders of its owner. The same bytes renew
 // the entry. The staged file stays the caller's.
 func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File, key idempotency.Key) (Input, error) {
-	if _, err := idempotency.Find(ctx, s.db, key); err != nil {
+	known, err := idempotency.Find(ctx, s.db, key)
+	if err != nil {
 		return Input{}, err
 	}
 	if file.SizeBytes == 0 {
@@ -43,9 +44,11 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}
 	// Saving the same bytes twice is harmless, so the key only has to refuse
 	// other bytes.
-	_, _, err = idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) { return in.ID, user.Lock(ctx, tx, owner) })
-	if err != nil {
-		return Input{}, err
+	if known == "" && key.Value != "" {
+		_, _, err = idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) { return in.ID, user.Lock(ctx, tx, owner) })
+		if err != nil {
+			return Input{}, err
+		}
 	}
 	object := inputKey(owner, file.SHA256)
 	if err := s.Store.Put(ctx, object, file.Path, "application/octet-stream"); err != nil {

@@ -23,12 +23,12 @@ type Submission struct {
 	Language string // "auto" or an ISO language code
 }
 
-// Admit refuses an owner who has nothing to pay with, before the upload is read.
-// The repeat of a request that was answered costs nothing and is let through.
+// Admit refuses an owner who is gone or has nothing to pay with, before the upload
+// is read. The repeat of a request that was answered costs nothing and is let through.
 func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) error {
 	err := s.affordable(ctx, owner, 1)
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, user.ErrDeleted) {
+		return err
 	}
 	if known, kerr := idempotency.Known(ctx, s.db, key); known || kerr != nil {
 		return kerr
