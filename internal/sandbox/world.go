@@ -10,8 +10,6 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +20,7 @@ import (
 	"time"
 
 	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/identity"
 	"cutroom/internal/sandbox/separator"
 	"cutroom/internal/sandbox/store"
@@ -63,6 +62,7 @@ type World struct {
 	Bucket    *bucket.Bucket // nil without Options.Bucket
 
 	opts    Options
+	hosts   []*fake.Host // but for the separator's three
 	secrets secrets
 	env     map[string]string
 }
@@ -139,37 +139,27 @@ func (w *World) build() (err error) {
 }
 
 func (w *World) listen(ctx context.Context) error {
-	errs := []error{w.ProviderA.Listen(ctx, ""), w.ProviderB.Listen(ctx, ""),
-		w.PlatformA.Listen(ctx, ""), w.PlatformB.Listen(ctx, ""), w.Separator.Listen(ctx)}
+	w.hosts = []*fake.Host{w.ProviderA.Host, w.ProviderB.Host, w.PlatformA.Host, w.PlatformB.Host}
 	if w.Bucket != nil {
-		errs = append(errs, w.Bucket.Listen(ctx, ""))
+		w.hosts = append(w.hosts, w.Bucket.Host)
 	}
-	return errors.Join(errs...)
+	err := w.Separator.Listen(ctx)
+	for _, host := range w.hosts {
+		err = errors.Join(err, host.Listen(ctx, ""))
+	}
+	return err
 }
 
 // Close stops every server and waits for what they started. The data folder
 // stays.
-func (w *World) Close() error {
-	var errs []error
-	if w.ProviderA != nil {
-		errs = append(errs, w.ProviderA.Close())
-	}
-	if w.ProviderB != nil {
-		errs = append(errs, w.ProviderB.Close())
-	}
-	if w.PlatformA != nil {
-		errs = append(errs, w.PlatformA.Close())
-	}
-	if w.PlatformB != nil {
-		errs = append(errs, w.PlatformB.Close())
+func (w *World) Close() (err error) {
+	for _, host := range w.hosts {
+		err = errors.Join(err, host.Close())
 	}
 	if w.Separator != nil {
-		errs = append(errs, w.Separator.Close())
+		err = errors.Join(err, w.Separator.Close())
 	}
-	if w.Bucket != nil {
-		errs = append(errs, w.Bucket.Close())
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // Servers are the addresses by name.
@@ -280,8 +270,8 @@ func loadSecrets(path string) (secrets, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return s, fmt.Errorf("read secrets: %w", err)
 	}
-	s = secrets{JWT: randomHex(32), StemSigning: randomHex(32), ProviderAPIKey: "pk-" + randomHex(20),
-		BucketAccountID: randomHex(16), BucketKeyID: randomHex(16), BucketSecret: randomHex(32), DBPassword: randomHex(16)}
+	s = secrets{JWT: fake.RandomHex(32), StemSigning: fake.RandomHex(32), ProviderAPIKey: "pk-" + fake.RandomHex(20),
+		BucketAccountID: fake.RandomHex(16), BucketKeyID: fake.RandomHex(16), BucketSecret: fake.RandomHex(32), DBPassword: fake.RandomHex(16)}
 	if raw, err = json.MarshalIndent(s, "", "  "); err != nil {
 		return s, fmt.Errorf("encode secrets: %w", err)
 	}
@@ -289,10 +279,4 @@ func loadSecrets(path string) (secrets, error) {
 		return s, fmt.Errorf("write secrets: %w", err)
 	}
 	return s, nil
-}
-
-func randomHex(n int) string {
-	buf := make([]byte, n)
-	_, _ = rand.Read(buf) // crypto/rand.Read never fails
-	return hex.EncodeToString(buf)
 }

@@ -54,9 +54,7 @@ type Bucket struct {
 	clockOffset time.Duration
 }
 
-// New opens the bucket in its folder. Control: GET /__control/objects lists
-// what is stored; POST /__control/clock {"offsetSec": 400} moves the clock by
-// which presigned URLs expire.
+// New opens the bucket in its folder.
 func New(opts Options) (*Bucket, error) {
 	if opts.Name == "" || opts.AccessKeyID == "" || opts.SecretAccessKey == "" || opts.Dir == "" {
 		return nil, errors.New("object store stand-in: name, keys and folder are required")
@@ -68,15 +66,6 @@ func New(opts Options) (*Bucket, error) {
 	b := &Bucket{Host: fake.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
 	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads}
 	b.HandleSteps(steps, b.step, "/", b.serve)
-	b.HandleControl("GET", "objects", func(*http.Request) (any, error) { return b.Objects(), nil })
-	b.HandleControl("POST", "clock", func(r *http.Request) (any, error) {
-		var body struct{ OffsetSec float64 }
-		if err := fake.ReadJSON(r, &body); err != nil {
-			return nil, err
-		}
-		b.SetClock(time.Duration(body.OffsetSec * float64(time.Second)))
-		return nil, nil
-	})
 	return b, nil
 }
 
@@ -222,7 +211,7 @@ func (b *Bucket) step(r *http.Request) string {
 }
 
 func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("X-Amz-Request-Id", strings.ToUpper(randomHex(8)))
+	w.Header().Set("X-Amz-Request-Id", strings.ToUpper(fake.RandomHex(8)))
 	s, fail := b.authorize(r)
 	if fail != nil {
 		refuse(w, r, fail)

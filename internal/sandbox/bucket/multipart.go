@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"cutroom/internal/sandbox/fake"
 )
 
 // minPartBytes is the least size of every part but the last.
@@ -36,7 +38,7 @@ func (b *Bucket) findUpload(r *http.Request, key string) (*upload, *failure) {
 }
 
 func (b *Bucket) createUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
-	u := &upload{id: randomHex(24), object: described(r, key), started: time.Now().UTC(), parts: map[int]Object{}}
+	u := &upload{id: fake.RandomHex(24), object: described(r, key), started: time.Now().UTC(), parts: map[int]Object{}}
 	b.mu.Lock()
 	b.uploads[u.id] = u
 	b.mu.Unlock()

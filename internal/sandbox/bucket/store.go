@@ -1,7 +1,6 @@
 package bucket
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"cutroom/internal/sandbox/fake"
 )
 
 // Object is what is known of an object; it is kept beside its bytes.
@@ -67,15 +68,9 @@ func openStore(dir string) (*store, error) {
 	return s, err
 }
 
-func randomHex(n int) string {
-	buf := make([]byte, n)
-	_, _ = rand.Read(buf) // crypto/rand.Read never fails
-	return hex.EncodeToString(buf)
-}
-
 // newData is a fresh path for bytes in the data folder.
 func (s *store) newData() (name, path string) {
-	name = randomHex(16)
+	name = fake.RandomHex(16)
 	return name, s.path(name)
 }
 

@@ -8,6 +8,8 @@ package fake
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -192,6 +194,13 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client is gone: nobody is left to tell
+}
+
+// RandomHex is n random bytes in hex.
+func RandomHex(n int) string {
+	buf := make([]byte, n)
+	_, _ = rand.Read(buf) // crypto/rand.Read never fails
+	return hex.EncodeToString(buf)
 }
 
 // ReadJSON decodes a request body of at most 64 MiB. An empty body leaves v as

@@ -7,12 +7,13 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/sandbox/fake"
 )
 
 // Claims describes one identity token. Every zero value means "as a good token
@@ -67,13 +68,7 @@ func newKey() (signingKey, error) {
 	if err != nil {
 		return signingKey{}, fmt.Errorf("generate signing key: %w", err)
 	}
-	return signingKey{kid: randomHex(10), private: private}, nil
-}
-
-func randomHex(n int) string {
-	buf := make([]byte, n)
-	_, _ = rand.Read(buf) // crypto/rand.Read never fails
-	return hex.EncodeToString(buf)
+	return signingKey{kid: fake.RandomHex(10), private: private}, nil
 }
 
 // build makes the claim set of a token, common to both providers.

@@ -32,9 +32,7 @@ type ProviderB struct {
 }
 
 // NewProviderB makes a provider whose tokens are meant for clientID.
-//
-// Control: POST /__control/mint with Claims answers {"idToken": …};
-// POST /__control/rotate {"keepOld": true} changes the signing key.
+// Control: POST /__control/mint with Claims answers {"idToken": …}.
 func NewProviderB(clientID string) (*ProviderB, error) {
 	p := &ProviderB{Host: fake.NewHost(nil), clientID: clientID}
 	if err := p.Rotate(true); err != nil {
@@ -42,20 +40,8 @@ func NewProviderB(clientID string) (*ProviderB, error) {
 	}
 	p.Handle(StepKeys, "GET /auth/keys", p.serveKeys)
 	p.HandleControl("POST", "mint", mintCall(p.Mint))
-	p.HandleControl("POST", "rotate", func(r *http.Request) (any, error) {
-		var body struct {
-			KeepOld bool `json:"keepOld"`
-		}
-		if err := fake.ReadJSON(r, &body); err != nil {
-			return nil, err
-		}
-		return nil, p.Rotate(body.KeepOld)
-	})
 	return p, nil
 }
-
-// ClientID is the audience of the tokens by default.
-func (p *ProviderB) ClientID() string { return p.clientID }
 
 // KeysURL is the key set's address, after Listen.
 func (p *ProviderB) KeysURL() string { return p.URL() + "/auth/keys" }
@@ -76,13 +62,6 @@ func (p *ProviderB) Rotate(keepOld bool) error {
 	p.keys.current = key
 	p.published = append(p.published, key)
 	return nil
-}
-
-// KeyID is the kid of the current signing key.
-func (p *ProviderB) KeyID() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.keys.current.kid
 }
 
 // Mint makes an identity token. It never holds a name, as provider_b's do not.

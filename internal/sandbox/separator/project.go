@@ -251,11 +251,10 @@ func (p *Provider) projectInfo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b := p.behaviour
-	ready := pr.Done && time.Since(pr.completedAt) >= time.Duration(b.FlagsLagMs)*time.Millisecond
 	if pr.Done {
 		pr.infoCalls++
-		ready = ready && pr.infoCalls > b.FlagsLagCalls
 	}
+	ready := pr.Done && pr.infoCalls > b.FlagsLagCalls
 	flags, paths := map[string]bool{}, map[string]any{}
 	for _, entry := range []struct{ result, flag, path string }{
 		{ResultVoice, "hasOriginalVoiceOnly", "originalVoicePath"},

@@ -46,9 +46,8 @@ type Behaviour struct {
 	FailAtPercent int `json:"failAtPercent,omitempty"`
 	// FailByReason reports a failure by progressReason instead of hasFailed.
 	FailByReason bool `json:"failByReason,omitempty"`
-	// FlagsLagMs delays the download flags after completion; FlagsLagCalls
-	// answers that many project calls after completion without them.
-	FlagsLagMs    int `json:"flagsLagMs,omitempty"`
+	// FlagsLagCalls answers that many project calls after completion without
+	// the download flags.
 	FlagsLagCalls int `json:"flagsLagCalls,omitempty"`
 	// BareProject leaves out the "result" envelope of the project call.
 	BareProject bool `json:"bareProject,omitempty"`
@@ -122,9 +121,8 @@ type Provider struct {
 	slot   chan struct{} // one separation computes at a time
 }
 
-// New makes a provider. Besides faults and calls, its API host takes these
-// control calls: GET and PUT /__control/behaviour (a PUT changes the fields it
-// names), GET /__control/projects.
+// New makes a provider. Besides faults and calls, its API host takes GET and PUT
+// /__control/behaviour; a PUT changes the fields it names.
 func New(opts Options) (*Provider, error) {
 	if opts.APIKey == "" || opts.Space <= 0 || opts.Dir == "" {
 		return nil, errors.New("separation stand-in: key, space and folder are required")
@@ -264,9 +262,6 @@ func (p *Provider) routes() {
 		}
 		p.Configure(func(now *Behaviour) { *now = b })
 		return b, nil
-	})
-	p.API.HandleControl("GET", "projects", func(*http.Request) (any, error) {
-		return map[string]any{"projects": p.Projects(), "maxRunning": p.MaxRunning(), "keyLeaks": p.KeyLeaks()}, nil
 	})
 }
 

@@ -1,8 +1,6 @@
 package separator
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -40,7 +38,7 @@ func (p *Provider) sasToken(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "FILE_400", "fileName is required")
 		return
 	}
-	b := &blob{id: randomHex(16), name: name, signature: randomHex(32), expires: time.Now().Add(sasLife)}
+	b := &blob{id: fake.RandomHex(16), name: name, signature: fake.RandomHex(32), expires: time.Now().Add(sasLife)}
 	p.mu.Lock()
 	p.blobs[b.id] = b
 	p.mu.Unlock()
@@ -76,7 +74,7 @@ func (p *Provider) putBlob(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusLengthRequired, "MissingContentLengthHeader", "Content-Length was not specified.")
 		return
 	}
-	path := filepath.Join(p.opts.Dir, "uploads", b.id+"-"+randomHex(4))
+	path := filepath.Join(p.opts.Dir, "uploads", b.id+"-"+fake.RandomHex(4))
 	if err := saveBody(r, path); err != nil {
 		refuse(w, http.StatusInternalServerError, "InternalError", err.Error())
 		return
@@ -84,7 +82,7 @@ func (p *Provider) putBlob(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	b.path = path
 	p.mu.Unlock()
-	w.Header().Set("ETag", `"0x`+strings.ToUpper(randomHex(8))+`"`)
+	w.Header().Set("ETag", `"0x`+strings.ToUpper(fake.RandomHex(8))+`"`)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusCreated)
 }
@@ -148,10 +146,4 @@ func (p *Provider) uploaded(fileURL string) string {
 		}
 	}
 	return ""
-}
-
-func randomHex(n int) string {
-	buf := make([]byte, n)
-	_, _ = rand.Read(buf) // crypto/rand.Read never fails
-	return hex.EncodeToString(buf)
 }

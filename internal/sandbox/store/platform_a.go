@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -78,9 +77,7 @@ type PlatformA struct {
 //
 // Control: POST /__control/purchases with a PurchaseA registers it and answers
 // it completed; POST /__control/refund with a token takes it back, and tells the
-// address in notify where there is one, as the store would; POST
-// /__control/revoke makes every issued access token invalid;
-// GET /__control/service-account answers the credentials file.
+// address in notify where there is one, as the store would.
 func NewPlatformA(packageName string) (*PlatformA, error) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -88,7 +85,7 @@ func NewPlatformA(packageName string) (*PlatformA, error) {
 	}
 	s := &PlatformA{
 		Host: fake.NewHost(nil), packageName: packageName, private: private,
-		email: "cutroom@sandbox-project.iam.gserviceaccount.com", keyID: randomHex(20),
+		email: "cutroom@sandbox-project.iam.gserviceaccount.com", keyID: fake.RandomHex(20),
 		purchases: map[string]PurchaseA{}, bearers: map[string]time.Time{},
 	}
 	s.Handle(StepToken, "POST /token", s.issueToken)
@@ -118,25 +115,14 @@ func NewPlatformA(packageName string) (*PlatformA, error) {
 		}
 		return p, push.Send(r.Context(), ask.Notify)
 	})
-	s.HandleControl("POST", "revoke", func(*http.Request) (any, error) {
-		s.RevokeTokens()
-		return nil, nil
-	})
-	s.HandleControl("GET", "service-account", func(*http.Request) (any, error) {
-		file, err := s.ServiceAccountJSON()
-		return json.RawMessage(file), err
-	})
 	return s, nil
 }
-
-// PackageName is the app the store knows.
-func (s *PlatformA) PackageName() string { return s.packageName }
 
 // Register makes a purchase known. A blank Token or OrderID is made up; the
 // purchase as stored is returned. Registering a token again replaces it.
 func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 	if p.Token == "" {
-		p.Token = randomHex(24) + ".AO-J1O" + randomHex(20)
+		p.Token = fake.RandomHex(24) + ".AO-J1O" + fake.RandomHex(20)
 	}
 	if p.OrderID == "" {
 		n := randomDigits(17)
@@ -146,13 +132,6 @@ func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 	defer s.mu.Unlock()
 	s.purchases[p.Token] = p
 	return p
-}
-
-// RevokeTokens makes every access token issued so far invalid.
-func (s *PlatformA) RevokeTokens() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bearers = map[string]time.Time{}
 }
 
 // ServiceAccountJSON is the credentials file of the service account, on one
@@ -211,7 +190,7 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	const life = time.Hour
-	bearer := "ya29.c." + randomHex(40)
+	bearer := "ya29.c." + fake.RandomHex(40)
 	s.mu.Lock()
 	s.bearers[bearer] = time.Now().Add(life)
 	s.mu.Unlock()
@@ -283,12 +262,6 @@ func adjust(fields, set map[string]any, omit []string) {
 	for _, name := range omit {
 		delete(fields, name)
 	}
-}
-
-func randomHex(n int) string {
-	buf := make([]byte, n)
-	_, _ = rand.Read(buf) // crypto/rand.Read never fails
-	return hex.EncodeToString(buf)
 }
 
 func randomDigits(n int) string {

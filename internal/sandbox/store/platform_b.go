@@ -76,7 +76,7 @@ func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 	}
 	s := &PlatformB{
 		Host: fake.NewHost(nil), bundleID: bundleID, environment: environment,
-		issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: strings.ToUpper(randomHex(5)),
+		issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: strings.ToUpper(fake.RandomHex(5)),
 		private: private, certs: certs, transactions: map[string]TransactionB{},
 	}
 	s.Handle(StepTransaction, "GET /inApps/v1/transactions/{id}", s.getTransaction)
@@ -112,9 +112,6 @@ func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 	})
 	return s, nil
 }
-
-// BundleID is the app the store knows.
-func (s *PlatformB) BundleID() string { return s.bundleID }
 
 // IssuerID and KeyID are what request tokens carry as iss and kid.
 func (s *PlatformB) IssuerID() string { return s.issuerID }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/sandbox/fake"
 )
 
 // Refund takes a transaction back, or lets it stand again.
@@ -30,7 +32,7 @@ func (s *PlatformB) Push(t TransactionB, kind string) (Push, error) {
 		return Push{}, err
 	}
 	signed, err := s.signPayload(jwt.MapClaims{
-		"notificationType": kind, "notificationUUID": randomHex(16), "version": "2.0", "signedDate": time.Now().UnixMilli(),
+		"notificationType": kind, "notificationUUID": fake.RandomHex(16), "version": "2.0", "signedDate": time.Now().UnixMilli(),
 		"data": map[string]any{"bundleId": s.bundleID, "environment": s.environment, "signedTransactionInfo": transaction},
 	}, t.Chain)
 	if err != nil {
