@@ -30,7 +30,7 @@ type PartCoordinator interface {
 
 // sharePart makes a part, unless somebody that shares the render is at it: then the part
 // is waited for when everything else is done.
-func (r *run) sharePart(ctx context.Context, p *VideoPart, t *task) error {
+func (r *run) sharePart(ctx context.Context, p *videoPart, t *task) error {
 	if r.job.Coordinator == nil {
 		return r.makePart(ctx, p, t)
 	}
@@ -47,7 +47,7 @@ func (r *run) sharePart(ctx context.Context, p *VideoPart, t *task) error {
 	return r.makeClaimed(ctx, p, t)
 }
 
-func (r *run) makeClaimed(ctx context.Context, p *VideoPart, t *task) error {
+func (r *run) makeClaimed(ctx context.Context, p *videoPart, t *task) error {
 	err := r.makePart(ctx, p, t)
 	r.mu.Lock()
 	kept := err == nil && r.decoded[p].complete()
@@ -92,7 +92,7 @@ func (e *Engine) Assist(ctx context.Context, job Job) (made int, err error) {
 		s.apply(r.plan.Parts)
 		parallel = s.Parallel
 	}
-	parts := map[string]*VideoPart{}
+	parts := map[string]*videoPart{}
 	for _, p := range r.plan.Parts {
 		parts[p.Key] = p
 	}

@@ -65,7 +65,7 @@ func (c coverage) complete() bool {
 }
 
 // decoded judges the log of the part's pass.
-func (v *VideoPart) decoded(times []int64) coverage {
+func (v *videoPart) decoded(times []int64) coverage {
 	info := v.source.info.Video
 	ms := info.TimeBase.Float() * 1000
 	// The longest a frame may stand is as long as any does in this stretch.
@@ -90,7 +90,7 @@ func (v *VideoPart) decoded(times []int64) coverage {
 }
 
 // decoded judges the log of the sound's pass over what the timeline plays.
-func (s *DecodedAudio) decoded(times []int64) coverage {
+func (s *decodedAudio) decoded(times []int64) coverage {
 	a := s.source.info.Audio
 	frame := (a.End - a.First).Milliseconds() / max(1, a.Packets)
 	var c coverage

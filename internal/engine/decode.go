@@ -16,9 +16,9 @@ import (
 // different; it is part of every key.
 const audioVersion = 4
 
-// DecodedAudio is one source's sound, decoded once and without a break to 48 kHz
+// decodedAudio is one source's sound, decoded once and without a break to 48 kHz
 // stereo float samples, so that cuts are reads at exact offsets.
-type DecodedAudio struct {
+type decodedAudio struct {
 	Key  string
 	File string // in the job's folder: interleaved little-endian float32
 
@@ -46,12 +46,12 @@ const (
 )
 
 // planDecodes decides what is decoded of each source, in the order of first use.
-func planDecodes(uses []audioUse) []*DecodedAudio {
+func planDecodes(uses []audioUse) []*decodedAudio {
 	needs := map[*Source][]span{}
 	for _, u := range uses {
 		needs[u.source] = append(needs[u.source], u.window())
 	}
-	var all []*DecodedAudio
+	var all []*decodedAudio
 	for _, u := range uses {
 		need := needs[u.source]
 		if need == nil {
@@ -59,7 +59,7 @@ func planDecodes(uses []audioUse) []*DecodedAudio {
 		}
 		delete(needs, u.source)
 		for _, w := range windows(need, samplesOf(u.source.info.Audio.End)) {
-			s := &DecodedAudio{File: fmt.Sprintf("sound%03d.f32", len(all)), From: w.from, To: w.to, source: u.source}
+			s := &decodedAudio{File: fmt.Sprintf("sound%03d.f32", len(all)), From: w.from, To: w.to, source: u.source}
 			for _, n := range need {
 				if n.from < w.to && n.to > w.from {
 					s.need = append(s.need, n)
@@ -79,9 +79,9 @@ func (u audioUse) window() span {
 }
 
 // holding returns the one of the decodes that holds what the use reads.
-func holding(all []*DecodedAudio, u audioUse) *DecodedAudio {
+func holding(all []*decodedAudio, u audioUse) *decodedAudio {
 	w := u.window()
-	var last *DecodedAudio
+	var last *decodedAudio
 	for _, s := range all {
 		if s.source != u.source {
 			continue
@@ -128,7 +128,7 @@ func windows(needs []span, length int64) []span {
 	return merged
 }
 
-func audioKey(s *DecodedAudio) string {
+func audioKey(s *decodedAudio) string {
 	a := s.source.info.Audio
 	return newKey("sound").
 		add("version", audioVersion).add("source", s.source.SHA256).add("stream", a.Index).
@@ -141,7 +141,7 @@ const seekLead = 2 * time.Second
 
 // pass is the ffmpeg run that decodes the sound into out; the times of all
 // decoded packets go to log (see coverage).
-func (s *DecodedAudio) pass(out, log string) media.Pass {
+func (s *decodedAudio) pass(out, log string) media.Pass {
 	info := s.source.info
 	a := info.Audio
 	args := []string{"-copyts", "-noaccurate_seek"}
@@ -191,7 +191,7 @@ func seeksExactly(kind container.Kind) bool {
 // folded down as ITU-R BS.775 says (centre and surrounds 3 dB down, no LFE).
 // ffmpeg scales the sum down for integer samples and leaves it alone for float
 // ones; what exceeds full scale is the limiter's business.
-func stereo(a *AudioInfo) string {
+func stereo(a *audioInfo) string {
 	if a.Channels == 1 {
 		return "pan=stereo|c0=c0|c1=c0"
 	}
@@ -202,17 +202,17 @@ func stereo(a *AudioInfo) string {
 // different.
 const stretchVersion = 3
 
-// StretchedAudio is a piece of a sound at another tempo and the same pitch.
-type StretchedAudio struct {
+// stretchedAudio is a piece of a sound at another tempo and the same pitch.
+type stretchedAudio struct {
 	Key  string
 	File string // in the job's folder
 
-	Audio *DecodedAudio
+	Audio *decodedAudio
 	audio.Stretch
 }
 
-func newStretch(sound *DecodedAudio, u audioUse) *StretchedAudio {
-	s := &StretchedAudio{Audio: sound, Stretch: audio.Stretch{From: u.from, Tempo: u.tempo, Length: u.length}}
+func newStretch(sound *decodedAudio, u audioUse) *stretchedAudio {
+	s := &stretchedAudio{Audio: sound, Stretch: audio.Stretch{From: u.from, Tempo: u.tempo, Length: u.length}}
 	s.Key = newKey("stretch").
 		add("version", stretchVersion).add("sound", audioVersion).
 		add("source", sound.source.SHA256).add("stream", sound.source.info.Audio.Index).

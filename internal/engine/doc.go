@@ -7,7 +7,7 @@
 //	timeline + Info ── Plan (pure) ─▶ canvas, video parts, sounds, mix
 //	video parts ── ffmpeg, several at once ─▶ part*.mp4   (exact frame counts)
 //	sounds ── ffmpeg, each source once ─▶ *.f32           (48 kHz, sample exact)
-//	mix (Go, streaming) ─▶ final ffmpeg: AAC once, video copied ─▶ out.mp4
+//	mix (package audio, streaming) ─▶ final ffmpeg: AAC once, video copied ─▶ out.mp4
 //
 // Everything before the mix is kept in a [PartCache] under a key of all that
 // shaped it, so that a repeated render, a render after a crash, and a render of

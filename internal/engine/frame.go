@@ -12,7 +12,7 @@ import (
 
 // canvasSize is the size of the output for a first segment with video v: as it
 // is displayed, with each side made even.
-func canvasSize(v *VideoInfo) (width, height int) {
+func canvasSize(v *videoInfo) (width, height int) {
 	return max(16, v.DisplayWidth&^1), max(16, v.DisplayHeight&^1)
 }
 
@@ -34,7 +34,7 @@ func fit(w, h, canvasW, canvasH int) (int, int) {
 // picture is the part of the chain that turns a decoded frame into one of the
 // canvas: size, colour, orientation, bars. Scaling comes first, because all
 // that follows costs by the pixel.
-func (v *VideoPart) picture() []string {
+func (v *videoPart) picture() []string {
 	video := v.source.info.Video
 	w, h := fit(video.DisplayWidth, video.DisplayHeight, v.canvas.Width, v.canvas.Height)
 	codedW, codedH := w, h // before turning
@@ -59,7 +59,7 @@ const guard = "crop@same-size"
 // cost, and refuses others. Recordings of calls and screens turn or change their
 // resolution in the middle: ffmpeg then builds the graph anew, which forgets how
 // many frames it has seen, and everything behind counts on one size.
-func (v *VideoPart) sameSize() string {
+func (v *videoPart) sameSize() string {
 	w, h := v.source.info.Video.Width, v.source.info.Video.Height
 	return fmt.Sprintf("%s=w='if(eq(iw,%d)*eq(ih,%d),iw,-1)':h=ih:exact=1", guard, w, h)
 }
@@ -67,7 +67,7 @@ func (v *VideoPart) sameSize() string {
 // oneSize fits every picture, by its own size, into the one that the analysis
 // found, in one format. The graph stays as it is: these two filters alone follow
 // the change.
-func (v *VideoPart) oneSize() string {
+func (v *videoPart) oneSize() string {
 	w, h := v.source.info.Video.Width, v.source.info.Video.Height
 	return fmt.Sprintf("scale=%d:%d:flags=bicubic:force_original_aspect_ratio=decrease:eval=frame,"+
 		"pad=%d:%d:(ow-iw)/2:(oh-ih)/2:black:eval=frame", w, h, w, h)
@@ -81,7 +81,7 @@ func refusedSize(err error) bool {
 
 // rebuilt reports whether ffmpeg built the graph anew in the middle of a part, as
 // it does for another format, too: the times then begin again.
-func (v *VideoPart) rebuilt(path string) bool {
+func (v *videoPart) rebuilt(path string) bool {
 	f, err := container.ReadMovie(path)
 	if err != nil {
 		return false
@@ -91,7 +91,7 @@ func (v *VideoPart) rebuilt(path string) bool {
 }
 
 // resize is the way to w x h: nothing, the loss of an odd line, or scaling.
-func (v *VideoPart) resize(w, h int) string {
+func (v *videoPart) resize(w, h int) string {
 	video := v.source.info.Video
 	switch dw, dh := video.Width-w, video.Height-h; {
 	case dw == 0 && dh == 0:
@@ -104,7 +104,7 @@ func (v *VideoPart) resize(w, h int) string {
 
 // colour scales to w x h and leaves 8-bit 4:2:0 in BT.709 and limited range,
 // whatever the source is in.
-func (v *VideoPart) colour(w, h int) []string {
+func (v *videoPart) colour(w, h int) []string {
 	video := v.source.info.Video
 	if video.HDR() {
 		return v.toneMap(w, h)
@@ -141,7 +141,7 @@ func (v *VideoPart) colour(w, h int) []string {
 // are wide enough that taking them for BT.709 would pale the picture. Those of
 // other SDR systems differ by less than players care about, and converting them
 // would cost a detour over light.
-func (v *VideoPart) primaries() string {
+func (v *videoPart) primaries() string {
 	switch p := v.source.info.Video.ColorPrimaries; p {
 	case "smpte431", "smpte432", "bt2020":
 		return p
@@ -152,7 +152,7 @@ func (v *VideoPart) primaries() string {
 // matrix is the YUV matrix of the source in the colorspace filter's words.
 // Files that do not say follow the habit players rely on: BT.601 for standard
 // definition, BT.709 above.
-func (v *VideoPart) matrix() string {
+func (v *videoPart) matrix() string {
 	switch video := v.source.info.Video; video.ColorSpace {
 	case "smpte170m", "bt470bg", "smpte240m", "fcc":
 		return video.ColorSpace
@@ -177,12 +177,12 @@ func isRGB(pixelFormat string) bool {
 	return false
 }
 
-func fullRange(v *VideoInfo) bool {
+func fullRange(v *videoInfo) bool {
 	return v.ColorRange == "pc" || strings.HasPrefix(v.PixelFormat, "yuvj")
 }
 
 // toneMap brings PQ and HLG down to SDR.
-func (v *VideoPart) toneMap(w, h int) []string {
+func (v *videoPart) toneMap(w, h int) []string {
 	video := v.source.info.Video
 	transfer := video.ColorTransfer
 	return []string{
@@ -197,7 +197,7 @@ func (v *VideoPart) toneMap(w, h int) []string {
 
 // checkPart makes sure that a part holds what the plan says, and returns its
 // decoder configuration.
-func (v *VideoPart) checkPart(path string) (config string, err error) {
+func (v *videoPart) checkPart(path string) (config string, err error) {
 	m, err := container.ReadMovie(path)
 	if err != nil {
 		return "", fmt.Errorf("check %s: %w", v.Name, err)

@@ -253,7 +253,7 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 // comparePart compares a part with its map, computed anew in seconds: an output
 // frame shows the last source frame that has begun by then, give or take the
 // tolerance. Frames that begin within two microseconds of that may go either way.
-func (m *frameMap) comparePart(t *testing.T, part *VideoPart, shown []int) {
+func (m *frameMap) comparePart(t *testing.T, part *videoPart, shown []int) {
 	t.Helper()
 	v := m.info.Video
 	for n, got := range shown {

@@ -127,7 +127,7 @@ func TestPlans(t *testing.T) {
 				sources[key] = Source{Path: key, SHA256: key}
 				planned[key] = &Source{Path: key, SHA256: key, info: info, user: u.name}
 			}
-			plan, err := MakePlan(tl, planned, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+			plan, err := makePlan(tl, planned, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,8 +21,8 @@ import (
 type Info struct {
 	Kind    container.Kind
 	Streams int
-	Video   *VideoInfo // nil without video
-	Audio   *AudioInfo // nil without sound
+	Video   *videoInfo // nil without video
+	Audio   *audioInfo // nil without sound
 
 	// Zero is the file's timestamp that counts as time 0 of the source: the
 	// start of whichever stream begins first. All other times of Info are
@@ -30,8 +30,8 @@ type Info struct {
 	Zero time.Duration
 }
 
-// VideoInfo is the video stream as its packets are.
-type VideoInfo struct {
+// videoInfo is the video stream as its packets are.
+type videoInfo struct {
 	media.VideoStream
 	Packets int64
 	Starts  tickList      // starts of the frames in TimeBase, file time, ascending
@@ -42,12 +42,12 @@ type VideoInfo struct {
 	ClaimedEnd time.Duration
 }
 
-// AudioInfo is the audio stream as its packets are.
-type AudioInfo struct {
+// audioInfo is the audio stream as its packets are.
+type audioInfo struct {
 	media.AudioStream
 	Packets    int64
 	First, End time.Duration // real
-	ClaimedEnd time.Duration // see VideoInfo
+	ClaimedEnd time.Duration // see videoInfo
 }
 
 // Duration is the source's real length: the later end of its streams.
@@ -63,13 +63,13 @@ func (i *Info) Duration() time.Duration {
 }
 
 // start is the time of the n-th frame relative to zero, in seconds.
-func (v *VideoInfo) start(n int, zero time.Duration) float64 {
+func (v *videoInfo) start(n int, zero time.Duration) float64 {
 	return float64(v.Starts[n])*v.TimeBase.Float() - zero.Seconds()
 }
 
 // microsAt is the file time of the n-th frame in microseconds, rounded as ffmpeg
 // rounds from one time base to another: to the nearest, halves away from zero.
-func (v *VideoInfo) microsAt(n int) int64 {
+func (v *videoInfo) microsAt(n int) int64 {
 	t := v.Starts[n]
 	if t < 0 {
 		return -mulDiv(-t, v.TimeBase.Num*1_000_000, v.TimeBase.Den)
@@ -79,7 +79,7 @@ func (v *VideoInfo) microsAt(n int) int64 {
 
 // visibleAt is the index of the frame shown at t seconds: the last one that
 // starts at or before t, the first one when none does.
-func (v *VideoInfo) visibleAt(t float64, zero time.Duration) int {
+func (v *videoInfo) visibleAt(t float64, zero time.Duration) int {
 	tick := v.TimeBase.Float()
 	n := sort.Search(len(v.Starts), func(i int) bool {
 		return float64(v.Starts[i])*tick-zero.Seconds() > t
@@ -89,7 +89,7 @@ func (v *VideoInfo) visibleAt(t float64, zero time.Duration) int {
 
 // steps are the distances between neighbouring frames in ticks, ascending; none
 // for a single frame.
-func (v *VideoInfo) steps() []int64 {
+func (v *videoInfo) steps() []int64 {
 	steps := make([]int64, 0, len(v.Starts))
 	for i := 1; i < len(v.Starts); i++ {
 		if d := v.Starts[i] - v.Starts[i-1]; d > 0 {
@@ -106,7 +106,7 @@ const singleStep = time.Second / 30
 // usualStep is the usual distance between neighbouring frames: the mean of
 // those within a quarter of the median, so that neither pauses nor the rounding
 // of a coarse clock count.
-func (v *VideoInfo) usualStep() time.Duration {
+func (v *videoInfo) usualStep() time.Duration {
 	steps := v.steps()
 	if len(steps) == 0 {
 		return singleStep
@@ -124,7 +124,7 @@ func (v *VideoInfo) usualStep() time.Duration {
 
 // shortStep is the distance between neighbouring frames that a tenth of them do
 // not exceed.
-func (v *VideoInfo) shortStep() time.Duration {
+func (v *videoInfo) shortStep() time.Duration {
 	steps := v.steps()
 	if len(steps) == 0 {
 		return singleStep
@@ -199,7 +199,7 @@ func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 	zero := time.Duration(math.MaxInt64)
 	if p.Video != nil && byIndex[p.Video.Index].Packets > 0 {
 		m := byIndex[p.Video.Index]
-		info.Video = &VideoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, End: m.End}
+		info.Video = &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, End: m.End}
 		info.Video.TimeBase = m.TimeBase
 		for _, k := range m.Keyframes {
 			info.Video.Keys = append(info.Video.Keys, int64(k))
@@ -208,7 +208,7 @@ func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 	}
 	if p.Audio != nil && byIndex[p.Audio.Index].Packets > 0 {
 		m := byIndex[p.Audio.Index]
-		info.Audio = &AudioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First, End: m.End}
+		info.Audio = &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First, End: m.End}
 		zero = min(zero, m.First)
 	}
 	// Encoder delay may reach below zero; the film itself begins at zero then.

@@ -18,7 +18,7 @@ import (
 // fakeVideo is a source of n frames at an even rate, beginning at start ticks of
 // a clock of 90 kHz, with sound of the same length.
 func fakeVideo(rate media.Rational, n int, start int64) *Info {
-	v := &VideoInfo{Packets: int64(n)}
+	v := &videoInfo{Packets: int64(n)}
 	v.TimeBase = media.Rational{Num: 1, Den: 90000}
 	v.AvgFrameRate, v.FrameRate = rate, rate
 	v.Width, v.Height, v.DisplayWidth, v.DisplayHeight = 320, 180, 320, 180
@@ -28,7 +28,7 @@ func fakeVideo(rate media.Rational, n int, start int64) *Info {
 	}
 	v.End = framesDuration(int64(n), rate) + time.Duration(start)*time.Second/90000
 	v.ClaimedEnd = v.End
-	a := &AudioInfo{Packets: int64(n), End: v.End, ClaimedEnd: v.End}
+	a := &audioInfo{Packets: int64(n), End: v.End, ClaimedEnd: v.End}
 	a.Index, a.Channels, a.SampleRate = 1, 2, 48000
 	return &Info{Kind: container.MP4, Streams: 2, Video: v, Audio: a}
 }
@@ -36,11 +36,11 @@ func fakeVideo(rate media.Rational, n int, start int64) *Info {
 func r(num, den int64) media.Rational { return media.Rational{Num: num, Den: den} }
 
 func TestCanvasRate(t *testing.T) {
-	claims := func(avg, low media.Rational, info *Info) *VideoInfo {
+	claims := func(avg, low media.Rational, info *Info) *videoInfo {
 		info.Video.AvgFrameRate, info.Video.FrameRate = avg, low
 		return info.Video
 	}
-	irregular := func(steps ...int64) *VideoInfo {
+	irregular := func(steps ...int64) *videoInfo {
 		v := fakeVideo(r(30, 1), 1, 0).Video
 		for range 20 {
 			for _, s := range steps {
@@ -50,7 +50,7 @@ func TestCanvasRate(t *testing.T) {
 		return v
 	}
 	for name, tt := range map[string]struct {
-		video *VideoInfo
+		video *videoInfo
 		want  media.Rational
 	}{
 		"25":                      {fakeVideo(r(25, 1), 50, 0).Video, r(25, 1)},
@@ -199,7 +199,7 @@ func TestPartsDoNotKnowTheirNeighbours(t *testing.T) {
 	info := fakeVideo(r(30000, 1001), 3000, 0)
 	rng := rand.New(rand.NewPCG(1, 9))
 	plan := func(tl timeline.Timeline) map[string]int64 {
-		p, err := MakePlan(tl, map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+		p, err := makePlan(tl, map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -376,16 +376,16 @@ func TestEncodersFitTheMachine(t *testing.T) {
 	}
 }
 
-func TestStaffing(t *testing.T) {
+func TestThreadsArePlanned(t *testing.T) {
 	info := fakeVideo(r(30, 1), 30000, 0)
-	plan := func(n int) (*Plan, []*VideoPart) {
+	plan := func(n int) (*Plan, []*videoPart) {
 		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
 		for i := range n {
 			s := ms(int64(i)*10000, int64(i)*10000+2000)
 			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1
 			tl.Segments = append(tl.Segments, s)
 		}
-		p, err := MakePlan(tl, map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+		p, err := makePlan(tl, map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}

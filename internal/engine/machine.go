@@ -69,7 +69,7 @@ func (e economy) args() []string {
 // economize finds the first economy with which the part's encoder fits into one
 // process, with an eighth to spare: it counts what is reserved, and not only
 // what is touched.
-func (v *VideoPart) economize(machine Machine) error {
+func (v *videoPart) economize(machine Machine) error {
 	for _, v.economy = range economies {
 		if machine.ProcessBytes <= 0 || v.memory(2) <= machine.ProcessBytes/8*7 {
 			return nil
@@ -79,7 +79,7 @@ func (v *VideoPart) economize(machine Machine) error {
 }
 
 // tooLarge says what an encoder cannot hold.
-func (v *VideoPart) tooLarge() string {
+func (v *videoPart) tooLarge() string {
 	w, h := v.canvas.Width, v.canvas.Height
 	if video := v.source.info.Video; video.Width*video.Height > w*h {
 		w, h = video.Width, video.Height
@@ -90,7 +90,7 @@ func (v *VideoPart) tooLarge() string {
 // memory estimates what the part's encoder takes with one thread, or with a few,
 // unless its economy says how many: measured on pictures from 720p
 // to 7680x4320.
-func (v *VideoPart) memory(threads int) int64 {
+func (v *videoPart) memory(threads int) int64 {
 	lookahead, perPixel := int64(30), int64(60) // a dozen pictures in work
 	if v.profile.Preset == "slow" {
 		lookahead, perPixel = 50, 80 // and more references

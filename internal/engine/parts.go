@@ -55,7 +55,7 @@ func (r *run) makeParts(ctx context.Context) error {
 
 // videoSteps returns the work for the parts that the cache does not have.
 func (r *run) videoSteps(ctx context.Context) (steps []step, parallel int, err error) {
-	var missing []*VideoPart
+	var missing []*videoPart
 	var keys []string
 	for _, p := range r.plan.Parts {
 		found := r.fetchPart(ctx, p)
@@ -139,13 +139,13 @@ func (r *run) runSteps(ctx context.Context, group *errgroup.Group, steps []step,
 }
 
 // heard reports whether the mix reads the sound itself, and not only stretches of it.
-func (r *run) heard(s *DecodedAudio) bool {
+func (r *run) heard(s *decodedAudio) bool {
 	return slices.ContainsFunc(r.plan.Regions, func(region *audio.Region) bool { return region.File == s.File })
 }
 
 // missingStretches fetches what the cache has and returns the rest by sound.
-func (r *run) missingStretches(ctx context.Context) map[*DecodedAudio][]*StretchedAudio {
-	missing := map[*DecodedAudio][]*StretchedAudio{}
+func (r *run) missingStretches(ctx context.Context) map[*decodedAudio][]*stretchedAudio {
+	missing := map[*decodedAudio][]*stretchedAudio{}
 	for _, s := range r.plan.Stretches {
 		found := r.fetch(ctx, s.Key, r.path(s.File))
 		r.count(&r.stats.Audio, &r.stats.AudioReused, found)
@@ -157,7 +157,7 @@ func (r *run) missingStretches(ctx context.Context) map[*DecodedAudio][]*Stretch
 }
 
 // makePart encodes one video part.
-func (r *run) makePart(ctx context.Context, p *VideoPart, t *task) error {
+func (r *run) makePart(ctx context.Context, p *videoPart, t *task) error {
 	out, log := unfinished(p.File), p.File+".log"
 	what := fmt.Sprintf("segments[%d]: the video", p.segment)
 	if err := r.checkSpace(); err != nil {
@@ -199,7 +199,7 @@ func (r *run) makePart(ctx context.Context, p *VideoPart, t *task) error {
 }
 
 // encodePart runs the part's pass and tells how much of its source was decoded.
-func (r *run) encodePart(ctx context.Context, p *VideoPart, t *task, out, log string, key float64) (coverage, error) {
+func (r *run) encodePart(ctx context.Context, p *videoPart, t *task, out, log string, key float64) (coverage, error) {
 	pass := p.pass(out, log, key)
 	pass.OnProgress = func(now media.Progress) { t.reached(float64(now.Frames) / float64(p.Frames)) }
 	if err := os.Remove(r.path(log)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -220,7 +220,7 @@ func (r *run) encodePart(ctx context.Context, p *VideoPart, t *task, out, log st
 
 // blameEncoder tells whose fault it is that a part was not made: where frames came
 // out of the decoder, it was not the source's.
-func (r *run) blameEncoder(ctx context.Context, err error, p *VideoPart, log, what string) error {
+func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart, log, what string) error {
 	times, readErr := readTimes(r.path(log))
 	switch {
 	case readErr != nil || len(times) == 0:
@@ -252,7 +252,7 @@ func (r *run) checkDamage() error {
 }
 
 // decodeAudio decodes one source's sound.
-func (r *run) decodeAudio(ctx context.Context, s *DecodedAudio, t *task) error {
+func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
 	out, log := unfinished(s.File), s.File+".log"
 	pass := s.pass(out, log)
 	pass.OnProgress = func(now media.Progress) {
@@ -277,7 +277,7 @@ func (r *run) decodeAudio(ctx context.Context, s *DecodedAudio, t *task) error {
 }
 
 // makeStretch brings a piece of sound to its tempo.
-func (r *run) makeStretch(ctx context.Context, s *StretchedAudio) error {
+func (r *run) makeStretch(ctx context.Context, s *stretchedAudio) error {
 	if err := s.Write(ctx, r.path(s.Audio.File), s.Audio.From, r.path(unfinished(s.File))); err != nil {
 		return noSpace(err)
 	}
@@ -285,7 +285,7 @@ func (r *run) makeStretch(ctx context.Context, s *StretchedAudio) error {
 }
 
 // cost estimates the CPU seconds of a decode; only proportions matter.
-func (s *DecodedAudio) cost() float64 {
+func (s *decodedAudio) cost() float64 {
 	return 0.1 + 0.006*float64(s.To-s.From)/sampleRate
 }
 

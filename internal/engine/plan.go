@@ -21,10 +21,10 @@ type Plan struct {
 
 	Parallel int // passes at once
 
-	Parts     []*VideoPart // each once, in the order of first use; none for sound alone
-	Sequence  []*VideoPart // what plays after what; a part may occur more than once
-	Audio     []*DecodedAudio
-	Stretches []*StretchedAudio
+	Parts     []*videoPart // each once, in the order of first use; none for sound alone
+	Sequence  []*videoPart // what plays after what; a part may occur more than once
+	Audio     []*decodedAudio
+	Stretches []*stretchedAudio
 	Regions   []*audio.Region
 }
 
@@ -51,10 +51,10 @@ var profiles = map[timeline.Quality]Profile{
 // audioOnlyBitrate is the bitrate of outputKind audio, whatever the quality.
 const audioOnlyBitrate = "192k"
 
-// MakePlan turns a validated timeline and what is known of its sources into a
+// makePlan turns a validated timeline and what is known of its sources into a
 // Plan. It is pure: no file is touched and equal arguments give equal plans. A
 // *fault.Error names the segment, clip or directive that cannot be rendered.
-func MakePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, machine Machine) (*Plan, error) {
+func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, machine Machine) (*Plan, error) {
 	if err := checkSources(t, sources, limits); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	uses = append(uses, clips...)
 	uses = append(uses, stemAudio(t, l, sources)...)
 	p.Audio = planDecodes(uses)
-	stretches := map[string]*StretchedAudio{}
+	stretches := map[string]*stretchedAudio{}
 	for _, u := range uses {
 		sound := holding(p.Audio, u)
 		file, first := sound.File, int64(math.Round(u.from))-sound.From

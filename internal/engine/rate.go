@@ -73,7 +73,7 @@ const maxRate = 60
 // as in a recording of a screen that mostly stands still, the short ones count:
 // what is seen for a moment is shown. More than 60 is divided down where that gives a
 // standard rate, so that motion stays even, and cut to 60 otherwise.
-func canvasRate(v *VideoInfo) media.Rational {
+func canvasRate(v *videoInfo) media.Rational {
 	rate := constantRate(v)
 	if !rate.Known() {
 		usual, short := v.usualStep(), v.shortStep()
@@ -93,7 +93,7 @@ func canvasRate(v *VideoInfo) media.Rational {
 
 // constantRate is the exact rate of a video whose frames are evenly spaced, and
 // unknown for any other.
-func constantRate(v *VideoInfo) media.Rational {
+func constantRate(v *videoInfo) media.Rational {
 	claimed := v.AvgFrameRate
 	if !claimed.Known() {
 		claimed = v.FrameRate

@@ -46,13 +46,13 @@ type run struct {
 
 	mu      sync.Mutex
 	stats   Stats
-	decoded map[*VideoPart]coverage // of the parts made here
-	others  []*VideoPart            // made elsewhere
+	decoded map[*videoPart]coverage // of the parts made here
+	others  []*videoPart            // made elsewhere
 }
 
 func (e *Engine) newRun(job Job) *run {
 	r := &run{Engine: e, job: job, log: job.Log, work: filepath.Join(job.Dir, "work"),
-		meter: newMeter(job.OnProgress), decoded: map[*VideoPart]coverage{}}
+		meter: newMeter(job.OnProgress), decoded: map[*videoPart]coverage{}}
 	if r.log == nil {
 		r.log = e.log
 	}
@@ -75,7 +75,7 @@ func (r *run) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.plan, err = MakePlan(r.job.Timeline, sources, r.cfg.Limits, r.machine())
+	r.plan, err = makePlan(r.job.Timeline, sources, r.cfg.Limits, r.machine())
 	return err
 }
 

@@ -33,7 +33,7 @@ func (r *run) keep(ctx context.Context, key, path string) {
 }
 
 // fetchPart takes a part from the cache, unless what lies there is not whole.
-func (r *run) fetchPart(ctx context.Context, p *VideoPart) bool {
+func (r *run) fetchPart(ctx context.Context, p *videoPart) bool {
 	path := r.path(p.File)
 	if !r.fetch(ctx, p.Key, path) {
 		return false

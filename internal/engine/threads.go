@@ -23,7 +23,7 @@ type threadPlan struct {
 }
 
 // planThreads decides for the missing parts of a plan.
-func planThreads(p *Plan, missing []*VideoPart, machine Machine) threadPlan {
+func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	s := threadPlan{Parallel: p.Parallel, Threads: map[string]int{}}
 	var largest int64
 	for _, v := range missing {
@@ -40,7 +40,7 @@ func planThreads(p *Plan, missing []*VideoPart, machine Machine) threadPlan {
 	// The last ones, which do not fill a round, keep their threads: they would
 	// leave cores idle otherwise.
 	ordered := slices.Clone(missing)
-	slices.SortStableFunc(ordered, func(a, b *VideoPart) int { return cmp.Compare(b.cost(), a.cost()) })
+	slices.SortStableFunc(ordered, func(a, b *videoPart) int { return cmp.Compare(b.cost(), a.cost()) })
 	for _, v := range ordered[:len(ordered)-len(ordered)%alone] {
 		s.Threads[v.Key] = 1
 	}
@@ -49,7 +49,7 @@ func planThreads(p *Plan, missing []*VideoPart, machine Machine) threadPlan {
 
 // assignThreads sets the threads of the missing parts, as an earlier attempt decided or
 // anew, and returns how many passes run at once.
-func (r *run) assignThreads(ctx context.Context, missing []*VideoPart) (parallel int, err error) {
+func (r *run) assignThreads(ctx context.Context, missing []*videoPart) (parallel int, err error) {
 	if len(missing) == 0 {
 		return r.plan.Parallel, nil
 	}
@@ -65,7 +65,7 @@ func (r *run) assignThreads(ctx context.Context, missing []*VideoPart) (parallel
 }
 
 // apply sets the threads of the parts.
-func (s threadPlan) apply(parts []*VideoPart) {
+func (s threadPlan) apply(parts []*videoPart) {
 	for _, v := range parts {
 		if n := s.Threads[v.Key]; n > 0 {
 			v.threads = n

@@ -15,10 +15,10 @@ import (
 // every key.
 const videoVersion = 3
 
-// VideoPart is a stretch of the film that one ffmpeg run encodes: pictures
+// videoPart is a stretch of the film that one ffmpeg run encodes: pictures
 // alone, constant frame rate, an exact number of frames. What it holds depends
 // on its source and canvas only, never on its place in a timeline.
-type VideoPart struct {
+type videoPart struct {
 	Key    string
 	File   string // in the job's folder
 	Name   string // "normalize segments[0]", for logs
@@ -41,7 +41,7 @@ type VideoPart struct {
 	step   float64
 
 	// first and last are the source's frames the part needs, as indexes into
-	// VideoInfo.Starts, both included.
+	// videoInfo.Starts, both included.
 	first, last int
 }
 
@@ -56,7 +56,7 @@ const (
 
 // planVideo cuts every segment into parts; equal parts are made once.
 func (p *Plan) planVideo(l *layout, machine Machine) error {
-	known := map[string]*VideoPart{}
+	known := map[string]*videoPart{}
 	for k := range l.segments {
 		s := &l.segments[k]
 		s.tolerance = tolerance(s.segment.Speed/l.rate.Float(), s.source.info.Video)
@@ -125,9 +125,9 @@ func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	return frame
 }
 
-func newVideoPart(s *placed, c span, canvas Canvas, profile Profile, machine Machine) (*VideoPart, error) {
+func newVideoPart(s *placed, c span, canvas Canvas, profile Profile, machine Machine) (*videoPart, error) {
 	step := s.segment.Speed / canvas.Rate.Float()
-	v := &VideoPart{
+	v := &videoPart{
 		Frames: c.to - c.from, source: s.source, segment: s.index, canvas: canvas, profile: profile,
 		start: s.start + float64(c.from)*step, speed: s.segment.Speed,
 	}
@@ -156,7 +156,7 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile, machine Mac
 // still be shown in it, in source seconds, as step is: two fifths of a frame, so
 // that the jitter of a camera's clock neither drops nor doubles frames. It is no
 // simple fraction, because between common rates those fall exactly on the edge.
-func tolerance(step float64, video *VideoInfo) float64 {
+func tolerance(step float64, video *videoInfo) float64 {
 	return 0.4142 * min(step, video.usualStep().Seconds())
 }
 
@@ -167,12 +167,12 @@ func tolerance(step float64, video *VideoInfo) float64 {
 // microsecond, as microsAt does; origin is whole; and the filters get the step
 // with the digits that printed keeps, for one subtraction, division and rounding
 // up in 64-bit floating point on either side.
-func (v *VideoPart) line(n int) int64 {
+func (v *videoPart) line(n int) int64 {
 	return int64(max(0, math.Ceil(float64(v.source.info.Video.microsAt(n)-v.origin)/v.step)))
 }
 
 // framesUpTo is how many of the source's frames have begun by the output frame.
-func (v *VideoPart) framesUpTo(frame int64) int {
+func (v *videoPart) framesUpTo(frame int64) int {
 	return sort.Search(len(v.source.info.Video.Starts), func(n int) bool { return v.line(n) > frame })
 }
 
@@ -180,7 +180,7 @@ func (v *VideoPart) framesUpTo(frame int64) int {
 // last and no other, half-open. As far as possible from the frames wanted, for
 // those whose decoder moves them; at the ends, where the file may hold frames
 // that its edit list hides, as near as possible.
-func (v *VideoPart) bounds() (from, to int64) {
+func (v *videoPart) bounds() (from, to int64) {
 	starts := v.source.info.Video.Starts
 	from, to = starts[v.first], starts[v.last]+1
 	if v.first > 0 {
@@ -196,7 +196,7 @@ func (v *VideoPart) bounds() (from, to int64) {
 // seconds before the part's first frame, 0 when decoding has to begin at the
 // start of the file: H.264 of 4:4:4 has to, because what an old x264 did wrongly is
 // decoded as it was meant only after its first packet, which bears the version.
-func (v *VideoPart) keyframe(lead float64) float64 {
+func (v *videoPart) keyframe(lead float64) float64 {
 	video := v.source.info.Video
 	if video.Codec == "h264" && strings.Contains(video.PixelFormat, "444") {
 		return 0
@@ -211,7 +211,7 @@ func (v *VideoPart) keyframe(lead float64) float64 {
 
 // decodes is how many of the source's frames are decoded for the part: those from
 // the keyframe before it on.
-func (v *VideoPart) decodes() int64 {
+func (v *videoPart) decodes() int64 {
 	video, key := v.source.info.Video, v.keyframe(0)
 	from := 0
 	if key > 0 {
@@ -224,7 +224,7 @@ func (v *VideoPart) decodes() int64 {
 // pass is the ffmpeg run that makes the part into out; the times of all decoded
 // frames go to log (see coverage). Decoding begins at the keyframe at file time
 // key, or at the start of the file for 0.
-func (v *VideoPart) pass(out, log string, key float64) media.Pass {
+func (v *videoPart) pass(out, log string, key float64) media.Pass {
 	info := v.source.info
 	video := info.Video
 	threads := fmt.Sprint(cmp.Or(v.economy.threads, v.threads))
@@ -263,7 +263,7 @@ func (v *VideoPart) pass(out, log string, key float64) media.Pass {
 }
 
 // filters is the chain from the trimmed source to the canvas.
-func (v *VideoPart) filters() []string {
+func (v *videoPart) filters() []string {
 	var chain []string
 	video := v.source.info.Video
 	if video.Interlaced() {
@@ -310,7 +310,7 @@ func timescale(rate media.Rational) int64 {
 }
 
 // cost estimates the CPU seconds the part takes; only proportions matter.
-func (v *VideoPart) cost() float64 {
+func (v *videoPart) cost() float64 {
 	const perPixel = 4.2e-8 // preset fast with decoding, measured on a slow core
 	factor := 1.0
 	if v.profile.Preset == "slow" {
