@@ -94,13 +94,13 @@ func (a *App) buildAssets(cfg config.Config) *asset.Service {
 // to people who wait, so the request time-out is capped well below that of
 // media transfers.
 func outboundClient(cfg config.Config) *http.Client {
-	const patience = 30 * time.Second
-	dial := &net.Dialer{Timeout: min(cfg.Outbound.ConnectTimeout, patience)}
+	const longest = 30 * time.Second
+	dial := &net.Dialer{Timeout: min(cfg.Outbound.ConnectTimeout, longest)}
 	return &http.Client{
-		Timeout: min(cfg.Outbound.RequestTimeout, patience),
+		Timeout: min(cfg.Outbound.RequestTimeout, longest),
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext,
-			TLSHandshakeTimeout: min(cfg.Outbound.ConnectTimeout, patience), MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
-			ResponseHeaderTimeout: min(cfg.Outbound.SocketTimeout, patience), ForceAttemptHTTP2: true},
+			TLSHandshakeTimeout: min(cfg.Outbound.ConnectTimeout, longest), MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
+			ResponseHeaderTimeout: min(cfg.Outbound.SocketTimeout, longest), ForceAttemptHTTP2: true},
 	}
 }
 

@@ -222,16 +222,11 @@ func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) 
 		if c.Segments == nil {
 			return timeline.Timeline{}, fault.Invalidf("segments or videoDurationMs is required")
 		}
-		return c.build(timeline.MultipartNames, func(s segmentWire) *string { return s.SourceFileKey },
-			func(k clipWire) *string { return k.AudioFileKey })
+		return c.build(timeline.MultipartNames)
 	}
 	const key = "video"
 	t := timeline.Legacy(key, ms(*c.VideoDurationMs))
-	err := c.rest(&t, timeline.LegacyNames, func(k clipWire) *string { return k.AudioFileKey })
-	if err != nil {
-		return t, err
-	}
-	if err := t.Validate(timeline.LegacyNames); err != nil {
+	if err := c.rest(&t, timeline.LegacyNames); err != nil {
 		return t, err
 	}
 	if !sub.Has(key) {
@@ -248,8 +243,7 @@ func (c *configWire) referenced() (timeline.Timeline, error) {
 	if err := c.checkAssetKeys(); err != nil {
 		return timeline.Timeline{}, err
 	}
-	return c.build(timeline.AssetNames, func(s segmentWire) *string { return s.SourceAssetKey },
-		func(k clipWire) *string { return k.AudioAssetKey })
+	return c.build(timeline.AssetNames)
 }
 
 // checkAssetKeys judges the keys that are there; one that is absent is missed
@@ -273,41 +267,50 @@ func (c *configWire) checkAssetKeys() error {
 	return nil
 }
 
-func (c *configWire) build(names timeline.Names, source func(segmentWire) *string, audio func(clipWire) *string) (timeline.Timeline, error) {
+// keyOf picks the field of a source that the form has.
+func keyOf(names timeline.Names, file, asset *string) *string {
+	if names == timeline.AssetNames {
+		return asset
+	}
+	return file
+}
+
+func (c *configWire) build(names timeline.Names) (timeline.Timeline, error) {
 	var t timeline.Timeline
 	for i, w := range c.Segments {
+		source := keyOf(names, w.SourceFileKey, w.SourceAssetKey)
 		required := fieldCheck{fmt.Sprintf("segments[%d].", i), nil}
-		required.has(names.SegmentSource, source(w) != nil)
+		required.has(names.SegmentSource, source != nil)
 		required.has("order", w.Order != nil)
 		required.has("durationMs", w.DurationMs != nil)
 		if required.err != nil {
 			return t, required.err
 		}
 		t.Segments = append(t.Segments, timeline.Segment{
-			SourceKey: *source(w), Order: int64(*w.Order), Duration: ms(*w.DurationMs),
+			SourceKey: *source, Order: int64(*w.Order), Duration: ms(*w.DurationMs),
 			TrimStart: ms(or(w.TrimStartMs, 0)), TrimEnd: ms(or(w.TrimEndMs, 0)),
 			Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1),
 		})
 	}
-	if err := c.rest(&t, names, audio); err != nil {
-		return t, err
-	}
-	return t, t.Validate(names)
+	err := c.rest(&t, names)
+	return t, err
 }
 
-// rest reads what both modes share: music, directives, kind and quality.
-func (c *configWire) rest(t *timeline.Timeline, names timeline.Names, audio func(clipWire) *string) error {
+// rest reads what both modes share, music, directives, kind and quality, and
+// checks the whole.
+func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
 	t.OutputKind = timeline.OutputKind(or(c.OutputKind, string(timeline.Video)))
 	t.Quality = timeline.Quality(or(c.Quality, string(timeline.Medium)))
 	for i, w := range c.BgmClips {
+		audio := keyOf(names, w.AudioFileKey, w.AudioAssetKey)
 		required := fieldCheck{fmt.Sprintf("bgmClips[%d].", i), nil}
-		required.has(names.ClipSource, audio(w) != nil)
+		required.has(names.ClipSource, audio != nil)
 		required.has("startMs", w.StartMs != nil)
 		if required.err != nil {
 			return required.err
 		}
 		t.Clips = append(t.Clips, timeline.Clip{
-			SourceKey: *audio(w), Start: ms(*w.StartMs),
+			SourceKey: *audio, Start: ms(*w.StartMs),
 			SourceTrimStart: ms(or(w.SourceTrimStartMs, 0)),
 			SourceTrimEnd:   ms(or(w.SourceTrimEndMs, 0)),
 			Volume:          or(w.Volume, 1), Speed: or(w.Speed, 1),
@@ -320,7 +323,7 @@ func (c *configWire) rest(t *timeline.Timeline, names timeline.Names, audio func
 		}
 		t.Directives = append(t.Directives, d)
 	}
-	return nil
+	return t.Validate(names)
 }
 
 func (w directiveWire) directive(i int) (timeline.Directive, error) {

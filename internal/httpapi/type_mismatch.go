@@ -57,55 +57,60 @@ func typeMismatch(document []byte, dst any) string {
 	return typeMismatchAt(v, reflect.TypeOf(dst), "")
 }
 
+// wanted is how a sentence calls what a value of a type is.
+var wanted = map[reflect.Type]string{
+	reflect.TypeFor[integer](): "an integer", reflect.TypeFor[float64](): "a finite number",
+	reflect.TypeFor[string](): "a string", reflect.TypeFor[bool](): "true or false",
+}
+
 func typeMismatchAt(v any, t reflect.Type, path string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if v == nil {
-		return "" // as if absent
-	}
-	number, isNumber := v.(json.Number)
 	switch {
-	case t == reflect.TypeFor[integer]():
-		if _, ok := parseInteger(string(number)); !isNumber || !ok {
-			return path + " must be an integer"
-		}
-	case t.Kind() == reflect.Float64:
-		if _, err := number.Float64(); !isNumber || err != nil {
-			return path + " must be a finite number"
-		}
-	case t.Kind() == reflect.String:
-		if _, ok := v.(string); !ok {
-			return path + " must be a string"
-		}
-	case t.Kind() == reflect.Bool:
-		if _, ok := v.(bool); !ok {
-			return path + " must be true or false"
-		}
+	case v == nil:
+		return "" // as if absent
 	case t.Kind() == reflect.Slice:
-		list, ok := v.([]any)
-		if !ok {
-			return path + " must be a list"
-		}
-		for i, item := range list {
-			if s := typeMismatchAt(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); s != "" {
-				return s
-			}
-		}
+		return listMismatch(v, t, path)
 	case t.Kind() == reflect.Struct:
-		object, ok := v.(map[string]any)
-		if !ok {
-			return path + " must be an object"
+		return objectMismatch(v, t, path)
+	}
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(text, reflect.New(t).Interface())
+	}
+	if err != nil {
+		return path + " must be " + wanted[t]
+	}
+	return ""
+}
+
+func listMismatch(v any, t reflect.Type, path string) string {
+	list, ok := v.([]any)
+	if !ok {
+		return path + " must be a list"
+	}
+	for i, item := range list {
+		if s := typeMismatchAt(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); s != "" {
+			return s
 		}
-		for f := range t.Fields() {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			for key, value := range object {
-				if !strings.EqualFold(key, name) { // as encoding/json matches them
-					continue
-				}
-				if s := typeMismatchAt(value, f.Type, strings.TrimPrefix(path+"."+name, ".")); s != "" {
-					return s
-				}
+	}
+	return ""
+}
+
+func objectMismatch(v any, t reflect.Type, path string) string {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return path + " must be an object"
+	}
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		for key, value := range object {
+			if !strings.EqualFold(key, name) { // as encoding/json matches them
+				continue
+			}
+			if s := typeMismatchAt(value, f.Type, strings.TrimPrefix(path+"."+name, ".")); s != "" {
+				return s
 			}
 		}
 	}
