@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"account":            {"audit", "credit", "db", "fault", "upstream/identity", "user"},
 	"httpapi":            {"account", "admin", "asset", "credit", "cursor", "db", "fault", "idempotency", "job", "objectstore", "ratelimit", "render", "separation", "staging", "timeline", "user"},
 	"sandbox":            {"sandbox"}, // nothing of the service: a misread wire format must not hide on both sides
-	"mediatest":          {},
+	"mediatest":          {"sandbox"}, // how programs are run
 	"dbtest":             {"db"},
 	"dbtest/withpg":      {"dbtest"},
 }

@@ -12,11 +12,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // FFmpeg runs ffmpeg with args, after -nostdin -hide_banner -loglevel error -y,
@@ -28,13 +28,11 @@ func FFmpeg(t testing.TB, args ...string) []byte {
 
 func run(t testing.TB, program string, args ...string) []byte {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, errs.String())
+	out, err := process.Output(t.Context(), program, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", strings.Join(args, " "), err)
 	}
-	return out.Bytes()
+	return out
 }
 
 // Media is what ffprobe says of a file.
@@ -128,15 +126,15 @@ func Inspect(t testing.TB, path string) Media {
 	if err := json.Unmarshal(out, &raw); err != nil {
 		t.Fatalf("ffprobe %s: %v", path, err)
 	}
-	m := Media{Duration: seconds(raw.Format.Duration), Format: raw.Format.FormatName}
+	m := Media{Duration: process.Seconds(raw.Format.Duration), Format: raw.Format.FormatName}
 	for _, s := range raw.Streams {
 		st := Stream{
 			Index: s.Index, Type: s.CodecType, Codec: s.CodecName, Profile: s.Profile,
 			Width: s.Width, Height: s.Height, PixelFormat: s.PixFmt, SAR: s.SAR,
 			FrameRate: s.RFrameRate, AvgFrameRate: s.AvgFrameRate,
 			ColorRange: s.ColorRange, ColorSpace: s.ColorSpace, ColorTransfer: s.ColorTransfer, ColorPrimaries: s.ColorPrimaries,
-			Channels: s.Channels, Start: seconds(s.StartTime), Duration: seconds(s.Duration),
-			Frames: number(s.NbFrames), SampleRate: number(s.SampleRate), BitRate: number(s.BitRate),
+			Channels: s.Channels, Start: process.Seconds(s.StartTime), Duration: process.Seconds(s.Duration),
+			Frames: process.Number(s.NbFrames), SampleRate: process.Number(s.SampleRate), BitRate: process.Number(s.BitRate),
 		}
 		for _, d := range s.SideDataList {
 			st.Rotated = st.Rotated || bytes.Contains(d, []byte("displaymatrix"))
@@ -144,23 +142,6 @@ func Inspect(t testing.TB, path string) Media {
 		m.Streams = append(m.Streams, st)
 	}
 	return m
-}
-
-// number and seconds read what ffprobe prints; it leaves unknown values out.
-func number(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-func seconds(s string) time.Duration {
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(f*1e6+0.5) * time.Microsecond
 }
 
 // IndexFirst reports whether the mp4's index (moov) comes before its media

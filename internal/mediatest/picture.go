@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // FrameTimes are the presentation times of all decoded frames of the first
@@ -18,7 +20,7 @@ func FrameTimes(t testing.TB, path string) []time.Duration {
 		"-show_entries", "frame=best_effort_timestamp_time", "-print_format", "default=nk=1:nw=1", "file:"+path)
 	var times []time.Duration
 	for field := range strings.FieldsSeq(string(out)) {
-		times = append(times, seconds(field))
+		times = append(times, process.Seconds(field))
 	}
 	return times
 }
@@ -69,7 +71,7 @@ func parsePAM(t testing.TB, raw []byte) *image.RGBA {
 	fields := strings.Fields(head)
 	size := map[string]int{}
 	for i := 1; i+1 < len(fields); i += 2 {
-		size[fields[i]] = number(fields[i+1])
+		size[fields[i]] = process.Number(fields[i+1])
 	}
 	img := image.NewRGBA(image.Rect(0, 0, size["WIDTH"], size["HEIGHT"]))
 	if copy(img.Pix, pixels) != len(img.Pix) {

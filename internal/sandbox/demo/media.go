@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"strconv"
 	"time"
 
 	"cutroom/internal/sandbox/process"
@@ -41,12 +40,12 @@ func probe(ctx context.Context, path string) (media, error) {
 	if err := json.Unmarshal(out, &raw); err != nil {
 		return media{}, fmt.Errorf("probe %s: %w", path, err)
 	}
-	m := media{length: seconds(raw.Format.Duration)}
+	m := media{length: process.Seconds(raw.Format.Duration)}
 	for _, s := range raw.Streams {
-		start, end := seconds(s.StartTime), seconds(s.StartTime)+seconds(s.Duration)
+		start, end := process.Seconds(s.StartTime), process.Seconds(s.StartTime)+process.Seconds(s.Duration)
 		switch {
 		case s.CodecType == "video" && m.video == "" && s.Disposition["attached_pic"] == 0:
-			m.video, m.width, m.height, m.frames, m.videoEnd = s.CodecName, s.Width, s.Height, number(s.NbReadPackets), end
+			m.video, m.width, m.height, m.frames, m.videoEnd = s.CodecName, s.Width, s.Height, process.Number(s.NbReadPackets), end
 			for _, side := range s.SideDataList {
 				if m.turn = int(side.Rotation); m.turn%180 != 0 {
 					m.width, m.height = s.Height, s.Width
@@ -57,7 +56,7 @@ func probe(ctx context.Context, path string) (media, error) {
 				m.rate = big.NewRat(30, 1) // a stream that does not say
 			}
 		case s.CodecType == "audio" && m.audio == "":
-			m.audio, m.sampleRate, m.channels, m.audioStart, m.audioEnd = s.CodecName, number(s.SampleRate), s.Channels, start, end
+			m.audio, m.sampleRate, m.channels, m.audioStart, m.audioEnd = s.CodecName, process.Number(s.SampleRate), s.Channels, start, end
 		}
 	}
 	return m, nil
@@ -75,23 +74,6 @@ type rawStream struct {
 	Duration      string
 	Disposition   map[string]int
 	SideDataList  []struct{ Rotation float64 } `json:"side_data_list"`
-}
-
-// number and seconds read what ffprobe prints; it leaves unknown values out.
-func number(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-func seconds(s string) time.Duration {
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(f*1e6+0.5) * time.Microsecond
 }
 
 // sampleRate is the rate that sound is decoded at.
