@@ -24,10 +24,10 @@ import (
 const (
 	// UploadLifetime is how long a presigned upload URL works.
 	UploadLifetime = 300 * time.Second
-	// verifyPatience is how long a request waits for the bytes of an object to be
+	// verifyWait is how long a request waits for the bytes of an object to be
 	// looked at, which may go on for verifyTimeout.
-	verifyPatience = 8 * time.Second
-	verifyTimeout  = 5 * time.Minute
+	verifyWait    = 8 * time.Second
+	verifyTimeout = 5 * time.Minute
 	// maxContentTypeBytes is more than any media type needs.
 	maxContentTypeBytes = 255
 )
@@ -79,9 +79,9 @@ type Upload struct {
 	Expires       time.Duration // of the URL; 0 when the object exists
 }
 
-// UploadURL presigns an upload that binds the declared type, size and, where
-// the store reads it, hash, unless an object of that size is there already. A field that breaks a rule is a fault.Invalid
-// that names it.
+// UploadURL presigns an upload that binds the declared type, size and, where the
+// store reads it, hash, unless an object of that size is there already. A field
+// that breaks a rule is a fault.Invalid that names it.
 func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	if s.bucket == nil {
 		return Upload{}, ErrDisabled
@@ -129,7 +129,7 @@ func (s *Service) disproved(ctx context.Context, key Key, claimed int64) (bool, 
 		size, err := s.cache.Size(ctx, key.fileName(), s.download(key))
 		answered <- answer{size, err}
 	}()
-	timer := time.NewTimer(verifyPatience)
+	timer := time.NewTimer(verifyWait)
 	defer timer.Stop()
 	select {
 	case a := <-answered:

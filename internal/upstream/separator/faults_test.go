@@ -79,7 +79,7 @@ func TestFaults(t *testing.T) {
 				w = want{calls: 1} // no speakers then, and the voice is there
 			}
 			if step == "project" && (row.fault == "missing fields" || row.fault == "wrong types") {
-				w = want{7, 0, down, false, false} // no flags yet, and none to the end of our patience
+				w = want{7, 0, down, false, false} // no flags yet, and none as long as we look
 			}
 			t.Run(row.fault+"/"+step, func(t *testing.T) {
 				t.Parallel()
