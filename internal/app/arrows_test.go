@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"httpcall/calltest":  {},
 	"upstream/identity":  {"httpcall"},
 	"upstream/receipt":   {"httpcall"},
-	"upstream/separator": {"httpcall"},
+	"upstream/separator": {"httpcall", "media/container"},
 	"timeline":           {"fault"},
 	"user":               {"db", "fault"},
 	"job":                {"db"},

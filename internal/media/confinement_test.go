@@ -21,6 +21,7 @@ import (
 )
 
 func TestCheckFindsEverything(t *testing.T) {
+	t.Parallel()
 	rep, err := newRunner(t).Check(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +55,7 @@ func tone(d time.Duration, output ...string) []string {
 }
 
 func TestConfinementKeepsFilesApart(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	inForce(t, r, "landlock")
 	dir, outside := t.TempDir(), t.TempDir()
@@ -90,6 +92,7 @@ func TestConfinementKeepsFilesApart(t *testing.T) {
 }
 
 func TestConfinementHasNoNetwork(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -128,6 +131,7 @@ func TestConfinementHasNoNetwork(t *testing.T) {
 }
 
 func TestConfinementLimitsFileSize(t *testing.T) {
+	t.Parallel()
 	r, err := media.New(media.Config{MaxFileBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +147,7 @@ func TestConfinementLimitsFileSize(t *testing.T) {
 }
 
 func TestConfinementLimitsMemory(t *testing.T) {
+	t.Parallel()
 	small, err := media.New(media.Config{MaxMemoryBytes: 200 << 20})
 	if err != nil {
 		t.Fatal(err)

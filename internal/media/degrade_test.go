@@ -25,6 +25,7 @@ const refuseEnv = "CUTROOM_MEDIA_TEST_REFUSE"
 // TestConfinementDegrades runs passes where the kernel refuses a layer: the
 // refusal is reported, the others stand, and the pass succeeds.
 func TestConfinementDegrades(t *testing.T) {
+	t.Parallel()
 	r := newRunner(t)
 	inForce(t, r, "namespaces")
 	inForce(t, r, "landlock")
@@ -131,6 +132,7 @@ func refuseCall(call uint32) error {
 }
 
 func TestRunnersShareNothing(t *testing.T) {
+	t.Parallel()
 	// Several passes at once, each with its own folder and descriptors.
 	r := newRunner(t)
 	results := make(chan error)

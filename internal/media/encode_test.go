@@ -37,6 +37,7 @@ func endsWithin(t *testing.T, pidfd int, d time.Duration) bool {
 }
 
 func TestEncodeReportsWhatItDid(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var seen []media.Progress
 	res, err := newRunner(t).Encode(t.Context(), media.Pass{
@@ -66,6 +67,7 @@ func TestEncodeReportsWhatItDid(t *testing.T) {
 }
 
 func TestEncodeFailureKeepsTheReason(t *testing.T) {
+	t.Parallel()
 	_, err := newRunner(t).Encode(t.Context(), media.Pass{
 		Name: "normalize segment 0", Dir: t.TempDir(), Args: []string{"-i", "file:missing.mp4", "out.mp4"},
 	})
@@ -84,6 +86,7 @@ func TestEncodeFailureKeepsTheReason(t *testing.T) {
 }
 
 func TestEncodeKeepsOnlyTheTailOfStderr(t *testing.T) {
+	t.Parallel()
 	// A long list of complaints: one per unknown option would stop at the first,
 	// so a loud log level does it.
 	res, err := newRunner(t).Encode(t.Context(), media.Pass{
@@ -148,6 +151,7 @@ func TestEncodeDoesNotStartWhenCancelled(t *testing.T) {
 }
 
 func TestEncodeStreams(t *testing.T) {
+	t.Parallel()
 	// A second of silence in, a FLAC file out, progress on its own descriptor.
 	var out bytes.Buffer
 	var last media.Progress
@@ -169,6 +173,7 @@ func TestEncodeStreams(t *testing.T) {
 }
 
 func TestEncodeSurvivesAStdinNobodyReads(t *testing.T) {
+	t.Parallel()
 	pr, pw := io.Pipe() // never written to, never closed
 	defer pw.Close()
 	_, err := newRunner(t).Encode(t.Context(), media.Pass{
@@ -181,6 +186,7 @@ func TestEncodeSurvivesAStdinNobodyReads(t *testing.T) {
 }
 
 func TestEncodeReportsABrokenStdin(t *testing.T) {
+	t.Parallel()
 	torn := errors.New("the upload was torn off")
 	_, err := newRunner(t).Encode(t.Context(), media.Pass{
 		Name: "stream", Dir: t.TempDir(), Timeout: time.Minute,
@@ -197,6 +203,7 @@ type brokenWriter struct{ err error }
 func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
 
 func TestEncodeReportsABrokenStdout(t *testing.T) {
+	t.Parallel()
 	full := errors.New("the disk is full")
 	_, err := newRunner(t).Encode(t.Context(), media.Pass{
 		Name: "stream", Dir: t.TempDir(), Timeout: time.Minute,

@@ -1,7 +1,6 @@
 package media
 
 import (
-	"bytes"
 	"container/heap"
 	"context"
 	"fmt"
@@ -23,11 +22,11 @@ type Measured struct {
 	Index    int
 	Type     string // "video" or "audio"
 	Codec    string // ffmpeg's name, "" when it knows none
-	Cover    bool   // video that is a picture on the sleeve
+	Cover    bool   // cover art, not video to play
 	TimeBase Rational
 
 	// First and End are the presentation times between which a decoder yields
-	// pictures or samples: start of the first packet, end of the last, less what
+	// frames or samples: start of the first packet, end of the last, less what
 	// audio decoders drop there (encoder delay and padding of MP3 and Opus). Opus
 	// in webm hides its delay from the packets: First is then up to 7 ms early.
 	First, End         time.Duration
@@ -66,7 +65,7 @@ type MeasureOptions struct {
 var ErrTooManyPackets = fmt.Errorf("%w: too many packets", ErrNotMedia)
 
 // maxKeyframes bounds what a hostile file can make us remember: 4.6 hours of
-// intra-only film at 60 frames a second.
+// intra-only video at 60 frames a second.
 const maxKeyframes = 1_000_000
 
 // maxStarts bounds Starts likewise.
@@ -118,7 +117,7 @@ func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, 
 type packetScan struct {
 	opts    MeasureOptions
 	packets int64
-	line    []byte
+	lines   lineSplitter
 	streams map[int]*streamScan
 }
 
@@ -132,29 +131,13 @@ const maxScanLine = 64 << 10
 // Write takes the next piece of output. It fails, and so ends ffprobe, when the
 // output is not what ffprobe writes.
 func (s *packetScan) Write(p []byte) (int, error) {
-	n := len(p)
-	for {
-		line, rest, complete := bytes.Cut(p, []byte("\n"))
-		if !complete {
-			break
-		}
-		if len(s.line) > 0 {
-			s.line = append(s.line, line...)
-			s.take(s.line)
-			s.line = s.line[:0]
-		} else {
-			s.take(line)
-		}
-		p = rest
-	}
-	if len(s.line)+len(p) > maxScanLine {
+	if !s.lines.split(p, maxScanLine, s.take) {
 		return 0, fmt.Errorf("%w: a packet line of more than %d bytes", ErrNotMedia, maxScanLine)
 	}
 	if s.opts.MaxPackets > 0 && s.packets > s.opts.MaxPackets {
 		return 0, ErrTooManyPackets
 	}
-	s.line = append(s.line, p...)
-	return n, nil
+	return len(p), nil
 }
 
 func (s *packetScan) take(line []byte) {
@@ -271,7 +254,7 @@ func (s *packetScan) finish() []Measured {
 type streamHeader struct {
 	kind, codec, profile string
 	base                 Rational
-	rate, channels, bits int64 // of sound; 0 where unknown, bits also where it is compressed
+	rate, channels, bits int64 // of audio; 0 where unknown, bits also where it is compressed
 	cover                bool
 }
 

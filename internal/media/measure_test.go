@@ -37,6 +37,7 @@ func measure(t *testing.T, path string, opts media.MeasureOptions) []media.Measu
 }
 
 func TestMeasureCountsPackets(t *testing.T) {
+	t.Parallel()
 	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, FPS: "30000/1001", Duration: 2 * time.Second, Tone: 440, GOP: 20, Output: []string{"-bf", "3"}})
 	all := measure(t, path, media.MeasureOptions{Keyframes: true, Starts: true})
 	if len(all) != 2 || all[0].Type != "video" || all[1].Type != "audio" {
@@ -68,6 +69,7 @@ func TestMeasureCountsPackets(t *testing.T) {
 }
 
 func TestMeasureFindsTheSoundOfCompressedFiles(t *testing.T) {
+	t.Parallel()
 	for _, s := range []mediatest.Spec{
 		{Container: "mp3"}, {Container: "m4a"}, {Container: "ogg", AudioCodec: "libvorbis"}, {Container: "ogg", AudioCodec: "libopus"}, {Container: "webm", AudioCodec: "libopus"},
 	} {
@@ -87,6 +89,7 @@ func TestMeasureFindsTheSoundOfCompressedFiles(t *testing.T) {
 }
 
 func TestMeasureWithoutDurations(t *testing.T) {
+	t.Parallel()
 	// A live webm has no duration in the header and none on its last packet.
 	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Duration: 2 * time.Second, VideoCodec: "libvpx-vp9", Tone: 440, Container: "webm", Output: []string{"-live", "1"}})
 	r := newRunner(t)
@@ -107,6 +110,7 @@ func TestMeasureWithoutDurations(t *testing.T) {
 }
 
 func TestMeasureSeesThroughLies(t *testing.T) {
+	t.Parallel()
 	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440})
 	const claim = 143165 // seconds
 	patchBoxes(t, path, "mvhd", func(b []byte) {
@@ -124,6 +128,7 @@ func TestMeasureSeesThroughLies(t *testing.T) {
 }
 
 func TestMeasureFindsGapsAndLateStarts(t *testing.T) {
+	t.Parallel()
 	gap := filepath.Join(t.TempDir(), "gap.mp4")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=s=64x64:r=30:d=3", "-vf", "select='not(between(n,10,39))'", "-fps_mode", "passthrough", gap)
 	m := measureVideo(t, gap, media.MeasureOptions{Starts: true})
@@ -141,6 +146,7 @@ func TestMeasureFindsGapsAndLateStarts(t *testing.T) {
 }
 
 func TestMeasureHonoursEditLists(t *testing.T) {
+	t.Parallel()
 	// A copy cut at 1.5 s keeps the packets since the keyframe at 1 s and says in
 	// an edit list that they are not to be shown.
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Duration: 3 * time.Second, GOP: 30})
@@ -156,6 +162,7 @@ func TestMeasureHonoursEditLists(t *testing.T) {
 }
 
 func TestMeasureOneFrame(t *testing.T) {
+	t.Parallel()
 	m := measureVideo(t, mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, FPS: "25", Duration: 40 * time.Millisecond}), media.MeasureOptions{})
 	if m.Packets != 1 || m.Duration() != 40*time.Millisecond {
 		t.Errorf("%+v", m)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Orientation says how a coded picture becomes the displayed one: mirrored
+// Orientation says how a coded frame becomes the displayed one: mirrored
 // left-right first if Mirrored, then turned clockwise by Degrees.
 type Orientation struct {
 	Degrees  int // 0, 90, 180 or 270, clockwise
@@ -18,7 +18,7 @@ func (o Orientation) SwapsSides() bool { return o.Degrees == 90 || o.Degrees == 
 
 // Filter is the ffmpeg filter (or chain) that applies the orientation to a
 // stream decoded with -noautorotate; "" when there is nothing to do. It does not
-// depend on how a version of ffmpeg treats mirrored pictures by itself.
+// depend on how a version of ffmpeg treats mirrored frames by itself.
 func (o Orientation) Filter() string {
 	plain := map[int]string{90: "transpose=clock", 180: "hflip,vflip", 270: "transpose=cclock"}
 	mirrored := map[int]string{0: "hflip", 90: "transpose=clock_flip", 180: "vflip", 270: "transpose=cclock_flip"}

@@ -33,10 +33,9 @@ type Probe struct {
 type VideoStream struct {
 	Index         int
 	Codec         string // ffmpeg's name: "h264", "hevc", ...
-	Profile       string
-	Width, Height int // as coded: before pixel shape and rotation
+	Width, Height int    // as coded: before pixel shape and rotation
 
-	// Orientation turns the coded picture into the displayed one.
+	// Orientation turns the coded frame into the displayed one.
 	Orientation Orientation
 	SAR         Rational // pixel width/height; 1/1 when the file says nothing
 	// DisplayWidth and DisplayHeight are what a player shows: pixel shape and
@@ -60,8 +59,8 @@ type VideoStream struct {
 	Default         bool
 }
 
-// HDR reports whether the transfer function is PQ or HLG, so that the picture
-// needs tone-mapping for an SDR output.
+// HDR reports whether the transfer function is PQ or HLG, so that the frames
+// need tone-mapping for an SDR output.
 func (v *VideoStream) HDR() bool {
 	return v.ColorTransfer == "smpte2084" || v.ColorTransfer == "arib-std-b67"
 }
@@ -79,11 +78,8 @@ func (v *VideoStream) Interlaced() bool {
 type AudioStream struct {
 	Index           int
 	Codec           string
-	Profile         string
 	SampleRate      int // Hz
 	Channels        int
-	Layout          string // ffmpeg's name ("stereo", "5.1(side)"), "" when the file does not say
-	TimeBase        Rational
 	Frames          int64         // packets claimed by the container, 0 when it does not say
 	Start, Duration time.Duration // claimed; Duration is 0 when unknown
 	Default         bool
@@ -101,7 +97,6 @@ type ffprobeOutput struct {
 type ffprobeStream struct {
 	Index          int            `json:"index"`
 	CodecName      string         `json:"codec_name"`
-	Profile        string         `json:"profile"`
 	CodecType      string         `json:"codec_type"`
 	Width          int            `json:"width"`
 	Height         int            `json:"height"`
@@ -121,7 +116,6 @@ type ffprobeStream struct {
 	NbFrames       string         `json:"nb_frames"`
 	SampleRate     string         `json:"sample_rate"`
 	Channels       int            `json:"channels"`
-	ChannelLayout  string         `json:"channel_layout"`
 	Disposition    map[string]int `json:"disposition"`
 	SideData       []struct {
 		Type   string `json:"side_data_type"`
@@ -139,9 +133,9 @@ const maxProbeBytes = 4 << 20
 // probeEntries is all that is asked for. Tags are not, but for one: another may be
 // larger than everything else.
 const probeEntries = "format=duration,start_time:stream_disposition:stream_side_data_list:stream_tags=enc_key_id:" +
-	"stream=index,codec_name,profile,codec_type,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
+	"stream=index,codec_name,codec_type,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
 	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
-	"start_time,duration,nb_frames,sample_rate,channels,channel_layout"
+	"start_time,duration,nb_frames,sample_rate,channels"
 
 // Probe reads a file's headers with ffprobe, confined, under the demuxer its
 // magic bytes call for. The error wraps ErrNotMedia when the file is not media
@@ -220,7 +214,7 @@ func notMediaIfExit(err error) error {
 func (r *Runner) dropEmptyTracks(ctx context.Context, path string, kind container.Kind, raw *ffprobeOutput) error {
 	candidates, silent := 0, false
 	for _, s := range raw.Streams {
-		if s.isFilm() {
+		if s.isVideo() {
 			candidates++
 			silent = silent || s.NbFrames == ""
 		}
@@ -237,16 +231,16 @@ func (r *Runner) dropEmptyTracks(ctx context.Context, path string, kind containe
 		filled[m.Index] = m.Packets > 0
 	}
 	for i := range raw.Streams {
-		if s := &raw.Streams[i]; s.isFilm() && !filled[s.Index] {
+		if s := &raw.Streams[i]; s.isVideo() && !filled[s.Index] {
 			s.Width, s.Height = 0, 0
 		}
 	}
 	return nil
 }
 
-// isFilm reports whether the stream is video that may hold a film: not cover
-// art, a codec ffmpeg knows, a picture size and not declared empty.
-func (s ffprobeStream) isFilm() bool {
+// isVideo reports whether the stream is video to play: not cover
+// art, a codec ffmpeg knows, a frame size and not declared empty.
+func (s ffprobeStream) isVideo() bool {
 	return s.CodecType == "video" && s.Disposition["attached_pic"] == 0 && s.Disposition["timed_thumbnails"] == 0 &&
 		s.known() && s.Width > 0 && s.Height > 0 && s.NbFrames != "0"
 }
@@ -256,11 +250,11 @@ func (s ffprobeStream) known() bool { return s.CodecName != "" && s.CodecName !=
 // readProbe chooses the streams and translates them.
 func readProbe(kind container.Kind, raw ffprobeOutput) Probe {
 	p := Probe{Kind: kind, Streams: len(raw.Streams)}
-	p.Duration, _ = parseSeconds(raw.Format.Duration)
-	p.Start, _ = parseSeconds(raw.Format.StartTime)
+	p.Duration = parseSeconds(raw.Format.Duration)
+	p.Start = parseSeconds(raw.Format.StartTime)
 	for _, s := range raw.Streams {
 		switch {
-		case s.isFilm():
+		case s.isVideo():
 			if v := readVideo(s); p.Video == nil || betterVideo(v, p.Video) {
 				p.Video = v
 			}
@@ -273,7 +267,7 @@ func readProbe(kind container.Kind, raw ffprobeOutput) Probe {
 	return p
 }
 
-// betterVideo prefers the larger picture, then the default track, then the
+// betterVideo prefers the larger frame, then the default track, then the
 // earlier one.
 func betterVideo(a, b *VideoStream) bool {
 	if pa, pb := int64(a.Width)*int64(a.Height), int64(b.Width)*int64(b.Height); pa != pb {
@@ -284,7 +278,7 @@ func betterVideo(a, b *VideoStream) bool {
 
 func readVideo(s ffprobeStream) *VideoStream {
 	v := &VideoStream{
-		Index: s.Index, Codec: s.CodecName, Profile: s.Profile, Width: s.Width, Height: s.Height,
+		Index: s.Index, Codec: s.CodecName, Width: s.Width, Height: s.Height,
 		SAR: parseRational(s.SAR), AvgFrameRate: parseRational(s.AvgFrameRate), FrameRate: parseRational(s.RFrameRate),
 		PixelFormat: s.PixFmt, BitDepth: bitDepth(s),
 		ColorRange: known(s.ColorRange), ColorSpace: known(s.ColorSpace),
@@ -292,8 +286,8 @@ func readVideo(s ffprobeStream) *VideoStream {
 		FieldOrder: known(s.FieldOrder), TimeBase: parseRational(s.TimeBase), Default: s.Disposition["default"] != 0,
 	}
 	v.Frames, _ = strconv.ParseInt(s.NbFrames, 10, 64) // absent is 0: unknown
-	v.Start, _ = parseSeconds(s.StartTime)
-	v.Duration, _ = parseSeconds(s.Duration)
+	v.Start = parseSeconds(s.StartTime)
+	v.Duration = parseSeconds(s.Duration)
 	for _, d := range s.SideData {
 		if d.Matrix != "" {
 			v.Orientation = parseDisplayMatrix(d.Matrix)
@@ -339,13 +333,12 @@ func bitDepth(s ffprobeStream) int {
 
 func readAudio(s ffprobeStream) *AudioStream {
 	a := &AudioStream{
-		Index: s.Index, Codec: s.CodecName, Profile: s.Profile, Channels: s.Channels,
-		Layout: known(s.ChannelLayout), TimeBase: parseRational(s.TimeBase), Default: s.Disposition["default"] != 0,
+		Index: s.Index, Codec: s.CodecName, Channels: s.Channels, Default: s.Disposition["default"] != 0,
 	}
 	a.SampleRate, _ = strconv.Atoi(s.SampleRate) // absent is 0: the stream is not used
 	a.Frames, _ = strconv.ParseInt(s.NbFrames, 10, 64)
-	a.Start, _ = parseSeconds(s.StartTime)
-	a.Duration, _ = parseSeconds(s.Duration)
+	a.Start = parseSeconds(s.StartTime)
+	a.Duration = parseSeconds(s.Duration)
 	return a
 }
 

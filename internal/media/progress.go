@@ -18,11 +18,12 @@ import (
 type progressMeter struct {
 	notify func(Progress)
 
-	mu   sync.Mutex
-	pid  int
-	line []byte
-	now  Progress
-	rss  int64
+	lines lineSplitter
+
+	mu  sync.Mutex
+	pid int
+	now Progress
+	rss int64
 }
 
 // watch names the process whose memory is sampled.
@@ -40,24 +41,12 @@ func (m *progressMeter) result() (Progress, int64) {
 
 // Write never fails: progress is a courtesy and must not end a pass.
 func (m *progressMeter) Write(p []byte) (int, error) {
-	n := len(p)
-	for {
-		line, rest, complete := bytes.Cut(p, []byte("\n"))
-		if !complete {
-			break
-		}
-		m.take(string(append(m.line, line...)))
-		m.line = m.line[:0]
-		p = rest
-	}
-	if len(m.line)+len(p) < 4096 { // no key is that long: drop what cannot be ours
-		m.line = append(m.line, p...)
-	}
-	return n, nil
+	m.lines.split(p, 4096, m.take)
+	return len(p), nil
 }
 
-func (m *progressMeter) take(line string) {
-	key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+func (m *progressMeter) take(line []byte) {
+	key, value, _ := strings.Cut(strings.TrimSpace(string(line)), "=")
 	value = strings.TrimSpace(value)
 	m.mu.Lock()
 	switch key {
@@ -107,7 +96,7 @@ func peakMemory(pid int) int64 {
 // it decoded with errors: a line for each, and no other sign of it.
 type tail struct {
 	corrupt int
-	line    []byte // the beginning of one
+	lines   lineSplitter
 
 	limit int
 	buf   []byte
@@ -115,7 +104,11 @@ type tail struct {
 
 func (t *tail) Write(p []byte) (int, error) {
 	n := len(p)
-	t.count(p)
+	t.lines.split(p, t.limit, func(line []byte) {
+		if bytes.Contains(line, []byte("corrupt decoded frame")) {
+			t.corrupt++
+		}
+	})
 	if len(p) >= t.limit {
 		t.buf = append(t.buf[:0], p[len(p)-t.limit:]...)
 		return n, nil
@@ -127,21 +120,26 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (t *tail) count(p []byte) {
-	for {
-		line, rest, complete := bytes.Cut(p, []byte("\n"))
-		if len(t.line) < t.limit { // no line that counts is that long
-			t.line = append(t.line, line...)
-		}
-		if !complete {
-			return
-		}
-		if bytes.Contains(t.line, []byte("corrupt decoded frame")) {
-			t.corrupt++
-		}
-		t.line, p = t.line[:0], rest
-	}
-}
-
 // String returns what is kept, as text.
 func (t *tail) String() string { return strings.ToValidUTF8(string(t.buf), "?") }
+
+// lineSplitter cuts what is written into lines.
+type lineSplitter struct{ rest []byte }
+
+// split calls take with each line that p ends. Of a line of more than limit bytes
+// only the beginning is taken, and the answer is false.
+func (l *lineSplitter) split(p []byte, limit int, take func(line []byte)) (whole bool) {
+	whole = true
+	for {
+		line, after, ended := bytes.Cut(p, []byte("\n"))
+		if room := limit - len(l.rest); len(line) > room {
+			line, whole = line[:room], false
+		}
+		l.rest = append(l.rest, line...)
+		if !ended {
+			return whole
+		}
+		take(l.rest)
+		l.rest, p = l.rest[:0], after
+	}
+}

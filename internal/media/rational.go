@@ -2,6 +2,7 @@ package media
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 	"strings"
@@ -73,25 +74,18 @@ func ticksToDuration(ticks int64, base Rational) time.Duration {
 }
 
 // parseSeconds reads ffmpeg's decimal seconds ("1.023021"); "N/A" and nonsense
-// are 0 and false. Values beyond a Duration saturate.
-func parseSeconds(s string) (time.Duration, bool) {
+// are 0. Values beyond a Duration saturate.
+func parseSeconds(s string) time.Duration {
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || f != f {
-		return 0, false
-	}
-	const limit = float64(1<<63-1) / float64(time.Second)
+	const limit = float64(math.MaxInt64) / float64(time.Second)
 	switch {
+	case err != nil || math.IsNaN(f):
+		return 0
 	case f >= limit:
-		return time.Duration(1<<63 - 1), true
+		return math.MaxInt64
 	case f <= -limit:
-		return -time.Duration(1<<63 - 1), true
+		return -math.MaxInt64
 	}
 	// Six decimals are exact in microseconds; a float of seconds is not.
-	us := f * 1e6
-	if us < 0 {
-		us -= 0.5
-	} else {
-		us += 0.5
-	}
-	return time.Duration(int64(us)) * time.Microsecond, true
+	return time.Duration(math.Round(f*1e6)) * time.Microsecond
 }

@@ -12,6 +12,7 @@ import (
 
 // TestRealClips probes and measures every real file of the media folder.
 func TestRealClips(t *testing.T) {
+	t.Parallel()
 	dir := os.Getenv("CUTROOM_MEDIA_DIR")
 	if dir == "" {
 		t.Skip("CUTROOM_MEDIA_DIR is not set")

@@ -34,7 +34,7 @@ type Config struct {
 
 	MaxMemoryBytes int64 // private memory of one process; default DefaultMaxMemory()
 	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
-	MaxPixels      int64 // width x height of any picture that is decoded, whatever the header said; default 8192x4320
+	MaxPixels      int64 // width x height of any frame that is decoded, whatever the header said; default 8192x4320
 
 	ProbeTimeout   time.Duration // of one Probe; default 30 s
 	MeasureTimeout time.Duration // of one Measure; default 5 min
@@ -148,8 +148,7 @@ type Progress struct {
 
 // Result is what a finished pass did and cost.
 type Result struct {
-	Frames             int64
-	OutTime            time.Duration
+	Progress
 	UserCPU, SystemCPU time.Duration
 	MaxRSSBytes        int64  // highest resident memory seen; 0 when the pass was too short to look
 	CorruptFrames      int    // decoded with errors, and shown all the same
@@ -162,7 +161,7 @@ type Result struct {
 // case as far as it is known.
 //
 // No error is no proof of a complete output: ffmpeg takes the end of memory and
-// damaged input for the end of the film and exits with 0. Whoever knows how much
+// damaged input for the end of the video and exits with 0. Whoever knows how much
 // was to come compares it with Result.Frames, or measures.
 //
 // When Encode returns, the process is gone and nothing writes to Dir anymore.
@@ -190,16 +189,16 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 	out, err := r.run(ctx, job)
 	last, rss := meter.result()
 	return Result{
-		Frames: last.Frames, OutTime: last.OutTime,
-		UserCPU: out.userCPU, SystemCPU: out.systemCPU,
+		Progress: last,
+		UserCPU:  out.userCPU, SystemCPU: out.systemCPU,
 		MaxRSSBytes: rss, CorruptFrames: out.corrupt, StderrTail: out.stderr,
 	}, err
 }
 
-// pixelSlack is what decoders may round the sides of a picture up by.
+// pixelSlack is what decoders may round the sides of a frame up by.
 const pixelSlack = 1 << 20
 
-// maxPixels makes decoders of the next input refuse pictures beyond the limit: a
+// maxPixels makes decoders of the next input refuse frames beyond the limit: a
 // stream may begin with small ones, which is all that its header tells.
 func (r *Runner) maxPixels() []string {
 	return []string{"-max_pixels", strconv.FormatInt(r.cfg.MaxPixels+pixelSlack, 10)}

@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/staging"
 )
 
-// audio is what judging an upload found.
+// audio is what classifying an upload found.
 type audio struct {
 	ext        string // m4a, mp3 or wav
 	durationMs int64
@@ -35,9 +35,6 @@ var (
 	errBusy        = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: analysisWait}
 )
 
-// extensions are the formats that are accepted.
-var extensions = map[container.Kind]string{container.MP4: "m4a", container.MP3: "mp3", container.WAV: "wav"}
-
 // classify accepts m4a, mp3 and wav, by content first, and by name only where the
 // content is of the right family but cannot be read.
 func (s *Service) classify(ctx context.Context, f staging.File) (audio, error) {
@@ -48,8 +45,7 @@ func (s *Service) classify(ctx context.Context, f staging.File) (audio, error) {
 	if class.Kind == container.Unknown {
 		return s.classifyUnread(f, class, nil)
 	}
-	ext := extensions[class.Kind]
-	if ext == "" {
+	if class.Kind != container.MP4 && class.Kind != container.MP3 && class.Kind != container.WAV {
 		return audio{}, errUnsupported
 	}
 	release, err := s.analysisSlot(ctx)
@@ -60,7 +56,7 @@ func (s *Service) classify(ctx context.Context, f staging.File) (audio, error) {
 	length, err := s.length(ctx, f.Path, class.Kind)
 	switch {
 	case err == nil:
-		return audio{ext, length.Milliseconds()}, nil
+		return audio{class.Kind.AudioExt(), length.Milliseconds()}, nil
 	case ctx.Err() != nil:
 		return audio{}, context.Cause(ctx)
 	case errors.Is(err, media.ErrTooManyPackets):
@@ -79,7 +75,7 @@ func (s *Service) analysisSlot(ctx context.Context) (release func(), err error) 
 	return s.analyses.Acquire(wait)
 }
 
-// paddingSamples is more than encoders put before and behind the sound: up to
+// paddingSamples is more than encoders put before and behind the audio: up to
 // 4095 samples each in the fields of MP3, about 3000 together in AAC. At low rates
 // encoders add less than these would last.
 const (
@@ -87,7 +83,7 @@ const (
 	maxPadding     = 400 * time.Millisecond
 )
 
-// length is what the sound of a file lasts, and is priced by. Headers lie, and
+// length is what the audio of a file lasts, and is priced by. Headers lie, and
 // clocks and edit lists hide; the packets and their samples do not. What an
 // encoder added is left out as far as it is plausible. Of several tracks the
 // longest counts: the provider gets all of them.
@@ -121,31 +117,31 @@ func (s *Service) length(ctx context.Context, path string, kind container.Kind) 
 
 var errNoSound = errors.New("no packets of sound")
 
-// tracks measures the sound of a file that holds nothing else, covers aside.
+// tracks measures the audio of a file that holds nothing else, covers aside.
 func (s *Service) tracks(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error) {
 	opts.MaxPackets, opts.MaxMemoryBytes, opts.Timeout = maxPackets, analysisMemory, analysisTimeout
 	all, err := s.Media.Measure(ctx, path, kind, opts)
 	if err != nil {
 		return nil, err
 	}
-	var sound []media.Measured
+	var tracks []media.Measured
 	for _, m := range all {
 		if m.Type == "video" && !m.Cover && m.Packets > 0 {
 			return nil, errUnsupported
 		}
 		if m.Type == "audio" && m.Codec != "" && m.SampleRate > 0 {
-			sound = append(sound, m)
+			tracks = append(tracks, m)
 		}
 	}
-	if len(sound) == 0 {
+	if len(tracks) == 0 {
 		return nil, errUnsupported
 	}
-	return sound, nil
+	return tracks, nil
 }
 
 // classifyUnread decides on a file that could not be measured, and prices it by
 // its size. What the content leaves open its name must settle: a damaged mp4
-// may be a film, and a lone frame header may be chance.
+// may hold video, and a lone frame header may be chance.
 func (s *Service) classifyUnread(f staging.File, class container.Class, cause error) (audio, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
 	var index container.Index
@@ -158,8 +154,8 @@ func (s *Service) classifyUnread(f staging.File, class container.Class, cause er
 		if index, err = container.ReadIndex(f.Path); err != nil {
 			return audio{}, fmt.Errorf("read index of upload: %w", err)
 		}
-		sound := class.Brand == "M4A " || class.Brand == "M4B "
-		accepted = !index.Video && (named == "m4a" && (sound || index.Media) || named == "" && sound)
+		branded := class.Brand == "M4A " || class.Brand == "M4B "
+		accepted = !index.Video && (named == "m4a" && (branded || index.Media) || named == "" && branded)
 	case class.Tagged, class.Synced:
 		kind = container.MP3
 		accepted = named == "mp3" || named == "" && class.Tagged
@@ -172,7 +168,7 @@ func (s *Service) classifyUnread(f staging.File, class container.Class, cause er
 		return audio{}, err
 	}
 	s.log.Info("length of an upload cannot be measured; its size decides", "bytes", f.SizeBytes, "err", cause)
-	return audio{extensions[kind], max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds(),
+	return audio{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds(),
 		index.Samples*1000*aacFrame/maxAACRate)}, nil
 }
 

@@ -24,11 +24,15 @@ const encodeTimeout = 10 * time.Minute
 
 // stem is a stem file of a job on its way into the store.
 type stem struct {
-	id, path, ext string
-	sha256        string
-	sizeBytes     int64
-	durationMs    int64
+	id string
+	separator.Stem
+	audio      *media.Measured // nil until it was measured
+	sha256     string
+	sizeBytes  int64
+	durationMs int64
 }
+
+func (t stem) ext() string { return t.Kind.AudioExt() }
 
 // collect fetches the stems of a finished project, stores them and makes the
 // job READY. Everything before the last transaction may be repeated.
@@ -41,20 +45,20 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 	if err != nil {
 		return fmt.Errorf("download stems: %w", err)
 	}
-	if got.Voice == "" && len(got.Speakers) == 0 {
+	if got.Voice.Path == "" && len(got.Speakers) == 0 {
 		return errNoVoice
 	}
-	if got.Voice == "" {
-		if got.Voice, err = s.sumSpeakers(ctx, dir, got.Speakers); err != nil {
-			return err
+	stems := []stem{{id: stemVoice, Stem: got.Voice}}
+	for i, f := range got.Speakers {
+		stems = append(stems, stem{id: speakerPrefix + strconv.Itoa(i), Stem: f})
+	}
+	if got.Voice.Path == "" { // it is the sum of the speakers
+		if stems[0].Stem, err = s.toFLAC(ctx, dir, stemVoice, stems[1:]); err != nil {
+			return fmt.Errorf("sum speakers: %w", err)
 		}
 	}
-	stems := []stem{{id: stemVoice, path: got.Voice}}
-	for i, p := range got.Speakers {
-		stems = append(stems, stem{id: speakerPrefix + strconv.Itoa(i), path: p})
-	}
-	if got.Background != "" {
-		stems = append(stems, stem{id: stemBackground, path: got.Background})
+	if got.Background.Path != "" {
+		stems = append(stems, stem{id: stemBackground, Stem: got.Background})
 	}
 	for i := range stems {
 		err := s.prepare(ctx, dir, &stems[i])
@@ -72,7 +76,7 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 	stems = slices.DeleteFunc(stems, func(t stem) bool { return t.durationMs == 0 })
 	for _, t := range stems {
 		if err := retry(ctx, func() error {
-			return s.Store.Put(ctx, stemKey(j.ID, t.id, t.ext), t.path, objectstore.ContentType("."+t.ext))
+			return s.Store.Put(ctx, stemKey(j.ID, t.id, t.ext()), t.Path, objectstore.ContentType("."+t.ext()))
 		}); err != nil {
 			return fmt.Errorf("store %s: %w", t.id, err)
 		}
@@ -96,8 +100,8 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 		}
 		for i, t := range stems {
 			if _, err := tx.Exec(ctx, `INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext),
-				objectstore.ContentType("."+t.ext), t.sizeBytes, t.durationMs, t.sha256); err != nil {
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext()),
+				objectstore.ContentType("."+t.ext()), t.sizeBytes, t.durationMs, t.sha256); err != nil {
 				return fmt.Errorf("insert stem: %w", err)
 			}
 		}
@@ -105,55 +109,42 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 	})
 }
 
-// extensions of what the provider may send, by content.
-var stemExtensions = map[container.Kind]string{
-	container.MP4: "m4a", container.MP3: "mp3", container.FLAC: "flac", container.Ogg: "ogg",
-	container.AAC: "aac", container.Matroska: "webm",
-}
-
 // prepare turns PCM into FLAC, which is lossless and half the size, leaves
 // anything else byte for byte as it came, and measures the result.
-func (s *Service) prepare(ctx context.Context, dir string, t *stem) error {
-	class, err := container.SniffFile(t.path)
-	if err != nil {
-		return err
-	}
-	kind := class.Kind
-	if kind == container.WAV {
-		flac := filepath.Join(dir, t.id+".flac")
-		if err := s.toFLAC(ctx, dir, []string{t.path}, flac); err != nil {
+func (s *Service) prepare(ctx context.Context, dir string, t *stem) (err error) {
+	if t.Kind == container.WAV {
+		if t.Stem, err = s.toFLAC(ctx, dir, t.id, []stem{*t}); err != nil {
 			return err
 		}
-		t.path, kind = flac, container.FLAC
+		t.audio = nil
 	}
-	var ok bool
-	if t.ext, ok = stemExtensions[kind]; !ok {
-		return fmt.Errorf("%w: not audio", errProviderFailed)
-	}
-	sound, err := s.stemSound(ctx, t.path, kind)
-	if err != nil {
+	if err := s.measure(ctx, t); err != nil {
 		return err
 	}
-	if t.durationMs = sound.Duration().Milliseconds(); t.durationMs <= 0 {
+	if t.durationMs = t.audio.Duration().Milliseconds(); t.durationMs <= 0 {
 		t.durationMs = 0
 		return errEmptyStem
 	}
-	t.sha256, t.sizeBytes, err = disk.Digest(ctx, t.path)
+	t.sha256, t.sizeBytes, err = disk.Digest(ctx, t.Path)
 	return err
 }
 
-// stemSound measures the sound of a file that the provider sent.
-func (s *Service) stemSound(ctx context.Context, path string, kind container.Kind) (media.Measured, error) {
-	all, err := s.Media.Measure(ctx, path, kind, media.MeasureOptions{})
+// measure measures the audio of a stem, once.
+func (s *Service) measure(ctx context.Context, t *stem) error {
+	if t.audio != nil {
+		return nil
+	}
+	all, err := s.Media.Measure(ctx, t.Path, t.Kind, media.MeasureOptions{})
 	if err != nil {
-		return media.Measured{}, providerMedia(ctx, err)
+		return providerMedia(ctx, err)
 	}
 	for _, m := range all {
 		if m.Type == "audio" && m.Codec != "" && m.SampleRate > 0 {
-			return m, nil
+			t.audio = &m
+			return nil
 		}
 	}
-	return media.Measured{}, fmt.Errorf("%w: no audio stream", errProviderFailed)
+	return fmt.Errorf("%w: no audio stream", errProviderFailed)
 }
 
 // errEmptyStem is a stem without a single sample.
@@ -168,49 +159,35 @@ func providerMedia(ctx context.Context, err error) error {
 	return errors.Join(errProviderFailed, err)
 }
 
-// sumSpeakers adds the speakers up to the voice that the provider did not send.
-func (s *Service) sumSpeakers(ctx context.Context, dir string, speakers []string) (string, error) {
-	sum := filepath.Join(dir, "voice-sum.flac")
-	if err := s.toFLAC(ctx, dir, speakers, sum); err != nil {
-		return "", fmt.Errorf("sum speakers: %w", err)
-	}
-	return sum, nil
-}
-
-// toFLAC encodes one input, or the plain sum of several, losslessly. Samples of
-// 16 bits stay 16 bits; everything else becomes 24.
-func (s *Service) toFLAC(ctx context.Context, dir string, inputs []string, out string) error {
-	args := []string{}
-	wide := false
-	for _, in := range inputs {
-		class, err := container.SniffFile(in)
-		if err != nil {
-			return err
+// toFLAC encodes one stem, or the plain sum of several, losslessly. Samples of 16
+// bits stay 16 bits; everything else becomes 24.
+func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (separator.Stem, error) {
+	out := separator.Stem{Path: filepath.Join(dir, name+".flac"), Kind: container.FLAC}
+	var args, inputs []string
+	format := "s16"
+	for i := range stems {
+		t := &stems[i]
+		if err := s.measure(ctx, t); err != nil {
+			return out, err
 		}
-		sound, err := s.stemSound(ctx, in, class.Kind)
-		if err != nil {
-			return err
+		if t.audio.Codec != "pcm_s16le" {
+			format = "s32"
 		}
-		wide = wide || sound.Codec != "pcm_s16le"
-		args = append(args, media.InputArgs(class.Kind, in)...)
+		args = append(args, media.InputArgs(t.Kind, t.Path)...)
+		inputs = append(inputs, t.Path)
 	}
-	if len(inputs) == 1 {
+	if len(stems) == 1 {
 		args = append(args, "-map", "0:a:0")
 	} else {
 		// normalize=0: amix otherwise divides by the input count, and the
 		// voice would come out quieter than it was.
-		graph := fmt.Sprintf("amix=inputs=%d:normalize=0:duration=longest", len(inputs))
+		graph := fmt.Sprintf("amix=inputs=%d:normalize=0:duration=longest", len(stems))
 		args = append(args, "-filter_complex", graph)
 	}
-	format := "s16"
-	if wide {
-		format = "s32"
-	}
-	args = append(args, "-map_metadata", "-1", "-c:a", "flac", "-sample_fmt", format, "-f", "flac", "file:"+out)
+	args = append(args, "-map_metadata", "-1", "-c:a", "flac", "-sample_fmt", format, "-f", "flac", "file:"+out.Path)
 	_, err := s.Media.Encode(ctx, media.Pass{Name: "stem to flac", Args: args, Dir: dir, Inputs: inputs, Timeout: encodeTimeout})
-	var exit *media.ExitError
-	if errors.As(err, &exit) {
-		return providerMedia(ctx, err)
+	if _, exited := errors.AsType[*media.ExitError](err); exited {
+		return out, providerMedia(ctx, err)
 	}
-	return err
+	return out, err
 }

@@ -20,6 +20,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
+	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
 	fakeprovider "cutroom/internal/sandbox/separator"
 	"cutroom/internal/sweep"
@@ -354,7 +355,7 @@ func (r *rig) makeReady(s *Service, j *claimedJob, ids ...string) {
 	var stems []stem
 	for _, id := range ids {
 		r.object(stemKey(j.ID, id, "flac"))
-		stems = append(stems, stem{id: id, ext: "flac", sha256: "00", sizeBytes: 5, durationMs: 500})
+		stems = append(stems, stem{id: id, Stem: separator.Stem{Kind: container.FLAC}, sha256: "00", sizeBytes: 5, durationMs: 500})
 	}
 	if err := s.ready(r.t.Context(), j, stems); err != nil {
 		r.t.Fatal(err)

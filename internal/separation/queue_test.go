@@ -16,6 +16,8 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
+	"cutroom/internal/media/container"
+	"cutroom/internal/upstream/separator"
 )
 
 func TestClaimsKeepLimitAndOrder(t *testing.T) {
@@ -180,7 +182,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		unchanged("hand-back", older, func(j *claimedJob) error { return errors.Join(b.handBack(ctx, *j), job.ErrMoved) })
 		unchanged("failure", older, func(j *claimedJob) error { return refused(b.fail(ctx, *j, "old", nil)) })
 		unchanged("result", older, func(j *claimedJob) error {
-			return b.ready(ctx, j, []stem{{id: stemVoice, ext: "flac"}})
+			return b.ready(ctx, j, []stem{{id: stemVoice, Stem: separator.Stem{Kind: container.FLAC}}})
 		})
 		if n := r.number(`SELECT COUNT(*) FROM separation_stems`); n > 0 {
 			t.Errorf("the old holder wrote %d stems", n)
@@ -321,7 +323,7 @@ func TestDeletionAndTheQueue(t *testing.T) {
 		if _, ok, err := s.adopt(ctx); ok || err != nil {
 			t.Errorf("adopted a job of a user who is being erased (%v)", err)
 		}
-		if err := s.ready(ctx, &running, []stem{{id: stemVoice, ext: "flac"}}); !errors.Is(err, job.ErrMoved) {
+		if err := s.ready(ctx, &running, []stem{{id: stemVoice, Stem: separator.Stem{Kind: container.FLAC}}}); !errors.Is(err, job.ErrMoved) {
 			t.Errorf("a result during the deletion: %v", err)
 		}
 		r.exec(`DELETE FROM users WHERE id = $1`, owner)

@@ -34,5 +34,5 @@ func (k Kind) Demuxer() string { return names[k].demuxer }
 // Unknown.
 func (k Kind) AudioExt() string { return names[k].ext }
 
-// MayHoldVideo reports whether files of the family can have pictures.
+// MayHoldVideo reports whether files of the family can have video.
 func (k Kind) MayHoldVideo() bool { return k == MP4 || k == Matroska }

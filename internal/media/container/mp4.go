@@ -172,7 +172,7 @@ func (t *Track) readField(b box, content []byte) {
 
 // readEntry reads the boxes behind the fixed part of a video track's entry.
 func (t *Track) readEntry(r io.ReaderAt, stsd box) error {
-	const fixed = 8 + 8 + 78 // list header, box header, fields of a picture
+	const fixed = 8 + 8 + 78 // list header, box header, fields of video
 	if t.handler != Video {
 		return nil
 	}

@@ -29,6 +29,7 @@ func ticks(n, each uint32) string {
 }
 
 func TestReadMovie(t *testing.T) {
+	t.Parallel()
 	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440, Output: []string{"-movflags", "+faststart"}})
 	m, err := container.ReadMovie(path)
 	if err != nil {
@@ -54,6 +55,7 @@ func TestReadMovie(t *testing.T) {
 }
 
 func TestNeutralize(t *testing.T) {
+	t.Parallel()
 	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -19,9 +19,6 @@ type Class struct {
 	Synced bool   // begins with a sync word of MPEG audio layer III, and no stream follows
 }
 
-// Audible reports whether the content is a known kind, or sets out to be MP3.
-func (c Class) Audible() bool { return c.Kind != Unknown || c.Tagged || c.Synced }
-
 // SniffFile is Sniff on a file.
 func SniffFile(path string) (Class, error) {
 	f, err := os.Open(path)
@@ -62,7 +59,7 @@ func Sniff(r io.ReaderAt) (Class, error) {
 	if err != nil {
 		return Class{}, err
 	}
-	window, err := readAt(r, at, frameWindow+maxChain*maxFrameBytes)
+	window, err := readAt(r, at, HeadBytes)
 	if err != nil {
 		return Class{}, err
 	}
@@ -73,6 +70,10 @@ func Sniff(r io.ReaderAt) (Class, error) {
 	c.Synced = c.Kind == Unknown && isSync(head)
 	return c, nil
 }
+
+// HeadBytes is how much of a file's beginning is enough to sniff what is behind no
+// tag.
+const HeadBytes = frameWindow + maxChain*maxFrameBytes
 
 // magicBytes is how much of a file's head holds every magic that is looked for.
 const magicBytes = 1 << 10

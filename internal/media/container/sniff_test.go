@@ -78,6 +78,7 @@ func TestSniffMovFamily(t *testing.T) {
 }
 
 func TestSniffRealFiles(t *testing.T) {
+	t.Parallel()
 	sound := mediatest.Spec{Tone: 440, Duration: 300 * time.Millisecond}
 	for _, c := range []struct {
 		container string

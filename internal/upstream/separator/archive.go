@@ -3,6 +3,7 @@ package separator
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"cmp"
 	"compress/gzip"
 	"context"
@@ -13,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"cutroom/internal/media/container"
 )
 
 // archiveLimits bound what an archive may make us do.
@@ -24,13 +27,13 @@ type archiveLimits struct {
 
 // unpack writes the audio files of a tar archive, plain or gzipped, to dir as
 // speaker_0, speaker_1, ... with the extension of their content, in the
-// natural order of their names in the archive, and returns the paths.
+// natural order of their names in the archive.
 //
 // The archive is hostile input. Its names are used for the order alone, so
 // they cannot point anywhere; entries that are not regular files, or whose
 // content is not audio, are passed over; an archive beyond the limits or
 // broken is an *Error, and then nothing of it is left in dir.
-func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (paths []string, err error) {
+func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (stems []Stem, err error) {
 	f, err := os.Open(archive)
 	if err != nil {
 		return nil, fmt.Errorf("unpack: %w", err)
@@ -46,10 +49,10 @@ func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (pat
 			for _, t := range tracks {
 				os.Remove(t.path) // gone already if it was renamed
 			}
-			for _, path := range paths {
-				os.Remove(path)
+			for _, s := range stems {
+				os.Remove(s.Path)
 			}
-			paths = nil
+			stems = nil
 		}
 	}()
 	if err != nil {
@@ -60,17 +63,20 @@ func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (pat
 	}
 	slices.SortStableFunc(tracks, func(a, b track) int { return compareNatural(a.name, b.name) })
 	for i, t := range tracks {
-		path := filepath.Join(dir, fmt.Sprintf("speaker_%d.%s", i, t.kind))
+		path := filepath.Join(dir, fmt.Sprintf("speaker_%d.%s", i, t.kind.AudioExt()))
 		if err := os.Rename(t.path, path); err != nil {
-			return paths, fmt.Errorf("unpack: %w", err)
+			return stems, fmt.Errorf("unpack: %w", err)
 		}
-		paths = append(paths, path)
+		stems = append(stems, Stem{path, t.kind})
 	}
-	return paths, nil
+	return stems, nil
 }
 
 // track is an audio file out of the archive, not yet in its place.
-type track struct{ name, path, kind string }
+type track struct {
+	name, path string
+	kind       container.Kind
+}
 
 // tarStream is the tar within f, decompressed if its content says so, cut off
 // with an error past maxBytes and when ctx ends. The tar is never seekable:
@@ -109,6 +115,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 // archive's order. It returns what it wrote even when it fails.
 func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, err error) {
 	left := limits.totalBytes
+	head := make([]byte, container.HeadBytes)
 	for entries := 1; ; entries++ {
 		h, err := r.Next()
 		if err == io.EOF {
@@ -124,23 +131,34 @@ func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, e
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
-		head := make([]byte, sniffBytes)
 		n, err := io.ReadFull(r, head)
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 			return tracks, brokenArchive(err)
 		}
-		kind := audioKind(head[:n])
-		if kind == "" {
+		class, err := container.Sniff(bytes.NewReader(head[:n]))
+		if err != nil || !isAudio(class.Kind) && !class.Tagged {
 			continue
 		}
 		if h.Size > min(limits.entryBytes, left) {
 			return tracks, oversize("archive unpacks to too much")
 		}
 		left -= h.Size
-		t := track{name: h.Name, path: filepath.Join(dir, fmt.Sprintf("speaker_%d.part", len(tracks))), kind: kind}
+		t := track{name: h.Name, path: filepath.Join(dir, fmt.Sprintf("speaker_%d.part", len(tracks))), kind: class.Kind}
 		tracks = append(tracks, t)
 		if err := writeTrack(t.path, head[:n], r, h.Size); err != nil {
 			return tracks, err
+		}
+		if isAudio(t.kind) {
+			continue
+		}
+		// A tag is larger than the head, and what is behind it was not seen.
+		if class, err = container.SniffFile(t.path); err != nil {
+			return tracks, fmt.Errorf("unpack: %w", err)
+		}
+		tracks[len(tracks)-1].kind = class.Kind
+		if !isAudio(class.Kind) {
+			os.Remove(t.path) // the caller's folder goes with the job
+			tracks = tracks[:len(tracks)-1]
 		}
 	}
 }
@@ -197,58 +215,9 @@ func brokenArchive(err error) error {
 	return garbage("archive is broken")
 }
 
-const sniffBytes = 12
-
-// audioKind names the kind of audio, as a file extension, that content with
-// this beginning is; "" when it is none that the provider makes.
-func audioKind(head []byte) string {
-	has := func(at int, magic string) bool {
-		return len(head) >= at+len(magic) && string(head[at:at+len(magic)]) == magic
-	}
-	switch {
-	case has(0, "RIFF") && has(8, "WAVE"):
-		return "wav"
-	case has(0, "fLaC"):
-		return "flac"
-	case has(0, "OggS"):
-		return "ogg"
-	case has(4, "ftyp"):
-		return "m4a"
-	case has(0, "ID3"):
-		return "mp3"
-	case len(head) >= 4 && head[0] == 0xff && head[1]&0xe0 == 0xe0:
-		return mpegKind(head)
-	}
-	return ""
-}
-
-// mpegKind looks behind an MPEG sync word: layer 0 with all twelve sync bits
-// is AAC in ADTS, layers II and III are MPEG audio. Layer I is refused, for
-// its sync word is also the byte order mark of UTF-16 text.
-func mpegKind(head []byte) string {
-	version, layer := head[1]>>3&3, head[1]>>1&3
-	bitrate, rate := head[2]>>4, head[2]>>2&3
-	switch {
-	case layer == 0 && head[1]&0xf0 == 0xf0 && head[2]>>2&0xf < 13:
-		return "aac"
-	case (layer == 1 || layer == 2) && version != 1 && bitrate != 0 && bitrate != 15 && rate != 3:
-		return "mp3"
-	}
-	return ""
-}
-
-func audioKindOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	head := make([]byte, sniffBytes)
-	n, err := io.ReadFull(f, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return "", err
-	}
-	return audioKind(head[:n]), nil
+// isAudio reports whether a file is of a kind that the provider makes.
+func isAudio(kind container.Kind) bool {
+	return kind != container.Unknown && kind != container.Matroska
 }
 
 // compareNatural orders names as a person would: runs of digits by their

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"cutroom/internal/media/container"
 )
 
 // lagPauses lie between the looks at what the provider is late with: a
@@ -25,9 +27,15 @@ const (
 
 // Stems are the files a finished project left in the caller's folder.
 type Stems struct {
-	Voice      string   // all speakers together; "" when only Speakers are there
-	Background string   // "" when the project has none
-	Speakers   []string // one a speaker, in the provider's order; may be empty
+	Voice      Stem   // all speakers together; without a path when only Speakers are there
+	Background Stem   // without a path when the project has none
+	Speakers   []Stem // one a speaker, in the provider's order; may be empty
+}
+
+// Stem is a file of audio, and what it is by its content.
+type Stem struct {
+	Path string
+	Kind container.Kind
 }
 
 // Download waits, bounded, for the flags of a finished project, looks up its
@@ -54,7 +62,7 @@ func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Ste
 		}
 		why = errors.Join(why, err)
 	}
-	if stems.Voice == "" && len(stems.Speakers) == 0 {
+	if stems.Voice.Path == "" && len(stems.Speakers) == 0 {
 		return Stems{}, noVoice(why)
 	}
 	if stems.Background, err = c.background(ctx, dir, projectID, p); err != nil {
@@ -130,7 +138,7 @@ func (c *Client) target(projectID int64, target string) lookUp {
 
 // background takes the first that exists of the background and the places
 // where a sub-background may be; "" when there is none.
-func (c *Client) background(ctx context.Context, dir string, projectID int64, p project) (string, error) {
+func (c *Client) background(ctx context.Context, dir string, projectID int64, p project) (Stem, error) {
 	var places []lookUp
 	if p.backgroundPath() != "" {
 		places = append(places, c.pathIn(projectID, (*project).backgroundPath))
@@ -142,22 +150,22 @@ func (c *Client) background(ctx context.Context, dir string, projectID int64, p 
 		places = append(places, c.target(projectID, targetSubBackground))
 	}
 	for _, place := range places {
-		path, err := c.stem(ctx, dir, "background", place)
+		stem, err := c.stem(ctx, dir, "background", place)
 		if err == nil || !isMissing(err) {
-			return path, err
+			return stem, err
 		}
 	}
-	return "", nil
+	return Stem{}, nil
 }
 
 // speakers downloads the archive of speaker tracks and unpacks it.
-func (c *Client) speakers(ctx context.Context, dir string, projectID int64) ([]string, error) {
+func (c *Client) speakers(ctx context.Context, dir string, projectID int64) ([]Stem, error) {
 	archive := filepath.Join(dir, "speakers.tar.part")
 	defer os.Remove(archive) // not there when the download failed
 	if err := c.fetch(ctx, c.target(projectID, targetSpeakers), archive, c.cfg.MaxArchiveBytes); err != nil {
 		return nil, err
 	}
-	paths, err := unpack(ctx, archive, dir, archiveLimits{
+	stems, err := unpack(ctx, archive, dir, archiveLimits{
 		entries:    c.cfg.MaxArchiveEntries,
 		entryBytes: c.cfg.MaxDownloadBytes,
 		totalBytes: c.cfg.MaxArchiveBytes,
@@ -166,33 +174,33 @@ func (c *Client) speakers(ctx context.Context, dir string, projectID int64) ([]s
 	if errors.As(err, &e) {
 		e.Op, e.Transient = "download", ctx.Err() != nil
 	}
-	if err == nil && len(paths) == 0 {
+	if err == nil && len(stems) == 0 {
 		c.log.Warn("separation provider sent an archive without audio", "project", projectID)
 	}
-	return paths, err
+	return stems, err
 }
 
 // stem downloads one audio file to dir/name.<its kind>.
-func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (string, error) {
+func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (Stem, error) {
 	part := filepath.Join(dir, name+".part")
 	defer os.Remove(part) // renamed away on success
 	if err := c.fetch(ctx, look, part, c.cfg.MaxDownloadBytes); err != nil {
-		return "", err
+		return Stem{}, err
 	}
-	kind, err := audioKindOf(part)
+	class, err := container.SniffFile(part)
 	if err != nil {
-		return "", fmt.Errorf("download %s: %w", name, err)
+		return Stem{}, fmt.Errorf("download %s: %w", name, err)
 	}
-	if kind == "" {
+	if !isAudio(class.Kind) {
 		e := garbage("%s is not audio", name)
 		e.Op, e.Status, e.Transient = "download", http.StatusOK, false
-		return "", e
+		return Stem{}, e
 	}
-	path := filepath.Join(dir, name+"."+kind)
+	path := filepath.Join(dir, name+"."+class.Kind.AudioExt())
 	if err := os.Rename(part, path); err != nil {
-		return "", fmt.Errorf("download %s: %w", name, err)
+		return Stem{}, fmt.Errorf("download %s: %w", name, err)
 	}
-	return path, nil
+	return Stem{path, class.Kind}, nil
 }
 
 // errMissing says that a stem is not there: no link, or one that kept

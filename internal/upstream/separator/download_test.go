@@ -175,7 +175,7 @@ func TestLinkThatStays404(t *testing.T) {
 	p.project = projectWith(paths, hasVoice, hasBackground, hasSpeakers)
 	delete(p.files, "/perso-storage/background")
 	got, err := p.client().Download(t.Context(), 99, t.TempDir())
-	if err != nil || got.Background != "" {
+	if err != nil || got.Background.Path != "" {
 		t.Fatalf("stems %+v, %v", got, err)
 	}
 	if waited := p.waited(); waited != 12*time.Second {

@@ -78,8 +78,9 @@ func wantJSON(t *testing.T, body string, want map[string]any) {
 func wantStems(t *testing.T, dir string, got Stems, voice, background string, speakers ...string) {
 	t.Helper()
 	files := 0
-	check := func(path, name, tag string) {
+	check := func(stem Stem, name, tag string) {
 		t.Helper()
+		path := stem.Path
 		if tag == "" {
 			if path != "" {
 				t.Errorf("%s is there", name)
