@@ -28,9 +28,14 @@ sandbox: setup build ## run the whole system on this machine, without any accoun
 	bin/sandbox
 
 .PHONY: test
-test: ## install what the tests need and run all of them
+test: ## install what the tests need and run all but the long ones
 	@scripts/setup.sh test
 	scripts/test.sh
+
+.PHONY: test-long
+test-long: ## faults of the provider at every step, and random crashes, in every shape; minutes
+	@scripts/setup.sh test
+	scripts/test.sh long
 
 .PHONY: test-short
 test-short: setup ## the unit tests alone, on SQLite

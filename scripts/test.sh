@@ -1,43 +1,85 @@
 #!/usr/bin/env bash
-# All tests. The unit tests run once, with both databases; the black-box suite
-# runs against the real program in every shape in which it is deployed.
+# The tests of cutroom, in at most eight minutes on two cores.
+#
+#   scripts/test.sh        what `make test` runs
+#   scripts/test.sh long   what `make test-long` runs: minutes of faults and crashes
+#
+# What runs where, and why:
+#
+# unit       The tests beside the code, once. Packages that own rows run theirs
+#            on both databases.
+# black-box  The suite of test/, which speaks HTTP to the real program, once for
+#            each database and once for each place in which files lie:
+#              large  PostgreSQL, a real S3 server, two replicas: every test.
+#              small  SQLite, a folder, one process: all but the tests that call
+#                     sameInEveryShape, such as those of what a film sounds like.
+#              mixed  PostgreSQL, a folder, one process: the few tests in which
+#                     rows and files must agree; the rest is in the other two.
+# vet        go vet, of everything.
+#
+# These run side by side, because the black-box suite mostly waits: for leases
+# to run out, for time-outs, for retries.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
+export TEST_BEGAN=${TEST_BEGAN:-$(date +%s)}
 
-step() { printf '\n== %s (%ss) ==\n' "$*" "$SECONDS"; }
+# As `make build` compiles, so that nothing is compiled twice.
+export CGO_ENABLED=0 GOFLAGS=-trimpath
 
-suite() { go test -count=1 -timeout 30m "$@"; }
+step() { printf '\n== %s (%ss) ==\n' "$*" $(($(date +%s) - TEST_BEGAN)); }
 
-inner() {
+# Vetting is a step of its own.
+run() { go test -vet=off -timeout 30m "$@"; }
+large() { CUTROOM_TEST_DB=postgres CUTROOM_TEST_BUCKET=1 CUTROOM_TEST_REPLICAS=2 run -count=1 "$@"; }
+mixed() { CUTROOM_TEST_DB=postgres run -count=1 "$@"; }
+small() { CUTROOM_TEST_DB=sqlite run -count=1 "$@"; }
+
+case ${1-all} in
+all | long)
+	step "format"
+	test -z "$(gofmt -l cmd deploy internal test | tee /dev/stderr)"
+	step "build"
+	make --no-print-directory build
+	export CUTROOM_BIN=$root/bin/cutroom
+	# One PostgreSQL cluster and one S3 server for all of it.
+	scripts/s3.sh run go run ./internal/dbtest/withpg "$0" "${1-all}-inside"
+	step "passed"
+	;;
+all-inside)
+	# A failure of one lets the others end: xargs then fails.
+	printf '%s\n' black-box unit vet | xargs -P 3 -n 1 "$0"
+	;;
+unit)
 	step "unit tests"
-	# Packages one after the other: most of them run ffmpeg, browsers or
-	# databases, and measure what comes out.
-	go test -p 1 -timeout 30m $(go list ./... | grep -v -e '^cutroom/test')
-	step "black box: SQLite, no bucket"
-	CUTROOM_TEST_DB=sqlite suite ./test
-	step "black box: PostgreSQL, no bucket"
-	CUTROOM_TEST_DB=postgres suite ./test
-	step "black box: PostgreSQL, bucket, two replicas"
-	CUTROOM_TEST_DB=postgres CUTROOM_TEST_BUCKET=1 CUTROOM_TEST_REPLICAS=2 suite ./test
-	step "separations against faults and crashes"
-	CUTROOM_TEST_DB=postgres suite -p 1 ./test/matrix ./test/soak
-	step "all tests passed"
-}
-
-if [ "${1:-}" = inner ]; then
-	inner
-	exit
-fi
-
-step "format and vet"
-test -z "$(gofmt -l cmd deploy internal test | tee /dev/stderr)"
-go vet ./...
-
-step "build"
-make --no-print-directory build
-export CUTROOM_BIN=$root/bin/cutroom
-
-# One PostgreSQL cluster and one S3 server for all of it.
-scripts/s3.sh run go run ./internal/dbtest/withpg "$0" inner
+	# The slowest first.
+	slow=(cutroom/internal/engine cutroom/internal/separation cutroom/internal/httpapi)
+	run -p 2 "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... | grep -vxF "$(printf '%s\n' "${slow[@]}")")
+	;;
+black-box)
+	step "black box: large"
+	large ./test
+	step "black box: small"
+	CUTROOM_TEST_SHAPE_ONLY=1 small ./test
+	step "black box: mixed"
+	mixed ./test -run 'Kill|LongRenders|Deletion|Disposed|FromSubmitToStems|StemDownload|RenderInputs|RenderTwoSegments|RenderDownload|SupportExports'
+	;;
+vet)
+	step "vet"
+	go vet ./...
+	;;
+long-inside)
+	step "every fault of the provider, at every step"
+	small ./test/matrix
+	mixed ./test/matrix
+	for shape in small mixed large; do
+		step "separations against random faults and crashes: $shape"
+		$shape ./test/soak
+	done
+	;;
+*)
+	sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+	;;
+esac

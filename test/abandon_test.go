@@ -77,6 +77,7 @@ func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
 // never come is waited for.
 func TestRecordingWithoutBackground(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoBackground, b.NoSubBackground = true, true })

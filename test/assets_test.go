@@ -75,6 +75,7 @@ func TestWithoutBucketAssetsAndV3AreDisabled(t *testing.T) {
 
 func TestAssetUpload(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
 	clip := uniqueCopy(t, redClip(t))
@@ -133,6 +134,7 @@ func TestAssetUpload(t *testing.T) {
 
 func TestAssetUploadRules(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("MAX_UPLOAD_FILE_SIZE_MB", "2"))
 	u := s.SignIn(t)
 	hash := strings.Repeat("0123456789abcdef", 4)
@@ -174,6 +176,7 @@ func TestAssetUploadRules(t *testing.T) {
 
 func TestRenderV3(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
 	redKey := uploadAsset(t, u, redClip(t), "mp4", "video/mp4")
@@ -237,6 +240,7 @@ func TestRenderV3(t *testing.T) {
 
 func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
 	// The client may upload anything of the announced length under the key, here
@@ -258,6 +262,7 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 // bytes, and an intact one is replaced by nobody.
 func TestSpoiltAssetIsMendedAndAnIntactOneKept(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
 	clip := uniqueCopy(t, redClip(t))
@@ -286,6 +291,7 @@ func TestSpoiltAssetIsMendedAndAnIntactOneKept(t *testing.T) {
 
 func TestAssetUploadsAreLimitedAndNeedAnAccount(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
 	u, gone := s.SignIn(t), s.SignIn(t)
 	request := M{"sha256Hex": strings.Repeat("0123456789abcdef", 4), "sizeBytes": 1000, "ext": "mp4", "contentType": "video/mp4"}

@@ -61,6 +61,7 @@ func needPostgres(t *testing.T) {
 // A client cannot make more of an upload URL than it was given.
 func TestUploadURLCannotBeBent(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := startOn(t, newFlakyStore(t))
 	u := s.SignIn(t)
 	content, request := readFile(t, redClip(t)), assetRequest(t, redClip(t), "mp4", "video/mp4")
@@ -131,6 +132,7 @@ func TestUploadURLCannotBeBent(t *testing.T) {
 
 func TestStoreDownIsSaidSoAndPasses(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	f := newFlakyStore(t)
 	s := startOn(t, f)
 	u := s.SignIn(t, apitest.Credits(10))
@@ -181,6 +183,7 @@ func TestStoreDownIsSaidSoAndPasses(t *testing.T) {
 // connection that breaks in the middle, and a store that is gone for a while.
 func TestSeparationOnABadLine(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	f := newFlakyStore(t)
 	s := startOn(t, f)
 	u := s.SignIn(t, apitest.Credits(10))
@@ -218,6 +221,7 @@ func TestSeparationOnABadLine(t *testing.T) {
 // never gets them stored fails and is refunded.
 func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	f := newFlakyStore(t)
 	s := startOn(t, f)
 	u := s.SignIn(t)
@@ -245,6 +249,7 @@ func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 // A stem is served whole or visibly broken off, never short.
 func TestStemsOnABadLine(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	f := newFlakyStore(t)
 	s := startOn(t, f)
 	u := s.SignIn(t)

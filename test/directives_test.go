@@ -42,6 +42,7 @@ func named(separation, stem string, volume float64) M {
 
 func TestRenderStems(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	job := u.WaitReady(t, u.Separate(t, mixture(t)))
 	voice, background := job.Stem(t, "voice_all"), job.Stem(t, "background")
@@ -99,6 +100,7 @@ func TestRenderStems(t *testing.T) {
 // it is played.
 func TestRenderStemOffsetAndSpeed(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	// 1200 Hz for 1.5 s, then 880 Hz for 1.5 s, all of it voice.
 	source := t.TempDir() + "/steps.wav"
@@ -122,6 +124,7 @@ func TestRenderStemOffsetAndSpeed(t *testing.T) {
 
 func TestRenderStemURLs(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	u, other := s.SignIn(t), s.SignIn(t)
 	mine := u.WaitReady(t, u.Separate(t, mixture(t))).Stem(t, "voice_all")

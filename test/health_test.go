@@ -161,6 +161,7 @@ func TestCORSAllowsAnyOriginByDefault(t *testing.T) {
 
 func TestCORSWhitelist(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("CORS_ALLOWED_ORIGINS", "https://a.example.test, https://b.example.test"))
 	for origin, want := range map[string]string{
 		"https://a.example.test":      "https://a.example.test",
@@ -182,6 +183,7 @@ func TestCORSWhitelist(t *testing.T) {
 
 func TestAPIDocsOnlyWhenEnabled(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	apitest.Shared(t).Do(t, apitest.Request{Path: "/swagger"}).Expect(404)
 	s := apitest.Start(t, apitest.Env("ENABLE_API_DOCS", "true"))
 	res := s.Do(t, apitest.Request{Path: "/swagger", Valid: true})

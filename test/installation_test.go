@@ -19,6 +19,7 @@ import (
 // what is there unknown.
 func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true), apitest.Replicas(1), apitest.Env("OPS_ADDR", "127.0.0.1:0"))
 	if keys := s.ObjectKeys(t); !slices.Contains(keys, "cutroom-installation") {
 		t.Fatalf("a service on an empty bucket left %v", keys)
@@ -121,6 +122,7 @@ func metric(t *testing.T, s *apitest.Server, name string) string {
 // refused the same way.
 func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	f := newFlakyStore(t)
 	s := startOn(t, f)
 	s.Stop(t)

@@ -59,6 +59,7 @@ func TestLoginRateLimitIsPerAddress(t *testing.T) {
 
 func TestTrustedProxyHops(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("RATE_LIMIT_TRUSTED_PROXY_HOPS", "1"))
 	from := func(forwarded string) *apitest.Response {
 		t.Helper()
@@ -75,6 +76,7 @@ func TestTrustedProxyHops(t *testing.T) {
 
 func TestForwardedForIsIgnoredFromStrangers(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("TRUSTED_PROXIES", "203.0.113.0/24"), apitest.Replicas(1))
 	for range 10 {
 		login(t, s, "provider_a", M{}).Error(400, "missing_id_token")

@@ -28,6 +28,16 @@ func TestMain(m *testing.M) {
 	os.Exit(apitest.Main(m))
 }
 
+// sameInEveryShape marks a test of what neither the database nor the place of
+// the files nor the number of replicas changes: scripts/test.sh runs it in one
+// shape of the service. Tests of money, jobs, erasure and crashes are none.
+func sameInEveryShape(t *testing.T) {
+	t.Helper()
+	if os.Getenv("CUTROOM_TEST_SHAPE_ONLY") != "" {
+		t.Skip("runs in another shape of the service")
+	}
+}
+
 // M is a JSON object.
 type M = apitest.M
 

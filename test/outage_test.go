@@ -200,6 +200,7 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 
 func TestABucketThatHangsOrRefuses(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	f := newFlakyStore(t)
 	u, err := url.Parse(f.URL)
 	if err != nil {

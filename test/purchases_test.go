@@ -280,6 +280,7 @@ func TestReceiptStaysSpentAfterAccountDeletion(t *testing.T) {
 
 func TestStoreOutages(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("HTTP_REQUEST_TIMEOUT_MS", "2000"), apitest.Env("HTTP_SOCKET_TIMEOUT_MS", "2000"))
 	u := s.SignIn(t)
 	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
@@ -323,6 +324,7 @@ func TestStoreOutages(t *testing.T) {
 
 func TestIncompleteStoreConfigurationIsUnconfigured(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", ""), apitest.Env("IAP_PLATFORM_B_KEY_ID", ""))
 	u := s.SignIn(t)
 	purchase(t, u, "platform_a", "t", "r", "credits.10").Error(400, "iap_unconfigured")

@@ -115,6 +115,7 @@ func repeat(m M, n int) []any {
 
 func TestRenderRules(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	submitter := newSubmitter(t, s)
 	for _, tt := range brokenRules {
@@ -128,6 +129,7 @@ func TestRenderRules(t *testing.T) {
 // wrongTypes are values of the wrong JSON type; each is 400, never 500.
 func TestRenderWrongTypes(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	submitter := newSubmitter(t, s)
 	base, err := json.Marshal(renderConfig(func(_, _, _, _ M) {}))
@@ -173,6 +175,7 @@ func TestRenderWrongTypes(t *testing.T) {
 
 func TestRenderForms(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	submitter := newSubmitter(t, s)
 	send := func(form ...apitest.Part) *apitest.Response {
@@ -219,6 +222,7 @@ func TestRenderForms(t *testing.T) {
 
 func TestRenderTooLarge(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("MAX_UPLOAD_FILE_SIZE_MB", "1"))
 	u := s.SignIn(t)
 	big := bytes.Repeat([]byte("x"), 3<<20)
@@ -233,6 +237,7 @@ func TestRenderTooLarge(t *testing.T) {
 // submit with a sentence or end as a FAILED job with one.
 func TestRenderHostileInputs(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	submitter := newSubmitter(t, s)
 	secret := filepath.Join(t.TempDir(), "secret.wav")

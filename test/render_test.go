@@ -185,6 +185,7 @@ func TestRenderDownload(t *testing.T) {
 
 func TestRenderTrimSpeedAndVolume(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	film := u.RenderFilm(t, M{"segments": []M{
 		apitest.With(apitest.Segment("video_0", 0, clipLength), M{"trimStartMs": 500, "trimEndMs": 1500, "volumeScale": 0.5}),
@@ -205,6 +206,7 @@ func TestRenderTrimSpeedAndVolume(t *testing.T) {
 
 func TestRenderLegacySingleVideo(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	for _, tt := range []struct {
 		name   string
@@ -295,6 +297,7 @@ func TestRenderInputs(t *testing.T) {
 
 func TestRenderBackgroundMusic(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	film := u.RenderFilm(t, M{
 		"segments": []M{apitest.Segment("video_0", 0, clipLength), apitest.Segment("video_1", 1, clipLength)},
@@ -319,6 +322,7 @@ func TestRenderBackgroundMusic(t *testing.T) {
 
 func TestRenderBackgroundMusicFasterAndLouder(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	film := u.RenderFilm(t, M{
 		"segments": []M{apitest.Segment("video_0", 0, clipLength)},
@@ -330,6 +334,7 @@ func TestRenderBackgroundMusicFasterAndLouder(t *testing.T) {
 
 func TestRenderLimitsOnlyWhereTheSumWouldClip(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	film := u.RenderFilm(t, M{
 		"segments": []M{apitest.Segment("video_0", 0, clipLength)},
@@ -343,6 +348,7 @@ func TestRenderLimitsOnlyWhereTheSumWouldClip(t *testing.T) {
 
 func TestRenderAudioOnly(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	id := u.Render(t, M{
 		"outputKind": "audio", "quality": "low",
@@ -374,6 +380,7 @@ func TestRenderAudioOnly(t *testing.T) {
 
 func TestRenderQualityProfiles(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	// A moving picture with noise: rate factors show in the size.
 	source := fixture(t, "noise", func(t testing.TB) string {

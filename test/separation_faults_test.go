@@ -136,6 +136,7 @@ func stemIDs(job apitest.SeparationStatus) string {
 
 func TestStemFallbacks(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t, apitest.Credits(10))
 	run := func(change func(b *separator.Behaviour)) apitest.SeparationStatus {

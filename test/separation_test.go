@@ -87,6 +87,7 @@ func abs(x float64) float64 { return max(x, -x) }
 // Content decides about the format, whatever a part is called.
 func TestSeparationFormats(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	u, poor := s.SignIn(t, apitest.Credits(20)), s.SignIn(t) // a user may submit twenty times a minute
 	start := u.Balance(t)
@@ -167,6 +168,7 @@ func TestSeparationFormats(t *testing.T) {
 // must agree where its content alone says little.
 func TestSeparationOfDamagedFiles(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	s.World.FailSeparator(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStall}) // nothing is refunded meanwhile
 	defer s.World.Heal()
@@ -225,6 +227,7 @@ func TestSeparationOfDamagedFiles(t *testing.T) {
 
 func TestSeparationForms(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	file := apitest.Part{Name: "file", Path: mixture(t), Filename: "a.wav"}
 	submit(t, u, file).Sentence(400, "spec")
@@ -324,6 +327,7 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 
 func TestSeparationTooLarge(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("MAX_SEPARATION_AUDIO_MB", "1"))
 	u := s.SignIn(t)
 	big := filepath.Join(t.TempDir(), "big.wav")

@@ -23,8 +23,8 @@ func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 	var files []apitest.Part
 	for i := range 12 {
 		name := fmt.Sprintf("video_%d", i)
-		clip := mediatest.Clip(t, mediatest.Spec{Width: 640, Height: 360, Duration: 3 * time.Second, Tone: 300 + 50*float64(i)})
-		segments = append(segments, apitest.Segment(name, i, 3*time.Second))
+		clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 1500 * time.Millisecond, Tone: 300 + 50*float64(i)})
+		segments = append(segments, apitest.Segment(name, i, 1500*time.Millisecond))
 		files = append(files, apitest.File(name, clip))
 	}
 	return s, u, u.Render(t, M{"segments": segments, "quality": "high"}, files...)
@@ -33,7 +33,7 @@ func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
 	s, u, id := sharedRender(t)
 	u.WaitRendered(t, id)
-	isFilm(t, u.Download(t, id), 640, 360, "30/1", 36*time.Second)
+	isFilm(t, u.Download(t, id), 320, 180, "30/1", 18*time.Second)
 	if log := s.Logs(); !strings.Contains(log, "assisted a render") {
 		t.Error("no replica assisted the other")
 	}
@@ -47,5 +47,5 @@ func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
 	left := *u // the same user, speaking to the replica that is left
 	left.Server = s.Replica(1)
 	left.WaitRendered(t, id)
-	isFilm(t, left.Download(t, id), 640, 360, "30/1", 36*time.Second)
+	isFilm(t, left.Download(t, id), 320, 180, "30/1", 18*time.Second)
 }

@@ -258,6 +258,7 @@ func TestParallelFirstSignInsMakeOneUser(t *testing.T) {
 
 func TestIdentityProviderOutages(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	a := s.World.MintA(t, identity.Claims{Email: "outage-a@example.test"})
 	b := s.World.MintB(t, identity.Claims{Email: "outage-b@example.test"})

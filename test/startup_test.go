@@ -96,6 +96,7 @@ func dials(ctx context.Context, port string) bool {
 }
 
 func TestStartupRefusesBadConfiguration(t *testing.T) {
+	sameInEveryShape(t)
 	const pg = "postgres://db.invalid/cutroom"
 	tests := []struct {
 		name string
@@ -194,6 +195,7 @@ func one(key, value string) map[string]string { return map[string]string{key: va
 
 func TestStartupListsAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	required := []string{"SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_SPACE_ID", "SEPARATION_SIGNING_SECRET",
 		"AUTH_PROVIDER_A_CLIENT_IDS", "AUTH_JWT_SECRET", "DATABASE_URL", "DB_USER", "DB_PASSWORD"}
 	env := map[string]string{"PORT": strconv.Itoa(freePort(t)), "PROVIDER_POLL_INTERVAL_MS": "1", "ADMIN_SLUG": "x"}

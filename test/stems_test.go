@@ -108,6 +108,7 @@ func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte
 
 func TestStemTokens(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
 	one := u.WaitReady(t, u.Separate(t, mixture(t)))
@@ -171,6 +172,7 @@ func TestStemTokens(t *testing.T) {
 
 func TestAnotherSigningSecretInvalidatesStemURLs(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	job := u.WaitReady(t, u.Separate(t, mixture(t)))

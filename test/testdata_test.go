@@ -20,6 +20,7 @@ func TestMockIsOffByDefault(t *testing.T) {
 
 func TestMock(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("ENABLE_TESTDATA_MOCK", "true"), apitest.Replicas(1))
 	write := func(path, content string) {
 		t.Helper()

@@ -12,6 +12,7 @@
 //	CUTROOM_TEST_DB=sqlite|postgres   default sqlite
 //	CUTROOM_TEST_BUCKET=1             with an object store
 //	CUTROOM_TEST_REPLICAS=2           that many processes behind a round-robin front (postgres only)
+//	CUTROOM_TEST_SHAPE_ONLY=1         without the tests of what no shape changes
 //	CUTROOM_TEST_S3=http://ACCESS:SECRET@HOST:PORT/BUCKET   a real S3 server instead of the stand-in
 //	CUTROOM_BIN=path                  a binary to test instead of building one
 //
