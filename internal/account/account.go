@@ -95,7 +95,7 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 		return Session{}, fault.New(fault.BadGateway, "provider_unavailable").WithCause(err)
 	case err != nil:
 		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").WithCause(err)
-	case claims.Subject != clean(claims.Subject, maxSubject):
+	case claims.Subject != db.Clean(claims.Subject, maxSubject):
 		return Session{}, fault.New(fault.Unauthorized, "invalid_id_token").WithCause(errors.New("the subject cannot be stored"))
 	}
 	u, err := s.upsert(ctx, provider, claims, fullName)
@@ -111,7 +111,7 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims, fullName string) (user.User, error) {
 	who := user.Identity{Provider: provider, Subject: c.Subject}
 	for range 3 {
-		u, err := user.Upsert(ctx, s.db, who, clean(c.Email, 320), nameFor(provider, c, fullName), clean(c.Picture, 2048))
+		u, err := user.Upsert(ctx, s.db, who, db.Clean(c.Email, 320), nameFor(provider, c, fullName), db.Clean(c.Picture, 2048))
 		if err != nil || !u.Erasing {
 			return u, err
 		}
@@ -132,27 +132,11 @@ func nameFor(provider string, c identity.Claims, fullName string) string {
 	if provider == ProviderB {
 		name = fullName
 	}
-	if name = clean(name, 200); name != "" {
+	if name = db.Clean(name, 200); name != "" {
 		return name
 	}
 	local, _, _ := strings.Cut(c.Email, "@")
-	return clean(local, 200)
-}
-
-// clean makes a text from outside storable: valid UTF-8 without control
-// characters (PostgreSQL refuses NUL), trimmed, at most limit runes.
-func clean(s string, limit int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\uFFFD' {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, ""))
-	s = strings.TrimSpace(s)
-	if r := []rune(s); len(r) > limit {
-		s = string(r[:limit])
-	}
-	return s
+	return db.Clean(local, 200)
 }
 
 // Authenticate checks a bearer token. It asks the database at most once a second,

@@ -72,6 +72,7 @@ type App struct {
 	separations *separation.Service
 	renders     *render.Service
 	handler     http.Handler
+	stopping    chan struct{} // closed when the public listener is
 }
 
 // folders of STORAGE_PATH.
@@ -188,12 +189,13 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	})
 	a.metrics = newMetrics(a.version, a.db, a.slots, a.sweeps)
 	a.metrics.registry.MustRegister(a.ready, a.seen)
+	a.stopping = make(chan struct{})
 	api := httpapi.Options{
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: assets,
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
 		AdminSlug: cfg.HTTP.AdminSlug, AdminClientID: cfg.HTTP.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.HTTP.APIDocs,
-		Trace: a.monitor.Trace, Observe: a.metrics.observe, Log: a.log,
+		Trace: a.monitor.Trace, Observe: a.metrics.observe, Stopping: a.stopping, Log: a.log,
 	}
 	if cfg.HTTP.TestdataMock {
 		api.TestdataDir = "."
@@ -350,6 +352,7 @@ func (a *App) serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
+	srv.RegisterOnShutdown(func() { close(a.stopping) })
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(l) }()
 	select {

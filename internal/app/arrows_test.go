@@ -45,8 +45,8 @@ var allowed = map[string][]string{
 	"admin":              {"credit", "db", "fault", "upstream/separator"},
 	"audio":              {},
 	"engine":             {"audio", "disk", "fault", "media", "media/container", "timeline"},
-	"separation":         {"credit", "db", "disk", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "staging", "sweep", "upstream/separator", "user"},
-	"render":             {"asset", "db", "disk", "diskcache", "engine", "fault", "idempotency", "job", "media", "media/container", "objectstore", "separation", "staging", "sweep", "timeline", "user"},
+	"separation":         {"credit", "cursor", "db", "disk", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "staging", "sweep", "upstream/separator", "user"},
+	"render":             {"asset", "cursor", "db", "disk", "diskcache", "engine", "fault", "idempotency", "job", "media", "media/container", "objectstore", "separation", "staging", "sweep", "timeline", "user"},
 	"account":            {"audit", "credit", "db", "fault", "upstream/identity", "user"},
 	"httpapi":            {"account", "admin", "asset", "credit", "cursor", "db", "fault", "idempotency", "job", "objectstore", "ratelimit", "render", "separation", "staging", "timeline", "user"},
 	"sandbox":            {"sandbox"}, // nothing of the service: a misread wire format must not hide on both sides

@@ -277,3 +277,11 @@ func redact(err error) error {
 	}
 	return err
 }
+
+// Time is a column of epoch milliseconds, the zero time where it is null.
+func Time(ms sql.NullInt64) time.Time {
+	if !ms.Valid {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms.Int64)
+}

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -40,11 +41,12 @@ func (b *notifier) notifyAll() {
 	}
 }
 
-// Listen returns a channel that receives after a [Tx.Notify] of topic was
-// committed anywhere, and a function that ends it. Wake-ups collapse: a
+// Listen returns a channel that receives after a [Tx.Notify] of one of the topics
+// was committed anywhere, and a function that ends it. Wake-ups collapse: a
 // receiver looks for all work there is. They are a hint for speed only; a
-// listener polls as well, for a notification may be lost with a connection.
-func (d *DB) Listen(topic string) (wake <-chan struct{}, stop func()) {
+// listener polls as well, for a notification may be lost with a connection, though
+// everybody is woken when there is one again.
+func (d *DB) Listen(topics ...string) (wake <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	b := &d.notifier
 	b.mu.Lock()
@@ -52,18 +54,34 @@ func (d *DB) Listen(topic string) (wake <-chan struct{}, stop func()) {
 	if b.listeners == nil {
 		b.listeners = map[string]map[chan struct{}]struct{}{}
 	}
-	if b.listeners[topic] == nil {
-		b.listeners[topic] = map[chan struct{}]struct{}{}
+	for _, topic := range topics {
+		if b.listeners[topic] == nil {
+			b.listeners[topic] = map[chan struct{}]struct{}{}
+		}
+		b.listeners[topic][ch] = struct{}{}
 	}
-	b.listeners[topic][ch] = struct{}{}
 	return ch, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.listeners[topic], ch)
-		if len(b.listeners[topic]) == 0 {
-			delete(b.listeners, topic)
+		for _, topic := range topics {
+			delete(b.listeners[topic], ch)
+			if len(b.listeners[topic]) == 0 {
+				delete(b.listeners, topic)
+			}
 		}
 	}
+}
+
+// Notify wakes every listener of topic, on every replica.
+func (d *DB) Notify(ctx context.Context, topic string) error {
+	if !d.postgres {
+		d.notifier.notify(topic)
+		return nil
+	}
+	if _, err := d.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, topic); err != nil {
+		return fmt.Errorf("notify %s: %w", topic, err)
+	}
+	return nil
 }
 
 // RunNotifier receives PostgreSQL's notifications on a connection of its own,

@@ -22,6 +22,8 @@ type requestKey struct{}
 type request struct {
 	id    string
 	jobID string // that it submitted
+	// waited is how long it waited because its client wanted it to.
+	waited time.Duration
 
 	// Who asks, once a handler has authenticated them.
 	asked     bool
@@ -144,17 +146,20 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	if rec.status == 0 {
 		rec.status = http.StatusOK
 	}
-	s.o.Observe(methodLabel(r.Method), rec.route(), rec.status, took.Seconds())
+	known := about(r.Context())
+	s.o.Observe(methodLabel(r.Method), rec.route(), rec.status, (took - known.waited).Seconds())
 	level := slog.LevelInfo
 	if r.URL.Path == "/healthz" {
 		level = slog.LevelDebug
 	}
-	known := about(r.Context())
 	// The path only: queries carry signed tokens.
 	fields := []any{"request", known.id, "method", r.Method, "path", r.URL.Path,
 		"status", rec.status, "bytes", rec.bytes, "ms", took.Milliseconds(), "ip", s.clientIP(r)}
 	if known.principal.UserID != "" {
 		fields = append(fields, "user", known.principal.UserID)
+	}
+	if known.waited > 0 {
+		fields = append(fields, "waitedMs", known.waited.Milliseconds())
 	}
 	if job := cmp.Or(known.jobID, r.PathValue("jobId")); job != "" {
 		fields = append(fields, "job", job)

@@ -47,6 +47,8 @@ var endpoints = []string{
 	"GET /api/v2/credits",
 	"GET /api/v2/credits/cost",
 	"GET /api/v2/credits/history",
+	"GET /api/v2/render",
+	"GET /api/v2/separate",
 	"GET /api/v2/credits/products",
 	"POST /api/v2/credits/purchase",
 	"POST /api/v2/credits/admin-grant",

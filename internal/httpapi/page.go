@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"cutroom/internal/cursor"
 	"cutroom/internal/fault"
@@ -40,4 +41,21 @@ func orNull(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// positive is a number that is null where it is not known.
+func positive(n int64) *int64 {
+	if n <= 0 {
+		return nil
+	}
+	return &n
+}
+
+// epochMs is a time that is null where it is zero.
+func epochMs(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	ms := t.UnixMilli()
+	return &ms
 }

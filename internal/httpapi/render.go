@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"cutroom/internal/account"
 	"cutroom/internal/asset"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/render"
 	"cutroom/internal/timeline"
 )
@@ -123,24 +125,67 @@ func wrongShape(what string, document []byte, dst any, err error) error {
 	return errBadRequest.WithDetail("%s is not a JSON object", what).WithCause(err)
 }
 
-type renderStatusBody struct {
-	JobID          string `json:"jobId"`
-	Status         string `json:"status"`
-	Progress       int    `json:"progress"`
-	ProgressReason string `json:"progressReason,omitempty"`
-	Error          string `json:"error,omitempty"`
+// filmBody is what the status and the history of a render both tell.
+type filmBody struct {
+	JobID      string `json:"jobId"`
+	Status     string `json:"status"`
+	Progress   int    `json:"progress"`
+	OutputKind string `json:"outputKind"`
+	Quality    string `json:"quality"`
+	DurationMs *int64 `json:"durationMs"`
+	SizeBytes  *int64 `json:"sizeBytes"`
+	CreatedAt  int64  `json:"createdAt"` // these three in epoch ms
+	FinishedAt *int64 `json:"finishedAt"`
+	ExpiresAt  *int64 `json:"expiresAt"`
 }
 
-func (s *Server) renderStatus(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	st, err := s.o.Renders.Status(r.Context(), user.UserID, r.PathValue("jobId"))
+type renderStatusBody struct {
+	filmBody
+	ProgressReason string  `json:"progressReason,omitempty"`
+	Error          string  `json:"error,omitempty"`
+	ErrorCode      *string `json:"errorCode"`
+}
+
+type renderHistoryBody struct {
+	filmBody
+	Error *string `json:"error"`
+}
+
+func bodyOfFilm(st render.Status) filmBody {
+	return filmBody{JobID: st.JobID, Status: st.State, Progress: st.Progress, OutputKind: st.OutputKind, Quality: st.Quality,
+		DurationMs: positive(st.DurationMs), SizeBytes: positive(st.SizeBytes),
+		CreatedAt: st.Created.UnixMilli(), FinishedAt: epochMs(st.Finished), ExpiresAt: epochMs(st.Expires)}
+}
+
+func (s *Server) renderHistory(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	page, err := historyPage(r)
 	if err != nil {
 		return err
 	}
-	body := renderStatusBody{JobID: st.JobID, Status: st.State, Progress: st.Progress, Error: st.Error}
-	if st.State == render.StatePending {
-		body.ProgressReason = "queued"
+	jobs, next, err := s.o.Renders.History(r.Context(), user.UserID, page)
+	if err != nil {
+		return err
 	}
-	return ok(w, body)
+	body := []renderHistoryBody{}
+	for _, st := range jobs {
+		body = append(body, renderHistoryBody{bodyOfFilm(st), orNull(st.Error)})
+	}
+	return ok(w, map[string]any{"jobs": body, "nextCursor": orNull(next)})
+}
+
+func (s *Server) renderStatus(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	id := r.PathValue("jobId")
+	return s.answerState(w, r, user.UserID, []string{job.Topic(id)}, func(ctx context.Context) (state, error) {
+		st, err := s.o.Renders.Status(ctx, user.UserID, id)
+		if err != nil {
+			return state{}, err
+		}
+		body := renderStatusBody{filmBody: bodyOfFilm(st), Error: st.Error, ErrorCode: orNull(st.ErrorCode)}
+		if st.State == render.StatePending {
+			body.ProgressReason = "queued"
+		}
+		return state{body: body, ended: st.State == render.StateCompleted || st.State == render.StateFailed}, nil
+	})
 }
 
 func (s *Server) renderDownload(w http.ResponseWriter, r *http.Request, user account.Principal) error {

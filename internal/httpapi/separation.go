@@ -1,17 +1,21 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"cutroom/internal/account"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/separation"
 )
@@ -104,24 +108,81 @@ type stemBody struct {
 	DurationMs int64  `json:"durationMs"`
 }
 
+// separationBody is what the status and the history of a separation both tell.
+type separationBody struct {
+	JobID      string `json:"jobId"`
+	Status     string `json:"status"`
+	Progress   int    `json:"progress"`
+	Credits    int64  `json:"credits"`
+	Refunded   bool   `json:"refunded"`
+	CreatedAt  int64  `json:"createdAt"` // these three in epoch ms
+	FinishedAt *int64 `json:"finishedAt"`
+	ExpiresAt  *int64 `json:"expiresAt"`
+}
+
+type separationHistoryBody struct {
+	separationBody
+	FileName         string  `json:"fileName"`
+	SourceDurationMs int64   `json:"sourceDurationMs"`
+	Error            *string `json:"error"`
+}
+
 type separationStatusBody struct {
-	JobID            string     `json:"jobId"`
-	Status           string     `json:"status"`
-	Progress         int        `json:"progress"`
+	separationBody
 	ProgressReason   string     `json:"progressReason,omitempty"`
 	Error            string     `json:"error,omitempty"`
 	Stems            []stemBody `json:"stems"`
 	ActualDurationMs *int64     `json:"actualDurationMs,omitempty"`
 	QueuePosition    *int64     `json:"queuePosition,omitempty"`
 	EstimatedWaitSec *int64     `json:"estimatedWaitSec,omitempty"`
+	ErrorCode        *string    `json:"errorCode"`
 }
 
-func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	st, err := s.o.Separations.Status(r.Context(), user.UserID, r.PathValue("jobId"))
+func partOfSeparation(st separation.Status) separationBody {
+	return separationBody{JobID: st.JobID, Status: st.State, Progress: st.Progress, Credits: st.Credits, Refunded: st.Refunded,
+		CreatedAt: st.Created.UnixMilli(), FinishedAt: epochMs(st.Finished), ExpiresAt: epochMs(st.Expires)}
+}
+
+func (s *Server) separationHistory(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	page, err := historyPage(r)
 	if err != nil {
 		return err
 	}
-	body := separationStatusBody{JobID: st.JobID, Status: st.State, Progress: st.Progress, Error: st.Error, Stems: []stemBody{}}
+	jobs, next, err := s.o.Separations.History(r.Context(), user.UserID, page)
+	if err != nil {
+		return err
+	}
+	body := []separationHistoryBody{}
+	for _, st := range jobs {
+		body = append(body, separationHistoryBody{partOfSeparation(st), st.FileName, st.DurationMs, orNull(st.Error)})
+	}
+	return ok(w, map[string]any{"jobs": body, "nextCursor": orNull(next)})
+}
+
+func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	id := r.PathValue("jobId")
+	// The queue moves on whoever leaves it.
+	topics := []string{job.Topic(id), separation.TopicQueue}
+	return s.answerState(w, r, user.UserID, topics, func(ctx context.Context) (state, error) {
+		st, err := s.o.Separations.Status(ctx, user.UserID, id)
+		if err != nil {
+			return state{}, err
+		}
+		body := bodyOfSeparation(st)
+		// Links are fresh in every answer; who has older ones hears of it while those
+		// are still good for a while.
+		tagged := body
+		tagged.Stems = slices.Clone(body.Stems)
+		for i := range tagged.Stems {
+			tagged.Stems[i].URL = strconv.FormatInt(st.LinkAge, 10)
+		}
+		ended := st.State == separation.StateReady || st.State == separation.StateFailed || st.State == separation.StateDisposed
+		return state{body: body, tagged: tagged, ended: ended}, nil
+	})
+}
+
+func bodyOfSeparation(st separation.Status) separationStatusBody {
+	body := separationStatusBody{separationBody: partOfSeparation(st), Error: st.Error, ErrorCode: orNull(st.ErrorCode), Stems: []stemBody{}}
 	for _, t := range st.Stems {
 		body.Stems = append(body.Stems, stemBody{StemID: t.ID, Label: t.Label, URL: t.URL, DurationMs: t.DurationMs})
 	}
@@ -132,7 +193,7 @@ func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user a
 	if st.State == separation.StateReady || st.State == separation.StateDisposed {
 		body.ActualDurationMs = &st.ActualDurationMs
 	}
-	return ok(w, body)
+	return body
 }
 
 func (s *Server) stem(w http.ResponseWriter, r *http.Request) error {

@@ -63,6 +63,9 @@ type Options struct {
 	Trace func(ctx context.Context, method, requestID string) (context.Context, func(route string, status int))
 	// Observe counts a finished request for metrics; pattern is the route.
 	Observe func(method, pattern string, status int, seconds float64)
+	// Stopping is closed when the service stops: requests that wait for a job are
+	// answered then. nil never is.
+	Stopping <-chan struct{}
 	// Log receives failures of ours, and nothing else, at level Error.
 	Log *slog.Logger
 }
@@ -75,6 +78,7 @@ type Server struct {
 
 	timeouts timeouts
 	outages  job.Outage
+	waiters  waiters
 }
 
 // New returns the handler of the whole public listener.
@@ -104,12 +108,14 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
 
 	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.signedIn(s.separate)))
+	s.handle("GET /api/v2/separate", s.signedIn(s.separationHistory))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
 	s.handle("GET /api/v2/separate/{jobId}/stem/{stemId}", s.stem)
 
 	s.handle("POST /api/v2/render/inputs", s.limited(limitRender, s.byUser, s.submitter(s.renderInput)))
 	s.handle("POST /api/v2/render", s.limited(limitRender, s.byUser, s.submitter(s.renderMultipart)))
 	s.handle("POST /api/v2/render/v3", s.limited(limitRender, s.byUser, s.submitter(s.renderV3)))
+	s.handle("GET /api/v2/render", s.signedIn(s.renderHistory))
 	s.handle("GET /api/v2/render/{jobId}/status", s.signedIn(s.renderStatus))
 	s.handle("GET /api/v2/render/{jobId}/download", s.signedIn(s.renderDownload))
 
@@ -190,7 +196,7 @@ func (s *Server) withCORS(next http.Handler) http.Handler {
 		AllowedOrigins: s.o.AllowedOrigins, // empty allows any
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
 		AllowedHeaders: []string{"*"},
-		ExposedHeaders: []string{"Content-Disposition", "Content-Range", "Accept-Ranges", "ETag", "Retry-After", "X-Request-Id"},
+		ExposedHeaders: []string{"Content-Disposition", "Content-Range", "Accept-Ranges", "ETag", "Preference-Applied", "Retry-After", "X-Request-Id"},
 		MaxAge:         600,
 	}).Handler(next)
 }

@@ -304,7 +304,7 @@ func measureQueue(t *testing.T, waiting, finished int) (lines []queued) {
 					if err != nil || !ok {
 						return
 					}
-					if err := s.completed(t.Context(), j, outputKey(j.ID, "mp4"), 1, "0"); err != nil {
+					if err := s.completed(t.Context(), j, stored{key: outputKey(j.ID, "mp4"), size: 1, sha256: "0", length: time.Second}); err != nil {
 						t.Error(err)
 						return
 					}

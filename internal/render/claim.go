@@ -116,7 +116,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok, waiting bool, er
 			return fmt.Errorf("claim render job: %w", err)
 		}
 		ok = true
-		return nil
+		return tx.Notify(ctx, job.Topic(j.ID))
 	})
 	if err == nil && ok {
 		j.Deadline = time.Now().Add(s.Timeout - time.Duration(runMs)*time.Millisecond)

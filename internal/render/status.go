@@ -6,35 +6,93 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"time"
 
+	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/user"
 )
 
 // Status is what the owner sees of a job.
 type Status struct {
-	JobID, State string
-	Progress     int    // percent, never falling, 100 only when COMPLETED
-	Error        string // a sentence, only when FAILED
+	JobID, State        string
+	Progress            int    // percent, never falling, 100 only when COMPLETED
+	Error               string // a sentence, only when FAILED
+	ErrorCode           string // why in one word, or "": of the API's closed list
+	OutputKind, Quality string
+	// Of the film, 0 before there is one.
+	DurationMs, SizeBytes int64
+	// Zero for what has not happened. Expires is when the film goes, or went.
+	Created, Finished, Expires time.Time
 }
+
+// statusColumns of job j are what scanStatus reads. Jobs of releases that kept no
+// quality have it in their spec alone.
+const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), j.output_kind,
+	COALESCE(j.quality, ''), CASE WHEN j.quality IS NULL THEN j.spec ELSE '' END,
+	COALESCE(j.output_duration_ms, 0), COALESCE(j.output_size_bytes, 0), j.created_at, j.finished_at, j.expires_at`
+
+func scanStatus(row interface{ Scan(...any) error }) (Status, error) {
+	var st Status
+	var spec string
+	var created int64
+	var finished, expires sql.NullInt64
+	err := row.Scan(&st.JobID, &st.State, &st.Progress, &st.Error, &st.ErrorCode, &st.OutputKind, &st.Quality, &spec,
+		&st.DurationMs, &st.SizeBytes, &created, &finished, &expires)
+	if err != nil {
+		return Status{}, err
+	}
+	if spec != "" {
+		decoded, err := decodeSpec(spec)
+		if err != nil {
+			return Status{}, err
+		}
+		st.Quality = string(decoded.Timeline.Quality)
+	}
+	st.Created, st.Finished, st.Expires = time.UnixMilli(created), db.Time(finished), db.Time(expires)
+	return st, nil
+}
+
+// known is the condition that job j is there for the user $1.
+var known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
-	out := Status{JobID: jobID}
-	var sentence sql.NullString
-	err := s.db.QueryRow(ctx, `SELECT j.state, j.progress, j.error FROM render_jobs j
-		WHERE j.id = $1 AND j.user_id = $2 AND `+user.Exists("j.user_id"), jobID, owner).
-		Scan(&out.State, &out.Progress, &sentence)
+	st, err := scanStatus(s.db.QueryRow(ctx, `SELECT `+statusColumns+` FROM render_jobs j WHERE j.id = $2 AND `+known, owner, jobID))
 	if db.IsNoRows(err) {
 		return Status{}, errUnknownJob
 	}
 	if err != nil {
 		return Status{}, fmt.Errorf("read render status: %w", err)
 	}
-	out.Error = sentence.String
-	return out, nil
+	return st, nil
+}
+
+// History returns a page of the owner's jobs, newest first, and the cursor of the
+// next page, "" at the end.
+func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
+	rows, err := s.db.Query(ctx, `SELECT `+statusColumns+` FROM render_jobs j WHERE `+known+`
+		AND (j.created_at < $2 OR (j.created_at = $2 AND j.id < $3))
+		ORDER BY j.created_at DESC, j.id DESC LIMIT $4`, owner, p.After.At, p.After.ID, p.Limit+1)
+	if err != nil {
+		return nil, "", fmt.Errorf("list renders: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		st, err := scanStatus(rows)
+		if err != nil {
+			return nil, "", fmt.Errorf("list renders: %w", err)
+		}
+		jobs = append(jobs, st)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, "", fmt.Errorf("list renders: %w", err)
+	}
+	jobs, next = cursor.Cut(jobs, p.Limit, func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
+	return jobs, next, nil
 }
 
 // Download is a finished film: either a URL to redirect to, or an object to
@@ -53,7 +111,7 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 	var key, sum sql.NullString
 	var alive sql.NullBool
 	err := s.db.QueryRow(ctx, `SELECT j.state, j.output_key, j.output_sha256, j.expires_at > now_ms() FROM render_jobs j
-		WHERE j.id = $1 AND j.user_id = $2 AND `+user.Exists("j.user_id"), jobID, owner).
+		WHERE j.id = $2 AND `+known, owner, jobID).
 		Scan(&state, &key, &sum, &alive)
 	switch {
 	case db.IsNoRows(err):
@@ -65,8 +123,12 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 	case !key.Valid || !alive.Bool:
 		return Download{}, errExpired
 	}
-	if _, err := s.db.Exec(ctx, `UPDATE render_jobs SET expires_at = now_ms() + $1
-		WHERE id = $2 AND output_key IS NOT NULL AND expires_at < now_ms() + $1 - 1000`, s.OutputLifetime.Milliseconds(), jobID); err != nil {
+	n, err := s.db.Exec(ctx, `UPDATE render_jobs SET expires_at = now_ms() + $1
+		WHERE id = $2 AND output_key IS NOT NULL AND expires_at < now_ms() + $1 - 1000`, s.OutputLifetime.Milliseconds(), jobID)
+	if err == nil && n > 0 {
+		err = s.db.Notify(ctx, job.Topic(jobID))
+	}
+	if err != nil {
 		return Download{}, fmt.Errorf("renew output: %w", err)
 	}
 	out := Download{FileName: jobID + path.Ext(key.String), ETag: sum.String}

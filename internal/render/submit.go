@@ -335,9 +335,9 @@ func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
 			return errUnknownInput
 		}
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, node_id, spec, output_kind, source_duration_ms, created_at)
-		VALUES ($1, $2, 'PENDING', NULLIF($3, ''), $4, $5, $6, now_ms())`,
-		r.jobID, r.owner, r.s.NodeID, encoded, string(r.sub.Timeline.OutputKind), r.sub.Timeline.SourceDuration().Milliseconds())
+	_, err = tx.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, node_id, spec, output_kind, quality, source_duration_ms, created_at)
+		VALUES ($1, $2, 'PENDING', NULLIF($3, ''), $4, $5, $6, $7, now_ms())`, r.jobID, r.owner, r.s.NodeID, encoded,
+		string(r.sub.Timeline.OutputKind), string(r.sub.Timeline.Quality), r.sub.Timeline.SourceDuration().Milliseconds())
 	if err != nil {
 		return fmt.Errorf("insert render job: %w", err)
 	}

@@ -62,7 +62,7 @@ func (s *Service) failAll(ctx context.Context, sentence, where string, args ...a
 		ids, err = db.Texts(tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
 			replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{sentence}, args...)...))
 		for _, id := range ids {
-			err = errors.Join(err, releaseSources(ctx, tx, id))
+			err = errors.Join(err, ended(ctx, tx, id))
 		}
 		return err
 	})

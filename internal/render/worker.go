@@ -183,7 +183,7 @@ func (s *Service) handBack(ctx context.Context, j claimedJob, log *slog.Logger, 
 		if moved = n == 1; err != nil || !moved {
 			return err
 		}
-		return tx.Notify(ctx, topic)
+		return errors.Join(tx.Notify(ctx, topic), tx.Notify(ctx, job.Topic(j.ID)))
 	})
 	switch {
 	case err != nil:
@@ -221,7 +221,7 @@ func (s *Service) render(ctx context.Context, j claimedJob) error {
 	if err != nil {
 		return err
 	}
-	return s.complete(ctx, j, out.Path)
+	return s.complete(ctx, j, out)
 }
 
 // fetch brings every source of the job into its folder.
@@ -265,29 +265,38 @@ func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
 }
 
 // complete stores the film and moves the job to COMPLETED.
-func (s *Service) complete(ctx context.Context, j claimedJob, path string) error {
-	sum, size, err := disk.Digest(ctx, path)
+func (s *Service) complete(ctx context.Context, j claimedJob, out engine.Output) error {
+	sum, size, err := disk.Digest(ctx, out.Path)
 	if err != nil {
 		return fmt.Errorf("digest output: %w", err)
 	}
 	key := outputKey(j.ID, j.Spec.ext())
-	if err := s.Store.Put(ctx, key, path, objectstore.ContentType(key)); err != nil {
+	if err := s.Store.Put(ctx, key, out.Path, objectstore.ContentType(key)); err != nil {
 		return fmt.Errorf("store output: %w", err)
 	}
-	return s.completed(ctx, j, key, size, sum)
+	return s.completed(ctx, j, stored{key: key, size: size, sha256: sum, length: out.Duration})
 }
 
-// completed writes that the film lies at key.
-func (s *Service) completed(ctx context.Context, j claimedJob, key string, size int64, sum string) error {
+// stored is a finished output where it is kept.
+type stored struct {
+	key    string
+	size   int64 // bytes
+	sha256 string
+	length time.Duration
+}
+
+// completed writes where the film lies.
+func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		err := job.Guarded(ctx, tx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
-				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6,
+				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6, output_duration_ms = $7,
 				replica = lease_owner, lease_owner = NULL, lease_until = NULL
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, key, size, sum, s.OutputLifetime.Milliseconds())
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, f.key, f.size, f.sha256, s.OutputLifetime.Milliseconds(),
+			f.length.Round(time.Millisecond).Milliseconds())
 		if err != nil {
 			return err
 		}
-		return releaseSources(ctx, tx, j.ID)
+		return ended(ctx, tx, j.ID)
 	})
 }
 
@@ -304,7 +313,7 @@ func (s *Service) fail(ctx context.Context, j claimedJob, sentence string, cause
 		if moved = n == 1; !moved {
 			return nil
 		}
-		return releaseSources(ctx, tx, j.ID)
+		return ended(ctx, tx, j.ID)
 	})
 	if moved && err == nil {
 		s.dropUploads(ctx, j.ID)
@@ -327,13 +336,16 @@ func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 	}
 }
 
-// releaseSources lets the sweeps have what only this job still needed, and
-// forgets its parts.
-func releaseSources(ctx context.Context, tx *db.Tx, jobID string) error {
+// ended lets the sweeps have what only this job still needed, forgets its parts,
+// and tells who waits for it.
+func ended(ctx context.Context, tx *db.Tx, jobID string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM render_parts WHERE job_id = $1`, jobID); err != nil {
 		return fmt.Errorf("forget parts: %w", err)
 	}
-	return job.Release(ctx, tx, jobID)
+	if err := job.Release(ctx, tx, jobID); err != nil {
+		return err
+	}
+	return tx.Notify(ctx, job.Topic(jobID))
 }
 
 // dropUploads deletes what was uploaded for one job only. A failure is made
@@ -371,6 +383,7 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress < $3`, j.ID, j.Fence, now)
 				if err == nil {
 					written = now
+					_ = s.db.Notify(ctx, job.Topic(j.ID)) // the next step will
 				}
 			}
 		}

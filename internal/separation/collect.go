@@ -105,7 +105,7 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 				return fmt.Errorf("insert stem: %w", err)
 			}
 		}
-		return tx.Notify(ctx, topic)
+		return announce(ctx, tx, j.ID, topic)
 	})
 }
 

@@ -15,6 +15,20 @@ import (
 // queueLock orders submissions and claims over all replicas.
 const queueLock = "separation-queue"
 
+// TopicQueue announces that places in the queue have changed.
+const TopicQueue = "separation-queue"
+
+// announce tells of a change of a job to those who wait for it, and to the
+// listeners of the topics.
+func announce(ctx context.Context, tx *db.Tx, jobID string, topics ...string) error {
+	for _, t := range append(topics, job.Topic(jobID)) {
+		if err := tx.Notify(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // inFlight is the states that count against the limit. Every query on one of
 // them names both, because SQLite uses a partial index only where its own
 // condition is written out. And the sweeps write COALESCE(time, 0),
@@ -85,7 +99,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 			return fmt.Errorf("claim separation job: %w", err)
 		}
 		ok = true
-		return nil
+		return announce(ctx, tx, j.ID, TopicQueue)
 	})
 	return j, ok, err
 }
@@ -186,7 +200,7 @@ func (s *Service) requeue(ctx context.Context, j claimedJob, forgive int) (bool,
 			return fmt.Errorf("requeue separation job: %w", err)
 		}
 		moved = n == 1
-		return tx.Notify(ctx, topic)
+		return announce(ctx, tx, j.ID, topic, TopicQueue)
 	})
 	return moved, err
 }
@@ -210,7 +224,7 @@ func (s *Service) fail(ctx context.Context, j claimedJob, sentence string, cause
 		if _, err := credit.Refund(ctx, tx, j.UserID, j.ID); err != nil {
 			return err
 		}
-		return tx.Notify(ctx, topic)
+		return announce(ctx, tx, j.ID, topic, TopicQueue)
 	})
 	if err == nil && moved {
 		s.dropSource(context.WithoutCancel(ctx), j.SourceKey)

@@ -9,8 +9,10 @@ import (
 	"path"
 	"time"
 
+	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/user"
 )
@@ -33,6 +35,16 @@ type Status struct {
 	// from recent history; both are 0 unless QUEUED.
 	QueuePosition int64
 	EstimatedWait time.Duration
+	// LinkAge grows while the links of earlier answers still have half their life.
+	LinkAge int64
+
+	ErrorCode  string // why it FAILED in one word, or "": of the API's closed list
+	FileName   string // as the client called what it uploaded
+	DurationMs int64  // of the source, as it was priced
+	Credits    int64  // what it cost
+	Refunded   bool
+	// Zero for what has not happened. Expires is when the stems go, or went.
+	Created, Finished, Expires time.Time
 }
 
 const (
@@ -40,35 +52,62 @@ const (
 	noHistory = 180 * time.Second
 )
 
+// statusColumns of job j are what scanStatus reads.
+const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), COALESCE(j.actual_duration_ms, 0),
+	COALESCE(j.file_name, j.source_name), j.source_duration_ms, j.credits, j.created_at, j.finished_at, j.ready_at, j.collected_at`
+
+// scanStatus reads statusColumns, and into more what follows them.
+func (s *Service) scanStatus(row interface{ Scan(...any) error }, more ...any) (Status, error) {
+	var st Status
+	var created int64
+	var finished, ready, collected sql.NullInt64
+	err := row.Scan(append([]any{&st.JobID, &st.State, &st.Progress, &st.Error, &st.ErrorCode, &st.ActualDurationMs,
+		&st.FileName, &st.DurationMs, &st.Credits, &created, &finished, &ready, &collected}, more...)...)
+	if err != nil {
+		return Status{}, err
+	}
+	// A job fails and is refunded in one transaction.
+	st.Refunded = st.State == StateFailed
+	st.Created, st.Finished = time.UnixMilli(created), db.Time(finished)
+	if ready.Valid {
+		st.Expires = time.UnixMilli(max(ready.Int64, collected.Int64)).Add(s.AbandonAfter)
+	}
+	st.LinkAge = time.Now().UnixMilli() / (s.URLLifetime / 2).Milliseconds()
+	return st, nil
+}
+
+// known is the condition that job j is there for the user $1.
+var known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
+
 // statusQuery reads job, stems, queue position and history in one round trip.
-var statusQuery = `SELECT j.state, j.progress, j.error, j.actual_duration_ms,
+var statusQuery = `SELECT ` + statusColumns + `,
 	CASE WHEN j.state = 'QUEUED' THEN (SELECT COUNT(*) FROM separation_jobs q WHERE q.state = 'QUEUED'
 		AND (q.created_at < j.created_at OR (q.created_at = j.created_at AND q.id <= j.id))) END,
 	CASE WHEN j.state = 'QUEUED' THEN (SELECT AVG(h.took) FROM (SELECT ready_at - submitting_at AS took
 		FROM separation_jobs WHERE ready_at IS NOT NULL AND submitting_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50) h) END,
 	t.stem_id, t.duration_ms
 	FROM separation_jobs j LEFT JOIN separation_stems t ON t.job_id = j.id AND j.state = 'READY'
-	WHERE j.id = $1 AND j.user_id = $2 AND ` + user.Exists("j.user_id") + ` ORDER BY t.ordinal`
+	WHERE j.id = $2 AND ` + known + ` ORDER BY t.ordinal`
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
-	rows, err := s.db.Query(ctx, statusQuery, jobID, owner)
+	rows, err := s.db.Query(ctx, statusQuery, owner, jobID)
 	if err != nil {
 		return Status{}, fmt.Errorf("read separation status: %w", err)
 	}
 	defer rows.Close()
-	out := Status{JobID: jobID}
+	var out Status
 	for rows.Next() {
-		var sentence, stemID sql.NullString
-		var actual, position, stemMs sql.NullInt64
+		var stemID sql.NullString
+		var position, stemMs sql.NullInt64
 		var took sql.NullFloat64
-		err := rows.Scan(&out.State, &out.Progress, &sentence, &actual, &position, &took, &stemID, &stemMs)
+		row, err := s.scanStatus(rows, &position, &took, &stemID, &stemMs)
 		if err != nil {
 			return Status{}, fmt.Errorf("read separation status: %w", err)
 		}
-		out.Error, out.ActualDurationMs, out.QueuePosition = sentence.String, actual.Int64, position.Int64
-		if position.Valid {
-			out.EstimatedWait = estimate(position.Int64, took, s.InFlight)
+		row.Stems = out.Stems
+		if out = row; position.Valid {
+			out.QueuePosition, out.EstimatedWait = position.Int64, estimate(position.Int64, took, s.InFlight)
 		}
 		if stemID.Valid {
 			out.Stems = append(out.Stems, Stem{ID: stemID.String, Label: Label(stemID.String),
@@ -82,6 +121,30 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 		return Status{}, errUnknownJob
 	}
 	return out, nil
+}
+
+// History returns a page of the owner's jobs, newest first and without their
+// stems, and the cursor of the next page, "" at the end.
+func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
+	rows, err := s.db.Query(ctx, `SELECT `+statusColumns+` FROM separation_jobs j WHERE `+known+`
+		AND (j.created_at < $2 OR (j.created_at = $2 AND j.id < $3))
+		ORDER BY j.created_at DESC, j.id DESC LIMIT $4`, owner, p.After.At, p.After.ID, p.Limit+1)
+	if err != nil {
+		return nil, "", fmt.Errorf("list separations: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		st, err := s.scanStatus(rows)
+		if err != nil {
+			return nil, "", fmt.Errorf("list separations: %w", err)
+		}
+		jobs = append(jobs, st)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, "", fmt.Errorf("list separations: %w", err)
+	}
+	jobs, next = cursor.Cut(jobs, p.Limit, func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
+	return jobs, next, nil
 }
 
 // estimate is position x mean of the recent processing times / jobs at a time.
@@ -103,15 +166,19 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (ob
 	}
 	var key string
 	err = s.db.QueryRow(ctx, `SELECT t.object_key FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
-		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.state = 'READY' AND `+user.Exists("j.user_id"), jobID, stemID).Scan(&key)
+		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.state = 'READY' AND j.deleted_at IS NULL AND `+user.Exists("j.user_id"), jobID, stemID).Scan(&key)
 	if db.IsNoRows(err) {
 		return nil, "", fault.NotFoundf("stem not found")
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("look for stem: %w", err)
 	}
-	if _, err := s.db.Exec(ctx, `UPDATE separation_jobs SET collected_at = now_ms()
-		WHERE id = $1 AND COALESCE(collected_at, 0) < now_ms() - 1000`, jobID); err != nil {
+	n, err := s.db.Exec(ctx, `UPDATE separation_jobs SET collected_at = now_ms()
+		WHERE id = $1 AND COALESCE(collected_at, 0) < now_ms() - 1000`, jobID)
+	if err == nil && n > 0 {
+		err = s.db.Notify(ctx, job.Topic(jobID))
+	}
+	if err != nil {
 		return nil, "", fmt.Errorf("note collection: %w", err)
 	}
 	obj, err = s.Store.Open(ctx, key)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -60,7 +61,8 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		return "", fmt.Errorf("job id: %w", err)
 	}
 	jobID = "sep-" + raw.String()
-	job := newJob{id: jobID, owner: owner, language: sub.Language, sizeBytes: sub.File.SizeBytes, audio: audio}
+	job := newJob{id: jobID, owner: owner, fileName: fileName(sub.File.FileName), language: sub.Language,
+		sizeBytes: sub.File.SizeBytes, audio: audio}
 	if err := s.Store.Put(ctx, job.source(), sub.File.Path, objectstore.ContentType(job.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
@@ -95,8 +97,18 @@ func (s *Service) committed(ctx context.Context, jobID string) bool {
 // newJob is a job that enters the queue.
 type newJob struct {
 	id, owner, language string
-	sizeBytes           int64 // of the source
+	fileName            string // as the client called it, or ""
+	sizeBytes           int64  // of the source
 	audio               audio
+}
+
+// maxFileName is how much is kept of the name of an upload, in characters.
+const maxFileName = 255
+
+// fileName is the name of an upload as its owner may see it again, without the
+// folders that some clients put before it.
+func fileName(name string) string {
+	return db.Clean(name[strings.LastIndexAny(name, `/\`)+1:], maxFileName)
 }
 
 func (j newJob) source() string { return sourceKey(j.id, j.audio.ext) }
@@ -117,9 +129,9 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 		return err
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO separation_jobs (id, user_id, state, node_id, source_key, source_name,
-			source_size_bytes, source_duration_ms, language, credits, created_at)
-		VALUES ($1, $2, 'QUEUED', NULLIF($3, ''), $4, $5, $6, $7, $8, $9, now_ms())`,
-		j.id, j.owner, s.NodeID, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.audio.durationMs, j.language, price)
+			source_size_bytes, source_duration_ms, language, credits, file_name, created_at)
+		VALUES ($1, $2, 'QUEUED', NULLIF($3, ''), $4, $5, $6, $7, $8, $9, NULLIF($10, ''), now_ms())`,
+		j.id, j.owner, s.NodeID, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.audio.durationMs, j.language, price, j.fileName)
 	if err != nil {
 		return fmt.Errorf("insert separation job: %w", err)
 	}

@@ -102,8 +102,10 @@ func (s *Service) dispose(ctx context.Context, j claimedJob) error {
 		if err != nil {
 			return fmt.Errorf("list stems: %w", err)
 		}
-		_, err = tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, j.ID)
-		return err
+		if _, err = tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, j.ID); err != nil {
+			return fmt.Errorf("forget stems: %w", err)
+		}
+		return announce(ctx, tx, j.ID)
 	})
 	if err != nil {
 		return err

@@ -195,6 +195,7 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 		return err
 	}
 	j.State, j.ProjectID.Int64, j.ProjectID.Valid = StateProcessing, project, true
+	_ = s.db.Notify(ctx, job.Topic(j.ID)) // who misses it hears of the first progress
 	return nil
 }
 
@@ -256,8 +257,12 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		}
 		// The last part of the bar belongs to fetching the stems.
 		percent := min(95, max(0, p.Percent*95/100))
-		if err := job.Guarded(ctx, s.db, `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent); err != nil {
+		err = job.Guarded(ctx, s.db, `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent)
+		if err == nil {
+			err = s.db.Notify(ctx, job.Topic(j.ID))
+		}
+		if err != nil {
 			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {
 				return err
 			}

@@ -14,6 +14,8 @@ ALTER TABLE render_jobs ADD COLUMN output_duration_ms BIGINT;
 ALTER TABLE render_jobs ADD COLUMN poster_key TEXT;
 
 ALTER TABLE separation_jobs ADD COLUMN error_code TEXT;
+-- As the client called what it uploaded; null of jobs from before.
+ALTER TABLE separation_jobs ADD COLUMN file_name TEXT;
 ALTER TABLE separation_jobs ADD COLUMN deleted_at BIGINT;
 ALTER TABLE separation_stems ADD COLUMN peaks_key TEXT;
 
@@ -24,6 +26,7 @@ CREATE INDEX credit_ledger_history ON credit_ledger (user_id, created_at, ref_id
 DROP INDEX credit_ledger_history;
 ALTER TABLE separation_stems DROP COLUMN peaks_key;
 ALTER TABLE separation_jobs DROP COLUMN deleted_at;
+ALTER TABLE separation_jobs DROP COLUMN file_name;
 ALTER TABLE separation_jobs DROP COLUMN error_code;
 ALTER TABLE render_jobs DROP COLUMN poster_key;
 ALTER TABLE render_jobs DROP COLUMN output_duration_ms;

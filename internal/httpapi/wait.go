@@ -1,0 +1,172 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A client waits for a job instead of asking every second: Prefer: wait=N
+// (RFC 7240) on a status, with the ETag of what it has seen.
+const (
+	maxWait    = 30 // seconds
+	maxWaiters = 4  // of one user, on one replica
+)
+
+// state is what a status endpoint answers at one moment.
+type state struct {
+	body any
+	// tagged is what the ETag is of, where it is not the body.
+	tagged any
+	ended  bool // nothing more will come of the job by itself
+}
+
+// answerState answers with the state of a job: at once, or when it differs from the
+// one that the client has. A change is announced on one of the topics; while
+// nothing changes, nothing is asked of the database.
+func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID string, topics []string, read func(context.Context) (state, error)) error {
+	seconds := waitFor(r)
+	if seconds == 0 || !s.waiters.enter(userID) {
+		st, err := read(r.Context())
+		if err != nil {
+			return err
+		}
+		return st.answer(w, r)
+	}
+	defer s.waiters.leave(userID)
+	// Before the first look: a change after it is not missed.
+	wake, stop := s.o.DB.Listen(topics...)
+	defer stop()
+	over := time.NewTimer(time.Duration(seconds) * time.Second)
+	defer over.Stop()
+	for {
+		st, err := read(r.Context())
+		if err != nil {
+			return err
+		}
+		waiting := st.worthWaiting(r)
+		if waiting {
+			waiting = s.await(r, wake, over.C)
+		}
+		if !waiting {
+			w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", seconds))
+			return st.answer(w, r)
+		}
+	}
+}
+
+// await waits for a change, and reports whether there may have been one.
+func (s *Server) await(r *http.Request, wake <-chan struct{}, over <-chan time.Time) bool {
+	began := time.Now()
+	defer func() { about(r.Context()).waited += time.Since(began) }()
+	select {
+	case <-wake:
+		return true
+	case <-over:
+	case <-s.o.Stopping:
+	case <-r.Context().Done():
+	}
+	return false
+}
+
+// worthWaiting reports whether the client knows this state already, or, where it
+// did not say what it knows, whether the job goes on.
+func (st state) worthWaiting(r *http.Request) bool {
+	if r.Header.Get("If-None-Match") == "" {
+		return !st.ended
+	}
+	return knows(r, st.etag())
+}
+
+// answer sends the state, or 304 where the client has it.
+func (st state) answer(w http.ResponseWriter, r *http.Request) error {
+	tag := st.etag()
+	w.Header().Set("ETag", tag)
+	if knows(r, tag) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return ok(w, st.body)
+}
+
+// etag is weak (RFC 9110, 8.8.1): signed links differ from answer to answer.
+func (st state) etag() string {
+	of := st.tagged
+	if of == nil {
+		of = st.body
+	}
+	b, err := json.Marshal(of)
+	if err != nil {
+		panic(err) // a body of ours that cannot be encoded
+	}
+	sum := sha256.Sum256(b)
+	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`
+}
+
+// knows reports whether If-None-Match names the tag (RFC 9110, 13.1.2).
+func knows(r *http.Request, tag string) bool {
+	for _, list := range r.Header.Values("If-None-Match") {
+		for t := range strings.SplitSeq(list, ",") {
+			if t = strings.TrimSpace(t); t == "*" || strings.TrimPrefix(t, "W/") == strings.TrimPrefix(tag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// waitFor is how many seconds the client would rather wait, 0 for none. What is
+// not within 1 and maxWait is no preference known here, and ignored as such.
+func waitFor(r *http.Request) int {
+	for _, list := range r.Header.Values("Prefer") {
+		for preference := range strings.SplitSeq(list, ",") {
+			preference, _, _ = strings.Cut(preference, ";")
+			name, value, _ := strings.Cut(preference, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			// The first of several counts.
+			n, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
+			if err != nil || n < 1 || n > maxWait {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// waiters counts the requests of each user that wait here.
+type waiters struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (c *waiters) enter(userID string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[userID] >= maxWaiters {
+		return false
+	}
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	c.of[userID]++
+	return true
+}
+
+func (c *waiters) leave(userID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of[userID]--; c.of[userID] == 0 {
+		delete(c.of, userID)
+	}
+}

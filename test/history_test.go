@@ -1,0 +1,124 @@
+package test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+)
+
+// historyJob is a row of either history.
+type historyJob struct {
+	JobID, Status, OutputKind, Quality, FileName string
+	Progress                                     int
+	DurationMs, SizeBytes                        *int64
+	SourceDurationMs, Credits                    int64
+	Refunded                                     bool
+	CreatedAt                                    int64
+	FinishedAt, ExpiresAt                        *int64
+	Error, ErrorCode                             *string
+}
+
+// history reads every page of a list.
+func history(t testing.TB, u *apitest.User, path, limit string) (jobs []historyJob) {
+	t.Helper()
+	for next := ""; ; {
+		var page struct {
+			Jobs       []historyJob
+			NextCursor *string
+		}
+		u.Get(t, path+"?limit="+limit+next).Expect(200).JSON(&page)
+		jobs = append(jobs, page.Jobs...)
+		if page.NextCursor == nil {
+			return jobs
+		}
+		if len(jobs) > 100 {
+			t.Fatal("the pages do not end")
+		}
+		next = "&cursor=" + *page.NextCursor
+	}
+}
+
+func ids(jobs []historyJob) (out []string) {
+	for _, j := range jobs {
+		out = append(out, j.JobID)
+	}
+	return out
+}
+
+func TestRenderHistory(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	var want []string
+	for i := range 5 {
+		quality := []string{"low", "medium", "high"}[i%3]
+		kind := []string{"video", "audio"}[i%2]
+		want = append([]string{u.Render(t, M{"videoDurationMs": 500, "quality": quality, "outputKind": kind}, apitest.File("video", redClip(t)))}, want...)
+	}
+	for _, id := range want {
+		u.WaitRendered(t, id)
+	}
+	for _, limit := range []string{"1", "2", "5", "100"} {
+		if got := ids(history(t, u, "/api/v2/render", limit)); !slices.Equal(got, want) {
+			t.Errorf("limit %s: %v, want %v", limit, got, want)
+		}
+	}
+	for i, j := range history(t, u, "/api/v2/render", "20") {
+		i = len(want) - 1 - i
+		if j.Quality != []string{"low", "medium", "high"}[i%3] || j.OutputKind != []string{"video", "audio"}[i%2] ||
+			j.Status != "COMPLETED" || j.Progress != 100 || j.Error != nil {
+			t.Errorf("job %d: %+v", i, j)
+		}
+		if j.DurationMs == nil || abs(float64(*j.DurationMs-500)) > 40 || j.SizeBytes == nil || *j.SizeBytes < 500 {
+			t.Errorf("job %d: length %v, size %v", i, j.DurationMs, j.SizeBytes)
+		}
+		if j.FinishedAt == nil || *j.FinishedAt < j.CreatedAt || j.ExpiresAt == nil || *j.ExpiresAt-*j.FinishedAt != (24*time.Hour).Milliseconds() {
+			t.Errorf("job %d: created %d, finished %v, expires %v", i, j.CreatedAt, j.FinishedAt, j.ExpiresAt)
+		}
+	}
+	// The status says the same, and a download moves the end.
+	var one historyJob
+	u.Get(t, "/api/v2/render/"+want[0]+"/status").Expect(200).JSON(&one)
+	u.Download(t, want[0])
+	var later historyJob
+	u.Get(t, "/api/v2/render/"+want[0]+"/status").Expect(200).JSON(&later)
+	if one.ErrorCode != nil || *later.ExpiresAt < *one.ExpiresAt || *one.SizeBytes != *later.SizeBytes {
+		t.Errorf("status %+v, after a download %+v", one, later)
+	}
+	if jobs := history(t, other, "/api/v2/render", "20"); len(jobs) > 0 {
+		t.Errorf("another user sees %v", ids(jobs))
+	}
+	s.Do(t, apitest.Request{Path: "/api/v2/render"}).Error(401, "missing_token")
+	u.Send(t, apitest.Request{Path: "/api/v2/render?limit=101"}).Error(400, "invalid_limit")
+	u.Send(t, apitest.Request{Path: "/api/v2/render?cursor=x"}).Error(400, "invalid_cursor")
+}
+
+func TestSeparationHistory(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t)
+	first := u.Separate(t, mixture(t))
+	u.WaitReady(t, first)
+	second := u.Separate(t, mixture(t))
+	u.WaitReady(t, second)
+	jobs := history(t, u, "/api/v2/separate", "1")
+	if got := ids(jobs); !slices.Equal(got, []string{second, first}) {
+		t.Fatalf("history %v", got)
+	}
+	for _, j := range jobs {
+		if j.Status != "READY" || j.Credits != 1 || j.Refunded || j.Error != nil || j.Progress != 100 ||
+			abs(float64(j.SourceDurationMs-3000)) > 100 || strings.ContainsAny(j.FileName, `/\`) || j.FileName == "" {
+			t.Errorf("%+v", j)
+		}
+		if j.FinishedAt == nil || j.ExpiresAt == nil || *j.ExpiresAt-*j.FinishedAt < 604800000 {
+			t.Errorf("finished %v, expires %v", j.FinishedAt, j.ExpiresAt)
+		}
+	}
+	if jobs := history(t, s.SignIn(t), "/api/v2/separate", "20"); len(jobs) > 0 {
+		t.Errorf("another user sees %v", ids(jobs))
+	}
+	s.Do(t, apitest.Request{Path: "/api/v2/separate"}).Error(401, "missing_token")
+}

@@ -1,0 +1,147 @@
+package test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/separator"
+)
+
+// status asks for a job with headers, of which an empty one is not sent.
+func status(t testing.TB, u *apitest.User, path, prefer, tag string) *apitest.Response {
+	t.Helper()
+	h := http.Header{}
+	if prefer != "" {
+		h.Set("Prefer", prefer)
+	}
+	if tag != "" {
+		h.Set("If-None-Match", tag)
+	}
+	return u.Send(t, apitest.Request{Path: path, Header: h, Valid: true})
+}
+
+func applied(t testing.TB, res *apitest.Response, want string) *apitest.Response {
+	t.Helper()
+	if got := res.Header.Get("Preference-Applied"); got != want {
+		t.Errorf("Preference-Applied %q, want %q", got, want)
+	}
+	if res.Header.Get("ETag") == "" {
+		t.Error("no ETag")
+	}
+	return res
+}
+
+func TestWaitingForARender(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	path := "/api/v2/render/" + u.Render(t, M{"videoDurationMs": 1000}, apitest.File("video", redClip(t))) + "/status"
+	var seen []string
+	for tag := ""; ; {
+		res := status(t, u, path, "wait=30", tag)
+		if res.Status == 304 {
+			continue
+		}
+		tag = applied(t, res.Expect(200), "wait=30").Header.Get("ETag")
+		var body struct{ Status string }
+		res.JSON(&body)
+		seen = append(seen, body.Status+" "+tag)
+		if body.Status == "FAILED" {
+			t.Fatalf("%s", res.Body)
+		}
+		if body.Status == "COMPLETED" {
+			break
+		}
+	}
+	if distinct := slices.Compact(slices.Clone(seen)); len(distinct) != len(seen) {
+		t.Errorf("an answer came without a change: %v", seen)
+	}
+	// What has ended is answered at once to those who do not know it.
+	tag := applied(t, status(t, u, path, "wait=30", "").Expect(200), "wait=30").Header.Get("ETag")
+	applied(t, status(t, u, path, "wait=30", `"another", W/"one"`).Expect(200), "wait=30")
+	if again := applied(t, status(t, u, path, "", tag).Expect(304), ""); again.Header.Get("ETag") != tag || len(again.Body) > 0 {
+		t.Errorf("304 with ETag %s, body %q", again.Header.Get("ETag"), again.Body)
+	}
+	began := time.Now()
+	applied(t, status(t, u, path, "respond-async, wait=1; x=y", tag).Expect(304), "wait=1")
+	if took := time.Since(began); took < 900*time.Millisecond || took > 5*time.Second {
+		t.Errorf("wait=1 took %v", took)
+	}
+	for _, prefer := range []string{"wait=0", "wait=31", "wait=-1", "wait", "wait=x", "wait=1.5", "respond-async"} {
+		applied(t, status(t, u, path, prefer, tag).Expect(304), "")
+	}
+	status(t, apitest.Shared(t).SignIn(t), path, "wait=30", "").Expect(404)
+}
+
+func TestWaitingForASeparation(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	s.World.FailSeparator(t, fake.Rule{Step: separator.StepProgress, Kind: fake.KindStall})
+	path := "/api/v2/separate/" + u.Separate(t, mixture(t))
+	res := status(t, u, path, "", "").Expect(200)
+	for !strings.Contains(string(res.Body), "PROCESSING") {
+		res = status(t, u, path, "wait=30", res.Header.Get("ETag")).Expect(200)
+	}
+	tag := res.Header.Get("ETag")
+	// Nothing changes now. A fifth is not kept waiting.
+	var waiting sync.WaitGroup
+	answers := make([]*apitest.Response, 4)
+	for i := range answers {
+		waiting.Go(func() {
+			for answers[i] == nil || answers[i].Header.Get("Preference-Applied") == "" { // the fifth was faster
+				answers[i] = status(t, u, path, "wait=30", tag)
+			}
+		})
+	}
+	began := time.Now()
+	for {
+		res := status(t, u, path, "wait=1", tag).Expect(304)
+		if res.Header.Get("Preference-Applied") == "" {
+			break
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("a fifth request waits beside four others")
+		}
+	}
+	changed := time.Now()
+	s.World.Heal()
+	waiting.Wait()
+	if took := time.Since(changed); took > 15*time.Second {
+		t.Errorf("the change took %v to be heard of", took)
+	}
+	for _, res := range answers {
+		applied(t, res.Expect(200), "wait=30")
+	}
+	u.WaitReady(t, strings.TrimPrefix(path, "/api/v2/separate/"))
+	// Links are fresh in every answer, and no change.
+	one := u.Get(t, path).Expect(200)
+	time.Sleep(time.Second) // a token tells seconds
+	two := u.Get(t, path).Expect(200)
+	if string(one.Body) == string(two.Body) || one.Header.Get("ETag") != two.Header.Get("ETag") {
+		t.Errorf("two answers with ETags %s and %s", one.Header.Get("ETag"), two.Header.Get("ETag"))
+	}
+}
+
+func TestWhoeverWaitsIsAnsweredWhenTheServiceStops(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	path := "/api/v2/render/" + u.Render(t, M{"videoDurationMs": 1000}, apitest.File("video", redClip(t)))
+	u.WaitRendered(t, strings.TrimPrefix(path, "/api/v2/render/"))
+	tag := status(t, u, path+"/status", "", "").Expect(200).Header.Get("ETag")
+	answered := make(chan *apitest.Response)
+	go func() { answered <- status(t, u, path+"/status", "wait=30", tag) }()
+	time.Sleep(200 * time.Millisecond) // so that it waits; one that does not fails nothing
+	began := time.Now()
+	s.Stop(t)
+	(<-answered).Expect(304)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("stopping took %v with somebody waiting", took)
+	}
+}
