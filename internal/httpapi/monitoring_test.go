@@ -71,7 +71,7 @@ func TestAFailureOfOursReachesTheMonitoring(t *testing.T) {
 			t.Errorf("the report lacks %q:\n%.2000s", want, events[0])
 		}
 	}
-	for _, secret := range []string{user.id, user.token, "hunter2", "example.test", "sep-x", "192.0.2.1"} {
+	for _, secret := range []string{user.id, user.token, "hunter2", "example.test", "sep-x", "2001:db8"} {
 		if all := strings.Join(append(events, traces...), "\n"); strings.Contains(all, secret) {
 			t.Errorf("%q leaves the house", secret)
 		}

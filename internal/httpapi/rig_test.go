@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,7 +119,7 @@ type request struct {
 	user           string // an access token
 	body           string
 	header         map[string]string
-	remote         string // peer address, default 192.0.2.1:1234
+	remote         string // peer address, default a fresh one
 }
 
 // do sends a request to the handler, past any network.
@@ -137,9 +138,7 @@ func (r *rig) do(q request) *httptest.ResponseRecorder {
 	for key, value := range q.header {
 		req.Header.Set(key, value)
 	}
-	if q.remote != "" {
-		req.RemoteAddr = q.remote
-	}
+	req.RemoteAddr = cmp.Or(q.remote, freshAddress())
 	w := httptest.NewRecorder()
 	r.handler.ServeHTTP(w, req)
 	return w
@@ -158,25 +157,23 @@ func retarget(req *http.Request, target string) error {
 // person is a signed-in user.
 type person struct{ id, token string }
 
-var (
-	personMu    sync.Mutex
-	personCount int
-)
+var people, addresses atomic.Uint32
+
+// freshAddress is a peer whom no limit knows: sign-ins are limited by the
+// address, and of IPv6 by the /64 around it.
+func freshAddress() string {
+	n := addresses.Add(1)
+	return fmt.Sprintf("[2001:db8:%x:%x::1]:9", n>>16, n&0xffff)
+}
 
 // signIn creates a user by signing in.
 func (r *rig) signIn() person {
 	r.t.Helper()
-	personMu.Lock()
-	personCount++
-	n := personCount
-	personMu.Unlock()
-	idToken, err := r.world.ProviderA.Mint(identity.Claims{Email: fmt.Sprintf("person-%d@example.test", n)})
+	idToken, err := r.world.ProviderA.Mint(identity.Claims{Email: fmt.Sprintf("person-%d@example.test", people.Add(1))})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	// Each from an address of its own: the sign-in is rate limited.
-	w := r.do(request{method: "POST", target: "/api/v2/auth/provider_a", body: fmt.Sprintf(`{"idToken":%q}`, idToken),
-		remote: fmt.Sprintf("10.%d.%d.1:9", n/250%250+1, n%250)})
+	w := r.do(request{method: "POST", target: "/api/v2/auth/provider_a", body: fmt.Sprintf(`{"idToken":%q}`, idToken)})
 	var body struct {
 		AccessToken string
 		User        struct{ Sub string }
