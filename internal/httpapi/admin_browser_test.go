@@ -91,6 +91,7 @@ func quiet(t *testing.T, p *browsertest.Page) {
 }
 
 func TestAdminAppSignIn(t *testing.T) {
+	t.Parallel()
 	s := startAdmin(t)
 	p := browsertest.Open(t)
 	p.Go(s.URL + "/" + slug)
@@ -127,6 +128,7 @@ func TestAdminAppSignIn(t *testing.T) {
 }
 
 func TestAdminAppSignInWithTheProvider(t *testing.T) {
+	t.Parallel()
 	s := startAdmin(t)
 	p := browsertest.Open(t)
 	p.Go(s.URL + "/" + slug)
@@ -153,6 +155,7 @@ func pages(ann string) map[string]string {
 }
 
 func TestAdminAppShowsEveryReport(t *testing.T) {
+	t.Parallel()
 	s := startAdmin(t)
 	ann := s.populate()
 	p := s.visit(t)
@@ -213,6 +216,7 @@ const contrast = `(() => {
 })()`
 
 func TestAdminAppFindsAUserAndTheirJobs(t *testing.T) {
+	t.Parallel()
 	s := startAdmin(t)
 	s.populate()
 	p := s.visit(t)
@@ -241,6 +245,7 @@ func TestAdminAppFindsAUserAndTheirJobs(t *testing.T) {
 }
 
 func TestAdminAppChoosesDays(t *testing.T) {
+	t.Parallel()
 	s := startAdmin(t)
 	s.populate()
 	p := s.visit(t)
@@ -269,6 +274,7 @@ func TestAdminAppChoosesDays(t *testing.T) {
 }
 
 func TestAdminAppRefreshesActiveJobs(t *testing.T) {
+	t.Parallel()
 	s := startAdmin(t)
 	s.populate()
 	p := s.visit(t)
@@ -282,6 +288,7 @@ func TestAdminAppRefreshesActiveJobs(t *testing.T) {
 }
 
 func TestAdminAppOfAnEmptyService(t *testing.T) {
+	t.Parallel()
 	s := startAdmin(t)
 	p := s.visit(t)
 	for path, text := range map[string]string{
@@ -295,6 +302,7 @@ func TestAdminAppOfAnEmptyService(t *testing.T) {
 }
 
 func TestAdminAppTellsOfAFailureAndRecovers(t *testing.T) {
+	t.Parallel()
 	s := startAdmin(t)
 	p := s.visit(t)
 	s.exec(`ALTER TABLE users RENAME TO away`)

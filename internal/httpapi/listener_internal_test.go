@@ -211,6 +211,7 @@ func readAt(ctx context.Context, c net.Conn, rate int) {
 }
 
 func TestADrippingDownloadIsCutOff(t *testing.T) {
+	t.Parallel()
 	p := hasty
 	p.minDownloadRate = 256 << 10
 	c, ended := download(t, p)
@@ -221,6 +222,7 @@ func TestADrippingDownloadIsCutOff(t *testing.T) {
 }
 
 func TestASlowDownloadMayTakeItsTime(t *testing.T) {
+	t.Parallel()
 	p := hasty
 	p.minDownloadRate, p.downloadGrace = 64<<10, time.Second
 	c, ended := download(t, p)
@@ -236,6 +238,7 @@ func TestASlowDownloadMayTakeItsTime(t *testing.T) {
 
 // The time that the service takes for the next bytes is not the reader's.
 func TestThinkingBetweenWritesIsNotSlowReading(t *testing.T) {
+	t.Parallel()
 	p := hasty
 	p.downloadGrace = 200 * time.Millisecond
 	log := slog.New(slog.DiscardHandler)

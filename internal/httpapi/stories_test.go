@@ -36,6 +36,7 @@ func (r *rig) balance(user string) string {
 // The signup bonus pays for one job: whoever of the equal requests comes second
 // finds an empty purse, and must still be told of the job that it paid for.
 func TestEqualRequestsAtOnceAreOneJob(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, rigOptions{env: map[string]string{"SIGNUP_BONUS_CREDITS": "1"}}, func(t *testing.T, r *rig) {
 		for round := range 3 {
 			user := r.signIn().token

@@ -93,6 +93,7 @@ func TestASilentBodyIsCutOff(t *testing.T) {
 }
 
 func TestADrippingBodyIsCutOff(t *testing.T) {
+	t.Parallel()
 	ended := make(chan error, 1)
 	c := hastyConn(t, readAll(ended))
 	say(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
@@ -110,6 +111,7 @@ func TestADrippingBodyIsCutOff(t *testing.T) {
 }
 
 func TestASteadyBodyMayTakeLongerThanAnySilence(t *testing.T) {
+	t.Parallel()
 	ended := make(chan error, 1)
 	c := hastyConn(t, readAll(ended))
 	const pieces, size = 12, 4 << 10
@@ -125,6 +127,7 @@ func TestASteadyBodyMayTakeLongerThanAnySilence(t *testing.T) {
 
 // After a body that is complete, the handler may think for as long as it must.
 func TestThinkingIsNotSilence(t *testing.T) {
+	t.Parallel()
 	c := hastyConn(t, func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			return err
@@ -152,6 +155,7 @@ func TestThinkingIsNotSilence(t *testing.T) {
 }
 
 func TestAReaderThatStopsReadingIsCutOff(t *testing.T) {
+	t.Parallel()
 	ended := make(chan error, 1)
 	c := hastyConn(t, func(w http.ResponseWriter, _ *http.Request) error {
 		piece := make([]byte, 32<<10)

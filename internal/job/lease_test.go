@@ -67,6 +67,7 @@ func until(t *testing.T, d *db.DB, l job.Lease) (left time.Duration) {
 }
 
 func TestHolderKeepsItsLease(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		k := job.NewRenewer(d, "me", quiet)
 		l := claim(t, d, "me")
@@ -92,6 +93,7 @@ func TestHolderKeepsItsLease(t *testing.T) {
 }
 
 func TestHolderIsToldOfItsLoss(t *testing.T) {
+	t.Parallel()
 	for name, steal := range map[string]string{
 		"by a later claim": `UPDATE chores SET fence = 2, lease_owner = 'other' WHERE id = $1`,
 		"by a sweep":       `UPDATE chores SET fence = 2, lease_owner = NULL, lease_until = NULL WHERE id = $1`,
@@ -99,6 +101,7 @@ func TestHolderIsToldOfItsLoss(t *testing.T) {
 		"to its own successor in the same process": `UPDATE chores SET fence = 2 WHERE id = $1`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			eachDatabase(t, func(t *testing.T, d *db.DB) {
 				l := claim(t, d, "me")
 				work, release := job.NewRenewer(d, "me", quiet).KeepAlive(t.Context(), l)
@@ -121,6 +124,7 @@ func TestHolderIsToldOfItsLoss(t *testing.T) {
 
 // Without its database a holder must stop before its lease runs out there.
 func TestHolderGivesUpInTime(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		l := claim(t, d, "me")
 		began := time.Now()
@@ -229,6 +233,7 @@ func TestNodeIDIsOneForADisk(t *testing.T) {
 }
 
 func TestAReplicaIsThereWhileItRuns(t *testing.T) {
+	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
 		for _, r := range []struct {
