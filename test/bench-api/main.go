@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/sandbox"
 )
@@ -27,6 +28,7 @@ type options struct {
 	uploads  int
 	uploadMB int64
 	rounds   int
+	waiting  int
 	out      string
 }
 
@@ -38,6 +40,7 @@ func main() {
 	flag.IntVar(&o.uploads, "uploads", 50, "clients that upload at a time")
 	flag.Int64Var(&o.uploadMB, "upload-mb", 20, "size of each upload; 200 needs 10 GB of disk and patience")
 	flag.IntVar(&o.rounds, "rounds", 2, "uploads of each client, at most 10")
+	flag.IntVar(&o.waiting, "waiting", 2000, "clients that wait for a change")
 	flag.StringVar(&o.out, "out", "docs/benchmarks.md", "the page to write to")
 	flag.Parse()
 	if *bare {
@@ -66,7 +69,8 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer world.Close()
 	r := newReport(o)
-	databases := []database{{name: "SQLite", env: map[string]string{}}}
+	databases := []database{{name: "SQLite", env: map[string]string{
+		"DATABASE_URL": "sqlite://" + filepath.Join(dir, "cutroom.db"), "DB_USER": "cutroom", "DB_PASSWORD": "cutroom"}}}
 	postgres, err := startPostgres(ctx)
 	if err != nil {
 		return err
@@ -94,6 +98,10 @@ type database struct {
 	name    string
 	env     map[string]string
 	cluster *dbtest.Cluster // of its own: it ends when nobody holds it
+}
+
+func (d database) options() db.Options {
+	return db.Options{URL: d.env["DATABASE_URL"], User: d.env["DB_USER"], Password: d.env["DB_PASSWORD"], MaxPool: 2}
 }
 
 // startPostgres makes a database in the cluster that the environment names, or
@@ -144,6 +152,11 @@ func measureService(ctx context.Context, o options, binary, dir string, world *s
 		}
 		r.add(e.name, d.name, l)
 	}
+	w, err := measureWaiting(ctx, o, s, world.Env()["AUTH_JWT_SECRET"], d, film)
+	if err != nil {
+		return fmt.Errorf("waiting: %w", err)
+	}
+	r.waiting = append(r.waiting, w)
 	m, err := s.uploads(world, o)
 	if err != nil {
 		return fmt.Errorf("uploads: %w", err)

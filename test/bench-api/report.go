@@ -11,6 +11,8 @@ type report struct {
 	*benchtest.Section
 	bare   load // of the database that is being measured
 	memory []memory
+	// waiting is on each database.
+	waiting []waiting
 }
 
 func newReport(o options) *report {
@@ -29,12 +31,21 @@ func (r *report) add(endpoint, database string, l load) {
 		l.perSecond/r.bare.perSecond, l.errors)
 }
 
-// end writes what is known after all requests: the memory.
+// end writes what is known after all requests: the waiting, and the memory.
 func (r *report) end(o options) {
 	r.Say(`The render is a finished one; the status of the separation lists its stems, each with a freshly signed link. Every one of
 them but `+"`/healthz`"+` is one indexed query, which a test holds against the plans of both databases.
 
-**Memory under uploads.** %d clients upload %d MB each at the same time (rounds: %d) to `+"`POST /render/inputs`"+`. Resident
+**Waiting.** As many clients as the table says, each four of a user of their own, send `+"`Prefer: wait=30`"+` for a render in
+which nothing changes; then every render changes, one after the other. Transactions a second are those of the whole
+service over %v, without anybody waiting and with all of them, by PostgreSQL's own count; times are from the request
+that changes a render to the answer at those who wait for it.`, o.duration)
+	r.Table("database", "clients", "transactions/s, nobody waits", "all wait", "heard after, p50", "p99", "last")
+	for _, w := range r.waiting {
+		r.Row("%s | %d | %s | %s | %s | %s | %s", w.database, w.clients, w.perSecond(w.idle), w.perSecond(w.quiet),
+			benchtest.Millis(w.p50), benchtest.Millis(w.p99), benchtest.Millis(w.slowest))
+	}
+	r.Say(`**Memory under uploads.** %d clients upload %d MB each at the same time (rounds: %d) to `+"`POST /render/inputs`"+`. Resident
 memory of the service in MiB; the quarters are of the time that the uploads took. Uploads stream to disk, so memory does
 not grow with their size: what a client costs is its buffers.`, o.uploads, o.uploadMB, o.rounds)
 	r.Table("database", "sent", "took", "idle", "1st quarter", "2nd", "3rd", "4th", "peak", "after")
