@@ -63,7 +63,7 @@ black-box)
 	step "black box: small"
 	CUTROOM_TEST_SHAPE_ONLY=1 small ./test
 	step "black box: mixed"
-	mixed ./test -run 'Kill|LongRenders|Deletion|Disposed|FromSubmitToStems|StemDownload|RenderInputs|RenderTwoSegments|RenderDownload|SupportExports'
+	mixed ./test -run 'KillInTheMiddle|RepeatedKills|Deletion|Disposed|FromSubmitToStems|StemDownload|RenderInputs|RenderTwoSegments|RenderDownload|SupportExports'
 	;;
 vet)
 	step "vet"

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// fuzzRig is a rig that lives as long as a fuzzing process, and users to spend:
+// fuzzHarness is a harness that lives as long as a fuzzing process, and users to spend:
 // submits are rate limited, each user's by itself.
-type fuzzRig struct {
-	*rig
+type fuzzHarness struct {
+	*harness
 	user person
 	used int
 	log  *lastFailure
@@ -33,14 +33,14 @@ func (l *lastFailure) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func newFuzzRig(f *testing.F, o rigOptions) *fuzzRig {
+func newFuzzHarness(f *testing.F, o harnessOptions) *fuzzHarness {
 	f.Helper()
 	if testing.Short() {
 		f.Skip("starts the whole service")
 	}
 	log := &lastFailure{}
 	o.log = log
-	r := &fuzzRig{rig: newRig(f, o), log: log}
+	r := &fuzzHarness{harness: newHarness(f, o), log: log}
 	r.user = r.signIn()
 	return r
 }
@@ -48,7 +48,7 @@ func newFuzzRig(f *testing.F, o rigOptions) *fuzzRig {
 // send sends a request on behalf of one call of a fuzz target and checks its
 // answer: nothing that a client sends causes a 5xx, or an error without the
 // error body.
-func (r *fuzzRig) send(t *testing.T, q request) *httptest.ResponseRecorder {
+func (r *fuzzHarness) send(t *testing.T, q request) *httptest.ResponseRecorder {
 	t.Helper()
 	r.t = t
 	w := r.do(q)
@@ -62,7 +62,7 @@ func (r *fuzzRig) send(t *testing.T, q request) *httptest.ResponseRecorder {
 }
 
 // submitter returns the token of a user who has submits left.
-func (r *fuzzRig) submitter(t *testing.T) string {
+func (r *fuzzHarness) submitter(t *testing.T) string {
 	r.t = t
 	if r.used++; r.used%9 == 0 {
 		r.user = r.signIn()
@@ -71,7 +71,7 @@ func (r *fuzzRig) submitter(t *testing.T) string {
 }
 
 func FuzzBearer(f *testing.F) {
-	r := newFuzzRig(f, rigOptions{})
+	r := newFuzzHarness(f, harnessOptions{})
 	for _, s := range []string{"", "Bearer", "Bearer ", "Bearer x.y.z", "bearer eyJhbGciOiJub25lIn0.e30.", "Basic eDp5", "Bearer " + r.user.token, "Bearer\t" + r.user.token, "Bearer \x00\xff"} {
 		f.Add(s)
 	}
@@ -87,7 +87,7 @@ func FuzzBearer(f *testing.F) {
 }
 
 func FuzzSignIn(f *testing.F) {
-	r := newFuzzRig(f, rigOptions{})
+	r := newFuzzHarness(f, harnessOptions{})
 	for _, s := range []string{"", "{}", `{"idToken":"x"}`, `{"idToken":"a.b.c","fullName":"\u0000"}`, `{"idToken":"eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.e30.AA"}`, `{"idToken":1}`, `[`, "{\"idToken\":\"\xff\"}"} {
 		f.Add(true, s)
 		f.Add(false, s)
@@ -104,7 +104,7 @@ func FuzzSignIn(f *testing.F) {
 }
 
 func FuzzPurchase(f *testing.F) {
-	r := newFuzzRig(f, rigOptions{})
+	r := newFuzzHarness(f, harnessOptions{})
 	for _, s := range []string{"", "{}", `{"platform":"platform_a","transactionId":"t","receipt":"r","productId":"credits.10"}`,
 		`{"platform":"platform_b","transactionId":"\u0000","receipt":"r","productId":"credits.10"}`, `{"platform":" PLATFORM_B ","transactionId":"..","receipt":"%00","productId":"credits.50"}`, `{"platform":{}}`} {
 		f.Add(s)
@@ -118,7 +118,7 @@ func FuzzPurchase(f *testing.F) {
 }
 
 func FuzzRenderV3(f *testing.F) {
-	r := newFuzzRig(f, rigOptions{bucket: true})
+	r := newFuzzHarness(f, harnessOptions{bucket: true})
 	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
 	for _, s := range []string{"", "{}", `{"segments":[]}`, `{"segments":[{"sourceAssetKey":"` + key + `","order":0,"durationMs":1}]}`,
 		`{"segments":[{"sourceAssetKey":"` + key + `","order":9223372036854775807,"durationMs":9223372036854775807,"trimStartMs":9223372036854775807,"speedScale":0.1,"volumeScale":1e-300}],
@@ -135,7 +135,7 @@ func FuzzRenderV3(f *testing.F) {
 }
 
 func FuzzForm(f *testing.F) {
-	r := newFuzzRig(f, rigOptions{})
+	r := newFuzzHarness(f, harnessOptions{})
 	head := func(disposition string) string {
 		return "--b\r\nContent-Disposition: " + disposition + "\r\n\r\n"
 	}
@@ -156,7 +156,7 @@ func FuzzForm(f *testing.F) {
 }
 
 func FuzzContentType(f *testing.F) {
-	r := newFuzzRig(f, rigOptions{})
+	r := newFuzzHarness(f, harnessOptions{})
 	for _, s := range []string{"", "multipart/form-data", "multipart/form-data; boundary=b", `multipart/form-data; boundary="\""`, "multipart/form-data; boundary*=utf-8''%00", "multipart/form-data;boundary=" + strings.Repeat("b", 500)} {
 		f.Add(s, "--b\r\nContent-Disposition: form-data; name=config\r\n\r\n{}\r\n--b--")
 	}
@@ -166,7 +166,7 @@ func FuzzContentType(f *testing.F) {
 }
 
 func FuzzPath(f *testing.F) {
-	r := newFuzzRig(f, rigOptions{env: map[string]string{"ENABLE_TESTDATA_MOCK": "true", "ADMIN_SLUG": "back_office"}})
+	r := newFuzzHarness(f, harnessOptions{env: map[string]string{"ENABLE_TESTDATA_MOCK": "true", "ADMIN_SLUG": "back_office"}})
 	for _, s := range []string{"/", "/healthz", "/api/v2/separate/x", "/api/v2/render/%00/status", "/api/v2/separate/x/stem/y?token=1.x", "/api/v2/credits/cost?durationMs=5", "/api/v2/testdata/separation/0-5/voice",
 		"/back_office/../x", "/api/v2/admin/users?q=%00&limit=1", "//", "/swagger/%2e%2e/"} {
 		for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {

@@ -35,7 +35,7 @@ type malformed struct {
 	body   string
 }
 
-func checkMalformed(t *testing.T, r *rig, cases []malformed) {
+func checkMalformed(t *testing.T, r *harness, cases []malformed) {
 	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func jsonRefusals(target string, anon bool) []malformed {
 }
 
 func TestMalformedSignIns(t *testing.T) {
-	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
 		for _, target := range []string{"/api/v2/auth/provider_a", "/api/v2/auth/provider_b"} {
 			post := func(body string) request { return request{method: "POST", target: target, body: body} }
 			cases := jsonRefusals(target, true)
@@ -96,7 +96,7 @@ func TestMalformedSignIns(t *testing.T) {
 }
 
 func TestMalformedPurchases(t *testing.T) {
-	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
 		const target = "/api/v2/credits/purchase"
 		post := func(body string) request { return request{method: "POST", target: target, body: body} }
 		cases := jsonRefusals(target, false)
@@ -125,7 +125,7 @@ func TestMalformedPurchases(t *testing.T) {
 		checkMalformed(t, r, cases)
 	})
 	t.Run("unconfigured", func(t *testing.T) {
-		r := newRig(t, rigOptions{env: map[string]string{"IAP_PLATFORM_A_PACKAGE_NAME": "", "IAP_PLATFORM_B_KEY_ID": ""}})
+		r := newHarness(t, harnessOptions{env: map[string]string{"IAP_PLATFORM_A_PACKAGE_NAME": "", "IAP_PLATFORM_B_KEY_ID": ""}})
 		for _, platform := range []string{"platform_a", "platform_b"} {
 			post := func(product string) request {
 				return request{method: "POST", target: "/api/v2/credits/purchase",
@@ -140,7 +140,7 @@ func TestMalformedPurchases(t *testing.T) {
 }
 
 func TestMalformedAdminGrants(t *testing.T) {
-	eachDatabase(t, rigOptions{file: true}, func(t *testing.T, r *rig) {
+	eachDatabase(t, harnessOptions{file: true}, func(t *testing.T, r *harness) {
 		const target = "/api/v2/credits/admin-grant"
 		admin := r.admin()
 		var cases []malformed
@@ -162,7 +162,7 @@ func TestMalformedAdminGrants(t *testing.T) {
 }
 
 func TestMalformedCosts(t *testing.T) {
-	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
 		var cases []malformed
 		for _, query := range []string{"", "?", "?durationMs", "?durationMs=", "?durationMs=x", "?durationMs=1.5", "?durationMs=1e3", "?durationMs=0x10", "?durationMs=+5",
 			"?durationMs=9223372036854775808", "?durationMs=-9223372036854775809", "?durationMs=%00", "?durationMs=1%00", "?durationMs=%ff", "?durationMs=1_000", "?durationms=1",
@@ -188,7 +188,7 @@ func TestMalformedCosts(t *testing.T) {
 }
 
 func TestMalformedTokens(t *testing.T) {
-	r := newRig(t, rigOptions{})
+	r := newHarness(t, harnessOptions{})
 	good := r.signIn().token
 	parts := strings.Split(good, ".")
 	for _, path := range []string{"/api/v2/credits", "/api/v2/credits/cost?durationMs=1", "/api/v2/separate/x", "/api/v2/render/x/status", "/api/v2/render/x/download", "/api/v2/admin/overview"} {
@@ -212,7 +212,7 @@ func TestMalformedTokens(t *testing.T) {
 }
 
 func TestMalformedPathsAndMethods(t *testing.T) {
-	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
 		var cases []malformed
 		for _, id := range []string{"x", "rnd-", "sep-", "%00", "rnd-%00", "%ff", "%C3%28", "a%2Fb", "..%2F..", "%2e%2e", "'%20OR%201=1", strings.Repeat("a", 5000), "rnd-0190b6f2-7e0a-7cc1-8f5e-0123456789ab"} {
 			render, separation := noRender, noSeparation

@@ -7,7 +7,7 @@ import (
 )
 
 func TestPathsAreExactAndQueriesReadable(t *testing.T) {
-	r := newRig(t, rigOptions{env: map[string]string{"ADMIN_SLUG": "back-office", "ENABLE_API_DOCS": "true"}})
+	r := newHarness(t, harnessOptions{env: map[string]string{"ADMIN_SLUG": "back-office", "ENABLE_API_DOCS": "true"}})
 	for target, want := range map[string]int{
 		"/healthz": 200, "/healthz?x=1": 200, "/swagger/": 200, "/back-office/": 200,
 		"//healthz": 404, "/x/../healthz": 404, "/./healthz": 404, "/healthz/": 404, "//back-office/": 404, "/back-office//": 404,

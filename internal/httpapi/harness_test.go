@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rig is the whole service as it is composed for production, without listener
+// harness is the whole service as it is composed for production, without listener
 // and workers, between stand-ins of its vendors. Any failure of ours that it
 // logs fails the test.
-type rig struct {
+type harness struct {
 	t       testing.TB
 	handler http.Handler
 	db      *db.DB // a second way to the same database; nil on SQLite in memory
@@ -49,8 +49,8 @@ type rig struct {
 	cfg     config.Config
 }
 
-// rigOptions changes what a rig is made of.
-type rigOptions struct {
+// harnessOptions changes what a harness is made of.
+type harnessOptions struct {
 	postgres bool
 	bucket   bool
 	file     bool // SQLite in a file, so that the test can look into it
@@ -58,7 +58,7 @@ type rigOptions struct {
 	log      slog.Handler // default: an alarm
 }
 
-func newRig(t testing.TB, o rigOptions) *rig {
+func newHarness(t testing.TB, o harnessOptions) *harness {
 	t.Helper()
 	// The stand-ins outlive the test's context, which ends before its cleanups.
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,7 +83,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	for key, value := range o.env {
 		env[key] = value
 	}
-	r := &rig{t: t, world: world}
+	r := &harness{t: t, world: world}
 	if r.cfg, err = config.Load(func(key string) (string, bool) { v, ok := env[key]; return v, ok }); err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +106,11 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	return r
 }
 
-// eachDatabase runs a test on a rig with either database.
-func eachDatabase(t *testing.T, o rigOptions, test func(t *testing.T, r *rig)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, newRig(t, o)) })
+// eachDatabase runs a test on a harness with either database.
+func eachDatabase(t *testing.T, o harnessOptions, test func(t *testing.T, r *harness)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, newHarness(t, o)) })
 	o.postgres = true
-	t.Run("postgres", func(t *testing.T) { test(t, newRig(t, o)) })
+	t.Run("postgres", func(t *testing.T) { test(t, newHarness(t, o)) })
 }
 
 // request is one request to the API. Authorization is that of user, or none.
@@ -123,7 +123,7 @@ type request struct {
 }
 
 // do sends a request to the handler, past any network.
-func (r *rig) do(q request) *httptest.ResponseRecorder {
+func (r *harness) do(q request) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(q.method, "http://api.example/", strings.NewReader(q.body))
 	if err := retarget(req, q.target); err != nil {
 		r.t.Fatalf("%s: %v", q.target, err)
@@ -167,7 +167,7 @@ func freshAddress() string {
 }
 
 // signIn creates a user by signing in.
-func (r *rig) signIn() person {
+func (r *harness) signIn() person {
 	r.t.Helper()
 	idToken, err := r.world.ProviderA.Mint(identity.Claims{Email: fmt.Sprintf("person-%d@example.test", people.Add(1))})
 	if err != nil {
@@ -185,7 +185,7 @@ func (r *rig) signIn() person {
 }
 
 // token mints an access token for anybody.
-func (r *rig) token(userID, role string) string {
+func (r *harness) token(userID, role string) string {
 	r.t.Helper()
 	token, _, err := r.tokens.Issue(account.Principal{UserID: userID, Role: role})
 	if err != nil {
@@ -194,9 +194,9 @@ func (r *rig) token(userID, role string) string {
 	return token
 }
 
-// admin mints an access token of a new admin. The rig has a database that the
+// admin mints an access token of a new admin. The harness has a database that the
 // test can look into.
-func (r *rig) admin() string {
+func (r *harness) admin() string {
 	r.t.Helper()
 	user := r.signIn()
 	if _, err := account.SetRole(r.t.Context(), r.db, user.id, account.RoleAdmin, "test"); err != nil {
@@ -206,7 +206,7 @@ func (r *rig) admin() string {
 }
 
 // ghost is a valid token of an account that is gone.
-func (r *rig) ghost() string { return r.token(uuid.NewString(), account.RoleUser) }
+func (r *harness) ghost() string { return r.token(uuid.NewString(), account.RoleUser) }
 
 // part is one part of a form. head replaces the whole Content-Disposition.
 type part struct{ name, head, text, file string }

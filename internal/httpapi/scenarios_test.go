@@ -29,7 +29,7 @@ func separation(user, key string) request {
 	return q
 }
 
-func (r *rig) balance(user string) string {
+func (r *harness) balance(user string) string {
 	return strings.TrimSpace(r.do(request{method: "GET", target: "/api/v2/credits", user: user}).Body.String())
 }
 
@@ -37,7 +37,7 @@ func (r *rig) balance(user string) string {
 // finds an empty purse, and must still be told of the job that it paid for.
 func TestEqualRequestsAtOnceAreOneJob(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, rigOptions{env: map[string]string{"SIGNUP_BONUS_CREDITS": "1"}}, func(t *testing.T, r *rig) {
+	eachDatabase(t, harnessOptions{env: map[string]string{"SIGNUP_BONUS_CREDITS": "1"}}, func(t *testing.T, r *harness) {
 		for round := range 3 {
 			user := r.signIn().token
 			answers := make([]*httptest.ResponseRecorder, 12)
@@ -60,7 +60,7 @@ func TestEqualRequestsAtOnceAreOneJob(t *testing.T) {
 }
 
 func TestAKeyBelongsToOneRequestOfOneUser(t *testing.T) {
-	eachDatabase(t, rigOptions{bucket: true}, func(t *testing.T, r *rig) {
+	eachDatabase(t, harnessOptions{bucket: true}, func(t *testing.T, r *harness) {
 		user, other := r.signIn().token, r.signIn().token
 		job := jobID(t, r.do(separation(user, "k")))
 		if again := jobID(t, r.do(separation(user, " k "))); again != job {
@@ -86,7 +86,7 @@ func TestAKeyBelongsToOneRequestOfOneUser(t *testing.T) {
 }
 
 func TestDeletedAccounts(t *testing.T) {
-	eachDatabase(t, rigOptions{}, func(t *testing.T, r *rig) {
+	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
 		u := r.signIn()
 		job := jobID(t, r.do(separation(u.token, "")))
 		for range 2 {
@@ -111,7 +111,7 @@ func TestDeletedAccounts(t *testing.T) {
 func TestCORS(t *testing.T) {
 	preflight := map[string]string{"Origin": "https://app.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,idempotency-key"}
 	for _, tt := range []struct{ allowed, want string }{{"", "*"}, {"https://app.example,https://b.example", "https://app.example"}, {"https://b.example", ""}} {
-		r := newRig(t, rigOptions{env: map[string]string{"CORS_ALLOWED_ORIGINS": tt.allowed}})
+		r := newHarness(t, harnessOptions{env: map[string]string{"CORS_ALLOWED_ORIGINS": tt.allowed}})
 		w := r.do(request{method: "OPTIONS", target: "/api/v2/render", header: preflight})
 		if w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Origin") != tt.want {
 			t.Errorf("preflight with %q: %d %v", tt.allowed, w.Code, w.Header())
@@ -129,7 +129,7 @@ func TestCORS(t *testing.T) {
 }
 
 // rawConn opens a connection to the API over a real listener.
-func rawConn(t *testing.T, r *rig) net.Conn {
+func rawConn(t *testing.T, r *harness) net.Conn {
 	t.Helper()
 	s := httptest.NewServer(r.handler)
 	t.Cleanup(s.Close)
@@ -142,7 +142,7 @@ func rawConn(t *testing.T, r *rig) net.Conn {
 }
 
 func TestExpectIsNotAnsweredWithLeaveBeforeTheToken(t *testing.T) {
-	c := rawConn(t, newRig(t, rigOptions{}))
+	c := rawConn(t, newHarness(t, harnessOptions{}))
 	// A client that waits for leave to send a body that would be refused is not
 	// given it.
 	if _, err := fmt.Fprint(c, "POST /api/v2/render HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
@@ -159,7 +159,7 @@ func TestExpectIsNotAnsweredWithLeaveBeforeTheToken(t *testing.T) {
 }
 
 func TestHEADIsGETWithoutABody(t *testing.T) {
-	r := newRig(t, rigOptions{})
+	r := newHarness(t, harnessOptions{})
 	s := httptest.NewServer(r.handler)
 	defer s.Close()
 	user := r.signIn().token
