@@ -92,5 +92,7 @@ func TestRecordingWithoutVoiceFailsAndIsRefunded(t *testing.T) {
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoVoice, b.NoSpeakers = true, true })
-	waitRefunded(t, u, u.Separate(t, mixture(t)), 3)
+	if got := waitRefunded(t, u, u.Separate(t, mixture(t)), 3); got != "provider_rejected: Provider service unavailable" {
+		t.Errorf("error %q", got)
+	}
 }

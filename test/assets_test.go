@@ -253,8 +253,8 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	var job struct{ JobID string }
 	u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": got.AssetKey, "order": 0, "durationMs": 2000}}}).
 		Expect(200).JSON(&job)
-	if end := u.WaitFinished(t, job.JobID); end.Status != "FAILED" || !strings.Contains(end.Error, " ") {
-		t.Errorf("ended %s with %q, want FAILED with a sentence", end.Status, end.Error)
+	if end := u.WaitFinished(t, job.JobID); end.ErrorCode != "source_unreadable" || !strings.Contains(end.Error, " ") {
+		t.Errorf("ended %s with %q (%s), want FAILED with a sentence", end.Status, end.Error, end.ErrorCode)
 	}
 }
 

@@ -273,8 +273,12 @@ func TestRenderHostileInputs(t *testing.T) {
 			var job struct{ JobID string }
 			res.Expect(200).JSON(&job)
 			end := u.WaitFinished(t, job.JobID)
-			if end.Status != "FAILED" || !strings.Contains(end.Error, " ") {
-				t.Errorf("ended %s with %q, want FAILED with a sentence", end.Status, end.Error)
+			want := "source_unreadable"
+			if name == "audio only" {
+				want = "no_media"
+			}
+			if end.ErrorCode != want || !strings.Contains(end.Error, " ") {
+				t.Errorf("ended %s with %q (%s), want %s and a sentence", end.Status, end.Error, end.ErrorCode, want)
 			}
 			for _, bad := range []string{"ffmpeg", "/", "Invalid data", "moov"} {
 				if strings.Contains(end.Error, bad) {
@@ -295,8 +299,8 @@ func TestRenderHostileInputs(t *testing.T) {
 		}
 		var job struct{ JobID string }
 		res.Expect(200).JSON(&job)
-		if end := u.WaitFinished(t, job.JobID); end.Status != "FAILED" {
-			t.Errorf("ended %s", end.Status)
+		if end := u.WaitFinished(t, job.JobID); end.ErrorCode != "source_unreadable" {
+			t.Errorf("ended %s: %s", end.Status, end.ErrorCode)
 		}
 	})
 	if n := s.World.ProviderA.Faults.Count("unknown"); n != 0 {

@@ -13,7 +13,8 @@ import (
 )
 
 // waitRefunded waits until a separation FAILED and fails the test unless the
-// charge came back at that moment, once. It returns the sentence.
+// charge came back at that moment, once. It returns what
+// the client reads, as "code: sentence".
 func waitRefunded(t testing.TB, u *apitest.User, id string, balance int) string {
 	t.Helper()
 	job := u.WaitSeparation(t, id, "FAILED")
@@ -23,24 +24,24 @@ func waitRefunded(t testing.TB, u *apitest.User, id string, balance int) string 
 	if strings.Contains(job.Error, fake.LeakMarker) {
 		t.Errorf("the provider's words leak: %q", job.Error)
 	}
-	return job.Error
+	return job.ErrorCode + ": " + job.Error
 }
 
 func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 	t.Parallel()
 	const (
-		auth        = "Authentication failed with the provider"
-		quota       = "Insufficient provider quota"
-		limited     = "Provider rate limit exceeded, please try again later"
-		invalid     = "Invalid request to the provider"
-		unavailable = "Provider service unavailable"
+		auth        = "provider_rejected: Authentication failed with the provider"
+		quota       = "provider_quota: Insufficient provider quota"
+		limited     = "provider_unavailable: Provider rate limit exceeded, please try again later"
+		invalid     = "provider_rejected: Invalid request to the provider"
+		unavailable = "provider_unavailable: Provider service unavailable"
 	)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	tests := []struct {
-		step     string
-		status   int
-		sentence string // "" accepts any
+		step   string
+		status int
+		want   string
 	}{
 		{separator.StepUploadToken, 401, auth},
 		{separator.StepUploadToken, 403, invalid},
@@ -61,8 +62,8 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 			s.World.FailSeparator(t, fake.Rule{Step: tt.step, Kind: fake.KindStatus, Status: tt.status})
 			defer s.World.Heal()
 			id := u.Separate(t, mixture(t))
-			if sentence := waitRefunded(t, u, id, 3); tt.sentence != "" && sentence != tt.sentence {
-				t.Errorf("error %q, want %q", sentence, tt.sentence)
+			if got := waitRefunded(t, u, id, 3); got != tt.want {
+				t.Errorf("error %q, want %q", got, tt.want)
 			}
 			calls := s.World.Separator.Faults.Count(tt.step)
 			if tt.status < 500 && calls != 1 {
@@ -79,8 +80,8 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 	t.Run("the project fails", func(t *testing.T) {
 		for _, byReason := range []bool{false, true} {
 			s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 10, byReason })
-			if sentence := waitRefunded(t, u, u.Separate(t, mixture(t)), 3); sentence != unavailable {
-				t.Errorf("by reason %v: error %q, want %q", byReason, sentence, unavailable)
+			if got := waitRefunded(t, u, u.Separate(t, mixture(t)), 3); got != "provider_rejected: Provider service unavailable" {
+				t.Errorf("by reason %v: error %q", byReason, got)
 			}
 		}
 		s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 0, false })

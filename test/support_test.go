@@ -160,7 +160,7 @@ func TestSupportMakesAPersonWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", broken))
-	told := u.WaitFinished(t, job).Error
+	told := u.WaitFinished(t, job)
 
 	var p person
 	command(t, s, &p, "user", "show", u.Email)
@@ -169,13 +169,13 @@ func TestSupportMakesAPersonWhole(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	var j struct {
-		JobID, UserID, Status, Error, Cause, Replica string
-		Attempts                                     int
-		Inputs                                       map[string]any
-		Ledger                                       []struct{ Kind string }
+		JobID, UserID, Status, Error, ErrorCode, Cause, Replica string
+		Attempts                                                int
+		Inputs                                                  map[string]any
+		Ledger                                                  []struct{ Kind string }
 	}
 	command(t, s, &j, "job", "show", job)
-	if j.UserID != u.Sub || j.Status != "FAILED" || j.Error != told || j.Cause == "" || j.Replica == "" || j.Attempts != 1 || len(j.Inputs) == 0 {
+	if j.UserID != u.Sub || j.Status != "FAILED" || j.Error != told.Error || told.ErrorCode != "source_unreadable" || j.ErrorCode != told.ErrorCode || j.Cause == "" || j.Replica == "" || j.Attempts != 1 || len(j.Inputs) == 0 {
 		t.Errorf("%+v", j)
 	}
 	if body := string(u.Get(t, "/api/v2/render/"+job+"/status").Expect(200).Body); strings.Contains(body, "cause") {

@@ -35,7 +35,7 @@ func jobTable(w io.Writer, j admin.Job) {
 	for _, text := range []struct {
 		what string
 		text admin.Text
-	}{{"replica", j.Replica}, {"node", j.Node}, {"the user was told", j.Error}, {"cause", j.Cause}} {
+	}{{"replica", j.Replica}, {"node", j.Node}, {"the user was told", j.Error}, {"error code", j.ErrorCode}, {"cause", j.Cause}} {
 		if text.text != "" {
 			fmt.Fprintf(w, "%s\t%s\n", text.what, text.text)
 		}

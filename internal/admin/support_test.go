@@ -92,7 +92,7 @@ func TestJobTellsSupportEverything(t *testing.T) {
 		film, stems := s.render(ann, "FAILED", s.now, minute), s.separation(ann, "FAILED", s.now, 2*minute)
 		s.exec(`UPDATE render_jobs SET error = 'An internal error', failure_cause = 'exit status 1', replica = 'host/1', attempts = 2,
 			spec = '{"sources":{"v":1}}', finished_at = $2 WHERE id = $1`, film, s.now.UnixMilli())
-		s.exec(`UPDATE separation_jobs SET failure_cause = 'HTTP 500', source_name = 'song.mp3' WHERE id = $1`, stems)
+		s.exec(`UPDATE separation_jobs SET failure_cause = 'HTTP 500', error_code = 'provider_unavailable', source_name = 'song.mp3' WHERE id = $1`, stems)
 		s.entry(ann, "consume-"+stems, "consume", -1)
 		s.entry(ann, "refund-"+stems, "refund", 1)
 		s.entry(ann, "support-x", "support", 5)
@@ -104,7 +104,7 @@ func TestJobTellsSupportEverything(t *testing.T) {
 			t.Errorf("%+v", j)
 		}
 		j = must(s.reports.Job(t.Context(), stems, "support-x"))(t)
-		if j.JobType != "separation" || j.Cause != "HTTP 500" || !strings.Contains(string(j.Inputs), `"fileName":"song.mp3"`) || len(j.Ledger) != 3 {
+		if j.JobType != "separation" || j.Cause != "HTTP 500" || j.ErrorCode != "provider_unavailable" || !strings.Contains(string(j.Inputs), `"fileName":"song.mp3"`) || len(j.Ledger) != 3 {
 			t.Errorf("%+v", j)
 		}
 		if _, err := json.Marshal(j); err != nil {

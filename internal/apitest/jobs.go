@@ -26,7 +26,7 @@ type SeparationStatus struct {
 	JobID, Status    string
 	Progress         int
 	ProgressReason   string
-	Error            string
+	Error, ErrorCode string
 	Stems            []Stem
 	ActualDurationMs int64
 	QueuePosition    int
@@ -108,6 +108,7 @@ type RenderStatus struct {
 	Progress       int
 	ProgressReason string
 	Error          string
+	ErrorCode      string
 }
 
 // M is a JSON object of a request.

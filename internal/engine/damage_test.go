@@ -56,10 +56,10 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 			t.Parallel()
 			broken := altered(t, whole, firstPart(0.5))
 			checkSentence(t, b.fails(t, film(cut(whole, 0, 1000), cut(broken, 0, 0))),
-				`segments\[1\]: the source is damaged: only [23]\.\d s of [56]\.\d s could be decoded`)
-			checkSentence(t, b.fails(t, film(cut(broken, 5000, 0))), `segments\[0\]: the source is damaged: it ends at [23]\.\d s of 6\.0 s, before trimStartMs`)
+				`source_unreadable: segments\[1\]: the source is damaged: only [23]\.\d s of [56]\.\d s could be decoded`)
+			checkSentence(t, b.fails(t, film(cut(broken, 5000, 0))), `source_unreadable: segments\[0\]: the source is damaged: it ends at [23]\.\d s of 6\.0 s, before trimStartMs`)
 			checkSentence(t, b.fails(t, film(cut(altered(t, whole, firstPart(0.9)), 0, 0))),
-				`segments\[0\]: the source is damaged: only 5\.\d s of 6\.0 s could be decoded`)
+				`source_unreadable: segments\[0\]: the source is damaged: only 5\.\d s of 6\.0 s could be decoded`)
 			out := b.render(t, film(cut(broken, 500, 1500)))
 			mediatest.DurationWithin(t, out.Path, time.Second, 34*time.Millisecond)
 		})
@@ -70,7 +70,7 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 			music := mediatest.Clip(t, mediatest.Spec{Duration: 6 * time.Second, Tone: 440, Container: container})
 			tl := film(cut(mp4, 0, 1000))
 			tl.Clips = []timeline.Clip{{SourceKey: altered(t, music, firstPart(0.5)), Volume: 1, Speed: 1}}
-			checkSentence(t, b.fails(t, tl), `bgmClips\[0\]: the source is damaged: only [23]\.\d s of 6\.0 s could be decoded`)
+			checkSentence(t, b.fails(t, tl), `source_unreadable: bgmClips\[0\]: the source is damaged: only [23]\.\d s of 6\.0 s could be decoded`)
 			tl.Clips[0].SourceTrimEnd = 2 * time.Second
 			b.render(t, tl)
 		}
@@ -78,7 +78,7 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 	t.Run("index lost", func(t *testing.T) {
 		t.Parallel()
 		checkSentence(t, b.fails(t, film(cut(altered(t, mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64}), firstPart(0.6)), 0, 0))),
-			`segments\[0\]: the file is not a video or sound that can be opened`)
+			`source_unreadable: segments\[0\]: the file is not a video or sound that can be opened`)
 	})
 }
 
@@ -95,7 +95,7 @@ func TestRottenDataIsNoticed(t *testing.T) {
 		}
 		return data
 	})
-	checkSentence(t, b.fails(t, film(cut(rotten, 0, 0))), `segments\[0\]: (the source is damaged: only \d\.\d s of [56]\.\d s could be decoded|the (video|sound) could not be decoded)`)
+	checkSentence(t, b.fails(t, film(cut(rotten, 0, 0))), `source_unreadable: segments\[0\]: (the source is damaged: only \d\.\d s of [56]\.\d s could be decoded|the (video|sound) could not be decoded)`)
 	b.render(t, film(cut(rotten, 0, 800)))
 	scratched := altered(t, whole, func(data []byte) []byte {
 		rng := rand.New(rand.NewPCG(2, 2))
@@ -126,36 +126,36 @@ func TestWhatIsNoMedia(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		checkSentence(t, b.fails(t, film(cut(good, 0, 0), cut(path, 0, 0))), `segments\[1\]: the file is not a video or sound that can be opened`)
+		checkSentence(t, b.fails(t, film(cut(good, 0, 0), cut(path, 0, 0))), `source_unreadable: segments\[1\]: the file is not a video or sound that can be opened`)
 	}
 	tl := film(cut(good, 0, 0))
 	tl.Clips = []timeline.Clip{{SourceKey: good, Volume: 1, Speed: 1}}
-	checkSentence(t, b.fails(t, tl), `bgmClips\[0\]: the file has no sound`)
+	checkSentence(t, b.fails(t, tl), `no_media: bgmClips\[0\]: the file has no sound`)
 	tl.Clips = nil
 	tl.Directives = []timeline.Directive{directive(0, 500, 0, 1, good)}
-	checkSentence(t, b.fails(t, tl), `separationDirectives\[0\]\.selections\[0\]: the stem has no sound`)
+	checkSentence(t, b.fails(t, tl), `no_media: separationDirectives\[0\]\.selections\[0\]: the stem has no sound`)
 	tl = film(cut(mediatest.Tone(t, 440, time.Second), 0, 0))
-	checkSentence(t, b.fails(t, tl), `segments\[0\]: the file has no video`)
+	checkSentence(t, b.fails(t, tl), `no_media: segments\[0\]: the file has no video`)
 	tl.OutputKind = timeline.Audio // for sound alone it is as good as any
 	b.render(t, tl)
 	nothing := filepath.Join(t.TempDir(), "nothing.wav")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anullsrc", "-t", "0", nothing)
 	tl = film(cut(nothing, 0, 0))
 	tl.OutputKind = timeline.Audio
-	checkSentence(t, b.fails(t, tl), `segments\[0\]: the source holds no pictures or sound`)
+	checkSentence(t, b.fails(t, tl), `no_media: segments\[0\]: the source holds no pictures or sound`)
 }
 
 func TestLimitsHaveNames(t *testing.T) {
 	t.Parallel()
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, Tone: 440})
 	for want, limits := range map[string]engine.Limits{
-		`segments\[0\]: the picture of 320x180 is larger than the accepted 50000 pixels`:                                                              {MaxPixels: 50000},
-		`segments\[0\]: the source lasts 2\.0 s, at most 1\.0 s are accepted`:                                                                         {MaxSourceDuration: time.Second},
-		`segments\[0\]: the file has 2 streams, at most 1 are accepted`:                                                                               {MaxStreams: 1},
-		`segments\[0\]: the video has 60 frames, at most 59 are accepted`:                                                                             {MaxFrames: 59},
-		`segments: the film would last 2\.0 s, at most 1\.0 s are accepted`:                                                                           {MaxOutputDuration: time.Second},
-		`segments: the film is too much work: 60 frames of 320x180, and 60 frames of the sources to decode, are 1 gigapixels, at most 0 are accepted`: {MaxPixelFrames: 2*60*320*180 - 1},
-		`the server has no room for this render at the moment`:                                                                                        {MinFreeBytes: 1 << 60},
+		`source_too_large: segments\[0\]: the picture of 320x180 is larger than the accepted 50000 pixels`:                                                              {MaxPixels: 50000},
+		`source_too_large: segments\[0\]: the source lasts 2\.0 s, at most 1\.0 s are accepted`:                                                                         {MaxSourceDuration: time.Second},
+		`source_too_large: segments\[0\]: the file has 2 streams, at most 1 are accepted`:                                                                               {MaxStreams: 1},
+		`source_too_large: segments\[0\]: the video has 60 frames, at most 59 are accepted`:                                                                             {MaxFrames: 59},
+		`source_too_large: segments: the film would last 2\.0 s, at most 1\.0 s are accepted`:                                                                           {MaxOutputDuration: time.Second},
+		`source_too_large: segments: the film is too much work: 60 frames of 320x180, and 60 frames of the sources to decode, are 1 gigapixels, at most 0 are accepted`: {MaxPixelFrames: 2*60*320*180 - 1},
+		`: the server has no room for this render at the moment`:                                                                                                        {MinFreeBytes: 1 << 60},
 	} {
 		b := newBench(t, func(c *engine.Config) { c.Limits = limits })
 		_, err := b.try(t, film(cut(clip, 0, 0)))
@@ -164,13 +164,13 @@ func TestLimitsHaveNames(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 			continue
 		}
-		checkSentence(t, f.Code, want)
-		if strings.HasPrefix(want, "the server") != (f.Kind == fault.Unavailable) {
+		checkSentence(t, reads(f), want)
+		if strings.HasPrefix(want, ": the server") != (f.Kind == fault.Unavailable) {
 			t.Errorf("%s: kind %v", want, f.Kind)
 		}
 	}
 	b := newBench(t, func(c *engine.Config) { c.FinalTimeout = time.Millisecond })
-	checkSentence(t, b.fails(t, film(cut(clip, 0, 0))), `the render took longer than the allowed 1ms`)
+	checkSentence(t, b.fails(t, film(cut(clip, 0, 0))), `timed_out: the render took longer than the allowed 1ms`)
 }
 
 // The header tells of the first picture only. The later ones cost no more than
@@ -199,7 +199,7 @@ func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
 		}
 		c.Media, c.Limits.MaxPixels = runner, 64*64
 	})
-	checkSentence(t, b.fails(t, film(cut(grows, 0, 0))), `segments\[0\]: .*could be decoded`)
+	checkSentence(t, b.fails(t, film(cut(grows, 0, 0))), `source_unreadable: segments\[0\]: .*could be decoded`)
 	b.render(t, film(cut(grows, 0, 1000)))
 }
 
@@ -210,9 +210,9 @@ func TestNoiseIsNoFilm(t *testing.T) {
 	b := newBench(t)
 	encrypted := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, GOP: 60, Tone: 440, Output: []string{
 		"-encryption_scheme", "cenc-aes-ctr", "-encryption_key", "76a6c65c5ea762046bd749a2e632ccbb", "-encryption_kid", "a7e61c373e219033c21091fa607bf3b8"}})
-	checkSentence(t, b.fails(t, film(cut(encrypted, 0, 0))), `segments\[0\]: the file is encrypted`)
+	checkSentence(t, b.fails(t, film(cut(encrypted, 0, 0))), `source_protected: segments\[0\]: the file is encrypted`)
 	silent := altered(t, encrypted, func(data []byte) []byte { return bytes.ReplaceAll(data, []byte("cenc"), []byte("mine")) })
-	checkSentence(t, b.fails(t, film(cut(silent, 0, 0))), `segments\[0\]: (the source is damaged: .*|the (video|sound) could not be decoded)`)
+	checkSentence(t, b.fails(t, film(cut(silent, 0, 0))), `source_unreadable: segments\[0\]: (the source is damaged: .*|the (video|sound) could not be decoded)`)
 
 	// Errors in every frame but the keyframes, none of them lost.
 	whole := mediatest.Remux(t, mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, GOP: 10}), "mp4", "-movflags", "+faststart")
@@ -222,7 +222,7 @@ func TestNoiseIsNoFilm(t *testing.T) {
 		}
 		return data
 	})
-	checkSentence(t, b.fails(t, film(cut(noisy, 0, 0))), `segments\[0\]: (the source is damaged: .*|the video could not be decoded)`)
+	checkSentence(t, b.fails(t, film(cut(noisy, 0, 0))), `source_unreadable: segments\[0\]: (the source is damaged: .*|the video could not be decoded)`)
 }
 
 // A picture for which an encoder has not the memory its preset takes is encoded
@@ -242,5 +242,5 @@ func TestLargePicturesFitIntoMemory(t *testing.T) {
 	if out := within(400).render(t, tl); out.Stats.PeakRSS > 400<<20 {
 		t.Errorf("took %d MB", out.Stats.PeakRSS>>20)
 	}
-	checkSentence(t, within(220).fails(t, tl), `segments\[0\]: the video has pictures of 1920x1080, which need more memory than an encoder may use`)
+	checkSentence(t, within(220).fails(t, tl), `source_too_large: segments\[0\]: the video has pictures of 1920x1080, which need more memory than an encoder may use`)
 }

@@ -126,9 +126,9 @@ func (r *run) decodedPeak(ctx context.Context, name string) (float64, error) {
 // pass reads nothing a client sent.
 func (r *run) finalError(ctx context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(err, media.ErrTimeout) {
-		return fault.Invalidf("the render took longer than the allowed %s", r.cfg.FinalTimeout).WithCause(err)
+		return fault.Failedf(fault.TimedOut, "the render took longer than the allowed %s", r.cfg.FinalTimeout).WithCause(err)
 	}
-	return r.blame(ctx, err, "", "")
+	return r.blame(ctx, err, "", fate{})
 }
 
 // mixInput opens the mix.

@@ -103,12 +103,12 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 	length := info.Duration()
 	if s.TrimStart >= length {
 		if claim := claimed(info); s.TrimStart < claim {
-			return fault.Invalidf("segments[%d]: the source is damaged: it ends at %s of %s, before trimStartMs", p.index, seconds(length), seconds(claim))
+			return fault.Failedf(fault.SourceUnreadable, "segments[%d]: the source is damaged: it ends at %s of %s, before trimStartMs", p.index, seconds(length), seconds(claim))
 		}
 		if length <= 0 {
-			return fault.Invalidf("segments[%d]: the source holds no pictures or sound", p.index)
+			return fault.Failedf(fault.NoMedia, "segments[%d]: the source holds no pictures or sound", p.index)
 		}
-		return fault.Invalidf("segments[%d]: trimStartMs lies at or beyond the end of the source (%s)", p.index, seconds(length))
+		return fault.Failedf(fault.NoMedia, "segments[%d]: trimStartMs lies at or beyond the end of the source (%s)", p.index, seconds(length))
 	}
 	p.in, p.out = s.TrimStart, length
 	if s.TrimEnd != 0 {
@@ -162,7 +162,7 @@ func clearlyLess(got, wanted time.Duration) bool {
 }
 
 func damageFault(user string, got, wanted time.Duration) error {
-	return fault.Invalidf("%s: the source is damaged: only %s of %s could be decoded", user, seconds(got), seconds(wanted))
+	return fault.Failedf(fault.SourceUnreadable, "%s: the source is damaged: only %s of %s could be decoded", user, seconds(got), seconds(wanted))
 }
 
 // placeAll gives every segment its frames.

@@ -45,16 +45,16 @@ func (l Limits) withDefaults() Limits {
 func (l Limits) check(info *Info, user string) error {
 	switch v := info.Video; {
 	case info.Streams > l.MaxStreams:
-		return fault.Invalidf("%s: the file has %d streams, at most %d are accepted", user, info.Streams, l.MaxStreams)
+		return fault.Failedf(fault.SourceTooLarge, "%s: the file has %d streams, at most %d are accepted", user, info.Streams, l.MaxStreams)
 	case info.Duration() > l.MaxSourceDuration:
-		return fault.Invalidf("%s: the source lasts %s, at most %s are accepted", user, seconds(info.Duration()), seconds(l.MaxSourceDuration))
+		return fault.Failedf(fault.SourceTooLarge, "%s: the source lasts %s, at most %s are accepted", user, seconds(info.Duration()), seconds(l.MaxSourceDuration))
 	case v != nil && int64(v.Width)*int64(v.Height) > l.MaxPixels:
-		return fault.Invalidf("%s: the picture of %dx%d is larger than the accepted %d pixels", user, v.Width, v.Height, l.MaxPixels)
+		return fault.Failedf(fault.SourceTooLarge, "%s: the picture of %dx%d is larger than the accepted %d pixels", user, v.Width, v.Height, l.MaxPixels)
 	case v != nil && (int64(v.DisplayWidth)*int64(v.DisplayHeight) > l.MaxPixels || max(v.DisplayWidth, v.DisplayHeight) > maxSide):
-		return fault.Invalidf("%s: the picture as displayed, %dx%d, is larger than the accepted %d pixels or %d on a side",
+		return fault.Failedf(fault.SourceTooLarge, "%s: the picture as displayed, %dx%d, is larger than the accepted %d pixels or %d on a side",
 			user, v.DisplayWidth, v.DisplayHeight, l.MaxPixels, maxSide)
 	case v != nil && v.Packets > l.MaxFrames:
-		return fault.Invalidf("%s: the video has %d frames, at most %d are accepted", user, v.Packets, l.MaxFrames)
+		return fault.Failedf(fault.SourceTooLarge, "%s: the video has %d frames, at most %d are accepted", user, v.Packets, l.MaxFrames)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (l Limits) checkWork(p *Plan) error {
 	if work <= l.MaxPixelFrames {
 		return nil
 	}
-	return fault.Invalidf("segments: the film is too much work: %d frames of %dx%d, and %d frames of the sources to decode, are %d gigapixels, at most %d are accepted",
+	return fault.Failedf(fault.SourceTooLarge, "segments: the film is too much work: %d frames of %dx%d, and %d frames of the sources to decode, are %d gigapixels, at most %d are accepted",
 		p.Frames, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 

@@ -75,7 +75,7 @@ func (v *videoPart) economize(machine Machine) error {
 			return nil
 		}
 	}
-	return fault.Invalidf("segments[%d]: the video %s", v.segment, v.tooLarge())
+	return fault.Failedf(fault.SourceTooLarge, "segments[%d]: the video %s", v.segment, v.tooLarge())
 }
 
 // tooLarge says what an encoder cannot hold.

@@ -59,7 +59,7 @@ func (b *bench) render(t testing.TB, tl timeline.Timeline) engine.Output {
 	return out
 }
 
-// fails renders and returns the sentence the client would read.
+// fails renders and returns what the client would read, as "reason: sentence".
 func (b *bench) fails(t testing.TB, tl timeline.Timeline) string {
 	t.Helper()
 	_, err := b.try(t, tl)
@@ -67,8 +67,10 @@ func (b *bench) fails(t testing.TB, tl timeline.Timeline) string {
 	if f == nil {
 		t.Fatalf("got %v, want a failure for the client", err)
 	}
-	return f.Code
+	return reads(f)
 }
+
+func reads(f *fault.Error) string { return string(f.Reason) + ": " + f.Code }
 
 func (b *bench) try(t testing.TB, tl timeline.Timeline) (engine.Output, error) {
 	t.Helper()

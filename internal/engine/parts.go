@@ -183,7 +183,7 @@ func (r *run) makePart(ctx context.Context, p *videoPart, t *task) error {
 		return r.blameEncoder(ctx, err, p, log, what)
 	}
 	if c.got == 0 || c.noise {
-		return fault.Invalidf("%s could not be decoded", what)
+		return undecoded.blame(what)
 	}
 	if err := container.Neutralize(r.path(out)); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
@@ -224,11 +224,11 @@ func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart, log, wh
 	times, readErr := readTimes(r.path(log))
 	switch {
 	case readErr != nil || len(times) == 0:
-		return r.blame(ctx, err, what, "could not be decoded")
+		return r.blame(ctx, err, what, undecoded)
 	case p.memory(p.threads) > r.cfg.Media.MaxMemory()/2:
-		return r.blame(ctx, err, what, p.tooLarge())
+		return r.blame(ctx, err, what, fate{fault.SourceTooLarge, p.tooLarge()})
 	}
-	return r.blame(ctx, err, what, "")
+	return r.blame(ctx, err, what, fate{})
 }
 
 // checkDamage adds up, for every segment, what its parts could decode.
@@ -260,7 +260,7 @@ func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
 	}
 	what := s.source.user + ": the sound"
 	if _, err := r.encode(ctx, pass); err != nil {
-		return r.blame(ctx, err, what, "could not be decoded")
+		return r.blame(ctx, err, what, undecoded)
 	}
 	times, err := readTimes(r.path(log))
 	if err != nil {
@@ -269,7 +269,7 @@ func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
 	c := s.decoded(times)
 	switch {
 	case c.wanted > 0 && c.got == 0:
-		return fault.Invalidf("%s could not be decoded", what)
+		return undecoded.blame(what)
 	case !c.complete():
 		return damageFault(s.source.user, c.got, c.wanted)
 	}

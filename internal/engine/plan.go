@@ -64,7 +64,7 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	}
 	p := &Plan{Kind: t.OutputKind, Profile: profiles[t.Quality], Canvas: Canvas{Rate: l.rate}, Frames: l.frames, Samples: l.samples()}
 	if d := framesDuration(l.frames, l.rate); d > limits.MaxOutputDuration {
-		return nil, fault.Invalidf("segments: the film would last %s, at most %s are accepted", seconds(d), seconds(limits.MaxOutputDuration))
+		return nil, fault.Failedf(fault.SourceTooLarge, "segments: the film would last %s, at most %s are accepted", seconds(d), seconds(limits.MaxOutputDuration))
 	}
 	if t.OutputKind == timeline.Video {
 		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video)
@@ -144,10 +144,10 @@ func checkSources(t timeline.Timeline, sources map[string]*Source, limits Limits
 			return err
 		}
 		if u.video && s.info.Video == nil {
-			return fault.Invalidf("%s: the %s has no video", u.name, u.noun)
+			return fault.Failedf(fault.NoMedia, "%s: the %s has no video", u.name, u.noun)
 		}
 		if u.audio && s.info.Audio == nil {
-			return fault.Invalidf("%s: the %s has no sound", u.name, u.noun)
+			return fault.Failedf(fault.NoMedia, "%s: the %s has no sound", u.name, u.noun)
 		}
 	}
 	return nil
@@ -273,7 +273,7 @@ func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]
 		src := sources[c.SourceKey]
 		info := src.info.Audio
 		if c.SourceTrimStart >= info.End {
-			return nil, fault.Invalidf("bgmClips[%d]: sourceTrimStartMs lies at or beyond the end of the music (%s)", i, seconds(info.End))
+			return nil, fault.Failedf(fault.NoMedia, "bgmClips[%d]: sourceTrimStartMs lies at or beyond the end of the music (%s)", i, seconds(info.End))
 		}
 		promised := info.ClaimedEnd
 		if c.SourceTrimEnd != 0 {

@@ -121,9 +121,9 @@ func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 			s.info, err = r.analyse(ctx, s)
 			switch {
 			case errors.Is(err, media.ErrEncrypted):
-				return fault.Invalidf("%s: the file is encrypted", s.user).WithCause(err)
+				return fault.Failedf(fault.SourceProtected, "%s: the file is encrypted", s.user).WithCause(err)
 			case errors.Is(err, media.ErrNotMedia):
-				return fault.Invalidf("%s: the file is not a video or sound that can be opened", s.user).WithCause(err)
+				return fault.Failedf(fault.SourceUnreadable, "%s: the file is not a video or sound that can be opened", s.user).WithCause(err)
 			}
 			return err
 		})
@@ -171,10 +171,10 @@ func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err err
 }
 
 // blame turns the failure of a pass over a client's file into a sentence about
-// the file: what names the user and the thing, "segments[2]: the video", and fate
-// what became of it, "" where that is our own fault. A full disk and an end from
-// outside are not the file's fault.
-func (r *run) blame(ctx context.Context, err error, what, fate string) error {
+// the file: what names the user and the thing, "segments[2]: the video", and f
+// what became of it, nothing where that is our own fault. A full disk and an end
+// from outside are not the file's fault.
+func (r *run) blame(ctx context.Context, err error, what string, f fate) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -182,10 +182,20 @@ func (r *run) blame(ctx context.Context, err error, what, fate string) error {
 		return fault.As(space).WithCause(err)
 	}
 	if errors.Is(err, media.ErrTimeout) {
-		return fault.Invalidf("%s took too long to process", what).WithCause(err)
+		return fault.Failedf(fault.TimedOut, "%s took too long to process", what).WithCause(err)
 	}
-	if exit, ok := errors.AsType[*media.ExitError](err); ok && exit.Signal == 0 && fate != "" {
-		return fault.Invalidf("%s %s", what, fate).WithCause(err)
+	if exit, ok := errors.AsType[*media.ExitError](err); ok && exit.Signal == 0 && f != (fate{}) {
+		return f.blame(what).WithCause(err)
 	}
 	return err
 }
+
+// fate is what becomes of a file, in one word and as the end of a sentence.
+type fate struct {
+	reason fault.Reason
+	words  string
+}
+
+var undecoded = fate{fault.SourceUnreadable, "could not be decoded"}
+
+func (f fate) blame(what string) *fault.Error { return fault.Failedf(f.reason, "%s %s", what, f.words) }

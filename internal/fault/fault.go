@@ -34,6 +34,7 @@ type Error struct {
 	Kind   Kind
 	Code   string // wire "error": a machine code, or a sentence where the API defines none
 	Detail string // wire "detail"; never an upstream's text, a path or a stack
+	Reason Reason // why a job failed; "" is a failure of no job
 	// RetryAfter is how long the client should wait, for RateLimited; 0 omits the header.
 	RetryAfter time.Duration
 	Err        error // cause, for the log only
@@ -96,11 +97,11 @@ func Cause(err error) string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is an Error of the same kind and code, so that
+// Is reports whether target is an Error of the same kind, code and reason, so that
 // errors.Is works on copies made by WithDetail and WithCause.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
-	return ok && t.Kind == e.Kind && t.Code == e.Code
+	return ok && t.Kind == e.Kind && t.Code == e.Code && t.Reason == e.Reason
 }
 
 // As returns the Error in err's chain, or nil.

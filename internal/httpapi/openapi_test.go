@@ -2,8 +2,12 @@ package httpapi_test
 
 import (
 	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -153,5 +157,37 @@ func checkErrorBodies(t *testing.T, name string, op *openapi3.Operation) {
 		if !slices.ContainsFunc(bodies, func(s *openapi3.SchemaRef) bool { return s.Ref == "#/components/schemas/Error" }) {
 			t.Errorf("%s: the body of %s is not an Error", name, status)
 		}
+	}
+}
+
+// The document closes the list of reasons that fault declares.
+func TestJobErrorCodesAreTheReasons(t *testing.T) {
+	source, err := parser.ParseFile(token.NewFileSet(), "../fault/reason.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared, documented []string
+	ast.Inspect(source, func(n ast.Node) bool {
+		if c, is := n.(*ast.ValueSpec); is {
+			for _, v := range c.Values {
+				word, err := strconv.Unquote(v.(*ast.BasicLit).Value)
+				if err != nil {
+					t.Error(err)
+				}
+				declared = append(declared, word)
+			}
+		}
+		return true
+	})
+	for _, word := range loadOpenAPI(t).Components.Schemas["JobErrorCode"].Value.Enum {
+		if word != nil { // of what has not failed
+			documented = append(documented, word.(string))
+		}
+	}
+	if slices.Sort(declared); len(declared) < 13 {
+		t.Errorf("only %q are declared", declared)
+	}
+	if slices.Sort(documented); !slices.Equal(declared, documented) {
+		t.Errorf("declared %q\ndocumented %q", declared, documented)
 	}
 }

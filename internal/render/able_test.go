@@ -100,7 +100,7 @@ func TestJobsFailForWantOfRoomOnlyWhereNobodyHadAny(t *testing.T) {
 				t.Errorf("with %d bytes free %d jobs wait, want %d", step.free, n, step.waiting)
 			}
 		}
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1`, sentenceNoRoom); n != 3 {
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'stale'`, errNoRoom.Code); n != 3 {
 			t.Errorf("%d jobs say why", n)
 		}
 	})
@@ -172,7 +172,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 		r.run(failing)
 		r.eventually("failed", 30*time.Second, func() bool { return r.in(StateFailed) == 1 })
 		r.eventually("reported", 10*time.Second, func() bool { return strings.Contains(log.String(), "level=ERROR") })
-		if n := r.number(`SELECT attempts FROM render_jobs WHERE state = 'FAILED' AND error = $1`, sentenceInternal); n != maxAttempts {
+		if n := r.number(`SELECT attempts FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Code); n != maxAttempts {
 			t.Errorf("%d attempts", n)
 		}
 		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
@@ -199,7 +199,7 @@ func TestAJobHasSoLongFromItsFirstAttempt(t *testing.T) {
 		}
 		r.run(s)
 		r.eventually("overdue", 30*time.Second, func() bool { return r.in(StateFailed) == 2 })
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes'`); n != 2 {
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes' AND error_code = 'timed_out'`); n != 2 {
 			t.Errorf("%d jobs say why", n)
 		}
 		if !strings.Contains(log.String(), `msg="render taken over"`) || !strings.Contains(log.String(), "from=lost") {

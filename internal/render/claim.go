@@ -126,7 +126,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok, waiting bool, er
 			log.Info("render taken over", "from", j.From, "ageMs", ageMs)
 		}
 		if j.Spec, err = decodeSpec(encoded); err != nil {
-			_, ferr := s.fail(ctx, j, sentenceInternal, err)
+			_, ferr := s.fail(ctx, j, errInternal, err)
 			return j, false, true, errors.Join(err, ferr)
 		}
 	}

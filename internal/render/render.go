@@ -131,9 +131,9 @@ func inputKey(userID, sha256 string) string { return "inputs/" + userID + "/" + 
 var errUnknownJob = fault.NotFoundf("render job not found")
 
 // What the client reads of a job that failed for a reason of ours.
-const (
-	sentenceInternal = "The video could not be rendered because of an internal error"
-	sentenceNoRoom   = "The video could not be rendered: the service has been short of disk space for too long"
-	sentenceOverdue  = "The video could not be rendered: it took longer than %d minutes"
-	sentenceWorkers  = "The video could not be rendered: the service was interrupted too often"
+var (
+	errInternal    = fault.Failedf(fault.Unexplained, "The video could not be rendered because of an internal error")
+	errSlow        = fault.Failedf(fault.TimedOut, "%s", errInternal.Code) // a program of ours, three times
+	errNoRoom      = fault.Failedf(fault.Stale, "The video could not be rendered: the service has been short of disk space for too long")
+	errInterrupted = fault.Failedf(fault.Interrupted, "The video could not be rendered: the service was interrupted too often")
 )

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sweep"
@@ -43,24 +44,26 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 		err = fmt.Errorf("note jobs without room: %w", err)
 	}
 	return errors.Join(err,
-		s.failAll(ctx, sentenceWorkers, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`),
-		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $2`, s.Timeout.Milliseconds()),
-		s.failAll(ctx, sentenceNoRoom, `state = 'PENDING' AND short_since < now_ms() - $2`, spaceTimeout.Milliseconds()))
+		s.failAll(ctx, errInterrupted, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`),
+		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $3`, s.Timeout.Milliseconds()),
+		s.failAll(ctx, errNoRoom, `state = 'PENDING' AND short_since < now_ms() - $3`, spaceTimeout.Milliseconds()))
 }
 
 // spaceTimeout is how long a job may wait while no live replica has room for it.
 const spaceTimeout = 30 * time.Minute
 
 // overdue is what the client reads of a job that took too long.
-func (s *Service) overdue() string { return fmt.Sprintf(sentenceOverdue, s.Timeout/time.Minute) }
+func (s *Service) overdue() *fault.Error {
+	return fault.Failedf(fault.TimedOut, "The video could not be rendered: it took longer than %d minutes", s.Timeout/time.Minute)
+}
 
 // failAll fails the jobs of a condition. What was uploaded for them goes with the
 // next sweep of files.
-func (s *Service) failAll(ctx context.Context, sentence, where string, args ...any) error {
+func (s *Service) failAll(ctx context.Context, told *fault.Error, where string, args ...any) error {
 	var ids []string
 	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		ids, err = db.Texts(tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, finished_at = now_ms(),
-			replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{sentence}, args...)...))
+		ids, err = db.Texts(tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, error_code = $2, finished_at = now_ms(),
+			replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{told.Code, told.Reason}, args...)...))
 		for _, id := range ids {
 			err = errors.Join(err, ended(ctx, tx, id))
 		}
@@ -70,7 +73,7 @@ func (s *Service) failAll(ctx context.Context, sentence, where string, args ...a
 		return fmt.Errorf("give up render jobs: %w", err)
 	}
 	for _, id := range ids {
-		s.log.Warn("render job given up", "job", id, "why", sentence)
+		s.log.Warn("render job given up", "job", id, "why", told.Code)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
+	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/user"
 )
@@ -142,22 +144,28 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, log *slog.Logger, 
 	case errors.Is(err, objectstore.ErrUnavailable):
 		s.handBack(ctx, j, log, again{forgive: true, pause: 10 * time.Second}, err)
 	case seen != nil && seen.Kind != fault.Internal && seen.Kind != fault.Unavailable:
-		s.giveUp(ctx, j, log, seen.Code, err)
+		s.giveUp(ctx, j, log, seen, err)
 	case j.Attempts < maxAttempts:
 		s.handBack(ctx, j, log, again{pause: time.Second}, err)
-	case s.giveUp(ctx, j, log, sentenceInternal, err):
-		log.Error("render failed", "err", err)
+	default:
+		told := errInternal
+		if errors.Is(err, media.ErrTimeout) {
+			told = errSlow
+		}
+		if s.giveUp(ctx, j, log, told, err) {
+			log.Error("render failed", "err", err)
+		}
 	}
 }
 
 // giveUp fails a job, and reports whether that is written. Otherwise the lease
 // runs out and the job is claimed again from its row.
-func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, sentence string, why error) bool {
-	moved, err := s.fail(ctx, j, sentence, why)
+func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, told *fault.Error, why error) bool {
+	moved, err := s.fail(ctx, j, told, why)
 	if err != nil {
 		log.Warn("end of render not written; it will be claimed again", "err", err)
 	} else if moved {
-		log.Info("render ended", "state", StateFailed, "why", sentence, "cause", why)
+		log.Info("render ended", "state", StateFailed, "why", told.Code, "cause", why)
 	}
 	return moved && err == nil
 }
@@ -255,9 +263,9 @@ func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
 	}
 	switch {
 	case errors.Is(err, asset.ErrCorrupt):
-		return fault.Invalidf("An asset does not match its checksum; upload it again").WithCause(err)
+		return fault.Failedf(fault.SourceUnreadable, "An asset does not match its checksum; upload it again").WithCause(err)
 	case errors.Is(err, objectstore.ErrNotFound):
-		return fault.Invalidf("A source file of the render is no longer available; upload it again").WithCause(err)
+		return fault.Failedf(fault.SourceMissing, "A source file of the render is no longer available; upload it again").WithCause(err)
 	case err != nil:
 		return fmt.Errorf("fetch source: %w", err)
 	}
@@ -300,13 +308,13 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 	})
 }
 
-// fail moves a job to FAILED, unless it is in other hands. The sentence is for its
-// owner, the cause for support.
-func (s *Service) fail(ctx context.Context, j claimedJob, sentence string, cause error) (moved bool, err error) {
+// fail moves a job to FAILED, unless it is in other hands. What its owner is told is
+// a sentence and a reason; the cause is for support.
+func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cause error) (moved bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $3, failure_cause = $4, finished_at = now_ms(),
+		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $3, error_code = $5, failure_cause = $4, finished_at = now_ms(),
 				replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, sentence, fault.Cause(cause))
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, told.Code, fault.Cause(cause), cmp.Or(told.Reason, fault.Unexplained))
 		if err != nil {
 			return fmt.Errorf("fail render job: %w", err)
 		}

@@ -45,9 +45,6 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 	if err != nil {
 		return fmt.Errorf("download stems: %w", err)
 	}
-	if got.Voice.Path == "" && len(got.Speakers) == 0 {
-		return errNoVoice
-	}
 	stems := []stem{{id: stemVoice, Stem: got.Voice}}
 	for i, f := range got.Speakers {
 		stems = append(stems, stem{id: speakerPrefix + strconv.Itoa(i), Stem: f})

@@ -240,6 +240,7 @@ func (r *rig) age(id string, by time.Duration) {
 // row is a job as stored, for comparison as a whole.
 type row struct {
 	State, Error, Owner string
+	Code                string // of the reason
 	Attempts, Progress  int
 	Fence, Project      int64
 	Leased, Intent      bool
@@ -249,9 +250,9 @@ func (r *rig) row(id string) row {
 	r.t.Helper()
 	var x row
 	var leased, intent int
-	err := r.db.QueryRow(context.WithoutCancel(r.t.Context()), `SELECT state, COALESCE(error, ''), COALESCE(lease_owner, ''), attempts, progress, fence,
+	err := r.db.QueryRow(context.WithoutCancel(r.t.Context()), `SELECT state, COALESCE(error, ''), COALESCE(error_code, ''), COALESCE(lease_owner, ''), attempts, progress, fence,
 			COALESCE(project_id, 0), CASE WHEN lease_until IS NULL THEN 0 ELSE 1 END, CASE WHEN submit_intent_at IS NULL THEN 0 ELSE 1 END
-		FROM separation_jobs WHERE id = $1`, id).Scan(&x.State, &x.Error, &x.Owner, &x.Attempts, &x.Progress, &x.Fence, &x.Project, &leased, &intent)
+		FROM separation_jobs WHERE id = $1`, id).Scan(&x.State, &x.Error, &x.Code, &x.Owner, &x.Attempts, &x.Progress, &x.Fence, &x.Project, &leased, &intent)
 	if err != nil {
 		r.t.Fatalf("read %s: %v", id, err)
 	}

@@ -152,9 +152,9 @@ func (s *Service) recover(ctx context.Context, which string, args ...any) error 
 		switch {
 		case j.IntentAt.Valid:
 			s.jobLog(j).Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice")
-			moved, err = s.fail(ctx, j, sentenceNoAnswer, errors.New("the worker was lost while the provider may have been starting the job"))
+			moved, err = s.fail(ctx, j, errInterrupted, errors.New("the worker was lost while the provider may have been starting the job"))
 		case j.Attempts >= maxAttempts:
-			moved, err = s.fail(ctx, j, sentenceNoAnswer, fmt.Errorf("%d workers were lost or stuck while submitting", j.Attempts))
+			moved, err = s.fail(ctx, j, errInterrupted, fmt.Errorf("%d workers were lost or stuck while submitting", j.Attempts))
 		default:
 			moved, err = s.requeue(ctx, j, 0)
 		}
@@ -206,15 +206,16 @@ func (s *Service) requeue(ctx context.Context, j claimedJob, forgive int) (bool,
 }
 
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds
-// it, in one transaction. The sentence is for its owner, the cause for support. It writes nothing and reports false when the job has
-// moved on since it was read.
-func (s *Service) fail(ctx context.Context, j claimedJob, sentence string, cause error) (bool, error) {
+// it, in one transaction. What its owner is told is a sentence and a reason; the
+// cause is for support. It writes nothing and reports false when the job has moved
+// on since it was read.
+func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cause error) (bool, error) {
 	moved := false
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, failure_cause = $5,
+		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, error_code = $6, failure_cause = $5,
 				finished_at = now_ms(), replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
 			WHERE id = $1 AND fence = $2 AND state = $4 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`,
-			j.ID, j.Fence, sentence, j.State, fault.Cause(cause))
+			j.ID, j.Fence, told.Code, j.State, fault.Cause(cause), told.Reason)
 		if err != nil {
 			return fmt.Errorf("fail separation job: %w", err)
 		}

@@ -60,7 +60,7 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 							t.Errorf("%s was claimed before %d older jobs (%v)", j.ID, older, err)
 						}
 						time.Sleep(3 * time.Millisecond) // so that claimers meet
-						if moved, err := s.fail(t.Context(), j, "done", nil); err != nil || !moved {
+						if moved, err := s.fail(t.Context(), j, errInternal, nil); err != nil || !moved {
 							t.Errorf("fail: %v, %v", moved, err)
 						}
 						done.Add(1)
@@ -121,7 +121,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 				t.Errorf("claimed a job of %d after one of %d", at, last)
 			}
 			last = at
-			if _, err := s.fail(t.Context(), j, "done", nil); err != nil {
+			if _, err := s.fail(t.Context(), j, errInternal, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -168,7 +168,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 			unchanged("intent", old, func(j *claimedJob) error { return a.intend(ctx, j) })
 			unchanged("start", old, func(j *claimedJob) error { return a.started(ctx, j, 99) })
 			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.requeue(ctx, *j, 1)) })
-			unchanged("failure", old, func(j *claimedJob) error { return refused(a.fail(ctx, *j, "old", nil)) })
+			unchanged("failure", old, func(j *claimedJob) error { return refused(a.fail(ctx, *j, errInternal, nil)) })
 		}
 		inSubmitting()
 		r.processing(b, &now)
@@ -180,7 +180,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 			t.Fatalf("adopt: %+v, %v, %v", adopted, ok, err)
 		}
 		unchanged("hand-back", older, func(j *claimedJob) error { return errors.Join(b.handBack(ctx, *j), job.ErrMoved) })
-		unchanged("failure", older, func(j *claimedJob) error { return refused(b.fail(ctx, *j, "old", nil)) })
+		unchanged("failure", older, func(j *claimedJob) error { return refused(b.fail(ctx, *j, errInternal, nil)) })
 		unchanged("result", older, func(j *claimedJob) error {
 			return b.ready(ctx, j, []stem{{id: stemVoice, Stem: separator.Stem{Kind: container.FLAC}}})
 		})
@@ -215,7 +215,7 @@ func TestRefundIsMadeOnce(t *testing.T) {
 		for range 8 {
 			other := r.service()
 			wg.Go(func() {
-				ok, err := other.fail(t.Context(), j, "once", nil)
+				ok, err := other.fail(t.Context(), j, errInternal, nil)
 				if err != nil {
 					t.Error(err)
 				}

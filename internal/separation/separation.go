@@ -165,12 +165,20 @@ func Label(stemID string) string {
 // to somebody else: the two cannot be told apart.
 var errUnknownJob = fault.NotFoundf("separation job not found")
 
-// What the client reads of a job that failed without a status of the provider's.
 // A project that failed or was not done in time is to a client what a 5xx is.
 const (
 	sentenceInternal = "Internal server error"
-	sentenceStale    = "The separation could not be started in time"
 	sentenceNoAnswer = "Provider service unavailable"
-	sentenceNoVoice  = "No voice was found in the audio"
-	sentencePrice    = "The audio is longer than the length it was charged for"
+)
+
+// What the client reads of a job that failed without a status of the provider's.
+var (
+	errInternal       = fault.Failedf(fault.Unexplained, sentenceInternal)
+	errSlow           = fault.Failedf(fault.TimedOut, sentenceInternal) // a program of ours
+	errNoSource       = fault.Failedf(fault.SourceMissing, sentenceInternal)
+	errStale          = fault.Failedf(fault.Stale, "The separation could not be started in time")
+	errInterrupted    = fault.Failedf(fault.Interrupted, sentenceNoAnswer)
+	errTimedOut       = fault.Failedf(fault.TimedOut, sentenceNoAnswer)
+	errProviderFailed = fault.Failedf(fault.ProviderRejected, sentenceNoAnswer)
+	errPriceMismatch  = fault.Failedf(fault.PriceMismatch, "The audio is longer than the length it was charged for")
 )

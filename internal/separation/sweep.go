@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sweep"
@@ -34,7 +35,7 @@ func (s *Service) failStale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.failAll(ctx, jobs, sentenceStale, "it could not start")
+	return s.failAll(ctx, jobs, errStale, "it could not start")
 }
 
 // fetchingTime is how long stems may take to fetch, beyond the poll time-out,
@@ -48,13 +49,13 @@ func (s *Service) failTimedOut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.failAll(ctx, jobs, sentenceNoAnswer, "the provider took too long")
+	return s.failAll(ctx, jobs, errTimedOut, "the provider took too long")
 }
 
-func (s *Service) failAll(ctx context.Context, jobs []claimedJob, sentence, why string) error {
+func (s *Service) failAll(ctx context.Context, jobs []claimedJob, told *fault.Error, why string) error {
 	var errs []error // one job that cannot be failed must not hold up the others
 	for _, j := range jobs {
-		moved, err := s.fail(ctx, j, sentence, errors.New(why))
+		moved, err := s.fail(ctx, j, told, errors.New(why))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("give up %s: %w", j.ID, err))
 		}

@@ -18,7 +18,7 @@ func TestSweeps(t *testing.T) {
 			name string
 			// prepare makes a job of owner and brings it to where the sweep finds it.
 			prepare func(r *rig, s *Service, owner string) string
-			want    row // only State, Error and Attempts count
+			want    row // only State, Error, Code and Attempts count
 			refund  bool
 		}{
 			{"submitting, young", func(r *rig, s *Service, owner string) string {
@@ -52,7 +52,7 @@ func TestSweeps(t *testing.T) {
 					}
 				}
 				return id
-			}, row{State: StateFailed, Error: sentenceNoAnswer, Attempts: 3}, true},
+			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 3}, true},
 			{"stuck after the intent", func(r *rig, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
@@ -61,7 +61,7 @@ func TestSweeps(t *testing.T) {
 				}
 				r.age(id, 11*time.Minute)
 				return id
-			}, row{State: StateFailed, Error: sentenceNoAnswer, Attempts: 1}, true},
+			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 1}, true},
 			{"queued and young", func(r *rig, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				r.age(id, 29*time.Minute)
@@ -71,7 +71,7 @@ func TestSweeps(t *testing.T) {
 				id := r.enqueue(s, owner)
 				r.age(id, 31*time.Minute)
 				return id
-			}, row{State: StateFailed, Error: sentenceStale}, true},
+			}, row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
 			{"old, but the queue moves", func(r *rig, s *Service, owner string) string {
 				before := r.enqueue(s, owner)
 				id := r.enqueue(s, owner)
@@ -90,7 +90,7 @@ func TestSweeps(t *testing.T) {
 				r.age(id, 31*time.Minute)
 				_ = before
 				return id
-			}, row{State: StateFailed, Error: sentenceStale}, true},
+			}, row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
 			{"its node was here lately", func(r *rig, s *Service, owner string) string {
 				before := r.enqueue(s, owner)
 				id := r.enqueue(s, owner)
@@ -115,7 +115,7 @@ func TestSweeps(t *testing.T) {
 				r.object(stemKey(id, stemVoice, "flac")) // the worker was storing stems
 				r.age(id, 31*time.Minute)
 				return id
-			}, row{State: StateFailed, Error: "Provider service unavailable", Attempts: 1}, true},
+			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
 			{"done in time, and its stems on their way", func(r *rig, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
@@ -131,7 +131,7 @@ func TestSweeps(t *testing.T) {
 				r.age(id, 31*time.Minute)
 				r.exec(`UPDATE separation_jobs SET provider_done_at = now_ms() - 660000, lease_until = now_ms() + 9000 WHERE id = $1`, id)
 				return id
-			}, row{State: StateFailed, Error: "Provider service unavailable", Attempts: 1}, true},
+			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
 			{"ready, and collected lately", func(r *rig, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
@@ -184,7 +184,7 @@ func TestSweeps(t *testing.T) {
 					t.Error(err)
 				}
 				got := r.row(id)
-				if got.State != tt.want.State || got.Error != tt.want.Error || got.Attempts != tt.want.Attempts {
+				if got.State != tt.want.State || got.Error != tt.want.Error || got.Code != tt.want.Code || got.Attempts != tt.want.Attempts {
 					t.Errorf("%+v, want %+v", got, tt.want)
 				}
 				if tt.refund {
@@ -215,7 +215,7 @@ func TestSweepFiles(t *testing.T) {
 		r.object(stemKey(done.ID, "speaker_7", "mp3"))
 		r.makeReady(s, &done, stemVoice, stemBackground)
 		r.object(stemKey(running.ID, stemVoice, "flac"))
-		if _, err := s.fail(t.Context(), failed, "x", nil); err != nil {
+		if _, err := s.fail(t.Context(), failed, errInternal, nil); err != nil {
 			t.Fatal(err)
 		}
 		r.object(stemKey(failed.ID, stemVoice, "flac"))

@@ -12,8 +12,11 @@ import (
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
 	"cutroom/internal/httpcall"
 	"cutroom/internal/job"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
 	"cutroom/internal/upstream/separator"
 	"cutroom/internal/user"
 )
@@ -90,35 +93,38 @@ func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) 
 	if j.State == StateSubmitting && j.IntentAt.Valid {
 		return false
 	}
-	if _, _, expected := sentenceFor(err); stopped != nil || expected {
+	if _, _, expected := verdict(err); stopped != nil || expected {
 		return stopped != nil
 	}
 	_, unable := s.CanWork(ctx)
 	return unable != nil
 }
 
-// sentenceFor is what the client reads of a job that failed with err, and what
-// the log says; expected is whether it is no fault of ours.
-func sentenceFor(err error) (sentence, message string, expected bool) {
+// verdict is what the client is told of a job that failed with err, and what the
+// log says; expected is whether it is no fault of ours.
+func verdict(err error) (told *fault.Error, message string, expected bool) {
+	const ours = "separation failed"
 	var refused *separator.Error
 	switch {
 	case errors.As(err, &refused):
-		return refused.Sentence(), "separation refused by the provider", true
+		return fault.Failedf(refused.Reason(), "%s", refused.Sentence()), "separation refused by the provider", true
 	case errors.Is(err, errProviderFailed):
-		return sentenceNoAnswer, "separation failed at the provider", true
-	case errors.Is(err, errNoVoice):
-		return sentenceNoVoice, "separation found no voice", true
+		return errProviderFailed, "separation failed at the provider", true
 	case errors.Is(err, errPriceMismatch):
-		return sentencePrice, "separation costs more than was paid", true
+		return errPriceMismatch, "separation costs more than was paid", true
+	case errors.Is(err, objectstore.ErrNotFound): // nothing else is fetched
+		return errNoSource, ours, false
+	case errors.Is(err, media.ErrTimeout):
+		return errSlow, ours, false
 	}
-	return sentenceInternal, "separation failed", false
+	return errInternal, ours, false
 }
 
 // giveUp fails a job. Where that cannot be written, the lease runs out and the job
 // is recovered from its row.
 func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, cause error) {
-	sentence, message, expected := sentenceFor(cause)
-	moved, err := s.fail(ctx, j, sentence, cause)
+	told, message, expected := verdict(cause)
+	moved, err := s.fail(ctx, j, told, cause)
 	if err != nil {
 		log.Warn("end of separation not written; it will be recovered", "err", err)
 		return
@@ -132,14 +138,8 @@ func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, ca
 		level = slog.LevelError
 	}
 	log.Log(ctx, level, message, "err", cause)
-	log.Info("separation ended", "state", StateFailed, "why", sentence)
+	log.Info("separation ended", "state", StateFailed, "why", told.Code)
 }
-
-var (
-	errProviderFailed = errors.New("provider reports failure")
-	errNoVoice        = errors.New("no voice stem")
-	errPriceMismatch  = errors.New("the audio is longer than was paid for")
-)
 
 // covers reports whether what was paid is enough for sound of that length.
 func (j claimedJob) covers(durationMs int64) bool {
@@ -251,7 +251,7 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		case err != nil:
 			return fmt.Errorf("poll provider: %w", err)
 		case p.Failed:
-			return errProviderFailed
+			return errors.Join(errProviderFailed, errors.New("the provider reports failure"))
 		case p.Done:
 			return s.done(ctx, j)
 		}

@@ -1,6 +1,8 @@
 package separation
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,9 +11,13 @@ import (
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
 	"cutroom/internal/job"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
 	"cutroom/internal/sandbox/fake"
 	fakeprovider "cutroom/internal/sandbox/separator"
+	"cutroom/internal/upstream/separator"
 )
 
 func (r *rig) fault(rules ...fake.Rule) {
@@ -251,8 +257,8 @@ func TestDearerThanPaidIsNotSubmitted(t *testing.T) {
 		stop := r.run(s)
 		r.fault(fake.Rule{Step: fakeprovider.StepRegister, Kind: fake.KindGarbage, Body: `{"seq":7,"durationMs":301001}`})
 		id := r.enqueueAudio(s, owner)
-		if x := r.waitState(id, StateFailed); x.Error != sentencePrice || x.Attempts != 1 {
-			t.Errorf("%+v, want %q", x, sentencePrice)
+		if x := r.waitState(id, StateFailed); x.Error != errPriceMismatch.Code || x.Code != "price_mismatch" || x.Attempts != 1 {
+			t.Errorf("%+v, want %q", x, errPriceMismatch.Code)
 		}
 		r.booked(owner, 3)
 		if n := r.provider.Faults.Count(fakeprovider.StepSubmit); n != 0 {
@@ -267,6 +273,30 @@ func TestDearerThanPaidIsNotSubmitted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Each failure of a worker has its word, and none is a guess.
+func TestWhatAFailureIsCalled(t *testing.T) {
+	for _, test := range []struct {
+		err      error
+		want     fault.Reason
+		expected bool
+	}{
+		{fmt.Errorf("submit to provider: %w", &separator.Error{Status: 402}), fault.ProviderQuota, true},
+		{fmt.Errorf("poll provider: %w", &separator.Error{Status: 403}), fault.ProviderRejected, true},
+		{fmt.Errorf("upload to provider: %w", &separator.Error{Transient: true}), fault.ProviderUnavailable, true},
+		{errors.Join(errProviderFailed, errors.New("hasFailed")), fault.ProviderRejected, true},
+		{fmt.Errorf("prepare %s: %w", stemVoice, errEmptyStem), fault.ProviderRejected, true},
+		{fmt.Errorf("%w: 301001 ms", errPriceMismatch), fault.PriceMismatch, true},
+		{fmt.Errorf("fetch source: %w", objectstore.ErrNotFound), fault.SourceMissing, false},
+		{fmt.Errorf("stem to flac: %w", media.ErrTimeout), fault.TimedOut, false},
+		{fmt.Errorf("store stem: %w", objectstore.ErrUnavailable), fault.Unexplained, false},
+		{&job.PanicError{Value: "boom"}, fault.Unexplained, false},
+	} {
+		if told, _, expected := verdict(test.err); told.Reason != test.want || expected != test.expected || told.Code == "" {
+			t.Errorf("%v: %+v, expected %v; want %s", test.err, told, expected, test.want)
+		}
+	}
 }
 
 // TestBlipsDoNotThrowAwayWhatIsPaidFor lets each poll fail more often than any

@@ -205,7 +205,7 @@ func TestForbiddenLinks(t *testing.T) {
 }
 
 func TestRedirects(t *testing.T) {
-	to := func(location string) fault { return answers(http.StatusFound, "Location", location) }
+	to := func(location string) misbehaviour { return answers(http.StatusFound, "Location", location) }
 	tests := []struct {
 		name  string
 		voice string // link

@@ -236,7 +236,7 @@ func TestBrokenDownloadIsRepeatedWhole(t *testing.T) {
 }
 
 func TestDownloadLimits(t *testing.T) {
-	for name, f := range map[string]fault{
+	for name, f := range map[string]misbehaviour{
 		"announced":   func(w http.ResponseWriter, r *http.Request, _ int) bool { w.Write(make([]byte, 101)); return true },
 		"unannounced": endless,
 	} {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"cutroom/internal/fault"
 )
 
 // Error is a failure of the provider, or of reaching it. Failures of our own
@@ -54,6 +56,25 @@ func (e *Error) Sentence() string {
 		return "Invalid request to the provider"
 	default:
 		return "Provider service unavailable"
+	}
+}
+
+// Reason says why in one word. What came and is of no use, however often it is asked
+// for, is a job that the provider failed: a link to a strange host, an archive
+// without end, a project without a voice. Whether there was a voice to find in the
+// audio nobody can tell from that, so it is not the audio that gets the blame.
+func (e *Error) Reason() fault.Reason {
+	switch {
+	case e.Status == http.StatusPaymentRequired:
+		return fault.ProviderQuota
+	case e.Status == http.StatusTooManyRequests:
+		return fault.ProviderUnavailable
+	case e.refused():
+		return fault.ProviderRejected
+	case e.Transient || e.Status >= 500:
+		return fault.ProviderUnavailable
+	default:
+		return fault.ProviderRejected
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/fault"
 	"cutroom/internal/httpcall"
 )
 
@@ -45,7 +46,7 @@ func TestFaults(t *testing.T) {
 
 	for _, row := range []struct {
 		fault                     string
-		do                        func(*provider) fault
+		do                        func(*provider) misbehaviour
 		api, submit, upload, file want
 	}{
 		{"401", is(answers(401)), refused(401, badKey), refused(401, badKey), refused(401, badKey), refused(401, badKey)},
@@ -65,8 +66,8 @@ func TestFaults(t *testing.T) {
 		{"closed after the body", is(closesAfterBody), broken(0), unclear(0), broken(0), broken(0)},
 		{"closed in the answer", is(closesInAnswer), broken(200), unclear(200), ignored, broken(200)},
 		{"wrong length", is(promisesTooMuch), broken(200), unclear(200), ignored, broken(200)},
-		{"stall", func(p *provider) fault { return p.stalls }, broken(0), unclear(0), broken(0), broken(0)},
-		{"stall in the answer", func(p *provider) fault { return p.stallsInAnswer }, broken(200), unclear(200), ignored, broken(200)},
+		{"stall", func(p *provider) misbehaviour { return p.stalls }, broken(0), unclear(0), broken(0), broken(0)},
+		{"stall in the answer", func(p *provider) misbehaviour { return p.stallsInAnswer }, broken(200), unclear(200), ignored, broken(200)},
 		{"endless", is(endless), nonsense, unclear(200), ignored, want{1, 200, down, false, false}},
 	} {
 		poll := row.api
@@ -89,9 +90,30 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func is(f fault) func(*provider) fault { return func(*provider) fault { return f } }
+func TestReasons(t *testing.T) {
+	for _, test := range []struct {
+		fault.Reason
+		failures []Error
+	}{
+		{fault.ProviderQuota, []Error{{Status: 402}}},
+		{fault.ProviderRejected, []Error{{Status: 400}, {Status: 401}, {Status: 403}, {Status: 404}, {Status: 408}, {Status: 422},
+			{Err: errForbidden}, {Err: errNoVoice}, {Status: 404, Err: errNoVoice}, *oversize("too much")}},
+		{fault.ProviderUnavailable, []Error{{Status: 429}, {Status: 500}, {Status: 503}, {Transient: true, Err: errTimeout}, {Status: 304, Transient: true},
+			{Transient: true, Ambiguous: true}, *garbage("nonsense")}},
+	} {
+		for _, e := range test.failures {
+			if got := e.Reason(); got != test.Reason {
+				t.Errorf("%v: %s, want %s", &e, got, test.Reason)
+			}
+		}
+	}
+}
 
-func checkFault(t *testing.T, step string, do func(*provider) fault, stall bool, w want) {
+func is(f misbehaviour) func(*provider) misbehaviour {
+	return func(*provider) misbehaviour { return f }
+}
+
+func checkFault(t *testing.T, step string, do func(*provider) misbehaviour, stall bool, w want) {
 	p := newProvider(t)
 	p.faults[step] = do(p)
 	c := p.client(func(cfg *Config) {

@@ -35,10 +35,10 @@ type provider struct {
 	closing chan struct{}
 
 	mu       sync.Mutex
-	faults   map[string]fault // by step
-	hits     map[string]int   // requests that reached us, by step
-	withKey  map[string]int   // those of them that carried the key
-	calls    []Call           // as recorded by the client
+	faults   map[string]misbehaviour // by step
+	hits     map[string]int          // requests that reached us, by step
+	withKey  map[string]int          // those of them that carried the key
+	calls    []Call                  // as recorded by the client
 	slept    []time.Duration
 	uploaded []byte
 	bodies   map[string]string // last JSON request body, by step
@@ -50,16 +50,16 @@ type provider struct {
 	files   map[string][]byte // served by the storage, by path
 }
 
-// fault answers the n-th request of a step in the stand-in's place; it reports
+// misbehaviour answers the n-th request of a step in the stand-in's place; it reports
 // false to let the stand-in answer after all.
-type fault func(w http.ResponseWriter, r *http.Request, n int) bool
+type misbehaviour func(w http.ResponseWriter, r *http.Request, n int) bool
 
 const fullProject = `{"result":{"downloadInfo":{"hasOriginalVoiceOnly":true,"hasOriginalBackground":true,
 	"hasOriginalSubBackground":true,"hasOriginalSpeakerAudioCollection":true},
 	"downloadPathInfo":{"originalVoicePath":"/perso-storage/voice","originalBackgroundPath":"/perso-storage/background"}}}`
 
 func newProvider(t *testing.T) *provider {
-	p := &provider{t: t, closing: make(chan struct{}), faults: map[string]fault{}, hits: map[string]int{},
+	p := &provider{t: t, closing: make(chan struct{}), faults: map[string]misbehaviour{}, hits: map[string]int{},
 		withKey: map[string]int{}, bodies: map[string]string{}, project: fullProject}
 	p.links = map[string]string{
 		targetSpeakers:      `{"result":{"audioFile":{"voiceAudioDownloadLink":"/perso-storage/speakers.tar?sig=` + testSig + `"}}}`,
@@ -245,7 +245,7 @@ func wav(tag string) []byte { return []byte("RIFF\x00\x00\x00\x00WAVEfmt " + tag
 
 // The faults.
 
-func answers(status int, header ...string) fault {
+func answers(status int, header ...string) misbehaviour {
 	return func(w http.ResponseWriter, r *http.Request, _ int) bool {
 		for i := 0; i+1 < len(header); i += 2 {
 			w.Header().Set(header[i], header[i+1])
@@ -255,7 +255,7 @@ func answers(status int, header ...string) fault {
 	}
 }
 
-func says(body string) fault {
+func says(body string) misbehaviour {
 	return func(w http.ResponseWriter, r *http.Request, _ int) bool {
 		io.Copy(io.Discard, r.Body)
 		io.WriteString(w, body)
@@ -316,6 +316,6 @@ func endless(w http.ResponseWriter, r *http.Request, _ int) bool {
 }
 
 // first applies f to the first n requests only.
-func first(n int, f fault) fault {
+func first(n int, f misbehaviour) misbehaviour {
 	return func(w http.ResponseWriter, r *http.Request, i int) bool { return i <= n && f(w, r, i) }
 }
