@@ -81,7 +81,7 @@ func TestWaitingForARender(t *testing.T) {
 func TestWaitingForASeparation(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
-	u := s.SignIn(t)
+	u := s.Replica(0).SignIn(t) // each replica counts its own
 	s.World.FailSeparator(t, fake.Rule{Step: separator.StepProgress, Kind: fake.KindStall})
 	path := "/api/v2/separate/" + u.Separate(t, mixture(t))
 	res := status(t, u, path, "", "").Expect(200)

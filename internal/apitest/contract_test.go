@@ -10,6 +10,10 @@ import (
 // exchange and what the check must say of it.
 func TestContractCheckTells(t *testing.T) {
 	json := http.Header{"Content-Type": {"application/json"}}
+	state := http.Header{"Content-Type": {"application/json"}, "Etag": {`W/"x"`}}
+	const times = `"createdAt":1700000000000,"finishedAt":null,"expiresAt":null,"errorCode":null`
+	const film = `"outputKind":"video","quality":"medium","durationMs":null,"sizeBytes":null,` + times
+	const paid = `"credits":1,"refunded":false,` + times
 	tests := []struct {
 		name    string
 		request Request
@@ -38,11 +42,11 @@ func TestContractCheckTells(t *testing.T) {
 		{"limit without Retry-After", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, json, `{"error":"rate_limited"}`, "Retry-After"},
 		{"limit", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, http.Header{"Content-Type": {"application/json"}, "Retry-After": {"5"}}, `{"error":"rate_limited"}`, ""},
 
-		{"rendering", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, json, `{"jobId":"rnd-1","status":"PROCESSING","progress":99}`, ""},
-		{"all but done", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, json, `{"jobId":"rnd-1","status":"PROCESSING","progress":100}`, "answer breaks"},
-		{"failed without a word", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, json, `{"jobId":"rnd-1","status":"FAILED","progress":7}`, "answer breaks"},
-		{"queued without a place", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, json, `{"jobId":"sep-1","status":"QUEUED","progress":0,"stems":[]}`, "answer breaks"},
-		{"queued", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, json, `{"jobId":"sep-1","status":"QUEUED","progress":0,"queuePosition":1,"estimatedWaitSec":180}`, ""},
+		{"rendering", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"PROCESSING","progress":99,` + film + `}`, ""},
+		{"all but done", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"PROCESSING","progress":100,` + film + `}`, "answer breaks"},
+		{"failed without a word", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"FAILED","progress":7,` + film + `}`, "answer breaks"},
+		{"queued without a place", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, state, `{"jobId":"sep-1","status":"QUEUED","progress":0,"stems":[],` + paid + `}`, "answer breaks"},
+		{"queued", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, state, `{"jobId":"sep-1","status":"QUEUED","progress":0,"queuePosition":1,"estimatedWaitSec":180,` + paid + `}`, ""},
 
 		{"unknown path", Request{Path: "/nope"}, 404, json, `{"error":"Not found"}`, ""},
 		{"unknown path, text", Request{Path: "/nope"}, 404, http.Header{"Content-Type": {"text/plain"}}, `404`, "Content-Type"},
