@@ -31,6 +31,7 @@ type SeparationStatus struct {
 	ActualDurationMs int64
 	QueuePosition    int
 	EstimatedWaitSec int
+	ExpiresAt        int64
 }
 
 // Stem is the stem with the id; the test ends where there is none.

@@ -34,6 +34,7 @@ import (
 	"cutroom/internal/media"
 	"cutroom/internal/monitor"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/ondemand"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -64,6 +65,7 @@ type App struct {
 	parts       *diskcache.Cache
 	staging     *staging.Area
 	slots       *media.Slots
+	onDemand    *ondemand.Maker
 	calls       *admin.CallLog
 	monitor     *monitor.Monitor
 	metrics     *metrics
@@ -171,8 +173,9 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		return err
 	}
 	a.credits = ledger
+	a.onDemand = ondemand.New(1, a.log)
 	a.separations = separation.New(separation.Options{
-		DB: a.db, Renewer: renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
+		DB: a.db, Renewer: renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
@@ -312,6 +315,7 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() error { return a.claimLater(ctx) })
 	a.log.Info("cutroom serves", "address", listener.Addr().String(), "version", a.version)
 	err = group.Wait()
+	a.onDemand.Close()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}

@@ -67,6 +67,7 @@ var endpoints = []string{
 	"GET /api/v2/separate/{jobId}",
 	"GET /api/v2/separate/{jobId}/stem/{stemId}",
 	"HEAD /api/v2/separate/{jobId}/stem/{stemId}",
+	"GET /api/v2/separate/{jobId}/stem/{stemId}/peaks",
 	"GET /api/v2/admin/overview",
 	"GET /api/v2/admin/stats/daily",
 	"GET /api/v2/admin/users",

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -204,6 +205,47 @@ func (s *Server) stem(w http.ResponseWriter, r *http.Request) error {
 	return serveObject(w, r, obj, name)
 }
 
+// peaksBody is a waveform in the public audiowaveform format, version 2.
+type peaksBody struct {
+	Version         int    `json:"version"`
+	Channels        int    `json:"channels"`
+	SampleRate      int    `json:"sample_rate"`
+	SamplesPerPixel int    `json:"samples_per_pixel"`
+	Bits            int    `json:"bits"`
+	Length          int    `json:"length"`
+	Data            []int8 `json:"data"`
+}
+
+func (s *Server) peaks(w http.ResponseWriter, r *http.Request) error {
+	points, query := separation.DefaultPoints, r.URL.Query()
+	if query.Has("points") {
+		points, _ = strconv.Atoi(query.Get("points")) // 0 is refused as well
+	}
+	wave, err := s.o.Separations.Peaks(r.Context(), r.PathValue("jobId"), r.PathValue("stemId"), query.Get("token"), points)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(peaksBody{Version: 2, Channels: 1, SampleRate: wave.SampleRate, SamplesPerPixel: wave.SamplesPerPair,
+		Bits: 8, Length: wave.Len(), Data: wave.Pairs})
+	if err != nil {
+		return err
+	}
+	h, tag := w.Header(), `"`+tagOf(b)+`"`
+	h.Set("ETag", tag)
+	h.Set("Cache-Control", revalidated)
+	if knows(r, tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Type", "application/json; charset=utf-8")
+	_, _ = w.Write(b) // when the connection fails there is nobody left to tell
+	return nil
+}
+
+// revalidated is the Cache-Control of what never changes while it is there: a
+// client keeps it, and asks whether it still is.
+const revalidated = "private, no-cache"
+
 // serveObject streams a stored object with Range, HEAD and ETag, and closes it.
 func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object, fileName string) error {
 	defer obj.Close()
@@ -211,7 +253,9 @@ func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object,
 	h := w.Header()
 	h.Set("Content-Type", objectstore.ContentType(fileName))
 	h.Set("Content-Disposition", `attachment; filename="`+fileName+`"`)
-	h.Set("Cache-Control", "private, no-store")
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "private, no-store")
+	}
 	if info.ETag != "" && h.Get("ETag") == "" {
 		h.Set("ETag", `"`+strings.Trim(info.ETag, `"`)+`"`)
 	}

@@ -111,6 +111,7 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/separate", s.signedIn(s.separationHistory))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
 	s.handle("GET /api/v2/separate/{jobId}/stem/{stemId}", s.stem)
+	s.handle("GET /api/v2/separate/{jobId}/stem/{stemId}/peaks", s.peaks)
 
 	s.handle("POST /api/v2/render/inputs", s.limited(limitRender, s.byUser, s.submitter(s.renderInput)))
 	s.handle("POST /api/v2/render", s.limited(limitRender, s.byUser, s.submitter(s.renderMultipart)))

@@ -107,8 +107,13 @@ func (st state) etag() string {
 	if err != nil {
 		panic(err) // a body of ours that cannot be encoded
 	}
+	return `W/"` + tagOf(b) + `"`
+}
+
+// tagOf is what stands in the ETag of these bytes.
+func tagOf(b []byte) string {
 	sum := sha256.Sum256(b)
-	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`
+	return base64.RawURLEncoding.EncodeToString(sum[:15])
 }
 
 // knows reports whether If-None-Match names the tag (RFC 9110, 13.1.2).

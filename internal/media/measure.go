@@ -34,9 +34,11 @@ type Measured struct {
 
 	// Extent is what the packets last without anything dropped: the longer of what
 	// their times span and what their samples take at the sample rate. No clock or
-	// edit list of a container shortens it. SampleRate is 0 for video.
+	// edit list of a container shortens it. SampleRate and
+	// Channels are 0 for video.
 	Extent     time.Duration
 	SampleRate int64
+	Channels   int64
 
 	// Keyframes are the presentation times of video keyframes, ascending, when
 	// asked for.
@@ -375,7 +377,7 @@ func (s *streamScan) finish() Measured {
 		s.end += s.shortest // the last packet lasts as long as its neighbours
 	}
 	m := Measured{
-		Type: s.kind, Codec: s.codec, Cover: s.cover, TimeBase: s.base, SampleRate: s.rate,
+		Type: s.kind, Codec: s.codec, Cover: s.cover, TimeBase: s.base, SampleRate: s.rate, Channels: s.channels,
 		First: ticksToDuration(s.first, s.base), End: ticksToDuration(s.end, s.base),
 		Packets: s.packets, Discarded: s.discarded,
 		Extent: between(ticksToDuration(s.least, s.base), ticksToDuration(max(s.most, s.end), s.base)),

@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/staging"
 )
 
-// audio is what classifying an upload found.
-type audio struct {
+// classified is what classifying an upload found.
+type classified struct {
 	ext        string // m4a, mp3 or wav
 	durationMs int64
 }
@@ -37,32 +37,32 @@ var (
 
 // classify accepts m4a, mp3 and wav, by content first, and by name only where the
 // content is of the right family but cannot be read.
-func (s *Service) classify(ctx context.Context, f staging.File) (audio, error) {
+func (s *Service) classify(ctx context.Context, f staging.File) (classified, error) {
 	class, err := container.SniffFile(f.Path)
 	if err != nil {
-		return audio{}, err
+		return classified{}, err
 	}
 	if class.Kind == container.Unknown {
 		return s.classifyUnread(f, class, nil)
 	}
 	if class.Kind != container.MP4 && class.Kind != container.MP3 && class.Kind != container.WAV {
-		return audio{}, errUnsupported
+		return classified{}, errUnsupported
 	}
 	release, err := s.analysisSlot(ctx)
 	if err != nil {
-		return audio{}, err
+		return classified{}, err
 	}
 	defer release()
 	length, err := s.length(ctx, f.Path, class.Kind)
 	switch {
 	case err == nil:
-		return audio{class.Kind.AudioExt(), length.Milliseconds()}, nil
+		return classified{class.Kind.AudioExt(), length.Milliseconds()}, nil
 	case ctx.Err() != nil:
-		return audio{}, context.Cause(ctx)
+		return classified{}, context.Cause(ctx)
 	case errors.Is(err, media.ErrTooManyPackets):
-		return audio{}, fault.Invalidf("file has more than %d packets of sound", maxPackets).WithCause(err)
+		return classified{}, fault.Invalidf("file has more than %d packets of sound", maxPackets).WithCause(err)
 	case errors.Is(err, errUnsupported):
-		return audio{}, err
+		return classified{}, err
 	}
 	return s.classifyUnread(f, class, err)
 }
@@ -142,7 +142,7 @@ func (s *Service) tracks(ctx context.Context, path string, kind container.Kind, 
 // classifyUnread decides on a file that could not be measured, and prices it by
 // its size. What the content leaves open its name must settle: a damaged mp4
 // may hold video, and a lone frame header may be chance.
-func (s *Service) classifyUnread(f staging.File, class container.Class, cause error) (audio, error) {
+func (s *Service) classifyUnread(f staging.File, class container.Class, cause error) (classified, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
 	var index container.Index
 	var accepted bool
@@ -152,7 +152,7 @@ func (s *Service) classifyUnread(f staging.File, class container.Class, cause er
 		accepted = true
 	case kind == container.MP4:
 		if index, err = container.ReadIndex(f.Path); err != nil {
-			return audio{}, fmt.Errorf("read index of upload: %w", err)
+			return classified{}, fmt.Errorf("read index of upload: %w", err)
 		}
 		branded := class.Brand == "M4A " || class.Brand == "M4B "
 		accepted = !index.Video && (named == "m4a" && (branded || index.Media) || named == "" && branded)
@@ -161,14 +161,14 @@ func (s *Service) classifyUnread(f staging.File, class container.Class, cause er
 		accepted = named == "mp3" || named == "" && class.Tagged
 	}
 	if !accepted {
-		return audio{}, errUnsupported
+		return classified{}, errUnsupported
 	}
 	walked, err := container.FramesDuration(f.Path, kind)
 	if err != nil {
-		return audio{}, err
+		return classified{}, err
 	}
 	s.log.Info("length of an upload cannot be measured; its size decides", "bytes", f.SizeBytes, "err", cause)
-	return audio{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds(),
+	return classified{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds(),
 		index.Samples*1000*aacFrame/maxAACRate)}, nil
 }
 

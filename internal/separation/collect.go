@@ -30,6 +30,7 @@ type stem struct {
 	sha256     string
 	sizeBytes  int64
 	durationMs int64
+	peaksKey   string // "" where they could not be made
 }
 
 func (t stem) ext() string { return t.Kind.AudioExt() }
@@ -78,6 +79,9 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 			return fmt.Errorf("store %s: %w", t.id, err)
 		}
 	}
+	if err := s.addPeaks(ctx, j, dir, stems); err != nil {
+		return err
+	}
 	if err := retry(ctx, func() error { return s.ready(ctx, j, stems) }); err != nil {
 		return err
 	}
@@ -96,9 +100,9 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 			return err
 		}
 		for i, t := range stems {
-			if _, err := tx.Exec(ctx, `INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext()),
-				objectstore.ContentType("."+t.ext()), t.sizeBytes, t.durationMs, t.sha256); err != nil {
+			if _, err := tx.Exec(ctx, `INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256, peaks_key)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULLIF($9, ''))`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext()),
+				objectstore.ContentType("."+t.ext()), t.sizeBytes, t.durationMs, t.sha256, t.peaksKey); err != nil {
 				return fmt.Errorf("insert stem: %w", err)
 			}
 		}

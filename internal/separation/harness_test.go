@@ -22,6 +22,7 @@ import (
 	"cutroom/internal/media/confine"
 	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/ondemand"
 	fakeprovider "cutroom/internal/sandbox/separator"
 	"cutroom/internal/sweep"
 	"cutroom/internal/upstream/separator"
@@ -114,7 +115,7 @@ func (r *rig) service(change ...func(*Options)) *Service {
 	o := Options{DB: r.db, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
 		Renewer: job.NewRenewer(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
 		Sweeper: sweep.New(sweep.Options{DB: r.db, Store: r.store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
-		Store:   r.store, NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
+		Store:   r.store, OnDemand: ondemand.New(1, slog.New(slog.DiscardHandler)), NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, JobLifetime: 365 * 24 * time.Hour, AbandonAfter: time.Hour, InFlight: 2,
 		StuckAfter: 10 * time.Minute, PollEvery: 20 * time.Millisecond, PollTimeout: 30 * time.Minute, Log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(o.WorkDir, 0o700); err != nil {
@@ -185,7 +186,7 @@ func (r *rig) enqueue(s *Service, owner string) string {
 
 func (r *rig) tryEnqueue(s *Service, owner, id string) error {
 	return r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
-		return s.enqueue(r.t.Context(), tx, newJob{id: id, owner: owner, language: "auto", audio: audio{ext: "wav", durationMs: 500}})
+		return s.enqueue(r.t.Context(), tx, newJob{id: id, owner: owner, language: "auto", audio: classified{ext: "wav", durationMs: 500}})
 	})
 }
 

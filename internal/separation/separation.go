@@ -35,6 +35,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/ondemand"
 	"cutroom/internal/sweep"
 	"cutroom/internal/upstream/separator"
 )
@@ -62,6 +63,7 @@ type Options struct {
 	Sweeper  *sweep.Sweeper // removes what is needed no more
 	Store    objectstore.Store
 	Media    *media.Runner
+	OnDemand *ondemand.Maker // of the peaks of stems that have none
 	Provider *separator.Client
 	// CanWork says how many bytes jobs here may still write, or why this replica
 	// must not work now.
@@ -133,10 +135,14 @@ func (j claimedJob) lease() job.Lease { return job.Lease{Table: table, ID: j.ID,
 // sourceKey is where a job's upload waits for the provider.
 func sourceKey(jobID, ext string) string { return "uploads/" + jobID + "/source." + ext }
 
+// folder is the prefix of all that came out of a job.
+func folder(jobID string) string { return "separation/" + jobID + "/" }
+
 // stemKey is where a stem is kept.
-func stemKey(jobID, stemID, ext string) string {
-	return fmt.Sprintf("separation/%s/%s.%s", jobID, stemID, ext)
-}
+func stemKey(jobID, stemID, ext string) string { return folder(jobID) + stemID + "." + ext }
+
+// peaksKey is where the waveform of a stem is kept.
+func peaksKey(jobID, stemID string) string { return folder(jobID) + stemID + ".peaks" }
 
 // The stem identifiers.
 const (

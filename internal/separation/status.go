@@ -157,21 +157,38 @@ func estimate(position int64, meanMs sql.NullFloat64, inFlight int) time.Duratio
 	return time.Duration(seconds) * time.Second
 }
 
+// collectable is a stem of a READY job, as its row has it.
+type collectable struct{ jobID, stemID, key, peaksKey string }
+
+// findStem finds a stem by its signed token.
+func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (collectable, error) {
+	t := collectable{jobID: jobID, stemID: stemID}
+	if err := s.signer.check(jobID, stemID, token, time.Now()); err != nil {
+		return t, err
+	}
+	err := s.db.QueryRow(ctx, `SELECT t.object_key, COALESCE(t.peaks_key, '') FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
+		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).Scan(&t.key, &t.peaksKey)
+	if db.IsNoRows(err) {
+		return t, errNoStem
+	}
+	if err != nil {
+		return t, fmt.Errorf("look for stem: %w", err)
+	}
+	return t, nil
+}
+
+// readable is the condition on job j that its stems open for whoever has a token.
+var readable = `j.state = 'READY' AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
+
+var errNoStem = fault.NotFoundf("stem not found")
+
 // OpenStem opens a stem by its signed token, for reading until ctx ends, and
 // counts as collecting the result. The caller closes the object. The file name
 // is the one to offer to the client.
 func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (obj objectstore.Object, fileName string, err error) {
-	if err := s.signer.check(jobID, stemID, token, time.Now()); err != nil {
-		return nil, "", err
-	}
-	var key string
-	err = s.db.QueryRow(ctx, `SELECT t.object_key FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
-		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.state = 'READY' AND j.deleted_at IS NULL AND `+user.Exists("j.user_id"), jobID, stemID).Scan(&key)
-	if db.IsNoRows(err) {
-		return nil, "", fault.NotFoundf("stem not found")
-	}
+	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {
-		return nil, "", fmt.Errorf("look for stem: %w", err)
+		return nil, "", err
 	}
 	n, err := s.db.Exec(ctx, `UPDATE separation_jobs SET collected_at = now_ms()
 		WHERE id = $1 AND COALESCE(collected_at, 0) < now_ms() - 1000`, jobID)
@@ -181,12 +198,12 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (ob
 	if err != nil {
 		return nil, "", fmt.Errorf("note collection: %w", err)
 	}
-	obj, err = s.Store.Open(ctx, key)
+	obj, err = s.Store.Open(ctx, t.key)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil, "", fault.NotFoundf("stem not found").WithCause(err)
+		return nil, "", errNoStem.WithCause(err)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("open stem: %w", err)
 	}
-	return obj, stemID + path.Ext(key), nil
+	return obj, stemID + path.Ext(t.key), nil
 }

@@ -99,7 +99,7 @@ type newJob struct {
 	id, owner, language string
 	fileName            string // as the client called it, or ""
 	sizeBytes           int64  // of the source
-	audio               audio
+	audio               classified
 }
 
 // maxFileName is how much is kept of the name of an upload, in characters.

@@ -90,18 +90,12 @@ func (s *Service) disposeAbandoned(ctx context.Context) error {
 // dispose moves READY to DISPOSED unless the job was collected, or a render
 // began to read it, since it was selected.
 func (s *Service) dispose(ctx context.Context, j claimedJob) error {
-	var keys []string
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		keys = nil
 		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'DISPOSED'
 			WHERE id = $1 AND state = 'READY' AND fence = $2 AND COALESCE(collected_at, 0) < now_ms() - $3 AND `+unread,
 			j.ID, j.Fence, s.AbandonAfter.Milliseconds())
 		if err != nil || n == 0 {
 			return err
-		}
-		keys, err = db.Texts(tx.Query(ctx, `SELECT object_key FROM separation_stems WHERE job_id = $1`, j.ID))
-		if err != nil {
-			return fmt.Errorf("list stems: %w", err)
 		}
 		if _, err = tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, j.ID); err != nil {
 			return fmt.Errorf("forget stems: %w", err)
@@ -111,7 +105,7 @@ func (s *Service) dispose(ctx context.Context, j claimedJob) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Sweeper.Remove(ctx, kindStems, keys...); err != nil {
+	if err := s.Sweeper.Clean(ctx, kindStems, folder(j.ID)); err != nil {
 		s.jobLog(j).Warn("stems not deleted; the sweep of orphans will", "err", err)
 	}
 	return nil
@@ -130,7 +124,7 @@ func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 		{Kind: kindStems, Prefix: "separation/", Grace: job.OrphanAge,
 			Owner: `SELECT CASE WHEN state IN ('PROCESSING', 'READY') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
 			Object: `SELECT CASE WHEN j.state = 'PROCESSING' OR j.state = 'READY'
-					AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND t.object_key = $2) THEN 1 ELSE 0 END
+					AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND $2 IN (t.object_key, t.peaks_key)) THEN 1 ELSE 0 END
 				FROM separation_jobs j WHERE j.id = $1`},
 	}
 }
@@ -162,7 +156,7 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 		return fmt.Errorf("erase separations: %w", err)
 	}
 	for _, id := range ids {
-		for _, prefix := range []string{"separation/" + id + "/", "uploads/" + id + "/"} {
+		for _, prefix := range []string{folder(id), "uploads/" + id + "/"} {
 			if err := objectstore.DeletePrefix(ctx, s.Store, prefix); err != nil {
 				return fmt.Errorf("erase %s: %w", id, err)
 			}

@@ -214,6 +214,9 @@ func TestSweepFiles(t *testing.T) {
 		// An attempt that died had stored more than the one that finished.
 		r.object(stemKey(done.ID, "speaker_7", "mp3"))
 		r.makeReady(s, &done, stemVoice, stemBackground)
+		r.object(peaksKey(done.ID, stemVoice))
+		r.exec(`UPDATE separation_stems SET peaks_key = $1 WHERE job_id = $2 AND stem_id = $3`, peaksKey(done.ID, stemVoice), done.ID, stemVoice)
+		r.object(peaksKey(done.ID, stemBackground)) // in no row
 		r.object(stemKey(running.ID, stemVoice, "flac"))
 		if _, err := s.fail(t.Context(), failed, errInternal, nil); err != nil {
 			t.Fatal(err)
@@ -236,7 +239,7 @@ func TestSweepFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{stemKey(done.ID, stemBackground, "flac"), stemKey(done.ID, stemVoice, "flac"), stemKey(running.ID, stemVoice, "flac"),
-			stemKey("sep-foreign", stemVoice, "flac")}
+			stemKey("sep-foreign", stemVoice, "flac"), peaksKey(done.ID, stemVoice)}
 		if got := r.keys("separation/"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 			t.Errorf("kept %v, want %v", got, want)
 		}

@@ -233,7 +233,7 @@ func (s *Service) dropStray(ctx context.Context, j claimedJob) {
 		return // nothing can have been stored yet
 	}
 	// A job without a row was deleted with its account: nothing waits for it.
-	if err := s.Sweeper.Clean(ctx, kindStems, "separation/"+j.ID+"/"); err != nil {
+	if err := s.Sweeper.Clean(ctx, kindStems, folder(j.ID)); err != nil {
 		s.jobLog(j).Warn("stray stems not deleted; the sweep of orphans will", "err", err)
 	}
 }

@@ -1,0 +1,161 @@
+package audio
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Waveform is a sound as views draw it: its lowest and its highest sample in each
+// stretch of SamplesPerPair samples, the last one perhaps of fewer.
+type Waveform struct {
+	SampleRate     int // Hz
+	SamplesPerPair int
+	Pairs          []int8 // lowest, highest, lowest, ...; -128 and 127 are full scale
+}
+
+// Len is the number of pairs.
+func (w Waveform) Len() int { return len(w.Pairs) / 2 }
+
+// Coarser returns the waveform in at most so many pairs, each of which covers the
+// same number of whole pairs of w.
+func (w Waveform) Coarser(pairs int) Waveform {
+	group := (w.Len() + pairs - 1) / pairs
+	if group <= 1 {
+		return w
+	}
+	out := Waveform{SampleRate: w.SampleRate, SamplesPerPair: w.SamplesPerPair * group}
+	for at := 0; at < len(w.Pairs); at += 2 * group {
+		low, high := w.Pairs[at], w.Pairs[at+1]
+		for i := at + 2; i < min(at+2*group, len(w.Pairs)); i += 2 {
+			low, high = min(low, w.Pairs[i]), max(high, w.Pairs[i+1])
+		}
+		out.Pairs = append(out.Pairs, low, high)
+	}
+	return out
+}
+
+// The stored form is the binary one of the public audiowaveform format, version
+// 2: six 32-bit numbers, little-endian, and the pairs.
+const (
+	waveformVersion = 2
+	waveformHeader  = 24  // bytes
+	eightBits       = 1   // the flag of pairs of 8 bits
+	maxSampleRate   = 1e7 // Hz, beyond what any sound has
+)
+
+// MarshalBinary returns the stored form.
+func (w Waveform) MarshalBinary() ([]byte, error) {
+	b := make([]byte, 0, waveformHeader+len(w.Pairs))
+	for _, v := range []int{waveformVersion, eightBits, w.SampleRate, w.SamplesPerPair, w.Len(), 1} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(v))
+	}
+	for _, v := range w.Pairs {
+		b = append(b, byte(v))
+	}
+	return b, nil
+}
+
+var errNoWaveform = errors.New("not a stored waveform")
+
+// UnmarshalBinary reads the stored form.
+func (w *Waveform) UnmarshalBinary(b []byte) error {
+	if len(b) < waveformHeader {
+		return errNoWaveform
+	}
+	var head [waveformHeader / 4]uint32
+	for i := range head {
+		head[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	b = b[waveformHeader:]
+	if head[0] != waveformVersion || head[1] != eightBits || head[2] == 0 || head[2] > maxSampleRate || head[3] == 0 || head[3] > math.MaxInt32 ||
+		head[5] != 1 || len(b) == 0 || uint64(len(b)) != 2*uint64(head[4]) {
+		return fmt.Errorf("%w: %d bytes with header %v", errNoWaveform, len(b), head)
+	}
+	*w = Waveform{SampleRate: int(head[2]), SamplesPerPair: int(head[3]), Pairs: make([]int8, len(b))}
+	for i, v := range b {
+		w.Pairs[i] = int8(v)
+	}
+	return nil
+}
+
+// maxPairs is how fine a drawn waveform is at most: it has half as many pairs at
+// least, unless the sound has fewer samples.
+const maxPairs = 1 << 16
+
+// WaveformDrawer is an io.Writer of interleaved little-endian 16-bit samples that
+// draws their waveform, in memory that does not grow with the sound. Of several
+// channels the mean is drawn, as audiowaveform does.
+type WaveformDrawer struct {
+	wave     Waveform
+	channels int
+
+	rest      []byte // of a frame whose end has not come
+	low, high int    // of the samples since the last pair
+	count     int    // of these samples
+}
+
+// NewWaveformDrawer returns a drawer of a sound of the given rate, in Hz.
+func NewWaveformDrawer(sampleRate, channels int) *WaveformDrawer {
+	return &WaveformDrawer{wave: Waveform{SampleRate: sampleRate, SamplesPerPair: 2}, channels: channels}
+}
+
+// Write takes samples in portions of any length.
+func (d *WaveformDrawer) Write(p []byte) (int, error) {
+	n, size := len(p), 2*d.channels
+	if len(d.rest) > 0 {
+		take := min(size-len(d.rest), len(p))
+		d.rest, p = append(d.rest, p[:take]...), p[take:]
+		if len(d.rest) < size {
+			return n, nil
+		}
+		d.frames(d.rest)
+	}
+	whole := len(p) / size * size
+	d.frames(p[:whole])
+	d.rest = append(d.rest[:0], p[whole:]...)
+	return n, nil
+}
+
+func (d *WaveformDrawer) frames(p []byte) {
+	size := 2 * d.channels
+	for len(p) > 0 {
+		n := min(len(p)/size, d.wave.SamplesPerPair-d.count)
+		low, high := d.low, d.high
+		if d.count == 0 {
+			low, high = math.MaxInt16, math.MinInt16
+		}
+		for part := p[:n*size]; len(part) >= size; part = part[size:] {
+			sum := 0
+			for c := 0; c < size; c += 2 {
+				sum += int(int16(binary.LittleEndian.Uint16(part[c:])))
+			}
+			if d.channels > 1 {
+				sum /= d.channels
+			}
+			low, high = min(low, sum), max(high, sum)
+		}
+		d.low, d.high, d.count, p = low, high, d.count+n, p[n*size:]
+		if d.count == d.wave.SamplesPerPair {
+			d.pair()
+		}
+	}
+}
+
+// pair ends a pair. Where there are too many, each two become one.
+func (d *WaveformDrawer) pair() {
+	d.wave.Pairs = append(d.wave.Pairs, int8(d.low/256), int8(d.high/256))
+	d.count = 0
+	if d.wave.Len() == maxPairs {
+		d.wave = d.wave.Coarser(maxPairs / 2)
+	}
+}
+
+// Waveform is what was drawn. Nothing may be written any more.
+func (d *WaveformDrawer) Waveform() Waveform {
+	if d.count > 0 {
+		d.pair()
+	}
+	return d.wave
+}

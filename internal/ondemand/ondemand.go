@@ -1,0 +1,113 @@
+// Package ondemand makes things when somebody asks for them that were not made
+// in time: each once, however many ask at once, and few at the same time. It
+// knows nothing of what they are.
+package ondemand
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/job"
+	"cutroom/internal/media"
+)
+
+const (
+	// patience is how long a request waits. What is being made goes on without it.
+	patience = 8 * time.Second
+	// timeLimit is what one thing may take, the wait for its turn included.
+	timeLimit = 10 * time.Minute
+)
+
+// ErrBusy answers whoever asked when it takes longer than a request may.
+var ErrBusy = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: 5 * time.Second}
+
+// Maker makes things. It is safe for concurrent use.
+type Maker struct {
+	slots    *media.Slots
+	patience time.Duration
+	log      *slog.Logger
+	flights  singleflight.Group
+
+	mu      sync.Mutex
+	closed  bool
+	ended   chan struct{} // is closed with it
+	running sync.WaitGroup
+}
+
+// New returns a Maker of as many things at once.
+func New(atOnce int, log *slog.Logger) *Maker {
+	return &Maker{slots: media.NewSlots(atOnce), patience: patience, log: log, ended: make(chan struct{})}
+}
+
+// Close ends what is being made, and returns when nothing is any more.
+func (m *Maker) Close() {
+	m.mu.Lock()
+	if !m.closed {
+		m.closed = true
+		close(m.ended)
+	}
+	m.mu.Unlock()
+	m.running.Wait()
+}
+
+// Make waits until the thing of that name is made, by this call of make or by one
+// that is under way. It is ErrBusy where that takes long: make then goes on, and
+// who asks again finds its result, or joins it.
+func (m *Maker) Make(ctx context.Context, name string, make func(context.Context) error) error {
+	made := m.flights.DoChan(name, func() (any, error) { return nil, m.run(ctx, name, make) })
+	over := time.NewTimer(m.patience)
+	defer over.Stop()
+	select {
+	case r := <-made:
+		return r.Err
+	case <-over.C:
+		return ErrBusy
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// run makes a thing apart from the request that asked first.
+func (m *Maker) run(ctx context.Context, name string, make func(context.Context) error) error {
+	if !m.begin() {
+		return ErrBusy
+	}
+	defer m.running.Done()
+	work, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), timeLimit, ErrBusy)
+	defer cancel()
+	go func() {
+		select {
+		case <-m.ended:
+			cancel()
+		case <-work.Done():
+		}
+	}()
+	release, err := m.slots.Acquire(work)
+	if err != nil {
+		return ErrBusy
+	}
+	defer release()
+	began := time.Now()
+	err = job.Recover(func() error { return make(work) })
+	if err != nil && work.Err() != nil {
+		return ErrBusy.WithCause(err)
+	}
+	if took := time.Since(began); err != nil && took > m.patience {
+		m.log.Warn("not made on demand", "name", name, "ms", took.Milliseconds(), "err", err) // who asked has left
+	}
+	return err
+}
+
+func (m *Maker) begin() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.running.Add(1)
+	}
+	return !m.closed
+}

@@ -1,0 +1,65 @@
+package separation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/objectstore"
+)
+
+// Stems of before have no peaks until they are asked for, and then keep them;
+// what is made while its job goes leaves nothing behind.
+func TestPeaksOfStemsOfBefore(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d).withProvider()
+		s := r.service()
+		id := r.enqueueAudio(s, r.user(1))
+		stop := r.run(s)
+		r.waitState(id, StateReady)
+		stop()
+		token := s.signer.token(id, stemVoice, time.Now().Add(time.Hour))
+		noted := func() int64 {
+			return r.number(`SELECT COUNT(peaks_key) FROM separation_stems WHERE stem_id = $1`, stemVoice)
+		}
+		want, err := s.Peaks(t.Context(), id, stemVoice, token, 1000)
+		if err != nil || want.Len() < 900 || noted() != 1 {
+			t.Fatalf("%d pairs, noted %d: %v", want.Len(), noted(), err)
+		}
+		forget := func() {
+			r.exec(`UPDATE separation_stems SET peaks_key = NULL`)
+			if err := r.store.Delete(t.Context(), peaksKey(id, stemVoice)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		forget()
+		got, err := s.Peaks(t.Context(), id, stemVoice, token, 1000)
+		if err != nil || !slices.Equal(got.Pairs, want.Pairs) || noted() != 1 {
+			t.Errorf("%d pairs, noted %d: %v", got.Len(), noted(), err)
+		}
+		forget()
+		going := r.service(func(o *Options) {
+			o.Store = storeThatSees{r.store, func() { r.exec(`UPDATE separation_jobs SET deleted_at = now_ms()`) }}
+		})
+		if _, err := going.Peaks(t.Context(), id, stemVoice, token, 1000); !errors.Is(err, errNoStem) {
+			t.Errorf("of a job that goes meanwhile: %v", err)
+		}
+		if keys := r.keys(peaksKey(id, stemVoice)); len(keys) > 0 || noted() > 0 {
+			t.Errorf("left: %v, noted %d", keys, noted())
+		}
+	})
+}
+
+// storeThatSees calls back before it stores.
+type storeThatSees struct {
+	objectstore.Store
+	put func()
+}
+
+func (s storeThatSees) Put(ctx context.Context, key, path, contentType string) error {
+	s.put()
+	return s.Store.Put(ctx, key, path, contentType)
+}
