@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"cutroom/internal/cursor"
+	"cutroom/internal/db"
+	"cutroom/internal/user"
 )
 
 // Product is what a store sells.
@@ -42,28 +44,22 @@ type Entry struct {
 // History returns a page of a user's ledger, newest first, and the cursor of the
 // next page, "" at the end.
 func (l *Ledger) History(ctx context.Context, userID string, p cursor.Page) (entries []Entry, next string, err error) {
-	rows, err := l.db.Query(ctx, `SELECT kind, amount, ref_id, created_at FROM credit_ledger
-		WHERE user_id = $1 AND (created_at < $2 OR (created_at = $2 AND ref_id < $3))
-		ORDER BY created_at DESC, ref_id DESC LIMIT $4`, userID, p.After.At, p.After.ID, p.Limit+1)
+	entries, next, err = cursor.List(ctx, l.db, `SELECT kind, amount, ref_id, created_at FROM credit_ledger
+		WHERE user_id = $1 AND `+user.Exists("user_id")+cursor.Newest("created_at", "ref_id"), userID, p, scanEntry,
+		func(e Entry) cursor.Cursor { return cursor.Cursor{At: e.At.UnixMilli(), ID: e.ref} })
 	if err != nil {
-		return nil, "", fmt.Errorf("list ledger: %w", err)
+		err = fmt.Errorf("list ledger: %w", err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var e Entry
-		var at int64
-		if err := rows.Scan(&e.Kind, &e.Credits, &e.ref, &at); err != nil {
-			return nil, "", fmt.Errorf("list ledger: %w", err)
-		}
-		e.At = time.UnixMilli(at)
-		if e.Kind == kindConsume || e.Kind == kindRefund {
-			e.JobID = strings.TrimPrefix(e.ref, e.Kind+"-")
-		}
-		entries = append(entries, e)
+	return entries, next, err
+}
+
+func scanEntry(rows *db.Rows) (Entry, error) {
+	var e Entry
+	var at int64
+	err := rows.Scan(&e.Kind, &e.Credits, &e.ref, &at)
+	e.At = time.UnixMilli(at)
+	if e.Kind == kindConsume || e.Kind == kindRefund {
+		e.JobID = strings.TrimPrefix(e.ref, e.Kind+"-")
 	}
-	if err := rows.Err(); err != nil {
-		return nil, "", fmt.Errorf("list ledger: %w", err)
-	}
-	entries, next = cursor.Cut(entries, p.Limit, func(e Entry) cursor.Cursor { return cursor.Cursor{At: e.At.UnixMilli(), ID: e.ref} })
-	return entries, next, nil
+	return e, err
 }

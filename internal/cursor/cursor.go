@@ -3,10 +3,12 @@
 package cursor
 
 import (
+	"context"
 	"encoding/base64"
 	"strconv"
 	"strings"
 
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
 )
 
@@ -52,11 +54,35 @@ func Parse(text string) (Cursor, error) {
 	return Cursor{At: ms, ID: id}, nil
 }
 
-// Cut is for a list that was read with one row more than a page may have: it
-// returns the page, and the cursor of the next one, or "" at the end.
-func Cut[T any](rows []T, limit int, of func(T) Cursor) (page []T, next string) {
-	if len(rows) <= limit {
-		return rows, ""
+// Newest is the part of a query that makes its rows a page: those of $2 and $3, the
+// place to begin at, and as many as $4. The columns are those of time and id.
+func Newest(at, id string) string {
+	return ` AND (` + at + ` < $2 OR (` + at + ` = $2 AND ` + id + ` < $3)) ORDER BY ` + at + ` DESC, ` + id + ` DESC LIMIT $4`
+}
+
+// List runs a query that ends with [Newest], for an owner who is $1, and returns
+// the page and the cursor of the next one, "" at the end.
+func List[T any](ctx context.Context, q db.Querier, query, owner string, p Page, scan func(*db.Rows) (T, error),
+	of func(T) Cursor) (page []T, next string, err error) {
+	// One row more tells whether there is another page.
+	rows, err := q.Query(ctx, query, owner, p.After.At, p.After.ID, p.Limit+1)
+	if err != nil {
+		return nil, "", err
 	}
-	return rows[:limit], of(rows[limit-1]).String()
+	defer rows.Close()
+	for rows.Next() {
+		row, err := scan(rows)
+		if err != nil {
+			return nil, "", err
+		}
+		page = append(page, row)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, "", err
+	}
+	if len(page) <= p.Limit {
+		return page, "", nil
+	}
+	page = page[:p.Limit]
+	return page, of(page[p.Limit-1]).String(), nil
 }

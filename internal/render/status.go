@@ -74,25 +74,13 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 // History returns a page of the owner's jobs, newest first, and the cursor of the
 // next page, "" at the end.
 func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
-	rows, err := s.db.Query(ctx, `SELECT `+statusColumns+` FROM render_jobs j WHERE `+known+`
-		AND (j.created_at < $2 OR (j.created_at = $2 AND j.id < $3))
-		ORDER BY j.created_at DESC, j.id DESC LIMIT $4`, owner, p.After.At, p.After.ID, p.Limit+1)
+	jobs, next, err = cursor.List(ctx, s.db, `SELECT `+statusColumns+` FROM render_jobs j WHERE `+known+cursor.Newest("j.created_at", "j.id"),
+		owner, p, func(rows *db.Rows) (Status, error) { return scanStatus(rows) },
+		func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
 	if err != nil {
-		return nil, "", fmt.Errorf("list renders: %w", err)
+		err = fmt.Errorf("list renders: %w", err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		st, err := scanStatus(rows)
-		if err != nil {
-			return nil, "", fmt.Errorf("list renders: %w", err)
-		}
-		jobs = append(jobs, st)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, "", fmt.Errorf("list renders: %w", err)
-	}
-	jobs, next = cursor.Cut(jobs, p.Limit, func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
-	return jobs, next, nil
+	return jobs, next, err
 }
 
 // Download is a finished film: either a URL to redirect to, or an object to
