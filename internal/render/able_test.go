@@ -3,6 +3,7 @@ package render
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,7 +11,9 @@ import (
 
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/logtest"
+	"cutroom/internal/media"
 )
 
 // logged makes a replica write its log where the test can read it.
@@ -177,6 +180,49 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 		}
 		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
 			t.Errorf("%d errors logged:\n%s", n, log)
+		}
+	})
+}
+
+// Each failure has its word, and none is a guess.
+func TestWhatAFailureIsCalled(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		owner := r.user()
+		for _, test := range []struct {
+			err  error
+			want fault.Reason
+		}{
+			{fault.Failedf(fault.SourceProtected, "segments[0]: the file is encrypted"), fault.SourceProtected},
+			{fmt.Errorf("render: %w", fault.Failedf(fault.NoMedia, "segments[0]: the file has no video").WithCause(errors.New("why"))), fault.NoMedia},
+			{fault.Invalidf("a sentence without a word"), fault.Unexplained},
+			{fmt.Errorf("analyse: %w", media.ErrTimeout), fault.TimedOut},
+			{&job.PanicError{Value: "boom"}, fault.Unexplained},
+			{nil, fault.SourceMissing},
+		} {
+			s := r.service(&simulated{fails: func() error { return test.err }}, r.db)
+			var sources map[string]object
+			if test.want == fault.SourceMissing {
+				sources = map[string]object{"video": {Object: "inputs/gone"}}
+			}
+			ids, _ := r.enqueue(1, owner, sources)
+			r.exec(`UPDATE render_jobs SET attempts = 2 WHERE id = $1`, ids[0]) // the next one is its last
+			j, ok, _, err := s.claim(t.Context())
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			s.work(t.Context(), j)
+			if st, err := s.Status(t.Context(), owner, ids[0]); err != nil || st.ErrorCode != string(test.want) || st.Error == "" {
+				t.Errorf("%v: %+v (%v), want %s", test.err, st, err, test.want)
+			}
+		}
+		ids, _ := r.enqueue(1, owner, nil)
+		r.exec(`UPDATE render_jobs SET spec = '{' WHERE id = $1`, ids[0])
+		s := r.service(&simulated{}, r.db)
+		if _, ok, _, err := s.claim(t.Context()); ok || err == nil {
+			t.Errorf("a job that nobody can read was claimed (%v)", err)
+		}
+		if st, err := s.Status(t.Context(), owner, ids[0]); err != nil || st.ErrorCode != string(fault.Unexplained) {
+			t.Errorf("%+v (%v)", st, err)
 		}
 	})
 }

@@ -37,17 +37,17 @@ const document = "../../docs/separation.md"
 
 // result is one row of a table, as observed.
 type result struct {
-	state, sentence string
-	refunded        bool
-	calls           int // of the step; -1 where it is no fixed number
-	projects        int // that the provider was paid for
+	state, sentence, code string
+	refunded              bool
+	calls                 int // of the step; -1 where it is no fixed number
+	projects              int // that the provider was paid for
 }
 
 // outcome is the result as the document says it.
 func (r result) outcome() string {
-	says := r.sentence
-	if says == "" {
-		says = "–"
+	says := "–"
+	if r.sentence != "" {
+		says = r.sentence + ", `" + r.code + "`"
 	}
 	refund, calls := "no", "–"
 	if r.refunded {
@@ -138,7 +138,7 @@ func observe(t *testing.T, s *apitest.Server, source string, c scenario) result 
 		job = u.Separation(t, id)
 		return job.Status == "READY" || job.Status == "FAILED"
 	}, func() string { return fmt.Sprintf("%s, %s: still %s", c.step, c.fault, job.Status) })
-	r := result{state: job.Status, sentence: job.Error, calls: p.Faults.Count(c.step)}
+	r := result{state: job.Status, sentence: job.Error, code: job.ErrorCode, calls: p.Faults.Count(c.step)}
 	switch balance := u.Balance(t); balance {
 	case 3:
 		r.refunded = true
@@ -166,7 +166,7 @@ func observe(t *testing.T, s *apitest.Server, source string, c scenario) result 
 // sentences are all that a client may ever read of a provider's failure.
 var sentences = []string{
 	"Authentication failed with the provider", "Insufficient provider quota", "Provider rate limit exceeded, please try again later",
-	"Invalid request to the provider", "Provider service unavailable", "No voice was found in the audio",
+	"Invalid request to the provider", "Provider service unavailable",
 }
 
 // hold checks a row against the rules that no row may break.
@@ -176,6 +176,9 @@ func (r result) hold(t *testing.T, c scenario) {
 	}
 	if r.refunded != (r.state == "FAILED") {
 		bad("refunds go with failures")
+	}
+	if (r.code == "") != (r.sentence == "") || r.code == "internal" {
+		bad("a failure has a code, and a provider's is no internal one")
 	}
 	if r.state == "FAILED" && !slices.Contains(sentences, r.sentence) || r.state == "READY" && r.sentence != "" {
 		bad("the client may not read that")
