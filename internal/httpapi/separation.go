@@ -43,6 +43,17 @@ func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string)
 	return nil
 }
 
+// deleteJob cancels and deletes a job, of either kind.
+func deleteJob(remove func(ctx context.Context, owner, jobID string) error) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		if err := remove(r.Context(), user.UserID, r.PathValue("jobId")); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+}
+
 var languageCode = regexp.MustCompile(`^(?i:auto|[a-z]{2,3}([-_][a-z0-9]{2,8})*)$`)
 
 func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.Principal) error {

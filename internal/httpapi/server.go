@@ -110,6 +110,7 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.signedIn(s.separate)))
 	s.handle("GET /api/v2/separate", s.signedIn(s.separationHistory))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
+	s.handle("DELETE /api/v2/separate/{jobId}", s.signedIn(deleteJob(s.o.Separations.Delete)))
 	s.handle("GET /api/v2/separate/{jobId}/stem/{stemId}", s.stem)
 	s.handle("GET /api/v2/separate/{jobId}/stem/{stemId}/peaks", s.peaks)
 
@@ -117,6 +118,7 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/render", s.limited(limitRender, s.byUser, s.submitter(s.renderMultipart)))
 	s.handle("POST /api/v2/render/v3", s.limited(limitRender, s.byUser, s.submitter(s.renderV3)))
 	s.handle("GET /api/v2/render", s.signedIn(s.renderHistory))
+	s.handle("DELETE /api/v2/render/{jobId}", s.signedIn(deleteJob(s.o.Renders.Delete)))
 	s.handle("GET /api/v2/render/{jobId}/status", s.signedIn(s.renderStatus))
 	s.handle("GET /api/v2/render/{jobId}/download", s.signedIn(s.renderDownload))
 

@@ -26,13 +26,10 @@ func (l Lease) WorkDir(root string) string {
 	return filepath.Join(root, fmt.Sprintf("%s-%d", l.ID, l.Fence))
 }
 
-// Clear ends this process's work on jobs that were taken away for good, and
-// removes their work folders from dir at once. What a worker still writes while
-// it stops is removed by the worker, or by the sweep.
-func (k *Renewer) Clear(dir, table string, ids ...string) error {
-	for _, id := range ids {
-		k.Revoke(table, id)
-	}
+// Clear removes from dir the work folders of jobs that were taken away for good,
+// and announced as [Revoked]. What a worker still writes while it stops is removed
+// by the worker, or by the sweep.
+func Clear(dir string, ids ...string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("clear work folders: %w", err)

@@ -53,6 +53,9 @@ const (
 	// heartbeat is how often a lease is renewed while all goes well, and how
 	// long one try may take.
 	heartbeat = TTL / 3
+	// first is when a lease is renewed for the first time: what was announced
+	// between the claim and the listening for it is noticed then.
+	first = heartbeat / 3
 	// again is the pause after a try that failed.
 	again = 500 * time.Millisecond
 	// giveUp is how long after its last renewal a holder stops by itself. It is
@@ -74,76 +77,51 @@ type Renewer struct {
 	log   *slog.Logger
 
 	outage Outage
-
-	mu   sync.Mutex
-	held map[*holding]bool
-}
-
-// holding is one lease that this process holds.
-type holding struct {
-	lease Lease
-	lost  context.CancelCauseFunc
 }
 
 // NewRenewer returns a Renewer. Owner identifies this process and must differ at
 // each start, so that a restarted process does not mistake itself for the one
 // that died.
 func NewRenewer(d *db.DB, owner string, log *slog.Logger) *Renewer {
-	return &Renewer{db: d, owner: owner, log: log, held: map[*holding]bool{}}
+	return &Renewer{db: d, owner: owner, log: log}
 }
 
 // Owner is the name written into lease_owner by claims of this process.
 func (k *Renewer) Owner() string { return k.owner }
 
 // KeepAlive renews l until release is called. The returned context ends with cause
-// [ErrLost] as soon as the row is no longer this holder's, and with the
-// parent's cause when the parent ends. release waits for the last heartbeat
+// [ErrLost] as soon as the row is no longer this holder's, at once where that is
+// announced on [Revoked], and with the parent's cause when the parent ends. release waits for the last heartbeat
 // and leaves the row as it is: whoever finished the job clears the lease.
 func (k *Renewer) KeepAlive(ctx context.Context, l Lease) (work context.Context, release func()) {
 	work, cancel := context.WithCancelCause(ctx)
-	h := &holding{l, cancel}
-	k.mu.Lock()
-	k.held[h] = true
-	k.mu.Unlock()
+	revoked, deaf := k.db.Listen(Revoked(l.ID))
 	done := make(chan struct{})
 	stop := make(chan struct{})
 	go func() {
 		defer close(done)
-		k.beat(work, l, cancel, stop)
+		defer deaf()
+		k.beat(work, l, cancel, revoked, stop)
 	}()
 	var once sync.Once
 	return work, func() {
 		once.Do(func() {
 			close(stop)
 			<-done
-			k.mu.Lock()
-			delete(k.held, h)
-			k.mu.Unlock()
 			cancel(context.Canceled)
 		})
 	}
 }
 
-// Revoke ends this process's work on a row, with cause [ErrLost], ahead of the
-// heartbeat that would notice. The caller has taken the row away already.
-func (k *Renewer) Revoke(table, id string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for h := range k.held {
-		if h.lease.Table == table && h.lease.ID == id {
-			h.lost(ErrLost)
-		}
-	}
-}
-
-func (k *Renewer) beat(ctx context.Context, l Lease, lost context.CancelCauseFunc, stop <-chan struct{}) {
-	next := time.NewTimer(heartbeat)
+func (k *Renewer) beat(ctx context.Context, l Lease, lost context.CancelCauseFunc, revoked, stop <-chan struct{}) {
+	next := time.NewTimer(first)
 	defer next.Stop()
 	deadline := time.Now().Add(giveUp)
 	for {
 		select {
 		case <-stop:
 			return
+		case <-revoked:
 		case <-next.C:
 		}
 		// The lease counts from the moment the database wrote it, which may be
@@ -187,6 +165,22 @@ func (k *Renewer) renew(ctx context.Context, l Lease) (bool, error) {
 		return false, fmt.Errorf("renew lease: %w", err)
 	}
 	return n == 1, nil
+}
+
+// RevokeAll takes the rows of a user that meet a condition, constants of the
+// program both, away from whoever works on them.
+func RevokeAll(ctx context.Context, d *db.DB, table, userID, condition string) error {
+	return d.InTx(ctx, func(tx *db.Tx) error {
+		ids, err := db.Texts(tx.Query(ctx, `UPDATE `+table+` SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
+			WHERE user_id = $1 AND `+condition+` RETURNING id`, userID))
+		if err != nil {
+			return fmt.Errorf("stop jobs: %w", err)
+		}
+		for _, id := range ids {
+			err = errors.Join(err, tx.Notify(ctx, Revoked(id)))
+		}
+		return err
+	})
 }
 
 // Poll calls work until it reports that there was nothing to do, then again

@@ -51,7 +51,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 func claim(t *testing.T, d *db.DB, owner string) job.Lease {
 	t.Helper()
 	l := job.Lease{Table: "chores", ID: uuid.NewString(), Fence: 1}
-	if _, err := d.Exec(t.Context(), `INSERT INTO chores VALUES ($1, $2, now_ms() + $3, 1)`, l.ID, owner, job.TTL.Milliseconds()); err != nil {
+	if _, err := d.Exec(t.Context(), `INSERT INTO chores (id, lease_owner, lease_until, fence) VALUES ($1, $2, now_ms() + $3, 1)`, l.ID, owner, job.TTL.Milliseconds()); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -122,6 +122,41 @@ func TestHolderIsToldOfItsLoss(t *testing.T) {
 	}
 }
 
+// What is announced is heard at once, by the holder alone.
+func TestHolderHearsOfARevocation(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var notifier sync.WaitGroup
+		notifier.Go(func() { _ = d.RunNotifier(ctx) }) // ends with ctx alone
+		defer notifier.Wait()
+		defer cancel()
+		if _, err := d.Exec(ctx, `ALTER TABLE chores ADD COLUMN user_id TEXT`); err != nil {
+			t.Fatal(err)
+		}
+		k := job.NewRenewer(d, "me", quiet)
+		gone, stays := claim(t, d, "me"), claim(t, d, "me")
+		work, release := k.KeepAlive(ctx, gone)
+		defer release()
+		other, release2 := k.KeepAlive(ctx, stays)
+		defer release2()
+		if _, err := d.Exec(ctx, `UPDATE chores SET user_id = 'u' WHERE id = $1`, gone.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(job.TTL/9 + 200*time.Millisecond) // past the early renewal; the next is three seconds later
+		began := time.Now()
+		if err := job.RevokeAll(ctx, d, "chores", "u", "fence > 0"); err != nil {
+			t.Fatal(err)
+		}
+		<-work.Done()
+		if took := time.Since(began); took > 2*time.Second || !errors.Is(context.Cause(work), job.ErrLost) {
+			t.Errorf("heard after %v with %v", took, context.Cause(work))
+		}
+		if other.Err() != nil {
+			t.Errorf("another's work ended: %v", context.Cause(other))
+		}
+	})
+}
+
 // Without its database a holder must stop before its lease runs out there.
 func TestHolderGivesUpInTime(t *testing.T) {
 	t.Parallel()
@@ -154,7 +189,7 @@ func TestHolderEndsWithItsParent(t *testing.T) {
 		}
 		// The clean stop may take a while, and keeps the job meanwhile.
 		before := until(t, d, l)
-		time.Sleep(job.TTL/3 + 500*time.Millisecond)
+		time.Sleep(job.TTL/9 + 500*time.Millisecond)
 		if after := until(t, d, l); after < before-time.Second {
 			t.Errorf("not renewed while winding down: %v left, was %v", after, before)
 		}

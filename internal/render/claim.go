@@ -62,7 +62,7 @@ func turnSQL(skipLocked string) string {
 
 const claimSQL = `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()), attempts = attempts + 1,
 		lease_owner = $2, lease_until = now_ms() + $3, fence = fence + 1, short_since = NULL
-	WHERE id = $1
+	WHERE id = $1 AND state IN ('PENDING', 'PROCESSING')
 	RETURNING user_id, spec, attempts, fence, progress, now_ms() - started_at, now_ms() - created_at`
 
 // waits reports whether a job waits that this replica could take.
@@ -111,6 +111,9 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok, waiting bool, er
 		if err == nil {
 			err = tx.QueryRow(ctx, claimSQL, j.ID, s.Renewer.Owner(), job.TTL.Milliseconds()).
 				Scan(&j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
+		}
+		if db.IsNoRows(err) { // it ended between the two statements
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("claim render job: %w", err)

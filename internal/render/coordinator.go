@@ -64,9 +64,12 @@ func (c *partCoordinator) beat(ctx context.Context) {
 }
 
 // Announce implements engine.PartCoordinator. Parts that an earlier worker still
-// makes are left to it.
+// makes are left to it. A job that ended meanwhile gets no parts any more.
 func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
 	return c.s.db.InTx(ctx, func(tx *db.Tx) error {
+		if err := c.s.stillRendered(ctx, tx, c.jobID, tx.ForUpdate()); err != nil {
+			return err
+		}
 		for _, key := range keys {
 			if _, err := tx.Exec(ctx, `INSERT INTO render_parts (job_id, part_key, state) VALUES ($1, $2, 'OPEN')
 				ON CONFLICT (job_id, part_key) DO UPDATE SET state = 'OPEN', owner = NULL, lease_until = NULL
@@ -223,6 +226,8 @@ func (s *Service) assist(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	ctx, cancel := s.untilRevoked(ctx, j.ID)
+	defer cancel()
 	c := s.newPartCoordinator(ctx, j.ID)
 	defer c.stop()
 	made, err := s.Engine.Assist(ctx, engine.Job{Dir: dir, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Log: s.jobLog(j), Coordinator: c})

@@ -117,22 +117,20 @@ func (s *Service) expireInputs(ctx context.Context) error {
 // Erase removes every file of a user's renders and takes running jobs away from
 // their workers. The rows go with the user.
 func (s *Service) Erase(ctx context.Context, userID string) error {
-	if _, err := s.db.Exec(ctx, `UPDATE render_jobs SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
-		WHERE user_id = $1 AND state IN ('PENDING', 'PROCESSING')`, userID); err != nil {
-		return fmt.Errorf("stop render jobs: %w", err)
+	if err := job.RevokeAll(ctx, s.db, table, userID, `state IN ('PENDING', 'PROCESSING')`); err != nil {
+		return err
 	}
 	ids, err := db.Texts(s.db.Query(ctx, `SELECT id FROM render_jobs WHERE user_id = $1`, userID))
 	if err != nil {
 		return fmt.Errorf("list render jobs: %w", err)
 	}
-	prefixes := []string{"inputs/" + userID + "/", "parts/" + userID + "/"}
-	for _, id := range ids {
-		prefixes = append(prefixes, "render/"+id+"/", "uploads/"+id+"/")
+	if err := s.eraseJobs(ctx, ids...); err != nil {
+		return err
 	}
-	for _, p := range prefixes {
+	for _, p := range []string{"inputs/" + userID + "/", "parts/" + userID + "/"} {
 		if err := objectstore.DeletePrefix(ctx, s.Store, p); err != nil {
 			return fmt.Errorf("erase renders: %w", err)
 		}
 	}
-	return errors.Join(s.EraseCaches(ctx, userID), s.Renewer.Clear(s.WorkDir, table, ids...))
+	return errors.Join(s.EraseCaches(ctx, userID), job.Clear(s.WorkDir, ids...))
 }

@@ -21,7 +21,6 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/user"
 )
 
 // pollQueue is how long a missed wake-up can delay a job, and how long an
@@ -327,21 +326,6 @@ func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cau
 		s.dropUploads(ctx, j.ID)
 	}
 	return moved, err
-}
-
-// dropIfErased removes what a worker stored after its user's files had been
-// erased: the deletion took the job away while the worker was still writing.
-func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
-	if err := user.Check(ctx, s.db, j.UserID); !errors.Is(err, user.ErrDeleted) {
-		return
-	}
-	err := s.EraseCaches(ctx, j.UserID)
-	for _, prefix := range []string{"render/" + j.ID + "/", "uploads/" + j.ID + "/", "parts/" + j.UserID + "/"} {
-		err = errors.Join(err, objectstore.DeletePrefix(ctx, s.Store, prefix))
-	}
-	if err != nil {
-		s.jobLog(j).Warn("files of an erased account left; the sweep will remove them", "err", err)
-	}
 }
 
 // ended lets the sweeps have what only this job still needed, forgets its parts,

@@ -209,26 +209,36 @@ func (s *Service) requeue(ctx context.Context, j claimedJob, forgive int) (bool,
 // it, in one transaction. What its owner is told is a sentence and a reason; the
 // cause is for support. It writes nothing and reports false when the job has moved
 // on since it was read.
-func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cause error) (bool, error) {
-	moved := false
-	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, error_code = $6, failure_cause = $5,
-				finished_at = now_ms(), replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
-			WHERE id = $1 AND fence = $2 AND state = $4 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`,
-			j.ID, j.Fence, told.Code, j.State, fault.Cause(cause), told.Reason)
-		if err != nil {
-			return fmt.Errorf("fail separation job: %w", err)
-		}
-		if moved = n == 1; !moved {
-			return nil
-		}
-		if _, err := credit.Refund(ctx, tx, j.UserID, j.ID); err != nil {
-			return err
-		}
-		return announce(ctx, tx, j.ID, topic, TopicQueue)
+func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cause error) (moved bool, err error) {
+	err = s.db.InTx(ctx, func(tx *db.Tx) (err error) {
+		moved, err = failed(ctx, tx, j, told, cause)
+		return err
 	})
 	if err == nil && moved {
 		s.dropSource(context.WithoutCancel(ctx), j.SourceKey)
 	}
 	return moved, err
+}
+
+// failed is fail within a transaction. A job that its owner deleted is refunded
+// only where the provider was not asked.
+func failed(ctx context.Context, tx *db.Tx, j claimedJob, told *fault.Error, cause error) (moved bool, err error) {
+	var forfeit bool
+	err = tx.QueryRow(ctx, `UPDATE separation_jobs SET state = 'FAILED', error = $3, error_code = $6, failure_cause = $5,
+			finished_at = now_ms(), replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
+		WHERE id = $1 AND fence = $2 AND state = $4 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')
+		RETURNING deleted_at IS NOT NULL AND submit_intent_at IS NOT NULL`,
+		j.ID, j.Fence, told.Code, j.State, fault.Cause(cause), told.Reason).Scan(&forfeit)
+	if db.IsNoRows(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("fail separation job: %w", err)
+	}
+	if !forfeit {
+		if _, err := credit.Refund(ctx, tx, j.UserID, j.ID); err != nil {
+			return false, err
+		}
+	}
+	return true, announce(ctx, tx, j.ID, topic, TopicQueue)
 }

@@ -116,16 +116,16 @@ type claimedJob struct {
 	SourceKey, SourceName string
 	DurationMs, Credits   int64 // of the source as measured, and what it cost
 	ProjectID             sql.NullInt64
-	IntentAt              sql.NullInt64
+	IntentAt, DoneAt      sql.NullInt64 // the provider was asked, and was done
 	Attempts              int
 	Fence                 int64
 }
 
-const jobColumns = `id, user_id, state, node_id, source_key, source_name, source_duration_ms, credits, project_id, submit_intent_at, attempts, fence`
+const jobColumns = `id, user_id, state, node_id, source_key, source_name, source_duration_ms, credits, project_id, submit_intent_at, provider_done_at, attempts, fence`
 
 func scanJob(row interface{ Scan(...any) error }) (claimedJob, error) {
 	var j claimedJob
-	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits, &j.ProjectID, &j.IntentAt,
+	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits, &j.ProjectID, &j.IntentAt, &j.DoneAt,
 		&j.Attempts, &j.Fence)
 	return j, err
 }

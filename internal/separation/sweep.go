@@ -97,8 +97,8 @@ func (s *Service) dispose(ctx context.Context, j claimedJob) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		if _, err = tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, j.ID); err != nil {
-			return fmt.Errorf("forget stems: %w", err)
+		if err := forgetStems(ctx, tx, j.ID); err != nil {
+			return err
 		}
 		return announce(ctx, tx, j.ID)
 	})
@@ -115,16 +115,17 @@ func (s *Service) dispose(ctx context.Context, j claimedJob) error {
 const kindStems = "stems"
 
 // SweepRules says which objects of separations are needed. While a job is
-// PROCESSING its stems are stored before their rows. uploadLifetime is for
-// sources that no job took.
+// PROCESSING its stems are stored before their rows; of a job that was deleted a
+// render may still read them. uploadLifetime is for sources that no job took.
 func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "separation uploads", Prefix: "uploads/sep-", Grace: uploadLifetime,
-			Owner: `SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`},
+			Owner: `SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') AND deleted_at IS NULL THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`},
 		{Kind: kindStems, Prefix: "separation/", Grace: job.OrphanAge,
-			Owner: `SELECT CASE WHEN state IN ('PROCESSING', 'READY') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
+			Owner: `SELECT CASE WHEN state IN ('PROCESSING', 'READY', 'DISPOSED') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
 			Object: `SELECT CASE WHEN j.state = 'PROCESSING' OR j.state = 'READY'
-					AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND $2 IN (t.object_key, t.peaks_key)) THEN 1 ELSE 0 END
+					AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND $2 IN (t.object_key, t.peaks_key))
+					OR ` + job.Held("$2") + ` THEN 1 ELSE 0 END
 				FROM separation_jobs j WHERE j.id = $1`},
 	}
 }
@@ -144,15 +145,14 @@ func (s *Service) Expire(ctx context.Context) error {
 // this replica, and takes running jobs away from their workers. The rows go
 // with the user.
 func (s *Service) Erase(ctx context.Context, userID string) error {
-	if _, err := s.db.Exec(ctx, `UPDATE separation_jobs SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
-		WHERE user_id = $1 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`, userID); err != nil {
-		return fmt.Errorf("stop separation jobs: %w", err)
+	if err := job.RevokeAll(ctx, s.db, table, userID, `state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`); err != nil {
+		return err
 	}
 	ids, err := db.Texts(s.db.Query(ctx, `SELECT id FROM separation_jobs WHERE user_id = $1`, userID))
 	if err != nil {
 		return fmt.Errorf("list separation jobs: %w", err)
 	}
-	if err := s.Renewer.Clear(s.WorkDir, table, ids...); err != nil {
+	if err := job.Clear(s.WorkDir, ids...); err != nil {
 		return fmt.Errorf("erase separations: %w", err)
 	}
 	for _, id := range ids {

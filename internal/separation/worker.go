@@ -116,6 +116,8 @@ func verdict(err error) (told *fault.Error, message string, expected bool) {
 		return errNoSource, ours, false
 	case errors.Is(err, media.ErrTimeout):
 		return errSlow, ours, false
+	case errors.Is(err, errDeleted):
+		return errDeleted, "the provider is done with a deleted separation", true
 	}
 	return errInternal, ours, false
 }
@@ -134,8 +136,11 @@ func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, ca
 		return
 	}
 	level := slog.LevelWarn
-	if !expected {
+	switch {
+	case !expected:
 		level = slog.LevelError
+	case errors.Is(cause, errDeleted):
+		level = slog.LevelInfo
 	}
 	log.Log(ctx, level, message, "err", cause)
 	log.Info("separation ended", "state", StateFailed, "why", told.Code)
@@ -202,7 +207,8 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 // intend writes down that the provider is about to be asked. The write is not
 // cut short by a stop of the service: a stop must know whether the intent
 // stands. Where the stop came first, the intent is taken back, so that the job
-// can be handed back and run by another replica.
+// can be handed back and run by another replica; a job deleted meanwhile was not
+// refunded, and must not be queued again.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := retry(ctx, func() error {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -220,7 +226,7 @@ func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := job.Guarded(undo, s.db, `UPDATE separation_jobs SET submit_intent_at = NULL
-		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence); err != nil {
+		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING' AND deleted_at IS NULL`, j.ID, j.Fence); err != nil {
 		return err
 	}
 	return context.Cause(ctx)
@@ -232,8 +238,13 @@ func (s *Service) dropStray(ctx context.Context, j claimedJob) {
 	if j.State != StateProcessing {
 		return // nothing can have been stored yet
 	}
-	// A job without a row was deleted with its account: nothing waits for it.
-	if err := s.Sweeper.Clean(ctx, kindStems, folder(j.ID)); err != nil {
+	err := user.Check(ctx, s.db, j.UserID)
+	if errors.Is(err, user.ErrDeleted) { // whatever its row says while there is one
+		err = objectstore.DeletePrefix(ctx, s.Store, folder(j.ID))
+	} else if err == nil {
+		err = s.Sweeper.Clean(ctx, kindStems, folder(j.ID))
+	}
+	if err != nil {
 		s.jobLog(j).Warn("stray stems not deleted; the sweep of orphans will", "err", err)
 	}
 }
@@ -291,12 +302,22 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 	}
 }
 
-// done notes when the provider was done, unless the job was given up meanwhile.
+// done notes when the provider was done, unless the job was given up meanwhile. Of
+// a deleted job nothing is fetched.
 func (s *Service) done(ctx context.Context, j *claimedJob) error {
-	return retry(ctx, func() error {
-		return job.Guarded(ctx, s.db, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence)
+	deleted := false
+	err := retry(ctx, func() error {
+		err := s.db.QueryRow(ctx, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING deleted_at IS NOT NULL`, j.ID, j.Fence).Scan(&deleted)
+		if db.IsNoRows(err) {
+			return job.ErrMoved
+		}
+		return err
 	})
+	if err == nil && deleted {
+		err = errDeleted
+	}
+	return err
 }
 
 // handBack gives up a job because the service stops. Its place in the queue,

@@ -1,0 +1,323 @@
+package separation
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"cutroom/internal/db"
+	"cutroom/internal/job"
+)
+
+// delete deletes a job, which is then unknown to everything.
+func (r *rig) delete(s *Service, owner, id string) {
+	r.t.Helper()
+	if err := s.Delete(r.t.Context(), owner, id); err != nil {
+		r.t.Fatalf("delete %s: %v", id, err)
+	}
+	if err := s.Delete(r.t.Context(), owner, id); !errors.Is(err, errUnknownJob) {
+		r.t.Errorf("the second deletion: %v", err)
+	}
+	if _, err := s.Status(r.t.Context(), owner, id); !errors.Is(err, errUnknownJob) {
+		r.t.Errorf("status of a deleted job: %v", err)
+	}
+}
+
+func TestDeleteInEveryState(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		intend := func(r *rig, s *Service, j *claimedJob) {
+			if err := s.intend(r.t.Context(), j); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		tests := []struct {
+			name    string
+			prepare func(r *rig, s *Service) // of the one job
+			state   string                   // afterwards
+			refund  bool
+		}{
+			{"queued", func(*rig, *Service) {}, StateFailed, true},
+			{"submitting", func(r *rig, s *Service) { r.claimed(s) }, StateFailed, true},
+			{"the provider is being asked", func(r *rig, s *Service) { j := r.claimed(s); intend(r, s, &j) }, StateSubmitting, false},
+			{"at the provider", func(r *rig, s *Service) { j := r.claimed(s); r.processing(s, &j) }, StateProcessing, false},
+			{"stems on their way", func(r *rig, s *Service) {
+				j := r.claimed(s)
+				r.processing(s, &j)
+				if err := s.done(r.t.Context(), &j); err != nil {
+					r.t.Fatal(err)
+				}
+				r.object(stemKey(j.ID, stemVoice, "flac"))
+			}, StateFailed, false},
+			{"ready", func(r *rig, s *Service) {
+				j := r.claimed(s)
+				r.processing(s, &j)
+				r.makeReady(s, &j, stemVoice, stemBackground)
+			}, StateDisposed, false},
+			{"failed", func(r *rig, s *Service) {
+				j := r.claimed(s)
+				if _, err := s.fail(r.t.Context(), j, errInternal, errInternal); err != nil {
+					r.t.Fatal(err)
+				}
+			}, StateFailed, true},
+		}
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				r := newRig(t, d)
+				s, owner := r.service(), r.user(5)
+				id := r.enqueueAudio(s, owner)
+				tt.prepare(r, s)
+				if err := s.Delete(t.Context(), r.user(0), id); !errors.Is(err, errUnknownJob) {
+					t.Fatalf("another's deletion: %v", err)
+				}
+				r.delete(s, owner, id)
+				if x := r.row(id); x.State != tt.state {
+					t.Errorf("%+v, want %s", x, tt.state)
+				}
+				want := int64(4)
+				if tt.refund {
+					want = 5
+				}
+				r.booked(owner, want)
+				if left := slices.Concat(r.keys("uploads/"), r.keys("separation/")); len(left) > 0 {
+					t.Errorf("files left: %v", left)
+				}
+				r.exec(`DELETE FROM users`) // for the next one
+			})
+		}
+	})
+}
+
+// Whatever the worker of a deleted job does next, its result is thrown away, and
+// the place at the provider is taken until the provider is done.
+func TestADeletedJobAtTheProvider(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d)
+		s, owner := r.service(func(o *Options) { o.InFlight = 1 }), r.user(5)
+		id, next := r.enqueue(s, owner), r.enqueue(s, owner)
+		j := r.claimed(s)
+		if err := s.intend(t.Context(), &j); err != nil {
+			t.Fatal(err)
+		}
+		r.delete(s, owner, id)
+		if err := s.started(t.Context(), &j, 4711); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := s.claim(t.Context()); ok || err != nil {
+			t.Fatalf("a second job goes to a provider that takes one: %v, %v", ok, err)
+		}
+		// A worker that dies is replaced, and its successor ends the job.
+		r.age(id, time.Minute)
+		heir := r.service()
+		adopted, ok, err := heir.adopt(t.Context())
+		if !ok || err != nil || adopted.ID != id {
+			t.Fatalf("adopted %s, %v, %v", adopted.ID, ok, err)
+		}
+		if err := s.done(t.Context(), &j); !errors.Is(err, job.ErrMoved) {
+			t.Errorf("the dead worker's note: %v", err)
+		}
+		if err := heir.done(t.Context(), &adopted); !errors.Is(err, errDeleted) {
+			t.Fatalf("done with a deleted job: %v", err)
+		}
+		heir.giveUp(t.Context(), adopted, heir.log, errDeleted)
+		if x := r.row(id); x.State != StateFailed || x.Project != 4711 || x.Leased {
+			t.Errorf("%+v", x)
+		}
+		r.booked(owner, 3)
+		if j := r.claimed(s); j.ID != next {
+			t.Errorf("claimed %s", j.ID)
+		}
+	})
+}
+
+// A render that holds a stem reads it to its end.
+func TestDeleteLeavesWhatARenderReads(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newRig(t, d)
+		s, owner := r.service(), r.user(5)
+		id := r.enqueue(s, owner)
+		j := r.claimed(s)
+		r.processing(s, &j)
+		r.makeReady(s, &j, stemVoice, stemBackground)
+		held := stemKey(id, stemVoice, "flac")
+		r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-1', $1, 'PENDING', '', 'video', now_ms())`, owner)
+		r.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-1', $1)`, held)
+		r.delete(s, owner, id)
+		if _, err := s.ResolveStem(t.Context(), owner, id, stemVoice); !errors.Is(err, errInvalidStemURL) {
+			t.Errorf("a stem of a deleted job: %v", err)
+		}
+		sweep := func(want ...string) {
+			t.Helper()
+			if err := s.Sweeper.Sweep(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.keys("separation/"); !slices.Equal(got, want) {
+				t.Errorf("stems %v, want %v", got, want)
+			}
+		}
+		sweep(held)
+		r.exec(`DELETE FROM render_sources`)
+		sweep()
+	})
+}
+
+// lifetimes are the moves of one job, each of which leaves its turn to others.
+type lifetimes struct {
+	*rig
+	s *Service
+}
+
+// work is a worker that takes the next job as far as fate lets it, one of so many
+// moves after which it is gone.
+func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
+	j, ok, err := l.s.next(ctx)
+	if err != nil || !ok {
+		return
+	}
+	steps := []func() error{
+		func() error {
+			if j.State == StateProcessing {
+				return nil
+			}
+			return l.s.intend(ctx, &j)
+		},
+		func() error {
+			if refused {
+				return errProviderFailed
+			}
+			if j.State == StateProcessing {
+				return nil
+			}
+			return l.s.started(ctx, &j, 7)
+		},
+		func() error { return l.s.done(ctx, &j) },
+		func() error { return l.s.ready(ctx, &j, []stem{{id: stemVoice, durationMs: 500}}) },
+	}
+	for _, step := range steps[:min(moves, len(steps))] {
+		if err := step(); err != nil {
+			if !errors.Is(err, job.ErrMoved) {
+				l.s.giveUp(ctx, j, l.s.log, err)
+			}
+			return
+		}
+	}
+	if moves == 0 { // the service stops, at the worst moment
+		if j.State == StateSubmitting && refused {
+			stopped, stop := context.WithCancel(ctx)
+			stop()
+			_ = l.s.intend(stopped, &j)
+		}
+		if !j.IntentAt.Valid {
+			_ = l.s.handBack(ctx, j) // what it cannot write the sweeps make good
+		}
+	}
+}
+
+// Whatever workers, sweeps and deletions do to jobs, in whatever order and at once:
+// the balance is that of the ledger, a deleted job is refunded, once, just where the
+// provider was not asked, and nothing of it comes back.
+func TestDeletionsAmongAllMoves(t *testing.T) {
+	if err := flag.Set("rapid.checks", "15"); err != nil {
+		t.Fatal(err)
+	}
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		rapid.Check(t, func(rt *rapid.T) {
+			r := newRig(t, d)
+			defer r.exec(`DELETE FROM users`)
+			l := &lifetimes{rig: r, s: r.service(func(o *Options) { o.InFlight = 3; o.StuckAfter = 0; o.PollTimeout = time.Hour })}
+			const credits = 20
+			owner := r.user(credits)
+			var jobs []string
+			for range 5 {
+				jobs = append(jobs, r.enqueue(l.s, owner))
+			}
+			deleted := l.interleave(rt, owner, jobs)
+			l.judge(owner, credits, jobs, deleted)
+		})
+	})
+}
+
+// interleave lets everything happen at once, and tells how often each job was deleted.
+func (l *lifetimes) interleave(rt *rapid.T, owner string, jobs []string) map[string]int {
+	ctx := l.t.Context()
+	var mu sync.Mutex
+	deleted := map[string]int{}
+	ops := rapid.SliceOfN(rapid.SampledFrom([]string{"work", "work", "work", "delete", "delete", "recover", "die", "time out"}), 10, 30).Draw(rt, "ops")
+	var all sync.WaitGroup
+	for _, op := range ops {
+		id := rapid.SampledFrom(jobs).Draw(rt, "job")
+		moves, refused := rapid.IntRange(0, 5).Draw(rt, "moves"), rapid.IntRange(0, 4).Draw(rt, "refused") == 0
+		all.Go(func() {
+			switch op {
+			case "work":
+				l.work(ctx, moves, refused)
+			case "delete":
+				err := l.s.Delete(ctx, owner, id)
+				if err != nil && !errors.Is(err, errUnknownJob) {
+					l.t.Errorf("delete: %v", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					deleted[id]++
+				}
+			case "recover":
+				if err := l.s.requeueStuck(ctx); err != nil {
+					l.t.Errorf("recover: %v", err)
+				}
+			case "die":
+				l.exec(`UPDATE separation_jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
+			case "time out":
+				l.exec(`UPDATE separation_jobs SET processing_at = 0, provider_done_at = CASE WHEN provider_done_at IS NULL THEN NULL ELSE 0 END WHERE id = $1 AND processing_at IS NOT NULL`, id)
+				if err := l.s.failTimedOut(ctx); err != nil {
+					l.t.Errorf("time out: %v", err)
+				}
+			}
+		})
+		if moves%2 == 0 {
+			all.Wait() // some at once, some one after another
+		}
+	}
+	all.Wait()
+	return deleted
+}
+
+// judge checks what must hold of an account and its jobs.
+func (l *lifetimes) judge(owner string, credits int64, jobs []string, deleted map[string]int) {
+	l.t.Helper()
+	want := credits
+	for _, id := range jobs {
+		x := l.row(id)
+		refunds := l.number(`SELECT COUNT(*) FROM credit_ledger WHERE ref_id = $1`, "refund-"+id)
+		what := fmt.Sprintf("%s: %+v, deleted %d times, %d refunds", id, x, deleted[id], refunds)
+		if deleted[id] > 1 {
+			l.t.Errorf("deleted twice: %s", what)
+		}
+		if refunds == 0 {
+			want--
+		}
+		hidden := l.number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND deleted_at IS NOT NULL`, id)
+		if hidden != int64(deleted[id]) {
+			l.t.Errorf("hidden %d: %s", hidden, what)
+		}
+		ended := l.number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND error = $2`, id, errDeleted.Code) == 1
+		switch {
+		case deleted[id] == 0 && (refunds == 1) != (x.State == StateFailed):
+			l.t.Errorf("refunded, or not, though not deleted: %s", what)
+		case deleted[id] == 0:
+		case x.State == StateQueued, x.State == StateReady, x.State != StateFailed && !x.Intent:
+			l.t.Errorf("goes on: %s", what)
+		case x.State != StateFailed && refunds > 0, ended && (refunds == 1) == x.Intent:
+			l.t.Errorf("refunded just where the provider was asked: %s", what)
+		case l.number(`SELECT COUNT(*) FROM separation_stems WHERE job_id = $1`, id) > 0:
+			l.t.Errorf("keeps its stems: %s", what)
+		}
+	}
+	l.booked(owner, want)
+}

@@ -1,0 +1,293 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/separator"
+)
+
+// deleted deletes a job and checks that it is unknown from then on.
+func deleted(t testing.TB, u *apitest.User, path string) {
+	t.Helper()
+	u.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(204)
+	unknown(t, u, path)
+}
+
+// unknown checks that no endpoint knows a job of the user any more.
+func unknown(t testing.TB, u *apitest.User, path string) {
+	t.Helper()
+	again := u.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(404)
+	list, id := path[:strings.LastIndexByte(path, '/')], path[strings.LastIndexByte(path, '/')+1:]
+	reads := []string{path}
+	if strings.HasSuffix(list, "render") {
+		reads = []string{path + "/status", path + "/download"}
+	}
+	for _, read := range reads {
+		if res := u.Get(t, read).Expect(404); string(res.Body) != string(again.Body) {
+			t.Errorf("%s: %s, but the second deletion: %s", read, res.Body, again.Body)
+		}
+	}
+	if slices.Contains(ids(history(t, u, list, "100")), id) {
+		t.Errorf("%s is still listed", id)
+	}
+}
+
+// encoders counts the ffmpeg processes that descend from a replica.
+func encoders(t testing.TB, s *apitest.Server, replica int) (n int) {
+	t.Helper()
+	parent, name := map[int]int{}, map[int]string{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		from, to := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
+		if err != nil || to < 0 || len(strings.Fields(string(stat[to:]))) < 3 {
+			continue // it ended
+		}
+		name[pid] = string(stat[from+1 : to])
+		parent[pid], _ = strconv.Atoi(strings.Fields(string(stat[to:]))[2])
+	}
+	for pid := range name {
+		of := pid
+		for of != s.PID(replica) && of > 1 {
+			of = parent[of]
+		}
+		if of > 1 && name[pid] == "ffmpeg" {
+			n++
+		}
+	}
+	return n
+}
+
+// demanding is a film of many parts, each of which takes seconds to encode.
+func demanding() M {
+	var segments []M
+	for i := range 10 {
+		segments = append(segments, apitest.With(apitest.Segment("video_0", i, noisyLength), M{"trimStartMs": 40 * i}))
+	}
+	return M{"segments": segments, "quality": "high"}
+}
+
+func TestDeleteARunningRender(t *testing.T) {
+	options := []apitest.Option{apitest.Env("RENDER_MAX_CONCURRENT", "1")}
+	if apitest.Postgres() {
+		options = append(options, apitest.Replicas(2), apitest.Bucket(true))
+	}
+	s := apitest.Start(t, options...)
+	u := s.SignIn(t)
+	id := u.Render(t, demanding(), apitest.File("video_0", noisyClip(t)))
+	path := "/api/v2/render/" + id
+	busy := func() (n int) {
+		for i := range s.Processes() {
+			n += min(1, encoders(t, s, i))
+		}
+		return n
+	}
+	apitest.Eventually(t, time.Minute, func() bool { return busy() == s.Processes() },
+		func() string { return fmt.Sprintf("%d of %d replicas encode", busy(), s.Processes()) })
+	if len(filesOf(t, s, id)) == 0 {
+		t.Error("no file names the render; this test looks in the wrong place")
+	}
+	heard := make(chan *apitest.Response)
+	go func() { // until it hears of the end
+		tag := ""
+		for {
+			res := status(t, u, path+"/status", "wait=30", tag)
+			if res.Status == 404 {
+				heard <- res
+				return
+			}
+			tag = res.Header.Get("ETag")
+		}
+	}()
+	began := time.Now()
+	u.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(204)
+	for busy() > 0 {
+		if took := time.Since(began); took > 2*time.Second {
+			t.Fatalf("%v after the deletion %d replicas still encode", took, busy())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("the encoders of %d replicas were gone after %v", s.Processes(), time.Since(began))
+	<-heard
+	unknown(t, u, path)
+	gone(t, s, id)
+
+	// Its slot is free; what still waits for one goes without having run.
+	var open []string
+	for range s.Processes() + 1 {
+		open = append(open, "/api/v2/render/"+u.Render(t, demanding(), apitest.File("video_0", noisyClip(t))))
+	}
+	apitest.Eventually(t, time.Minute, func() bool { return busy() == s.Processes() },
+		func() string { return "the slots are not free" })
+	waiting := open[len(open)-1]
+	if st := u.Status(t, waiting[len("/api/v2/render/"):]); st.Status != "PENDING" {
+		t.Errorf("%+v, want one that waits", st)
+	}
+	for _, path := range slices.Backward(open) {
+		deleted(t, u, path)
+	}
+	film := u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
+	u.WaitRendered(t, film)
+	gone(t, s, open[0][len("/api/v2/render/"):], waiting[len("/api/v2/render/"):])
+	var totals struct{ TotalRenders int }
+	s.Admin(t).Get(t, adminPath+"overview").Expect(200).JSON(&totals)
+	if want := len(open) + 2; totals.TotalRenders != want {
+		t.Errorf("%d renders in all, want %d", totals.TotalRenders, want)
+	}
+}
+
+// gone checks that no file of the jobs is left, once their workers have ended.
+func gone(t testing.TB, s *apitest.Server, jobs ...string) {
+	t.Helper()
+	var left []string
+	apitest.Eventually(t, 10*time.Second, func() bool { left = filesOf(t, s, jobs...); return len(left) == 0 },
+		func() string { return "left: " + strings.Join(left, ", ") })
+}
+
+func TestDeleteAFinishedRender(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	request := withKey(apitest.Request{Method: "POST", Path: "/api/v2/render", Valid: true,
+		Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))}, "key")
+	submit := func() (id string) {
+		var job struct{ JobID string }
+		u.Send(t, request).Expect(200).JSON(&job)
+		return job.JobID
+	}
+	id := submit()
+	path := "/api/v2/render/" + id
+	u.WaitRendered(t, id)
+	film := u.Get(t, path+"/download")
+	s.Do(t, apitest.Request{Method: "DELETE", Path: path}).Error(401, "missing_token")
+	none := other.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/render/" + otherID(id), Valid: true}).Expect(404)
+	if res := other.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(404); string(res.Body) != string(none.Body) {
+		t.Errorf("another's: %s, unknown: %s", res.Body, none.Body)
+	}
+	u.Get(t, path+"/status").Expect(200)
+	// Of several at once one succeeds.
+	var at sync.WaitGroup
+	answers := make([]int, 4)
+	for i := range answers {
+		at.Go(func() { answers[i] = u.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Status })
+	}
+	at.Wait()
+	if slices.Sort(answers); !slices.Equal(answers, []int{204, 404, 404, 404}) {
+		t.Errorf("deletions at once: %v", answers)
+	}
+	unknown(t, u, path)
+	if left := filesOf(t, s, id); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if link := film.Header.Get("Location"); link != "" {
+		if res := u.Outside(t, "GET", link, nil, nil); res.Status != 404 {
+			t.Errorf("the film's link in the bucket: %d", res.Status)
+		}
+	}
+	if again := submit(); again != id {
+		t.Errorf("the same key made %s after %s", again, id)
+	}
+}
+
+func TestDeleteSeparations(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "1"))
+	u := s.SignIn(t, apitest.Credits(20))
+	const prefix = "/api/v2/separate/"
+	provider := s.World.Separator
+	var jobs []string
+	submit := func() string {
+		jobs = append(jobs, u.Separate(t, mixture(t)))
+		return jobs[len(jobs)-1]
+	}
+	// remove deletes a job and checks what it costs its owner in the end.
+	remove := func(id string, refunded bool) {
+		t.Helper()
+		before := u.Balance(t)
+		deleted(t, u, prefix+id)
+		want := before
+		if refunded {
+			want++
+		}
+		if have := u.Balance(t); have != want {
+			t.Errorf("balance %d after the deletion, was %d, want %d", have, before, want)
+		}
+		gone(t, s, id)
+	}
+	// stuck submits a job that gets as far as a step of the provider's.
+	stuck := func(step string) string {
+		t.Helper()
+		s.World.FailSeparator(t, fake.Rule{Step: step, Kind: fake.KindStall, Effect: true})
+		before := provider.Faults.Count(step)
+		id := submit()
+		apitest.Eventually(t, time.Minute, func() bool { return provider.Faults.Count(step) > before }, func() string { return "no call of " + step })
+		return id
+	}
+	provider.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 30 })
+	first := submit()
+	u.WaitSeparation(t, first, "PROCESSING")
+	second := submit()
+	u.WaitSeparation(t, second, "QUEUED")
+	s.SignIn(t).Send(t, apitest.Request{Method: "DELETE", Path: prefix + first, Valid: true}).Expect(404)
+	remove(second, true)
+	remove(first, false)
+	// The provider takes one at a time, and is not done with the deleted one.
+	third := submit()
+	u.WaitSeparation(t, third, "QUEUED")
+	provider.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
+	u.WaitReady(t, third)
+
+	fourth := stuck(separator.StepUpload)
+	remove(fourth, true)
+	s.World.Heal()
+	fifth := stuck(separator.StepSubmit)
+	remove(fifth, false)
+	s.World.Heal()
+
+	sixth := submit() // a place at the provider is free again
+	stem := u.WaitReady(t, sixth).Stem(t, "voice_all")
+	remove(sixth, false)
+	s.Do(t, apitest.Request{Path: stemPath(t, stem), Valid: true}).Expect(404)
+	for _, selection := range []M{{"stemId": "voice_all", "audioUrl": stem.URL}, {"stemId": "voice_all", "separationJobId": sixth}} {
+		config := M{"videoDurationMs": 500, "separationDirectives": []M{{"id": "d", "rangeStartMs": 0, "rangeEndMs": 400, "selections": []M{selection}}}}
+		u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, config, apitest.File("video", redClip(t)))}).
+			Error(400, "invalid_stem_url")
+	}
+	u.WaitReady(t, third) // still there
+	if titles := provider.Titles(); slices.ContainsFunc(titles, func(title string) bool { return strings.Contains(title, second) || strings.Contains(title, fourth) }) {
+		t.Errorf("the provider was paid for what was refunded: %v", titles)
+	}
+	var refunds []string
+	var page creditPage
+	u.Get(t, "/api/v2/credits/history?limit=100").Expect(200).JSON(&page)
+	for _, e := range page.Entries {
+		if e.Kind == "refund" {
+			refunds = append(refunds, *e.JobID)
+		}
+	}
+	if slices.Sort(refunds); !slices.Equal(refunds, []string{second, fourth}) {
+		t.Errorf("refunds %v, want of %s and %s", refunds, second, fourth)
+	}
+	gone(t, s, slices.DeleteFunc(jobs, func(id string) bool { return id == third })...)
+	var totals struct{ TotalSeparations int }
+	s.Admin(t).Get(t, adminPath+"overview").Expect(200).JSON(&totals)
+	if totals.TotalSeparations != len(jobs) {
+		t.Errorf("%d separations in all, want %d", totals.TotalSeparations, len(jobs))
+	}
+}
