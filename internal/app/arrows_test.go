@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"audio":              {},
 	"engine":             {"audio", "disk", "fault", "media", "media/container", "timeline"},
 	"separation":         {"audio", "credit", "cursor", "db", "disk", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "staging", "sweep", "upstream/separator", "user"},
-	"render":             {"asset", "cursor", "db", "disk", "diskcache", "engine", "fault", "idempotency", "job", "media", "media/container", "objectstore", "separation", "staging", "sweep", "timeline", "user"},
+	"render":             {"asset", "cursor", "db", "disk", "diskcache", "engine", "fault", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "separation", "staging", "sweep", "timeline", "user"},
 	"account":            {"audit", "credit", "db", "fault", "upstream/identity", "user"},
 	"httpapi":            {"account", "admin", "asset", "credit", "cursor", "db", "fault", "idempotency", "job", "objectstore", "ratelimit", "render", "separation", "staging", "timeline", "user"},
 	"sandbox":            {"sandbox"}, // nothing of the service: a misread wire format must not hide on both sides

@@ -63,6 +63,7 @@ var endpoints = []string{
 	"GET /api/v2/render/{jobId}/status",
 	"GET /api/v2/render/{jobId}/download",
 	"HEAD /api/v2/render/{jobId}/download",
+	"GET /api/v2/render/{jobId}/poster",
 	"POST /api/v2/assets/upload-url",
 	"POST /api/v2/separate",
 	"GET /api/v2/separate/{jobId}",

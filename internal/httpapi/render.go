@@ -203,6 +203,15 @@ func (s *Server) renderDownload(w http.ResponseWriter, r *http.Request, user acc
 	return serveObject(w, r, d.Object, d.FileName)
 }
 
+func (s *Server) renderPoster(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	obj, name, err := s.o.Renders.Poster(r.Context(), user.UserID, r.PathValue("jobId"))
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", revalidated)
+	return serveObject(w, r, obj, name)
+}
+
 // The wire form of RenderConfig and RenderConfigV3. Pointers tell an absent
 // field from a zero one.
 type configWire struct {

@@ -121,6 +121,7 @@ func (s *Server) routes() {
 	s.handle("DELETE /api/v2/render/{jobId}", s.signedIn(deleteJob(s.o.Renders.Delete)))
 	s.handle("GET /api/v2/render/{jobId}/status", s.signedIn(s.renderStatus))
 	s.handle("GET /api/v2/render/{jobId}/download", s.signedIn(s.renderDownload))
+	s.handle("GET /api/v2/render/{jobId}/poster", s.signedIn(s.renderPoster))
 
 	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.uploadURL)))
 

@@ -21,14 +21,14 @@ var needs = []struct {
 	kind, flag string
 	names      []string
 }{
-	{"encoder", "-encoders", []string{"libx264", "aac", "flac", "pcm_s16le", "pcm_f32le"}},
+	{"encoder", "-encoders", []string{"libx264", "mjpeg", "aac", "flac", "pcm_s16le", "pcm_f32le"}},
 	{"decoder", "-decoders", []string{
 		"h264", "hevc", "vp8", "vp9", "libdav1d", "mpeg4", "h263", "mjpeg", "prores",
 		"aac", "mp3", "mp3float", "opus", "vorbis", "flac", "alac", "amrnb", "amrwb",
 		"pcm_s16le", "pcm_s16be", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_u8", "pcm_alaw", "pcm_mulaw",
 	}},
 	{"demuxer", "-demuxers", []string{"mov", "matroska", "wav", "mp3", "aac", "flac", "ogg", "concat"}},
-	{"muxer", "-muxers", []string{"mp4", "mov", "matroska", "wav", "flac", "null"}},
+	{"muxer", "-muxers", []string{"mp4", "mov", "matroska", "wav", "flac", "mjpeg", "null"}},
 	{"filter", "-filters", []string{
 		"scale", "pad", "crop", "setsar", "setpts", "fps", "tpad", "trim", "format", "transpose", "hflip", "vflip",
 		"yadif", "zscale", "tonemap", "color",

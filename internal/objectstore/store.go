@@ -148,6 +148,7 @@ var contentTypes = map[string]string{
 	".aac":  "audio/aac",
 	".flac": "audio/flac",
 	".ogg":  "audio/ogg",
+	".jpg":  "image/jpeg",
 	".json": "application/json",
 	".txt":  "text/plain; charset=utf-8",
 }

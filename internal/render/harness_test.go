@@ -20,6 +20,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/ondemand"
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sweep"
 	"cutroom/internal/timeline"
@@ -166,7 +167,7 @@ func (r *rig) service(e Engine, d *db.DB) *Service {
 		r.t.Fatal(err)
 	}
 	return New(Options{DB: d, Renewer: job.NewRenewer(d, name, log), Store: r.store, Bucket: r.bucket, Engine: e,
-		Slots: media.NewSlots(1), CanWork: func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour,
+		Slots: media.NewSlots(1), OnDemand: ondemand.New(1, log), CanWork: func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour,
 		WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour,
 		Sweeper:       sweep.New(sweep.Options{DB: d, Store: r.store, Rules: SweepRules(time.Hour, time.Hour), Log: log}),
 		SignedURLLife: time.Minute, EraseCaches: func(context.Context, string) error { return nil }, Log: log})
@@ -318,6 +319,10 @@ func (e *simulated) Assist(ctx context.Context, job engine.Job) (made int, err e
 	e.helped += made
 	e.mu.Unlock()
 	return made, nil
+}
+
+func (e *simulated) Poster(_ context.Context, film, jpeg string) error {
+	return os.WriteFile(jpeg, []byte("a poster"), 0o600)
 }
 
 // keys are what a plan would name; the caches keep them apart by owner.

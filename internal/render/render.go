@@ -32,6 +32,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/ondemand"
 	"cutroom/internal/separation"
 	"cutroom/internal/sweep"
 )
@@ -59,6 +60,7 @@ const table = "render_jobs"
 type Engine interface {
 	Render(ctx context.Context, job engine.Job) (engine.Output, error)
 	Assist(ctx context.Context, job engine.Job) (made int, err error)
+	Poster(ctx context.Context, film, jpeg string) error
 }
 
 // Options configures a Service.
@@ -73,7 +75,8 @@ type Options struct {
 	Separations *separation.Service
 	Sweeper     *sweep.Sweeper // removes what is needed no more
 	Engine      Engine
-	Slots       *media.Slots // media-processing jobs of this process
+	Slots       *media.Slots    // media-processing jobs of this process
+	OnDemand    *ondemand.Maker // of the posters of films that have none
 	// CanWork says how many bytes jobs here may still write, or why this replica
 	// must not work now.
 	CanWork func(ctx context.Context) (freeBytes int64, err error)
@@ -122,6 +125,9 @@ func uploadKey(jobID string, n int) string { return fmt.Sprintf("uploads/%s/part
 
 // outputKey is where a job's film is kept.
 func outputKey(jobID, ext string) string { return fmt.Sprintf("render/%s/%s.%s", jobID, jobID, ext) }
+
+// posterKey is where the poster of a job's film is kept.
+func posterKey(jobID string) string { return outputKey(jobID, "jpg") }
 
 // inputKey is where a cached input is kept.
 func inputKey(userID, sha256 string) string { return "inputs/" + userID + "/" + sha256 }

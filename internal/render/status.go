@@ -92,24 +92,34 @@ type Download struct {
 	ETag        string // hex digest of the content
 }
 
+// findFilm finds the owner's film while it is there.
+func (s *Service) findFilm(ctx context.Context, owner, jobID string) (stored, error) {
+	var f stored
+	var state string
+	var alive sql.NullBool
+	err := s.db.QueryRow(ctx, `SELECT j.state, j.output_kind, COALESCE(j.output_key, ''), COALESCE(j.output_size_bytes, 0),
+		COALESCE(j.output_sha256, ''), COALESCE(j.poster_key, ''), j.expires_at > now_ms() FROM render_jobs j
+		WHERE j.id = $2 AND `+known, owner, jobID).
+		Scan(&state, &f.kind, &f.key, &f.size, &f.sha256, &f.poster, &alive)
+	switch {
+	case db.IsNoRows(err):
+		return f, errUnknownJob
+	case err != nil:
+		return f, fmt.Errorf("look for output: %w", err)
+	case state != StateCompleted:
+		return f, fault.NotFoundf("the render is not completed")
+	case f.key == "" || !alive.Bool:
+		return f, errExpired
+	}
+	return f, nil
+}
+
 // Open gives the owner the film of a COMPLETED job, and renews its life. A URL to
 // redirect to is good for HEAD requests when head is set, and for GET otherwise.
 func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Download, error) {
-	var state string
-	var key, sum sql.NullString
-	var alive sql.NullBool
-	err := s.db.QueryRow(ctx, `SELECT j.state, j.output_key, j.output_sha256, j.expires_at > now_ms() FROM render_jobs j
-		WHERE j.id = $2 AND `+known, owner, jobID).
-		Scan(&state, &key, &sum, &alive)
-	switch {
-	case db.IsNoRows(err):
-		return Download{}, errUnknownJob
-	case err != nil:
-		return Download{}, fmt.Errorf("look for output: %w", err)
-	case state != StateCompleted:
-		return Download{}, fault.NotFoundf("the render is not completed")
-	case !key.Valid || !alive.Bool:
-		return Download{}, errExpired
+	f, err := s.findFilm(ctx, owner, jobID)
+	if err != nil {
+		return Download{}, err
 	}
 	n, err := s.db.Exec(ctx, `UPDATE render_jobs SET expires_at = now_ms() + $1
 		WHERE id = $2 AND output_key IS NOT NULL AND expires_at < now_ms() + $1 - 1000`, s.OutputLifetime.Milliseconds(), jobID)
@@ -119,19 +129,19 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 	if err != nil {
 		return Download{}, fmt.Errorf("renew output: %w", err)
 	}
-	out := Download{FileName: jobID + path.Ext(key.String), ETag: sum.String}
+	out := Download{FileName: jobID + path.Ext(f.key), ETag: f.sha256}
 	if s.Bucket != nil {
 		presign := s.Bucket.PresignGet
 		if head {
 			presign = s.Bucket.PresignHead
 		}
-		out.RedirectURL, err = presign(ctx, key.String, s.SignedURLLife, out.FileName, objectstore.ContentType(key.String))
+		out.RedirectURL, err = presign(ctx, f.key, s.SignedURLLife, out.FileName, objectstore.ContentType(f.key))
 		if err != nil {
 			return Download{}, fmt.Errorf("presign output: %w", err)
 		}
 		return out, nil
 	}
-	out.Object, err = s.Store.Open(ctx, key.String)
+	out.Object, err = s.Store.Open(ctx, f.key)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return Download{}, errExpired.WithCause(err)
 	}

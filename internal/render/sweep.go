@@ -85,7 +85,7 @@ const kindInputs = "render inputs"
 // them, and jobs that ended long ago, and removes unused inputs and the work folders that a crash left behind.
 // It is safe to run on every replica at once.
 func (s *Service) Expire(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL WHERE output_key IS NOT NULL AND expires_at < now_ms()`)
+	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL WHERE output_key IS NOT NULL AND expires_at < now_ms()`)
 	if err != nil {
 		err = fmt.Errorf("expire outputs: %w", err)
 	}

@@ -24,9 +24,10 @@ func TestExpiry(t *testing.T) {
 			}
 		}
 		job := func(id, state string, ageMs, outputLeftMs int64) {
-			r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at, finished_at, output_key, expires_at)
-				VALUES ($1, $2, $3, '', 'video', now_ms() - $4, now_ms() - $4, 'render/' || $1 || '/x.mp4', now_ms() + $5)`, id, owner, state, ageMs, outputLeftMs)
+			r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at, finished_at, output_key, poster_key, expires_at)
+				VALUES ($1, $2, $3, '', 'video', now_ms() - $4, now_ms() - $4, 'render/' || $1 || '/x.mp4', 'render/' || $1 || '/x.jpg', now_ms() + $5)`, id, owner, state, ageMs, outputLeftMs)
 			object("render/" + id + "/x.mp4")
+			object("render/" + id + "/x.jpg")
 			object("uploads/" + id + "/video")
 		}
 		const day = 24 * 60 * 60 * 1000
@@ -57,8 +58,11 @@ func TestExpiry(t *testing.T) {
 				t.Errorf("%d rows of %s, want %d", n, id, rows)
 			}
 		}
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE output_key IS NULL AND poster_key IS NOT NULL`); n > 0 {
+			t.Errorf("%d rows of expired films name a poster", n)
+		}
 		for key, want := range map[string]bool{
-			"render/rnd-fresh/x.mp4": true, "render/rnd-expired/x.mp4": false, "render/rnd-kept/x.mp4": true,
+			"render/rnd-fresh/x.mp4": true, "render/rnd-expired/x.mp4": false, "render/rnd-fresh/x.jpg": true, "render/rnd-expired/x.jpg": false, "render/rnd-kept/x.mp4": true,
 			"uploads/rnd-fresh/video": false, "uploads/rnd-waits/video": true,
 			"inputs/" + owner + "/unused": false, "inputs/" + owner + "/read": true, "inputs/" + owner + "/used": true,
 		} {

@@ -21,6 +21,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/timeline"
 )
 
 // pollQueue is how long a missed wake-up can delay a job, and how long an
@@ -281,25 +282,27 @@ func (s *Service) complete(ctx context.Context, j claimedJob, out engine.Output)
 	if err := s.Store.Put(ctx, key, out.Path, objectstore.ContentType(key)); err != nil {
 		return fmt.Errorf("store output: %w", err)
 	}
-	return s.completed(ctx, j, stored{key: key, size: size, sha256: sum, length: out.Duration})
+	return s.completed(ctx, j, stored{key: key, size: size, sha256: sum, length: out.Duration, poster: s.addPoster(ctx, j, out.Path)})
 }
 
 // stored is a finished output where it is kept.
 type stored struct {
+	kind   timeline.OutputKind
 	key    string
 	size   int64 // bytes
 	sha256 string
 	length time.Duration
+	poster string // its key, "" for none
 }
 
 // completed writes where the film lies.
 func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		err := job.Guarded(ctx, tx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
-				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6, output_duration_ms = $7,
+				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6, output_duration_ms = $7, poster_key = NULLIF($8, ''),
 				replica = lease_owner, lease_owner = NULL, lease_until = NULL
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, f.key, f.size, f.sha256, s.OutputLifetime.Milliseconds(),
-			f.length.Round(time.Millisecond).Milliseconds())
+			f.length.Round(time.Millisecond).Milliseconds(), f.poster)
 		if err != nil {
 			return err
 		}

@@ -123,7 +123,7 @@ func (s *Service) addPeaks(ctx context.Context, j *claimedJob, dir string, stems
 
 // storePeaks draws and stores the waveform of a measured stem.
 func (s *Service) storePeaks(ctx context.Context, dir, jobID string, t *stem) error {
-	w, err := s.draw(ctx, dir, t)
+	w, err := s.draw(ctx, t)
 	if err != nil {
 		return fmt.Errorf("draw peaks: %w", err)
 	}
@@ -146,12 +146,12 @@ func (s *Service) storePeaks(ctx context.Context, dir, jobID string, t *stem) er
 // than it plays.
 const drawTimeout = 5 * time.Minute
 
-func (s *Service) draw(ctx context.Context, dir string, t *stem) (audio.Waveform, error) {
+func (s *Service) draw(ctx context.Context, t *stem) (audio.Waveform, error) {
 	rate, channels := int(t.audio.SampleRate), int(max(1, t.audio.Channels))
 	d := audio.NewWaveformDrawer(rate, channels)
 	args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(t.Kind, t.Path)...)
 	args = append(args, "-map", "0:a:0", "-c:a", "pcm_s16le", "-ar", strconv.Itoa(rate), "-ac", strconv.Itoa(channels), "-f", "s16le", "pipe:1")
-	_, err := s.Media.Encode(ctx, media.Pass{Name: "draw " + t.id, Args: args, Dir: dir, Inputs: []string{t.Path}, Stdout: d, Timeout: drawTimeout})
+	_, err := s.Media.Encode(ctx, media.Pass{Name: "draw " + t.id, Args: args, Inputs: []string{t.Path}, Stdout: d, Timeout: drawTimeout})
 	if err != nil {
 		return audio.Waveform{}, err
 	}

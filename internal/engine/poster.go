@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"cutroom/internal/media"
+	"cutroom/internal/media/container"
+)
+
+const (
+	// posterSide is the longer side of a poster, in pixels.
+	posterSide    = 640
+	posterTimeout = time.Minute
+	// posterExact is up to where a poster shows exactly the frame that was meant. Behind
+	// it the keyframe before that one does: up to it there are 250 frames to decode,
+	// which can take longer than one percent of the render. Near the start that
+	// keyframe would be the first frame of all, which is often black.
+	posterExact = 2 * time.Second
+)
+
+// Poster makes a JPEG file of a frame from the first third of a film that Render
+// made, close to the end of the third.
+func (e *Engine) Poster(ctx context.Context, film, jpeg string) error {
+	movie, err := container.ReadMovie(film)
+	if err != nil {
+		return fmt.Errorf("poster: %w", err)
+	}
+	video, err := movie.Track(container.Video)
+	if err != nil {
+		return fmt.Errorf("poster: %w", err)
+	}
+	if _, err := e.cfg.Media.Encode(ctx, posterPass(film, jpeg, posterTime(video))); err != nil {
+		return fmt.Errorf("poster: %w", noSpace(err))
+	}
+	if st, err := os.Stat(jpeg); err != nil || st.Size() == 0 {
+		return fmt.Errorf("poster: no frame came out (%v)", err)
+	}
+	return nil
+}
+
+// posterTime is where in a film its poster is looked for. A seek may land up to
+// reorderDelay frames too late; the frame is in the first third all the same.
+func posterTime(video container.Track) time.Duration {
+	frame := (video.Samples+2)/3 - 1 - reorderDelay - 1
+	if frame <= 0 {
+		return 0
+	}
+	ticks := mulDiv(2*frame-1, video.Ticks, 2*video.Samples) // half a frame early, so that rounding cannot skip it
+	return time.Duration(mulDiv(ticks, int64(time.Second), max(1, video.Timescale)))
+}
+
+func posterPass(film, jpeg string, at time.Duration) media.Pass {
+	args := []string{"-an", "-sn", "-dn"}
+	if at > 0 {
+		args = append(args, "-ss", decimal(at.Seconds()))
+	}
+	if at > posterExact {
+		// Frames before the time asked for would be left out but for copyts.
+		args = append(args, "-noaccurate_seek", "-copyts")
+	}
+	args = append(args, media.InputArgs(container.MP4, film)...)
+	// JPEG means BT.601 of full range, films are BT.709 of limited range.
+	side := func(this, other string) string {
+		return fmt.Sprintf("'if(gte(%s,%s),%d,max(1,round(%d*%s/%s)))'", this, other, posterSide, posterSide, this, other)
+	}
+	scale := "scale=w=" + side("iw", "ih") + ":h=" + side("ih", "iw") +
+		":in_color_matrix=bt709:in_range=limited:out_color_matrix=bt601:out_range=full,format=yuvj420p"
+	args = append(args, "-map", "0:v:0", "-frames:v", "1", "-vf", scale, "-c:v", "mjpeg", "-q:v", "4", "-bitexact", "-f", "mjpeg", "file:"+jpeg)
+	return media.Pass{Name: "poster", Args: args, Dir: filepath.Dir(jpeg), Inputs: []string{film}, Timeout: posterTimeout}
+}

@@ -1,0 +1,113 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/ondemand"
+	"cutroom/internal/timeline"
+	"cutroom/internal/user"
+)
+
+// Poster opens the picture of the owner's film, for reading until ctx ends; it does
+// not renew the film's life. The caller closes the object. It is streamed from a
+// bucket too: what shows pictures in an app keeps them by an address that stays the
+// same and by their ETag, and would send its bearer token along to a presigned
+// address, which a bucket refuses. Where a film of before, or a failure, left no
+// poster, it is made now, and kept.
+func (s *Service) Poster(ctx context.Context, owner, jobID string) (obj objectstore.Object, fileName string, err error) {
+	f, err := s.findFilm(ctx, owner, jobID)
+	if err != nil {
+		return nil, "", err
+	}
+	if f.kind == timeline.Audio {
+		return nil, "", errNoPicture
+	}
+	key := posterKey(jobID)
+	err = objectstore.ErrNotFound
+	if f.poster != "" {
+		obj, err = s.Store.Open(ctx, key)
+	}
+	if errors.Is(err, objectstore.ErrNotFound) {
+		if err = s.OnDemand.Make(ctx, key, func(ctx context.Context) error { return s.makePoster(ctx, jobID, f) }); err == nil {
+			obj, err = s.Store.Open(ctx, key)
+		}
+	}
+	if errors.Is(err, objectstore.ErrNotFound) { // gone meanwhile
+		return nil, "", errExpired.WithCause(err)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("open poster: %w", err)
+	}
+	return obj, filepath.Base(key), nil
+}
+
+var errNoPicture = fault.NotFoundf("a render of sound alone has no poster")
+
+// makePoster makes the poster of a stored film and notes it in its row. Where the
+// film has gone meanwhile, nothing is left.
+func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error {
+	if free, unable := s.CanWork(ctx); unable != nil || f.size > free {
+		return ondemand.ErrBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to fetch, %d free", f.size, free)))
+	}
+	// Named so that the sweep finds it only when it is old.
+	dir, err := os.MkdirTemp(s.WorkDir, jobID+"-poster-*")
+	if err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	// Beside the folder that ffmpeg may write to: it may share its bytes with the store.
+	film, work := filepath.Join(dir, "film"), filepath.Join(dir, "job")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	if err := s.Store.Fetch(ctx, f.key, film); err != nil {
+		return fmt.Errorf("fetch film: %w", err)
+	}
+	key, err := s.storePoster(ctx, jobID, film, work)
+	if err != nil {
+		return err
+	}
+	n, err := s.db.Exec(ctx, `UPDATE render_jobs SET poster_key = $2
+		WHERE id = $1 AND output_key = $3 AND deleted_at IS NULL AND `+user.Exists("user_id"), jobID, key, f.key)
+	if err != nil {
+		return fmt.Errorf("note poster: %w", err)
+	}
+	if n == 0 {
+		return s.Store.Delete(ctx, key)
+	}
+	return nil
+}
+
+// addPoster makes and stores the poster of a film that was just rendered, and
+// returns its key. No film fails for its poster: where there is none, "", it is
+// made when somebody asks.
+func (s *Service) addPoster(ctx context.Context, j claimedJob, film string) string {
+	if j.Spec.Timeline.OutputKind == timeline.Audio {
+		return ""
+	}
+	key, err := s.storePoster(ctx, j.ID, film, filepath.Dir(film))
+	if err != nil && ctx.Err() == nil {
+		s.jobLog(j).Warn("poster not made; it will be when asked for", "err", err)
+	}
+	return key
+}
+
+// storePoster makes a poster in a folder, which must lie apart from everything that
+// ffmpeg must not change, and stores it.
+func (s *Service) storePoster(ctx context.Context, jobID, film, dir string) (key string, err error) {
+	jpeg := filepath.Join(dir, "poster.jpg")
+	if err := s.Engine.Poster(ctx, film, jpeg); err != nil {
+		return "", err
+	}
+	key = posterKey(jobID)
+	if err := s.Store.Put(ctx, key, jpeg, objectstore.ContentType(key)); err != nil {
+		return "", fmt.Errorf("store poster: %w", err)
+	}
+	return key, nil
+}

@@ -1,0 +1,125 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+)
+
+// poster is the picture of a film; the test ends where it is none.
+func poster(t testing.TB, u *apitest.User, jobID string) (image.Image, *apitest.Response) {
+	t.Helper()
+	res := u.Get(t, "/api/v2/render/"+jobID+"/poster").Expect(200)
+	if ct := res.Header.Get("Content-Type"); ct != "image/jpeg" || res.Header.Get("Content-Length") == "" || res.Header.Get("ETag") == "" {
+		t.Errorf("Content-Type %q, Content-Length %q, ETag %q", ct, res.Header.Get("Content-Length"), res.Header.Get("ETag"))
+	}
+	picture, err := jpeg.Decode(bytes.NewReader(res.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return picture, res
+}
+
+// looksLike fails the test unless the middle of a picture is of the colour.
+func looksLike(t testing.TB, picture image.Image, want color.RGBA) {
+	t.Helper()
+	b := picture.Bounds()
+	r, g, bl, _ := picture.At(b.Dx()/2, b.Dy()/2).RGBA()
+	got := color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(bl >> 8), 255}
+	if d := mediatest.ColorDistance(got, want); d > 12 {
+		t.Errorf("the picture is %v, want %v", got, want)
+	}
+}
+
+// The picture is one of the first third, to its very end, and of the film's own
+// colours, whatever the film's shape and length.
+func TestPoster(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t)
+	orange := color.RGBA{230, 120, 40, 255}
+	coloured := func(w, h int, c string, d time.Duration) string {
+		path := t.TempDir() + "/clip.mp4"
+		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color="+c+":r=25:s="+fmt.Sprintf("%dx%d", w, h)+":d="+fmt.Sprint(d.Seconds())+",format=gbrp",
+			"-vf", "scale=out_color_matrix=bt709:out_range=limited,format=yuv420p", "-c:v", "libx264", "-preset", "ultrafast", "-crf", "10",
+			"-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", path)
+		return path
+	}
+	for _, tt := range []struct {
+		name       string
+		w, h       int
+		side       image.Point
+		firstThird time.Duration
+	}{
+		{"landscape", 320, 180, image.Pt(640, 360), time.Second},
+		{"portrait, larger, behind the exact start", 720, 1280, image.Pt(360, 640), 2400 * time.Millisecond},
+		{"square and very short", 64, 64, image.Pt(640, 640), 40 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			first, rest := coloured(tt.w, tt.h, "0xe67828", tt.firstThird), coloured(tt.w, tt.h, "blue", 2*tt.firstThird)
+			job := u.Render(t, M{"segments": []M{apitest.Segment("a", 0, tt.firstThird), apitest.Segment("b", 1, 2*tt.firstThird)}},
+				apitest.File("a", first), apitest.File("b", rest))
+			u.WaitRendered(t, job)
+			picture, _ := poster(t, u, job)
+			if got := picture.Bounds().Size(); got != tt.side {
+				t.Errorf("%v, want %v", got, tt.side)
+			}
+			looksLike(t, picture, orange)
+		})
+	}
+}
+
+func TestPosterIsServedWhileThereIsAFilm(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	job := u.Render(t, M{"videoDurationMs": 1000}, apitest.File("video", redClip(t)))
+	sound := u.Render(t, M{"videoDurationMs": 1000, "outputKind": "audio"}, apitest.File("video", redClip(t)))
+	path := "/api/v2/render/" + job + "/poster"
+	if early := u.Get(t, path); early.Status != 200 {
+		early.Sentence(404)
+	}
+	u.WaitRendered(t, job)
+	u.WaitRendered(t, sound)
+	picture, res := poster(t, u, job)
+	looksLike(t, picture, color.RGBA{254, 0, 0, 255})
+	tag := res.Header.Get("ETag")
+	again := u.Send(t, apitest.Request{Path: path, Header: http.Header{"If-None-Match": {tag}}, Valid: true}).Expect(304)
+	if len(again.Body) > 0 || again.Header.Get("Cache-Control") != "private, no-cache" {
+		t.Errorf("304 with %d bytes, Cache-Control %q", len(again.Body), again.Header.Get("Cache-Control"))
+	}
+	u.Get(t, "/api/v2/render/"+sound+"/poster").Sentence(404, "sound")
+	s.Do(t, apitest.Request{Path: path}).Error(401, "missing_token")
+	unknown := other.Get(t, "/api/v2/render/rnd-00000000-0000-7000-8000-000000000000/poster").Expect(404)
+	if foreign := other.Get(t, path).Expect(404); string(foreign.Body) != string(unknown.Body) {
+		t.Errorf("another's: %s, unknown: %s", foreign.Body, unknown.Body)
+	}
+
+	// What has none, as films of before, gets it when it is asked for, once.
+	dropFiles(t, s, job, ".jpg")
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if now := u.Get(t, path); string(now.Body) != string(res.Body) {
+				t.Errorf("%d: another picture than the one made with the film", now.Status)
+			}
+		})
+	}
+	all.Wait()
+	if kept := filesOf(t, s, job+".jpg"); len(kept) != 1 {
+		t.Errorf("kept %v", kept)
+	}
+	deleteAccount(t, u)
+	if left := filesOf(t, s, job); len(left) > 0 {
+		t.Errorf("left after the deletion: %v", left)
+	}
+}
