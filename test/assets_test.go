@@ -2,6 +2,7 @@ package test
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,6 +22,14 @@ type uploadURL struct {
 	AlreadyExists bool
 	UploadURL     *string
 	ExpiresInSec  int
+	UploadID      string
+	PartSizeBytes int64
+	Parts         []struct {
+		PartNumber int
+		URL        *string
+		SizeBytes  int64
+		Done       bool
+	}
 }
 
 // assetRequest asks for the upload of a file.
@@ -47,9 +56,14 @@ func uploadAsset(t testing.TB, u *apitest.User, path, ext, contentType string) s
 
 // uniqueCopy is the same film as the mp4 at path in a file with other bytes,
 // so that no object store has it yet.
-func uniqueCopy(t testing.TB, path string) string {
+func uniqueCopy(t testing.TB, path string) string { return largerCopy(t, path, 24) }
+
+// largerCopy is uniqueCopy, larger by so many bytes.
+func largerCopy(t testing.TB, path string, by uint32) string {
 	t.Helper()
-	box := append([]byte{0, 0, 0, 24, 'f', 'r', 'e', 'e'}, make([]byte, 16)...)
+	box := make([]byte, by)
+	binary.BigEndian.PutUint32(box, by)
+	copy(box[4:], "free")
 	_, _ = rand.Read(box[8:]) // never fails
 	out := filepath.Join(t.TempDir(), filepath.Base(path))
 	if err := os.WriteFile(out, append(readFile(t, path), box...), 0o600); err != nil {
@@ -66,6 +80,7 @@ func TestWithoutBucketAssetsAndV3AreDisabled(t *testing.T) {
 	}
 	u := s.SignIn(t)
 	u.Post(t, uploadURLPath, assetRequest(t, redClip(t), "mp4", "video/mp4")).Error(503, "r2_disabled")
+	u.Post(t, completePath, M{"uploadId": "x"}).Error(503, "r2_disabled")
 	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
 	u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 1000}}}).Error(503, "r2_disabled")
 	// Checked first, before the key.
@@ -297,6 +312,7 @@ func TestAssetUploadsAreLimitedAndNeedAnAccount(t *testing.T) {
 	request := M{"sha256Hex": strings.Repeat("0123456789abcdef", 4), "sizeBytes": 1000, "ext": "mp4", "contentType": "video/mp4"}
 	gone.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account"}).Expect(204)
 	gone.Post(t, uploadURLPath, request).Error(401, "account_deleted")
+	gone.Post(t, completePath, M{"uploadId": "x"}).Error(401, "account_deleted")
 	let := 0
 	for range 125 {
 		if res := u.Post(t, uploadURLPath, request); res.Status == 200 {
@@ -308,4 +324,5 @@ func TestAssetUploadsAreLimitedAndNeedAnAccount(t *testing.T) {
 	if let != 120 {
 		t.Errorf("%d of 125 requests within a minute were let through, want 120", let)
 	}
+	u.Post(t, completePath, M{"uploadId": "x"}).Error(429, "rate_limited")
 }

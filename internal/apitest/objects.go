@@ -69,6 +69,21 @@ func (s *Server) ObjectKeys(t testing.TB) []string {
 	return keys
 }
 
+// PendingUploads lists the keys of multipart uploads in the service's bucket that
+// were neither completed nor aborted.
+func (s *Server) PendingUploads(t testing.TB) []string {
+	t.Helper()
+	out, err := s3Client(s.env).ListMultipartUploads(t.Context(), &s3.ListMultipartUploadsInput{Bucket: aws.String(s.Config("OBJECT_STORE_BUCKET"))})
+	if err != nil {
+		t.Fatalf("list uploads: %v", err)
+	}
+	var keys []string
+	for _, u := range out.Uploads {
+		keys = append(keys, aws.ToString(u.Key))
+	}
+	return keys
+}
+
 // PutObjects stores small objects in the service's bucket, behind its back.
 func (s *Server) PutObjects(t testing.TB, keys ...string) {
 	t.Helper()

@@ -62,6 +62,7 @@ type App struct {
 	sweeps      *sweepMetrics
 	seen        *dependencies
 	assetCache  *diskcache.Cache
+	assets      *asset.Service
 	parts       *diskcache.Cache
 	staging     *staging.Area
 	slots       *media.Slots
@@ -181,20 +182,20 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Log: a.log,
 	})
-	assets := a.buildAssets(cfg)
-	if err := a.buildRenders(cfg, dirs, runner, renewer, assets); err != nil {
+	a.assets = asset.New(a.db, a.bucket, a.assetCache, cfg.Storage.MaxUploadBytes)
+	if err := a.buildRenders(cfg, dirs, runner, renewer); err != nil {
 		return err
 	}
 	a.accounts = account.New(account.Options{
 		DB: a.db, Tokens: account.NewTokens(cfg.Auth.JWTSecret.Reveal(), cfg.Auth.JWTLifetime, cfg.Auth.JWTPrevious.Reveal()),
 		Providers: newIdentityProviders(cfg, a.seen), Credits: ledger,
-		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase}, Session: cfg.Auth.Session, Log: a.log,
+		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase, a.assets.Erase}, Session: cfg.Auth.Session, Log: a.log,
 	})
 	a.metrics = newMetrics(a.version, a.db, a.slots, a.sweeps)
 	a.metrics.registry.MustRegister(a.ready, a.seen)
 	a.stopping = make(chan struct{})
 	api := httpapi.Options{
-		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: assets,
+		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: a.assets,
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
 		AdminSlug: cfg.HTTP.AdminSlug, AdminClientID: cfg.HTTP.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.HTTP.APIDocs,
@@ -224,7 +225,7 @@ func (a *App) buildMonitor(cfg config.Config) error {
 	return nil
 }
 
-func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner, renewer *job.Renewer, assets *asset.Service) error {
+func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner, renewer *job.Renewer) error {
 	var err error
 	if a.parts, err = diskcache.New(diskcache.Config{Dir: dirs.parts, MaxBytes: cfg.Render.PartCacheMaxBytes}); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 			MaxOutputDuration: cfg.Render.MaxOutputDuration, MaxPixelFrames: cfg.Render.MaxPixelFrames, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
 	a.renders = render.New(render.Options{
-		DB: a.db, Renewer: renewer, Store: a.store, Bucket: a.bucket, Assets: assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
+		DB: a.db, Renewer: renewer, Store: a.store, Bucket: a.bucket, Assets: a.assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
 		Slots: a.slots, OnDemand: a.onDemand, Timeout: cfg.Render.JobTimeout, CanWork: a.ready.canWork, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
 		JobLifetime: cfg.Retention.Jobs, OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
 		EraseCaches: a.parts.EraseScope, Log: a.log,

@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"cursor":             {"db", "fault"},
 	"ondemand":           {"fault", "job", "media"},
 	"credit":             {"audit", "cursor", "db", "fault", "ratelimit", "upstream/receipt", "user"},
-	"asset":              {"disk", "diskcache", "fault", "objectstore"},
+	"asset":              {"db", "disk", "diskcache", "fault", "objectstore", "user"},
 	"installation":       {"audit", "db", "httpcall", "objectstore"},
 	"sweep":              {"db", "objectstore"},
 	"admin":              {"credit", "db", "fault", "upstream/separator"},

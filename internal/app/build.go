@@ -86,10 +86,6 @@ func (a *App) buildStore(cfg config.Config, dirs folders) error {
 	return nil
 }
 
-func (a *App) buildAssets(cfg config.Config) *asset.Service {
-	return asset.New(a.bucket, a.assetCache, cfg.Storage.MaxUploadBytes)
-}
-
 // outboundClient is for calls to identity providers and stores: small answers
 // to people who wait, so the request time-out is capped well below that of
 // media transfers.

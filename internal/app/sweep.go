@@ -53,6 +53,12 @@ func (a *App) rounds() []round {
 			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, a.cfg.Retention.ProviderCalls) }},
 			{"separations", a.separations.Expire},
 			{"renders", a.renders.Expire},
+			{"uploads in parts", func(ctx context.Context) error {
+				if err := a.sweeper.Check(ctx); err != nil {
+					return err
+				}
+				return a.assets.SweepUploads(ctx)
+			}},
 			{"objects", func(ctx context.Context) error { return a.sweeper.Sweep(ctx, false) }},
 			{"asset cache", func(ctx context.Context) error { return a.assetCache.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
 			{"part cache", func(ctx context.Context) error { return a.parts.Sweep(ctx, a.cfg.Asset.CacheTTL) }},

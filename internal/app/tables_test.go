@@ -20,6 +20,7 @@ import (
 // there and nowhere else, and others ask that package. Reports are made of many
 // tables by their nature: admin may read all of them, and write its own alone.
 var owners = map[string]string{
+	"asset_uploads":    "asset",
 	"audit":            "audit",
 	"bonus_identities": "credit",
 	"credit_balances":  "credit",

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/db"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
@@ -47,6 +48,7 @@ var errVerifying = fault.New(fault.Unavailable, "the file under this hash is bei
 
 // Service is the assets of the bucket. It is safe for concurrent use.
 type Service struct {
+	db       *db.DB // of uploads in parts
 	bucket   *objectstore.Bucket
 	cache    *diskcache.Cache
 	maxBytes int64
@@ -56,8 +58,8 @@ type Service struct {
 
 // New returns a Service whose assets are at most maxBytes long. A nil bucket
 // disables it; then the cache is unused.
-func New(bucket *objectstore.Bucket, cache *diskcache.Cache, maxBytes int64) *Service {
-	return &Service{bucket: bucket, cache: cache, maxBytes: maxBytes, downloads: make(chan struct{}, maxDownloads)}
+func New(d *db.DB, bucket *objectstore.Bucket, cache *diskcache.Cache, maxBytes int64) *Service {
+	return &Service{db: d, bucket: bucket, cache: cache, maxBytes: maxBytes, downloads: make(chan struct{}, maxDownloads)}
 }
 
 // Enabled reports whether there is a bucket.
@@ -69,19 +71,28 @@ type Request struct {
 	SizeBytes   int64
 	Ext         string // of any case, without a dot
 	ContentType string // media type, which the upload must then use exactly
+	// Multipart asks for an upload in parts, which may be interrupted.
+	Multipart bool
+	UserID    string // who uploads
 }
 
 // Upload is where and whether to upload.
 type Upload struct {
 	Key           string
 	AlreadyExists bool
-	URL           string        // for one exact PUT; "" when the object exists
-	Expires       time.Duration // of the URL; 0 when the object exists
+	URL           string        // for one exact PUT; "" when the object exists, or takes parts
+	Expires       time.Duration // of the URLs; 0 when the object exists
+	// Of an upload in parts, what it is completed by, the size of all parts but
+	// the last, and its parts.
+	ID            string
+	PartSizeBytes int64
+	Parts         []Part
 }
 
 // UploadURL presigns an upload that binds the declared type, size and, where the
-// store reads it, hash, unless an object of that size is there already. A field
-// that breaks a rule is a fault.Invalid that names it.
+// store reads it, hash, unless an object of that size is there already. Where
+// that is asked for, a large file is uploaded in parts. A field that breaks a rule
+// is a fault.Invalid that names it.
 func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	if s.bucket == nil {
 		return Upload{}, ErrDisabled
@@ -101,6 +112,12 @@ func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	case !errors.Is(err, objectstore.ErrNotFound):
 		return Upload{}, fmt.Errorf("look for asset: %w", err)
 	}
+	if r.Multipart && r.SizeBytes > singleMaxBytes && !intact {
+		up, err := s.uploadInParts(ctx, r, key, contentType)
+		if !errors.Is(err, objectstore.ErrUnsupported) {
+			return up, err
+		}
+	}
 	var sum [sha256.Size]byte
 	if _, err := hex.Decode(sum[:], []byte(r.SHA256Hex)); err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
@@ -114,36 +131,53 @@ func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 
 // disproved decides between the object under a key and a claim that its size is
 // another. One of them is wrong, and only the bytes can tell which: no URL for a
-// wrong claim may replace an intact object. An object that is not what its key
-// says is removed by the look at it.
+// wrong claim may replace an intact object.
 func (s *Service) disproved(ctx context.Context, key Key, claimed int64) (bool, error) {
-	type answer struct {
-		size int64
-		err  error
+	var size int64
+	err := goOn(ctx, func(ctx context.Context) (err error) {
+		size, err = s.look(ctx, key)
+		return err
+	})
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look at asset: %w", err)
 	}
-	answered := make(chan answer, 1)
+	return size != claimed, nil
+}
+
+// look reads the object under a key, unless a copy is at hand, and returns its
+// size. One that is not what its key says is removed, and not found.
+func (s *Service) look(ctx context.Context, key Key) (sizeBytes int64, err error) {
+	if _, err := s.bucket.Stat(ctx, key.String()); err != nil {
+		return 0, err
+	}
+	sizeBytes, err = s.cache.Size(ctx, key.fileName(), s.download(key))
+	if errors.Is(err, ErrCorrupt) {
+		return 0, fmt.Errorf("%w: %w", objectstore.ErrNotFound, err)
+	}
+	return sizeBytes, err
+}
+
+// goOn waits for do as long as a request may. Then it goes on without the asker,
+// who will find it done the next time.
+func goOn(ctx context.Context, do func(context.Context) error) error {
+	done := make(chan error, 1)
 	go func() {
-		// It goes on without the asker, who will find it done the next time.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
 		defer cancel()
-		size, err := s.cache.Size(ctx, key.fileName(), s.download(key))
-		answered <- answer{size, err}
+		done <- do(ctx)
 	}()
 	timer := time.NewTimer(verifyWait)
 	defer timer.Stop()
 	select {
-	case a := <-answered:
-		switch {
-		case errors.Is(a.err, ErrCorrupt), errors.Is(a.err, objectstore.ErrNotFound):
-			return false, nil
-		case a.err != nil:
-			return false, fmt.Errorf("look at asset: %w", a.err)
-		}
-		return a.size != claimed, nil
+	case err := <-done:
+		return err
 	case <-timer.C:
-		return false, errVerifying
+		return errVerifying
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 

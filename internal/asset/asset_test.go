@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -89,7 +90,7 @@ func (s *store) service(t *testing.T, maxCache int64) (*asset.Service, *diskcach
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asset.New(s.client, cache, maxBytes), cache, dir
+	return asset.New(nil, s.client, cache, maxBytes), cache, dir
 }
 
 // upload asks for a URL and sends body to it, as a phone does.
@@ -231,13 +232,13 @@ func TestUploadURLBindsTypeAndLength(t *testing.T) {
 		t.Errorf("exact: answered %d", status)
 	}
 	again, err := service.UploadURL(t.Context(), req)
-	if err != nil || again != (asset.Upload{Key: up.Key, AlreadyExists: true}) {
+	if err != nil || !reflect.DeepEqual(again, asset.Upload{Key: up.Key, AlreadyExists: true}) {
 		t.Errorf("the same file again = %+v, %v", again, err)
 	}
 }
 
 func TestWithoutBucketEverythingIsDisabled(t *testing.T) {
-	service := asset.New(nil, nil, maxBytes)
+	service := asset.New(nil, nil, nil, maxBytes)
 	_, uploadErr := service.UploadURL(t.Context(), asset.Request{}) // before the fields are looked at
 	_, lookupErr := service.Lookup(t.Context(), "nonsense")
 	for name, err := range map[string]error{

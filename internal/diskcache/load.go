@@ -33,6 +33,18 @@ func (c *Cache) Size(ctx context.Context, key string, load Loader) (sizeBytes in
 	return sizeBytes, err
 }
 
+// Drop forgets the file of no scope. Who has it keeps it.
+func (c *Cache) Drop(key string) error {
+	path, err := c.path("", key)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("file cache: drop: %w", err)
+	}
+	return nil
+}
+
 // have loads the file until take finds it.
 func (c *Cache) have(ctx context.Context, key string, load Loader, take func(path string) (bool, error)) error {
 	path, err := c.path("", key)

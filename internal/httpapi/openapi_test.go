@@ -65,6 +65,7 @@ var endpoints = []string{
 	"HEAD /api/v2/render/{jobId}/download",
 	"GET /api/v2/render/{jobId}/poster",
 	"POST /api/v2/assets/upload-url",
+	"POST /api/v2/assets/complete",
 	"POST /api/v2/separate",
 	"GET /api/v2/separate/{jobId}",
 	"DELETE /api/v2/separate/{jobId}",

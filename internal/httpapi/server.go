@@ -124,6 +124,7 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/render/{jobId}/poster", s.signedIn(s.renderPoster))
 
 	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.uploadURL)))
+	s.handle("POST /api/v2/assets/complete", s.limited(limitAssets, s.byUser, s.submitter(s.completeUpload)))
 
 	s.adminRoutes()
 	if s.o.APIDocs {

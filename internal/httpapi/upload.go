@@ -12,16 +12,27 @@ type uploadURLRequest struct {
 	SizeBytes   integer `json:"sizeBytes"`
 	Ext         string  `json:"ext"`
 	ContentType string  `json:"contentType"`
+	Multipart   bool    `json:"multipart"`
 }
 
 type uploadURLBody struct {
-	AssetKey      string  `json:"assetKey"`
-	AlreadyExists bool    `json:"alreadyExists"`
-	UploadURL     *string `json:"uploadUrl"`
-	ExpiresInSec  int64   `json:"expiresInSec"`
+	AssetKey      string           `json:"assetKey"`
+	AlreadyExists bool             `json:"alreadyExists"`
+	UploadURL     *string          `json:"uploadUrl"`
+	ExpiresInSec  int64            `json:"expiresInSec"`
+	UploadID      string           `json:"uploadId,omitempty"`
+	PartSizeBytes int64            `json:"partSizeBytes,omitempty"`
+	Parts         []uploadPartBody `json:"parts,omitempty"`
 }
 
-func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
+type uploadPartBody struct {
+	PartNumber int     `json:"partNumber"`
+	URL        *string `json:"url"`
+	SizeBytes  int64   `json:"sizeBytes"`
+	Done       bool    `json:"done"`
+}
+
+func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 	if !s.o.Assets.Enabled() {
 		return asset.ErrDisabled
 	}
@@ -29,13 +40,36 @@ func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, _ account.Pri
 	if err := decodeJSON(w, r, &req); err != nil {
 		return err
 	}
-	up, err := s.o.Assets.UploadURL(r.Context(), asset.Request{SHA256Hex: req.SHA256Hex, SizeBytes: int64(req.SizeBytes), Ext: req.Ext, ContentType: req.ContentType})
+	up, err := s.o.Assets.UploadURL(r.Context(), asset.Request{SHA256Hex: req.SHA256Hex, SizeBytes: int64(req.SizeBytes), Ext: req.Ext,
+		ContentType: req.ContentType, Multipart: req.Multipart, UserID: who.UserID})
 	if err != nil {
 		return err
 	}
-	body := uploadURLBody{AssetKey: up.Key, AlreadyExists: up.AlreadyExists, ExpiresInSec: int64(up.Expires.Seconds())}
-	if up.URL != "" {
-		body.UploadURL = &up.URL
+	return ok(w, uploadBody(up))
+}
+
+func (s *Server) completeUpload(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+	if !s.o.Assets.Enabled() {
+		return asset.ErrDisabled
 	}
-	return ok(w, body)
+	var req struct {
+		UploadID string `json:"uploadId"`
+	}
+	if err := decodeJSON(w, r, &req); err != nil {
+		return err
+	}
+	up, err := s.o.Assets.Complete(r.Context(), who.UserID, req.UploadID)
+	if err != nil {
+		return err
+	}
+	return ok(w, uploadBody(up))
+}
+
+func uploadBody(up asset.Upload) uploadURLBody {
+	body := uploadURLBody{AssetKey: up.Key, AlreadyExists: up.AlreadyExists, UploadURL: orNull(up.URL), ExpiresInSec: int64(up.Expires.Seconds()),
+		UploadID: up.ID, PartSizeBytes: up.PartSizeBytes}
+	for _, p := range up.Parts {
+		body.Parts = append(body.Parts, uploadPartBody{PartNumber: p.Number, URL: orNull(p.URL), SizeBytes: p.SizeBytes, Done: p.Done})
+	}
+	return body
 }

@@ -15,7 +15,8 @@ import (
 // maxSmallBytes bounds what Load reads.
 const maxSmallBytes = 64 << 10
 
-// ErrExists is returned by Create for a key that holds an object.
+// ErrExists is returned by Create and CompleteUpload for a key that holds an
+// object.
 var ErrExists = errors.New("object exists")
 
 // ErrUnconditional is returned by Create where the store refuses to make a

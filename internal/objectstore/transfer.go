@@ -81,17 +81,12 @@ func (b *Bucket) abort(ctx context.Context, key string, uploadID *string) error 
 	// A part that was still on its way in may survive an abort, so it is
 	// repeated until the upload is gone, a few times at most.
 	for try := 1; ; try++ {
-		_, err := b.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
-			Bucket: &b.bucket, Key: &key, UploadId: uploadID,
-		})
-		if err != nil {
-			if _, code, _ := describe(err); code == "NoSuchUpload" {
-				return nil
-			}
-			return b.fail(ctx, "abort upload of", key, err)
-		}
-		if try == b.attempts {
+		err := b.abortOnce(ctx, key, uploadID)
+		switch {
+		case errors.Is(err, ErrNoUpload), err == nil && try == b.attempts:
 			return nil
+		case err != nil:
+			return err
 		}
 		if err := httpcall.Sleep(ctx, b.backoff(try)); err != nil {
 			return err

@@ -52,7 +52,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 		s.SourceKey = key(n % 12)
 		tl.Segments = append(tl.Segments, s)
 	}
-	s := New(Options{Assets: asset.New(bucket, nil, 1<<30)})
+	s := New(Options{Assets: asset.New(nil, bucket, nil, 1<<30)})
 	resolve := func() (map[string]object, error) {
 		r := resolver{s: s, ctx: t.Context(), sub: Submission{Timeline: tl, ByReference: true}, sources: map[string]object{}}
 		return r.sources, r.assets()

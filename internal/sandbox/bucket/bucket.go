@@ -32,6 +32,7 @@ const (
 	StepCompleteUpload = "complete-upload"
 	StepAbortUpload    = "abort-upload"
 	StepUploads        = "list-uploads"
+	StepParts          = "list-parts"
 )
 
 // Options configures a Bucket. All but Region are required.
@@ -64,7 +65,7 @@ func New(opts Options) (*Bucket, error) {
 		return nil, err
 	}
 	b := &Bucket{Host: fake.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
-	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads}
+	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads, StepParts}
 	b.HandleSteps(steps, b.step, "/", b.serve)
 	return b, nil
 }
@@ -207,7 +208,7 @@ func (b *Bucket) step(r *http.Request) string {
 	case http.MethodHead:
 		return StepHead
 	}
-	return StepGet
+	return of("uploadId", StepParts, StepGet)
 }
 
 func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
@@ -225,7 +226,7 @@ func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 	operation := map[string]func(http.ResponseWriter, *http.Request, string, signature) *failure{
 		StepPut: b.putObject, StepGet: b.getObject, StepHead: b.getObject, StepDelete: b.deleteObject, StepList: b.listObjects,
 		StepCreateUpload: b.createUpload, StepUploadPart: b.uploadPart, StepCompleteUpload: b.completeUpload,
-		StepAbortUpload: b.abortUpload, StepUploads: b.listUploads,
+		StepAbortUpload: b.abortUpload, StepUploads: b.listUploads, StepParts: b.listParts,
 	}[b.step(r)]
 	if operation == nil {
 		fail = &failure{501, "NotImplemented", "A header or query you provided implies functionality that is not implemented."}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -210,6 +211,33 @@ func (b *Bucket) listUploads(w http.ResponseWriter, r *http.Request, _ string, _
 		}
 	}
 	slices.SortFunc(result.Upload, func(a, c entry) int { return strings.Compare(a.Key+a.UploadID, c.Key+c.UploadID) })
+	answer(w, http.StatusOK, result)
+	return nil
+}
+
+// listParts lists the parts of an unfinished upload, all of them at once.
+func (b *Bucket) listParts(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u, fail := b.findUpload(r, key)
+	if fail != nil {
+		return fail
+	}
+	type entry struct {
+		PartNumber int
+		ETag       string
+		Size       int64
+	}
+	result := struct {
+		XMLName     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListPartsResult"`
+		Bucket, Key string
+		UploadID    string `xml:"UploadId"`
+		IsTruncated bool
+		Part        []entry
+	}{Bucket: b.opts.Name, Key: key, UploadID: u.id}
+	for _, n := range slices.Sorted(maps.Keys(u.parts)) {
+		result.Part = append(result.Part, entry{n, u.parts[n].ETag, u.parts[n].SizeBytes})
+	}
 	answer(w, http.StatusOK, result)
 	return nil
 }

@@ -1,0 +1,273 @@
+package asset_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/fault"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/user"
+)
+
+// onBothDatabases runs a test with a service whose users may upload in parts.
+func onBothDatabases(t *testing.T, test func(t *testing.T, p *partsRig)) {
+	run := func(name string, o func(t *testing.T) db.Options) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, err := db.Open(t.Context(), o(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = d.Close() })
+			if err := d.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			p := &partsRig{t: t, db: d, store: newStore(t), content: bytes.Repeat([]byte("0123456789abcdef"), 17<<16)}
+			cache, err := asset.NewCache(t.TempDir(), 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.service = asset.New(d, p.store.client, cache, 1<<30)
+			test(t, p)
+		})
+	}
+	run("sqlite", func(t *testing.T) db.Options { return db.Options{URL: "sqlite://" + t.TempDir() + "/a.db", MaxPool: 4} })
+	run("postgres", func(t *testing.T) db.Options {
+		address, user, password := dbtest.URL(t)
+		return db.Options{URL: address, User: user, Password: password, MaxPool: 8}
+	})
+}
+
+type partsRig struct {
+	t       *testing.T
+	db      *db.DB
+	store   *store
+	service *asset.Service
+	content []byte // 17 MiB
+}
+
+func (p *partsRig) user(name string) string {
+	p.t.Helper()
+	u, err := user.Upsert(p.t.Context(), p.db, user.Identity{Provider: "provider_a", Subject: name}, name+"@example.test", name, "")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return u.ID
+}
+
+func (p *partsRig) begin(userID string) (asset.Upload, error) {
+	sum := sha256.Sum256(p.content)
+	return p.service.UploadURL(p.t.Context(), asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(len(p.content)),
+		Ext: "mp4", ContentType: "video/mp4", Multipart: true, UserID: userID})
+}
+
+func (p *partsRig) mustBegin(userID string) asset.Upload {
+	p.t.Helper()
+	up, err := p.begin(userID)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return up
+}
+
+// send sends the parts that are missing.
+func (p *partsRig) send(up asset.Upload) {
+	p.t.Helper()
+	rest := p.content
+	for _, part := range up.Parts {
+		if !part.Done && put(p.t, part.URL, "", rest[:part.SizeBytes]) != http.StatusOK {
+			p.t.Errorf("part %d is refused", part.Number)
+		}
+		rest = rest[part.SizeBytes:]
+	}
+}
+
+func done(up asset.Upload) (n int) {
+	for _, part := range up.Parts {
+		if part.Done {
+			n++
+		}
+	}
+	return n
+}
+
+// code is what a client is told.
+func code(err error) string {
+	if f := fault.As(err); f != nil {
+		return f.Code
+	}
+	return ""
+}
+
+func (p *partsRig) exec(query string, args ...any) {
+	p.t.Helper()
+	if _, err := p.db.Exec(p.t.Context(), query, args...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		old, young := p.user("old"), p.user("young")
+		forgotten, kept := p.mustBegin(old), p.mustBegin(young)
+		p.send(forgotten)
+		p.send(kept)
+		p.exec(`UPDATE asset_uploads SET created_at = created_at - $1 WHERE user_id = $2`, (24*time.Hour + time.Minute).Milliseconds(), old)
+		p.exec(`UPDATE asset_uploads SET created_at = created_at - $1 WHERE user_id = $2`, (24*time.Hour - time.Minute).Milliseconds(), young)
+		p.store.setHook(nil)
+		if err := p.service.SweepUploads(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := p.store.count(http.MethodDelete); n != 1 {
+			t.Errorf("%d uploads are aborted, want 1", n)
+		}
+		if _, err := p.service.Complete(t.Context(), old, forgotten.ID); !strings.Contains(code(err), "no such upload") {
+			t.Errorf("a swept upload: %v", err)
+		}
+		if again := p.mustBegin(old); again.ID == forgotten.ID || done(again) != 0 {
+			t.Errorf("after the sweep: %d parts of %s are there", done(again), again.ID)
+		}
+		if again := p.mustBegin(young); again.ID != kept.ID || done(again) != 3 {
+			t.Errorf("a younger upload has %d parts left", done(again))
+		}
+		if _, err := p.service.Complete(t.Context(), young, kept.ID); err != nil {
+			t.Fatal(err)
+		}
+		// What was completed is forgotten in time, and its object stays.
+		p.exec(`UPDATE asset_uploads SET created_at = 0`)
+		if err := p.service.SweepUploads(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.service.Lookup(t.Context(), kept.Key); err != nil {
+			t.Errorf("the sweep took the asset: %v", err)
+		}
+		if _, err := p.service.Complete(t.Context(), young, kept.ID); code(err) == "" {
+			t.Errorf("a forgotten upload: %v", err)
+		}
+	})
+}
+
+// The answer of the store is lost, and the service asks again.
+func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		u := p.user("u")
+		up := p.mustBegin(u)
+		p.send(up)
+		p.store.setHook(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet && !r.URL.Query().Has("uploadId") { // the look at the object
+				w.WriteHeader(http.StatusInternalServerError)
+				return true
+			}
+			return false
+		})
+		if _, err := p.service.Complete(t.Context(), u, up.ID); !errors.Is(err, objectstore.ErrUnavailable) {
+			t.Errorf("while the store does not answer: %v", err)
+		}
+		p.store.setHook(nil)
+		for range 2 {
+			if got, err := p.service.Complete(t.Context(), u, up.ID); err != nil || !got.AlreadyExists || got.Key != up.Key {
+				t.Errorf("%+v, %v", got, err)
+			}
+		}
+		// The object goes, as by a rule of the bucket: the upload begins anew.
+		if err := p.store.client.Delete(t.Context(), up.Key); err != nil {
+			t.Fatal(err)
+		}
+		again := p.mustBegin(u)
+		if again.ID == up.ID || done(again) != 0 {
+			t.Errorf("%d parts of %s are there", done(again), again.ID)
+		}
+		// The copy at hand does not speak for other bytes.
+		p.content = slices.Clone(p.content)
+		p.content[0]++
+		p.send(again)
+		if _, err := p.service.Complete(t.Context(), u, again.ID); !strings.Contains(code(err), "sha256Hex") {
+			t.Errorf("other bytes: %v", err)
+		}
+	})
+}
+
+func TestConcurrentRequestsShareAnUpload(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		u := p.user("u")
+		type answer struct {
+			up  asset.Upload
+			err error
+		}
+		all := func(do func() (asset.Upload, error)) []asset.Upload {
+			answers := make(chan answer)
+			var got []asset.Upload
+			for range 4 {
+				go func() { up, err := do(); answers <- answer{up, err} }()
+			}
+			for range 4 {
+				a := <-answers
+				if a.err != nil {
+					t.Error(a.err)
+				}
+				got = append(got, a.up)
+			}
+			return got
+		}
+		begun := all(func() (asset.Upload, error) { return p.begin(u) })
+		for _, up := range begun {
+			if up.ID != begun[0].ID {
+				t.Errorf("uploads %s and %s", up.ID, begun[0].ID)
+			}
+		}
+		p.send(begun[0])
+		for _, up := range all(func() (asset.Upload, error) { return p.service.Complete(t.Context(), u, begun[0].ID) }) {
+			if !up.AlreadyExists {
+				t.Errorf("%+v", up)
+			}
+		}
+	})
+}
+
+// A store may give an upload up, have no conditions, or no uploads in parts.
+func TestStoresThatDoLess(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		u := p.user("u")
+		refuse := func(refused func(r *http.Request) bool) func(w http.ResponseWriter, r *http.Request) bool {
+			return func(w http.ResponseWriter, r *http.Request) bool {
+				if refused(r) {
+					w.WriteHeader(http.StatusNotImplemented)
+				}
+				return refused(r)
+			}
+		}
+		p.store.setHook(refuse(func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploads") }))
+		if up := p.mustBegin(u); up.URL == "" || up.Parts != nil || up.ID != "" {
+			t.Errorf("without uploads in parts: %+v", up)
+		}
+		p.store.setHook(nil)
+		first := p.mustBegin(u)
+		var storeID string
+		if err := p.db.QueryRow(t.Context(), `SELECT store_id FROM asset_uploads`).Scan(&storeID); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.store.client.AbortUpload(context.Background(), first.Key, storeID); err != nil {
+			t.Fatal(err)
+		}
+		second := p.mustBegin(u)
+		if second.ID == first.ID {
+			t.Error("an upload that the store gave up goes on")
+		}
+		p.send(second)
+		p.store.setHook(refuse(func(r *http.Request) bool { return r.Header.Get("If-None-Match") != "" }))
+		if _, err := p.service.Complete(t.Context(), u, second.ID); err != nil {
+			t.Errorf("without conditions: %v", err)
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package objectstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+var (
+	// ErrNoUpload is returned for a multipart upload that the store does not know,
+	// or no more: it was completed, aborted, or has expired.
+	ErrNoUpload = errors.New("no such multipart upload")
+
+	// ErrUnsupported is returned by a store that has no multipart uploads.
+	ErrUnsupported = errors.New("not supported by the store")
+)
+
+// Part is a part of a multipart upload that the store has.
+type Part struct {
+	Number    int // 1 is the first
+	SizeBytes int64
+	ETag      string
+}
+
+// CreateUpload begins a multipart upload, whose parts others send by
+// PresignPart, and returns the store's id of it.
+func (b *Bucket) CreateUpload(ctx context.Context, key, contentType string) (id string, err error) {
+	if err := CheckKey(key); err != nil {
+		return "", err
+	}
+	call, cancel := b.call(ctx)
+	defer cancel()
+	out, err := b.client.CreateMultipartUpload(call, &s3.CreateMultipartUploadInput{Bucket: &b.bucket, Key: &key, ContentType: &contentType})
+	if err != nil {
+		return "", b.failUpload(ctx, "begin upload of", key, err)
+	}
+	return aws.ToString(out.UploadId), nil
+}
+
+// UploadParts lists the parts of a multipart upload that have come, by number.
+func (b *Bucket) UploadParts(ctx context.Context, key, id string) (map[int]Part, error) {
+	parts := map[int]Part{}
+	pages := s3.NewListPartsPaginator(b.client, &s3.ListPartsInput{Bucket: &b.bucket, Key: &key, UploadId: &id})
+	for pages.HasMorePages() {
+		call, cancel := b.call(ctx)
+		page, err := pages.NextPage(call)
+		cancel()
+		if err != nil {
+			return nil, b.failUpload(ctx, "list parts of", key, err)
+		}
+		for _, p := range page.Parts {
+			n := int(aws.ToInt32(p.PartNumber))
+			parts[n] = Part{Number: n, SizeBytes: aws.ToInt64(p.Size), ETag: aws.ToString(p.ETag)}
+		}
+	}
+	return parts, nil
+}
+
+// CompleteUpload makes the parts, in order, the object of the key. It is
+// ErrExists where there is one, as far as the store looks, and ErrChanged where a
+// part is another one by now.
+func (b *Bucket) CompleteUpload(ctx context.Context, key, id string, parts []Part) error {
+	in := &s3.CompleteMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: &id, IfNoneMatch: aws.String("*"),
+		MultipartUpload: &types.CompletedMultipartUpload{Parts: make([]types.CompletedPart, len(parts))}}
+	for i, p := range parts {
+		in.MultipartUpload.Parts[i] = types.CompletedPart{PartNumber: aws.Int32(int32(p.Number)), ETag: aws.String(p.ETag)}
+	}
+	_, err := b.client.CompleteMultipartUpload(ctx, in)
+	if err == nil {
+		return nil
+	}
+	err = b.failUpload(ctx, "complete upload of", key, err)
+	if errors.Is(err, ErrUnsupported) {
+		in.IfNoneMatch = nil // not every store has conditions here
+		if _, err = b.client.CompleteMultipartUpload(ctx, in); err != nil {
+			err = b.failUpload(ctx, "complete upload of", key, err)
+		}
+	}
+	return err
+}
+
+// AbortUpload gives up a multipart upload and its parts. One that the store does
+// not know is no error.
+func (b *Bucket) AbortUpload(ctx context.Context, key, id string) error {
+	if err := b.abortOnce(ctx, key, &id); !errors.Is(err, ErrNoUpload) {
+		return err
+	}
+	return nil
+}
+
+func (b *Bucket) abortOnce(ctx context.Context, key string, id *string) error {
+	call, cancel := b.call(ctx)
+	defer cancel()
+	_, err := b.client.AbortMultipartUpload(call, &s3.AbortMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: id})
+	if err != nil {
+		return b.failUpload(ctx, "abort upload of", key, err)
+	}
+	return nil
+}
+
+// PresignPart returns a URL that lets anybody who has it PUT a part of exactly
+// sizeBytes of a multipart upload until ttl has passed.
+func (b *Bucket) PresignPart(ctx context.Context, key, id string, number int, sizeBytes int64, ttl time.Duration) (string, error) {
+	if sizeBytes <= 0 {
+		return "", fmt.Errorf("presign part of %s: size must be positive", key)
+	}
+	if err := checkTTL(ttl); err != nil {
+		return "", fmt.Errorf("presign part of %s: %w", key, err)
+	}
+	signed, err := b.presign.PresignUploadPart(ctx, &s3.UploadPartInput{Bucket: &b.bucket, Key: &key, UploadId: &id,
+		PartNumber: aws.Int32(int32(number)), ContentLength: &sizeBytes}, s3.WithPresignExpires(ttl))
+	if err != nil {
+		return "", b.fail(ctx, "presign part of", key, err)
+	}
+	if err := bindsUpload(signed.URL, "content-length;host", ""); err != nil {
+		return "", fmt.Errorf("presign part of %s: %w", key, err)
+	}
+	return signed.URL, nil
+}
+
+// failUpload is fail, with the answers that a caller of these methods expects.
+func (b *Bucket) failUpload(ctx context.Context, op, key string, err error) error {
+	status, code, _ := describe(err)
+	var kind error
+	switch {
+	case code == "NoSuchUpload":
+		kind = ErrNoUpload
+	case status == http.StatusPreconditionFailed, status == http.StatusConflict: // the latter while another write is under way
+		kind = ErrExists
+	case code == "InvalidPart":
+		kind = ErrChanged // a part was sent again since it was listed
+	case status == http.StatusNotImplemented:
+		kind = ErrUnsupported
+	default:
+		return b.fail(ctx, op, key, err)
+	}
+	return fmt.Errorf("%s %s: %w", op, key, kind)
+}
