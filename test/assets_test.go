@@ -26,7 +26,7 @@ type uploadURL struct {
 	PartSizeBytes int64
 	Parts         []struct {
 		PartNumber int
-		URL        *string
+		URL        string
 		SizeBytes  int64
 		Done       bool
 	}

@@ -38,7 +38,9 @@ type Part struct {
 	Number    int // 1 is the first
 	URL       string
 	SizeBytes int64
-	Done      bool // the store has it; then it has no URL
+	// Done says that the store has it. A store may take half of what a lost
+	// connection brought for the whole, so it can be sent again.
+	Done bool
 }
 
 // pending is an upload in parts that was begun. Which parts have come, only the
@@ -71,8 +73,8 @@ func (p pending) parts(stored map[int]objectstore.Part) []Part {
 	return list
 }
 
-// uploadInParts presigns what is missing of the user's upload of a file, which
-// goes on where it was interrupted.
+// uploadInParts presigns the parts of the user's upload of a file, which goes on
+// where it was interrupted.
 func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, contentType string) (Upload, error) {
 	for range 3 { // one that is found may just have ended
 		p, err := s.findOrBegin(ctx, r, key, contentType)
@@ -96,9 +98,6 @@ func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, content
 		up := Upload{Key: key.String(), Expires: UploadLifetime, ID: p.id, PartSizeBytes: partBytes(p.sizeBytes), Parts: p.parts(stored)}
 		for i := range up.Parts {
 			part := &up.Parts[i]
-			if part.Done {
-				continue
-			}
 			if part.URL, err = s.bucket.PresignPart(ctx, up.Key, p.storeID, part.Number, part.SizeBytes, UploadLifetime); err != nil {
 				return Upload{}, err
 			}
@@ -220,15 +219,13 @@ func (s *Service) complete(ctx context.Context, p pending) error {
 	return nil
 }
 
-// assemble puts the parts together, where all of them have come.
+// assemble puts the parts together, where all of them have come. Without an error
+// somebody else may have been first, or the upload is over: the next look decides.
 func (s *Service) assemble(ctx context.Context, p pending) error {
 	stored, err := s.bucket.UploadParts(ctx, p.key.String(), p.storeID)
 	switch {
 	case errors.Is(err, objectstore.ErrNoUpload):
-		if err := s.forget(ctx, p); err != nil {
-			return err
-		}
-		return errNoUpload
+		return nil
 	case err != nil:
 		return fmt.Errorf("look for parts: %w", err)
 	}
@@ -251,7 +248,7 @@ func (s *Service) assemble(ctx context.Context, p pending) error {
 	err = s.bucket.CompleteUpload(ctx, p.key.String(), p.storeID, parts)
 	switch {
 	case errors.Is(err, objectstore.ErrExists), errors.Is(err, objectstore.ErrNoUpload):
-		return nil // somebody else was first; the look at the object decides
+		return nil
 	case errors.Is(err, objectstore.ErrChanged):
 		return errVerifying.WithCause(err)
 	case err != nil:

@@ -26,10 +26,10 @@ type uploadURLBody struct {
 }
 
 type uploadPartBody struct {
-	PartNumber int     `json:"partNumber"`
-	URL        *string `json:"url"`
-	SizeBytes  int64   `json:"sizeBytes"`
-	Done       bool    `json:"done"`
+	PartNumber int    `json:"partNumber"`
+	URL        string `json:"url"`
+	SizeBytes  int64  `json:"sizeBytes"`
+	Done       bool   `json:"done"`
 }
 
 func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, who account.Principal) error {
@@ -69,7 +69,7 @@ func uploadBody(up asset.Upload) uploadURLBody {
 	body := uploadURLBody{AssetKey: up.Key, AlreadyExists: up.AlreadyExists, UploadURL: orNull(up.URL), ExpiresInSec: int64(up.Expires.Seconds()),
 		UploadID: up.ID, PartSizeBytes: up.PartSizeBytes}
 	for _, p := range up.Parts {
-		body.Parts = append(body.Parts, uploadPartBody{PartNumber: p.Number, URL: orNull(p.URL), SizeBytes: p.SizeBytes, Done: p.Done})
+		body.Parts = append(body.Parts, uploadPartBody{PartNumber: p.Number, URL: p.URL, SizeBytes: p.SizeBytes, Done: p.Done})
 	}
 	return body
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // Check proves that the bucket does what the service needs of it: put, get,
-// presigned uploads that bind type and length, presigned downloads, delete.
+// presigned uploads that bind type and length, uploads in parts where the store
+// has them, presigned downloads, delete.
 // It works on an object of its own under "doctor/" and names the step that
 // failed.
 func (b *Bucket) Check(ctx context.Context) (err error) {
@@ -38,6 +39,7 @@ func (b *Bucket) Check(ctx context.Context) (err error) {
 	}{
 		{"put and get", c.putAndGet},
 		{"presigned upload", c.presignedPut},
+		{"upload in parts", c.upload},
 		{"presigned download", c.presignedGet},
 		{"delete", c.delete},
 	} {
@@ -101,6 +103,36 @@ func (c *check) presignedPut(ctx context.Context) error {
 		return err
 	case status != http.StatusOK:
 		return fmt.Errorf("the store answered %d", status)
+	}
+	return nil
+}
+
+// upload sends one part of an upload, finds it, and gives the upload up.
+func (c *check) upload(ctx context.Context) (err error) {
+	id, err := c.bucket.CreateUpload(ctx, c.key, "text/plain")
+	if errors.Is(err, ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.bucket.AbortUpload(ctx, c.key, id)) }()
+	signed, err := c.bucket.PresignPart(ctx, c.key, id, 1, int64(len(c.content)), time.Minute)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, signed, bytes.NewReader(c.content))
+	if err != nil {
+		return errors.New("signed URL is malformed")
+	}
+	if status, err := c.bucket.send(req); err != nil || status != http.StatusOK {
+		return errors.Join(err, fmt.Errorf("the store answered %d", status))
+	}
+	switch parts, err := c.bucket.UploadParts(ctx, c.key, id); {
+	case err != nil:
+		return err
+	case parts[1].SizeBytes != int64(len(c.content)):
+		return errors.New("the part is not listed")
 	}
 	return nil
 }
