@@ -73,7 +73,7 @@ func TestUploadInPartsGoesOnWhereItWasInterrupted(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Bucket(true))
 	u, other := s.SignIn(t), s.SignIn(t)
-	film := largerCopy(t, redClip(t), 17<<20)
+	film := largerCopy(t, redClip(t), 16<<20)
 	content := readFile(t, film)
 	first := inParts(t, u, film)
 	if len(first.Parts) != 3 || first.PartSizeBytes != 8<<20 || first.ExpiresInSec != 300 || first.UploadURL != nil || first.AlreadyExists {
@@ -125,13 +125,22 @@ func TestUploadInPartsGoesOnWhereItWasInterrupted(t *testing.T) {
 	if keys := s.PendingUploads(t); len(keys) > 0 {
 		t.Errorf("uploads are left: %v", keys)
 	}
+	// An account that goes takes along what it began.
+	inParts(t, other, largerCopy(t, redClip(t), 16<<20))
+	if keys := s.PendingUploads(t); len(keys) != 1 {
+		t.Errorf("pending: %v, want one upload", keys)
+	}
+	other.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account"}).Expect(204)
+	if keys := s.PendingUploads(t); len(keys) > 0 {
+		t.Errorf("the uploads of a deleted user are left: %v", keys)
+	}
 }
 
 func TestUploadInPartsOfOtherBytesIsRefused(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
-	film := largerCopy(t, redClip(t), 17<<20)
+	film := largerCopy(t, redClip(t), 16<<20)
 	content := readFile(t, film)
 	forged := slices.Clone(content)
 	forged[len(forged)-1]++
@@ -185,9 +194,4 @@ func TestOnlyLargeFilesAreUploadedInParts(t *testing.T) {
 	}
 	u.Send(t, apitest.Request{Method: "POST", Path: uploadURLPath, Raw: `{"multipart":"yes"}`}).Error(400, "bad_request")
 	u.Send(t, apitest.Request{Method: "POST", Path: completePath, Raw: `{"uploadId":5}`}).Error(400, "bad_request")
-	// An account that goes takes what it began with it.
-	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account"}).Expect(204)
-	if keys := s.PendingUploads(t); len(keys) > 0 {
-		t.Errorf("the uploads of a deleted user are left: %v", keys)
-	}
 }
