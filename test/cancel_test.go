@@ -29,7 +29,7 @@ func unknown(t testing.TB, u *apitest.User, path string) {
 	list, id := path[:strings.LastIndexByte(path, '/')], path[strings.LastIndexByte(path, '/')+1:]
 	reads := []string{path}
 	if strings.HasSuffix(list, "render") {
-		reads = []string{path + "/status", path + "/download"}
+		reads = []string{path + "/status", path + "/download", path + "/poster"}
 	}
 	for _, read := range reads {
 		if res := u.Get(t, read).Expect(404); string(res.Body) != string(again.Body) {
@@ -144,6 +144,9 @@ func TestDeleteARunningRender(t *testing.T) {
 	}
 	film := u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
 	u.WaitRendered(t, film)
+	if status, out := s.Command(t, "job", "show", id); status != 0 || !strings.Contains(out, "deleted by its owner") {
+		t.Errorf("support sees, with status %d: %s", status, out)
+	}
 	gone(t, s, open[0][len("/api/v2/render/"):], waiting[len("/api/v2/render/"):])
 	var totals struct{ TotalRenders int }
 	s.Admin(t).Get(t, adminPath+"overview").Expect(200).JSON(&totals)
@@ -264,6 +267,7 @@ func TestDeleteSeparations(t *testing.T) {
 	stem := u.WaitReady(t, sixth).Stem(t, "voice_all")
 	remove(sixth, false)
 	s.Do(t, apitest.Request{Path: stemPath(t, stem), Valid: true}).Expect(404)
+	s.Do(t, apitest.Request{Path: strings.Replace(stemPath(t, stem), "?", "/peaks?", 1), Valid: true}).Expect(404)
 	for _, selection := range []M{{"stemId": "voice_all", "audioUrl": stem.URL}, {"stemId": "voice_all", "separationJobId": sixth}} {
 		config := M{"videoDurationMs": 500, "separationDirectives": []M{{"id": "d", "rangeStartMs": 0, "rangeEndMs": 400, "selections": []M{selection}}}}
 		u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, config, apitest.File("video", redClip(t)))}).

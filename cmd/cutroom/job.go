@@ -26,7 +26,7 @@ func jobTable(w io.Writer, j admin.Job) {
 		time admin.Time
 	}{
 		{"submitted", j.CreatedAt}, {"started", j.StartedAt}, {"at the provider", j.ProcessingAt}, {"provider done", j.ProviderDoneAt},
-		{"finished", j.FinishedAt}, {"last collected", j.CollectedAt}, {"expires", j.ExpiresAt},
+		{"finished", j.FinishedAt}, {"last collected", j.CollectedAt}, {"expires", j.ExpiresAt}, {"deleted by its owner", j.DeletedAt},
 	} {
 		if !at.time.IsZero() {
 			fmt.Fprintf(w, "%s\t%s\n", at.what, at.time)

@@ -18,10 +18,10 @@ var exports = []struct{ name, query string }{
 	{"purchases", `SELECT platform, order_id, product_id, credits, created_at, reversed_at, owed FROM purchases
 		WHERE buyer_id = $1 ORDER BY created_at`},
 	{"renders", `SELECT id, state, spec, output_kind, source_duration_ms, error, output_size_bytes, created_at, started_at,
-		finished_at, expires_at FROM render_jobs WHERE user_id = $1 ORDER BY created_at, id`},
+		finished_at, expires_at, deleted_at FROM render_jobs WHERE user_id = $1 ORDER BY created_at, id`},
 	{"renderInputs", `SELECT input_id, sha256, size_bytes, last_used_at FROM render_inputs WHERE user_id = $1 ORDER BY last_used_at`},
 	{"separations", `SELECT id, state, source_name, source_size_bytes, source_duration_ms, language, credits, error,
-		actual_duration_ms, created_at, ready_at, collected_at, finished_at FROM separation_jobs WHERE user_id = $1 ORDER BY created_at, id`},
+		actual_duration_ms, created_at, ready_at, collected_at, finished_at, deleted_at FROM separation_jobs WHERE user_id = $1 ORDER BY created_at, id`},
 	{"stems", `SELECT s.job_id, s.stem_id, s.content_type, s.size_bytes, s.duration_ms FROM separation_stems s
 		JOIN separation_jobs j ON j.id = s.job_id WHERE j.user_id = $1 ORDER BY s.job_id, s.ordinal`},
 }

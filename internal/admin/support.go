@@ -129,7 +129,8 @@ type Job struct {
 	FinishedAt       Time            `json:"finishedAt"`
 	CollectedAt      Time            `json:"collectedAt"`
 	ExpiresAt        Time            `json:"expiresAt"`
-	Error            Text            `json:"error"` // what the owner was told
+	DeletedAt        Time            `json:"deletedAt"` // by its owner, who does not see it any more
+	Error            Text            `json:"error"`     // what the owner was told
 	ErrorCode        Text            `json:"errorCode"`
 	Cause            Text            `json:"cause"` // what the log says of the failure
 	Inputs           json.RawMessage `json:"inputs"`
@@ -166,10 +167,10 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 func (r *Reports) renderJob(ctx context.Context, id string) (j Job, found bool, err error) {
 	var spec string
 	err = r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica), j.node_id,
-			j.source_duration_ms, j.created_at, j.started_at, j.finished_at, j.expires_at, j.error, j.error_code, j.failure_cause, j.spec
+			j.source_duration_ms, j.created_at, j.started_at, j.finished_at, j.expires_at, j.deleted_at, j.error, j.error_code, j.failure_cause, j.spec
 		FROM render_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).
 		Scan(&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
-			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.FinishedAt, &j.ExpiresAt, &j.Error, &j.ErrorCode, &j.Cause, &spec)
+			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.FinishedAt, &j.ExpiresAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause, &spec)
 	if db.IsNoRows(err) {
 		return Job{}, false, nil
 	}
@@ -189,11 +190,11 @@ type separationInput struct {
 func (r *Reports) separationJob(ctx context.Context, id string) (j Job, found bool, err error) {
 	var in separationInput
 	err = r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica), j.node_id,
-			j.source_duration_ms, j.created_at, j.submitting_at, j.processing_at, j.provider_done_at, j.finished_at, j.collected_at,
+			j.source_duration_ms, j.created_at, j.submitting_at, j.processing_at, j.provider_done_at, j.finished_at, j.collected_at, j.deleted_at,
 			j.error, j.error_code, j.failure_cause, j.source_name, j.source_size_bytes, j.language, j.credits, COALESCE(j.project_id, 0)
 		FROM separation_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).
 		Scan(&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
-			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.FinishedAt, &j.CollectedAt,
+			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.FinishedAt, &j.CollectedAt, &j.DeletedAt,
 			&j.Error, &j.ErrorCode, &j.Cause, &in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID)
 	if db.IsNoRows(err) {
 		return Job{}, false, nil

@@ -170,7 +170,7 @@ func (r *rig) judge(id string, deleted int) {
 		r.t.Errorf("something is left: %s", what)
 	case over && rows > 0:
 		r.t.Errorf("rows are left: %s", what)
-	case deleted == 0 && state == StateCompleted && films != 1:
+	case deleted == 0 && state == StateCompleted && films == 0:
 		r.t.Errorf("a film is lost: %s", what)
 	}
 }
