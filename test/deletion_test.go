@@ -220,6 +220,7 @@ func TestTenancy(t *testing.T) {
 		"/api/v2/separate/" + r.separation:             "/api/v2/separate/" + otherID(r.separation),
 		"/api/v2/render/" + r.render + "/status":       "/api/v2/render/" + otherID(r.render) + "/status",
 		"/api/v2/render/" + r.render + "/download":     "/api/v2/render/" + otherID(r.render) + "/download",
+		"/api/v2/render/" + r.render + "/poster":       "/api/v2/render/" + otherID(r.render) + "/poster",
 		"/api/v2/separate/" + r.render:                 "/api/v2/separate/" + otherID(r.render),
 		"/api/v2/render/" + r.separation + "/status":   "/api/v2/render/" + otherID(r.separation) + "/status",
 		"/api/v2/render/" + r.separation + "/download": "/api/v2/render/" + otherID(r.separation) + "/download",
