@@ -27,7 +27,7 @@ func TestUnknownPathsAre404(t *testing.T) {
 	t.Parallel()
 	u := apitest.Shared(t).SignIn(t)
 	for _, path := range []string{"/", "/api", "/api/v1/credits", "/api/v2", "/api/v2/", "/api/v2/nope", "/api/v2/credits/",
-		"/api/v2/credits/none", "/healthz/x", "/api/v2/render/", "/api/v2/render/x", "/api/v2/render/x/y",
+		"/api/v2/credits/none", "/healthz/x", "/api/v2/render/", "/api/v2/render/x/y",
 		"/api/v2/admin", "/api/v2/admin/nope", "/storage", "/metrics", "/debug/pprof/", "/readyz", "/.env"} {
 		for _, method := range []string{"GET", "POST", "DELETE"} {
 			// The harness fails on anything but the error body.
