@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"cutroom/internal/apitest"
 )
@@ -39,8 +40,9 @@ func refusedCommand(t *testing.T, s *apitest.Server, args []string, want ...stri
 
 // auditEntry is an entry of the audit record.
 type auditEntry struct {
-	Time, Actor, Action, Target string
-	Detail                      map[string]any
+	Time                  time.Time
+	Actor, Action, Target string
+	Detail                map[string]any
 }
 
 func TestTheAuditRecordTellsWhoDidWhat(t *testing.T) {
@@ -57,7 +59,7 @@ func TestTheAuditRecordTellsWhoDidWhat(t *testing.T) {
 		if e.Target == admin.Sub || e.Target == gone.Sub {
 			actions[e.Action] = e
 		}
-		if i > 0 && entries[i-1].Time < e.Time {
+		if i > 0 && entries[i-1].Time.Before(e.Time) {
 			t.Errorf("entry %d is older than the one after it", i-1)
 		}
 	}
@@ -75,7 +77,7 @@ func TestTheAuditRecordTellsWhoDidWhat(t *testing.T) {
 	}
 
 	var ids []string
-	command(t, s, &ids, "erasures", "--since", entries[0].Time[:10])
+	command(t, s, &ids, "erasures", "--since", entries[0].Time.Format(time.DateOnly))
 	if !strings.Contains(strings.Join(ids, " "), gone.Sub) {
 		t.Errorf("%s is not among the erasures %v", gone.Sub, ids)
 	}

@@ -72,10 +72,20 @@ func TestWaitingForARender(t *testing.T) {
 	if took := time.Since(began); took < 900*time.Millisecond || took > 5*time.Second {
 		t.Errorf("wait=1 took %v", took)
 	}
-	for _, prefer := range []string{"wait=0", "wait=31", "wait=-1", "wait", "wait=x", "wait=1.5", "respond-async"} {
+	for _, prefer := range []string{`x="a, wait=5"`, `x="a\", wait=5, \"b"`, "wait=0", "wait=31", "wait=-1", "wait", "wait=x", "wait=1.5", "respond-async"} {
 		applied(t, status(t, u, path, prefer, tag).Expect(304), "")
 	}
 	status(t, apitest.Shared(t).SignIn(t), path, "wait=30", "").Expect(404)
+	// Who waits hears of the end of the account.
+	answered := make(chan *apitest.Response)
+	go func() { answered <- status(t, u, path, `x="a, wait=5", wait=30`, tag) }()
+	time.Sleep(200 * time.Millisecond) // so that it waits; one that does not fails nothing
+	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account"}).Expect(204)
+	began = time.Now()
+	(<-answered).Expect(404)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("heard of the account's end after %v", took)
+	}
 }
 
 func TestWaitingForASeparation(t *testing.T) {

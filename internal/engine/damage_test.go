@@ -169,7 +169,18 @@ func TestLimitsHaveNames(t *testing.T) {
 			t.Errorf("%s: kind %v", want, f.Kind)
 		}
 	}
-	b := newBench(t, func(c *engine.Config) { c.FinalTimeout = time.Millisecond })
+	runner, err := media.New(media.Config{MaxPixels: 64 * 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// So large that ffprobe does not open the one file, and says nothing of the other.
+	b := newBench(t, func(c *engine.Config) { c.Media, c.Limits.MaxPixels = runner, 64*64 })
+	for name, codec := range map[string]string{"huge.mp4": "libx264", "huge.mov": "mjpeg"} {
+		huge := filepath.Join(t.TempDir(), name)
+		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=s=2048x1024:r=1:d=1", "-c:v", codec, huge)
+		checkSentence(t, b.fails(t, film(cut(huge, 0, 0))), `source_too_large: segments\[0\]: the picture of 2048x1024 is larger than the accepted 4096 pixels`)
+	}
+	b = newBench(t, func(c *engine.Config) { c.FinalTimeout = time.Millisecond })
 	checkSentence(t, b.fails(t, film(cut(clip, 0, 0))), `timed_out: the render took longer than the allowed 1ms`)
 }
 

@@ -49,7 +49,7 @@ func (l Limits) check(info *Info, user string) error {
 	case info.Duration() > l.MaxSourceDuration:
 		return fault.Failedf(fault.SourceTooLarge, "%s: the source lasts %s, at most %s are accepted", user, seconds(info.Duration()), seconds(l.MaxSourceDuration))
 	case v != nil && int64(v.Width)*int64(v.Height) > l.MaxPixels:
-		return fault.Failedf(fault.SourceTooLarge, "%s: the picture of %dx%d is larger than the accepted %d pixels", user, v.Width, v.Height, l.MaxPixels)
+		return l.tooManyPixels(user, v.Width, v.Height)
 	case v != nil && (int64(v.DisplayWidth)*int64(v.DisplayHeight) > l.MaxPixels || max(v.DisplayWidth, v.DisplayHeight) > maxSide):
 		return fault.Failedf(fault.SourceTooLarge, "%s: the picture as displayed, %dx%d, is larger than the accepted %d pixels or %d on a side",
 			user, v.DisplayWidth, v.DisplayHeight, l.MaxPixels, maxSide)
@@ -57,6 +57,10 @@ func (l Limits) check(info *Info, user string) error {
 		return fault.Failedf(fault.SourceTooLarge, "%s: the video has %d frames, at most %d are accepted", user, v.Packets, l.MaxFrames)
 	}
 	return nil
+}
+
+func (l Limits) tooManyPixels(user string, width, height int) *fault.Error {
+	return fault.Failedf(fault.SourceTooLarge, "%s: the picture of %dx%d is larger than the accepted %d pixels", user, width, height, l.MaxPixels)
 }
 
 // checkWork judges what a planned film costs, before any of it is spent: two

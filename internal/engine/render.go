@@ -119,7 +119,10 @@ func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 	for _, s := range byContent {
 		group.Go(func() (err error) {
 			s.info, err = r.analyse(ctx, s)
+			large, tooLarge := errors.AsType[*media.PictureError](err)
 			switch {
+			case tooLarge:
+				return r.cfg.Limits.tooManyPixels(s.user, large.Width, large.Height).WithCause(err)
 			case errors.Is(err, media.ErrEncrypted):
 				return fault.Failedf(fault.SourceProtected, "%s: the file is encrypted", s.user).WithCause(err)
 			case errors.Is(err, media.ErrNotMedia):

@@ -20,11 +20,11 @@ func historyPage(r *http.Request) (cursor.Page, error) {
 	p := cursor.Page{After: cursor.Start, Limit: defaultPage}
 	query := r.URL.Query()
 	if query.Has("limit") {
-		n, err := strconv.Atoi(query.Get("limit"))
+		n, err := strconv.ParseUint(query.Get("limit"), 10, 32) // takes no sign
 		if err != nil || n < 1 || n > maxPage {
 			return p, fault.New(fault.Invalid, "invalid_limit")
 		}
-		p.Limit = n
+		p.Limit = int(n)
 	}
 	if query.Has("cursor") {
 		var err error

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"cutroom/internal/user"
 )
 
 // A client waits for a job instead of asking every second: Prefer: wait=N
@@ -42,7 +44,7 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 	}
 	defer s.waiters.leave(userID)
 	// Before the first look: a change after it is not missed.
-	wake, stop := s.o.DB.Listen(topics...)
+	wake, stop := s.o.DB.Listen(append(topics, user.Topic(userID))...)
 	defer stop()
 	over := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer over.Stop()
@@ -132,8 +134,7 @@ func knows(r *http.Request, tag string) bool {
 // not within 1 and maxWait is no preference known here, and ignored as such.
 func waitFor(r *http.Request) int {
 	for _, list := range r.Header.Values("Prefer") {
-		for preference := range strings.SplitSeq(list, ",") {
-			preference, _, _ = strings.Cut(preference, ";")
+		for _, preference := range preferences(list) {
 			name, value, _ := strings.Cut(preference, "=")
 			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
 				continue
@@ -147,6 +148,34 @@ func waitFor(r *http.Request) int {
 		}
 	}
 	return 0
+}
+
+// preferences takes a Prefer header apart, without the parameters of each. A comma
+// or a semicolon in a quoted text divides nothing.
+func preferences(list string) (out []string) {
+	var one strings.Builder
+	quoted, escaped, parameter := false, false, false
+	for _, c := range list + "," {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case c == ';' && !quoted:
+			parameter = true
+		case c == ',' && !quoted:
+			out = append(out, one.String())
+			one.Reset()
+			parameter = false
+			continue
+		}
+		if !parameter {
+			one.WriteRune(c)
+		}
+	}
+	return out
 }
 
 // waiters counts the requests of each user that wait here.

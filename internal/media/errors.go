@@ -3,6 +3,8 @@ package media
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -18,6 +20,32 @@ var ErrNotMedia = errors.New("not a media file")
 // ErrEncrypted means that a file's media is encrypted. What ffmpeg decodes of it is
 // noise. It is a kind of ErrNotMedia.
 var ErrEncrypted = fmt.Errorf("%w: encrypted", ErrNotMedia)
+
+// PictureError is a file whose pictures are larger than [Config.MaxPixels], by so
+// much that ffprobe does not open it. It is a kind of ErrNotMedia.
+type PictureError struct{ Width, Height int }
+
+// Error names the size.
+func (e *PictureError) Error() string {
+	return fmt.Sprintf("%v: the picture of %dx%d is too large", ErrNotMedia, e.Width, e.Height)
+}
+
+// Unwrap returns ErrNotMedia.
+func (e *PictureError) Unwrap() error { return ErrNotMedia }
+
+// tooLarge is what FFmpeg writes of a picture beyond -max_pixels.
+var tooLarge = regexp.MustCompile(`Picture size (\d+)x(\d+) exceeds specified max pixel count`)
+
+// tooLargePicture returns the PictureError of which a process wrote, or nil.
+func tooLargePicture(stderr string) error {
+	m := tooLarge.FindStringSubmatch(stderr)
+	if m == nil {
+		return nil
+	}
+	w, _ := strconv.Atoi(m[1]) // digits; one that does not fit is as large as can be
+	h, _ := strconv.Atoi(m[2])
+	return &PictureError{w, h}
+}
 
 // ExitError is an ffmpeg or ffprobe that ended by itself and not well.
 type ExitError struct {

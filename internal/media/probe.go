@@ -159,7 +159,7 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
 	args = append(args, openArgs(kind, path)...)
 	args = append(args, "-show_entries", probeEntries, "-print_format", "json", inputURL(path))
-	_, err = r.run(ctx, command{
+	out, err := r.run(ctx, command{
 		name: "probe", binary: r.ffprobe, args: args, reads: []string{path},
 		stdout: answer, timeout: r.cfg.ProbeTimeout,
 	})
@@ -177,6 +177,9 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 		return Probe{}, err
 	}
 	p := readProbe(kind, raw)
+	if large := tooLargePicture(out.stderr); p.Video == nil && large != nil {
+		return Probe{}, fmt.Errorf("probe: %w", large)
+	}
 	if p.Video == nil && p.Audio == nil {
 		return Probe{}, fmt.Errorf("probe: %w: no video or audio stream that can be decoded", ErrNotMedia)
 	}
@@ -203,6 +206,9 @@ func isEncrypted(path string, kind container.Kind, raw ffprobeOutput) (bool, err
 // else (the kernel out of memory), is not the file's fault.
 func notMediaIfExit(err error) error {
 	if exit, ok := errors.AsType[*ExitError](err); ok && exit.Signal != syscall.SIGKILL && exit.Signal != syscall.SIGTERM {
+		if large := tooLargePicture(exit.Stderr); large != nil {
+			return fmt.Errorf("%w: %w", large, err)
+		}
 		return fmt.Errorf("%w: %w", ErrNotMedia, err)
 	}
 	return err

@@ -123,10 +123,16 @@ func SignOut(ctx context.Context, tx *db.Tx, id string) error {
 }
 
 // BeginErasure ends an account for everybody, once: from then on it is
-// ErrDeleted.
+// ErrDeleted. It is announced on [Topic].
 func BeginErasure(ctx context.Context, tx *db.Tx, id string) error {
-	return change(ctx, tx, `erasing_at = now_ms()`, id)
+	if err := change(ctx, tx, `erasing_at = now_ms()`, id); err != nil {
+		return err
+	}
+	return tx.Notify(ctx, Topic(id))
 }
+
+// Topic is what the end of an account is announced on.
+func Topic(id string) string { return "user/" + id }
 
 // change changes a user who exists.
 func change(ctx context.Context, tx *db.Tx, what string, args ...any) error {
