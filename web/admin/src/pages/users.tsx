@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { LedgerEntry, Purchase, User, UserJob, UserList, Users } from '../api';
 import { count } from '../format';
 import { Empty, Loaded, useReport } from '../load';
@@ -15,11 +15,21 @@ export function UsersPage({ route }: { route: Route }) {
   const q = route.query.get('q') ?? '';
   const offset = offsetOf(route);
   const [draft, setDraft] = useState(q);
-  useEffect(() => setDraft(q), [q]);
+  const asked = useRef(q);
+  const ask = () => {
+    asked.current = draft;
+    replace(link('users', { q: draft }));
+  };
+  // The address changes by a link or by going back; what was typed since this page
+  // changed it itself stays.
+  useEffect(() => {
+    if (q !== asked.current) setDraft(q);
+    asked.current = q;
+  }, [q]);
   useEffect(() => {
     if (draft === q) return;
     // While somebody types, only the pause after the last key is a question.
-    const pause = setTimeout(() => replace(link('users', { q: draft })), 300);
+    const pause = setTimeout(ask, 300);
     return () => clearTimeout(pause);
   }, [draft]);
   const found = useReport<Users>('users', { q, limit: String(limit), offset: String(offset) });
@@ -30,7 +40,7 @@ export function UsersPage({ route }: { route: Route }) {
         role="search"
         onSubmit={(e) => {
           e.preventDefault();
-          replace(link('users', { q: draft }));
+          ask();
         }}
       >
         <label for="q">Search by e-mail, name, user id, job id or order number</label>
