@@ -254,7 +254,8 @@ func (k *soak) judgeProvider(ctx context.Context) {
 func (k *soak) judgeFiles(ctx context.Context) {
 	var stray []string
 	apitest.Eventually(k.t, 30*time.Second, func() bool {
-		rows, err := k.query(ctx, `SELECT object_key FROM separation_stems`)
+		rows, err := k.query(ctx, `SELECT object_key FROM separation_stems
+			UNION ALL SELECT peaks_key FROM separation_stems WHERE peaks_key IS NOT NULL`)
 		if err != nil {
 			k.t.Fatal(err)
 		}
