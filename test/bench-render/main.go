@@ -133,7 +133,7 @@ func (b *bench) render(ctx context.Context, e *engine.Engine, tl timeline.Timeli
 
 // cold compares a render from nothing with the single graph, in turn.
 func (b *bench) cold(ctx context.Context, r *report) error {
-	var best, graph usage
+	var best, graph, poster usage
 	var out engine.Output
 	for i := range b.runs {
 		cacheDir := filepath.Join(b.dir, fmt.Sprintf("cold%d", i))
@@ -151,6 +151,12 @@ func (b *bench) cold(ctx context.Context, r *report) error {
 			return fmt.Errorf("single graph: %w", err)
 		}
 		graph = graph.better(g)
+		if g, err = measured(func() error {
+			return e.Poster(ctx, filepath.Join(b.dir, "graph.mp4"), filepath.Join(b.dir, "poster.jpg"))
+		}); err != nil {
+			return err
+		}
+		poster = poster.better(g)
 		if err := os.RemoveAll(cacheDir); err != nil {
 			return err
 		}
@@ -158,6 +164,7 @@ func (b *bench) cold(ctx context.Context, r *report) error {
 	b.graph = graph
 	r.add("single graph, %d segments, %.1f s of %dx%d", graph, usage{}, len(b.segments), out.Duration.Seconds(), out.Width, out.Height)
 	r.add("cold render", best, graph)
+	r.add("the film's poster", poster, graph)
 	if melt, err := exec.LookPath("melt"); err == nil {
 		u, err := measured(func() error { return b.melt(ctx, melt) })
 		if err != nil {
