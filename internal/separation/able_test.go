@@ -16,7 +16,7 @@ import (
 // those that the other one takes.
 func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d).withProvider()
+		r := newHarness(t, d).withProvider()
 		owner := r.user(3)
 		full := r.service(func(o *Options) {
 			o.CanWork = func(context.Context) (int64, error) { return 0, errors.New("disk: full") }

@@ -53,7 +53,7 @@ minute. Ended jobs make no difference beyond noise, because every query of the q
 	r.Say(`**Waveforms.** What drawing the peaks of a stem adds to its job, for a stem of 5 minutes in stereo at 44.1 kHz, best of three; a
 provider takes some minutes for such a song.`)
 	r.Table("Stem", "To draw")
-	s := newRig(t, openDB(t, db.Options{URL: "sqlite::memory:"})).withProvider().service()
+	s := newHarness(t, openDB(t, db.Options{URL: "sqlite::memory:"})).withProvider().service()
 	for _, ext := range []string{".wav", ".flac", ".mp3"} {
 		file := filepath.Join(t.TempDir(), "stem"+ext)
 		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anoisesrc=d=300:r=44100:c=pink:a=0.3", "-ac", "2", file)
@@ -94,7 +94,7 @@ func measureClaims(t *testing.T, database string, finished, workers int) measure
 		o.URL = "sqlite://" + filepath.Join(t.TempDir(), "x.db")
 	}
 	d := openDB(t, o)
-	r := newRig(t, d)
+	r := newHarness(t, d)
 	owner := r.user(0)
 	fill := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
 		INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms, language, credits,
@@ -124,7 +124,7 @@ func measureClaims(t *testing.T, database string, finished, workers int) measure
 			}
 			defer own.Close()
 		}
-		s := (&rig{t: t, db: own, store: r.store, dir: r.dir}).service(func(o *Options) { o.InFlight, o.NodeID = workers, "" })
+		s := (&harness{t: t, db: own, store: r.store, dir: r.dir}).service(func(o *Options) { o.InFlight, o.NodeID = workers, "" })
 		all.Go(func() {
 			for time.Since(began) < *benchQueue {
 				at := time.Now()

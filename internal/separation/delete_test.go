@@ -17,7 +17,7 @@ import (
 )
 
 // delete deletes a job, which is then unknown to everything.
-func (r *rig) delete(s *Service, owner, id string) {
+func (r *harness) delete(s *Service, owner, id string) {
 	r.t.Helper()
 	if err := s.Delete(r.t.Context(), owner, id); err != nil {
 		r.t.Fatalf("delete %s: %v", id, err)
@@ -32,22 +32,22 @@ func (r *rig) delete(s *Service, owner, id string) {
 
 func TestDeleteInEveryState(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		intend := func(r *rig, s *Service, j *claimedJob) {
+		intend := func(r *harness, s *Service, j *claimedJob) {
 			if err := s.intend(r.t.Context(), j); err != nil {
 				r.t.Fatal(err)
 			}
 		}
 		tests := []struct {
 			name    string
-			prepare func(r *rig, s *Service) // of the one job
+			prepare func(r *harness, s *Service) // of the one job
 			state   string                   // afterwards
 			refund  bool
 		}{
-			{"queued", func(*rig, *Service) {}, StateFailed, true},
-			{"submitting", func(r *rig, s *Service) { r.claimed(s) }, StateFailed, true},
-			{"the provider is being asked", func(r *rig, s *Service) { j := r.claimed(s); intend(r, s, &j) }, StateSubmitting, false},
-			{"at the provider", func(r *rig, s *Service) { j := r.claimed(s); r.processing(s, &j) }, StateProcessing, false},
-			{"stems on their way", func(r *rig, s *Service) {
+			{"queued", func(*harness, *Service) {}, StateFailed, true},
+			{"submitting", func(r *harness, s *Service) { r.claimed(s) }, StateFailed, true},
+			{"the provider is being asked", func(r *harness, s *Service) { j := r.claimed(s); intend(r, s, &j) }, StateSubmitting, false},
+			{"at the provider", func(r *harness, s *Service) { j := r.claimed(s); r.processing(s, &j) }, StateProcessing, false},
+			{"stems on their way", func(r *harness, s *Service) {
 				j := r.claimed(s)
 				r.processing(s, &j)
 				if err := s.done(r.t.Context(), &j); err != nil {
@@ -55,12 +55,12 @@ func TestDeleteInEveryState(t *testing.T) {
 				}
 				r.object(stemKey(j.ID, stemVoice, "flac"))
 			}, StateFailed, false},
-			{"ready", func(r *rig, s *Service) {
+			{"ready", func(r *harness, s *Service) {
 				j := r.claimed(s)
 				r.processing(s, &j)
 				r.makeReady(s, &j, stemVoice, stemBackground)
 			}, StateDisposed, false},
-			{"failed", func(r *rig, s *Service) {
+			{"failed", func(r *harness, s *Service) {
 				j := r.claimed(s)
 				if _, err := s.fail(r.t.Context(), j, errInternal, errInternal); err != nil {
 					r.t.Fatal(err)
@@ -69,7 +69,7 @@ func TestDeleteInEveryState(t *testing.T) {
 		}
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
-				r := newRig(t, d)
+				r := newHarness(t, d)
 				s, owner := r.service(), r.user(5)
 				id := r.enqueueAudio(s, owner)
 				tt.prepare(r, s)
@@ -98,7 +98,7 @@ func TestDeleteInEveryState(t *testing.T) {
 // the place at the provider is taken until the provider is done.
 func TestADeletedJobAtTheProvider(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		s, owner := r.service(func(o *Options) { o.InFlight = 1 }), r.user(5)
 		id, next := r.enqueue(s, owner), r.enqueue(s, owner)
 		j := r.claimed(s)
@@ -139,7 +139,7 @@ func TestADeletedJobAtTheProvider(t *testing.T) {
 // A render that holds a stem reads it to its end.
 func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		s, owner := r.service(), r.user(5)
 		id := r.enqueue(s, owner)
 		j := r.claimed(s)
@@ -169,7 +169,7 @@ func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 
 // lifetimes are the moves of one job, each of which leaves its turn to others.
 type lifetimes struct {
-	*rig
+	*harness
 	s *Service
 }
 
@@ -228,9 +228,9 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 	}
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		rapid.Check(t, func(rt *rapid.T) {
-			r := newRig(t, d)
+			r := newHarness(t, d)
 			defer r.exec(`DELETE FROM users`)
-			l := &lifetimes{rig: r, s: r.service(func(o *Options) { o.InFlight = 3; o.StuckAfter = 0; o.PollTimeout = time.Hour })}
+			l := &lifetimes{harness: r, s: r.service(func(o *Options) { o.InFlight = 3; o.StuckAfter = 0; o.PollTimeout = time.Hour })}
 			const credits = 20
 			owner := r.user(credits)
 			var jobs []string

@@ -62,8 +62,8 @@ func openDB(t testing.TB, o db.Options) *db.DB {
 	return d
 }
 
-// rig is a database, a store and a provider, for any number of Services.
-type rig struct {
+// harness is a database, a store and a provider, for any number of Services.
+type harness struct {
 	t        testing.TB
 	db       *db.DB
 	dir      string
@@ -73,13 +73,13 @@ type rig struct {
 }
 
 const (
-	rigKey   = "key-of-the-rig"
-	rigSpace = 12
+	providerKey   = "key-of-the-harness"
+	providerSpace = 12
 )
 
-func newRig(t testing.TB, d *db.DB) *rig {
+func newHarness(t testing.TB, d *db.DB) *harness {
 	t.Helper()
-	r := &rig{t: t, db: d, dir: t.TempDir()}
+	r := &harness{t: t, db: d, dir: t.TempDir()}
 	var err error
 	if r.store, err = objectstore.NewDir(filepath.Join(r.dir, "objects")); err != nil {
 		t.Fatal(err)
@@ -88,9 +88,9 @@ func newRig(t testing.TB, d *db.DB) *rig {
 }
 
 // withProvider starts the stand-in of the provider.
-func (r *rig) withProvider() *rig {
+func (r *harness) withProvider() *harness {
 	r.t.Helper()
-	p, err := fakeprovider.New(fakeprovider.Options{APIKey: rigKey, Space: rigSpace, Dir: filepath.Join(r.dir, "provider"), Fast: true,
+	p, err := fakeprovider.New(fakeprovider.Options{APIKey: providerKey, Space: providerSpace, Dir: filepath.Join(r.dir, "provider"), Fast: true,
 		Processing: 50 * time.Millisecond})
 	if err != nil {
 		r.t.Fatal(err)
@@ -110,7 +110,7 @@ func (r *rig) withProvider() *rig {
 }
 
 // service is one more replica.
-func (r *rig) service(change ...func(*Options)) *Service {
+func (r *harness) service(change ...func(*Options)) *Service {
 	r.t.Helper()
 	o := Options{DB: r.db, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
 		Renewer: job.NewRenewer(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
@@ -125,7 +125,7 @@ func (r *rig) service(change ...func(*Options)) *Service {
 		var err error
 		o.Provider, err = separator.New(separator.Config{BaseURL: r.provider.API.URL(), StorageBaseURL: r.provider.Storage.URL(),
 			AllowedHosts: []string{r.provider.Upload.URL()[len("http://"):]},
-			APIKey:       rigKey, SpaceID: rigSpace, Backoff: func(int) time.Duration { return 10 * time.Millisecond }})
+			APIKey:       providerKey, SpaceID: providerSpace, Backoff: func(int) time.Duration { return 10 * time.Millisecond }})
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func (r *rig) service(change ...func(*Options)) *Service {
 }
 
 // run runs a replica until stop is called, which waits for its end.
-func (r *rig) run(s *Service) (stop func()) {
+func (r *harness) run(s *Service) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -165,7 +165,7 @@ func (r *rig) run(s *Service) (stop func()) {
 }
 
 // user makes a user with credits, booked like any others.
-func (r *rig) user(credits int64) string {
+func (r *harness) user(credits int64) string {
 	r.t.Helper()
 	id := uuid.NewString()
 	r.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id)
@@ -175,7 +175,7 @@ func (r *rig) user(credits int64) string {
 }
 
 // enqueue submits a job as Submit does, without judging an upload.
-func (r *rig) enqueue(s *Service, owner string) string {
+func (r *harness) enqueue(s *Service, owner string) string {
 	r.t.Helper()
 	id := "sep-" + uuid.Must(uuid.NewV7()).String()
 	if err := r.tryEnqueue(s, owner, id); err != nil {
@@ -184,14 +184,14 @@ func (r *rig) enqueue(s *Service, owner string) string {
 	return id
 }
 
-func (r *rig) tryEnqueue(s *Service, owner, id string) error {
+func (r *harness) tryEnqueue(s *Service, owner, id string) error {
 	return r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
 		return s.enqueue(r.t.Context(), tx, newJob{id: id, owner: owner, language: "auto", audio: classified{ext: "wav", durationMs: 500}})
 	})
 }
 
 // enqueueAudio also stores a source, for workers that really run.
-func (r *rig) enqueueAudio(s *Service, owner string) string {
+func (r *harness) enqueueAudio(s *Service, owner string) string {
 	r.t.Helper()
 	id := r.enqueue(s, owner)
 	path := filepath.Join(r.t.TempDir(), "source.wav")
@@ -224,7 +224,7 @@ func tones(seconds float64) []byte {
 	return b.Bytes()
 }
 
-func (r *rig) exec(query string, args ...any) {
+func (r *harness) exec(query string, args ...any) {
 	r.t.Helper()
 	if _, err := r.db.Exec(r.t.Context(), query, args...); err != nil {
 		r.t.Fatalf("%s: %v", query, err)
@@ -232,7 +232,7 @@ func (r *rig) exec(query string, args ...any) {
 }
 
 // age moves a job's times into the past, as if that long had gone by for it.
-func (r *rig) age(id string, by time.Duration) {
+func (r *harness) age(id string, by time.Duration) {
 	r.t.Helper()
 	r.exec(`UPDATE separation_jobs SET created_at = created_at - $2, submitting_at = submitting_at - $2, processing_at = processing_at - $2,
 		ready_at = ready_at - $2, collected_at = collected_at - $2, lease_until = lease_until - $2 WHERE id = $1`, id, by.Milliseconds())
@@ -247,7 +247,7 @@ type row struct {
 	Leased, Intent      bool
 }
 
-func (r *rig) row(id string) row {
+func (r *harness) row(id string) row {
 	r.t.Helper()
 	var x row
 	var leased, intent int
@@ -261,7 +261,7 @@ func (r *rig) row(id string) row {
 	return x
 }
 
-func (r *rig) number(query string, args ...any) int64 {
+func (r *harness) number(query string, args ...any) int64 {
 	r.t.Helper()
 	var n int64
 	if err := r.db.QueryRow(context.WithoutCancel(r.t.Context()), query, args...).Scan(&n); err != nil {
@@ -271,7 +271,7 @@ func (r *rig) number(query string, args ...any) int64 {
 }
 
 // booked checks a user's balance against the ledger and against want.
-func (r *rig) booked(owner string, want int64) {
+func (r *harness) booked(owner string, want int64) {
 	r.t.Helper()
 	balance := r.number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
 	sum := r.number(`SELECT SUM(amount) FROM credit_ledger WHERE user_id = $1`, owner)
@@ -281,7 +281,7 @@ func (r *rig) booked(owner string, want int64) {
 }
 
 // eventually waits for done; the test ends when that takes too long.
-func (r *rig) eventually(what string, done func() bool) {
+func (r *harness) eventually(what string, done func() bool) {
 	r.t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for !done() {
@@ -292,7 +292,7 @@ func (r *rig) eventually(what string, done func() bool) {
 	}
 }
 
-func (r *rig) waitState(id, state string) row {
+func (r *harness) waitState(id, state string) row {
 	r.t.Helper()
 	var x row
 	r.eventually(id+" is "+state, func() bool {
@@ -305,7 +305,7 @@ func (r *rig) waitState(id, state string) row {
 }
 
 // keys are the objects in the store under a prefix.
-func (r *rig) keys(prefix string) []string {
+func (r *harness) keys(prefix string) []string {
 	r.t.Helper()
 	var keys []string
 	err := r.store.List(context.WithoutCancel(r.t.Context()), prefix, func(o objectstore.Info) error {
@@ -319,7 +319,7 @@ func (r *rig) keys(prefix string) []string {
 }
 
 // object puts some bytes under a key.
-func (r *rig) object(key string) {
+func (r *harness) object(key string) {
 	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "object")
 	if err := os.WriteFile(path, []byte("bytes"), 0o600); err != nil {
@@ -331,7 +331,7 @@ func (r *rig) object(key string) {
 }
 
 // claimed is a job in the hands of s.
-func (r *rig) claimed(s *Service) claimedJob {
+func (r *harness) claimed(s *Service) claimedJob {
 	r.t.Helper()
 	j, ok, err := s.claim(r.t.Context())
 	if err != nil || !ok {
@@ -341,7 +341,7 @@ func (r *rig) claimed(s *Service) claimedJob {
 }
 
 // processing moves a claimed job on to PROCESSING, as its worker would.
-func (r *rig) processing(s *Service, j *claimedJob) {
+func (r *harness) processing(s *Service, j *claimedJob) {
 	r.t.Helper()
 	if err := s.intend(r.t.Context(), j); err != nil {
 		r.t.Fatal(err)
@@ -352,7 +352,7 @@ func (r *rig) processing(s *Service, j *claimedJob) {
 }
 
 // makeReady gives a job of s in PROCESSING its stems.
-func (r *rig) makeReady(s *Service, j *claimedJob, ids ...string) {
+func (r *harness) makeReady(s *Service, j *claimedJob, ids ...string) {
 	r.t.Helper()
 	var stems []stem
 	for _, id := range ids {

@@ -15,7 +15,7 @@ import (
 // what is made while its job goes leaves nothing behind.
 func TestPeaksOfStemsOfBefore(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d).withProvider()
+		r := newHarness(t, d).withProvider()
 		s := r.service()
 		id := r.enqueueAudio(s, r.user(1))
 		stop := r.run(s)

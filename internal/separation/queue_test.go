@@ -23,7 +23,7 @@ import (
 func TestClaimsKeepLimitAndOrder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		const jobs, limit, replicas = 60, 3, 4
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		owner := r.user(jobs)
 		first := r.service()
 		for range jobs {
@@ -92,7 +92,7 @@ func inFlightNow(d *db.DB) (n int64, err error) {
 func TestSubmissionsAreSeenInOrder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		const submitters, each = 6, 12
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		var wg sync.WaitGroup
 		for range submitters {
 			s, owner := r.service(), r.user(each)
@@ -132,7 +132,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		a, b := r.service(), r.service()
 		owner := r.user(2)
 		id := r.enqueue(a, owner)
@@ -204,7 +204,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 
 func TestRefundIsMadeOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		owner := r.user(5)
 		s := r.service()
 		r.enqueue(s, owner)
@@ -237,7 +237,7 @@ func TestRefundIsMadeOnce(t *testing.T) {
 
 func TestPositionAndEstimate(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		a, b := r.user(9), r.user(9)
 		s := r.service(func(o *Options) { o.InFlight = 2 })
 		owners := []string{a, b, a}
@@ -293,7 +293,7 @@ func TestPositionAndEstimate(t *testing.T) {
 func TestDeletionAndTheQueue(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		s := r.service(func(o *Options) { o.InFlight = 5 })
 		owner, other := r.user(9), r.user(9)
 		queued := func() claimedJob { r.enqueue(s, owner); return r.claimed(s) }
@@ -342,7 +342,7 @@ func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 	t.Parallel()
 	url, user, password := dbtest.URL(t)
 	d := openDB(t, db.Options{URL: url, User: user, Password: password})
-	r := newRig(t, d)
+	r := newHarness(t, d)
 	s := r.service()
 	r.enqueue(s, r.user(1))
 	frozen, thaw := make(chan struct{}), make(chan struct{})

@@ -17,30 +17,30 @@ func TestSweeps(t *testing.T) {
 		tests := []struct {
 			name string
 			// prepare makes a job of owner and brings it to where the sweep finds it.
-			prepare func(r *rig, s *Service, owner string) string
+			prepare func(r *harness, s *Service, owner string) string
 			want    row // only State, Error, Code and Attempts count
 			refund  bool
 		}{
-			{"submitting, young", func(r *rig, s *Service, owner string) string {
+			{"submitting, young", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				r.claimed(s)
 				r.age(id, 9*time.Minute)
 				r.exec(`UPDATE separation_jobs SET lease_until = now_ms() + 9000 WHERE id = $1`, id)
 				return id
 			}, row{State: StateSubmitting, Attempts: 1}, false},
-			{"stuck for the first time", func(r *rig, s *Service, owner string) string {
+			{"stuck for the first time", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				r.claimed(s)
 				r.age(id, 11*time.Minute)
 				return id
 			}, row{State: StateQueued, Attempts: 1}, false},
-			{"stuck half an hour and alone in the queue", func(r *rig, s *Service, owner string) string {
+			{"stuck half an hour and alone in the queue", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				r.claimed(s)
 				r.age(id, 31*time.Minute)
 				return id
 			}, row{State: StateQueued, Attempts: 1}, false},
-			{"stuck for the third time", func(r *rig, s *Service, owner string) string {
+			{"stuck for the third time", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				for n := range 3 {
 					r.claimed(s)
@@ -53,7 +53,7 @@ func TestSweeps(t *testing.T) {
 				}
 				return id
 			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 3}, true},
-			{"stuck after the intent", func(r *rig, s *Service, owner string) string {
+			{"stuck after the intent", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
 				if err := s.intend(r.t.Context(), &j); err != nil {
@@ -62,17 +62,17 @@ func TestSweeps(t *testing.T) {
 				r.age(id, 11*time.Minute)
 				return id
 			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 1}, true},
-			{"queued and young", func(r *rig, s *Service, owner string) string {
+			{"queued and young", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				r.age(id, 29*time.Minute)
 				return id
 			}, row{State: StateQueued}, false},
-			{"stale: the queue stands still", func(r *rig, s *Service, owner string) string {
+			{"stale: the queue stands still", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				r.age(id, 31*time.Minute)
 				return id
 			}, row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
-			{"old, but the queue moves", func(r *rig, s *Service, owner string) string {
+			{"old, but the queue moves", func(r *harness, s *Service, owner string) string {
 				before := r.enqueue(s, owner)
 				id := r.enqueue(s, owner)
 				if j := r.claimed(s); j.ID != before {
@@ -81,7 +81,7 @@ func TestSweeps(t *testing.T) {
 				r.age(id, 50*time.Minute)
 				return id
 			}, row{State: StateQueued}, false},
-			{"stale: its node is gone", func(r *rig, s *Service, owner string) string {
+			{"stale: its node is gone", func(r *harness, s *Service, owner string) string {
 				before := r.enqueue(s, owner)
 				id := r.enqueue(s, owner)
 				r.claimed(s)
@@ -91,7 +91,7 @@ func TestSweeps(t *testing.T) {
 				_ = before
 				return id
 			}, row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
-			{"its node was here lately", func(r *rig, s *Service, owner string) string {
+			{"its node was here lately", func(r *harness, s *Service, owner string) string {
 				before := r.enqueue(s, owner)
 				id := r.enqueue(s, owner)
 				r.claimed(s)
@@ -101,14 +101,14 @@ func TestSweeps(t *testing.T) {
 				_ = before
 				return id
 			}, row{State: StateQueued}, false},
-			{"processing within its time", func(r *rig, s *Service, owner string) string {
+			{"processing within its time", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
 				r.processing(s, &j)
 				r.age(id, 29*time.Minute)
 				return id
 			}, row{State: StateProcessing, Attempts: 1}, false},
-			{"processing for too long", func(r *rig, s *Service, owner string) string {
+			{"processing for too long", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
 				r.processing(s, &j)
@@ -116,7 +116,7 @@ func TestSweeps(t *testing.T) {
 				r.age(id, 31*time.Minute)
 				return id
 			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
-			{"done in time, and its stems on their way", func(r *rig, s *Service, owner string) string {
+			{"done in time, and its stems on their way", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
 				r.processing(s, &j)
@@ -124,7 +124,7 @@ func TestSweeps(t *testing.T) {
 				r.exec(`UPDATE separation_jobs SET provider_done_at = now_ms() - 540000, lease_until = now_ms() + 9000 WHERE id = $1`, id)
 				return id
 			}, row{State: StateProcessing, Attempts: 1}, false},
-			{"done in time, but its stems do not come", func(r *rig, s *Service, owner string) string {
+			{"done in time, but its stems do not come", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
 				r.processing(s, &j)
@@ -132,7 +132,7 @@ func TestSweeps(t *testing.T) {
 				r.exec(`UPDATE separation_jobs SET provider_done_at = now_ms() - 660000, lease_until = now_ms() + 9000 WHERE id = $1`, id)
 				return id
 			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
-			{"ready, and collected lately", func(r *rig, s *Service, owner string) string {
+			{"ready, and collected lately", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
 				r.processing(s, &j)
@@ -141,7 +141,7 @@ func TestSweeps(t *testing.T) {
 				r.exec(`UPDATE separation_jobs SET collected_at = now_ms() - 3000000 WHERE id = $1`, id)
 				return id
 			}, row{State: StateReady, Attempts: 1}, false},
-			{"ready, but read by a render", func(r *rig, s *Service, owner string) string {
+			{"ready, but read by a render", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
 				r.processing(s, &j)
@@ -151,7 +151,7 @@ func TestSweeps(t *testing.T) {
 				r.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-' || $1, $2)`, id, stemKey(id, stemVoice, "flac"))
 				return id
 			}, row{State: StateReady, Attempts: 1}, false},
-			{"abandoned", func(r *rig, s *Service, owner string) string {
+			{"abandoned", func(r *harness, s *Service, owner string) string {
 				id := r.enqueue(s, owner)
 				j := r.claimed(s)
 				r.processing(s, &j)
@@ -162,7 +162,7 @@ func TestSweeps(t *testing.T) {
 		}
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
-				r := newRig(t, d)
+				r := newHarness(t, d)
 				r.exec(`DELETE FROM users`)
 				r.exec(`DELETE FROM nodes`)
 				s := r.service()
@@ -203,7 +203,7 @@ func TestSweeps(t *testing.T) {
 
 func TestSweepFiles(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		s := r.service(func(o *Options) { o.InFlight = 9 })
 		owner := r.user(9)
 		make := func() claimedJob { r.enqueue(s, owner); return r.claimed(s) }
@@ -266,7 +266,7 @@ func TestSweepFiles(t *testing.T) {
 
 func TestEndedJobsAreForgottenAndTheirCreditsAreNot(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		s := r.service(func(o *Options) { o.JobLifetime = 24 * time.Hour })
 		owner := r.user(9)
 		old, young, running := r.enqueue(s, owner), r.enqueue(s, owner), r.enqueue(s, owner)

@@ -123,7 +123,7 @@ func FuzzStemURL(f *testing.F) {
 
 func TestStemURLsOpenTheirOwnersStems(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		s := r.service()
 		owner, other := r.user(2), r.user(2)
 		id := r.enqueue(s, owner)

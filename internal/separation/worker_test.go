@@ -22,7 +22,7 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-func (r *rig) fault(rules ...fake.Rule) {
+func (r *harness) fault(rules ...fake.Rule) {
 	r.t.Helper()
 	if err := r.provider.Faults.Add(rules...); err != nil {
 		r.t.Fatal(err)
@@ -32,7 +32,7 @@ func (r *rig) fault(rules ...fake.Rule) {
 func TestReplicasWorkTheQueueTogether(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		const jobs = 5
-		r := newRig(t, d).withProvider()
+		r := newHarness(t, d).withProvider()
 		owner := r.user(jobs)
 		a, b := r.service(), r.service()
 		var ids []string
@@ -94,7 +94,7 @@ func TestStopHandsBack(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
-				r := newRig(t, d).withProvider()
+				r := newHarness(t, d).withProvider()
 				r.exec(`DELETE FROM users`)
 				owner := r.user(1)
 				s := r.service()
@@ -128,7 +128,7 @@ func TestStopHandsBack(t *testing.T) {
 
 func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d).withProvider()
+		r := newHarness(t, d).withProvider()
 		owner := r.user(2)
 		dead := r.service(func(o *Options) { o.NodeID = "another node" })
 		early := r.enqueueAudio(dead, owner)
@@ -169,7 +169,7 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 // quietly, and the job is paid for once.
 func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d).withProvider()
+		r := newHarness(t, d).withProvider()
 		owner := r.user(1)
 		slow, quick := r.service(), r.service()
 		r.fault(fake.Rule{Step: fakeprovider.StepUpload, Times: 1, Kind: fake.KindStall})
@@ -213,7 +213,7 @@ func (s *lateStore) List(ctx context.Context, prefix string, each func(objectsto
 // too late goes when it notices.
 func TestDeletionDuringCollection(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d).withProvider()
+		r := newHarness(t, d).withProvider()
 		owner := r.user(1)
 		late := &lateStore{Store: r.store, list: func(prefix string) { r.object(prefix + "voice_all.flac") }}
 		s := r.service(func(o *Options) { o.Store = late })
@@ -248,7 +248,7 @@ func TestDeletionDuringCollection(t *testing.T) {
 // The copy of the source that was uploaded does not stay until the job ends.
 func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d).withProvider()
+		r := newHarness(t, d).withProvider()
 		s := r.service()
 		r.provider.Configure(func(b *fakeprovider.Behaviour) { b.HoldAtPercent = 40 })
 		id := r.enqueueAudio(s, r.user(1))
@@ -265,7 +265,7 @@ func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 // charged for: nothing is asked of it that costs money.
 func TestDearerThanPaidIsNotSubmitted(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d).withProvider()
+		r := newHarness(t, d).withProvider()
 		owner := r.user(3)
 		s := r.service()
 		stop := r.run(s)
@@ -317,7 +317,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 // call is tried at once.
 func TestBlipsDoNotThrowAwayWhatIsPaidFor(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d).withProvider()
+		r := newHarness(t, d).withProvider()
 		owner := r.user(1)
 		s := r.service()
 		defer r.run(s)()

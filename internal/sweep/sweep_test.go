@@ -17,8 +17,8 @@ import (
 	"cutroom/internal/sweep"
 )
 
-// rig is a store on disk and a database that knows owners and objects.
-type rig struct {
+// harness is a store on disk and a database that knows owners and objects.
+type harness struct {
 	t     *testing.T
 	dir   string
 	store *objectstore.Dir
@@ -29,9 +29,9 @@ type rig struct {
 	gone  map[string]int
 }
 
-func newRig(t *testing.T) *rig {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), gone: map[string]int{}}
+	r := &harness{t: t, dir: t.TempDir(), gone: map[string]int{}}
 	var err error
 	if r.store, err = objectstore.NewDir(filepath.Join(r.dir, "objects")); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) exec(query string, args ...any) {
+func (r *harness) exec(query string, args ...any) {
 	r.t.Helper()
 	if _, err := r.db.Exec(r.t.Context(), query, args...); err != nil {
 		r.t.Fatal(err)
@@ -62,7 +62,7 @@ func (r *rig) exec(query string, args ...any) {
 }
 
 // object puts an object of an age.
-func (r *rig) object(key string, age time.Duration) {
+func (r *harness) object(key string, age time.Duration) {
 	r.t.Helper()
 	src := filepath.Join(r.dir, "src")
 	if err := os.WriteFile(src, []byte(key), 0o600); err != nil {
@@ -80,7 +80,7 @@ func (r *rig) object(key string, age time.Duration) {
 	}
 }
 
-func (r *rig) keys() map[string]bool {
+func (r *harness) keys() map[string]bool {
 	r.t.Helper()
 	keys := map[string]bool{}
 	err := r.store.List(r.t.Context(), "", func(o objectstore.Info) error { keys[o.Key] = true; return nil })
@@ -91,7 +91,7 @@ func (r *rig) keys() map[string]bool {
 }
 
 func TestSweepRemovesWhatNoRuleNeeds(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.exec(`INSERT INTO owners VALUES ('lives', 1), ('ended', 0), ('a-lives', 1), ('a-ended', 0)`)
 	r.exec(`INSERT INTO things VALUES ('up/a-lives/known')`)
 	kept := []string{"plain/lives/1", "plain/stranger/young", "up/a-lives/known", "up/a-lives/young", "up/b-other/x", "elsewhere/x"}
@@ -148,7 +148,7 @@ func TestTheBrakeHoldsSuspiciousSweeps(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newHarness(t)
 			r.exec(`INSERT INTO owners VALUES ('lives', 1), ('ended', 0), ('a-lives', 1)`)
 			add := func(n int, prefix string) {
 				for i := range n {
@@ -204,7 +204,7 @@ func TestTheBrakeHoldsSuspiciousSweeps(t *testing.T) {
 }
 
 func TestNothingIsRemovedFromAForeignStore(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.object("plain/stranger/1", 2*time.Hour)
 	foreign := errors.New("not ours")
 	r.opts.Check = func(context.Context) error { return foreign }
@@ -226,7 +226,7 @@ func TestNothingIsRemovedFromAForeignStore(t *testing.T) {
 
 // What is put again between the listing and the removal stays.
 func TestWhatIsNeededAgainStays(t *testing.T) {
-	r := newRig(t)
+	r := newHarness(t)
 	r.exec(`INSERT INTO owners VALUES ('ended', 0)`)
 	r.object("plain/ended/1", 2*time.Hour)
 	r.object("up/a-stranger/1", 2*time.Hour)
