@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// patience bounds every wait for the browser or the page.
-const patience = 20 * time.Second
+// maxWait bounds every wait for the browser or the page.
+const maxWait = 20 * time.Second
 
 // names of the browser's program, the smallest first.
 var names = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
@@ -132,7 +132,7 @@ func (p *Page) Eval(expression string) string {
 // with what the page shows when it does not in time.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(maxWait)
 	for {
 		// The page looks itself at every frame. When it is left meanwhile, its
 		// answer is lost and the next page is asked.

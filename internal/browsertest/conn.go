@@ -116,7 +116,7 @@ func (c *conn) call(session, method string, params, result any) error {
 		return json.Unmarshal(a.Result, result)
 	case <-c.reader:
 		return errors.New("the browser has ended")
-	case <-time.After(2 * patience):
+	case <-time.After(2 * maxWait):
 		return errors.New("the browser does not answer")
 	}
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// patience is how long a request waits. What is being made goes on without it.
-	patience = 8 * time.Second
+	// maxWait is how long a request waits. What is being made goes on without it.
+	maxWait = 8 * time.Second
 	// timeLimit is what one thing may take, the wait for its turn included.
 	timeLimit = 10 * time.Minute
 )
@@ -29,7 +29,7 @@ var ErrBusy = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAf
 // Maker makes things. It is safe for concurrent use.
 type Maker struct {
 	slots    *media.Slots
-	patience time.Duration
+	maxWait time.Duration
 	log      *slog.Logger
 	flights  singleflight.Group
 
@@ -41,7 +41,7 @@ type Maker struct {
 
 // New returns a Maker of as many things at once.
 func New(atOnce int, log *slog.Logger) *Maker {
-	return &Maker{slots: media.NewSlots(atOnce), patience: patience, log: log, ended: make(chan struct{})}
+	return &Maker{slots: media.NewSlots(atOnce), maxWait: maxWait, log: log, ended: make(chan struct{})}
 }
 
 // Close ends what is being made, and returns when nothing is any more.
@@ -60,7 +60,7 @@ func (m *Maker) Close() {
 // who asks again finds its result, or joins it.
 func (m *Maker) Make(ctx context.Context, name string, make func(context.Context) error) error {
 	made := m.flights.DoChan(name, func() (any, error) { return nil, m.run(ctx, name, make) })
-	over := time.NewTimer(m.patience)
+	over := time.NewTimer(m.maxWait)
 	defer over.Stop()
 	select {
 	case r := <-made:
@@ -97,7 +97,7 @@ func (m *Maker) run(ctx context.Context, name string, make func(context.Context)
 	if err != nil && work.Err() != nil {
 		return ErrBusy.WithCause(err)
 	}
-	if took := time.Since(began); err != nil && took > m.patience {
+	if took := time.Since(began); err != nil && took > m.maxWait {
 		m.log.Warn("not made on demand", "name", name, "ms", took.Milliseconds(), "err", err) // who asked has left
 	}
 	return err

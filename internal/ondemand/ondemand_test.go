@@ -45,7 +45,7 @@ func TestSlowThingIsMadeForTheNextWhoAsks(t *testing.T) {
 		m := New(1, slog.New(slog.DiscardHandler))
 		var made atomic.Int64
 		slow := func(ctx context.Context) error {
-			time.Sleep(3 * patience / 2)
+			time.Sleep(3 * maxWait / 2)
 			made.Add(1)
 			return ctx.Err()
 		}

@@ -38,7 +38,7 @@ func main() {
 	flag.IntVar(&o.clients, "clients", 16, "clients at a time, each with one request")
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long each endpoint is asked")
 	flag.IntVar(&o.uploads, "uploads", 50, "clients that upload at a time")
-	flag.Int64Var(&o.uploadMB, "upload-mb", 20, "size of each upload; 200 needs 10 GB of disk and patience")
+	flag.Int64Var(&o.uploadMB, "upload-mb", 20, "size of each upload; 200 needs 10 GB of disk and minutes")
 	flag.IntVar(&o.rounds, "rounds", 2, "uploads of each client, at most 10")
 	flag.IntVar(&o.waiting, "waiting", 2000, "clients that wait for a change")
 	flag.StringVar(&o.out, "out", "docs/benchmarks.md", "the page to write to")
