@@ -9,7 +9,7 @@ import (
 // TestContractCheckTells proves that the harness can fail: each row is an
 // exchange and what the check must say of it.
 func TestContractCheckTells(t *testing.T) {
-	json := http.Header{"Content-Type": {"application/json"}}
+	json := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}}
 	state := http.Header{"Content-Type": {"application/json"}, "Etag": {`W/"x"`}}
 	const times = `"createdAt":1700000000000,"finishedAt":null,"expiresAt":null,"errorCode":null`
 	const film = `"outputKind":"video","quality":"medium","durationMs":null,"sizeBytes":null,` + times
@@ -39,12 +39,17 @@ func TestContractCheckTells(t *testing.T) {
 		{"bad query", Request{Path: "/api/v2/credits/cost?durationMs=x", Token: "x", Valid: true}, 400, json, `{"error":"missing_duration_ms"}`, "request breaks"},
 		{"bad query on purpose", Request{Path: "/api/v2/credits/cost?durationMs=x", Token: "x"}, 400, json, `{"error":"missing_duration_ms"}`, ""},
 
+		{"refusal without an id", Request{Path: "/api/v2/credits"}, 401, http.Header{"Content-Type": {"application/json"}}, `{"error":"missing_token"}`, "X-Request-Id"},
 		{"limit without Retry-After", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, json, `{"error":"rate_limited"}`, "Retry-After"},
-		{"limit", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, http.Header{"Content-Type": {"application/json"}, "Retry-After": {"5"}}, `{"error":"rate_limited"}`, ""},
+		{"limit", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}, "Retry-After": {"5"}}, `{"error":"rate_limited"}`, ""},
 
 		{"rendering", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"PROCESSING","progress":99,` + film + `}`, ""},
 		{"all but done", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"PROCESSING","progress":100,` + film + `}`, "answer breaks"},
 		{"failed without a word", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"FAILED","progress":7,` + film + `}`, "answer breaks"},
+		{"rendering with a stranger", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"PROCESSING","progress":9,"x":1,` + film + `}`, "answer breaks"},
+		{"done without a size", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"COMPLETED","progress":100,` + film + `}`, "answer breaks"},
+		{"a state of another kind", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"READY","progress":9,` + film + `}`, "answer breaks"},
+		{"ready without stems", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, state, `{"jobId":"sep-1","status":"READY","progress":100,"stems":[],"actualDurationMs":5,` + paid + `}`, "answer breaks"},
 		{"queued without a place", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, state, `{"jobId":"sep-1","status":"QUEUED","progress":0,"stems":[],` + paid + `}`, "answer breaks"},
 		{"queued", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, state, `{"jobId":"sep-1","status":"QUEUED","progress":0,"queuePosition":1,"estimatedWaitSec":180,` + paid + `}`, ""},
 
