@@ -43,7 +43,7 @@ test-short: setup ## the unit tests alone, on SQLite
 
 .PHONY: admin-app
 admin-app: ## rebuild the admin web app (needs Node; the result is committed)
-	cd web/admin && npm ci && npm run build
+	cd web && npm ci && npm run admin
 
 .PHONY: clean
 clean: ## remove what the targets above made

@@ -1,133 +1,19 @@
-// The reports of /api/v2/admin: their bodies, and how to ask for them.
+// The reports of /api/v2/admin: how to ask for them. What they hold is
+// generated from the API's description.
 
-export interface Overview {
-  totalUsers: number;
-  totalRenders: number;
-  totalSeparations: number;
-  totalJobs: number;
-  totalSourceDurationMs: number;
-  activeUsersLast7Days: number;
+import type { components, paths } from '../../api/schema';
+
+export type Schemas = components['schemas'];
+
+/** The reports by what follows /api/v2/admin/ in their path. */
+export type Path = { [P in keyof paths]: P extends `/api/v2/admin/${infer R}` ? R : never }[keyof paths];
+
+/** What a report answers. */
+export type Report<P extends Path> = paths[`/api/v2/admin/${P}`] extends {
+  get: { responses: { 200: { content: { 'application/json': infer Body } } } };
 }
-
-export interface Daily {
-  date: string;
-  renderCount: number;
-  separationCount: number;
-  totalSourceDurationMs: number;
-}
-
-export interface User {
-  userId: string;
-  email: string | null;
-  name: string | null;
-  provider: 'provider_a' | 'provider_b';
-  role: 'user' | 'admin';
-  balance: number;
-  totalRenders: number;
-  totalSeparations: number;
-  totalSourceDurationMs: number;
-  createdAt: string;
-  lastActivityAt: string;
-}
-
-export interface Users {
-  users: User[];
-  total: number;
-}
-
-export type JobType = 'render' | 'separation';
-
-export interface UserJob {
-  jobId: string;
-  jobType: JobType;
-  status: string;
-  sourceDurationMs: number;
-  createdAt: string;
-  finishedAt: string | null;
-  error: string | null;
-}
-
-export interface LedgerEntry {
-  refId: string;
-  kind: string;
-  credits: number;
-  jobId: string | null;
-  orderId: string | null;
-  createdAt: string;
-}
-
-export interface Purchase {
-  platform: 'platform_a' | 'platform_b';
-  orderId: string | null;
-  productId: string;
-  credits: number;
-  owed: number;
-  createdAt: string;
-  reversedAt: string | null;
-}
-
-/** A page of what one user has, under the name of what it is. */
-export type UserList<Name extends string, Row> = Record<Name, Row[]> & { total: number };
-
-export interface Calls {
-  date: string;
-  provider: string;
-  endpoint: string;
-  callCount: number;
-  failureCount: number;
-  failureRate: number;
-  p95LatencyMs: number;
-}
-
-export interface Bucket {
-  bucket: string;
-  count: number;
-}
-
-export interface ActiveJob {
-  jobType: JobType;
-  jobId: string;
-  status: string;
-  userId: string;
-  userEmail: string | null;
-  sourceDurationMs: number;
-  createdAt: string;
-  progress: number;
-}
-
-export interface Breakdown {
-  jobType: JobType;
-  total: number;
-  succeeded: number;
-  failed: number;
-  inProgress: number;
-}
-
-export interface Signups {
-  date: string;
-  providerACount: number;
-  providerBCount: number;
-}
-
-export interface Revenue {
-  payingUsers: number;
-  purchaseCount: number;
-  creditsSold: number;
-  purchaseCount30d: number;
-  creditsSold30d: number;
-  platformAPurchaseCount: number;
-  platformBPurchaseCount: number;
-  platformACredits: number;
-  platformBCredits: number;
-  adminGrantedCredits: number;
-}
-
-export interface DailyRevenue {
-  date: string;
-  platformACredits: number;
-  platformBCredits: number;
-  purchaseCount: number;
-}
+  ? Body
+  : never;
 
 /** A failure in words for the person in front of the screen. */
 export class ReportError extends Error {
@@ -151,13 +37,13 @@ const sentences: Record<string, string> = {
   range_too_wide: 'The range is too wide: at most 90 days can be shown.',
 };
 
-/** Query parameters; empty and absent ones are left out. */
+/** Parameters: `userId` goes into the path, the others into the query. Empty and absent ones are left out. */
 export type Query = Record<string, string | undefined>;
 
 /** Asks for a report, such as "stats/daily". Throws a ReportError. */
-export async function report<T>(path: string, query: Query, token: string, signal?: AbortSignal): Promise<T> {
+export async function report<P extends Path>(path: P, { userId = '', ...query }: Query, token: string, signal?: AbortSignal): Promise<Report<P>> {
   // Relative to the page, so that a prefix in front of the service is kept.
-  const url = new URL(`../api/v2/admin/${path}`, document.baseURI);
+  const url = new URL(`../api/v2/admin/${path.replace('{userId}', encodeURIComponent(userId))}`, document.baseURI);
   url.hash = '';
   for (const [key, value] of Object.entries(query)) if (value) url.searchParams.set(key, value);
   let answer: Response;
@@ -168,7 +54,7 @@ export async function report<T>(path: string, query: Query, token: string, signa
     throw new ReportError('The server cannot be reached. Check the connection and try again.', 0);
   }
   const body: unknown = await answer.json().catch(() => null);
-  if (answer.ok && body !== null) return body as T;
+  if (answer.ok && body !== null) return body as Report<P>;
   throw new ReportError(explain(answer, body), answer.status);
 }
 

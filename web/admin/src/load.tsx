@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { createContext } from 'preact';
 import { useCallback, useContext, useEffect, useRef, useState } from 'preact/hooks';
-import { report, ReportError, type Query } from './api';
+import { report, ReportError, type Path, type Query, type Report } from './api';
 
 export interface Session {
   token: string;
@@ -24,9 +24,9 @@ export interface Loading<T> {
 }
 
 /** Loads a report now, whenever its path or query change, and on reload. */
-export function useReport<T>(path: string, query: Query = {}): Loading<T> {
+export function useReport<P extends Path>(path: P, query: Query = {}): Loading<Report<P>> {
   const session = useContext(SessionContext);
-  const [answer, setAnswer] = useState<{ key: string; data?: T; error?: string; at: number }>({ key: '', at: 0 });
+  const [answer, setAnswer] = useState<{ key: string; data?: Report<P>; error?: string; at: number }>({ key: '', at: 0 });
   const [busy, setBusy] = useState(true);
   const running = useRef<AbortController | null>(null);
   const key = JSON.stringify([path, query]);
@@ -35,7 +35,7 @@ export function useReport<T>(path: string, query: Query = {}): Loading<T> {
     running.current?.abort();
     const abort = (running.current = new AbortController());
     setBusy(true);
-    report<T>(path, query, session.token, abort.signal).then(
+    report(path, query, session.token, abort.signal).then(
       (data) => {
         if (abort.signal.aborted) return;
         setAnswer({ key, data, at: Date.now() });

@@ -72,7 +72,7 @@ export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]
   );
 }
 
-export const Time = (props: { at: string | null }) =>
+export const Time = (props: { at: string | null | undefined }) =>
   props.at ? <time dateTime={props.at}>{time(props.at)}</time> : <span class="quiet">–</span>;
 
 const tones: Record<string, string> = { FAILED: 'bad', COMPLETED: 'good', READY: 'good', DISPOSED: 'good' };
@@ -82,7 +82,7 @@ export const Status = (props: { status: string }) => (
 );
 
 /** A source's length; renders of old may not know theirs. */
-export const length = (ms: number): string => (ms > 0 ? duration(ms) : '–');
+export const length = (ms: number | null | undefined): string => (ms ? duration(ms) : '–');
 
 export const providerName = (provider: string): string => provider.replace('provider_a', 'Provider A').replace('provider_b', 'Provider B');
 

@@ -1,7 +1,7 @@
 // Signing in with provider_a: its page sends the person back with an identity
 // token behind the #, so that no script but our own ever runs in this page.
 
-import { ReportError } from './api';
+import { ReportError, type Schemas } from './api';
 import { claimsOf } from './session';
 
 /** What the service says of signing in; no client id, no provider. */
@@ -52,5 +52,5 @@ export async function comeBack(): Promise<string | null> {
     body: JSON.stringify({ idToken }),
   }).catch(() => null);
   if (!reply?.ok) throw new ReportError('The service did not accept the sign-in. Try again.', reply?.status ?? 0);
-  return ((await reply.json()) as { accessToken: string }).accessToken;
+  return ((await reply.json()) as Schemas['AuthResponse']).accessToken;
 }

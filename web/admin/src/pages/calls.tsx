@@ -1,8 +1,10 @@
-import type { Calls } from '../api';
+import type { Schemas } from '../api';
 import { Chart, wholeSteps } from '../chart';
 import { count, latency, percent } from '../format';
 import { Empty, Loaded, useReport } from '../load';
 import { DayRange, Panel, Table, useDays } from '../parts';
+
+type Calls = Schemas['AdminExternalCalls'];
 
 interface Endpoint {
   name: string;
@@ -29,7 +31,7 @@ function endpointsOf(rows: Calls[]): Endpoint[] {
 }
 
 export function CallsPage() {
-  const calls = useReport<Calls[]>('stats/external-calls', useDays());
+  const calls = useReport('stats/external-calls', useDays());
   return (
     <>
       <DayRange />

@@ -1,4 +1,3 @@
-import type { Bucket } from '../api';
 import { count, percent } from '../format';
 import { Empty, Loaded, useReport } from '../load';
 import { Panel } from '../parts';
@@ -12,7 +11,7 @@ const names: Record<string, string> = {
 };
 
 export function DurationsPage() {
-  const histogram = useReport<Bucket[]>('stats/duration-histogram');
+  const histogram = useReport('stats/duration-histogram');
   return (
     <Panel title="All jobs by the length of their source">
       <Loaded of={histogram}>

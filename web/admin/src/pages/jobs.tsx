@@ -1,15 +1,18 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { ActiveJob, Breakdown } from '../api';
+import type { Schemas } from '../api';
 import { count, duration, percent } from '../format';
 import { Empty, Loaded, useReport } from '../load';
 import { length, Panel, Status, Table } from '../parts';
 import { link } from '../route';
 
+type ActiveJob = Schemas['AdminActiveJob'];
+type Breakdown = Schemas['AdminStatusBreakdown'];
+
 const everySec = 5;
 
 export function JobsPage() {
-  const active = useReport<ActiveJob[]>('jobs/active');
-  const breakdown = useReport<Breakdown[]>('jobs/status-breakdown');
+  const active = useReport('jobs/active');
+  const breakdown = useReport('jobs/status-breakdown');
   const [live, setLive] = useState(true);
   useEffect(() => {
     if (!live) return;

@@ -1,12 +1,11 @@
-import type { Daily, Overview } from '../api';
 import { Chart, timeSteps, wholeSteps } from '../chart';
 import { count, duration } from '../format';
 import { Loaded, useReport } from '../load';
 import { Card, Cards, DayRange, Panel, useDays } from '../parts';
 
 export function OverviewPage() {
-  const overview = useReport<Overview>('overview');
-  const daily = useReport<Daily[]>('stats/daily', useDays());
+  const overview = useReport('overview');
+  const daily = useReport('stats/daily', useDays());
   return (
     <>
       <Loaded of={overview}>

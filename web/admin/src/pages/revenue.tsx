@@ -1,4 +1,3 @@
-import type { DailyRevenue, Revenue } from '../api';
 import { Chart, wholeSteps } from '../chart';
 import { count } from '../format';
 import { Loaded, useReport } from '../load';
@@ -7,8 +6,8 @@ import { Card, Cards, DayRange, Panel, useDays } from '../parts';
 const purchases = (n: number): string => `${count(n)} ${n === 1 ? 'purchase' : 'purchases'}`;
 
 export function RevenuePage() {
-  const revenue = useReport<Revenue>('revenue');
-  const daily = useReport<DailyRevenue[]>('revenue/daily', useDays());
+  const revenue = useReport('revenue');
+  const daily = useReport('revenue/daily', useDays());
   return (
     <>
       <Loaded of={revenue}>

@@ -1,11 +1,10 @@
-import type { Signups } from '../api';
 import { Chart, wholeSteps } from '../chart';
 import { count } from '../format';
 import { Loaded, useReport } from '../load';
 import { Card, Cards, DayRange, Panel, useDays } from '../parts';
 
 export function SignupsPage() {
-  const signups = useReport<Signups[]>('stats/signups', useDays());
+  const signups = useReport('stats/signups', useDays());
   return (
     <>
       <DayRange />

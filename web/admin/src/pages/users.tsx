@@ -1,9 +1,14 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { LedgerEntry, Purchase, User, UserJob, UserList, Users } from '../api';
+import type { Report, Schemas } from '../api';
 import { count } from '../format';
 import { Empty, Loaded, useReport } from '../load';
 import { Card, Cards, length, Pager, Panel, providerName, Status, Table, Time, type Column } from '../parts';
 import { link, replace, type Route } from '../route';
+
+type LedgerEntry = Schemas['AdminLedgerEntry'];
+type Purchase = Schemas['AdminPurchase'];
+type User = Schemas['AdminUser'];
+type UserJob = Schemas['AdminUserJob'];
 
 const limit = 50;
 
@@ -32,7 +37,7 @@ export function UsersPage({ route }: { route: Route }) {
     const pause = setTimeout(ask, 300);
     return () => clearTimeout(pause);
   }, [draft]);
-  const found = useReport<Users>('users', { q, limit: String(limit), offset: String(offset) });
+  const found = useReport('users', { q, limit: String(limit), offset: String(offset) });
   return (
     <>
       <form
@@ -87,7 +92,7 @@ const columns = [
 
 export function UserPage({ route }: { route: Route }) {
   const id = route.rest;
-  const user = useReport<Users>('users', { q: id, limit: '1' });
+  const user = useReport('users', { q: id, limit: '1' });
   return (
     <>
       <p>
@@ -107,25 +112,36 @@ export function UserPage({ route }: { route: Route }) {
                 <Card label="Separations" value={count(u.totalSeparations)} />
                 <Card label="Source material" value={length(u.totalSourceDurationMs)} />
                 <Card label="Joined" value={u.createdAt.slice(0, 10)} note={`with ${providerName(u.provider)}`} />
-                <Card label="Last active" value={u.lastActivityAt.slice(0, 10)} note={u.lastActivityAt.slice(11, 16)} />
+                <Card label="Last active" value={u.lastActivityAt?.slice(0, 10) ?? '–'} note={u.lastActivityAt?.slice(11, 16) ?? ''} />
               </Cards>
             </>
           )
         }
       </Loaded>
-      <UserPanel<'jobs', UserJob> route={route} title="Jobs" list="jobs" rowKey={(j) => j.jobId} columns={jobColumns} />
-      <UserPanel<'purchases', Purchase>
+      <UserPanel
+        route={route}
+        title="Jobs"
+        list="jobs"
+        path="users/{userId}/jobs"
+        rows={({ jobs, total }) => [jobs, total]}
+        rowKey={(j) => j.jobId}
+        columns={jobColumns}
+      />
+      <UserPanel
         route={route}
         title="Purchases"
         list="purchases"
+        path="users/{userId}/purchases"
+        rows={({ purchases, total }) => [purchases, total]}
         rowKey={(p) => p.platform + p.orderId + p.createdAt}
         columns={purchaseColumns}
       />
-      <UserPanel<'entries', LedgerEntry>
+      <UserPanel
         route={route}
         title="Ledger"
         list="entries"
-        path="ledger"
+        path="users/{userId}/ledger"
+        rows={({ entries, total }) => [entries, total]}
         rowKey={(e) => e.refId}
         columns={ledgerColumns}
       />
@@ -134,41 +150,43 @@ export function UserPage({ route }: { route: Route }) {
 }
 
 /** One page of a list that a user has; the address keeps where in each list we are. */
-function UserPanel<Name extends string, Row>(props: {
+function UserPanel<P extends 'users/{userId}/jobs' | 'users/{userId}/ledger' | 'users/{userId}/purchases', Row>(props: {
   route: Route;
   title: string;
-  /** The list's name in the answer, and in the path unless that differs. */
-  list: Name;
-  path?: string;
+  /** The list's name in the address. */
+  list: string;
+  path: P;
+  /** The rows of a page of it, and of how many they are. */
+  rows: (page: Report<P>) => [Row[], number];
   rowKey: (row: Row) => string;
   columns: Column<Row>[];
 }) {
   const { route, title, list } = props;
   const id = route.rest;
   const offset = offsetOf(route, list);
-  const found = useReport<UserList<Name, Row>>(`users/${encodeURIComponent(id)}/${props.path ?? list}`, {
-    limit: String(limit),
-    offset: String(offset),
-  });
+  const found = useReport(props.path, { userId: id, limit: String(limit), offset: String(offset) });
   const elsewhere = Object.fromEntries(['jobs', 'purchases', 'entries'].map((key) => [key, route.query.get(key) ?? '']));
   return (
     <Panel title={title}>
       <Loaded of={found}>
-        {(page) => (
-          <>
-            {page[list].length === 0 ? (
-              <Empty>{page.total ? 'This page is past the end.' : 'There are none.'}</Empty>
-            ) : (
-              <Table label={`${title} of this user`} rows={page[list]} rowKey={props.rowKey} columns={props.columns} />
-            )}
-            <Pager
-              offset={offset}
-              limit={limit}
-              total={page.total}
-              to={(o) => link(`users/${id}`, { ...elsewhere, [list]: String(o) })}
-            />
-          </>
-        )}
+        {(page) => {
+          const [rows, total] = props.rows(page);
+          return (
+            <>
+              {rows.length === 0 ? (
+                <Empty>{total ? 'This page is past the end.' : 'There are none.'}</Empty>
+              ) : (
+                <Table label={`${title} of this user`} rows={rows} rowKey={props.rowKey} columns={props.columns} />
+              )}
+              <Pager
+                offset={offset}
+                limit={limit}
+                total={total}
+                to={(o) => link(`users/${id}`, { ...elsewhere, [list]: String(o) })}
+              />
+            </>
+          );
+        }}
       </Loaded>
     </Panel>
   );
