@@ -36,6 +36,7 @@ test: ## install what the tests need and run all but the long ones
 test-long: ## faults of the provider at every step, and random crashes, in every shape; minutes
 	@scripts/setup.sh test
 	scripts/test.sh long
+	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "no npm: generated clients are not tested"; fi
 
 .PHONY: test-short
 test-short: setup ## the unit tests alone, on SQLite

@@ -1,0 +1,47 @@
+// Package clients lets clients that are generated from the API description
+// make a film against the real service.
+package clients
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/identity"
+)
+
+// builtEnv says that `make clients` has generated and built them.
+const builtEnv = "CUTROOM_TEST_CLIENTS"
+
+func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
+
+func TestGeneratedClientsMakeAFilm(t *testing.T) {
+	if os.Getenv(builtEnv) == "" {
+		t.Skip("runs in make clients")
+	}
+	s := apitest.Start(t, apitest.Bucket(true))
+	clip := mediatest.Clip(t, mediatest.Spec{Duration: 2 * time.Second})
+	for name, command := range map[string][]string{
+		"openapi-typescript": {"node", "../../web/clients/dist/film.js"},
+		"hey-api":            {"node", "../../web/clients/dist/film-hey.js"},
+		"oapi-codegen":       {"go/film"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			idToken, err := s.World.ProviderA.Mint(identity.Claims{Email: name + "@client.example", Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			film := filepath.Join(t.TempDir(), "film.mp4")
+			cmd := exec.CommandContext(t.Context(), command[0], append(command[1:], clip, film)...)
+			cmd.Env = append(os.Environ(), "BASE="+s.URL, "ID_TOKEN="+idToken)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			mediatest.DurationWithin(t, film, 1500*time.Millisecond, 100*time.Millisecond)
+		})
+	}
+}
