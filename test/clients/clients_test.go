@@ -24,7 +24,7 @@ func TestGeneratedClientsMakeAFilm(t *testing.T) {
 		t.Skip("runs in make clients")
 	}
 	s := apitest.Start(t, apitest.Bucket(true))
-	clip := mediatest.Clip(t, mediatest.Spec{Duration: 2 * time.Second})
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Tone: 440, Duration: 2 * time.Second})
 	for name, command := range map[string][]string{
 		"openapi-typescript": {"node", "../../web/clients/dist/film.js"},
 		"hey-api":            {"node", "../../web/clients/dist/film-hey.js"},
