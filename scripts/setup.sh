@@ -2,7 +2,7 @@
 # Installs what is missing from Debian's packages, and nothing else.
 #
 #   scripts/setup.sh run    what the service and the demo need: ffmpeg, espeak-ng
-#   scripts/setup.sh test   also what the tests need: PostgreSQL, Chromium, an S3 server
+#   scripts/setup.sh test   also what the tests need: PostgreSQL, PgBouncer, Chromium, an S3 server
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -16,6 +16,7 @@ if [ "${1:-run}" = test ]; then
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need+=(postgresql)
 	have chromium || need+=(chromium)
 	have setpriv || need+=(util-linux)
+	[ -x /usr/sbin/pgbouncer ] || need+=(pgbouncer)
 	have sqlite3 || need+=(sqlite3)
 fi
 
@@ -34,6 +35,11 @@ if [ ${#need[@]} -gt 0 ]; then
 	if [[ " ${need[*]} " == *" postgresql "* ]] && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
 		"${as_root[@]}" mkdir -p /etc/postgresql-common
 		echo "create_main_cluster = false" | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
+	fi
+	# Nor is a pooler of the machine wanted.
+	if [[ " ${need[*]} " == *" pgbouncer "* ]] && [ ! -e /etc/systemd/system/pgbouncer.service ]; then
+		"${as_root[@]}" mkdir -p /etc/systemd/system
+		"${as_root[@]}" ln -s /dev/null /etc/systemd/system/pgbouncer.service
 	fi
 	"${as_root[@]}" apt-get update -qq >&2
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}" >&2

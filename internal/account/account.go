@@ -38,6 +38,7 @@ type Eraser func(ctx context.Context, userID string) error
 type Service struct {
 	db        *db.DB
 	tokens    *Tokens
+	checked   checked
 	signOuts  *signOuts
 	providers map[string]IdentityVerifier
 	credits   *credit.Ledger
@@ -142,7 +143,7 @@ func nameFor(provider string, c identity.Claims, fullName string) string {
 // Authenticate checks a bearer token. It asks the database at most once a second,
 // for all users at once, so that the account may have been deleted.
 func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
-	p, err := s.tokens.Check(token)
+	p, err := s.checked.check(s.tokens, token)
 	if err != nil {
 		return Principal{}, err
 	}

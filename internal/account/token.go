@@ -3,6 +3,8 @@ package account
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -91,27 +93,32 @@ const maxToken = 4096
 // Check verifies a bearer token. Anything but a valid one is invalid_token; of one
 // that has only run out the detail says so.
 func (t *Tokens) Check(token string) (Principal, error) {
+	p, _, err := t.check(token)
+	return p, err
+}
+
+// check is Check, and tells until when a valid token is.
+func (t *Tokens) check(token string) (p Principal, expires time.Time, err error) {
 	invalid := fault.New(fault.Unauthorized, "invalid_token")
 	if len(token) > maxToken {
-		return Principal{}, invalid
+		return p, expires, invalid
 	}
 	var c claims
-	_, err := t.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.keys, nil })
+	_, err = t.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.keys, nil })
 	if errors.Is(err, jwt.ErrTokenExpired) {
 		invalid = invalid.WithDetail("expired")
 	}
 	if err != nil {
-		return Principal{}, invalid.WithCause(err)
+		return p, expires, invalid.WithCause(err)
 	}
 	id, err := uuid.Parse(c.Subject)
 	if err != nil || len(c.Subject) != 36 {
-		return Principal{}, invalid
+		return p, expires, invalid
 	}
-	role := c.Role
-	if role != RoleAdmin {
-		role = RoleUser
+	p = Principal{UserID: id.String(), Role: RoleUser}
+	if c.Role == RoleAdmin {
+		p.Role = RoleAdmin
 	}
-	p := Principal{UserID: id.String(), Role: role}
 	if c.IssuedAt != nil {
 		p.Issued = c.IssuedAt.Time
 	}
@@ -120,5 +127,42 @@ func (t *Tokens) Check(token string) (Principal, error) {
 	if c.AuthTime != nil {
 		p.SignedIn = c.AuthTime.Time
 	}
+	return p, c.ExpiresAt.Time, nil
+}
+
+// checked remembers valid tokens: a phone asks every few seconds with the same
+// one, and to parse it costs as much as all else that is not the question. It
+// knows of what a token says alone; who was signed out since is another's matter.
+type checked struct {
+	mu     sync.RWMutex
+	tokens map[string]validToken
+}
+
+type validToken struct {
+	principal Principal
+	expires   time.Time
+}
+
+// maxChecked bounds the tokens that are remembered, which take half a kilobyte each.
+const maxChecked = 8192
+
+func (c *checked) check(t *Tokens, token string) (Principal, error) {
+	c.mu.RLock()
+	known, found := c.tokens[token]
+	c.mu.RUnlock()
+	if found && time.Now().Before(known.expires) {
+		return known.principal, nil
+	}
+	p, expires, err := t.check(token)
+	if err != nil {
+		return p, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tokens == nil || len(c.tokens) >= maxChecked {
+		c.tokens = map[string]validToken{}
+	}
+	// A copy: the text may be part of a request's whole header.
+	c.tokens[strings.Clone(token)] = validToken{p, expires}
 	return p, nil
 }

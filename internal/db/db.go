@@ -15,11 +15,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -62,6 +66,8 @@ type DB struct {
 	write chan struct{}
 
 	notifier notifier
+	lookups  lookups // on PostgreSQL
+	readers  readers // on SQLite
 }
 
 // Open connects, proves that the credentials work, and returns the database.
@@ -87,13 +93,35 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("connect to the database: %w", redact(err))
 	}
 	if d.postgres {
-		err := d.pool.QueryRowContext(ping, `SELECT EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu')`).Scan(&d.foldICU)
-		if err != nil {
+		if err := d.lookAtServer(ping); err != nil {
 			d.pool.Close()
-			return nil, fmt.Errorf("look for a collation: %w", redact(err))
+			return nil, redact(err)
 		}
 	}
 	return d, nil
+}
+
+// lookAtServer learns what a PostgreSQL server can do, and refuses a way to it that
+// cannot do enough.
+func (d *DB) lookAtServer(ctx context.Context) error {
+	conn, err := d.pool.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Close()
+	return conn.Raw(func(raw any) error {
+		c := raw.(*stdlib.Conn).Conn()
+		var session uint32
+		err := c.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu'), pg_backend_pid()`,
+			pgx.QueryExecModeSimpleProtocol).Scan(&d.foldICU, &session)
+		if err != nil {
+			return fmt.Errorf("look at the database: %w", err)
+		}
+		if session == c.PgConn().PID() {
+			return nil // nobody is in between
+		}
+		return d.refusePooledTransactions(ctx)
+	})
 }
 
 // Fold is the SQL of a text in lower case, whatever alphabet it is in. A
@@ -119,15 +147,49 @@ func (d *DB) openPostgres(o Options) error {
 	// A process that freezes within a transaction would keep its locks, which
 	// others wait for, as long as its connection seems alive. No transaction of
 	// ours waits for anything but the database, so none is idle for long.
+	// It is set on the connection: a pooler refuses what it does not know in the
+	// startup message.
 	if cfg.RuntimeParams["idle_in_transaction_session_timeout"] == "" {
-		cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "10000"
+		cfg.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
+			return c.Exec(ctx, "SET idle_in_transaction_session_timeout = 10000").Close()
+		}
 	}
+	// Of several servers the one that takes writes is meant, not a standby, and one
+	// that is silent leaves time to try the next.
+	if cfg.ValidateConnect == nil {
+		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = connectTimeout
+	}
+	cfg.DialFunc = (&net.Dialer{Control: giveUpSilent}).DialContext
 	d.postgres, d.pgConfig = true, cfg
+	d.lookups.most = max(1, o.MaxPool/2)
 	d.pool = stdlib.OpenDB(*cfg)
 	d.pool.SetMaxOpenConns(max(1, o.MaxPool))
 	d.pool.SetMaxIdleConns(max(1, o.MaxPool))
 	d.pool.SetConnMaxIdleTime(5 * time.Minute)
 	return nil
+}
+
+const (
+	// connectTimeout bounds the attempt to connect to one server.
+	connectTimeout = 3 * time.Second
+	// silence is how long a server's machine may leave bytes unacknowledged. One
+	// that lost its power does not say goodbye, and the kernel would wait for it for
+	// a quarter of an hour.
+	silence = 20 * time.Second
+)
+
+// giveUpSilent ends a connection to a machine that has gone.
+func giveUpSilent(network, _ string, raw syscall.RawConn) (err error) {
+	if network == "unix" {
+		return nil
+	}
+	failed := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence.Milliseconds()))
+	})
+	return errors.Join(failed, err)
 }
 
 // notParsed says what is wrong with a PostgreSQL address, of which it repeats the
@@ -176,7 +238,8 @@ func (d *DB) openSQLite(o Options) error {
 		return fmt.Errorf("open SQLite: %w", err)
 	}
 	d.pool = pool
-	n := max(2, o.MaxPool)
+	d.readers = newReaders()
+	n := max(2, o.MaxPool) + cap(d.readers.free)
 	if d.memory {
 		n = 1 // every further connection would see its own empty database
 	}
@@ -198,7 +261,10 @@ func sqlitePath(raw string) string {
 func (d *DB) Postgres() bool { return d.postgres }
 
 // Close closes the pool. Transactions under way fail.
-func (d *DB) Close() error { return d.pool.Close() }
+func (d *DB) Close() error {
+	d.readers.close()
+	return d.pool.Close()
+}
 
 // Ping checks that the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.pool.PingContext(ctx) }

@@ -9,12 +9,16 @@ import (
 	"cutroom/internal/fault"
 )
 
+type balanceBody struct {
+	Balance int64 `json:"balance"`
+}
+
 func (s *Server) balance(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 	n, err := s.o.Credits.Balance(r.Context(), user.UserID)
 	if err != nil {
 		return err
 	}
-	return ok(w, map[string]int64{"balance": n})
+	return ok(w, balanceBody{n})
 }
 
 type costBody struct {

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"strconv"
-	"strings"
 )
 
 // maxFramingLine is how much of a header line is kept: more than the longest
@@ -48,18 +47,20 @@ func (f *framing) twice(b []byte) bool {
 	return false
 }
 
+var transferEncoding, contentLength = []byte("Transfer-Encoding"), []byte("Content-Length")
+
 // endLine takes a whole line.
 func (f *framing) endLine() bool {
-	line := string(bytes.TrimRight(f.line, "\r"))
+	line := bytes.TrimRight(f.line, "\r")
 	f.line = f.line[:0]
-	if line != "" {
+	if len(line) > 0 {
 		f.begun = true
-		name, value, _ := strings.Cut(line, ":")
+		name, value, _ := bytes.Cut(line, []byte{':'})
 		switch {
-		case strings.EqualFold(name, "Transfer-Encoding"):
+		case bytes.EqualFold(name, transferEncoding):
 			f.chunked = true
-		case strings.EqualFold(name, "Content-Length"):
-			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		case bytes.EqualFold(name, contentLength):
+			n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
 			if err != nil || n < 0 {
 				n = -1
 			}

@@ -152,17 +152,20 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	if r.URL.Path == "/healthz" {
 		level = slog.LevelDebug
 	}
+	if !s.log.Enabled(r.Context(), level) {
+		return
+	}
 	// The path only: queries carry signed tokens.
-	fields := []any{"request", known.id, "method", r.Method, "path", r.URL.Path,
-		"status", rec.status, "bytes", rec.bytes, "ms", took.Milliseconds(), "ip", s.clientIP(r)}
+	fields := append(make([]slog.Attr, 0, 10), slog.String("request", known.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Int64("ms", took.Milliseconds()), slog.String("ip", s.clientIP(r)))
 	if known.principal.UserID != "" {
-		fields = append(fields, "user", known.principal.UserID)
+		fields = append(fields, slog.String("user", known.principal.UserID))
 	}
 	if known.waited > 0 {
-		fields = append(fields, "waitedMs", known.waited.Milliseconds())
+		fields = append(fields, slog.Int64("waitedMs", known.waited.Milliseconds()))
 	}
 	if job := cmp.Or(known.jobID, r.PathValue("jobId")); job != "" {
-		fields = append(fields, "job", job)
+		fields = append(fields, slog.String("job", job))
 	}
-	s.log.Log(r.Context(), level, "request", fields...)
+	s.log.LogAttrs(r.Context(), level, "request", fields...)
 }

@@ -35,7 +35,7 @@ const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESC
 	COALESCE(j.quality, ''), CASE WHEN j.quality IS NULL THEN j.spec ELSE '' END,
 	COALESCE(j.output_duration_ms, 0), COALESCE(j.output_size_bytes, 0), j.created_at, j.finished_at, j.expires_at`
 
-func scanStatus(row interface{ Scan(...any) error }) (Status, error) {
+func scanStatus(row db.Scanner) (Status, error) {
 	var st Status
 	var spec string
 	var created int64
@@ -61,15 +61,21 @@ var known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
-	st, err := scanStatus(s.db.QueryRow(ctx, `SELECT `+statusColumns+` FROM render_jobs j WHERE j.id = $2 AND `+known, owner, jobID))
-	if db.IsNoRows(err) {
-		return Status{}, errUnknownJob
-	}
+	var st Status
+	err := s.db.Lookup(ctx, statusQuery, []any{owner, jobID}, func(row db.Scanner) (err error) {
+		st, err = scanStatus(row)
+		return err
+	})
 	if err != nil {
 		return Status{}, fmt.Errorf("read render status: %w", err)
 	}
+	if st.JobID == "" {
+		return Status{}, errUnknownJob
+	}
 	return st, nil
 }
+
+var statusQuery = `SELECT ` + statusColumns + ` FROM render_jobs j WHERE j.id = $2 AND ` + known
 
 // History returns a page of the owner's jobs, newest first, and the cursor of the
 // next page, "" at the end.

@@ -57,7 +57,7 @@ const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESC
 	COALESCE(j.file_name, j.source_name), j.source_duration_ms, j.credits, j.created_at, j.finished_at, j.ready_at, j.collected_at`
 
 // scanStatus reads statusColumns, and into more what follows them.
-func (s *Service) scanStatus(row interface{ Scan(...any) error }, more ...any) (Status, error) {
+func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 	var st Status
 	var created int64
 	var finished, ready, collected sql.NullInt64
@@ -79,48 +79,60 @@ func (s *Service) scanStatus(row interface{ Scan(...any) error }, more ...any) (
 // known is the condition that job j is there for the user $1.
 var known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
 
-// statusQuery reads job, stems, queue position and history in one round trip.
-var statusQuery = `SELECT ` + statusColumns + `,
-	CASE WHEN j.state = 'QUEUED' THEN (SELECT COUNT(*) FROM separation_jobs q WHERE q.state = 'QUEUED'
-		AND (q.created_at < j.created_at OR (q.created_at = j.created_at AND q.id <= j.id))) END,
-	CASE WHEN j.state = 'QUEUED' THEN (SELECT AVG(h.took) FROM (SELECT ready_at - submitting_at AS took
-		FROM separation_jobs WHERE ready_at IS NOT NULL AND submitting_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50) h) END,
-	t.stem_id, t.duration_ms
+// statusQuery reads job and stems in one round trip.
+var statusQuery = `SELECT ` + statusColumns + `, t.stem_id, t.duration_ms
 	FROM separation_jobs j LEFT JOIN separation_stems t ON t.job_id = j.id AND j.state = 'READY'
 	WHERE j.id = $2 AND ` + known + ` ORDER BY t.ordinal`
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
-	rows, err := s.db.Query(ctx, statusQuery, owner, jobID)
-	if err != nil {
-		return Status{}, fmt.Errorf("read separation status: %w", err)
-	}
-	defer rows.Close()
 	var out Status
-	for rows.Next() {
+	err := s.db.Lookup(ctx, statusQuery, []any{owner, jobID}, func(rows db.Scanner) error {
 		var stemID sql.NullString
-		var position, stemMs sql.NullInt64
-		var took sql.NullFloat64
-		row, err := s.scanStatus(rows, &position, &took, &stemID, &stemMs)
+		var stemMs sql.NullInt64
+		row, err := s.scanStatus(rows, &stemID, &stemMs)
 		if err != nil {
-			return Status{}, fmt.Errorf("read separation status: %w", err)
+			return err
 		}
 		row.Stems = out.Stems
-		if out = row; position.Valid {
-			out.QueuePosition, out.EstimatedWait = position.Int64, estimate(position.Int64, took, s.InFlight)
+		if out = row; stemID.Valid {
+			out.Stems = append(out.Stems, Stem{ID: stemID.String, Label: Label(stemID.String), DurationMs: stemMs.Int64})
 		}
-		if stemID.Valid {
-			out.Stems = append(out.Stems, Stem{ID: stemID.String, Label: Label(stemID.String),
-				URL: s.stemURL(jobID, stemID.String), DurationMs: stemMs.Int64})
-		}
+		return nil
+	})
+	if err == nil && out.State == StateQueued {
+		err = s.place(ctx, &out)
 	}
-	if err := rows.Err(); err != nil {
+	if err != nil {
 		return Status{}, fmt.Errorf("read separation status: %w", err)
 	}
 	if out.State == "" {
 		return Status{}, errUnknownJob
 	}
+	for i := range out.Stems {
+		out.Stems[i].URL = s.stemURL(jobID, out.Stems[i].ID)
+	}
 	return out, nil
+}
+
+// placeQuery asks how many are in the queue up to a job, and how long one takes. Most
+// jobs that are asked for are in no queue, and to have this in the query of all would
+// cost half as much again there.
+const placeQuery = `SELECT COUNT(*), (SELECT AVG(h.took) FROM (SELECT ready_at - submitting_at AS took
+		FROM separation_jobs WHERE ready_at IS NOT NULL AND submitting_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50) h)
+	FROM separation_jobs q WHERE q.state = 'QUEUED' AND (q.created_at < $1 OR (q.created_at = $1 AND q.id <= $2))`
+
+// place puts into the status of a QUEUED job where it is in the queue.
+func (s *Service) place(ctx context.Context, st *Status) error {
+	return s.db.Lookup(ctx, placeQuery, []any{st.Created.UnixMilli(), st.JobID}, func(row db.Scanner) error {
+		var position int64
+		var took sql.NullFloat64
+		err := row.Scan(&position, &took)
+		// It may have left the queue by now.
+		st.QueuePosition = max(1, position)
+		st.EstimatedWait = estimate(st.QueuePosition, took, s.InFlight)
+		return err
+	})
 }
 
 // History returns a page of the owner's jobs, newest first and without their

@@ -24,7 +24,7 @@ type signer struct{ secret, previous []byte }
 func signature(secret []byte, jobID, stemID string, expiry int64) string {
 	h := hmac.New(sha256.New, secret)
 	// Ids hold no newline, so the three fields cannot be shifted into each other.
-	fmt.Fprintf(h, "%s\n%s\n%d", jobID, stemID, expiry)
+	h.Write([]byte(jobID + "\n" + stemID + "\n" + strconv.FormatInt(expiry, 10)))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 

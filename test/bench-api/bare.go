@@ -57,7 +57,7 @@ func measureBare(ctx context.Context, o options, secret string) (load, error) {
 		return load{}, err
 	}
 	defer b.stop()
-	return measure(o, b.url+"/", b.token)
+	return measure(o, b.cmd.Process.Pid, b.url+"/", b.token)
 }
 
 func startBare(ctx context.Context, secret string) (*bareServer, error) {

@@ -16,6 +16,7 @@ import (
 type load struct {
 	perSecond float64
 	p50, p99  time.Duration
+	cpu       time.Duration // of the server, for each request
 	errors    int
 }
 
@@ -23,8 +24,8 @@ type load struct {
 const warmUp = time.Second
 
 // measure asks one address, by GET with a bearer token, as fast as the clients
-// can with one request each at a time.
-func measure(o options, address, token string) (load, error) {
+// can with one request each at a time. server is the process that answers.
+func measure(o options, server int, address, token string) (load, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.clients, MaxConnsPerHost: o.clients}, Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
 	if err := ask(client, address, token); err != nil {
@@ -36,6 +37,8 @@ func measure(o options, address, token string) (load, error) {
 	var mu sync.Mutex
 	var all []time.Duration
 	failed := 0
+	used := make(chan time.Duration, 1)
+	time.AfterFunc(warmUp, func() { used <- benchtest.TreeCPU(server) })
 	var wg sync.WaitGroup
 	for range o.clients {
 		wg.Go(func() {
@@ -62,8 +65,9 @@ func measure(o options, address, token string) (load, error) {
 	if len(all) == 0 {
 		return load{}, fmt.Errorf("no answer from %s", address)
 	}
+	cpu := (benchtest.TreeCPU(server) - <-used) / time.Duration(len(all))
 	slices.Sort(all)
-	return load{perSecond: float64(len(all)) / o.duration.Seconds(), p50: benchtest.Quantile(all, 50), p99: benchtest.Quantile(all, 99), errors: failed}, nil
+	return load{perSecond: float64(len(all)) / o.duration.Seconds(), p50: benchtest.Quantile(all, 50), p99: benchtest.Quantile(all, 99), cpu: cpu, errors: failed}, nil
 }
 
 func ask(client *http.Client, address, token string) error {

@@ -146,7 +146,7 @@ func measureService(ctx context.Context, o options, binary, dir string, world *s
 		{"`GET /render/{id}/status`", "/api/v2/render/" + film + "/status"},
 		{"`GET /separate/{id}`", "/api/v2/separate/" + stems},
 	} {
-		l, err := measure(o, s.url+e.path, user)
+		l, err := measure(o, s.child.PID(), s.url+e.path, user)
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}

@@ -21,13 +21,14 @@ func newReport(o options) *report {
 with its defaults, its log included; PostgreSQL with those of the tests, which matters to writes only.
 
 %d clients, each with one request at a time over a kept connection, %v an endpoint. The ratio is to a bare net/http
-handler that makes the same token check and answers as many bytes, measured just before each database.`, o.clients, o.duration)
-	r.Table("endpoint", "database", "requests/s", "p50", "p99", "ratio to bare", "errors")
+handler that makes the same token check and answers as many bytes, measured just before each database. CPU is that of the
+serving process for a request, without PostgreSQL's: other work on the machine changes the rest, and this hardly.`, o.clients, o.duration)
+	r.Table("endpoint", "database", "requests/s", "p50", "p99", "CPU of the server", "ratio to bare", "errors")
 	return r
 }
 
 func (r *report) add(endpoint, database string, l load) {
-	r.Row("%s | %s | %.0f | %s | %s | %.2f | %d", endpoint, database, l.perSecond, benchtest.Millis(l.p50), benchtest.Millis(l.p99),
+	r.Row("%s | %s | %.0f | %s | %s | %d µs | %.2f | %d", endpoint, database, l.perSecond, benchtest.Millis(l.p50), benchtest.Millis(l.p99), l.cpu.Microseconds(),
 		l.perSecond/r.bare.perSecond, l.errors)
 }
 

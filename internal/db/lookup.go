@@ -1,0 +1,245 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// Scanner reads one row.
+type Scanner interface{ Scan(dest ...any) error }
+
+// Lookup runs a read of a few rows by an index and calls row with each of them.
+// It is for what clients ask for all day: its statement stays prepared, and on
+// PostgreSQL lookups of several requests at once share a round trip. What may take
+// long is no lookup, since others may have to wait for it.
+func (d *DB) Lookup(ctx context.Context, query string, args []any, row func(Scanner) error) error {
+	switch {
+	case d.memory:
+		return d.lookUpAlone(ctx, query, args, row)
+	case !d.postgres:
+		return d.readers.lookUp(ctx, d, query, args, row)
+	}
+	l := &lookup{query: query, args: args, row: row, arrived: time.Now(), ended: make(chan struct{})}
+	if limit, prompt := ctx.Value(promptKey{}).(time.Duration); prompt {
+		l.limit = limit
+	}
+	d.lookups.add(l, d)
+	// Its row is called elsewhere, so nothing but its end ends the wait; it has a
+	// deadline.
+	<-l.ended
+	if l.alone {
+		return d.lookUpAlone(ctx, query, args, row)
+	}
+	return l.err
+}
+
+// lookUpAlone is a lookup as an ordinary read.
+func (d *DB) lookUpAlone(ctx context.Context, query string, args []any, row func(Scanner) error) error {
+	rows, err := d.Query(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	return each(rows, row)
+}
+
+// lookup is one that waits for its turn on a PostgreSQL connection.
+type lookup struct {
+	query   string
+	args    []any
+	row     func(Scanner) error
+	arrived time.Time
+	limit   time.Duration // from its arrival; 0 is none
+
+	// What came of it, when ended is closed. alone says that nothing did, through
+	// no fault of its own.
+	ended    chan struct{}
+	answered bool
+	alone    bool
+	err      error
+}
+
+// lookups share connections: those that come while all that they may use are
+// busy go together, in one round trip.
+type lookups struct {
+	mu      sync.Mutex
+	waiting []*lookup
+	running int
+	most    int // connections at a time
+}
+
+// maxBatch bounds the lookups of one round trip.
+const maxBatch = 64
+
+func (q *lookups) add(l *lookup, d *DB) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, l)
+	if q.running < q.most {
+		q.running++
+		go q.run(d)
+	}
+}
+
+// run answers lookups until none waits.
+func (q *lookups) run(d *DB) {
+	for {
+		q.mu.Lock()
+		n := min(len(q.waiting), maxBatch)
+		batch := q.waiting[:n:n]
+		q.waiting = q.waiting[n:]
+		if n == 0 {
+			q.waiting, q.running = nil, q.running-1
+		}
+		q.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		d.answer(batch)
+	}
+}
+
+// answer sends lookups in one round trip. Those that are not answered, because
+// one of them is at fault or the connection has gone, are left to be made alone.
+func (d *DB) answer(batch []*lookup) {
+	ctx, end := context.Background(), func(err error) error { return err }
+	if l := batch[0]; l.limit > 0 { // the oldest
+		ctx, end = deadline(ctx, l.arrived.Add(l.limit))
+	}
+	err := end(d.send(ctx, batch))
+	if err != nil && errors.Is(err, ErrUnavailable) {
+		d.tracer.count(ctx, err)
+	}
+	late := errors.Is(context.Cause(ctx), ErrUnavailable)
+	for _, l := range batch {
+		if !l.answered {
+			l.err, l.alone = err, !late
+		}
+		close(l.ended)
+	}
+}
+
+func (d *DB) send(ctx context.Context, batch []*lookup) error {
+	conn, err := d.pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Raw(func(raw any) error {
+		var b pgx.Batch
+		for _, l := range batch {
+			b.Queue(l.query, l.args...).Query(func(rows pgx.Rows) error {
+				for l.err == nil && rows.Next() {
+					l.err = l.row(rows)
+				}
+				rows.Close()
+				l.answered = l.err != nil || rows.Err() == nil
+				return rows.Err()
+			})
+		}
+		return raw.(*stdlib.Conn).Conn().SendBatch(ctx, &b).Close()
+	})
+}
+
+// readers are connections to a SQLite file for lookups alone, with their prepared
+// statements: to prepare one costs more than to run it.
+type readers struct {
+	free chan *reader
+}
+
+type reader struct {
+	conn     *sql.Conn // nil until it is needed
+	prepared map[string]*sql.Stmt
+}
+
+func newReaders() readers {
+	r := readers{free: make(chan *reader, runtime.GOMAXPROCS(0))}
+	for range cap(r.free) {
+		r.free <- &reader{}
+	}
+	return r
+}
+
+func (r readers) lookUp(ctx context.Context, d *DB, query string, args []any, row func(Scanner) error) error {
+	var one *reader
+	select {
+	case one = <-r.free:
+	default:
+		waiting, end := bounded(ctx)
+		select {
+		case one = <-r.free:
+			_ = end(nil)
+		case <-waiting.Done():
+			return end(context.Cause(waiting))
+		}
+	}
+	defer func() { r.free <- one }()
+	err := one.lookUp(ctx, d.pool, query, args, row)
+	if err != nil {
+		one.close() // whatever it was, the next lookup begins with a new connection
+	}
+	return classified(ctx, err)
+}
+
+func (r readers) close() {
+	for range cap(r.free) {
+		one := <-r.free
+		defer func() { r.free <- one }()
+		one.close()
+	}
+}
+
+func (r *reader) close() {
+	if r.conn != nil {
+		_ = r.conn.Close() // it only read
+		r.conn = nil
+	}
+}
+
+func (r *reader) lookUp(ctx context.Context, pool *sql.DB, query string, args []any, row func(Scanner) error) (err error) {
+	if r.conn == nil {
+		ctx, end := bounded(ctx)
+		r.conn, err = pool.Conn(ctx)
+		if err = end(err); err != nil {
+			return err
+		}
+		r.prepared = map[string]*sql.Stmt{}
+	}
+	// A reader of a file waits for no writer, and what can be cancelled takes two
+	// goroutines more.
+	ctx = context.WithoutCancel(ctx)
+	statement := r.prepared[query]
+	if statement == nil {
+		if statement, err = r.conn.PrepareContext(ctx, query); err != nil {
+			return err
+		}
+		r.prepared[query] = statement
+	}
+	rows, err := statement.QueryContext(ctx, args...)
+	if err != nil {
+		return err
+	}
+	return each(rows, row)
+}
+
+// each calls row with every row and closes them.
+func each(rows interface {
+	Scanner
+	Next() bool
+	Err() error
+	Close() error
+}, row func(Scanner) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,118 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+)
+
+func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Run("memory", func(t *testing.T) { test(t, open(t, "sqlite::memory:")) })
+	t.Run("file", func(t *testing.T) { test(t, open(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))) })
+	t.Run("postgres", func(t *testing.T) {
+		address, user, password := dbtest.URL(t)
+		d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		test(t, d)
+	})
+}
+
+// Lookups at the same time have each their own answer, whatever becomes of the
+// others.
+func TestLookupsAreAnsweredEachByItself(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		for n := range 100 {
+			if _, err := d.Exec(t.Context(), `INSERT INTO nodes (id, seen_at) VALUES ($1, $2)`, fmt.Sprint("n", n), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx := db.Prompt(t.Context(), 20*time.Second)
+		ours := errors.New("a row that is not liked")
+		var all sync.WaitGroup
+		for n := range 100 {
+			all.Go(func() {
+				query, args, want := `SELECT seen_at FROM nodes WHERE id = $1`, []any{fmt.Sprint("n", n)}, []int{n}
+				switch n % 10 {
+				case 3:
+					query = `SELECT seen_at FROM no_such_table WHERE id = $1`
+				case 5:
+					args, want = []any{"nobody"}, nil
+				case 7:
+					query, args, want = `SELECT seen_at FROM nodes WHERE seen_at >= $1 ORDER BY seen_at`, []any{97}, []int{97, 98, 99}
+				}
+				var got []int
+				err := d.Lookup(ctx, query, args, func(row db.Scanner) error {
+					if n%10 == 4 {
+						return ours
+					}
+					var seen int
+					err := row.Scan(&seen)
+					got = append(got, seen)
+					return err
+				})
+				switch {
+				case n%10 == 3:
+					if err == nil || !strings.Contains(err.Error(), "no_such_table") {
+						t.Errorf("a table that is missing: %v", err)
+					}
+				case n%10 == 4:
+					if !errors.Is(err, ours) {
+						t.Errorf("the caller's own error became %v", err)
+					}
+				case err != nil || fmt.Sprint(got) != fmt.Sprint(want):
+					t.Errorf("lookup %d: %v, %v; want %v", n, got, err, want)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// What nobody answers ends in time, for those as well who came while others waited.
+func TestLookupsEndWithTheirTime(t *testing.T) {
+	address, user, password := dbtest.URL(t)
+	d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	locked, release := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		err := d.InTx(context.Background(), func(tx *db.Tx) error {
+			_, err := tx.Exec(context.Background(), `LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE`)
+			close(locked)
+			<-release
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-locked
+	var asked sync.WaitGroup
+	for range 20 {
+		asked.Go(func() {
+			began := time.Now()
+			err := d.Lookup(db.Prompt(t.Context(), 500*time.Millisecond), `SELECT seen_at FROM nodes WHERE id = $1`, []any{"x"},
+				func(db.Scanner) error { return nil })
+			if took := time.Since(began); !errors.Is(err, db.ErrUnavailable) || took > 5*time.Second {
+				t.Errorf("after %v: %v", took, err)
+			}
+		})
+	}
+	asked.Wait()
+	close(release)
+	all.Wait()
+}

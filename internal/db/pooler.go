@@ -1,0 +1,45 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+var errPooledTransactions = errors.New("DATABASE_URL leads to a pooler that gives each transaction another session: " +
+	"LISTEN, prepared statements and the lock of migrations need one of their own; let it pool sessions, or name the server itself")
+
+// looks is how often two connections are looked at beside each other. A pooler
+// gives out the session that was free last, so that they meet at once, unless
+// others are busy.
+const looks = 20
+
+// refusePooledTransactions answers errPooledTransactions where connections do not
+// keep their sessions: two that share one, or one that has two, prove it.
+func (d *DB) refusePooledTransactions(ctx context.Context) error {
+	var ends [2]*pgx.Conn
+	var seen [2]uint32
+	for n := range looks {
+		for i := range ends {
+			if ends[i] == nil {
+				conn, err := pgx.ConnectConfig(ctx, d.pgConfig.Copy())
+				if err != nil {
+					return fmt.Errorf("connect to the database: %w", redact(err))
+				}
+				defer conn.Close(ctx)
+				ends[i] = conn
+			}
+			var session uint32
+			if err := ends[i].QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&session); err != nil {
+				return fmt.Errorf("look for a pooler: %w", err)
+			}
+			if n > 0 && session != seen[i] || session == seen[1-i] {
+				return errPooledTransactions
+			}
+			seen[i] = session
+		}
+	}
+	return nil
+}

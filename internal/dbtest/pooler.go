@@ -1,0 +1,85 @@
+package dbtest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Pooler is URL with a PgBouncer in between, which pools by the given mode: session
+// or transaction.
+func Pooler(t testing.TB, mode string) (address, user, password string) {
+	t.Helper()
+	address, user, password = URL(t)
+	behind, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "cutroom-pooler-") // its user enters it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	cred, err := serverUser(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := freePort(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := selfSigned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := fmt.Sprintf(`[databases]
+* = host=%s port=%s user=%s password=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = %s
+client_tls_sslmode = require
+client_tls_cert_file = %[7]s/crt
+client_tls_key_file = %[7]s/key
+server_tls_sslmode = require
+`, behind.Hostname(), behind.Port(), user, password, port, mode, dir)
+	for name, content := range map[string][]byte{"ini": []byte(settings), "crt": cert, "key": key} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if cred != nil {
+			if err := os.Chown(path, int(cred.Uid), int(cred.Gid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cmd := exec.Command("/usr/sbin/pgbouncer", filepath.Join(dir, "ini"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start PgBouncer: %v", err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it keeps nothing
+	behind.Host = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
+	for ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second); ; time.Sleep(20 * time.Millisecond) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", behind.Host)
+		if err == nil {
+			cancel()
+			_ = c.Close()
+			return behind.String(), user, password
+		}
+		if ctx.Err() != nil {
+			cancel()
+			t.Fatalf("PgBouncer does not listen: %v", err)
+		}
+	}
+}
