@@ -18,6 +18,8 @@ if [ "${1:-run}" = test ]; then
 	have setpriv || need+=(util-linux)
 	[ -x /usr/sbin/pgbouncer ] || need+=(pgbouncer)
 	have sqlite3 || need+=(sqlite3)
+	have jq || need+=(jq)
+	have curl || need+=(curl)
 fi
 
 if [ ${#need[@]} -gt 0 ]; then

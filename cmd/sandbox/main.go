@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"cutroom/internal/media/confine"
 	"cutroom/internal/sandbox/demo"
 )
 
@@ -27,10 +28,12 @@ type command struct {
 // one runs.
 var commands = []command{
 	{"up", "run the stand-ins and the service until Ctrl-C (the default)", up},
+	{"serve", "run the service alone; up starts it", serve},
 	{"demo", "run the main job end to end, leave the results in demo-output/ and measure them", demo.Run},
 }
 
 func main() {
+	confine.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the default action is back: a second one ends at once.
 	context.AfterFunc(ctx, stop)

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"cutroom/internal/sandbox"
@@ -21,11 +25,18 @@ import (
 // to the queue meanwhile.
 const stopWait = 45 * time.Second
 
+// firstStandIn is how far the stand-ins' ports are from the API's: the next ones
+// are often a tool's of those who write apps.
+const firstStandIn = 10
+
 // up runs the sandbox until ctx ends or the service does.
 func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("sandbox up", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	port := flags.Int("port", 8080, "port of the service; 0 takes a free one")
+	port := flags.Int("port", 8080, "port of the API; the stand-ins take those from 10 further on. 0 takes free ones")
+	public := flags.String("public-host", "", "name or address under which a phone reaches this machine, or auto: then everything listens on every interface, "+
+		"and whoever is in the network can steer it")
+	standIns := flags.Bool("stand-ins-only", false, "run the stand-ins alone and print the settings of a service of your own, as an env file")
 	data := flags.String("data", "sandbox-data", "folder for database, files and secrets; it is kept")
 	temp := flags.Bool("temp", false, "use a temporary folder instead and remove it at the end")
 	noBucket := flags.Bool("no-bucket", false, "run without the object store: files are streamed, render v3 is off")
@@ -50,11 +61,24 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 	if *fast {
 		*processing = 0
 	}
+	world := sandbox.Options{DataDir: *data, Bucket: !*noBucket, Fast: *fast, Processing: *processing, PublicHost: *public}
+	if *public == "auto" {
+		if world.PublicHost, err = ownAddress(); err != nil {
+			return err
+		}
+	}
+	if *port != 0 {
+		world.Port = *port + firstStandIn
+	}
+	if *standIns {
+		return runStandIns(ctx, world, *port, stdout, stderr)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the sandbox's program: %w", err)
+	}
 	// The world has to outlive the first Ctrl-C: the service drains against it.
-	s, err := start(ctx, system.Options{
-		World:   sandbox.Options{DataDir: *data, Bucket: !*noBucket, Fast: *fast, Processing: *processing},
-		Cutroom: *binary, Port: *port, Log: stderr,
-	})
+	s, err := start(ctx, system.Options{World: world, Cutroom: *binary, Serve: self, Port: *port, Log: stderr})
 	if err != nil {
 		return err
 	}
@@ -69,7 +93,9 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 	if err := leaveEnv(s, *data); err != nil {
 		return err
 	}
-	welcome(stdout, s, *data)
+	if err := welcome(stdout, s, *data, world.PublicHost != ""); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(stdout, "\nstopping; Ctrl-C again ends at once")
@@ -77,6 +103,27 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 	case <-s.Ended():
 		return errors.New("cutroom ended by itself; its log above says why")
 	}
+}
+
+// runStandIns runs the stand-ins for a service of the developer's own, which is
+// meant to listen on port.
+func runStandIns(ctx context.Context, opts sandbox.Options, port int, stdout, stderr io.Writer) error {
+	w, err := sandbox.Start(ctx, opts)
+	if err != nil {
+		return err
+	}
+	env := w.Env()
+	if port != 0 {
+		env["PORT"] = strconv.Itoa(port)
+		env["PUBLIC_BASE_URL"] = "http://" + net.JoinHostPort(cmp.Or(opts.PublicHost, "localhost"), env["PORT"])
+	}
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		// Between single quotes nothing has a meaning; a key in PEM has line breaks.
+		fmt.Fprintf(stdout, "%s='%s'\n", key, strings.ReplaceAll(strings.TrimSpace(env[key]), "\n", `\n`))
+	}
+	fmt.Fprintln(stderr, "stand-ins run; Ctrl-C stops them. Their keys are new at each start, so take the settings anew")
+	<-ctx.Done()
+	return w.Close()
 }
 
 // start starts the system such that ctx ends only the starting.
@@ -124,21 +171,34 @@ func furnish(ctx context.Context, data string) error {
 
 // leaveEnv writes addresses and tokens for shells to source.
 func leaveEnv(s *system.System, data string) error {
-	text := fmt.Sprintf("BASE=%s\nTOKEN=%s\nADMIN_TOKEN=%s\n", s.BaseURL, s.User.AccessToken, s.Admin.AccessToken)
+	text := fmt.Sprintf("BASE=%s\nTOKEN=%s\nSUB=%s\nADMIN_TOKEN=%s\n", s.BaseURL, s.User.AccessToken, s.User.UserID, s.Admin.AccessToken)
+	servers := s.World.Servers()
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		text += strings.ToUpper(name) + "=" + servers[name] + "\n"
+	}
 	if err := os.WriteFile(filepath.Join(data, "env.sh"), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write env.sh: %w", err)
 	}
 	return nil
 }
 
-func welcome(w io.Writer, s *system.System, data string) {
+func welcome(w io.Writer, s *system.System, data string, forPhones bool) error {
 	fmt.Fprintf(w, "\ncutroom runs at %s\n\n", s.BaseURL)
+	if forPhones {
+		code, err := qrCode(s.BaseURL)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w, code)
+		fmt.Fprint(w, "API and stand-ins listen on every interface: whoever is in this network can use and steer them\n\n")
+	}
 	fmt.Fprintf(w, "  API docs    %s/swagger\n", s.BaseURL)
 	fmt.Fprintf(w, "  admin app   %s/%s/\n", s.BaseURL, sandbox.AdminSlug)
 	fmt.Fprintf(w, "  dev mock    %s/api/v2/testdata/separation/list\n", s.BaseURL)
 	fmt.Fprintf(w, "  state       %s\n\n", data)
-	fmt.Fprintln(w, "stand-ins, each steered under /__control/:")
+	fmt.Fprintln(w, "API and stand-ins can be told what to do (docs/sandbox.md); GET /__control/ of each lists it:")
 	servers := s.World.Servers()
+	servers["API"] = s.BaseURL
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		fmt.Fprintf(w, "  %-19s %s\n", name, servers[name])
 	}
@@ -153,4 +213,5 @@ func welcome(w io.Writer, s *system.System, data string) {
 	fmt.Fprintf(w, "    -F 'config={\"videoDurationMs\":3000,\"quality\":\"low\"}' $BASE/api/v2/render\n")
 	fmt.Fprintf(w, "  curl -s -H \"Authorization: Bearer $TOKEN\" $BASE/api/v2/render/<jobId>/status\n")
 	fmt.Fprintf(w, "  curl -sL -H \"Authorization: Bearer $TOKEN\" -o film.mp4 $BASE/api/v2/render/<jobId>/download\n\nCtrl-C stops everything.\n")
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/clock"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -106,7 +107,7 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 	if err := s.credits.GrantSignup(ctx, u.ID); err != nil {
 		s.log.Error("signup bonus not granted; the next sign-in tries again", "user", u.ID, "err", err)
 	}
-	return s.begin(u, time.Now())
+	return s.begin(u, clock.Now())
 }
 
 func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims, fullName string) (user.User, error) {

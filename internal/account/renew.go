@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"cutroom/internal/clock"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/user"
@@ -13,7 +14,7 @@ import (
 // role that the database has now. A session ends, with session_over, when its
 // sign-in is too long ago, however often it was renewed.
 func (s *Service) Renew(ctx context.Context, p Principal) (Session, error) {
-	if time.Since(p.SignedIn) > s.session {
+	if clock.Now().Sub(p.SignedIn) > s.session {
 		return Session{}, fault.New(fault.Unauthorized, "session_over")
 	}
 	var u user.User

@@ -10,6 +10,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 
+	"cutroom/internal/clock"
 	"cutroom/internal/fault"
 )
 
@@ -61,7 +62,8 @@ type claims struct {
 func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 	t := &Tokens{secret: []byte(secret), life: life, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithStrictDecoding(),
-		jwt.WithIssuer(issuer), jwt.WithAudience(audience), jwt.WithExpirationRequired())}
+		jwt.WithIssuer(issuer), jwt.WithAudience(audience), jwt.WithExpirationRequired(),
+		jwt.WithTimeFunc(clock.Now))}
 	for _, s := range append([]string{secret}, previous...) {
 		if s != "" {
 			t.keys.Keys = append(t.keys.Keys, []byte(s))
@@ -74,7 +76,7 @@ func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 // issued now, or at p.Issued where that is later. A token without p.SignedIn is no
 // part of a session and cannot be renewed.
 func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error) {
-	now := time.Now()
+	now := clock.Now()
 	expires = now.Add(t.life).Truncate(time.Second)
 	// A map, because the library's own struct writes aud as a list.
 	token, err = jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{

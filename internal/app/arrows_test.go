@@ -19,7 +19,8 @@ var allowed = map[string][]string{
 	"disk":               {},
 	"diskcache":          {"disk"},
 	"config":             {},
-	"db":                 {},
+	"clock":              {},
+	"db":                 {"clock"},
 	"media":              {"media/confine", "media/container"},
 	"media/confine":      {},
 	"media/container":    {},
@@ -46,9 +47,9 @@ var allowed = map[string][]string{
 	"admin":              {"credit", "db", "fault", "upstream/separator"},
 	"audio":              {},
 	"engine":             {"audio", "disk", "fault", "media", "media/container", "timeline"},
-	"separation":         {"audio", "credit", "cursor", "db", "disk", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "staging", "sweep", "upstream/separator", "user"},
+	"separation":         {"audio", "clock", "credit", "cursor", "db", "disk", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "staging", "sweep", "upstream/separator", "user"},
 	"render":             {"asset", "cursor", "db", "disk", "diskcache", "engine", "fault", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "separation", "staging", "sweep", "timeline", "user"},
-	"account":            {"audit", "credit", "db", "fault", "upstream/identity", "user"},
+	"account":            {"audit", "clock", "credit", "db", "fault", "upstream/identity", "user"},
 	"httpapi":            {"account", "admin", "asset", "credit", "cursor", "db", "fault", "idempotency", "job", "objectstore", "ratelimit", "render", "separation", "staging", "timeline", "user"},
 	"sandbox":            {"sandbox"}, // nothing of the service: a misread wire format must not hide on both sides
 	"mediatest":          {"sandbox"}, // how programs are run
@@ -120,5 +121,13 @@ func TestArrowsPointOneWay(t *testing.T) {
 				t.Errorf("%s may import %s, and does not", pkg, dep)
 			}
 		}
+	}
+}
+
+// A service whose clock an operator could move would hand out what never ends.
+func TestOnlyTheSandboxMovesTheClock(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "grep", "-rlF", "--include=*.go", "clock."+"Advance(", "../../cmd", "../../internal").Output()
+	if got := strings.TrimSpace(string(out)); err != nil || got != "../../cmd/sandbox/serve.go" {
+		t.Errorf("clock.Advance is called in %q, %v", got, err)
 	}
 }

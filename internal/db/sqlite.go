@@ -3,9 +3,10 @@ package db
 import (
 	"database/sql/driver"
 	"strings"
-	"time"
 
 	"modernc.org/sqlite"
+
+	"cutroom/internal/clock"
 )
 
 const sqliteDriver = "sqlite"
@@ -15,7 +16,7 @@ const sqliteDriver = "sqlite"
 func init() {
 	sqlite.MustRegisterScalarFunction("now_ms", 0,
 		func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
-			return time.Now().UnixMilli(), nil
+			return clock.Now().UnixMilli(), nil
 		})
 	// SQLite's own lower() knows ASCII only; names and e-mails are more.
 	sqlite.MustRegisterDeterministicScalarFunction("lower", 1,

@@ -1,11 +1,11 @@
 // Package sandbox is everybody cutroom talks to, on one machine and with
 // nobody's account: both identity providers, both stores, the separation
-// provider and the object store, as real HTTP servers on loopback ports.
+// provider and the object store, as real HTTP servers.
 //
 // It speaks the vendors' wire formats from their public descriptions and
 // imports nothing of the service, so that a misread format cannot hide on both
 // sides. Every server can be told to fail, by Go methods or by HTTP under
-// /__control/ (see package fake).
+// /__control/, which lists what there is (see package fake).
 package sandbox
 
 import (
@@ -14,9 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"cutroom/internal/sandbox/bucket"
@@ -50,6 +52,13 @@ type Options struct {
 	Fast bool
 	// Processing is the least time a separation takes; 0 = 2 s, in Fast 200 ms.
 	Processing time.Duration
+	// PublicHost is the name or address under which other machines reach this
+	// one: the servers then listen on every interface, and nothing that they
+	// print or sign names another host. Without it they listen on loopback.
+	PublicHost string
+	// Port is the first of the servers' ports, which follow each other; 0 takes
+	// free ones.
+	Port int
 }
 
 // World is the running stand-ins.
@@ -62,7 +71,7 @@ type World struct {
 	Bucket    *bucket.Bucket // nil without Options.Bucket
 
 	opts    Options
-	hosts   []*fake.Host // but for the separator's three
+	servers []server
 	secrets secrets
 	env     map[string]string
 }
@@ -79,8 +88,7 @@ type secrets struct {
 	DBPassword      string `json:"dbPassword"`
 }
 
-// Start starts the stand-ins on free loopback ports. They serve until Close,
-// or until ctx ends.
+// Start starts the stand-ins. They serve until Close, or until ctx ends.
 func Start(ctx context.Context, opts Options) (_ *World, err error) {
 	if opts.DataDir == "" {
 		return nil, errors.New("start sandbox: a data folder is required")
@@ -138,14 +146,35 @@ func (w *World) build() (err error) {
 	return err
 }
 
+// server is a stand-in's server. The separator's three are started by it.
+type server struct {
+	name string
+	host *fake.Host
+}
+
 func (w *World) listen(ctx context.Context) error {
-	w.hosts = []*fake.Host{w.ProviderA.Host, w.ProviderB.Host, w.PlatformA.Host, w.PlatformB.Host}
+	w.servers = []server{{"provider_a", w.ProviderA.Host}, {"provider_b", w.ProviderB.Host},
+		{"platform_a", w.PlatformA.Host}, {"platform_b", w.PlatformB.Host},
+		{"separation_api", w.Separator.API}, {"separation_storage", w.Separator.Storage}, {"separation_upload", w.Separator.Upload}}
 	if w.Bucket != nil {
-		w.hosts = append(w.hosts, w.Bucket.Host)
+		w.servers = append(w.servers, server{"object_store", w.Bucket.Host})
 	}
-	err := w.Separator.Listen(ctx)
-	for _, host := range w.hosts {
-		err = errors.Join(err, host.Listen(ctx, ""))
+	var err error
+	var separator []string
+	for i, s := range w.servers {
+		addr := ""
+		if w.opts.Port != 0 {
+			addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(w.opts.Port+i))
+		}
+		s.host.Publish(w.opts.PublicHost)
+		if strings.HasPrefix(s.name, "separation_") {
+			separator = append(separator, addr)
+		} else if e := s.host.Listen(ctx, addr); e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, e))
+		}
+	}
+	if e := w.Separator.Listen(ctx, separator...); e != nil {
+		err = errors.Join(err, fmt.Errorf("separation provider: %w", e))
 	}
 	return err
 }
@@ -153,27 +182,22 @@ func (w *World) listen(ctx context.Context) error {
 // Close stops every server and waits for what they started. The data folder
 // stays.
 func (w *World) Close() (err error) {
-	for _, host := range w.hosts {
-		err = errors.Join(err, host.Close())
-	}
 	if w.Separator != nil {
-		err = errors.Join(err, w.Separator.Close())
+		err = w.Separator.Close()
+	}
+	for _, s := range w.servers {
+		err = errors.Join(err, s.host.Close())
 	}
 	return err
 }
 
 // Servers are the addresses by name.
 func (w *World) Servers() map[string]string {
-	servers := map[string]string{
-		"provider_a": w.ProviderA.URL(), "provider_b": w.ProviderB.URL(),
-		"platform_a": w.PlatformA.URL(), "platform_b": w.PlatformB.URL(),
-		"separation_api": w.Separator.API.URL(), "separation_storage": w.Separator.Storage.URL(),
-		"separation_upload": w.Separator.Upload.URL(),
+	addresses := map[string]string{}
+	for _, s := range w.servers {
+		addresses[s.name] = s.host.URL()
 	}
-	if w.Bucket != nil {
-		servers["object_store"] = w.Bucket.URL()
-	}
-	return servers
+	return addresses
 }
 
 // Env is the complete environment of `cutroom serve` in this world, but for

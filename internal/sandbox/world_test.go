@@ -1,11 +1,13 @@
 package sandbox_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -48,6 +50,11 @@ func TestWorldStartsWhatItsEnvironmentNames(t *testing.T) {
 		if res.StatusCode != 200 {
 			t.Errorf("%s: %d", name, res.StatusCode)
 		}
+	}
+	taken, _ := strconv.Atoi(strings.TrimPrefix(w.PlatformA.Addr(), "127.0.0.1:"))
+	if _, err := sandbox.Start(t.Context(), sandbox.Options{DataDir: t.TempDir(), Fast: true, Port: taken}); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("provider_a: port %d is taken, choose others with --port", taken)) {
+		t.Errorf("started on a taken port: %v", err)
 	}
 	if len(w.Servers()) != 8 {
 		t.Errorf("servers %v", w.Servers())

@@ -9,6 +9,7 @@ import (
 	"path"
 	"time"
 
+	"cutroom/internal/clock"
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -72,7 +73,7 @@ func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 	if ready.Valid {
 		st.Expires = time.UnixMilli(max(ready.Int64, collected.Int64)).Add(s.AbandonAfter)
 	}
-	st.LinkAge = time.Now().UnixMilli() / (s.URLLifetime / 2).Milliseconds()
+	st.LinkAge = clock.Now().UnixMilli() / (s.URLLifetime / 2).Milliseconds()
 	return st, nil
 }
 
@@ -163,7 +164,7 @@ type collectable struct{ jobID, stemID, key, peaksKey string }
 // findStem finds a stem by its signed token.
 func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (collectable, error) {
 	t := collectable{jobID: jobID, stemID: stemID}
-	if err := s.signer.check(jobID, stemID, token, time.Now()); err != nil {
+	if err := s.signer.check(jobID, stemID, token, clock.Now()); err != nil {
 		return t, err
 	}
 	err := s.db.QueryRow(ctx, `SELECT t.object_key, COALESCE(t.peaks_key, '') FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/clock"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 )
@@ -71,7 +72,7 @@ func (s signer) signed(sig, jobID, stemID string, expiry int64) bool {
 // stemURL is a fresh absolute URL of a stem.
 func (s *Service) stemURL(jobID, stemID string) string {
 	return s.PublicBaseURL + "/api/v2/separate/" + jobID + "/stem/" + stemID + "?token=" +
-		s.signer.token(jobID, stemID, time.Now().Add(s.URLLifetime))
+		s.signer.token(jobID, stemID, clock.Now().Add(s.URLLifetime))
 }
 
 var stemPath = regexp.MustCompile(`^/api/v2/separate/(sep-[0-9a-f-]{36})/stem/([a-z0-9_]{1,40})$`)
@@ -97,7 +98,7 @@ func (s *Service) ResolveStemURL(ctx context.Context, owner, raw string) (StemRe
 	if !ok {
 		return StemRef{}, errInvalidStemURL
 	}
-	refused := s.signer.check(jobID, stemID, token, time.Now())
+	refused := s.signer.check(jobID, stemID, token, clock.Now())
 	if refused != nil && refused != errExpiredToken {
 		return StemRef{}, errInvalidStemURL
 	}

@@ -67,7 +67,21 @@ func New(opts Options) (*Bucket, error) {
 	b := &Bucket{Host: fake.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
 	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads, StepParts}
 	b.HandleSteps(steps, b.step, "/", b.serve)
+	b.HandleControl("PUT", "clock", "move the clock by which signed addresses expire; ahead is such as 90s or 2h, 0s is now",
+		clock{Ahead: "0s"}, func(r *http.Request) (any, error) {
+			var c clock
+			if err := fake.ReadJSON(r, &c); err != nil {
+				return nil, err
+			}
+			by, err := time.ParseDuration(c.Ahead)
+			b.SetClock(by)
+			return nil, err
+		})
 	return b, nil
+}
+
+type clock struct {
+	Ahead string `json:"ahead"`
 }
 
 // Name is the bucket's name.

@@ -187,29 +187,30 @@ func TestPresignedPut(t *testing.T) {
 		change      func(*http.Request)
 		clock       time.Duration
 		status      int
+		code        string
 	}{
-		"exact":           {"video/mp4", body, nil, 0, 200},
-		"other type":      {"video/quicktime", body, nil, 0, 403},
-		"no type":         {"", body, nil, 0, 403},
-		"longer":          {"video/mp4", append(slices.Clone(body), 'x'), nil, 0, 403},
-		"shorter":         {"video/mp4", body[:9], nil, 0, 403},
-		"length not told": {"video/mp4", body, func(r *http.Request) { r.ContentLength = -1 }, 0, 403},
-		"almost expired":  {"video/mp4", body, nil, 295 * time.Second, 200},
-		"expired":         {"video/mp4", body, nil, 301 * time.Second, 403},
-		"other key":       {"video/mp4", body, func(r *http.Request) { r.URL.Path += "x" }, 0, 403},
+		"exact":           {"video/mp4", body, nil, 0, 200, ""},
+		"other type":      {"video/quicktime", body, nil, 0, 403, "SignatureDoesNotMatch"},
+		"no type":         {"", body, nil, 0, 403, "SignatureDoesNotMatch"},
+		"longer":          {"video/mp4", append(slices.Clone(body), 'x'), nil, 0, 403, "SignatureDoesNotMatch"},
+		"shorter":         {"video/mp4", body[:9], nil, 0, 403, "SignatureDoesNotMatch"},
+		"length not told": {"video/mp4", body, func(r *http.Request) { r.ContentLength = -1 }, 0, 403, "SignatureDoesNotMatch"},
+		"almost expired":  {"video/mp4", body, nil, 295 * time.Second, 200, ""},
+		"expired":         {"video/mp4", body, nil, 301 * time.Second, 403, "AccessDenied"},
+		"other key":       {"video/mp4", body, func(r *http.Request) { r.URL.Path += "x" }, 0, 403, "SignatureDoesNotMatch"},
 		"longer expiry": {"video/mp4", body, func(r *http.Request) {
 			r.URL.RawQuery = strings.Replace(r.URL.RawQuery, "X-Amz-Expires=300", "X-Amz-Expires=3000", 1)
-		}, 0, 403},
+		}, 0, 403, "SignatureDoesNotMatch"},
 		"other signature": {"video/mp4", body, func(r *http.Request) {
 			q := r.URL.Query()
 			q.Set("X-Amz-Signature", strings.Repeat("0", 64))
 			r.URL.RawQuery = q.Encode()
-		}, 0, 403},
-		"other method":        {"video/mp4", body, func(r *http.Request) { r.Method = "POST" }, 0, 403},
-		"header smuggled in":  {"video/mp4", body, func(r *http.Request) { r.Header.Set("X-Amz-Acl", "public-read") }, 0, 403},
-		"query smuggled in":   {"video/mp4", body, func(r *http.Request) { r.URL.RawQuery += "&uploadId=1" }, 0, 403},
-		"a bearer beside it":  {"video/mp4", body, func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 0, 400},
-		"signature taken off": {"video/mp4", body, func(r *http.Request) { r.URL.RawQuery = "" }, 0, 403},
+		}, 0, 403, "SignatureDoesNotMatch"},
+		"other method":        {"video/mp4", body, func(r *http.Request) { r.Method = "POST" }, 0, 403, "SignatureDoesNotMatch"},
+		"header smuggled in":  {"video/mp4", body, func(r *http.Request) { r.Header.Set("X-Amz-Acl", "public-read") }, 0, 403, "AccessDenied"},
+		"query smuggled in":   {"video/mp4", body, func(r *http.Request) { r.URL.RawQuery += "&uploadId=1" }, 0, 403, "SignatureDoesNotMatch"},
+		"a bearer beside it":  {"video/mp4", body, func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 0, 400, "InvalidArgument"},
+		"signature taken off": {"video/mp4", body, func(r *http.Request) { r.URL.RawQuery = "" }, 0, 403, "AccessDenied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := "assets/" + strings.ReplaceAll(name, " ", "-")
@@ -227,8 +228,12 @@ func TestPresignedPut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			said, _ := io.ReadAll(res.Body)
 			_ = res.Body.Close()
 			_, missing := b.ReadObject(key)
+			if !strings.Contains(string(said), "<Code>"+tt.code+"</Code>") && tt.code != "" {
+				t.Errorf("says %s, want %s", said, tt.code)
+			}
 			if res.StatusCode != tt.status || (missing == nil) != (tt.status == 200) {
 				t.Errorf("status %d, want %d; read: %v", res.StatusCode, tt.status, missing)
 			}

@@ -7,7 +7,6 @@ import (
 	"log"
 	"net/http"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -26,39 +25,41 @@ const maxLoggedCalls = 20000
 // Kind says how a call fails.
 type Kind string
 
-// The kinds of fault.
+// The kinds of fault; kinds says what each does.
 const (
-	// KindStatus answers Status with Headers and Body.
-	KindStatus Kind = "status"
-	// KindGarbage answers 200 with Body, by default bytes that are no JSON.
-	KindGarbage Kind = "garbage"
-	// KindClose closes the connection without an answer. With Effect the whole
-	// request was read and obeyed before, without it not even its body was read.
-	KindClose Kind = "close"
-	// KindCut closes the connection after SizeBytes of the real answer's body,
-	// by default after half of it.
-	KindCut Kind = "cut"
-	// KindCutUpload closes the connection after reading SizeBytes of the
-	// request's body, by default half of its announced length.
+	KindStatus    Kind = "status"
+	KindGarbage   Kind = "garbage"
+	KindClose     Kind = "close"
+	KindCut       Kind = "cut"
 	KindCutUpload Kind = "cut_upload"
-	// KindStall reads the request and never answers. It ends, with a closed
-	// connection, when the client leaves, the rule is cleared, or after DelayMs.
-	KindStall Kind = "stall"
-	// KindSlow sends the real answer at BytesPerSec (default 10).
-	KindSlow Kind = "slow"
-	// KindDelay answers as usual, but DelayMs later.
-	KindDelay Kind = "delay"
-	// KindHuge answers 200 with SizeBytes (default 256 MiB) of one JSON string.
-	KindHuge Kind = "huge"
-	// KindLength sends the real answer under a Content-Length that is
-	// LengthDelta off (default +100: the body ends early).
-	KindLength Kind = "length"
-	// KindRedirect answers Status (default 302) with Location.
-	KindRedirect Kind = "redirect"
+	KindStall     Kind = "stall"
+	KindSlow      Kind = "slow"
+	KindDelay     Kind = "delay"
+	KindHuge      Kind = "huge"
+	KindLength    Kind = "length"
+	KindRedirect  Kind = "redirect"
 )
 
-var kinds = []Kind{KindStatus, KindGarbage, KindClose, KindCut, KindCutUpload, KindStall,
-	KindSlow, KindDelay, KindHuge, KindLength, KindRedirect}
+type faultKind struct {
+	Kind    Kind   `json:"kind"`
+	What    string `json:"what"`
+	Example Rule   `json:"example"`
+}
+
+// kinds are all kinds, each with what it does and what else a rule of it says.
+var kinds = []faultKind{
+	{KindStatus, "answers status with headers and body", Rule{Status: 503, Headers: map[string]string{"Retry-After": "2"}}},
+	{KindGarbage, "answers 200, or status, with body, by default bytes that are no JSON", Rule{}},
+	{KindClose, "closes the connection without an answer; with effect after the request was obeyed, else before its body was read", Rule{Effect: true}},
+	{KindCut, "closes the connection after sizeBytes of the real answer's body, by default half of it", Rule{SizeBytes: 100}},
+	{KindCutUpload, "closes the connection after reading sizeBytes of the request's body, by default half of it", Rule{SizeBytes: 1000}},
+	{KindStall, "reads the request and never answers; ends when the client leaves, the rule is cleared, or after delayMs", Rule{DelayMs: 60000}},
+	{KindSlow, "sends the real answer at bytesPerSec, by default 10", Rule{BytesPerSec: 2000}},
+	{KindDelay, "answers as usual, delayMs later", Rule{DelayMs: 3000}},
+	{KindHuge, "answers 200 with sizeBytes (by default 256 MiB) of one JSON string", Rule{SizeBytes: 1 << 20}},
+	{KindLength, "sends the real answer under a Content-Length that is lengthDelta off, by default 100 too large", Rule{LengthDelta: 100}},
+	{KindRedirect, "answers 302, or status, with location", Rule{Location: "http://192.0.2.1/"}},
+}
 
 // Rule makes some calls of one step fail. The zero values of Nth and Times
 // mean "from the next call on, until cleared".
@@ -97,7 +98,7 @@ type Call struct {
 // for concurrent use.
 type Faults struct {
 	mu     sync.Mutex
-	steps  map[string]bool
+	steps  map[string]string // by name, the route; "" where it depends on more
 	counts map[string]int
 	log    []Call
 	rules  []*activeRule
@@ -111,25 +112,13 @@ type activeRule struct {
 
 // NewFaults makes a switchboard with no fault switched on.
 func NewFaults() *Faults {
-	return &Faults{steps: map[string]bool{StepUnknown: true}, counts: map[string]int{}}
+	return &Faults{steps: map[string]string{StepUnknown: "any other path"}, counts: map[string]int{}}
 }
 
-func (f *Faults) register(step string) {
+func (f *Faults) register(step, route string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.steps[step] = true
-}
-
-// Steps lists the names a Rule may use, sorted.
-func (f *Faults) Steps() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	names := make([]string, 0, len(f.steps))
-	for name := range f.steps {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
+	f.steps[step] = route
 }
 
 // Add switches rules on. Where several match one call, the one added first
@@ -138,10 +127,10 @@ func (f *Faults) Add(rules ...Rule) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, rule := range rules {
-		if rule.Step != AnyStep && !f.steps[rule.Step] {
+		if _, known := f.steps[rule.Step]; rule.Step != AnyStep && !known {
 			return fmt.Errorf("unknown step %q", rule.Step)
 		}
-		if !slices.Contains(kinds, rule.Kind) {
+		if !slices.ContainsFunc(kinds, func(k faultKind) bool { return k.Kind == rule.Kind }) {
 			return fmt.Errorf("unknown kind of fault %q", rule.Kind)
 		}
 		if rule.Kind == KindStatus && (rule.Status < 200 || rule.Status > 599) {
@@ -254,26 +243,29 @@ func (f *Faults) wrap(step string, next http.HandlerFunc) http.Handler {
 
 // mountFaults adds the control calls for rules and the call log.
 func (h *Host) mountFaults() {
-	h.HandleControl("POST", "faults", func(r *http.Request) (any, error) {
-		var rule Rule
-		if err := ReadJSON(r, &rule); err != nil {
-			return nil, err
-		}
-		return nil, h.Faults.Add(rule)
-	})
-	h.HandleControl("GET", "faults", func(*http.Request) (any, error) { return h.Faults.Rules(), nil })
-	h.HandleControl("DELETE", "faults", func(*http.Request) (any, error) {
+	h.HandleControl("POST", "faults", "make calls of a step fail; of rules that match one call the first added wins",
+		Rule{Step: AnyStep, Path: "/nowhere", Nth: 1, Times: 1, Kind: KindStatus, Status: 503}, func(r *http.Request) (any, error) {
+			var rule Rule
+			if err := ReadJSON(r, &rule); err != nil {
+				return nil, err
+			}
+			return nil, h.Faults.Add(rule)
+		})
+	h.HandleControl("GET", "faults", "the rules in force", nil, func(*http.Request) (any, error) { return h.Faults.Rules(), nil })
+	h.HandleControl("DELETE", "faults", "switch all rules off", nil, func(*http.Request) (any, error) {
 		h.Faults.Clear()
 		return nil, nil
 	})
-	h.HandleControl("GET", "calls", func(*http.Request) (any, error) {
+	h.HandleControl("GET", "calls", "what was called: counts by step, and the last calls", nil, func(*http.Request) (any, error) {
+		h.Faults.mu.Lock()
 		counts := map[string]int{}
-		for _, step := range h.Faults.Steps() {
-			counts[step] = h.Faults.Count(step)
+		for step := range h.Faults.steps {
+			counts[step] = h.Faults.counts[step]
 		}
+		h.Faults.mu.Unlock()
 		return map[string]any{"counts": counts, "calls": h.Faults.Calls()}, nil
 	})
-	h.HandleControl("DELETE", "calls", func(*http.Request) (any, error) {
+	h.HandleControl("DELETE", "calls", "forget counts and calls", nil, func(*http.Request) (any, error) {
 		h.Faults.ResetCalls()
 		return nil, nil
 	})

@@ -1,7 +1,7 @@
-// Package fake is the part every vendor stand-in shares: an HTTP server on
-// a loopback port, a log of the calls it saw, faults that can be switched on
-// for single calls, and a small control API under /__control/ so that a test
-// in another process can do the same.
+// Package fake is the part every vendor stand-in shares: an HTTP server, a log of
+// the calls it saw, faults that can be switched on for single calls, and a small
+// control API under /__control/, which lists itself, so that somebody in another
+// process can do the same.
 //
 // It knows no vendor's wire format and nothing of the service under test.
 package fake
@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -38,8 +39,11 @@ type Host struct {
 
 	vendor  *http.ServeMux
 	control *http.ServeMux
+	calls   []controlCall
+	public  string
 
 	mu     sync.Mutex
+	addr   string
 	url    string
 	stop   context.CancelFunc
 	server *http.Server
@@ -53,6 +57,7 @@ func NewHost(faults *Faults) *Host {
 		faults = NewFaults()
 	}
 	h := &Host{Faults: faults, vendor: http.NewServeMux(), control: http.NewServeMux()}
+	h.control.HandleFunc("GET "+ControlPrefix+"{$}", h.serveIndex)
 	h.mountFaults()
 	return h
 }
@@ -60,7 +65,7 @@ func NewHost(faults *Faults) *Host {
 // Handle adds a route of the vendor. pattern is one of net/http's; step is the
 // name under which calls are counted and faults are addressed.
 func (h *Host) Handle(step, pattern string, handler http.HandlerFunc) {
-	h.Faults.register(step)
+	h.Faults.register(step, pattern)
 	h.vendor.Handle(pattern, h.Faults.wrap(step, handler))
 }
 
@@ -69,26 +74,10 @@ func (h *Host) Handle(step, pattern string, handler http.HandlerFunc) {
 // name may return.
 func (h *Host) HandleSteps(steps []string, name func(*http.Request) string, pattern string, handler http.HandlerFunc) {
 	for _, step := range steps {
-		h.Faults.register(step)
+		h.Faults.register(step, "")
 	}
 	h.vendor.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		h.Faults.wrap(name(r), handler).ServeHTTP(w, r)
-	})
-}
-
-// HandleControl adds a control call. path follows ControlPrefix, method is
-// required: HandleControl("POST", "mint", …).
-func (h *Host) HandleControl(method, path string, handler func(*http.Request) (any, error)) {
-	h.control.HandleFunc(method+" "+ControlPrefix+path, func(w http.ResponseWriter, r *http.Request) {
-		answer, err := handler(r)
-		if err != nil {
-			WriteJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
-			return
-		}
-		if answer == nil {
-			answer = map[string]bool{"ok": true}
-		}
-		WriteJSON(w, http.StatusOK, answer)
 	})
 }
 
@@ -107,12 +96,23 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.vendor.ServeHTTP(w, r)
 }
 
-// Listen starts the host on addr ("" means a free loopback port) and returns
-// when it accepts connections. It serves until Close, or until ctx ends. A
+// Publish lets the host be reached under a name, from other machines too: the
+// next Listen takes connections on every interface, and URL has that name.
+func (h *Host) Publish(name string) { h.public = name }
+
+// Listen starts the host on addr ("" means a free port, on loopback unless it is
+// published) and returns when it accepts connections. It serves until Close, or until ctx ends. A
 // closed host may listen again, on the same address for an outage that ends.
 func (h *Host) Listen(ctx context.Context, addr string) error {
 	if addr == "" {
 		addr = "127.0.0.1:0"
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("listen for stand-in: %w", err)
+	}
+	if h.public != "" {
+		addr = ":" + port
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,11 +120,18 @@ func (h *Host) Listen(ctx context.Context, addr string) error {
 		return errors.New("stand-in already listens")
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("port %s is taken, choose others with --port", port)
+	}
 	if err != nil {
 		return fmt.Errorf("listen for stand-in: %w", err)
 	}
 	base, stop := context.WithCancel(ctx)
-	h.url = "http://" + ln.Addr().String()
+	h.addr = ln.Addr().String()
+	h.url = "http://" + h.addr
+	if h.public != "" {
+		h.url = "http://" + net.JoinHostPort(h.public, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port))
+	}
 	h.stop = stop
 	h.done = make(chan struct{})
 	h.server = &http.Server{
@@ -155,8 +162,12 @@ func (h *Host) URL() string {
 	return h.url
 }
 
-// Addr is the host:port of the last Listen, to listen there again.
-func (h *Host) Addr() string { return strings.TrimPrefix(h.URL(), "http://") }
+// Addr is the address of the last Listen, to listen there again.
+func (h *Host) Addr() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.addr
+}
 
 // Close breaks all connections and returns when every handler has ended.
 // Closing a host that does not listen does nothing.

@@ -32,7 +32,6 @@ type ProviderA struct {
 }
 
 // NewProviderA makes a provider whose tokens are meant for clientID.
-// Control: POST /__control/mint with Claims answers {"idToken": …}.
 func NewProviderA(clientID string) (*ProviderA, error) {
 	key, err := newKey()
 	if err != nil {
@@ -40,7 +39,8 @@ func NewProviderA(clientID string) (*ProviderA, error) {
 	}
 	p := &ProviderA{Host: fake.NewHost(nil), clientID: clientID, keys: keyring{current: key}}
 	p.Handle(StepTokenInfo, "/tokeninfo", p.tokenInfo)
-	p.HandleControl("POST", "mint", mintCall(p.Mint))
+	p.HandleControl("POST", "mint", "make an identity token, as good or as bad as the claims say; answers idToken",
+		Claims{Email: "ann@example.com", Name: "Ann"}, mintCall(p.Mint))
 	return p, nil
 }
 

@@ -32,14 +32,14 @@ type ProviderB struct {
 }
 
 // NewProviderB makes a provider whose tokens are meant for clientID.
-// Control: POST /__control/mint with Claims answers {"idToken": …}.
 func NewProviderB(clientID string) (*ProviderB, error) {
 	p := &ProviderB{Host: fake.NewHost(nil), clientID: clientID}
 	if err := p.Rotate(true); err != nil {
 		return nil, err
 	}
 	p.Handle(StepKeys, "GET /auth/keys", p.serveKeys)
-	p.HandleControl("POST", "mint", mintCall(p.Mint))
+	p.HandleControl("POST", "mint", "make an identity token, as good or as bad as the claims say; answers idToken",
+		Claims{Email: "ann@example.com"}, mintCall(p.Mint))
 	return p, nil
 }
 

@@ -121,8 +121,7 @@ type Provider struct {
 	slot   chan struct{} // one separation computes at a time
 }
 
-// New makes a provider. Besides faults and calls, its API host takes GET and PUT
-// /__control/behaviour; a PUT changes the fields it names.
+// New makes a provider.
 func New(opts Options) (*Provider, error) {
 	if opts.APIKey == "" || opts.Space <= 0 || opts.Dir == "" {
 		return nil, errors.New("separation stand-in: key, space and folder are required")
@@ -148,14 +147,18 @@ func New(opts Options) (*Provider, error) {
 	return p, nil
 }
 
-// Listen starts all three hosts on free loopback ports. Separations run until
-// Close or until ctx ends.
-func (p *Provider) Listen(ctx context.Context) error {
+// Listen starts API, storage and upload host at the addresses, or on free ports.
+// Separations run until Close or until ctx ends.
+func (p *Provider) Listen(ctx context.Context, addrs ...string) error {
 	p.mu.Lock()
 	p.work, p.stop = context.WithCancel(ctx)
 	p.mu.Unlock()
-	for _, host := range []*fake.Host{p.API, p.Storage, p.Upload} {
-		if err := host.Listen(ctx, ""); err != nil {
+	for i, host := range []*fake.Host{p.API, p.Storage, p.Upload} {
+		addr := ""
+		if i < len(addrs) {
+			addr = addrs[i]
+		}
+		if err := host.Listen(ctx, addr); err != nil {
 			return errors.Join(err, p.Close())
 		}
 	}
@@ -253,8 +256,8 @@ func (p *Provider) routes() {
 	p.Upload.Handle(StepUpload, "PUT /upload-container/{blob}/{name}", p.withoutKey(p.putBlob))
 	p.Storage.Handle(StepDownload, "GET /perso-storage/{project}/{file}", p.withoutKey(p.serveResult))
 
-	p.API.HandleControl("GET", "behaviour", func(*http.Request) (any, error) { return p.Behaviour(), nil })
-	p.API.HandleControl("PUT", "behaviour", func(r *http.Request) (any, error) {
+	p.API.HandleControl("GET", "behaviour", "how the provider behaves without failing outright", nil, func(*http.Request) (any, error) { return p.Behaviour(), nil })
+	p.API.HandleControl("PUT", "behaviour", "change the fields that are named", Behaviour{ProcessingMs: 6000}, func(r *http.Request) (any, error) {
 		b := p.Behaviour()
 		b.Links, b.Bytes = maps.Clone(b.Links), maps.Clone(b.Bytes) // decoding adds to a map in place
 		if err := fake.ReadJSON(r, &b); err != nil {

@@ -74,10 +74,6 @@ type PlatformA struct {
 
 // NewPlatformA makes a store that knows one app, packageName, and one service
 // account.
-//
-// Control: POST /__control/purchases with a PurchaseA registers it and answers
-// it completed; POST /__control/refund with a token takes it back, and tells the
-// address in notify where there is one, as the store would.
 func NewPlatformA(packageName string) (*PlatformA, error) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -93,15 +89,16 @@ func NewPlatformA(packageName string) (*PlatformA, error) {
 		"GET /androidpublisher/v3/applications/{package}/purchases/products/{product}/tokens/{token}", s.getPurchase)
 	s.Handle(StepVoided, "GET /androidpublisher/v3/applications/{package}/purchases/voidedpurchases", s.listVoided)
 	s.Handle(StepKeys, "GET /oauth2/v3/certs", s.publishKeys)
-	s.HandleControl("POST", "purchases", func(r *http.Request) (any, error) {
-		var p PurchaseA
-		if err := fake.ReadJSON(r, &p); err != nil {
-			return nil, err
-		}
-		return s.Register(p), nil
-	})
-	s.HandleControl("POST", "refund", func(r *http.Request) (any, error) {
-		var ask struct{ Token, Notify string }
+	s.HandleControl("POST", "purchases", "make a purchase known, or change that of a token; answers it with what was blank filled in",
+		PurchaseA{Token: "example", ProductID: "credits.10", PurchaseState: 2}, func(r *http.Request) (any, error) {
+			var p PurchaseA
+			if err := fake.ReadJSON(r, &p); err != nil {
+				return nil, err
+			}
+			return s.Register(p), nil
+		})
+	s.HandleControl("POST", "refund", "take a purchase back, and push the notification to the address in notify", refundA{Token: "example"}, func(r *http.Request) (any, error) {
+		var ask refundA
 		if err := fake.ReadJSON(r, &ask); err != nil {
 			return nil, err
 		}
@@ -116,6 +113,11 @@ func NewPlatformA(packageName string) (*PlatformA, error) {
 		return p, push.Send(r.Context(), ask.Notify)
 	})
 	return s, nil
+}
+
+type refundA struct {
+	Token  string `json:"token"`
+	Notify string `json:"notify,omitempty"`
 }
 
 // Register makes a purchase known. A blank Token or OrderID is made up; the

@@ -60,11 +60,6 @@ type PlatformB struct {
 
 // NewPlatformB makes a store that knows one app, bundleID, and signs
 // transactions of environment (EnvironmentSandbox or EnvironmentProduction).
-//
-// Control: POST /__control/transactions with a TransactionB registers it and
-// answers it completed, with its signed form as "receipt"; POST
-// /__control/refund with a transactionId takes it back, or with reversed lets it
-// stand again, and tells the address in notify where there is one.
 func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -80,37 +75,42 @@ func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 		private: private, certs: certs, transactions: map[string]TransactionB{},
 	}
 	s.Handle(StepTransaction, "GET /inApps/v1/transactions/{id}", s.getTransaction)
-	s.HandleControl("POST", "transactions", func(r *http.Request) (any, error) {
-		var t TransactionB
-		if err := fake.ReadJSON(r, &t); err != nil {
-			return nil, err
-		}
-		t = s.Register(t)
-		receipt, err := s.Sign(t)
-		return struct {
-			TransactionB
-			Receipt string `json:"receipt"`
-		}{t, receipt}, err
-	})
-	s.HandleControl("POST", "refund", func(r *http.Request) (any, error) {
-		var ask struct {
-			TransactionID, Notify string
-			Reversed              bool
-		}
-		if err := fake.ReadJSON(r, &ask); err != nil {
-			return nil, err
-		}
-		t, err := s.Refund(ask.TransactionID, !ask.Reversed)
-		if err != nil || ask.Notify == "" {
-			return t, err
-		}
-		push, err := s.Push(t, map[bool]string{true: "REFUND_REVERSED", false: "REFUND"}[ask.Reversed])
-		if err != nil {
-			return nil, err
-		}
-		return t, push.Send(r.Context(), ask.Notify)
-	})
+	s.HandleControl("POST", "transactions", "make a transaction known, or change that of an id; answers it with its signed form as receipt",
+		TransactionB{TransactionID: "1001", ProductID: "credits.10"}, func(r *http.Request) (any, error) {
+			var t TransactionB
+			if err := fake.ReadJSON(r, &t); err != nil {
+				return nil, err
+			}
+			t = s.Register(t)
+			receipt, err := s.Sign(t)
+			return struct {
+				TransactionB
+				Receipt string `json:"receipt"`
+			}{t, receipt}, err
+		})
+	s.HandleControl("POST", "refund", "take a transaction back, or let it stand again (reversed), and push the notification to the address in notify",
+		refundB{TransactionID: "1001"}, func(r *http.Request) (any, error) {
+			var ask refundB
+			if err := fake.ReadJSON(r, &ask); err != nil {
+				return nil, err
+			}
+			t, err := s.Refund(ask.TransactionID, !ask.Reversed)
+			if err != nil || ask.Notify == "" {
+				return t, err
+			}
+			push, err := s.Push(t, map[bool]string{true: "REFUND_REVERSED", false: "REFUND"}[ask.Reversed])
+			if err != nil {
+				return nil, err
+			}
+			return t, push.Send(r.Context(), ask.Notify)
+		})
 	return s, nil
+}
+
+type refundB struct {
+	TransactionID string `json:"transactionId"`
+	Reversed      bool   `json:"reversed,omitempty"`
+	Notify        string `json:"notify,omitempty"`
 }
 
 // IssuerID and KeyID are what request tokens carry as iss and kid.

@@ -1,7 +1,7 @@
-// Package system runs the whole service on one machine: a sandbox world and
-// `cutroom serve` as a child process in front of it, with a user and an admin
-// signed in. It knows the service by its public interface alone: a command
-// line, an environment and HTTP.
+// Package system runs the whole service on one machine: a sandbox world,
+// `cutroom serve` as a child process before it, and a front that can be told to
+// fail, with a user and an admin signed in. It knows the service by its public
+// interface alone: a command line, an environment and HTTP.
 package system
 
 import (
@@ -10,13 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -36,7 +37,10 @@ type Options struct {
 	World sandbox.Options
 	// Cutroom is the service's binary; "" looks beside the running executable.
 	Cutroom string
-	// Port is where the service listens; 0 takes a free one.
+	// Serve is a program that runs the service in place of Cutroom, as
+	// `serve --ahead <duration>`, by a clock that far ahead.
+	Serve string
+	// Port is where the API is reached; 0 takes a free one.
 	Port int
 	// Log receives what the service logs; nil discards it.
 	Log io.Writer
@@ -59,11 +63,21 @@ type System struct {
 	User    Session
 	Admin   Session
 
-	cutroom string
-	dir     string // the service's working directory
-	env     []string
-	child   *process.Child
-	client  *http.Client
+	cutroom, serve string
+	dir            string // the service's working directory
+	env            map[string]string
+	log            io.Writer
+	client         *http.Client
+	front          *front
+	life           context.Context // ends the world; the service is stopped by Stop
+
+	changing sync.Mutex // held while the service is started anew
+	settings map[string]string
+
+	mu    sync.Mutex
+	child *process.Child // nil while none is meant to run
+	ended chan struct{}
+	end   func() // closes ended
 }
 
 // Start starts world and service, waits for its health check, and signs in a
@@ -76,16 +90,23 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 			return nil, err
 		}
 	}
-	port, err := choosePort(ctx, opts.Port)
+	if _, err := os.Stat(opts.Cutroom); err != nil {
+		return nil, fmt.Errorf("start the sandbox: %w", err)
+	}
+	own, err := freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
-	world, err := sandbox.Start(ctx, opts.World)
-	if err != nil {
+	s := &System{cutroom: opts.Cutroom, serve: opts.Serve, dir: filepath.Join(opts.World.DataDir, "work"), log: opts.Log, life: ctx,
+		client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, ended: make(chan struct{}),
+		front: newFront("127.0.0.1:" + own)}
+	s.end = sync.OnceFunc(func() { close(s.ended) })
+	s.mountControl()
+	s.front.Publish(opts.World.PublicHost)
+	if err := s.front.Listen(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(opts.Port))); err != nil {
 		return nil, err
 	}
-	s := &System{World: world, BaseURL: "http://127.0.0.1:" + strconv.Itoa(port), cutroom: opts.Cutroom,
-		dir: filepath.Join(opts.World.DataDir, "work"), client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}}
+	s.BaseURL = s.front.URL()
 	defer func() {
 		if err != nil {
 			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopDeadline)
@@ -93,20 +114,80 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 			err = errors.Join(err, s.Stop(stopping))
 		}
 	}()
+	if s.World, err = sandbox.Start(ctx, opts.World); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make working directory: %w", err)
 	}
-	s.env = environment(world, port, opts.Env)
-	// Its life is ended by Stop, not by a context.
-	if s.child, err = process.Start(s.cutroom, s.dir, s.env, opts.Log, "serve"); err != nil {
+	s.env = s.World.Env()
+	maps.Copy(s.env, opts.Env)
+	maps.Copy(s.env, map[string]string{"PORT": own, "BIND_ADDR": "127.0.0.1", "PUBLIC_BASE_URL": s.BaseURL, "LOG_FORMAT": "text"})
+	ahead, err := s.readClock()
+	if err != nil {
 		return nil, err
 	}
+	if err := s.startService(ctx, ahead, nil); err != nil {
+		return nil, err
+	}
+	s.front.open(ahead)
+	return s, s.signInBoth(ctx)
+}
+
+// startService starts the service and waits for its health check.
+func (s *System) startService(ctx context.Context, ahead time.Duration, settings map[string]string) error {
+	program, args := s.cutroom, []string{"serve"}
+	if s.serve != "" {
+		program, args = s.serve, []string{"serve", "--ahead", ahead.String()}
+		if err := os.WriteFile(s.clockFile(), []byte(ahead.String()), 0o600); err != nil {
+			return fmt.Errorf("keep the clock: %w", err)
+		}
+	}
+	// Its life is ended by Stop, not by a context.
+	child, err := process.Start(program, s.dir, s.environment(settings), s.log, args...)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.child = child
+	s.mu.Unlock()
 	starting, cancel := context.WithTimeout(ctx, startDeadline)
 	defer cancel()
-	if err := s.child.Healthy(starting, s.client, s.BaseURL); err != nil {
-		return nil, fmt.Errorf("%w (its log says why)", err)
+	if err := child.Healthy(starting, s.client, "http://127.0.0.1:"+s.env["PORT"]); err != nil {
+		stopped := s.stopService(ctx)
+		return errors.Join(fmt.Errorf("%w (its log says why)", err), stopped)
 	}
-	return s, s.signInBoth(ctx)
+	s.settings = settings
+	go func() {
+		<-child.Ended()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.child == child {
+			s.child = nil
+			s.end()
+		}
+	}()
+	return nil
+}
+
+// stopService asks the service to drain and end, waits for it while ctx lasts,
+// and kills it afterwards.
+func (s *System) stopService(ctx context.Context) error {
+	s.client.CloseIdleConnections()
+	s.mu.Lock()
+	child := s.child
+	s.child = nil
+	s.mu.Unlock()
+	if child == nil || !child.Running() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopDeadline)
+	defer cancel()
+	status, err := child.Stop(ctx, syscall.SIGTERM)
+	if err == nil && status != 0 {
+		err = fmt.Errorf("cutroom did not end cleanly: status %d", status)
+	}
+	return err
 }
 
 // FindCutroom looks for the service's binary beside the running executable.
@@ -122,17 +203,14 @@ func FindCutroom() (string, error) {
 	return path, nil
 }
 
-// choosePort checks that a wanted port is free, or finds one.
-func choosePort(ctx context.Context, port int) (int, error) {
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+// freePort finds a port for the service behind the front.
+func freePort(ctx context.Context) (string, error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return 0, fmt.Errorf("port %d is not free, choose another with --port: %w", port, err)
+		return "", fmt.Errorf("find a port: %w", err)
 	}
-	port = ln.Addr().(*net.TCPAddr).Port
-	if err := ln.Close(); err != nil {
-		return 0, fmt.Errorf("release port %d: %w", port, err)
-	}
-	return port, nil
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	return port, errors.Join(err, ln.Close())
 }
 
 // inherited is all the service gets of the caller's own environment, with whatever
@@ -140,27 +218,8 @@ func choosePort(ctx context.Context, port int) (int, error) {
 // in by accident.
 var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|FFMPEG_PATH|FFPROBE_PATH|GOCOVERDIR|(MEDIA|RENDER)_[A-Z_]+)$`)
 
-func environment(world *sandbox.World, port int, extra map[string]string) []string {
-	env := world.Env()
-	env["PORT"] = strconv.Itoa(port)
-	env["LOG_FORMAT"] = "text"
-	for key, value := range extra {
-		env[key] = value
-	}
-	var list []string
-	for _, setting := range os.Environ() {
-		if key, _, _ := strings.Cut(setting, "="); inherited.MatchString(key) && env[key] == "" {
-			list = append(list, setting)
-		}
-	}
-	for key, value := range env {
-		list = append(list, key+"="+value)
-	}
-	return list
-}
-
-// Ended is closed when the service has ended, asked or not.
-func (s *System) Ended() <-chan struct{} { return s.child.Ended() }
+// Ended is closed when the service has ended by itself.
+func (s *System) Ended() <-chan struct{} { return s.ended }
 
 // SignIn signs somebody in through provider_a; the account is made on the
 // first time.
@@ -189,7 +248,7 @@ func (s *System) signInBoth(ctx context.Context) (err error) {
 		return nil // since an earlier run
 	}
 	var log bytes.Buffer
-	grant, err := process.Start(s.cutroom, s.dir, s.env, &log, "admin", "grant", s.Admin.Email)
+	grant, err := process.Start(s.cutroom, s.dir, s.environment(nil), &log, "admin", "grant", s.Admin.Email)
 	if err != nil {
 		return fmt.Errorf("grant the admin role: %w", err)
 	}
@@ -204,13 +263,11 @@ func (s *System) signInBoth(ctx context.Context) (err error) {
 // Stop asks the service to drain and end, waits for it while ctx lasts, kills
 // it afterwards, and closes the world. Stopping again does nothing.
 func (s *System) Stop(ctx context.Context) error {
-	s.client.CloseIdleConnections()
-	var err error
-	if s.child != nil && s.child.Running() {
-		status := 0
-		if status, err = s.child.Stop(ctx, syscall.SIGTERM); err == nil && status != 0 {
-			err = fmt.Errorf("cutroom did not end cleanly: status %d", status)
-		}
+	s.changing.Lock() // a start that is under way ends first
+	defer s.changing.Unlock()
+	err := errors.Join(s.stopService(ctx), s.front.Close())
+	if s.World != nil {
+		err = errors.Join(err, s.World.Close())
 	}
-	return errors.Join(err, s.World.Close())
+	return err
 }

@@ -94,6 +94,20 @@ func options(t *testing.T) system.Options {
 	return system.Options{World: sandbox.Options{DataDir: t.TempDir(), Fast: true}, Cutroom: self}
 }
 
+func read(t *testing.T, req *http.Request) string {
+	t.Helper()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
 func TestStartSignsInAndStops(t *testing.T) {
 	t.Setenv("DATABASE_URL", "postgres://production/")
 	t.Setenv("OBJECT_STORE_BUCKET", "production")
@@ -119,13 +133,35 @@ func TestStartSignsInAndStops(t *testing.T) {
 			t.Errorf("the service sees %s=%q, want %q", key, got, want)
 		}
 	}
+	for _, tt := range []struct{ change, want string }{
+		{`{"settings":{"MEDIA_MAX_MEMORY_MB":"778"}}`, `"MEDIA_MAX_MEMORY_MB":"778"`},
+		{`{"settings":{"REFUSE_TO_START":"1"}}`, "it runs again as it was"},
+		{`{"settings":{"FFMPEG_PATH":"/bin/true"}}`, "it is no number"},
+		{`{"settings":{"PORT":"1"}}`, "it is no number"},
+		{`{"ahead":"1h"}`, "cannot be moved"},
+		{`{"ahead":"-1h"}`, "goes forward only"},
+	} {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, s.BaseURL+"/__control/service", strings.NewReader(tt.change))
+		if got := read(t, req); !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %s", tt.change, got)
+		}
+		req, _ = http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL+"/env/MEDIA_MAX_MEMORY_MB", nil)
+		if got := read(t, req); got != "778" {
+			t.Errorf("after %s the service sees %s", tt.change, got)
+		}
+	}
+	select {
+	case <-s.Ended():
+		t.Error("a service that was started anew counts as ended")
+	default:
+	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Errorf("second stop: %v", err)
 	}
-	if log.String() != "serving\n" {
+	if got := strings.ReplaceAll(log.String(), "DATABASE_URL is wrong\n", ""); got != strings.Repeat("serving\n", 3) {
 		t.Errorf("log %q", log.String())
 	}
 	if _, err := http.Get(s.BaseURL + "/healthz"); err == nil {
@@ -158,9 +194,7 @@ func TestServiceThatDoesNotStopIsKilled(t *testing.T) {
 	if err := s.Stop(ctx); err == nil || !strings.Contains(err.Error(), "was killed") {
 		t.Errorf("error %v", err)
 	}
-	select {
-	case <-s.Ended():
-	default:
+	if _, err := http.Get(s.BaseURL + "/healthz"); err == nil {
 		t.Error("the service lives on")
 	}
 }

@@ -1,0 +1,71 @@
+package fake
+
+import (
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// controlCall is what the index says of a control call.
+type controlCall struct {
+	Method  string            `json:"method"`
+	Path    string            `json:"path"`
+	What    string            `json:"what"`
+	Example any               `json:"example,omitempty"` // a body
+	Fields  map[string]string `json:"fields,omitempty"`  // of a body: all of them, with their types
+}
+
+// HandleControl adds a control call. path follows ControlPrefix, method is
+// required: HandleControl("POST", "mint", …). what and example, a body of the type
+// that the handler reads, nil for none, are for the index.
+func (h *Host) HandleControl(method, path, what string, example any, handler func(*http.Request) (any, error)) {
+	h.calls = append(h.calls, controlCall{Method: method, Path: ControlPrefix + path, What: what, Example: example, Fields: fields(example)})
+	h.control.HandleFunc(method+" "+ControlPrefix+path, func(w http.ResponseWriter, r *http.Request) {
+		answer, err := handler(r)
+		if err != nil {
+			WriteJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+			return
+		}
+		if answer == nil {
+			answer = map[string]bool{"ok": true}
+		}
+		WriteJSON(w, http.StatusOK, answer)
+	})
+}
+
+// fields are the JSON fields of a struct, with their types.
+func fields(example any) map[string]string {
+	t := reflect.TypeOf(example)
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	all := map[string]string{}
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			all[name] = strings.TrimLeft(f.Type.String(), "*")
+		}
+	}
+	return all
+}
+
+// serveIndex lists everything that the host can be told, from the tables that
+// route it.
+func (h *Host) serveIndex(w http.ResponseWriter, _ *http.Request) {
+	type step struct {
+		Step  string `json:"step"`
+		Route string `json:"route,omitempty"`
+	}
+	h.Faults.mu.Lock()
+	steps := []step{{AnyStep, "every call"}}
+	for _, name := range slices.Sorted(maps.Keys(h.Faults.steps)) {
+		steps = append(steps, step{name, h.Faults.steps[name]})
+	}
+	h.Faults.mu.Unlock()
+	listed := slices.Clone(kinds)
+	for i := range listed {
+		listed[i].Example.Step, listed[i].Example.Kind, listed[i].Example.Times = AnyStep, listed[i].Kind, 1
+	}
+	WriteJSON(w, http.StatusOK, map[string]any{"calls": h.calls, "steps": steps, "kinds": listed})
+}

@@ -1,0 +1,200 @@
+package system
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"cutroom/internal/sandbox/fake"
+)
+
+// methods are the steps of the API's front, in lower case.
+var methods = []string{"get", "head", "post", "put", "delete", "options"}
+
+// front is the API as an app reaches it: it passes requests on to the service,
+// makes those fail that it is told to, and lets them wait while the service is
+// started anew with another clock or other settings.
+type front struct {
+	*fake.Host
+	proxy     httputil.ReverseProxy
+	transport http.Transport
+
+	mu      sync.Mutex
+	running chan struct{} // closed while the service runs
+	ahead   time.Duration
+}
+
+// newFront makes the front of a service that will listen at target.
+func newFront(target string) *front {
+	f := &front{Host: fake.NewHost(nil), running: make(chan struct{}),
+		transport: http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, ExpectContinueTimeout: time.Second}}
+	f.proxy = httputil.ReverseProxy{
+		Transport: &f.transport,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(&url.URL{Scheme: "http", Host: target})
+			p.Out.Host = p.In.Host
+			p.SetXForwarded() // requests are limited by the client's address
+		},
+		ModifyResponse: func(res *http.Response) error {
+			// An app learns from it what the service's clock shows.
+			res.Header.Set("Date", time.Now().Add(f.clock()).UTC().Format(http.TimeFormat))
+			return nil
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorLog:     log.New(io.Discard, "", 0),
+	}
+	f.HandleSteps(methods, func(r *http.Request) string {
+		if method := strings.ToLower(r.Method); slices.Contains(methods, method) {
+			return method
+		}
+		return fake.StepUnknown
+	}, "/", f.pass)
+	return f
+}
+
+func (f *front) clock() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ahead
+}
+
+func (f *front) pass(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	running := f.running
+	f.mu.Unlock()
+	select {
+	case <-running:
+		f.proxy.ServeHTTP(w, r)
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// open lets requests through to a service whose clock is ahead, close keeps them.
+func (f *front) open(ahead time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ahead = ahead
+	close(f.running)
+}
+
+func (f *front) close() {
+	f.mu.Lock()
+	f.running = make(chan struct{})
+	f.mu.Unlock()
+	f.transport.CloseIdleConnections()
+}
+
+// service is what can be changed of the running service.
+type service struct {
+	// Ahead is how far its clock is ahead, such as 36h. It goes forward only.
+	Ahead string `json:"ahead"`
+	// Settings are keys of its environment whose values are numbers.
+	Settings map[string]string `json:"settings"`
+}
+
+// number is a setting that may be changed by whoever reaches the sandbox: none of
+// a path, an address or a secret.
+var number = regexp.MustCompile(`^[0-9]{1,12}$`)
+
+func (s *System) mountControl() {
+	s.front.HandleControl("GET", "servers", "the addresses of the stand-ins", nil, func(*http.Request) (any, error) { return s.World.Servers(), nil })
+	s.front.HandleControl("GET", "service", "how far the service's clock is ahead, and which settings were changed", nil,
+		func(*http.Request) (any, error) {
+			s.changing.Lock()
+			defer s.changing.Unlock()
+			return service{s.front.clock().String(), s.settings}, nil
+		})
+	s.front.HandleControl("PUT", "service", "start the service anew with its clock ahead, and with these settings, whose values are numbers; "+
+		"requests wait meanwhile. A clock goes forward only, settings that are not named have their defaults again",
+		service{Ahead: "0s", Settings: map[string]string{"SEPARATION_URL_TTL_SEC": "60"}}, func(r *http.Request) (any, error) {
+			var want service
+			if err := fake.ReadJSON(r, &want); err != nil {
+				return nil, err
+			}
+			return want, s.change(want)
+		})
+}
+
+// change starts the service anew. Where it does not come up, it is as it was.
+func (s *System) change(want service) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	now := s.front.clock()
+	ahead := now
+	if want.Ahead != "" {
+		var err error
+		if ahead, err = time.ParseDuration(want.Ahead); err != nil {
+			return err
+		}
+	}
+	if ahead < now {
+		return fmt.Errorf("the clock goes forward only, and is %v ahead: rows of the future would outlive everything. Remove the data folder to begin again", now)
+	}
+	if ahead != now && s.serve == "" {
+		return errors.New("the clock of this service cannot be moved")
+	}
+	for key, value := range want.Settings {
+		if !number.MatchString(value) || key == "PORT" {
+			return fmt.Errorf("%s=%q cannot be set here: it is no number", key, value)
+		}
+	}
+	before := s.settings
+	s.front.close()
+	if err := s.stopService(s.life); err != nil {
+		return err
+	}
+	err := s.startService(s.life, ahead, want.Settings)
+	if err != nil {
+		ahead = now
+		if again := s.startService(s.life, now, before); again != nil {
+			return errors.Join(err, again)
+		}
+		err = fmt.Errorf("%w; it runs again as it was", err)
+	}
+	s.front.open(ahead)
+	return err
+}
+
+// clockFile keeps how far the clock is ahead: the rows of a data folder are of
+// that time.
+func (s *System) clockFile() string { return filepath.Join(filepath.Dir(s.dir), "clock") }
+
+func (s *System) readClock() (time.Duration, error) {
+	raw, err := os.ReadFile(s.clockFile())
+	if s.serve == "" || errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the clock: %w", err)
+	}
+	return time.ParseDuration(string(raw))
+}
+
+// environment is that of the service with changed settings.
+func (s *System) environment(settings map[string]string) []string {
+	env := maps.Clone(s.env)
+	maps.Copy(env, settings)
+	var list []string
+	for _, setting := range os.Environ() {
+		if key, _, _ := strings.Cut(setting, "="); inherited.MatchString(key) && env[key] == "" {
+			list = append(list, setting)
+		}
+	}
+	for key, value := range env {
+		list = append(list, key+"="+value)
+	}
+	return list
+}
