@@ -33,7 +33,7 @@ test: ## install what the tests need and run all but the long ones
 	scripts/test.sh
 
 .PHONY: test-long
-test-long: ## faults of the provider at every step, and random crashes, in every shape; minutes
+test-long: ## faults of the provider at every step, random crashes in every shape, a failover, 8 replicas; minutes
 	@scripts/setup.sh test
 	scripts/test.sh long
 	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "no npm: generated clients are not tested"; fi

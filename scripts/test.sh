@@ -77,6 +77,8 @@ long-inside)
 		step "separations against random faults and crashes: $shape"
 		$shape ./test/soak
 	done
+	step "a rolling restart of 8 replicas"
+	CUTROOM_TEST_REPLICAS=8 mixed ./test -run RollingRestart
 	;;
 *)
 	sed -n '2,5s/^# \{0,1\}//p' "$0" >&2

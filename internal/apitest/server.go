@@ -97,6 +97,12 @@ func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
 // Postgres says whether the tests run on PostgreSQL.
 func Postgres() bool { return os.Getenv("CUTROOM_TEST_DB") == "postgres" }
 
+// Replication is how many processes a service of the tests has, at least 1.
+func Replication() int {
+	n, _ := strconv.Atoi(os.Getenv("CUTROOM_TEST_REPLICAS"))
+	return max(1, n)
+}
+
 // Start runs the service until the test ends. It ends the test when the
 // service does not come up, and fails it when the service does not stop
 // cleanly or its log holds a secret or a panic.
@@ -116,10 +122,7 @@ func Start(t testing.TB, opts ...Option) *Server {
 }
 
 func start(t testing.TB, opts []Option) (*Server, error) {
-	o := options{env: map[string]string{}, replicas: 1, bucket: os.Getenv("CUTROOM_TEST_BUCKET") == "1"}
-	if n, err := strconv.Atoi(os.Getenv("CUTROOM_TEST_REPLICAS")); err == nil {
-		o.replicas = n
-	}
+	o := options{env: map[string]string{}, replicas: Replication(), bucket: os.Getenv("CUTROOM_TEST_BUCKET") == "1"}
 	for _, opt := range opts {
 		opt(&o)
 	}

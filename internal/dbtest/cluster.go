@@ -31,7 +31,11 @@ type Cluster struct {
 	// URL is postgres://user:password@127.0.0.1:port/postgres?sslmode=require.
 	URL string
 
-	lifeline io.Closer // the supervisor stops the server when this closes
+	bin, dir string
+	port     int
+	password string              // of the role cutroom
+	cred     *syscall.Credential // who the server runs as; nil is us
+	lifeline io.Closer           // the supervisor stops the server when this closes
 	cmd      *exec.Cmd
 }
 
@@ -57,7 +61,7 @@ log_min_messages = fatal
 
 // hba lets nobody in without TLS and a password.
 const hba = `
-local   all all trust
+local   all,replication all trust
 hostssl all all 127.0.0.1/32 scram-sha-256
 `
 
@@ -75,6 +79,18 @@ rm -rf "$2"
 
 // Start makes and starts a cluster. It ends with Stop or with the process.
 func Start(ctx context.Context) (*Cluster, error) {
+	return start(ctx, "", initdb(ctx))
+}
+
+func initdb(ctx context.Context) func(c *Cluster) error {
+	return func(c *Cluster) error {
+		return c.command(ctx, "initdb", "-D", c.dir, "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+	}
+}
+
+// start starts a cluster in the folder that fill makes, with settings beyond the
+// usual ones.
+func start(ctx context.Context, settings string, fill func(c *Cluster) error) (*Cluster, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -85,26 +101,31 @@ func Start(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for PostgreSQL: %w", err)
 	}
-	cred, err := serverUser(dir)
-	if err != nil {
+	c := &Cluster{bin: bin, dir: dir, password: random(12)}
+	if c.cred, err = serverUser(dir); err != nil {
 		return nil, err
 	}
-	password := random(12)
-	port, err := prepare(ctx, bin, dir, cred, password)
+	if c.port, err = freePort(ctx); err == nil {
+		err = fill(c)
+	}
+	if err == nil {
+		err = c.configure(settings)
+	}
+	if err == nil {
+		err = c.run()
+	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	c := &Cluster{URL: fmt.Sprintf("postgres://cutroom:%s@127.0.0.1:%d/postgres?sslmode=require", password, port)}
-	if err := c.run(bin, dir, cred); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	if err := c.ready(ctx, dir, port, password); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
+	c.URL = fmt.Sprintf("postgres://cutroom:%s@127.0.0.1:%d/postgres?sslmode=require", c.password, c.port)
 	return c, nil
 }
 
-// Stop ends the server, removes its folder and returns when both are done.
+// Stop ends the server as a crash would, removes its folder and returns when both
+// are done.
 func (c *Cluster) Stop() error {
 	if err := c.lifeline.Close(); err != nil {
 		return fmt.Errorf("stop PostgreSQL: %w", err)
@@ -112,48 +133,48 @@ func (c *Cluster) Stop() error {
 	return c.cmd.Wait()
 }
 
-// prepare makes the data folder and returns the port the server will use.
-func prepare(ctx context.Context, bin, dir string, cred *syscall.Credential, password string) (int, error) {
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", dir, "-U", "postgres",
-		"--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
-	initdb.Dir = dir
-	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("initdb: %w: %s", err, out)
+// command runs one of PostgreSQL's programs.
+func (c *Cluster) command(ctx context.Context, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.bin, name), args...)
+	cmd.Dir = c.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.cred}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, out)
 	}
+	return nil
+}
+
+// configure writes the files of a data folder that initdb, or a copy, has made.
+func (c *Cluster) configure(more string) error {
 	cert, key, err := selfSigned()
 	if err != nil {
-		return 0, err
-	}
-	port, err := freePort(ctx)
-	if err != nil {
-		return 0, err
+		return err
 	}
 	for name, content := range map[string][]byte{
 		"server.crt":           cert,
 		"server.key":           key,
 		"pg_hba.conf":          []byte(hba),
-		"postgresql.auto.conf": fmt.Appendf(nil, settings, port, dir),
+		"postgresql.auto.conf": fmt.Appendf(nil, settings+more, c.port, c.dir),
 	} {
-		path := filepath.Join(dir, name)
+		path := filepath.Join(c.dir, name)
 		if err := os.WriteFile(path, content, 0o600); err != nil {
-			return 0, fmt.Errorf("write %s: %w", name, err)
+			return fmt.Errorf("write %s: %w", name, err)
 		}
-		if cred != nil {
-			if err := os.Chown(path, int(cred.Uid), int(cred.Gid)); err != nil {
-				return 0, fmt.Errorf("own %s: %w", name, err)
+		if c.cred != nil {
+			if err := os.Chown(path, int(c.cred.Uid), int(c.cred.Gid)); err != nil {
+				return fmt.Errorf("own %s: %w", name, err)
 			}
 		}
 	}
-	return port, nil
+	return nil
 }
 
-func (c *Cluster) run(bin, dir string, cred *syscall.Credential) error {
-	c.cmd = exec.Command("sh", "-c", supervise, "postgres-for-tests", bin, dir)
+func (c *Cluster) run() error {
+	c.cmd = exec.Command("sh", "-c", supervise, "postgres-for-tests", c.bin, c.dir)
 	c.cmd.Dir = "/"
 	// Its own group: an interrupt from the terminal must not reach it before
 	// the tests have ended.
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred, Setpgid: true}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.cred, Setpgid: true}
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -165,21 +186,29 @@ func (c *Cluster) run(bin, dir string, cred *syscall.Credential) error {
 	return nil
 }
 
-// ready waits until the server answers and makes the role that tests use.
-func (c *Cluster) ready(ctx context.Context, dir string, port int, password string) error {
+// superuser is the address at which the server's own user needs no password.
+func (c *Cluster) superuser() string {
+	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres", c.dir, c.port)
+}
+
+// ready waits until the server answers and makes the role that tests use, unless
+// it is a standby.
+func (c *Cluster) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	local := fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres", dir, port)
 	for {
-		conn, err := pgx.Connect(ctx, local)
+		conn, err := pgx.Connect(ctx, c.superuser())
 		if err == nil {
 			defer conn.Close(ctx)
-			_, err = conn.Exec(ctx, fmt.Sprintf("CREATE ROLE cutroom LOGIN CREATEDB CREATEROLE PASSWORD '%s'", password))
+			var standby bool
+			if err = conn.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err == nil && !standby {
+				_, err = conn.Exec(ctx, fmt.Sprintf("CREATE ROLE cutroom LOGIN CREATEDB CREATEROLE PASSWORD '%s'", c.password))
+			}
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			log, _ := os.ReadFile(filepath.Join(dir, "server.log"))
+			log, _ := os.ReadFile(filepath.Join(c.dir, "server.log"))
 			return fmt.Errorf("PostgreSQL does not answer: %w: %s", err, log)
 		case <-time.After(20 * time.Millisecond):
 		}
@@ -189,7 +218,9 @@ func (c *Cluster) ready(ctx context.Context, dir string, port int, password stri
 // binaries finds the newest PostgreSQL on the machine.
 func binaries() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		return filepath.Dir(path), nil
+		// The link may be there without one for every program.
+		path, err = filepath.EvalSymlinks(path)
+		return filepath.Dir(path), err
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if len(found) == 0 {

@@ -129,7 +129,7 @@ func (k *soak) sample(quit <-chan struct{}) {
 	ctx := context.WithoutCancel(k.t.Context())
 	ask := func(query string, args ...any) [][]string {
 		rows, err := k.query(ctx, query, args...)
-		if err != nil {
+		if err != nil && !k.away.Load() {
 			k.t.Errorf("sample: %v", err)
 		}
 		return rows
@@ -139,6 +139,10 @@ func (k *soak) sample(quit <-chan struct{}) {
 		case <-quit:
 			return
 		case <-time.After(100 * time.Millisecond):
+		}
+		if k.away.Load() {
+			k.watch.pause()
+			continue
 		}
 		// The provider first: a project that is there belongs to a job that has
 		// left the queue for good.

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -59,7 +60,8 @@ type soak struct {
 
 	trace   trace
 	watch   watch
-	restart time.Time // when dead replicas come back; zero: none is dead
+	away    atomic.Bool // the database
+	restart time.Time   // when dead replicas come back; zero: none is dead
 	kills   int
 	hit     map[string]int // what the killed replicas' jobs were doing
 	events  map[string]int
@@ -92,14 +94,14 @@ func TestSeparationsSurviveEverything(t *testing.T) {
 	k.report()
 }
 
-func start(t *testing.T, seed uint64) *soak {
+func start(t *testing.T, seed uint64, more ...apitest.Option) *soak {
 	replicas := 1
 	if apitest.Postgres() {
 		replicas = 2
 	}
 	k := &soak{t: t, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), accepted: map[string]string{}, answers: map[int]int{},
 		hit: map[string]int{}, events: map[string]int{}, up: make([]bool, replicas)}
-	opts := []apitest.Option{apitest.Replicas(replicas)}
+	opts := append(more, apitest.Replicas(replicas))
 	for key, value := range map[string]string{
 		"SEPARATION_MAX_PROVIDER_IN_FLIGHT": strconv.Itoa(limit), "SEPARATION_STUCK_SUBMITTING_SEC": "60",
 		"SEPARATION_ABANDON_TTL_MS": "60000", "SEPARATION_URL_TTL_SEC": "60", "PROVIDER_MAX_POLL_MINUTES": "2",

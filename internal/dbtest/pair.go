@@ -1,0 +1,77 @@
+package dbtest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Pair is a primary and a standby that has every commit before it is acknowledged.
+type Pair struct{ primary, standby *Cluster }
+
+// replicated are the settings that a failover without loss rests on, which the
+// usual ones do without.
+const replicated = `
+wal_level = replica
+max_wal_senders = 4
+synchronous_commit = on
+`
+
+// StartPair starts a pair, with an empty database, until the test ends.
+func StartPair(t testing.TB) *Pair {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	p := &Pair{}
+	begin := func(c **Cluster, settings string, fill func(c *Cluster) error) {
+		var err error
+		if *c, err = start(ctx, settings, fill); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = (*c).Stop() }) // a test may have stopped it
+	}
+	begin(&p.primary, replicated, initdb(ctx))
+	copied := replicated + fmt.Sprintf("primary_conninfo = 'host=%s port=%d user=postgres'\n", p.primary.dir, p.primary.port)
+	begin(&p.standby, copied, func(c *Cluster) error {
+		return c.command(ctx, "pg_basebackup", "-D", c.dir, "-h", p.primary.dir, "-p", fmt.Sprint(p.primary.port),
+			"-U", "postgres", "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	})
+	for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()", "CREATE DATABASE pair OWNER cutroom"} {
+		if err := p.primary.asSuperuser(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	for p.primary.asSuperuser(ctx, "SELECT 1 / count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != nil {
+		if ctx.Err() != nil {
+			t.Fatal("the standby does not confirm commits")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return p
+}
+
+// Address names both servers, the primary first, and the owner of the database.
+func (p *Pair) Address() (address, user, password string) {
+	return fmt.Sprintf("postgres://127.0.0.1:%d,127.0.0.1:%d/pair?sslmode=require", p.primary.port, p.standby.port), "cutroom", p.primary.password
+}
+
+// Fail ends the primary as a crash would.
+func (p *Pair) Fail() error { return p.primary.Stop() }
+
+// Promote makes the standby the primary.
+func (p *Pair) Promote(ctx context.Context) error {
+	return p.standby.asSuperuser(ctx, "SELECT pg_promote(true, 30)")
+}
+
+func (c *Cluster) asSuperuser(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, c.superuser())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
