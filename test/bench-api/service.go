@@ -106,7 +106,8 @@ func (s *service) stop() {
 
 // call sends a request and decodes the answer, which must be a 2xx.
 func (s *service) call(req *http.Request, answer any) error {
-	return (&api.Client{HTTP: http.DefaultClient}).Exchange(req, req.Method+" "+req.URL.Path, answer)
+	_, err := (&api.Client{HTTP: http.DefaultClient}).Exchange(req, req.Method+" "+req.URL.Path, answer)
+	return err
 }
 
 func (s *service) signIn(world *sandbox.World, email string) (token string, err error) {

@@ -47,44 +47,55 @@ func (e *Error) Error() string {
 
 // Call sends a request and decodes the JSON answer into answer.
 func (c *Client) Call(ctx context.Context, method, path string, body io.Reader, contentType string, answer any) error {
-	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, body)
+	req, err := c.Request(ctx, method, path, body)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
+		return err
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
+	_, err = c.Exchange(req, method+" "+strings.SplitN(path, "?", 2)[0], answer)
+	return err
+}
+
+// Request makes a request with the access token.
+func (c *Client) Request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
 	if c.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	return c.Exchange(req, method+" "+strings.SplitN(path, "?", 2)[0], answer)
+	return req, nil
 }
 
-// Exchange is Call with a request of the caller's, which an error names.
-func (c *Client) Exchange(req *http.Request, name string, answer any) error {
+// Exchange is Call with a request of the caller's, which an error names. It
+// returns the answer's header, too.
+func (c *Client) Exchange(req *http.Request, name string, answer any) (http.Header, error) {
 	res, err := c.HTTP.Do(req)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	raw, err := io.ReadAll(io.LimitReader(res.Body, 4<<20))
 	if err != nil {
-		return fmt.Errorf("%s: read the answer: %w", name, err)
+		return nil, fmt.Errorf("%s: read the answer: %w", name, err)
 	}
 	if res.StatusCode/100 != 2 {
 		var e struct{ Error, Detail string }
 		if json.Unmarshal(raw, &e) != nil {
 			e.Error = strings.TrimSpace(string(raw[:min(len(raw), 200)]))
 		}
-		return &Error{name, res.StatusCode, e.Error, e.Detail}
+		return res.Header, &Error{name, res.StatusCode, e.Error, e.Detail}
 	}
 	if answer == nil {
-		return nil
+		return res.Header, nil
 	}
 	if err := json.Unmarshal(raw, answer); err != nil {
-		return fmt.Errorf("%s: read the answer: %w", name, err)
+		return nil, fmt.Errorf("%s: read the answer: %w", name, err)
 	}
-	return nil
+	return res.Header, nil
 }
 
 // Get is Call without a body.

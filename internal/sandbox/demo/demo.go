@@ -145,6 +145,7 @@ type run struct {
 	account account
 	took    []stage
 	files   []string
+	jobs    []string // ids, in the order in which they were made
 }
 
 // prepare makes the folders. Results of an earlier run are removed, so that

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,9 +18,9 @@ import (
 	"cutroom/internal/sandbox/api"
 )
 
-// pollInterval is how often a job's state is asked for; the mobile app asks
-// every 0.3 to 2 s.
-const pollInterval = 400 * time.Millisecond
+// pollInterval is how often a job's state is asked for where nobody lets the
+// request wait.
+const pollInterval = time.Second
 
 // jobStatus is what both kinds of job answer.
 type jobStatus struct {
@@ -56,15 +57,27 @@ func (s jobStatus) say() string {
 	return words
 }
 
-// wait asks for a job's state until it has ended well. Progress that falls is
+// wait asks for a job's state until it has ended well. Each question but the
+// first waits at the service until there is something new. Progress that falls is
 // an error of the service.
 func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStatus, error) {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	last := 0
+	tag, last := "", 0
 	for {
+		req, err := c.Request(ctx, http.MethodGet, path, nil)
+		if err != nil {
+			return jobStatus{}, err
+		}
+		if tag != "" {
+			req.Header.Set("Prefer", "wait=30")
+			req.Header.Set("If-None-Match", tag)
+		}
 		var s jobStatus
-		if err := c.Get(ctx, path, &s); err != nil {
+		header, err := c.Exchange(req, "GET "+path, &s)
+		var same *api.Error
+		if errors.As(err, &same) && same.Status == http.StatusNotModified {
+			continue
+		}
+		if err != nil {
 			return s, err
 		}
 		if s.Progress < last {
@@ -78,12 +91,41 @@ func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStat
 		case "FAILED", "DISPOSED":
 			return s, fmt.Errorf("job %s is %s: %s", s.JobID, s.Status, s.Error)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return s, fmt.Errorf("wait for %s: %w", s.JobID, ctx.Err())
+		asked := tag != ""
+		if tag = header.Get("ETag"); header.Get("Preference-Applied") == "" && (asked || tag == "") {
+			select {
+			case <-time.After(pollInterval):
+			case <-ctx.Done():
+				return s, fmt.Errorf("wait for %s: %w", s.JobID, ctx.Err())
+			}
 		}
 	}
+}
+
+// history lists the newest jobs of a kind, "render" or "separate".
+func (c *client) history(ctx context.Context, kind string) (jobs []jobStatus, err error) {
+	var answer struct{ Jobs []jobStatus }
+	err = c.Get(ctx, "/api/v2/"+kind+"?limit=10", &answer)
+	return answer.Jobs, err
+}
+
+// wave is a stem's waveform: the lowest and the highest of each stretch's
+// samples, -128 to 127, in turn.
+type wave struct {
+	label  string
+	length time.Duration
+	Data   []int
+}
+
+// peaks asks for a stem's waveform by the stem's link.
+func (c *client) peaks(ctx context.Context, s stem, points int) (wave, error) {
+	w := wave{label: s.Label, length: time.Duration(s.DurationMs) * time.Millisecond}
+	link, err := url.Parse(s.URL)
+	if err != nil {
+		return w, fmt.Errorf("waveform: %w", err)
+	}
+	err = c.Get(ctx, fmt.Sprintf("%s/peaks?points=%d&%s", link.Path, points, link.RawQuery), &w)
+	return w, err
 }
 
 // separate submits an audio file and returns the job's id.
@@ -167,7 +209,8 @@ func (c *client) upload(ctx context.Context, path string, report func(float64)) 
 	// Both are signed: the object store refuses any other value.
 	req.ContentLength = size
 	req.Header.Set("Content-Type", contentType)
-	return answer.AssetKey, c.Exchange(req, "PUT "+answer.AssetKey, nil)
+	_, err = c.Exchange(req, "PUT "+answer.AssetKey, nil)
+	return answer.AssetKey, err
 }
 
 // digest is a file's sha256 in lower-case hex, and its size.

@@ -34,6 +34,7 @@ type result struct {
 	music            string // path
 	audio            string // path: what was separated
 	stems            map[string]string
+	waves            []wave // of the stems, as the service draws them
 	video, v3, sound string // paths of the renders; v3 is empty without an object store
 }
 
