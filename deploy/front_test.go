@@ -73,13 +73,18 @@ func TestHealthcheckTellsHealthyFromNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	env := []string{"PORT=" + u.Port()}
 	run := func() error {
 		cmd := exec.CommandContext(t.Context(), "bash", "healthcheck.sh")
-		cmd.Env = append(os.Environ(), "PORT="+u.Port())
+		cmd.Env = append(os.Environ(), env...)
 		return cmd.Run()
 	}
 	if err := run(); err != nil {
 		t.Errorf("healthy: %v", err)
+	}
+	env = []string{"PORT=1", "ROLES=render,sweep", "OPS_ADDR=:" + u.Port()}
+	if err := run(); err != nil {
+		t.Errorf("healthy, without a public port: %v", err)
 	}
 	status = http.StatusServiceUnavailable
 	if run() == nil {

@@ -163,6 +163,9 @@ func TestStartupRefusesBadConfiguration(t *testing.T) {
 		{"sample rate above 1", one("MONITORING_TRACES_SAMPLE_RATE", "1.1"), nil},
 		{"store environment", one("IAP_PLATFORM_B_ENV", "staging"), nil},
 		{"upload limit not a number", one("MAX_UPLOAD_FILE_SIZE_MB", "big"), nil},
+		{"unknown role", one("ROLES", "api,renders"), nil},
+		{"one role on SQLite", map[string]string{"ROLES": "render", "OPS_ADDR": "127.0.0.1:9"}, []string{"ROLES"}},
+		{"one role without a port", map[string]string{"ROLES": "render", "DATABASE_URL": pg + "?sslmode=require"}, []string{"ROLES", "OPS_ADDR", "OBJECT_STORE_BUCKET"}},
 		{"catalog", one("CREDIT_PRODUCTS", "credits.10"), nil},
 		{"log format", one("LOG_FORMAT", "xml"), nil},
 	}

@@ -80,6 +80,11 @@ func (v *invocation) parse(c command, args []string) error {
 	return nil
 }
 
+// rolesFlag adds --roles, which wins over the environment and its file.
+func rolesFlag(fs *flag.FlagSet, _ *invocation) {
+	fs.Func("roles", "", func(s string) error { return os.Setenv("ROLES", s) })
+}
+
 // sinceFlag adds --since, a day in UTC.
 func sinceFlag(fs *flag.FlagSet, v *invocation) {
 	fs.Func("since", "", func(s string) (err error) {

@@ -24,8 +24,9 @@ import (
 // check is one line of the doctor's report. It returns what it saw, and an
 // error when that is not good enough. Errors name no secret.
 type check struct {
-	name string
-	run  func(ctx context.Context, cfg config.Config) (string, error)
+	name   string
+	needed bool // by the roles of this process
+	run    func(ctx context.Context, cfg config.Config) (string, error)
 }
 
 // finding is what a check found, for a script.
@@ -38,23 +39,28 @@ type finding struct {
 // errUnhealthy makes the doctor exit with 1; the report has said why.
 var errUnhealthy = errors.New("some checks failed")
 
-// doctor checks everything the service depends on, one line each.
+// doctor checks everything that the roles of this process depend on, one line each.
 func doctor(ctx context.Context, v *invocation) error {
 	cfg, log, err := v.load()
 	if err != nil {
 		return err
 	}
+	stores := cfg.Roles.API || cfg.Roles.Sweep // which asks about past sales
 	checks := []check{
-		{"ffmpeg", func(ctx context.Context, c config.Config) (string, error) { return checkFFmpeg(ctx, c, log) }},
-		{"database", checkDatabase}, {"bucket", checkBucket}, {"storage", checkStorage},
-		{"separation provider", func(ctx context.Context, c config.Config) (string, error) { return checkProvider(ctx, c, log) }},
-		{"provider_a", func(ctx context.Context, c config.Config) (string, error) {
+		{"ffmpeg", cfg.Roles.Media(), func(ctx context.Context, c config.Config) (string, error) { return checkFFmpeg(ctx, c, log) }},
+		{"database", true, checkDatabase}, {"bucket", true, checkBucket}, {"storage", true, checkStorage},
+		{"separation provider", cfg.Roles.Separation, func(ctx context.Context, c config.Config) (string, error) { return checkProvider(ctx, c, log) }},
+		{"provider_a", cfg.Roles.API, func(ctx context.Context, c config.Config) (string, error) {
 			return reach(ctx, c.Auth.ProviderA.TokenInfoURL)
 		}},
-		{"provider_b", checkProviderB}, {"platform_a", checkPlatformA}, {"platform_b", checkPlatformB},
+		{"provider_b", cfg.Roles.API, checkProviderB},
+		{"platform_a", stores, checkPlatformA}, {"platform_b", stores, checkPlatformB},
 	}
 	failed, findings := false, make([]finding, 0, len(checks))
 	for _, c := range checks {
+		if !c.needed {
+			continue
+		}
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		said, err := c.run(ctx, cfg)
 		cancel()

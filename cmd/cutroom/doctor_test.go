@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,10 +46,10 @@ func inWorld(t *testing.T, change map[string]string) *sandbox.World {
 }
 
 // examine runs the doctor and returns its exit status and its lines by check.
-func examine(t *testing.T) (status int, lines map[string]string, all string) {
+func examine(t *testing.T, flags ...string) (status int, lines map[string]string, all string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	status = run([]string{"doctor"}, &stdout, &stderr)
+	status = run(append([]string{"doctor"}, flags...), &stdout, &stderr)
 	lines = map[string]string{}
 	shape := regexp.MustCompile(`^(ok  |FAIL)  ([a-z_]+(?: provider)?) +(\S.*)$`)
 	for line := range strings.Lines(stdout.String()) {
@@ -97,6 +99,21 @@ func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
 	for i, name := range checks {
 		if i >= len(findings) || findings[i].Check != name || !findings[i].OK || findings[i].Detail == "" {
 			t.Errorf("as JSON: %s is not told: %v", name, findings)
+		}
+	}
+}
+
+func TestDoctorChecksWhatTheRolesNeed(t *testing.T) {
+	inWorld(t, map[string]string{"ROLES": "api", "OPS_ADDR": ":9", "DATABASE_URL": "postgres://127.0.0.1:1/cutroom?sslmode=require"})
+	for roles, want := range map[string]string{
+		"sweep":          "bucket database platform_a platform_b storage",
+		"render":         "bucket database ffmpeg storage",
+		"separation":     "bucket database ffmpeg separation provider storage",
+		"api,separation": strings.Join(slices.Sorted(slices.Values(checks)), " "),
+	} {
+		_, lines, all := examine(t, "--roles", roles) // wins over ROLES
+		if got := strings.Join(slices.Sorted(maps.Keys(lines)), " "); got != want {
+			t.Errorf("%s: checked %s, want %s\n%s", roles, got, want, all)
 		}
 	}
 }

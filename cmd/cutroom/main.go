@@ -17,9 +17,10 @@ import (
 
 const usage = `usage: cutroom <command> [--env-file <path>] [--json]
 
-  serve                                run the service
+  serve [--roles <list>]               run the service, or the part of it that --roles, else
+                                       ROLES, names: api, render, separation, sweep
   migrate                              apply database migrations and exit
-  doctor                               check everything the service depends on
+  doctor [--roles <list>]              check everything that the service, or the part, depends on
   version                              print versions
 
   admin grant <email or uuid>          give a user the admin role
@@ -51,9 +52,9 @@ The configuration comes from the environment, and beneath it from the file that
 
 // commands are the commands by their words.
 var commands = map[string]command{
-	"serve":          {daemon: true, run: serve},
+	"serve":          {daemon: true, flags: rolesFlag, run: serve},
 	"migrate":        {daemon: true, run: migrate},
-	"doctor":         {run: doctor},
+	"doctor":         {flags: rolesFlag, run: doctor},
 	"version":        {run: version},
 	"admin grant":    {args: 1, run: grantRole},
 	"admin revoke":   {args: 1, run: revokeRole},

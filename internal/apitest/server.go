@@ -22,6 +22,7 @@ package apitest
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -78,6 +79,7 @@ type replica struct {
 type options struct {
 	env      map[string]string
 	replicas int
+	roles    []string // of each replica; nil is all of each
 	bucket   bool
 }
 
@@ -93,6 +95,12 @@ func Bucket(on bool) Option { return func(o *options) { o.bucket = on } }
 // Replicas runs n processes behind a round-robin front. More than one needs
 // PostgreSQL.
 func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
+
+// Roles runs a replica for each list of roles, all on one bucket and with nothing
+// else in common but the database. It needs PostgreSQL; the first is of the API.
+func Roles(lists ...string) Option {
+	return func(o *options) { o.roles, o.replicas, o.bucket = lists, len(lists), true }
+}
 
 // Postgres says whether the tests run on PostgreSQL.
 func Postgres() bool { return os.Getenv("CUTROOM_TEST_DB") == "postgres" }
@@ -152,7 +160,7 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 			s.secrets = append(s.secrets, v)
 		}
 	}
-	if err := s.makeReplicas(t, o.replicas); err != nil {
+	if err := s.makeReplicas(t, o); err != nil {
 		return nil, err
 	}
 	for i := range s.replicas {
@@ -185,21 +193,33 @@ func (s *Server) database(t testing.TB) {
 
 // makeReplicas chooses the addresses; with several replicas the public one is
 // a front that passes requests on in turn.
-func (s *Server) makeReplicas(t testing.TB, n int) error {
+func (s *Server) makeReplicas(t testing.TB, o options) error {
 	var targets []*url.URL
-	for range n {
+	for i := range o.replicas {
 		port, err := FreePort()
 		if err != nil {
 			return err
 		}
 		u := &url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)}
-		targets = append(targets, u)
 		env := maps.Clone(s.env)
 		env["PORT"] = strconv.Itoa(port)
+		serves := true
+		if o.roles != nil {
+			if port, err = FreePort(); err != nil {
+				return err
+			}
+			env["ROLES"], env["STORAGE_PATH"], env["OPS_ADDR"] = o.roles[i], s.Storage+strconv.Itoa(i), "127.0.0.1:"+strconv.Itoa(port)
+			if serves = strings.Contains(o.roles[i], "api"); !serves {
+				u.Host = env["OPS_ADDR"]
+			}
+		}
+		if serves {
+			targets = append(targets, u)
+		}
 		s.replicas = append(s.replicas, &replica{url: u.String(), env: env, log: &logBuffer{}})
 	}
 	s.URL = targets[0].String()
-	if n > 1 {
+	if len(targets) > 1 {
 		front := httptest.NewServer(roundRobin(targets))
 		t.Cleanup(front.Close)
 		s.URL = front.URL
@@ -335,6 +355,20 @@ func (s *Server) Command(t testing.TB, args ...string) (int, string) {
 // PID is the process id of a running replica.
 func (s *Server) PID(replica int) int { return s.replicas[replica].proc.PID() }
 
+// Ops asks the operators' port of a replica that has one. Status 0 is no answer.
+func (s *Server) Ops(path string) (status int, body string) {
+	res, err := s.client.Get("http://" + s.Config("OPS_ADDR") + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return res.StatusCode, string(b)
+}
+
 // Logs is what all replicas printed so far.
 func (s *Server) Logs() string {
 	var b strings.Builder
@@ -417,5 +451,5 @@ func tail(log string) string {
 // It shares everything else with s and is valid as long as s.
 func (s *Server) Replica(i int) *Server {
 	return &Server{URL: s.replicas[i].url, World: s.World, Dir: s.Dir, Storage: s.Storage, binary: s.binary,
-		env: s.env, replicas: s.replicas, client: s.client, secrets: s.secrets}
+		env: s.env, replicas: s.replicas[i : i+1], client: s.client, secrets: s.secrets}
 }

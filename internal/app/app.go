@@ -53,6 +53,7 @@ type App struct {
 	db          *db.DB
 	nodeID      string
 	ready       *readiness
+	renewer     *job.Renewer
 	replica     job.Replica
 	outage      job.Outage
 	store       objectstore.Store
@@ -138,15 +139,8 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	if err := a.buildMonitor(cfg); err != nil {
 		return err
 	}
-	runner, err := NewMedia(cfg, a.log)
+	runner, works, err := buildMedia(ctx, cfg, a.log)
 	if err != nil {
-		return err
-	}
-	layers, err := runner.Confinement(ctx)
-	if err != nil {
-		return err
-	}
-	if err := checkConfinement(layers, cfg.Media.RequireConfinement, a.log); err != nil {
 		return err
 	}
 	a.seen = newDependencies(a.db)
@@ -160,10 +154,10 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	if err != nil {
 		host = "cutroom"
 	}
-	renewer := job.NewRenewer(a.db, host+"/"+uuid.NewString(), a.log)
-	a.ready = &readiness{db: a.db, store: a.store, uploads: a.staging, ffmpeg: runner.Works, minFree: cfg.Storage.MinFreeDiskBytes,
+	a.renewer = job.NewRenewer(a.db, host+"/"+uuid.NewString(), a.log)
+	a.ready = &readiness{db: a.db, store: a.store, uploads: a.staging, ffmpeg: works, minFree: cfg.Storage.MinFreeDiskBytes,
 		key: "ready/" + a.nodeID, log: a.log}
-	a.replica = job.Replica{ID: renewer.Owner(), NodeID: a.storeNode(), Offers: a.ready.offers(cfg.Render.MaxConcurrent), Log: a.log}
+	a.replica = job.Replica{ID: a.renewer.Owner(), NodeID: a.storeNode(), Offers: a.ready.offers(cfg.Render.MaxConcurrent), Log: a.log}
 	a.calls = admin.NewCallLog(a.db, a.log)
 	provider, err := NewProvider(cfg, a.calls.Record, a.log)
 	if err != nil {
@@ -176,14 +170,14 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.credits = ledger
 	a.onDemand = ondemand.New(1, a.log)
 	a.separations = separation.New(separation.Options{
-		DB: a.db, Renewer: renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
+		DB: a.db, Renewer: a.renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Log: a.log,
 	})
 	a.assets = asset.New(a.db, a.bucket, a.assetCache, cfg.Storage.MaxUploadBytes)
-	if err := a.buildRenders(cfg, dirs, runner, renewer); err != nil {
+	if err := a.buildRenders(cfg, dirs, runner); err != nil {
 		return err
 	}
 	a.accounts = account.New(account.Options{
@@ -191,7 +185,10 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		Providers: newIdentityProviders(cfg, a.seen), Credits: ledger,
 		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase, a.assets.Erase}, Session: cfg.Auth.Session, Log: a.log,
 	})
-	a.metrics = newMetrics(a.version, a.db, a.slots, a.sweeps)
+	a.metrics = newMetrics(a.version, a.db, a.sweeps)
+	if cfg.Roles.Render {
+		a.metrics.showSlots(a.slots)
+	}
 	a.metrics.registry.MustRegister(a.ready, a.seen)
 	a.stopping = make(chan struct{})
 	api := httpapi.Options{
@@ -225,7 +222,7 @@ func (a *App) buildMonitor(cfg config.Config) error {
 	return nil
 }
 
-func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner, renewer *job.Renewer) error {
+func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner) error {
 	var err error
 	if a.parts, err = diskcache.New(diskcache.Config{Dir: dirs.parts, MaxBytes: cfg.Render.PartCacheMaxBytes}); err != nil {
 		return err
@@ -239,7 +236,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 			MaxOutputDuration: cfg.Render.MaxOutputDuration, MaxPixelFrames: cfg.Render.MaxPixelFrames, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
 	a.renders = render.New(render.Options{
-		DB: a.db, Renewer: renewer, Store: a.store, Bucket: a.bucket, Assets: a.assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
+		DB: a.db, Renewer: a.renewer, Store: a.store, Bucket: a.bucket, Assets: a.assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
 		Slots: a.slots, OnDemand: a.onDemand, Timeout: cfg.Render.JobTimeout, CanWork: a.ready.canWork, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
 		JobLifetime: cfg.Retention.Jobs, OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
 		EraseCaches: a.parts.EraseScope, Log: a.log,
@@ -275,6 +272,21 @@ func (a *App) Close() error {
 	return a.db.Close()
 }
 
+// listen opens the public listener, nil where the process has not that role.
+func (a *App) listen(ctx context.Context) (net.Listener, error) {
+	if !a.cfg.Roles.API {
+		return nil, nil
+	}
+	address := net.JoinHostPort(bindHost(a.cfg.HTTP.BindAddr), strconv.Itoa(a.cfg.HTTP.Port))
+	l, err := httpapi.Listen(ctx, address, a.cfg.HTTP.TrustedProxies, func(client string) {
+		a.outage.Log(a.log, slog.LevelWarn, "connections", "a client holds its share of connections and is refused more", "client", client)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return l, nil
+}
+
 // Run serves until ctx ends, then stops from the outside in: no new requests,
 // requests under way end, running jobs go back to the queue, the database
 // closes. It returns nil after a clean stop.
@@ -285,14 +297,15 @@ func (a *App) Run(ctx context.Context) error {
 			a.log.Warn("database not closed cleanly", "err", err)
 		}
 	}()
-	address := net.JoinHostPort(bindHost(a.cfg.HTTP.BindAddr), strconv.Itoa(a.cfg.HTTP.Port))
-	listener, err := httpapi.Listen(ctx, address, a.cfg.HTTP.TrustedProxies, func(client string) {
-		a.outage.Log(a.log, slog.LevelWarn, "connections", "a client holds its share of connections and is refused more", "client", client)
-	})
+	public, err := a.listen(ctx)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
-	defer listener.Close()
+	address := "none"
+	if public != nil {
+		address = public.Addr().String()
+		defer public.Close()
+	}
 	ops, err := a.listenOps()
 	if err != nil {
 		return err
@@ -300,21 +313,25 @@ func (a *App) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	// Workers outlive the listener: a request that ends during the drain may
 	// still put a job into the queue, and hands it to a peer by doing so.
-	group.Go(func() error { return a.serve(ctx, listener) })
+	if public != nil {
+		group.Go(func() error { return a.serve(ctx, public) })
+	}
 	if ops != nil {
 		group.Go(func() error { return a.serveOps(ctx, ops) })
 	}
 	group.Go(func() error { return a.db.RunNotifier(ctx) })
-	// Before the replicas are counted. If the database is away at this moment,
-	// the replica announces itself again later.
-	if err := a.replica.Announce(ctx, a.db); err != nil && ctx.Err() == nil {
-		a.log.Warn("replica not announced yet", "err", err)
+	if a.cfg.Roles.Render {
+		// Before the replicas are counted. If the database is away at this moment,
+		// the replica announces itself again later.
+		if err := a.replica.Announce(ctx, a.db); err != nil && ctx.Err() == nil {
+			a.log.Warn("replica not announced yet", "err", err)
+		}
+		group.Go(func() error { return a.replica.Run(ctx, a.db) })
 	}
-	group.Go(func() error { return a.replica.Run(ctx, a.db) })
 	group.Go(func() error { return a.runWorkers(ctx) })
 	group.Go(func() error { return a.runSweeps(ctx) })
 	group.Go(func() error { return a.claimLater(ctx) })
-	a.log.Info("cutroom serves", "address", listener.Addr().String(), "version", a.version)
+	a.log.Info("cutroom serves", "address", address, "roles", a.cfg.Roles.String(), "version", a.version)
 	err = group.Wait()
 	a.onDemand.Close()
 	if errors.Is(err, context.Canceled) {
@@ -332,8 +349,8 @@ func bindHost(a netip.Addr) string {
 	return a.String()
 }
 
-// runWorkers runs both kinds of workers, and the log of provider calls until
-// the last of their calls is in it.
+// runWorkers runs the kinds of workers that the process has, and the log of
+// provider calls until the last of their calls is in it.
 func (a *App) runWorkers(ctx context.Context) error {
 	logging, stop := context.WithCancel(context.WithoutCancel(ctx))
 	logged := make(chan struct{})
@@ -343,8 +360,12 @@ func (a *App) runWorkers(ctx context.Context) error {
 	}()
 	defer func() { stop(); <-logged }()
 	var workers errgroup.Group
-	workers.Go(func() error { return a.separations.Run(ctx) })
-	workers.Go(func() error { return a.renders.Run(ctx) })
+	if a.cfg.Roles.Separation {
+		workers.Go(func() error { return a.separations.Run(ctx) })
+	}
+	if a.cfg.Roles.Render {
+		workers.Go(func() error { return a.renders.Run(ctx) })
+	}
 	return workers.Wait()
 }
 

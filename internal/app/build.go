@@ -30,6 +30,23 @@ func NewMedia(cfg config.Config, log *slog.Logger) (*media.Runner, error) {
 		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes, MaxPixels: cfg.Render.MaxInputPixels, Log: log})
 }
 
+// buildMedia returns the runner, confined, and what tells whether it works; both
+// are nil where the process runs no ffmpeg.
+func buildMedia(ctx context.Context, cfg config.Config, log *slog.Logger) (*media.Runner, func(context.Context) error, error) {
+	if !cfg.Roles.Media() {
+		return nil, nil, nil
+	}
+	runner, err := NewMedia(cfg, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	layers, err := runner.Confinement(ctx)
+	if err == nil {
+		err = checkConfinement(layers, cfg.Media.RequireConfinement, log)
+	}
+	return runner, runner.Works, err
+}
+
 // checkConfinement says what does not confine ffmpeg here. Where it must, it
 // fails when neither namespaces nor Landlock do: then a decoder that was taken
 // over would see the server's files and other users'.

@@ -26,7 +26,7 @@ type metrics struct {
 	requests *prometheus.HistogramVec
 }
 
-func newMetrics(version string, d *db.DB, slots *media.Slots, sweeps *sweepMetrics) *metrics {
+func newMetrics(version string, d *db.DB, sweeps *sweepMetrics) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "cutroom_http_request_seconds", Help: "Time to answer, by route and status.",
 		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60},
@@ -35,11 +35,7 @@ func newMetrics(version string, d *db.DB, slots *media.Slots, sweeps *sweepMetri
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
 	build.Set(1)
 	m.registry.MustRegister(build, m.requests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		admin.NewGauges(d), sweeps.removed, sweeps.held, sweeps.foreign,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_media_slots", Help: "Media-processing slots of this process."},
-			func() float64 { return float64(slots.Size()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_media_slots_in_use", Help: "Slots that run a job."},
-			func() float64 { return float64(slots.InUse()) }),
+		admin.NewGauges(d), sweeps.leader, sweeps.removed, sweeps.held, sweeps.foreign,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_db_connections_in_use", Help: "Pool connections in use."},
 			func() float64 { return float64(d.Stats().InUse) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cutroom_db_wait_seconds_total", Help: "Time spent waiting for a pool connection."},
@@ -47,8 +43,18 @@ func newMetrics(version string, d *db.DB, slots *media.Slots, sweeps *sweepMetri
 	return m
 }
 
+// showSlots adds what a process that renders tells.
+func (m *metrics) showSlots(slots *media.Slots) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_media_slots", Help: "Media-processing slots of this process."},
+			func() float64 { return float64(slots.Size()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_media_slots_in_use", Help: "Slots that run a job."},
+			func() float64 { return float64(slots.InUse()) }))
+}
+
 // sweepMetrics are what alerts need of the sweeps of objects.
 type sweepMetrics struct {
+	leader  prometheus.Gauge
 	removed *prometheus.CounterVec
 	held    prometheus.Gauge
 	foreign prometheus.Gauge
@@ -56,6 +62,7 @@ type sweepMetrics struct {
 
 func newSweepMetrics() *sweepMetrics {
 	return &sweepMetrics{
+		leader: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_sweep_leader", Help: "1 on the replica that sweeps for all."}),
 		removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cutroom_swept_objects_total",
 			Help: "Objects that sweeps of this process removed, by kind."}, []string{"kind"}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_sweep_held_objects",
@@ -63,6 +70,13 @@ func newSweepMetrics() *sweepMetrics {
 		foreign: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_bucket_foreign",
 			Help: "1 while the bucket carries the id of another installation, or none; sweeps remove nothing then."}),
 	}
+}
+
+// reset is for a replica that sweeps no more.
+func (m *sweepMetrics) reset() {
+	m.leader.Set(0)
+	m.held.Set(0)
+	m.foreign.Set(0)
 }
 
 // observe counts one finished request.
@@ -99,6 +113,7 @@ func (a *App) serveOps(ctx context.Context, l net.Listener) error {
 func (a *App) opsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.HandleFunc("GET /healthz", healthy)
 	mux.Handle("GET /readyz", a.ready)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

@@ -71,7 +71,8 @@ func opsApp(t *testing.T, d *db.DB) (*App, *httptest.Server) {
 	a := &App{cfg: config.Config{}, log: slog.New(slog.DiscardHandler), db: d, nodeID: "node", store: store, staging: area,
 		slots: media.NewSlots(3)}
 	a.ready = &readiness{db: d, store: store, uploads: area, ffmpeg: func(context.Context) error { return nil }, key: "ready/node", log: a.log}
-	a.metrics = newMetrics("1.2.3 (abc)", d, a.slots, newSweepMetrics())
+	a.metrics = newMetrics("1.2.3 (abc)", d, newSweepMetrics())
+	a.metrics.showSlots(a.slots)
 	a.metrics.registry.MustRegister(a.ready)
 	s := httptest.NewServer(a.opsHandler())
 	t.Cleanup(s.Close)

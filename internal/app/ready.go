@@ -54,7 +54,7 @@ type readiness struct {
 	db      *db.DB
 	store   objectstore.Store
 	uploads *staging.Area
-	ffmpeg  func(ctx context.Context) error // nil when it starts
+	ffmpeg  func(ctx context.Context) error // nil when it starts; itself nil where none is needed
 	minFree int64                           // bytes of disk below which uploads will fail
 	key     string                          // of the object that is written and deleted
 	log     *slog.Logger
@@ -118,7 +118,11 @@ func (c *readiness) look(ctx context.Context, age time.Duration) map[string]erro
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	started := make(chan error, 1)
-	go func() { started <- c.ffmpeg(ctx) }()
+	if c.ffmpeg == nil {
+		started <- nil
+	} else {
+		go func() { started <- c.ffmpeg(ctx) }()
+	}
 	found := map[string]error{}
 	if reason, err := c.write(ctx); errors.Is(err, staging.ErrNoSpace) {
 		found[reasonDisk] = err
@@ -196,10 +200,17 @@ func (c *readiness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			texts = append(texts, reason.text)
 		}
 	}
-	status, text := http.StatusOK, "ok"
 	if len(texts) > 0 {
-		status, text = http.StatusServiceUnavailable, strings.Join(texts, "; ")
+		answer(w, http.StatusServiceUnavailable, strings.Join(texts, "; "))
+		return
 	}
+	healthy(w, r)
+}
+
+// healthy says that the process answers.
+func healthy(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") }
+
+func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

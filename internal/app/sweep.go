@@ -4,19 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"cutroom/internal/httpcall"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/ratelimit"
 )
 
-// Intervals of the sweeps. Every replica runs all of them; they are written so
-// that two at once do no harm.
+// Intervals of the sweeps.
 const (
 	jobSweepEvery  = 5 * time.Second
 	userSweepEvery = time.Minute
@@ -35,7 +32,8 @@ type round struct {
 	tasks []task
 }
 
-// rounds are all sweeps. What waits for others has a round of its own.
+// rounds are the sweeps of what all replicas share. One replica runs them; that two
+// do, when a lease changes hands, does no harm. What waits for others has a round of its own.
 func (a *App) rounds() []round {
 	return []round{
 		{jobSweepEvery, []task{
@@ -49,7 +47,6 @@ func (a *App) rounds() []round {
 			{"request limits", func(ctx context.Context) error { return ratelimit.Sweep(ctx, a.db) }},
 		}},
 		{fileSweepEvery, []task{ // objects after the rows that decide about them
-			{"staged uploads", func(context.Context) error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) }},
 			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, a.cfg.Retention.ProviderCalls) }},
 			{"separations", a.separations.Expire},
 			{"renders", a.renders.Expire},
@@ -60,16 +57,42 @@ func (a *App) rounds() []round {
 				return a.assets.SweepUploads(ctx)
 			}},
 			{"objects", func(ctx context.Context) error { return a.sweeper.Sweep(ctx, false) }},
-			{"asset cache", func(ctx context.Context) error { return a.assetCache.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
-			{"part cache", func(ctx context.Context) error { return a.parts.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
 		}},
 	}
+}
+
+// ownRounds are the sweeps of the disk of this process.
+func (a *App) ownRounds() []round {
+	return []round{{fileSweepEvery, []task{
+		{"staged uploads", func(context.Context) error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) }},
+		{"work folders of separations", a.separations.SweepFolders},
+		{"work folders of renders", a.renders.SweepFolders},
+		{"asset cache", func(ctx context.Context) error { return a.assetCache.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
+		{"part cache", func(ctx context.Context) error { return a.parts.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
+	}}}
 }
 
 // runSweeps does what neither a request nor a worker does, until ctx ends.
 func (a *App) runSweeps(ctx context.Context) error {
 	var g errgroup.Group
-	for _, r := range a.rounds() {
+	g.Go(func() error { return a.runRounds(ctx, a.ownRounds()) })
+	if a.cfg.Roles.Sweep {
+		g.Go(func() error {
+			// Where files lie on a disk, whoever has the disk sweeps it.
+			a.renewer.Exclusively(ctx, "sweep"+a.storeNode(), func(ctx context.Context) {
+				a.sweeps.leader.Set(1)
+				defer a.sweeps.reset()
+				_ = a.runRounds(ctx, a.rounds()) // nil
+			})
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (a *App) runRounds(ctx context.Context, rounds []round) error {
+	var g errgroup.Group
+	for _, r := range rounds {
 		g.Go(func() error {
 			every(ctx, r.every, func() {
 				for _, t := range r.tasks {
@@ -90,11 +113,15 @@ func (a *App) sweep(what string, do func() error) {
 	}
 }
 
-// every calls do at once and then at the interval, a little early or late, so
-// that replicas started together do not sweep together.
+// every calls do at once and then at the interval.
 func every(ctx context.Context, interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
 	for ctx.Err() == nil {
 		do()
-		_ = httpcall.Sleep(ctx, interval-time.Duration(rand.Int64N(int64(interval)/5))) // its end is the loop's
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
 	}
 }

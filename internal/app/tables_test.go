@@ -28,6 +28,7 @@ var owners = map[string]string{
 	"goose_db_version": "db",
 	"idempotency_keys": "idempotency",
 	"installation":     "installation",
+	"leases":           "job",
 	"nodes":            "job",
 	"provider_calls":   "admin",
 	"purchases":        "credit",

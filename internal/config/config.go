@@ -17,6 +17,7 @@ import (
 // Config is the whole configuration. Load returns only values that keep every
 // rule; it may be copied freely. Printing it shows no secret.
 type Config struct {
+	Roles       Roles
 	HTTP        HTTP
 	Log         Log
 	Ops         Ops
@@ -38,6 +39,20 @@ type Config struct {
 	// meant. They are to be logged once at start, and hold no values.
 	Warnings []string
 }
+
+// Roles says what this process does of all that the service does.
+type Roles struct {
+	API        bool // answers requests, and measures and pictures what they need at once
+	Render     bool // makes films
+	Separation bool // carries separations to the provider and back
+	Sweep      bool // gives up what is stuck and removes what nobody needs, one replica at a time
+}
+
+// AllRoles is one process that is the whole service.
+var AllRoles = Roles{API: true, Render: true, Separation: true, Sweep: true}
+
+// Media reports whether the process runs ffmpeg.
+func (r Roles) Media() bool { return r.API || r.Render || r.Separation }
 
 // Retention is how long rows live that nothing else needs.
 type Retention struct {

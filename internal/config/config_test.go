@@ -194,6 +194,7 @@ func TestAllowedHosts(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	cfg := load(t, nil)
 	want := Config{
+		Roles: AllRoles,
 		HTTP: HTTP{
 			Port: 8080, PublicBaseURL: "http://localhost:8080",
 			TrustedProxies: []netip.Prefix{
@@ -346,13 +347,19 @@ func TestStartUpRules(t *testing.T) {
 		"ops address without port":   {env{"OPS_ADDR": "localhost"}, "OPS_ADDR: must be host:port or :port"},
 		"ops address by name":        {env{"OPS_ADDR": "localhost:http"}, "OPS_ADDR: must be host:port or :port"},
 		"ops address on PORT":        {env{"PORT": "9000", "OPS_ADDR": "127.0.0.1:9000"}, "OPS_ADDR: must not use the port of PORT"},
-		"sample rate 1.1":            {env{"MONITORING_TRACES_SAMPLE_RATE": "1.1"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
-		"sample rate negative":       {env{"MONITORING_TRACES_SAMPLE_RATE": "-0.1"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
-		"sample rate NaN":            {env{"MONITORING_TRACES_SAMPLE_RATE": "NaN"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
-		"sample rate 1":              {env{"MONITORING_TRACES_SAMPLE_RATE": "1"}, ""},
-		"DSN without key":            {env{"MONITORING_DSN": "https://sentry.example/1"}, "MONITORING_DSN: must have the form https://<public key>@<host>/<project>"},
-		"token lifetime of 59":       {env{"AUTH_JWT_EXPIRY_SECONDS": "59"}, "AUTH_JWT_EXPIRY_SECONDS: must be a whole number, 60 to 7776000"},
-		"token-info not an address":  {env{"AUTH_PROVIDER_A_TOKENINFO_URL": "tokeninfo"}, "AUTH_PROVIDER_A_TOKENINFO_URL: " + address},
+		"no roles":                   {env{"ROLES": ","}, "ROLES: must list some of api, render, separation and sweep"},
+		"unknown role":               {env{"ROLES": "api,renders"}, "ROLES: must list some of api, render, separation and sweep"},
+		"all roles, in any order":    {env{"ROLES": "sweep, separation,RENDER,api"}, ""},
+		"roles apart on SQLite":      {env{"ROLES": "api,render"}, "ROLES: must be all of api, render, separation and sweep on SQLite, which no other process shares"},
+		"roles apart, files too": {env{"ROLES": "api", "DATABASE_URL": "postgres://h/db?sslmode=require"},
+			"ROLES: must be all of api, render, separation and sweep without OBJECT_STORE_BUCKET: no other process would see the files"},
+		"sample rate 1.1":           {env{"MONITORING_TRACES_SAMPLE_RATE": "1.1"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
+		"sample rate negative":      {env{"MONITORING_TRACES_SAMPLE_RATE": "-0.1"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
+		"sample rate NaN":           {env{"MONITORING_TRACES_SAMPLE_RATE": "NaN"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
+		"sample rate 1":             {env{"MONITORING_TRACES_SAMPLE_RATE": "1"}, ""},
+		"DSN without key":           {env{"MONITORING_DSN": "https://sentry.example/1"}, "MONITORING_DSN: must have the form https://<public key>@<host>/<project>"},
+		"token lifetime of 59":      {env{"AUTH_JWT_EXPIRY_SECONDS": "59"}, "AUTH_JWT_EXPIRY_SECONDS: must be a whole number, 60 to 7776000"},
+		"token-info not an address": {env{"AUTH_PROVIDER_A_TOKENINFO_URL": "tokeninfo"}, "AUTH_PROVIDER_A_TOKENINFO_URL: " + address},
 
 		"products without amount":    {env{"CREDIT_PRODUCTS": "a=1,b"}, products},
 		"products without id":        {env{"CREDIT_PRODUCTS": "=1"}, products},
@@ -516,6 +523,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 		"TRUSTED_PROXIES":      "203.0.113.7, 10.1.2.3/8", "RATE_LIMIT_TRUSTED_PROXY_HOPS": "2",
 		"ADMIN_SLUG": "back_Office-1", "ADMIN_PROVIDER_A_CLIENT_ID": "web.example", "ENABLE_API_DOCS": "True", "ENABLE_TESTDATA_MOCK": "true",
 		"LOG_LEVEL": "WARN", "LOG_FORMAT": "Text", "OPS_ADDR": "127.0.0.1:0",
+		"ROLES": "Sweep,render", "DATABASE_URL": "postgres://db/films?sslmode=require",
 		"MONITORING_DSN":             "https://abc@sentry.example/42",
 		"AUTH_PROVIDER_B_CLIENT_IDS": "com.example.app , com.example.web",
 		"OBJECT_STORE_BUCKET":        "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("AB", 16),
@@ -542,6 +550,8 @@ func TestValuesReachTheirFields(t *testing.T) {
 		ProxyHops:      2, AdminSlug: "back_Office-1", AdminClientID: "web.example", APIDocs: true, TestdataMock: true,
 	})
 	check("Log", cfg.Log, Log{Level: slog.LevelWarn})
+	check("roles", cfg.Roles, Roles{Render: true, Sweep: true})
+	check("roles by name", cfg.Roles.String(), "render,sweep")
 	check("Ops", cfg.Ops, Ops{Addr: "127.0.0.1:0"})
 	check("DSN", cfg.Monitoring.DSN.Reveal(), "https://abc@sentry.example/42")
 	check("provider_b", cfg.Auth.ProviderB.ClientIDs, []string{"com.example.app", "com.example.web"})

@@ -110,6 +110,8 @@ const (
 
 func (s *settings) serverKeys() []Key {
 	return []Key{
+		{Name: "ROLES", Default: "api,render,separation,sweep", set: into(&s.Roles, roles),
+			Meaning: "What this process does, as a comma-separated list: `api` answers requests, `render` makes films, `separation` works with the separation provider, `sweep` removes what nobody needs. `serve --roles` and `doctor --roles` win over it. Less than all needs PostgreSQL and a bucket, and without `api` OPS_ADDR. Every role must run somewhere."},
 		{Name: "PORT", Default: "8080", Min: 1, Max: 65535, set: number(&s.HTTP.Port, 1),
 			Meaning: "Port of the public listener."},
 		{Name: "BIND_ADDR", set: into(&s.HTTP.BindAddr, ipAddress),
@@ -140,7 +142,7 @@ func (s *settings) logKeys() []Key {
 		{Name: "LOG_FORMAT", Default: "json", set: into(&s.Log.JSON, oneOf("json, text", true, false)),
 			Meaning: "`json` or `text`."},
 		{Name: "OPS_ADDR", set: into(&s.Ops.Addr, listenAddress),
-			Meaning: "Address (`host:port` or `:port`) of a second listener with `/metrics`, `/readyz` and `/debug/pprof`. It asks for no authentication, so keep it private. Blank switches it off."},
+			Meaning: "Address (`host:port` or `:port`) of a second listener with `/metrics`, `/healthz`, `/readyz` and `/debug/pprof`. It asks for no authentication, so keep it private. Blank switches it off."},
 		{Name: "MONITORING_DSN", Secret: true, set: into(&s.Monitoring.DSN, dsn),
 			Meaning: "DSN of the error monitoring service. Blank switches monitoring off."},
 		{Name: "MONITORING_ENV", Default: "dev", set: text(&s.Monitoring.Environment),

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -188,6 +189,43 @@ func splitHost(entry string) (host, port string, ok bool) {
 	}
 	_, err := netip.ParseAddr(host)
 	return host, port, err == nil || hostName.MatchString(host)
+}
+
+// named is the roles by their names.
+func (r *Roles) named() []namedRole {
+	return []namedRole{{"api", &r.API}, {"render", &r.Render}, {"separation", &r.Separation}, {"sweep", &r.Sweep}}
+}
+
+type namedRole struct {
+	name string
+	on   *bool
+}
+
+// String lists the roles as ROLES does.
+func (r Roles) String() string {
+	var names []string
+	for _, role := range r.named() {
+		if *role.on {
+			names = append(names, role.name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+func roles(text string) (r Roles, rule string) {
+	const wrong = "must list some of api, render, separation and sweep"
+	names := r.named()
+	for _, entry := range splitList(text) {
+		i := slices.IndexFunc(names, func(role namedRole) bool { return role.name == strings.ToLower(entry) })
+		if i < 0 {
+			return Roles{}, wrong
+		}
+		*names[i].on = true
+	}
+	if r == (Roles{}) {
+		return r, wrong
+	}
+	return r, ""
 }
 
 func ipAddress(text string) (netip.Addr, string) {

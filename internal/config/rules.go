@@ -18,6 +18,7 @@ import (
 func (s *settings) check(r *reader) {
 	s.checkServer(r)
 	s.checkObjectStore(r)
+	s.checkRoles(r)
 	s.checkSeparation(r)
 	s.checkPlatformA(r)
 	s.checkPlatformB(r)
@@ -88,6 +89,21 @@ func (s *settings) checkSeparation(r *reader) {
 	}
 	if v.AbandonTTL > 0 && v.URLTTL > v.AbandonTTL {
 		r.problem("SEPARATION_URL_TTL_SEC", "must not be longer than SEPARATION_ABANDON_TTL_MS")
+	}
+}
+
+// checkRoles refuses a part of the service that no other part could work with.
+func (s *settings) checkRoles(r *reader) {
+	if s.Roles == AllRoles || s.Roles == (Roles{}) {
+		return
+	}
+	if strings.HasPrefix(s.Database.URL, "sqlite:") {
+		r.problem("ROLES", "must be all of api, render, separation and sweep on SQLite, which no other process shares")
+	} else if s.ObjectStore.Bucket == "" {
+		r.problem("ROLES", "must be all of api, render, separation and sweep without OBJECT_STORE_BUCKET: no other process would see the files")
+	}
+	if !s.Roles.API && s.Ops.Addr == "" {
+		r.problem("OPS_ADDR", "is required where ROLES leaves out api: nothing else tells whether the process is well")
 	}
 }
 

@@ -207,9 +207,8 @@ const (
 	askBatch  = 200
 )
 
-// AskAboutSales asks the stores whether recent purchases still stand. Replicas
-// may call it at any time: each purchase is asked about once a night over all of
-// them, and a call asks about a bounded number.
+// AskAboutSales asks the stores whether recent purchases still stand: each purchase
+// once a night, and a bounded number at each call.
 func (l *Ledger) AskAboutSales(ctx context.Context) error {
 	var errs []error
 	for platform, store := range l.stores {

@@ -323,3 +323,53 @@ func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 		}
 	})
 }
+
+// A lease is had when its dead holder's time is over, kept for as long as its
+// holder lives, and had by the next one soon after the holder leaves.
+func TestOneReplicaAtATime(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		began := make(chan string)
+		start := func(owner string) (stop func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				job.NewRenewer(d, owner, quiet).Exclusively(ctx, "all", func(work context.Context) {
+					began <- owner
+					<-work.Done()
+				})
+			}()
+			return func() { cancel(); <-ended }
+		}
+		next := func(want string, within time.Duration) {
+			t.Helper()
+			select {
+			case got := <-began:
+				if got != want {
+					t.Fatalf("%s works, want %s", got, want)
+				}
+			case <-time.After(within):
+				t.Fatalf("%s does not work after %v", want, within)
+			}
+		}
+		if _, err := d.Exec(t.Context(), `INSERT INTO leases VALUES ('all', 'dead', now_ms() + 1000, 7)`); err != nil {
+			t.Fatal(err)
+		}
+		stopA := start("a")
+		next("a", job.TTL/2)
+		var left int64
+		if err := d.QueryRow(t.Context(), `SELECT lease_until - now_ms() FROM leases WHERE lease_owner = 'a' AND fence = 8`).Scan(&left); err != nil || left < 0 {
+			t.Fatalf("a works without a lease: %d ms, %v", left, err)
+		}
+		stopB := start("b")
+		select {
+		case who := <-began:
+			t.Fatalf("%s works beside a", who)
+		case <-time.After(job.TTL + time.Second): // a keeps what it has
+		}
+		stopA()
+		next("b", job.TTL/2)
+		stopB()
+	})
+}

@@ -31,7 +31,6 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 
 // SweepJobs ends the jobs that no worker will: whose workers were lost too often,
 // that are past their time while they wait, and that no replica has had room for.
-// It is safe to run on every replica at once.
 func (s *Service) SweepJobs(ctx context.Context) error {
 	free, err := job.MostFreeBytes(ctx, s.db)
 	if err != nil {
@@ -82,14 +81,18 @@ func (s *Service) failAll(ctx context.Context, told *fault.Error, where string, 
 const kindInputs = "render inputs"
 
 // Expire forgets outputs whose time is over, for the sweep of objects to remove
-// them, and jobs that ended long ago, and removes unused inputs and the work folders that a crash left behind.
-// It is safe to run on every replica at once.
+// them, and jobs that ended long ago, and removes unused inputs.
 func (s *Service) Expire(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL WHERE output_key IS NOT NULL AND expires_at < now_ms()`)
 	if err != nil {
 		err = fmt.Errorf("expire outputs: %w", err)
 	}
-	return errors.Join(err, s.expireInputs(ctx), s.expireJobs(ctx), job.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix))
+	return errors.Join(err, s.expireInputs(ctx), s.expireJobs(ctx))
+}
+
+// SweepFolders removes the work folders that a crash left behind on this disk.
+func (s *Service) SweepFolders(ctx context.Context) error {
+	return job.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix)
 }
 
 func (s *Service) expireJobs(ctx context.Context) error {

@@ -17,8 +17,7 @@ import (
 const staleAfter = 30 * time.Minute
 
 // SweepJobs moves on whatever a worker cannot: jobs stuck in SUBMITTING, stale
-// in the queue, too long at the provider, or READY and abandoned. It is safe to
-// run on every replica at once.
+// in the queue, too long at the provider, or READY and abandoned.
 func (s *Service) SweepJobs(ctx context.Context) error {
 	return errors.Join(s.requeueStuck(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
 }
@@ -130,15 +129,19 @@ func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	}
 }
 
-// Expire forgets jobs that ended long ago, and removes local work folders that a
-// crash left behind.
+// Expire forgets jobs that ended long ago.
 func (s *Service) Expire(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, `DELETE FROM separation_jobs WHERE created_at < now_ms() - $1 AND finished_at < now_ms() - $1
 		AND state IN ('DISPOSED', 'FAILED')`, s.JobLifetime.Milliseconds())
 	if err != nil {
-		err = fmt.Errorf("expire jobs: %w", err)
+		return fmt.Errorf("expire jobs: %w", err)
 	}
-	return errors.Join(err, job.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", ""))
+	return nil
+}
+
+// SweepFolders removes the work folders that a crash left behind on this disk.
+func (s *Service) SweepFolders(ctx context.Context) error {
+	return job.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", "")
 }
 
 // Erase removes every file of a user's separations, stored or in the making on

@@ -235,7 +235,7 @@ func TestSweepFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(s.Sweeper.Sweep(t.Context(), false), s.Expire(t.Context())); err != nil {
+		if err := errors.Join(s.Sweeper.Sweep(t.Context(), false), s.SweepFolders(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{stemKey(done.ID, stemBackground, "flac"), stemKey(done.ID, stemVoice, "flac"), stemKey(running.ID, stemVoice, "flac"),
@@ -255,7 +255,7 @@ func TestSweepFiles(t *testing.T) {
 			t.Errorf("work folders %v, want %v", names, want)
 		}
 		r.age(running.ID, job.TTL+time.Second)
-		if err := s.Expire(t.Context()); err != nil {
+		if err := s.SweepFolders(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(running.lease().WorkDir(s.WorkDir)); !os.IsNotExist(err) {
