@@ -58,6 +58,10 @@ const (
 	middle = "pan=stereo|c0=.5*c0+.5*c1|c1=.5*c0+.5*c1,firequalizer=gain='if(between(f,120,7500),0,-200)':delay=0.05:wfunc=nuttall"
 )
 
+// shortest is how many frames are listened to at least: a resampler that is given
+// less puts out nothing, and ffmpeg 7 fails then.
+const shortest = SampleRate / 10
+
 // Split takes the raw PCM of Decode apart and writes voice.wav, background.wav
 // and speaker_<n>.wav into dir.
 func Split(ctx context.Context, rawPath, dir string, opts Options) (_ Result, err error) {
@@ -77,7 +81,8 @@ func Split(ctx context.Context, rawPath, dir string, opts Options) (_ Result, er
 	estimate, mono := filepath.Join(dir, "estimate.pcm"), filepath.Join(dir, "mono.pcm")
 	defer func() { err = errors.Join(err, os.RemoveAll(estimate), os.RemoveAll(mono)) }()
 	err = process.FFmpeg(ctx, "-f", "s16le", "-ar", "48000", "-ac", "2", "-i", "file:"+rawPath,
-		"-filter_complex", fmt.Sprintf("%s,atrim=start_sample=2400,asetpts=N/SR/TB,apad,atrim=end_sample=%d,asplit[voice][mono]", filter, frames),
+		"-filter_complex", fmt.Sprintf("%s,atrim=start_sample=2400,asetpts=N/SR/TB,apad,asplit[v][m];[v]atrim=end_sample=%d[voice];[m]atrim=end_sample=%d[mono]",
+			filter, frames, max(frames, shortest)),
 		"-map", "[voice]", "-f", "s16le", "file:"+estimate, "-map", "[mono]", "-ac", "1", "-ar", "8000", "-f", "s16le", "file:"+mono)
 	if err != nil {
 		return Result{}, fmt.Errorf("split: %w", err)
