@@ -314,6 +314,16 @@ func (d *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any)
 	})
 }
 
+// ExecTexts runs one writing statement in its own transaction and reads the only
+// column of the rows that it returns.
+func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []string, err error) {
+	err = d.writing(ctx, func(ctx context.Context) (err error) {
+		out, err = Texts(newRows(func(err error) error { return err })(d.pool.QueryContext(ctx, query, args...)))
+		return err
+	})
+	return out, err
+}
+
 // Query runs a read. Close or exhaust the rows before the next call: an
 // in-memory database has a single connection.
 func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error) {

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,6 +83,21 @@ func (d *DB) Notify(ctx context.Context, topic string) error {
 		return fmt.Errorf("notify %s: %w", topic, err)
 	}
 	return nil
+}
+
+// ExecNotify is [DB.Exec] of a statement that writes, and Notify where it touched a
+// row, in one round trip and one transaction.
+func (d *DB) ExecNotify(ctx context.Context, topic, query string, args ...any) (n int64, err error) {
+	if !d.postgres {
+		if n, err = d.Exec(ctx, query, args...); n > 0 {
+			d.notifier.notify(topic)
+		}
+		return n, err
+	}
+	query = fmt.Sprintf(`WITH touched AS (%s RETURNING 1) SELECT COUNT(*) FROM (SELECT pg_notify($%d, $%d) FROM touched) AS told`,
+		query, len(args)+1, len(args)+2)
+	err = d.ExecRow(ctx, query, slices.Concat(args, []any{channel, topic}), &n)
+	return n, err
 }
 
 // RunNotifier receives PostgreSQL's notifications on a connection of its own,

@@ -118,6 +118,15 @@ func (t *Tx) SkipLocked() string {
 	return ""
 }
 
+// SkipLockedOf is [Tx.SkipLocked] for a SELECT over a join, locking the rows of
+// the named alias only. A single statement may have it outside of a transaction.
+func (d *DB) SkipLockedOf(alias string) string {
+	if d.postgres {
+		return " FOR UPDATE OF " + alias + " SKIP LOCKED"
+	}
+	return ""
+}
+
 // ForUpdate is the suffix of a SELECT whose rows the transaction will change.
 func (t *Tx) ForUpdate() string {
 	if t.db.postgres {
@@ -158,13 +167,4 @@ func IsForeignKey(err error) bool {
 func retryable(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && (pe.Code == "40P01" || pe.Code == "40001")
-}
-
-// SkipLockedOf is [Tx.SkipLocked] for a SELECT over a join, locking the rows of
-// the named alias only.
-func (t *Tx) SkipLockedOf(alias string) string {
-	if t.db.postgres {
-		return " FOR UPDATE OF " + alias + " SKIP LOCKED"
-	}
-	return ""
 }

@@ -19,6 +19,7 @@ import (
 // board is a coordinator in memory.
 type board struct {
 	mu    sync.Mutex
+	order []string
 	state map[string]string // OPEN, MAKING, MADE, FAILED
 	moved chan struct{}     // closed and replaced at each change
 	ready chan struct{}     // closed at the announcement
@@ -37,6 +38,7 @@ func (b *board) set(key, state string) {
 func (b *board) Announce(_ context.Context, keys []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.order = keys
 	for _, k := range keys {
 		b.set(k, "OPEN")
 	}
@@ -44,21 +46,14 @@ func (b *board) Announce(_ context.Context, keys []string) error {
 	return nil
 }
 
-func (b *board) Claim(_ context.Context, key string) (bool, error) {
+func (b *board) Next(_ context.Context, made string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state[key] != "OPEN" {
-		return false, nil
+	if made != "" {
+		b.set(made, "MADE")
 	}
-	b.set(key, "MAKING")
-	return true, nil
-}
-
-func (b *board) ClaimAny(context.Context) (string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for key, state := range b.state {
-		if state == "OPEN" {
+	for _, key := range b.order {
+		if b.state[key] == "OPEN" {
 			b.set(key, "MAKING")
 			return key, nil
 		}
@@ -66,25 +61,30 @@ func (b *board) ClaimAny(context.Context) (string, error) {
 	return "", nil
 }
 
-func (b *board) Made(_ context.Context, key string, ok bool) error {
+func (b *board) GiveUp(_ context.Context, key string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.set(key, map[bool]string{true: "MADE", false: "FAILED"}[ok])
+	b.set(key, "FAILED")
 	return nil
 }
 
-func (b *board) Await(ctx context.Context, key string) (bool, error) {
+func (b *board) Await(ctx context.Context, keys []string) (map[string]bool, error) {
 	for {
 		b.mu.Lock()
-		state, moved := b.state[key], b.moved
+		ended, moved := map[string]bool{}, b.moved
+		for _, key := range keys {
+			if state := b.state[key]; state != "MAKING" {
+				ended[key] = state == "MADE"
+			}
+		}
 		b.mu.Unlock()
-		if state != "MAKING" {
-			return state == "MADE", nil
+		if len(ended) > 0 {
+			return ended, nil
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -121,11 +121,14 @@ func TestSharedRendersMakeTheSameFilm(t *testing.T) {
 		shared, err = e.Render(ctx, j)
 		return err
 	})
-	group.Go(func() (err error) {
+	group.Go(func() error {
 		<-b.ready
 		j := job
 		j.Dir = t.TempDir()
-		assisted, err = e.Assist(ctx, j)
+		first, err := b.Next(ctx, "")
+		if err == nil {
+			assisted, err = e.Assist(ctx, j, first)
+		}
 		return err
 	})
 	if err := group.Wait(); err != nil {

@@ -29,53 +29,50 @@ type step struct {
 // little of either and have a lane of their own, where they use what encoders
 // leave idle.
 func (r *run) makeParts(ctx context.Context) error {
-	pictures, parallel, err := r.videoSteps(ctx)
+	missing, parallel, err := r.missingParts(ctx)
 	if err != nil {
 		return err
 	}
 	if err := r.checkSpace(); err != nil {
 		return err
 	}
-	outer := ctx
+	var shared sharedParts
+	var own []step
+	if r.job.Coordinator != nil && len(missing) > 0 {
+		if shared, err = r.announce(ctx, missing, parallel); err != nil {
+			return err
+		}
+	} else {
+		for _, p := range missing {
+			own = append(own, step{p.cost(), func(ctx context.Context, t *task) error { return r.makePart(ctx, p, t) }})
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.shareParts(ctx, shared) })
+	r.runSteps(ctx, group, own, parallel)
 	audioLanes := 1
-	if len(pictures) == 0 {
+	if len(missing) == 0 {
 		audioLanes = max(1, r.machine().Cores)
 	}
-	r.runSteps(ctx, group, pictures, parallel)
 	r.runSteps(ctx, group, r.audioSteps(ctx, group), audioLanes)
 	if err := group.Wait(); err != nil {
-		return err
-	}
-	if err := r.awaitOthers(outer); err != nil {
 		return err
 	}
 	return r.checkDamage()
 }
 
-// videoSteps returns the work for the parts that the cache does not have.
-func (r *run) videoSteps(ctx context.Context) (steps []step, parallel int, err error) {
-	var missing []*videoPart
-	var keys []string
+// missingParts are those that the cache does not have, and how many of them are to be
+// encoded at once.
+func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel int, err error) {
 	for _, p := range r.plan.Parts {
 		found := r.fetchPart(ctx, p)
 		r.count(&r.stats.VideoParts, &r.stats.VideoPartsReused, found)
 		if !found {
-			missing, keys = append(missing, p), append(keys, p.Key)
+			missing = append(missing, p)
 		}
 	}
-	if parallel, err = r.assignThreads(ctx, missing); err != nil {
-		return nil, 0, err
-	}
-	if r.job.Coordinator != nil && len(missing) > 0 {
-		if err := r.job.Coordinator.Announce(ctx, keys); err != nil {
-			return nil, 0, fmt.Errorf("announce parts: %w", err)
-		}
-	}
-	for _, p := range missing {
-		steps = append(steps, step{p.cost(), func(ctx context.Context, t *task) error { return r.sharePart(ctx, p, t) }})
-	}
-	return steps, parallel, nil
+	parallel, err = r.assignThreads(ctx, missing)
+	return missing, parallel, err
 }
 
 // audioSteps returns the work for the sounds that the cache does not have. Each is

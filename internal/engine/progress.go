@@ -26,7 +26,7 @@ func (m *meter) work(weight float64) *task {
 	return &task{meter: m, weight: weight}
 }
 
-// task is a piece of announced work.
+// task is a piece of announced work; nil is one of which nobody is told.
 type task struct {
 	meter  *meter
 	weight float64
@@ -35,6 +35,9 @@ type task struct {
 
 // reached sets how much of the task is done, 0..1. Going back is ignored.
 func (t *task) reached(part float64) {
+	if t == nil {
+		return
+	}
 	m := t.meter
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -47,7 +47,6 @@ type run struct {
 	mu      sync.Mutex
 	stats   Stats
 	decoded map[*videoPart]coverage // of the parts made here
-	others  []*videoPart            // made elsewhere
 }
 
 func (e *Engine) newRun(job Job) *run {

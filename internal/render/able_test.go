@@ -206,7 +206,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 			}
 			ids, _ := r.enqueue(1, owner, sources)
 			r.exec(`UPDATE render_jobs SET attempts = 2 WHERE id = $1`, ids[0]) // the next one is its last
-			j, ok, _, err := s.claim(t.Context())
+			j, ok, err := s.claim(t.Context())
 			if err != nil || !ok {
 				t.Fatal(ok, err)
 			}
@@ -218,7 +218,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 		ids, _ := r.enqueue(1, owner, nil)
 		r.exec(`UPDATE render_jobs SET spec = '{' WHERE id = $1`, ids[0])
 		s := r.service(&simulated{}, r.db)
-		if _, ok, _, err := s.claim(t.Context()); ok || err == nil {
+		if _, ok, err := s.claim(t.Context()); ok || err == nil {
 			t.Errorf("a job that nobody can read was claimed (%v)", err)
 		}
 		if st, err := s.Status(t.Context(), owner, ids[0]); err != nil || st.ErrorCode != string(fault.Unexplained) {

@@ -8,8 +8,9 @@ With PostgreSQL %s. Everything runs on the machine: all workers, the PostgreSQL 
 so its figures lack the disk's share), and the S3 server. Where many workers meet, their overhead shares its cores, which in
 production it does not: the efficiencies are lower bounds.
 
-The first two tables simulate the encoding alone: a worker is the service's own loop with one slot and a pool of three connections,
-rows, leases, notifications, shared parts and the bucket are real, and the engine sleeps.
+The first three tables simulate the encoding alone: a worker is the service's own loop with one slot and a pool of three connections,
+rows, leases, notifications, shared parts and the bucket are real, and the engine sleeps. Before it is measured, all workers make one
+film together, as in a service at work: connections are open and statements prepared.
 `
 	introBatch = `
 Idle workers wake to a batch of %d films of %v for each of them, and empty it.
@@ -17,7 +18,7 @@ Idle workers wake to a batch of %d films of %v for each of them, and empty it.
 - **Wall**: from the commit of the batch to the last job's completion. **Ideal**: films alone, no time between them.
   **Efficiency**: ideal by wall.
 - **Job's end to next claim**: from the commit that completes a job to the claim of the same worker's next one, by the database's
-  clock in whole milliseconds: deleting the uploads (one listing of the bucket), releasing the lease, and the claim.
+  clock in whole milliseconds: releasing the lease, and the claim. Uploads are deleted beside the next job.
 - **Film's end to next film**: the whole time in which a worker encodes nothing: also storing the film, completing its job, and
   fetching the next one's source. It is the same for a film of a minute.
 - **Transactions per job**: everything between an idle system and an idle system, so with the submission, progress, and the attempts
@@ -30,8 +31,13 @@ sound, joining) takes no time here; in a real film it is what one worker does al
 - **Wall**: from the commit of the job to its completion. **Ideal**: the parts alone, evenly divided. **Speed-up** is against the
   parts alone one after the other.
 - **Parts made twice**: work that two workers did because one did not know of the other's.
-- **Transactions per part**: an assistant claims each part and reports it. In a burst as short as
-  this one the beginning weighs most: all workers look for work at once, and each that finds some looks at the source.
+- **Transactions per part**: reporting a part and claiming the next one is one. In a burst as short as this one the beginning and
+  the end weigh most: four notifications (the job, its claim, its parts, its end), each a transaction of every session that
+  listens, and every worker's look for the job and for a part.
+`
+	introUneven = `
+The same with one part that takes %d times as long as each of the others, as a segment of 4K among many small ones does. It is
+taken first. **Ideal** is that part alone, or all of them evenly divided, whichever takes longer.
 `
 	introQueue = `
 How long the queue may grow before claiming suffers. A cycle is a claim, the transaction that completes the job, and the insertion of

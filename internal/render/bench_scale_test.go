@@ -21,12 +21,14 @@ var (
 	benchWorkers = flag.Int("bench-scale-workers", 64, "the largest number of simulated workers")
 	benchQueue   = flag.Int("bench-scale-queue", 100_000, "the longest queue")
 	benchFilms   = flag.Int("bench-scale-films", 6, "real films of the batch for real replicas; 0 leaves them out")
+	benchOnly    = flag.String("bench-scale-only", "", "measure one table alone, batch, film, uneven, queue or replicas, and write to no page")
 	benchReport  = flag.String("bench-scale-report", "../../docs/benchmarks.md", "page to write to")
 )
 
 const (
 	jobsPerWorker = 8
 	filmParts     = 64
+	dearest       = 4 // times what any other part of the uneven film takes
 	finishedJobs  = 100_000
 )
 
@@ -44,23 +46,31 @@ func TestBenchmarkScale(t *testing.T) {
 	report := benchtest.New("bench-scale", "How rendering scales")
 	report.Say(introScale, benchPostgres(t))
 	type row = func(format string, args ...any)
-	part := func(title, intro, head string, lines func(add row)) {
+	part := func(name, title, intro, head string, lines func(add row)) {
+		if *benchOnly != "" && *benchOnly != name {
+			return
+		}
 		report.Say("### %s", title)
 		report.Say("%s", intro)
 		report.Table(strings.Split(head, " | ")...)
 		lines(report.Row)
 	}
-	part("Many jobs, many workers", fmt.Sprintf(introBatch, jobsPerWorker, *benchScale), headBatch, func(add row) {
+	part("batch", "Many jobs, many workers", fmt.Sprintf(introBatch, jobsPerWorker, *benchScale), headBatch, func(add row) {
 		for _, n := range steps {
 			inTest(t, func(t *testing.T) { measureBatch(t, n).line(add) })
 		}
 	})
-	part("One long film, many workers", fmt.Sprintf(introFilm, filmParts, *benchScale/2), headFilm, func(add row) {
+	part("film", "One long film, many workers", fmt.Sprintf(introFilm, filmParts, *benchScale/2), headFilm, func(add row) {
 		for _, n := range steps {
-			inTest(t, func(t *testing.T) { measureFilm(t, n).line(add) })
+			inTest(t, func(t *testing.T) { measureFilm(t, n, 1).line(add) })
 		}
 	})
-	part("A queue that grows", introQueue, headQueue, func(add row) {
+	part("uneven", "One long film with a segment that is dear", fmt.Sprintf(introUneven, dearest), headFilm, func(add row) {
+		for _, n := range steps {
+			inTest(t, func(t *testing.T) { measureFilm(t, n, dearest).line(add) })
+		}
+	})
+	part("queue", "A queue that grows", introQueue, headQueue, func(add row) {
 		for _, finished := range []int{0, min(finishedJobs, *benchQueue)} {
 			for waiting := 100; waiting <= *benchQueue; waiting *= 10 {
 				inTest(t, func(t *testing.T) {
@@ -71,7 +81,7 @@ func TestBenchmarkScale(t *testing.T) {
 			}
 		}
 	})
-	part("Two real replicas", fmt.Sprintf(introReplicas, *benchFilms, realSegments, realLength), headReplicas, func(add row) {
+	part("replicas", "Two real replicas", fmt.Sprintf(introReplicas, *benchFilms, realSegments, realLength), headReplicas, func(add row) {
 		if *benchFilms == 0 {
 			return
 		}
@@ -81,6 +91,9 @@ func TestBenchmarkScale(t *testing.T) {
 		inTest(t, func(t *testing.T) { two = measureReplicas(t, 2) })
 		two.lines(add, alone)
 	})
+	if *benchOnly != "" {
+		return
+	}
 	if err := report.Save(*benchReport); err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +125,7 @@ func newCrowd(t *testing.T, n int, takes time.Duration, parts int) *crowd {
 	// One connection, so that every other session is a worker's.
 	c.rig = newRig(t, openDB(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 1}))
 	c.shareBucket()
+	var services []*Service
 	for range n {
 		// Three connections: the loop, the progress and the heartbeat.
 		d := openDB(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 3})
@@ -119,16 +133,48 @@ func newCrowd(t *testing.T, n int, takes time.Duration, parts int) *crowd {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &simulated{takes: takes, parts: parts, cache: NewSharedCache(local, c.bucket)}
+		e := &simulated{takes: warmUp, parts: n, cache: NewSharedCache(local, c.bucket)}
 		c.engines, c.pools = append(c.engines, e), append(c.pools, d)
-		c.stops = append(c.stops, c.run(c.service(e, d)))
+		services = append(services, c.service(e, d))
+		c.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 1, 0, now_ms() + 3600000)`, services[len(services)-1].Renewer.Owner())
 	}
-	// Every worker listens and has found the queue empty before it counts.
-	c.eventually("all workers listen", time.Minute, func() bool {
-		return c.number(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%' AND state = 'idle'`) == int64(n)
+	for _, s := range services {
+		c.stops = append(c.stops, c.run(s))
+	}
+	c.idle()
+	// One film that all of them make, as in a service at work: it opens connections
+	// and prepares statements.
+	owner := c.user()
+	c.enqueue(1, owner, c.source(owner))
+	c.eventually("the first film is made", time.Minute, func() bool {
+		return c.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'COMPLETED'`) == 1
 	})
+	// A session that listens counts what it does at its end alone.
+	c.exec(`SELECT pg_terminate_backend(pid) FROM ` + sessions + ` AND query LIKE 'LISTEN%'`)
+	c.idle()
+	c.exec(`DELETE FROM render_jobs`)
+	for _, e := range c.engines {
+		e.mu.Lock()
+		e.takes, e.parts, e.films, e.made, e.helped = takes, parts, nil, 0, 0
+		e.mu.Unlock()
+	}
 	return c
 }
+
+// sessions are those of this database but our own.
+const sessions = `pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+
+// idle waits until every worker listens and has found the queue empty.
+func (c *crowd) idle() {
+	c.t.Helper()
+	c.eventually("all workers listen and are idle", time.Minute, func() bool {
+		return c.number(`SELECT COUNT(*) FROM `+sessions+` AND query LIKE 'LISTEN%' AND state = 'idle'`) == int64(len(c.pools)) &&
+			c.number(`SELECT COUNT(*) FROM `+sessions+` AND (state <> 'idle' OR state_change > now() - interval '100 ms')`) == 0
+	})
+}
+
+// warmUp is what a part of the first film takes.
+const warmUp = 500 * time.Millisecond
 
 // finish waits until n jobs are rendered, and then stops the workers and closes
 // their connections, which makes PostgreSQL count what they did.
@@ -206,25 +252,29 @@ func measureBatch(t *testing.T, n int) batch {
 // sharedFilm is one line of the second table.
 type sharedFilm struct {
 	workers, helpers, made    int
-	wall, ideal               time.Duration
+	wall, ideal, alone        time.Duration
 	transactions, postgresCPU float64 // per part; the latter in ms
 }
 
 const headFilm = `Workers | Wall | Ideal | Efficiency | Speed-up | Workers that assisted | Parts made twice | Transactions per part | PostgreSQL CPU per part`
 
 func (f sharedFilm) line(add func(string, ...any)) {
-	alone := filmParts * *benchScale / 2
 	add("%d | %.2f s | %.2f s | %.1f %% | %.1f | %d | %d | %.1f | %.1f ms", f.workers, f.wall.Seconds(), f.ideal.Seconds(),
-		100*f.ideal.Seconds()/f.wall.Seconds(), alone.Seconds()/f.wall.Seconds(), f.helpers, f.made-filmParts, f.transactions, f.postgresCPU)
+		100*f.ideal.Seconds()/f.wall.Seconds(), f.alone.Seconds()/f.wall.Seconds(), f.helpers, f.made-filmParts, f.transactions, f.postgresCPU)
 }
 
-// measureFilm gives n idle workers one film of many parts.
-func measureFilm(t *testing.T, n int) sharedFilm {
+// measureFilm gives n idle workers one film of many parts, the first of which takes
+// so many times as long as the others.
+func measureFilm(t *testing.T, n int, first time.Duration) sharedFilm {
 	takes := *benchScale / 2
 	c := newCrowd(t, n, takes, filmParts)
+	for _, e := range c.engines {
+		e.dearest = (first - 1) * takes
+	}
 	owner := c.user()
 	sources := c.source(owner)
-	f := sharedFilm{workers: n, ideal: takes * time.Duration((filmParts+n-1)/n)}
+	f := sharedFilm{workers: n, alone: (filmParts - 1 + first) * takes}
+	f.ideal = max(first*takes, takes*time.Duration((filmParts-1+int(first)+n-1)/n))
 	m := c.meter()
 	_, from := c.enqueue(1, owner, sources)
 	var cpu time.Duration
@@ -291,11 +341,11 @@ func measureQueue(t *testing.T, waiting, finished int) (lines []queued) {
 			all.Go(func() {
 				for n := 0; time.Since(began) < until; n++ {
 					at := time.Now()
-					j, ok, _, err := s.claim(t.Context())
+					j, ok, err := s.claim(t.Context())
 					// A statement sees the queue as it was at its beginning. One that
 					// the machine let wait may find all of a short queue taken.
 					for err == nil && !ok && time.Since(began) < until {
-						j, ok, _, err = s.claim(t.Context())
+						j, ok, err = s.claim(t.Context())
 					}
 					claimed := time.Now()
 					if err != nil {
@@ -361,14 +411,17 @@ func (c *crowd) meter() *meter {
 
 func (m *meter) cpu() time.Duration { return benchtest.FamilyCPU(m.postmaster) - m.cpuBefore }
 
+// counted is without what the rig itself asks: it looks the more often the longer the
+// others take.
 func (m *meter) counted() int64 {
-	return m.r.number(`SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`)
+	m.r.number(`SELECT COUNT(pg_stat_force_next_flush())`)
+	return -m.r.asked.Load() + m.r.number(`SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`)
 }
 
 // transactions is called when every session but the rig's own has ended.
 func (m *meter) transactions() float64 {
 	m.r.eventually("sessions ended", 30*time.Second, func() bool {
-		return m.r.number(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`) == 0
+		return m.r.number(`SELECT COUNT(*) FROM `+sessions) == 0
 	})
 	return float64(m.counted() - m.transactionsBefore)
 }

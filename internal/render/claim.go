@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"cutroom/internal/db"
@@ -74,28 +75,39 @@ func (s *Service) waits(ctx context.Context) (bool, error) {
 	return n == 1, nil
 }
 
+// fleet is what is known of all replicas. Claims need not know it to the second.
+type fleet struct {
+	slots, counted atomic.Int64 // counted at, in Unix nanoseconds
+}
+
 // share is how many slots one owner may hold while another one waits: half of
 // those of all replicas, and one at least.
 func (s *Service) share(ctx context.Context) (int, error) {
-	all, err := job.LiveSlots(ctx, s.db)
-	return max(1, max(all, s.Slots.Size())/2), err
+	if now := time.Now().UnixNano(); now-s.fleet.counted.Load() > int64(job.ReplicaTTL/3) {
+		n, err := job.LiveSlots(ctx, s.db)
+		if err != nil {
+			return 0, err
+		}
+		s.fleet.slots.Store(int64(n))
+		s.fleet.counted.Store(now)
+	}
+	return max(1, max(int(s.fleet.slots.Load()), s.Slots.Size())/2), nil
 }
 
-// claim takes the job whose turn it is. Waiting says that there are jobs, even
-// where none of them may be taken now.
-func (s *Service) claim(ctx context.Context) (j claimedJob, ok, waiting bool, err error) {
+// claim takes the job whose turn it is.
+func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
+	share, err := s.share(ctx)
+	if err != nil {
+		return j, false, err
+	}
 	// Most of those who ask find nothing, and need no lock to find it.
-	if waiting, err = s.waits(ctx); err != nil || !waiting {
-		return j, false, waiting, err
+	if waiting, err := s.waits(ctx); err != nil || !waiting {
+		return j, false, err
 	}
 	// Only a replica that can work takes work. It says itself why it cannot.
 	freeBytes, unable := s.CanWork(ctx)
 	if unable != nil {
-		return j, false, true, nil
-	}
-	share, err := s.share(ctx)
-	if err != nil {
-		return j, false, true, err
+		return j, false, nil
 	}
 	var encoded string
 	var runMs, ageMs int64
@@ -104,7 +116,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok, waiting bool, er
 		if err := tx.Lock(ctx, queueLock); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, turnSQL(tx.SkipLockedOf("j")), s.NodeID, share, freeBytes).Scan(&j.ID, &j.From)
+		err := tx.QueryRow(ctx, turnSQL(s.db.SkipLockedOf("j")), s.NodeID, share, freeBytes).Scan(&j.ID, &j.From)
 		if db.IsNoRows(err) {
 			return nil
 		}
@@ -130,8 +142,8 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok, waiting bool, er
 		}
 		if j.Spec, err = decodeSpec(encoded); err != nil {
 			_, ferr := s.fail(ctx, j, errInternal, err)
-			return j, false, true, errors.Join(err, ferr)
+			return j, false, errors.Join(err, ferr)
 		}
 	}
-	return j, ok, true, err
+	return j, ok, err
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 	"cutroom/internal/job"
 )
 
-// topicParts wakes those who wait for a part that somebody else makes.
+// topicParts wakes those who may make parts for others.
 const topicParts = "render-parts"
 
 // partCoordinator shares the parts of one job among replicas, through rows of
@@ -26,20 +28,49 @@ type partCoordinator struct {
 	jobID string
 	owner string // of the claims made through this coordinator
 
-	once sync.Once
+	mu   sync.Mutex
+	held map[string]bool // parts that are claimed
+	// others says that other renders had open parts when this one had none left.
+	others bool
+
 	done chan struct{}
 	idle chan struct{} // closed when the heartbeat has ended
 }
 
-func (s *Service) newPartCoordinator(ctx context.Context, jobID string) *partCoordinator {
-	c := &partCoordinator{s: s, jobID: jobID, owner: s.Renewer.Owner(), done: make(chan struct{}), idle: make(chan struct{})}
+func (s *Service) newPartCoordinator(ctx context.Context, jobID string, held ...string) *partCoordinator {
+	c := &partCoordinator{s: s, jobID: jobID, owner: s.Renewer.Owner(), held: map[string]bool{}, done: make(chan struct{}), idle: make(chan struct{})}
+	c.hold("", held...)
 	go c.beat(context.WithoutCancel(ctx))
 	return c
 }
 
+// hold notes that one claim has ended and others have begun.
+func (c *partCoordinator) hold(ended string, begun ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.held, ended)
+	for _, key := range begun {
+		c.held[key] = true
+	}
+}
+
+// stop hands back what is claimed: somebody else may make it.
 func (c *partCoordinator) stop() {
-	c.once.Do(func() { close(c.done) })
+	close(c.done)
 	<-c.idle
+	if len(c.held) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), job.TTL/3)
+	defer cancel()
+	err := c.s.db.InTx(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE render_parts SET state = 'OPEN', owner = NULL, lease_until = NULL
+			WHERE job_id = $1 AND owner = $2 AND state = 'MAKING'`, c.jobID, c.owner)
+		return errors.Join(err, tx.Notify(ctx, topicParts))
+	})
+	if err != nil {
+		c.s.log.Warn("parts not handed back; others take them later", "job", c.jobID, "err", err)
+	}
 }
 
 func (c *partCoordinator) beat(ctx context.Context) {
@@ -63,6 +94,9 @@ func (c *partCoordinator) beat(ctx context.Context) {
 	}
 }
 
+// announcedAtOnce bounds the parameters of one statement.
+const announcedAtOnce = 200
+
 // Announce implements engine.PartCoordinator. Parts that an earlier worker still
 // makes are left to it. A job that ended meanwhile gets no parts any more.
 func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
@@ -70,170 +104,224 @@ func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
 		if err := c.s.stillRendered(ctx, tx, c.jobID, tx.ForUpdate()); err != nil {
 			return err
 		}
-		for _, key := range keys {
-			if _, err := tx.Exec(ctx, `INSERT INTO render_parts (job_id, part_key, state) VALUES ($1, $2, 'OPEN')
-				ON CONFLICT (job_id, part_key) DO UPDATE SET state = 'OPEN', owner = NULL, lease_until = NULL
-				WHERE render_parts.state <> 'MAKING' OR render_parts.lease_until < now_ms()`, c.jobID, key); err != nil {
+		place := 0
+		for some := range slices.Chunk(keys, announcedAtOnce) {
+			var rows []string
+			args := []any{c.jobID}
+			for _, key := range some {
+				args = append(args, key, place)
+				rows = append(rows, fmt.Sprintf("($1, $%d, 'OPEN', $%d)", len(args)-1, len(args)))
+				place++
+			}
+			if _, err := tx.Exec(ctx, `INSERT INTO render_parts (job_id, part_key, state, place) VALUES `+strings.Join(rows, ", ")+`
+				ON CONFLICT (job_id, part_key) DO UPDATE SET state = 'OPEN', owner = NULL, lease_until = NULL, place = excluded.place
+				WHERE render_parts.state <> 'MAKING' OR render_parts.lease_until < now_ms()`, args...); err != nil {
 				return fmt.Errorf("announce parts: %w", err)
 			}
-		}
-		return tx.Notify(ctx, topic)
-	})
-}
-
-// Claim implements engine.PartCoordinator.
-func (c *partCoordinator) Claim(ctx context.Context, key string) (bool, error) {
-	n, err := c.s.db.Exec(ctx, `UPDATE render_parts SET state = 'MAKING', owner = $3, lease_until = now_ms() + $4
-		WHERE job_id = $1 AND part_key = $2 AND (state = 'OPEN' OR (state = 'MAKING' AND lease_until < now_ms()))`,
-		c.jobID, key, c.owner, job.TTL.Milliseconds())
-	if err != nil {
-		return false, fmt.Errorf("claim part: %w", err)
-	}
-	return n == 1, nil
-}
-
-// ClaimAny implements engine.PartCoordinator. Assistants that ask at the same moment get
-// different parts and do not wait for each other.
-func (c *partCoordinator) ClaimAny(ctx context.Context) (key string, err error) {
-	err = c.s.db.InTx(ctx, func(tx *db.Tx) error {
-		key = ""
-		err := tx.QueryRow(ctx, `UPDATE render_parts SET state = 'MAKING', owner = $2, lease_until = now_ms() + $3
-			WHERE job_id = $1 AND part_key = (SELECT p.part_key FROM render_parts p WHERE p.job_id = $1
-				AND (p.state = 'OPEN' OR (p.state = 'MAKING' AND p.lease_until < now_ms()))
-				ORDER BY p.part_key LIMIT 1`+tx.SkipLockedOf("p")+`)
-			RETURNING part_key`, c.jobID, c.owner, job.TTL.Milliseconds()).Scan(&key)
-		if db.IsNoRows(err) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("claim part: %w", err)
-	}
-	return key, nil
-}
-
-// Made implements engine.PartCoordinator.
-func (c *partCoordinator) Made(ctx context.Context, key string, ok bool) error {
-	state := "MADE"
-	if !ok {
-		state = "FAILED"
-	}
-	return c.s.db.InTx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE render_parts SET state = $4, lease_until = NULL
-			WHERE job_id = $1 AND part_key = $2 AND owner = $3 AND state = 'MAKING'`, c.jobID, key, c.owner, state); err != nil {
-			return fmt.Errorf("end part: %w", err)
 		}
 		return tx.Notify(ctx, topicParts)
 	})
 }
 
+// nextSQL ends the claim of part $4 and claims another one. It is one statement,
+// because it is what sharing costs for every part. Those who ask at the same moment
+// get different parts and do not wait for each other.
+func nextSQL(d *db.DB) string {
+	first := func(condition string) string {
+		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND ` + condition + ` ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)`
+	}
+	return `UPDATE render_parts SET owner = $2,
+			state = CASE WHEN part_key = $4 THEN 'MADE' ELSE 'MAKING' END,
+			lease_until = CASE WHEN part_key = $4 THEN NULL ELSE now_ms() + $3 END
+		WHERE job_id = $1 AND (part_key = $4 AND owner = $2 AND state = 'MAKING'
+			OR part_key = COALESCE(` + first(`p.state = 'OPEN'`) + `, ` + first(`p.state = 'MAKING' AND p.lease_until < now_ms() AND p.part_key <> $4`) + `))
+		RETURNING CASE WHEN part_key <> $4 THEN part_key
+			WHEN EXISTS (SELECT 1 FROM render_parts o WHERE o.state = 'OPEN' AND o.job_id <> $1) THEN '` + othersOpen + `' ELSE '' END`
+}
+
+// othersOpen is no part: there are some of other renders.
+const othersOpen = "*"
+
+// Next implements engine.PartCoordinator.
+func (c *partCoordinator) Next(ctx context.Context, made string) (string, error) {
+	if ctx.Err() != nil {
+		return "", c.end(ctx, made, "MADE")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
+	defer cancel()
+	keys, err := c.s.db.ExecTexts(ctx, nextSQL(c.s.db), c.jobID, c.owner, job.TTL.Milliseconds(), made)
+	if err != nil {
+		return "", fmt.Errorf("claim part: %w", err)
+	}
+	others := slices.Contains(keys, othersOpen)
+	keys = slices.DeleteFunc(keys, func(key string) bool { return key == "" || key == othersOpen })
+	c.hold(made, keys...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.others = others
+	return strings.Join(keys, ""), nil
+}
+
+// GiveUp implements engine.PartCoordinator.
+func (c *partCoordinator) GiveUp(ctx context.Context, key string) error {
+	return c.end(ctx, key, "FAILED")
+}
+
+func (c *partCoordinator) end(ctx context.Context, key, state string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
+	defer cancel()
+	if _, err := c.s.db.Exec(ctx, `UPDATE render_parts SET state = $4, lease_until = NULL
+		WHERE job_id = $1 AND part_key = $2 AND owner = $3 AND state = 'MAKING'`, c.jobID, key, c.owner, state); err != nil {
+		return fmt.Errorf("end part: %w", err)
+	}
+	c.hold(key)
+	return nil
+}
+
+// Whoever renders the job looks at the parts of others after an eighth of the time
+// that it has waited. It is not told when one ends, because a notification would wake
+// every replica there is.
+const soonestLook, latestLook = 25 * time.Millisecond, time.Second
+
 // Await implements engine.PartCoordinator.
-func (c *partCoordinator) Await(ctx context.Context, key string) (bool, error) {
-	wake, stop := c.s.db.Listen(topicParts)
-	defer stop()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		var state string
-		var alive bool
-		err := c.s.db.QueryRow(ctx, `SELECT state, COALESCE(lease_until, 0) > now_ms() FROM render_parts
-			WHERE job_id = $1 AND part_key = $2`, c.jobID, key).Scan(&state, &alive)
-		switch {
-		case db.IsNoRows(err):
-			return false, nil
-		case err != nil:
-			return false, fmt.Errorf("await part: %w", err)
-		case state == "MADE":
-			return true, nil
-		case state != "MAKING" || !alive:
-			return false, nil
+func (c *partCoordinator) Await(ctx context.Context, keys []string) (map[string]bool, error) {
+	for began := time.Now(); ; {
+		made, lost, err := c.look(ctx, keys)
+		if err != nil || lost || len(made) > 0 {
+			return made, err
 		}
 		select {
 		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-wake:
-		case <-tick.C:
+			return nil, context.Cause(ctx)
+		case <-time.After(min(latestLook, max(soonestLook, time.Since(began)/8))):
 		}
 	}
 }
 
-// assistance returns what spends an idle slot on somebody else's render, or nil
-// where there is no slot for that: a job that waits comes first, and one slot at
-// most helps. What it returns reports whether to look for work again at once.
-func (s *Service) assistance(ctx context.Context, waiting bool) func() bool {
-	ctx, cancel := context.WithCancel(ctx)
-	if waiting || s.Bucket == nil || !s.assisting.CompareAndSwap(nil, &cancel) {
-		cancel()
-		return nil
+// look tells which of the parts have ended and whether they were made, and whether
+// one of them has nobody who makes it.
+func (c *partCoordinator) look(ctx context.Context, keys []string) (made map[string]bool, lost bool, err error) {
+	rows, err := c.s.db.Query(ctx, `SELECT part_key, CASE WHEN state = 'MAKING' AND lease_until < now_ms() THEN 'OPEN' ELSE state END
+		FROM render_parts WHERE job_id = $1`, c.jobID)
+	if err != nil {
+		return nil, false, fmt.Errorf("look at parts: %w", err)
 	}
-	return func() bool {
-		made, err := s.assist(ctx)
-		stopped := ctx.Err() != nil
-		if err != nil && !stopped {
-			s.log.Warn("could not assist a render", "err", err)
+	defer rows.Close()
+	states := map[string]string{}
+	for rows.Next() {
+		var key, state string
+		if err := rows.Scan(&key, &state); err != nil {
+			return nil, false, fmt.Errorf("look at parts: %w", err)
 		}
-		s.assisting.Store(nil)
-		cancel()
-		return made || stopped
+		states[key] = state
 	}
-}
-
-// stopAssisting gives the slot that helps others to a job that waits for one.
-// What was made of a part is lost; whoever renders the film makes it.
-func (s *Service) stopAssisting(ctx context.Context) error {
-	cancel := s.assisting.Load()
-	if cancel == nil {
-		return nil
+	made = map[string]bool{}
+	for _, key := range keys {
+		switch states[key] {
+		case "MAKING":
+		case "OPEN":
+			lost = true
+		default:
+			made[key] = states[key] == "MADE"
+		}
 	}
-	waiting, err := s.waits(ctx)
-	if waiting {
-		(*cancel)()
-	}
-	return err
+	return made, lost, rows.Err()
 }
 
 // assistSuffix ends the names of work folders of assistants.
 const assistSuffix = "-assist"
 
-// assist helps with a job that another replica renders, if there is one with
-// parts nobody has taken. It reports whether it made any.
-func (s *Service) assist(ctx context.Context) (bool, error) {
-	var j claimedJob
-	var encoded string
-	err := s.db.QueryRow(ctx, `SELECT j.id, j.user_id, j.spec, j.fence, j.attempts FROM render_jobs j
-		WHERE j.state = 'PROCESSING' AND j.lease_until > now_ms() AND j.lease_owner <> $1
-			AND EXISTS (SELECT 1 FROM render_parts p WHERE p.job_id = j.id AND p.state = 'OPEN')
-		ORDER BY j.created_at, j.id LIMIT 1`, s.Renewer.Owner()).Scan(&j.ID, &j.UserID, &encoded, &j.Fence, &j.Attempts)
+// takeSQL claims a part of the render that began first among those of others, where
+// no job waits: that comes before help. Who comes too late for a part fetches nothing.
+func takeSQL(d *db.DB) string {
+	column := func(name string) string {
+		return `(SELECT j.` + name + ` FROM render_jobs j WHERE j.id = render_parts.job_id)`
+	}
+	return `UPDATE render_parts SET state = 'MAKING', owner = $2, lease_until = now_ms() + $3
+		WHERE (job_id, part_key) = (SELECT p.job_id, p.part_key FROM render_parts p WHERE p.state = 'OPEN' AND p.job_id = (
+				SELECT j.id FROM render_jobs j WHERE j.state = 'PROCESSING' AND j.lease_until > now_ms() AND j.lease_owner <> $2
+					AND EXISTS (SELECT 1 FROM render_parts o WHERE o.job_id = j.id AND o.state = 'OPEN') AND (` + waitingSQL + `) = 0
+				ORDER BY j.created_at, j.id LIMIT 1)
+			ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)
+		RETURNING part_key, job_id, ` + column("user_id") + `, ` + column("spec") + `, ` + column("fence") + `, ` + column("attempts")
+}
+
+// assistant is a slot of ours that makes parts of a job which another replica renders.
+type assistant struct {
+	s    *Service
+	ctx  context.Context
+	stop context.CancelFunc
+	job  claimedJob
+	spec string // encoded
+	part string // the first one, which is claimed
+	c    *partCoordinator
+}
+
+// take looks for a part of somebody else's to make, and returns nil where there is none.
+// The caller has a slot for it, and calls assist.
+func (s *Service) take(ctx context.Context) (*assistant, error) {
+	if _, unable := s.CanWork(ctx); unable != nil {
+		return nil, nil // it says itself why
+	}
+	a := &assistant{s: s}
+	err := s.db.ExecRow(ctx, takeSQL(s.db), []any{s.NodeID, s.Renewer.Owner(), job.TTL.Milliseconds()},
+		&a.part, &a.job.ID, &a.job.UserID, &a.spec, &a.job.Fence, &a.job.Attempts)
 	if db.IsNoRows(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for a render to assist: %w", err)
+		return nil, fmt.Errorf("look for a render to assist: %w", err)
 	}
-	if _, unable := s.CanWork(ctx); unable != nil {
-		return false, nil // it says itself why
+	a.c = s.newPartCoordinator(ctx, a.job.ID, a.part)
+	a.ctx, a.stop = s.untilRevoked(ctx, a.job.ID)
+	s.assisting.Store(&a.stop)
+	return a, nil
+}
+
+// assist makes parts until none is left, or until it is stopped. More says that there
+// are those of other renders.
+func (a *assistant) assist() (stopped, more bool) {
+	defer a.stop()
+	defer a.s.assisting.Store(nil)
+	defer a.c.stop()
+	n, err := a.make()
+	if stopped = a.ctx.Err() != nil; err != nil && !stopped {
+		err = errors.Join(err, a.c.GiveUp(a.ctx, a.part)) // or it would be taken here again and again
+		if fault.As(err) == nil {                         // else the job's own worker finds the same
+			a.s.log.Warn("could not assist a render", "job", a.job.ID, "err", err)
+		}
 	}
-	if j.Spec, err = decodeSpec(encoded); err != nil {
-		return false, err
+	a.s.jobLog(a.job).Info("assisted a render", "parts", n)
+	return stopped, a.c.others
+}
+
+func (a *assistant) make() (n int, err error) {
+	if a.job.Spec, err = decodeSpec(a.spec); err != nil {
+		return 0, err
 	}
-	dir := j.lease().WorkDir(s.WorkDir) + assistSuffix
+	dir := a.job.lease().WorkDir(a.s.WorkDir) + assistSuffix
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return false, fmt.Errorf("create work folder: %w", err)
+		return 0, fmt.Errorf("create work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	sources, err := s.fetch(ctx, j, dir)
+	sources, err := a.s.fetch(a.ctx, a.job, dir)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	ctx, cancel := s.untilRevoked(ctx, j.ID)
-	defer cancel()
-	c := s.newPartCoordinator(ctx, j.ID)
-	defer c.stop()
-	made, err := s.Engine.Assist(ctx, engine.Job{Dir: dir, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Log: s.jobLog(j), Coordinator: c})
-	if err != nil && (fault.As(err) != nil || errors.Is(err, context.Canceled)) {
-		err = nil // the job's own worker finds the same, or it is us who stop
+	return a.s.Engine.Assist(a.ctx, engine.Job{Dir: dir, Timeline: a.job.Spec.Timeline, Sources: sources,
+		CacheScope: a.job.UserID, Log: a.s.jobLog(a.job), Coordinator: a.c}, a.part)
+}
+
+// stopAssisting gives the slot that helps others to a job that waits for one. What was
+// made of a part is lost; somebody else makes it.
+func (s *Service) stopAssisting(ctx context.Context) error {
+	stop := s.assisting.Load()
+	if stop == nil {
+		return nil
 	}
-	s.jobLog(j).Info("assisted a render", "parts", made)
-	return made > 0, err
+	waiting, err := s.waits(ctx)
+	if waiting {
+		(*stop)()
+	}
+	return err
 }

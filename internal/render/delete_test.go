@@ -111,7 +111,7 @@ func (r *rig) interleave(rt *rapid.T, owner string, ids []string, cache engine.P
 				if takes == 6 {
 					time.AfterFunc(time.Millisecond, cancel) // the service stops
 				}
-				j, ok, _, claimErr := s.claim(work)
+				j, ok, claimErr := s.claim(work)
 				if err = claimErr; ok && err == nil {
 					s.work(work, j)
 				}
@@ -119,7 +119,11 @@ func (r *rig) interleave(rt *rapid.T, owner string, ids []string, cache engine.P
 					err = nil
 				}
 			case "assist":
-				_, err = s.assist(ctx)
+				if a, takeErr := s.take(ctx); a != nil {
+					a.assist()
+				} else {
+					err = takeErr
+				}
 			case "delete":
 				if err = s.Delete(ctx, owner, id); err == nil {
 					mu.Lock()

@@ -16,10 +16,11 @@ import (
 func (r *rig) owners(s *Service, n int) (names []string) {
 	r.t.Helper()
 	for range n {
-		j, ok, waiting, err := s.claim(r.t.Context())
+		j, ok, err := s.claim(r.t.Context())
+		waiting, waitErr := s.waits(r.t.Context())
 		switch {
-		case err != nil:
-			r.t.Fatal(err)
+		case err != nil || waitErr != nil:
+			r.t.Fatal(err, waitErr)
 		case ok:
 			names = append(names, j.UserID)
 		case waiting:
@@ -140,7 +141,7 @@ func TestReplicasThatClaimAtOnceAreFair(t *testing.T) {
 		for _, s := range services {
 			all.Go(func() {
 				for range owners * each / replicas {
-					if _, ok, _, err := s.claim(t.Context()); err != nil || !ok {
+					if _, ok, err := s.claim(t.Context()); err != nil || !ok {
 						t.Errorf("claimed %v, %v", ok, err)
 					}
 				}
@@ -201,7 +202,7 @@ func (r *rig) noScan() {
 		explain = `EXPLAIN `
 	}
 	err := r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
-		rows, err := tx.Query(r.t.Context(), explain+turnSQL(tx.SkipLockedOf("j")), "", 1, 0)
+		rows, err := tx.Query(r.t.Context(), explain+turnSQL(r.db.SkipLockedOf("j")), "", 1, 0)
 		if err != nil {
 			return err
 		}

@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/db"
@@ -35,6 +39,7 @@ type rig struct {
 	bucket *objectstore.Bucket // the same store, or nil
 	dir    string
 	serial atomic.Int64
+	asked  atomic.Int64 // by number
 }
 
 func newRig(t testing.TB, d *db.DB) *rig {
@@ -105,6 +110,7 @@ func (r *rig) exec(query string, args ...any) {
 func (r *rig) number(query string, args ...any) int64 {
 	r.t.Helper()
 	var n int64
+	r.asked.Add(1)
 	if err := r.db.QueryRow(r.t.Context(), query, args...).Scan(&n); err != nil {
 		r.t.Fatalf("%s: %v", query, err)
 	}
@@ -206,10 +212,12 @@ func (r *rig) eventually(what string, limit time.Duration, done func() bool) {
 // simulated is an engine whose films take a fixed time and no processor. It
 // shares parts through the coordinator exactly as the engine does, with one encoder.
 type simulated struct {
-	takes time.Duration    // a film, or each of its parts
-	parts int              // of a film; 0 makes films of one piece, without a coordinator
-	cache engine.PartCache // where parts go
-	fails func() error     // instead of a film, unless nil or it returns nil
+	takes time.Duration // a film, or each of its parts
+	parts int           // of a film; 0 makes films of one piece, without a coordinator
+	// dearest is how much longer the first part takes than the others.
+	dearest time.Duration
+	cache   engine.PartCache // where parts go
+	fails   func() error     // instead of a film, unless nil or it returns nil
 
 	mu     sync.Mutex
 	films  []film // in the order of their beginning
@@ -262,63 +270,73 @@ func (e *simulated) render(ctx context.Context, job engine.Job) error {
 		}
 		return nil
 	}
-	keys := e.keys()
-	if err := job.Coordinator.Announce(ctx, keys); err != nil {
+	left := map[string]bool{}
+	for _, key := range e.keys() {
+		left[key] = true
+	}
+	if err := job.Coordinator.Announce(ctx, e.keys()); err != nil {
 		return err
 	}
-	var others []string
-	for i, key := range keys {
-		job.OnProgress(100 * i / len(keys))
-		mine, err := job.Coordinator.Claim(ctx, key)
-		if err != nil {
-			return err
-		}
-		if !mine {
-			others = append(others, key)
+	for open := true; len(left) > 0; {
+		if open {
+			made, err := e.take(ctx, job, "", func() { job.OnProgress(100 - 100*len(left)/e.parts) })
+			if err != nil {
+				return err
+			}
+			for _, key := range made {
+				delete(left, key)
+			}
+			open = false
 			continue
 		}
-		if err := e.makeClaimed(ctx, job, key); err != nil {
-			return err
-		}
-	}
-	for _, key := range others {
-		made, err := job.Coordinator.Await(ctx, key)
+		ended, err := job.Coordinator.Await(ctx, slices.Collect(maps.Keys(left)))
 		if err != nil {
 			return err
 		}
-		if made {
-			if made, err = e.cache.Get(ctx, job.CacheScope, key, filepath.Join(job.Dir, key)); err != nil {
+		open = len(ended) == 0
+		var group errgroup.Group
+		group.SetLimit(4)
+		for key, made := range ended {
+			delete(left, key)
+			group.Go(func() (err error) {
+				if made {
+					made, err = e.cache.Get(ctx, job.CacheScope, key, filepath.Join(job.Dir, key))
+				}
+				if !made && err == nil {
+					err = e.make(ctx, job, key)
+				}
 				return err
-			}
+			})
 		}
-		if !made {
-			if err := e.make(ctx, job, key); err != nil {
-				return err
-			}
+		if err := group.Wait(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Assist takes part after part, as the engine does.
-func (e *simulated) Assist(ctx context.Context, job engine.Job) (made int, err error) {
-	for ctx.Err() == nil {
-		key, err := job.Coordinator.ClaimAny(ctx)
-		if err != nil {
-			return made, err
-		}
-		if key == "" {
+// take makes part after part, as the engine does.
+func (e *simulated) take(ctx context.Context, job engine.Job, key string, each func()) (made []string, err error) {
+	if key == "" {
+		key, err = job.Coordinator.Next(ctx, "")
+	}
+	for key != "" && err == nil {
+		if err = e.make(ctx, job, key); err != nil {
 			break
 		}
-		if err := e.makeClaimed(ctx, job, key); err != nil {
-			return made, err
-		}
-		made++
+		made = append(made, key)
+		each()
+		key, err = job.Coordinator.Next(ctx, key)
 	}
+	return made, err
+}
+
+func (e *simulated) Assist(ctx context.Context, job engine.Job, claimed string) (int, error) {
+	made, err := e.take(ctx, job, claimed, func() {})
 	e.mu.Lock()
-	e.helped += made
-	e.mu.Unlock()
-	return made, nil
+	defer e.mu.Unlock()
+	e.helped += len(made)
+	return len(made), err
 }
 
 func (e *simulated) Poster(_ context.Context, film, jpeg string) error {
@@ -334,16 +352,12 @@ func (e *simulated) keys() []string {
 	return keys
 }
 
-func (e *simulated) makeClaimed(ctx context.Context, job engine.Job, key string) error {
-	err := e.make(ctx, job, key)
-	if merr := job.Coordinator.Made(context.WithoutCancel(ctx), key, err == nil); merr != nil && err == nil {
-		err = merr
-	}
-	return err
-}
-
 func (e *simulated) make(ctx context.Context, job engine.Job, key string) error {
-	if err := pause(ctx, e.takes); err != nil {
+	takes := e.takes
+	if key == e.keys()[0] {
+		takes += e.dearest
+	}
+	if err := pause(ctx, takes); err != nil {
 		return err
 	}
 	path := filepath.Join(job.Dir, key)

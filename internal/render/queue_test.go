@@ -80,18 +80,18 @@ func TestAbandonedJobsComeBeforeWaitingOnes(t *testing.T) {
 		ids, _ := r.enqueue(3, r.user(), nil)
 		lost := r.service(&simulated{}, r.db)
 		for _, want := range ids[:2] {
-			if j, ok, _, err := lost.claim(t.Context()); err != nil || !ok || j.ID != want {
+			if j, ok, err := lost.claim(t.Context()); err != nil || !ok || j.ID != want {
 				t.Fatalf("claimed %s, %v, %v, want %s", j.ID, ok, err, want)
 			}
 		}
 		r.exec(`UPDATE render_jobs SET lease_until = now_ms() - 1 WHERE id = $1`, ids[0])
 		other := r.service(&simulated{}, r.db)
 		for _, want := range []string{ids[0], ids[2]} {
-			if j, ok, _, err := other.claim(t.Context()); err != nil || !ok || j.ID != want {
+			if j, ok, err := other.claim(t.Context()); err != nil || !ok || j.ID != want {
 				t.Fatalf("claimed %s, %v, %v, want %s", j.ID, ok, err, want)
 			}
 		}
-		if j, ok, _, err := other.claim(t.Context()); err != nil || ok {
+		if j, ok, err := other.claim(t.Context()); err != nil || ok {
 			t.Errorf("claimed %s, %v, though its worker lives", j.ID, err)
 		}
 	})

@@ -59,7 +59,7 @@ const table = "render_jobs"
 // that renders, for what the methods promise.
 type Engine interface {
 	Render(ctx context.Context, job engine.Job) (engine.Output, error)
-	Assist(ctx context.Context, job engine.Job) (made int, err error)
+	Assist(ctx context.Context, job engine.Job, claimed string) (made int, err error)
 	Poster(ctx context.Context, film, jpeg string) error
 }
 
@@ -102,6 +102,7 @@ type Service struct {
 	log *slog.Logger
 	// assisting ends the help for others that one slot at most gives, or is nil.
 	assisting atomic.Pointer[context.CancelFunc]
+	fleet     fleet
 }
 
 // New returns a Service.

@@ -127,11 +127,8 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 	if err != nil {
 		return Download{}, err
 	}
-	n, err := s.db.Exec(ctx, `UPDATE render_jobs SET expires_at = now_ms() + $1
+	_, err = s.db.ExecNotify(ctx, job.Topic(jobID), `UPDATE render_jobs SET expires_at = now_ms() + $1
 		WHERE id = $2 AND output_key IS NOT NULL AND expires_at < now_ms() + $1 - 1000`, s.OutputLifetime.Milliseconds(), jobID)
-	if err == nil && n > 0 {
-		err = s.db.Notify(ctx, job.Topic(jobID))
-	}
 	if err != nil {
 		return Download{}, fmt.Errorf("renew output: %w", err)
 	}

@@ -50,6 +50,16 @@ func (s spec) encode() (string, error) {
 	return string(b), err
 }
 
+// uploads are the objects of the spec that were uploaded for the job alone.
+func (s spec) uploads(jobID string) (keys []string) {
+	for _, o := range s.Sources {
+		if strings.HasPrefix(o.Object, "uploads/"+jobID+"/") {
+			keys = append(keys, o.Object)
+		}
+	}
+	return keys
+}
+
 func decodeSpec(text string) (spec, error) {
 	var c specColumn
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -310,9 +320,11 @@ func (r *resolver) store() error {
 
 // dropUnused deletes stored uploads that no job took.
 func (r *resolver) dropUnused(ctx context.Context) {
-	if len(r.uploads) > 0 {
-		r.s.dropUploads(ctx, r.jobID)
+	var keys []string
+	for _, u := range r.uploads {
+		keys = append(keys, u.key)
 	}
+	r.s.dropUploads(ctx, r.jobID, keys...)
 }
 
 // insert puts the job into the queue.

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,73 +30,114 @@ import (
 // expired lease can go unnoticed.
 const pollQueue = 2 * time.Second
 
-// Run takes jobs from the queue, as many at a time as there are slots, until
-// ctx ends. It then hands back what it holds and returns when nothing of it
-// runs any more. Finished parts are kept, so whoever goes on loses little.
+// pollParts is the same for the help with a job, whose own worker does what nobody else
+// does.
+const pollParts = 3 * pollQueue
+
+// Run takes jobs from the queue, as many at a time as there are slots, and helps others
+// with theirs, until ctx ends. It then hands back what it holds and returns when nothing
+// of it runs any more. Finished parts are kept, so whoever goes on loses little.
 func (s *Service) Run(ctx context.Context) error {
-	wake, stop := s.db.Listen(topic)
-	defer stop()
-	free := make(chan struct{}, 1) // a slot of ours was given back
 	var running sync.WaitGroup
 	defer running.Wait()
-	merged := merge(ctx, wake, free)
-	job.Poll(ctx, s.log, "render queue", merged, pollQueue, func(ctx context.Context) (bool, error) {
+	// What there may be since the last look.
+	var jobs, parts atomic.Bool
+	wake := make(chan struct{}, 1)
+	look := func(forJobs, forParts bool) {
+		if forJobs {
+			jobs.Store(true)
+		}
+		if forParts {
+			parts.Store(true)
+		}
+		if !jobs.Load() && !parts.Load() {
+			return
+		}
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	running.Go(func() { s.hear(ctx, topic, 500*time.Microsecond, func() { look(true, false) }) })
+	running.Go(func() { s.hear(ctx, topicParts, 125*time.Microsecond, func() { look(false, true) }) })
+	lookedForParts := time.Time{}
+	job.Poll(ctx, s.log, "render queue", wake, pollQueue, func(ctx context.Context) (bool, error) {
 		release, got := s.Slots.TryAcquire()
 		if !got {
 			return false, s.stopAssisting(ctx)
 		}
-		j, ok, waiting, err := s.claim(ctx)
-		if err != nil {
+		forJobs, forParts := jobs.Swap(false), parts.Swap(false)
+		if !forJobs && !forParts { // time has passed
+			forJobs, forParts = true, time.Since(lookedForParts) > pollParts
+		}
+		if forParts {
+			lookedForParts = time.Now()
+		}
+		do, more, err := s.find(ctx, forJobs, forParts)
+		if do == nil {
 			release()
 			return false, err
 		}
-		do := func() bool { s.work(ctx, j); return true }
-		if !ok {
-			if do = s.assistance(ctx, waiting); do == nil {
-				release()
-				return false, nil
-			}
-		}
-		running.Go(func() {
-			again := do()
-			release()
-			if again {
-				select {
-				case free <- struct{}{}:
-				default:
-				}
-			}
-		})
-		return ok, nil
+		running.Go(func() { do(func(forJobs, forParts bool) { release(); look(forJobs, forParts) }) })
+		return more, nil
 	})
 	return nil
 }
 
-// merge makes one wake-up of two.
-func merge(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
-	out := make(chan struct{}, 1)
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-a:
-			case <-b:
-			}
-			select {
-			case out <- struct{}{}:
-			default:
-			}
+// longestSpread is by how much a large fleet may put off what a small one does at once.
+const longestSpread = 200 * time.Millisecond
+
+// hear calls look after each announcement on a topic, until ctx ends. All replicas hear
+// it, each after a while of its own: by chance, and up to perSlot for every slot of the
+// others. Who comes late finds the work taken, instead of standing in line for it.
+func (s *Service) hear(ctx context.Context, topic string, perSlot time.Duration, look func()) {
+	announced, deaf := s.db.Listen(topic)
+	defer deaf()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-announced:
+			others := max(0, s.fleet.slots.Load()-int64(s.Slots.Size()))
+			time.AfterFunc(rand.N(min(time.Duration(others)*perSlot, longestSpread)+1), look)
 		}
-	}()
-	return out
+	}
+}
+
+// find gets work for a slot: a job, or else the help for somebody else's. What it
+// returns calls done where the slot is free again, and tells what to look for then.
+// More says that the queue may have more.
+func (s *Service) find(ctx context.Context, forJobs, forParts bool) (do func(done func(jobs, parts bool)), more bool, err error) {
+	if forJobs {
+		j, ok, err := s.claim(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		if ok {
+			return func(done func(jobs, parts bool)) {
+				over := s.work(ctx, j)
+				done(true, true)
+				if over {
+					s.dropUploads(ctx, j.ID, j.Spec.uploads(j.ID)...)
+				}
+			}, true, nil
+		}
+	}
+	if forParts && s.Bucket != nil && s.assisting.Load() == nil { // one slot at most assists
+		a, err := s.take(ctx)
+		if a != nil && err == nil {
+			return func(done func(jobs, parts bool)) { done(a.assist()) }, false, nil
+		}
+		return nil, false, err
+	}
+	return nil, false, nil
 }
 
 // errOverdue is the cause of the end of work that took too long.
 var errOverdue = errors.New("job has taken too long")
 
-// work drives one claimed job to its end.
-func (s *Service) work(ctx context.Context, j claimedJob) {
+// work drives one claimed job to its end, and reports whether nobody needs what was
+// uploaded for it any more.
+func (s *Service) work(ctx context.Context, j claimedJob) (over bool) {
 	log := s.jobLog(j)
 	held, release := s.Renewer.KeepAlive(ctx, j.lease())
 	defer release()
@@ -110,19 +153,20 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 	defer cancel()
 	switch {
 	case err == nil:
-		s.dropUploads(last, j.ID)
+		over = true
 	case errors.Is(err, job.ErrMoved), errors.Is(context.Cause(held), job.ErrLost), db.IsForeignKey(err): // its row went with its owner
 		log.Info("render taken away", "err", err)
 	case ctx.Err() != nil:
 		s.handBack(last, j, log, again{forgive: true}, "the service stops")
 	case overdue:
-		s.giveUp(last, j, log, s.overdue(), err)
+		over = s.giveUp(last, j, log, s.overdue(), err)
 	default:
-		s.conclude(last, j, log, err)
+		over = s.conclude(last, j, log, err)
 	}
 	if err != nil {
 		s.dropIfErased(last, j)
 	}
+	return over
 }
 
 // jobLog is the log of one attempt at a job.
@@ -131,8 +175,9 @@ func (s *Service) jobLog(j claimedJob) *slog.Logger {
 }
 
 // conclude decides about a job whose attempt failed. Whatever a film seems to suffer
-// from on a replica that cannot work, is first tried elsewhere.
-func (s *Service) conclude(ctx context.Context, j claimedJob, log *slog.Logger, err error) {
+// from on a replica that cannot work, is first tried elsewhere. It reports whether the
+// job has failed.
+func (s *Service) conclude(ctx context.Context, j claimedJob, log *slog.Logger, err error) (failed bool) {
 	free, unable := s.CanWork(ctx)
 	seen := fault.As(err)
 	switch {
@@ -144,7 +189,7 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, log *slog.Logger, 
 	case errors.Is(err, objectstore.ErrUnavailable):
 		s.handBack(ctx, j, log, again{forgive: true, pause: 10 * time.Second}, err)
 	case seen != nil && seen.Kind != fault.Internal && seen.Kind != fault.Unavailable:
-		s.giveUp(ctx, j, log, seen, err)
+		failed = s.giveUp(ctx, j, log, seen, err)
 	case j.Attempts < maxAttempts:
 		s.handBack(ctx, j, log, again{pause: time.Second}, err)
 	default:
@@ -152,10 +197,11 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, log *slog.Logger, 
 		if errors.Is(err, media.ErrTimeout) {
 			told = errSlow
 		}
-		if s.giveUp(ctx, j, log, told, err) {
+		if failed = s.giveUp(ctx, j, log, told, err); failed {
 			log.Error("render failed", "err", err)
 		}
 	}
+	return failed
 }
 
 // giveUp fails a job, and reports whether that is written. Otherwise the lease
@@ -325,9 +371,6 @@ func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cau
 		}
 		return ended(ctx, tx, j.ID)
 	})
-	if moved && err == nil {
-		s.dropUploads(ctx, j.ID)
-	}
 	return moved, err
 }
 
@@ -343,16 +386,21 @@ func ended(ctx context.Context, tx *db.Tx, jobID string) error {
 	return tx.Notify(ctx, job.Topic(jobID))
 }
 
-// dropUploads deletes what was uploaded for one job only. A failure is made
-// good by the sweep.
-func (s *Service) dropUploads(ctx context.Context, jobID string) {
-	if err := objectstore.DeletePrefix(ctx, s.Store, "uploads/"+jobID+"/"); err != nil {
+// dropUploads deletes what was uploaded for one job only. A failure is made good by
+// the sweep.
+func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string) {
+	if len(keys) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := s.Store.Delete(ctx, keys...); err != nil {
 		s.log.Warn("uploads not deleted; the sweep will", "job", jobID, "err", err)
 	}
 }
 
-// progressWriter brings the engine's progress into the row, at most twice a
-// second, never backwards.
+// progressWriter brings the engine's progress into the row, at most once a second,
+// never backwards.
 type progressWriter struct {
 	mu      sync.Mutex
 	percent int
@@ -364,7 +412,7 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 	p := &progressWriter{percent: j.Progress, done: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
-		tick := time.NewTicker(500 * time.Millisecond)
+		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		written := j.Progress
 		for {
@@ -374,11 +422,10 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 			case <-tick.C:
 			}
 			if now := p.get(); now > written {
-				_, err := s.db.Exec(ctx, `UPDATE render_jobs SET progress = $3
+				_, err := s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE render_jobs SET progress = $3
 					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress < $3`, j.ID, j.Fence, now)
-				if err == nil {
+				if err == nil { // else the next step will
 					written = now
-					_ = s.db.Notify(ctx, job.Topic(j.ID)) // the next step will
 				}
 			}
 		}

@@ -115,7 +115,7 @@ func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) 
 			WHERE state = 'PROCESSING' AND id = (
 				SELECT j.id FROM separation_jobs j
 				WHERE j.`+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerStays+`
-				ORDER BY j.created_at, j.id LIMIT 1`+tx.SkipLockedOf("j")+`)
+				ORDER BY j.created_at, j.id LIMIT 1`+s.db.SkipLockedOf("j")+`)
 			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds(), s.NodeID)
 		if j, err = scanJob(row); db.IsNoRows(err) {
 			return nil

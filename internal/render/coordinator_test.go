@@ -1,0 +1,184 @@
+package render
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Whoever dies, gives up, stops or comes back too late: a part has one living maker at
+// most, what was reported is not made again, and what was lost is.
+func TestEveryPartHasOneMaker(t *testing.T) {
+	if err := flag.Set("rapid.checks", "20"); err != nil {
+		t.Fatal(err)
+	}
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		rapid.Check(t, func(rt *rapid.T) {
+			defer r.exec(`DELETE FROM users`)
+			ids, _ := r.enqueue(1, r.user(), nil)
+			film := r.service(&simulated{}, r.db)
+			if _, ok, err := film.claim(t.Context()); !ok || err != nil {
+				rt.Fatal("no job: ", err)
+			}
+			keys := []string{"video-c", "video-a", "video-b", "video-e", "video-d"}
+			m := &makers{rt: rt, r: r, job: ids[0], holder: map[string]int{}, over: map[string]bool{}}
+			for range 3 {
+				m.all = append(m.all, &maker{s: film})
+				film = r.service(&simulated{}, r.db)
+			}
+			for i := range m.all {
+				m.start(i)
+			}
+			if err := m.all[0].c.Announce(t.Context(), keys); err != nil {
+				rt.Fatal(err)
+			}
+			for range rapid.IntRange(5, 30).Draw(rt, "steps") {
+				m.step(rapid.IntRange(0, 2).Draw(rt, "who"), rapid.SampledFrom([]string{"next", "next", "next", "give up", "stop", "die"}).Draw(rt, "what"))
+			}
+			for i := range m.all { // everybody but the renderer dies
+				if i > 0 {
+					m.step(i, "die")
+				}
+			}
+			for m.all[0].has != "" || m.step(0, "next") {
+				m.step(0, "next")
+			}
+			ended, err := m.all[0].c.Await(t.Context(), keys)
+			if err != nil || len(ended) != len(keys) {
+				rt.Fatalf("%v have ended, %v", ended, err)
+			}
+			for key, made := range ended {
+				if made != m.over[key] {
+					rt.Errorf("%s: made %v, reported %v", key, made, m.over[key])
+				}
+			}
+			for _, one := range m.all {
+				one.c.stop()
+			}
+		})
+	})
+}
+
+// makers is a model of who makes what.
+type makers struct {
+	rt     *rapid.T
+	r      *rig
+	job    string
+	all    []*maker
+	holder map[string]int  // who lives and makes a part
+	over   map[string]bool // parts reported, and whether they were made
+}
+
+type maker struct {
+	s    *Service
+	c    *partCoordinator
+	has  string
+	lost bool // its leases ran out
+}
+
+func (m *makers) start(i int) {
+	m.all[i].c = m.all[i].s.newPartCoordinator(m.r.t.Context(), m.job)
+}
+
+// step lets one of them do something; next reports whether it got a part.
+func (m *makers) step(i int, what string) bool {
+	m.rt.Helper()
+	one, ctx := m.all[i], m.r.t.Context()
+	had := one.has
+	// A report of one whose part was given to somebody else counts for nothing.
+	counts := had != "" && (!one.lost || m.holder[had] == i)
+	var err error
+	switch what {
+	case "die":
+		m.r.exec(`UPDATE render_parts SET lease_until = 0 WHERE job_id = $1 AND owner = $2 AND lease_until IS NOT NULL`, m.job, one.s.Renewer.Owner())
+		one.lost = had != ""
+		return false
+	case "stop":
+		one.c.stop()
+		m.start(i)
+	case "give up":
+		if err = one.c.GiveUp(ctx, had); counts {
+			m.over[had] = false
+		}
+	case "next":
+		if counts {
+			m.over[had] = true
+		}
+		one.has, err = one.c.Next(ctx, had)
+	}
+	if err != nil {
+		m.rt.Fatal(err)
+	}
+	if what != "next" {
+		one.has = ""
+	}
+	if counts {
+		delete(m.holder, had)
+	}
+	one.lost = false
+	key := one.has
+	if key == "" {
+		return false
+	}
+	if by, held := m.holder[key]; held && !m.all[by].lost {
+		m.rt.Fatalf("%s has two makers", key)
+	}
+	if _, over := m.over[key]; over {
+		m.rt.Fatalf("%s is made again", key)
+	}
+	m.holder[key] = i
+	return true
+}
+
+// Those who ask at the same moment get different parts, the dearest first, each once.
+func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		const parts, helpers = 250, 6 // more than one statement announces
+		ids, _ := r.enqueue(1, r.user(), nil)
+		film := r.service(&simulated{}, r.db)
+		if _, ok, err := film.claim(t.Context()); !ok || err != nil {
+			t.Fatal("no job: ", err)
+		}
+		c := film.newPartCoordinator(t.Context(), ids[0])
+		defer c.stop()
+		var keys []string
+		for i := range parts {
+			keys = append(keys, fmt.Sprintf("video-%d", parts-i))
+		}
+		if err := c.Announce(t.Context(), keys); err != nil {
+			t.Fatal(err)
+		}
+		got := make([][]string, helpers)
+		var all sync.WaitGroup
+		for i := range helpers {
+			all.Go(func() {
+				c := r.service(&simulated{}, r.db).newPartCoordinator(t.Context(), ids[0])
+				defer c.stop()
+				for key, err := c.Next(t.Context(), ""); key != ""; key, err = c.Next(t.Context(), key) {
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got[i] = append(got[i], key)
+				}
+			})
+		}
+		all.Wait()
+		place := func(key string) int { return slices.Index(keys, key) }
+		for _, of := range got {
+			if !slices.IsSortedFunc(of, func(a, b string) int { return place(a) - place(b) }) {
+				t.Errorf("not in the order of the announcement: %v", of)
+			}
+		}
+		if made := slices.Sorted(slices.Values(slices.Concat(got...))); len(made) != parts || len(slices.Compact(made)) != parts {
+			t.Errorf("%d claims of %d parts", len(made), parts)
+		}
+		if n := r.number(`SELECT COUNT(*) FROM render_parts WHERE state = 'MADE'`); n != parts {
+			t.Errorf("%d parts are reported", n)
+		}
+	})
+}
