@@ -2,8 +2,9 @@
 // reads, the log of calls to the separation provider, and the web app that shows
 // all that.
 //
-// It may read any table, and writes none but provider_calls. It refuses to know who is asking: the
-// caller has checked that it is an admin. A user whose erasure has begun does
+// It may read any table, and writes none but its own: the provider's calls, and
+// totals by day. It refuses to know who is asking: the caller has checked that it
+// is an admin. A user whose erasure has begun does
 // not exist for it, and neither do that user's jobs where a user is shown;
 // totals over jobs count them until their rows are gone.
 //

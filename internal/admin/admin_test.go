@@ -175,3 +175,12 @@ func TestDay(t *testing.T) {
 		}
 	}
 }
+
+// number is the only column of the only row of a query.
+func (s *seed) number(query string, args ...any) (n int64) {
+	s.t.Helper()
+	if err := s.db.QueryRow(s.t.Context(), query, args...).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}

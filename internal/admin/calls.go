@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -57,9 +59,52 @@ func (c *CallLog) Run(ctx context.Context) {
 	}
 }
 
-// Sweep forgets calls that are older than the lifetime.
+// callsByDay is the SQL of what is reported of calls from the time $1 to $2 for
+// which a condition holds, by day, provider and endpoint: their number, failures,
+// and the latency of the smallest rank that covers 95 % of n calls, ceil(0.95 n),
+// written in integers. Latencies are counted before they are ranked: they are
+// fewer than calls.
+func callsByDay(condition string) string {
+	return `WITH latencies AS (
+			SELECT created_at / 86400000 AS day, provider, endpoint, latency_ms, COUNT(*) AS calls,
+				SUM(CASE WHEN success = 0 THEN 1 ELSE 0 END) AS failures
+			FROM provider_calls WHERE created_at >= $1 AND created_at < $2 AND ` + condition + `
+			GROUP BY created_at / 86400000, provider, endpoint, latency_ms),
+		ranked AS (
+			SELECT day, provider, endpoint, latency_ms, failures,
+				SUM(calls) OVER (PARTITION BY day, provider, endpoint ORDER BY latency_ms) AS place,
+				CAST(SUM(calls) OVER (PARTITION BY day, provider, endpoint) AS BIGINT) AS calls
+			FROM latencies)
+		SELECT day, provider, endpoint, calls, CAST(SUM(failures) AS BIGINT) AS failures,
+			MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_ms
+		FROM ranked GROUP BY day, provider, endpoint, calls`
+}
+
+// Sweep adds up the calls of days that have been over for an hour, for ever, and
+// forgets the calls themselves when they are older than so many days. A call that
+// was written later still is found by its day having more calls than were counted.
+// Any number of replicas may do it at once.
 func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
-	_, err := c.db.Exec(ctx, `DELETE FROM provider_calls WHERE created_at < now_ms() - $1`, lifetime.Milliseconds())
+	var days []int64
+	err := each(ctx, c.db, func(rows *sql.Rows) error {
+		days = append(days, 0)
+		return rows.Scan(&days[len(days)-1])
+	}, `SELECT day FROM (SELECT created_at / 86400000 AS day, COUNT(*) AS calls FROM provider_calls
+			WHERE created_at < (SELECT (now_ms() - 3600000) / 86400000 * 86400000) GROUP BY created_at / 86400000) AS past
+		WHERE calls > COALESCE((SELECT SUM(d.calls) FROM provider_call_days d WHERE d.day = past.day), 0) ORDER BY day`)
+	if err != nil {
+		return fmt.Errorf("look for days to add up: %w", err)
+	}
+	for _, day := range days { // the oldest first: reports take a day for counted when a later one is
+		_, err := c.db.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, calls, failures, p95_ms) `+callsByDay("1 = 1")+`
+			ON CONFLICT (day, provider, endpoint) DO UPDATE SET calls = excluded.calls, failures = excluded.failures, p95_ms = excluded.p95_ms`,
+			day*dayMs, (day+1)*dayMs)
+		if err != nil {
+			return fmt.Errorf("add up calls of %s: %w", Day(day), err)
+		}
+	}
+	_, err = c.db.Exec(ctx, `DELETE FROM provider_calls WHERE created_at < (SELECT now_ms() / 86400000 - $1) * 86400000`,
+		int64(lifetime/(24*time.Hour)))
 	return err
 }
 

@@ -40,14 +40,11 @@ func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a scrape brings no context
 	defer cancel()
 	// Every state has its series at all times: an alert needs the 0, too.
-	g.gauge(ctx, ch, jobsDesc, `SELECT COUNT(*), 'render', state FROM render_jobs GROUP BY state
-		UNION ALL SELECT COUNT(*), 'separation', state FROM separation_jobs GROUP BY state`, jobStates...)
-	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, 'render', state FROM render_jobs
-		WHERE state IN ('PENDING', 'PROCESSING') GROUP BY state
-		UNION ALL SELECT (now_ms() - MIN(created_at)) / 1000, 'separation', state FROM separation_jobs
-		WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') GROUP BY state`, unfinishedStates...)
+	g.gauge(ctx, ch, jobsDesc, `SELECT SUM(jobs), job_type, state FROM `+allJobs+` GROUP BY job_type, state`, jobStates...)
+	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, job_type, state FROM (`+openJobs+`) AS open
+		GROUP BY job_type, state`, unfinishedStates...)
 	g.gauge(ctx, ch, callsDesc, `SELECT COUNT(*), endpoint, CASE WHEN success = 1 THEN 'true' ELSE 'false' END
-		FROM provider_calls WHERE created_at > now_ms() - 3600000 GROUP BY endpoint, success`)
+		FROM provider_calls WHERE created_at > (SELECT now_ms()) - 3600000 GROUP BY endpoint, success`)
 	g.gauge(ctx, ch, ledgerDesc, `SELECT SUM(amount), kind FROM credit_ledger GROUP BY kind`,
 		[]string{"signup"}, []string{"purchase"}, []string{"admin"}, []string{"consume"}, []string{"refund"})
 	g.gauge(ctx, ch, driftDesc, `SELECT (SELECT COALESCE(SUM(balance), 0) FROM credit_balances)

@@ -88,8 +88,7 @@ func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
 			b.InProgress += n
 		}
 		return nil
-	}, `SELECT 0, state, COUNT(*) FROM render_jobs GROUP BY state
-		UNION ALL SELECT 1, state, COUNT(*) FROM separation_jobs GROUP BY state`)
+	}, `SELECT CASE job_type WHEN 'render' THEN 0 ELSE 1 END, state, CAST(SUM(jobs) AS BIGINT) FROM `+allJobs+` GROUP BY job_type, state`)
 	if err != nil {
 		return out, fmt.Errorf("status breakdown: %w", err)
 	}

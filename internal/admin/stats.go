@@ -26,11 +26,11 @@ func (r *Reports) Overview(ctx context.Context) (Overview, error) {
 	// for every row, and could not use the index.
 	err := r.db.QueryRow(ctx, `SELECT
 		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL),
-		(SELECT COUNT(*) FROM render_jobs),
-		(SELECT COUNT(*) FROM separation_jobs),
-		CAST((SELECT COALESCE(SUM(source_duration_ms), 0) FROM render_jobs)
-			+ (SELECT COALESCE(SUM(source_duration_ms), 0) FROM separation_jobs) AS BIGINT),
-		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL AND last_active_at >= (SELECT now_ms()) - $1)`,
+		CAST(COALESCE(SUM(CASE WHEN job_type = 'render' THEN jobs END), 0) AS BIGINT),
+		CAST(COALESCE(SUM(CASE WHEN job_type = 'separation' THEN jobs END), 0) AS BIGINT),
+		CAST(COALESCE(SUM(source_duration_ms), 0) AS BIGINT),
+		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL AND last_active_at >= (SELECT now_ms() - $1))
+		FROM `+allJobs,
 		7*dayMs).Scan(&o.Users, &o.Renders, &o.Separations, &o.SourceDurationMs, &o.ActiveUsers)
 	if err != nil {
 		return Overview{}, fmt.Errorf("overview: %w", err)
@@ -51,12 +51,9 @@ type Daily struct {
 func (r *Reports) Daily(ctx context.Context, span Range) ([]Daily, error) {
 	out, err := byDay(ctx, r.db, span, func(d *Daily) (*Day, []any) {
 		return &d.Day, []any{&d.Renders, &d.Separations, &d.SourceDurationMs}
-	}, `SELECT created_at / 86400000, SUM(render), SUM(1 - render), CAST(SUM(source_duration_ms) AS BIGINT)
-		FROM (SELECT created_at, source_duration_ms, 1 AS render FROM render_jobs
-				WHERE created_at >= $1 AND created_at < $2
-			UNION ALL SELECT created_at, source_duration_ms, 0 FROM separation_jobs
-				WHERE created_at >= $1 AND created_at < $2) AS jobs
-		GROUP BY created_at / 86400000`)
+	}, `SELECT day, CAST(SUM(CASE WHEN job_type = 'render' THEN jobs ELSE 0 END) AS BIGINT),
+			CAST(SUM(CASE WHEN job_type = 'separation' THEN jobs ELSE 0 END) AS BIGINT), CAST(SUM(source_duration_ms) AS BIGINT)
+		FROM `+allJobs+` WHERE day >= CAST($1 AS BIGINT) / 86400000 AND day < CAST($2 AS BIGINT) / 86400000 GROUP BY day`)
 	if err != nil {
 		return nil, fmt.Errorf("jobs by day: %w", err)
 	}
@@ -117,8 +114,6 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 	order := slices.Clone(usualCalls)
 	seen := map[endpoint]map[Day]Calls{}
 	from, to := span.bounds()
-	// The smallest rank that covers 95 % of n calls is ceil(0.95 n), written
-	// in integers.
 	err := each(ctx, r.db, func(rows *sql.Rows) error {
 		var c Calls
 		if err := rows.Scan(&c.Day, &c.Provider, &c.Endpoint, &c.Count, &c.Failures, &c.P95Ms); err != nil {
@@ -134,15 +129,10 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 		}
 		seen[e][c.Day] = c
 		return nil
-	}, `WITH ranked AS (
-			SELECT created_at / 86400000 AS day, provider, endpoint, success, latency_ms,
-				ROW_NUMBER() OVER (PARTITION BY created_at / 86400000, provider, endpoint ORDER BY latency_ms) AS place,
-				COUNT(*) OVER (PARTITION BY created_at / 86400000, provider, endpoint) AS calls
-			FROM provider_calls WHERE created_at >= $1 AND created_at < $2)
-		SELECT day, provider, endpoint, calls, SUM(CASE WHEN success = 0 THEN 1 ELSE 0 END),
-			MAX(CASE WHEN place = (95 * calls + 99) / 100 THEN latency_ms END)
-		FROM ranked GROUP BY day, provider, endpoint, calls
-		ORDER BY provider, endpoint, day`, from, to)
+	}, `SELECT day, provider, endpoint, calls, failures, p95_ms FROM provider_call_days
+			WHERE day >= CAST($1 AS BIGINT) / 86400000 AND day < CAST($2 AS BIGINT) / 86400000
+		UNION ALL SELECT * FROM (`+callsByDay(`created_at >= (SELECT COALESCE(MAX(day) + 1, 0) * 86400000 FROM provider_call_days)`)+`) AS fresh
+		ORDER BY 2, 3, 1`, from, to)
 	if err != nil {
 		return nil, fmt.Errorf("external calls by day: %w", err)
 	}
@@ -176,14 +166,9 @@ func (r *Reports) DurationHistogram(ctx context.Context) ([5]Bucket, error) {
 		if err := rows.Scan(&bucket, &count); err != nil {
 			return err
 		}
-		out[bucket].Count += count
+		out[bucket].Count = count
 		return nil
-	}, `SELECT bucket, COUNT(*) FROM (
-			SELECT CASE WHEN ms < 60000 THEN 0 WHEN ms < 300000 THEN 1 WHEN ms < 900000 THEN 2
-				WHEN ms < 3600000 THEN 3 ELSE 4 END AS bucket
-			FROM (SELECT source_duration_ms AS ms FROM render_jobs
-				UNION ALL SELECT source_duration_ms FROM separation_jobs) AS jobs) AS buckets
-		GROUP BY bucket`)
+	}, `SELECT bucket, CAST(SUM(jobs) AS BIGINT) FROM `+allJobs+` GROUP BY bucket`)
 	if err != nil {
 		return out, fmt.Errorf("duration histogram: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -27,15 +28,18 @@ type User struct {
 // have: an e-mail address.
 const maxSearch = 320
 
-// matching is the condition on users that both queries of Users share. $1 is
-// the search as a LIKE pattern, $2 as an id, $3 as it came; an empty $2 matches
-// everybody.
-func (r *Reports) matching() string {
-	like := " LIKE " + r.db.Fold("CAST($1 AS TEXT)") + ` ESCAPE '\'`
-	return `erasing_at IS NULL AND ($2 = '' OR id = $2 OR ` + r.db.Fold("email") + like + ` OR ` + r.db.Fold("name") + like + `
-		OR id IN (SELECT user_id FROM render_jobs WHERE id = $2) OR id IN (SELECT user_id FROM separation_jobs WHERE id = $2)
-		OR id IN (SELECT buyer_id FROM purchases WHERE order_id = $3)
-		OR id IN (SELECT user_id FROM credit_ledger WHERE ref_id IN ('platform_a-' || $3, 'platform_b-' || $3)))`
+// matching is the condition on users whom a search finds: $3 is the search as a
+// LIKE pattern, $4 as an id, $5 as it came.
+func (r *Reports) matching(search string) string {
+	fold := r.db.FoldASCII
+	if strings.ContainsFunc(search, func(c rune) bool { return c > unicode.MaxASCII }) {
+		fold = r.db.Fold
+	}
+	like := " LIKE (SELECT " + fold("CAST($3 AS TEXT)") + `) ESCAPE '\'`
+	return ` AND (id = $4 OR ` + fold("email") + like + ` OR ` + fold("name") + like + `
+		OR id IN (SELECT user_id FROM render_jobs WHERE id = $4) OR id IN (SELECT user_id FROM separation_jobs WHERE id = $4)
+		OR id IN (SELECT buyer_id FROM purchases WHERE order_id = $5)
+		OR id IN (SELECT user_id FROM credit_ledger WHERE ref_id IN ('platform_a-' || $5, 'platform_b-' || $5)))`
 }
 
 // Users returns a page of the users, newest activity first, and how many there
@@ -48,30 +52,37 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 	if !utf8.ValidString(search) || strings.ContainsRune(search, 0) || utf8.RuneCountInString(search) > maxSearch {
 		return users, 0, nil // nobody's, and text that a database refuses
 	}
-	pattern, id := "%"+escapeLike(search)+"%", strings.ToLower(search)
-	err = r.db.QueryRow(ctx, `SELECT COUNT(*) FROM users WHERE `+r.matching(), pattern, id, search).Scan(&total)
-	if err != nil {
-		return nil, 0, fmt.Errorf("count users: %w", err)
+	// Everybody is counted and paged in the order of an index; those whom a search
+	// finds are looked for once.
+	found, args := `NOT MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL)`, []any{page.Limit, page.Offset}
+	if search != "" {
+		found = `MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL` + r.matching(search) + `)`
+		args = append(args, "%"+escapeLike(search)+"%", strings.ToLower(search), search)
 	}
-	// The page is cut first, and jobs are counted for its users only.
+	// The page is cut first, and jobs are counted for its users only. The total is
+	// told although the page may be empty: then the rest of the row is null.
 	err = each(ctx, r.db, func(rows *sql.Rows) error {
 		var u User
-		err := rows.Scan(&u.UserID, &u.Email, &u.Name, &u.Provider, &u.Role, &u.Balance, &u.Renders, &u.Separations,
+		var id sql.NullString
+		err := rows.Scan(&total, &id, &u.Email, &u.Name, &u.Provider, &u.Role, &u.Balance, &u.Renders, &u.Separations,
 			&u.SourceDurationMs, &u.CreatedAt, &u.LastActivityAt)
-		users = append(users, u)
+		if u.UserID = id.String; id.Valid {
+			users = append(users, u)
+		}
 		return err
-	}, `WITH page AS (
-			SELECT * FROM users WHERE `+r.matching()+` ORDER BY last_active_at DESC, id LIMIT $4 OFFSET $5),
+	}, `WITH found AS `+found+`,
+		page AS (SELECT id FROM found ORDER BY last_active_at DESC, id LIMIT $1 OFFSET $2),
 		jobs AS (
 			SELECT user_id, 1 AS render, source_duration_ms FROM render_jobs WHERE user_id IN (SELECT id FROM page)
 			UNION ALL SELECT user_id, 0, source_duration_ms FROM separation_jobs WHERE user_id IN (SELECT id FROM page)),
 		counts AS (
 			SELECT user_id, SUM(render) AS renders, SUM(1 - render) AS separations, SUM(source_duration_ms) AS source_ms
 			FROM jobs GROUP BY user_id)
-		SELECT p.id, p.email, p.name, p.provider, p.role, COALESCE(b.balance, 0), COALESCE(c.renders, 0),
-			COALESCE(c.separations, 0), CAST(COALESCE(c.source_ms, 0) AS BIGINT), p.created_at, p.last_active_at
-		FROM page p LEFT JOIN counts c ON c.user_id = p.id LEFT JOIN credit_balances b ON b.user_id = p.id
-		ORDER BY p.last_active_at DESC, p.id`, pattern, id, search, page.Limit, page.Offset)
+		SELECT t.users, u.id, u.email, u.name, COALESCE(u.provider, ''), COALESCE(u.role, ''), COALESCE(b.balance, 0), COALESCE(c.renders, 0),
+			COALESCE(c.separations, 0), CAST(COALESCE(c.source_ms, 0) AS BIGINT), u.created_at, u.last_active_at
+		FROM (SELECT COUNT(*) AS users FROM found) AS t LEFT JOIN (page p JOIN users u ON u.id = p.id) ON 1 = 1
+		LEFT JOIN counts c ON c.user_id = u.id LEFT JOIN credit_balances b ON b.user_id = u.id
+		ORDER BY u.last_active_at DESC, u.id`, args...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("list users: %w", err)
 	}

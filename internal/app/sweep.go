@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"cutroom/internal/admin"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/ratelimit"
@@ -45,6 +46,7 @@ func (a *App) rounds() []round {
 			{"interrupted erasures", a.accounts.FinishErasures},
 			{"idempotency keys", func(ctx context.Context) error { return idempotency.Sweep(ctx, a.db) }},
 			{"request limits", func(ctx context.Context) error { return ratelimit.Sweep(ctx, a.db) }},
+			{"totals of jobs", func(ctx context.Context) error { return admin.AddUpJobs(ctx, a.db) }},
 		}},
 		{fileSweepEvery, []task{ // objects after the rows that decide about them
 			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, a.cfg.Retention.ProviderCalls) }},

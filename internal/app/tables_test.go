@@ -20,29 +20,32 @@ import (
 // there and nowhere else, and others ask that package. Reports are made of many
 // tables by their nature: admin may read all of them, and write its own alone.
 var owners = map[string]string{
-	"asset_uploads":    "asset",
-	"audit":            "audit",
-	"bonus_identities": "credit",
-	"credit_balances":  "credit",
-	"credit_ledger":    "credit",
-	"goose_db_version": "db",
-	"idempotency_keys": "idempotency",
-	"installation":     "installation",
-	"leases":           "job",
-	"nodes":            "job",
-	"provider_calls":   "admin",
-	"purchases":        "credit",
-	"rate_limits":      "", // of a former release
-	"render_inputs":    "render",
-	"render_jobs":      "render",
-	"render_parts":     "render",
-	"render_sources":   "job", // what keeps objects from every sweep
-	"replicas":         "job",
-	"request_times":    "ratelimit",
-	"sealed_keys":      "credit",
-	"separation_jobs":  "separation",
-	"separation_stems": "separation",
-	"users":            "user",
+	"asset_uploads":      "asset",
+	"audit":              "audit",
+	"bonus_identities":   "credit",
+	"credit_balances":    "credit",
+	"credit_ledger":      "credit",
+	"goose_db_version":   "db",
+	"idempotency_keys":   "idempotency",
+	"installation":       "installation",
+	"leases":             "job",
+	"job_changes":        "admin", // written by triggers
+	"job_days":           "admin",
+	"nodes":              "job",
+	"provider_call_days": "admin",
+	"provider_calls":     "admin",
+	"purchases":          "credit",
+	"rate_limits":        "", // of a former release
+	"render_inputs":      "render",
+	"render_jobs":        "render",
+	"render_parts":       "render",
+	"render_sources":     "job", // what keeps objects from every sweep
+	"replicas":           "job",
+	"request_times":      "ratelimit",
+	"sealed_keys":        "credit",
+	"separation_jobs":    "separation",
+	"separation_stems":   "separation",
+	"users":              "user",
 }
 
 // names finds the tables that a text names. One of several words cannot be

@@ -134,6 +134,15 @@ func (d *DB) Fold(text string) string {
 	return "lower(" + text + ")"
 }
 
+// FoldASCII is Fold where other letters than those of ASCII do not matter, in a
+// fraction of its time.
+func (d *DB) FoldASCII(text string) string {
+	if d.postgres {
+		return `lower(` + text + ` COLLATE "C")`
+	}
+	return "lower(" + text + ")"
+}
+
 func (d *DB) openPostgres(o Options) error {
 	cfg, err := pgx.ParseConfig(o.URL)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -62,15 +63,28 @@ func (d *DB) provider(opts ...goose.ProviderOption) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialect := goose.DialectSQLite3
+	dialect, other := goose.DialectSQLite3, ".postgres.sql"
 	if d.postgres {
-		dialect = goose.DialectPostgres
+		dialect, other = goose.DialectPostgres, ".sqlite.sql"
 	}
-	p, err := goose.NewProvider(dialect, d.pool, dir, append(opts, goose.WithVerbose(false))...)
+	p, err := goose.NewProvider(dialect, d.pool, without{dir, other}, append(opts, goose.WithVerbose(false))...)
 	if err != nil {
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}
 	return p, nil
+}
+
+// without is a folder without the files whose names end so: what only one
+// database understands stands in a file of its own.
+type without struct {
+	fs.FS
+	suffix string
+}
+
+// Glob is how goose finds its files.
+func (w without) Glob(pattern string) ([]string, error) {
+	names, err := fs.Glob(w.FS, pattern)
+	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, w.suffix) }), err
 }
 
 // CheckSchema reports an error unless the database has all migrations that this

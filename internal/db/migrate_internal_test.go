@@ -2,10 +2,7 @@ package db
 
 import (
 	"context"
-	"io/fs"
 	"testing"
-
-	"github.com/pressly/goose/v3"
 )
 
 // The migration that makes the ledger anew keeps what is in it.
@@ -16,11 +13,7 @@ func TestLedgerSurvivesItsNewKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	dir, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, d.pool, dir)
+	p, err := d.provider()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,9 +77,10 @@ wait $pid
 rm -rf "$2"
 `
 
-// Start makes and starts a cluster. It ends with Stop or with the process.
-func Start(ctx context.Context) (*Cluster, error) {
-	return start(ctx, "", initdb(ctx))
+// Start makes and starts a cluster, with lines of its configuration beyond the
+// usual ones. It ends with Stop or with the process.
+func Start(ctx context.Context, config ...string) (*Cluster, error) {
+	return start(ctx, strings.Join(config, "\n"), initdb(ctx))
 }
 
 func initdb(ctx context.Context) func(c *Cluster) error {

@@ -27,7 +27,7 @@ const claimable = `COALESCE(j.lease_until, 0) < now_ms() AND (j.state = 'PENDING
 // no job that has ended.
 const waitingSQL = `SELECT COALESCE(
 	(SELECT 1 FROM render_jobs j WHERE j.state = 'PENDING' AND ` + claimable + ` ORDER BY j.created_at, j.id LIMIT 1),
-	(SELECT 1 FROM render_jobs j WHERE j.state = 'PROCESSING' AND j.lease_until < now_ms() AND ` + claimable + ` ORDER BY j.lease_until LIMIT 1), 0)`
+	(SELECT 1 FROM render_jobs j WHERE j.state = 'PROCESSING' AND j.lease_until < now_ms() AND ` + claimable + ` ORDER BY j.created_at, j.id LIMIT 1), 0)`
 
 // turnSQL finds the job whose turn it is: of the owner with the fewest running,
 // among equals the one whose last job started longest ago, the oldest that $3

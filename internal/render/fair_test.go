@@ -221,7 +221,8 @@ func (r *rig) noScan() {
 		}
 		text := strings.Join(plan, "\n")
 		if !strings.Contains(text, "render_open_by_user") || !strings.Contains(text, "render_started") ||
-			strings.Contains(text, "Seq Scan on render_jobs") || strings.Contains(text, "SCAN render_jobs") || strings.Contains(text, "SCAN j ") {
+			strings.Contains(text, "Seq Scan on render_jobs") || strings.Contains(text, "SCAN render_jobs") ||
+			strings.Contains(strings.ReplaceAll(text, "SCAN j USING INDEX render_processing", ""), "SCAN j ") { // the few that run
 			r.t.Errorf("the plan of a claim:\n%s", text)
 		}
 		return rows.Err()

@@ -29,6 +29,7 @@ type options struct {
 	uploadMB int64
 	rounds   int
 	waiting  int
+	jobs     int64
 	out      string
 }
 
@@ -41,6 +42,7 @@ func main() {
 	flag.Int64Var(&o.uploadMB, "upload-mb", 20, "size of each upload; 200 needs 10 GB of disk and minutes")
 	flag.IntVar(&o.rounds, "rounds", 2, "uploads of each client, at most 10")
 	flag.IntVar(&o.waiting, "waiting", 2000, "clients that wait for a change")
+	flag.Int64Var(&o.jobs, "year", 0, "measure instead a database with a year of so many jobs")
 	flag.StringVar(&o.out, "out", "docs/benchmarks.md", "the page to write to")
 	flag.Parse()
 	if *bare {
@@ -68,6 +70,9 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer world.Close()
+	if o.jobs > 0 {
+		return measureYear(ctx, o, binary, dir, world)
+	}
 	r := newReport(o)
 	databases := []database{{name: "SQLite", env: map[string]string{
 		"DATABASE_URL": "sqlite://" + filepath.Join(dir, "cutroom.db"), "DB_USER": "cutroom", "DB_PASSWORD": "cutroom"}}}

@@ -1,0 +1,197 @@
+package admin_test
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/admin"
+)
+
+// raw is what the reports on jobs say, counted from the rows themselves.
+func (s *seed) raw(span admin.Range) string {
+	s.t.Helper()
+	var o admin.Overview
+	daily := make([]admin.Daily, span.Days())
+	for i := range daily {
+		daily[i].Day = span.From + admin.Day(i)
+	}
+	histogram := [5]admin.Bucket{{Bucket: "0-1m"}, {Bucket: "1-5m"}, {Bucket: "5-15m"}, {Bucket: "15-60m"}, {Bucket: "60m+"}}
+	breakdown := [2]admin.Breakdown{{JobType: "render"}, {JobType: "separation"}}
+	rows, err := s.db.Query(s.t.Context(), `SELECT 0, state, created_at, source_duration_ms FROM render_jobs
+		UNION ALL SELECT 1, state, created_at, source_duration_ms FROM separation_jobs`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var kind int
+		var state string
+		var at, ms int64
+		if err := rows.Scan(&kind, &state, &at, &ms); err != nil {
+			s.t.Fatal(err)
+		}
+		o.Jobs++
+		o.SourceDurationMs += ms
+		if day := int(admin.DayOf(time.UnixMilli(at)) - span.From); day >= 0 && day < span.Days() {
+			daily[day].SourceDurationMs += ms
+			*[]*int64{&daily[day].Renders, &daily[day].Separations}[kind]++
+		}
+		*[]*int64{&o.Renders, &o.Separations}[kind]++
+		bucket, _ := slices.BinarySearch([]int64{60_000, 300_000, 900_000, 3_600_000}, ms+1)
+		histogram[bucket].Count++
+		b := &breakdown[kind]
+		b.Total++
+		switch state {
+		case "COMPLETED", "READY", "DISPOSED":
+			b.Succeeded++
+		case "FAILED":
+			b.Failed++
+		default:
+			b.InProgress++
+		}
+	}
+	return fmt.Sprintf("%+v %+v %+v %+v", o, daily, histogram, breakdown)
+}
+
+// Whatever happens to jobs, and whenever changes are added up, the totals are
+// those of the rows.
+func TestTotalsAreThoseOfTheRows(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *seed) {
+		random := rand.New(rand.NewPCG(1, 2))
+		pick := func(of ...string) string { return of[random.IntN(len(of))] }
+		today := admin.DayOf(s.now)
+		span := admin.Range{From: today - 3, To: today + 1}
+		lengths := []time.Duration{0, minute - ms, minute, 5*minute - ms, 5 * minute, 15 * minute, hour - ms, hour, 30 * hour}
+		states := map[string][]string{"render_jobs": {"PENDING", "PROCESSING", "COMPLETED", "FAILED"},
+			"separation_jobs": {"QUEUED", "SUBMITTING", "PROCESSING", "READY", "DISPOSED", "FAILED"}}
+		for step := range 150 {
+			table := pick("render_jobs", "separation_jobs")
+			somebody := fmt.Sprintf(`(SELECT id FROM users ORDER BY id LIMIT 1 OFFSET %d)`, random.IntN(3))
+			some := fmt.Sprintf(`id IN (SELECT id FROM %s ORDER BY id LIMIT %d OFFSET %d)`, table, 1+random.IntN(4), random.IntN(20))
+			switch random.IntN(10) {
+			case 0:
+				s.user("", "")
+			case 1, 2, 3, 4:
+				at := span.From.Start().Add(time.Duration(random.Int64N(int64(4*24*hour)))).UnixMilli() - 24*hour.Milliseconds()
+				user := s.user("", "")
+				add := s.render
+				if table == "separation_jobs" {
+					add = s.separation
+				}
+				for range 1 + random.IntN(3) {
+					add(user, pick(states[table]...), time.UnixMilli(at), lengths[random.IntN(len(lengths))])
+				}
+			case 5, 6: // also to the state in which it is, and back from its end
+				s.exec(`UPDATE `+table+` SET state = $1 WHERE `+some, pick(states[table]...))
+			case 7:
+				s.exec(`DELETE FROM ` + table + ` WHERE ` + some)
+			case 8: // with the cascade
+				s.exec(`DELETE FROM users WHERE id = ` + somebody)
+			case 9:
+				// As several replicas do at once.
+				var all sync.WaitGroup
+				for range 3 {
+					all.Go(func() {
+						if err := admin.AddUpJobs(t.Context(), s.db); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+			}
+			o := must(s.reports.Overview(t.Context()))(t)
+			o.Users, o.ActiveUsers = 0, 0
+			got := fmt.Sprintf("%+v %+v %+v %+v", o, must(s.reports.Daily(t.Context(), span))(t),
+				must(s.reports.DurationHistogram(t.Context()))(t), must(s.reports.StatusBreakdown(t.Context()))(t))
+			if want := s.raw(span); got != want {
+				t.Fatalf("after step %d:\n got %s\nwant %s", step, got, want)
+			}
+		}
+		if n := s.number(`SELECT COUNT(*) FROM job_changes`); n > 100 {
+			t.Errorf("%d changes are left", n)
+		}
+		s.exec(`DELETE FROM users`)
+		if err := admin.AddUpJobs(t.Context(), s.db); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.number(`SELECT (SELECT COUNT(*) FROM job_days) + (SELECT COUNT(*) FROM job_changes)`); n != 0 {
+			t.Errorf("%d rows count jobs that are gone", n)
+		}
+	})
+}
+
+// What is reported of a day does not depend on whether it was added up, how often,
+// and by how many, and outlives the calls themselves.
+func TestCallsOfPastDays(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *seed) {
+		random := rand.New(rand.NewPCG(3, 4))
+		today := admin.DayOf(s.now)
+		span := admin.Range{From: today - 5, To: today + 1}
+		type key struct {
+			day      admin.Day
+			endpoint string
+		}
+		latencies, failures := map[key][]int64{}, map[key]int64{}
+		call := func(day admin.Day, endpoint string) {
+			at := day.Start().Add(time.Duration([]int64{0, int64(24*hour - ms), random.Int64N(int64(24 * hour))}[random.IntN(3)]))
+			k, latency, ok := key{day, endpoint}, random.Int64N(50), random.IntN(3) > 0
+			s.call(endpoint, ok, latency, at)
+			latencies[k] = append(latencies[k], latency)
+			if !ok {
+				failures[k]++
+			}
+		}
+		calls := admin.NewCallLog(s.db, slog.New(slog.DiscardHandler))
+		check := func(when string) {
+			t.Helper()
+			for _, c := range must(s.reports.ExternalCalls(t.Context(), span))(t) {
+				k := key{c.Day, c.Endpoint}
+				want := admin.Calls{Day: c.Day, Provider: "separation", Endpoint: c.Endpoint, Count: int64(len(latencies[k])), Failures: failures[k]}
+				if n := len(latencies[k]); n > 0 {
+					slices.Sort(latencies[k])
+					want.P95Ms, want.FailureRate = latencies[k][(95*n+99)/100-1], float64(failures[k])/float64(n)
+				}
+				equal(t, when, c, want)
+			}
+		}
+		sweep := func(lifetime time.Duration) {
+			t.Helper()
+			var all sync.WaitGroup
+			for range 3 { // several replicas at once
+				all.Go(func() {
+					if err := calls.Sweep(t.Context(), lifetime); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		}
+		for range 300 {
+			call(today-admin.Day(random.IntN(6)), []string{"progress", "upload", "other"}[random.IntN(3)])
+		}
+		check("before anything is added up")
+		sweep(30 * 24 * hour)
+		check("added up")
+		if n := s.number(`SELECT COUNT(DISTINCT day) FROM provider_call_days WHERE day < $1`, int64(today)); n != 5 && n != 4 { // 4 within an hour of midnight
+			t.Errorf("%d of 5 days were added up", n)
+		}
+		for range 40 { // of days with and without calls of their kind
+			call(today-admin.Day(2+random.IntN(4)), []string{"progress", "late"}[random.IntN(2)])
+		}
+		call(today, "progress")
+		sweep(30 * 24 * hour)
+		check("after late calls")
+		sweep(2 * 24 * hour)
+		check("when old calls are forgotten")
+		if n := s.number(`SELECT COUNT(*) FROM provider_calls WHERE created_at < $1`, (today - 2).Start().UnixMilli()); n != 0 {
+			t.Errorf("%d calls outlived their days", n)
+		}
+		sweep(2 * 24 * hour)
+		check("swept again")
+	})
+}

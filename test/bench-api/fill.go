@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"cutroom/internal/db"
+)
+
+// The year that a database is filled with: everything but users grows with the
+// jobs. Jobs are spread evenly over the year, users have unequal shares of them,
+// and the time of a job is in its id, as in the service's own.
+const (
+	yearUsers    = 100_000
+	yearPurchase = 50 // jobs
+	callsOfAJob  = 12 // to the provider, of a separation
+)
+
+// yearTables are filled without their indexes and foreign keys, which come back
+// at the end: it takes half the time.
+const yearTables = `('users', 'credit_balances', 'credit_ledger', 'purchases', 'render_jobs', 'separation_jobs', 'provider_calls')`
+
+// fillYear writes a year with so many jobs.
+func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
+	restore, err := bare(ctx, d)
+	if err != nil {
+		return err
+	}
+	words := strings.NewReplacer("$jobs", fmt.Sprint(jobs), "$users", fmt.Sprint(yearUsers),
+		"$from", fmt.Sprint(time.Now().Add(-365*24*time.Hour).UnixMilli()),
+		"$somebody", fmt.Sprintf("user_id(%d * random() ^ 1.5)", yearUsers), "$half", fmt.Sprint(jobs/2))
+	steps := [][]string{ // those of a line at the same time
+		{`CREATE FUNCTION user_id(n double precision) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT md5(floor(n)::bigint::text)::uuid::text $$`},
+		{`CREATE FUNCTION job_id(kind text, at bigint) RETURNS text LANGUAGE sql VOLATILE AS
+			$$ SELECT kind || '-' || regexp_replace(lpad(to_hex(at), 12, '0') || '7' || substr(md5(random()::text), 1, 19),
+				'^(.{8})(.{4})(.{4})(.{4})', '\1-\2-\3-\4-') $$`},
+		{`INSERT INTO users (id, provider, provider_sub, email, name, created_at, last_active_at)
+			SELECT user_id(n), CASE n % 2 WHEN 0 THEN 'provider_a' ELSE 'provider_b' END, md5('sub' || n), 'person.' || n || '@example.test',
+				'Person ' || md5('name' || n), $from + n::bigint * 31536000000 / $users, now_ms() - (random() * random() * 60 * 86400000)::bigint
+			FROM generate_series(0, $users - 1) AS n`},
+		{`INSERT INTO credit_balances SELECT id, 5 FROM users`,
+			`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, order_id, created_at, reversed_at)
+			SELECT CASE n % 2 WHEN 0 THEN 'platform_a' ELSE 'platform_b' END, md5('sale' || n), 'credits.50', 50, $somebody, 'order-' || n,
+				$from + n::bigint * 31536000000 * ` + fmt.Sprint(yearPurchase) + ` / $jobs, CASE n % 50 WHEN 0 THEN now_ms() END
+			FROM generate_series(0, $jobs / ` + fmt.Sprint(yearPurchase) + ` - 1) AS n`},
+		{`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, quality, source_duration_ms, progress, attempts, fence, created_at,
+				started_at, finished_at, error, error_code, replica)
+			SELECT job_id('rnd', at), $somebody, CASE g % 20 WHEN 0 THEN 'FAILED' ELSE 'COMPLETED' END, repeat('{"segment":1}', 50), 'video',
+				'high', (20000 * exp(6 * random()))::bigint, 100, 1, 2, at, at + 900, at + 60000,
+				CASE g % 20 WHEN 0 THEN 'Source not readable' END, CASE g % 20 WHEN 0 THEN 'source_unreadable' END, 'replica-1'
+			FROM (SELECT g, $from + g * 31536000000 / $half AS at FROM generate_series(0::bigint, $half - 1) AS g) AS jobs`,
+			`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, file_name, source_size_bytes, source_duration_ms, language,
+				credits, project_id, progress, actual_duration_ms, attempts, fence, created_at, submitting_at, submit_intent_at, processing_at,
+				ready_at, finished_at, error)
+			SELECT id, $somebody, CASE g % 20 WHEN 0 THEN 'FAILED' ELSE CASE WHEN at > now_ms() - 3600000 THEN 'READY' ELSE 'DISPOSED' END END,
+				'uploads/' || id || '/source', id || '.m4a', 'a song.m4a', 5000000, ms, 'auto', 1 + ms / 300000, g, 100, ms + 20, 1, 3, at,
+				at + 900, at + 2000, at + 3000, CASE g % 20 WHEN 0 THEN NULL ELSE at + 60000 END, at + 60000,
+				CASE g % 20 WHEN 0 THEN 'Provider service unavailable' END
+			FROM (SELECT g, at, job_id('sep', at) AS id, (20000 * exp(5 * random()))::bigint AS ms
+				FROM (SELECT g, $from + g * 31536000000 / $half AS at FROM generate_series(0::bigint, $half - 1) AS g) AS times) AS jobs`},
+		{`INSERT INTO credit_ledger SELECT 'consume-' || id, user_id, 'consume', -credits, created_at FROM separation_jobs`,
+			`INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
+			SELECT gen_random_uuid(), 'separation', (ARRAY['upload-token', 'upload', 'register', 'audio-separation', 'progress', 'project',
+					'download', 'progress', 'progress', 'progress', 'progress', 'progress'])[1 + g % 12],
+				CASE WHEN random() < 0.01 THEN 0 ELSE 1 END, 200, (30 * exp(5 * random()))::bigint,
+				now_ms() - 30 * 86400000::bigint + g * (30 * 86400000::bigint) / (calls + 1)
+			FROM (SELECT $half * ` + fmt.Sprint(callsOfAJob) + ` * 30 / 365 AS calls) AS n, generate_series(0::bigint, calls - 1) AS g`},
+		{`INSERT INTO credit_ledger SELECT 'refund-' || id, user_id, 'refund', credits, created_at FROM separation_jobs WHERE state = 'FAILED'`,
+			`INSERT INTO credit_ledger SELECT 'signup-' || id, id, 'signup', 2, created_at FROM users`,
+			`INSERT INTO credit_ledger SELECT 'admin-' || n, user_id(n % 10), 'admin', 50, now_ms() FROM generate_series(1, 1000) AS n`,
+			`INSERT INTO credit_ledger SELECT 'purchase-' || platform || '-' || order_id, buyer_id, 'purchase', credits, created_at FROM purchases`,
+			`INSERT INTO provider_call_days SELECT now_ms() / 86400000 - n, 'separation', endpoint, $half * 12 / 365 / 7, 100, 1234
+			FROM generate_series(31, 365) AS n, (SELECT DISTINCT endpoint FROM provider_calls) AS e`,
+			`INSERT INTO job_days SELECT kind, created_at / 86400000, state, width_bucket(ms, ARRAY[60000, 300000, 900000, 3600000]::bigint[]), COUNT(*), SUM(ms)
+			FROM (SELECT 'render' AS kind, created_at, state, source_duration_ms AS ms FROM render_jobs
+				UNION ALL SELECT 'separation', created_at, state, source_duration_ms FROM separation_jobs) AS j GROUP BY 1, 2, 3, 4`},
+	}
+	for _, step := range append(steps, restore...) {
+		var together sync.WaitGroup
+		failed := make([]error, len(step))
+		for i, statement := range step {
+			together.Go(func() {
+				if _, err := d.Exec(ctx, words.Replace(statement)); err != nil {
+					failed[i] = fmt.Errorf("%.80s: %w", statement, err)
+				}
+			})
+		}
+		together.Wait()
+		for _, err := range failed {
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// bare takes the indexes, foreign keys and triggers from the tables of a year, and
+// returns the statements that give them back, in the order to run them in.
+func bare(ctx context.Context, d *db.DB) (restore [][]string, err error) {
+	texts := func(query string) []string {
+		if err != nil {
+			return nil
+		}
+		var out []string
+		out, err = db.Texts(d.Query(ctx, query))
+		return out
+	}
+	indexes := texts(`SELECT indexdef FROM pg_indexes WHERE tablename IN ` + yearTables + `
+		AND indexname NOT IN (SELECT conname FROM pg_constraint) ORDER BY indexname`)
+	drops := texts(`SELECT 'DROP INDEX ' || indexname FROM pg_indexes WHERE tablename IN ` + yearTables + `
+		AND indexname NOT IN (SELECT conname FROM pg_constraint)`)
+	const foreign = ` FROM pg_constraint WHERE contype = 'f' AND conrelid::regclass::text IN ` + yearTables + ` ORDER BY conname`
+	keys := texts(`SELECT 'ALTER TABLE ' || conrelid::regclass || ' ADD CONSTRAINT ' || conname || ' ' || pg_get_constraintdef(oid)` + foreign)
+	drops = append(drops, texts(`SELECT 'ALTER TABLE ' || conrelid::regclass || ' DROP CONSTRAINT ' || conname`+foreign)...)
+	var on []string
+	for _, table := range []string{"render_jobs", "separation_jobs"} {
+		drops = append(drops, "ALTER TABLE "+table+" DISABLE TRIGGER USER")
+		on = append(on, "ALTER TABLE "+table+" ENABLE TRIGGER USER")
+	}
+	for _, drop := range drops {
+		if err == nil {
+			_, err = d.Exec(ctx, drop)
+		}
+	}
+	restore = [][]string{}
+	for len(indexes) > 0 { // two at a time: a build uses what it is given of the memory
+		n := min(2, len(indexes))
+		restore, indexes = append(restore, indexes[:n]), indexes[n:]
+	}
+	for _, key := range keys {
+		restore = append(restore, []string{key})
+	}
+	return append(restore, on, []string{"VACUUM ANALYZE"}), err
+}
