@@ -184,3 +184,72 @@ func TestAppPagesGiveDefaults(t *testing.T) {
 		}
 	}
 }
+
+// objects are what the snippets call the answers of the API.
+var objects = map[string]string{"slot": "AssetUploadUrlResponse", "status": "RenderStatus", "session": "AuthResponse", "user": "SignedInUser"}
+
+// properties are those of a schema and of what it is made of.
+func properties(doc node, schema any, into map[string]bool) map[string]bool {
+	part, _ := schema.(node)
+	if ref, ok := part["$ref"].(string); ok {
+		schema = doc["components"].(node)["schemas"].(node)[ref[strings.LastIndex(ref, "/")+1:]]
+		return properties(doc, schema, into)
+	}
+	own, _ := part["properties"].(node)
+	for name := range own {
+		into[name] = true
+	}
+	for _, combined := range []string{"allOf", "oneOf", "anyOf"} {
+		list, _ := part[combined].([]any)
+		for _, p := range list {
+			properties(doc, p, into)
+		}
+	}
+	return into
+}
+
+// The Swift and Kotlin snippets, which nothing compiles, speak of paths, headers,
+// types, fields, states and codes that openapi.yaml has.
+func TestSnippetsSpeakTheAPI(t *testing.T) {
+	doc, text := apiDocument(t), read(t, openAPI)
+	schemas := doc["components"].(node)["schemas"].(node)
+	paths := map[string]bool{}
+	for path := range doc["paths"].(node) {
+		paths[hole.ReplaceAllString(path, "{}")] = true
+	}
+	arguments := properties(doc, schemas["AssetUploadUrlRequest"], map[string]bool{})
+	seen := map[string]int{}
+	each := func(source, kind, pattern string, known func(name string) bool) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(source, -1) {
+			seen[kind]++
+			if !known(m[1]) {
+				t.Errorf("a snippet of docs/app has the %s %s, which openapi.yaml has not", kind, m[1])
+			}
+		}
+	}
+	word := func(name string) bool {
+		return regexp.MustCompile(`(?m)(^|[\s\[,{"'])` + regexp.QuoteMeta(name) + `($|[\s\],}:"'])`).MatchString(text)
+	}
+	for _, m := range regexp.MustCompile("(?s)\n```(?:swift|kotlin)\n(.*?)\n```").FindAllStringSubmatch(appPages(t), -1) {
+		source := m[1]
+		each(source, "path", `"(?:\$BASE)?(/api/v2/[^"]*)"`, func(path string) bool {
+			return paths[regexp.MustCompile(`\\\(\w+\)|\$\w+`).ReplaceAllString(path, "{}")]
+		})
+		each(source, "header", `(?:forHTTPHeaderField: |\bheader\(|getDate\()"([\w-]+)"`, func(name string) bool {
+			return slices.Contains([]string{"Content-Type", "Authorization", "Date"}, name) || word(name)
+		})
+		each(source, "type", `(?:decode\(|decodeFromString<)(\w+)`, func(name string) bool { return schemas[name] != nil })
+		each(source, "state", `"([A-Z]{4,})"`, func(name string) bool { return word(name) || word(strings.ToLower(name)) })
+		each(source, "code", `"([a-z]+_[a-z_]+)"`, word)
+		each(source, "argument", `\b(sha256Hex|sizeBytes|ext|contentType): `, func(name string) bool { return arguments[name] })
+		for object, schema := range objects {
+			fields := properties(doc, schemas[schema], map[string]bool{})
+			each(source, "field", `\b`+object+`\??\.(\w+)`, func(name string) bool { return fields[name] })
+		}
+	}
+	for kind, least := range map[string]int{"path": 4, "header": 12, "type": 4, "state": 4, "code": 4, "argument": 4, "field": 12} {
+		if seen[kind] < least {
+			t.Errorf("the snippets have %d of %s, want at least %d", seen[kind], kind, least)
+		}
+	}
+}

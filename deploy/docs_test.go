@@ -96,9 +96,15 @@ func TestPagesNameWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, page := range append(append(pages, forApps...), "../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md") {
-		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(read(t, page), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+		for _, m := range regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`).FindAllStringSubmatch(read(t, page), -1) {
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s: %v", page, m[1], err)
+			} else if m[2] != "" && !slices.Contains(anchors(read(t, target)), m[2]) {
+				t.Errorf("%s links to %s, which has no heading #%s", page, m[1], m[2])
 			}
 		}
 		for _, m := range regexp.MustCompile("`(\\w+)`\\s+in\\s+\\[[^\\]]*\\]\\(([^)]+\\.go)\\)").FindAllStringSubmatch(read(t, page), -1) {
@@ -138,6 +144,15 @@ func TestPagesNameWhatExists(t *testing.T) {
 			t.Errorf("table %s has no owner in docs/architecture.md or no life in docs/operations.md", name)
 		}
 	}
+}
+
+// anchors are the names of a page's headings in links.
+func anchors(text string) (names []string) {
+	for _, m := range regexp.MustCompile("(?m)^#+ (.*)$").FindAllStringSubmatch(text, -1) {
+		name := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
 }
 
 // TestSecurityNamesTestsThatExist holds docs/security.md to the tests that it

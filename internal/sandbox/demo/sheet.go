@@ -101,7 +101,7 @@ func (j *judge) sheetGraph() string {
 	for i, w := range j.waves {
 		length = max(length, w.length)
 		ink := laneInk(i)
-		page.WriteString("," + letters(strings.Map(plainLetters, w.label), 19, fmt.Sprintf("0x%02x%02x%02x", ink.R, ink.G, ink.B),
+		page.WriteString("," + letters(strings.Map(plainLetters, w.label), 17, fmt.Sprintf("0x%02x%02x%02x", ink.R, ink.G, ink.B),
 			fmt.Sprint(sheetMargin), fmt.Sprintf("%d-th/2", top+i*laneStep+laneHeight/2)))
 	}
 	for second := time.Duration(0); second < length; second += time.Second {
