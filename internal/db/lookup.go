@@ -16,20 +16,18 @@ import (
 type Scanner interface{ Scan(dest ...any) error }
 
 // Lookup runs a read of a few rows by an index and calls row with each of them.
-// It is for what clients ask for all day: its statement stays prepared, and on
-// PostgreSQL lookups of several requests at once share a round trip. What may take
+// It is for what clients ask for all day, in a [Prompt] context: its statement stays
+// prepared, and on PostgreSQL lookups of several requests at once share a round trip. What may take
 // long is no lookup, since others may have to wait for it.
 func (d *DB) Lookup(ctx context.Context, query string, args []any, row func(Scanner) error) error {
+	limit, prompt := ctx.Value(promptKey{}).(time.Duration)
 	switch {
-	case d.memory:
+	case !prompt, d.memory:
 		return d.lookUpAlone(ctx, query, args, row)
 	case !d.postgres:
 		return d.readers.lookUp(ctx, d, query, args, row)
 	}
-	l := &lookup{query: query, args: args, row: row, arrived: time.Now(), ended: make(chan struct{})}
-	if limit, prompt := ctx.Value(promptKey{}).(time.Duration); prompt {
-		l.limit = limit
-	}
+	l := &lookup{query: query, args: args, row: row, deadline: time.Now().Add(limit), ended: make(chan struct{})}
 	d.lookups.add(l, d)
 	// Its row is called elsewhere, so nothing but its end ends the wait; it has a
 	// deadline.
@@ -51,11 +49,10 @@ func (d *DB) lookUpAlone(ctx context.Context, query string, args []any, row func
 
 // lookup is one that waits for its turn on a PostgreSQL connection.
 type lookup struct {
-	query   string
-	args    []any
-	row     func(Scanner) error
-	arrived time.Time
-	limit   time.Duration // from its arrival; 0 is none
+	query    string
+	args     []any
+	row      func(Scanner) error
+	deadline time.Time
 
 	// What came of it, when ended is closed. alone says that nothing did, through
 	// no fault of its own.
@@ -108,10 +105,7 @@ func (q *lookups) run(d *DB) {
 // answer sends lookups in one round trip. Those that are not answered, because
 // one of them is at fault or the connection has gone, are left to be made alone.
 func (d *DB) answer(batch []*lookup) {
-	ctx, end := context.Background(), func(err error) error { return err }
-	if l := batch[0]; l.limit > 0 { // the oldest
-		ctx, end = deadline(ctx, l.arrived.Add(l.limit))
-	}
+	ctx, end := deadline(context.Background(), batch[0].deadline)
 	err := end(d.send(ctx, batch))
 	if err != nil && errors.Is(err, ErrUnavailable) {
 		d.tracer.count(ctx, err)

@@ -65,6 +65,10 @@ func run(ctx context.Context, o options) (err error) {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/cutroom").CombinedOutput(); err != nil {
 		return fmt.Errorf("build the service: %w: %s", err, out)
 	}
+	peer, err := installPeer(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-api: without a peer:", err)
+	}
 	world, err := sandbox.Start(ctx, sandbox.Options{DataDir: filepath.Join(dir, "world"), Fast: true})
 	if err != nil {
 		return err
@@ -90,6 +94,12 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		r.bare = l
 		r.add("bare handler", d.name, l)
+		if d.name == "SQLite" && peer != "" {
+			if l, err = measurePeer(ctx, o, peer, dir); err != nil {
+				return fmt.Errorf("PocketBase: %w", err)
+			}
+			r.add("PocketBase "+peerVersion+", one record", d.name, l)
+		}
 		if err := measureService(ctx, o, binary, filepath.Join(dir, d.name), world, d, r); err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}
