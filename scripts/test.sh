@@ -15,7 +15,8 @@
 #                     sameInEveryShape, such as those of what a film sounds like.
 #              mixed  PostgreSQL, a folder, one process: the few tests in which
 #                     rows and files must agree; the rest is in the other two.
-# vet        go vet, of everything.
+# vet        go vet, of everything, and the tests of deploy/kubernetes, a module of
+#            its own.
 #
 # These run side by side, because the black-box suite mostly waits: for leases
 # to run out, for time-outs, for retries.
@@ -66,8 +67,9 @@ black-box)
 	mixed ./test -run 'KillInTheMiddle|RepeatedKills|Deletion|Disposed|FromSubmitToStems|StemDownload|RenderInputs|RenderTwoSegments|RenderDownload|SupportExports'
 	;;
 vet)
-	step "vet"
+	step "vet, and the manifests of Kubernetes"
 	go vet ./...
+	go -C deploy/kubernetes test -count=1 ./...
 	;;
 long-inside)
 	step "every fault of the provider, at every step"

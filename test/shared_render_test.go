@@ -39,6 +39,33 @@ func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
 	}
 }
 
+// A replica that is told to stop, as when there are fewer workers to be, hands back
+// what it has of the film and ends well; the other one finishes it.
+func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
+	t.Parallel()
+	s, u, id := sharedRender(t)
+	apitest.Eventually(t, time.Minute, func() bool {
+		return strings.Contains(s.Replica(0).Logs(), "render claimed") || strings.Contains(s.Replica(1).Logs(), "render claimed")
+	}, func() string { return "the render is not claimed" })
+	apitest.Eventually(t, time.Minute, func() bool { return u.Status(t, id).Progress >= 10 },
+		func() string { return "the render does not get going" })
+	renders := 0
+	if strings.Contains(s.Replica(1).Logs(), "render claimed") {
+		renders = 1
+	}
+	s.Replica(renders).Stop(t) // with status 0
+	if log := s.Replica(renders).Logs(); !strings.Contains(log, "render handed back") {
+		t.Errorf("the render was not handed back:\n%s", log)
+	}
+	left := *u
+	left.Server = s.Replica(1 - renders)
+	left.WaitRendered(t, id)
+	isFilm(t, left.Download(t, id), 320, 180, "30/1", 18*time.Second)
+	if log := s.Logs(); strings.Contains(log, "not handed back") || strings.Contains(log, "taken over") {
+		t.Error("what the replica had was waited for")
+	}
+}
+
 func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
 	s, u, id := sharedRender(t)
 	apitest.Eventually(t, time.Minute, func() bool { return u.Status(t, id).Progress >= 20 },
