@@ -59,25 +59,18 @@ func (c *CallLog) Run(ctx context.Context) {
 	}
 }
 
-// callsByDay is the SQL of what is reported of calls from the time $1 to $2 for
-// which a condition holds, by day, provider and endpoint: their number, failures,
-// and the latency of the smallest rank that covers 95 % of n calls, ceil(0.95 n),
-// written in integers. Latencies are counted before they are ranked: they are
-// fewer than calls.
+// callsByDay is the SQL of what is reported of the calls of the days for which a
+// condition holds, by day, provider and endpoint: their number, failures, and the
+// latency of the smallest rank that covers 95 % of n calls, ceil(0.95 n), written
+// in integers. A trigger counts every call by its latency.
 func callsByDay(condition string) string {
-	return `WITH latencies AS (
-			SELECT created_at / 86400000 AS day, provider, endpoint, latency_ms, COUNT(*) AS calls,
-				SUM(CASE WHEN success = 0 THEN 1 ELSE 0 END) AS failures
-			FROM provider_calls WHERE created_at >= $1 AND created_at < $2 AND ` + condition + `
-			GROUP BY created_at / 86400000, provider, endpoint, latency_ms),
-		ranked AS (
-			SELECT day, provider, endpoint, latency_ms, failures,
+	return `SELECT day, provider, endpoint, calls, CAST(SUM(failures) AS BIGINT) AS failures,
+			MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_ms
+		FROM (SELECT day, provider, endpoint, latency_ms, failures,
 				SUM(calls) OVER (PARTITION BY day, provider, endpoint ORDER BY latency_ms) AS place,
 				CAST(SUM(calls) OVER (PARTITION BY day, provider, endpoint) AS BIGINT) AS calls
-			FROM latencies)
-		SELECT day, provider, endpoint, calls, CAST(SUM(failures) AS BIGINT) AS failures,
-			MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_ms
-		FROM ranked GROUP BY day, provider, endpoint, calls`
+			FROM provider_latencies WHERE ` + condition + `) AS ranked
+		GROUP BY day, provider, endpoint, calls`
 }
 
 // Sweep adds up the calls of days that have been over for an hour, for ever, and
@@ -89,23 +82,27 @@ func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
 	err := each(ctx, c.db, func(rows *sql.Rows) error {
 		days = append(days, 0)
 		return rows.Scan(&days[len(days)-1])
-	}, `SELECT day FROM (SELECT created_at / 86400000 AS day, COUNT(*) AS calls FROM provider_calls
-			WHERE created_at < (SELECT (now_ms() - 3600000) / 86400000 * 86400000) GROUP BY created_at / 86400000) AS past
+	}, `SELECT day FROM (SELECT day, SUM(calls) AS calls FROM provider_latencies
+			WHERE day < (SELECT (now_ms() - 3600000) / 86400000) GROUP BY day) AS past
 		WHERE calls > COALESCE((SELECT SUM(d.calls) FROM provider_call_days d WHERE d.day = past.day), 0) ORDER BY day`)
 	if err != nil {
 		return fmt.Errorf("look for days to add up: %w", err)
 	}
 	for _, day := range days { // the oldest first: reports take a day for counted when a later one is
-		_, err := c.db.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, calls, failures, p95_ms) `+callsByDay("1 = 1")+`
+		_, err := c.db.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, calls, failures, p95_ms) `+callsByDay("day = $1")+`
 			ON CONFLICT (day, provider, endpoint) DO UPDATE SET calls = excluded.calls, failures = excluded.failures, p95_ms = excluded.p95_ms`,
-			day*dayMs, (day+1)*dayMs)
+			day)
 		if err != nil {
 			return fmt.Errorf("add up calls of %s: %w", Day(day), err)
 		}
 	}
-	_, err = c.db.Exec(ctx, `DELETE FROM provider_calls WHERE created_at < (SELECT now_ms() / 86400000 - $1) * 86400000`,
-		int64(lifetime/(24*time.Hour)))
-	return err
+	for _, forget := range []string{`DELETE FROM provider_calls WHERE created_at < (SELECT now_ms() / 86400000 - $1) * 86400000`,
+		`DELETE FROM provider_latencies WHERE day < (SELECT now_ms() / 86400000 - $1)`} {
+		if _, err := c.db.Exec(ctx, forget, int64(lifetime/(24*time.Hour))); err != nil {
+			return fmt.Errorf("forget calls: %w", err)
+		}
+	}
+	return nil
 }
 
 func (c *CallLog) write(ctx context.Context, call timedCall) {

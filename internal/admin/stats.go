@@ -113,7 +113,6 @@ var usualCalls = []endpoint{
 func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error) {
 	order := slices.Clone(usualCalls)
 	seen := map[endpoint]map[Day]Calls{}
-	from, to := span.bounds()
 	err := each(ctx, r.db, func(rows *sql.Rows) error {
 		var c Calls
 		if err := rows.Scan(&c.Day, &c.Provider, &c.Endpoint, &c.Count, &c.Failures, &c.P95Ms); err != nil {
@@ -129,10 +128,9 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 		}
 		seen[e][c.Day] = c
 		return nil
-	}, `SELECT day, provider, endpoint, calls, failures, p95_ms FROM provider_call_days
-			WHERE day >= CAST($1 AS BIGINT) / 86400000 AND day < CAST($2 AS BIGINT) / 86400000
-		UNION ALL SELECT * FROM (`+callsByDay(`created_at >= (SELECT COALESCE(MAX(day) + 1, 0) * 86400000 FROM provider_call_days)`)+`) AS fresh
-		ORDER BY 2, 3, 1`, from, to)
+	}, `SELECT day, provider, endpoint, calls, failures, p95_ms FROM provider_call_days WHERE day >= $1 AND day < $2
+		UNION ALL `+callsByDay(`day >= $1 AND day < $2 AND day > (SELECT COALESCE(MAX(day), 0) FROM provider_call_days)`)+`
+		ORDER BY 2, 3, 1`, int64(span.From), int64(span.To))
 	if err != nil {
 		return nil, fmt.Errorf("external calls by day: %w", err)
 	}

@@ -175,6 +175,9 @@ func TestCallsOfPastDays(t *testing.T) {
 			call(today-admin.Day(random.IntN(6)), []string{"progress", "upload", "other"}[random.IntN(3)])
 		}
 		check("before anything is added up")
+		if calls := s.number(`SELECT SUM(calls) FROM provider_latencies`); calls != 300 {
+			t.Errorf("%d of 300 calls are counted", calls)
+		}
 		sweep(30 * 24 * hour)
 		check("added up")
 		if n := s.number(`SELECT COUNT(DISTINCT day) FROM provider_call_days WHERE day < $1`, int64(today)); n != 5 && n != 4 { // 4 within an hour of midnight

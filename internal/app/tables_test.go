@@ -33,6 +33,7 @@ var owners = map[string]string{
 	"job_days":           "admin",
 	"nodes":              "job",
 	"provider_call_days": "admin",
+	"provider_latencies": "admin", // written by a trigger
 	"provider_calls":     "admin",
 	"purchases":          "credit",
 	"rate_limits":        "", // of a former release

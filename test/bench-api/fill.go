@@ -74,6 +74,8 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 			`INSERT INTO credit_ledger SELECT 'purchase-' || platform || '-' || order_id, buyer_id, 'purchase', credits, created_at FROM purchases`,
 			`INSERT INTO provider_call_days SELECT now_ms() / 86400000 - n, 'separation', endpoint, $half * 12 / 365 / 7, 100, 1234
 			FROM generate_series(31, 365) AS n, (SELECT DISTINCT endpoint FROM provider_calls) AS e`,
+			`INSERT INTO provider_latencies SELECT created_at / 86400000, provider, endpoint, latency_ms, COUNT(*), SUM(1 - success)
+			FROM provider_calls GROUP BY 1, 2, 3, 4`,
 			`INSERT INTO job_days SELECT kind, created_at / 86400000, state, width_bucket(ms, ARRAY[60000, 300000, 900000, 3600000]::bigint[]), COUNT(*), SUM(ms)
 			FROM (SELECT 'render' AS kind, created_at, state, source_duration_ms AS ms FROM render_jobs
 				UNION ALL SELECT 'separation', created_at, state, source_duration_ms FROM separation_jobs) AS j GROUP BY 1, 2, 3, 4`},
@@ -117,7 +119,7 @@ func bare(ctx context.Context, d *db.DB) (restore [][]string, err error) {
 	keys := texts(`SELECT 'ALTER TABLE ' || conrelid::regclass || ' ADD CONSTRAINT ' || conname || ' ' || pg_get_constraintdef(oid)` + foreign)
 	drops = append(drops, texts(`SELECT 'ALTER TABLE ' || conrelid::regclass || ' DROP CONSTRAINT ' || conname`+foreign)...)
 	var on []string
-	for _, table := range []string{"render_jobs", "separation_jobs"} {
+	for _, table := range []string{"render_jobs", "separation_jobs", "provider_calls"} {
 		drops = append(drops, "ALTER TABLE "+table+" DISABLE TRIGGER USER")
 		on = append(on, "ALTER TABLE "+table+" ENABLE TRIGGER USER")
 	}

@@ -1,5 +1,5 @@
 -- Totals over all jobs, and over the provider's calls of past days, without
--- reading the rows of years. 00020 fills and keeps the first two tables.
+-- reading the rows of years. 00020 fills and keeps the first three tables.
 
 -- +goose Up
 
@@ -25,6 +25,18 @@ CREATE TABLE job_changes (
     jobs               BIGINT NOT NULL
 );
 
+-- How many of a day's calls took so long, and failed: whatever is asked of a day
+-- can be told exactly from them, and they are fewer than its calls.
+CREATE TABLE provider_latencies (
+    day        BIGINT NOT NULL,
+    provider   TEXT NOT NULL,
+    endpoint   TEXT NOT NULL,
+    latency_ms BIGINT NOT NULL,
+    calls      BIGINT NOT NULL,
+    failures   BIGINT NOT NULL,
+    PRIMARY KEY (day, provider, endpoint, latency_ms)
+);
+
 -- The calls of a day that is over, as the report shows them.
 CREATE TABLE provider_call_days (
     day      BIGINT NOT NULL,
@@ -38,5 +50,6 @@ CREATE TABLE provider_call_days (
 
 -- +goose Down
 DROP TABLE provider_call_days;
+DROP TABLE provider_latencies;
 DROP TABLE job_changes;
 DROP TABLE job_days;

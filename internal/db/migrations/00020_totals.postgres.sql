@@ -49,6 +49,29 @@ FROM (SELECT 'render' AS job_type, created_at, state, source_duration_ms, 1 AS j
 GROUP BY job_type, created_at / 86400000, state, bucket
 ON CONFLICT (job_type, day, state, bucket) DO UPDATE SET jobs = excluded.jobs, source_duration_ms = excluded.source_duration_ms;
 
+-- Calls are written in the background, which can wait for the counting of those
+-- that are there.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION count_call() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO provider_latencies VALUES (NEW.created_at / 86400000, NEW.provider, NEW.endpoint, NEW.latency_ms, 1,
+        CASE WHEN NEW.success = 0 THEN 1 ELSE 0 END)
+    ON CONFLICT (day, provider, endpoint, latency_ms) DO UPDATE SET calls = provider_latencies.calls + 1,
+        failures = provider_latencies.failures + excluded.failures;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+DO $$
+BEGIN
+    CREATE OR REPLACE TRIGGER count_call AFTER INSERT ON provider_calls FOR EACH ROW EXECUTE FUNCTION count_call();
+    DELETE FROM provider_latencies;
+    INSERT INTO provider_latencies SELECT created_at / 86400000, provider, endpoint, latency_ms, COUNT(*),
+        SUM(CASE WHEN success = 0 THEN 1 ELSE 0 END)
+    FROM provider_calls GROUP BY created_at / 86400000, provider, endpoint, latency_ms;
+END $$;
+-- +goose StatementEnd
+
 -- An index on lease_until would learn of every renewal, and all the other
 -- indexes of the table with it. A job that runs is found without.
 DROP INDEX CONCURRENTLY IF EXISTS render_processing; -- half made
@@ -63,6 +86,8 @@ CREATE INDEX CONCURRENTLY users_listed ON users (last_active_at DESC, id) WHERE 
 DROP INDEX CONCURRENTLY IF EXISTS users_by_activity;
 DROP INDEX CONCURRENTLY IF EXISTS credit_ledger_minted; -- half made
 CREATE INDEX CONCURRENTLY credit_ledger_minted ON credit_ledger (amount) WHERE kind = 'admin';
+DROP INDEX CONCURRENTLY IF EXISTS purchases_sold; -- half made
+CREATE INDEX CONCURRENTLY purchases_sold ON purchases (buyer_id, platform, credits, created_at) WHERE reversed_at IS NULL;
 DROP INDEX CONCURRENTLY IF EXISTS separation_underpaid; -- half made
 CREATE INDEX CONCURRENTLY separation_underpaid ON separation_jobs (id)
     WHERE actual_duration_ms > credits * 300000 + 1000 AND actual_duration_ms > source_duration_ms + 500;
@@ -92,6 +117,7 @@ ALTER TABLE separation_stems RESET (autovacuum_vacuum_scale_factor, autovacuum_a
 ALTER TABLE separation_jobs RESET (fillfactor, autovacuum_vacuum_scale_factor, autovacuum_vacuum_insert_scale_factor, autovacuum_analyze_scale_factor);
 ALTER TABLE render_jobs RESET (fillfactor, autovacuum_vacuum_scale_factor, autovacuum_vacuum_insert_scale_factor, autovacuum_analyze_scale_factor);
 DROP INDEX separation_underpaid;
+DROP INDEX purchases_sold;
 DROP INDEX credit_ledger_minted;
 CREATE INDEX users_by_activity ON users (last_active_at);
 DROP INDEX users_listed;
@@ -99,4 +125,5 @@ CREATE INDEX separation_in_flight ON separation_jobs (lease_until) WHERE state I
 DROP INDEX separation_at_work;
 CREATE INDEX render_running ON render_jobs (lease_until) WHERE state = 'PROCESSING';
 DROP INDEX render_processing;
+DROP FUNCTION count_call CASCADE;
 DROP FUNCTION count_job CASCADE;
