@@ -28,10 +28,10 @@ var ErrBusy = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAf
 
 // Maker makes things. It is safe for concurrent use.
 type Maker struct {
-	slots    *media.Slots
+	slots   *media.Slots
 	maxWait time.Duration
-	log      *slog.Logger
-	flights  singleflight.Group
+	log     *slog.Logger
+	flights singleflight.Group
 
 	mu      sync.Mutex
 	closed  bool

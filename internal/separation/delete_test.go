@@ -40,7 +40,7 @@ func TestDeleteInEveryState(t *testing.T) {
 		tests := []struct {
 			name    string
 			prepare func(r *harness, s *Service) // of the one job
-			state   string                   // afterwards
+			state   string                       // afterwards
 			refund  bool
 		}{
 			{"queued", func(*harness, *Service) {}, StateFailed, true},
