@@ -187,6 +187,23 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(body) // the client is gone: nobody is left to tell
 }
 
+// shared applies the bucket's CORS rule: pages of any origin may use what is signed
+// for them. It reports whether the request only asked for that.
+func shared(w http.ResponseWriter, r *http.Request) bool {
+	if r.Header.Get("Origin") == "" {
+		return false
+	}
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	w.Header().Set("Access-Control-Expose-Headers", "ETag")
+	if r.Method != http.MethodOptions {
+		return false
+	}
+	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, PUT")
+	w.Header().Set("Access-Control-Allow-Headers", "Content-Type, Range")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
 // split parts a path-style address into bucket and key.
 func split(r *http.Request) (bucket, key string) {
 	bucket, key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -227,6 +244,9 @@ func (b *Bucket) step(r *http.Request) string {
 
 func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Amz-Request-Id", strings.ToUpper(fake.RandomHex(8)))
+	if shared(w, r) {
+		return
+	}
 	s, fail := b.authorize(r)
 	if fail != nil {
 		refuse(w, r, fail)

@@ -173,3 +173,37 @@ func dub(ctx context.Context, c clip, voice, path string) error {
 	return ffmpeg(ctx, "dub "+c.name, "-i", "file:"+voice, "-i", "file:"+c.path, "-filter_complex", soundtrack(radio(length), length, true, false),
 		"-map", "1:v:0", "-map", "[sound]", "-c:v", "copy", "-c:a", codec, "-b:a", "192k", "file:"+path)
 }
+
+// Samples leaves the demonstration's clips, its music, and the sound of its first
+// clip as a recording to separate, in a new folder.
+func Samples(ctx context.Context, dir string) (err error) {
+	part, err := os.MkdirTemp(filepath.Dir(dir), ".samples-")
+	if err != nil {
+		return fmt.Errorf("make samples: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(part)) }()
+	voice, err := speak(ctx, part, "")
+	if err != nil {
+		return err
+	}
+	tasks := []func() error{func() error { return compose(ctx, filepath.Join(part, "song.m4a")) }}
+	for i, s := range scenes {
+		said := map[bool]string{true: voice}[i == 0]
+		tasks = append(tasks, func() error { return shoot(ctx, s, said, filepath.Join(part, s.file+".mp4")) })
+	}
+	done := make(chan error, len(tasks))
+	for _, task := range tasks {
+		go func() { done <- task() }()
+	}
+	for range tasks {
+		err = errors.Join(err, <-done)
+	}
+	if err != nil {
+		return err
+	}
+	err = ffmpeg(ctx, "record speech", "-i", "file:"+filepath.Join(part, scenes[0].file+".mp4"), "-vn", "-c:a", "copy", "file:"+filepath.Join(part, "speech.m4a"))
+	if err != nil {
+		return err
+	}
+	return os.Rename(part, dir)
+}

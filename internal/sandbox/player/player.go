@@ -1,0 +1,92 @@
+// Package player serves the studio, a page in which a person makes a film with
+// the sandbox. It speaks to the public API alone, and to what steers the stand-ins
+// for an identity and for a purchase.
+package player
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"cutroom/internal/sandbox/api"
+	"cutroom/internal/sandbox/demo"
+	"cutroom/internal/sandbox/fake"
+)
+
+// Prefix begins every path of the page. The API has to answer beside it.
+const Prefix = "/player/"
+
+// The page as it was built from web/player. It is kept beside the source so that
+// building the sandbox needs no Node.
+//
+//go:embed all:dist
+var dist embed.FS
+
+// steering is what the page may ask of the stand-ins.
+var steering = []string{"provider_a/mint", "provider_b/mint", "platform_a/purchases"}
+
+// New serves the page under Prefix. servers are the addresses of the stand-ins by
+// name; samples is a folder for the material that the page offers, made when it is
+// first asked for.
+func New(servers func() map[string]string, samples string) http.Handler {
+	files, err := fs.Sub(dist, "dist")
+	if err != nil {
+		panic(err) // what is embedded is there
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+Prefix, page(http.StripPrefix(Prefix, http.FileServerFS(files)), servers))
+	for _, call := range steering {
+		server, path, _ := strings.Cut(call, "/")
+		mux.HandleFunc("POST "+Prefix+"sandbox/"+call, func(w http.ResponseWriter, r *http.Request) {
+			steer(w, r, servers()[server], path)
+		})
+	}
+	var making sync.Mutex
+	mux.HandleFunc("GET "+Prefix+"samples/{name}", func(w http.ResponseWriter, r *http.Request) {
+		making.Lock()
+		_, err := os.Stat(samples)
+		if err != nil {
+			// Whoever asked may leave; the next one finds it made.
+			err = demo.Samples(context.WithoutCancel(r.Context()), samples)
+		}
+		making.Unlock()
+		if err != nil {
+			http.Error(w, "the samples cannot be made", http.StatusInternalServerError)
+			return
+		}
+		http.ServeFileFS(w, r, os.DirFS(samples), filepath.Base(r.PathValue("name")))
+	})
+	return mux
+}
+
+// page lets it run its own script and style, and speak to its own server and to
+// the object store, where uploads and downloads go.
+func page(next http.Handler, servers func() map[string]string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		store := servers()["object_store"]
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "+
+			"media-src 'self' blob: "+store+"; connect-src 'self' blob: "+store+"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-cache")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// steer passes a call on to a stand-in.
+func steer(w http.ResponseWriter, r *http.Request, server, path string) {
+	var body, answer map[string]any
+	err := fake.ReadJSON(r, &body)
+	if err == nil {
+		err = api.New(server).Post(r.Context(), fake.ControlPrefix+path, body, &answer)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	fake.WriteJSON(w, http.StatusOK, answer)
+}

@@ -1,0 +1,239 @@
+package player_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/browsertest"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/player"
+	"cutroom/internal/sandbox/system"
+)
+
+// Names of folders: where the pictures of the page are left, for a person to look
+// at, and where npm has put axe-core, without which the page is not audited.
+const (
+	shotsEnv = "CUTROOM_TEST_SHOTS"
+	axePath  = "../../../web/node_modules/axe-core/axe.min.js"
+)
+
+// studio is the page before a whole sandbox.
+func studio(t *testing.T) string {
+	t.Helper()
+	binary := os.Getenv("CUTROOM_BIN")
+	if binary == "" {
+		binary = filepath.Join(t.TempDir(), "cutroom")
+		if out, err := exec.Command("go", "build", "-o", binary, "cutroom/cmd/cutroom").CombinedOutput(); err != nil {
+			t.Fatalf("build cutroom: %v\n%s", err, out)
+		}
+	}
+	dir := t.TempDir()
+	s, err := system.Start(t.Context(), system.Options{Cutroom: binary, World: sandbox.Options{DataDir: dir, Bucket: true, Fast: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	samples := filepath.Join(dir, "samples")
+	material(t, samples)
+	api, err := url.Parse(s.BaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(player.Prefix, player.New(s.World.Servers, samples))
+	mux.Handle("/", httputil.NewSingleHostReverseProxy(api))
+	front := httptest.NewServer(mux)
+	t.Cleanup(front.Close)
+	return front.URL + player.Prefix
+}
+
+// material stands in for the samples, which take long to paint.
+func material(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"dusk.mp4":   mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 3 * time.Second, Tone: 330}),
+		"aurora.mp4": mediatest.Clip(t, mediatest.Spec{Width: 180, Height: 320, Duration: 2 * time.Second, Tone: 550}),
+		"song.m4a":   mediatest.Clip(t, mediatest.Spec{Duration: 3 * time.Second, Tone: 220, Container: "m4a"}),
+		"speech.m4a": mediatest.Clip(t, mediatest.Spec{Duration: 3 * time.Second, Tone: 880, Container: "m4a"}),
+	} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// look holds the page, as it is now, against what everybody needs of it.
+func look(t *testing.T, p *browsertest.Page, name string) {
+	t.Helper()
+	for _, width := range []int{1280, 390} {
+		p.Size(width, 900)
+		if over := p.Eval(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); over != "0" {
+			t.Errorf("%s is %s pixels wider than a window of %d", name, over, width)
+		}
+		audit(t, p, name)
+		if dir := os.Getenv(shotsEnv); dir != "" {
+			p.Eval(`scrollTo(0, 0)`)
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.png", name, width)), p.Screenshot(), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	p.Size(1280, 900)
+	for _, problem := range p.Problems() {
+		t.Errorf("the browser complains at %s: %s", name, problem)
+	}
+}
+
+// audit fails the test for what axe-core finds serious.
+func audit(t *testing.T, p *browsertest.Page, name string) {
+	t.Helper()
+	axe, err := os.ReadFile(axePath)
+	if err != nil {
+		t.Log("not audited: npm ci in web/ brings axe-core")
+		return
+	}
+	p.Eval(string(axe) + "; 0")
+	var found []struct {
+		ID, Impact string
+		Nodes      []struct{ HTML string }
+	}
+	answer := p.Eval(`axe.run({ resultTypes: ['violations'] }).then(r => JSON.stringify(r.violations))`)
+	if err := json.Unmarshal([]byte(answer), &found); err != nil {
+		t.Fatalf("%v in %s", err, answer)
+	}
+	for _, v := range found {
+		if v.Impact == "serious" || v.Impact == "critical" {
+			t.Errorf("%s: %s: %s %v", name, v.Impact, v.ID, v.Nodes)
+		}
+	}
+}
+
+// tab presses Tab until the focus is on what a selector finds.
+func tab(t *testing.T, p *browsertest.Page, selector string) {
+	t.Helper()
+	for range 60 {
+		if p.Eval(fmt.Sprintf(`!!document.activeElement?.matches(%q)`, selector)) == "true" {
+			return
+		}
+		p.Press("Tab", 9)
+	}
+	t.Fatalf("no way to %s by the keyboard", selector)
+}
+
+func TestAPersonMakesAFilm(t *testing.T) {
+	t.Parallel()
+	address := studio(t)
+	p := browsertest.Open(t)
+	p.Go(address)
+	p.See("Continue with provider A")
+	look(t, p, "sign-in")
+	p.Fill("input[type=text]", "Pat Player")
+	p.Press("Enter", 13)
+	p.See("3 credits")
+	look(t, p, "empty")
+
+	// Credits, by the keyboard.
+	tab(t, p, ".credits summary")
+	p.Press("Enter", 13)
+	p.See("Buy 10 credits")
+	tab(t, p, ".shop button")
+	p.Press("Enter", 13)
+	p.See("13 credits")
+	p.Click(".credits summary")
+
+	p.Click(".material header button")
+	p.See("Separate for 1 credit")
+	p.Until(`document.querySelectorAll('.segments li').length === 2`)
+	tab(t, p, ".ask .primary")
+	p.Press("Enter", 13)
+	p.Until(`document.querySelectorAll('canvas').length >= 2 && [...document.querySelectorAll('canvas')].every(c => c.dataset.points > 50)`)
+	p.See("12 credits")
+
+	// A cut, a speed, an order, a volume: the first three by the keyboard.
+	tab(t, p, `[aria-label="End of Segment 1"]`)
+	for range 10 {
+		p.Press("ArrowLeft", 37)
+	}
+	p.See("Segment 1, 2.0 s")
+	p.Eval(`(() => { const e = document.querySelector('[aria-label="Speed of Segment 2"]'); e.value = '2'; e.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	p.See("Segment 2, 1.0 s")
+	tab(t, p, `[aria-label="Move Segment 2 earlier"]`)
+	p.Press("Enter", 13)
+	p.See("Segment 1, 1.0 s")
+	tab(t, p, `[aria-label="Volume of Background audio"]`)
+	p.Press("Home", 36)
+	p.Until(`document.querySelector('.stems li:last-child').className === 'mute'`)
+	look(t, p, "studio")
+
+	tab(t, p, ".film .primary")
+	p.Press("Enter", 13)
+	p.Until(`document.querySelector('.film video')?.readyState >= 2 && Math.abs(document.querySelector('.film video').duration - 3) < .1`)
+	p.Until(`document.querySelector('.films img')?.naturalWidth > 0`)
+	p.Eval(`document.querySelector('.film video').play()`)
+	p.Until(`document.querySelector('.film video').currentTime > .3`)
+	p.Eval(`document.querySelector('.film video').pause()`)
+	p.Eval(`document.querySelector('.stems button').click()`) // the stems are heard
+	p.Until(`document.querySelector('.stems small').innerText !== '0.0 s'`)
+	p.Eval(`document.querySelector('.stems button').click()`)
+	look(t, p, "film")
+
+	// Everything is found again.
+	p.Reload()
+	p.Until(`document.querySelectorAll('.films li').length === 1 && document.querySelectorAll('canvas').length >= 2`)
+	p.See("Segment 2, 2.0 s")
+	p.Click(".films .poster")
+	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
+	p.Click(".films .plain")
+	p.See("Films that you render are kept here")
+	look(t, p, "again")
+}
+
+func TestTheOtherProviderAndAFailure(t *testing.T) {
+	t.Parallel()
+	address := studio(t)
+	p := browsertest.Open(t)
+	p.Go(address)
+	p.Click("form button[type=button]")
+	p.See("3 credits")
+	for _, problem := range p.Problems() {
+		t.Errorf("the browser complains: %s", problem)
+	}
+	// A session that ended elsewhere leads back to the sign-in.
+	p.Eval(`sessionStorage.setItem('cutroom-player', sessionStorage.getItem('cutroom-player').replace(/"accessToken":"[^"]*"/, '"accessToken":"x.y.z"'))`)
+	p.Reload()
+	p.See("Continue with provider A")
+
+	res, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") {
+		t.Errorf("policy %q", policy)
+	}
+}

@@ -1,0 +1,118 @@
+// Pieces that several parts of the page are made of.
+
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+
+const icons = {
+  clip: 'M4 6h11v12H4zM17 10l4-3v10l-4-3z',
+  music: 'M9 5l11-2v12.2a3 3 0 1 1-2-2.8V7l-7 1.3v9.9a3 3 0 1 1-2-2.8z',
+  speech: 'M12 3a3 3 0 0 1 3 3v6a3 3 0 0 1-6 0V6a3 3 0 0 1 3-3zM6 11h2a4 4 0 0 0 8 0h2a6 6 0 0 1-5 5.9V21h-2v-4.1A6 6 0 0 1 6 11z',
+  play: 'M7 4l13 8-13 8z',
+  pause: 'M6 4h4v16H6zM14 4h4v16h-4z',
+};
+
+export const Icon = (props: { of: keyof typeof icons }) => (
+  <svg class="icon" viewBox="0 0 24 24" aria-hidden="true">
+    <path d={icons[props.of]} />
+  </svg>
+);
+
+export function Panel(props: { title: string; step?: number; aside?: ComponentChildren; class?: string; children: ComponentChildren }) {
+  return (
+    <section class={`panel ${props.class ?? ''}`} aria-label={props.title}>
+      <header>
+        <h2>
+          {props.step && (
+            <span class="step" aria-hidden="true">
+              {props.step}
+            </span>
+          )}
+          {props.title}
+        </h2>
+        {props.aside}
+      </header>
+      {props.children}
+    </section>
+  );
+}
+
+/** Takes files that are dropped on it or chosen. */
+export function Drop(props: { label: string; hint: string; icon: keyof typeof icons; accept: string; many?: boolean; disabled?: boolean; take: (files: File[]) => void }) {
+  const [over, setOver] = useState(false);
+  return (
+    <label
+      class={`drop ${over ? 'over' : ''}`}
+      onDragOver={(e) => {
+        e.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={() => setOver(false)}
+      onDrop={(e) => {
+        e.preventDefault();
+        setOver(false);
+        if (!props.disabled) props.take([...(e.dataTransfer?.files ?? [])]);
+      }}
+    >
+      <Icon of={props.icon} />
+      <span>
+        <strong>{props.label}</strong>
+        <small>{props.hint}</small>
+      </span>
+      <input
+        type="file"
+        class="unseen"
+        accept={props.accept}
+        multiple={props.many}
+        disabled={props.disabled}
+        onChange={(e) => {
+          props.take([...(e.currentTarget.files ?? [])]);
+          e.currentTarget.value = '';
+        }}
+      />
+    </label>
+  );
+}
+
+export function Slider(props: {
+  label: string;
+  /** The label for the ear, where the one for the eye is not enough. */
+  of?: string;
+  value: number;
+  min?: number;
+  max: number;
+  step: number;
+  text: string;
+  set: (value: number) => void;
+}) {
+  return (
+    <label class="slider">
+      <span>
+        {props.label} <output>{props.text}</output>
+      </span>
+      <input
+        type="range"
+        aria-label={props.of ?? props.label}
+        aria-valuetext={props.text}
+        min={props.min ?? 0}
+        max={props.max}
+        step={props.step}
+        value={props.value}
+        onInput={(e) => props.set(Number(e.currentTarget.value))}
+      />
+    </label>
+  );
+}
+
+export const Volume = (props: { of: string; value: number; set: (value: number) => void }) => (
+  <Slider label="Volume" of={`Volume of ${props.of}`} value={props.value} max={2} step={0.05} text={`${Math.round(props.value * 100)} %`} set={props.set} />
+);
+
+/** How far something is, for eye and ear. */
+export function Progress(props: { label: string; value: number | null }) {
+  return (
+    <div class="going" role="status">
+      <span>{props.label}</span>
+      <progress aria-label={props.label} max={100} {...(props.value === null ? {} : { value: props.value })} />
+    </div>
+  );
+}
