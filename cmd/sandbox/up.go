@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/player"
 	"cutroom/internal/sandbox/process"
 	"cutroom/internal/sandbox/system"
 )
@@ -87,6 +88,7 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 		defer cancel()
 		err = errors.Join(err, s.Stop(stopping))
 	}()
+	s.Mount(player.Prefix, player.New(s.World.Servers, filepath.Join(*data, "samples")))
 	if err := furnish(ctx, *data); err != nil {
 		return err
 	}
@@ -183,9 +185,10 @@ func leaveEnv(s *system.System, data string) error {
 }
 
 func welcome(w io.Writer, s *system.System, data string, forPhones bool) error {
-	fmt.Fprintf(w, "\ncutroom runs at %s\n\n", s.BaseURL)
+	studio := s.BaseURL + player.Prefix
+	fmt.Fprintf(w, "\nmake a film in the browser: %s\ncutroom runs at %s\n\n", studio, s.BaseURL)
 	if forPhones {
-		code, err := qrCode(s.BaseURL)
+		code, err := qrCode(studio)
 		if err != nil {
 			return err
 		}

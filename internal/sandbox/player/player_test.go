@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +26,7 @@ const (
 	axePath  = "../../../web/node_modules/axe-core/axe.min.js"
 )
 
-// studio is the page before a whole sandbox.
+// studio is the address of a whole sandbox with the page in it.
 func studio(t *testing.T) string {
 	t.Helper()
 	binary := os.Getenv("CUTROOM_BIN")
@@ -53,16 +50,8 @@ func studio(t *testing.T) string {
 	})
 	samples := filepath.Join(dir, "samples")
 	material(t, samples)
-	api, err := url.Parse(s.BaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle(player.Prefix, player.New(s.World.Servers, samples))
-	mux.Handle("/", httputil.NewSingleHostReverseProxy(api))
-	front := httptest.NewServer(mux)
-	t.Cleanup(front.Close)
-	return front.URL + player.Prefix
+	s.Mount(player.Prefix, player.New(s.World.Servers, samples))
+	return s.BaseURL
 }
 
 // material stands in for the samples, which take long to paint.

@@ -134,6 +134,12 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	return s, s.signInBoth(ctx)
 }
 
+// Mount serves a page beside the API, below path, and leads there from the root.
+func (s *System) Mount(path string, page http.Handler) {
+	s.front.Handle("page", "GET /{$}", http.RedirectHandler(path, http.StatusFound).ServeHTTP)
+	s.front.Handle("page", path, page.ServeHTTP)
+}
+
 // startService starts the service and waits for its health check.
 func (s *System) startService(ctx context.Context, ahead time.Duration, settings map[string]string) error {
 	program, args := s.cutroom, []string{"serve"}
