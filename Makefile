@@ -46,6 +46,11 @@ test-short: setup ## the unit tests alone, on SQLite
 admin-app: ## rebuild the admin web app (needs Node; the result is committed)
 	cd web && npm ci && npm run admin
 
+.PHONY: player-app
+player-app: ## rebuild the sandbox's studio, use it in Chromium and audit it (needs Node; the result is committed)
+	cd web && npm ci && npm run player
+	$(GO) test -count=1 ./internal/sandbox/player
+
 .PHONY: clean
 clean: ## remove what the targets above made
 	rm -rf bin dist demo-output sandbox-data storage

@@ -3,6 +3,8 @@ import { defineConfig } from 'vite';
 // Where each app is built to, beside the package that embeds it.
 const places: Record<string, string> = { admin: 'internal/admin/page/dist', player: 'internal/sandbox/player/dist' };
 
+const service = process.env['CUTROOM_URL'] ?? 'http://localhost:8080';
+
 // Relative addresses everywhere: an app is served under a path that is only
 // known when its server starts.
 export default defineConfig(({ mode: app }) => ({
@@ -19,6 +21,9 @@ export default defineConfig(({ mode: app }) => ({
   },
   server: {
     // What runs elsewhere, while working on an app.
-    proxy: { '^/(api|sandbox)/': process.env['CUTROOM_URL'] ?? 'http://localhost:8080' },
+    proxy: {
+      '/api': service,
+      '^/(sandbox|samples)/': { target: service, rewrite: (path) => `/player${path}` },
+    },
   },
 }));

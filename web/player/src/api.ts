@@ -141,20 +141,22 @@ function put(url: string, contentType: string, file: File, sent: (part: number) 
 
 /** Follows a job to its end: each answer comes as soon as the state differs from the last. */
 export async function follow<S extends { status: string }>(
-  ask: (header: { Prefer: string; 'If-None-Match'?: string }) => Promise<{ data?: S; error?: Schemas['Error']; response: Response }>,
+  ask: (header: { Prefer?: string; 'If-None-Match'?: string }) => Promise<{ data?: S; error?: Schemas['Error']; response: Response }>,
   final: string[],
   show: (state: S) => void,
 ): Promise<S> {
   for (let tag = ''; ; ) {
-    const call = ask({ Prefer: 'wait=30', ...(tag && { 'If-None-Match': tag }) });
+    // The first answer is wanted at once.
+    const call = ask(tag ? { Prefer: 'wait=30', 'If-None-Match': tag } : {});
     const { response } = await call.catch(() => ({ response: null }));
     if (response && response.status !== 304) {
       const state = await answer(call);
-      tag = response.headers.get('ETag') ?? '';
       show(state);
       if (final.includes(state.status)) return state;
     }
-    if (!response?.headers.has('Preference-Applied')) await pause(2000);
+    const waited = response?.headers.has('Preference-Applied') || (!tag && response?.headers.has('ETag'));
+    tag = response?.headers.get('ETag') ?? tag;
+    if (!waited) await pause(2000);
   }
 }
 

@@ -33,7 +33,7 @@ function Film({ job, play, changed }: { job: Job; play: (jobId: string) => void;
     if (there) bytesOf('poster', job.jobId).then(setPoster, () => {});
   }, [there]);
   const made = new Date(job.createdAt);
-  const when = made.toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' });
+  const when = made.toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' });
   const remove = () =>
     answer(api.DELETE('/api/v2/render/{jobId}', { params: { path: { jobId: job.jobId } } })).then(changed, changed);
   return (

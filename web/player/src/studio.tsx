@@ -100,7 +100,16 @@ export function Studio(props: { user: string; balance: number; spent: () => void
         step={2}
         title="Timeline"
         class="cut"
-        aside={<small>{draft.segments.length ? `${seconds(length)}` : ''}</small>}
+        aside={
+          draft.segments.length > 0 && (
+            <span class="row">
+              <small>{seconds(length)}</small>
+              <button type="button" class="plain" onClick={() => change(() => empty)}>
+                Start over
+              </button>
+            </span>
+          )
+        }
       >
         <Timeline draft={draft} change={change} />
       </Panel>
@@ -174,7 +183,7 @@ function Film(props: { user: string; draft: Draft; change: Change; stems: Schema
 
   const percent = state?.progress ?? 0;
   return (
-    <>
+    <div class="result">
       <Panel step={4} title="Film" class="film">
         {film ? (
           <video ref={player} src={film} controls playsInline tabIndex={0} aria-label="The rendered film" />
@@ -202,9 +211,6 @@ function Film(props: { user: string; draft: Draft; change: Change; stems: Schema
               Save
             </a>
           )}
-          <button type="button" class="plain" disabled={!draft.segments.length} onClick={() => change(() => empty)}>
-            Start over
-          </button>
         </div>
       </Panel>
       <Panel title="Films" class="past">
@@ -215,6 +221,6 @@ function Film(props: { user: string; draft: Draft; change: Change; stems: Schema
           changed={() => void list().catch(fail)}
         />
       </Panel>
-    </>
+    </div>
   );
 }
