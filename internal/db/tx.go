@@ -8,7 +8,9 @@ import (
 	"hash/fnv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -101,12 +103,50 @@ func (t *Tx) Lock(ctx context.Context, name string) error {
 	if !t.db.postgres {
 		return nil
 	}
-	h := fnv.New64a()
-	h.Write([]byte("cutroom:" + name))
-	if _, err := t.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(h.Sum64())); err != nil {
+	if _, err := t.Exec(ctx, takeLock, lockNumber(name)); err != nil {
 		return fmt.Errorf("lock %s: %w", name, err)
 	}
 	return nil
+}
+
+const takeLock = `SELECT pg_advisory_xact_lock($1)`
+
+func lockNumber(name string) int64 {
+	h := fnv.New64a()
+	h.Write([]byte("cutroom:" + name))
+	return int64(h.Sum64())
+}
+
+// ExecRowLocked is [DB.ExecRow] under a named lock, see [Tx.Lock]. Lock, statement and
+// commit are one round trip: nobody waits for the lock while they are on their way.
+func (d *DB) ExecRowLocked(ctx context.Context, name, query string, args []any, dest ...any) error {
+	if !d.postgres {
+		return d.ExecRow(ctx, query, args, dest...)
+	}
+	ctx, end := bounded(ctx)
+	conn, err := d.pool.Conn(ctx)
+	if err != nil {
+		return end(err)
+	}
+	defer conn.Close()
+	return end(conn.Raw(func(raw any) error {
+		var b pgx.Batch // one implicit transaction
+		b.Queue(takeLock, lockNumber(name))
+		var found error
+		b.Queue(query, args...).QueryRow(func(row pgx.Row) error {
+			if found = row.Scan(dest...); errors.Is(found, pgx.ErrNoRows) {
+				return nil
+			}
+			return found
+		})
+		if err := raw.(*stdlib.Conn).Conn().SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+		if errors.Is(found, pgx.ErrNoRows) {
+			return sql.ErrNoRows
+		}
+		return nil
+	}))
 }
 
 // SkipLocked is the suffix of a SELECT that claims rows: other claimers pass

@@ -56,15 +56,19 @@ func turnSQL(skipLocked string) string {
 				COALESCE((SELECT MAX(j.started_at) FROM render_jobs j WHERE j.user_id = o.id AND j.started_at IS NOT NULL), 0) AS started
 			FROM owners o LEFT JOIN running r ON r.user_id = o.id
 			WHERE ` + user.Stays("o.id") + `)
-		SELECT j.id, COALESCE(j.lease_owner, '') FROM turns t CROSS JOIN render_jobs j
+		SELECT j.id FROM turns t CROSS JOIN render_jobs j
 		WHERE j.id = t.job_id AND (t.running < $2 OR (SELECT COUNT(job_id) FROM turns) = 1)
 		ORDER BY t.running, t.started, j.created_at, j.id LIMIT 1` + skipLocked
 }
 
-const claimSQL = `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()), attempts = attempts + 1,
-		lease_owner = $2, lease_until = now_ms() + $3, fence = fence + 1, short_since = NULL
-	WHERE id = $1 AND state IN ('PENDING', 'PROCESSING')
-	RETURNING user_id, spec, attempts, fence, progress, now_ms() - started_at, now_ms() - created_at`
+// claimSQL claims that job, for $4 and $5 milliseconds. The replica that was lost over it
+// is put aside for the log.
+func claimSQL(d *db.DB) string {
+	return `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()), attempts = attempts + 1,
+			replica = lease_owner, lease_owner = $4, lease_until = now_ms() + $5, fence = fence + 1, short_since = NULL
+		WHERE id = (` + turnSQL(d.SkipLockedOf("j")) + `) AND state IN ('PENDING', 'PROCESSING')
+		RETURNING id, COALESCE(replica, ''), user_id, spec, attempts, fence, progress, now_ms() - started_at, now_ms() - created_at`
+}
 
 // waits reports whether a job waits that this replica could take.
 func (s *Service) waits(ctx context.Context) (bool, error) {
@@ -111,39 +115,23 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	}
 	var encoded string
 	var runMs, ageMs int64
-	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		ok = false
-		if err := tx.Lock(ctx, queueLock); err != nil {
-			return err
-		}
-		err := tx.QueryRow(ctx, turnSQL(s.db.SkipLockedOf("j")), s.NodeID, share, freeBytes).Scan(&j.ID, &j.From)
-		if db.IsNoRows(err) {
-			return nil
-		}
-		if err == nil {
-			err = tx.QueryRow(ctx, claimSQL, j.ID, s.Renewer.Owner(), job.TTL.Milliseconds()).
-				Scan(&j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
-		}
-		if db.IsNoRows(err) { // it ended between the two statements
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("claim render job: %w", err)
-		}
-		ok = true
-		return tx.Notify(ctx, job.Topic(j.ID))
-	})
-	if err == nil && ok {
-		j.Deadline = time.Now().Add(s.Timeout - time.Duration(runMs)*time.Millisecond)
-		if log := s.jobLog(j); j.From == "" {
-			log.Info("render claimed", "ageMs", ageMs)
-		} else {
-			log.Info("render taken over", "from", j.From, "ageMs", ageMs)
-		}
-		if j.Spec, err = decodeSpec(encoded); err != nil {
-			_, ferr := s.fail(ctx, j, errInternal, err)
-			return j, false, errors.Join(err, ferr)
-		}
+	err = s.db.ExecRowLocked(ctx, queueLock, claimSQL(s.db), []any{s.NodeID, share, freeBytes, s.Renewer.Owner(), job.TTL.Milliseconds()},
+		&j.ID, &j.From, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
+	if db.IsNoRows(err) {
+		return j, false, nil
 	}
-	return j, ok, err
+	if err != nil {
+		return j, false, fmt.Errorf("claim render job: %w", err)
+	}
+	j.Deadline = time.Now().Add(s.Timeout - time.Duration(runMs)*time.Millisecond)
+	if log := s.jobLog(j); j.From == "" {
+		log.Info("render claimed", "ageMs", ageMs)
+	} else {
+		log.Info("render taken over", "from", j.From, "ageMs", ageMs)
+	}
+	if j.Spec, err = decodeSpec(encoded); err != nil {
+		_, ferr := s.fail(ctx, j, errInternal, err)
+		return j, false, errors.Join(err, ferr)
+	}
+	return j, true, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"cutroom/internal/asset"
@@ -320,15 +321,19 @@ func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
 
 // complete stores the film and moves the job to COMPLETED.
 func (s *Service) complete(ctx context.Context, j claimedJob, out engine.Output) error {
-	sum, size, err := disk.Digest(ctx, out.Path)
-	if err != nil {
-		return fmt.Errorf("digest output: %w", err)
+	f := stored{key: outputKey(j.ID, j.Spec.ext()), length: out.Duration}
+	var beside errgroup.Group
+	beside.Go(func() error { f.poster = s.addPoster(ctx, j, out.Path); return nil })
+	var err error
+	if f.sha256, f.size, err = disk.Digest(ctx, out.Path); err != nil {
+		err = fmt.Errorf("digest output: %w", err)
+	} else if err = s.Store.Put(ctx, f.key, out.Path, objectstore.ContentType(f.key)); err != nil {
+		err = fmt.Errorf("store output: %w", err)
 	}
-	key := outputKey(j.ID, j.Spec.ext())
-	if err := s.Store.Put(ctx, key, out.Path, objectstore.ContentType(key)); err != nil {
-		return fmt.Errorf("store output: %w", err)
+	if err := errors.Join(err, beside.Wait()); err != nil {
+		return err
 	}
-	return s.completed(ctx, j, stored{key: key, size: size, sha256: sum, length: out.Duration, poster: s.addPoster(ctx, j, out.Path)})
+	return s.completed(ctx, j, f)
 }
 
 // stored is a finished output where it is kept.
@@ -399,8 +404,8 @@ func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string)
 	}
 }
 
-// progressWriter brings the engine's progress into the row, at most once a second,
-// never backwards.
+// progressWriter brings the engine's progress into the row, never backwards. Its first
+// step tells that the job is at work.
 type progressWriter struct {
 	mu      sync.Mutex
 	percent int
@@ -412,9 +417,9 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 	p := &progressWriter{percent: j.Progress, done: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
-		tick := time.NewTicker(time.Second)
+		tick := time.NewTicker(s.progressPause())
 		defer tick.Stop()
-		written := j.Progress
+		written := j.Progress - 1
 		for {
 			select {
 			case <-p.done:
@@ -423,7 +428,7 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 			}
 			if now := p.get(); now > written {
 				_, err := s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE render_jobs SET progress = $3
-					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress < $3`, j.ID, j.Fence, now)
+					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress <= $3`, j.ID, j.Fence, now)
 				if err == nil { // else the next step will
 					written = now
 				}
@@ -431,6 +436,12 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 		}
 	}()
 	return p
+}
+
+// progressPause is the time between two steps: half a second, and longer in a large
+// fleet, where each step of each job wakes every replica.
+func (s *Service) progressPause() time.Duration {
+	return min(3*time.Second, 500*time.Millisecond*time.Duration(max(8, s.fleet.slots.Load()))/8)
 }
 
 func (p *progressWriter) set(percent int) {
