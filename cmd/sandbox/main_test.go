@@ -40,6 +40,8 @@ func TestDispatch(t *testing.T) {
 		{[]string{"up", "-h"}, "", "-port", flag.ErrHelp.Error()},
 		{[]string{"-h"}, "", "-port", flag.ErrHelp.Error()},
 		{[]string{"--bogus"}, "", "bogus", "not defined"},
+		{[]string{"--public-host", "http://example.com"}, "", "", "neither a name nor an address"},
+		{[]string{"--public-host", "example.com:80"}, "", "", "neither a name nor an address"},
 		{[]string{"up", "stray"}, "", "", `unexpected argument "stray"`},
 		{[]string{"up", "--port", "0", "--data", t.TempDir(), "--cutroom", "/no/such/binary"}, "", "", "/no/such/binary: no such file"},
 	} {

@@ -63,6 +63,9 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 		*processing = 0
 	}
 	world := sandbox.Options{DataDir: *data, Bucket: !*noBucket, Fast: *fast, Processing: *processing, PublicHost: *public}
+	if strings.ContainsAny(*public, "/ ") || strings.Contains(*public, ":") && net.ParseIP(*public) == nil {
+		return fmt.Errorf("--public-host %q is neither a name nor an address", *public)
+	}
 	if *public == "auto" {
 		if world.PublicHost, err = ownAddress(); err != nil {
 			return err

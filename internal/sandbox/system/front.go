@@ -124,7 +124,10 @@ func (s *System) mountControl() {
 			if err := fake.ReadJSON(r, &want); err != nil {
 				return nil, err
 			}
-			return want, s.change(want)
+			if err := s.change(want); err != nil {
+				return nil, err
+			}
+			return service{s.front.clock().String(), want.Settings}, nil
 		})
 }
 
