@@ -38,6 +38,11 @@ test-long: ## faults of the provider at every step, random crashes in every shap
 	scripts/test.sh long
 	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "no npm: generated clients are not tested"; fi
 
+.PHONY: test-s3
+test-s3: ## all that stores objects, on MinIO, which takes minutes to build, once
+	@scripts/setup.sh test
+	scripts/test.sh s3
+
 .PHONY: test-short
 test-short: setup ## the unit tests alone, on SQLite
 	$(GO) test -short ./cmd/... ./internal/...

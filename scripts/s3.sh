@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A real S3 server (versitygw) for the tests, on a free loopback port, with its
-# files in a temporary folder.
+# A real S3 server for the tests, on a free loopback port, with its files in a
+# temporary folder: versitygw, or with S3_SERVER=minio another one, which takes
+# minutes to build.
 #
 #   scripts/s3.sh run CMD...   runs CMD with CUTROOM_TEST_S3 set, then stops the server
 #   scripts/s3.sh start        starts a server and prints the value of CUTROOM_TEST_S3
@@ -11,10 +12,15 @@
 # while a server of an earlier start is up prints that server's value.
 set -euo pipefail
 
-version=v1.8.0
+server=${S3_SERVER:-versitygw}
+case $server in
+versitygw) module=github.com/versity/versitygw/cmd/versitygw version=v1.8.0 health=/health ;;
+minio) module=github.com/minio/minio version=v0.0.0-20260212201848-7aac2a2c5b7c health=/minio/health/live ;;
+*) echo "s3.sh: S3_SERVER is versitygw or minio" >&2 && exit 2 ;;
+esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 tools=$root/.tools
-binary=$tools/bin/versitygw-$version
+binary=$tools/bin/$server-$version
 state=$tools/s3.state # three lines: process id, folder, value
 
 access=cutroomtest
@@ -27,29 +33,42 @@ install() {
 	exec 9>"$tools/install.lock"
 	flock 9 # builds by several test runs at once would only slow each other down
 	if [ ! -x "$binary" ]; then
-		echo "s3.sh: installing versitygw $version (about a minute, once)" >&2
+		echo "s3.sh: installing $server $version (a minute or more, once)" >&2
 		staging=$(mktemp -d "$tools/install.XXXXXX")
-		GOBIN=$staging GOFLAGS= go install "github.com/versity/versitygw/cmd/versitygw@$version" >&2
-		mv "$staging/versitygw" "$binary"
+		GOBIN=$staging GOFLAGS= CGO_ENABLED=0 go install -ldflags "-s -w" "$module@$version" >&2
+		mv "$staging/$server" "$binary"
 		rmdir "$staging"
 	fi
 	exec 9>&-
+}
+
+# serve becomes the server.
+serve() {
+	case $server in
+	versitygw)
+		# Metadata beside the files: not every file system has user attributes.
+		exec "$binary" --access "$access" --secret "$secret" --region auto --quiet --port "$1" --health "$health" \
+			posix --sidecar "$dir/meta" "$dir/objects"
+		;;
+	minio)
+		MINIO_ROOT_USER=$access MINIO_ROOT_PASSWORD=$secret MINIO_REGION=auto MINIO_BROWSER=off \
+			exec "$binary" server --quiet --address "$1" "$dir/objects"
+		;;
+	esac
 }
 
 # launch sets pid, dir and value, or fails.
 launch() {
 	install
 	dir=$(mktemp -d "${TMPDIR:-/tmp}/cutroom-s3.XXXXXX")
-	mkdir -p "$dir/objects/$bucket" "$dir/meta"
+	mkdir -p "$dir/objects" "$dir/meta"
 	local try port
 	for try in 1 2 3 4 5 6 7 8; do
 		port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
-		# Metadata beside the files: not every file system has user attributes.
-		"$binary" --access "$access" --secret "$secret" --region auto --quiet \
-			--port "127.0.0.1:$port" --health /health \
-			posix --sidecar "$dir/meta" "$dir/objects" >"$dir/log" 2>&1 9>&- &
+		serve "127.0.0.1:$port" >"$dir/log" 2>&1 9>&- &
 		pid=$!
 		if healthy "$port"; then
+			mkdir "$dir/objects/$bucket" # both keep a bucket in a folder
 			value="http://$access:$secret@127.0.0.1:$port/$bucket"
 			return
 		fi
@@ -66,7 +85,7 @@ healthy() {
 	local i
 	for i in $(seq 100); do
 		kill -0 "$pid" 2>/dev/null || return 1
-		if (exec 3<>"/dev/tcp/127.0.0.1/$1" && printf 'GET /health HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3 | grep -q ' 200') 2>/dev/null; then
+		if (exec 3<>"/dev/tcp/127.0.0.1/$1" && printf 'GET %s HTTP/1.0\r\nHost: x\r\n\r\n' "$health" >&3 && head -n 1 <&3 | grep -q ' 200') 2>/dev/null; then
 			kill -0 "$pid" 2>/dev/null
 			return
 		fi
@@ -119,7 +138,7 @@ stop)
 	fi
 	;;
 *)
-	sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

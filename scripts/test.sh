@@ -3,6 +3,7 @@
 #
 #   scripts/test.sh        what `make test` runs
 #   scripts/test.sh long   what `make test-long` runs: minutes of faults and crashes
+#   scripts/test.sh s3     what `make test-s3` runs: all that stores objects, on another S3 server
 #
 # What runs where, and why:
 #
@@ -38,7 +39,8 @@ mixed() { CUTROOM_TEST_DB=postgres run -count=1 "$@"; }
 small() { CUTROOM_TEST_DB=sqlite run -count=1 "$@"; }
 
 case ${1-all} in
-all | long)
+all | long | s3)
+	[ "${1-}" != s3 ] || export S3_SERVER=minio
 	step "format"
 	test -z "$(gofmt -l cmd deploy internal test | tee /dev/stderr)"
 	step "build"
@@ -71,6 +73,11 @@ vet)
 	go vet ./...
 	go -C deploy/kubernetes test -count=1 ./...
 	;;
+s3-inside)
+	step "the object store on MinIO"
+	run -count=1 ./internal/objectstore ./internal/installation
+	large ./test -run 'Asset|RenderV3|UploadURL|Machine|EitherReplica|ReplicasShare|Restore|StemDownload|RenderInputs|Peaks|Poster'
+	;;
 long-inside)
 	step "every fault of the provider, at every step"
 	small ./test/matrix
@@ -83,7 +90,7 @@ long-inside)
 	CUTROOM_TEST_REPLICAS=8 mixed ./test -run RollingRestart
 	;;
 *)
-	sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac
