@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/admin"
+	"cutroom/internal/audit"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/ratelimit"
@@ -71,7 +72,18 @@ func (a *App) ownRounds() []round {
 		{"work folders of renders", a.renders.SweepFolders},
 		{"asset cache", func(ctx context.Context) error { return a.assetCache.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
 		{"part cache", func(ctx context.Context) error { return a.parts.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
+		{"parts of deleted accounts", a.forgetDeleted},
 	}}}
+}
+
+// forgetDeleted removes from this disk the parts of accounts that another replica
+// erased.
+func (a *App) forgetDeleted(ctx context.Context) error {
+	erased, err := audit.List(ctx, a.db, audit.Filter{Action: audit.AccountErased, Since: time.Now().Add(-a.cfg.Asset.CacheTTL - fileSweepEvery)})
+	for _, e := range erased {
+		err = errors.Join(err, a.parts.EraseScope(ctx, e.Target))
+	}
+	return err
 }
 
 // runSweeps does what neither a request nor a worker does, until ctx ends.
