@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +15,13 @@ import (
 
 // Gauges are the state of jobs, provider calls and credits for monitoring, read
 // at each scrape.
-type Gauges struct{ db *db.DB }
+type Gauges struct {
+	db *db.DB
+
+	mu       sync.Mutex
+	entries  []prometheus.Metric // of the ledger, as they were last read
+	readNext time.Time
+}
 
 // NewGauges returns the gauges of a database, which stays the caller's.
 func NewGauges(d *db.DB) *Gauges { return &Gauges{db: d} }
@@ -45,14 +52,14 @@ func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 		GROUP BY job_type, state`, unfinishedStates...)
 	g.gauge(ctx, ch, callsDesc, `SELECT COUNT(*), endpoint, CASE WHEN success = 1 THEN 'true' ELSE 'false' END
 		FROM provider_calls WHERE created_at > (SELECT now_ms()) - 3600000 GROUP BY endpoint, success`)
-	g.gauge(ctx, ch, ledgerDesc, `SELECT SUM(amount), kind FROM credit_ledger GROUP BY kind`,
-		[]string{"signup"}, []string{"purchase"}, []string{"admin"}, []string{"consume"}, []string{"refund"})
-	g.gauge(ctx, ch, driftDesc, `SELECT (SELECT COALESCE(SUM(balance), 0) FROM credit_balances)
-		- (SELECT COALESCE(SUM(amount), 0) FROM credit_ledger)`)
-	g.gauge(ctx, ch, underpaidDesc, fmt.Sprintf(`SELECT COUNT(*) FROM separation_jobs
-		WHERE actual_duration_ms > credits * %d + %d AND actual_duration_ms > source_duration_ms + %d`,
-		credit.BillableBlockMs, credit.GraceMs, credit.PaddingMs))
+	g.ledger(ctx, ch)
+	g.gauge(ctx, ch, underpaidDesc, underpaidSQL)
 }
+
+// underpaidSQL has word for word the condition of the index separation_underpaid.
+var underpaidSQL = fmt.Sprintf(`SELECT COUNT(*) FROM separation_jobs
+	WHERE actual_duration_ms > credits * %d + %d AND actual_duration_ms > source_duration_ms + %d`,
+	credit.BillableBlockMs, credit.GraceMs, credit.PaddingMs)
 
 // The series of jobs, by type and state.
 var (
@@ -61,6 +68,38 @@ var (
 	jobStates = append([][]string{{"render", "COMPLETED"}, {"render", "FAILED"},
 		{"separation", "READY"}, {"separation", "FAILED"}, {"separation", "DISPOSED"}}, unfinishedStates...)
 )
+
+// ledger sends the sums of the ledger and their difference to the balances. The
+// whole ledger is read for that, at most a hundredth of the time: one of years is
+// not read at every scrape of every replica.
+func (g *Gauges) ledger(ctx context.Context, ch chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if began := time.Now(); began.After(g.readNext) {
+		sums, drift := map[string]float64{"signup": 0, "purchase": 0, "admin": 0, "consume": 0, "refund": 0}, 0.0
+		err := g.each(ctx, `SELECT SUM(amount), kind FROM credit_ledger GROUP BY kind
+			UNION ALL SELECT COALESCE(SUM(balance), 0), '' FROM credit_balances`, func(credits float64, kind []string) {
+			if kind[0] == "" {
+				drift += credits
+				return
+			}
+			sums[kind[0]] = credits
+			drift -= credits
+		})
+		if err != nil {
+			ch <- prometheus.NewInvalidMetric(ledgerDesc, err)
+			return
+		}
+		g.entries = []prometheus.Metric{prometheus.MustNewConstMetric(driftDesc, prometheus.GaugeValue, drift)}
+		for kind, credits := range sums {
+			g.entries = append(g.entries, prometheus.MustNewConstMetric(ledgerDesc, prometheus.GaugeValue, credits, kind))
+		}
+		g.readNext = time.Now().Add(100 * time.Since(began))
+	}
+	for _, m := range g.entries {
+		ch <- m
+	}
+}
 
 // gauge sends one metric a row: the value, then its labels. Series of always
 // that have no row are sent as 0.

@@ -1,0 +1,67 @@
+package admin
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+)
+
+// Of tables that grow for years, what is asked of all rows reads small indexes
+// alone. Reports and the scrapes of every replica ask it.
+func TestTotalsReadSmallIndexes(t *testing.T) {
+	address, user, password := dbtest.URL(t)
+	whole := regexp.MustCompile(`(Seq Scan on|SCAN) (render_jobs|separation_jobs|credit_ledger|purchases|users)( [^U]|$)`)
+	for name, o := range map[string]db.Options{"SQLite": {URL: "sqlite::memory:"}, "PostgreSQL": {URL: address, User: user, Password: password, MaxPool: 1}} {
+		d, err := db.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for query, indexes := range map[string][]string{
+			`SELECT SUM(jobs), state FROM ` + allJobs + ` GROUP BY state`: {"render_queue", "render_processing", "separation_queue", "separation_at_work"},
+			underpaidSQL: {"separation_underpaid"},
+			`SELECT SUM(amount) FROM credit_ledger WHERE kind = 'admin'`:                             {"credit_ledger_minted"},
+			`SELECT buyer_id, COUNT(*) FROM purchases WHERE reversed_at IS NULL GROUP BY buyer_id`:   {"purchases_sold"},
+			`SELECT id FROM users WHERE erasing_at IS NULL ORDER BY last_active_at DESC, id LIMIT 5`: {"users_listed"},
+		} {
+			err := d.InTx(t.Context(), func(tx *db.Tx) error {
+				explain, before := `EXPLAIN QUERY PLAN `, []any{new(int), new(int), new(int)}
+				if d.Postgres() {
+					explain, before = `EXPLAIN `, nil
+					// The tables are empty: to read them whole would be cheapest.
+					if _, err := tx.Exec(t.Context(), `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off`); err != nil {
+						return err
+					}
+				}
+				rows, err := tx.Query(t.Context(), explain+query)
+				if err != nil {
+					return err
+				}
+				defer rows.Close()
+				var plan strings.Builder
+				for rows.Next() {
+					var line string
+					if err := rows.Scan(append(before, &line)...); err != nil {
+						return err
+					}
+					plan.WriteString(line + "\n")
+				}
+				for _, index := range indexes {
+					if !strings.Contains(plan.String(), index) || whole.MatchString(plan.String()) {
+						t.Errorf("%s: %s\ndoes not read %s alone:\n%s", name, query, index, plan.String())
+					}
+				}
+				return rows.Err()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
