@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"cutroom/internal/apitest"
 	"cutroom/internal/browsertest"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox"
@@ -26,15 +26,14 @@ const (
 	axePath  = "../../../web/node_modules/axe-core/axe.min.js"
 )
 
+func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
+
 // studio is the address of a whole sandbox with the page in it.
 func studio(t *testing.T) string {
 	t.Helper()
-	binary := os.Getenv("CUTROOM_BIN")
-	if binary == "" {
-		binary = filepath.Join(t.TempDir(), "cutroom")
-		if out, err := exec.Command("go", "build", "-o", binary, "cutroom/cmd/cutroom").CombinedOutput(); err != nil {
-			t.Fatalf("build cutroom: %v\n%s", err, out)
-		}
+	binary, err := apitest.Binary()
+	if err != nil {
+		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	s, err := system.Start(t.Context(), system.Options{Cutroom: binary, World: sandbox.Options{DataDir: dir, Bucket: true, Fast: true}})
@@ -213,6 +212,13 @@ func makeFilm(t *testing.T, address string) {
 	p.See("Segment 2, 2.0 s")
 	p.Click(".films .poster")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
+	// What is dropped was uploaded before, so it is only named.
+	p.Eval(`fetch('samples/dusk.mp4').then(r => r.blob()).then(blob => {
+		const dataTransfer = new DataTransfer();
+		dataTransfer.items.add(new File([blob], 'again.mp4', { type: 'video/mp4' }));
+		document.querySelector('.drop').dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer }));
+	})`)
+	p.See("Segment 3, 3.0 s")
 	p.Click(".films .plain")
 	p.See("Films that you render are kept here")
 	look(t, p, "again")
