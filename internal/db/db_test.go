@@ -2,8 +2,10 @@ package db_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +67,74 @@ func TestNotifyRingsAfterCommitOnly(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Fatal("not rung")
 	}
+}
+
+func TestExecNotifyRingsWhereARowWasTouched(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var notifier sync.WaitGroup
+		notifier.Go(func() { _ = d.RunNotifier(ctx) }) // ends with ctx alone
+		defer notifier.Wait()
+		defer cancel()
+		ready, stop := d.Listen("ready")
+		defer stop()
+		for heard := false; !heard; {
+			if err := d.Notify(ctx, "ready"); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-ready:
+				heard = true
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		wake, stop := d.Listen("nodes")
+		defer stop()
+		for _, want := range []int64{0, 1} {
+			n, err := d.ExecNotify(ctx, "nodes", `UPDATE nodes SET seen_at = $2 WHERE id = $1`, "n", 7)
+			if err != nil || n != want {
+				t.Fatalf("%d rows, %v, want %d", n, err, want)
+			}
+			if want == 0 {
+				if err := d.Notify(ctx, "ready"); err != nil { // behind what might have been told
+					t.Fatal(err)
+				}
+				<-ready
+				if len(wake) > 0 {
+					t.Error("rung for nothing")
+				}
+				if _, err := d.Exec(ctx, `INSERT INTO nodes (id, seen_at) VALUES ('n', 1)`); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		<-wake
+	})
+}
+
+// What many decide at once from what they count is decided one after the other.
+func TestExecRowLockedCountsWhatOthersDid(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		var all sync.WaitGroup
+		var done atomic.Int32
+		for i := range 16 {
+			all.Go(func() {
+				var id string
+				err := d.ExecRowLocked(t.Context(), "nodes", `INSERT INTO nodes (id, seen_at) SELECT $1, 1
+					WHERE (SELECT COUNT(*) FROM nodes) < 3 RETURNING id`, []any{fmt.Sprint("n", i)}, &id)
+				switch {
+				case err == nil && id == fmt.Sprint("n", i):
+					done.Add(1)
+				case !db.IsNoRows(err):
+					t.Errorf("%q, %v", id, err)
+				}
+			})
+		}
+		all.Wait()
+		if n := done.Load(); n != 3 {
+			t.Errorf("%d of 3", n)
+		}
+	})
 }
 
 func TestForeignKeyIsRecognised(t *testing.T) {

@@ -33,7 +33,7 @@ type PartCoordinator interface {
 }
 
 // fetchLanes is how many parts of others are fetched at once.
-const fetchLanes = 4
+const fetchLanes = 8
 
 // sharedParts are parts of a coordinator, and what their making is to the progress.
 type sharedParts struct {

@@ -108,8 +108,8 @@ func inTest(t *testing.T, measure func(t *testing.T)) {
 	}
 }
 
-// crowd is workers that each are a replica: with connections, a listener and a
-// local cache of their own, and one slot.
+// crowd is workers that each are a replica: with connections to database and bucket,
+// a listener and a local cache of their own, and one slot.
 type crowd struct {
 	*rig
 	url, role, password string
@@ -133,10 +133,13 @@ func newCrowd(t *testing.T, n int, takes time.Duration, parts int) *crowd {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &simulated{takes: warmUp, parts: n, cache: NewSharedCache(local, c.bucket)}
+		bucket := c.openBucket()
+		e := &simulated{takes: warmUp, parts: n, cache: NewSharedCache(local, bucket)}
 		c.engines, c.pools = append(c.engines, e), append(c.pools, d)
-		services = append(services, c.service(e, d))
-		c.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 1, 0, now_ms() + 3600000)`, services[len(services)-1].Renewer.Owner())
+		s := c.service(e, d)
+		s.Store, s.Bucket = bucket, bucket
+		services = append(services, s)
+		c.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 1, 0, now_ms() + 3600000)`, s.Renewer.Owner())
 	}
 	for _, s := range services {
 		c.stops = append(c.stops, c.run(s))

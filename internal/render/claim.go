@@ -115,7 +115,10 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	}
 	var encoded string
 	var runMs, ageMs int64
-	err = s.db.ExecRowLocked(ctx, queueLock, claimSQL(s.db), []any{s.NodeID, share, freeBytes, s.Renewer.Owner(), job.TTL.Milliseconds()},
+	// A claim that is under way is not cut short: nobody would know whose it is.
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
+	defer cancel()
+	err = s.db.ExecRowLocked(call, queueLock, claimSQL(s.db), []any{s.NodeID, share, freeBytes, s.Renewer.Owner(), job.TTL.Milliseconds()},
 		&j.ID, &j.From, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
 	if db.IsNoRows(err) {
 		return j, false, nil

@@ -264,7 +264,9 @@ func (s *Service) take(ctx context.Context) (*assistant, error) {
 		return nil, nil // it says itself why
 	}
 	a := &assistant{s: s}
-	err := s.db.ExecRow(ctx, takeSQL(s.db), []any{s.NodeID, s.Renewer.Owner(), job.TTL.Milliseconds()},
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
+	defer cancel()
+	err := s.db.ExecRow(call, takeSQL(s.db), []any{s.NodeID, s.Renewer.Owner(), job.TTL.Milliseconds()},
 		&a.part, &a.job.ID, &a.job.UserID, &a.spec, &a.job.Fence, &a.job.Attempts)
 	if db.IsNoRows(err) {
 		return nil, nil

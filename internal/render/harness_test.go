@@ -37,6 +37,7 @@ type rig struct {
 	db     *db.DB
 	store  objectstore.Store
 	bucket *objectstore.Bucket // the same store, or nil
+	config objectstore.BucketConfig
 	dir    string
 	serial atomic.Int64
 	asked  atomic.Int64 // by number
@@ -76,11 +77,19 @@ func (r *rig) shareBucket() {
 		r.t.Cleanup(server.Close)
 		cfg.Endpoint = server.URL
 	}
-	b, err := objectstore.NewBucket(cfg)
+	r.config = cfg
+	r.bucket = r.openBucket()
+	r.store = r.bucket
+}
+
+// openBucket is the bucket once more, over connections of its own.
+func (r *rig) openBucket() *objectstore.Bucket {
+	r.t.Helper()
+	b, err := objectstore.NewBucket(r.config)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.store, r.bucket = b, b
+	return b
 }
 
 func openDB(t testing.TB, o db.Options) *db.DB {
@@ -295,7 +304,7 @@ func (e *simulated) render(ctx context.Context, job engine.Job) error {
 		}
 		open = len(ended) == 0
 		var group errgroup.Group
-		group.SetLimit(4)
+		group.SetLimit(8)
 		for key, made := range ended {
 			delete(left, key)
 			group.Go(func() (err error) {
