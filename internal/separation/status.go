@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"cutroom/internal/clock"
@@ -80,26 +83,19 @@ func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 // known is the condition that job j is there for the user $1.
 var known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
 
-// statusQuery reads job and stems in one round trip.
-var statusQuery = `SELECT ` + statusColumns + `, t.stem_id, t.duration_ms
-	FROM separation_jobs j LEFT JOIN separation_stems t ON t.job_id = j.id AND j.state = 'READY'
-	WHERE j.id = $2 AND ` + known + ` ORDER BY t.ordinal`
+// statusQuery reads a job and its stems, as "id milliseconds id milliseconds", in
+// one row: a row for each stem would have the job's columns in all of them.
+var statusQuery = `SELECT ` + statusColumns + `, CASE WHEN j.state = 'READY' THEN
+	(SELECT string_agg(t.stem_id || ' ' || t.duration_ms, ' ' ORDER BY t.ordinal) FROM separation_stems t WHERE t.job_id = j.id) END
+	FROM separation_jobs j WHERE j.id = $2 AND ` + known
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
 	var out Status
-	err := s.db.Lookup(ctx, statusQuery, []any{owner, jobID}, func(rows db.Scanner) error {
-		var stemID sql.NullString
-		var stemMs sql.NullInt64
-		row, err := s.scanStatus(rows, &stemID, &stemMs)
-		if err != nil {
-			return err
-		}
-		row.Stems = out.Stems
-		if out = row; stemID.Valid {
-			out.Stems = append(out.Stems, Stem{ID: stemID.String, Label: Label(stemID.String), DurationMs: stemMs.Int64})
-		}
-		return nil
+	var stems sql.NullString
+	err := s.db.Lookup(ctx, statusQuery, []any{owner, jobID}, func(row db.Scanner) (err error) {
+		out, err = s.scanStatus(row, &stems)
+		return err
 	})
 	if err == nil && out.State == StateQueued {
 		err = s.place(ctx, &out)
@@ -110,8 +106,12 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 	if out.State == "" {
 		return Status{}, errUnknownJob
 	}
-	for i := range out.Stems {
-		out.Stems[i].URL = s.stemURL(jobID, out.Stems[i].ID)
+	for pair := range slices.Chunk(strings.Fields(stems.String), 2) {
+		ms, err := strconv.ParseInt(pair[len(pair)-1], 10, 64)
+		if err != nil {
+			return Status{}, fmt.Errorf("read stems: %w", err)
+		}
+		out.Stems = append(out.Stems, Stem{ID: pair[0], Label: Label(pair[0]), URL: s.stemURL(jobID, pair[0]), DurationMs: ms})
 	}
 	return out, nil
 }
