@@ -8,7 +8,7 @@ fuzz: ## fuzz each target for FUZZTIME (default 5m)
 bench-api: ## measure the API's speed and its memory under uploads; writes its section of docs/benchmarks.md
 	$(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-api $(BENCH_FLAGS)
 
-# Jobs of the year; ten million take 20 GB of disk and the better part of half an hour.
+# Jobs of the year; ten million take 20 GB of disk while they are made, and minutes.
 BENCH_ADMIN_JOBS ?= 10000000
 
 .PHONY: bench-admin

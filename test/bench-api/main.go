@@ -4,7 +4,9 @@
 // clients upload at once. It starts everything itself. The load is bounded: a fixed number of clients, each with one
 // request at a time.
 //
-// `make bench-api` runs it inside a PostgreSQL cluster of its own.
+// `make bench-api` runs it inside a PostgreSQL cluster of its own. With -year, as
+// `make bench-admin` runs it, it measures reports, and everything beside them, on a
+// database with a year of jobs instead.
 package main
 
 import (

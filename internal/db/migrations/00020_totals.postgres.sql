@@ -87,7 +87,7 @@ DROP INDEX CONCURRENTLY IF EXISTS users_by_activity;
 DROP INDEX CONCURRENTLY IF EXISTS credit_ledger_minted; -- half made
 CREATE INDEX CONCURRENTLY credit_ledger_minted ON credit_ledger (amount) WHERE kind = 'admin';
 DROP INDEX CONCURRENTLY IF EXISTS purchases_sold; -- half made
-CREATE INDEX CONCURRENTLY purchases_sold ON purchases (buyer_id, platform, credits, created_at) WHERE reversed_at IS NULL;
+CREATE INDEX CONCURRENTLY purchases_sold ON purchases (buyer_id) WHERE reversed_at IS NULL;
 DROP INDEX CONCURRENTLY IF EXISTS separation_underpaid; -- half made
 CREATE INDEX CONCURRENTLY separation_underpaid ON separation_jobs (id)
     WHERE actual_duration_ms > credits * 300000 + 1000 AND actual_duration_ms > source_duration_ms + 500;

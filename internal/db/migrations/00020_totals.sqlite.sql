@@ -65,7 +65,7 @@ DROP INDEX separation_in_flight;
 CREATE INDEX users_listed ON users (last_active_at DESC, id) WHERE erasing_at IS NULL;
 DROP INDEX users_by_activity;
 CREATE INDEX credit_ledger_minted ON credit_ledger (amount) WHERE kind = 'admin';
-CREATE INDEX purchases_sold ON purchases (buyer_id, platform, credits, created_at) WHERE reversed_at IS NULL;
+CREATE INDEX purchases_sold ON purchases (buyer_id) WHERE reversed_at IS NULL;
 CREATE INDEX separation_underpaid ON separation_jobs (id)
     WHERE actual_duration_ms > credits * 300000 + 1000 AND actual_duration_ms > source_duration_ms + 500;
 
