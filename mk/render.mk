@@ -7,6 +7,7 @@ bench-render: ## the render engine beside one single-graph ffmpeg command; write
 
 # Length of a simulated film: figures shorter than a second are mostly overhead.
 BENCH_SCALE ?= 1s
+# One table alone, which writes to no page: BENCH_SCALE_FLAGS="-bench-scale-only film".
 BENCH_SCALE_FLAGS ?=
 
 .PHONY: bench-scale
