@@ -156,7 +156,7 @@ func (r *harness) run(s *Service) (stop func()) {
 			if err != nil {
 				r.t.Errorf("Run: %v", err)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(120 * time.Second):
 			r.t.Error("Run does not end")
 		}
 	}
@@ -283,10 +283,10 @@ func (r *harness) booked(owner string, want int64) {
 // eventually waits for done; the test ends when that takes too long.
 func (r *harness) eventually(what string, done func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !done() {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("after 30 s still not: %s", what)
+			r.t.Fatalf("after 2 min still not: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
