@@ -260,11 +260,12 @@ func (s *Service) render(ctx context.Context, j claimedJob) error {
 	if err := os.Mkdir(job, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
+	progress := s.progressWriter(ctx, j)
+	defer progress.stop()
 	sources, err := s.fetch(ctx, j, dir)
 	if err != nil {
 		return err
 	}
-	progress := s.progressWriter(ctx, j)
 	work := engine.Job{Dir: job, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Log: s.jobLog(j), OnProgress: progress.set}
 	if s.Bucket != nil {
 		c := s.newPartCoordinator(ctx, j.ID)
@@ -405,10 +406,11 @@ func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string)
 }
 
 // progressWriter brings the engine's progress into the row, never backwards. Its first
-// step tells that the job is at work.
+// step tells that the job is at work; in a small fleet that is told at once.
 type progressWriter struct {
 	mu      sync.Mutex
 	percent int
+	once    sync.Once
 	done    chan struct{}
 	ended   chan struct{}
 }
@@ -420,6 +422,9 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 		tick := time.NewTicker(s.progressPause())
 		defer tick.Stop()
 		written := j.Progress - 1
+		if s.fleet.slots.Load() <= smallFleet && s.db.Notify(ctx, job.Topic(j.ID)) == nil {
+			written = j.Progress
+		}
 		for {
 			select {
 			case <-p.done:
@@ -438,10 +443,13 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 	return p
 }
 
+// smallFleet is how many slots may tell of every step: each wakes every replica.
+const smallFleet = 8
+
 // progressPause is the time between two steps: half a second, and longer in a large
-// fleet, where each step of each job wakes every replica.
+// fleet.
 func (s *Service) progressPause() time.Duration {
-	return min(3*time.Second, 500*time.Millisecond*time.Duration(max(8, s.fleet.slots.Load()))/8)
+	return min(3*time.Second, 500*time.Millisecond*time.Duration(max(smallFleet, s.fleet.slots.Load()))/smallFleet)
 }
 
 func (p *progressWriter) set(percent int) {
@@ -456,7 +464,8 @@ func (p *progressWriter) get() int {
 	return p.percent
 }
 
+// stop ends it, once; the second time it does nothing.
 func (p *progressWriter) stop() {
-	close(p.done)
+	p.once.Do(func() { close(p.done) })
 	<-p.ended
 }
