@@ -8,8 +8,8 @@ $(LINTERS): mk/lint.mod mk/lint.sum
 
 .PHONY: lint
 lint: $(LINTERS) ## gofmt, go vet, staticcheck and deadcode; any finding fails
-	@test -z "$$(gofmt -l cmd deploy internal test | tee /dev/stderr)"
+	@test -z "$$(gofmt -l cmd deploy internal test | tee -a /dev/stderr)"
 	$(GO) vet ./...
 	$(LINTERS)/staticcheck ./...
 	@# Tests count as callers: what only they call is a tool of theirs.
-	@test -z "$$($(LINTERS)/deadcode -test ./... | tee /dev/stderr)"
+	@test -z "$$($(LINTERS)/deadcode -test ./... | tee -a /dev/stderr)"

@@ -42,7 +42,7 @@ case ${1-all} in
 all | long | s3)
 	[ "${1-}" != s3 ] || export S3_SERVER=minio
 	step "format"
-	test -z "$(gofmt -l cmd deploy internal test | tee /dev/stderr)"
+	test -z "$(gofmt -l cmd deploy internal test | tee -a /dev/stderr)"
 	step "build"
 	make --no-print-directory build
 	export CUTROOM_BIN=$root/bin/cutroom
