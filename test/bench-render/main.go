@@ -55,7 +55,7 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 	if err := b.makeSources(ctx, clips); err != nil {
 		return err
 	}
-	page := newReport()
+	page := newReport(runs)
 	for _, m := range []struct {
 		name    string
 		measure func(context.Context, *report) error

@@ -76,11 +76,11 @@ func familyMemory() (sum int64) {
 // report is the section of the page that is being written.
 type report struct{ *benchtest.Section }
 
-func newReport() *report {
+func newReport(runs int) *report {
 	r := &report{benchtest.New("bench-render", "A render beside one ffmpeg command")}
 	r.Say(`%s. The single graph is one ffmpeg command that decodes, fits, joins and mixes everything in one filter graph and
-encodes it once with the same settings: the practical lower bound of a render from nothing. Wall and CPU are the best of
-several runs taken in turn; memory is the highest sum over all processes.`, ffmpegVersion())
+encodes it once with the same settings: the practical lower bound of a render from nothing. Wall and CPU are the
+best of runs taken in turn, of which there were %d; memory is the highest sum over all processes.`, ffmpegVersion(), runs)
 	r.Table("measurement", "wall s", "of the single graph", "CPU s", "of the single graph", "memory MB")
 	return r
 }
