@@ -54,40 +54,6 @@ func sameColor(t *testing.T, what string, got, want color.RGBA, tolerance int) {
 	}
 }
 
-// matrixOf is the display matrix of an orientation, for ffmpeg's muxer cannot
-// write mirrored ones: the track header is patched.
-func withMatrix(t *testing.T, path string, m [4]int32) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := -1
-	for i := 0; i+4 < len(data); i++ {
-		if string(data[i:i+4]) == "tkhd" {
-			at = i + 4 + 40 // version 0: the matrix follows 40 bytes of header
-			break
-		}
-	}
-	if at < 0 {
-		t.Fatal("no track header")
-	}
-	put := func(off int, v int32) {
-		for i := range 4 {
-			data[at+off+i] = byte(uint32(v) >> (24 - 8*i))
-		}
-	}
-	const one = 1 << 16
-	for i, v := range []int32{m[0] * one, m[1] * one, 0, m[2] * one, m[3] * one, 0, 0, 0, 1 << 30} {
-		put(4*i, v)
-	}
-	out := filepath.Join(t.TempDir(), "turned.mp4")
-	if err := os.WriteFile(out, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 func TestRotationAndMirror(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -110,7 +76,7 @@ func TestRotationAndMirror(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			out := b.render(t, film(cut(withMatrix(t, plain, tt.matrix), 0, 0)))
+			out := b.render(t, film(cut(mediatest.WithMatrix(t, plain, tt.matrix), 0, 0)))
 			w, h := 320, 180
 			if tt.turned {
 				w, h = h, w
