@@ -17,6 +17,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/audit"
+	"cutroom/internal/clock"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
@@ -388,6 +389,25 @@ func TestRoles(t *testing.T) {
 		}
 		r.audited(t, u.ID, "cli:7 role-revoked", "cli:7 role-granted", "cli:7 role-granted", "cli:7 role-granted")
 		r.audited(t, twin.ID)
+	})
+}
+
+// A token that was let in is remembered, by the clock that it runs out by.
+func TestARememberedTokenRunsOut(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *room) {
+		r.a["token"] = identity.Claims{Subject: "1", Email: "m@example.test"}
+		s, err := r.SignIn(t.Context(), account.ProviderA, "token", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Authenticate(t.Context(), s.Token); err != nil {
+			t.Fatal(err)
+		}
+		clock.Advance(time.Until(s.Expires) + time.Second)
+		defer clock.Advance(0)
+		if _, err := r.Authenticate(t.Context(), s.Token); !errors.Is(err, fault.New(fault.Unauthorized, "invalid_token")) {
+			t.Errorf("a token that has run out: %v", err)
+		}
 	})
 }
 

@@ -152,7 +152,7 @@ func (c *checked) check(t *Tokens, token string) (Principal, error) {
 	c.mu.RLock()
 	known, found := c.tokens[token]
 	c.mu.RUnlock()
-	if found && time.Now().Before(known.expires) {
+	if found && clock.Now().Before(known.expires) {
 		return known.principal, nil
 	}
 	p, expires, err := t.check(token)
