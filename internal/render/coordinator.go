@@ -125,16 +125,17 @@ func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
 
 // nextSQL ends the claim of part $4 and claims another one. It is one statement,
 // because it is what sharing costs for every part. Those who ask at the same moment
-// get different parts and do not wait for each other.
+// get different parts and do not wait for each other. Who lost its claim reports in
+// vain, even of a part that is open again.
 func nextSQL(d *db.DB) string {
 	first := func(condition string) string {
-		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND ` + condition + ` ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)`
+		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND p.part_key <> $4 AND ` + condition + ` ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)`
 	}
 	return `UPDATE render_parts SET owner = $2,
 			state = CASE WHEN part_key = $4 THEN 'MADE' ELSE 'MAKING' END,
 			lease_until = CASE WHEN part_key = $4 THEN NULL ELSE now_ms() + $3 END
 		WHERE job_id = $1 AND (part_key = $4 AND owner = $2 AND state = 'MAKING'
-			OR part_key = COALESCE(` + first(`p.state = 'OPEN'`) + `, ` + first(`p.state = 'MAKING' AND p.lease_until < now_ms() AND p.part_key <> $4`) + `))
+			OR part_key = COALESCE(` + first(`p.state = 'OPEN'`) + `, ` + first(`p.state = 'MAKING' AND p.lease_until < now_ms()`) + `))
 		RETURNING CASE WHEN part_key <> $4 THEN part_key
 			WHEN EXISTS (SELECT 1 FROM render_parts o WHERE o.state = 'OPEN' AND o.job_id <> $1) THEN '` + othersOpen + `' ELSE '' END`
 }

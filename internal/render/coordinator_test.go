@@ -90,7 +90,8 @@ func (m *makers) step(i int, what string) bool {
 	one, ctx := m.all[i], m.r.t.Context()
 	had := one.has
 	// A report of one whose part was given to somebody else counts for nothing.
-	counts := had != "" && (!one.lost || m.holder[had] == i)
+	by, held := m.holder[had]
+	counts := had != "" && (!one.lost || held && by == i)
 	var err error
 	switch what {
 	case "die":
