@@ -16,30 +16,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/logtest"
 )
-
-// screen is what up prints, while it prints it.
-type screen struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
-}
 
 // runSandbox runs `sandbox up` until the test ends and returns its data folder,
 // what it printed and the address of the API.
@@ -50,7 +32,7 @@ func runSandbox(t *testing.T, args ...string) (data, printed, base string) {
 		t.Fatal(err)
 	}
 	data = filepath.Join(t.TempDir(), "sandbox-data")
-	var stdout, stderr screen
+	var stdout, stderr logtest.Buffer
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

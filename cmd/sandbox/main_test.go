@@ -16,6 +16,7 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/config"
+	"cutroom/internal/logtest"
 	"cutroom/internal/media/confine"
 )
 
@@ -87,7 +88,7 @@ func TestQRCode(t *testing.T) {
 // A service of the developer's own starts from what is printed.
 func TestSettingsForAServiceOfOnesOwn(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	var stdout, stderr screen
+	var stdout, stderr logtest.Buffer
 	ended := make(chan error, 1)
 	go func() {
 		ended <- dispatch(ctx, []string{"--stand-ins-only", "--fast", "--public-host", "127.0.0.2", "--port", "0", "--data", t.TempDir()}, &stdout, &stderr)

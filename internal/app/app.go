@@ -329,7 +329,7 @@ func (a *App) Run(ctx context.Context) error {
 		group.Go(func() error { return a.replica.Run(ctx, a.db) })
 	}
 	group.Go(func() error { return a.runWorkers(ctx) })
-	group.Go(func() error { return a.runSweeps(ctx) })
+	group.Go(func() error { a.runSweeps(ctx); return nil })
 	group.Go(func() error { return a.claimLater(ctx) })
 	a.log.Info("cutroom serves", "address", address, "roles", a.cfg.Roles.String(), "version", a.version)
 	err = group.Wait()

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/admin"
 	"cutroom/internal/audit"
@@ -87,36 +86,32 @@ func (a *App) forgetDeleted(ctx context.Context) error {
 }
 
 // runSweeps does what neither a request nor a worker does, until ctx ends.
-func (a *App) runSweeps(ctx context.Context) error {
-	var g errgroup.Group
-	g.Go(func() error { return a.runRounds(ctx, a.ownRounds()) })
+func (a *App) runSweeps(ctx context.Context) {
+	var own sync.WaitGroup
+	defer own.Wait()
+	own.Go(func() { a.runRounds(ctx, a.ownRounds()) })
 	if a.cfg.Roles.Sweep {
-		g.Go(func() error {
-			// Where files lie on a disk, whoever has the disk sweeps it.
-			a.renewer.Exclusively(ctx, "sweep"+a.storeNode(), func(ctx context.Context) {
-				a.sweeps.leader.Set(1)
-				defer a.sweeps.reset()
-				_ = a.runRounds(ctx, a.rounds()) // nil
-			})
-			return nil
+		// Where files lie on a disk, whoever has the disk sweeps it.
+		a.renewer.Exclusively(ctx, "sweep"+a.storeNode(), func(ctx context.Context) {
+			a.sweeps.leader.Set(1)
+			defer a.sweeps.reset()
+			a.runRounds(ctx, a.rounds())
 		})
 	}
-	return g.Wait()
 }
 
-func (a *App) runRounds(ctx context.Context, rounds []round) error {
-	var g errgroup.Group
+func (a *App) runRounds(ctx context.Context, rounds []round) {
+	var all sync.WaitGroup
 	for _, r := range rounds {
-		g.Go(func() error {
+		all.Go(func() {
 			every(ctx, r.every, func() {
 				for _, t := range r.tasks {
 					a.sweep(t.what, func() error { return t.do(ctx) })
 				}
 			})
-			return nil
 		})
 	}
-	return g.Wait()
+	all.Wait()
 }
 
 // sweep runs one sweep. A failure is logged as an error although the sweep is

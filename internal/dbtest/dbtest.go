@@ -163,7 +163,12 @@ func addressOf(cluster *url.URL, name string) string {
 func adminExec(u *url.URL, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, u.String())
+	return execute(ctx, u.String(), sql)
+}
+
+// execute runs one statement on a connection of its own.
+func execute(ctx context.Context, address, sql string) error {
+	conn, err := pgx.Connect(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Pair is a primary and a standby that has every commit before it is acknowledged.
@@ -67,11 +65,5 @@ func (p *Pair) Promote(ctx context.Context) error {
 }
 
 func (c *Cluster) asSuperuser(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, c.superuser())
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, sql)
-	return err
+	return execute(ctx, c.superuser(), sql)
 }

@@ -63,20 +63,8 @@ type entryBody struct {
 	CreatedAt int64   `json:"createdAt"` // epoch ms
 }
 
-func (s *Server) creditHistory(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	page, err := historyPage(r)
-	if err != nil {
-		return err
-	}
-	entries, next, err := s.o.Credits.History(r.Context(), user.UserID, page)
-	if err != nil {
-		return err
-	}
-	body := []entryBody{}
-	for _, e := range entries {
-		body = append(body, entryBody{e.Kind, e.Credits, orNull(e.JobID), e.At.UnixMilli()})
-	}
-	return ok(w, map[string]any{"entries": body, "nextCursor": orNull(next)})
+func bodyOfEntry(e credit.Entry) entryBody {
+	return entryBody{e.Kind, e.Credits, orNull(e.JobID), e.At.UnixMilli()}
 }
 
 type purchaseRequest struct {

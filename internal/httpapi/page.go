@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
 
+	"cutroom/internal/account"
 	"cutroom/internal/cursor"
 	"cutroom/internal/fault"
 )
@@ -33,6 +35,25 @@ func historyPage(r *http.Request) (cursor.Page, error) {
 		}
 	}
 	return p, nil
+}
+
+// history answers with a page of a list of the user's, under the list's name.
+func history[T, B any](name string, list func(ctx context.Context, owner string, p cursor.Page) ([]T, string, error), body func(T) B) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		page, err := historyPage(r)
+		if err != nil {
+			return err
+		}
+		rows, next, err := list(r.Context(), user.UserID, page)
+		if err != nil {
+			return err
+		}
+		bodies := make([]B, 0, len(rows))
+		for _, row := range rows {
+			bodies = append(bodies, body(row))
+		}
+		return ok(w, map[string]any{name: bodies, "nextCursor": orNull(next)})
+	}
 }
 
 // orNull is a text that is null where there is none.

@@ -157,20 +157,8 @@ func bodyOfFilm(st render.Status) filmBody {
 		CreatedAt: st.Created.UnixMilli(), FinishedAt: epochMs(st.Finished), ExpiresAt: epochMs(st.Expires)}
 }
 
-func (s *Server) renderHistory(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	page, err := historyPage(r)
-	if err != nil {
-		return err
-	}
-	jobs, next, err := s.o.Renders.History(r.Context(), user.UserID, page)
-	if err != nil {
-		return err
-	}
-	body := []renderHistoryBody{}
-	for _, st := range jobs {
-		body = append(body, renderHistoryBody{bodyOfFilm(st), orNull(st.Error)})
-	}
-	return ok(w, map[string]any{"jobs": body, "nextCursor": orNull(next)})
+func listedRender(st render.Status) renderHistoryBody {
+	return renderHistoryBody{bodyOfFilm(st), orNull(st.Error)}
 }
 
 func (s *Server) renderStatus(w http.ResponseWriter, r *http.Request, user account.Principal) error {

@@ -155,20 +155,8 @@ func partOfSeparation(st separation.Status) separationBody {
 		CreatedAt: st.Created.UnixMilli(), FinishedAt: epochMs(st.Finished), ExpiresAt: epochMs(st.Expires)}
 }
 
-func (s *Server) separationHistory(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	page, err := historyPage(r)
-	if err != nil {
-		return err
-	}
-	jobs, next, err := s.o.Separations.History(r.Context(), user.UserID, page)
-	if err != nil {
-		return err
-	}
-	body := []separationHistoryBody{}
-	for _, st := range jobs {
-		body = append(body, separationHistoryBody{partOfSeparation(st), st.FileName, st.DurationMs, orNull(st.Error)})
-	}
-	return ok(w, map[string]any{"jobs": body, "nextCursor": orNull(next)})
+func listedSeparation(st separation.Status) separationHistoryBody {
+	return separationHistoryBody{partOfSeparation(st), st.FileName, st.DurationMs, orNull(st.Error)}
 }
 
 func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user account.Principal) error {
@@ -241,14 +229,10 @@ func (s *Server) peaks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h, tag := w.Header(), `"`+tagOf(b)+`"`
-	h.Set("ETag", tag)
-	h.Set("Cache-Control", revalidated)
-	if knows(r, tag) {
-		w.WriteHeader(http.StatusNotModified)
+	if unchanged(w, r, `"`+tagOf(b)+`"`, revalidated) {
 		return nil
 	}
-	h.Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	_, _ = w.Write(b) // when the connection fails there is nobody left to tell
 	return nil
 }

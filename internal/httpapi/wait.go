@@ -40,7 +40,7 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 		if err != nil {
 			return err
 		}
-		return st.answer(w, r)
+		return st.answer(w, r, st.etag())
 	}
 	defer s.waiters.leave(userID)
 	// Before the first look: a change after it is not missed.
@@ -53,13 +53,10 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 		if err != nil {
 			return err
 		}
-		waiting := st.worthWaiting(r)
-		if waiting {
-			waiting = s.await(r, wake, over.C)
-		}
-		if !waiting {
+		tag := st.etag()
+		if !st.worthWaiting(r, tag) || !s.await(r, wake, over.C) {
 			w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", seconds))
-			return st.answer(w, r)
+			return st.answer(w, r, tag)
 		}
 	}
 }
@@ -80,23 +77,31 @@ func (s *Server) await(r *http.Request, wake <-chan struct{}, over <-chan time.T
 
 // worthWaiting reports whether the client knows this state already, or, where it
 // did not say what it knows, whether the job goes on.
-func (st state) worthWaiting(r *http.Request) bool {
+func (st state) worthWaiting(r *http.Request, tag string) bool {
 	if r.Header.Get("If-None-Match") == "" {
 		return !st.ended
 	}
-	return knows(r, st.etag())
+	return knows(r, tag)
 }
 
 // answer sends the state, or 304 where the client has it.
-func (st state) answer(w http.ResponseWriter, r *http.Request) error {
-	tag := st.etag()
-	w.Header().Set("ETag", tag)
-	if knows(r, tag) {
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(http.StatusNotModified)
+func (st state) answer(w http.ResponseWriter, r *http.Request, tag string) error {
+	if unchanged(w, r, tag, "no-store") {
 		return nil
 	}
 	return ok(w, st.body)
+}
+
+// unchanged names by its tag what is to be answered, and reports whether the client
+// has it: then 304 is the answer.
+func unchanged(w http.ResponseWriter, r *http.Request, tag, cacheControl string) bool {
+	w.Header().Set("ETag", tag)
+	w.Header().Set("Cache-Control", cacheControl)
+	known := knows(r, tag)
+	if known {
+		w.WriteHeader(http.StatusNotModified)
+	}
+	return known
 }
 
 // etag is weak (RFC 9110, 8.8.1): signed links differ from answer to answer.

@@ -26,6 +26,10 @@ func (l Lease) WorkDir(root string) string {
 	return filepath.Join(root, fmt.Sprintf("%s-%d", l.ID, l.Fence))
 }
 
+// EraseTimeout bounds how long a client who deletes a job waits for the erasure of
+// its files.
+const EraseTimeout = 8 * time.Second
+
 // Clear removes from dir the work folders of jobs that were taken away for good,
 // and announced as [Revoked]. What a worker still writes while it stops is removed
 // by the worker, or by the sweep.

@@ -224,13 +224,7 @@ func TestProbeOrientation(t *testing.T) {
 		"-frames:v", "3", "-pix_fmt", "yuv420p", plain)
 	coded := mediatest.Frame(t, plain, 0)
 	for _, m := range [][4]int32{{1, 0, 0, 1}, {0, 1, -1, 0}, {-1, 0, 0, -1}, {0, -1, 1, 0}, {-1, 0, 0, 1}, {1, 0, 0, -1}, {0, 1, 1, 0}, {0, -1, -1, 0}} {
-		path := mediatest.Remux(t, plain, "mp4")
-		patchBoxes(t, path, "tkhd", func(b []byte) {
-			for i, v := range m {
-				// Version 0: the matrix is at 40, a b u / c d v / x y w.
-				binary.BigEndian.PutUint32(b[40+4*[4]int{0, 1, 3, 4}[i]:], uint32(v<<16))
-			}
-		})
+		path := mediatest.WithMatrix(t, plain, m)
 		p, err := r.Probe(t.Context(), path)
 		if err != nil {
 			t.Errorf("%v: %v", m, err)
@@ -251,11 +245,7 @@ func TestProbeOrientation(t *testing.T) {
 		}
 		mediatest.FFmpeg(t, "-noautorotate", "-i", path, "-vf", filter, "-metadata:s:v", "rotate=0", "-bitexact", turned)
 		if mediatest.Inspect(t, turned).Video(t).Rotated {
-			patchBoxes(t, turned, "tkhd", func(b []byte) {
-				for i, v := range [4]uint32{1 << 16, 0, 0, 1 << 16} {
-					binary.BigEndian.PutUint32(b[40+4*[4]int{0, 1, 3, 4}[i]:], v)
-				}
-			})
+			turned = mediatest.WithMatrix(t, turned, [4]int32{1, 0, 0, 1})
 		}
 		shown := mediatest.Frame(t, turned, 0)
 		for _, corner := range [][2]int32{{-1, -1}, {1, -1}, {-1, 1}, {1, 1}} {

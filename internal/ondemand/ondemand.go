@@ -33,24 +33,23 @@ type Maker struct {
 	log     *slog.Logger
 	flights singleflight.Group
 
-	mu      sync.Mutex
-	closed  bool
-	ended   chan struct{} // is closed with it
+	open    context.Context // ends when it is closed
+	close   context.CancelFunc
+	mu      sync.Mutex // held while something begins, and while it is closed
 	running sync.WaitGroup
 }
 
 // New returns a Maker of as many things at once.
 func New(atOnce int, log *slog.Logger) *Maker {
-	return &Maker{slots: media.NewSlots(atOnce), maxWait: maxWait, log: log, ended: make(chan struct{})}
+	m := &Maker{slots: media.NewSlots(atOnce), maxWait: maxWait, log: log}
+	m.open, m.close = context.WithCancel(context.Background())
+	return m
 }
 
 // Close ends what is being made, and returns when nothing is any more.
 func (m *Maker) Close() {
 	m.mu.Lock()
-	if !m.closed {
-		m.closed = true
-		close(m.ended)
-	}
+	m.close()
 	m.mu.Unlock()
 	m.running.Wait()
 }
@@ -80,13 +79,7 @@ func (m *Maker) run(ctx context.Context, name string, make func(context.Context)
 	defer m.running.Done()
 	work, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), timeLimit, ErrBusy)
 	defer cancel()
-	go func() {
-		select {
-		case <-m.ended:
-			cancel()
-		case <-work.Done():
-		}
-	}()
+	defer context.AfterFunc(m.open, cancel)()
 	release, err := m.slots.Acquire(work)
 	if err != nil {
 		return ErrBusy
@@ -106,8 +99,9 @@ func (m *Maker) run(ctx context.Context, name string, make func(context.Context)
 func (m *Maker) begin() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.closed {
-		m.running.Add(1)
+	if m.open.Err() != nil {
+		return false
 	}
-	return !m.closed
+	m.running.Add(1)
+	return true
 }

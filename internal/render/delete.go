@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/job"
@@ -42,16 +41,13 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 		return err
 	}
 	// The client may hang up; what it asked for goes on.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eraseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.EraseTimeout)
 	defer cancel()
 	if err := errors.Join(job.Clear(s.WorkDir, jobID), s.eraseJobs(ctx, jobID)); err != nil {
 		s.log.Warn("files of a deleted render left; the sweep will remove them", "job", jobID, "err", err)
 	}
 	return nil
 }
-
-// eraseTimeout bounds how long a client waits for the erasure of a job's files.
-const eraseTimeout = 8 * time.Second
 
 // eraseJobs removes what is stored for these jobs alone.
 func (s *Service) eraseJobs(ctx context.Context, ids ...string) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -40,7 +39,7 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 		return err
 	}
 	// The client may hang up; what it asked for goes on.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eraseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.EraseTimeout)
 	defer cancel()
 	if err := errors.Join(job.Clear(s.WorkDir, jobID), objectstore.DeletePrefix(ctx, s.Store, "uploads/"+jobID+"/"),
 		s.Sweeper.Clean(ctx, kindStems, folder(jobID))); err != nil {
@@ -48,9 +47,6 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	}
 	return nil
 }
-
-// eraseTimeout bounds how long a client waits for the erasure of a job's files.
-const eraseTimeout = 8 * time.Second
 
 // end brings a job that is being deleted to its end, unless the provider is at it.
 func (s *Service) end(ctx context.Context, tx *db.Tx, j claimedJob) error {
