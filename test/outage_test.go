@@ -28,7 +28,7 @@ type line struct {
 
 func newLine(t testing.TB, target string) *line {
 	t.Helper()
-	l := &line{target: target, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}, thawed: make(chan struct{})}
+	l := &line{target: target, addr: "127.0.0.1:" + freePort(t), conns: map[net.Conn]bool{}, thawed: make(chan struct{})}
 	close(l.thawed)
 	l.connect(t)
 	t.Cleanup(func() { l.thaw(); l.cut() })
@@ -43,7 +43,7 @@ func (l *line) connect(t testing.TB) {
 		t.Fatal(err)
 	}
 	l.mu.Lock()
-	l.ln, l.addr, l.down = ln, ln.Addr().String(), false
+	l.ln, l.down = ln, false
 	l.mu.Unlock()
 	go func() {
 		for {

@@ -18,6 +18,7 @@ import (
 	"cutroom/internal/apitest"
 	"cutroom/internal/benchtest"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/sandbox/process"
 )
 
 // secretsOfStartup must not be printed whatever is wrong with them or beside them.
@@ -38,13 +39,13 @@ func validEnv(t *testing.T) map[string]string {
 		"DB_USER":                      "cutroom",
 		"DB_PASSWORD":                  secretsOfStartup[3],
 		"STORAGE_PATH":                 filepath.Join(t.TempDir(), "storage"),
-		"PORT":                         strconv.Itoa(freePort(t)),
+		"PORT":                         freePort(t),
 	}
 }
 
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) string {
 	t.Helper()
-	port, err := apitest.FreePort()
+	port, err := process.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func freePort(t *testing.T) int {
 // 1 on its own, never listens and prints no secret. It returns the output.
 func refused(t *testing.T, dir string, env map[string]string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	listened := make(chan bool, 1)
 	watch, stop := context.WithCancel(ctx)
@@ -202,7 +203,7 @@ func TestStartupListsAllProblemsAtOnce(t *testing.T) {
 	sameInEveryShape(t)
 	required := []string{"SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_SPACE_ID", "SEPARATION_SIGNING_SECRET",
 		"AUTH_PROVIDER_A_CLIENT_IDS", "AUTH_JWT_SECRET", "DATABASE_URL", "DB_USER", "DB_PASSWORD"}
-	env := map[string]string{"PORT": strconv.Itoa(freePort(t)), "PROVIDER_POLL_INTERVAL_MS": "1", "ADMIN_SLUG": "x"}
+	env := map[string]string{"PORT": freePort(t), "PROVIDER_POLL_INTERVAL_MS": "1", "ADMIN_SLUG": "x"}
 	out := refused(t, t.TempDir(), env)
 	for _, key := range append(required, "PROVIDER_POLL_INTERVAL_MS", "ADMIN_SLUG") {
 		lines := 0

@@ -24,8 +24,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -47,8 +45,8 @@ import (
 // Deadlines of the service's life. They are generous because the machine may
 // be busy; a healthy service needs a fraction.
 const (
-	startDeadline = 30 * time.Second
-	stopDeadline  = 40 * time.Second
+	startDeadline = 2 * time.Minute
+	stopDeadline  = 2 * time.Minute
 )
 
 // Server is the service under test: one process, or several behind a front.
@@ -196,19 +194,19 @@ func (s *Server) database(t testing.TB) {
 func (s *Server) makeReplicas(t testing.TB, o options) error {
 	var targets []*url.URL
 	for i := range o.replicas {
-		port, err := FreePort()
+		port, err := process.FreePort()
 		if err != nil {
 			return err
 		}
-		u := &url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)}
+		u := &url.URL{Scheme: "http", Host: "127.0.0.1:" + port}
 		env := maps.Clone(s.env)
-		env["PORT"] = strconv.Itoa(port)
+		env["PORT"] = port
 		serves := true
 		if o.roles != nil {
-			if port, err = FreePort(); err != nil {
+			if port, err = process.FreePort(); err != nil {
 				return err
 			}
-			env["ROLES"], env["STORAGE_PATH"], env["OPS_ADDR"] = o.roles[i], s.Storage+strconv.Itoa(i), "127.0.0.1:"+strconv.Itoa(port)
+			env["ROLES"], env["STORAGE_PATH"], env["OPS_ADDR"] = o.roles[i], s.Storage+strconv.Itoa(i), "127.0.0.1:"+port
 			if serves = strings.Contains(o.roles[i], "api"); !serves {
 				u.Host = env["OPS_ADDR"]
 			}
@@ -422,21 +420,6 @@ func (s *Server) IP() string {
 
 // Processes is how many processes the service has.
 func (s *Server) Processes() int { return len(s.replicas) }
-
-// FreePort returns a port that nobody listens on, below those that the system
-// gives to other servers of the tests and to outgoing connections: one of these
-// may even meet itself on the port that it dials.
-func FreePort() (int, error) {
-	var err error
-	for range 100 {
-		port := 10000 + rand.IntN(9000)
-		var ln net.Listener
-		if ln, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			return port, ln.Close()
-		}
-	}
-	return 0, fmt.Errorf("find a free port: %w", err)
-}
 
 // tail is the end of a log, enough to see what went wrong.
 func tail(log string) string {

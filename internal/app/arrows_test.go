@@ -51,9 +51,9 @@ var allowed = map[string][]string{
 	"render":             {"asset", "cursor", "db", "disk", "diskcache", "engine", "fault", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "separation", "staging", "sweep", "timeline", "user"},
 	"account":            {"audit", "clock", "credit", "db", "fault", "upstream/identity", "user"},
 	"httpapi":            {"account", "admin", "asset", "credit", "cursor", "db", "fault", "idempotency", "job", "objectstore", "ratelimit", "render", "separation", "staging", "timeline", "user"},
-	"sandbox":            {"sandbox"}, // nothing of the service: a misread wire format must not hide on both sides
-	"mediatest":          {"sandbox"}, // how programs are run
-	"dbtest":             {"db"},
+	"sandbox":            {"sandbox"},       // nothing of the service: a misread wire format must not hide on both sides
+	"mediatest":          {"sandbox"},       // how programs are run
+	"dbtest":             {"db", "sandbox"}, // as above
 	"dbtest/withpg":      {"dbtest"},
 }
 

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // Cluster is a running PostgreSQL server with a folder of its own.
@@ -32,7 +34,7 @@ type Cluster struct {
 	URL string
 
 	bin, dir string
-	port     int
+	port     string
 	password string              // of the role cutroom
 	cred     *syscall.Credential // who the server runs as; nil is us
 	lifeline io.Closer           // the supervisor stops the server when this closes
@@ -42,7 +44,7 @@ type Cluster struct {
 // settings trade every kind of durability for speed: the data is thrown away.
 const settings = `
 listen_addresses = '127.0.0.1'
-port = %d
+port = %s
 unix_socket_directories = '%s'
 ssl = on
 ssl_cert_file = 'server.crt'
@@ -106,7 +108,7 @@ func start(ctx context.Context, settings string, fill func(c *Cluster) error) (*
 	if c.cred, err = serverUser(dir); err != nil {
 		return nil, err
 	}
-	if c.port, err = freePort(ctx); err == nil {
+	if c.port, err = process.FreePort(); err == nil {
 		err = fill(c)
 	}
 	if err == nil {
@@ -121,7 +123,7 @@ func start(ctx context.Context, settings string, fill func(c *Cluster) error) (*
 	if err := c.ready(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
-	c.URL = fmt.Sprintf("postgres://cutroom:%s@127.0.0.1:%d/postgres?sslmode=require", c.password, c.port)
+	c.URL = fmt.Sprintf("postgres://cutroom:%s@127.0.0.1:%s/postgres?sslmode=require", c.password, c.port)
 	return c, nil
 }
 
@@ -189,13 +191,13 @@ func (c *Cluster) run() error {
 
 // superuser is the address at which the server's own user needs no password.
 func (c *Cluster) superuser() string {
-	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres", c.dir, c.port)
+	return fmt.Sprintf("host=%s port=%s user=postgres dbname=postgres", c.dir, c.port)
 }
 
 // ready waits until the server answers and makes the role that tests use, unless
 // it is a standby.
 func (c *Cluster) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		conn, err := pgx.Connect(ctx, c.superuser())
@@ -259,15 +261,6 @@ func serverUser(dir string) (*syscall.Credential, error) {
 		return nil, err
 	}
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
-}
-
-func freePort(ctx context.Context) (int, error) {
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port, nil
 }
 
 func selfSigned() (cert, key []byte, err error) {

@@ -32,9 +32,9 @@ func StartPair(t testing.TB) *Pair {
 		t.Cleanup(func() { _ = (*c).Stop() }) // a test may have stopped it
 	}
 	begin(&p.primary, replicated, initdb(ctx))
-	copied := replicated + fmt.Sprintf("primary_conninfo = 'host=%s port=%d user=postgres'\n", p.primary.dir, p.primary.port)
+	copied := replicated + fmt.Sprintf("primary_conninfo = 'host=%s port=%s user=postgres'\n", p.primary.dir, p.primary.port)
 	begin(&p.standby, copied, func(c *Cluster) error {
-		return c.command(ctx, "pg_basebackup", "-D", c.dir, "-h", p.primary.dir, "-p", fmt.Sprint(p.primary.port),
+		return c.command(ctx, "pg_basebackup", "-D", c.dir, "-h", p.primary.dir, "-p", p.primary.port,
 			"-U", "postgres", "-R", "-X", "stream", "-c", "fast", "--no-sync")
 	})
 	for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()", "CREATE DATABASE pair OWNER cutroom"} {
@@ -53,7 +53,7 @@ func StartPair(t testing.TB) *Pair {
 
 // Address names both servers, the primary first, and the owner of the database.
 func (p *Pair) Address() (address, user, password string) {
-	return fmt.Sprintf("postgres://127.0.0.1:%d,127.0.0.1:%d/pair?sslmode=require", p.primary.port, p.standby.port), "cutroom", p.primary.password
+	return fmt.Sprintf("postgres://127.0.0.1:%s,127.0.0.1:%s/pair?sslmode=require", p.primary.port, p.standby.port), "cutroom", p.primary.password
 }
 
 // Fail ends the primary as a crash would.

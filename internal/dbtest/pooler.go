@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"cutroom/internal/sandbox/process"
 )
 
 // Pooler is URL with a PgBouncer in between, which pools by the given mode: session
@@ -31,7 +33,7 @@ func Pooler(t testing.TB, mode string) (address, user, password string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := freePort(t.Context())
+	port, err := process.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func Pooler(t testing.TB, mode string) (address, user, password string) {
 * = host=%s port=%s user=%s password=%s
 [pgbouncer]
 listen_addr = 127.0.0.1
-listen_port = %d
+listen_port = %s
 unix_socket_dir =
 auth_type = any
 pool_mode = %s
@@ -69,8 +71,8 @@ server_tls_sslmode = require
 		t.Fatalf("start PgBouncer: %v", err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it keeps nothing
-	behind.Host = net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
-	for ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second); ; time.Sleep(20 * time.Millisecond) {
+	behind.Host = net.JoinHostPort("127.0.0.1", port)
+	for ctx, cancel := context.WithTimeout(t.Context(), time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", behind.Host)
 		if err == nil {
 			cancel()

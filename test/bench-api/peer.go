@@ -47,7 +47,7 @@ func measurePeer(ctx context.Context, o options, binary, dir string) (l load, er
 	if out, err := exec.CommandContext(ctx, binary, "superuser", "upsert", person, password, data).CombinedOutput(); err != nil {
 		return l, fmt.Errorf("%w: %s", err, out)
 	}
-	port, err := freePort()
+	port, err := process.FreePort()
 	if err != nil {
 		return l, err
 	}

@@ -93,7 +93,7 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	if _, err := os.Stat(opts.Cutroom); err != nil {
 		return nil, fmt.Errorf("start the sandbox: %w", err)
 	}
-	own, err := freePort(ctx)
+	own, err := process.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -207,16 +207,6 @@ func FindCutroom() (string, error) {
 		return "", fmt.Errorf("no cutroom binary at %s: build both programs with \"go build -o bin/ ./cmd/...\"", path)
 	}
 	return path, nil
-}
-
-// freePort finds a port for the service behind the front.
-func freePort(ctx context.Context) (string, error) {
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a port: %w", err)
-	}
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	return port, errors.Join(err, ln.Close())
 }
 
 // inherited is all the service gets of the caller's own environment, with whatever
