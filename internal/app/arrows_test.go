@@ -81,6 +81,11 @@ func TestArrowsPointOneWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		pkg, inside := strings.CutPrefix(p.ImportPath, "cutroom/internal/")
+		for _, imp := range p.Imports {
+			if imp == "cutroom/internal/browsertest" || strings.HasPrefix(imp, "github.com/chromedp/") && pkg != "browsertest" {
+				t.Errorf("%s imports %s, which is for tests alone", p.ImportPath, imp)
+			}
+		}
 		if !inside {
 			continue
 		}

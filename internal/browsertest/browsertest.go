@@ -1,33 +1,37 @@
 // Package browsertest lets a test use a web page as a person would, in the
-// Chromium that is installed on the machine.
-//
-// It speaks the DevTools protocol over a pipe, which needs no port and no
-// library. It knows nothing of the service.
+// Chromium that is installed on the machine. It knows nothing of the service.
 package browsertest
 
 import (
-	"encoding/base64"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
-// maxWait bounds every wait for the browser or the page.
-const maxWait = 20 * time.Second
+// maxWait bounds every wait for the browser or the page. A busy machine may need
+// long for what the page waits for.
+const maxWait = 90 * time.Second
 
 // names of the browser's program, the smallest first.
 var names = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
 
 // Page is a tab. It belongs to one test and one goroutine.
 type Page struct {
-	t       testing.TB
-	conn    *conn
-	session string
+	t   testing.TB
+	ctx context.Context // the tab's life
 
 	mu       sync.Mutex
 	problems []string
@@ -44,29 +48,19 @@ func Open(t testing.TB) *Page {
 		}
 		t.Skip("no Chromium found (on Debian: apt-get install chromium)")
 	}
-	// --no-sandbox: the browser's own sandbox does not run as root, and it is
-	// shown our pages only.
 	p := &Page{t: t}
-	c, err := start(exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe",
-		"--user-data-dir="+t.TempDir()), p.event)
-	if err != nil {
+	// Scrollbars take their room, as on a desk. The library runs the browser
+	// without its own sandbox where we are root; it is shown our pages only.
+	ctx, end := chromedp.NewContext(context.Background(), chromedp.WithListener(p.event), chromedp.WithAllocatorOptions(
+		chromedp.ExecPath(program), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", false)))
+	t.Cleanup(end)
+	p.ctx = ctx
+	// The browser lives as long as the context of the first call.
+	starting := time.AfterFunc(maxWait, end)
+	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("start %s: %v", program, err)
 	}
-	p.conn = c
-	t.Cleanup(func() {
-		if err := c.close(); err != nil {
-			t.Errorf("end %s: %v", program, err)
-		}
-	})
-	var target struct{ TargetID string }
-	p.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
-	var attached struct{ SessionID string }
-	p.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
-	p.session = attached.SessionID
-	for _, domain := range []string{"Page", "Runtime", "Log"} {
-		p.call(domain+".enable", nil, nil)
-	}
+	starting.Stop()
 	p.Size(1280, 900)
 	return p
 }
@@ -81,40 +75,32 @@ func find() string {
 }
 
 // Size makes the window this large, in CSS pixels.
-func (p *Page) Size(width, height int) {
+func (p *Page) Size(width, height int64) {
 	p.t.Helper()
-	p.call("Emulation.setDeviceMetricsOverride",
-		map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	var opts []chromedp.EmulateViewportOption
+	if width < 600 {
+		opts = append(opts, chromedp.EmulateMobile)
+	}
+	do(p, chromedp.EmulateViewport(width, height, opts...))
 }
 
 // Dark sets whether the reader's device asks for dark pages.
 func (p *Page) Dark(on bool) {
 	p.t.Helper()
-	value := "light"
-	if on {
-		value = "dark"
-	}
-	p.call("Emulation.setEmulatedMedia", map[string]any{
-		"features": []map[string]string{{"name": "prefers-color-scheme", "value": value}}}, nil)
+	do(p, command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: map[bool]string{false: "light", true: "dark"}[on]}}}))
 }
 
 // Go loads an address and returns when the document and its scripts are there.
 func (p *Page) Go(url string) {
 	p.t.Helper()
-	var answer struct{ ErrorText string }
-	p.call("Page.navigate", map[string]any{"url": url}, &answer)
-	if answer.ErrorText != "" {
-		p.t.Fatalf("go to %s: %s", url, answer.ErrorText)
-	}
-	p.Until(fmt.Sprintf(`document.readyState === 'complete' && location.href.startsWith(%s)`, quote(strings.SplitN(url, "#", 2)[0])))
+	do(p, chromedp.Navigate(url))
 }
 
 // Reload loads the page again.
 func (p *Page) Reload() {
 	p.t.Helper()
-	p.Eval(`window.stale = true`)
-	p.call("Page.reload", nil, nil)
-	p.Until(`!window.stale && document.readyState === 'complete'`)
+	do(p, chromedp.Reload())
 }
 
 // Eval runs a JavaScript expression, waits for it if it is a promise, and
@@ -128,24 +114,30 @@ func (p *Page) Eval(expression string) string {
 	return v
 }
 
+func (p *Page) eval(expression string) (string, error) {
+	raw, err := try(p, chromedp.Evaluate[[]byte](expression, chromedp.EvalAwaitPromise, func(e *runtime.EvaluateParams) {
+		gesture := true // a person's: sound may play
+		e.UserGesture = &gesture
+	}))
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		text = string(raw)
+	}
+	return text, err
+}
+
 // Until waits for a JavaScript expression to become true, and fails the test
-// with what the page shows when it does not in time.
+// with what the page shows when it does not in time. The library's own wait would
+// break the page's policy, which forbids code made of text, and ends where the
+// page is left.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
-	end := time.Now().Add(maxWait)
-	for {
-		// The page looks itself at every frame. When it is left meanwhile, its
-		// answer is lost and the next page is asked.
-		left := time.Until(end).Milliseconds()
-		v, err := p.eval(fmt.Sprintf(`new Promise(done => {
-			const end = Date.now() + %d;
-			const look = () => { let is = false; try { is = !!(%s); } catch {} if (is || Date.now() > end) done(is); else setTimeout(look, 16); };
-			look();
-		})`, max(left, 0), expression))
-		if err == nil && v == "true" {
+	for end := time.Now().Add(maxWait); ; time.Sleep(16 * time.Millisecond) {
+		is, err := p.eval(`(() => { try { return !!(` + expression + `); } catch { return false; } })()`)
+		if is == "true" {
 			return
 		}
-		if err == nil || time.Now().After(end) {
+		if time.Now().After(end) || p.ctx.Err() != nil {
 			text, _ := p.eval(`location.href + '\n' + document.body.innerText.slice(0, 2000)`)
 			p.t.Fatalf("waited in vain for %s (%v); the page: %s\nproblems: %v", expression, err, text, p.Problems())
 		}
@@ -171,33 +163,22 @@ func (p *Page) Fill(selector, text string) {
 	p.Until(fmt.Sprintf(`document.querySelector(%s)`, quote(selector)))
 	p.Eval(fmt.Sprintf(`{ const e = document.querySelector(%s); e.focus(); e.select(); }`, quote(selector)))
 	if text == "" {
-		p.Press("Delete", 46)
+		p.Press(kb.Delete)
 		return
 	}
-	p.call("Input.insertText", map[string]any{"text": text}, nil)
+	do(p, command(input.InsertText, input.InsertTextParams{Text: text}))
 }
 
-// Press presses and releases a key, by its DOM name and Windows key code.
-func (p *Page) Press(key string, code int) {
+// Press presses and releases a key, or several, of package kb.
+func (p *Page) Press(keys string) {
 	p.t.Helper()
-	down := map[string]any{"type": "rawKeyDown", "key": key, "code": key, "windowsVirtualKeyCode": code}
-	if key == "Enter" {
-		down["type"], down["text"] = "keyDown", "\r"
-	}
-	p.call("Input.dispatchKeyEvent", down, nil)
-	p.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code}, nil)
+	do(p, chromedp.KeyEvent(keys))
 }
 
 // Screenshot returns the whole page as a PNG picture.
 func (p *Page) Screenshot() []byte {
 	p.t.Helper()
-	var shot struct{ Data string }
-	p.call("Page.captureScreenshot", map[string]any{"captureBeyondViewport": true}, &shot)
-	png, err := base64.StdEncoding.DecodeString(shot.Data)
-	if err != nil {
-		p.t.Fatalf("screenshot: %v", err)
-	}
-	return png
+	return do(p, chromedp.FullScreenshot(100))
 }
 
 // Problems returns what the browser complained of since the last call: errors
@@ -210,25 +191,26 @@ func (p *Page) Problems() []string {
 	return out
 }
 
-// event takes note of what the browser tells unasked.
-func (p *Page) event(method string, params json.RawMessage) {
-	var about struct {
-		Type             string // of a console call
-		Args             []json.RawMessage
-		ExceptionDetails json.RawMessage
-		Entry            struct{ Level, Text, URL string }
-	}
-	if json.Unmarshal(params, &about) != nil {
-		return
-	}
+// event takes note of what the browser tells unasked, before it answers to what
+// comes next.
+func (p *Page) event(event any) {
 	var problem string
-	switch {
-	case method == "Runtime.exceptionThrown":
-		problem = "exception: " + string(about.ExceptionDetails)
-	case method == "Runtime.consoleAPICalled" && (about.Type == "error" || about.Type == "warning" || about.Type == "assert"):
-		problem = fmt.Sprintf("console %s: %s", about.Type, about.Args)
-	case method == "Log.entryAdded" && (about.Entry.Level == "error" || about.Entry.Level == "warning"):
-		problem = fmt.Sprintf("%s: %s %s", about.Entry.Level, about.Entry.Text, about.Entry.URL)
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		problem = (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error()
+	case *runtime.EventConsoleAPICalled:
+		if !bad(string(e.Type)) {
+			return
+		}
+		problem = "console " + string(e.Type) + ":"
+		for _, arg := range e.Args {
+			problem += " " + string(arg.Value) + arg.Description
+		}
+	case *log.EventEntryAdded:
+		if !bad(string(e.Entry.Level)) {
+			return
+		}
+		problem = fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL)
 	default:
 		return
 	}
@@ -237,37 +219,27 @@ func (p *Page) event(method string, params json.RawMessage) {
 	p.problems = append(p.problems, problem)
 }
 
-func (p *Page) eval(expression string) (string, error) {
-	var answer struct {
-		Result struct {
-			Type  string
-			Value json.RawMessage
-		}
-		ExceptionDetails *struct {
-			Text      string
-			Exception struct{ Description string }
-		}
-	}
-	err := p.conn.call(p.session, "Runtime.evaluate",
-		map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true}, &answer)
-	switch {
-	case err != nil:
-		return "", err
-	case answer.ExceptionDetails != nil:
-		return "", fmt.Errorf("%s %s", answer.ExceptionDetails.Text, answer.ExceptionDetails.Exception.Description)
-	case answer.Result.Type == "string":
-		var s string
-		err := json.Unmarshal(answer.Result.Value, &s)
-		return s, err
-	}
-	return string(answer.Result.Value), nil
+func bad(level string) bool { return level == "error" || level == "warning" || level == "assert" }
+
+// command is an action that the library has no name for.
+func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[R] {
+	return func(ctx context.Context, t *chromedp.Target) (R, error) { return cdp.Call(ctx, t, c, params) }
 }
 
-func (p *Page) call(method string, params, result any) {
+func try[T any](p *Page, action chromedp.Action[T]) (T, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, maxWait)
+	defer cancel()
+	return chromedp.Run(ctx, action)
+}
+
+// do runs an action in the tab; a failure ends the test.
+func do[T any](p *Page, action chromedp.Action[T]) T {
 	p.t.Helper()
-	if err := p.conn.call(p.session, method, params, result); err != nil {
-		p.t.Fatalf("%s: %v", method, err)
+	v, err := try(p, action)
+	if err != nil {
+		p.t.Fatal(err)
 	}
+	return v
 }
 
 // quote writes a string as JavaScript.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp/kb"
 	"github.com/google/uuid"
 
 	"cutroom/internal/account"
@@ -76,7 +77,7 @@ func (s *adminServer) visit(t *testing.T) *browsertest.Page {
 	p := browsertest.Open(t)
 	p.Go(s.URL + "/" + slug + "/")
 	p.Fill("#token", s.admin)
-	p.Press("Enter", 13)
+	p.Press(kb.Enter)
 	p.Until(`document.querySelector('h1')?.innerText === 'Overview'`)
 	return p
 }
@@ -96,10 +97,10 @@ func TestAdminAppSignIn(t *testing.T) {
 	p := browsertest.Open(t)
 	p.Go(s.URL + "/" + slug)
 	p.Fill("#token", "nonsense")
-	p.Press("Enter", 13)
+	p.Press(kb.Enter)
 	p.See("The access token is not valid")
 	p.Fill("#token", s.token(adminID, account.RoleUser))
-	p.Press("Enter", 13)
+	p.Press(kb.Enter)
 	p.See("This account has no admin role")
 	p.Fill("#token", "")
 	p.Click("button[type=submit]")
@@ -107,7 +108,7 @@ func TestAdminAppSignIn(t *testing.T) {
 	p.Problems() // the two refusals, as the browser sees them
 
 	p.Fill("#token", "  Bearer "+s.admin+"\n")
-	p.Press("Enter", 13)
+	p.Press(kb.Enter)
 	p.Until(`document.querySelector('h1')?.innerText === 'Overview'`)
 	if kept := p.Eval(`JSON.stringify([localStorage.length, document.cookie, location.href.includes('ey')])`); kept != `[0,"",false]` {
 		t.Errorf("the token is kept beyond the tab, or in the address: %s", kept)
@@ -161,7 +162,7 @@ func TestAdminAppShowsEveryReport(t *testing.T) {
 	p := s.visit(t)
 	for _, dark := range []bool{false, true} {
 		p.Dark(dark)
-		for _, width := range []int{1280, 360} {
+		for _, width := range []int64{1280, 360} {
 			p.Size(width, 800)
 			for path, text := range pages(ann) {
 				p.Eval(fmt.Sprintf(`location.hash = %q`, path))
