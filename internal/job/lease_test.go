@@ -114,8 +114,8 @@ func TestHolderIsToldOfItsLoss(t *testing.T) {
 					if !errors.Is(context.Cause(work), job.ErrLost) {
 						t.Errorf("cause %v", context.Cause(work))
 					}
-				case <-time.After(job.TTL):
-					t.Error("not told within the time of a lease")
+				case <-time.After(time.Minute):
+					t.Error("not told")
 				}
 			})
 		})
@@ -134,22 +134,45 @@ func TestHolderHearsOfARevocation(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := job.NewRenewer(d, "me", quiet)
-		gone, stays := claim(t, d, "me"), claim(t, d, "me")
-		work, release := k.KeepAlive(ctx, gone)
+		other, release := k.KeepAlive(ctx, claim(t, d, "me"))
 		defer release()
-		other, release2 := k.KeepAlive(ctx, stays)
-		defer release2()
-		if _, err := d.Exec(ctx, `UPDATE chores SET user_id = 'u' WHERE id = $1`, gone.ID); err != nil {
-			t.Fatal(err)
+		// Until notifications are received, nobody hears.
+		wake, stop := d.Listen("x")
+		defer stop()
+		for heard := false; !heard; {
+			if err := d.Notify(ctx, "x"); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-wake:
+				heard = true
+			case <-time.After(5 * time.Millisecond):
+			}
 		}
-		time.Sleep(job.TTL/9 + 200*time.Millisecond) // past the early renewal; the next is three seconds later
+		// Who does not hear of it notices at its first renewal: what a busy machine
+		// takes for all of them is less.
+		const revoked = 20
 		began := time.Now()
-		if err := job.RevokeAll(ctx, d, "chores", "u", "fence > 0"); err != nil {
-			t.Fatal(err)
+		for range revoked {
+			l := claim(t, d, "me")
+			work, release := k.KeepAlive(ctx, l)
+			if _, err := d.Exec(ctx, `UPDATE chores SET user_id = 'u' WHERE id = $1`, l.ID); err != nil {
+				t.Fatal(err)
+			}
+			if err := job.RevokeAll(ctx, d, "chores", "u", "fence > 0"); err != nil {
+				t.Fatal(err)
+			}
+			<-work.Done()
+			if !errors.Is(context.Cause(work), job.ErrLost) {
+				t.Errorf("ended with %v", context.Cause(work))
+			}
+			release()
+			if _, err := d.Exec(ctx, `DELETE FROM chores WHERE id = $1`, l.ID); err != nil {
+				t.Fatal(err)
+			}
 		}
-		<-work.Done()
-		if took := time.Since(began); took > 2*time.Second || !errors.Is(context.Cause(work), job.ErrLost) {
-			t.Errorf("heard after %v with %v", took, context.Cause(work))
+		if took := time.Since(began); took > revoked*job.TTL/9/2 {
+			t.Errorf("heard after %v", took/revoked)
 		}
 		if other.Err() != nil {
 			t.Errorf("another's work ended: %v", context.Cause(other))
@@ -162,7 +185,11 @@ func TestHolderGivesUpInTime(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		l := claim(t, d, "me")
-		began := time.Now()
+		began, control := time.Now(), make(chan time.Duration, 1)
+		go func() {
+			time.Sleep(job.TTL - time.Second)
+			control <- time.Since(began) - (job.TTL - time.Second)
+		}()
 		work, release := job.NewRenewer(d, "me", quiet).KeepAlive(t.Context(), l)
 		defer release()
 		if err := d.Close(); err != nil {
@@ -170,6 +197,7 @@ func TestHolderGivesUpInTime(t *testing.T) {
 		}
 		<-work.Done()
 		took := time.Since(began)
+		took -= <-control // for which the machine let everybody wait
 		if !errors.Is(context.Cause(work), job.ErrLost) || took >= job.TTL || took < job.TTL/2 {
 			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(work), job.ErrLost)
 		}
@@ -188,10 +216,17 @@ func TestHolderEndsWithItsParent(t *testing.T) {
 			t.Errorf("cause %v", context.Cause(work))
 		}
 		// The clean stop may take a while, and keeps the job meanwhile.
-		before := until(t, d, l)
-		time.Sleep(job.TTL/9 + 500*time.Millisecond)
-		if after := until(t, d, l); after < before-time.Second {
-			t.Errorf("not renewed while winding down: %v left, was %v", after, before)
+		runsOut := func() (ms int64) {
+			if err := d.QueryRow(t.Context(), `SELECT lease_until FROM chores WHERE id = $1`, l.ID).Scan(&ms); err != nil {
+				t.Fatal(err)
+			}
+			return ms
+		}
+		before := runsOut()
+		for end := time.Now().Add(time.Minute); runsOut() == before; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("not renewed while winding down")
+			}
 		}
 		release()
 	})
@@ -305,7 +340,7 @@ func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 		r := job.Replica{ID: "me", NodeID: "n", Log: quiet, Offers: func(context.Context) (int, int64) { return 3, 7 }}
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run(running, d) }()
-		for end := time.Now().Add(10 * time.Second); (slots() != 5 || nodes() != 1) && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); (slots() != 5 || nodes() != 1) && time.Now().Before(end); {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if n := slots(); n != 5 {
@@ -358,7 +393,7 @@ func TestOneReplicaAtATime(t *testing.T) {
 			t.Fatal(err)
 		}
 		stopA := start("a")
-		next("a", job.TTL/2)
+		next("a", time.Minute)
 		var left int64
 		if err := d.QueryRow(t.Context(), `SELECT lease_until - now_ms() FROM leases WHERE lease_owner = 'a' AND fence = 8`).Scan(&left); err != nil || left < 0 {
 			t.Fatalf("a works without a lease: %d ms, %v", left, err)
@@ -370,7 +405,7 @@ func TestOneReplicaAtATime(t *testing.T) {
 		case <-time.After(job.TTL + time.Second): // a keeps what it has
 		}
 		stopA()
-		next("b", job.TTL/2)
+		next("b", job.TTL*2/3) // before a's last renewal has run out
 		stopB()
 	})
 }

@@ -39,7 +39,7 @@ func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
 		r.run(full)
 		r.enqueue(20, r.user(), nil)
 		r.run(r.service(busy, r.db))
-		r.eventually("all rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 20 })
+		r.eventually("all rendered", time.Minute, func() bool { return r.in(StateCompleted) == 20 })
 		if len(idle.rendered()) != 0 || len(busy.rendered()) != 20 {
 			t.Errorf("%d films on the full replica, %d on the other", len(idle.rendered()), len(busy.rendered()))
 		}
@@ -55,11 +55,11 @@ func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
 		r.enqueue(20, r.user(), nil)
 		r.run(tight)
 		// Each is tried once where there is too little, and not over and over.
-		r.eventually("all tried", 30*time.Second, func() bool {
+		r.eventually("all tried", time.Minute, func() bool {
 			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND needs_bytes > $1`, 1<<30) == 20
 		})
 		r.run(r.service(&simulated{}, r.db))
-		r.eventually("all rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 20 })
+		r.eventually("all rendered", time.Minute, func() bool { return r.in(StateCompleted) == 20 })
 		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR error IS NOT NULL`); n != 0 {
 			t.Errorf("%d jobs lost an attempt", n)
 		}
@@ -126,11 +126,11 @@ func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
 		log := logged(s)
 		r.enqueue(1, r.user(), nil)
 		r.run(s)
-		r.eventually("handed back", 30*time.Second, func() bool {
+		r.eventually("handed back", time.Minute, func() bool {
 			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND fence > 0 AND attempts = 0`) == 1
 		})
 		r.run(r.service(&simulated{}, r.db))
-		r.eventually("rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 1 })
+		r.eventually("rendered", time.Minute, func() bool { return r.in(StateCompleted) == 1 })
 		if strings.Contains(log.String(), "level=ERROR") {
 			t.Errorf("log:\n%s", log)
 		}
@@ -152,7 +152,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 		log := logged(s)
 		ids, _ := r.enqueue(1, r.user(), nil)
 		stop := r.run(s)
-		r.eventually("rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 1 })
+		r.eventually("rendered", time.Minute, func() bool { return r.in(StateCompleted) == 1 })
 		stop()
 		if n := r.number(`SELECT attempts FROM render_jobs`); n != 2 || strings.Contains(log.String(), "level=ERROR") {
 			t.Errorf("%d attempts, log:\n%s", n, log)
@@ -173,8 +173,8 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 		log = logged(failing)
 		r.enqueue(1, r.user(), nil)
 		r.run(failing)
-		r.eventually("failed", 30*time.Second, func() bool { return r.in(StateFailed) == 1 })
-		r.eventually("reported", 10*time.Second, func() bool { return strings.Contains(log.String(), "level=ERROR") })
+		r.eventually("failed", time.Minute, func() bool { return r.in(StateFailed) == 1 })
+		r.eventually("reported", time.Minute, func() bool { return strings.Contains(log.String(), "level=ERROR") })
 		if n := r.number(`SELECT attempts FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Code); n != maxAttempts {
 			t.Errorf("%d attempts", n)
 		}
@@ -244,7 +244,7 @@ func TestAJobHasSoLongFromItsFirstAttempt(t *testing.T) {
 			t.Errorf("%d waiting jobs are overdue, want 1", n)
 		}
 		r.run(s)
-		r.eventually("overdue", 30*time.Second, func() bool { return r.in(StateFailed) == 2 })
+		r.eventually("overdue", time.Minute, func() bool { return r.in(StateFailed) == 2 })
 		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes' AND error_code = 'timed_out'`); n != 2 {
 			t.Errorf("%d jobs say why", n)
 		}

@@ -423,7 +423,7 @@ func (m *meter) counted() int64 {
 
 // transactions is called when every session but the rig's own has ended.
 func (m *meter) transactions() float64 {
-	m.r.eventually("sessions ended", 30*time.Second, func() bool {
+	m.r.eventually("sessions ended", time.Minute, func() bool {
 		return m.r.number(`SELECT COUNT(*) FROM `+sessions) == 0
 	})
 	return float64(m.counted() - m.transactionsBefore)

@@ -29,17 +29,24 @@ func TestDeletionStopsEveryReplica(t *testing.T) {
 		r.run(r.service(&simulated{takes: time.Hour, parts: 4, cache: cache}, r.db))
 	}
 	owner := r.user()
-	ids, _ := r.enqueue(1, owner, r.source(owner))
-	r.eventually("both replicas work on the film", 30*time.Second, func() bool {
-		return r.number(`SELECT COUNT(*) FROM render_parts WHERE state = 'MAKING'`) == 2
-	})
-	began := time.Now()
-	if err := r.service(nil, r.db).Delete(t.Context(), owner, ids[0]); err != nil {
-		t.Fatal(err)
+	// Who does not hear of it notices when it renews its lease, a second after the
+	// claim: what a busy machine takes for all of them is less.
+	const films = 20
+	var took time.Duration
+	for range films {
+		ids, _ := r.enqueue(1, owner, r.source(owner))
+		r.eventually("both replicas work on the film", time.Minute, func() bool {
+			return r.number(`SELECT COUNT(*) FROM render_parts WHERE state = 'MAKING'`) == 2
+		})
+		began := time.Now()
+		if err := r.service(nil, r.db).Delete(t.Context(), owner, ids[0]); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually("no work folder", time.Minute, func() bool { return len(r.folders()) == 0 })
+		took += time.Since(began)
 	}
-	r.eventually("no work folder", 30*time.Second, func() bool { return len(r.folders()) == 0 })
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("both replicas have stopped after %v", took)
+	if took > films/2*time.Second {
+		t.Errorf("both replicas stop %v after a deletion", took/films)
 	}
 }
 

@@ -225,8 +225,10 @@ type simulated struct {
 	parts int           // of a film; 0 makes films of one piece, without a coordinator
 	// dearest is how much longer the first part takes than the others.
 	dearest time.Duration
-	cache   engine.PartCache // where parts go
-	fails   func() error     // instead of a film, unless nil or it returns nil
+	// begin, unless nil, is when the first part is begun.
+	begin <-chan struct{}
+	cache engine.PartCache // where parts go
+	fails func() error     // instead of a film, unless nil or it returns nil
 
 	mu     sync.Mutex
 	films  []film // in the order of their beginning
@@ -365,6 +367,13 @@ func (e *simulated) make(ctx context.Context, job engine.Job, key string) error 
 	takes := e.takes
 	if key == e.keys()[0] {
 		takes += e.dearest
+		if e.begin != nil {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-e.begin:
+			}
+		}
 	}
 	if err := pause(ctx, takes); err != nil {
 		return err

@@ -32,7 +32,7 @@ func TestPosterIsMadeLater(t *testing.T) {
 		ids, _ := r.enqueue(1, owner, r.source(owner))
 		id := ids[0]
 		stop := r.run(s)
-		r.eventually("the film", 10*time.Second, func() bool {
+		r.eventually("the film", time.Minute, func() bool {
 			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'COMPLETED'`) == 1
 		})
 		stop()
