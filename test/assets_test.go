@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,22 +73,6 @@ func largerCopy(t testing.TB, path string, by uint32) string {
 	return out
 }
 
-func TestWithoutBucketAssetsAndV3AreDisabled(t *testing.T) {
-	t.Parallel()
-	s := apitest.Shared(t)
-	if s.HasBucket() {
-		s = apitest.Start(t, apitest.Bucket(false))
-	}
-	u := s.SignIn(t)
-	u.Post(t, uploadURLPath, assetRequest(t, redClip(t), "mp4", "video/mp4")).Error(503, "r2_disabled")
-	u.Post(t, completePath, M{"uploadId": "x"}).Error(503, "r2_disabled")
-	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
-	u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 1000}}}).Error(503, "r2_disabled")
-	// Checked first, before the key.
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3",
-		JSON: M{"segments": []M{{"sourceAssetKey": "uploads/x", "order": 0, "durationMs": 1000}}}}).Error(503, "r2_disabled")
-}
-
 func TestAssetUpload(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -99,6 +84,13 @@ func TestAssetUpload(t *testing.T) {
 	u.Post(t, uploadURLPath, request).Expect(200).JSON(&first)
 	if want := "assets/" + sha256Of(t, clip) + ".mp4"; first.AssetKey != want || first.AlreadyExists || first.ExpiresInSec != 300 {
 		t.Errorf("%+v, want key %s for 300 s", first, want)
+	}
+	signed, err := url.Parse(*first.UploadURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := signed.Query(); q.Get("X-Amz-Expires") != "300" || !strings.Contains(q.Get("X-Amz-SignedHeaders"), "content-length;content-type;host") {
+		t.Errorf("expires %s, signs %s", q.Get("X-Amz-Expires"), q.Get("X-Amz-SignedHeaders"))
 	}
 	content := readFile(t, clip)
 	put := func(contentType string, body []byte) int {
@@ -147,48 +139,6 @@ func TestAssetUpload(t *testing.T) {
 	}
 }
 
-func TestAssetUploadRules(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("MAX_UPLOAD_FILE_SIZE_MB", "2"))
-	u := s.SignIn(t)
-	hash := strings.Repeat("0123456789abcdef", 4)
-	good := M{"sha256Hex": hash, "sizeBytes": 1000, "ext": "mp4", "contentType": "video/mp4"}
-	for name, bad := range map[string]M{
-		"63 characters":     {"sha256Hex": hash[1:]},
-		"65 characters":     {"sha256Hex": hash + "a"},
-		"upper case":        {"sha256Hex": strings.ToUpper(hash)},
-		"not hex":           {"sha256Hex": "g" + hash[1:]},
-		"line break":        {"sha256Hex": hash + "\n"},
-		"no hash":           {"sha256Hex": nil},
-		"size 0":            {"sizeBytes": 0},
-		"size negative":     {"sizeBytes": -1},
-		"no size":           {"sizeBytes": nil},
-		"too large":         {"sizeBytes": 2<<20 + 1},
-		"enormous":          {"sizeBytes": int64(9223372036854775807)},
-		"no extension":      {"ext": ""},
-		"other extension":   {"ext": "exe"},
-		"dotted extension":  {"ext": ".mp4"},
-		"path as extension": {"ext": "mp4/../x"},
-		"flac":              {"ext": "flac"},
-		"no type":           {"contentType": ""},
-		"blank type":        {"contentType": "  "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			u.Send(t, apitest.Request{Method: "POST", Path: uploadURLPath, JSON: apitest.With(good, bad)}).Sentence(400)
-		})
-	}
-	u.Send(t, apitest.Request{Method: "POST", Path: uploadURLPath, Raw: `{"sha256Hex":`}).Error(400, "bad_request")
-	u.Send(t, apitest.Request{Method: "POST", Path: uploadURLPath, Raw: `{"sizeBytes":"many"}`}).Error(400, "bad_request")
-	for _, ext := range []string{"mp4", "mov", "m4v", "webm", "m4a", "mp3", "wav", "aac", "Wav"} {
-		var got uploadURL
-		u.Post(t, uploadURLPath, apitest.With(good, M{"ext": ext, "sizeBytes": 2 << 20})).Expect(200).JSON(&got)
-		if want := "assets/" + hash + "." + strings.ToLower(ext); got.AssetKey != want {
-			t.Errorf("key %s, want %s", got.AssetKey, want)
-		}
-	}
-}
-
 func TestRenderV3(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -223,34 +173,14 @@ func TestRenderV3(t *testing.T) {
 		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", JSON: body})
 	}
 	submitter := newSubmitter(t, s)
-	hash := sha256Of(t, redClip(t))
-	for name, key := range map[string]any{
-		"no prefix":          hash + ".mp4",
-		"another prefix":     "render/" + hash + ".mp4",
-		"prefix in capitals": "ASSETS/" + hash + ".mp4",
-		"parent folder":      "assets/../render/x/x.mp4",
-		"short hash":         "assets/abc.mp4",
-		"capital hash":       "assets/" + strings.ToUpper(hash) + ".mp4",
-		"no extension":       "assets/" + hash,
-		"other extension":    "assets/" + hash + ".exe",
-		"two extensions":     "assets/" + hash + ".mp4.mp4",
-		"leading slash":      "/assets/" + hash + ".mp4",
-		"line break":         "assets/" + hash + ".mp4\n",
-	} {
-		t.Run(name, func(t *testing.T) { post(submitter(), segment(key)).Error(400, "invalid_asset_key") })
-	}
+	// The table of all keys is a test of the asset package.
+	post(submitter(), segment("assets/../render/x/x.mp4")).Error(400, "invalid_asset_key")
 	missing := "assets/" + strings.Repeat("f", 64) + ".mp4"
 	post(submitter(), segment(missing)).Sentence(404)
 	post(submitter(), apitest.With(segment(redKey), M{"bgmClips": []M{{"audioAssetKey": missing, "startMs": 0}}})).Sentence(404)
-	post(submitter(), apitest.With(segment(redKey), M{"bgmClips": []M{{"audioAssetKey": "bgm_0", "startMs": 0}}})).Error(400, "invalid_asset_key")
-	post(submitter(), M{}).Sentence(400, "segments")
 	post(submitter(), M{"videoDurationMs": 1000}).Sentence(400, "segments")
-	post(submitter(), apitest.With(segment(redKey), M{"quality": "ultra"})).Sentence(400, "quality")
 	post(submitter(), apitest.With(segment(redKey), M{"separationDirectives": []M{directive(0, 500, M{
 		"selections": []M{{"stemId": "voice_all", "audioUrl": "https://evil.example.test/x"}}})}})).Error(400, "invalid_stem_url")
-	submitter().Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", Raw: `{"segments":[`}).Error(400, "bad_request")
-	submitter().Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3",
-		Raw: `{"segments":[],"x":"` + strings.Repeat("x", 1<<20) + `"}`}).Expect(413)
 }
 
 func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {

@@ -2,8 +2,6 @@ package test
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -55,78 +53,6 @@ func needPostgres(t *testing.T) {
 	t.Helper()
 	if !apitest.Postgres() {
 		t.Skip("several replicas need PostgreSQL")
-	}
-}
-
-// A client cannot make more of an upload URL than it was given.
-func TestUploadURLCannotBeBent(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := startOn(t, newFlakyStore(t))
-	u := s.SignIn(t)
-	content, request := readFile(t, redClip(t)), assetRequest(t, redClip(t), "mp4", "video/mp4")
-	// A name of its own: a shared store may hold the clip already.
-	content = append(content, u.Sub...)
-	request["sha256Hex"], request["sizeBytes"] = fmt.Sprintf("%x", sha256.Sum256(content)), len(content)
-	var got uploadURL
-	u.Post(t, uploadURLPath, request).Expect(200).JSON(&got)
-	if got.AlreadyExists || got.UploadURL == nil {
-		t.Fatalf("%+v, want an upload", got)
-	}
-	given, err := url.Parse(*got.UploadURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := given.Query()
-	if q.Get("X-Amz-Expires") != "300" || !strings.Contains(q.Get("X-Amz-SignedHeaders"), "content-length;content-type;host") {
-		t.Errorf("expires %s, signs %s", q.Get("X-Amz-Expires"), q.Get("X-Amz-SignedHeaders"))
-	}
-	bent := func(change func(u *url.URL, q url.Values)) string {
-		u, q := *given, given.Query()
-		change(&u, q)
-		u.RawQuery = q.Encode()
-		return u.String()
-	}
-	header := http.Header{"Content-Type": {"video/mp4"}}
-	for name, address := range map[string]string{
-		"longer life":     bent(func(_ *url.URL, q url.Values) { q.Set("X-Amz-Expires", "604800") }),
-		"another day":     bent(func(_ *url.URL, q url.Values) { q.Set("X-Amz-Date", "20990101T000000Z") }),
-		"host alone":      bent(func(_ *url.URL, q url.Values) { q.Set("X-Amz-SignedHeaders", "host") }),
-		"no signature":    bent(func(_ *url.URL, q url.Values) { q.Del("X-Amz-Signature") }),
-		"other signature": bent(func(_ *url.URL, q url.Values) { q.Set("X-Amz-Signature", strings.Repeat("0", 64)) }),
-		"another asset":   bent(func(u *url.URL, _ url.Values) { u.Path = strings.Replace(u.Path, ".mp4", ".mov", 1) }),
-		"not an asset":    bent(func(u *url.URL, _ url.Values) { u.Path = strings.Replace(u.Path, "/assets/", "/render/", 1) }),
-		"no query":        bent(func(_ *url.URL, q url.Values) { clear(q) }),
-	} {
-		if status := u.Outside(t, "PUT", address, header, content).Status; status < 400 || status > 499 {
-			t.Errorf("%s: %d, want a refusal", name, status)
-		}
-	}
-	for _, method := range []string{"GET", "DELETE", "HEAD"} {
-		if status := u.Outside(t, method, *got.UploadURL, header, nil).Status; status < 400 || status > 499 {
-			t.Errorf("%s with an upload URL: %d, want a refusal", method, status)
-		}
-	}
-	exists := func() bool {
-		var again uploadURL
-		u.Post(t, uploadURLPath, request).Expect(200).JSON(&again)
-		return again.AlreadyExists
-	}
-	if exists() {
-		t.Fatal("a refused request left something")
-	}
-	// Replayed, even at the same time, it stores the same object again.
-	var replays sync.WaitGroup
-	for range 3 {
-		replays.Go(func() {
-			if res := u.Outside(t, "PUT", *got.UploadURL, header, content); res.Status != 200 {
-				t.Errorf("the exact upload: %d", res.Status)
-			}
-		})
-	}
-	replays.Wait()
-	if !exists() {
-		t.Error("the asset is not there")
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -122,76 +121,39 @@ func TestRenderStemOffsetAndSpeed(t *testing.T) {
 	toneIs(t, film, mediatest.Between(2850, 3400), 880)
 }
 
-func TestRenderStemURLs(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Shared(t)
-	u, other := s.SignIn(t), s.SignIn(t)
-	mine := u.WaitReady(t, u.Separate(t, mixture(t))).Stem(t, "voice_all")
-	theirs := other.WaitReady(t, other.Separate(t, mixture(t))).Stem(t, "voice_all")
-	path, token, _ := strings.Cut(stemPath(t, mine), "?token=")
-	plain, err := url.QueryUnescape(token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bad := []struct{ name, url string }{
-		{"another user's", theirs.URL},
-		{"no token", s.URL + path},
-		{"changed token", s.URL + path + "?token=" + url.QueryEscape("9"+plain)},
-		{"another stem", strings.Replace(mine.URL, "voice_all", "background", 1)},
-		{"unknown job", s.URL + "/api/v2/separate/sep-x/stem/voice_all?token=" + token},
-		{"another path", s.URL + "/api/v2/credits?token=" + token},
-		{"path with parent dir", "/api/v2/separate/../separate/x/stem/voice_all?token=" + token},
-		{"empty token", s.URL + path + "?token="},
-		{"another host", "https://evil.example.test" + path},
-		{"a file", "file:///etc/passwd"},
-		{"a plain path", "/etc/passwd"},
-		{"empty", ""},
-		{"blank", " "},
-		{"the provider's link", s.World.Servers()["separation_storage"] + "/perso-storage/1/voice.wav"},
-		{"no URL", "::://"},
-	}
-	for i, tt := range bad {
-		t.Run(tt.name, func(t *testing.T) {
-			submitter := u // a user may submit ten times a minute
-			if i >= 8 {
-				submitter = other
-			}
-			form := apitest.RenderForm(t, M{
-				"segments":             []M{apitest.Segment("video_0", 0, clipLength)},
-				"separationDirectives": []M{directive(0, 1000, M{"selections": []M{{"stemId": "voice_all", "audioUrl": tt.url}}})},
-			}, apitest.File("video_0", silentClip(t)))
-			submitter.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Error(400, "invalid_stem_url")
-		})
-	}
-	form := apitest.RenderForm(t, M{
-		"segments":             []M{apitest.Segment("video_0", 0, clipLength)},
-		"separationDirectives": []M{directive(0, 1000, M{"selections": []M{{"stemId": "voice_all", "audioUrl": mine.URL, "volume": 11}}})},
-	}, apitest.File("video_0", silentClip(t)))
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Sentence(400, "volume")
-}
-
-func TestRenderStemNames(t *testing.T) {
+// The tables of links and names are tests of the separation package.
+func TestRenderStemReferences(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u, other := s.SignIn(t), s.SignIn(t)
 	job := u.WaitReady(t, u.Separate(t, mixture(t)))
 	voice := job.Stem(t, "voice_all")
+	link := func(url string) M { return M{"stemId": "voice_all", "audioUrl": url} }
 	submit := func(u *apitest.User, selection M) *apitest.Response {
 		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, M{
 			"segments":             []M{apitest.Segment("video_0", 0, clipLength)},
 			"separationDirectives": []M{directive(0, 1000, M{"selections": []M{selection}})},
 		}, apitest.File("video_0", silentClip(t)))})
 	}
+	_, token, _ := strings.Cut(voice.URL, "?token=")
+	for name, bad := range map[string]M{ // ten submits a minute are allowed
+		"changed token":       link(strings.Replace(voice.URL, "?token=", "?token=9", 1)),
+		"another path":        link(s.URL + "/api/v2/credits?token=" + token),
+		"a file":              link("file:///etc/passwd"),
+		"the provider's link": link(s.World.Servers()["separation_storage"] + "/perso-storage/1/voice.wav"),
+		"unknown stem":        named(job.JobID, "speaker_9", 1),
+		"a render":            named("rnd-"+job.JobID[4:], "voice_all", 1),
+	} {
+		t.Run(name, func(t *testing.T) { submit(u, bad).Error(400, "invalid_stem_url") })
+	}
+	submit(other, link(voice.URL)).Error(400, "invalid_stem_url")
+	submit(other, named(job.JobID, "voice_all", 1)).Error(400, "invalid_stem_url")
+	submit(other, named("sep-\x00", "voice_all", 1)).Error(400, "invalid_stem_url")
+	submit(other, M{"stemId": "voice_all", "separationJobId": nil}).Error(400, "invalid_stem_url")
 	both := named(job.JobID, "voice_all", 1)
 	both["audioUrl"] = voice.URL
 	submit(u, both).Sentence(400, "audioUrl")
-	submit(u, M{"stemId": "voice_all", "separationJobId": nil}).Error(400, "invalid_stem_url")
-	submit(u, M{"stemId": "voice_all", "separationJobId": " "}).Error(400, "invalid_stem_url")
-	submit(u, named(job.JobID, "speaker_9", 1)).Error(400, "invalid_stem_url")
-	submit(u, named("sep-\x00", "voice_all", 1)).Error(400, "invalid_stem_url")
-	submit(u, named("rnd-"+job.JobID[4:], "voice_all", 1)).Error(400, "invalid_stem_url")
-	submit(other, named(job.JobID, "voice_all", 1)).Error(400, "invalid_stem_url")
+	submit(u, selection(voice, 11)).Sentence(400, "volume")
 
 	// Only a link that is the caller's own and whose time is over says so.
 	path, _, _ := strings.Cut(stemPath(t, voice), "?")
@@ -201,11 +163,7 @@ func TestRenderStemNames(t *testing.T) {
 		mac := hmac.New(sha256.New, []byte(secret))
 		fmt.Fprintf(mac, "%s\n%s\n%d", job.JobID, "voice_all", expiry)
 		token := fmt.Sprintf("%d.%s", expiry, base64.RawURLEncoding.EncodeToString(mac.Sum(nil)))
-		res := submit(u, M{"stemId": "voice_all", "audioUrl": path + "?token=" + token})
-		res.Error(400, "invalid_stem_url")
-		var body struct{ Detail string }
-		res.JSON(&body)
-		return body.Detail
+		return submit(u, link(path+"?token="+token)).Error(400, "invalid_stem_url").Detail()
 	}
 	secret := s.Config("SEPARATION_SIGNING_SECRET")
 	if got := detail(u, secret); got != "expired" {

@@ -355,11 +355,3 @@ func noFilesLeft(t testing.TB, s *apitest.Server) {
 		return len(left) == 0
 	}, func() string { return "files left in the staging area: " + strings.Join(left, ", ") })
 }
-
-func TestUnknownSeparationIs404(t *testing.T) {
-	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
-	for _, id := range []string{"sep-x", "sep-00000000-0000-4000-8000-000000000000", "rnd-x", "%27", "sep-%00", "..%2f..%2fetc", strings.Repeat("a", 3000)} {
-		u.Send(t, apitest.Request{Path: separatePath + "/" + id}).Expect(404)
-	}
-}
