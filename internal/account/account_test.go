@@ -51,23 +51,12 @@ type room struct {
 }
 
 func onBothDatabases(t *testing.T, test func(t *testing.T, r *room)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, newRoom(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})) })
-	t.Run("postgres", func(t *testing.T) {
-		address, user, password := dbtest.URL(t)
-		test(t, newRoom(t, db.Options{URL: address, User: user, Password: password, MaxPool: 4}))
-	})
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { test(t, newRoom(t, d)) })
 }
 
-func newRoom(t *testing.T, o db.Options) *room {
+func newRoom(t *testing.T, d *db.DB) *room {
 	t.Helper()
-	d, err := db.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	var err error
 	r := &room{db: d, a: provider{}, b: provider{}, refuse: map[string]error{}}
 	log := slog.New(slog.DiscardHandler)
 	if r.credits, err = credit.New(t.Context(), credit.Options{DB: d, SignupBonus: 3, Log: log}); err != nil {
@@ -469,7 +458,7 @@ func (a *arriving) Done() <-chan struct{} {
 }
 
 func TestAClientThatLeavesFailsNobodyElse(t *testing.T) {
-	r := newRoom(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	r := newRoom(t, dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
 	u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
 	token, _, err := account.NewTokens(secret, time.Hour).Issue(account.Principal{UserID: u.ID})
 	if err != nil {

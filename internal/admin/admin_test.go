@@ -12,31 +12,10 @@ import (
 	"cutroom/internal/dbtest"
 )
 
-// onBoth runs a test on SQLite and on PostgreSQL, each with an empty migrated
-// database: one SQL text has to mean the same in both.
+// onBoth runs a test on either database.
 func onBoth(t *testing.T, test func(t *testing.T, s *seed)) {
 	t.Helper()
-	t.Run("SQLite", func(t *testing.T) {
-		d := open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
-		if err := d.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		test(t, newSeed(t, d))
-	})
-	t.Run("PostgreSQL", func(t *testing.T) {
-		address, user, password := dbtest.URL(t)
-		test(t, newSeed(t, open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 2})))
-	})
-}
-
-func open(t *testing.T, o db.Options) *db.DB {
-	t.Helper()
-	d, err := db.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	return d
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { test(t, newSeed(t, d)) })
 }
 
 // seed writes rows as the service would, with times of the test's choosing.

@@ -12,17 +12,8 @@ import (
 // Of tables that grow for years, what is asked of all rows reads small indexes
 // alone. Reports and the scrapes of every replica ask it.
 func TestTotalsReadSmallIndexes(t *testing.T) {
-	address, user, password := dbtest.URL(t)
 	whole := regexp.MustCompile(`(Seq Scan on|SCAN) (render_jobs|separation_jobs|credit_ledger|purchases|users)( [^U]|$)`)
-	for name, o := range map[string]db.Options{"SQLite": {URL: "sqlite::memory:"}, "PostgreSQL": {URL: address, User: user, Password: password, MaxPool: 1}} {
-		d, err := db.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.Close()
-		if err := d.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for query, indexes := range map[string][]string{
 			`SELECT SUM(jobs), state FROM ` + allJobs + ` GROUP BY state`: {"render_queue", "render_processing", "separation_queue", "separation_at_work"},
 			underpaidSQL: {"separation_underpaid"},
@@ -54,7 +45,7 @@ func TestTotalsReadSmallIndexes(t *testing.T) {
 				}
 				for _, index := range indexes {
 					if !strings.Contains(plan.String(), index) || whole.MatchString(plan.String()) {
-						t.Errorf("%s: %s\ndoes not read %s alone:\n%s", name, query, index, plan.String())
+						t.Errorf("%s\ndoes not read %s alone:\n%s", query, index, plan.String())
 					}
 				}
 				return rows.Err()
@@ -63,5 +54,5 @@ func TestTotalsReadSmallIndexes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	}
+	})
 }

@@ -16,7 +16,7 @@ import (
 // What gives no answer or refuses the service is counted; a request that was
 // called off, a 404, and what was only asked for, are not.
 func TestFailuresOfDependenciesAreCounted(t *testing.T) {
-	d := openDB(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	d := dbtest.SQLite(t)
 	a, ops := opsApp(t, d)
 	seen := newDependencies(d)
 	a.metrics.registry.MustRegister(seen)
@@ -64,11 +64,11 @@ func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 // A connection that PostgreSQL refuses is counted, a mistake in a statement not.
 func TestFailuresOfTheDatabaseAreCounted(t *testing.T) {
 	address, user, password := dbtest.URL(t)
-	d := openDB(t, db.Options{URL: address, User: user, Password: password, MaxPool: 2})
+	d := dbtest.Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 2})
 	if _, err := d.Exec(t.Context(), "SELECT 1 FROM nowhere"); err == nil || d.Failures() != 0 {
 		t.Errorf("%v; %d failures", err, d.Failures())
 	}
-	other := openDB(t, db.Options{URL: address, User: user, Password: password, MaxPool: 1})
+	other := dbtest.Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 1})
 	if err := d.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -25,30 +25,6 @@ import (
 	"cutroom/internal/staging"
 )
 
-// onBothDatabases runs a test against SQLite and PostgreSQL.
-func onBothDatabases(t *testing.T, test func(t *testing.T, d *db.DB)) {
-	t.Run("sqlite", func(t *testing.T) {
-		test(t, openDB(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		address, user, password := dbtest.URL(t)
-		test(t, openDB(t, db.Options{URL: address, User: user, Password: password, MaxPool: 3}))
-	})
-}
-
-func openDB(t *testing.T, o db.Options) *db.DB {
-	t.Helper()
-	d, err := db.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() }) // a test may have closed it
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 func exec(t *testing.T, d *db.DB, query string, args ...any) {
 	t.Helper()
 	if _, err := d.Exec(t.Context(), query, args...); err != nil {
@@ -94,7 +70,7 @@ func get(t *testing.T, address string) (int, string) {
 }
 
 func TestMetricsShowTheStateOfTheService(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		a, s := opsApp(t, d)
 		exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'provider_a', 's', 0, 0)`)
 		for i, state := range []string{"QUEUED", "QUEUED", "PROCESSING", "READY"} {
@@ -166,7 +142,7 @@ func cutroomLines(text string) string {
 }
 
 func TestMetricsSayThatTheDatabaseIsGone(t *testing.T) {
-	d := openDB(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	d := dbtest.SQLite(t)
 	_, s := opsApp(t, d)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -178,7 +154,7 @@ func TestMetricsSayThatTheDatabaseIsGone(t *testing.T) {
 }
 
 func TestReadyWhileEverythingWorks(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		a, s := opsApp(t, d)
 		for range 3 {
 			wantReady(t, s)
@@ -213,7 +189,7 @@ func wantUnready(t *testing.T, s *httptest.Server, sentence string) {
 }
 
 func TestNotReadyWithoutStorage(t *testing.T) {
-	d := openDB(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	d := dbtest.SQLite(t)
 	t.Run("folder", func(t *testing.T) {
 		a, s := opsApp(t, d)
 		batch, err := a.staging.Batch()

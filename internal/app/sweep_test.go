@@ -11,13 +11,14 @@ import (
 	"cutroom/internal/audit"
 	"cutroom/internal/config"
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/diskcache"
 )
 
 // An account is erased where its deletion is asked for, which need not be where its
 // films are made.
 func TestPartsOfDeletedAccountsGoFromEveryDisk(t *testing.T) {
-	d := openDB(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	d := dbtest.SQLite(t)
 	parts, err := diskcache.New(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 )
 
 // owners says which package owns a table: its SQL, to read or to write, stands
@@ -95,15 +96,7 @@ func TestATableHasOnePackage(t *testing.T) {
 // tables are those of a database that is migrated.
 func tables(t *testing.T) []string {
 	t.Helper()
-	d, err := db.Open(t.Context(), db.Options{URL: "sqlite::memory:", MaxPool: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	out, err := db.Texts(d.Query(t.Context(), `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`))
+	out, err := db.Texts(dbtest.SQLite(t).Query(t.Context(), `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`))
 	if err != nil {
 		t.Fatal(err)
 	}

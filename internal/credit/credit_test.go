@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -97,29 +96,6 @@ func (s *store) Verify(context.Context, receipt.Purchase) (int64, error) {
 	return max(1, s.quantity), s.err
 }
 
-// eachDatabase runs a test on both databases.
-func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
-	open := func(t *testing.T, o db.Options) *db.DB {
-		o.MaxPool = 8
-		d, err := db.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		if err := d.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	t.Run("sqlite", func(t *testing.T) {
-		test(t, open(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db")}))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		url, user, password := dbtest.URL(t)
-		test(t, open(t, db.Options{URL: url, User: user, Password: password}))
-	})
-}
-
 func addUser(t *testing.T, d *db.DB) string {
 	t.Helper()
 	id := uuid.NewString()
@@ -174,7 +150,7 @@ func refund(t *testing.T, d *db.DB, user, job string) bool {
 }
 
 func TestLedgerHoldsUnderConcurrency(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := newLedger(t, d, &store{})
 		user := addUser(t, d)
 		var wg sync.WaitGroup
@@ -226,7 +202,7 @@ func TestLedgerHoldsUnderConcurrency(t *testing.T) {
 }
 
 func TestPurchaseIsGrantedOnce(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := newLedger(t, d, &store{})
 		users := []string{addUser(t, d), addUser(t, d)}
 		req := credit.PurchaseRequest{Platform: " Platform_A ", TransactionID: "t-1", Receipt: "r", ProductID: "credits.10"}
@@ -278,15 +254,7 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 }
 
 func TestPurchaseRefusalsInOrder(t *testing.T) {
-	d, err := db.Open(t.Context(), db.Options{URL: "sqlite::memory:"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s := &store{}
+	d, s := dbtest.SQLite(t), &store{}
 	l, user := newLedger(t, d, s), addUser(t, d)
 	good := credit.PurchaseRequest{Platform: "platform_a", TransactionID: "t", Receipt: "r", ProductID: "credits.10"}
 	for _, c := range []struct {
@@ -324,7 +292,7 @@ func TestPurchaseRefusalsInOrder(t *testing.T) {
 // However many forged receipts a user presents, and however many at once, the
 // store hears of few; who presents one that was paid out is always answered.
 func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{}
 		l, user, other := newLedger(t, d, s), addUser(t, d), addUser(t, d)
 		req := func(id string) credit.PurchaseRequest {
@@ -374,7 +342,7 @@ func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
 }
 
 func TestAdminCapHoldsUnderParallelGrants(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := newLedger(t, d, &store{})
 		admin := addUser(t, d)
 		if _, err := d.Exec(t.Context(), `UPDATE users SET role = 'admin'`); err != nil {

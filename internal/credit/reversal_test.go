@@ -11,6 +11,7 @@ import (
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
 	"cutroom/internal/upstream/receipt"
 )
@@ -41,7 +42,7 @@ func owed(ctx context.Context, d *db.DB, user string) (sum int64, err error) {
 }
 
 func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{reversed: map[string]bool{}}
 		l, user := newLedger(t, d, s), addUser(t, d)
 		expect := func(what string, balance, debts int64) {
@@ -111,7 +112,7 @@ func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
 }
 
 func TestNotificationsThatAreNotTheStores(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{}
 		l := newLedger(t, d, s)
 		for platform, want := range map[string]string{"platform_b": "Not found", "platform_a": "invalid_signature"} {
@@ -132,7 +133,7 @@ func TestNotificationsThatAreNotTheStores(t *testing.T) {
 // Each purchase is asked about once a night over all replicas, and an outage of
 // the store loses no night.
 func TestStoresAreAskedAboutPastSales(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{reversed: map[string]bool{}}
 		replicas := []*credit.Ledger{newLedger(t, d, s), newLedger(t, d, s)}
 		l, user := replicas[0], addUser(t, d)
@@ -202,7 +203,7 @@ func TestStoresAreAskedAboutPastSales(t *testing.T) {
 }
 
 func TestBonusOncePerIdentityOutlivesAccountAndSecrets(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		live := func(l *credit.Ledger, subject string) int64 { // one life of an account
 			t.Helper()
 			user := addUser(t, d)
@@ -262,7 +263,7 @@ func TestLedgerOfEverythingAtOnce(t *testing.T) {
 	if err := flag.Set("rapid.checks", "12"); err != nil {
 		t.Fatal(err)
 	}
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		rapid.Check(t, func(rt *rapid.T) {
 			s := &store{reversed: map[string]bool{}}
 			l, user := newLedger(t, d, s), addUser(t, d)

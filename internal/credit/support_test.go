@@ -5,6 +5,7 @@ import (
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
 )
 
@@ -18,7 +19,7 @@ func support(t *testing.T, d *db.DB, user, id string, amount int64) (fresh bool,
 }
 
 func TestSupportGivesAndTakesOnceAndNeverBelowZero(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l, user := newLedger(t, d, &store{}), addUser(t, d)
 		for i, step := range []struct {
 			id     string

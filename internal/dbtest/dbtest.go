@@ -1,4 +1,5 @@
-// Package dbtest gives each test a PostgreSQL database of its own.
+// Package dbtest gives each test a database of its own: of both kinds, or
+// PostgreSQL alone.
 //
 // It starts one private cluster for the whole test process, on first use and
 // from the binaries installed on the machine, speaking TLS because the service
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -40,6 +42,41 @@ var shared struct {
 	url      *url.URL
 	template string
 	err      error
+}
+
+// Each runs a test on SQLite and on PostgreSQL: one SQL text has to mean the same in
+// both.
+func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { test(t, SQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
+}
+
+// SQLite opens a database in a file, which ends with the test.
+func SQLite(t testing.TB) *db.DB {
+	t.Helper()
+	return Open(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db"), MaxPool: 8})
+}
+
+// Postgres opens the database of [URL].
+func Postgres(t testing.TB) *db.DB {
+	t.Helper()
+	address, user, password := URL(t)
+	return Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 8})
+}
+
+// Open opens a database until the test ends, and migrates it.
+func Open(t testing.TB, o db.Options) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() }) // the test may have closed it
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // URL creates a migrated database that is dropped when the test ends. The

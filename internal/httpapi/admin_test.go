@@ -24,6 +24,7 @@ import (
 	"cutroom/internal/admin"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/httpapi"
 	"cutroom/internal/upstream/identity"
 )
@@ -47,14 +48,7 @@ const slug = "Back_office-1"
 
 func startAdmin(t *testing.T) *adminServer {
 	t.Helper()
-	d, err := db.Open(t.Context(), db.Options{URL: "sqlite::memory:", MaxPool: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	d := dbtest.SQLite(t)
 	s := &adminServer{t: t, db: d, tokens: account.NewTokens(strings.Repeat("k", 32), time.Hour)}
 	quiet := slog.New(slog.DiscardHandler)
 	ledger, err := credit.New(t.Context(), credit.Options{DB: d, Log: quiet})

@@ -12,27 +12,14 @@ import (
 	"cutroom/internal/idempotency"
 )
 
+// onBothDatabases runs a test with the users u and v.
 func onBothDatabases(t *testing.T, test func(t *testing.T, d *db.DB)) {
-	open := func(t *testing.T, o db.Options) *db.DB {
-		t.Helper()
-		d, err := db.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = d.Close() })
-		if err := d.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		if _, err := d.Exec(t.Context(), `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
 			VALUES ('u', 'provider_a', '1', 0, 0), ('v', 'provider_a', '2', 0, 0)`); err != nil {
 			t.Fatal(err)
 		}
-		return d
-	}
-	t.Run("sqlite", func(t *testing.T) { test(t, open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})) })
-	t.Run("postgres", func(t *testing.T) {
-		address, user, password := dbtest.URL(t)
-		test(t, open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 8}))
+		test(t, d)
 	})
 }
 

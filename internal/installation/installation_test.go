@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -86,19 +85,10 @@ func client(cfg objectstore.BucketConfig) store {
 // database is a new one, migrated.
 func database(t *testing.T) *db.DB {
 	t.Helper()
-	o := db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db"), MaxPool: 4}
 	if os.Getenv("CUTROOM_TEST_DB") == "postgres" {
-		o.URL, o.User, o.Password = dbtest.URL(t)
+		return dbtest.Postgres(t)
 	}
-	d, err := db.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Close() })
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return dbtest.SQLite(t)
 }
 
 // put stores an object as a service that knew nothing of ids would have.

@@ -13,27 +13,6 @@ import (
 	"cutroom/internal/ratelimit"
 )
 
-func onBothDatabases(t *testing.T, test func(t *testing.T, d *db.DB)) {
-	run := func(name string, o func(t *testing.T) db.Options) {
-		t.Run(name, func(t *testing.T) {
-			d, err := db.Open(t.Context(), o(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = d.Close() })
-			if err := d.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			test(t, d)
-		})
-	}
-	run("sqlite", func(t *testing.T) db.Options { return db.Options{URL: "sqlite://" + t.TempDir() + "/a.db", MaxPool: 4} })
-	run("postgres", func(t *testing.T) db.Options {
-		address, user, password := dbtest.URL(t)
-		return db.Options{URL: address, User: user, Password: password, MaxPool: 8}
-	})
-}
-
 // refused returns the wait that err names, or 0 when err is nil.
 func refused(t *testing.T, err error) time.Duration {
 	t.Helper()
@@ -49,7 +28,7 @@ func refused(t *testing.T, err error) time.Duration {
 
 func TestNoSpanOfAMinuteHoldsMore(t *testing.T) {
 	limit := ratelimit.Limit{Name: "l", PerMinute: 3}
-	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		take := func() time.Duration { t.Helper(); return refused(t, limit.Take(t.Context(), d, "k")) }
 		pass := func(span time.Duration) { // lets time pass for the key, newest first
 			t.Helper()
@@ -113,7 +92,7 @@ func TestNoSpanOfAMinuteHoldsMore(t *testing.T) {
 }
 
 func TestParallelRequestsAreCountedExactly(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, d *db.DB) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		var through atomic.Int64
 		var wg sync.WaitGroup
 		for range 60 {
