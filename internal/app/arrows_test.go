@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"upstream/separator": {"fault", "httpcall", "media/container"},
 	"timeline":           {"fault"},
 	"user":               {"db", "fault"},
-	"job":                {"db"},
+	"job":                {"db", "fault", "idempotency"},
 	"idempotency":        {"db", "fault"},
 	"ratelimit":          {"db", "fault"},
 	"audit":              {"db"},

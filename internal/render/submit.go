@@ -107,19 +107,12 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	if err := r.resolve(); err != nil {
 		return "", err
 	}
-	defer func() {
-		if err != nil || key.Value != "" {
-			r.dropUnused(context.WithoutCancel(ctx))
-		}
-	}()
-	if err := r.store(); err != nil {
-		return "", err
+	answer, unused := "", true
+	if err = r.store(); err == nil {
+		answer, unused, err = job.Enqueue(ctx, s.db, s.log, key, table, jobID, func(tx *db.Tx) error { return r.insert(ctx, tx) })
 	}
-	answer, first, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
-		return jobID, r.insert(ctx, tx)
-	})
-	if first {
-		r.uploads = nil // the job's now
+	if unused {
+		s.dropUploads(ctx, jobID, spec{Sources: r.sources}.uploads(jobID)...)
 	}
 	return answer, err
 }
@@ -316,15 +309,6 @@ func (r *resolver) store() error {
 		}
 	}
 	return nil
-}
-
-// dropUnused deletes stored uploads that no job took.
-func (r *resolver) dropUnused(ctx context.Context) {
-	var keys []string
-	for _, u := range r.uploads {
-		keys = append(keys, u.key)
-	}
-	r.s.dropUploads(ctx, r.jobID, keys...)
 }
 
 // insert puts the job into the queue.

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
-	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
 	"cutroom/internal/user"
@@ -61,37 +60,16 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		return "", fmt.Errorf("job id: %w", err)
 	}
 	jobID = "sep-" + raw.String()
-	job := newJob{id: jobID, owner: owner, fileName: fileName(sub.File.FileName), language: sub.Language,
+	made := newJob{id: jobID, owner: owner, fileName: fileName(sub.File.FileName), language: sub.Language,
 		sizeBytes: sub.File.SizeBytes, audio: audio}
-	if err := s.Store.Put(ctx, job.source(), sub.File.Path, objectstore.ContentType(job.source())); err != nil {
+	if err := s.Store.Put(ctx, made.source(), sub.File.Path, objectstore.ContentType(made.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
-	answer, first, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
-		return jobID, s.enqueue(ctx, tx, job)
-	})
-	var refused *fault.Error
-	switch {
-	case err == nil && first:
-		return answer, nil
-	case err == nil, errors.As(err, &refused):
-		s.dropSource(context.WithoutCancel(ctx), job.source())
-		return answer, err
-	case s.committed(context.WithoutCancel(ctx), jobID):
-		s.log.Warn("the answer to a commit was lost; the job is there", "job", jobID, "err", err)
-		return jobID, nil
+	answer, unused, err := job.Enqueue(ctx, s.db, s.log, key, table, jobID, func(tx *db.Tx) error { return s.enqueue(ctx, tx, made) })
+	if unused {
+		s.dropSource(context.WithoutCancel(ctx), made.source())
 	}
-	// Whether the transaction will still commit is unknown, so its source stays;
-	// the sweep of uploads removes it if no job comes to need it.
-	return "", err
-}
-
-// committed reports whether a job exists. It is asked after a transaction
-// ended with an error that may have hidden its success.
-func (s *Service) committed(ctx context.Context, jobID string) bool {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	var one int
-	return s.db.QueryRow(ctx, `SELECT 1 FROM separation_jobs WHERE id = $1`, jobID).Scan(&one) == nil
+	return answer, err
 }
 
 // newJob is a job that enters the queue.

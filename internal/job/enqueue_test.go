@@ -1,0 +1,50 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"cutroom/internal/db"
+	"cutroom/internal/idempotency"
+	"cutroom/internal/job"
+)
+
+// What was stored for a job goes where it is certain that no job came of it, and
+// stays where a commit whose answer was lost may have made one.
+func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		const insert = `INSERT INTO chores (id, fence) VALUES ($1, 0)`
+		refused := errors.New("refused")
+		for _, tt := range []struct {
+			name   string
+			work   func(ctx context.Context, cancel func(), tx *db.Tx, id string) error
+			unused bool
+			err    error
+		}{
+			{name: "made", work: func(ctx context.Context, _ func(), tx *db.Tx, id string) error {
+				_, err := tx.Exec(ctx, insert, id)
+				return err
+			}},
+			{name: "refused", work: func(context.Context, func(), *db.Tx, string) error { return refused }, unused: true, err: refused},
+			{name: "perhaps", work: func(_ context.Context, cancel func(), _ *db.Tx, _ string) error { cancel(); return nil }, err: context.Canceled},
+			{name: "made in secret", work: func(ctx context.Context, cancel func(), _ *db.Tx, id string) error {
+				defer cancel()
+				_, err := d.Exec(ctx, insert, id) // stands for the commit that took place
+				return err
+			}},
+		} {
+			if tt.name == "made in secret" && !d.Postgres() {
+				continue // SQLite has one writer
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			answer, unused, err := job.Enqueue(ctx, d, quiet, idempotency.Key{}, "chores", tt.name,
+				func(tx *db.Tx) error { return tt.work(ctx, cancel, tx, tt.name) })
+			cancel()
+			if unused != tt.unused || !errors.Is(err, tt.err) || (answer == tt.name) != (tt.err == nil) {
+				t.Errorf("%s: %q, unused %v, %v", tt.name, answer, unused, err)
+			}
+		}
+	})
+}
