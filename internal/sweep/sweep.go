@@ -163,40 +163,40 @@ func (s *Sweeper) Sweep(ctx context.Context, confirmed bool) error {
 	return errors.Join(errs...)
 }
 
-// Remove deletes objects whose rows are gone already.
+// Remove deletes objects whose rows are gone already, unless they have come back.
 func (s *Sweeper) Remove(ctx context.Context, kind string, keys ...string) error {
-	if len(keys) == 0 {
-		return nil
+	var objects []objectstore.Info
+	for _, key := range keys {
+		objects = append(objects, objectstore.Info{Key: key})
 	}
-	if err := s.Check(ctx); err != nil {
-		return err
-	}
-	if err := s.Store.Delete(ctx, keys...); err != nil {
-		return fmt.Errorf("remove %s: %w", kind, err)
-	}
-	s.Removed(kind, len(keys))
-	s.Log.Info("objects removed", "kind", kind, "objects", len(keys), "why", "their time was over")
-	return nil
+	return s.clean(ctx, kind, "their time was over", objects)
 }
 
 // Clean removes at once what is not needed under a prefix within a rule's, such
 // as the folder of one job.
 func (s *Sweeper) Clean(ctx context.Context, kind, prefix string) error {
-	if err := s.Check(ctx); err != nil {
-		return err
-	}
-	i := slices.IndexFunc(s.Rules, func(r Rule) bool { return r.Kind == kind })
-	rule := s.Rules[i]
-	rule.Grace = 0
 	var objects []objectstore.Info
 	err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
 		objects = append(objects, o)
 		return nil
 	})
-	if err == nil {
-		err = s.removeAll(ctx, rule, "their job has ended", objects)
-	}
 	if err != nil {
+		return fmt.Errorf("clean %s: %w", kind, err)
+	}
+	return s.clean(ctx, kind, "their job has ended", objects)
+}
+
+// clean removes those of the objects that are not needed, however young.
+func (s *Sweeper) clean(ctx context.Context, kind, why string, objects []objectstore.Info) error {
+	if len(objects) == 0 {
+		return nil
+	}
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
+	rule := s.Rules[slices.IndexFunc(s.Rules, func(r Rule) bool { return r.Kind == kind })]
+	rule.Grace, rule.Lifetime = 0, 0
+	if err := s.removeAll(ctx, rule, why, objects); err != nil {
 		return fmt.Errorf("clean %s: %w", kind, err)
 	}
 	return nil
@@ -208,19 +208,21 @@ const batch = 50
 
 // removeAll deletes objects that are still not needed: between the listing and
 // now somebody may have put them again.
-func (s *Sweeper) removeAll(ctx context.Context, rule Rule, why string, objects []objectstore.Info) (err error) {
+func (s *Sweeper) removeAll(ctx context.Context, rule Rule, why string, objects []objectstore.Info) error {
 	var removed int
-	var oldest, newest time.Time
+	var oldest, newest time.Time // zero where nobody has looked
 	defer func() {
-		if removed > 0 {
-			s.Removed(rule.Kind, removed)
-			s.Log.Info("objects removed", "kind", rule.Kind, "objects", removed, "why", why,
-				"oldest", time.Since(oldest).Round(time.Second), "newest", time.Since(newest).Round(time.Second))
+		if removed == 0 {
+			return
 		}
+		s.Removed(rule.Kind, removed)
+		about := []any{"kind", rule.Kind, "objects", removed, "why", why}
+		if !newest.IsZero() {
+			about = append(about, "oldest", time.Since(oldest).Round(time.Second), "newest", time.Since(newest).Round(time.Second))
+		}
+		s.Log.Info("objects removed", about...)
 	}()
-	for len(objects) > 0 {
-		part := objects[:min(batch, len(objects))]
-		objects = objects[len(part):]
+	for part := range slices.Chunk(objects, batch) {
 		var keys []string
 		for _, o := range part {
 			v, err := s.check(ctx, rule, o, nil)

@@ -240,6 +240,25 @@ func TestWhatIsNeededAgainStays(t *testing.T) {
 	}
 }
 
+// An object whose row went is removed however young it is, unless the row is back.
+func TestRemoveAsksAgain(t *testing.T) {
+	r := newHarness(t)
+	r.exec(`INSERT INTO owners VALUES ('a-lives', 1)`)
+	r.exec(`INSERT INTO things VALUES ('up/a-lives/back')`)
+	for _, key := range []string{"up/a-lives/back", "up/a-lives/over"} {
+		r.object(key, time.Second)
+	}
+	if err := sweep.New(r.opts).Remove(t.Context(), "listed", "up/a-lives/back", "up/a-lives/over"); err != nil {
+		t.Fatal(err)
+	}
+	if left := r.keys(); !left["up/a-lives/back"] || left["up/a-lives/over"] || r.gone["listed"] != 1 {
+		t.Errorf("left %v, counted %v", left, r.gone)
+	}
+	if log := r.log.String(); !strings.Contains(log, `kind=listed objects=1 why="their time was over"`+"\n") {
+		t.Errorf("logged %s", log)
+	}
+}
+
 // listHook calls then before it lists a prefix.
 type listHook struct {
 	*objectstore.Dir
