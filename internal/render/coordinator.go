@@ -287,7 +287,8 @@ func (a *assistant) assist() (stopped, more bool) {
 	defer a.stop()
 	defer a.s.assisting.Store(nil)
 	defer a.c.stop()
-	n, err := a.make()
+	var n int
+	err := job.Recover(func() (err error) { n, err = a.make(); return err })
 	if stopped = a.ctx.Err() != nil; err != nil && !stopped {
 		err = errors.Join(err, a.c.GiveUp(a.ctx, a.part)) // or it would be taken here again and again
 		if fault.As(err) == nil {                         // else the job's own worker finds the same

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -60,6 +61,35 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 				one.c.stop()
 			}
 		})
+	})
+}
+
+// A film that makes the engine panic costs an assistant no more than that part.
+func TestAnAssistantOutlivesAPanic(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		ids, _ := r.enqueue(1, r.user(), nil)
+		film := r.service(&simulated{}, r.db)
+		if _, ok, err := film.claim(t.Context()); !ok || err != nil {
+			t.Fatal("no job: ", err)
+		}
+		c := film.newPartCoordinator(t.Context(), ids[0])
+		defer c.stop()
+		if err := c.Announce(t.Context(), []string{"video-a"}); err != nil {
+			t.Fatal(err)
+		}
+		helper := r.service(&simulated{helps: func() { panic("boom") }}, r.db)
+		log := logged(helper)
+		a, err := helper.take(t.Context())
+		if a == nil || err != nil {
+			t.Fatal("no part: ", err)
+		}
+		a.assist()
+		if made, err := c.Await(t.Context(), []string{"video-a"}); err != nil || len(made) != 1 || made["video-a"] {
+			t.Errorf("the part is not given up: %v, %v", made, err)
+		}
+		if !strings.Contains(log.String(), "panic: boom") || helper.assisting.Load() != nil {
+			t.Errorf("still assisting %v, log: %s", helper.assisting.Load(), log)
+		}
 	})
 }
 

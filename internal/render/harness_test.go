@@ -229,6 +229,7 @@ type simulated struct {
 	begin <-chan struct{}
 	cache engine.PartCache // where parts go
 	fails func() error     // instead of a film, unless nil or it returns nil
+	helps func()           // before it helps, unless nil
 
 	mu     sync.Mutex
 	films  []film // in the order of their beginning
@@ -343,6 +344,9 @@ func (e *simulated) take(ctx context.Context, job engine.Job, key string, each f
 }
 
 func (e *simulated) Assist(ctx context.Context, job engine.Job, claimed string) (int, error) {
+	if e.helps != nil {
+		e.helps()
+	}
 	made, err := e.take(ctx, job, claimed, func() {})
 	e.mu.Lock()
 	defer e.mu.Unlock()
