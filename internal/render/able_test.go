@@ -83,7 +83,7 @@ func TestJobsFailForWantOfRoomOnlyWhereNobodyHadAny(t *testing.T) {
 			}
 		}
 		age := func() {
-			r.exec(`UPDATE render_jobs SET short_since = short_since - $1`, (spaceTimeout + time.Second).Milliseconds())
+			r.exec(`UPDATE render_jobs SET short_since = short_since - $1`, (waitTimeout + time.Second).Milliseconds())
 		}
 		r.enqueue(2, r.user(), nil)
 		large, _ := r.enqueue(1, r.user(), nil)
@@ -105,6 +105,49 @@ func TestJobsFailForWantOfRoomOnlyWhereNobodyHadAny(t *testing.T) {
 		}
 		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'stale'`, errNoRoom.Code); n != 3 {
 			t.Errorf("%d jobs say why", n)
+		}
+	})
+}
+
+// A job waits for its files only while the disk that holds them may come back.
+func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		here := r.service(&simulated{}, r.db)
+		here.NodeID = "here"
+		const minute = 60_000
+		r.exec(`INSERT INTO nodes (id, seen_at) VALUES ('away', now_ms() - $1), ('gone', now_ms() - $2)`, 29*minute, 31*minute)
+		want := map[string]string{}
+		owner := r.user()
+		for _, job := range []struct {
+			node, state string
+			leftMs      int64 // of its lease
+			becomes     string
+		}{
+			{"gone", StatePending, -1, StateFailed},
+			{"gone", StateProcessing, -1, StateFailed},
+			{"gone", StateProcessing, minute, StateProcessing}, // its worker lives
+			{"never seen", StatePending, -1, StateFailed},
+			{"away", StatePending, -1, StatePending},
+			{"here", StatePending, -1, StatePending},
+			{"", StatePending, -1, StatePending}, // in a bucket
+		} {
+			ids, _ := r.enqueue(1, owner, nil)
+			r.exec(`UPDATE render_jobs SET node_id = NULLIF($2, ''), state = $3, lease_until = now_ms() + $4, created_at = created_at - $5
+				WHERE id = $1`, ids[0], job.node, job.state, job.leftMs, 31*minute)
+			want[ids[0]] = job.becomes
+		}
+		young, _ := r.enqueue(1, owner, nil)
+		r.exec(`UPDATE render_jobs SET node_id = 'gone' WHERE id = $1`, young[0])
+		want[young[0]] = StatePending
+		r.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, 1000, now_ms())`)
+		if err := here.SweepJobs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for id, state := range want {
+			st, err := here.Status(t.Context(), owner, id)
+			if err != nil || st.State != state || (st.ErrorCode == string(fault.Stale)) != (state == StateFailed) {
+				t.Errorf("%s: %+v (%v), want %s", id, st, err, state)
+			}
 		}
 	})
 }

@@ -30,7 +30,9 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 }
 
 // SweepJobs ends the jobs that no worker will: whose workers were lost too often,
-// that are past their time while they wait, and that no replica has had room for.
+// that are past their time while they wait, that no replica has had room for, and
+// whose files are on a disk that has gone. Our own disk is here, even if it was away so
+// long that nobody has noticed yet.
 func (s *Service) SweepJobs(ctx context.Context) error {
 	free, err := job.MostFreeBytes(ctx, s.db)
 	if err != nil {
@@ -45,11 +47,14 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 	return errors.Join(err,
 		s.failAll(ctx, errInterrupted, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`),
 		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $3`, s.Timeout.Milliseconds()),
-		s.failAll(ctx, errNoRoom, `state = 'PENDING' AND short_since < now_ms() - $3`, spaceTimeout.Milliseconds()))
+		s.failAll(ctx, errNoRoom, `state = 'PENDING' AND short_since < now_ms() - $3`, waitTimeout.Milliseconds()),
+		s.failAll(ctx, errNoNode, `state IN ('PENDING', 'PROCESSING') AND COALESCE(lease_until, 0) < now_ms()
+			AND created_at < now_ms() - $3 AND node_id <> $4 AND NOT `+job.NodeSeen("render_jobs.node_id", "$3"), waitTimeout.Milliseconds(), s.NodeID))
 }
 
-// spaceTimeout is how long a job may wait while no live replica has room for it.
-const spaceTimeout = 30 * time.Minute
+// waitTimeout is how long a job may wait while no live replica has room for it, or
+// reaches its files.
+const waitTimeout = 30 * time.Minute
 
 // overdue is what the client reads of a job that took too long.
 func (s *Service) overdue() *fault.Error {
