@@ -220,6 +220,10 @@ func TestAdminDateRange(t *testing.T) {
 			} else if status == http.StatusBadRequest {
 				got = strings.TrimSuffix(strings.TrimPrefix(got, `{"error":"`), `"}`)
 			}
+			if got != c.want && time.Now().UTC().Day() != today.Day() {
+				TestAdminDateRange(t) // by the new day
+				return
+			}
 			if got != c.want {
 				t.Errorf("%s%s: %d %s, want %s", path, c.query, status, got, c.want)
 			}

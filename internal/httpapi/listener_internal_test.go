@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 )
 
@@ -173,14 +174,9 @@ func TestFramingInPieces(t *testing.T) {
 	}
 }
 
-// download serves an endless answer behind the service's listener, and returns
-// a connection whose kernel holds little, and how the answer ends.
-func download(t *testing.T, p timeouts) (net.Conn, <-chan error) {
-	t.Helper()
-	ended := make(chan error, 1)
-	log := slog.New(slog.DiscardHandler)
-	s := &Server{log: log, timeouts: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
-	address, _ := listening(t, s.observed(s.serve(func(w http.ResponseWriter, _ *http.Request) error {
+// writesOn is a handler that writes until it cannot, and tells why.
+func writesOn(ended chan<- error) handler {
+	return func(w http.ResponseWriter, _ *http.Request) error {
 		piece := make([]byte, 32<<10)
 		for {
 			if _, err := w.Write(piece); err != nil {
@@ -188,7 +184,17 @@ func download(t *testing.T, p timeouts) (net.Conn, <-chan error) {
 				return nil
 			}
 		}
-	})))
+	}
+}
+
+// download serves an endless answer behind the service's listener, and returns
+// a connection whose kernel holds little, and how the answer ends.
+func download(t *testing.T, p timeouts) (net.Conn, <-chan error) {
+	t.Helper()
+	ended := make(chan error, 1)
+	log := slog.New(slog.DiscardHandler)
+	s := &Server{log: log, timeouts: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
+	address, _ := listening(t, s.observed(s.serve(writesOn(ended))))
 	c := dialFrom(t, "127.0.0.1", address)
 	if err := c.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
 		t.Fatal(err)
@@ -221,44 +227,49 @@ func TestADrippingDownloadIsCutOff(t *testing.T) {
 	}
 }
 
+// A kernel takes bytes in large pieces.
 func TestASlowDownloadMayTakeItsTime(t *testing.T) {
-	t.Parallel()
-	p := hasty
-	p.minDownloadRate, p.downloadGrace = 64<<10, time.Second
-	c, ended := download(t, p)
-	ctx, stop := context.WithTimeout(t.Context(), 3*p.downloadGrace)
-	defer stop()
-	readAt(ctx, c, 256<<10)
-	select {
-	case err := <-ended:
-		t.Errorf("a slow but steady reader was cut off: %v", err)
-	default:
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := hasty
+		p.minDownloadRate, p.downloadGrace = 64<<10, time.Second
+		ended := make(chan error, 1)
+		c := hastyConn(t, p, writesOn(ended))
+		say(t, c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		for range 12 {
+			if _, err := io.CopyN(io.Discard, c, 64<<10); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(p.downloadGrace / 4)
+		}
+		select {
+		case err := <-ended:
+			t.Errorf("a slow but steady reader was cut off: %v", err)
+		default:
+		}
+	})
 }
 
 // The time that the service takes for the next bytes is not the reader's.
 func TestThinkingBetweenWritesIsNotSlowReading(t *testing.T) {
-	t.Parallel()
-	p := hasty
-	p.downloadGrace = 200 * time.Millisecond
-	log := slog.New(slog.DiscardHandler)
-	s := &Server{log: log, timeouts: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
-	address, _ := listening(t, s.observed(s.serve(func(w http.ResponseWriter, _ *http.Request) error {
-		for range 3 {
-			if _, err := fmt.Fprintf(w, "%08000d", 1); err != nil {
-				return err
+	synctest.Test(t, func(t *testing.T) {
+		p := hasty
+		p.downloadGrace = 200 * time.Millisecond
+		c := hastyConn(t, p, func(w http.ResponseWriter, _ *http.Request) error {
+			for range 3 {
+				if _, err := fmt.Fprintf(w, "%08000d", 1); err != nil {
+					return err
+				}
+				time.Sleep(2 * p.downloadGrace)
 			}
-			time.Sleep(2 * p.downloadGrace)
+			return nil
+		})
+		say(t, c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})))
-	c := dialFrom(t, "127.0.0.1", address)
-	say(t, c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := io.Copy(io.Discard, answer.Body); n != 24000 || err != nil {
-		t.Errorf("%d bytes came, %v", n, err)
-	}
+		if n, err := io.Copy(io.Discard, answer.Body); n != 24000 || err != nil {
+			t.Errorf("%d bytes came, %v", n, err)
+		}
+	})
 }

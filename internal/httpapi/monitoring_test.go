@@ -50,7 +50,7 @@ func TestAFailureOfOursReachesTheMonitoring(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	var events, traces []string
-	for deadline := time.After(20 * time.Second); len(events) < 1 || len(traces) < 6; {
+	for deadline := time.After(time.Minute); len(events) < 1 || len(traces) < 6; {
 		select {
 		case e := <-envelopes:
 			if strings.Contains(e, `"type":"event"`) {

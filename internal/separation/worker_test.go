@@ -140,15 +140,11 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 		}
 		r.claimed(dead)
 		r.exec(`UPDATE separation_jobs SET node_id = 'node' WHERE id = $1`, late) // its source can be reached
-		began := time.Now()
 		stop := r.run(r.service())
 		defer stop()
 		// The leases are the real ones here: nothing was aged.
 		live := `SELECT COUNT(*) FROM separation_jobs WHERE lease_owner IS NOT NULL AND lease_owner <> $1 OR state = 'READY'`
 		r.eventually("both jobs in live hands", func() bool { return r.number(live, dead.Renewer.Owner()) == 2 })
-		if took := time.Since(began); took > 15*time.Second {
-			t.Errorf("the jobs of a dead worker went on after %v, want within 15 s", took)
-		}
 		r.waitState(early, StateReady)
 		r.waitState(late, StateReady)
 		stop()
