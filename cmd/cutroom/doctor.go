@@ -47,7 +47,7 @@ func doctor(ctx context.Context, v *invocation) error {
 	}
 	stores := cfg.Roles.API || cfg.Roles.Sweep // which asks about past sales
 	checks := []check{
-		{"ffmpeg", cfg.Roles.Media(), func(ctx context.Context, c config.Config) (string, error) { return checkFFmpeg(ctx, c, log) }},
+		{"ffmpeg", cfg.Roles.Media(), checkFFmpeg},
 		{"database", true, checkDatabase}, {"bucket", true, checkBucket}, {"storage", true, checkStorage},
 		{"separation provider", cfg.Roles.Separation, func(ctx context.Context, c config.Config) (string, error) { return checkProvider(ctx, c, log) }},
 		{"provider_a", cfg.Roles.API, func(ctx context.Context, c config.Config) (string, error) {
@@ -88,8 +88,8 @@ func doctor(ctx context.Context, v *invocation) error {
 // versionWords is how much of ffmpeg's first line says which it is.
 const versionWords = 3
 
-func checkFFmpeg(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
-	runner, err := app.NewMedia(cfg, log)
+func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
+	runner, err := app.NewMedia(cfg)
 	if err != nil {
 		return "", err
 	}

@@ -25,9 +25,9 @@ import (
 )
 
 // NewMedia returns the runner of ffmpeg as configured.
-func NewMedia(cfg config.Config, log *slog.Logger) (*media.Runner, error) {
+func NewMedia(cfg config.Config) (*media.Runner, error) {
 	return media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, FFprobe: cfg.Media.FFprobe,
-		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes, MaxPixels: cfg.Render.MaxInputPixels, Log: log})
+		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes, MaxPixels: cfg.Render.MaxInputPixels})
 }
 
 // buildMedia returns the runner, confined, and what tells whether it works; both
@@ -36,7 +36,7 @@ func buildMedia(ctx context.Context, cfg config.Config, log *slog.Logger) (*medi
 	if !cfg.Roles.Media() {
 		return nil, nil, nil
 	}
-	runner, err := NewMedia(cfg, log)
+	runner, err := NewMedia(cfg)
 	if err != nil {
 		return nil, nil, err
 	}

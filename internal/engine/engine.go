@@ -110,8 +110,6 @@ type Stats struct {
 	Audio, AudioReused           int // decodes and stretches
 	Analyses, AnalysesReused     int
 
-	CPU      time.Duration // of all ffmpeg and ffprobe processes
-	PeakRSS  int64         // bytes: the largest single process
 	Analyse  time.Duration // wall time of each stage
 	Parts    time.Duration // video parts and sounds together
 	Final    time.Duration

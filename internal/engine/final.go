@@ -2,8 +2,8 @@ package engine
 
 import (
 	"bufio"
+	"cmp"
 	"context"
-
 	"errors"
 	"fmt"
 	"os"
@@ -88,11 +88,8 @@ func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, don
 		pass.Stdin = mix
 		_, err := r.encode(ctx, pass)
 		mix.Close()
-		if err != nil {
+		if err = cmp.Or(mix.Err(), err); err != nil {
 			return r.finalError(ctx, err)
-		}
-		if mix.Err() != nil {
-			return mix.Err()
 		}
 		r.stats.Limiting = mix.Limited()
 		if mix.Peak() <= quietPeak || try == encodeTries {

@@ -160,15 +160,11 @@ func (r *run) count(all, reused *int, wasReused bool) {
 	}
 }
 
-// encode runs a pass and books what it cost. corrupt is how many frames it decoded
+// encode runs a pass in the run's folder. corrupt is how many frames it decoded
 // with errors.
 func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err error) {
 	pass.Dir = r.work
 	result, err := r.cfg.Media.Encode(ctx, pass)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stats.CPU += result.UserCPU + result.SystemCPU
-	r.stats.PeakRSS = max(r.stats.PeakRSS, result.MaxRSSBytes)
 	return result.CorruptFrames, noSpace(err)
 }
 

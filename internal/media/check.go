@@ -88,7 +88,7 @@ func (r *Runner) listed(ctx context.Context, flag string) (map[string]bool, erro
 	var b strings.Builder
 	_, err := r.run(ctx, command{
 		name: flag, binary: r.ffmpeg, args: []string{"-hide_banner", flag},
-		stdout: &b, timeout: r.cfg.ProbeTimeout,
+		stdout: &b, timeout: probeTimeout,
 	})
 	names := map[string]bool{}
 	for line := range strings.Lines(b.String()) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -54,12 +55,6 @@ func TestEncodeReportsWhatItDid(t *testing.T) {
 	if d := (res.OutTime - 3*time.Second).Abs(); d > 100*time.Millisecond {
 		t.Errorf("out time %v, want about 3 s", res.OutTime)
 	}
-	if res.UserCPU <= 0 || res.UserCPU > time.Minute {
-		t.Errorf("user CPU %v", res.UserCPU)
-	}
-	if res.MaxRSSBytes < 10<<20 || res.MaxRSSBytes > 1<<30 {
-		t.Errorf("peak memory %d bytes", res.MaxRSSBytes)
-	}
 	if len(seen) == 0 || seen[len(seen)-1].Frames != 90 {
 		t.Errorf("progress %v does not end at frame 90", seen)
 	}
@@ -82,22 +77,6 @@ func TestEncodeFailureKeepsTheReason(t *testing.T) {
 	// and a summary.
 	if says := err.Error(); !strings.HasPrefix(says, "normalize segment 0: exit status ") || !strings.HasSuffix(says, "No such file or directory") {
 		t.Errorf("reads %q", err)
-	}
-}
-
-func TestEncodeKeepsOnlyTheTailOfStderr(t *testing.T) {
-	t.Parallel()
-	// A long list of complaints: one per unknown option would stop at the first,
-	// so a loud log level does it.
-	res, err := newRunner(t).Encode(t.Context(), media.Pass{
-		Name: "loud", Dir: t.TempDir(),
-		Args: []string{"-loglevel", "trace", "-f", "lavfi", "-i", "testsrc2=s=64x64:d=2", "-c:v", "libx264", "-f", "null", "-"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(res.StderrTail); n == 0 || n > 8<<10 {
-		t.Errorf("%d bytes of stderr kept, want 1..8192", n)
 	}
 }
 
@@ -152,14 +131,12 @@ func TestEncodeDoesNotStartWhenCancelled(t *testing.T) {
 
 func TestEncodeStreams(t *testing.T) {
 	t.Parallel()
-	// A second of silence in, a FLAC file out, progress on its own descriptor.
+	// A second of silence in, a FLAC file out.
 	var out bytes.Buffer
-	var last media.Progress
-	res, err := newRunner(t).Encode(t.Context(), media.Pass{
+	_, err := newRunner(t).Encode(t.Context(), media.Pass{
 		Name: "stream", Dir: t.TempDir(), Timeout: time.Minute,
-		Args:   []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "flac", "pipe:1"},
-		Stdin:  bytes.NewReader(make([]byte, 96000)),
-		Stdout: &out, OnProgress: func(p media.Progress) { last = p },
+		Args:  []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "flac", "pipe:1"},
+		Stdin: bytes.NewReader(make([]byte, 96000)), Stdout: &out,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -167,22 +144,34 @@ func TestEncodeStreams(t *testing.T) {
 	if !bytes.HasPrefix(out.Bytes(), []byte("fLaC")) {
 		t.Errorf("stdout begins with %q", out.Bytes()[:min(8, out.Len())])
 	}
-	if (res.OutTime-time.Second).Abs() > 100*time.Millisecond || last.OutTime != res.OutTime {
-		t.Errorf("out time %v, last progress %v, want 1 s", res.OutTime, last.OutTime)
-	}
 }
 
-func TestEncodeSurvivesAStdinNobodyReads(t *testing.T) {
+// slowReader is at work until ready, and for a while after.
+type slowReader struct {
+	ready chan struct{}
+	done  bool
+}
+
+func (r *slowReader) Read(p []byte) (int, error) {
+	<-r.ready
+	time.Sleep(100 * time.Millisecond)
+	r.done = true
+	return len(p), nil
+}
+
+// TestEncodeWaitsForItsReader ends a pass that does not read its input while the
+// reader is at work: whoever then closes what it reads must not be in its way.
+func TestEncodeWaitsForItsReader(t *testing.T) {
 	t.Parallel()
-	pr, pw := io.Pipe() // never written to, never closed
-	defer pw.Close()
+	r := &slowReader{ready: make(chan struct{})}
+	end := sync.OnceFunc(func() { close(r.ready) })
 	_, err := newRunner(t).Encode(t.Context(), media.Pass{
-		Name: "deaf", Dir: t.TempDir(), Args: tone(time.Second, "-f", "null", "-"), Stdin: pr,
+		Name: "deaf", Dir: t.TempDir(), Args: tone(time.Second, "-f", "null", "-"), Stdin: r,
+		OnProgress: func(media.Progress) { end() },
 	})
-	if err != nil {
-		t.Error(err)
+	if err != nil || !r.done {
+		t.Errorf("%v; the reader is done: %v", err, r.done)
 	}
-	pr.Close() // lets the copying goroutine of the pass end
 }
 
 func TestEncodeReportsABrokenStdin(t *testing.T) {

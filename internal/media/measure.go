@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"fmt"
@@ -60,7 +61,7 @@ type MeasureOptions struct {
 
 	MaxPackets     int64         // beyond it the scan ends with ErrTooManyPackets; 0 is no limit
 	MaxMemoryBytes int64         // of ffprobe; 0 is that of any other process
-	Timeout        time.Duration // 0 is that of the configuration
+	Timeout        time.Duration // 0 is five minutes
 }
 
 // ErrTooManyPackets means that a file has more packets than it may have.
@@ -98,7 +99,7 @@ func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, 
 		"-print_format", "compact", inputURL(path))
 	_, err = r.run(ctx, command{
 		name: "measure", binary: r.ffprobe, args: args, reads: []string{path}, stdout: scan,
-		timeout: orDefault(opts.Timeout, r.cfg.MeasureTimeout), memory: opts.MaxMemoryBytes,
+		timeout: cmp.Or(opts.Timeout, measureTimeout), memory: opts.MaxMemoryBytes,
 	})
 	if err != nil {
 		return nil, notMediaIfExit(err)

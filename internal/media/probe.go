@@ -161,7 +161,7 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	args = append(args, "-show_entries", probeEntries, "-print_format", "json", inputURL(path))
 	out, err := r.run(ctx, command{
 		name: "probe", binary: r.ffprobe, args: args, reads: []string{path},
-		stdout: answer, timeout: r.cfg.ProbeTimeout,
+		stdout: answer, timeout: probeTimeout,
 	})
 	if err != nil {
 		return Probe{}, notMediaIfExit(err)

@@ -2,41 +2,17 @@ package media
 
 import (
 	"bytes"
-	"fmt"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
 // progressMeter is the writer behind ffmpeg's -progress: key=value lines, one
-// block per half second, each closed by a `progress=` line. It also looks at the
-// process's memory once per block, because the rusage a parent gets at the end
-// starts from the parent's own memory (the child is cloned from it) and would
-// charge the server's size to every pass.
+// block per half second, each closed by a `progress=` line.
 type progressMeter struct {
-	notify func(Progress)
-
-	lines lineSplitter
-
-	mu  sync.Mutex
-	pid int
-	now Progress
-	rss int64
-}
-
-// watch names the process whose memory is sampled.
-func (m *progressMeter) watch(pid int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.pid = pid
-}
-
-func (m *progressMeter) result() (Progress, int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.now, m.rss
+	notify func(Progress) // may be nil
+	lines  lineSplitter
+	now    Progress
 }
 
 // Write never fails: progress is a courtesy and must not end a pass.
@@ -47,49 +23,16 @@ func (m *progressMeter) Write(p []byte) (int, error) {
 
 func (m *progressMeter) take(line []byte) {
 	key, value, _ := strings.Cut(strings.TrimSpace(string(line)), "=")
-	value = strings.TrimSpace(value)
-	m.mu.Lock()
-	switch key {
-	case "frame":
-		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-			m.now.Frames = n
-		}
-	case "out_time_us":
+	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	switch {
+	case key == "frame" && err == nil:
+		m.now.Frames = n
+	case key == "out_time_us" && err == nil && n >= 0:
 		// "N/A" until the first packet; a stream starting late counts from below zero.
-		if us, err := strconv.ParseInt(value, 10, 64); err == nil && us >= 0 {
-			m.now.OutTime = time.Duration(us) * time.Microsecond
-		}
-	case "progress":
-		m.rss = max(m.rss, peakMemory(m.pid))
+		m.now.OutTime = time.Duration(n) * time.Microsecond
+	case key == "progress" && m.notify != nil:
+		m.notify(m.now)
 	}
-	now := m.now
-	m.mu.Unlock()
-	if key == "progress" && m.notify != nil {
-		m.notify(now)
-	}
-}
-
-// peakMemory reads the high-water mark of a process's resident memory in bytes,
-// 0 when it is not there.
-func peakMemory(pid int) int64 {
-	if pid == 0 {
-		return 0
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kb, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-			n, err := strconv.ParseInt(kb, 10, 64)
-			if err != nil {
-				return 0
-			}
-			return n << 10
-		}
-	}
-	return 0
 }
 
 // tail keeps the last bytes written to it, and counts the frames that ffmpeg says

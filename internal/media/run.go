@@ -1,12 +1,12 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"syscall"
 	"time"
@@ -25,17 +25,14 @@ type command struct {
 	reads   []string // may be read
 	stdin   io.Reader
 	stdout  io.Writer
-	extra   io.Writer // receives file descriptor 3; nil leaves it closed
-	started func(pid int)
 	timeout time.Duration
 	memory  int64 // bytes of private memory; 0 is what the configuration allows
 }
 
 // outcome is what is known of a process that ended.
 type outcome struct {
-	userCPU, systemCPU time.Duration
-	stderr             string
-	corrupt            int // frames of which ffmpeg said so
+	stderr  string
+	corrupt int // frames of which ffmpeg said so
 }
 
 // run runs c, confined as far as this kernel was found to grant.
@@ -54,7 +51,7 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 		ctx := context.WithoutCancel(ctx)
 		r.layers, r.report, r.detectErr = confine.Detect(func(l confine.Layers) error {
 			_, err := r.runWith(ctx, command{
-				name: "confinement test", binary: r.ffmpeg, args: []string{"-version"}, stdout: io.Discard, timeout: r.cfg.ProbeTimeout,
+				name: "confinement test", binary: r.ffmpeg, args: []string{"-version"}, stdout: io.Discard, timeout: probeTimeout,
 			}, l)
 			if start, ok := errors.AsType[*startError](err); ok {
 				return start.err
@@ -66,28 +63,6 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 		}
 	})
 	return r.layers, r.report, r.detectErr
-}
-
-// confined builds the process of c, and the pipe behind its descriptor 3.
-func (r *Runner) confined(ctx context.Context, c command, layers confine.Layers) (*exec.Cmd, *extraPipe, error) {
-	p := confine.Program{Binary: c.binary, Args: c.args, Dir: c.dir, Reads: c.reads,
-		MemoryBytes: uint64(orDefault(c.memory, r.cfg.MaxMemoryBytes)), FileBytes: uint64(r.cfg.MaxFileBytes),
-		// A process using every core for its whole time-out is the honest maximum.
-		CPU: c.timeout * time.Duration(runtime.GOMAXPROCS(0))}
-	extra, err := newExtraPipe(c.extra)
-	if err != nil {
-		return nil, nil, err
-	}
-	var files []*os.File
-	if extra.write != nil {
-		files = append(files, extra.write)
-	}
-	cmd, err := confine.Command(ctx, p, layers, files...)
-	if err != nil {
-		extra.started()
-		extra.wait()
-	}
-	return cmd, extra, err
 }
 
 // runWith starts, watches and judges one process.
@@ -109,41 +84,25 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	cmd, extra, err := r.confined(ctx, c, layers)
+	cmd, err := confine.Command(ctx, confine.Program{Binary: c.binary, Args: c.args, Dir: c.dir, Reads: c.reads,
+		MemoryBytes: uint64(cmp.Or(c.memory, r.cfg.MaxMemoryBytes)), FileBytes: uint64(r.cfg.MaxFileBytes),
+		// A process using every core for its whole time-out is the honest maximum.
+		CPU: c.timeout * time.Duration(runtime.GOMAXPROCS(0))}, layers)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
 	}
 	stderr := &tail{limit: stderrTailBytes}
-	cmd.Stderr = stderr
 	output := &outputKeeper{to: c.stdout, refused: abort}
+	cmd.Stdin, cmd.Stderr = c.stdin, stderr
 	if c.stdout != nil {
 		cmd.Stdout = output
 	}
 	cmd.WaitDelay = pipeGrace
-	feed, err := attachStdin(cmd, c.stdin)
-	if err != nil {
-		extra.started()
-		extra.wait()
-		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
-	}
-	err = confine.Start(cmd)
-	extra.started()
-	feed.started(err, abort)
-	if err != nil {
-		extra.wait()
+	if err := confine.Start(cmd); err != nil {
 		return outcome{}, &startError{name: c.name, err: err}
 	}
-	if c.started != nil {
-		c.started(cmd.Process.Pid)
-	}
-	err = cmd.Wait() // returns after stdout and stderr were read to their end
-	extra.wait()
-	feed.ended()
-
+	err = cmd.Wait() // returns when nobody reads stdin or writes what was written any more
 	out := outcome{stderr: stderr.String(), corrupt: stderr.corrupt}
-	if s := cmd.ProcessState; s != nil {
-		out.userCPU, out.systemCPU = s.UserTime(), s.SystemTime()
-	}
 	if output.err != nil {
 		// The process failed because nobody took its output, or does not know.
 		return out, fmt.Errorf("%s: take output: %w", c.name, output.err)
@@ -199,108 +158,3 @@ type startError struct {
 
 func (e *startError) Error() string { return e.name + ": start: " + e.err.Error() }
 func (e *startError) Unwrap() error { return e.err }
-
-// extraPipe carries what the process writes to descriptor 3.
-type extraPipe struct {
-	read, write *os.File
-	done        chan struct{}
-	to          io.Writer
-}
-
-func newExtraPipe(to io.Writer) (*extraPipe, error) {
-	if to == nil {
-		return &extraPipe{}, nil
-	}
-	pr, pw, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	e := &extraPipe{read: pr, write: pw, done: make(chan struct{}), to: to}
-	go func() {
-		defer close(e.done)
-		// The writer is ours and never fails; a read error means the process is gone.
-		_, _ = io.Copy(e.to, e.read)
-	}()
-	return e, nil
-}
-
-// started closes our copy of the writing end, so that the process holds the last one.
-func (e *extraPipe) started() {
-	if e.write != nil {
-		e.write.Close()
-	}
-}
-
-// wait returns when everything written was passed on, soon after the process
-// ended, whoever else may still hold the pipe.
-func (e *extraPipe) wait() {
-	if e.read == nil {
-		return
-	}
-	_ = e.read.SetReadDeadline(time.Now().Add(pipeGrace)) // pipes have deadlines
-	<-e.done
-	e.read.Close()
-}
-
-// stdinPipe feeds a reader to the process. os/exec would wait for the reader
-// after the process has ended, and a reader may block for ever.
-type stdinPipe struct {
-	read, write *os.File
-	from        io.Reader
-}
-
-func attachStdin(cmd *exec.Cmd, from io.Reader) (*stdinPipe, error) {
-	if f, ok := from.(*os.File); from == nil || ok && f != nil {
-		cmd.Stdin = from
-		return &stdinPipe{}, nil
-	}
-	pr, pw, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	cmd.Stdin = pr
-	return &stdinPipe{read: pr, write: pw, from: from}, nil
-}
-
-// started begins to feed the process, or cleans up when it did not start. An
-// error of the reader ends the process: cut-off input must not pass for whole.
-func (s *stdinPipe) started(startErr error, abort func(error)) {
-	if s.read == nil {
-		return
-	}
-	s.read.Close()
-	if startErr != nil {
-		s.write.Close()
-		return
-	}
-	go func() {
-		defer s.write.Close()
-		source := &errorKeeper{from: s.from}
-		// A write error only means that the process has read enough.
-		_, _ = io.Copy(s.write, source)
-		if source.err != nil {
-			abort(fmt.Errorf("read input: %w", source.err))
-		}
-	}()
-}
-
-// ended makes the feeding stop at its next write.
-func (s *stdinPipe) ended() {
-	if s.write != nil {
-		s.write.Close()
-	}
-}
-
-// errorKeeper remembers why reading ended, unless at the end.
-type errorKeeper struct {
-	from io.Reader
-	err  error
-}
-
-func (k *errorKeeper) Read(p []byte) (int, error) {
-	n, err := k.from.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		k.err = err
-	}
-	return n, err
-}

@@ -1,11 +1,11 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -20,10 +20,13 @@ import (
 
 // Defaults of Config.
 const (
-	defaultMaxFileBytes   = 16 << 30
-	defaultMaxPixels      = 8192 * 4320
-	defaultProbeTimeout   = 30 * time.Second
-	defaultMeasureTimeout = 5 * time.Minute
+	defaultMaxFileBytes = 16 << 30
+	defaultMaxPixels    = 8192 * 4320
+)
+
+const (
+	probeTimeout   = 30 * time.Second // of a Probe, and of what is as short
+	measureTimeout = 5 * time.Minute
 	// pipeGrace is how long what a process wrote may take to arrive after its end.
 	pipeGrace = 5 * time.Second
 )
@@ -35,11 +38,6 @@ type Config struct {
 	MaxMemoryBytes int64 // private memory of one process; default DefaultMaxMemory()
 	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
 	MaxPixels      int64 // width x height of any frame that is decoded, whatever the header said; default 8192x4320
-
-	ProbeTimeout   time.Duration // of one Probe; default 30 s
-	MeasureTimeout time.Duration // of one Measure; default 5 min
-
-	Log *slog.Logger // nil discards
 }
 
 // DefaultMaxMemory is three quarters of the machine's memory, between 1 and 8
@@ -71,14 +69,11 @@ func New(cfg Config) (*Runner, error) {
 	if !confine.Armed() {
 		return nil, errors.New("media: confine.Main must be the first statement of main")
 	}
-	cfg.FFmpeg = orDefault(cfg.FFmpeg, "ffmpeg")
-	cfg.FFprobe = orDefault(cfg.FFprobe, "ffprobe")
-	cfg.MaxMemoryBytes = orDefault(cfg.MaxMemoryBytes, DefaultMaxMemory())
-	cfg.MaxFileBytes = orDefault(cfg.MaxFileBytes, defaultMaxFileBytes)
-	cfg.MaxPixels = orDefault(cfg.MaxPixels, defaultMaxPixels)
-	cfg.ProbeTimeout = orDefault(cfg.ProbeTimeout, defaultProbeTimeout)
-	cfg.MeasureTimeout = orDefault(cfg.MeasureTimeout, defaultMeasureTimeout)
-	cfg.Log = orDefault(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.FFmpeg = cmp.Or(cfg.FFmpeg, "ffmpeg")
+	cfg.FFprobe = cmp.Or(cfg.FFprobe, "ffprobe")
+	cfg.MaxMemoryBytes = cmp.Or(cfg.MaxMemoryBytes, DefaultMaxMemory())
+	cfg.MaxFileBytes = cmp.Or(cfg.MaxFileBytes, defaultMaxFileBytes)
+	cfg.MaxPixels = cmp.Or(cfg.MaxPixels, defaultMaxPixels)
 	r := &Runner{cfg: cfg}
 	var err error
 	if r.ffmpeg, err = findBinary(cfg.FFmpeg); err != nil {
@@ -88,14 +83,6 @@ func New(cfg Config) (*Runner, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-func orDefault[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
 }
 
 // MaxMemory is how much private memory one process may use, in bytes.
@@ -121,7 +108,7 @@ type Pass struct {
 	Name string // reads like the pipeline: "normalize segment 0"
 
 	// Args follow the flags the runner adds itself: -nostdin, -hide_banner,
-	// -loglevel repeat+warning, -progress and -y, and -max_pixels for each input.
+	// -loglevel repeat+warning, -y and -progress, and -max_pixels for each input.
 	// Inputs from outside are opened with InputArgs.
 	Args []string
 
@@ -131,12 +118,13 @@ type Pass struct {
 	Timeout    time.Duration  // 0 is none
 	OnProgress func(Progress) // may be nil; called from one goroutine, never after Encode returned
 
-	// Stdin is read as pipe:0. May be nil. An error other than io.EOF ends the
-	// pass. A Read in progress may outlive Encode when ffmpeg ends before its
-	// input does.
+	// Stdin is read as pipe:0, and never after Encode returned, which waits for a
+	// Read in progress. May be nil. What came of input that ended with another
+	// error than io.EOF fails with that error.
 	Stdin io.Reader
 	// Stdout receives what the pass writes to pipe:1. When nil, pipe:1 carries the
-	// progress and the pass must not write to it. A failing writer ends the pass.
+	// progress and the pass must not write to it; otherwise there is no progress. A
+	// failing writer ends the pass.
 	Stdout io.Writer
 }
 
@@ -146,13 +134,10 @@ type Progress struct {
 	OutTime time.Duration // last timestamp written
 }
 
-// Result is what a finished pass did and cost.
+// Result is what a pass did.
 type Result struct {
 	Progress
-	UserCPU, SystemCPU time.Duration
-	MaxRSSBytes        int64  // highest resident memory seen; 0 when the pass was too short to look
-	CorruptFrames      int    // decoded with errors, and shown all the same
-	StderrTail         string // warnings and errors of a pass that ended well all the same
+	CorruptFrames int // decoded with errors, and shown all the same
 }
 
 // Encode runs one pass to its end. The error is an *ExitError when ffmpeg
@@ -166,17 +151,12 @@ type Result struct {
 //
 // When Encode returns, the process is gone and nothing writes to Dir anymore.
 func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
+	job := command{name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs, stdin: p.Stdin, stdout: p.Stdout, timeout: p.Timeout}
+	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-y"}
 	meter := &progressMeter{notify: p.OnProgress}
-	job := command{
-		name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs,
-		stdin: p.Stdin, timeout: p.Timeout,
-	}
-	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-progress", "pipe:1", "-y"}
 	if p.Stdout == nil {
 		job.stdout = meter
-	} else {
-		job.args[5] = "pipe:3"
-		job.stdout, job.extra = p.Stdout, meter
+		job.args = append(job.args, "-progress", "pipe:1")
 	}
 	for _, arg := range p.Args {
 		if arg == "-i" {
@@ -184,15 +164,8 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 		}
 		job.args = append(job.args, arg)
 	}
-	job.started = meter.watch
-
 	out, err := r.run(ctx, job)
-	last, rss := meter.result()
-	return Result{
-		Progress: last,
-		UserCPU:  out.userCPU, SystemCPU: out.systemCPU,
-		MaxRSSBytes: rss, CorruptFrames: out.corrupt, StderrTail: out.stderr,
-	}, err
+	return Result{Progress: meter.now, CorruptFrames: out.corrupt}, err
 }
 
 // pixelSlack is what decoders may round the sides of a frame up by.
@@ -209,7 +182,7 @@ func (r *Runner) version(ctx context.Context, binary string) (string, error) {
 	var b strings.Builder
 	_, err := r.run(ctx, command{
 		name: "version", binary: binary, args: []string{"-version"},
-		stdout: &b, timeout: r.cfg.ProbeTimeout,
+		stdout: &b, timeout: probeTimeout,
 	})
 	line, _, _ := strings.Cut(b.String(), "\n")
 	return line, err

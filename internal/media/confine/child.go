@@ -21,7 +21,7 @@ func enter(orderText string, args []string) error {
 	// Not every container lets us say so.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
 	// Files the server itself inherited without close-on-exec.
-	_ = unix.CloseRange(uint(o.KeepFD)+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	_ = unix.CloseRange(aliveFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
@@ -39,7 +39,7 @@ func enter(orderText string, args []string) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("parent-death signal: %w", err)
 	}
-	alive := []unix.PollFd{{Fd: int32(o.KeepFD) + 1, Events: unix.POLLIN}}
+	alive := []unix.PollFd{{Fd: aliveFD, Events: unix.POLLIN}}
 	if _, err := unix.Poll(alive, 0); err != nil && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("ask for the server: %w", err)
 	}

@@ -79,15 +79,18 @@ type order struct {
 	Memory     uint64 // bytes
 	FileSize   uint64 // bytes
 	CPU        uint64 // seconds
-	KeepFD     int    // highest descriptor that the program inherits
 	Unnumbered bool   // the limit on threads would count those of the server's user
 	Env        []string
 }
 
-// Command builds the process that confines itself and becomes p. Descriptors
-// from 3 on are those of extra. It is started with Start, and killing it (with
-// ctx or otherwise) leaves none of its processes behind.
-func Command(ctx context.Context, p Program, layers Layers, extra ...*os.File) (*exec.Cmd, error) {
+// aliveFD is the one descriptor that the new process has beside the three of
+// every program: what aliveness returns. The program does not inherit it.
+const aliveFD = 3
+
+// Command builds the process that confines itself and becomes p. It is started
+// with Start, and killing it (with ctx or otherwise) leaves none of its processes
+// behind.
+func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	alive, err := aliveness()
 	if err != nil {
 		return nil, err
@@ -95,7 +98,7 @@ func Command(ctx context.Context, p Program, layers Layers, extra ...*os.File) (
 	text, err := json.Marshal(order{
 		Layers: layers, Binary: p.Binary, Write: p.Dir, Read: p.Reads,
 		Memory: p.MemoryBytes, FileSize: p.FileBytes, CPU: uint64((p.CPU + time.Second - 1) / time.Second),
-		KeepFD: 2 + len(extra), Unnumbered: !layers.Namespaces, Env: environment(),
+		Unnumbered: !layers.Namespaces, Env: environment(),
 	})
 	if err != nil {
 		return nil, err
@@ -107,10 +110,16 @@ func Command(ctx context.Context, p Program, layers Layers, extra ...*os.File) (
 	}
 	// The Go runtime of the new process lives for milliseconds: one thread is enough.
 	cmd.Env = append(environment(), "GOMAXPROCS=1", "GOGC=off")
-	cmd.ExtraFiles = append(extra, alive)
+	cmd.ExtraFiles = []*os.File{alive}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	// The group is for kernels without namespaces; the namespace dies with its first process.
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error {
+		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		if errors.Is(err, syscall.ESRCH) { // it has ended by itself, which is not to look like a failure
+			return os.ErrProcessDone
+		}
+		return err
+	}
 	if layers.Namespaces {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWPID
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Geteuid(), Size: 1}}
