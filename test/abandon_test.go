@@ -82,7 +82,7 @@ func TestRecordingWithoutBackground(t *testing.T) {
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoBackground, b.NoSubBackground = true, true })
 	job := u.WaitReady(t, u.Separate(t, mixture(t)))
-	if got := stemIDs(job); got != "voice_all speaker_0 speaker_1" {
+	if got := stemIDs(job); got != "voice_all" {
 		t.Errorf("stems %s", got)
 	}
 }
@@ -91,7 +91,7 @@ func TestRecordingWithoutVoiceFailsAndIsRefunded(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	u := s.SignIn(t)
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoVoice, b.NoSpeakers = true, true })
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoVoice = true })
 	if got := waitRefunded(t, u, u.Separate(t, mixture(t)), 3); got != "provider_rejected: Provider service unavailable" {
 		t.Errorf("error %q", got)
 	}

@@ -15,6 +15,7 @@ import (
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/separator"
 )
 
 const separatePath = "/api/v2/separate"
@@ -29,7 +30,9 @@ func spec() apitest.Part { return apitest.Part{Name: "spec", Text: `{"sourceLang
 
 func TestSeparationFromSubmitToStems(t *testing.T) {
 	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
+	s := apitest.Start(t)
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoSpeakers = false })
+	u := s.SignIn(t)
 	id := u.Separate(t, mixture(t))
 	if b := u.Balance(t); b != 2 {
 		t.Errorf("balance after submit %d, want 3 - 1", b)

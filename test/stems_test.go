@@ -28,14 +28,14 @@ func TestStemDownload(t *testing.T) {
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
 	job := u.WaitReady(t, u.Separate(t, mixture(t)))
-	stem := job.Stem(t, "speaker_0")
+	stem := job.Stem(t, "background")
 	if !strings.HasPrefix(stem.URL, s.URL+"/") {
 		t.Errorf("url %s is not under PUBLIC_BASE_URL %s", stem.URL, s.URL)
 	}
 	path := stemPath(t, stem)
 	// No bearer: the token in the URL is all that is needed.
 	whole := s.Do(t, apitest.Request{Path: path, Valid: true}).Expect(200)
-	if d := whole.Header.Get("Content-Disposition"); d != `attachment; filename="speaker_0.flac"` {
+	if d := whole.Header.Get("Content-Disposition"); d != `attachment; filename="background.flac"` {
 		t.Errorf("Content-Disposition %s", d)
 	}
 	if ct := whole.Header.Get("Content-Type"); ct != "audio/flac" && ct != "audio/x-flac" {
@@ -43,7 +43,7 @@ func TestStemDownload(t *testing.T) {
 	}
 	checkRanges(t, s, apitest.Request{Path: path, Valid: true}, whole.Body)
 	// Fresh at each call, and both work.
-	again := stemPath(t, u.Separation(t, job.JobID).Stem(t, "speaker_0"))
+	again := stemPath(t, u.Separation(t, job.JobID).Stem(t, "background"))
 	s.Do(t, apitest.Request{Path: again, Valid: true}).Expect(200)
 	s.Do(t, apitest.Request{Method: "POST", Path: path}).Expect(405)
 }

@@ -87,7 +87,8 @@ func newHarness(t testing.TB, d *db.DB) *harness {
 	return r
 }
 
-// withProvider starts the stand-in of the provider.
+// withProvider starts the stand-in of the provider, which finds no speakers: each is
+// four more passes of ffmpeg.
 func (r *harness) withProvider() *harness {
 	r.t.Helper()
 	p, err := fakeprovider.New(fakeprovider.Options{APIKey: providerKey, Space: providerSpace, Dir: filepath.Join(r.dir, "provider"), Fast: true,
@@ -105,6 +106,7 @@ func (r *harness) withProvider() *harness {
 			r.t.Error(err)
 		}
 	})
+	p.Configure(func(b *fakeprovider.Behaviour) { b.NoSpeakers = true })
 	r.provider = p
 	return r
 }

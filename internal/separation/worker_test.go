@@ -31,8 +31,9 @@ func (r *harness) fault(rules ...fake.Rule) {
 
 func TestReplicasWorkTheQueueTogether(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		const jobs = 5
+		const jobs = 3
 		r := newHarness(t, d).withProvider()
+		r.provider.Configure(func(b *fakeprovider.Behaviour) { b.NoSpeakers = false })
 		owner := r.user(jobs)
 		a, b := r.service(), r.service()
 		var ids []string

@@ -122,7 +122,6 @@ func start(t *testing.T, seed uint64, more ...apitest.Option) *soak {
 	}
 	t.Cleanup(func() { k.db.Close() })
 	k.source = mediatest.Tone(t, 1200, 500*time.Millisecond)
-	k.s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoSpeakers = true })
 	for range 8 {
 		k.users = append(k.users, k.direct[0].SignIn(t, apitest.Credits(60)))
 	}
