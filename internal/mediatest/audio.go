@@ -6,6 +6,7 @@ import (
 	"math"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -36,8 +37,13 @@ func sampleAt(d time.Duration) int { return int(math.Round(d.Seconds() * SampleR
 
 // Samples decodes the first audio stream to SampleRate, one slice per channel,
 // with samples in -1..1 beginning at time zero: sound that starts late is
-// preceded by zeros.
+// preceded by zeros. They are not the caller's to change.
 func Samples(t testing.TB, path string) [][]float64 {
+	t.Helper()
+	return once(t, "samples", path, func() [][]float64 { return samples(t, path) })
+}
+
+func samples(t testing.TB, path string) [][]float64 {
 	t.Helper()
 	channels := Inspect(t, path).Audio(t).Channels
 	// One thread: see the decoding of sound in the engine.
@@ -57,7 +63,7 @@ func Samples(t testing.TB, path string) [][]float64 {
 func Mono(t testing.TB, path string) []float64 {
 	t.Helper()
 	all := Samples(t, path)
-	sum := all[0]
+	sum := slices.Clone(all[0])
 	for _, c := range all[1:] {
 		for i, v := range c {
 			sum[i] += v

@@ -16,13 +16,14 @@ import (
 // video stream.
 func FrameTimes(t testing.TB, path string) []time.Duration {
 	t.Helper()
-	out := run(t, "ffprobe", "-loglevel", "error", "-select_streams", "v:0",
-		"-show_entries", "frame=best_effort_timestamp_time", "-print_format", "default=nk=1:nw=1", "file:"+path)
-	var times []time.Duration
-	for field := range strings.FieldsSeq(string(out)) {
-		times = append(times, process.Seconds(field))
-	}
-	return times
+	return once(t, "frame times", path, func() (times []time.Duration) {
+		out := run(t, "ffprobe", "-loglevel", "error", "-select_streams", "v:0",
+			"-show_entries", "frame=best_effort_timestamp_time", "-print_format", "default=nk=1:nw=1", "file:"+path)
+		for field := range strings.FieldsSeq(string(out)) {
+			times = append(times, process.Seconds(field))
+		}
+		return times
+	})
 }
 
 // ConstantRate fails the test unless the video has exactly frames frames, the

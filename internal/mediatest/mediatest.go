@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,34 @@ func run(t testing.TB, program string, args ...string) []byte {
 		t.Fatalf("%s: %v", strings.Join(args, " "), err)
 	}
 	return out
+}
+
+// answers is what files were found to hold. Tests ask many questions of one film,
+// and each start of ffmpeg costs as much as decoding a short one.
+var answers sync.Map
+
+// question is what is asked of a file as it is now.
+type question struct {
+	what, path     string
+	size, modified int64
+}
+
+// once reads a file at the first time that something is asked of it, and anew when
+// it has changed. The answer is kept as long as the test that asked first.
+func once[T any](t testing.TB, what, path string, read func() T) T {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := question{what, path, info.Size(), info.ModTime().UnixNano()}
+	if known, ok := answers.Load(q); ok {
+		return known.(T)
+	}
+	answer := read()
+	answers.Store(q, answer)
+	t.Cleanup(func() { answers.Delete(q) })
+	return answer
 }
 
 // Media is what ffprobe says of a file.
@@ -93,6 +122,11 @@ func (m Media) first(t testing.TB, kind string) Stream {
 
 // Inspect reads a file's headers.
 func Inspect(t testing.TB, path string) Media {
+	t.Helper()
+	return once(t, "headers", path, func() Media { return inspect(t, path) })
+}
+
+func inspect(t testing.TB, path string) Media {
 	t.Helper()
 	var raw struct {
 		Format struct {
