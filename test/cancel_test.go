@@ -136,7 +136,12 @@ func TestDeleteARunningRender(t *testing.T) {
 	apitest.Eventually(t, time.Minute, func() bool { return busy() == s.Processes() },
 		func() string { return "the slots are not free" })
 	waiting := open[len(open)-1]
-	if st := u.Status(t, waiting[len("/api/v2/render/"):]); st.Status != "PENDING" {
+	var st apitest.RenderStatus
+	apitest.Eventually(t, 20*time.Second, func() bool {
+		st = u.Status(t, waiting[len("/api/v2/render/"):])
+		return st.Status != "PENDING" || st.ProgressReason == "queued"
+	}, func() string { return fmt.Sprintf("%+v, want one that is queued", st) })
+	if st.Status != "PENDING" {
 		t.Errorf("%+v, want one that waits", st)
 	}
 	for _, path := range slices.Backward(open) {

@@ -48,7 +48,6 @@ func TestLongRenders(t *testing.T) {
 	t.Parallel()
 	t.Run("kill in the middle", killInTheMiddleOfARender)
 	t.Run("stop in the middle hands it back", stopInTheMiddleOfARender)
-	t.Run("others wait for a slot", rendersWaitForASlot)
 	if apitest.Postgres() {
 		t.Run("another replica takes over", anotherReplicaTakesOver)
 	}
@@ -170,22 +169,4 @@ func anotherReplicaTakesOver(t *testing.T) {
 	}
 	s.Restart(t)
 	isFilm(t, u.Download(t, film), 640, 360, "25/1", noisyLength)
-}
-
-func rendersWaitForASlot(t *testing.T) {
-	s := apitest.Start(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"), apitest.Replicas(1))
-	u := s.SignIn(t)
-	first := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
-	inProgress(t, u, first)
-	second := u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
-	var st apitest.RenderStatus
-	apitest.Eventually(t, 20*time.Second, func() bool {
-		st = u.Status(t, second)
-		return st.ProgressReason == "queued" || st.Status == "COMPLETED"
-	}, func() string { return fmt.Sprintf("the second render is %+v, want queued", st) })
-	if st.ProgressReason != "queued" {
-		t.Errorf("the second render was never queued: %+v", st)
-	}
-	u.WaitRendered(t, first)
-	u.WaitRendered(t, second)
 }
