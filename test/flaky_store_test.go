@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -40,28 +39,26 @@ type storeFault struct {
 func newFlakyStore(t testing.TB) *flakyStore {
 	t.Helper()
 	f := &flakyStore{bucket: "bucket", access: "flaky-access-key", secret: "flaky-secret-0123456789abcdef"}
-	if address := os.Getenv("CUTROOM_TEST_S3"); address != "" {
-		u, err := url.Parse(address)
-		if err != nil || u.User == nil {
-			t.Fatal("CUTROOM_TEST_S3 is not an address with credentials")
+	real, err := apitest.RealBucket(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if real != nil {
+		u, err := url.Parse(real["OBJECT_STORE_ENDPOINT"])
+		if err != nil {
+			t.Fatal(err)
 		}
-		f.bucket, f.access = strings.Trim(u.Path, "/"), u.User.Username()
-		f.secret, _ = u.User.Password()
-		// Services of other tests would sweep this one's objects away.
-		f.bucket = apitest.RealBucket(t, u.Scheme+"://"+u.Host, f.bucket, f.access, f.secret)
+		f.bucket, f.access, f.secret = real["OBJECT_STORE_BUCKET"], real["OBJECT_STORE_ACCESS_KEY_ID"], real["OBJECT_STORE_SECRET_ACCESS_KEY"]
 		f.handler = &httputil.ReverseProxy{
 			Rewrite: func(p *httputil.ProxyRequest) {
-				p.SetURL(&url.URL{Scheme: u.Scheme, Host: u.Host})
+				p.SetURL(u)
 				p.Out.Host = p.In.Host // it is signed
 			},
 			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		}
-	} else {
-		var err error
-		if f.handler, err = bucket.New(bucket.Options{Name: f.bucket, AccessKeyID: f.access, SecretAccessKey: f.secret,
-			Region: "auto", Dir: t.TempDir()}); err != nil {
-			t.Fatal(err)
-		}
+	} else if f.handler, err = bucket.New(bucket.Options{Name: f.bucket, AccessKeyID: f.access, SecretAccessKey: f.secret,
+		Region: "auto", Dir: t.TempDir()}); err != nil {
+		t.Fatal(err)
 	}
 	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(f.Close)

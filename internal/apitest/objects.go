@@ -3,7 +3,10 @@ package apitest
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -22,30 +25,28 @@ func s3Client(env map[string]string) *s3.Client {
 	})
 }
 
-// ownBucket makes a bucket beside the one that env names and puts it into env.
-// Two services on one bucket and two databases would sweep each other's
-// objects away.
-func ownBucket(t testing.TB, env map[string]string) error {
+// RealBucket makes a bucket of a test's own on the S3 server that CUTROOM_TEST_S3
+// names, and returns a service's settings for it, none without a server. Two
+// services on one bucket and two databases would sweep each other's objects away.
+func RealBucket(t testing.TB) (map[string]string, error) {
+	value := os.Getenv("CUTROOM_TEST_S3")
+	if value == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || u.User == nil || strings.Trim(u.Path, "/") == "" {
+		return nil, errors.New("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET")
+	}
 	var suffix [6]byte
 	_, _ = rand.Read(suffix[:]) // never fails
-	name := env["OBJECT_STORE_BUCKET"] + "-" + hex.EncodeToString(suffix[:])
-	if _, err := s3Client(env).CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(name)}); err != nil {
-		return fmt.Errorf("make a bucket for the test: %w", err)
+	secret, _ := u.User.Password()
+	env := map[string]string{"OBJECT_STORE_ENDPOINT": u.Scheme + "://" + u.Host, "OBJECT_STORE_ACCESS_KEY_ID": u.User.Username(),
+		"OBJECT_STORE_BUCKET":            strings.Trim(u.Path, "/") + "-" + hex.EncodeToString(suffix[:]),
+		"OBJECT_STORE_SECRET_ACCESS_KEY": secret, "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("0", 32)}
+	if _, err := s3Client(env).CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(env["OBJECT_STORE_BUCKET"])}); err != nil {
+		return nil, fmt.Errorf("make a bucket for the test: %w", err)
 	}
-	env["OBJECT_STORE_BUCKET"] = name
-	return nil
-}
-
-// RealBucket makes a bucket of a test's own on the server that
-// CUTROOM_TEST_S3 names, and returns its name.
-func RealBucket(t testing.TB, endpoint, bucket, access, secret string) string {
-	t.Helper()
-	env := map[string]string{"OBJECT_STORE_ENDPOINT": endpoint, "OBJECT_STORE_BUCKET": bucket,
-		"OBJECT_STORE_ACCESS_KEY_ID": access, "OBJECT_STORE_SECRET_ACCESS_KEY": secret}
-	if err := ownBucket(t, env); err != nil {
-		t.Fatal(err)
-	}
-	return env["OBJECT_STORE_BUCKET"]
+	return env, nil
 }
 
 // ObjectKeys lists what lies in the service's bucket, none without one.

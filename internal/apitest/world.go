@@ -2,12 +2,10 @@ package apitest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
+	"maps"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"cutroom/internal/sandbox"
@@ -57,16 +55,12 @@ func (w *World) env(t testing.TB, bucket bool) (map[string]string, error) {
 	for _, key := range []string{"ADMIN_SLUG", "ENABLE_API_DOCS", "ENABLE_TESTDATA_MOCK"} {
 		env[key] = ""
 	}
-	if real := os.Getenv("CUTROOM_TEST_S3"); bucket && real != "" {
-		u, err := url.Parse(real)
-		if err != nil || u.Host == "" || u.User == nil || strings.Trim(u.Path, "/") == "" {
-			return nil, errors.New("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET")
+	if bucket {
+		real, err := RealBucket(t)
+		if err != nil {
+			return nil, err
 		}
-		env["OBJECT_STORE_ENDPOINT"], env["OBJECT_STORE_BUCKET"] = u.Scheme+"://"+u.Host, strings.Trim(u.Path, "/")
-		env["OBJECT_STORE_ACCESS_KEY_ID"] = u.User.Username()
-		env["OBJECT_STORE_SECRET_ACCESS_KEY"], _ = u.User.Password()
-		env["OBJECT_STORE_ACCOUNT_ID"] = strings.Repeat("0", 32)
-		return env, ownBucket(t, env)
+		maps.Copy(env, real)
 	}
 	return env, nil
 }

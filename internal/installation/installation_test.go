@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -56,18 +55,15 @@ func eachStore(t *testing.T, test func(t *testing.T, s store)) {
 	}))
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-		value := os.Getenv("CUTROOM_TEST_S3")
-		if value == "" {
+		real, err := apitest.RealBucket(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if real == nil {
 			t.Skip("CUTROOM_TEST_S3 is not set; scripts/s3.sh run sets it")
 		}
-		u, err := url.Parse(value)
-		if err != nil || u.User == nil {
-			t.Fatal("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET")
-		}
-		cfg := objectstore.BucketConfig{Endpoint: u.Scheme + "://" + u.Host, AccessKeyID: u.User.Username()}
-		cfg.SecretAccessKey, _ = u.User.Password()
-		cfg.Bucket = apitest.RealBucket(t, cfg.Endpoint, strings.Trim(u.Path, "/"), cfg.AccessKeyID, cfg.SecretAccessKey)
-		test(t, client(cfg))
+		test(t, client(objectstore.BucketConfig{Endpoint: real["OBJECT_STORE_ENDPOINT"], Bucket: real["OBJECT_STORE_BUCKET"],
+			AccessKeyID: real["OBJECT_STORE_ACCESS_KEY_ID"], SecretAccessKey: real["OBJECT_STORE_SECRET_ACCESS_KEY"]}))
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,14 +59,13 @@ func (r *rig) shareBucket() {
 	r.t.Helper()
 	const access, secret = "access", "a secret of the stand-in"
 	cfg := objectstore.BucketConfig{Bucket: "bucket", AccessKeyID: access, SecretAccessKey: secret}
-	if real := os.Getenv("CUTROOM_TEST_S3"); real != "" {
-		u, err := url.Parse(real)
-		if err != nil || u.User == nil {
-			r.t.Fatal("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET")
-		}
-		cfg.Endpoint, cfg.AccessKeyID = u.Scheme+"://"+u.Host, u.User.Username()
-		cfg.SecretAccessKey, _ = u.User.Password()
-		cfg.Bucket = apitest.RealBucket(r.t, cfg.Endpoint, strings.Trim(u.Path, "/"), cfg.AccessKeyID, cfg.SecretAccessKey)
+	real, err := apitest.RealBucket(r.t)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if real != nil {
+		cfg = objectstore.BucketConfig{Endpoint: real["OBJECT_STORE_ENDPOINT"], Bucket: real["OBJECT_STORE_BUCKET"],
+			AccessKeyID: real["OBJECT_STORE_ACCESS_KEY_ID"], SecretAccessKey: real["OBJECT_STORE_SECRET_ACCESS_KEY"]}
 	} else {
 		standIn, err := bucket.New(bucket.Options{Name: cfg.Bucket, AccessKeyID: access, SecretAccessKey: secret, Dir: filepath.Join(r.dir, "bucket")})
 		if err != nil {
