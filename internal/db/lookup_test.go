@@ -107,7 +107,7 @@ func TestLookupsEndWithTheirTime(t *testing.T) {
 			began := time.Now()
 			err := d.Lookup(db.Prompt(t.Context(), 500*time.Millisecond), `SELECT seen_at FROM nodes WHERE id = $1`, []any{"x"},
 				func(db.Scanner) error { return nil })
-			if took := time.Since(began); !errors.Is(err, db.ErrUnavailable) || took > 5*time.Second {
+			if took := time.Since(began); !errors.Is(err, db.ErrUnavailable) || took > 30*time.Second {
 				t.Errorf("after %v: %v", took, err)
 			}
 		})

@@ -382,7 +382,7 @@ func TestSweepNeverTakesAFileFromAJob(t *testing.T) {
 // waitForWaiters returns when n callers share the load of a file.
 func waitForWaiters(t *testing.T, c *diskcache.Cache, path string, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); c.Waiters(path) != n; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); c.Waiters(path) != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the callers did not come together")
 		}

@@ -19,7 +19,8 @@ func TestMadeOnceHoweverManyAsk(t *testing.T) {
 		for i := range 40 {
 			all.Go(func() {
 				err := m.Make(t.Context(), string(rune('a'+i%4)), func(context.Context) error {
-					most.Store(max(most.Load(), now.Add(1)))
+					for n, seen := now.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+					}
 					time.Sleep(time.Second)
 					now.Add(-1)
 					made.Add(1)

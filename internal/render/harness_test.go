@@ -360,14 +360,16 @@ func (e *simulated) Poster(_ context.Context, film, jpeg string) error {
 func (e *simulated) keys() []string {
 	keys := make([]string, e.parts)
 	for i := range keys {
-		keys[i] = fmt.Sprintf("video-%03d", i)
+		keys[i] = videoPart(i)
 	}
 	return keys
 }
 
+func videoPart(i int) string { return fmt.Sprintf("video-%03d", i) }
+
 func (e *simulated) make(ctx context.Context, job engine.Job, key string) error {
 	takes := e.takes
-	if key == e.keys()[0] {
+	if key == videoPart(0) {
 		takes += e.dearest
 		if e.begin != nil {
 			select {

@@ -27,8 +27,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 	missing := map[string]bool{}
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
-		for n := now.Add(1); n > most.Load(); {
-			most.Store(n)
+		for n, seen := now.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 		}
 		time.Sleep(30 * time.Millisecond)
 		now.Add(-1)

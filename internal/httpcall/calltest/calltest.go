@@ -5,7 +5,9 @@ package calltest
 import (
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -41,9 +43,21 @@ func Serve(t *testing.T, handler http.HandlerFunc) (address string, client *http
 	return server.URL, server.Client()
 }
 
-// DeadAddress is a loopback address on which nothing listens any more.
-func DeadAddress() string {
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	return server.URL
+// DeadAddress is a loopback address on which nothing listens, nor will while the
+// test runs: its port is taken.
+func DeadAddress(t *testing.T) string {
+	t.Helper()
+	taken, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(taken) })
+	if err := syscall.Bind(taken, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "http://127.0.0.1:" + strconv.Itoa(at.(*syscall.SockaddrInet4).Port)
 }

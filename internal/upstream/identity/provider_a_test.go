@@ -156,7 +156,7 @@ func TestProviderAOutOfReach(t *testing.T) {
 	short := func(p *http.Client) *http.Client { p.Timeout = 50 * time.Millisecond; return p }
 
 	t.Run("nothing listens", func(t *testing.T) {
-		p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: calltest.DeadAddress(), ClientIDs: []string{clientID}})
+		p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: calltest.DeadAddress(t), ClientIDs: []string{clientID}})
 		_, err := p.Verify(t.Context(), token)
 		wantOnly(t, err, identity.ErrUnavailable, token)
 	})

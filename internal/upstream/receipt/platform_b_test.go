@@ -179,7 +179,6 @@ func newPlatformB(t *testing.T, change func(*receipt.PlatformBConfig)) (*receipt
 	t.Helper()
 	store := &storeB{t: t, signed: trusted().sign(payloadB(nil))}
 	address, client := calltest.Serve(t, store.ServeHTTP)
-	client.Timeout = 500 * time.Millisecond
 	cfg := configB()
 	cfg.BaseURL, cfg.HTTP = address+"/", client
 	if change != nil {
@@ -415,7 +414,7 @@ func TestPlatformBClassifiesFailures(t *testing.T) {
 	t.Parallel()
 	for name, failure := range failures {
 		t.Run(name, func(t *testing.T) {
-			p, store := newPlatformB(t, nil)
+			p, store := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.HTTP.Timeout = failure.timeout })
 			store.handler = func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.RawQuery == "again" {
 					t.Error("a redirect was followed")
@@ -439,7 +438,7 @@ func TestPlatformBClassifiesFailures(t *testing.T) {
 		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 	})
 	t.Run("nothing listens", func(t *testing.T) {
-		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.BaseURL = calltest.DeadAddress() })
+		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.BaseURL = calltest.DeadAddress(t) })
 		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrUnavailable)
 	})
 }

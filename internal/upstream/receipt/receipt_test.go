@@ -81,25 +81,26 @@ func pkcs8PEM(key any) []byte {
 var failures = map[string]struct {
 	handler http.HandlerFunc
 	want    error
+	timeout time.Duration // of the client; 0 is none
 }{
-	"500":           {status(500), receipt.ErrUnavailable},
-	"502":           {status(502), receipt.ErrUnavailable},
-	"503":           {status(503), receipt.ErrUnavailable},
-	"429":           {status(429), receipt.ErrUnavailable},
-	"400":           {status(400), receipt.ErrInvalid},
-	"403":           {status(403), receipt.ErrInvalid},
-	"404":           {status(404), receipt.ErrInvalid},
-	"204":           {status(204), receipt.ErrInvalid},
-	"not JSON":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, receipt.ErrInvalid},
-	"empty":         {func(http.ResponseWriter, *http.Request) {}, receipt.ErrInvalid},
-	"empty object":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, receipt.ErrInvalid},
-	"too long":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) }, receipt.ErrInvalid},
-	"hangs":         {hang, receipt.ErrUnavailable},
-	"body hangs":    {hangInBody, receipt.ErrUnavailable},
-	"cut off":       {cutOff, receipt.ErrUnavailable},
-	"drops":         {drop, receipt.ErrUnavailable},
-	"echoes at us":  {echo, receipt.ErrUnavailable},
-	"sends us away": {redirect, receipt.ErrInvalid},
+	"500":           {status(500), receipt.ErrUnavailable, 0},
+	"502":           {status(502), receipt.ErrUnavailable, 0},
+	"503":           {status(503), receipt.ErrUnavailable, 0},
+	"429":           {status(429), receipt.ErrUnavailable, 0},
+	"400":           {status(400), receipt.ErrInvalid, 0},
+	"403":           {status(403), receipt.ErrInvalid, 0},
+	"404":           {status(404), receipt.ErrInvalid, 0},
+	"204":           {status(204), receipt.ErrInvalid, 0},
+	"not JSON":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, receipt.ErrInvalid, 0},
+	"empty":         {func(http.ResponseWriter, *http.Request) {}, receipt.ErrInvalid, 0},
+	"empty object":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, receipt.ErrInvalid, 0},
+	"too long":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) }, receipt.ErrInvalid, 0},
+	"hangs":         {hang, receipt.ErrUnavailable, time.Second},
+	"body hangs":    {hangInBody, receipt.ErrUnavailable, time.Second},
+	"cut off":       {cutOff, receipt.ErrUnavailable, 0},
+	"drops":         {drop, receipt.ErrUnavailable, 0},
+	"echoes at us":  {echo, receipt.ErrUnavailable, 0},
+	"sends us away": {redirect, receipt.ErrInvalid, 0},
 }
 
 func status(code int) http.HandlerFunc {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"cutroom/internal/httpcall/calltest"
 )
 
 func TestWholeJob(t *testing.T) {
@@ -180,11 +182,6 @@ func TestProgress(t *testing.T) {
 // A submission that no connection ever carried is repeated, and is not
 // ambiguous when it fails for good.
 func TestSubmitRepeatsOnlyWhatNeverLeft(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
 	noTLS, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +199,7 @@ func TestSubmitRepeatsOnlyWhatNeverLeft(t *testing.T) {
 	}()
 	t.Cleanup(func() { noTLS.Close(); <-served })
 	for name, base := range map[string]string{
-		"refused": "http://" + closed.Addr().String(),
+		"refused": calltest.DeadAddress(t),
 		"no TLS":  "https://" + noTLS.Addr().String(),
 	} {
 		p := newProvider(t)
@@ -236,7 +233,7 @@ func TestConnectTimeout(t *testing.T) {
 		t.Fatalf("err = %v, %d calls", err, len(p.calls))
 	}
 	for _, call := range p.calls {
-		if call.Latency < 90*time.Millisecond || call.Latency > 5*time.Second {
+		if call.Latency < 90*time.Millisecond || call.Latency > time.Minute {
 			t.Errorf("ended after %v", call.Latency)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -33,6 +35,7 @@ type provider struct {
 	api     *httptest.Server
 	storage *httptest.Server
 	closing chan struct{}
+	dial    func(ctx context.Context, network, address string) (net.Conn, error) // unless nil, how clients connect
 
 	mu       sync.Mutex
 	faults   map[string]misbehaviour // by step
@@ -58,7 +61,62 @@ const fullProject = `{"result":{"downloadInfo":{"hasOriginalVoiceOnly":true,"has
 	"hasOriginalSubBackground":true,"hasOriginalSpeakerAudioCollection":true},
 	"downloadPathInfo":{"originalVoicePath":"/perso-storage/voice","originalBackgroundPath":"/perso-storage/background"}}}`
 
-func newProvider(t *testing.T) *provider {
+func newProvider(t *testing.T) *provider { return newProviderOn(t, httptest.NewServer) }
+
+// inBubble runs a test by a clock of its own, with a stand-in at the end of pipes:
+// what is silent for long takes no time, and what is not is never silent, however
+// busy the machine is.
+func inBubble(t *testing.T, test func(t *testing.T, p *provider)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := wires{}
+		p := newProviderOn(t, w.serve)
+		p.dial = w.dial
+		test(t, p)
+	})
+}
+
+// wires are listeners that no kernel takes part in, by address.
+type wires map[string]wire
+
+type wire struct {
+	conns chan net.Conn
+	close func()
+	ended chan struct{}
+	at    *net.TCPAddr
+}
+
+func (w wires) serve(h http.Handler) *httptest.Server {
+	ended := make(chan struct{})
+	l := wire{make(chan net.Conn), sync.OnceFunc(func() { close(ended) }), ended, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1 + len(w)}}
+	w[l.at.String()] = l
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
+	s.Start()
+	return s
+}
+
+func (w wires) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case w[address].conns <- far:
+		return near, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (l wire) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l wire) Close() error   { l.close(); return nil }
+func (l wire) Addr() net.Addr { return l.at }
+
+func newProviderOn(t *testing.T, serve func(http.Handler) *httptest.Server) *provider {
 	p := &provider{t: t, closing: make(chan struct{}), faults: map[string]misbehaviour{}, hits: map[string]int{},
 		withKey: map[string]int{}, bodies: map[string]string{}, project: fullProject}
 	p.links = map[string]string{
@@ -100,7 +158,7 @@ func newProvider(t *testing.T) *provider {
 		w.WriteHeader(http.StatusCreated)
 	}))
 	storage.HandleFunc("/", p.step("file", p.serveFile))
-	p.api, p.storage = httptest.NewServer(api), httptest.NewServer(storage)
+	p.api, p.storage = serve(api), serve(storage)
 	t.Cleanup(func() {
 		close(p.closing)
 		p.api.Close()
@@ -159,7 +217,7 @@ func (p *provider) step(name string, answer http.HandlerFunc) http.HandlerFunc {
 func (p *provider) client(change ...func(*Config)) *Client {
 	cfg := Config{
 		BaseURL: p.api.URL, StorageBaseURL: p.storage.URL, APIKey: testKey, SpaceID: testSpace,
-		ConnectTimeout: 10 * time.Second, RequestTimeout: 10 * time.Second, SocketTimeout: 10 * time.Second,
+		ConnectTimeout: time.Minute, RequestTimeout: time.Minute, SocketTimeout: 10 * time.Second,
 		Record: func(c Call) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -179,6 +237,9 @@ func (p *provider) client(change ...func(*Config)) *Client {
 	c, err := New(cfg)
 	if err != nil {
 		p.t.Fatal(err)
+	}
+	if p.dial != nil {
+		c.transport.DialContext = p.dial
 	}
 	return c
 }
