@@ -25,7 +25,7 @@ import (
 // judging is a Service that can judge uploads and nothing else.
 func judging(t *testing.T) *Service {
 	t.Helper()
-	runner, err := media.New(media.Config{Log: slog.New(slog.DiscardHandler)})
+	runner, err := media.New(media.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	runner, err := media.New(media.Config{FFprobe: broken, Log: slog.New(slog.DiscardHandler)})
+	runner, err := media.New(media.Config{FFprobe: broken})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func (r *harness) service(change ...func(*Options)) *Service {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if o.Media, err = media.New(media.Config{Log: slog.New(slog.DiscardHandler)}); err != nil {
+		if o.Media, err = media.New(media.Config{}); err != nil {
 			r.t.Fatal(err)
 		}
 	}
