@@ -22,30 +22,14 @@ import (
 
 // onBothDatabases runs a test with a service whose users may upload in parts.
 func onBothDatabases(t *testing.T, test func(t *testing.T, p *partsRig)) {
-	run := func(name string, o func(t *testing.T) db.Options) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d, err := db.Open(t.Context(), o(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = d.Close() })
-			if err := d.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			p := &partsRig{t: t, db: d, store: newStore(t), content: bytes.Repeat([]byte("0123456789abcdef"), 17<<16)}
-			cache, err := asset.NewCache(t.TempDir(), 1<<30)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.service = asset.New(d, p.store.client, cache, 1<<30)
-			test(t, p)
-		})
-	}
-	run("sqlite", func(t *testing.T) db.Options { return db.Options{URL: "sqlite://" + t.TempDir() + "/a.db", MaxPool: 4} })
-	run("postgres", func(t *testing.T) db.Options {
-		address, user, password := dbtest.URL(t)
-		return db.Options{URL: address, User: user, Password: password, MaxPool: 8}
+	dbtest.Beside(t, func(t *testing.T, d *db.DB) {
+		p := &partsRig{t: t, db: d, store: newStore(t), content: bytes.Repeat([]byte("0123456789abcdef"), 17<<16)}
+		cache, err := asset.NewCache(t.TempDir(), 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.service = asset.New(d, p.store.client, cache, 1<<30)
+		test(t, p)
 	})
 }
 

@@ -10,19 +10,12 @@ import (
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 )
 
 func open(t *testing.T, url string) *db.DB {
 	t.Helper()
-	d, err := db.Open(t.Context(), db.Options{URL: url, MaxPool: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return dbtest.Open(t, db.Options{URL: url, MaxPool: 5})
 }
 
 func TestSQLiteMigratesTwiceAndKeepsTime(t *testing.T) {

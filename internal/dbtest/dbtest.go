@@ -52,6 +52,13 @@ func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
 }
 
+// Beside is Each beside other tests.
+func Beside(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, SQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, Postgres(t)) })
+}
+
 // SQLite opens a database in a file, which ends with the test.
 func SQLite(t testing.TB) *db.DB {
 	t.Helper()

@@ -20,30 +20,12 @@ import (
 var quiet = slog.New(slog.DiscardHandler)
 
 func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
-	open := func(t *testing.T, o db.Options) *db.DB {
-		o.MaxPool = 4
-		d, err := db.Open(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		if err := d.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	dbtest.Beside(t, func(t *testing.T, d *db.DB) {
 		// A table of the form that the package asks for, and nothing else.
 		if _, err := d.Exec(t.Context(), `CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT, fence BIGINT NOT NULL)`); err != nil {
 			t.Fatal(err)
 		}
-		return d
-	}
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		test(t, open(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db")}))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		url, user, password := dbtest.URL(t)
-		test(t, open(t, db.Options{URL: url, User: user, Password: password}))
+		test(t, d)
 	})
 }
 

@@ -123,12 +123,12 @@ func newCrowd(t *testing.T, n int, takes time.Duration, parts int) *crowd {
 	c := &crowd{}
 	c.url, c.role, c.password = dbtest.URL(t)
 	// One connection, so that every other session is a worker's.
-	c.rig = newRig(t, openDB(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 1}))
+	c.rig = newRig(t, dbtest.Open(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 1}))
 	c.shareBucket()
 	var services []*Service
 	for range n {
 		// Three connections: the loop, the progress and the heartbeat.
-		d := openDB(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 3})
+		d := dbtest.Open(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 3})
 		local, err := diskcache.New(diskcache.Config{Dir: filepath.Join(c.dir, fmt.Sprintf("cache-%d", len(c.pools)))})
 		if err != nil {
 			t.Fatal(err)
@@ -312,7 +312,7 @@ func (q queued) line(add func(string, ...any)) {
 // because a new job comes for each that ends.
 func measureQueue(t *testing.T, waiting, finished int) (lines []queued) {
 	url, user, password := dbtest.URL(t)
-	r := newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 2}))
+	r := newRig(t, dbtest.Open(t, db.Options{URL: url, User: user, Password: password, MaxPool: 2}))
 	const owners = 1000
 	fill := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) `
 	r.exec(fill+`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
@@ -337,7 +337,7 @@ func measureQueue(t *testing.T, waiting, finished int) (lines []queued) {
 		var all sync.WaitGroup
 		services := make([]*Service, workers)
 		for i := range services {
-			services[i] = r.service(&simulated{}, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 1}))
+			services[i] = r.service(&simulated{}, dbtest.Open(t, db.Options{URL: url, User: user, Password: password, MaxPool: 1}))
 		}
 		began, until := time.Now(), 2**benchScale
 		for i, s := range services {
@@ -432,7 +432,7 @@ func (m *meter) transactions() float64 {
 // benchPostgres is the version of the tests' server.
 func benchPostgres(t *testing.T) string {
 	url, user, password := dbtest.URL(t)
-	d := openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 1})
+	d := dbtest.Open(t, db.Options{URL: url, User: user, Password: password, MaxPool: 1})
 	var version string
 	if err := d.QueryRow(t.Context(), "SHOW server_version").Scan(&version); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
@@ -21,8 +20,7 @@ import (
 
 // Who helps with a deleted film, and who waits for a helper's part, stops at once.
 func TestDeletionStopsEveryReplica(t *testing.T) {
-	url, user, password := dbtest.URL(t)
-	r := newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 8}))
+	r := newRig(t, dbtest.Postgres(t))
 	r.shareBucket()
 	cache := r.partCache()
 	for range 2 {

@@ -9,7 +9,6 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/diskcache"
 )
 
 // owners is what a claim of each of n turns gives, by the owner's name.
@@ -236,16 +235,12 @@ func (r *rig) noScan() {
 
 // A part of somebody's film is left for the job of somebody else that waits.
 func TestHelpForAFilmEndsWhenAJobWaits(t *testing.T) {
-	url, user, password := dbtest.URL(t)
-	r := newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 8}))
+	r := newRig(t, dbtest.Postgres(t))
 	r.shareBucket()
-	local, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cache := r.partCache()
 	engines := make([]*simulated, 2)
 	for i := range engines {
-		engines[i] = &simulated{takes: time.Hour, parts: 4, cache: NewSharedCache(local, r.bucket)}
+		engines[i] = &simulated{takes: time.Hour, parts: 4, cache: cache}
 		r.run(r.service(engines[i], r.db))
 	}
 	long, other := r.user(), r.user()

@@ -90,23 +90,6 @@ func (r *rig) openBucket() *objectstore.Bucket {
 	return b
 }
 
-func openDB(t testing.TB, o db.Options) *db.DB {
-	t.Helper()
-	d, err := db.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 func (r *rig) exec(query string, args ...any) {
 	r.t.Helper()
 	if _, err := r.db.Exec(r.t.Context(), query, args...); err != nil {

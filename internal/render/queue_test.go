@@ -1,26 +1,16 @@
 package render
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/diskcache"
 )
 
 func eachDatabase(t *testing.T, test func(t *testing.T, r *rig)) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		test(t, newRig(t, openDB(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db"), MaxPool: 4})))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		url, user, password := dbtest.URL(t)
-		test(t, newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 8})))
-	})
+	dbtest.Beside(t, func(t *testing.T, d *db.DB) { test(t, newRig(t, d)) })
 }
 
 func TestJobsAreRenderedInTheOrderTheyCame(t *testing.T) {
@@ -101,18 +91,13 @@ func TestAbandonedJobsComeBeforeWaitingOnes(t *testing.T) {
 // each part once.
 func TestIdleReplicasAssist(t *testing.T) {
 	const parts, replicas = 12, 3
-	url, user, password := dbtest.URL(t)
-	r := newRig(t, openDB(t, db.Options{URL: url, User: user, Password: password, MaxPool: 8}))
+	r := newRig(t, dbtest.Postgres(t))
 	r.shareBucket()
 	engines := make([]*simulated, replicas)
 	begin := make(chan struct{})
 	var stops []func()
 	for i := range engines {
-		local, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		engines[i] = &simulated{takes: 10 * time.Millisecond, parts: parts, begin: begin, cache: NewSharedCache(local, r.bucket)}
+		engines[i] = &simulated{takes: 10 * time.Millisecond, parts: parts, begin: begin, cache: r.partCache()}
 		stops = append(stops, r.run(r.service(engines[i], r.db)))
 	}
 	owner := r.user()

@@ -53,7 +53,7 @@ minute. Ended jobs make no difference beyond noise, because every query of the q
 	r.Say(`**Waveforms.** What drawing the peaks of a stem adds to its job, for a stem of 5 minutes in stereo at 44.1 kHz, best of three; a
 provider takes some minutes for such a song.`)
 	r.Table("Stem", "To draw")
-	s := newHarness(t, openDB(t, db.Options{URL: "sqlite::memory:"})).withProvider().service()
+	s := newHarness(t, dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})).withProvider().service()
 	for _, ext := range []string{".wav", ".flac", ".mp3"} {
 		file := filepath.Join(t.TempDir(), "stem"+ext)
 		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anoisesrc=d=300:r=44100:c=pink:a=0.3", "-ac", "2", file)
@@ -85,7 +85,7 @@ provider takes some minutes for such a song.`)
 // process that may use the database.
 func measureClaims(t *testing.T, database string, finished, workers int) measured {
 	t.Helper()
-	var o db.Options
+	o := db.Options{MaxPool: 12}
 	version := "SELECT sqlite_version()"
 	if database == "PostgreSQL" {
 		o.URL, o.User, o.Password = dbtest.URL(t)
@@ -93,7 +93,7 @@ func measureClaims(t *testing.T, database string, finished, workers int) measure
 	} else {
 		o.URL = "sqlite://" + filepath.Join(t.TempDir(), "x.db")
 	}
-	d := openDB(t, o)
+	d := dbtest.Open(t, o)
 	r := newHarness(t, d)
 	owner := r.user(0)
 	fill := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)

@@ -37,29 +37,7 @@ func TestMain(m *testing.M) {
 // wait for a lease to run out.
 func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		test(t, openDB(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db")}))
-	})
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		url, user, password := dbtest.URL(t)
-		test(t, openDB(t, db.Options{URL: url, User: user, Password: password}))
-	})
-}
-
-func openDB(t testing.TB, o db.Options) *db.DB {
-	t.Helper()
-	o.MaxPool = 12
-	d, err := db.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Close() })
-	if err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return d
+	dbtest.Beside(t, test)
 }
 
 // harness is a database, a store and a provider, for any number of Services.

@@ -344,8 +344,7 @@ func TestDeletionAndTheQueue(t *testing.T) {
 // holds up the queue for a moment and not until its connection is given up.
 func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 	t.Parallel()
-	url, user, password := dbtest.URL(t)
-	d := openDB(t, db.Options{URL: url, User: user, Password: password})
+	d := dbtest.Postgres(t)
 	r := newHarness(t, d)
 	s := r.service()
 	r.enqueue(s, r.user(1))
@@ -377,7 +376,7 @@ func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 // SQLite uses a partial index only where it recognises the index's condition.
 // These queries run every two to five seconds on every replica.
 func TestHotQueriesUseTheirIndexes(t *testing.T) {
-	d := openDB(t, db.Options{URL: "sqlite::memory:"})
+	d := dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
 	for query, index := range map[string]string{
 		`SELECT COUNT(*) FROM separation_jobs WHERE ` + inFlight: "separation_at_work",
 		`SELECT id FROM separation_jobs WHERE ` + inFlight + ` AND state = 'SUBMITTING' AND COALESCE(submitting_at, 0) < now_ms() - 1 ORDER BY created_at, id LIMIT 100`: "separation_at_work",
