@@ -32,36 +32,24 @@ func (r *harness) delete(s *Service, owner, id string) {
 
 func TestDeleteInEveryState(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		intend := func(r *harness, s *Service, j *claimedJob) {
-			if err := s.intend(r.t.Context(), j); err != nil {
-				r.t.Fatal(err)
-			}
-		}
 		tests := []struct {
-			name    string
-			prepare func(r *harness, s *Service) // of the one job
-			state   string                       // afterwards
-			refund  bool
+			name, reached string
+			also          func(r *harness, s *Service, j claimedJob)
+			state         string // afterwards
+			refund        bool
 		}{
-			{"queued", func(*harness, *Service) {}, StateFailed, true},
-			{"submitting", func(r *harness, s *Service) { r.claimed(s) }, StateFailed, true},
-			{"the provider is being asked", func(r *harness, s *Service) { j := r.claimed(s); intend(r, s, &j) }, StateSubmitting, false},
-			{"at the provider", func(r *harness, s *Service) { j := r.claimed(s); r.processing(s, &j) }, StateProcessing, false},
-			{"stems on their way", func(r *harness, s *Service) {
-				j := r.claimed(s)
-				r.processing(s, &j)
+			{"queued", StateQueued, nil, StateFailed, true},
+			{"submitting", StateSubmitting, nil, StateFailed, true},
+			{"the provider is being asked", asking, nil, StateSubmitting, false},
+			{"at the provider", StateProcessing, nil, StateProcessing, false},
+			{"stems on their way", StateProcessing, func(r *harness, s *Service, j claimedJob) {
 				if err := s.done(r.t.Context(), &j); err != nil {
 					r.t.Fatal(err)
 				}
 				r.object(stemKey(j.ID, stemVoice, "flac"))
 			}, StateFailed, false},
-			{"ready", func(r *harness, s *Service) {
-				j := r.claimed(s)
-				r.processing(s, &j)
-				r.makeReady(s, &j, stemVoice, stemBackground)
-			}, StateDisposed, false},
-			{"failed", func(r *harness, s *Service) {
-				j := r.claimed(s)
+			{"ready", StateReady, nil, StateDisposed, false},
+			{"failed", StateSubmitting, func(r *harness, s *Service, j claimedJob) {
 				if _, err := s.fail(r.t.Context(), j, errInternal, errInternal); err != nil {
 					r.t.Fatal(err)
 				}
@@ -71,8 +59,12 @@ func TestDeleteInEveryState(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				r := newHarness(t, d)
 				s, owner := r.service(), r.user(5)
-				id := r.enqueueAudio(s, owner)
-				tt.prepare(r, s)
+				j := r.reach(s, owner, tt.reached)
+				id := j.ID
+				r.object(sourceKey(id, "wav"))
+				if tt.also != nil {
+					tt.also(r, s, j)
+				}
 				if err := s.Delete(t.Context(), r.user(0), id); !errors.Is(err, errUnknownJob) {
 					t.Fatalf("another's deletion: %v", err)
 				}
@@ -141,13 +133,9 @@ func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
 		s, owner := r.service(), r.user(5)
-		id := r.enqueue(s, owner)
-		j := r.claimed(s)
-		r.processing(s, &j)
-		r.makeReady(s, &j, stemVoice, stemBackground)
+		id := r.reach(s, owner, StateReady).ID
 		held := stemKey(id, stemVoice, "flac")
-		r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-1', $1, 'PENDING', '', 'video', now_ms())`, owner)
-		r.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-1', $1)`, held)
+		r.readByRender(owner, held)
 		r.delete(s, owner, id)
 		if _, err := s.ResolveStem(t.Context(), owner, id, stemVoice); !errors.Is(err, errInvalidStemURL) {
 			t.Errorf("a stem of a deleted job: %v", err)

@@ -331,6 +331,38 @@ func (r *harness) processing(s *Service, j *claimedJob) {
 	}
 }
 
+// asking is the state SUBMITTING with the intent written down.
+const asking = "ASKING"
+
+// reach makes a job and brings it to a state, as its worker would.
+func (r *harness) reach(s *Service, owner, state string) claimedJob {
+	r.t.Helper()
+	id := r.enqueue(s, owner)
+	if state == StateQueued {
+		return claimedJob{ID: id}
+	}
+	j := r.claimed(s)
+	switch state {
+	case asking:
+		if err := s.intend(r.t.Context(), &j); err != nil {
+			r.t.Fatal(err)
+		}
+	case StateProcessing:
+		r.processing(s, &j)
+	case StateReady:
+		r.processing(s, &j)
+		r.makeReady(s, &j, stemVoice, stemBackground)
+	}
+	return j
+}
+
+// readByRender makes a render job that holds an object.
+func (r *harness) readByRender(owner, key string) {
+	r.t.Helper()
+	r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-1', $1, 'PENDING', '', 'video', now_ms())`, owner)
+	r.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-1', $1)`, key)
+}
+
 // makeReady gives a job of s in PROCESSING its stems.
 func (r *harness) makeReady(s *Service, j *claimedJob, ids ...string) {
 	r.t.Helper()

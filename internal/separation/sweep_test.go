@@ -14,151 +14,62 @@ import (
 
 func TestSweeps(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		const leased = `lease_until = now_ms() + 9000`
+		// ahead is a job whose turn was before: the queue moves.
+		ahead := func(r *harness, s *Service, owner, _ string) {
+			first := r.enqueue(s, owner)
+			r.age(first, time.Hour)
+			if j := r.claimed(s); j.ID != first {
+				r.t.Fatalf("claimed %s", j.ID)
+			}
+		}
+		on := func(node string) func(r *harness, s *Service, owner, id string) {
+			return func(r *harness, s *Service, owner, id string) {
+				ahead(r, s, owner, id)
+				r.exec(`UPDATE separation_jobs SET node_id = $2 WHERE id = $1`, id, node)
+				r.exec(`INSERT INTO nodes (id, seen_at) VALUES ('gone', now_ms() - 1860000), ('away', now_ms() - 1740000)`)
+			}
+		}
 		tests := []struct {
-			name string
-			// prepare makes a job of owner and brings it to where the sweep finds it.
-			prepare func(r *harness, s *Service, owner string) string
+			name    string
+			state   string
+			minutes time.Duration // the job is that old, and has been where it is for as long
+			set     string        // of its row then, or ""
+			also    func(r *harness, s *Service, owner, id string)
 			want    row // only State, Error, Code and Attempts count
 			refund  bool
 		}{
-			{"submitting, young", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				r.claimed(s)
-				r.age(id, 9*time.Minute)
-				r.exec(`UPDATE separation_jobs SET lease_until = now_ms() + 9000 WHERE id = $1`, id)
-				return id
-			}, row{State: StateSubmitting, Attempts: 1}, false},
-			{"stuck for the first time", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				r.claimed(s)
-				r.age(id, 11*time.Minute)
-				return id
-			}, row{State: StateQueued, Attempts: 1}, false},
-			{"stuck half an hour and alone in the queue", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				r.claimed(s)
-				r.age(id, 31*time.Minute)
-				return id
-			}, row{State: StateQueued, Attempts: 1}, false},
-			{"stuck for the third time", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				for n := range 3 {
+			{"submitting, young", StateSubmitting, 9, leased, nil, row{State: StateSubmitting, Attempts: 1}, false},
+			{"stuck for the first time", StateSubmitting, 11, "", nil, row{State: StateQueued, Attempts: 1}, false},
+			{"stuck half an hour and alone in the queue", StateSubmitting, 31, "", nil, row{State: StateQueued, Attempts: 1}, false},
+			{"stuck for the third time", StateSubmitting, 11, "", func(r *harness, s *Service, _, id string) {
+				for range 2 {
+					if err := s.requeueStuck(r.t.Context()); err != nil {
+						r.t.Fatal(err)
+					}
 					r.claimed(s)
 					r.age(id, 11*time.Minute)
-					if n < 2 {
-						if err := s.requeueStuck(r.t.Context()); err != nil {
-							r.t.Fatal(err)
-						}
-					}
 				}
-				return id
 			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 3}, true},
-			{"stuck after the intent", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				j := r.claimed(s)
-				if err := s.intend(r.t.Context(), &j); err != nil {
-					r.t.Fatal(err)
-				}
-				r.age(id, 11*time.Minute)
-				return id
-			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 1}, true},
-			{"queued and young", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				r.age(id, 29*time.Minute)
-				return id
-			}, row{State: StateQueued}, false},
-			{"stale: the queue stands still", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				r.age(id, 31*time.Minute)
-				return id
-			}, row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
-			{"old, but the queue moves", func(r *harness, s *Service, owner string) string {
-				before := r.enqueue(s, owner)
-				id := r.enqueue(s, owner)
-				if j := r.claimed(s); j.ID != before {
-					r.t.Fatalf("claimed %s", j.ID)
-				}
-				r.age(id, 50*time.Minute)
-				return id
-			}, row{State: StateQueued}, false},
-			{"stale: its node is gone", func(r *harness, s *Service, owner string) string {
-				before := r.enqueue(s, owner)
-				id := r.enqueue(s, owner)
-				r.claimed(s)
-				r.exec(`UPDATE separation_jobs SET node_id = 'gone' WHERE id = $1`, id)
-				r.exec(`INSERT INTO nodes (id, seen_at) VALUES ('gone', now_ms() - 1860000)`)
-				r.age(id, 31*time.Minute)
-				_ = before
-				return id
-			}, row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
-			{"its node was here lately", func(r *harness, s *Service, owner string) string {
-				before := r.enqueue(s, owner)
-				id := r.enqueue(s, owner)
-				r.claimed(s)
-				r.exec(`UPDATE separation_jobs SET node_id = 'away' WHERE id = $1`, id)
-				r.exec(`INSERT INTO nodes (id, seen_at) VALUES ('away', now_ms() - 1740000)`)
-				r.age(id, 31*time.Minute)
-				_ = before
-				return id
-			}, row{State: StateQueued}, false},
-			{"processing within its time", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				j := r.claimed(s)
-				r.processing(s, &j)
-				r.age(id, 29*time.Minute)
-				return id
-			}, row{State: StateProcessing, Attempts: 1}, false},
-			{"processing for too long", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				j := r.claimed(s)
-				r.processing(s, &j)
+			{"stuck after the intent", asking, 11, "", nil, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 1}, true},
+			{"queued and young", StateQueued, 29, "", nil, row{State: StateQueued}, false},
+			{"stale: the queue stands still", StateQueued, 31, "", nil, row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
+			{"old, but the queue moves", StateQueued, 50, "", ahead, row{State: StateQueued}, false},
+			{"stale: its node is gone", StateQueued, 31, "", on("gone"), row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
+			{"its node was here lately", StateQueued, 31, "", on("away"), row{State: StateQueued}, false},
+			{"processing within its time", StateProcessing, 29, "", nil, row{State: StateProcessing, Attempts: 1}, false},
+			{"processing for too long", StateProcessing, 31, "", func(r *harness, _ *Service, _, id string) {
 				r.object(stemKey(id, stemVoice, "flac")) // the worker was storing stems
-				r.age(id, 31*time.Minute)
-				return id
 			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
-			{"done in time, and its stems on their way", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				j := r.claimed(s)
-				r.processing(s, &j)
-				r.age(id, 31*time.Minute)
-				r.exec(`UPDATE separation_jobs SET provider_done_at = now_ms() - 540000, lease_until = now_ms() + 9000 WHERE id = $1`, id)
-				return id
-			}, row{State: StateProcessing, Attempts: 1}, false},
-			{"done in time, but its stems do not come", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				j := r.claimed(s)
-				r.processing(s, &j)
-				r.age(id, 31*time.Minute)
-				r.exec(`UPDATE separation_jobs SET provider_done_at = now_ms() - 660000, lease_until = now_ms() + 9000 WHERE id = $1`, id)
-				return id
-			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
-			{"ready, and collected lately", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				j := r.claimed(s)
-				r.processing(s, &j)
-				r.makeReady(s, &j, stemVoice)
-				r.age(id, 2*time.Hour)
-				r.exec(`UPDATE separation_jobs SET collected_at = now_ms() - 3000000 WHERE id = $1`, id)
-				return id
+			{"done in time, and its stems on their way", StateProcessing, 31, `provider_done_at = now_ms() - 540000, ` + leased, nil,
+				row{State: StateProcessing, Attempts: 1}, false},
+			{"done in time, but its stems do not come", StateProcessing, 31, `provider_done_at = now_ms() - 660000, ` + leased, nil,
+				row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
+			{"ready, and collected lately", StateReady, 120, `collected_at = now_ms() - 3000000`, nil, row{State: StateReady, Attempts: 1}, false},
+			{"ready, but read by a render", StateReady, 120, "", func(r *harness, _ *Service, owner, id string) {
+				r.readByRender(owner, stemKey(id, stemVoice, "flac"))
 			}, row{State: StateReady, Attempts: 1}, false},
-			{"ready, but read by a render", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				j := r.claimed(s)
-				r.processing(s, &j)
-				r.makeReady(s, &j, stemVoice)
-				r.age(id, 2*time.Hour)
-				r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-' || $1, $2, 'PENDING', '', 'video', now_ms())`, id, owner)
-				r.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-' || $1, $2)`, id, stemKey(id, stemVoice, "flac"))
-				return id
-			}, row{State: StateReady, Attempts: 1}, false},
-			{"abandoned", func(r *harness, s *Service, owner string) string {
-				id := r.enqueue(s, owner)
-				j := r.claimed(s)
-				r.processing(s, &j)
-				r.makeReady(s, &j, stemVoice, stemBackground)
-				r.age(id, 61*time.Minute)
-				return id
-			}, row{State: StateDisposed, Attempts: 1}, false},
+			{"abandoned", StateReady, 61, "", nil, row{State: StateDisposed, Attempts: 1}, false},
 		}
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
@@ -167,7 +78,14 @@ func TestSweeps(t *testing.T) {
 				r.exec(`DELETE FROM nodes`)
 				s := r.service()
 				owner := r.user(9)
-				id := tt.prepare(r, s, owner)
+				id := r.reach(s, owner, tt.state).ID
+				r.age(id, tt.minutes*time.Minute)
+				if tt.set != "" {
+					r.exec(`UPDATE separation_jobs SET `+tt.set+` WHERE id = $1`, id)
+				}
+				if tt.also != nil {
+					tt.also(r, s, owner, id)
+				}
 				charged := r.number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
 				// Two replicas sweep at once, and then once more.
 				ended := make(chan error, 2)
