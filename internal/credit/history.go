@@ -53,10 +53,10 @@ func (l *Ledger) History(ctx context.Context, userID string, p cursor.Page) (ent
 	return entries, next, err
 }
 
-func scanEntry(rows *db.Rows) (Entry, error) {
+func scanEntry(row db.Scanner) (Entry, error) {
 	var e Entry
 	var at int64
-	err := rows.Scan(&e.Kind, &e.Credits, &e.ref, &at)
+	err := row.Scan(&e.Kind, &e.Credits, &e.ref, &at)
 	e.At = time.UnixMilli(at)
 	if e.Kind == kindConsume || e.Kind == kindRefund {
 		e.JobID = strings.TrimPrefix(e.ref, e.Kind+"-")

@@ -65,27 +65,21 @@ type Sale struct {
 
 // Purchases returns what a user has bought, the newest first.
 func Purchases(ctx context.Context, q db.Querier, userID string) ([]Sale, error) {
-	rows, err := q.Query(ctx, `SELECT platform, product_id, COALESCE(order_id, ''), credits, created_at,
+	out, err := db.All(ctx, q, func(row db.Scanner) (s Sale, err error) {
+		var bought, reversed int64
+		err = row.Scan(&s.Platform, &s.ProductID, &s.OrderID, &s.Credits, &bought, &reversed, &s.Owed, &s.hash)
+		s.BoughtAt = time.UnixMilli(bought)
+		if reversed > 0 {
+			s.ReversedAt = time.UnixMilli(reversed)
+		}
+		return s, err
+	}, `SELECT platform, product_id, COALESCE(order_id, ''), credits, created_at,
 			COALESCE(reversed_at, 0), owed, transaction_hash
 		FROM purchases WHERE buyer_id = $1 ORDER BY created_at DESC, transaction_hash`, userID)
 	if err != nil {
 		return nil, fmt.Errorf("list purchases: %w", err)
 	}
-	defer rows.Close()
-	var out []Sale
-	for rows.Next() {
-		var s Sale
-		var bought, reversed int64
-		if err := rows.Scan(&s.Platform, &s.ProductID, &s.OrderID, &s.Credits, &bought, &reversed, &s.Owed, &s.hash); err != nil {
-			return nil, fmt.Errorf("list purchases: %w", err)
-		}
-		s.BoughtAt = time.UnixMilli(bought)
-		if reversed > 0 {
-			s.ReversedAt = time.UnixMilli(reversed)
-		}
-		out = append(out, s)
-	}
-	return out, rows.Err()
+	return out, nil
 }
 
 // supportSpace is the namespace of the ids of entries that are bound to a job.

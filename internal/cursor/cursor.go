@@ -62,26 +62,12 @@ func Newest(at, id string) string {
 
 // List runs a query that ends with [Newest], for an owner who is $1, and returns
 // the page and the cursor of the next one, "" at the end.
-func List[T any](ctx context.Context, q db.Querier, query, owner string, p Page, scan func(*db.Rows) (T, error),
+func List[T any](ctx context.Context, q db.Querier, query, owner string, p Page, scan func(db.Scanner) (T, error),
 	of func(T) Cursor) (page []T, next string, err error) {
 	// One row more tells whether there is another page.
-	rows, err := q.Query(ctx, query, owner, p.After.At, p.After.ID, p.Limit+1)
-	if err != nil {
-		return nil, "", err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		row, err := scan(rows)
-		if err != nil {
-			return nil, "", err
-		}
-		page = append(page, row)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, "", err
-	}
-	if len(page) <= p.Limit {
-		return page, "", nil
+	page, err = db.All(ctx, q, scan, query, owner, p.After.At, p.After.ID, p.Limit+1)
+	if err != nil || len(page) <= p.Limit {
+		return page, "", err
 	}
 	page = page[:p.Limit]
 	return page, of(page[p.Limit-1]).String(), nil

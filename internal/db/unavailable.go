@@ -122,17 +122,26 @@ func (r *Rows) Err() error { return r.end(r.Rows.Err()) }
 
 // Texts reads the only column of the rows of a query, and closes them.
 func Texts(rows *Rows, err error) ([]string, error) {
+	return all(rows, err, func(row Scanner) (v string, err error) {
+		err = row.Scan(&v)
+		return v, err
+	})
+}
+
+// All runs a query and reads its rows.
+func All[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, query, args...)
+	return all(rows, err, scan)
+}
+
+func all[T any](rows *Rows, err error, scan func(Scanner) (T, error)) (out []T, _ error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var v string
-		if err := rows.Scan(&v); err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
+	err = each(rows, func(row Scanner) error {
+		one, err := scan(row)
+		out = append(out, one)
+		return err
+	})
+	return out, err
 }

@@ -81,7 +81,7 @@ var statusQuery = `SELECT ` + statusColumns + ` FROM render_jobs j WHERE j.id = 
 // next page, "" at the end.
 func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
 	jobs, next, err = cursor.List(ctx, s.db, `SELECT `+statusColumns+` FROM render_jobs j WHERE `+known+cursor.Newest("j.created_at", "j.id"),
-		owner, p, func(rows *db.Rows) (Status, error) { return scanStatus(rows) },
+		owner, p, scanStatus,
 		func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
 	if err != nil {
 		err = fmt.Errorf("list renders: %w", err)

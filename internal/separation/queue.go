@@ -142,12 +142,7 @@ func (s *Service) requeueStuck(ctx context.Context) error {
 }
 
 func (s *Service) recover(ctx context.Context, which string, args ...any) error {
-	jobs, err := s.selectJobs(ctx, inFlight+` AND state = 'SUBMITTING' AND `+which, args...)
-	if err != nil {
-		return err
-	}
-	var errs []error // one job that cannot be moved must not hold up the others
-	for _, j := range jobs {
+	return s.each(ctx, func(j claimedJob) (err error) {
 		var moved bool
 		switch {
 		case j.IntentAt.Valid:
@@ -158,31 +153,27 @@ func (s *Service) recover(ctx context.Context, which string, args ...any) error 
 		default:
 			moved, err = s.requeue(ctx, j, 0)
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("recover %s: %w", j.ID, err))
-		}
 		if moved {
 			s.jobLog(j).Warn("recovered a job from SUBMITTING")
 		}
-	}
-	return errors.Join(errs...)
+		return err
+	}, inFlight+` AND state = 'SUBMITTING' AND `+which, args...)
 }
 
-func (s *Service) selectJobs(ctx context.Context, where string, args ...any) ([]claimedJob, error) {
-	rows, err := s.db.Query(ctx, `SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
+// each moves the jobs of a condition, oldest first. One that cannot be moved does
+// not hold up the others.
+func (s *Service) each(ctx context.Context, move func(claimedJob) error, where string, args ...any) error {
+	jobs, err := db.All(ctx, s.db, scanJob, `SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
 	if err != nil {
-		return nil, fmt.Errorf("select separation jobs: %w", err)
+		return fmt.Errorf("select separation jobs: %w", err)
 	}
-	defer rows.Close()
-	var jobs []claimedJob
-	for rows.Next() {
-		j, err := scanJob(rows)
-		if err != nil {
-			return nil, fmt.Errorf("read separation job: %w", err)
+	var errs []error
+	for _, j := range jobs {
+		if err := move(j); err != nil {
+			errs = append(errs, fmt.Errorf("move %s: %w", j.ID, err))
 		}
-		jobs = append(jobs, j)
 	}
-	return jobs, rows.Err()
+	return errors.Join(errs...)
 }
 
 // requeue moves SUBMITTING to QUEUED, at the same place in the queue, and

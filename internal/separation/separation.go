@@ -123,7 +123,7 @@ type claimedJob struct {
 
 const jobColumns = `id, user_id, state, node_id, source_key, source_name, source_duration_ms, credits, project_id, submit_intent_at, provider_done_at, attempts, fence`
 
-func scanJob(row interface{ Scan(...any) error }) (claimedJob, error) {
+func scanJob(row db.Scanner) (claimedJob, error) {
 	var j claimedJob
 	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits, &j.ProjectID, &j.IntentAt, &j.DoneAt,
 		&j.Attempts, &j.Fence)

@@ -140,7 +140,7 @@ func (s *Service) place(ctx context.Context, st *Status) error {
 // stems, and the cursor of the next page, "" at the end.
 func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
 	jobs, next, err = cursor.List(ctx, s.db, `SELECT `+statusColumns+` FROM separation_jobs j WHERE `+known+cursor.Newest("j.created_at", "j.id"),
-		owner, p, func(rows *db.Rows) (Status, error) { return s.scanStatus(rows) },
+		owner, p, func(row db.Scanner) (Status, error) { return s.scanStatus(row) },
 		func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
 	if err != nil {
 		err = fmt.Errorf("list separations: %w", err)

@@ -27,14 +27,10 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 // that only waits its turn in a moving queue is not stale. Our own node is here,
 // even if it was away so long that nobody has noticed yet.
 func (s *Service) failStale(ctx context.Context) error {
-	jobs, err := s.selectJobs(ctx, `state = 'QUEUED' AND created_at < now_ms() - $1 AND (
+	return s.failAll(ctx, errStale, "it could not start", `state = 'QUEUED' AND created_at < now_ms() - $1 AND (
 		(node_id <> $2 AND NOT `+job.NodeSeen("separation_jobs.node_id", "$1")+`)
 		OR (SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL) < now_ms() - $1)`,
 		staleAfter.Milliseconds(), s.NodeID)
-	if err != nil {
-		return err
-	}
-	return s.failAll(ctx, jobs, errStale, "it could not start")
 }
 
 // fetchingTime is how long stems may take to fetch, beyond the poll time-out,
@@ -42,28 +38,20 @@ func (s *Service) failStale(ctx context.Context) error {
 const fetchingTime = 10 * time.Minute
 
 func (s *Service) failTimedOut(ctx context.Context) error {
-	jobs, err := s.selectJobs(ctx, inFlight+` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - $1
+	return s.failAll(ctx, errTimedOut, "the provider took too long", inFlight+` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - $1
 		AND COALESCE(provider_done_at, 0) < now_ms() - $2`,
 		s.PollTimeout.Milliseconds(), min(s.PollTimeout, fetchingTime).Milliseconds())
-	if err != nil {
-		return err
-	}
-	return s.failAll(ctx, jobs, errTimedOut, "the provider took too long")
 }
 
-func (s *Service) failAll(ctx context.Context, jobs []claimedJob, told *fault.Error, why string) error {
-	var errs []error // one job that cannot be failed must not hold up the others
-	for _, j := range jobs {
+func (s *Service) failAll(ctx context.Context, told *fault.Error, why, where string, args ...any) error {
+	return s.each(ctx, func(j claimedJob) error {
 		moved, err := s.fail(ctx, j, told, errors.New(why))
-		if err != nil {
-			errs = append(errs, fmt.Errorf("give up %s: %w", j.ID, err))
-		}
 		if moved {
 			s.jobLog(j).Warn("separation job given up", "state", j.State, "why", why)
 			s.dropStray(ctx, j)
 		}
-	}
-	return errors.Join(errs...)
+		return err
+	}, where, args...)
 }
 
 // unread is the condition on a job that no render still reads its stems.
@@ -72,18 +60,8 @@ var unread = `NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = sepa
 // disposeAbandoned removes results that nobody collected. Stems that a render
 // still reads stay until it has ended.
 func (s *Service) disposeAbandoned(ctx context.Context) error {
-	jobs, err := s.selectJobs(ctx, `state = 'READY' AND COALESCE(ready_at, 0) < now_ms() - $1
+	return s.each(ctx, func(j claimedJob) error { return s.dispose(ctx, j) }, `state = 'READY' AND COALESCE(ready_at, 0) < now_ms() - $1
 		AND COALESCE(collected_at, 0) < now_ms() - $1 AND `+unread, s.AbandonAfter.Milliseconds())
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, j := range jobs {
-		if err := s.dispose(ctx, j); err != nil {
-			errs = append(errs, fmt.Errorf("dispose of %s: %w", j.ID, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // dispose moves READY to DISPOSED unless the job was collected, or a render

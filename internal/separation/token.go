@@ -82,7 +82,6 @@ type StemRef struct {
 	JobID, StemID string
 	ObjectKey     string
 	SHA256        string
-	DurationMs    int64
 }
 
 // errInvalidStemURL answers for every selection that is not a stem of the caller.
@@ -113,10 +112,10 @@ func (s *Service) ResolveStemURL(ctx context.Context, owner, raw string) (StemRe
 // anything else is invalid_stem_url.
 func (s *Service) ResolveStem(ctx context.Context, owner, jobID, stemID string) (StemRef, error) {
 	ref := StemRef{JobID: jobID, StemID: stemID}
-	err := s.db.QueryRow(ctx, `SELECT t.object_key, t.sha256, t.duration_ms FROM separation_stems t
+	err := s.db.QueryRow(ctx, `SELECT t.object_key, t.sha256 FROM separation_stems t
 		JOIN separation_jobs j ON j.id = t.job_id
 		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.user_id = $3 AND j.state = 'READY'`, jobID, stemID, owner).
-		Scan(&ref.ObjectKey, &ref.SHA256, &ref.DurationMs)
+		Scan(&ref.ObjectKey, &ref.SHA256)
 	if db.IsNoRows(err) {
 		return StemRef{}, errInvalidStemURL
 	}

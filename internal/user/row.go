@@ -26,7 +26,7 @@ type User struct {
 // columns are what scan reads.
 const columns = `id, email, name, role, COALESCE(picture, ''), signed_out_at, erasing_at`
 
-func scan(row interface{ Scan(...any) error }) (User, error) {
+func scan(row db.Scanner) (User, error) {
 	var u User
 	var signedOut, erasing sql.NullInt64
 	err := row.Scan(&u.ID, &u.Email, &u.Name, &u.Role, &u.Picture, &signedOut, &erasing)
@@ -96,20 +96,11 @@ func Admins(ctx context.Context, d *db.DB) ([]User, error) {
 }
 
 func list(ctx context.Context, d *db.DB, which string, args ...any) ([]User, error) {
-	rows, err := d.Query(ctx, `SELECT `+columns+` FROM users WHERE erasing_at IS NULL AND `+which, args...)
+	out, err := db.All(ctx, d, scan, `SELECT `+columns+` FROM users WHERE erasing_at IS NULL AND `+which, args...)
 	if err != nil {
 		return nil, fmt.Errorf("look for users: %w", err)
 	}
-	defer rows.Close()
-	var out []User
-	for rows.Next() {
-		u, err := scan(rows)
-		if err != nil {
-			return nil, fmt.Errorf("read user: %w", err)
-		}
-		out = append(out, u)
-	}
-	return out, rows.Err()
+	return out, nil
 }
 
 // SetRole gives a user a role, or answers ErrDeleted.
