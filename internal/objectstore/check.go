@@ -7,10 +7,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
+
+	"cutroom/internal/httpcall"
 )
 
 // Check proves that the bucket does what the service needs of it: put, get,
@@ -84,27 +87,41 @@ func (c *check) presignedPut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	put := func(contentType string) (int, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPut, signed, bytes.NewReader(c.content))
-		if err != nil {
-			return 0, errors.New("signed URL is malformed")
-		}
-		req.Header.Set("Content-Type", contentType)
-		return c.bucket.send(req)
-	}
-	switch status, err := put("text/html"); {
+	switch status, err := c.send(ctx, http.MethodPut, signed, "text/html"); {
 	case err != nil:
 		return err
 	case status < 400:
 		return errors.New("the store accepted a content type other than the signed one")
 	}
-	switch status, err := put("text/plain"); {
-	case err != nil:
-		return err
-	case status != http.StatusOK:
-		return fmt.Errorf("the store answered %d", status)
+	return c.mustSend(ctx, http.MethodPut, signed, "text/plain")
+}
+
+// send performs a presigned request, of a PUT with the content, and returns its status.
+func (c *check) send(ctx context.Context, method, signed, contentType string) (int, error) {
+	var body io.Reader
+	if method == http.MethodPut {
+		body = bytes.NewReader(c.content)
 	}
-	return nil
+	req, err := http.NewRequestWithContext(ctx, method, signed, body)
+	if err != nil {
+		return 0, errors.New("signed URL is malformed")
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	res, err := c.bucket.http.Do(req)
+	if err != nil {
+		return 0, errors.New(c.bucket.scrub(httpcall.WithoutURL(err).Error()))
+	}
+	return res.StatusCode, res.Body.Close()
+}
+
+func (c *check) mustSend(ctx context.Context, method, signed, contentType string) error {
+	status, err := c.send(ctx, method, signed, contentType)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("the store answered %d", status)
+	}
+	return err
 }
 
 // upload sends one part of an upload, finds it, and gives the upload up.
@@ -121,12 +138,8 @@ func (c *check) upload(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, signed, bytes.NewReader(c.content))
-	if err != nil {
-		return errors.New("signed URL is malformed")
-	}
-	if status, err := c.bucket.send(req); err != nil || status != http.StatusOK {
-		return errors.Join(err, fmt.Errorf("the store answered %d", status))
+	if err := c.mustSend(ctx, http.MethodPut, signed, ""); err != nil {
+		return err
 	}
 	switch parts, err := c.bucket.UploadParts(ctx, c.key, id); {
 	case err != nil:
@@ -138,22 +151,11 @@ func (c *check) upload(ctx context.Context) (err error) {
 }
 
 func (c *check) presignedGet(ctx context.Context) error {
-	signed, err := c.bucket.PresignGet(ctx, c.key, time.Minute, "doctor.txt", "text/plain")
+	signed, err := c.bucket.PresignGet(ctx, c.key, time.Minute, "doctor.txt", "text/plain", false)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, signed, nil)
-	if err != nil {
-		return errors.New("signed URL is malformed")
-	}
-	status, err := c.bucket.send(req)
-	if err != nil {
-		return err
-	}
-	if status != http.StatusOK {
-		return fmt.Errorf("the store answered %d", status)
-	}
-	return nil
+	return c.mustSend(ctx, http.MethodGet, signed, "")
 }
 
 func (c *check) delete(ctx context.Context) error {

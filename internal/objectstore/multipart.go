@@ -66,38 +66,43 @@ func (b *Bucket) UploadParts(ctx context.Context, key, id string) (map[int]Part,
 // ErrExists where there is one, as far as the store looks, and ErrChanged where a
 // part is another one by now.
 func (b *Bucket) CompleteUpload(ctx context.Context, key, id string, parts []Part) error {
-	in := &s3.CompleteMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: &id, IfNoneMatch: aws.String("*"),
-		MultipartUpload: &types.CompletedMultipartUpload{Parts: make([]types.CompletedPart, len(parts))}}
-	for i, p := range parts {
-		in.MultipartUpload.Parts[i] = types.CompletedPart{PartNumber: aws.Int32(int32(p.Number)), ETag: aws.String(p.ETag)}
-	}
-	_, err := b.client.CompleteMultipartUpload(ctx, in)
+	err := b.complete(ctx, key, id, parts, aws.String("*"))
 	if err == nil {
 		return nil
 	}
 	err = b.failUpload(ctx, "complete upload of", key, err)
-	if errors.Is(err, ErrUnsupported) {
-		in.IfNoneMatch = nil // not every store has conditions here
-		if _, err = b.client.CompleteMultipartUpload(ctx, in); err != nil {
+	if errors.Is(err, ErrUnsupported) { // not every store has conditions here
+		if err = b.complete(ctx, key, id, parts, nil); err != nil {
 			err = b.failUpload(ctx, "complete upload of", key, err)
 		}
 	}
 	return err
 }
 
+// complete returns the SDK's error.
+func (b *Bucket) complete(ctx context.Context, key, id string, parts []Part, unless *string) error {
+	in := &s3.CompleteMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: &id, IfNoneMatch: unless,
+		MultipartUpload: &types.CompletedMultipartUpload{Parts: make([]types.CompletedPart, len(parts))}}
+	for i, p := range parts {
+		in.MultipartUpload.Parts[i] = types.CompletedPart{PartNumber: aws.Int32(int32(p.Number)), ETag: aws.String(p.ETag)}
+	}
+	_, err := b.client.CompleteMultipartUpload(ctx, in)
+	return err
+}
+
 // AbortUpload gives up a multipart upload and its parts. One that the store does
 // not know is no error.
 func (b *Bucket) AbortUpload(ctx context.Context, key, id string) error {
-	if err := b.abortOnce(ctx, key, &id); !errors.Is(err, ErrNoUpload) {
+	if err := b.abortOnce(ctx, key, id); !errors.Is(err, ErrNoUpload) {
 		return err
 	}
 	return nil
 }
 
-func (b *Bucket) abortOnce(ctx context.Context, key string, id *string) error {
+func (b *Bucket) abortOnce(ctx context.Context, key, id string) error {
 	call, cancel := b.call(ctx)
 	defer cancel()
-	_, err := b.client.AbortMultipartUpload(call, &s3.AbortMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: id})
+	_, err := b.client.AbortMultipartUpload(call, &s3.AbortMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: &id})
 	if err != nil {
 		return b.failUpload(ctx, "abort upload of", key, err)
 	}

@@ -7,17 +7,15 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
-
-	"cutroom/internal/httpcall"
 )
 
 // maxPresign is the longest lifetime that signature version 4 allows.
@@ -102,48 +100,35 @@ func bindsUpload(signed, headers, checksum string) error {
 
 // PresignGet returns a URL that lets anybody who has it download the object
 // until ttl has passed, as an attachment called fileName and of contentType.
-// fileName is printable ASCII without quotes and backslashes.
-func (b *Bucket) PresignGet(ctx context.Context, key string, ttl time.Duration, fileName, contentType string) (string, error) {
-	in, err := b.attachment(key, ttl, fileName, contentType)
+// fileName is printable ASCII without quotes and backslashes. It is good for GET
+// requests, or for HEAD requests where head is set: a signature covers the method.
+func (b *Bucket) PresignGet(ctx context.Context, key string, ttl time.Duration, fileName, contentType string, head bool) (string, error) {
+	err := CheckKey(key)
+	switch {
+	case err != nil:
+	case fileName == "" || strings.ContainsAny(fileName, `"\/`) || strings.ContainsFunc(fileName, unprintable):
+		err = errors.New("malformed file name")
+	case strings.ContainsFunc(contentType, unprintable):
+		err = errors.New("malformed content type")
+	default:
+		err = checkTTL(ttl)
+	}
 	if err != nil {
 		return "", fmt.Errorf("presign get %s: %w", key, err)
 	}
-	signed, err := b.presign.PresignGetObject(ctx, in, s3.WithPresignExpires(ttl))
+	contentType, disposition := cmp.Or(contentType, ContentType(key)), `attachment; filename="`+fileName+`"`
+	var signed *v4.PresignedHTTPRequest
+	if life := s3.WithPresignExpires(ttl); head {
+		signed, err = b.presign.PresignHeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key,
+			ResponseContentType: &contentType, ResponseContentDisposition: &disposition}, life)
+	} else {
+		signed, err = b.presign.PresignGetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key,
+			ResponseContentType: &contentType, ResponseContentDisposition: &disposition}, life)
+	}
 	if err != nil {
 		return "", b.fail(ctx, "presign get", key, err)
 	}
 	return signed.URL, nil
-}
-
-// PresignHead is PresignGet for a HEAD request: a signature is good for one
-// method only.
-func (b *Bucket) PresignHead(ctx context.Context, key string, ttl time.Duration, fileName, contentType string) (string, error) {
-	in, err := b.attachment(key, ttl, fileName, contentType)
-	if err != nil {
-		return "", fmt.Errorf("presign head %s: %w", key, err)
-	}
-	signed, err := b.presign.PresignHeadObject(ctx, &s3.HeadObjectInput{Bucket: in.Bucket, Key: in.Key,
-		ResponseContentDisposition: in.ResponseContentDisposition, ResponseContentType: in.ResponseContentType,
-	}, s3.WithPresignExpires(ttl))
-	if err != nil {
-		return "", b.fail(ctx, "presign head", key, err)
-	}
-	return signed.URL, nil
-}
-
-// attachment checks what a presigned download is made of.
-func (b *Bucket) attachment(key string, ttl time.Duration, fileName, contentType string) (*s3.GetObjectInput, error) {
-	if err := CheckKey(key); err != nil {
-		return nil, err
-	}
-	if fileName == "" || strings.ContainsAny(fileName, `"\/`) || strings.ContainsFunc(fileName, unprintable) {
-		return nil, errors.New("malformed file name")
-	}
-	if strings.ContainsFunc(contentType, unprintable) {
-		return nil, errors.New("malformed content type")
-	}
-	return &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, ResponseContentType: aws.String(cmp.Or(contentType, ContentType(key))),
-		ResponseContentDisposition: aws.String(`attachment; filename="` + fileName + `"`)}, checkTTL(ttl)
 }
 
 func checkTTL(ttl time.Duration) error {
@@ -154,12 +139,3 @@ func checkTTL(ttl time.Duration) error {
 }
 
 func unprintable(r rune) bool { return r < 0x20 || r > 0x7e }
-
-// send performs a presigned request and returns its status.
-func (b *Bucket) send(req *http.Request) (int, error) {
-	res, err := b.http.Do(req)
-	if err != nil {
-		return 0, errors.New(b.scrub(httpcall.WithoutURL(err).Error()))
-	}
-	return res.StatusCode, res.Body.Close()
-}

@@ -140,7 +140,7 @@ func testPresignedGet(t *testing.T, b *backend) {
 	key := space() + "render.mp4"
 	want := content(1000, 3)
 	put(t, bucket, key, want)
-	signed, err := bucket.PresignGet(t.Context(), key, time.Minute, "rnd-1.mp4", "video/mp4")
+	signed, err := bucket.PresignGet(t.Context(), key, time.Minute, "rnd-1.mp4", "video/mp4", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestPresignRefusesWhatWouldNotBind(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", `a".mp4`, `a\.mp4`, "a\r\nb", "a/b", "ä"} {
-		if signed, err := bucket.PresignGet(t.Context(), "a.mp4", time.Minute, name, ""); err == nil {
+		if signed, err := bucket.PresignGet(t.Context(), "a.mp4", time.Minute, name, "", false); err == nil {
 			t.Errorf("file name %q: signed %s", name, signed)
 		}
 	}

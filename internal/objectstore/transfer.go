@@ -14,7 +14,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/httpcall"
@@ -52,36 +51,29 @@ func (b *Bucket) Put(ctx context.Context, key, path, contentType string) error {
 }
 
 func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size int64, contentType string) error {
-	call, cancel := b.call(ctx)
-	defer cancel()
-	upload, err := b.client.CreateMultipartUpload(call, &s3.CreateMultipartUploadInput{
-		Bucket: &b.bucket, Key: &key, ContentType: &contentType,
-	})
+	id, err := b.CreateUpload(ctx, key, contentType)
 	if err != nil {
-		return b.fail(ctx, "put", key, err)
+		return err
 	}
-	parts, err := b.sendParts(ctx, key, upload.UploadId, f, size)
+	parts, err := b.sendParts(ctx, key, id, f, size)
 	if err == nil {
-		_, err = b.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-			Bucket: &b.bucket, Key: &key, UploadId: upload.UploadId,
-			MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
-		})
+		err = b.complete(ctx, key, id, parts, nil)
 	}
 	if err == nil {
 		return nil
 	}
-	return errors.Join(b.fail(ctx, "put", key, err), b.abort(ctx, key, upload.UploadId))
+	return errors.Join(b.fail(ctx, "put", key, err), b.abort(ctx, key, id))
 }
 
 // abort gives up a multipart upload: parts that nobody completes are stored,
 // and paid for, until a lifecycle rule finds them. It does not die with ctx.
-func (b *Bucket) abort(ctx context.Context, key string, uploadID *string) error {
+func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	// A part that was still on its way in may survive an abort, so it is
 	// repeated until the upload is gone, a few times at most.
 	for try := 1; ; try++ {
-		err := b.abortOnce(ctx, key, uploadID)
+		err := b.abortOnce(ctx, key, id)
 		switch {
 		case errors.Is(err, ErrNoUpload), err == nil && try == b.attempts:
 			return nil
@@ -96,9 +88,9 @@ func (b *Bucket) abort(ctx context.Context, key string, uploadID *string) error 
 
 // sendParts uploads the parts of f, several at once, and returns them in
 // order. No part is held in memory.
-func (b *Bucket) sendParts(ctx context.Context, key string, uploadID *string, f io.ReaderAt, size int64) ([]types.CompletedPart, error) {
+func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, size int64) ([]Part, error) {
 	partSize := max(b.partSize, (size+maxParts-1)/maxParts)
-	parts := make([]types.CompletedPart, (size+partSize-1)/partSize)
+	parts := make([]Part, (size+partSize-1)/partSize)
 	g, partCtx := errgroup.WithContext(ctx)
 	g.SetLimit(b.parallel)
 	for i := range parts {
@@ -110,13 +102,13 @@ func (b *Bucket) sendParts(ctx context.Context, key string, uploadID *string, f 
 			offset := int64(i) * partSize
 			length := min(partSize, size-offset)
 			out, err := b.client.UploadPart(partCtx, &s3.UploadPartInput{
-				Bucket: &b.bucket, Key: &key, UploadId: uploadID, PartNumber: &number,
+				Bucket: &b.bucket, Key: &key, UploadId: &id, PartNumber: &number,
 				Body: io.NewSectionReader(f, offset, length), ContentLength: &length,
 			})
 			if err != nil {
 				return err
 			}
-			parts[i] = types.CompletedPart{PartNumber: &number, ETag: out.ETag}
+			parts[i] = Part{Number: i + 1, SizeBytes: length, ETag: aws.ToString(out.ETag)}
 			return nil
 		})
 	}

@@ -134,11 +134,7 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 	}
 	out := Download{FileName: jobID + path.Ext(f.key), ETag: f.sha256}
 	if s.Bucket != nil {
-		presign := s.Bucket.PresignGet
-		if head {
-			presign = s.Bucket.PresignHead
-		}
-		out.RedirectURL, err = presign(ctx, f.key, s.SignedURLLife, out.FileName, objectstore.ContentType(f.key))
+		out.RedirectURL, err = s.Bucket.PresignGet(ctx, f.key, s.SignedURLLife, out.FileName, objectstore.ContentType(f.key), head)
 		if err != nil {
 			return Download{}, fmt.Errorf("presign output: %w", err)
 		}
