@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"cutroom/internal/media"
 )
 
 // ffmpeg ends with success after decoding next to nothing of a broken file: the
@@ -95,8 +97,8 @@ func (s *decodedAudio) decoded(times []int64) coverage {
 	frame := (a.End - a.First).Milliseconds() / max(1, a.Packets)
 	var c coverage
 	for _, n := range s.need {
-		from := max(a.First, time.Duration(mulDiv(max(0, n.from), int64(time.Second), sampleRate)))
-		to := min(a.End, time.Duration(mulDiv(max(0, n.to), int64(time.Second), sampleRate)))
+		from := max(a.First, time.Duration(media.MulDiv(max(0, n.from), int64(time.Second), sampleRate)))
+		to := min(a.End, time.Duration(media.MulDiv(max(0, n.to), int64(time.Second), sampleRate)))
 		if from >= to {
 			continue
 		}

@@ -145,7 +145,7 @@ func (s *decodedAudio) pass(out, log string) media.Pass {
 	info := s.source.info
 	a := info.Audio
 	args := []string{"-copyts", "-noaccurate_seek"}
-	if from := time.Duration(mulDiv(s.From, int64(time.Second), sampleRate)); from > seekLead && seeksExactly(info.Kind) {
+	if from := time.Duration(media.MulDiv(s.From, int64(time.Second), sampleRate)); from > seekLead && seeksExactly(info.Kind) {
 		args = append(args, "-seek_timestamp", "1", "-ss", decimal((from - seekLead + info.Zero).Seconds()))
 	}
 	// One thread: with several, ffmpeg 7.1 and later cut what an edit list hides off
@@ -171,7 +171,7 @@ func (s *decodedAudio) pass(out, log string) media.Pass {
 		"-map", "[log]", "-c:a", "pcm_s16le", "-f", "mkvtimestamp_v2", log)
 	return media.Pass{
 		Name: fmt.Sprintf("decode the sound of %s", s.source.user), Args: args, Inputs: []string{s.source.Path},
-		Timeout: passTimeout(time.Duration(mulDiv(s.To-s.From, int64(time.Second), sampleRate)), 0.5),
+		Timeout: passTimeout(time.Duration(media.MulDiv(s.To-s.From, int64(time.Second), sampleRate)), 0.5),
 	}
 }
 

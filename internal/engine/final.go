@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -37,8 +36,8 @@ func (r *run) final(ctx context.Context) (Output, error) {
 		if err != nil {
 			return Output{}, err
 		}
-		if err := r.writePartList(); err != nil {
-			return Output{}, err
+		if err := os.WriteFile(r.path(partList), []byte(concatList(p)), 0o640); err != nil {
+			return Output{}, fmt.Errorf("render: %w", noSpace(err))
 		}
 		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), videoPass(p, same, name)
 	}
@@ -195,23 +194,9 @@ func (r *run) sameConfig() (bool, error) {
 	return true, nil
 }
 
-// writePartList writes the list the concat demuxer reads. Each part's duration
-// is spelled out, because the container rounds it to a millisecond; the roundings
-// to a microsecond are taken from the running total, so that they do not add up.
-func (r *run) writePartList() error {
-	f, err := os.Create(r.path(partList))
-	if err != nil {
-		return fmt.Errorf("render: %w", noSpace(err))
-	}
-	defer f.Close()
-	w := bufio.NewWriter(f)
-	w.WriteString(concatList(r.plan)) // an error shows in Flush
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("render: %w", noSpace(err))
-	}
-	return f.Close()
-}
-
+// concatList is what the concat demuxer reads. Each part's duration is spelled
+// out, because the container rounds it to a millisecond; the roundings to a
+// microsecond are taken from the running total, so that they do not add up.
 func concatList(p *Plan) string {
 	var b strings.Builder
 	b.WriteString("ffconcat version 1.0\n")
@@ -228,34 +213,23 @@ func concatList(p *Plan) string {
 
 // checkOutput makes sure that the output is what was planned.
 func (r *run) checkOutput(path string) error {
-	f, err := container.ReadMovie(path)
+	const packet = 1024 // the encoder adds one of its own at the start and fills up the last
+	m, err := container.ReadMovie(path)
+	samples := media.MulDiv(m.Audio.Ticks, sampleRate, max(1, m.Audio.Timescale))
+	film := r.plan.Kind == timeline.Video
+	switch {
+	case err != nil:
+	case !m.IndexFirst:
+		err = errors.New("index behind the data")
+	case samples < r.plan.Samples || samples > r.plan.Samples+3*packet:
+		err = fmt.Errorf("%d samples of sound, %d planned", samples, r.plan.Samples)
+	case film && m.Video.Samples != r.plan.Frames:
+		err = fmt.Errorf("%d frames, %d planned", m.Video.Samples, r.plan.Frames)
+	case film && !m.Video.Uniform:
+		err = errors.New("frames of unequal length")
+	}
 	if err != nil {
 		return fmt.Errorf("check output: %w", err)
-	}
-	if !f.IndexFirst {
-		return fmt.Errorf("check output: %w: index behind the data", container.ErrDamaged)
-	}
-	sound, err := f.Track(container.Audio)
-	if err != nil {
-		return fmt.Errorf("check output: %w", err)
-	}
-	// The encoder adds a packet of its own at the start and fills up the last.
-	const packet = 1024
-	if n := mulDiv(sound.Ticks, sampleRate, max(1, sound.Timescale)); n < r.plan.Samples || n > r.plan.Samples+3*packet {
-		return fmt.Errorf("check output: %w: %d samples of sound, %d planned", container.ErrDamaged, n, r.plan.Samples)
-	}
-	if r.plan.Kind == timeline.Audio {
-		return nil
-	}
-	video, err := f.Track(container.Video)
-	if err != nil {
-		return fmt.Errorf("check output: %w", err)
-	}
-	if video.Samples != r.plan.Frames {
-		return fmt.Errorf("check output: %w: %d frames, %d planned", container.ErrDamaged, video.Samples, r.plan.Frames)
-	}
-	if !video.Uniform {
-		return fmt.Errorf("check output: %w: frames of unequal length", container.ErrDamaged)
 	}
 	return nil
 }

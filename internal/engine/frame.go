@@ -82,12 +82,8 @@ func refusedSize(err error) bool {
 // rebuilt reports whether ffmpeg built the graph anew in the middle of a part, as
 // it does for another format, too: the times then begin again.
 func (v *videoPart) rebuilt(path string) bool {
-	f, err := container.ReadMovie(path)
-	if err != nil {
-		return false
-	}
-	t, err := f.Track(container.Video)
-	return err == nil && (!t.Uniform || t.Samples != v.Frames)
+	m, err := container.ReadMovie(path)
+	return err == nil && (!m.Video.Uniform || m.Video.Samples != v.Frames)
 }
 
 // resize is the way to w x h: nothing, the loss of an odd line, or scaling.
@@ -199,21 +195,17 @@ func (v *videoPart) toneMap(w, h int) []string {
 // decoder configuration.
 func (v *videoPart) checkPart(path string) (config string, err error) {
 	m, err := container.ReadMovie(path)
+	switch t := m.Video; {
+	case err != nil:
+	case t.Samples != v.Frames:
+		err = fmt.Errorf("%d frames of %d", t.Samples, v.Frames)
+	case !t.Uniform:
+		err = errors.New("frames of unequal length")
+	case !t.Neutral():
+		err = errors.New("it is turned, or of HDR")
+	}
 	if err != nil {
 		return "", fmt.Errorf("check %s: %w", v.Name, err)
 	}
-	t, err := m.Track(container.Video)
-	if err != nil {
-		return "", fmt.Errorf("check %s: %w", v.Name, err)
-	}
-	if !t.Neutral() {
-		return "", fmt.Errorf("check %s: %w: it is turned, or of HDR", v.Name, container.ErrDamaged)
-	}
-	if t.Samples != v.Frames {
-		return "", fmt.Errorf("check %s: %w: %d frames of %d", v.Name, container.ErrDamaged, t.Samples, v.Frames)
-	}
-	if !t.Uniform {
-		return "", fmt.Errorf("check %s: %w: frames of unequal length", v.Name, container.ErrDamaged)
-	}
-	return t.Config, nil
+	return m.Video.Config, nil
 }

@@ -70,11 +70,7 @@ func (v *videoInfo) start(n int, zero time.Duration) float64 {
 // microsAt is the file time of the n-th frame in microseconds, rounded as ffmpeg
 // rounds from one time base to another: to the nearest, halves away from zero.
 func (v *videoInfo) microsAt(n int) int64 {
-	t := v.Starts[n]
-	if t < 0 {
-		return -mulDiv(-t, v.TimeBase.Num*1_000_000, v.TimeBase.Den)
-	}
-	return mulDiv(t, v.TimeBase.Num*1_000_000, v.TimeBase.Den)
+	return media.MulDiv(v.Starts[n], v.TimeBase.Num*1_000_000, v.TimeBase.Den)
 }
 
 // visibleAt is the index of the frame shown at t seconds: the last one that

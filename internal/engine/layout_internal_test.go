@@ -24,7 +24,7 @@ func fakeVideo(rate media.Rational, n int, start int64) *Info {
 	v.Width, v.Height, v.DisplayWidth, v.DisplayHeight = 320, 180, 320, 180
 	v.SAR, v.PixelFormat = media.Rational{Num: 1, Den: 1}, "yuv420p"
 	for i := range n {
-		v.Starts = append(v.Starts, start+mulDiv(int64(i), 90000*rate.Den, rate.Num))
+		v.Starts = append(v.Starts, start+media.MulDiv(int64(i), 90000*rate.Den, rate.Num))
 	}
 	v.End = framesDuration(int64(n), rate) + time.Duration(start)*time.Second/90000
 	v.ClaimedEnd = v.End
@@ -96,7 +96,7 @@ func TestSamplesAtIsExact(t *testing.T) {
 	if samplesOf(math.MaxInt64) <= 0 || samplesOf(-time.Second) != -48000 || samplesOf(1234*time.Millisecond) != 59232 {
 		t.Error("samplesOf")
 	}
-	if mulDiv(math.MaxInt64, math.MaxInt64, 1) != math.MaxInt64 {
+	if media.MulDiv(math.MaxInt64, math.MaxInt64, 1) != math.MaxInt64 {
 		t.Error("mulDiv does not saturate")
 	}
 }

@@ -29,11 +29,7 @@ func (e *Engine) Poster(ctx context.Context, film, jpeg string) error {
 	if err != nil {
 		return fmt.Errorf("poster: %w", err)
 	}
-	video, err := movie.Track(container.Video)
-	if err != nil {
-		return fmt.Errorf("poster: %w", err)
-	}
-	if _, err := e.cfg.Media.Encode(ctx, posterPass(film, jpeg, posterTime(video))); err != nil {
+	if _, err := e.cfg.Media.Encode(ctx, posterPass(film, jpeg, posterTime(movie.Video))); err != nil {
 		return fmt.Errorf("poster: %w", noSpace(err))
 	}
 	if st, err := os.Stat(jpeg); err != nil || st.Size() == 0 {
@@ -49,8 +45,8 @@ func posterTime(video container.Track) time.Duration {
 	if frame <= 0 {
 		return 0
 	}
-	ticks := mulDiv(2*frame-1, video.Ticks, 2*video.Samples) // half a frame early, so that rounding cannot skip it
-	return time.Duration(mulDiv(ticks, int64(time.Second), max(1, video.Timescale)))
+	ticks := media.MulDiv(2*frame-1, video.Ticks, 2*video.Samples) // half a frame early, so that rounding cannot skip it
+	return time.Duration(media.MulDiv(ticks, int64(time.Second), max(1, video.Timescale)))
 }
 
 func posterPass(film, jpeg string, at time.Duration) media.Pass {

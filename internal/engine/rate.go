@@ -2,7 +2,6 @@ package engine
 
 import (
 	"math"
-	"math/bits"
 	"time"
 
 	"cutroom/internal/audio"
@@ -15,25 +14,12 @@ const sampleRate = audio.SampleRate
 // samplesAt is the number of the sample at the start of frame n:
 // n * 48000 / rate, rounded to the nearest. Exact for every n >= 0.
 func samplesAt(n int64, rate media.Rational) int64 {
-	return mulDiv(n, sampleRate*rate.Den, rate.Num)
+	return media.MulDiv(n, sampleRate*rate.Den, rate.Num)
 }
 
 // framesDuration is how long n frames last, rounded to a nanosecond.
 func framesDuration(n int64, rate media.Rational) time.Duration {
-	return time.Duration(mulDiv(n, int64(time.Second)*rate.Den, rate.Num))
-}
-
-// mulDiv is a*b/c rounded to the nearest, computed with 128 bits. a >= 0, b >= 0
-// and c > 0; a result beyond int64 saturates.
-func mulDiv(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	lo, carry := bits.Add64(lo, uint64(c)/2, 0)
-	hi += carry
-	if hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
+	return time.Duration(media.MulDiv(n, int64(time.Second)*rate.Den, rate.Num))
 }
 
 // micros converts seconds to microseconds, rounded to the nearest.
@@ -42,15 +28,7 @@ func micros(seconds float64) int64 { return int64(math.Round(seconds * 1e6)) }
 // samplesOf converts a time to samples, rounded to the nearest. Whole
 // milliseconds are exact.
 func samplesOf(d time.Duration) int64 {
-	neg := d < 0
-	if neg {
-		d = -d
-	}
-	n := mulDiv(int64(d), sampleRate, int64(time.Second))
-	if neg {
-		return -n
-	}
-	return n
+	return media.MulDiv(int64(d), sampleRate, int64(time.Second))
 }
 
 // standardRates are the frame rates cameras and editors use.

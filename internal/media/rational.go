@@ -27,20 +27,41 @@ func (r Rational) Float() float64 {
 // String is "num/den", as ffmpeg reads it.
 func (r Rational) String() string { return fmt.Sprintf("%d/%d", r.Num, r.Den) }
 
-// parseRational reads "30000/1001" or "4:3"; anything else, and a ratio with a
-// zero, is unknown.
+// parseRational reads "30000/1001" or "4:3" as ffmpeg's 32-bit numbers; anything
+// else, and a ratio with a zero, is unknown.
 func parseRational(s string) Rational {
 	a, b, ok := strings.Cut(strings.Replace(s, ":", "/", 1), "/")
 	if !ok {
 		return Rational{}
 	}
-	num, err1 := strconv.ParseInt(a, 10, 64)
-	den, err2 := strconv.ParseInt(b, 10, 64)
+	num, err1 := strconv.ParseInt(a, 10, 32)
+	den, err2 := strconv.ParseInt(b, 10, 32)
 	r := Rational{num, den}
 	if err1 != nil || err2 != nil || !r.Known() {
 		return Rational{}
 	}
 	return r
+}
+
+// MulDiv is a*b/c rounded to the nearest, halves away from zero as ffmpeg rounds,
+// computed with 128 bits. b >= 0 and c > 0; a result beyond int64 saturates.
+func MulDiv(a, b, c int64) int64 {
+	abs := uint64(a)
+	if a < 0 {
+		abs = -abs
+	}
+	hi, lo := bits.Mul64(abs, uint64(b))
+	lo, carry := bits.Add64(lo, uint64(c)/2, 0)
+	hi += carry
+	result := int64(math.MaxInt64)
+	if hi < uint64(c) {
+		q, _ := bits.Div64(hi, lo, uint64(c))
+		result = int64(min(q, math.MaxInt64))
+	}
+	if a < 0 {
+		return -result
+	}
+	return result
 }
 
 // ticksToDuration converts a count of ticks of base seconds, rounded to the
@@ -49,28 +70,7 @@ func ticksToDuration(ticks int64, base Rational) time.Duration {
 	if !base.Known() {
 		return 0
 	}
-	neg := ticks < 0
-	abs := uint64(ticks)
-	if neg {
-		abs = -abs
-	}
-	const limit = uint64(1<<63 - 1)
-	result := limit
-	hi, lo := bits.Mul64(abs, uint64(base.Num))
-	if den := uint64(base.Den); hi < den { // else the quotient has more than 64 bits
-		// Nanoseconds of a second need 30 bits, so the product is divided in two steps.
-		sec, rest := bits.Div64(hi, lo, den)
-		if sec <= limit/uint64(time.Second) {
-			h, l := bits.Mul64(rest, uint64(time.Second))
-			l, carry := bits.Add64(l, den/2, 0)
-			q, _ := bits.Div64(h+carry, l, den)            // rest < den, so q fits
-			result = min(limit, sec*uint64(time.Second)+q) // below 2^64: sec is bounded and q is at most a second
-		}
-	}
-	if neg {
-		return -time.Duration(result)
-	}
-	return time.Duration(result)
+	return time.Duration(MulDiv(ticks, base.Num*int64(time.Second), base.Den))
 }
 
 // parseSeconds reads ffmpeg's decimal seconds ("1.023021"); "N/A" and nonsense

@@ -6,10 +6,25 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 )
 
 // ErrDamaged means that an mp4 is not whole.
 var ErrDamaged = errors.New("not a whole mp4")
+
+// open opens a file and tells its size.
+func open(path string) (*os.File, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, st.Size(), nil
+}
 
 // box is the header of a box of an mp4 and how far the box reaches: from at to
 // end, with its content from body.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"os"
 )
 
 // Index is what the index of a mov-family file declares, as far as it is there.
@@ -27,18 +26,14 @@ const (
 
 // ReadIndex looks at the boxes of a file that may be damaged anywhere.
 func ReadIndex(path string) (Index, error) {
-	f, err := os.Open(path)
+	f, size, err := open(path)
 	if err != nil {
 		return Index{}, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return Index{}, err
-	}
 	var x Index
 	seen := 0
-	for b, err := range boxes(f, 0, st.Size()) {
+	for b, err := range boxes(f, 0, size) {
 		if err != nil && !errors.Is(err, ErrDamaged) {
 			return x, err
 		}

@@ -11,8 +11,8 @@ import (
 // Movie is the little that must be known of an mp4 that this program wrote: enough
 // to see that it is whole, without starting another process.
 type Movie struct {
-	IndexFirst bool // before the media, so that playback starts before the download ends
-	tracks     []Track
+	IndexFirst   bool  // before the media, so that playback starts before the download ends
+	Video, Audio Track // the only one of its kind; zero where there is none
 }
 
 // Track is one track of a Movie.
@@ -29,29 +29,24 @@ type Track struct {
 	lightAt  []int64 // offsets of the names of boxes that speak of HDR
 }
 
-// The tracks that can be asked for.
+// The handlers of tracks that matter.
 const (
-	Video = "vide"
-	Audio = "soun"
+	video = "vide"
+	sound = "soun"
 )
 
 // ReadMovie reads the index of an mp4. The error wraps ErrDamaged when it is not
 // whole.
-func ReadMovie(path string) (*Movie, error) {
-	f, err := os.Open(path)
+func ReadMovie(path string) (m Movie, err error) {
+	f, size, err := open(path)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	m := &Movie{}
 	sawData, sawIndex := false, false
-	for b, err := range boxes(f, 0, st.Size()) {
+	for b, err := range boxes(f, 0, size) {
 		if err != nil {
-			return nil, err
+			return m, err
 		}
 		switch b.kind {
 		case "mdat":
@@ -59,12 +54,12 @@ func ReadMovie(path string) (*Movie, error) {
 		case "moov":
 			m.IndexFirst, sawIndex = !sawData, true
 			if err := m.readTracks(f, b); err != nil {
-				return nil, err
+				return m, err
 			}
 		}
 	}
 	if !sawData || !sawIndex {
-		return nil, fmt.Errorf("%w: no data or no index", ErrDamaged)
+		return m, fmt.Errorf("%w: no data or no index", ErrDamaged)
 	}
 	return m, nil
 }
@@ -74,29 +69,23 @@ func (m *Movie) readTracks(r io.ReaderAt, moov box) error {
 		if err != nil {
 			return err
 		}
-		if b.kind == "trak" {
-			t := Track{Uniform: true}
-			if err := t.read(r, b); err != nil {
-				return err
-			}
-			m.tracks = append(m.tracks, t)
+		if b.kind != "trak" {
+			continue
 		}
+		t := Track{Uniform: true}
+		if err := t.read(r, b); err != nil {
+			return err
+		}
+		place := map[string]*Track{video: &m.Video, sound: &m.Audio}[t.handler]
+		if place == nil {
+			continue
+		}
+		if place.handler != "" {
+			return fmt.Errorf("%w: two tracks of kind %s", ErrDamaged, t.handler)
+		}
+		*place = t
 	}
 	return nil
-}
-
-// Track returns the only track of a kind.
-func (m *Movie) Track(kind string) (Track, error) {
-	var found []Track
-	for _, t := range m.tracks {
-		if t.handler == kind {
-			found = append(found, t)
-		}
-	}
-	if len(found) != 1 {
-		return Track{}, fmt.Errorf("%w: %d tracks of kind %s", ErrDamaged, len(found), kind)
-	}
-	return found[0], nil
 }
 
 // identity is the display matrix that changes nothing.
@@ -173,7 +162,7 @@ func (t *Track) readField(b box, content []byte) {
 // readEntry reads the boxes behind the fixed part of a video track's entry.
 func (t *Track) readEntry(r io.ReaderAt, stsd box) error {
 	const fixed = 8 + 8 + 78 // list header, box header, fields of video
-	if t.handler != Video {
+	if t.handler != video {
 		return nil
 	}
 	for b, err := range boxes(r, stsd.body+fixed, stsd.end) {
@@ -226,10 +215,7 @@ func Neutralize(path string) error {
 	if err != nil {
 		return err
 	}
-	t, err := m.Track(Video)
-	if err != nil {
-		return err
-	}
+	t := m.Video
 	if (t.upright || t.matrixAt == 0) && len(t.lightAt) == 0 {
 		return nil
 	}

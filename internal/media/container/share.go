@@ -4,27 +4,22 @@ import (
 	"encoding/binary"
 	"io"
 	"math/bits"
-	"os"
 )
 
 // PresentShare compares the container's own lengths with the size of the file: 1
 // is a whole file. Only containers that state them are judged; anything else is
 // whole.
 func PresentShare(path string, kind Kind) (float64, error) {
-	f, err := os.Open(path)
+	f, size, err := open(path)
 	if err != nil {
 		return 1, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return 1, err
-	}
 	switch kind {
 	case Matroska:
-		return matroskaShare(f, st.Size()), nil
+		return matroskaShare(f, size), nil
 	case WAV:
-		return wavShare(f, st.Size()), nil
+		return wavShare(f, size), nil
 	}
 	return 1, nil
 }
