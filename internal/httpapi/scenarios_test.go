@@ -85,29 +85,6 @@ func TestAKeyBelongsToOneRequestOfOneUser(t *testing.T) {
 	})
 }
 
-func TestDeletedAccounts(t *testing.T) {
-	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
-		u := r.signIn()
-		job := jobID(t, r.do(separation(u.token, "")))
-		for range 2 {
-			if w := r.do(request{method: "DELETE", target: "/api/v2/auth/account", user: u.token, header: map[string]string{"Content-Type": "application/json"}}); w.Code != http.StatusNoContent || w.Body.Len() != 0 {
-				t.Errorf("delete: %d %s", w.Code, w.Body)
-			}
-		}
-		for target, want := range map[string]string{
-			"GET /api/v2/separate/" + job: "404 " + noSeparation, "GET /api/v2/render/rnd-x/status": "404 " + noRender, "GET /api/v2/render/rnd-x/download": "404 " + noRender,
-			"GET /api/v2/credits": `200 {"balance":0}`, "GET /api/v2/credits/cost?durationMs=1": `200 {"durationMs":1,"credits":1,"balance":0,"sufficient":false}`,
-			"POST /api/v2/render": "401 " + deleted, "POST /api/v2/render/inputs": "401 " + deleted, "POST /api/v2/render/v3": "401 " + deleted, "POST /api/v2/separate": "401 " + deleted,
-		} {
-			method, path, _ := strings.Cut(target, " ")
-			w := r.do(request{method: method, target: path, user: u.token})
-			if got := fmt.Sprintf("%d %s", w.Code, strings.TrimSpace(w.Body.String())); got != want {
-				t.Errorf("%s: %s, want %s", target, got, want)
-			}
-		}
-	})
-}
-
 func TestCORS(t *testing.T) {
 	preflight := map[string]string{"Origin": "https://app.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,idempotency-key"}
 	for _, tt := range []struct{ allowed, want string }{{"", "*"}, {"https://app.example,https://b.example", "https://app.example"}, {"https://b.example", ""}} {
