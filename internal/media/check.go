@@ -16,24 +16,23 @@ type Report struct {
 	Confinement     []confine.Layer // every layer and whether it is in force
 }
 
-// needs lists what renders use, by the word ffmpeg lists it under.
+// needs lists what renders and separations use, by the word ffmpeg lists it under.
 var needs = []struct {
 	kind, flag string
 	names      []string
 }{
-	{"encoder", "-encoders", []string{"libx264", "mjpeg", "aac", "flac", "pcm_s16le", "pcm_f32le"}},
+	{"encoder", "-encoders", []string{"libx264", "mjpeg", "wrapped_avframe", "aac", "flac", "pcm_s16le", "pcm_f32le"}},
 	{"decoder", "-decoders", []string{
 		"h264", "hevc", "vp8", "vp9", "libdav1d", "mpeg4", "h263", "mjpeg", "prores",
 		"aac", "mp3", "mp3float", "opus", "vorbis", "flac", "alac", "amrnb", "amrwb",
 		"pcm_s16le", "pcm_s16be", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_u8", "pcm_alaw", "pcm_mulaw",
 	}},
-	{"demuxer", "-demuxers", []string{"mov", "matroska", "wav", "mp3", "aac", "flac", "ogg", "concat"}},
-	{"muxer", "-muxers", []string{"mp4", "mov", "matroska", "wav", "flac", "mjpeg", "null"}},
+	{"demuxer", "-demuxers", []string{"mov", "matroska", "wav", "mp3", "aac", "flac", "ogg", "concat", "f32le"}},
+	{"muxer", "-muxers", []string{"mp4", "ipod", "flac", "mjpeg", "f32le", "s16le", "mkvtimestamp_v2"}},
 	{"filter", "-filters", []string{
-		"scale", "pad", "crop", "setsar", "setpts", "fps", "tpad", "trim", "format", "transpose", "hflip", "vflip",
-		"yadif", "zscale", "tonemap", "color",
-		"aresample", "aformat", "asetpts", "atrim", "apad", "atempo", "adelay", "volume", "amix", "alimiter",
-		"anullsrc", "pan", "concat", "asplit",
+		"crop", "trim", "split", "bwdif", "scale", "colorspace", "zscale", "tonemap", "format", "transpose", "hflip", "vflip", "pad", "setsar",
+		"settb", "tpad", "setpts", "fps", "sidedata", "setparams",
+		"asetpts", "asplit", "pan", "aformat", "aresample", "atrim", "amix",
 	}},
 }
 

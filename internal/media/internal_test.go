@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -244,5 +247,56 @@ func TestScanReadsEveryFFprobe(t *testing.T) {
 		if m.First != 1105*time.Second/48000 || (m.Duration()-1152*time.Second/48000).Abs() > time.Microsecond {
 			t.Errorf("ffprobe %s: %+v", version, m)
 		}
+	}
+}
+
+// TestCheckLooksForWhatPlansUse holds the list against the golden plans of the engine.
+func TestCheckLooksForWhatPlansUse(t *testing.T) {
+	listed := map[string]bool{}
+	for _, need := range needs {
+		for _, name := range need.names {
+			listed[need.kind+" "+name] = true
+		}
+	}
+	goldens, err := filepath.Glob("../engine/testdata/*.golden")
+	if err != nil || len(goldens) == 0 {
+		t.Fatalf("no golden plans: %v", err)
+	}
+	label := regexp.MustCompile(`'[^']*'|\[[^]]*\]|@[a-z-]*`) // and what is quoted, and names of filters
+	used := map[string]bool{}
+	for _, path := range goldens {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		option, kind := "", "demuxer"
+		for line := range strings.Lines(string(text)) {
+			arg := strings.TrimSpace(line)
+			switch option {
+			case "-filter_complex":
+				for _, filter := range strings.FieldsFunc(label.ReplaceAllString(arg, ""), func(r rune) bool { return r == ',' || r == ';' }) {
+					name, _, _ := strings.Cut(filter, "=")
+					used["filter "+name] = true
+				}
+			case "-c:v", "-c:a":
+				used["encoder "+arg] = true
+			case "-f":
+				used[kind+" "+arg] = true
+			case "-map":
+				kind = "muxer" // all inputs are named
+			}
+			if option = arg; arg == "" {
+				kind = "demuxer"
+			}
+		}
+	}
+	delete(used, "encoder copy")
+	for name := range used {
+		if !listed[name] {
+			t.Errorf("a plan uses the %s, for which nobody looks", name)
+		}
+	}
+	if len(used) < 25 {
+		t.Errorf("the plans use no more than %v", used)
 	}
 }
