@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"maps"
 	"os"
@@ -25,10 +24,8 @@ func TestMain(m *testing.M) {
 // stand-ins, but for what change says; a blank value takes a key away.
 func inWorld(t *testing.T, change map[string]string) *sandbox.World {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background()) // the stand-ins outlive the test's context
-	t.Cleanup(cancel)
 	dir := t.TempDir()
-	w, err := sandbox.Start(ctx, sandbox.Options{DataDir: dir, Fast: true, Bucket: true})
+	w, err := sandbox.Start(sandbox.Options{DataDir: dir, Fast: true, Bucket: true})
 	if err != nil {
 		t.Fatal(err)
 	}

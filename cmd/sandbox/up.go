@@ -81,8 +81,7 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return fmt.Errorf("find the sandbox's program: %w", err)
 	}
-	// The world has to outlive the first Ctrl-C: the service drains against it.
-	s, err := start(ctx, system.Options{World: world, Cutroom: *binary, Serve: self, Port: *port, Log: stderr})
+	s, err := system.Start(ctx, system.Options{World: world, Cutroom: *binary, Serve: self, Port: *port, Log: stderr})
 	if err != nil {
 		return err
 	}
@@ -113,7 +112,7 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 // runStandIns runs the stand-ins for a service of the developer's own, which is
 // meant to listen on port.
 func runStandIns(ctx context.Context, opts sandbox.Options, port int, stdout, stderr io.Writer) error {
-	w, err := sandbox.Start(ctx, opts)
+	w, err := sandbox.Start(opts)
 	if err != nil {
 		return err
 	}
@@ -129,21 +128,6 @@ func runStandIns(ctx context.Context, opts sandbox.Options, port int, stdout, st
 	fmt.Fprintln(stderr, "stand-ins run; Ctrl-C stops them. Their keys are new at each start, so take the settings anew")
 	<-ctx.Done()
 	return w.Close()
-}
-
-// start starts the system such that ctx ends only the starting.
-func start(ctx context.Context, opts system.Options) (*system.System, error) {
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	detach := context.AfterFunc(ctx, end)
-	s, err := system.Start(life, opts)
-	if err != nil || !detach() {
-		end()
-		if err == nil {
-			err = errors.Join(context.Cause(ctx), s.Stop(life))
-		}
-		return nil, err
-	}
-	return s, nil
 }
 
 // furnish makes what the printed examples use: a clip to render and stems for
@@ -176,7 +160,7 @@ func furnish(ctx context.Context, data string) error {
 
 // leaveEnv writes addresses and tokens for shells to source.
 func leaveEnv(s *system.System, data string) error {
-	text := fmt.Sprintf("BASE=%s\nTOKEN=%s\nSUB=%s\nADMIN_TOKEN=%s\n", s.BaseURL, s.User.AccessToken, s.User.UserID, s.Admin.AccessToken)
+	text := fmt.Sprintf("BASE=%s\nTOKEN=%s\nSUB=%s\nADMIN_TOKEN=%s\n", s.BaseURL, s.User.AccessToken, s.User.Sub, s.Admin.AccessToken)
 	servers := s.World.Servers()
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		text += strings.ToUpper(name) + "=" + servers[name] + "\n"
@@ -212,7 +196,7 @@ func welcome(w io.Writer, s *system.System, data string, forPhones bool) error {
 		what    string
 		session system.Session
 	}{{"user", s.User}, {"admin", s.Admin}} {
-		fmt.Fprintf(w, "\naccess token of the %s %s (%s):\n%s\n", who.what, who.session.Email, who.session.UserID, who.session.AccessToken)
+		fmt.Fprintf(w, "\naccess token of the %s %s (%s):\n%s\n", who.what, who.session.Email, who.session.Sub, who.session.AccessToken)
 	}
 	fmt.Fprintf(w, "\nrender a clip, from another terminal:\n  . %s/env.sh\n", data)
 	fmt.Fprintf(w, "  curl -s -H \"Authorization: Bearer $TOKEN\" -F video=@%s/clip.mp4 \\\n", data)

@@ -1,7 +1,6 @@
 package apitest
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -29,12 +28,8 @@ type World struct {
 // speakers, each of whom costs a service four more passes of ffmpeg, until a test
 // asks for them.
 func startWorld(t testing.TB, bucket bool) (*World, error) {
-	// Not the test's context: it ends before the cleanups, and a service that
-	// is stopping still talks to its vendors.
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
 	external := os.Getenv("CUTROOM_TEST_S3") != ""
-	w, err := sandbox.Start(ctx, sandbox.Options{DataDir: filepath.Join(t.TempDir(), "world"), Fast: true, Bucket: bucket && !external})
+	w, err := sandbox.Start(sandbox.Options{DataDir: filepath.Join(t.TempDir(), "world"), Fast: true, Bucket: bucket && !external})
 	if err != nil {
 		return nil, err
 	}

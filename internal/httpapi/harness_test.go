@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -60,11 +59,8 @@ type harnessOptions struct {
 
 func newHarness(t testing.TB, o harnessOptions) *harness {
 	t.Helper()
-	// The stand-ins outlive the test's context, which ends before its cleanups.
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
 	dir := t.TempDir()
-	world, err := sandbox.Start(ctx, sandbox.Options{DataDir: filepath.Join(dir, "world"), Fast: true, Bucket: o.bucket})
+	world, err := sandbox.Start(sandbox.Options{DataDir: filepath.Join(dir, "world"), Fast: true, Bucket: o.bucket})
 	if err != nil {
 		t.Fatal(err)
 	}

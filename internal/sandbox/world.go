@@ -9,16 +9,15 @@
 package sandbox
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"cutroom/internal/sandbox/bucket"
@@ -88,8 +87,8 @@ type secrets struct {
 	DBPassword      string `json:"dbPassword"`
 }
 
-// Start starts the stand-ins. They serve until Close, or until ctx ends.
-func Start(ctx context.Context, opts Options) (_ *World, err error) {
+// Start starts the stand-ins. They serve until Close.
+func Start(opts Options) (_ *World, err error) {
 	if opts.DataDir == "" {
 		return nil, errors.New("start sandbox: a data folder is required")
 	}
@@ -102,7 +101,8 @@ func Start(ctx context.Context, opts Options) (_ *World, err error) {
 	if err := os.MkdirAll(opts.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	w := &World{opts: opts}
+	w := &World{opts: opts, ProviderA: identity.NewProviderA(ClientIDA), ProviderB: identity.NewProviderB(ClientIDB),
+		PlatformA: store.NewPlatformA(PackageName), PlatformB: store.NewPlatformB(BundleID, store.EnvironmentSandbox)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("start sandbox: %w", err), w.Close())
@@ -111,70 +111,52 @@ func Start(ctx context.Context, opts Options) (_ *World, err error) {
 	if w.secrets, err = loadSecrets(filepath.Join(opts.DataDir, "secrets.json")); err != nil {
 		return nil, err
 	}
-	if err := w.build(); err != nil {
-		return nil, err
-	}
-	if err := w.listen(ctx); err != nil {
-		return nil, err
-	}
-	if w.env, err = w.makeEnv(); err != nil {
-		return nil, err
-	}
-	return w, w.describe()
-}
-
-func (w *World) build() (err error) {
-	if w.ProviderA, err = identity.NewProviderA(ClientIDA); err != nil {
-		return err
-	}
-	if w.ProviderB, err = identity.NewProviderB(ClientIDB); err != nil {
-		return err
-	}
-	if w.PlatformA, err = store.NewPlatformA(PackageName); err != nil {
-		return err
-	}
-	if w.PlatformB, err = store.NewPlatformB(BundleID, store.EnvironmentSandbox); err != nil {
-		return err
-	}
 	w.Separator, err = separator.New(separator.Options{APIKey: w.secrets.ProviderAPIKey, Space: SpaceID,
-		Dir: filepath.Join(w.opts.DataDir, "provider"), Fast: w.opts.Fast, Processing: w.opts.Processing})
-	if err != nil || !w.opts.Bucket {
-		return err
+		Dir: filepath.Join(opts.DataDir, "provider"), Fast: opts.Fast, Processing: opts.Processing})
+	if err == nil && opts.Bucket {
+		w.Bucket, err = bucket.New(bucket.Options{Name: BucketName, AccessKeyID: w.secrets.BucketKeyID,
+			SecretAccessKey: w.secrets.BucketSecret, Region: "auto", Dir: filepath.Join(opts.DataDir, "bucket")})
 	}
-	w.Bucket, err = bucket.New(bucket.Options{Name: BucketName, AccessKeyID: w.secrets.BucketKeyID,
-		SecretAccessKey: w.secrets.BucketSecret, Region: "auto", Dir: filepath.Join(w.opts.DataDir, "bucket")})
-	return err
+	if err != nil {
+		return nil, err
+	}
+	if err := w.listen(); err != nil {
+		return nil, err
+	}
+	w.env = w.makeEnv()
+	for name, content := range map[string]string{
+		"platform-b-root.pem": w.PlatformB.RootPEM(),
+		"world.json":          string(fake.Must(json.MarshalIndent(map[string]any{"servers": w.Servers()}, "", "  "))), // for scripts and other processes
+	} {
+		if err := os.WriteFile(filepath.Join(opts.DataDir, name), []byte(content), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
 }
 
-// server is a stand-in's server. The separator's three are started by it.
+// server is one of a stand-in's servers.
 type server struct {
 	name string
-	host *fake.Host
+	*fake.Host
 }
 
-func (w *World) listen(ctx context.Context) error {
+func (w *World) listen() (err error) {
 	w.servers = []server{{"provider_a", w.ProviderA.Host}, {"provider_b", w.ProviderB.Host},
 		{"platform_a", w.PlatformA.Host}, {"platform_b", w.PlatformB.Host},
 		{"separation_api", w.Separator.API}, {"separation_storage", w.Separator.Storage}, {"separation_upload", w.Separator.Upload}}
 	if w.Bucket != nil {
 		w.servers = append(w.servers, server{"object_store", w.Bucket.Host})
 	}
-	var err error
-	var separator []string
 	for i, s := range w.servers {
 		addr := ""
 		if w.opts.Port != 0 {
 			addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(w.opts.Port+i))
 		}
-		s.host.Publish(w.opts.PublicHost)
-		if strings.HasPrefix(s.name, "separation_") {
-			separator = append(separator, addr)
-		} else if e := s.host.Listen(ctx, addr); e != nil {
+		s.Publish(w.opts.PublicHost)
+		if e := s.Listen(addr); e != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, e))
 		}
-	}
-	if e := w.Separator.Listen(ctx, separator...); e != nil {
-		err = errors.Join(err, fmt.Errorf("separation provider: %w", e))
 	}
 	return err
 }
@@ -182,11 +164,11 @@ func (w *World) listen(ctx context.Context) error {
 // Close stops every server and waits for what they started. The data folder
 // stays.
 func (w *World) Close() (err error) {
-	if w.Separator != nil {
-		err = w.Separator.Close()
-	}
 	for _, s := range w.servers {
-		err = errors.Join(err, s.host.Close())
+		err = errors.Join(err, s.Close())
+	}
+	if w.Separator != nil {
+		err = errors.Join(err, w.Separator.Close())
 	}
 	return err
 }
@@ -195,34 +177,16 @@ func (w *World) Close() (err error) {
 func (w *World) Servers() map[string]string {
 	addresses := map[string]string{}
 	for _, s := range w.servers {
-		addresses[s.name] = s.host.URL()
+		addresses[s.name] = s.URL()
 	}
 	return addresses
 }
 
 // Env is the complete environment of `cutroom serve` in this world, but for
 // PORT, which the caller chooses. The caller owns the map.
-func (w *World) Env() map[string]string {
-	env := make(map[string]string, len(w.env))
-	for key, value := range w.env {
-		env[key] = value
-	}
-	return env
-}
+func (w *World) Env() map[string]string { return maps.Clone(w.env) }
 
-func (w *World) makeEnv() (map[string]string, error) {
-	account, err := w.PlatformA.ServiceAccountJSON()
-	if err != nil {
-		return nil, err
-	}
-	apiKey, err := w.PlatformB.PrivateKeyPEM()
-	if err != nil {
-		return nil, err
-	}
-	rootFile := filepath.Join(w.opts.DataDir, "platform-b-root.pem")
-	if err := os.WriteFile(rootFile, []byte(w.PlatformB.RootPEM()), 0o600); err != nil {
-		return nil, fmt.Errorf("write root certificate: %w", err)
-	}
+func (w *World) makeEnv() map[string]string {
 	env := map[string]string{
 		"STORAGE_PATH": filepath.Join(w.opts.DataDir, "storage"),
 		"DATABASE_URL": "sqlite://" + filepath.Join(w.opts.DataDir, "cutroom.db"),
@@ -243,18 +207,18 @@ func (w *World) makeEnv() (map[string]string, error) {
 		"PROVIDER_POLL_INTERVAL_MS":            "1000",
 
 		"IAP_PLATFORM_A_PACKAGE_NAME":          PackageName,
-		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON":  account,
+		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON":  w.PlatformA.ServiceAccountJSON(),
 		"IAP_PLATFORM_A_BASE_URL":              w.PlatformA.URL(),
 		"IAP_PLATFORM_A_NOTIFICATION_AUDIENCE": store.PushAudience,
 		"IAP_PLATFORM_A_NOTIFICATION_SENDER":   store.PushSender,
 		"IAP_PLATFORM_A_NOTIFICATION_KEYS_URL": w.PlatformA.URL() + "/oauth2/v3/certs",
 		"IAP_PLATFORM_B_ISSUER_ID":             w.PlatformB.IssuerID(),
 		"IAP_PLATFORM_B_KEY_ID":                w.PlatformB.KeyID(),
-		"IAP_PLATFORM_B_PRIVATE_KEY":           apiKey,
+		"IAP_PLATFORM_B_PRIVATE_KEY":           w.PlatformB.PrivateKeyPEM(),
 		"IAP_PLATFORM_B_BUNDLE_ID":             BundleID,
 		"IAP_PLATFORM_B_ENV":                   "sandbox",
 		"IAP_PLATFORM_B_BASE_URL":              w.PlatformB.URL(),
-		"IAP_PLATFORM_B_ROOT_CA_FILE":          rootFile,
+		"IAP_PLATFORM_B_ROOT_CA_FILE":          filepath.Join(w.opts.DataDir, "platform-b-root.pem"),
 
 		"ADMIN_SLUG":           AdminSlug,
 		"ENABLE_API_DOCS":      "true",
@@ -267,23 +231,10 @@ func (w *World) makeEnv() (map[string]string, error) {
 		env["OBJECT_STORE_ACCESS_KEY_ID"] = w.secrets.BucketKeyID
 		env["OBJECT_STORE_SECRET_ACCESS_KEY"] = w.secrets.BucketSecret
 	}
-	return env, nil
+	return env
 }
 
-// describe leaves the addresses in world.json, for scripts and other processes.
-func (w *World) describe() error {
-	raw, err := json.MarshalIndent(map[string]any{"servers": w.Servers()}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("describe sandbox: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(w.opts.DataDir, "world.json"), raw, 0o600); err != nil {
-		return fmt.Errorf("describe sandbox: %w", err)
-	}
-	return nil
-}
-
-func loadSecrets(path string) (secrets, error) {
-	var s secrets
+func loadSecrets(path string) (s secrets, err error) {
 	raw, err := os.ReadFile(path)
 	if err == nil {
 		if err := json.Unmarshal(raw, &s); err != nil {
@@ -296,11 +247,5 @@ func loadSecrets(path string) (secrets, error) {
 	}
 	s = secrets{JWT: fake.RandomHex(32), StemSigning: fake.RandomHex(32), ProviderAPIKey: "pk-" + fake.RandomHex(20),
 		BucketAccountID: fake.RandomHex(16), BucketKeyID: fake.RandomHex(16), BucketSecret: fake.RandomHex(32), DBPassword: fake.RandomHex(16)}
-	if raw, err = json.MarshalIndent(s, "", "  "); err != nil {
-		return s, fmt.Errorf("encode secrets: %w", err)
-	}
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		return s, fmt.Errorf("write secrets: %w", err)
-	}
-	return s, nil
+	return s, os.WriteFile(path, fake.Must(json.MarshalIndent(s, "", "  ")), 0o600)
 }

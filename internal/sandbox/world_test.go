@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestWorldStartsWhatItsEnvironmentNames(t *testing.T) {
 	dir := t.TempDir()
-	w, err := sandbox.Start(t.Context(), sandbox.Options{DataDir: dir, Bucket: true, Fast: true})
+	w, err := sandbox.Start(sandbox.Options{DataDir: dir, Bucket: true, Fast: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestWorldStartsWhatItsEnvironmentNames(t *testing.T) {
 		}
 	}
 	taken, _ := strconv.Atoi(strings.TrimPrefix(w.PlatformA.Addr(), "127.0.0.1:"))
-	if _, err := sandbox.Start(t.Context(), sandbox.Options{DataDir: t.TempDir(), Fast: true, Port: taken}); err == nil ||
+	if _, err := sandbox.Start(sandbox.Options{DataDir: t.TempDir(), Fast: true, Port: taken}); err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprintf("provider_a: port %d is taken, choose others with --port", taken)) {
 		t.Errorf("started on a taken port: %v", err)
 	}
@@ -69,7 +69,7 @@ func TestWorldStartsWhatItsEnvironmentNames(t *testing.T) {
 		}
 	}
 
-	again, err := sandbox.Start(t.Context(), sandbox.Options{DataDir: dir, Fast: true})
+	again, err := sandbox.Start(sandbox.Options{DataDir: dir, Fast: true})
 	if err != nil {
 		t.Fatal(err)
 	}

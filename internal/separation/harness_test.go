@@ -74,8 +74,7 @@ func (r *harness) withProvider() *harness {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	// Not the test's context, which ends before the Services do.
-	if err := p.Listen(context.WithoutCancel(r.t.Context())); err != nil {
+	if err := p.Listen(); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {

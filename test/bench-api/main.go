@@ -71,7 +71,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-api: without a peer:", err)
 	}
-	world, err := sandbox.Start(ctx, sandbox.Options{DataDir: filepath.Join(dir, "world"), Fast: true})
+	world, err := sandbox.Start(sandbox.Options{DataDir: filepath.Join(dir, "world"), Fast: true})
 	if err != nil {
 		return err
 	}

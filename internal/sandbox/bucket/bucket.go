@@ -8,6 +8,7 @@
 package bucket
 
 import (
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -57,9 +58,6 @@ type Bucket struct {
 
 // New opens the bucket in its folder.
 func New(opts Options) (*Bucket, error) {
-	if opts.Name == "" || opts.AccessKeyID == "" || opts.SecretAccessKey == "" || opts.Dir == "" {
-		return nil, errors.New("object store stand-in: name, keys and folder are required")
-	}
 	store, err := openStore(opts.Dir)
 	if err != nil {
 		return nil, err
@@ -67,12 +65,8 @@ func New(opts Options) (*Bucket, error) {
 	b := &Bucket{Host: fake.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
 	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads, StepParts}
 	b.HandleSteps(steps, b.step, "/", b.serve)
-	b.HandleControl("PUT", "clock", "move the clock by which signed addresses expire; ahead is such as 90s or 2h, 0s is now",
-		clock{Ahead: "0s"}, func(r *http.Request) (any, error) {
-			var c clock
-			if err := fake.ReadJSON(r, &c); err != nil {
-				return nil, err
-			}
+	fake.Control(b.Host, "PUT", "clock", "move the clock by which signed addresses expire; ahead is such as 90s or 2h, 0s is now",
+		clock{Ahead: "0s"}, func(_ context.Context, c clock) (any, error) {
 			by, err := time.ParseDuration(c.Ahead)
 			b.SetClock(by)
 			return nil, err
@@ -83,9 +77,6 @@ func New(opts Options) (*Bucket, error) {
 type clock struct {
 	Ahead string `json:"ahead"`
 }
-
-// Name is the bucket's name.
-func (b *Bucket) Name() string { return b.opts.Name }
 
 // SetClock moves the clock by which presigned URLs expire; a positive offset
 // is the future.
@@ -148,14 +139,14 @@ func (b *Bucket) Age(by time.Duration) error {
 	return nil
 }
 
-// failure is an error answer of the protocol.
+// failure is an error answer of the protocol. Any other error is a 500.
 type failure struct {
 	status  int
 	code    string
 	message string
 }
 
-func internal(err error) *failure { return &failure{500, "InternalError", err.Error()} }
+func (f *failure) Error() string { return f.message }
 
 type errorBody struct {
 	XMLName   xml.Name `xml:"Error"`
@@ -165,7 +156,9 @@ type errorBody struct {
 	RequestID string `xml:"RequestId"`
 }
 
-func refuse(w http.ResponseWriter, r *http.Request, f *failure) {
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	f := &failure{500, "InternalError", err.Error()}
+	errors.As(err, &f)
 	if r.Method == http.MethodHead {
 		w.WriteHeader(f.status)
 		return
@@ -175,12 +168,7 @@ func refuse(w http.ResponseWriter, r *http.Request, f *failure) {
 
 // answer sends an XML document.
 func answer(w http.ResponseWriter, status int, v any) {
-	body, err := xml.Marshal(v)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	body = append([]byte(xml.Header), body...)
+	body := append([]byte(xml.Header), fake.Must(xml.Marshal(v))...)
 	w.Header().Set("Content-Type", "application/xml")
 	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 	w.WriteHeader(status)
@@ -247,27 +235,27 @@ func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 	if shared(w, r) {
 		return
 	}
-	s, fail := b.authorize(r)
-	if fail != nil {
-		refuse(w, r, fail)
-		return
+	if err := b.obey(w, r); err != nil {
+		refuse(w, r, err)
+	}
+}
+
+func (b *Bucket) obey(w http.ResponseWriter, r *http.Request) error {
+	s, err := b.authorize(r)
+	if err != nil {
+		return err
 	}
 	name, key := split(r)
 	if name != b.opts.Name {
-		refuse(w, r, &failure{404, "NoSuchBucket", "The specified bucket does not exist."})
-		return
+		return &failure{404, "NoSuchBucket", "The specified bucket does not exist."}
 	}
-	operation := map[string]func(http.ResponseWriter, *http.Request, string, signature) *failure{
+	operation := map[string]func(http.ResponseWriter, *http.Request, string, signature) error{
 		StepPut: b.putObject, StepGet: b.getObject, StepHead: b.getObject, StepDelete: b.deleteObject, StepList: b.listObjects,
 		StepCreateUpload: b.createUpload, StepUploadPart: b.uploadPart, StepCompleteUpload: b.completeUpload,
 		StepAbortUpload: b.abortUpload, StepUploads: b.listUploads, StepParts: b.listParts,
 	}[b.step(r)]
 	if operation == nil {
-		fail = &failure{501, "NotImplemented", "A header or query you provided implies functionality that is not implemented."}
-	} else {
-		fail = operation(w, r, key, s)
+		return &failure{501, "NotImplemented", "A header or query you provided implies functionality that is not implemented."}
 	}
-	if fail != nil {
-		refuse(w, r, fail)
-	}
+	return operation(w, r, key, s)
 }

@@ -33,7 +33,7 @@ func start(t *testing.T) *bucket.Bucket {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Listen(t.Context(), ""); err != nil {
+	if err := b.Listen(""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
@@ -339,7 +339,7 @@ func TestObjectsSurviveARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Listen(t.Context(), ""); err != nil {
+	if err := first.Listen(""); err != nil {
 		t.Fatal(err)
 	}
 	put(t, sdk(first), "kept", []byte("bytes"))

@@ -30,7 +30,7 @@ type upload struct {
 	parts   map[int]Object
 }
 
-func (b *Bucket) findUpload(r *http.Request, key string) (*upload, *failure) {
+func (b *Bucket) findUpload(r *http.Request, key string) (*upload, error) {
 	u := b.uploads[r.URL.Query().Get("uploadId")]
 	if u == nil || u.object.Key != key {
 		return nil, &failure{404, "NoSuchUpload", "The specified multipart upload does not exist."}
@@ -38,7 +38,7 @@ func (b *Bucket) findUpload(r *http.Request, key string) (*upload, *failure) {
 	return u, nil
 }
 
-func (b *Bucket) createUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
+func (b *Bucket) createUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) error {
 	u := &upload{id: fake.RandomHex(24), object: described(r, key), started: time.Now().UTC(), parts: map[int]Object{}}
 	b.mu.Lock()
 	b.uploads[u.id] = u
@@ -52,36 +52,34 @@ func (b *Bucket) createUpload(w http.ResponseWriter, r *http.Request, key string
 	return nil
 }
 
-func (b *Bucket) uploadPart(w http.ResponseWriter, r *http.Request, key string, s signature) *failure {
+func (b *Bucket) uploadPart(w http.ResponseWriter, r *http.Request, key string, s signature) error {
 	number, err := strconv.Atoi(r.URL.Query().Get("partNumber"))
 	if err != nil || number < 1 || number > 10000 {
 		return &failure{400, "InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive"}
 	}
 	b.mu.Lock()
-	_, fail := b.findUpload(r, key)
+	_, err = b.findUpload(r, key)
 	b.mu.Unlock()
-	if fail != nil {
-		return fail
+	if err != nil {
+		return err
 	}
 	var part Object
-	if fail := b.receive(r, s, &part); fail != nil {
-		return fail
+	if err := b.receive(r, s, &part); err != nil {
+		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u, fail := b.findUpload(r, key) // it may have been aborted meanwhile
+	u, err := b.findUpload(r, key) // it may have been aborted meanwhile
 	stale := part
-	if fail == nil {
+	if err == nil {
 		stale = u.parts[number]
 		u.parts[number] = part
 	}
 	if stale.File != "" {
-		if err := removeIfThere(b.store.path(stale.File)); err != nil {
-			return internal(err)
-		}
+		err = errors.Join(err, removeIfThere(b.store.path(stale.File)))
 	}
-	if fail != nil {
-		return fail
+	if err != nil {
+		return err
 	}
 	return received(w, part.ETag)
 }
@@ -91,7 +89,7 @@ type wantedPart struct {
 	ETag       string
 }
 
-func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
+func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) error {
 	var request struct {
 		Parts []wantedPart `xml:"Part"`
 	}
@@ -100,12 +98,12 @@ func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key stri
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u, fail := b.findUpload(r, key)
-	if fail != nil {
-		return fail
+	u, err := b.findUpload(r, key)
+	if err != nil {
+		return err
 	}
-	if fail := b.precondition(r, key); fail != nil {
-		return fail
+	if err := b.precondition(r, key); err != nil {
+		return err
 	}
 	if !slices.IsSortedFunc(request.Parts, func(a, c wantedPart) int { return a.PartNumber - c.PartNumber }) {
 		return &failure{400, "InvalidPartOrder", "The list of parts was not in ascending order."}
@@ -126,7 +124,7 @@ func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key stri
 		err = errors.Join(b.store.put(o), b.discard(u))
 	}
 	if err != nil {
-		return internal(err)
+		return err
 	}
 	answer(w, http.StatusOK, struct {
 		XMLName  xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ CompleteMultipartUploadResult"`
@@ -176,22 +174,22 @@ func (b *Bucket) discard(u *upload) error {
 	return err
 }
 
-func (b *Bucket) abortUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
+func (b *Bucket) abortUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u, fail := b.findUpload(r, key)
-	if fail != nil {
-		return fail
+	u, err := b.findUpload(r, key)
+	if err != nil {
+		return err
 	}
 	if err := b.discard(u); err != nil {
-		return internal(err)
+		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // listUploads lists the bucket's unfinished uploads.
-func (b *Bucket) listUploads(w http.ResponseWriter, r *http.Request, _ string, _ signature) *failure {
+func (b *Bucket) listUploads(w http.ResponseWriter, r *http.Request, _ string, _ signature) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	type entry struct {
@@ -216,12 +214,12 @@ func (b *Bucket) listUploads(w http.ResponseWriter, r *http.Request, _ string, _
 }
 
 // listParts lists the parts of an unfinished upload, all of them at once.
-func (b *Bucket) listParts(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
+func (b *Bucket) listParts(w http.ResponseWriter, r *http.Request, key string, _ signature) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u, fail := b.findUpload(r, key)
-	if fail != nil {
-		return fail
+	u, err := b.findUpload(r, key)
+	if err != nil {
+		return err
 	}
 	type entry struct {
 		PartNumber int

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,7 +26,7 @@ func described(r *http.Request, key string) Object {
 
 // receive writes a request's body into the data folder and notes it in o. On
 // failure nothing is left there.
-func (b *Bucket) receive(r *http.Request, s signature, o *Object) (fail *failure) {
+func (b *Bucket) receive(r *http.Request, s signature, o *Object) error {
 	switch {
 	case strings.HasPrefix(s.payload, "STREAMING-"):
 		return &failure{501, "NotImplemented", "Chunked bodies are not implemented."}
@@ -35,56 +36,47 @@ func (b *Bucket) receive(r *http.Request, s signature, o *Object) (fail *failure
 	name, path := b.store.newData()
 	file, err := os.Create(path)
 	if err != nil {
-		return internal(err)
+		return err
 	}
 	etag, signed := md5.New(), sha256.New()
 	if o.SizeBytes, err = io.Copy(io.MultiWriter(file, etag, signed), r.Body); err != nil {
-		fail = &failure{400, "IncompleteBody", err.Error()}
+		err = &failure{400, "IncompleteBody", err.Error()}
 	} else if s.payload != unsignedPayload && s.payload != hex.EncodeToString(signed.Sum(nil)) {
-		fail = &failure{400, "XAmzContentSHA256Mismatch", "The provided x-amz-content-sha256 does not match what was computed."}
+		err = &failure{400, "XAmzContentSHA256Mismatch", "The provided x-amz-content-sha256 does not match what was computed."}
 	}
-	if err := file.Close(); err != nil && fail == nil {
-		fail = internal(err)
-	}
-	if fail != nil {
-		if err := os.Remove(path); err != nil {
-			return internal(err)
-		}
-		return fail
+	if err := errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
 	}
 	o.File, o.ETag = name, fmt.Sprintf(`"%x"`, etag.Sum(nil))
 	return nil
 }
 
 // received answers for bytes that were taken.
-func received(w http.ResponseWriter, etag string) *failure {
+func received(w http.ResponseWriter, etag string) error {
 	w.Header().Set("ETag", etag)
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 	return nil
 }
 
-func (b *Bucket) putObject(w http.ResponseWriter, r *http.Request, key string, s signature) *failure {
+func (b *Bucket) putObject(w http.ResponseWriter, r *http.Request, key string, s signature) error {
 	o := described(r, key)
-	if fail := b.receive(r, s, &o); fail != nil {
-		return fail
+	if err := b.receive(r, s, &o); err != nil {
+		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if fail := b.precondition(r, key); fail != nil {
-		if err := removeIfThere(b.store.path(o.File)); err != nil {
-			return internal(err)
-		}
-		return fail
+	if err := b.precondition(r, key); err != nil {
+		return errors.Join(err, removeIfThere(b.store.path(o.File)))
 	}
 	if err := b.store.put(o); err != nil {
-		return internal(err)
+		return err
 	}
 	return received(w, o.ETag)
 }
 
 // precondition is called under the lock.
-func (b *Bucket) precondition(r *http.Request, key string) *failure {
+func (b *Bucket) precondition(r *http.Request, key string) error {
 	if _, exists := b.store.objects[key]; exists && r.Header.Get("If-None-Match") == "*" {
 		return &failure{412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold."}
 	}
@@ -93,7 +85,7 @@ func (b *Bucket) precondition(r *http.Request, key string) *failure {
 
 // open finds an object and opens its bytes; a replacement afterwards does not
 // touch them.
-func (b *Bucket) open(key string) (Object, *os.File, *failure) {
+func (b *Bucket) open(key string) (Object, *os.File, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, exists := b.store.objects[key]
@@ -101,16 +93,13 @@ func (b *Bucket) open(key string) (Object, *os.File, *failure) {
 		return Object{}, nil, &failure{404, "NoSuchKey", "The specified key does not exist."}
 	}
 	file, err := os.Open(b.store.path(o.File))
-	if err != nil {
-		return Object{}, nil, internal(err)
-	}
-	return o, file, nil
+	return o, file, err
 }
 
-func (b *Bucket) getObject(w http.ResponseWriter, r *http.Request, key string, _ signature) *failure {
-	o, file, fail := b.open(key)
-	if fail != nil {
-		return fail
+func (b *Bucket) getObject(w http.ResponseWriter, r *http.Request, key string, _ signature) error {
+	o, file, err := b.open(key)
+	if err != nil {
+		return err
 	}
 	defer func() { _ = file.Close() }()
 	header := w.Header()
@@ -125,11 +114,11 @@ func (b *Bucket) getObject(w http.ResponseWriter, r *http.Request, key string, _
 	return nil
 }
 
-func (b *Bucket) deleteObject(w http.ResponseWriter, _ *http.Request, key string, _ signature) *failure {
+func (b *Bucket) deleteObject(w http.ResponseWriter, _ *http.Request, key string, _ signature) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.store.remove(key); err != nil {
-		return internal(err)
+		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -155,7 +144,7 @@ type listResult struct {
 
 // listObjects answers a page of the keys with a prefix; the token of the next
 // one is its last key.
-func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _ signature) *failure {
+func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _ signature) error {
 	query := r.URL.Query()
 	result := listResult{Name: b.opts.Name, Prefix: query.Get("prefix"), MaxKeys: 1000}
 	if query.Get("list-type") != "2" || query.Has("delimiter") || query.Has("start-after") || query.Has("encoding-type") {

@@ -37,10 +37,10 @@ func (s signature) scope() string { return s.date + "/" + s.region + "/s3/aws4_r
 
 // authorize verifies a request's signature (version 4, header or presigned
 // URL) and returns it.
-func (b *Bucket) authorize(r *http.Request) (signature, *failure) {
-	s, fail := readSignature(r)
-	if fail != nil {
-		return s, fail
+func (b *Bucket) authorize(r *http.Request) (signature, error) {
+	s, err := readSignature(r)
+	if err != nil {
+		return s, err
 	}
 	if s.accessKey != b.opts.AccessKeyID {
 		return s, &failure{403, "InvalidAccessKeyId", "The access key id does not exist."}
@@ -48,8 +48,8 @@ func (b *Bucket) authorize(r *http.Request) (signature, *failure) {
 	if b.opts.Region != "" && s.region != b.opts.Region || s.date != s.at.Format("20060102") {
 		return s, &failure{403, "SignatureDoesNotMatch", "The credential scope is wrong."}
 	}
-	if fail := b.checkTime(s); fail != nil {
-		return s, fail
+	if err := b.checkTime(s); err != nil {
+		return s, err
 	}
 	if !slices.Contains(s.signed, "host") {
 		return s, &failure{403, "AccessDenied", "The host header must be signed."}
@@ -67,7 +67,7 @@ func (b *Bucket) authorize(r *http.Request) (signature, *failure) {
 	return s, nil
 }
 
-func (b *Bucket) checkTime(s signature) *failure {
+func (b *Bucket) checkTime(s signature) error {
 	now := time.Now()
 	if s.presigned {
 		b.mu.Lock()
@@ -87,8 +87,8 @@ func (b *Bucket) checkTime(s signature) *failure {
 	return nil
 }
 
-func readSignature(r *http.Request) (signature, *failure) {
-	malformed := func(what string) (signature, *failure) {
+func readSignature(r *http.Request) (signature, error) {
+	malformed := func(what string) (signature, error) {
 		return signature{}, &failure{400, "AuthorizationHeaderMalformed", what}
 	}
 	var s signature

@@ -114,26 +114,18 @@ func (r *run) connect(ctx context.Context) (stop func() error, err error) {
 	return stop, nil
 }
 
-// startSandbox starts the stand-ins and the service with a data folder of its
-// own. It has to outlive ctx: the service drains against the stand-ins.
+// startSandbox starts the stand-ins and the service with a data folder of its own.
 func (r *run) startSandbox(ctx context.Context) (*system.System, func() error, error) {
 	log, err := os.Create(r.path("service.log"))
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the service's log: %w", err)
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	detach := context.AfterFunc(ctx, end)
-	s, err := system.Start(life, system.Options{Cutroom: r.cutroom, Log: log,
+	s, err := system.Start(ctx, system.Options{Cutroom: r.cutroom, Log: log,
 		World: sandbox.Options{DataDir: filepath.Join(r.scratch, "sandbox"), Bucket: true, Processing: 4 * time.Second}})
-	if err == nil && !detach() {
-		err = errors.Join(context.Cause(ctx), s.Stop(life))
-	}
 	if err != nil {
-		end()
 		return nil, nil, errors.Join(err, log.Close())
 	}
 	return s, func() error {
-		defer end()
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		return errors.Join(s.Stop(stopping), log.Close())
@@ -193,13 +185,14 @@ func (r *run) job(ctx context.Context) error {
 			urls.background = s.URL
 		}
 	}
-	if err := r.renderParts(ctx, urls); err != nil {
+	r.result.video, r.result.sound = r.path("film.mp4"), r.path("film.m4a")
+	if err := r.render(ctx, "Render the film", "video", "film.mp4", urls); err != nil {
 		return err
 	}
 	if err := r.renderByReference(ctx, urls); err != nil {
 		return err
 	}
-	if err := r.renderSound(ctx, urls); err != nil {
+	if err := r.render(ctx, "Render the sound alone", "audio", "film.m4a", urls); err != nil {
 		return err
 	}
 	if r.account.after, err = r.client.balance(ctx); err != nil {
@@ -328,15 +321,15 @@ func (r *run) finish(ctx context.Context, id, name string, on *step) (string, er
 	return name, err
 }
 
-func (r *run) renderParts(ctx context.Context, urls stemURLs) error {
-	r.result.video = r.path("film.mp4")
-	return r.step("Render the film", func(on *step) (string, error) {
+// render has the film, or its sound, made of a multipart submission.
+func (r *run) render(ctx context.Context, title, kind, file string, urls stemURLs) error {
+	return r.step(title, func(on *step) (string, error) {
 		names := r.result.film.parts()
-		id, err := r.client.render(ctx, r.result.film.config(names, urls, "video", false), names, r.clips, r.result.music, on)
+		id, err := r.client.render(ctx, r.result.film.config(names, urls, kind, false), names, r.clips, r.result.music, on)
 		if err != nil {
 			return "", err
 		}
-		return r.finish(ctx, id, "film.mp4", on)
+		return r.finish(ctx, id, file, on)
 	})
 }
 
@@ -344,29 +337,28 @@ func (r *run) renderParts(ctx context.Context, urls stemURLs) error {
 // film from there.
 func (r *run) renderByReference(ctx context.Context, urls stemURLs) error {
 	var keys sources
-	began := time.Now()
-	on := r.screen.begin("Upload by reference")
-	defer on.fail()
-	paths := []string{}
-	for _, c := range r.clips {
-		paths = append(paths, c.path)
-	}
-	for i, path := range append(paths, r.result.music) {
-		key, err := r.client.upload(ctx, path, func(share float64) {
-			on.update((float64(i)+share)/float64(len(paths)+1), filepath.Base(path))
-		})
-		if errors.Is(err, errNoObjectStore) {
-			on.skip("the service has no object store")
-			return nil
+	err := r.step("Upload by reference", func(on *step) (string, error) {
+		for i := range len(r.clips) + 1 {
+			path := r.result.music
+			if i < len(r.clips) {
+				path = r.clips[i].path
+			}
+			key, err := r.client.upload(ctx, path, func(share float64) {
+				on.update((float64(i)+share)/float64(len(r.clips)+1), filepath.Base(path))
+			})
+			if err != nil {
+				return "", err
+			}
+			keys.clips, keys.music = append(keys.clips, key), key
 		}
-		if err != nil {
-			return err
-		}
-		keys.clips = append(keys.clips, key)
+		return fmt.Sprintf("%d files by presigned PUT", len(keys.clips)), nil
+	})
+	if errors.Is(err, errNoObjectStore) {
+		return nil
 	}
-	keys.clips, keys.music = keys.clips[:len(paths)], keys.clips[len(paths)]
-	on.done(fmt.Sprintf("%d files by presigned PUT", len(paths)+1))
-	r.took = append(r.took, stage{"Upload by reference", time.Since(began)})
+	if err != nil {
+		return err
+	}
 	r.result.v3 = r.path("film-v3.mp4")
 	return r.step("Render v3", func(on *step) (string, error) {
 		id, err := r.client.renderAssets(ctx, r.result.film.config(keys, urls, "video", true))
@@ -374,17 +366,5 @@ func (r *run) renderByReference(ctx context.Context, urls stemURLs) error {
 			return "", err
 		}
 		return r.finish(ctx, id, "film-v3.mp4", on)
-	})
-}
-
-func (r *run) renderSound(ctx context.Context, urls stemURLs) error {
-	r.result.sound = r.path("film.m4a")
-	return r.step("Render the sound alone", func(on *step) (string, error) {
-		names := r.result.film.parts()
-		id, err := r.client.render(ctx, r.result.film.config(names, urls, "audio", false), names, r.clips, r.result.music, on)
-		if err != nil {
-			return "", err
-		}
-		return r.finish(ctx, id, "film.m4a", on)
 	})
 }

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"reflect"
@@ -32,6 +33,17 @@ func (h *Host) HandleControl(method, path, what string, example any, handler fun
 			answer = map[string]bool{"ok": true}
 		}
 		WriteJSON(w, http.StatusOK, answer)
+	})
+}
+
+// Control is HandleControl for a call whose body is of the example's type.
+func Control[T any](h *Host, method, path, what string, example T, do func(context.Context, T) (any, error)) {
+	h.HandleControl(method, path, what, example, func(r *http.Request) (any, error) {
+		var body T
+		if err := ReadJSON(r, &body); err != nil {
+			return nil, err
+		}
+		return do(r.Context(), body)
 	})
 }
 

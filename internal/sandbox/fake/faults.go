@@ -1,10 +1,8 @@
 package fake
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
 	"slices"
 	"strings"
@@ -153,17 +151,6 @@ func (f *Faults) Clear() {
 	f.rules = nil
 }
 
-// Rules are the rules switched on, in the order they were added.
-func (f *Faults) Rules() []Rule {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := make([]Rule, 0, len(f.rules))
-	for _, rule := range f.rules {
-		out = append(out, rule.Rule)
-	}
-	return out
-}
-
 // Count is the number of calls of a step since the start or ResetCalls, failed
 // ones included. AnyStep counts all.
 func (f *Faults) Count(step string) int {
@@ -243,30 +230,35 @@ func (f *Faults) wrap(step string, next http.HandlerFunc) http.Handler {
 
 // mountFaults adds the control calls for rules and the call log.
 func (h *Host) mountFaults() {
-	h.HandleControl("POST", "faults", "make calls of a step fail; of rules that match one call the first added wins",
-		Rule{Step: AnyStep, Path: "/nowhere", Nth: 1, Times: 1, Kind: KindStatus, Status: 503}, func(r *http.Request) (any, error) {
-			var rule Rule
-			if err := ReadJSON(r, &rule); err != nil {
-				return nil, err
-			}
-			return nil, h.Faults.Add(rule)
+	f := h.Faults
+	Control(h, "POST", "faults", "make calls of a step fail; of rules that match one call the first added wins",
+		Rule{Step: AnyStep, Path: "/nowhere", Nth: 1, Times: 1, Kind: KindStatus, Status: 503}, func(_ context.Context, rule Rule) (any, error) {
+			return nil, f.Add(rule)
 		})
-	h.HandleControl("GET", "faults", "the rules in force", nil, func(*http.Request) (any, error) { return h.Faults.Rules(), nil })
+	h.HandleControl("GET", "faults", "the rules in force", nil, func(*http.Request) (any, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		rules := []Rule{}
+		for _, rule := range f.rules {
+			rules = append(rules, rule.Rule)
+		}
+		return rules, nil
+	})
 	h.HandleControl("DELETE", "faults", "switch all rules off", nil, func(*http.Request) (any, error) {
-		h.Faults.Clear()
+		f.Clear()
 		return nil, nil
 	})
 	h.HandleControl("GET", "calls", "what was called: counts by step, and the last calls", nil, func(*http.Request) (any, error) {
-		h.Faults.mu.Lock()
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		counts := map[string]int{}
-		for step := range h.Faults.steps {
-			counts[step] = h.Faults.counts[step]
+		for step := range f.steps {
+			counts[step] = f.counts[step]
 		}
-		h.Faults.mu.Unlock()
-		return map[string]any{"counts": counts, "calls": h.Faults.Calls()}, nil
+		return map[string]any{"counts": counts, "calls": slices.Clone(f.log)}, nil
 	})
 	h.HandleControl("DELETE", "calls", "forget counts and calls", nil, func(*http.Request) (any, error) {
-		h.Faults.ResetCalls()
+		f.ResetCalls()
 		return nil, nil
 	})
 }
@@ -293,9 +285,3 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 
 // Unwrap lets http.ResponseController reach the connection.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// discardLog silences net/http: broken connections are this package's business.
-func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
-
-// errCut ends a handler whose answer is being cut off.
-var errCut = errors.New("answer cut by an injected fault")

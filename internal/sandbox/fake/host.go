@@ -7,6 +7,7 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strconv"
@@ -42,13 +44,12 @@ type Host struct {
 	calls   []controlCall
 	public  string
 
-	mu     sync.Mutex
-	addr   string
-	url    string
-	stop   context.CancelFunc
-	server *http.Server
-	done   chan struct{}
-	active sync.WaitGroup
+	active sync.WaitGroup // handlers
+
+	mu   sync.Mutex
+	addr string
+	url  string
+	end  func() error // nil while the host does not listen
 }
 
 // NewHost makes a host without routes. A nil faults gives it its own.
@@ -101,51 +102,43 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Host) Publish(name string) { h.public = name }
 
 // Listen starts the host on addr ("" means a free port, on loopback unless it is
-// published) and returns when it accepts connections. It serves until Close, or until ctx ends. A
+// published) and returns when it accepts connections. It serves until Close. A
 // closed host may listen again, on the same address for an outage that ends.
-func (h *Host) Listen(ctx context.Context, addr string) error {
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	_, port, err := net.SplitHostPort(addr)
+func (h *Host) Listen(addr string) error {
+	_, port, err := net.SplitHostPort(cmp.Or(addr, "127.0.0.1:0"))
 	if err != nil {
 		return fmt.Errorf("listen for stand-in: %w", err)
 	}
+	host := "127.0.0.1"
 	if h.public != "" {
-		addr = ":" + port
+		host = "" // every interface
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.server != nil {
-		return errors.New("stand-in already listens")
-	}
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("port %s is taken, choose others with --port", port)
 	}
 	if err != nil {
 		return fmt.Errorf("listen for stand-in: %w", err)
 	}
-	base, stop := context.WithCancel(ctx)
-	h.addr = ln.Addr().String()
-	h.url = "http://" + h.addr
-	if h.public != "" {
-		h.url = "http://" + net.JoinHostPort(h.public, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port))
-	}
-	h.stop = stop
-	h.done = make(chan struct{})
-	h.server = &http.Server{
+	base, stop := context.WithCancel(context.Background())
+	server := &http.Server{
 		Handler:           http.HandlerFunc(h.serveTracked),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 30 * time.Second,
-		ErrorLog:          discardLog(),
+		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are this package's business
 	}
-	server, done := h.server, h.done
-	go func() {
-		defer close(done)
-		_ = server.Serve(ln) // always ends with ErrServerClosed or the listener's end
-	}()
-	context.AfterFunc(ctx, func() { _ = h.closeServer(server) })
+	h.active.Go(func() { _ = server.Serve(ln) }) // always ends with ErrServerClosed
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.addr = ln.Addr().String()
+	_, port, _ = net.SplitHostPort(h.addr) // the kernel writes it well
+	h.url = "http://" + net.JoinHostPort(cmp.Or(h.public, host), port)
+	h.end = func() error {
+		stop()
+		err := server.Close()
+		h.active.Wait()
+		return err
+	}
 	return nil
 }
 
@@ -173,25 +166,13 @@ func (h *Host) Addr() string {
 // Closing a host that does not listen does nothing.
 func (h *Host) Close() error {
 	h.mu.Lock()
-	server := h.server
+	end := h.end
+	h.end = nil
 	h.mu.Unlock()
-	return h.closeServer(server)
-}
-
-func (h *Host) closeServer(server *http.Server) error {
-	h.mu.Lock()
-	if server == nil || h.server != server {
-		h.mu.Unlock()
+	if end == nil {
 		return nil
 	}
-	stop, done := h.stop, h.done
-	h.server = nil
-	h.mu.Unlock()
-	stop()
-	err := server.Close()
-	<-done
-	h.active.Wait()
-	return err
+	return end()
 }
 
 // WriteJSON answers with v and an exact Content-Length.

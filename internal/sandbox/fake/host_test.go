@@ -2,7 +2,6 @@ package fake_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -33,7 +32,7 @@ func start(t *testing.T) (*fake.Host, *int) {
 		w.Header().Set("Content-Length", "52")
 		_, _ = io.WriteString(w, answer)
 	})
-	if err := h.Listen(t.Context(), ""); err != nil {
+	if err := h.Listen(""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() })
@@ -205,7 +204,7 @@ func TestOutageAndReturnOnTheSameAddress(t *testing.T) {
 	if _, _, err := greet(t, h, time.Second); err == nil {
 		t.Error("a closed host still answers")
 	}
-	if err := h.Listen(context.WithoutCancel(t.Context()), addr); err != nil {
+	if err := h.Listen(addr); err != nil {
 		t.Fatal(err)
 	}
 	if status, _, err := greet(t, h, time.Second); status != 200 || err != nil {

@@ -4,11 +4,11 @@
 package identity
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
+	"cmp"
+	"context"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -58,35 +58,17 @@ const (
 	ForgeStrongAlg Forge = "strong_alg" // RS512 by the current key: genuine key, algorithm not in use
 )
 
-type signingKey struct {
-	kid     string
-	private *rsa.PrivateKey
-}
-
-func newKey() (signingKey, error) {
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return signingKey{}, fmt.Errorf("generate signing key: %w", err)
-	}
-	return signingKey{kid: fake.RandomHex(10), private: private}, nil
-}
-
 // build makes the claim set of a token, common to both providers.
 func (c Claims) build(defaults jwt.MapClaims) jwt.MapClaims {
 	now := time.Now()
-	expires := c.ExpiresInSec
-	if expires == 0 {
-		expires = 3600
-	}
+	expires := cmp.Or(c.ExpiresInSec, 3600)
 	claims := jwt.MapClaims{
 		"iat":            now.Unix() - 5,
 		"exp":            now.Unix() + expires,
 		"email":          c.Email,
 		"email_verified": true,
 	}
-	for name, value := range defaults {
-		claims[name] = value
-	}
+	maps.Copy(claims, defaults)
 	if expires < 0 {
 		claims["iat"] = now.Unix() + expires - 3600
 	}
@@ -99,56 +81,37 @@ func (c Claims) build(defaults jwt.MapClaims) jwt.MapClaims {
 	if c.EmailVerified != nil {
 		claims["email_verified"] = c.EmailVerified
 	}
-	for name, value := range c.Set {
-		claims[name] = value
-	}
-	for _, name := range c.Omit {
-		delete(claims, name)
-	}
+	fake.Adjust(claims, c.Set, c.Omit)
 	return claims
 }
 
-// keyring is what sign may choose from.
-type keyring struct {
-	current  signingKey
-	stranger signingKey // generated on first use
-	retired  *signingKey
-}
+// stranger is a key that no provider ever had.
+var stranger = sync.OnceValue(fake.NewSigningKey)
 
-// needsStranger tells whether a key outside the provider has to exist.
-func (f Forge) needsStranger() bool {
-	return f == ForgeStranger || f == ForgeUnknown || f == ForgeEmbedded || f == ForgeRetired
-}
-
-// sign turns claims into a compact token the way c.Forge asks for.
-func (c Claims) sign(claims jwt.MapClaims, keys keyring) (string, error) {
+// sign turns claims into a compact token the way c.Forge asks for. retired is a
+// key that was withdrawn, if any was.
+func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey, retired *fake.SigningKey) (string, error) {
 	var method jwt.SigningMethod = jwt.SigningMethodRS256
-	kid := keys.current.kid
-	var key any = keys.current.private
+	kid := current.ID
+	var key any = current.Private
 	switch c.Forge {
 	case ForgeNot, ForgeTampered:
 	case ForgeNone:
 		method, key = jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType
 	case ForgeHMAC:
-		public, err := publicPEM(keys.current.private)
-		if err != nil {
-			return "", err
-		}
-		method, key = jwt.SigningMethodHS256, public
+		method, key = jwt.SigningMethodHS256, current.PublicPEM()
 	case ForgeHMACBits:
-		method, key = jwt.SigningMethodHS256, keys.current.private.N.Bytes()
+		method, key = jwt.SigningMethodHS256, current.Private.N.Bytes()
 	case ForgeStranger, ForgeEmbedded:
-		key = keys.stranger.private
-	case ForgeUnknown:
-		kid, key = keys.stranger.kid, keys.stranger.private
+		key = stranger().Private
+	case ForgeRetired, ForgeUnknown:
+		other := stranger()
+		if c.Forge == ForgeRetired && retired != nil {
+			other = *retired
+		}
+		kid, key = other.ID, other.Private
 	case ForgeNoKeyID:
 		kid = ""
-	case ForgeRetired:
-		old := keys.stranger
-		if keys.retired != nil {
-			old = *keys.retired
-		}
-		kid, key = old.kid, old.private
 	case ForgeStrongAlg:
 		method = jwt.SigningMethodRS512
 	default:
@@ -159,14 +122,12 @@ func (c Claims) sign(claims jwt.MapClaims, keys keyring) (string, error) {
 		token.Header["kid"] = kid
 	}
 	if c.Forge == ForgeEmbedded {
-		token.Header["jwk"] = jwk(signingKey{kid: kid, private: keys.stranger.private})
+		token.Header["jwk"] = fake.SigningKey{ID: kid, Private: stranger().Private}.JWK()
 	}
-	for name, value := range c.Header {
-		token.Header[name] = value
-	}
+	maps.Copy(token.Header, c.Header)
 	signed, err := token.SignedString(key)
 	if err != nil {
-		return "", fmt.Errorf("sign identity token: %w", err)
+		return "", fmt.Errorf("sign identity token: %w", err) // what the claims hold cannot be written
 	}
 	if c.Forge == ForgeTampered {
 		signed = flipSignature(signed)
@@ -185,10 +146,11 @@ func flipSignature(token string) string {
 	return token[:at] + string(other) + token[at+1:]
 }
 
-func publicPEM(private *rsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
-	if err != nil {
-		return nil, fmt.Errorf("encode public key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+// mountMint adds the control call behind Mint.
+func mountMint(h *fake.Host, example Claims, mint func(Claims) (string, error)) {
+	fake.Control(h, "POST", "mint", "make an identity token, as good or as bad as the claims say; answers idToken", example,
+		func(_ context.Context, c Claims) (any, error) {
+			token, err := mint(c)
+			return map[string]string{"idToken": token}, err
+		})
 }

@@ -3,11 +3,11 @@ package identity
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -27,21 +27,15 @@ const StepTokenInfo = "tokeninfo"
 type ProviderA struct {
 	*fake.Host
 	clientID string
-	mu       sync.Mutex // guards keys.stranger
-	keys     keyring
+	key      fake.SigningKey
 }
 
 // NewProviderA makes a provider whose tokens are meant for clientID.
-func NewProviderA(clientID string) (*ProviderA, error) {
-	key, err := newKey()
-	if err != nil {
-		return nil, err
-	}
-	p := &ProviderA{Host: fake.NewHost(nil), clientID: clientID, keys: keyring{current: key}}
+func NewProviderA(clientID string) *ProviderA {
+	p := &ProviderA{Host: fake.NewHost(nil), clientID: clientID, key: fake.NewSigningKey()}
 	p.Handle(StepTokenInfo, "/tokeninfo", p.tokenInfo)
-	p.HandleControl("POST", "mint", "make an identity token, as good or as bad as the claims say; answers idToken",
-		Claims{Email: "ann@example.com", Name: "Ann"}, mintCall(p.Mint))
-	return p, nil
+	mountMint(p.Host, Claims{Email: "ann@example.com", Name: "Ann"}, p.Mint)
+	return p
 }
 
 // TokenInfoURL is the endpoint's address, after Listen.
@@ -65,16 +59,10 @@ func (p *ProviderA) Mint(c Claims) (string, error) {
 	}
 	if c.Lenient {
 		header := map[string]any{"lenient": true}
-		for name, value := range c.Header {
-			header[name] = value
-		}
+		maps.Copy(header, c.Header)
 		c.Header = header
 	}
-	keys, err := withStranger(&p.mu, &p.keys, c.Forge)
-	if err != nil {
-		return "", err
-	}
-	return c.sign(c.build(defaults), keys)
+	return c.sign(c.build(defaults), p.key, nil)
 }
 
 // tokenInfo answers like the public endpoint: every value is a string, and a
@@ -88,7 +76,7 @@ func (p *ProviderA) tokenInfo(w http.ResponseWriter, r *http.Request) {
 	}
 	claims := jwt.MapClaims{}
 	token, err := jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithoutClaimsValidation()).
-		ParseWithClaims(raw, claims, func(*jwt.Token) (any, error) { return &p.keys.current.private.PublicKey, nil })
+		ParseWithClaims(raw, claims, func(*jwt.Token) (any, error) { return &p.key.Private.PublicKey, nil })
 	if err == nil && token.Header["lenient"] != true {
 		err = jwt.NewValidator(jwt.WithExpirationRequired()).Validate(claims)
 	}
@@ -125,33 +113,4 @@ func numericSubject(email string) string {
 	sum := sha256.Sum256([]byte("provider_a:" + strings.ToLower(email)))
 	digits := new(big.Int).SetBytes(sum[:]).String()
 	return "1" + digits[:20]
-}
-
-// mintCall is the control call behind Mint.
-func mintCall(mint func(Claims) (string, error)) func(*http.Request) (any, error) {
-	return func(r *http.Request) (any, error) {
-		var c Claims
-		if err := fake.ReadJSON(r, &c); err != nil {
-			return nil, err
-		}
-		token, err := mint(c)
-		if err != nil {
-			return nil, err
-		}
-		return map[string]string{"idToken": token}, nil
-	}
-}
-
-// withStranger copies the keys, making the outsider's key when it is needed.
-func withStranger(mu *sync.Mutex, keys *keyring, forge Forge) (keyring, error) {
-	mu.Lock()
-	defer mu.Unlock()
-	if forge.needsStranger() && keys.stranger.private == nil {
-		key, err := newKey()
-		if err != nil {
-			return keyring{}, err
-		}
-		keys.stranger = key
-	}
-	return *keys, nil
 }

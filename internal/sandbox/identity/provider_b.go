@@ -2,9 +2,7 @@ package identity
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"math/big"
 	"net/http"
 	"strings"
 	"sync"
@@ -27,20 +25,18 @@ type ProviderB struct {
 	clientID string
 
 	mu        sync.Mutex
-	keys      keyring
-	published []signingKey // the current key is among them, unless it was withdrawn
+	current   fake.SigningKey
+	retired   *fake.SigningKey  // was withdrawn
+	published []fake.SigningKey // the current one is the last
 }
 
 // NewProviderB makes a provider whose tokens are meant for clientID.
-func NewProviderB(clientID string) (*ProviderB, error) {
+func NewProviderB(clientID string) *ProviderB {
 	p := &ProviderB{Host: fake.NewHost(nil), clientID: clientID}
-	if err := p.Rotate(true); err != nil {
-		return nil, err
-	}
+	p.Rotate(true)
 	p.Handle(StepKeys, "GET /auth/keys", p.serveKeys)
-	p.HandleControl("POST", "mint", "make an identity token, as good or as bad as the claims say; answers idToken",
-		Claims{Email: "ann@example.com"}, mintCall(p.Mint))
-	return p, nil
+	mountMint(p.Host, Claims{Email: "ann@example.com"}, p.Mint)
+	return p
 }
 
 // KeysURL is the key set's address, after Listen.
@@ -48,20 +44,14 @@ func (p *ProviderB) KeysURL() string { return p.URL() + "/auth/keys" }
 
 // Rotate makes a new signing key and publishes it. The old keys stay in the
 // set when keepOld is true, as in a planned rotation; else they are withdrawn.
-func (p *ProviderB) Rotate(keepOld bool) error {
-	key, err := newKey()
-	if err != nil {
-		return err
-	}
+func (p *ProviderB) Rotate(keepOld bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if old := p.keys.current; !keepOld && old.private != nil {
-		p.keys.retired = &old
-		p.published = nil
+	if old := p.current; !keepOld {
+		p.retired, p.published = &old, nil
 	}
-	p.keys.current = key
-	p.published = append(p.published, key)
-	return nil
+	p.current = fake.NewSigningKey()
+	p.published = append(p.published, p.current)
 }
 
 // Mint makes an identity token. It never holds a name, as provider_b's do not.
@@ -71,31 +61,21 @@ func (p *ProviderB) Mint(c Claims) (string, error) {
 		hexed := hex.EncodeToString(sum[:])
 		c.Subject = "000" + hexed[60:63] + "." + hexed[:32] + "." + hexed[32:36]
 	}
-	keys, err := withStranger(&p.mu, &p.keys, c.Forge)
-	if err != nil {
-		return "", err
-	}
+	p.mu.Lock()
+	current, retired := p.current, p.retired
+	p.mu.Unlock()
 	return c.sign(c.build(jwt.MapClaims{
 		"iss": IssuerB, "aud": p.clientID, "sub": c.Subject,
 		"auth_time": time.Now().Unix() - 5, "nonce_supported": true,
-	}), keys)
+	}), current, retired)
 }
 
 func (p *ProviderB) serveKeys(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Lock()
-	set := make([]map[string]string, 0, len(p.published))
+	set := []map[string]string{}
 	for _, key := range p.published {
-		set = append(set, jwk(key))
+		set = append(set, key.JWK())
 	}
 	p.mu.Unlock()
 	fake.WriteJSON(w, http.StatusOK, map[string]any{"keys": set})
-}
-
-func jwk(key signingKey) map[string]string {
-	public := key.private.PublicKey
-	return map[string]string{
-		"kty": "RSA", "kid": key.kid, "use": "sig", "alg": "RS256",
-		"n": base64.RawURLEncoding.EncodeToString(public.N.Bytes()),
-		"e": base64.RawURLEncoding.EncodeToString(big.NewInt(int64(public.E)).Bytes()),
-	}
 }

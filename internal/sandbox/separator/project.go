@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"cutroom/internal/sandbox/fake"
@@ -30,7 +31,6 @@ type project struct {
 	files       map[string]string // result -> file name in dir
 	links       int
 	stale       map[string]map[string]bool // result -> links that answer 404 for good
-	settled     bool                       // no longer counted as running
 }
 
 func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
@@ -58,11 +58,13 @@ func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
 	}
 	pr.dir = filepath.Join(p.opts.Dir, "projects", strconv.FormatInt(pr.ID, 10))
 	p.projects[pr.ID] = pr
+	running := 0
 	for _, other := range p.projects {
-		p.settle(other)
+		if p.advance(other); !other.Done && !other.Failed {
+			running++
+		}
 	}
-	p.running++
-	p.maxRun = max(p.maxRun, p.running)
+	p.maxRun = max(p.maxRun, running)
 	p.worker.Add(1)
 	work := p.work
 	p.mu.Unlock()
@@ -97,33 +99,24 @@ func (p *Provider) separate(ctx context.Context, pr *project, m *medium, b Behav
 	if err != nil {
 		return nil, err
 	}
-	ext := ".wav"
+	ext, tracks := ".wav", append([]string{split.Voice, split.Background}, split.Speakers...)
 	if b.StemFormat != "" && b.StemFormat != "wav" {
 		ext = "." + b.StemFormat
-		for _, path := range append([]*string{&split.Voice, &split.Background}, pointers(split.Speakers)...) {
-			encoded := (*path)[:len(*path)-len(".wav")] + ext
-			if err := stems.Encode(ctx, *path, encoded); err != nil {
+		for i, path := range tracks {
+			tracks[i] = strings.TrimSuffix(path, ".wav") + ext
+			if err := stems.Encode(ctx, path, tracks[i]); err != nil {
 				return nil, err
 			}
-			*path = encoded
 		}
 	}
 	files := map[string]string{ResultVoice: "voice" + ext, ResultBackground: "background" + ext, ResultSubBackground: "background" + ext}
 	if len(split.Speakers) > 0 {
 		files[ResultSpeakers] = "speakers.tar"
-		if err := writeTar(filepath.Join(pr.dir, "speakers.tar"), split.Speakers, ext); err != nil {
+		if err := writeTar(filepath.Join(pr.dir, "speakers.tar"), tracks[2:], ext); err != nil {
 			return nil, err
 		}
 	}
 	return files, nil
-}
-
-func pointers(list []string) []*string {
-	out := make([]*string, len(list))
-	for i := range list {
-		out[i] = &list[i]
-	}
-	return out
 }
 
 // writeTar packs the speaker tracks the way the provider does: a folder with
@@ -189,25 +182,12 @@ func (p *Provider) advance(pr *project) int {
 	return percent
 }
 
-// settle takes an ended project out of the count of running ones. Called under
-// the lock.
-func (p *Provider) settle(pr *project) {
-	p.advance(pr)
-	if (pr.Done || pr.Failed) && !pr.settled {
-		pr.settled = true
-		p.running--
-	}
-}
-
 // find looks a project up and brings it up to date. Called under the lock.
 func (p *Provider) find(r *http.Request) *project {
-	id, err := strconv.ParseInt(r.PathValue("project"), 10, 64)
-	if err != nil {
-		return nil
-	}
+	id, _ := strconv.ParseInt(r.PathValue("project"), 10, 64) // no project has the id 0
 	pr := p.projects[id]
 	if pr != nil {
-		p.settle(pr)
+		p.advance(pr)
 	}
 	return pr
 }
@@ -215,14 +195,7 @@ func (p *Provider) find(r *http.Request) *project {
 // reasons are shown while a project runs, in equal shares.
 var reasons = []string{"Enqueue Pending", "Uploading", "Separating Voice", "Separating Speakers", "Packaging"}
 
-func (p *Provider) progress(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	pr := p.find(r)
-	if pr == nil {
-		p.mu.Unlock()
-		refuse(w, http.StatusNotFound, "PROJECT_404", "Project not found")
-		return
-	}
+func (p *Provider) progress(w http.ResponseWriter, _ *http.Request, pr *project) {
 	percent := p.advance(pr)
 	reason := reasons[min(percent*len(reasons)/100, len(reasons)-1)]
 	failed := pr.Failed
@@ -235,21 +208,13 @@ func (p *Provider) progress(w http.ResponseWriter, r *http.Request) {
 		reason = "Completed"
 	}
 	left := max(pr.processing-time.Since(pr.At), 0)
-	p.mu.Unlock()
 	result(w, map[string]any{
 		"projectSeq": pr.ID, "progress": percent, "progressReason": reason, "hasFailed": failed,
 		"expectedRemainingTimeMinutes": int((left + time.Minute - 1) / time.Minute),
 	})
 }
 
-func (p *Provider) projectInfo(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	pr := p.find(r)
-	if pr == nil {
-		p.mu.Unlock()
-		refuse(w, http.StatusNotFound, "PROJECT_404", "Project not found")
-		return
-	}
+func (p *Provider) projectInfo(w http.ResponseWriter, _ *http.Request, pr *project) {
 	b := p.behaviour
 	if pr.Done {
 		pr.infoCalls++
@@ -272,7 +237,6 @@ func (p *Provider) projectInfo(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	info := map[string]any{"seq": pr.ID, "title": pr.Title, "spaceSeq": p.opts.Space, "downloadInfo": flags, "downloadPathInfo": paths}
-	p.mu.Unlock()
 	if b.BareProject {
 		fake.WriteJSON(w, http.StatusOK, info)
 		return
@@ -311,14 +275,7 @@ func (p *Provider) link(pr *project, name string) string {
 	return link
 }
 
-func (p *Provider) downloadLink(w http.ResponseWriter, r *http.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	pr := p.find(r)
-	if pr == nil {
-		refuse(w, http.StatusNotFound, "PROJECT_404", "Project not found")
-		return
-	}
+func (p *Provider) downloadLink(w http.ResponseWriter, r *http.Request, pr *project) {
 	name, field := "", ""
 	switch r.URL.Query().Get("target") {
 	case "originalVoiceSpeakers":

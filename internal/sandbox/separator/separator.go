@@ -7,6 +7,7 @@
 package separator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,6 @@ type Provider struct {
 	media     map[int64]*medium  // by mediaSeq
 	projects  map[int64]*project // by project id
 	keyLeaks  int
-	running   int
 	maxRun    int
 
 	work   context.Context // ends with Close
@@ -123,12 +123,6 @@ type Provider struct {
 
 // New makes a provider.
 func New(opts Options) (*Provider, error) {
-	if opts.APIKey == "" || opts.Space <= 0 || opts.Dir == "" {
-		return nil, errors.New("separation stand-in: key, space and folder are required")
-	}
-	if opts.Processing == 0 {
-		opts.Processing = 2 * time.Second
-	}
 	for _, sub := range []string{"uploads", "projects"} {
 		if err := os.MkdirAll(filepath.Join(opts.Dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("separation stand-in: %w", err)
@@ -138,43 +132,26 @@ func New(opts Options) (*Provider, error) {
 	p := &Provider{
 		API: fake.NewHost(faults), Storage: fake.NewHost(faults), Upload: fake.NewHost(faults),
 		Faults: faults, opts: opts,
-		behaviour: Behaviour{ProcessingMs: int(opts.Processing.Milliseconds())},
+		behaviour: Behaviour{ProcessingMs: int(cmp.Or(opts.Processing, 2*time.Second).Milliseconds())},
 		nextID:    100000 + time.Now().Unix()%100000*1000, // ids differ from run to run
 		blobs:     map[string]*blob{}, media: map[int64]*medium{}, projects: map[int64]*project{},
 		slot: make(chan struct{}, 1),
 	}
+	p.work, p.stop = context.WithCancel(context.Background())
 	p.routes()
 	return p, nil
 }
 
-// Listen starts API, storage and upload host at the addresses, or on free ports.
-// Separations run until Close or until ctx ends.
-func (p *Provider) Listen(ctx context.Context, addrs ...string) error {
-	p.mu.Lock()
-	p.work, p.stop = context.WithCancel(ctx)
-	p.mu.Unlock()
-	for i, host := range []*fake.Host{p.API, p.Storage, p.Upload} {
-		addr := ""
-		if i < len(addrs) {
-			addr = addrs[i]
-		}
-		if err := host.Listen(ctx, addr); err != nil {
-			return errors.Join(err, p.Close())
-		}
-	}
-	return nil
+// Listen starts API, storage and upload host on free ports.
+func (p *Provider) Listen() error {
+	return errors.Join(p.API.Listen(""), p.Storage.Listen(""), p.Upload.Listen(""))
 }
 
 // Close stops the hosts and the separations that still run. What was uploaded
 // and made stays in the folder.
 func (p *Provider) Close() error {
 	err := errors.Join(p.API.Close(), p.Storage.Close(), p.Upload.Close())
-	p.mu.Lock()
-	stop := p.stop
-	p.mu.Unlock()
-	if stop != nil {
-		stop()
-	}
+	p.stop()
 	p.worker.Wait()
 	return err
 }
@@ -250,9 +227,9 @@ func (p *Provider) routes() {
 	p.API.Handle(StepUploadToken, "GET /file/api/upload/sas-token", p.withKey(p.sasToken))
 	p.API.Handle(StepRegister, "PUT /file/api/upload/audio", p.withKey(p.register))
 	p.API.Handle(StepSubmit, "POST "+base+"spaces/{space}/audio-separation", p.withKey(p.inSpace(p.submit)))
-	p.API.Handle(StepProgress, "GET "+base+"{project}/space/{space}/progress", p.withKey(p.inSpace(p.progress)))
-	p.API.Handle(StepProject, "GET "+base+"{project}/spaces/{space}", p.withKey(p.inSpace(p.projectInfo)))
-	p.API.Handle(StepDownloadLink, "GET "+base+"{project}/spaces/{space}/download", p.withKey(p.inSpace(p.downloadLink)))
+	p.API.Handle(StepProgress, "GET "+base+"{project}/space/{space}/progress", p.withKey(p.ofProject(p.progress)))
+	p.API.Handle(StepProject, "GET "+base+"{project}/spaces/{space}", p.withKey(p.ofProject(p.projectInfo)))
+	p.API.Handle(StepDownloadLink, "GET "+base+"{project}/spaces/{space}/download", p.withKey(p.ofProject(p.downloadLink)))
 	p.Upload.Handle(StepUpload, "PUT /upload-container/{blob}/{name}", p.withoutKey(p.putBlob))
 	p.Storage.Handle(StepDownload, "GET /perso-storage/{project}/{file}", p.withoutKey(p.serveResult))
 
@@ -304,6 +281,20 @@ func (p *Provider) inSpace(next http.HandlerFunc) http.HandlerFunc {
 		}
 		next(w, r)
 	}
+}
+
+// ofProject answers calls about a project, under the lock.
+func (p *Provider) ofProject(next func(http.ResponseWriter, *http.Request, *project)) http.HandlerFunc {
+	return p.inSpace(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		pr := p.find(r)
+		if pr == nil {
+			refuse(w, http.StatusNotFound, "PROJECT_404", "Project not found")
+			return
+		}
+		next(w, r, pr)
+	})
 }
 
 func refuse(w http.ResponseWriter, status int, code, message string) {

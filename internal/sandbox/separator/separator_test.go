@@ -30,7 +30,7 @@ func start(t *testing.T) *separator.Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Listen(t.Context()); err != nil {
+	if err := p.Listen(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })

@@ -8,10 +8,9 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/base64"
-	"encoding/pem"
-	"fmt"
-	"math/big"
 	"time"
+
+	"cutroom/internal/sandbox/fake"
 )
 
 // Marker extensions of platform_b's certificates (value: ASN.1 NULL).
@@ -44,16 +43,8 @@ const (
 )
 
 type certificate struct {
-	der     []byte
-	parsed  *x509.Certificate
+	*x509.Certificate
 	private *ecdsa.PrivateKey
-}
-
-// issuer makes certificates and remembers the first failure, so that a chain
-// reads as a list.
-type issuer struct {
-	serial int64
-	err    error
 }
 
 type template struct {
@@ -63,19 +54,11 @@ type template struct {
 	expired bool
 }
 
-func (is *issuer) issue(t template, parent *certificate) *certificate {
-	if is.err != nil {
-		return nil
-	}
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		is.err = fmt.Errorf("generate key of %s: %w", t.name, err)
-		return nil
-	}
-	is.serial++
+// issue makes a certificate that is signed by parent, or by itself without one.
+func issue(t template, parent *certificate) *certificate {
 	now := time.Now()
 	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano() + is.serial), Subject: pkix.Name{CommonName: t.name, Organization: []string{"Sandbox Inc."}},
+		Subject:   pkix.Name{CommonName: t.name, Organization: []string{"Sandbox Inc."}},
 		NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(10 * 365 * 24 * time.Hour),
 		BasicConstraintsValid: true, IsCA: t.ca, KeyUsage: x509.KeyUsageDigitalSignature,
 	}
@@ -88,90 +71,61 @@ func (is *issuer) issue(t template, parent *certificate) *certificate {
 	for _, marker := range t.markers {
 		cert.ExtraExtensions = append(cert.ExtraExtensions, pkix.Extension{Id: marker, Value: asn1.NullBytes})
 	}
-	signer, above := private, cert
-	if parent != nil {
-		signer, above = parent.private, parent.parsed
+	private := fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	if parent == nil {
+		parent = &certificate{cert, private}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, above, &private.PublicKey, signer)
-	if err != nil {
-		is.err = fmt.Errorf("issue %s: %w", t.name, err)
-		return nil
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		is.err = fmt.Errorf("parse %s: %w", t.name, err)
-		return nil
-	}
-	return &certificate{der: der, parsed: parsed, private: private}
+	der := fake.Must(x509.CreateCertificate(rand.Reader, cert, parent.Certificate, &private.PublicKey, parent.private))
+	return &certificate{fake.Must(x509.ParseCertificate(der)), private}
 }
 
-// authority holds the certificates of the store and those of forgers.
-type authority struct {
-	root, intermediate, leaf                *certificate
-	strangerRoot, strangerMid, strangerLeaf *certificate
-	plainLeaf, plainMid, plainMidLeaf       *certificate // without their markers
-	expiredLeaf, selfSigned                 *certificate
+// chain is the x5c list of a token and the key that signs it.
+type chain struct {
+	x5c []string // nil: there is none
+	key *ecdsa.PrivateKey
 }
 
-func newAuthority() (*authority, error) {
-	is := &issuer{}
+// signedBy is a chain of certificates, signed by the key of one. x5c is of
+// standard base64 (RFC 7515, 4.1.6).
+func signedBy(signer *certificate, certs ...*certificate) chain {
+	c := chain{key: signer.private}
+	for _, cert := range certs {
+		c.x5c = append(c.x5c, base64.StdEncoding.EncodeToString(cert.Raw))
+	}
+	return c
+}
+
+// newChains makes the certificates of the store and those of forgers.
+func newChains() (root *certificate, chains map[Chain]chain) {
 	leafMark, midMark := []asn1.ObjectIdentifier{oidLeafMarker}, []asn1.ObjectIdentifier{oidIntermediateMarker}
-	a := &authority{}
-	a.root = is.issue(template{name: "Sandbox Root CA - G3", ca: true}, nil)
-	a.intermediate = is.issue(template{name: "Sandbox Store Relations CA", ca: true, markers: midMark}, a.root)
-	a.leaf = is.issue(template{name: "Sandbox Store Receipt Signing", markers: leafMark}, a.intermediate)
+	const rootName, midName, leafName = "Sandbox Root CA - G3", "Sandbox Store Relations CA", "Sandbox Store Receipt Signing"
+	root = issue(template{name: rootName, ca: true}, nil)
+	mid := issue(template{name: midName, ca: true, markers: midMark}, root)
+	leaf := issue(template{name: leafName, markers: leafMark}, mid)
 	// The forger copies every name.
-	a.strangerRoot = is.issue(template{name: "Sandbox Root CA - G3", ca: true}, nil)
-	a.strangerMid = is.issue(template{name: "Sandbox Store Relations CA", ca: true, markers: midMark}, a.strangerRoot)
-	a.strangerLeaf = is.issue(template{name: "Sandbox Store Receipt Signing", markers: leafMark}, a.strangerMid)
-	a.plainLeaf = is.issue(template{name: "Sandbox Some Other Service"}, a.intermediate)
-	a.plainMid = is.issue(template{name: "Sandbox Some Other CA", ca: true}, a.root)
-	a.plainMidLeaf = is.issue(template{name: "Sandbox Store Receipt Signing", markers: leafMark}, a.plainMid)
-	a.expiredLeaf = is.issue(template{name: "Sandbox Store Receipt Signing", markers: leafMark, expired: true}, a.intermediate)
-	both := []asn1.ObjectIdentifier{oidLeafMarker, oidIntermediateMarker}
-	a.selfSigned = is.issue(template{name: "Sandbox Store Receipt Signing", ca: true, markers: both}, nil)
-	return a, is.err
-}
+	otherRoot := issue(template{name: rootName, ca: true}, nil)
+	otherMid := issue(template{name: midName, ca: true, markers: midMark}, otherRoot)
+	otherLeaf := issue(template{name: leafName, markers: leafMark}, otherMid)
+	plainLeaf := issue(template{name: "Sandbox Some Other Service"}, mid)
+	plainMid := issue(template{name: "Sandbox Some Other CA", ca: true}, root)
+	plainMidLeaf := issue(template{name: leafName, markers: leafMark}, plainMid)
+	expired := issue(template{name: leafName, markers: leafMark, expired: true}, mid)
+	self := issue(template{name: leafName, ca: true, markers: append(leafMark, midMark...)}, nil)
 
-// pick is the x5c list and the signing key of a chain.
-func (a *authority) pick(c Chain) (x5c []string, key *ecdsa.PrivateKey, err error) {
-	good := []*certificate{a.leaf, a.intermediate, a.root}
-	chain := good
-	switch c {
-	case ChainGood, ChainAlgNone, ChainAlgHMAC, ChainTampered, ChainMissing, ChainGarbage, ChainEmpty:
-	case ChainWrongKey:
-		return encodeChain(good), a.strangerLeaf.private, nil
-	case ChainReversed:
-		return encodeChain([]*certificate{a.root, a.intermediate, a.leaf}), a.leaf.private, nil
-	case ChainOtherRoot:
-		chain = []*certificate{a.strangerLeaf, a.strangerMid, a.strangerRoot}
-	case ChainGraftedRoot:
-		chain = []*certificate{a.strangerLeaf, a.strangerMid, a.root}
-	case ChainNoLeafMarker:
-		chain = []*certificate{a.plainLeaf, a.intermediate, a.root}
-	case ChainNoIntermediateMarker:
-		chain = []*certificate{a.plainMidLeaf, a.plainMid, a.root}
-	case ChainExpired:
-		chain = []*certificate{a.expiredLeaf, a.intermediate, a.root}
-	case ChainLeafOnly:
-		chain = []*certificate{a.leaf}
-	case ChainSelfSigned:
-		chain = []*certificate{a.selfSigned}
-	default:
-		return nil, nil, fmt.Errorf("unknown chain %q", c)
+	good := signedBy(leaf, leaf, mid, root)
+	return root, map[Chain]chain{
+		ChainGood: good, ChainAlgNone: good, ChainAlgHMAC: good, ChainTampered: good,
+		ChainOtherRoot:            signedBy(otherLeaf, otherLeaf, otherMid, otherRoot),
+		ChainGraftedRoot:          signedBy(otherLeaf, otherLeaf, otherMid, root),
+		ChainNoLeafMarker:         signedBy(plainLeaf, plainLeaf, mid, root),
+		ChainNoIntermediateMarker: signedBy(plainMidLeaf, plainMidLeaf, plainMid, root),
+		ChainExpired:              signedBy(expired, expired, mid, root),
+		ChainWrongKey:             signedBy(otherLeaf, leaf, mid, root),
+		ChainLeafOnly:             signedBy(leaf, leaf),
+		ChainEmpty:                {[]string{}, leaf.private},
+		ChainMissing:              {nil, leaf.private},
+		ChainReversed:             signedBy(leaf, root, mid, leaf),
+		ChainSelfSigned:           signedBy(self, self),
+		ChainGarbage:              {[]string{"bm90IGEgY2VydA==", "!!!", ""}, leaf.private},
 	}
-	return encodeChain(chain), chain[0].private, nil
-}
-
-// encodeChain uses standard base64, as x5c does (RFC 7515, 4.1.6).
-func encodeChain(chain []*certificate) []string {
-	out := make([]string, 0, len(chain))
-	for _, c := range chain {
-		out = append(out, base64.StdEncoding.EncodeToString(c.der))
-	}
-	return out
-}
-
-func (c *certificate) pem() string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.der}))
 }

@@ -4,12 +4,9 @@
 package store
 
 import (
+	"context"
 	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -63,8 +60,7 @@ type PlatformA struct {
 	*fake.Host
 	packageName string
 	email       string
-	keyID       string
-	private     *rsa.PrivateKey
+	key         fake.SigningKey
 
 	mu        sync.Mutex
 	purchases map[string]PurchaseA // by purchase token
@@ -74,14 +70,10 @@ type PlatformA struct {
 
 // NewPlatformA makes a store that knows one app, packageName, and one service
 // account.
-func NewPlatformA(packageName string) (*PlatformA, error) {
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return nil, fmt.Errorf("generate service account key: %w", err)
-	}
+func NewPlatformA(packageName string) *PlatformA {
 	s := &PlatformA{
-		Host: fake.NewHost(nil), packageName: packageName, private: private,
-		email: "cutroom@sandbox-project.iam.gserviceaccount.com", keyID: fake.RandomHex(20),
+		Host: fake.NewHost(nil), packageName: packageName, key: fake.NewSigningKey(),
+		email:     "cutroom@sandbox-project.iam.gserviceaccount.com",
 		purchases: map[string]PurchaseA{}, bearers: map[string]time.Time{},
 	}
 	s.Handle(StepToken, "POST /token", s.issueToken)
@@ -89,30 +81,19 @@ func NewPlatformA(packageName string) (*PlatformA, error) {
 		"GET /androidpublisher/v3/applications/{package}/purchases/products/{product}/tokens/{token}", s.getPurchase)
 	s.Handle(StepVoided, "GET /androidpublisher/v3/applications/{package}/purchases/voidedpurchases", s.listVoided)
 	s.Handle(StepKeys, "GET /oauth2/v3/certs", s.publishKeys)
-	s.HandleControl("POST", "purchases", "make a purchase known, or change that of a token; answers it with what was blank filled in",
-		PurchaseA{Token: "example", ProductID: "credits.10", PurchaseState: 2}, func(r *http.Request) (any, error) {
-			var p PurchaseA
-			if err := fake.ReadJSON(r, &p); err != nil {
-				return nil, err
-			}
+	fake.Control(s.Host, "POST", "purchases", "make a purchase known, or change that of a token; answers it with what was blank filled in",
+		PurchaseA{Token: "example", ProductID: "credits.10", PurchaseState: 2}, func(_ context.Context, p PurchaseA) (any, error) {
 			return s.Register(p), nil
 		})
-	s.HandleControl("POST", "refund", "take a purchase back, and push the notification to the address in notify", refundA{Token: "example"}, func(r *http.Request) (any, error) {
-		var ask refundA
-		if err := fake.ReadJSON(r, &ask); err != nil {
-			return nil, err
-		}
-		p, err := s.Refund(ask.Token)
-		if err != nil || ask.Notify == "" {
-			return p, err
-		}
-		push, err := s.Push(p)
-		if err != nil {
-			return nil, err
-		}
-		return p, push.Send(r.Context(), ask.Notify)
-	})
-	return s, nil
+	fake.Control(s.Host, "POST", "refund", "take a purchase back, and push the notification to the address in notify",
+		refundA{Token: "example"}, func(ctx context.Context, ask refundA) (any, error) {
+			p, err := s.Refund(ask.Token)
+			if err != nil || ask.Notify == "" {
+				return p, err
+			}
+			return p, s.Push(p).Send(ctx, ask.Notify)
+		})
+	return s
 }
 
 type refundA struct {
@@ -138,24 +119,13 @@ func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 
 // ServiceAccountJSON is the credentials file of the service account, on one
 // line. Its token_uri points at this stand-in, so Listen comes first.
-func (s *PlatformA) ServiceAccountJSON() (string, error) {
-	if s.URL() == "" {
-		return "", errors.New("service account file: the store does not listen yet")
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(s.private)
-	if err != nil {
-		return "", fmt.Errorf("encode service account key: %w", err)
-	}
-	file, err := json.Marshal(map[string]string{
-		"type": "service_account", "project_id": "sandbox-project", "private_key_id": s.keyID,
-		"private_key":  string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+func (s *PlatformA) ServiceAccountJSON() string {
+	return string(fake.Must(json.Marshal(map[string]string{
+		"type": "service_account", "project_id": "sandbox-project", "private_key_id": s.key.ID,
+		"private_key":  fake.PrivatePEM(s.key.Private),
 		"client_email": s.email, "client_id": "112233445566778899000",
 		"auth_uri": s.URL() + "/auth", "token_uri": s.URL() + "/token",
-	})
-	if err != nil {
-		return "", fmt.Errorf("encode service account file: %w", err)
-	}
-	return string(file), nil
+	})))
 }
 
 // issueToken checks the signed assertion as RFC 7523 and the vendor ask.
@@ -172,10 +142,10 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 		jwt.WithValidMethods([]string{"RS256"}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
 		jwt.WithAudience("http://"+r.Host+"/token"), jwt.WithIssuer(s.email), jwt.WithLeeway(30*time.Second),
 	).ParseWithClaims(r.FormValue("assertion"), claims, func(t *jwt.Token) (any, error) {
-		if kid, ok := t.Header["kid"]; ok && kid != s.keyID {
+		if kid, ok := t.Header["kid"]; ok && kid != s.key.ID {
 			return nil, fmt.Errorf("unknown key %v", kid)
 		}
-		return &s.private.PublicKey, nil
+		return &s.key.Private.PublicKey, nil
 	})
 	if err != nil {
 		refuse("invalid_grant", "Invalid JWT: "+err.Error())
@@ -200,18 +170,14 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 		"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
 }
 
-func (s *PlatformA) authorized(r *http.Request) bool {
-	bearer, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	expiry, known := s.bearers[bearer]
-	return found && known && time.Now().Before(expiry)
-}
-
 // admits refuses a question without a good token, or about another application.
 func (s *PlatformA) admits(w http.ResponseWriter, r *http.Request) bool {
+	bearer, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	s.mu.Lock()
+	expiry := s.bearers[bearer]
+	s.mu.Unlock()
 	switch {
-	case !s.authorized(r):
+	case !found || time.Now().After(expiry): // of an unknown one, too
 		refuseA(w, 401, "authError", "Request had invalid authentication credentials.")
 	case r.PathValue("package") != s.packageName:
 		refuseA(w, 404, "applicationNotFound", "No application was found for the given package name.")
@@ -245,7 +211,7 @@ func (s *PlatformA) getPurchase(w http.ResponseWriter, r *http.Request) {
 	if p.AccountID != "" {
 		answer["obfuscatedExternalAccountId"] = p.AccountID
 	}
-	adjust(answer, p.Set, p.Omit)
+	fake.Adjust(answer, p.Set, p.Omit)
 	fake.WriteJSON(w, http.StatusOK, answer)
 }
 
@@ -254,16 +220,6 @@ func refuseA(w http.ResponseWriter, status int, reason, message string) {
 		"code": status, "message": message,
 		"errors": []map[string]string{{"message": message, "domain": "androidpublisher", "reason": reason}},
 	}})
-}
-
-// adjust applies a test's wishes to an answer.
-func adjust(fields, set map[string]any, omit []string) {
-	for name, value := range set {
-		fields[name] = value
-	}
-	for _, name := range omit {
-		delete(fields, name)
-	}
 }
 
 func randomDigits(n int) string {

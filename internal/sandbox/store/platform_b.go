@@ -1,6 +1,8 @@
 package store
 
 import (
+	"cmp"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -52,7 +54,8 @@ type PlatformB struct {
 	issuerID    string
 	keyID       string
 	private     *ecdsa.PrivateKey
-	certs       *authority
+	root        *certificate
+	chains      map[Chain]chain
 
 	mu           sync.Mutex
 	transactions map[string]TransactionB
@@ -60,27 +63,16 @@ type PlatformB struct {
 
 // NewPlatformB makes a store that knows one app, bundleID, and signs
 // transactions of environment (EnvironmentSandbox or EnvironmentProduction).
-func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("generate API key: %w", err)
-	}
-	certs, err := newAuthority()
-	if err != nil {
-		return nil, err
-	}
+func NewPlatformB(bundleID, environment string) *PlatformB {
 	s := &PlatformB{
 		Host: fake.NewHost(nil), bundleID: bundleID, environment: environment,
 		issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: strings.ToUpper(fake.RandomHex(5)),
-		private: private, certs: certs, transactions: map[string]TransactionB{},
+		private: fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), transactions: map[string]TransactionB{},
 	}
+	s.root, s.chains = newChains()
 	s.Handle(StepTransaction, "GET /inApps/v1/transactions/{id}", s.getTransaction)
-	s.HandleControl("POST", "transactions", "make a transaction known, or change that of an id; answers it with its signed form as receipt",
-		TransactionB{TransactionID: "1001", ProductID: "credits.10"}, func(r *http.Request) (any, error) {
-			var t TransactionB
-			if err := fake.ReadJSON(r, &t); err != nil {
-				return nil, err
-			}
+	fake.Control(s.Host, "POST", "transactions", "make a transaction known, or change that of an id; answers it with its signed form as receipt",
+		TransactionB{TransactionID: "1001", ProductID: "credits.10"}, func(_ context.Context, t TransactionB) (any, error) {
 			t = s.Register(t)
 			receipt, err := s.Sign(t)
 			return struct {
@@ -88,12 +80,8 @@ func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 				Receipt string `json:"receipt"`
 			}{t, receipt}, err
 		})
-	s.HandleControl("POST", "refund", "take a transaction back, or let it stand again (reversed), and push the notification to the address in notify",
-		refundB{TransactionID: "1001"}, func(r *http.Request) (any, error) {
-			var ask refundB
-			if err := fake.ReadJSON(r, &ask); err != nil {
-				return nil, err
-			}
+	fake.Control(s.Host, "POST", "refund", "take a transaction back, or let it stand again (reversed), and push the notification to the address in notify",
+		refundB{TransactionID: "1001"}, func(ctx context.Context, ask refundB) (any, error) {
 			t, err := s.Refund(ask.TransactionID, !ask.Reversed)
 			if err != nil || ask.Notify == "" {
 				return t, err
@@ -102,9 +90,9 @@ func NewPlatformB(bundleID, environment string) (*PlatformB, error) {
 			if err != nil {
 				return nil, err
 			}
-			return t, push.Send(r.Context(), ask.Notify)
+			return t, push.Send(ctx, ask.Notify)
 		})
-	return s, nil
+	return s
 }
 
 type refundB struct {
@@ -120,16 +108,12 @@ func (s *PlatformB) IssuerID() string { return s.issuerID }
 func (s *PlatformB) KeyID() string { return s.keyID }
 
 // PrivateKeyPEM is the API key (.p8) a developer would download.
-func (s *PlatformB) PrivateKeyPEM() (string, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(s.private)
-	if err != nil {
-		return "", fmt.Errorf("encode API key: %w", err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), nil
-}
+func (s *PlatformB) PrivateKeyPEM() string { return fake.PrivatePEM(s.private) }
 
 // RootPEM is the certificate every good chain ends at.
-func (s *PlatformB) RootPEM() string { return s.certs.root.pem() }
+func (s *PlatformB) RootPEM() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.root.Raw}))
+}
 
 // Register makes a transaction known and returns it as stored; a blank id is
 // made up. Registering an id again replaces it.
@@ -148,8 +132,8 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 	now := time.Now()
 	payload := jwt.MapClaims{
 		"transactionId": t.TransactionID, "originalTransactionId": t.TransactionID,
-		"bundleId": or(t.BundleID, s.bundleID), "productId": t.ProductID,
-		"environment": or(t.Environment, s.environment), "inAppOwnershipType": or(t.OwnershipType, "PURCHASED"),
+		"bundleId": cmp.Or(t.BundleID, s.bundleID), "productId": t.ProductID,
+		"environment": cmp.Or(t.Environment, s.environment), "inAppOwnershipType": cmp.Or(t.OwnershipType, "PURCHASED"),
 		"purchaseDate": now.Add(-time.Minute).UnixMilli(), "originalPurchaseDate": now.Add(-time.Minute).UnixMilli(),
 		"signedDate": now.UnixMilli(), "quantity": 1, "type": "Consumable",
 		"transactionReason": "PURCHASE", "storefront": "USA", "storefrontId": "143441",
@@ -160,65 +144,40 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 	if t.RevokedAtMs != 0 {
 		payload["revocationDate"], payload["revocationReason"] = t.RevokedAtMs, 0
 	}
-	adjust(payload, t.Set, t.Omit)
+	fake.Adjust(payload, t.Set, t.Omit)
 	return s.signPayload(payload, t.Chain)
 }
 
-// signPayload signs as the store does, or wrongly, as chain says.
-func (s *PlatformB) signPayload(payload jwt.MapClaims, chain Chain) (string, error) {
-	x5c, private, err := s.certs.pick(chain)
-	if err != nil {
-		return "", err
+// signPayload signs as the store does, or wrongly, as name says.
+func (s *PlatformB) signPayload(payload jwt.MapClaims, name Chain) (string, error) {
+	c, known := s.chains[name]
+	if !known {
+		return "", fmt.Errorf("unknown chain %q", name)
 	}
 	var method jwt.SigningMethod = jwt.SigningMethodES256
-	var key any = private
-	switch chain {
+	var key any = c.key
+	switch name {
 	case ChainAlgNone:
 		method, key = jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType
 	case ChainAlgHMAC:
-		public, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
-		if err != nil {
-			return "", fmt.Errorf("encode leaf key: %w", err)
-		}
-		method, key = jwt.SigningMethodHS256, public
+		method, key = jwt.SigningMethodHS256, fake.Must(x509.MarshalPKIXPublicKey(&c.key.PublicKey))
 	}
 	token := jwt.NewWithClaims(method, payload)
 	delete(token.Header, "typ")
-	token.Header["x5c"] = x5c
-	switch chain {
-	case ChainMissing:
-		delete(token.Header, "x5c")
-	case ChainEmpty:
-		token.Header["x5c"] = []string{}
-	case ChainGarbage:
-		token.Header["x5c"] = []string{"bm90IGEgY2VydA==", "!!!", ""}
+	if c.x5c != nil {
+		token.Header["x5c"] = c.x5c
 	}
 	signed, err := token.SignedString(key)
 	if err != nil {
-		return "", fmt.Errorf("sign: %w", err)
+		return "", fmt.Errorf("sign: %w", err) // what the payload holds cannot be written
 	}
-	if chain == ChainTampered {
-		return tamper(signed, payload)
+	if name == ChainTampered { // the payload is of a dearer product, the signature is kept
+		parts := strings.Split(signed, ".")
+		payload["quantity"] = 1000
+		parts[1] = base64.RawURLEncoding.EncodeToString(fake.Must(json.Marshal(payload)))
+		signed = strings.Join(parts, ".")
 	}
 	return signed, nil
-}
-
-// tamper swaps the payload for a dearer product and keeps the signature.
-func tamper(signed string, payload jwt.MapClaims) (string, error) {
-	parts := strings.Split(signed, ".")
-	payload["quantity"] = 1000
-	changed, err := json.Marshal(payload)
-	if err != nil {
-		return "", fmt.Errorf("encode tampered payload: %w", err)
-	}
-	return parts[0] + "." + base64.RawURLEncoding.EncodeToString(changed) + "." + parts[2], nil
-}
-
-func or(v, fallback string) string {
-	if v == "" {
-		return fallback
-	}
-	return v
 }
 
 func (s *PlatformB) getTransaction(w http.ResponseWriter, r *http.Request) {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"strconv"
 	"time"
@@ -64,43 +63,31 @@ func (s *PlatformA) Refund(token string) (PurchaseA, error) {
 }
 
 // Push is the notification of a refund, as the message queue delivers it.
-func (s *PlatformA) Push(p PurchaseA) (Push, error) {
-	bearer, err := s.PushToken(nil)
-	if err != nil {
-		return Push{}, err
-	}
-	data, err := json.Marshal(map[string]any{
+func (s *PlatformA) Push(p PurchaseA) Push {
+	data := fake.Must(json.Marshal(map[string]any{
 		"version": "1.0", "packageName": s.packageName, "eventTimeMillis": strconv.FormatInt(time.Now().UnixMilli(), 10),
 		"voidedPurchaseNotification": map[string]any{
 			"purchaseToken": p.Token, "orderId": p.OrderID, "productType": 2, "refundType": 1},
-	})
-	if err != nil {
-		return Push{}, fmt.Errorf("encode notification: %w", err)
-	}
-	body, err := json.Marshal(map[string]any{
+	}))
+	return Push{Bearer: s.PushToken(nil), Body: fake.Must(json.Marshal(map[string]any{
 		"message":      map[string]any{"data": base64.StdEncoding.EncodeToString(data), "messageId": randomDigits(15)},
 		"subscription": "projects/sandbox-project/subscriptions/refunds",
-	})
-	return Push{Bearer: bearer, Body: body}, err
+	}))}
 }
 
 // PushToken is the bearer of a push; changes replace claims.
-func (s *PlatformA) PushToken(changes map[string]any) (string, error) {
+func (s *PlatformA) PushToken(changes map[string]any) string {
 	now := time.Now()
 	claims := jwt.MapClaims{"iss": pushIssuer, "aud": PushAudience, "sub": "113774264463038321964", "azp": "113774264463038321964",
 		"email": PushSender, "email_verified": true, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
-	for name, value := range changes {
-		claims[name] = value
-	}
+	fake.Adjust(claims, changes, nil)
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
-	token.Header["kid"] = s.keyID
-	return token.SignedString(s.private)
+	token.Header["kid"] = s.key.ID
+	return fake.Must(token.SignedString(s.key.Private))
 }
 
 func (s *PlatformA) publishKeys(w http.ResponseWriter, _ *http.Request) {
-	encode := base64.RawURLEncoding.EncodeToString
-	fake.WriteJSON(w, http.StatusOK, map[string]any{"keys": []map[string]string{{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": s.keyID,
-		"n": encode(s.private.N.Bytes()), "e": encode(big.NewInt(int64(s.private.E)).Bytes())}}})
+	fake.WriteJSON(w, http.StatusOK, map[string]any{"keys": []map[string]string{s.key.JWK()}})
 }
 
 func (s *PlatformA) listVoided(w http.ResponseWriter, r *http.Request) {

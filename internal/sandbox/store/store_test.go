@@ -26,11 +26,8 @@ const androidScope = "https://www.googleapis.com/auth/androidpublisher"
 
 func startA(t *testing.T) *store.PlatformA {
 	t.Helper()
-	s, err := store.NewPlatformA("com.example.editor")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Listen(t.Context(), ""); err != nil {
+	s := store.NewPlatformA("com.example.editor")
+	if err := s.Listen(""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
@@ -49,10 +46,7 @@ func tokenFor(t *testing.T, file string, scope string) (*oauth2.Token, error) {
 
 func TestPlatformAPurchase(t *testing.T) {
 	s := startA(t)
-	file, err := s.ServiceAccountJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := s.ServiceAccountJSON()
 	token, err := tokenFor(t, file, androidScope)
 	if err != nil {
 		t.Fatal(err)
@@ -105,8 +99,8 @@ func TestPlatformAPurchase(t *testing.T) {
 
 func TestPlatformARefusesBadAssertions(t *testing.T) {
 	s, other := startA(t), startA(t)
-	file, _ := s.ServiceAccountJSON()
-	foreign, _ := other.ServiceAccountJSON()
+	file := s.ServiceAccountJSON()
+	foreign := other.ServiceAccountJSON()
 	if _, err := tokenFor(t, file, "https://www.googleapis.com/auth/drive"); err == nil {
 		t.Error("a token for another scope was issued")
 	}
@@ -123,11 +117,8 @@ func TestPlatformARefusesBadAssertions(t *testing.T) {
 
 func startB(t *testing.T) *store.PlatformB {
 	t.Helper()
-	s, err := store.NewPlatformB("com.example.editor", store.EnvironmentSandbox)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Listen(t.Context(), ""); err != nil {
+	s := store.NewPlatformB("com.example.editor", store.EnvironmentSandbox)
+	if err := s.Listen(""); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
@@ -137,11 +128,7 @@ func startB(t *testing.T) *store.PlatformB {
 // requestToken makes the bearer a client of the store sends.
 func requestToken(t *testing.T, s *store.PlatformB, change func(*jwt.Token)) string {
 	t.Helper()
-	pemText, err := s.PrivateKeyPEM()
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := jwt.ParseECPrivateKeyFromPEM([]byte(pemText))
+	key, err := jwt.ParseECPrivateKeyFromPEM([]byte(s.PrivateKeyPEM()))
 	if err != nil {
 		t.Fatal(err)
 	}

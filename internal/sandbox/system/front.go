@@ -1,6 +1,7 @@
 package system
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -117,22 +118,17 @@ func (s *System) mountControl() {
 			defer s.changing.Unlock()
 			return service{s.front.clock().String(), s.settings}, nil
 		})
-	s.front.HandleControl("PUT", "service", "start the service anew with its clock ahead, and with these settings, whose values are numbers; "+
+	fake.Control(s.front.Host, "PUT", "service", "start the service anew with its clock ahead, and with these settings, whose values are numbers; "+
 		"requests wait meanwhile. A clock goes forward only, settings that are not named have their defaults again",
-		service{Ahead: "0s", Settings: map[string]string{"SEPARATION_URL_TTL_SEC": "60"}}, func(r *http.Request) (any, error) {
-			var want service
-			if err := fake.ReadJSON(r, &want); err != nil {
-				return nil, err
-			}
-			if err := s.change(want); err != nil {
-				return nil, err
-			}
-			return service{s.front.clock().String(), want.Settings}, nil
+		service{Ahead: "0s", Settings: map[string]string{"SEPARATION_URL_TTL_SEC": "60"}}, func(ctx context.Context, want service) (any, error) {
+			// Whoever asked may leave, and it is done all the same.
+			err := s.change(context.WithoutCancel(ctx), want)
+			return service{s.front.clock().String(), want.Settings}, err
 		})
 }
 
 // change starts the service anew. Where it does not come up, it is as it was.
-func (s *System) change(want service) error {
+func (s *System) change(ctx context.Context, want service) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	now := s.front.clock()
@@ -156,13 +152,13 @@ func (s *System) change(want service) error {
 	}
 	before := s.settings
 	s.front.close()
-	if err := s.stopService(s.life); err != nil {
+	if err := s.stopService(ctx); err != nil {
 		return err
 	}
-	err := s.startService(s.life, ahead, want.Settings)
+	err := s.startService(ctx, ahead, want.Settings)
 	if err != nil {
 		ahead = now
-		if again := s.startService(s.life, now, before); again != nil {
+		if again := s.startService(ctx, now, before); again != nil {
 			return errors.Join(err, again)
 		}
 		err = fmt.Errorf("%w; it runs again as it was", err)

@@ -50,9 +50,7 @@ type Options struct {
 
 // Session is somebody signed in.
 type Session struct {
-	Email       string
-	UserID      string
-	Role        string
+	api.User
 	AccessToken string
 }
 
@@ -69,7 +67,6 @@ type System struct {
 	log            io.Writer
 	client         *http.Client
 	front          *front
-	life           context.Context // ends the world; the service is stopped by Stop
 
 	changing sync.Mutex // held while the service is started anew
 	settings map[string]string
@@ -82,8 +79,7 @@ type System struct {
 
 // Start starts world and service, waits for its health check, and signs in a
 // user and an admin. Stop ends it. When ctx ends before Start returns,
-// everything is stopped again; afterwards ctx bounds the world, so keep it
-// alive until Stop.
+// everything is stopped again; afterwards it means nothing.
 func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	if opts.Cutroom == "" {
 		if opts.Cutroom, err = FindCutroom(); err != nil {
@@ -97,13 +93,13 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{cutroom: opts.Cutroom, serve: opts.Serve, dir: filepath.Join(opts.World.DataDir, "work"), log: opts.Log, life: ctx,
+	s := &System{cutroom: opts.Cutroom, serve: opts.Serve, dir: filepath.Join(opts.World.DataDir, "work"), log: opts.Log,
 		client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, ended: make(chan struct{}),
 		front: newFront("127.0.0.1:" + own)}
 	s.end = sync.OnceFunc(func() { close(s.ended) })
 	s.mountControl()
 	s.front.Publish(opts.World.PublicHost)
-	if err := s.front.Listen(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(opts.Port))); err != nil {
+	if err := s.front.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(opts.Port))); err != nil {
 		return nil, err
 	}
 	s.BaseURL = s.front.URL()
@@ -114,7 +110,7 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 			err = errors.Join(err, s.Stop(stopping))
 		}
 	}()
-	if s.World, err = sandbox.Start(ctx, opts.World); err != nil {
+	if s.World, err = sandbox.Start(opts.World); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -230,7 +226,7 @@ func (s *System) SignIn(ctx context.Context, email, name string) (Session, error
 	if err != nil {
 		return Session{}, fmt.Errorf("sign in %s: %w", email, err)
 	}
-	return Session{Email: user.Email, UserID: user.Sub, Role: user.Role, AccessToken: c.Token}, nil
+	return Session{user, c.Token}, nil
 }
 
 func (s *System) signInBoth(ctx context.Context) (err error) {

@@ -1,0 +1,56 @@
+package fake
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+)
+
+// Must returns the value of a call that fails by a mistake of ours alone.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// SigningKey is a key by which a vendor signs tokens.
+type SigningKey struct {
+	ID      string
+	Private *rsa.PrivateKey
+}
+
+// NewSigningKey draws a key.
+func NewSigningKey() SigningKey {
+	return SigningKey{ID: RandomHex(20), Private: Must(rsa.GenerateKey(rand.Reader, 2048))}
+}
+
+// JWK is the public half as a set of keys lists it.
+func (k SigningKey) JWK() map[string]string {
+	encode := base64.RawURLEncoding.EncodeToString
+	return map[string]string{"kty": "RSA", "kid": k.ID, "use": "sig", "alg": "RS256",
+		"n": encode(k.Private.N.Bytes()), "e": encode(big.NewInt(int64(k.Private.E)).Bytes())}
+}
+
+// PublicPEM is the public half as a file.
+func (k SigningKey) PublicPEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: Must(x509.MarshalPKIXPublicKey(&k.Private.PublicKey))})
+}
+
+// PrivatePEM is a private key as the file that a vendor lets a developer download.
+func PrivatePEM(private any) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: Must(x509.MarshalPKCS8PrivateKey(private))}))
+}
+
+// Adjust adds or replaces fields, and then removes some.
+func Adjust(fields, set map[string]any, omit []string) {
+	for name, value := range set {
+		fields[name] = value
+	}
+	for _, name := range omit {
+		delete(fields, name)
+	}
+}
