@@ -26,7 +26,10 @@ func New(base string) *Client {
 		Transport: &http.Transport{MaxIdleConnsPerHost: 4, ResponseHeaderTimeout: 2 * time.Minute},
 		// A download is redirected to the object store, which must not see the
 		// service's access token.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(next *http.Request, _ []*http.Request) error {
+			next.Header.Del("Authorization")
+			return nil
+		},
 	}}
 }
 

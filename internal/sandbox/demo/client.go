@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -131,83 +131,44 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fetch downloads an address into a file, following one redirect without the
-// access token, and returns the file's path: stem with the extension that the
-// answer names. The file appears under its name only when it is whole.
+// fetch downloads an address into a file and returns the file's path: stem with
+// the extension that the answer names. The file appears under its name only when
+// it is whole.
 func (c *client) fetch(ctx context.Context, address, stem string, report func(float64)) (path string, err error) {
-	res, err := c.download(ctx, address, true)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("download: %w", err)
 	}
-	if res.StatusCode == http.StatusFound {
-		next, err := res.Location()
-		_ = res.Body.Close()
-		if err != nil {
-			return "", fmt.Errorf("download: %w", err)
-		}
-		if res, err = c.download(ctx, next.String(), false); err != nil {
-			return "", err
-		}
+	name := "download " + req.URL.Path // without the query, which may hold a signature
+	req.Header.Set("Authorization", "Bearer "+c.Token)
+	res, err := c.HTTP.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		return "", fmt.Errorf("download %s: status %d: %s", pathOf(address), res.StatusCode, bytes.TrimSpace(text))
+		return "", fmt.Errorf("%s: status %d: %s", name, res.StatusCode, bytes.TrimSpace(text))
 	}
 	part := stem + ".part"
 	file, err := os.Create(part)
 	if err != nil {
-		return "", fmt.Errorf("download: %w", err)
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	counted := &counter{total: res.ContentLength, report: report}
-	_, err = io.Copy(io.MultiWriter(file, counted), res.Body)
+	// A body that ends early is an error of the copy.
+	_, err = io.Copy(io.MultiWriter(file, &counter{total: res.ContentLength, report: report}), res.Body)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return "", fmt.Errorf("download %s: %w", pathOf(address), err)
-	}
-	if res.ContentLength >= 0 && counted.done != res.ContentLength {
-		return "", fmt.Errorf("download %s: %d of %d bytes", pathOf(address), counted.done, res.ContentLength)
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	path = stem + extensionOf(res)
-	if err := os.Rename(part, path); err != nil {
-		return "", fmt.Errorf("download: %w", err)
-	}
-	return path, nil
+	return path, os.Rename(part, path)
 }
 
 // extensionOf is the extension of the file name that an answer suggests, or
 // that of the address where it suggests none.
 func extensionOf(res *http.Response) string {
-	_, params, err := mime.ParseMediaType(res.Header.Get("Content-Disposition"))
-	if err == nil {
-		if ext := filepath.Ext(params["filename"]); ext != "" {
-			return ext
-		}
-	}
-	return filepath.Ext(res.Request.URL.Path)
-}
-
-func (c *client) download(ctx context.Context, address string, authorized bool) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, fmt.Errorf("download: %w", err)
-	}
-	if authorized {
-		req.Header.Set("Authorization", "Bearer "+c.Token)
-	}
-	res, err := c.HTTP.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("download %s: %w", pathOf(address), err)
-	}
-	return res, nil
-}
-
-// pathOf is an address without its query, which may hold a signature.
-func pathOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "a malformed address"
-	}
-	return u.Path
+	_, params, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition")) // without one there are none
+	return cmp.Or(filepath.Ext(params["filename"]), filepath.Ext(res.Request.URL.Path))
 }
 
 // mint asks the sandbox's stand-in of provider_a for an identity token.

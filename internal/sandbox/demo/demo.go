@@ -178,6 +178,10 @@ func (r *run) step(name string, do func(on *step) (string, error)) error {
 	on := r.screen.begin(name)
 	defer on.fail() // does nothing after done
 	note, err := do(on)
+	if errors.Is(err, errNoObjectStore) {
+		on.skip(err.Error())
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", strings.ToLower(name), err)
 	}

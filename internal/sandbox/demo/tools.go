@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"cutroom/internal/sandbox/process"
@@ -12,23 +13,17 @@ import (
 // checkTools says what has to be installed before anything is started.
 // speech tells whether espeak-ng will be needed.
 func checkTools(speech bool) error {
-	need := []string{"ffmpeg", "ffprobe"}
-	if speech {
-		need = append(need, "espeak-ng")
-	}
-	var missing []string
-	for _, program := range need {
-		if _, err := exec.LookPath(program); err != nil {
-			missing = append(missing, program)
+	var missing, packages []string
+	for _, tool := range []struct{ program, debian string }{{"ffmpeg", "ffmpeg"}, {"ffprobe", "ffmpeg"}, {"espeak-ng", "espeak-ng"}} {
+		if _, err := exec.LookPath(tool.program); err != nil && (speech || tool.program != "espeak-ng") {
+			missing, packages = append(missing, tool.program), append(packages, tool.debian)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	packages := strings.ReplaceAll(strings.Join(missing, " "), "ffprobe", "ffmpeg")
-	packages = strings.Replace(packages, "ffmpeg ffmpeg", "ffmpeg", 1)
-	hint := "make setup, or: apt-get install " + packages
-	if speech && strings.Contains(packages, "espeak-ng") {
+	hint := "make setup, or: apt-get install " + strings.Join(slices.Compact(packages), " ")
+	if slices.Contains(missing, "espeak-ng") {
 		hint += "; or bring a recording with --speech"
 	}
 	return fmt.Errorf("%s not found in PATH (%s)", strings.Join(missing, " and "), hint)
