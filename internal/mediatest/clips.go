@@ -1,8 +1,10 @@
 package mediatest
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,27 +40,13 @@ func Clip(t testing.TB, s Spec) string {
 }
 
 func (s Spec) withDefaults() Spec {
-	if s.Duration == 0 {
-		s.Duration = time.Second
-	}
-	if s.FPS == "" {
-		s.FPS = "30"
-	}
-	if s.PixelFormat == "" {
-		s.PixelFormat = "yuv420p"
-	}
-	if s.VideoCodec == "" {
-		s.VideoCodec = "libx264"
-	}
-	if s.Amplitude == 0 {
-		s.Amplitude = 0.25
-	}
-	if s.Channels == 0 {
-		s.Channels = 2
-	}
-	if s.SampleRate == 0 {
-		s.SampleRate = 48000
-	}
+	s.Duration = cmp.Or(s.Duration, time.Second)
+	s.FPS = cmp.Or(s.FPS, "30")
+	s.PixelFormat = cmp.Or(s.PixelFormat, "yuv420p")
+	s.VideoCodec = cmp.Or(s.VideoCodec, "libx264")
+	s.Amplitude = cmp.Or(s.Amplitude, 0.25)
+	s.Channels = cmp.Or(s.Channels, 2)
+	s.SampleRate = cmp.Or(s.SampleRate, 48000)
 	if s.Container == "" {
 		s.Container = "wav"
 		if s.Width > 0 {
@@ -97,15 +85,7 @@ func (s Spec) args() []string {
 // 16-bit tables; aevalsrc computes in double precision.
 func sine(hz, amplitude float64, rate, channels int) string {
 	wave := fmt.Sprintf("%.6f*sin(2*PI*%.6f*t)", amplitude, hz)
-	return fmt.Sprintf("aevalsrc=exprs='%s':s=%d:c=%s", strings.Join(repeat(wave, channels), "|"), rate, layout(channels))
-}
-
-func repeat(s string, n int) []string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = s
-	}
-	return all
+	return fmt.Sprintf("aevalsrc=exprs='%s':s=%d:c=%s", strings.Join(slices.Repeat([]string{wave}, channels), "|"), rate, layout(channels))
 }
 
 func layout(channels int) string {

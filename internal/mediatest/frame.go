@@ -5,6 +5,7 @@ import (
 	"image"
 	"image/color"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func parsePAM(t testing.TB, raw []byte) *image.RGBA {
 	fields := strings.Fields(head)
 	size := map[string]int{}
 	for i := 1; i+1 < len(fields); i += 2 {
-		size[fields[i]] = process.Number(fields[i+1])
+		size[fields[i]], _ = strconv.Atoi(fields[i+1]) // others are names
 	}
 	img := image.NewRGBA(image.Rect(0, 0, size["WIDTH"], size["HEIGHT"]))
 	if copy(img.Pix, pixels) != len(img.Pix) {

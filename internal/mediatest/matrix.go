@@ -1,6 +1,8 @@
 package mediatest
 
 import (
+	"bytes"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,24 +17,14 @@ func WithMatrix(t testing.TB, path string, m [4]int32) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := -1
-	for i := 0; i+4 < len(data); i++ {
-		if string(data[i:i+4]) == "tkhd" {
-			at = i + 4 + 40 // version 0: the matrix follows 40 bytes of header
-			break
-		}
-	}
+	at := bytes.Index(data, []byte("tkhd"))
 	if at < 0 {
 		t.Fatal("no track header")
 	}
-	put := func(off int, v int32) {
-		for i := range 4 {
-			data[at+off+i] = byte(uint32(v) >> (24 - 8*i))
-		}
-	}
+	at += 4 + 40 // version 0: the matrix follows 40 bytes of header
 	const one = 1 << 16
 	for i, v := range []int32{m[0] * one, m[1] * one, 0, m[2] * one, m[3] * one, 0, 0, 0, 1 << 30} {
-		put(4*i, v)
+		binary.BigEndian.PutUint32(data[at+4*i:], uint32(v))
 	}
 	out := filepath.Join(t.TempDir(), "turned.mp4")
 	if err := os.WriteFile(out, data, 0o600); err != nil {

@@ -9,9 +9,9 @@ package mediatest
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,33 +65,10 @@ func once[T any](t testing.TB, what, path string, read func() T) T {
 }
 
 // Media is what ffprobe says of a file.
-type Media struct {
-	Duration time.Duration
-	Format   string
-	Streams  []Stream
-}
+type Media struct{ process.Media }
 
 // Stream is one track.
-type Stream struct {
-	Index           int
-	Type, Codec     string // "video"/"audio"/...; ffmpeg's codec name
-	Profile         string
-	Width, Height   int
-	PixelFormat     string
-	SAR             string
-	FrameRate       string // r_frame_rate, "30000/1001"
-	AvgFrameRate    string
-	Frames          int
-	ColorRange      string
-	ColorSpace      string
-	ColorTransfer   string
-	ColorPrimaries  string
-	SampleRate      int
-	Channels        int
-	BitRate         int
-	Start, Duration time.Duration
-	Rotated         bool // a display matrix is present
-}
+type Stream = process.Stream
 
 // Video returns the first video stream; the test ends when there is none.
 func (m Media) Video(t testing.TB) Stream { t.Helper(); return m.first(t, "video") }
@@ -100,82 +77,31 @@ func (m Media) Video(t testing.TB) Stream { t.Helper(); return m.first(t, "video
 func (m Media) Audio(t testing.TB) Stream { t.Helper(); return m.first(t, "audio") }
 
 // Has reports whether there is a stream of the type ("video", "audio").
-func (m Media) Has(kind string) bool {
-	for _, s := range m.Streams {
-		if s.Type == kind {
-			return true
-		}
-	}
-	return false
-}
+func (m Media) Has(kind string) bool { return m.index(kind) >= 0 }
 
 func (m Media) first(t testing.TB, kind string) Stream {
 	t.Helper()
-	for _, s := range m.Streams {
-		if s.Type == kind {
-			return s
-		}
+	i := m.index(kind)
+	if i < 0 {
+		t.Fatalf("no %s stream in %+v", kind, m)
 	}
-	t.Fatalf("no %s stream in %+v", kind, m)
-	return Stream{}
+	return m.Streams[i]
+}
+
+func (m Media) index(kind string) int {
+	return slices.IndexFunc(m.Streams, func(s Stream) bool { return s.Type == kind })
 }
 
 // Inspect reads a file's headers.
 func Inspect(t testing.TB, path string) Media {
 	t.Helper()
-	return once(t, "headers", path, func() Media { return inspect(t, path) })
-}
-
-func inspect(t testing.TB, path string) Media {
-	t.Helper()
-	var raw struct {
-		Format struct {
-			Duration   string
-			FormatName string `json:"format_name"`
+	return once(t, "headers", path, func() Media {
+		m, err := process.Probe(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		Streams []struct {
-			Index          int
-			CodecType      string `json:"codec_type"`
-			CodecName      string `json:"codec_name"`
-			Profile        string
-			Width, Height  int
-			PixFmt         string `json:"pix_fmt"`
-			SAR            string `json:"sample_aspect_ratio"`
-			RFrameRate     string `json:"r_frame_rate"`
-			AvgFrameRate   string `json:"avg_frame_rate"`
-			NbFrames       string `json:"nb_frames"`
-			ColorRange     string `json:"color_range"`
-			ColorSpace     string `json:"color_space"`
-			ColorTransfer  string `json:"color_transfer"`
-			ColorPrimaries string `json:"color_primaries"`
-			SampleRate     string `json:"sample_rate"`
-			Channels       int
-			BitRate        string            `json:"bit_rate"`
-			StartTime      string            `json:"start_time"`
-			Duration       string            `json:"duration"`
-			SideDataList   []json.RawMessage `json:"side_data_list"`
-		}
-	}
-	out := run(t, "ffprobe", "-loglevel", "error", "-show_format", "-show_streams", "-print_format", "json", "file:"+path)
-	if err := json.Unmarshal(out, &raw); err != nil {
-		t.Fatalf("ffprobe %s: %v", path, err)
-	}
-	m := Media{Duration: process.Seconds(raw.Format.Duration), Format: raw.Format.FormatName}
-	for _, s := range raw.Streams {
-		st := Stream{
-			Index: s.Index, Type: s.CodecType, Codec: s.CodecName, Profile: s.Profile,
-			Width: s.Width, Height: s.Height, PixelFormat: s.PixFmt, SAR: s.SAR,
-			FrameRate: s.RFrameRate, AvgFrameRate: s.AvgFrameRate,
-			ColorRange: s.ColorRange, ColorSpace: s.ColorSpace, ColorTransfer: s.ColorTransfer, ColorPrimaries: s.ColorPrimaries,
-			Channels: s.Channels, Start: process.Seconds(s.StartTime), Duration: process.Seconds(s.Duration),
-			Frames: process.Number(s.NbFrames), SampleRate: process.Number(s.SampleRate), BitRate: process.Number(s.BitRate),
-		}
-		for _, d := range s.SideDataList {
-			st.Rotated = st.Rotated || bytes.Contains(d, []byte("displaymatrix"))
-		}
-		m.Streams = append(m.Streams, st)
-	}
-	return m
+		return Media{m}
+	})
 }
 
 // IndexFirst reports whether the mp4's index (moov) comes before its media

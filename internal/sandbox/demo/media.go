@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/big"
@@ -29,51 +28,24 @@ type media struct {
 
 // probe reads a file's headers and counts its video packets.
 func probe(ctx context.Context, path string) (media, error) {
-	out, err := process.Output(ctx, "ffprobe", "-loglevel", "error", "-count_packets", "-show_format", "-show_streams", "-print_format", "json", "file:"+path)
-	if err != nil {
-		return media{}, fmt.Errorf("probe %s: %w", path, err)
-	}
-	var raw struct {
-		Format  struct{ Duration string }
-		Streams []rawStream
-	}
-	if err := json.Unmarshal(out, &raw); err != nil {
-		return media{}, fmt.Errorf("probe %s: %w", path, err)
-	}
-	m := media{length: process.Seconds(raw.Format.Duration)}
-	for _, s := range raw.Streams {
-		start, end := process.Seconds(s.StartTime), process.Seconds(s.StartTime)+process.Seconds(s.Duration)
+	file, err := process.Probe(ctx, path, "-count_packets")
+	m := media{length: file.Duration}
+	for _, s := range file.Streams {
 		switch {
-		case s.CodecType == "video" && m.video == "" && s.Disposition["attached_pic"] == 0:
-			m.video, m.width, m.height, m.frames, m.videoEnd = s.CodecName, s.Width, s.Height, process.Number(s.NbReadPackets), end
-			for _, side := range s.SideDataList {
-				if m.turn = int(side.Rotation); m.turn%180 != 0 {
-					m.width, m.height = s.Height, s.Width
-				}
+		case s.Type == "video" && m.video == "" && s.Disposition["attached_pic"] == 0:
+			m.video, m.width, m.height, m.turn, m.frames, m.videoEnd = s.Codec, s.Width, s.Height, s.Rotation, s.Packets, s.Start+s.Duration
+			if m.turn%180 != 0 {
+				m.width, m.height = s.Height, s.Width
 			}
 			var ok bool
-			if m.rate, ok = new(big.Rat).SetString(s.RFrameRate); !ok || m.rate.Sign() <= 0 {
+			if m.rate, ok = new(big.Rat).SetString(s.FrameRate); !ok || m.rate.Sign() <= 0 {
 				m.rate = big.NewRat(30, 1) // a stream that does not say
 			}
-		case s.CodecType == "audio" && m.audio == "":
-			m.audio, m.sampleRate, m.channels, m.audioStart, m.audioEnd = s.CodecName, process.Number(s.SampleRate), s.Channels, start, end
+		case s.Type == "audio" && m.audio == "":
+			m.audio, m.sampleRate, m.channels, m.audioStart, m.audioEnd = s.Codec, s.SampleRate, s.Channels, s.Start, s.Start+s.Duration
 		}
 	}
-	return m, nil
-}
-
-type rawStream struct {
-	CodecType     string `json:"codec_type"`
-	CodecName     string `json:"codec_name"`
-	Width, Height int
-	RFrameRate    string `json:"r_frame_rate"`
-	NbReadPackets string `json:"nb_read_packets"`
-	SampleRate    string `json:"sample_rate"`
-	Channels      int
-	StartTime     string `json:"start_time"`
-	Duration      string
-	Disposition   map[string]int
-	SideDataList  []struct{ Rotation float64 } `json:"side_data_list"`
+	return m, err
 }
 
 // sampleRate is the rate that sound is decoded at.

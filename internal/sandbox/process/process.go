@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -38,24 +37,6 @@ func Output(ctx context.Context, program string, args ...string) ([]byte, error)
 		return nil, fmt.Errorf("%s: %w: %s", program, err, text[max(len(text)-600, 0):])
 	}
 	return out.Bytes(), nil
-}
-
-// Number and Seconds read what ffprobe prints; it leaves unknown values out.
-func Number(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// Seconds is Number for times.
-func Seconds(s string) time.Duration {
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(f*1e6+0.5) * time.Microsecond
 }
 
 // Child is a running program. Its methods may be called from any goroutine.

@@ -1,0 +1,89 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Media is what ffprobe says of a file.
+type Media struct {
+	Duration time.Duration
+	Format   string
+	Streams  []Stream
+}
+
+// Stream is one track. What ffprobe leaves out is zero.
+type Stream struct {
+	Index           int
+	Type            string `json:"codec_type"` // "video", "audio", ...
+	Codec           string `json:"codec_name"` // ffmpeg's name of it
+	Profile         string
+	Width, Height   int
+	PixelFormat     string `json:"pix_fmt"`
+	SAR             string `json:"sample_aspect_ratio"`
+	FrameRate       string `json:"r_frame_rate"` // "30000/1001"
+	AvgFrameRate    string `json:"avg_frame_rate"`
+	Frames          int    `json:"nb_frames,string"`
+	Packets         int    `json:"nb_read_packets,string"` // with -count_packets
+	ColorRange      string `json:"color_range"`
+	ColorSpace      string `json:"color_space"`
+	ColorTransfer   string `json:"color_transfer"`
+	ColorPrimaries  string `json:"color_primaries"`
+	SampleRate      int    `json:"sample_rate,string"`
+	Channels        int
+	BitRate         int            `json:"bit_rate,string"`
+	Start, Duration time.Duration  `json:"-"`
+	Disposition     map[string]int // such as attached_pic
+	Rotation        int            `json:"-"` // degrees that the stored picture is turned by
+	Rotated         bool           `json:"-"` // a display matrix is present, though it may turn nothing
+}
+
+// Probe reads a file's headers, with further arguments of ffprobe.
+func Probe(ctx context.Context, path string, args ...string) (Media, error) {
+	out, err := Output(ctx, "ffprobe", append(args, "-loglevel", "error", "-show_format", "-show_streams", "-print_format", "json", "file:"+path)...)
+	if err != nil {
+		return Media{}, fmt.Errorf("probe %s: %w", path, err)
+	}
+	var raw struct {
+		Format struct {
+			Duration   string
+			FormatName string `json:"format_name"`
+		}
+		Streams []struct {
+			Stream
+			StartTime string `json:"start_time"`
+			Duration  string
+			SideData  []struct {
+				DisplayMatrix string
+				Rotation      float64
+			} `json:"side_data_list"`
+		}
+	}
+	if err := json.Unmarshal(out, &raw); err != nil {
+		return Media{}, fmt.Errorf("probe %s: %w", path, err)
+	}
+	m := Media{Duration: Seconds(raw.Format.Duration), Format: raw.Format.FormatName}
+	for _, r := range raw.Streams {
+		s := r.Stream
+		s.Start, s.Duration = Seconds(r.StartTime), Seconds(r.Duration)
+		for _, d := range r.SideData {
+			if d.DisplayMatrix != "" {
+				s.Rotated, s.Rotation = true, int(d.Rotation)
+			}
+		}
+		m.Streams = append(m.Streams, s)
+	}
+	return m, nil
+}
+
+// Seconds reads a time that ffprobe prints; it leaves unknown ones out.
+func Seconds(s string) time.Duration {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(f*1e6+0.5) * time.Microsecond
+}
