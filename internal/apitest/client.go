@@ -311,24 +311,9 @@ func (s *Server) pathOf(t testing.TB, absolute string) string {
 	return u.RequestURI()
 }
 
-// exchangeOutside sends a request to another server, such as the object store,
-// and reads the answer. Nothing is checked.
-func exchangeOutside(t testing.TB, s *Server, req *http.Request) *Response {
-	t.Helper()
-	answer, err := s.client.Do(req)
-	if err != nil {
-		t.Fatalf("%s %s: %v", req.Method, req.URL.Host, err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatalf("%s %s: read the answer: %v", req.Method, req.URL.Host, err)
-	}
-	return &Response{Status: answer.StatusCode, Header: answer.Header, Body: body, t: t, name: req.Method + " " + req.URL.Host}
-}
-
-// Outside sends a request to an absolute address that is not the service's,
-// such as a presigned upload. An empty body sends none.
+// Outside sends a request to an absolute address that is not the service's, such
+// as a presigned upload, and reads the answer. An empty body sends none. Nothing is
+// checked.
 func (s *Server) Outside(t testing.TB, method, address string, header http.Header, body []byte) *Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, address, bytes.NewReader(body))
@@ -338,5 +323,15 @@ func (s *Server) Outside(t testing.TB, method, address string, header http.Heade
 	for k, v := range header {
 		req.Header[http.CanonicalHeaderKey(k)] = v
 	}
-	return exchangeOutside(t, s, req)
+	name := method + " " + req.URL.Host
+	answer, err := s.client.Do(req)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatalf("%s: read the answer: %v", name, err)
+	}
+	return &Response{Status: answer.StatusCode, Header: answer.Header, Body: content, t: t, name: name}
 }

@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -180,7 +181,7 @@ func (u *User) Download(t testing.TB, jobID string) string {
 	t.Helper()
 	res := u.Get(t, "/api/v2/render/"+jobID+"/download")
 	if res.Status == http.StatusFound {
-		res = fetch(t, u.Server, res.Header.Get("Location"))
+		res = u.Outside(t, http.MethodGet, res.Header.Get("Location"), nil, nil)
 	}
 	res.Expect(http.StatusOK)
 	return save(t, jobID+extension(res), res.Body)
@@ -201,13 +202,8 @@ func Segment(part string, order int, d time.Duration) M {
 
 // With is m with further fields.
 func With(m M, more M) M {
-	out := M{}
-	for k, v := range m {
-		out[k] = v
-	}
-	for k, v := range more {
-		out[k] = v
-	}
+	out := maps.Clone(m)
+	maps.Copy(out, more)
 	return out
 }
 
@@ -224,16 +220,6 @@ func Eventually(t testing.TB, deadline time.Duration, done func() bool, say func
 		}
 		time.Sleep(min(max(waited/10, 20*time.Millisecond), 300*time.Millisecond))
 	}
-}
-
-// fetch gets a presigned address, which is no endpoint of the service.
-func fetch(t testing.TB, s *Server, url string) *Response {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return exchangeOutside(t, s, req)
 }
 
 func extension(res *Response) string {

@@ -1,13 +1,12 @@
 package apitest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 
+	"cutroom/internal/logtest"
 	"cutroom/internal/sandbox/process"
 )
 
@@ -21,7 +20,7 @@ func Run(ctx context.Context, dir string, env map[string]string, args ...string)
 	if err != nil {
 		return -1, "", err
 	}
-	log := &logBuffer{}
+	log := &logtest.Buffer{}
 	p, err := process.Start(binary, dir, environ(env), log, args...)
 	if err != nil {
 		return -1, "", err
@@ -48,30 +47,4 @@ func environ(env map[string]string) []string {
 		out = append(out, k+"="+v)
 	}
 	return out
-}
-
-// logBuffer collects what a process prints.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string { return b.since(0) }
-
-func (b *logBuffer) len() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Len()
-}
-
-func (b *logBuffer) since(offset int) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return string(b.buf.Bytes()[min(offset, b.buf.Len()):])
 }

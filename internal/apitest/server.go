@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"cutroom/internal/dbtest"
+	"cutroom/internal/logtest"
 	"cutroom/internal/sandbox/process"
 )
 
@@ -70,7 +71,7 @@ type Server struct {
 type replica struct {
 	url  string
 	env  map[string]string
-	log  *logBuffer
+	log  *logtest.Buffer
 	proc *process.Child // nil before the first start
 }
 
@@ -214,7 +215,7 @@ func (s *Server) makeReplicas(t testing.TB, o options) error {
 		if serves {
 			targets = append(targets, u)
 		}
-		s.replicas = append(s.replicas, &replica{url: u.String(), env: env, log: &logBuffer{}})
+		s.replicas = append(s.replicas, &replica{url: u.String(), env: env, log: &logtest.Buffer{}})
 	}
 	s.URL = targets[0].String()
 	if len(targets) > 1 {

@@ -45,11 +45,11 @@ func Shared(t testing.TB) *Server {
 		t.Fatal(shared.err)
 	}
 	s := shared.server
-	offset := s.replicas[0].log.len()
+	offset := s.replicas[0].log.Len()
 	t.Cleanup(func() {
 		if t.Failed() {
 			// Other tests talk to it at the same time: only what stands out helps.
-			t.Logf("log of the shared service since the test began, without the usual:\n%s", tail(unusual(s.replicas[0].log.since(offset))))
+			t.Logf("log of the shared service since the test began, without the usual:\n%s", tail(unusual(s.replicas[0].log.String()[offset:])))
 		}
 	})
 	return s

@@ -1,4 +1,4 @@
-// Package logtest lets a test read what concurrent work logs.
+// Package logtest lets a test read what concurrent work, or another process, logs.
 package logtest
 
 import (
@@ -21,6 +21,13 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Write(p)
+}
+
+// Len is how much was logged so far.
+func (b *Buffer) Len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Len()
 }
 
 // String is everything that was logged so far.

@@ -71,20 +71,8 @@ type World struct {
 
 	opts    Options
 	servers []server
-	secrets secrets
+	secrets map[string]string
 	env     map[string]string
-}
-
-// secrets are drawn once for a data folder, so that tokens and signed URLs
-// survive a restart of the sandbox.
-type secrets struct {
-	JWT             string `json:"jwt"`
-	StemSigning     string `json:"stemSigning"`
-	ProviderAPIKey  string `json:"providerApiKey"`
-	BucketAccountID string `json:"bucketAccountId"`
-	BucketKeyID     string `json:"bucketKeyId"`
-	BucketSecret    string `json:"bucketSecret"`
-	DBPassword      string `json:"dbPassword"`
 }
 
 // Start starts the stand-ins. They serve until Close.
@@ -111,11 +99,11 @@ func Start(opts Options) (_ *World, err error) {
 	if w.secrets, err = loadSecrets(filepath.Join(opts.DataDir, "secrets.json")); err != nil {
 		return nil, err
 	}
-	w.Separator, err = separator.New(separator.Options{APIKey: w.secrets.ProviderAPIKey, Space: SpaceID,
+	w.Separator, err = separator.New(separator.Options{APIKey: w.secrets["providerApiKey"], Space: SpaceID,
 		Dir: filepath.Join(opts.DataDir, "provider"), Fast: opts.Fast, Processing: opts.Processing})
 	if err == nil && opts.Bucket {
-		w.Bucket, err = bucket.New(bucket.Options{Name: BucketName, AccessKeyID: w.secrets.BucketKeyID,
-			SecretAccessKey: w.secrets.BucketSecret, Region: "auto", Dir: filepath.Join(opts.DataDir, "bucket")})
+		w.Bucket, err = bucket.New(bucket.Options{Name: BucketName, AccessKeyID: w.secrets["bucketKeyId"],
+			SecretAccessKey: w.secrets["bucketSecret"], Region: "auto", Dir: filepath.Join(opts.DataDir, "bucket")})
 	}
 	if err != nil {
 		return nil, err
@@ -191,19 +179,19 @@ func (w *World) makeEnv() map[string]string {
 		"STORAGE_PATH": filepath.Join(w.opts.DataDir, "storage"),
 		"DATABASE_URL": "sqlite://" + filepath.Join(w.opts.DataDir, "cutroom.db"),
 		"DB_USER":      "cutroom",
-		"DB_PASSWORD":  w.secrets.DBPassword,
+		"DB_PASSWORD":  w.secrets["dbPassword"],
 
-		"AUTH_JWT_SECRET":               w.secrets.JWT,
+		"AUTH_JWT_SECRET":               w.secrets["jwt"],
 		"AUTH_PROVIDER_A_CLIENT_IDS":    ClientIDA,
 		"AUTH_PROVIDER_A_TOKENINFO_URL": w.ProviderA.TokenInfoURL(),
 		"AUTH_PROVIDER_B_CLIENT_IDS":    ClientIDB,
 		"AUTH_PROVIDER_B_KEYS_URL":      w.ProviderB.KeysURL(),
 
-		"SEPARATION_PROVIDER_API_KEY":          w.secrets.ProviderAPIKey,
+		"SEPARATION_PROVIDER_API_KEY":          w.secrets["providerApiKey"],
 		"SEPARATION_PROVIDER_SPACE_ID":         strconv.Itoa(SpaceID),
 		"SEPARATION_PROVIDER_BASE_URL":         w.Separator.API.URL(),
 		"SEPARATION_PROVIDER_STORAGE_BASE_URL": w.Separator.Storage.URL(),
-		"SEPARATION_SIGNING_SECRET":            w.secrets.StemSigning,
+		"SEPARATION_SIGNING_SECRET":            w.secrets["stemSigning"],
 		"PROVIDER_POLL_INTERVAL_MS":            "1000",
 
 		"IAP_PLATFORM_A_PACKAGE_NAME":          PackageName,
@@ -226,26 +214,28 @@ func (w *World) makeEnv() map[string]string {
 	}
 	if w.Bucket != nil {
 		env["OBJECT_STORE_BUCKET"] = BucketName
-		env["OBJECT_STORE_ACCOUNT_ID"] = w.secrets.BucketAccountID
+		env["OBJECT_STORE_ACCOUNT_ID"] = w.secrets["bucketAccountId"]
 		env["OBJECT_STORE_ENDPOINT"] = w.Bucket.URL()
-		env["OBJECT_STORE_ACCESS_KEY_ID"] = w.secrets.BucketKeyID
-		env["OBJECT_STORE_SECRET_ACCESS_KEY"] = w.secrets.BucketSecret
+		env["OBJECT_STORE_ACCESS_KEY_ID"] = w.secrets["bucketKeyId"]
+		env["OBJECT_STORE_SECRET_ACCESS_KEY"] = w.secrets["bucketSecret"]
 	}
 	return env
 }
 
-func loadSecrets(path string) (s secrets, err error) {
+// loadSecrets draws secrets once for a data folder, so that tokens and signed URLs
+// survive a restart of the sandbox.
+func loadSecrets(path string) (map[string]string, error) {
+	s := map[string]string{"jwt": fake.RandomHex(32), "stemSigning": fake.RandomHex(32), "providerApiKey": "pk-" + fake.RandomHex(20),
+		"bucketAccountId": fake.RandomHex(16), "bucketKeyId": fake.RandomHex(16), "bucketSecret": fake.RandomHex(32), "dbPassword": fake.RandomHex(16)}
 	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, os.WriteFile(path, fake.Must(json.MarshalIndent(s, "", "  ")), 0o600)
+	}
 	if err == nil {
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return s, fmt.Errorf("read %s: %w", path, err)
-		}
-		return s, nil
+		err = json.Unmarshal(raw, &s)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return s, fmt.Errorf("read secrets: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	s = secrets{JWT: fake.RandomHex(32), StemSigning: fake.RandomHex(32), ProviderAPIKey: "pk-" + fake.RandomHex(20),
-		BucketAccountID: fake.RandomHex(16), BucketKeyID: fake.RandomHex(16), BucketSecret: fake.RandomHex(32), DBPassword: fake.RandomHex(16)}
-	return s, os.WriteFile(path, fake.Must(json.MarshalIndent(s, "", "  ")), 0o600)
+	return s, nil
 }
