@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,44 +34,32 @@ type PartCoordinator interface {
 // fetchLanes is how many parts of others are fetched at once.
 const fetchLanes = 8
 
-// sharedParts are parts of a coordinator, and what their making is to the progress.
-type sharedParts struct {
-	parts    map[string]*videoPart
-	tasks    map[string]*task
-	parallel int // encoders
-}
-
-// announce opens the missing parts to everybody, the dearest first.
-func (r *run) announce(ctx context.Context, missing []*videoPart, parallel int) (sharedParts, error) {
-	slices.SortStableFunc(missing, func(a, b *videoPart) int { return cmp.Compare(b.cost(), a.cost()) })
-	s := sharedParts{parts: map[string]*videoPart{}, tasks: map[string]*task{}, parallel: parallel}
+// shareParts makes the missing parts, the dearest first, together with whoever
+// assists.
+func (r *run) shareParts(ctx context.Context, missing []*videoPart, parallel int) error {
+	open := map[string]*videoPart{}
 	var keys []string
 	for _, p := range missing {
 		keys = append(keys, p.Key)
-		s.parts[p.Key], s.tasks[p.Key] = p, r.meter.work(p.cost()/float64(parallel))
+		open[p.Key] = p
 	}
 	if err := r.job.Coordinator.Announce(ctx, keys); err != nil {
-		return s, fmt.Errorf("announce parts: %w", err)
+		return fmt.Errorf("announce parts: %w", err)
 	}
-	return s, nil
-}
-
-// shareParts makes the announced parts together with whoever assists.
-func (r *run) shareParts(ctx context.Context, s sharedParts) error {
-	for open := true; len(s.parts) > 0; {
+	for claimable := true; len(open) > 0; {
 		var ended map[string]bool
 		var err error
-		if open {
-			_, err = r.takeParts(ctx, s, "")
-			open = false
-		} else if ended, err = r.job.Coordinator.Await(ctx, slices.Collect(maps.Keys(s.parts))); err == nil {
-			err = r.collectParts(ctx, s, ended)
-			open = len(ended) == 0
+		if claimable {
+			_, err = r.takeParts(ctx, open, parallel, "")
+			claimable = false
+		} else if ended, err = r.job.Coordinator.Await(ctx, slices.Collect(maps.Keys(open))); err == nil {
+			err = r.collectParts(ctx, open, parallel, ended)
+			claimable = len(ended) == 0
 		}
 		if err != nil {
 			return fmt.Errorf("share parts: %w", err)
 		}
-		maps.DeleteFunc(s.parts, func(key string, p *videoPart) bool {
+		maps.DeleteFunc(open, func(key string, p *videoPart) bool {
 			_, over := ended[key]
 			_, here := r.decoded[p]
 			return over || here
@@ -83,11 +70,11 @@ func (r *run) shareParts(ctx context.Context, s sharedParts) error {
 
 // takeParts makes part after part until the coordinator has none left, and returns
 // how many. The first one, unless "", is claimed already.
-func (r *run) takeParts(ctx context.Context, s sharedParts, first string) (int, error) {
+func (r *run) takeParts(ctx context.Context, parts map[string]*videoPart, parallel int, first string) (int, error) {
 	c := r.job.Coordinator
 	var made atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
-	for range s.parallel {
+	for range parallel {
 		key := first
 		first = ""
 		group.Go(func() (err error) {
@@ -95,17 +82,16 @@ func (r *run) takeParts(ctx context.Context, s sharedParts, first string) (int, 
 				key, err = c.Next(ctx, "")
 			}
 			for key != "" && err == nil {
-				p := s.parts[key]
+				p := parts[key]
 				if p == nil { // whoever announced it is of another version
 					return c.GiveUp(ctx, key)
 				}
-				if err := r.makePart(ctx, p, s.tasks[key]); err != nil {
+				if err := r.makePart(ctx, p); err != nil {
 					if ctx.Err() == nil { // else somebody else may well make it
 						err = errors.Join(err, c.GiveUp(ctx, key))
 					}
 					return err
 				}
-				s.tasks[key].finish()
 				made.Add(1)
 				r.mu.Lock()
 				kept := r.decoded[p].complete()
@@ -130,15 +116,15 @@ func (r *run) takeParts(ctx context.Context, s sharedParts, first string) (int, 
 // collectParts fetches the parts that others made, and makes those that they could
 // not, or that the cache has lost. That such a part might be made twice costs time
 // only; the same one comes out.
-func (r *run) collectParts(ctx context.Context, s sharedParts, ended map[string]bool) error {
+func (r *run) collectParts(ctx context.Context, parts map[string]*videoPart, parallel int, ended map[string]bool) error {
 	var mu sync.Mutex
 	var lost []string
 	fetching, fetchCtx := errgroup.WithContext(ctx)
 	fetching.SetLimit(fetchLanes)
 	for key, made := range ended {
 		fetching.Go(func() error {
-			if made && r.fetchPart(fetchCtx, s.parts[key]) {
-				s.tasks[key].finish()
+			if p := parts[key]; made && r.fetchPart(fetchCtx, p) {
+				p.task.finish()
 				return nil
 			}
 			mu.Lock()
@@ -151,15 +137,9 @@ func (r *run) collectParts(ctx context.Context, s sharedParts, ended map[string]
 		return err
 	}
 	making, ctx := errgroup.WithContext(ctx)
-	making.SetLimit(s.parallel)
+	making.SetLimit(parallel)
 	for _, key := range lost {
-		making.Go(func() error {
-			if err := r.makePart(ctx, s.parts[key], s.tasks[key]); err != nil {
-				return err
-			}
-			s.tasks[key].finish()
-			return nil
-		})
+		making.Go(func() error { return r.makePart(ctx, parts[key]) })
 	}
 	return making.Wait()
 }
@@ -173,13 +153,14 @@ func (e *Engine) Assist(ctx context.Context, job Job, claimed string) (made int,
 	if err := r.open(ctx); err != nil {
 		return 0, err
 	}
-	s := sharedParts{parts: map[string]*videoPart{}, parallel: r.plan.Parallel}
+	parallel := r.plan.Parallel
 	if t, ok := r.loadThreadPlan(ctx); ok {
 		t.apply(r.plan.Parts)
-		s.parallel = t.Parallel
+		parallel = t.Parallel
 	}
+	parts := map[string]*videoPart{}
 	for _, p := range r.plan.Parts {
-		s.parts[p.Key] = p
+		parts[p.Key] = p
 	}
-	return r.takeParts(ctx, s, claimed)
+	return r.takeParts(ctx, parts, parallel, claimed)
 }

@@ -18,10 +18,10 @@ import (
 )
 
 // step is one piece of work between planning and the final pass.
-type step struct {
-	cost float64
-	run  func(ctx context.Context, t *task) error
-}
+type step func(ctx context.Context) error
+
+// dearestFirst orders by cost.
+func dearestFirst[T interface{ cost() float64 }](a, b T) int { return cmp.Compare(b.cost(), a.cost()) }
 
 // makeParts makes every video part and every sound that the cache does not
 // have. Video parts are made as many at once as suit cores and memory, the
@@ -36,25 +36,23 @@ func (r *run) makeParts(ctx context.Context) error {
 	if err := r.checkSpace(); err != nil {
 		return err
 	}
-	var shared sharedParts
-	var own []step
-	if r.job.Coordinator != nil && len(missing) > 0 {
-		if shared, err = r.announce(ctx, missing, parallel); err != nil {
-			return err
-		}
-	} else {
-		for _, p := range missing {
-			own = append(own, step{p.cost(), func(ctx context.Context, t *task) error { return r.makePart(ctx, p, t) }})
-		}
+	slices.SortStableFunc(missing, dearestFirst)
+	steps := make([]step, len(missing))
+	for i, p := range missing {
+		p.task = r.meter.work(p.cost() / float64(parallel))
+		steps[i] = func(ctx context.Context) error { return r.makePart(ctx, p) }
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.shareParts(ctx, shared) })
-	r.runSteps(ctx, group, own, parallel)
+	if r.job.Coordinator != nil && len(missing) > 0 {
+		group.Go(func() error { return r.shareParts(ctx, missing, parallel) })
+	} else {
+		runSteps(ctx, group, steps, parallel)
+	}
 	audioLanes := 1
 	if len(missing) == 0 {
 		audioLanes = max(1, r.machine().Cores)
 	}
-	r.runSteps(ctx, group, r.audioSteps(ctx, group), audioLanes)
+	runSteps(ctx, group, r.audioSteps(ctx, group, audioLanes), audioLanes)
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -75,63 +73,59 @@ func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel 
 	return missing, parallel, err
 }
 
-// audioSteps returns the work for the sounds that the cache does not have. Each is
-// stretched by the group as soon as it is there: that is light and done by this
-// process, so it needs no lane.
-func (r *run) audioSteps(ctx context.Context, group *errgroup.Group) []step {
-	var steps []step
-	missing := r.missingStretches(ctx)
-	for _, s := range r.plan.Audio {
-		if len(missing[s]) == 0 && !r.heard(s) {
-			continue
+// audioSteps returns the work for the sounds that the cache does not have, of which
+// so many are decoded at once, the dearest first. Each is stretched by the group as
+// soon as it is there: that is light and done by this process, so it needs no lane.
+func (r *run) audioSteps(ctx context.Context, group *errgroup.Group, lanes int) []step {
+	var missing []*decodedAudio
+	stretches := r.missingStretches(ctx)
+	stretch := func(s *decodedAudio) {
+		for _, x := range stretches[s] {
+			group.Go(func() error { return r.makeStretch(ctx, x) })
 		}
-		stretch := func() {
-			for _, x := range missing[s] {
-				group.Go(func() error { return r.makeStretch(ctx, x) })
-			}
+	}
+	for _, s := range r.plan.Audio {
+		if len(stretches[s]) == 0 && !r.heard(s) {
+			continue
 		}
 		found := r.fetch(ctx, s.Key, r.path(s.File))
 		r.count(&r.stats.Audio, &r.stats.AudioReused, found)
 		if found {
-			stretch()
-			continue
+			stretch(s)
+		} else {
+			missing = append(missing, s)
 		}
-		steps = append(steps, step{s.cost(), func(ctx context.Context, t *task) error {
+	}
+	slices.SortStableFunc(missing, dearestFirst)
+	steps := make([]step, len(missing))
+	for i, s := range missing {
+		t := r.meter.work(s.cost() / float64(lanes))
+		steps[i] = func(ctx context.Context) error {
 			if err := r.decodeAudio(ctx, s, t); err != nil {
 				return err
 			}
-			stretch()
+			t.finish()
+			stretch(s)
 			return nil
-		}})
+		}
 	}
 	return steps
 }
 
-// runSteps has the group run the steps, so many at once and the dearest first.
-func (r *run) runSteps(ctx context.Context, group *errgroup.Group, steps []step, parallel int) {
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.cost, a.cost) })
-	tasks := make([]*task, len(steps))
-	for i, s := range steps {
-		tasks[i] = r.meter.work(s.cost / float64(parallel))
-	}
+// runSteps has the group run the steps in their order, so many at once.
+func runSteps(ctx context.Context, group *errgroup.Group, steps []step, parallel int) {
 	group.Go(func() error {
-		slots := make(chan struct{}, parallel)
-		for i, s := range steps {
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			group.Go(func() error {
-				defer func() { <-slots }()
-				if err := s.run(ctx, tasks[i]); err != nil {
-					return err
+		lanes, ctx := errgroup.WithContext(ctx)
+		lanes.SetLimit(parallel)
+		for _, s := range steps {
+			lanes.Go(func() error {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
 				}
-				tasks[i].finish()
-				return nil
+				return s(ctx)
 			})
 		}
-		return nil
+		return lanes.Wait()
 	})
 }
 
@@ -154,27 +148,27 @@ func (r *run) missingStretches(ctx context.Context) map[*decodedAudio][]*stretch
 }
 
 // makePart encodes one video part.
-func (r *run) makePart(ctx context.Context, p *videoPart, t *task) error {
+func (r *run) makePart(ctx context.Context, p *videoPart) error {
 	out, log := unfinished(p.File), p.File+".log"
 	what := fmt.Sprintf("segments[%d]: the video", p.segment)
 	if err := r.checkSpace(); err != nil {
 		return err
 	}
-	c, err := r.encodePart(ctx, p, t, out, log, p.keyframe(0))
+	c, err := r.encodePart(ctx, p, out, log, p.keyframe(0))
 	if refusedSize(err) || err == nil && p.rebuilt(r.path(out)) {
 		r.log.Info("the picture changes its size or format", "part", p.Name)
 		p.uneven = true
-		c, err = r.encodePart(ctx, p, t, out, log, p.keyframe(0))
+		c, err = r.encodePart(ctx, p, out, log, p.keyframe(0))
 	}
 	// Some decoders lose frames after a start in the middle, and broken indexes
 	// make seeks land anywhere. A start further ahead, and in the end the start of
 	// the file, shows whether it is the film that is broken.
 	if err == nil && c.missing > 0 && p.keyframe(0) > 0 {
 		r.log.Info("frames are missing after a seek", "part", p.Name, "missing", c.missing)
-		c, err = r.encodePart(ctx, p, t, out, log, p.keyframe(3))
+		c, err = r.encodePart(ctx, p, out, log, p.keyframe(3))
 	}
 	if err == nil && !c.complete() && p.keyframe(3) > 0 {
-		c, err = r.encodePart(ctx, p, t, out, log, 0)
+		c, err = r.encodePart(ctx, p, out, log, 0)
 	}
 	if err != nil {
 		return r.blameEncoder(ctx, err, p, log, what)
@@ -192,13 +186,17 @@ func (r *run) makePart(ctx context.Context, p *videoPart, t *task) error {
 	r.decoded[p] = c
 	r.stats.FramesEncoded += p.Frames
 	r.mu.Unlock()
-	return r.finish(ctx, p.Key, p.File, c.complete())
+	if err := r.finish(ctx, p.Key, p.File, c.complete()); err != nil {
+		return err
+	}
+	p.task.finish()
+	return nil
 }
 
 // encodePart runs the part's pass and tells how much of its source was decoded.
-func (r *run) encodePart(ctx context.Context, p *videoPart, t *task, out, log string, key float64) (coverage, error) {
+func (r *run) encodePart(ctx context.Context, p *videoPart, out, log string, key float64) (coverage, error) {
 	pass := p.pass(out, log, key)
-	pass.OnProgress = func(now media.Progress) { t.reached(float64(now.Frames) / float64(p.Frames)) }
+	pass.OnProgress = func(now media.Progress) { p.task.reached(float64(now.Frames) / float64(p.Frames)) }
 	if err := os.Remove(r.path(log)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return coverage{}, fmt.Errorf("render: %w", err)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"slices"
 )
@@ -40,7 +39,7 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	// The last ones, which do not fill a round, keep their threads: they would
 	// leave cores idle otherwise.
 	ordered := slices.Clone(missing)
-	slices.SortStableFunc(ordered, func(a, b *videoPart) int { return cmp.Compare(b.cost(), a.cost()) })
+	slices.SortStableFunc(ordered, dearestFirst)
 	for _, v := range ordered[:len(ordered)-len(ordered)%alone] {
 		s.Threads[v.Key] = 1
 	}

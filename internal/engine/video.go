@@ -30,6 +30,7 @@ type videoPart struct {
 	profile Profile
 	economy economy
 	threads int     // set by assignThreads
+	task    *task   // its share of the progress; nil where nobody is told
 	uneven  bool    // pictures of the source differ in size or format, see sameSize
 	start   float64 // source seconds of the first output frame
 	speed   float64
