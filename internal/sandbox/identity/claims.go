@@ -88,6 +88,10 @@ func (c Claims) build(defaults jwt.MapClaims) jwt.MapClaims {
 // stranger is a key that no provider ever had.
 var stranger = sync.OnceValue(fake.NewSigningKey)
 
+// The providers of every world in a process begin with the same keys: tests start
+// dozens of worlds, and to make a key takes longer than all else of a start.
+var firstKeyA, firstKeyB = sync.OnceValue(fake.NewSigningKey), sync.OnceValue(fake.NewSigningKey)
+
 // sign turns claims into a compact token the way c.Forge asks for. retired is a
 // key that was withdrawn, if any was.
 func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey, retired *fake.SigningKey) (string, error) {

@@ -32,7 +32,7 @@ type ProviderA struct {
 
 // NewProviderA makes a provider whose tokens are meant for clientID.
 func NewProviderA(clientID string) *ProviderA {
-	p := &ProviderA{Host: fake.NewHost(nil), clientID: clientID, key: fake.NewSigningKey()}
+	p := &ProviderA{Host: fake.NewHost(nil), clientID: clientID, key: firstKeyA()}
 	p.Handle(StepTokenInfo, "/tokeninfo", p.tokenInfo)
 	mountMint(p.Host, Claims{Email: "ann@example.com", Name: "Ann"}, p.Mint)
 	return p

@@ -32,8 +32,7 @@ type ProviderB struct {
 
 // NewProviderB makes a provider whose tokens are meant for clientID.
 func NewProviderB(clientID string) *ProviderB {
-	p := &ProviderB{Host: fake.NewHost(nil), clientID: clientID}
-	p.Rotate(true)
+	p := &ProviderB{Host: fake.NewHost(nil), clientID: clientID, current: firstKeyB(), published: []fake.SigningKey{firstKeyB()}}
 	p.Handle(StepKeys, "GET /auth/keys", p.serveKeys)
 	mountMint(p.Host, Claims{Email: "ann@example.com"}, p.Mint)
 	return p

@@ -68,11 +68,14 @@ type PlatformA struct {
 	bearers   map[string]time.Time // access token -> expiry
 }
 
+// accountKey is that of the service account, in every world of a process.
+var accountKey = sync.OnceValue(fake.NewSigningKey)
+
 // NewPlatformA makes a store that knows one app, packageName, and one service
 // account.
 func NewPlatformA(packageName string) *PlatformA {
 	s := &PlatformA{
-		Host: fake.NewHost(nil), packageName: packageName, key: fake.NewSigningKey(),
+		Host: fake.NewHost(nil), packageName: packageName, key: accountKey(),
 		email:     "cutroom@sandbox-project.iam.gserviceaccount.com",
 		purchases: map[string]PurchaseA{}, bearers: map[string]time.Time{},
 	}
