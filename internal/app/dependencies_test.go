@@ -68,13 +68,12 @@ func TestFailuresOfTheDatabaseAreCounted(t *testing.T) {
 	if _, err := d.Exec(t.Context(), "SELECT 1 FROM nowhere"); err == nil || d.Failures() != 0 {
 		t.Errorf("%v; %d failures", err, d.Failures())
 	}
-	other := dbtest.Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 1})
-	if err := d.Ping(t.Context()); err != nil {
-		t.Fatal(err)
+	// The server ends the connection in the middle of a statement. One that it ends
+	// before may be replaced in silence.
+	if _, err := d.Exec(t.Context(), "SELECT pg_terminate_backend(pg_backend_pid())"); err == nil {
+		t.Error("a connection that ends answers")
 	}
-	exec(t, other, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
-	_, _ = d.Exec(t.Context(), "SELECT 1") // tried again by the pool, or not
 	if d.Failures() == 0 {
-		t.Error("the end of every connection counts as no failure")
+		t.Error("the end of a connection counts as no failure")
 	}
 }

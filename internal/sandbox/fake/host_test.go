@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/process"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -87,12 +88,17 @@ func TestFaultKinds(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			h, effects := start(t)
 			tt.rule.Step = "greet"
+			timeout := time.Minute
+			if tt.rule.Kind == fake.KindStall || tt.name == "too slow" {
+				timeout = 2 * time.Second
+			}
 			if err := h.Faults.Add(tt.rule); err != nil {
 				t.Fatal(err)
 			}
-			status, body, err := greet(t, h, 600*time.Millisecond)
+			status, body, err := greet(t, h, timeout)
 			_ = h.Close() // waits for the handler, so that effects is settled
 			if (err != nil) != tt.broken || status != tt.status || !strings.HasPrefix(body, tt.body) {
 				t.Errorf("got %d %.60q, error %v", status, body, err)
@@ -117,12 +123,12 @@ func TestNthCallFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []int{200, 500, 200, 503, 503} {
-		if got, _, err := greet(t, h, time.Second); got != want || err != nil {
+		if got, _, err := greet(t, h, time.Minute); got != want || err != nil {
 			t.Errorf("call %d: %d, %v; want %d", i+1, got, err, want)
 		}
 	}
 	h.Faults.Clear()
-	if got, _, _ := greet(t, h, time.Second); got != 200 {
+	if got, _, _ := greet(t, h, time.Minute); got != 200 {
 		t.Errorf("after Clear: %d", got)
 	}
 	if n := h.Faults.Count("greet"); n != 6 {
@@ -137,7 +143,7 @@ func TestClearEndsAStall(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := greet(t, h, 20*time.Second)
+		_, _, err := greet(t, h, time.Minute)
 		ended <- err
 	}()
 	for h.Faults.Count("greet") == 0 {
@@ -155,7 +161,7 @@ func TestControlAPI(t *testing.T) {
 	control := func(method, path, body string) (int, string) {
 		t.Helper()
 		req, _ := http.NewRequestWithContext(t.Context(), method, h.URL()+fake.ControlPrefix+path, strings.NewReader(body))
-		res, err := client(t, time.Second).Do(req)
+		res, err := client(t, time.Minute).Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,10 +177,10 @@ func TestControlAPI(t *testing.T) {
 			t.Errorf("rule %s: %d, want 400", bad, status)
 		}
 	}
-	if status, _, _ := greet(t, h, time.Second); status != 418 {
+	if status, _, _ := greet(t, h, time.Minute); status != 418 {
 		t.Errorf("greet: %d, want 418", status)
 	}
-	res, err := client(t, time.Second).Get(h.URL() + "/no/such/path")
+	res, err := client(t, time.Minute).Get(h.URL() + "/no/such/path")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,17 +203,21 @@ func TestControlAPI(t *testing.T) {
 
 func TestOutageAndReturnOnTheSameAddress(t *testing.T) {
 	h, _ := start(t)
-	addr := h.Addr()
-	if err := h.Close(); err != nil {
+	port, err := process.FreePort() // that nobody else is given in between
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := greet(t, h, time.Second); err == nil {
+	addr := "127.0.0.1:" + port
+	if err := errors.Join(h.Close(), h.Listen(context.WithoutCancel(t.Context()), addr), h.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := greet(t, h, time.Minute); err == nil {
 		t.Error("a closed host still answers")
 	}
 	if err := h.Listen(addr); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, err := greet(t, h, time.Second); status != 200 || err != nil {
+	if status, _, err := greet(t, h, time.Minute); status != 200 || err != nil {
 		t.Errorf("after the outage: %d, %v", status, err)
 	}
 }

@@ -158,7 +158,7 @@ func (c caller) progress(id int64) progress {
 func (c caller) finish(id int64) []progress {
 	c.t.Helper()
 	var seen []progress
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		now := c.progress(id)
 		seen = append(seen, now)
 		if now.ProgressReason == "Completed" || now.ProgressReason == "Failed" || now.HasFailed {
@@ -342,7 +342,7 @@ func TestBehaviours(t *testing.T) {
 
 	p.Configure(func(b *separator.Behaviour) { b.Speakers = &twelve; b.HoldAtPercent = 60 })
 	id := c.submit(seq, "many")
-	for deadline := time.Now().Add(5 * time.Second); c.progress(id).Progress < 60; {
+	for deadline := time.Now().Add(time.Minute); c.progress(id).Progress < 60; {
 		if time.Now().After(deadline) {
 			t.Fatal("project does not reach 60 percent")
 		}
