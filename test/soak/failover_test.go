@@ -11,7 +11,7 @@ import (
 )
 
 // recovery is how long after the promotion the service may need to take requests.
-const recovery = 15 * time.Second
+const recovery = time.Minute
 
 // The primary dies under separations and renders, and its standby, which has every
 // acknowledged commit, is promoted.

@@ -182,7 +182,7 @@ func (k *soak) sample(quit <-chan struct{}) {
 			WHERE state IN ('SUBMITTING', 'PROCESSING') AND lease_until < now_ms()`) {
 			expired = append(expired, r[0]+"/"+r[1])
 		}
-		if still := k.watch.note(expired); still > handover-leaseTTL {
+		if still := k.watch.note(expired); still > noticed {
 			k.t.Errorf("a dead worker's job lay still for %v after its lease ran out", still)
 		}
 	}
