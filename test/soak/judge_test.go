@@ -351,6 +351,6 @@ func (k *soak) report() {
 	k.t.Logf("answers to submissions by status: %v, and %d lost; %d jobs accepted, %d projects at the provider",
 		k.answers, k.cutOff, len(k.accepted), len(k.s.World.Separator.Titles()))
 	k.t.Logf("jobs of the accounts that are left: %q", rows)
-	k.t.Logf("%d samples, at most %d in flight; %d leases ran out, the longest lay still %v after that (%v after its worker's last sign of life)",
-		k.watch.samples, k.watch.most, k.watch.moved, k.watch.longest.Round(10*time.Millisecond), (leaseTTL + k.watch.longest).Round(10*time.Millisecond))
+	k.t.Logf("%d samples, at most %d in flight; %d leases ran out, the longest lay still %v after that",
+		k.watch.samples, k.watch.most, k.watch.moved, k.watch.longest.Round(10*time.Millisecond))
 }

@@ -208,7 +208,7 @@ func TestOutageAndReturnOnTheSameAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := "127.0.0.1:" + port
-	if err := errors.Join(h.Close(), h.Listen(context.WithoutCancel(t.Context()), addr), h.Close()); err != nil {
+	if err := errors.Join(h.Close(), h.Listen(addr), h.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := greet(t, h, time.Minute); err == nil {
