@@ -27,11 +27,12 @@ const (
 )
 
 // Principal is the user of a valid access token. The account may have been
-// deleted since; see [Service.Exists].
+// deleted since; see [user.Check].
 type Principal struct {
-	UserID string
-	Role   string
-	Issued time.Time // when the token was, to the second; zero where it does not say
+	UserID  string
+	Role    string
+	Issued  time.Time // when the token was, to the second; zero where it does not say
+	Expires time.Time // when the token does
 	// SignedIn is when the session began, to the second. It stays through
 	// renewals; see [Service.Renew].
 	SignedIn time.Time
@@ -95,29 +96,23 @@ const maxToken = 4096
 // Check verifies a bearer token. Anything but a valid one is invalid_token; of one
 // that has only run out the detail says so.
 func (t *Tokens) Check(token string) (Principal, error) {
-	p, _, err := t.check(token)
-	return p, err
-}
-
-// check is Check, and tells until when a valid token is.
-func (t *Tokens) check(token string) (p Principal, expires time.Time, err error) {
 	invalid := fault.New(fault.Unauthorized, "invalid_token")
 	if len(token) > maxToken {
-		return p, expires, invalid
+		return Principal{}, invalid
 	}
 	var c claims
-	_, err = t.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.keys, nil })
+	_, err := t.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.keys, nil })
 	if errors.Is(err, jwt.ErrTokenExpired) {
 		invalid = invalid.WithDetail("expired")
 	}
 	if err != nil {
-		return p, expires, invalid.WithCause(err)
+		return Principal{}, invalid.WithCause(err)
 	}
 	id, err := uuid.Parse(c.Subject)
 	if err != nil || len(c.Subject) != 36 {
-		return p, expires, invalid
+		return Principal{}, invalid
 	}
-	p = Principal{UserID: id.String(), Role: RoleUser}
+	p := Principal{UserID: id.String(), Role: RoleUser, Expires: c.ExpiresAt.Time}
 	if c.Role == RoleAdmin {
 		p.Role = RoleAdmin
 	}
@@ -129,7 +124,7 @@ func (t *Tokens) check(token string) (p Principal, expires time.Time, err error)
 	if c.AuthTime != nil {
 		p.SignedIn = c.AuthTime.Time
 	}
-	return p, c.ExpiresAt.Time, nil
+	return p, nil
 }
 
 // checked remembers valid tokens: a phone asks every few seconds with the same
@@ -137,12 +132,7 @@ func (t *Tokens) check(token string) (p Principal, expires time.Time, err error)
 // knows of what a token says alone; who was signed out since is another's matter.
 type checked struct {
 	mu     sync.RWMutex
-	tokens map[string]validToken
-}
-
-type validToken struct {
-	principal Principal
-	expires   time.Time
+	tokens map[string]Principal
 }
 
 // maxChecked bounds the tokens that are remembered, which take half a kilobyte each.
@@ -152,19 +142,19 @@ func (c *checked) check(t *Tokens, token string) (Principal, error) {
 	c.mu.RLock()
 	known, found := c.tokens[token]
 	c.mu.RUnlock()
-	if found && clock.Now().Before(known.expires) {
-		return known.principal, nil
+	if found && clock.Now().Before(known.Expires) {
+		return known, nil
 	}
-	p, expires, err := t.check(token)
+	p, err := t.Check(token)
 	if err != nil {
 		return p, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tokens == nil || len(c.tokens) >= maxChecked {
-		c.tokens = map[string]validToken{}
+		c.tokens = map[string]Principal{}
 	}
 	// A copy: the text may be part of a request's whole header.
-	c.tokens[strings.Clone(token)] = validToken{p, expires}
+	c.tokens[strings.Clone(token)] = p
 	return p, nil
 }

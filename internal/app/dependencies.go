@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,22 +16,23 @@ import (
 // refusal of the service itself, and remembers when their certificates end. The
 // separation provider is not among them: its calls are rows of the database.
 type dependencies struct {
-	mu     sync.Mutex
-	errors map[string]int
-	expiry map[string]time.Time
+	errors *prometheus.CounterVec
+	expiry *prometheus.GaugeVec
 	db     *db.DB
 }
 
-var (
-	dependencyErrorsDesc = prometheus.NewDesc("cutroom_dependency_errors_total",
-		"Requests of this process that got no answer, a 5xx, or a refusal of the service itself.", []string{"of"}, nil)
-	certificateDesc = prometheus.NewDesc("cutroom_certificate_expiry_timestamp_seconds",
-		"When a certificate that this process saw last, or trusts, runs out.", []string{"of"}, nil)
+const (
+	dependencyErrors     = "cutroom_dependency_errors_total"
+	dependencyErrorsHelp = "Requests of this process that got no answer, a 5xx, or a refusal of the service itself."
 )
 
-// newDependencies returns a count that shows its zeros from the start.
+// databaseErrorsDesc is the series that the database counts by itself.
+var databaseErrorsDesc = prometheus.NewDesc(dependencyErrors, dependencyErrorsHelp, []string{"of"}, nil)
+
 func newDependencies(d *db.DB) *dependencies {
-	return &dependencies{errors: map[string]int{}, expiry: map[string]time.Time{}, db: d}
+	return &dependencies{db: d, errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: dependencyErrors, Help: dependencyErrorsHelp}, []string{"of"}),
+		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_certificate_expiry_timestamp_seconds",
+			Help: "When a certificate that this process saw last, or trusts, runs out."}, []string{"of"})}
 }
 
 // client returns base with its requests counted as those of a dependency.
@@ -40,9 +40,7 @@ func (d *dependencies) client(of string, base *http.Client) *http.Client {
 	if d == nil {
 		return base
 	}
-	d.mu.Lock()
-	d.errors[of] += 0
-	d.mu.Unlock()
+	d.errors.WithLabelValues(of) // shows its zero from the start
 	c := *base
 	c.Transport = &watched{next: base.Transport, of: of, by: d}
 	return &c
@@ -51,9 +49,7 @@ func (d *dependencies) client(of string, base *http.Client) *http.Client {
 // expires notes when a certificate runs out.
 func (d *dependencies) expires(of string, at time.Time) {
 	if d != nil {
-		d.mu.Lock()
-		d.expiry[of] = at
-		d.mu.Unlock()
+		d.expiry.WithLabelValues(of).Set(float64(at.Unix()))
 	}
 }
 
@@ -87,11 +83,7 @@ func (w *watched) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (w *watched) count() {
-	w.by.mu.Lock()
-	w.by.errors[w.of]++
-	w.by.mu.Unlock()
-}
+func (w *watched) count() { w.by.errors.WithLabelValues(w.of).Inc() }
 
 // hungUp reports that the caller no longer waits, which is no failure.
 func hungUp(ctx context.Context) bool {
@@ -100,22 +92,16 @@ func hungUp(ctx context.Context) bool {
 
 // Describe implements prometheus.Collector.
 func (d *dependencies) Describe(ch chan<- *prometheus.Desc) {
-	ch <- dependencyErrorsDesc
-	ch <- certificateDesc
+	d.errors.Describe(ch)
+	d.expiry.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (d *dependencies) Collect(ch chan<- prometheus.Metric) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	ch <- prometheus.MustNewConstMetric(dependencyErrorsDesc, prometheus.CounterValue, float64(d.db.Failures()), "database")
-	for of, n := range d.errors {
-		ch <- prometheus.MustNewConstMetric(dependencyErrorsDesc, prometheus.CounterValue, float64(n), of)
-	}
 	if at := d.db.CertificateExpiry(); !at.IsZero() {
-		ch <- prometheus.MustNewConstMetric(certificateDesc, prometheus.GaugeValue, float64(at.Unix()), "database")
+		d.expires("database", at)
 	}
-	for of, at := range d.expiry {
-		ch <- prometheus.MustNewConstMetric(certificateDesc, prometheus.GaugeValue, float64(at.Unix()), of)
-	}
+	d.errors.Collect(ch)
+	d.expiry.Collect(ch)
+	ch <- prometheus.MustNewConstMetric(databaseErrorsDesc, prometheus.CounterValue, float64(d.db.Failures()), "database")
 }
