@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"io"
-	"log/slog"
 )
 
 // redacted is all that anybody sees of a Secret without asking for it.
@@ -35,17 +34,8 @@ func (s Secret) IsBlank() bool { return s.Reveal() == "" }
 // String returns "***".
 func (s Secret) String() string { return redacted }
 
-// GoString returns "***" for %#v.
-func (s Secret) GoString() string { return redacted }
-
-// Format writes "***" for every verb, %d and %x included.
+// Format writes "***" for every verb, %#v, %d and %x included.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) } // fmt.State keeps no error
 
-// MarshalJSON returns "***" as a JSON string.
-func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `"`), nil }
-
-// MarshalText returns "***", for encoders other than JSON.
+// MarshalText returns "***", for logs, JSON and other encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// LogValue returns "***" for slog.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }

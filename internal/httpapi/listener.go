@@ -34,9 +34,7 @@ type listener struct {
 	slots   chan struct{}
 	done    func()
 	closed  <-chan struct{}
-
-	mu   sync.Mutex
-	held map[string]int // connections by client
+	clients *shares
 }
 
 // Listen returns the listener of the API at a TCP address. A client that holds
@@ -53,7 +51,7 @@ func Listen(ctx context.Context, address string, trusted []netip.Prefix, refused
 	}
 	closing, done := context.WithCancel(context.WithoutCancel(ctx))
 	return &listener{TCPListener: tcp, trusted: trusted, refused: refused, slots: make(chan struct{}, maxConnections),
-		done: done, closed: closing.Done(), held: map[string]int{}}, nil
+		done: done, closed: closing.Done(), clients: newShares(maxPerClient)}, nil
 }
 
 // Accept returns the next connection of a client that may have one more.
@@ -71,7 +69,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		if client, ok := l.take(c); ok {
 			_ = control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent) })
-			return &conn{TCPConn: c, release: sync.OnceFunc(func() { l.give(client) })}, nil
+			return &conn{TCPConn: c, release: sync.OnceFunc(func() { <-l.slots; l.clients.give(client) })}, nil
 		}
 		_ = c.Close()
 	}
@@ -86,26 +84,11 @@ func (l *listener) take(c *net.TCPConn) (client string, ok bool) {
 		return "", true
 	}
 	client = holder(peer.String())
-	l.mu.Lock()
-	ok = l.held[client] < maxPerClient
-	if ok {
-		l.held[client]++
-	}
-	l.mu.Unlock()
-	if !ok {
+	if !l.clients.take(client) {
 		l.refused(client)
+		return client, false
 	}
-	return client, ok
-}
-
-// give ends a connection of a client.
-func (l *listener) give(client string) {
-	<-l.slots
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.held[client]--; l.held[client] <= 0 {
-		delete(l.held, client)
-	}
+	return client, true
 }
 
 // Close stops accepting.

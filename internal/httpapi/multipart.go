@@ -228,7 +228,7 @@ func partNames(part *multipart.Part) (name, fileName string) {
 	if name = part.FormName(); name != "" {
 		return name, part.FileName()
 	}
-	fields := splitParameters(part.Header.Get("Content-Disposition"))
+	fields := splitHeader(part.Header.Get("Content-Disposition"), ';')
 	if len(fields) == 0 || !strings.EqualFold(strings.TrimSpace(fields[0]), "form-data") {
 		return "", ""
 	}
@@ -256,8 +256,8 @@ func visible(name string) string {
 	}, name)
 }
 
-// splitParameters splits a header at the semicolons outside of quotes.
-func splitParameters(header string) []string {
+// splitHeader splits a header at the separators outside of quotes.
+func splitHeader(header string, separator byte) []string {
 	var fields []string
 	quoted, start := false, 0
 	for i := 0; i < len(header); i++ {
@@ -266,7 +266,7 @@ func splitParameters(header string) []string {
 			i++
 		case header[i] == '"':
 			quoted = !quoted
-		case header[i] == ';' && !quoted:
+		case header[i] == separator && !quoted:
 			fields, start = append(fields, header[start:i]), i+1
 		}
 	}

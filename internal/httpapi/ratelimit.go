@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 
 	"cutroom/internal/fault"
 	"cutroom/internal/ratelimit"
@@ -18,6 +19,37 @@ var (
 	limitSeparate = ratelimit.Limit{Name: "separate", PerMinute: 20}
 	limitAssets   = ratelimit.Limit{Name: "assets", PerMinute: 120}
 )
+
+// shares counts what each client has at the same time, so that none has more than
+// most.
+type shares struct {
+	most int
+
+	mu   sync.Mutex
+	held map[string]int
+}
+
+func newShares(most int) *shares { return &shares{most: most, held: map[string]int{}} }
+
+// take counts one more, or reports that the client has its share.
+func (s *shares) take(client string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[client] >= s.most {
+		return false
+	}
+	s.held[client]++
+	return true
+}
+
+// give ends what take counted. It may be called for a client who was not counted.
+func (s *shares) give(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[client]--; s.held[client] <= 0 {
+		delete(s.held, client)
+	}
+}
 
 func (s *Server) limited(lim ratelimit.Limit, keyOf func(*http.Request) (string, error), h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {

@@ -78,12 +78,12 @@ type Server struct {
 
 	timeouts timeouts
 	outages  job.Outage
-	waiters  waiters
+	waiters  *shares // of each user, on this replica
 }
 
 // New returns the handler of the whole public listener.
 func New(o Options) http.Handler {
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), timeouts: defaultTimeouts}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), timeouts: defaultTimeouts, waiters: newShares(maxWaiters)}
 	s.routes()
 	return s.observed(framed(s.withCORS(http.HandlerFunc(s.dispatch))))
 }
@@ -180,7 +180,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 // that is stored.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// headerProbe learns what the mux would answer, without its body.
+// headerProbe learns what a handler would answer, without its body.
 type headerProbe struct {
 	header http.Header
 	status int

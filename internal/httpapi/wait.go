@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"cutroom/internal/user"
@@ -35,14 +34,14 @@ type state struct {
 // nothing changes, nothing is asked of the database.
 func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID string, topics []string, read func(context.Context) (state, error)) error {
 	seconds := waitFor(r)
-	if seconds == 0 || !s.waiters.enter(userID) {
+	if seconds == 0 || !s.waiters.take(userID) {
 		st, err := read(r.Context())
 		if err != nil {
 			return err
 		}
 		return st.answer(w, r, st.etag())
 	}
-	defer s.waiters.leave(userID)
+	defer s.waiters.give(userID)
 	// Before the first look: a change after it is not missed.
 	wake, stop := s.o.DB.Listen(append(topics, user.Topic(userID))...)
 	defer stop()
@@ -139,8 +138,8 @@ func knows(r *http.Request, tag string) bool {
 // not within 1 and maxWait is no preference known here, and ignored as such.
 func waitFor(r *http.Request) int {
 	for _, list := range r.Header.Values("Prefer") {
-		for _, preference := range preferences(list) {
-			name, value, _ := strings.Cut(preference, "=")
+		for _, preference := range splitHeader(list, ',') {
+			name, value, _ := strings.Cut(splitHeader(preference, ';')[0], "=")
 			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
 				continue
 			}
@@ -153,59 +152,4 @@ func waitFor(r *http.Request) int {
 		}
 	}
 	return 0
-}
-
-// preferences takes a Prefer header apart, without the parameters of each. A comma
-// or a semicolon in a quoted text divides nothing.
-func preferences(list string) (out []string) {
-	var one strings.Builder
-	quoted, escaped, parameter := false, false, false
-	for _, c := range list + "," {
-		switch {
-		case escaped:
-			escaped = false
-		case quoted && c == '\\':
-			escaped = true
-		case c == '"':
-			quoted = !quoted
-		case c == ';' && !quoted:
-			parameter = true
-		case c == ',' && !quoted:
-			out = append(out, one.String())
-			one.Reset()
-			parameter = false
-			continue
-		}
-		if !parameter {
-			one.WriteRune(c)
-		}
-	}
-	return out
-}
-
-// waiters counts the requests of each user that wait here.
-type waiters struct {
-	mu sync.Mutex
-	of map[string]int
-}
-
-func (c *waiters) enter(userID string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of[userID] >= maxWaiters {
-		return false
-	}
-	if c.of == nil {
-		c.of = map[string]int{}
-	}
-	c.of[userID]++
-	return true
-}
-
-func (c *waiters) leave(userID string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.of[userID]--; c.of[userID] == 0 {
-		delete(c.of, userID)
-	}
 }
