@@ -445,6 +445,28 @@ func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
 	})
 }
 
+// A sign-out holds for tokens of a configuration that gave them a longer life.
+func TestASignOutOutlivesAShorterLifeOfTokens(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *room) {
+		u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
+		clock.Advance(-24 * time.Hour)
+		old, _, err := account.NewTokens(secret, 7*24*time.Hour).Issue(account.Principal{UserID: u.ID})
+		clock.Advance(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := account.SignOut(t.Context(), r.db, u.ID, "cli:7"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.db.Exec(t.Context(), `UPDATE users SET signed_out_at = signed_out_at - $1`, (12 * time.Hour).Milliseconds()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Authenticate(t.Context(), old); !errors.Is(err, fault.New(fault.Unauthorized, "invalid_token")) {
+			t.Errorf("a token from before the sign-out: %v", err)
+		}
+	})
+}
+
 // arriving is a context that tells when somebody first waits for its end.
 type arriving struct {
 	context.Context

@@ -33,12 +33,15 @@ func validFrom(signedOut time.Time) time.Time {
 	return signedOut.Add(999 * time.Millisecond).Truncate(time.Second)
 }
 
+// maxLife is the longest life that the configuration allows a token: one that was
+// issued before the configuration gave tokens a shorter one lives on.
+const maxLife = 90 * 24 * time.Hour
+
 // signOuts knows the users who were signed out while tokens of theirs may live.
 // They are few, so all are read at most once in [SignOutDelay], instead of one
 // user at every request.
 type signOuts struct {
-	db   *db.DB
-	life time.Duration // of the longest-lived token
+	db *db.DB
 	// turn is held while the fields below are read or written.
 	turn  chan struct{}
 	asked time.Time            // when the database was asked for at
@@ -48,9 +51,7 @@ type signOuts struct {
 	err    error
 }
 
-func newSignOuts(d *db.DB, life time.Duration) *signOuts {
-	return &signOuts{db: d, life: life, turn: make(chan struct{}, 1)}
-}
+func newSignOuts(d *db.DB) *signOuts { return &signOuts{db: d, turn: make(chan struct{}, 1)} }
 
 // check answers invalid_token for a token from before its user's sign-out.
 func (s *signOuts) check(ctx context.Context, p Principal) error {
@@ -83,7 +84,7 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 func (s *signOuts) load(ctx context.Context) error {
 	asked := time.Now()
 	// An hour more than a token lives makes up for clocks that do not agree.
-	at, err := user.SignedOut(ctx, s.db, s.life+time.Hour)
+	at, err := user.SignedOut(ctx, s.db, maxLife+time.Hour)
 	if err != nil {
 		return err
 	}
