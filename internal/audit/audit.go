@@ -30,9 +30,6 @@ const (
 	SweepConfirmed = "sweep-confirmed" // target: the installation
 )
 
-// Service is the actor of what the service does by itself.
-const Service = "service"
-
 // Detail says more about an action, in ids, numbers and words of our own.
 type Detail map[string]any
 
@@ -52,7 +49,7 @@ func (d Detail) String() string {
 type Entry struct {
 	ID     string    `json:"id"`
 	Time   time.Time `json:"time"`
-	Actor  string    `json:"actor"` // a user's id, "cli:<uid>", or [Service]
+	Actor  string    `json:"actor"` // a user's id, or "cli:<uid>"
 	Action string    `json:"action"`
 	Target string    `json:"target"` // the id of what was acted on
 	Detail Detail    `json:"detail"`

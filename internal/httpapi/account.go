@@ -32,10 +32,7 @@ func (s *Server) signIn(provider string) handler {
 			return err
 		}
 		session, err := s.o.Accounts.SignIn(r.Context(), provider, req.IDToken, req.FullName)
-		if err != nil {
-			return err
-		}
-		return ok(w, bodyOfSession(session))
+		return answer(w, bodyOfSession(session), err)
 	}
 }
 
@@ -47,10 +44,7 @@ func bodyOfSession(session account.Session) sessionBody {
 
 func (s *Server) renewSession(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 	session, err := s.o.Accounts.Renew(r.Context(), user)
-	if err != nil {
-		return err
-	}
-	return ok(w, bodyOfSession(session))
+	return answer(w, bodyOfSession(session), err)
 }
 
 func (s *Server) deleteAccount(w http.ResponseWriter, r *http.Request, user account.Principal) error {

@@ -104,10 +104,7 @@ func pageOf(query url.Values) (admin.Page, error) {
 func report[Body any](read func(context.Context) (Body, error)) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
 		body, err := read(r.Context())
-		if err != nil {
-			return err
-		}
-		return ok(w, body)
+		return answer(w, body, err)
 	}
 }
 
@@ -119,10 +116,7 @@ func ranged[Row any](read func(context.Context, admin.Range) ([]Row, error)) use
 			return err
 		}
 		rows, err := read(r.Context(), span)
-		if err != nil {
-			return err
-		}
-		return ok(w, rows)
+		return answer(w, rows, err)
 	}
 }
 
@@ -139,10 +133,7 @@ func ofUser[Row any](name string, read func(context.Context, string, admin.Page)
 			return err
 		}
 		rows, total, err := read(r.Context(), id.String(), page)
-		if err != nil {
-			return err
-		}
-		return ok(w, map[string]any{name: rows, "total": total})
+		return answer(w, map[string]any{name: rows, "total": total}, err)
 	}
 }
 
@@ -153,8 +144,5 @@ func (s *Server) adminUsers(w http.ResponseWriter, r *http.Request, _ account.Pr
 		return err
 	}
 	users, total, err := s.o.Admin.Users(r.Context(), query.Get("q"), page)
-	if err != nil {
-		return err
-	}
-	return ok(w, map[string]any{"users": users, "total": total})
+	return answer(w, map[string]any{"users": users, "total": total}, err)
 }

@@ -15,10 +15,7 @@ type balanceBody struct {
 
 func (s *Server) balance(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 	n, err := s.o.Credits.Balance(r.Context(), user.UserID)
-	if err != nil {
-		return err
-	}
-	return ok(w, balanceBody{n})
+	return answer(w, balanceBody{n}, err)
 }
 
 type costBody struct {
@@ -37,10 +34,7 @@ func (s *Server) cost(w http.ResponseWriter, r *http.Request, user account.Princ
 		return fault.New(fault.Invalid, "duration_ms_negative")
 	}
 	q, err := s.o.Credits.Quote(r.Context(), user.UserID, ms)
-	if err != nil {
-		return err
-	}
-	return ok(w, costBody{DurationMs: ms, Credits: q.Credits, Balance: q.Balance, Sufficient: q.Sufficient})
+	return answer(w, costBody{DurationMs: ms, Credits: q.Credits, Balance: q.Balance, Sufficient: q.Sufficient}, err)
 }
 
 type productBody struct {
@@ -86,10 +80,7 @@ func (s *Server) purchase(w http.ResponseWriter, r *http.Request, user account.P
 		return err
 	}
 	g, err := s.o.Credits.Purchase(r.Context(), user.UserID, credit.PurchaseRequest(req))
-	if err != nil {
-		return err
-	}
-	return ok(w, grantBody(g))
+	return answer(w, grantBody(g), err)
 }
 
 func (s *Server) adminGrant(w http.ResponseWriter, r *http.Request, user account.Principal) error {
@@ -100,10 +91,7 @@ func (s *Server) adminGrant(w http.ResponseWriter, r *http.Request, user account
 		return err
 	}
 	g, err := s.o.Credits.AdminGrant(r.Context(), user.UserID, req.ProductID)
-	if err != nil {
-		return err
-	}
-	return ok(w, grantBody(g))
+	return answer(w, grantBody(g), err)
 }
 
 // storeNotification takes what a store sends about its sales. Whatever is signed

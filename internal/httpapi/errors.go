@@ -151,6 +151,14 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = enc.Encode(body)
 }
 
+// answer is ok with what a method of the domain returned, or its error.
+func answer(w http.ResponseWriter, body any, err error) error {
+	if err != nil {
+		return err
+	}
+	return ok(w, body)
+}
+
 // ok answers 200 with a body.
 func ok(w http.ResponseWriter, body any) error {
 	writeJSON(w, http.StatusOK, body)

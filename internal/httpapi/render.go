@@ -46,10 +46,7 @@ func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user accoun
 	}
 	key.Fingerprint = f.fingerprint("render/inputs")
 	in, err := s.o.Renders.SaveInput(r.Context(), user.UserID, video, key)
-	if err != nil {
-		return err
-	}
-	return ok(w, inputBody{InputID: in.ID, ExpiresAt: in.Expires.UnixMilli(), VideoSizeBytes: in.SizeBytes})
+	return answer(w, inputBody{InputID: in.ID, ExpiresAt: in.Expires.UnixMilli(), VideoSizeBytes: in.SizeBytes}, err)
 }
 
 func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user account.Principal) error {

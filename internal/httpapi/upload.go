@@ -42,10 +42,7 @@ func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, who account.P
 	}
 	up, err := s.o.Assets.UploadURL(r.Context(), asset.Request{SHA256Hex: req.SHA256Hex, SizeBytes: int64(req.SizeBytes), Ext: req.Ext,
 		ContentType: req.ContentType, Multipart: req.Multipart, UserID: who.UserID})
-	if err != nil {
-		return err
-	}
-	return ok(w, uploadBody(up))
+	return answer(w, uploadBody(up), err)
 }
 
 func (s *Server) completeUpload(w http.ResponseWriter, r *http.Request, who account.Principal) error {
@@ -59,10 +56,7 @@ func (s *Server) completeUpload(w http.ResponseWriter, r *http.Request, who acco
 		return err
 	}
 	up, err := s.o.Assets.Complete(r.Context(), who.UserID, req.UploadID)
-	if err != nil {
-		return err
-	}
-	return ok(w, uploadBody(up))
+	return answer(w, uploadBody(up), err)
 }
 
 func uploadBody(up asset.Upload) uploadURLBody {
