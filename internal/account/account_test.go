@@ -145,24 +145,6 @@ func TestASubjectThatCannotBeStoredIsRejected(t *testing.T) {
 	})
 }
 
-func TestTheBonusIsGrantedOnceHoweverManySignIn(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *room) {
-		r.a["token"] = identity.Claims{Subject: "s", Email: "m@example.test"}
-		var wg sync.WaitGroup
-		for range 20 {
-			wg.Go(func() {
-				if _, err := r.SignIn(t.Context(), account.ProviderA, "token", ""); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if users, entries, sum := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT COUNT(*) FROM credit_ledger`), r.scan(t, `SELECT SUM(balance) FROM credit_balances`); users != 1 || entries != 1 || sum != 3 {
-			t.Errorf("%d users, %d entries, balance %d", users, entries, sum)
-		}
-	})
-}
-
 func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, r *room) {
 		stuck := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -31,32 +30,6 @@ func separation(user, key string) request {
 
 func (r *harness) balance(user string) string {
 	return strings.TrimSpace(r.do(request{method: "GET", target: "/api/v2/credits", user: user}).Body.String())
-}
-
-// The signup bonus pays for one job: whoever of the equal requests comes second
-// finds an empty purse, and must still be told of the job that it paid for.
-func TestEqualRequestsAtOnceAreOneJob(t *testing.T) {
-	t.Parallel()
-	eachDatabase(t, harnessOptions{env: map[string]string{"SIGNUP_BONUS_CREDITS": "1"}}, func(t *testing.T, r *harness) {
-		for round := range 3 {
-			user := r.signIn().token
-			answers := make([]*httptest.ResponseRecorder, 12)
-			var wg sync.WaitGroup
-			for i := range answers {
-				wg.Go(func() { answers[i] = r.do(separation(user, "the key")) })
-			}
-			wg.Wait()
-			first := jobID(t, answers[0])
-			for _, w := range answers {
-				if w.Code != http.StatusAccepted || jobID(t, w) != first {
-					t.Errorf("round %d: %d %s, want job %s", round, w.Code, w.Body, first)
-				}
-			}
-			if b := r.balance(user); b != `{"balance":0}` {
-				t.Errorf("round %d: %s", round, b)
-			}
-		}
-	})
 }
 
 func TestAKeyBelongsToOneRequestOfOneUser(t *testing.T) {
