@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"cutroom/internal/db"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
 )
@@ -24,8 +25,6 @@ const (
 	lookEvery = 20 * time.Second
 	// claimLook is the same for a replica that is about to take a job.
 	claimLook = 2 * time.Second
-	// sayAgain is how often the log repeats what is wrong while it lasts.
-	sayAgain = time.Minute
 )
 
 // The reasons why a replica cannot work, each with what it tells operators. The
@@ -63,8 +62,7 @@ type readiness struct {
 	looked time.Time
 	found  map[string]error // by reason, as of looked; without disk and database
 
-	saying sync.Mutex
-	said   map[string]time.Time // when the log last told of a reason
+	outage job.Outage // by reason
 }
 
 // canWork returns how many bytes jobs of this replica may still write, or why it
@@ -159,21 +157,11 @@ func (c *readiness) write(ctx context.Context) (reason string, err error) {
 // tell logs what is wrong among the reasons, when it begins, once a minute while
 // it lasts, and when it is over.
 func (c *readiness) tell(wrong map[string]error, among ...string) {
-	c.saying.Lock()
-	defer c.saying.Unlock()
-	if c.said == nil {
-		c.said = map[string]time.Time{}
-	}
 	for _, reason := range among {
-		err, is := wrong[reason]
-		last, was := c.said[reason]
-		switch {
-		case is && time.Since(last) >= sayAgain:
-			c.log.Warn("not ready: no job is taken", "of", reason, "err", err)
-			c.said[reason] = time.Now()
-		case !is && was:
-			c.log.Info("ready again", "of", reason)
-			delete(c.said, reason)
+		if err, is := wrong[reason]; is {
+			c.outage.Log(c.log, slog.LevelWarn, reason, "not ready: no job is taken", "of", reason, "err", err)
+		} else {
+			c.outage.Over(c.log, reason, "ready again", "of", reason)
 		}
 	}
 }

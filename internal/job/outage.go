@@ -32,3 +32,14 @@ func (o *Outage) Log(log *slog.Logger, level slog.Level, kind, message string, a
 		log.Log(context.Background(), level, message, args...)
 	}
 }
+
+// Over logs the message where this kind was logged since it was last over.
+func (o *Outage) Over(log *slog.Logger, kind, message string, args ...any) {
+	o.mu.Lock()
+	_, lasted := o.last[kind]
+	delete(o.last, kind)
+	o.mu.Unlock()
+	if lasted {
+		log.Info(message, args...)
+	}
+}
