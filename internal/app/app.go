@@ -379,18 +379,25 @@ func (a *App) serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
 	srv.RegisterOnShutdown(func() { close(a.stopping) })
+	return serveUntil(ctx, srv, l, func() error {
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		if err := srv.Shutdown(drain); err != nil {
+			a.log.Warn("requests were cut off", "err", err)
+			return srv.Close()
+		}
+		return nil
+	})
+}
+
+// serveUntil serves until ctx ends, and then stops.
+func serveUntil(ctx context.Context, srv *http.Server, l net.Listener, stop func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(l) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
+		return stop()
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	if err := srv.Shutdown(drain); err != nil {
-		a.log.Warn("requests were cut off", "err", err)
-		return srv.Close()
-	}
-	return nil
 }

@@ -100,14 +100,7 @@ func (a *App) listenOps() (net.Listener, error) {
 func (a *App) serveOps(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{Handler: a.opsHandler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	a.log.Info("operators' listener", "address", l.Addr().String())
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-		return srv.Close()
-	}
+	return serveUntil(ctx, srv, l, srv.Close)
 }
 
 func (a *App) opsHandler() http.Handler {
