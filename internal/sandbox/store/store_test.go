@@ -19,6 +19,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/store"
 )
 
@@ -98,18 +99,25 @@ func TestPlatformAPurchase(t *testing.T) {
 }
 
 func TestPlatformARefusesBadAssertions(t *testing.T) {
-	s, other := startA(t), startA(t)
+	s := startA(t)
 	file := s.ServiceAccountJSON()
-	foreign := other.ServiceAccountJSON()
+	var account map[string]string
+	if err := json.Unmarshal([]byte(file), &account); err != nil {
+		t.Fatal(err)
+	}
+	account["private_key"] = fake.PrivatePEM(fake.NewSigningKey().Private)
+	foreign, err := json.Marshal(account)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := tokenFor(t, file, "https://www.googleapis.com/auth/drive"); err == nil {
 		t.Error("a token for another scope was issued")
 	}
-	// The other account's key under this store's token_uri.
-	if _, err := tokenFor(t, strings.ReplaceAll(foreign, other.URL(), s.URL()), androidScope); err == nil {
+	if _, err := tokenFor(t, string(foreign), androidScope); err == nil {
 		t.Error("an assertion by another key was accepted")
 	}
 	var retrieve *oauth2.RetrieveError
-	_, err := tokenFor(t, strings.ReplaceAll(file, "cutroom@", "somebody@"), androidScope)
+	_, err = tokenFor(t, strings.ReplaceAll(file, "cutroom@", "somebody@"), androidScope)
 	if !errors.As(err, &retrieve) || retrieve.Response.StatusCode != 400 {
 		t.Errorf("another issuer: %v", err)
 	}
