@@ -32,10 +32,9 @@ var ErrLost = errors.New("lease lost")
 // another state.
 var ErrMoved = errors.New("job is no longer this worker's")
 
-// Guarded runs an update that must touch the one row whose id, fence and state it
-// names, or else answers ErrMoved.
-func Guarded(ctx context.Context, q db.Querier, query string, args ...any) error {
-	n, err := q.Exec(ctx, query, args...)
+// Guarded takes the result of an update that must touch the one row whose id, fence
+// and state it names, or else answers ErrMoved.
+func Guarded(n int64, err error) error {
 	if err != nil {
 		return fmt.Errorf("move job: %w", err)
 	}
@@ -129,7 +128,7 @@ func (k *Renewer) beat(ctx context.Context, l Lease, lost context.CancelCauseFun
 		asked := time.Now()
 		// Renewing goes on while the work winds down, so the job is not taken
 		// away in the middle of its own clean stop.
-		call, cancel := context.WithDeadline(context.WithoutCancel(ctx), earlier(asked.Add(heartbeat), deadline))
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(heartbeat, time.Until(deadline)))
 		ok, err := k.renew(call, l)
 		cancel()
 		switch {
@@ -148,13 +147,6 @@ func (k *Renewer) beat(ctx context.Context, l Lease, lost context.CancelCauseFun
 			next.Reset(min(again, time.Until(deadline)))
 		}
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 func (k *Renewer) renew(ctx context.Context, l Lease) (bool, error) {

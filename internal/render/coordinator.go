@@ -63,11 +63,8 @@ func (c *partCoordinator) stop() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), job.TTL/3)
 	defer cancel()
-	err := c.s.db.InTx(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE render_parts SET state = 'OPEN', owner = NULL, lease_until = NULL
-			WHERE job_id = $1 AND owner = $2 AND state = 'MAKING'`, c.jobID, c.owner)
-		return errors.Join(err, tx.Notify(ctx, topicParts))
-	})
+	_, err := c.s.db.ExecNotify(ctx, topicParts, `UPDATE render_parts SET state = 'OPEN', owner = NULL, lease_until = NULL
+		WHERE job_id = $1 AND owner = $2 AND state = 'MAKING'`, c.jobID, c.owner)
 	if err != nil {
 		c.s.log.Warn("parts not handed back; others take them later", "job", c.jobID, "err", err)
 	}

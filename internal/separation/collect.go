@@ -93,9 +93,9 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 // ready writes the stems and moves PROCESSING to READY.
 func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		err := job.Guarded(ctx, tx, `UPDATE separation_jobs SET state = 'READY', progress = 100,
+		err := job.Guarded(tx.Exec(ctx, `UPDATE separation_jobs SET state = 'READY', progress = 100,
 				actual_duration_ms = $3, ready_at = now_ms(), finished_at = now_ms(), replica = lease_owner, lease_owner = NULL, lease_until = NULL
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, stems[0].durationMs)
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, stems[0].durationMs))
 		if err != nil {
 			return err
 		}

@@ -191,11 +191,8 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (ob
 	if err != nil {
 		return nil, "", err
 	}
-	n, err := s.db.Exec(ctx, `UPDATE separation_jobs SET collected_at = now_ms()
+	_, err = s.db.ExecNotify(ctx, job.Topic(jobID), `UPDATE separation_jobs SET collected_at = now_ms()
 		WHERE id = $1 AND COALESCE(collected_at, 0) < now_ms() - 1000`, jobID)
-	if err == nil && n > 0 {
-		err = s.db.Notify(ctx, job.Topic(jobID))
-	}
 	if err != nil {
 		return nil, "", fmt.Errorf("note collection: %w", err)
 	}

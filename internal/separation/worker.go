@@ -195,12 +195,11 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 // started stores the provider's project id, which moves SUBMITTING to
 // PROCESSING: from here on the job outlives any worker.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
-	if err := job.Guarded(ctx, s.db, `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms()
-		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project); err != nil {
+	if err := job.Guarded(s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms()
+		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project)); err != nil {
 		return err
 	}
 	j.State, j.ProjectID.Int64, j.ProjectID.Valid = StateProcessing, project, true
-	_ = s.db.Notify(ctx, job.Topic(j.ID)) // who misses it hears of the first progress
 	return nil
 }
 
@@ -213,9 +212,9 @@ func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := retry(ctx, func() error {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		return job.Guarded(write, s.db, `UPDATE separation_jobs SET submit_intent_at = now_ms()
+		return job.Guarded(s.db.Exec(write, `UPDATE separation_jobs SET submit_intent_at = now_ms()
 			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'
-				AND `+user.Exists("user_id"), j.ID, j.Fence)
+				AND `+user.Exists("user_id"), j.ID, j.Fence))
 	}); err != nil {
 		return err
 	}
@@ -225,8 +224,8 @@ func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := job.Guarded(undo, s.db, `UPDATE separation_jobs SET submit_intent_at = NULL
-		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING' AND deleted_at IS NULL`, j.ID, j.Fence); err != nil {
+	if err := job.Guarded(s.db.Exec(undo, `UPDATE separation_jobs SET submit_intent_at = NULL
+		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING' AND deleted_at IS NULL`, j.ID, j.Fence)); err != nil {
 		return err
 	}
 	return context.Cause(ctx)
@@ -268,11 +267,8 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		}
 		// The last part of the bar belongs to fetching the stems.
 		percent := min(95, max(0, p.Percent*95/100))
-		err = job.Guarded(ctx, s.db, `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent)
-		if err == nil {
-			err = s.db.Notify(ctx, job.Topic(j.ID))
-		}
+		err = job.Guarded(s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent))
 		if err != nil {
 			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {
 				return err
@@ -327,13 +323,12 @@ func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 		_, err := s.requeue(ctx, j, 1)
 		return err
 	}
-	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE separation_jobs SET lease_owner = NULL, lease_until = NULL, fence = fence + 1
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence); err != nil {
-			return fmt.Errorf("release separation job: %w", err)
-		}
-		return tx.Notify(ctx, topic)
-	})
+	_, err := s.db.ExecNotify(ctx, topic, `UPDATE separation_jobs SET lease_owner = NULL, lease_until = NULL, fence = fence + 1
+		WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence)
+	if err != nil {
+		return fmt.Errorf("release separation job: %w", err)
+	}
+	return nil
 }
 
 // retry rides out a short failure of our own database or store: five tries over
