@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -195,45 +194,9 @@ func TestUploadURLNamesTheBrokenField(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", req, err, c.want)
 		}
 	}
-	good.SizeBytes = maxBytes
+	good.SizeBytes, good.ContentType = maxBytes, " video/mp4 "
 	if _, err := service.UploadURL(t.Context(), good); err != nil {
-		t.Errorf("the largest size: %v", err)
-	}
-}
-
-func TestUploadURLBindsTypeAndLength(t *testing.T) {
-	s := newStore(t)
-	service, _, _ := s.service(t, maxBytes)
-	body := []byte("0123456789")
-	sum := sha256.Sum256(body)
-	req := asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: 10, Ext: "MP4", ContentType: " video/mp4 "}
-	up, err := service.UploadURL(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if up.Key != "assets/"+req.SHA256Hex+".mp4" || up.AlreadyExists || up.Expires != 300*time.Second {
-		t.Errorf("UploadURL = %+v", up)
-	}
-	for name, refused := range map[string]func() int{
-		"wrong type": func() int { return put(t, up.URL, "video/webm", body) },
-		"longer":     func() int { return put(t, up.URL, "video/mp4", append(body, 'x')) },
-		"shorter":    func() int { return put(t, up.URL, "video/mp4", body[:9]) },
-	} {
-		if status := refused(); status < 400 || status > 499 {
-			t.Errorf("%s: answered %d", name, status)
-		}
-	}
-	s.standIn.SetClock(301 * time.Second)
-	if status := put(t, up.URL, "video/mp4", body); status < 400 || status > 499 {
-		t.Errorf("expired: answered %d", status)
-	}
-	s.standIn.SetClock(299 * time.Second)
-	if status := put(t, up.URL, "video/mp4", body); status != http.StatusOK {
-		t.Errorf("exact: answered %d", status)
-	}
-	again, err := service.UploadURL(t.Context(), req)
-	if err != nil || !reflect.DeepEqual(again, asset.Upload{Key: up.Key, AlreadyExists: true}) {
-		t.Errorf("the same file again = %+v, %v", again, err)
+		t.Errorf("the largest size, and a type with spaces around it: %v", err)
 	}
 }
 
@@ -251,21 +214,6 @@ func TestWithoutBucketEverythingIsDisabled(t *testing.T) {
 	}
 	if service.Enabled() {
 		t.Error("Enabled without a bucket")
-	}
-}
-
-func TestLookup(t *testing.T) {
-	s := newStore(t)
-	service, _, _ := s.service(t, maxBytes)
-	there := upload(t, service, []byte("there"), "video/mp4")
-	if _, err := service.Lookup(t.Context(), "assets/"+hash+".mp3"); !errors.Is(err, objectstore.ErrNotFound) {
-		t.Errorf("Lookup of a missing object = %v", err)
-	}
-	if _, err := service.Lookup(t.Context(), "assets/x"); !errors.Is(err, asset.ErrInvalidKey) {
-		t.Errorf("Lookup of a malformed key = %v", err)
-	}
-	if key, err := service.Lookup(t.Context(), there); err != nil || key.String() != there {
-		t.Errorf("Lookup = %v, %v", key, err)
 	}
 }
 

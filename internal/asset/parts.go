@@ -142,17 +142,21 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentTy
 // find returns the upload that a condition is true of, or an error that is
 // db.IsNoRows.
 func (s *Service) find(ctx context.Context, where string, args ...any) (pending, error) {
-	var p pending
-	var key string
-	err := s.db.QueryRow(ctx, `SELECT id, asset_key, size_bytes, store_id, completed_at IS NOT NULL FROM asset_uploads WHERE `+where, args...).
-		Scan(&p.id, &key, &p.sizeBytes, &p.storeID, &p.completed)
-	if err == nil {
-		p.key, err = ParseKey(key)
-	}
+	p, err := scanPending(s.db.QueryRow(ctx, selectPending+where, args...))
 	if err != nil {
 		return pending{}, fmt.Errorf("look for upload: %w", err)
 	}
 	return p, nil
+}
+
+const selectPending = `SELECT id, asset_key, size_bytes, store_id, completed_at IS NOT NULL FROM asset_uploads WHERE `
+
+func scanPending(row db.Scanner) (p pending, err error) {
+	var key string
+	if err = row.Scan(&p.id, &key, &p.sizeBytes, &p.storeID, &p.completed); err == nil {
+		p.key, err = ParseKey(key)
+	}
+	return p, err
 }
 
 func (s *Service) forget(ctx context.Context, p pending) error {
@@ -257,10 +261,12 @@ func (s *Service) assemble(ctx context.Context, p pending) error {
 	return nil
 }
 
-// abandon gives up an upload with its parts.
+// abandon gives up an upload with its parts; the object of one that was completed stays.
 func (s *Service) abandon(ctx context.Context, p pending) error {
-	if err := s.bucket.AbortUpload(ctx, p.key.String(), p.storeID); err != nil {
-		return err
+	if !p.completed {
+		if err := s.bucket.AbortUpload(ctx, p.key.String(), p.storeID); err != nil {
+			return err
+		}
 	}
 	return s.forget(ctx, p)
 }
@@ -280,22 +286,13 @@ func (s *Service) abandonAll(ctx context.Context, where string, args ...any) err
 	if s.bucket == nil {
 		return nil
 	}
-	ids, err := db.Texts(s.db.Query(ctx, `SELECT id FROM asset_uploads WHERE `+where, args...))
+	uploads, err := db.All(ctx, s.db, scanPending, selectPending+where, args...)
 	if err != nil {
 		return fmt.Errorf("list uploads: %w", err)
 	}
 	var errs []error
-	for _, id := range ids {
-		p, err := s.find(ctx, `id = $1`, id)
-		switch {
-		case db.IsNoRows(err): // another replica was first
-		case err != nil:
-			errs = append(errs, err)
-		case p.completed:
-			errs = append(errs, s.forget(ctx, p))
-		default:
-			errs = append(errs, s.abandon(ctx, p))
-		}
+	for _, p := range uploads {
+		errs = append(errs, s.abandon(ctx, p)) // again where another replica was first
 	}
 	return errors.Join(errs...)
 }

@@ -90,12 +90,12 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	defer cancel()
 	if err := d.pool.PingContext(ping); err != nil {
 		d.pool.Close()
-		return nil, fmt.Errorf("connect to the database: %w", redact(err))
+		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	if d.postgres {
 		if err := d.lookAtServer(ping); err != nil {
 			d.pool.Close()
-			return nil, redact(err)
+			return nil, err
 		}
 	}
 	return d, nil
@@ -351,16 +351,6 @@ func rowsAffected(r sql.Result, err error) (int64, error) {
 		return 0, err
 	}
 	return r.RowsAffected()
-}
-
-// redact keeps a connection error's class and drops whatever might carry the
-// address with its credentials.
-func redact(err error) error {
-	var ce *pgconn.ParseConfigError
-	if errors.As(err, &ce) {
-		return errors.New("the address is not valid")
-	}
-	return err
 }
 
 // Time is a column of epoch milliseconds, the zero time where it is null.

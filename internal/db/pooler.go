@@ -26,7 +26,7 @@ func (d *DB) refusePooledTransactions(ctx context.Context) error {
 			if ends[i] == nil {
 				conn, err := pgx.ConnectConfig(ctx, d.pgConfig.Copy())
 				if err != nil {
-					return fmt.Errorf("connect to the database: %w", redact(err))
+					return fmt.Errorf("connect to the database: %w", err)
 				}
 				defer conn.Close(ctx)
 				ends[i] = conn

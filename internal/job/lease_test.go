@@ -297,8 +297,8 @@ func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		slots := func() int {
-			n, err := job.LiveSlots(ctx, d)
+		slots := func() int64 {
+			n, _, err := job.Live(ctx, d)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,25 +65,13 @@ func (r Replica) Announce(ctx context.Context, d *db.DB) error {
 	return nil
 }
 
-// LiveSlots is how many jobs all live replicas together may run at once.
-func LiveSlots(ctx context.Context, q db.Querier) (int, error) {
-	var n int
-	err := q.QueryRow(ctx, `SELECT COALESCE(SUM(slots), 0) FROM replicas WHERE seen_at > now_ms() - $1`,
-		ReplicaTTL.Milliseconds()).Scan(&n)
+// Live tells what all live replicas together offer: how many jobs may run at once,
+// and how many bytes those of the replica that has most room may still write.
+func Live(ctx context.Context, q db.Querier) (slots, mostFreeBytes int64, err error) {
+	err = q.QueryRow(ctx, `SELECT COALESCE(SUM(slots), 0), COALESCE(MAX(free_bytes), 0) FROM replicas WHERE seen_at > now_ms() - $1`,
+		ReplicaTTL.Milliseconds()).Scan(&slots, &mostFreeBytes)
 	if err != nil {
-		return 0, fmt.Errorf("count slots: %w", err)
+		return 0, 0, fmt.Errorf("look for replicas: %w", err)
 	}
-	return n, nil
-}
-
-// MostFreeBytes is how many bytes the jobs of the live replica that has most room
-// may still write, 0 where none has any or none lives.
-func MostFreeBytes(ctx context.Context, q db.Querier) (int64, error) {
-	var n int64
-	err := q.QueryRow(ctx, `SELECT COALESCE(MAX(free_bytes), 0) FROM replicas WHERE seen_at > now_ms() - $1`,
-		ReplicaTTL.Milliseconds()).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("look for disk space: %w", err)
-	}
-	return n, nil
+	return slots, mostFreeBytes, nil
 }

@@ -162,7 +162,12 @@ func ContentType(name string) string {
 	return "application/octet-stream"
 }
 
-// DeletePrefix removes all objects whose keys begin with prefix.
-func DeletePrefix(ctx context.Context, s Store, prefix string) error {
-	return s.List(ctx, prefix, func(o Info) error { return s.Delete(ctx, o.Key) })
+// DeletePrefix removes all objects whose keys begin with one of the prefixes.
+func DeletePrefix(ctx context.Context, s Store, prefixes ...string) error {
+	for _, prefix := range prefixes {
+		if err := s.List(ctx, prefix, func(o Info) error { return s.Delete(ctx, o.Key) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -88,11 +88,11 @@ type fleet struct {
 // those of all replicas, and one at least.
 func (s *Service) share(ctx context.Context) (int, error) {
 	if now := time.Now().UnixNano(); now-s.fleet.counted.Load() > int64(job.ReplicaTTL/3) {
-		n, err := job.LiveSlots(ctx, s.db)
+		n, _, err := job.Live(ctx, s.db)
 		if err != nil {
 			return 0, err
 		}
-		s.fleet.slots.Store(int64(n))
+		s.fleet.slots.Store(n)
 		s.fleet.counted.Store(now)
 	}
 	return max(1, max(int(s.fleet.slots.Load()), s.Slots.Size())/2), nil

@@ -52,10 +52,8 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 // eraseJobs removes what is stored for these jobs alone.
 func (s *Service) eraseJobs(ctx context.Context, ids ...string) error {
 	for _, id := range ids {
-		for _, prefix := range []string{"render/" + id + "/", "uploads/" + id + "/"} {
-			if err := objectstore.DeletePrefix(ctx, s.Store, prefix); err != nil {
-				return fmt.Errorf("erase render %s: %w", id, err)
-			}
+		if err := objectstore.DeletePrefix(ctx, s.Store, "render/"+id+"/", "uploads/"+id+"/"); err != nil {
+			return fmt.Errorf("erase render %s: %w", id, err)
 		}
 	}
 	return nil

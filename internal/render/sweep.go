@@ -34,7 +34,7 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 // whose files are on a disk that has gone. Our own disk is here, even if it was away so
 // long that nobody has noticed yet.
 func (s *Service) SweepJobs(ctx context.Context) error {
-	free, err := job.MostFreeBytes(ctx, s.db)
+	_, free, err := job.Live(ctx, s.db)
 	if err != nil {
 		return err
 	}
@@ -135,10 +135,8 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 	if err := s.eraseJobs(ctx, ids...); err != nil {
 		return err
 	}
-	for _, p := range []string{"inputs/" + userID + "/", "parts/" + userID + "/"} {
-		if err := objectstore.DeletePrefix(ctx, s.Store, p); err != nil {
-			return fmt.Errorf("erase renders: %w", err)
-		}
+	if err := objectstore.DeletePrefix(ctx, s.Store, "inputs/"+userID+"/", "parts/"+userID+"/"); err != nil {
+		return fmt.Errorf("erase renders: %w", err)
 	}
 	return errors.Join(s.EraseCaches(ctx, userID), job.Clear(s.WorkDir, ids...))
 }

@@ -137,10 +137,8 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 		return fmt.Errorf("erase separations: %w", err)
 	}
 	for _, id := range ids {
-		for _, prefix := range []string{folder(id), "uploads/" + id + "/"} {
-			if err := objectstore.DeletePrefix(ctx, s.Store, prefix); err != nil {
-				return fmt.Errorf("erase %s: %w", id, err)
-			}
+		if err := objectstore.DeletePrefix(ctx, s.Store, folder(id), "uploads/"+id+"/"); err != nil {
+			return fmt.Errorf("erase %s: %w", id, err)
 		}
 	}
 	return nil
