@@ -300,9 +300,7 @@ func TestDeletionAndTheQueue(t *testing.T) {
 		r := newHarness(t, d)
 		s := r.service(func(o *Options) { o.InFlight = 5 })
 		owner, other := r.user(9), r.user(9)
-		queued := func() claimedJob { r.enqueue(s, owner); return r.claimed(s) }
-		submitting, running := queued(), queued()
-		r.processing(s, &running)
+		submitting, running := r.reach(s, owner, StateSubmitting), r.reach(s, owner, StateProcessing)
 		waiting := r.enqueue(s, owner)
 		r.object(sourceKey(waiting, "wav"))
 		r.object(stemKey(running.ID, stemVoice, "flac"))

@@ -124,11 +124,7 @@ func TestSweepFiles(t *testing.T) {
 		r := newHarness(t, d)
 		s := r.service(func(o *Options) { o.InFlight = 9 })
 		owner := r.user(9)
-		make := func() claimedJob { r.enqueue(s, owner); return r.claimed(s) }
-		done, running, failed := make(), make(), make()
-		for _, j := range []*claimedJob{&done, &running, &failed} {
-			r.processing(s, j)
-		}
+		done, running, failed := r.reach(s, owner, StateProcessing), r.reach(s, owner, StateProcessing), r.reach(s, owner, StateProcessing)
 		// An attempt that died had stored more than the one that finished.
 		r.object(stemKey(done.ID, "speaker_7", "mp3"))
 		r.makeReady(s, &done, stemVoice, stemBackground)

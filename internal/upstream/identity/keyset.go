@@ -50,10 +50,6 @@ type keySet struct {
 	lastErr     error                     // how the newest fetch ended
 }
 
-func newKeySet(address string, client *http.Client, now func() time.Time) *keySet {
-	return &keySet{address: address, client: client, now: now}
-}
-
 // lookup returns the key of that id, fetching the set where that may help.
 // ErrRejected: the provider has no such key. ErrUnavailable: it could not be
 // asked, so nobody knows.

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,13 +41,10 @@ type ProviderA struct {
 // NewProviderA returns a verifier; it makes no call.
 func NewProviderA(cfg ProviderAConfig) *ProviderA {
 	p := &ProviderA{
-		tokenInfoURL: cfg.TokenInfoURL,
+		tokenInfoURL: cmp.Or(cfg.TokenInfoURL, DefaultTokenInfoURL),
 		policy:       policy{issuers: providerAIssuers, clientIDs: cfg.ClientIDs},
 		client:       httpcall.Private(cfg.HTTP),
 		now:          cfg.Now,
-	}
-	if p.tokenInfoURL == "" {
-		p.tokenInfoURL = DefaultTokenInfoURL
 	}
 	if p.now == nil {
 		p.now = time.Now

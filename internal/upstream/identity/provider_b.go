@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,22 +43,13 @@ type ProviderB struct {
 
 // NewProviderB returns a verifier; the key set is fetched when first needed.
 func NewProviderB(cfg ProviderBConfig) *ProviderB {
-	if cfg.KeysURL == "" {
-		cfg.KeysURL = DefaultKeysURL
-	}
-	if cfg.Issuer == "" {
-		cfg.Issuer = DefaultIssuer
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Name == "" {
-		cfg.Name = "provider_b"
-	}
 	return &ProviderB{
-		name:   cfg.Name,
-		policy: policy{issuers: []string{cfg.Issuer}, clientIDs: cfg.ClientIDs},
-		keys:   newKeySet(cfg.KeysURL, httpcall.Private(cfg.HTTP), cfg.Now),
+		name:   cmp.Or(cfg.Name, "provider_b"),
+		policy: policy{issuers: []string{cmp.Or(cfg.Issuer, DefaultIssuer)}, clientIDs: cfg.ClientIDs},
+		keys:   &keySet{address: cmp.Or(cfg.KeysURL, DefaultKeysURL), client: httpcall.Private(cfg.HTTP), now: cfg.Now},
 		// One algorithm only: "none", and HS256 keyed with the public key, never
 		// reach a key. Claims are checked here rather than by the library, whose
 		// leeway would also stretch the expiry.

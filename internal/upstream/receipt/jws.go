@@ -29,43 +29,36 @@ var (
 const chainLength = 3
 
 // trustedRoots are the certificates that a chain may end in.
-type trustedRoots struct{ certificates []*x509.Certificate }
+type trustedRoots []*x509.Certificate
 
 // newTrustedRoots reads PEM files, each of which holds at least one certificate
 // and nothing but certificates.
-func newTrustedRoots(files ...[]byte) (trustedRoots, error) {
-	var roots trustedRoots
+func newTrustedRoots(files ...[]byte) (roots trustedRoots, err error) {
 	for _, file := range files {
-		before := len(roots.certificates)
+		before := len(roots)
 		for rest := file; ; {
 			var block *pem.Block
 			if block, rest = pem.Decode(rest); block == nil {
 				break
 			}
 			if block.Type != "CERTIFICATE" {
-				return trustedRoots{}, fmt.Errorf("PEM block %.40q is not a certificate", block.Type)
+				return nil, fmt.Errorf("PEM block %.40q is not a certificate", block.Type)
 			}
 			certificate, err := x509.ParseCertificate(block.Bytes)
 			if err != nil {
-				return trustedRoots{}, fmt.Errorf("parse certificate: %w", err)
+				return nil, fmt.Errorf("parse certificate: %w", err)
 			}
-			roots.certificates = append(roots.certificates, certificate)
+			roots = append(roots, certificate)
 		}
-		if len(roots.certificates) == before {
-			return trustedRoots{}, errors.New("no certificate in PEM")
+		if len(roots) == before {
+			return nil, errors.New("no certificate in PEM")
 		}
 	}
 	return roots, nil
 }
 
 func (r trustedRoots) expiry() time.Time {
-	first := r.certificates[0].NotAfter
-	for _, c := range r.certificates[1:] {
-		if c.NotAfter.Before(first) {
-			first = c.NotAfter
-		}
-	}
-	return first
+	return slices.MinFunc(r, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 }
 
 // verifySigned returns the payload of a JWS that the store signed.
@@ -127,7 +120,7 @@ func chainOf(header map[string]any) ([]*x509.Certificate, error) {
 // trusted.
 func verifyChain(chain []*x509.Certificate, roots trustedRoots, now time.Time) (*ecdsa.PublicKey, error) {
 	leaf, intermediate, root := chain[0], chain[1], chain[2]
-	if !slices.ContainsFunc(roots.certificates, root.Equal) {
+	if !slices.ContainsFunc(roots, root.Equal) {
 		return nil, errors.New("chain does not end in a trusted root")
 	}
 	if !marked(leaf, leafMarker) {

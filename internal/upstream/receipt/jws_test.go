@@ -15,11 +15,11 @@ func TestEmbeddedRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(roots.certificates) != 1 {
-		t.Fatalf("%d certificates, want 1", len(roots.certificates))
+	if len(roots) != 1 {
+		t.Fatalf("%d certificates, want 1", len(roots))
 	}
 	const want = "63343abfb89a6a03ebb57e9b3f5fa7be7c4f5c756f3017b3a8c488c3653e9179"
-	sum := sha256.Sum256(roots.certificates[0].Raw)
+	sum := sha256.Sum256(roots[0].Raw)
 	if got := hex.EncodeToString(sum[:]); got != want {
 		t.Errorf("fingerprint %s, want %s", got, want)
 	}
@@ -32,7 +32,7 @@ func FuzzVerifySigned(f *testing.F) {
 		f.Fatal(err)
 	}
 	encode := base64.RawURLEncoding.EncodeToString
-	root := base64.StdEncoding.EncodeToString(roots.certificates[0].Raw)
+	root := base64.StdEncoding.EncodeToString(roots[0].Raw)
 	header := func(algorithm string) string {
 		return encode([]byte(`{"alg":"` + algorithm + `","x5c":["` + root + `","` + root + `","` + root + `"]}`))
 	}

@@ -66,7 +66,7 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 		allowTest:    cfg.AllowTest,
 		sender:       cfg.Sender,
 		client:       client,
-		access:       newAccessTokens(account, platformAScope, client, cfg.Now),
+		access:       &accessTokens{account: account, client: client, now: cfg.Now},
 	}, nil
 }
 

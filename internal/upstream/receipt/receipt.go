@@ -8,6 +8,7 @@
 package receipt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,9 +114,7 @@ func segment(name, part string) (string, error) {
 
 // baseURL checks a store's address and drops its trailing slash.
 func baseURL(address, fallback string) (string, error) {
-	if address == "" {
-		address = fallback
-	}
+	address = cmp.Or(address, fallback)
 	parsed, err := url.Parse(address)
 	if err != nil {
 		return "", fmt.Errorf("base address: %w", err)

@@ -86,7 +86,6 @@ func (a serviceAccount) assertion(scope string, now time.Time) (string, error) {
 // before it expires. Callers that need one at the same time share one request.
 type accessTokens struct {
 	account serviceAccount
-	scope   string
 	client  *http.Client
 	now     func() time.Time
 	flights singleflight.Group
@@ -94,10 +93,6 @@ type accessTokens struct {
 	mu      sync.Mutex
 	token   string
 	renewAt time.Time
-}
-
-func newAccessTokens(account serviceAccount, scope string, client *http.Client, now func() time.Time) *accessTokens {
-	return &accessTokens{account: account, scope: scope, client: client, now: now}
 }
 
 // get returns a token that is good for a while. The error is ErrInvalid when
@@ -147,7 +142,7 @@ func (s *accessTokens) discard(token string) {
 // unknown or very short life serves the callers of this flight only.
 func (s *accessTokens) renew(ctx context.Context) (string, error) {
 	began := s.now()
-	assertion, err := s.account.assertion(s.scope, began)
+	assertion, err := s.account.assertion(platformAScope, began)
 	if err != nil {
 		return "", fmt.Errorf("%w: sign assertion: %w", ErrInvalid, err)
 	}
