@@ -11,7 +11,6 @@ import (
 
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
-	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
 )
@@ -105,7 +104,7 @@ func TestSharedRendersMakeTheSameFilm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := media.New(media.Config{})
+	m, err := ffmpeg()
 	if err != nil {
 		t.Fatal(err)
 	}

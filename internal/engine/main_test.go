@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,9 +33,12 @@ type bench struct {
 	cache  *diskcache.Cache
 }
 
+// ffmpeg finds out about the kernel once.
+var ffmpeg = sync.OnceValues(func() (*media.Runner, error) { return media.New(media.Config{}) })
+
 func newBench(t testing.TB, change ...func(*engine.Config)) *bench {
 	t.Helper()
-	runner, err := media.New(media.Config{})
+	runner, err := ffmpeg()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package media_test
 
 import (
 	"os"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -24,9 +25,12 @@ func TestMain(m *testing.M) {
 // roleEnv makes the test binary, started again, play another program.
 const roleEnv = "CUTROOM_MEDIA_TEST_ROLE"
 
+// shared finds out about the kernel once.
+var shared = sync.OnceValues(func() (*media.Runner, error) { return media.New(media.Config{}) })
+
 func newRunner(t *testing.T) *media.Runner {
 	t.Helper()
-	r, err := media.New(media.Config{})
+	r, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}

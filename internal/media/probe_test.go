@@ -119,48 +119,6 @@ func TestProbeDescribesAFilm(t *testing.T) {
 	}
 }
 
-func TestProbeOpensEveryKind(t *testing.T) {
-	t.Parallel()
-	r := newRunner(t)
-	for _, s := range []mediatest.Spec{
-		{Width: 176, Height: 144, FPS: "15", VideoCodec: "h263", Tone: 440, SampleRate: 16000, Channels: 1, AudioCodec: "aac", Container: "3gp"},
-		{Width: 64, Height: 64, VideoCodec: "libvpx-vp9", Tone: 440, Container: "webm"},
-		{Width: 64, Height: 64, VideoCodec: "libx265", Tone: 440, AudioCodec: "pcm_s16le", Container: "mov", Output: []string{"-x265-params", "log-level=none"}},
-		{Width: 64, Height: 64, VideoCodec: "mpeg4", Tone: 440, AudioCodec: "alac", Container: "mp4"},
-		{Tone: 440, Container: "mp3"}, {Tone: 440, Container: "wav"}, {Tone: 440, Container: "aac"},
-		{Tone: 440, Container: "flac"}, {Tone: 440, Container: "ogg"}, {Tone: 440, Container: "m4a"},
-		{Tone: 440, Channels: 6, Container: "m4a"},
-	} {
-		p, err := r.Probe(t.Context(), mediatest.Clip(t, s))
-		if err != nil {
-			t.Errorf("%+v: %v", s, err)
-			continue
-		}
-		if (p.Video != nil) != (s.Width > 0) || p.Audio == nil {
-			t.Errorf("%+v: video %v, audio %v", s, p.Video, p.Audio)
-		}
-	}
-}
-
-func TestProbeIgnoresCoverArt(t *testing.T) {
-	t.Parallel()
-	cover := filepath.Join(t.TempDir(), "cover.png")
-	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=red:s=600x600", "-frames:v", "1", cover)
-	for _, container := range []string{"mp3", "m4a"} {
-		song := filepath.Join(t.TempDir(), "song."+container)
-		mediatest.FFmpeg(t, "-i", mediatest.Tone(t, 440, time.Second), "-i", cover, "-map", "0:a", "-map", "1:v",
-			"-c:v", "copy", "-disposition:v", "attached_pic", song)
-		p, err := newRunner(t).Probe(t.Context(), song)
-		if err != nil {
-			t.Errorf("%s: %v", container, err)
-			continue
-		}
-		if p.Video != nil || p.Audio == nil {
-			t.Errorf("%s: video %+v, %+v", container, p.Video, p)
-		}
-	}
-}
-
 func TestProbeTakesTheLargestRealVideo(t *testing.T) {
 	t.Parallel()
 	small := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440})
@@ -209,53 +167,6 @@ func patchBoxes(t *testing.T, path, kind string, edit func(payload []byte)) {
 	}
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestProbeOrientation writes all eight orientations into a clip with four
-// coloured quarters, and compares the picture after Orientation.Filter with the
-// picture the matrix describes.
-func TestProbeOrientation(t *testing.T) {
-	t.Parallel()
-	r := newRunner(t)
-	plain := filepath.Join(t.TempDir(), "quarters.mp4")
-	mediatest.FFmpeg(t, "-f", "lavfi", "-i",
-		"color=red:s=64x32[a];color=lime:s=64x32[b];color=blue:s=64x32[c];color=white:s=64x32[d];[a][b]hstack[e];[c][d]hstack[f];[e][f]vstack",
-		"-frames:v", "3", "-pix_fmt", "yuv420p", plain)
-	coded := mediatest.Frame(t, plain, 0)
-	for _, m := range [][4]int32{{1, 0, 0, 1}, {0, 1, -1, 0}, {-1, 0, 0, -1}, {0, -1, 1, 0}, {-1, 0, 0, 1}, {1, 0, 0, -1}, {0, 1, 1, 0}, {0, -1, -1, 0}} {
-		path := mediatest.WithMatrix(t, plain, m)
-		p, err := r.Probe(t.Context(), path)
-		if err != nil {
-			t.Errorf("%v: %v", m, err)
-			continue
-		}
-		v := p.Video
-		w, h := 128, 64
-		if m[0] == 0 {
-			w, h = h, w
-		}
-		if v.DisplayWidth != w || v.DisplayHeight != h {
-			t.Errorf("%v (%+v): shown as %dx%d, want %dx%d", m, v.Orientation, v.DisplayWidth, v.DisplayHeight, w, h)
-		}
-		turned := filepath.Join(t.TempDir(), "turned.mp4")
-		filter := v.Orientation.Filter()
-		if filter == "" {
-			filter = "null"
-		}
-		mediatest.FFmpeg(t, "-noautorotate", "-i", path, "-vf", filter, "-metadata:s:v", "rotate=0", "-bitexact", turned)
-		if mediatest.Inspect(t, turned).Video(t).Rotated {
-			turned = mediatest.WithMatrix(t, turned, [4]int32{1, 0, 0, 1})
-		}
-		shown := mediatest.Frame(t, turned, 0)
-		for _, corner := range [][2]int32{{-1, -1}, {1, -1}, {-1, 1}, {1, 1}} {
-			x, y := m[0]*corner[0]+m[2]*corner[1], m[1]*corner[0]+m[3]*corner[1]
-			want := mediatest.ColorAt(coded, 0.5+0.25*float64(corner[0]), 0.5+0.25*float64(corner[1]))
-			got := mediatest.ColorAt(shown, 0.5+0.25*float64(x), 0.5+0.25*float64(y))
-			if mediatest.ColorDistance(got, want) > 16 {
-				t.Errorf("%v (%+v): the corner %v is %v at %d,%d, want %v", m, v.Orientation, corner, got, x, y, want)
-			}
-		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package mediatest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -45,9 +46,14 @@ func Samples(t testing.TB, path string) [][]float64 {
 
 func samples(t testing.TB, path string) [][]float64 {
 	t.Helper()
-	channels := Inspect(t, path).Audio(t).Channels
 	// One thread: see the decoding of sound in the engine.
-	raw := FFmpeg(t, "-threads", "1", "-i", "file:"+path, "-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "f32le", "-")
+	raw := FFmpeg(t, "-threads", "1", "-i", "file:"+path, "-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-")
+	data := bytes.Index(raw, []byte("data"))
+	if data < 0 || len(raw) < data+8 {
+		t.Fatalf("%s: no sound", path)
+	}
+	channels := int(binary.LittleEndian.Uint16(raw[22:]))
+	raw = raw[data+8:]
 	frames := len(raw) / 4 / channels
 	all := make([][]float64, channels)
 	for c := range all {
