@@ -21,19 +21,11 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Steps, under which calls are counted and faults addressed.
+// Steps, under which calls are counted and faults addressed; operations has all.
 const (
-	StepPut            = "put-object"
-	StepGet            = "get-object"
-	StepHead           = "head-object"
-	StepDelete         = "delete-object"
-	StepList           = "list-objects"
-	StepCreateUpload   = "create-upload"
-	StepUploadPart     = "upload-part"
-	StepCompleteUpload = "complete-upload"
-	StepAbortUpload    = "abort-upload"
-	StepUploads        = "list-uploads"
-	StepParts          = "list-parts"
+	StepPut  = "put-object"
+	StepGet  = "get-object"
+	StepHead = "head-object"
 )
 
 // Options configures a Bucket. All but Region are required.
@@ -63,8 +55,11 @@ func New(opts Options) (*Bucket, error) {
 		return nil, err
 	}
 	b := &Bucket{Host: fake.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
-	steps := []string{StepPut, StepGet, StepHead, StepDelete, StepList, StepUploadPart, StepCompleteUpload, StepAbortUpload, StepUploads, StepParts}
-	b.HandleSteps(steps, b.step, "/", b.serve)
+	var steps []string
+	for _, o := range operations {
+		steps = append(steps, o.step)
+	}
+	b.HandleSteps(steps, func(r *http.Request) string { return operationOf(r).step }, "/", b.serve)
 	fake.Control(b.Host, "PUT", "clock", "move the clock by which signed addresses expire; ahead is such as 90s or 2h, 0s is now",
 		clock{Ahead: "0s"}, func(_ context.Context, c clock) (any, error) {
 			by, err := time.ParseDuration(c.Ahead)
@@ -198,36 +193,37 @@ func split(r *http.Request) (bucket, key string) {
 	return bucket, key
 }
 
-// step names the operation a request asks for.
-func (b *Bucket) step(r *http.Request) string {
+// operation is what the store can do. A request asks for the first that it fits.
+type operation struct {
+	step      string
+	method    string // "" is any
+	ofObject  bool   // else of the bucket
+	parameter string // of the query, "" where it makes no difference
+	do        func(b *Bucket, w http.ResponseWriter, r *http.Request, key string, s signature) error
+}
+
+var operations = []operation{
+	{"list-uploads", "GET", false, "uploads", (*Bucket).listUploads},
+	{"list-objects", "GET", false, "list-type", (*Bucket).listObjects},
+	{"upload-part", "PUT", true, "uploadId", (*Bucket).uploadPart},
+	{StepPut, "PUT", true, "", (*Bucket).putObject},
+	{"create-upload", "POST", true, "uploads", (*Bucket).createUpload},
+	{"complete-upload", "POST", true, "", (*Bucket).completeUpload},
+	{"abort-upload", "DELETE", true, "uploadId", (*Bucket).abortUpload},
+	{"delete-object", "DELETE", true, "", (*Bucket).deleteObject},
+	{StepHead, "HEAD", true, "", (*Bucket).getObject},
+	{"list-parts", "", true, "uploadId", (*Bucket).listParts},
+	{StepGet, "", true, "", (*Bucket).getObject},
+}
+
+func operationOf(r *http.Request) operation {
 	_, key := split(r)
-	query := r.URL.Query()
-	if key == "" {
-		switch {
-		case r.Method == http.MethodGet && query.Has("uploads"):
-			return StepUploads
-		case r.Method == http.MethodGet && query.Has("list-type"):
-			return StepList
+	for _, o := range operations {
+		if (o.method == "" || o.method == r.Method) && o.ofObject == (key != "") && (o.parameter == "" || r.URL.Query().Has(o.parameter)) {
+			return o
 		}
-		return fake.StepUnknown
 	}
-	of := func(parameter, with, without string) string {
-		if query.Has(parameter) {
-			return with
-		}
-		return without
-	}
-	switch r.Method {
-	case http.MethodPut:
-		return of("uploadId", StepUploadPart, StepPut)
-	case http.MethodPost:
-		return of("uploads", StepCreateUpload, StepCompleteUpload)
-	case http.MethodDelete:
-		return of("uploadId", StepAbortUpload, StepDelete)
-	case http.MethodHead:
-		return StepHead
-	}
-	return of("uploadId", StepParts, StepGet)
+	return operation{step: fake.StepUnknown}
 }
 
 func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
@@ -249,13 +245,9 @@ func (b *Bucket) obey(w http.ResponseWriter, r *http.Request) error {
 	if name != b.opts.Name {
 		return &failure{404, "NoSuchBucket", "The specified bucket does not exist."}
 	}
-	operation := map[string]func(http.ResponseWriter, *http.Request, string, signature) error{
-		StepPut: b.putObject, StepGet: b.getObject, StepHead: b.getObject, StepDelete: b.deleteObject, StepList: b.listObjects,
-		StepCreateUpload: b.createUpload, StepUploadPart: b.uploadPart, StepCompleteUpload: b.completeUpload,
-		StepAbortUpload: b.abortUpload, StepUploads: b.listUploads, StepParts: b.listParts,
-	}[b.step(r)]
-	if operation == nil {
+	o := operationOf(r)
+	if o.do == nil {
 		return &failure{501, "NotImplemented", "A header or query you provided implies functionality that is not implemented."}
 	}
-	return operation(w, r, key, s)
+	return o.do(b, w, r, key, s)
 }

@@ -124,29 +124,24 @@ func (b *Bucket) deleteObject(w http.ResponseWriter, _ *http.Request, key string
 	return nil
 }
 
-type listedObject struct {
-	Key          string
-	LastModified time.Time
-	ETag         string
-	Size         int64
-}
-
-type listResult struct {
-	XMLName               xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListBucketResult"`
-	Name                  string
-	Prefix                string
-	MaxKeys               int
-	KeyCount              int
-	IsTruncated           bool
-	NextContinuationToken string `xml:",omitempty"`
-	Contents              []listedObject
-}
-
 // listObjects answers a page of the keys with a prefix; the token of the next
 // one is its last key.
 func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _ signature) error {
 	query := r.URL.Query()
-	result := listResult{Name: b.opts.Name, Prefix: query.Get("prefix"), MaxKeys: 1000}
+	type entry struct {
+		Key          string
+		LastModified time.Time
+		ETag         string
+		Size         int64
+	}
+	result := struct {
+		XMLName               xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListBucketResult"`
+		Name, Prefix          string
+		MaxKeys, KeyCount     int
+		IsTruncated           bool
+		NextContinuationToken string `xml:",omitempty"`
+		Contents              []entry
+	}{Name: b.opts.Name, Prefix: query.Get("prefix"), MaxKeys: 1000}
 	if query.Get("list-type") != "2" || query.Has("delimiter") || query.Has("start-after") || query.Has("encoding-type") {
 		return &failure{501, "NotImplemented", "Only version 2 of the listing is implemented, by prefix."}
 	}
@@ -171,7 +166,7 @@ func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _
 		result.KeyCount++
 		last = key
 		o := b.store.objects[key]
-		result.Contents = append(result.Contents, listedObject{key, o.ModifiedAt, o.ETag, o.SizeBytes})
+		result.Contents = append(result.Contents, entry{key, o.ModifiedAt, o.ETag, o.SizeBytes})
 	}
 	answer(w, http.StatusOK, result)
 	return nil

@@ -27,18 +27,8 @@ type options struct {
 	out                      string
 	baseURL, identity, token string
 	cutroom                  string
-	videos                   list
+	videos                   []string
 	music, speech            string
-}
-
-// list is a flag that may be given several times.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ", ") }
-
-func (l *list) Set(v string) error {
-	*l = append(*l, v)
-	return nil
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -50,7 +40,11 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.identity, "identity", "", "with --base-url: address of the sandbox's stand-in of provider_a, to sign in by")
 	flags.StringVar(&o.token, "token", "", "with --base-url: an access token, in place of --identity")
 	flags.StringVar(&o.cutroom, "cutroom", "", "the service's binary (default: cutroom beside this one)")
-	flags.Var(&o.videos, "video", "a film of yours (mp4, mov, m4v or webm) in place of the drawn clips; may be repeated; the first 20 s of each are used")
+	flags.Func("video", "a film of yours (mp4, mov, m4v or webm) in place of the drawn clips; may be repeated; the first 20 s of each are used",
+		func(path string) error {
+			o.videos = append(o.videos, path)
+			return nil
+		})
 	flags.StringVar(&o.music, "music", "", "music of yours (m4a, mp3, wav or aac) under the film")
 	flags.StringVar(&o.speech, "speech", "", "a recording of yours in place of the synthetic voices; with --video it replaces the first film's sound")
 	if err := flags.Parse(args); err != nil {

@@ -103,10 +103,8 @@ func (c *Child) Kill() {
 // Stop asks the program to end and returns its exit status. Where it has not
 // ended when ctx does, it is killed and that is an error.
 func (c *Child) Stop(ctx context.Context, signal os.Signal) (status int, err error) {
-	if c.Running() {
-		if err := c.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return -1, fmt.Errorf("signal %s: %w", c.cmd.Path, err)
-		}
+	if err := c.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return -1, fmt.Errorf("signal %s: %w", c.cmd.Path, err)
 	}
 	select {
 	case <-c.ended:
