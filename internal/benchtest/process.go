@@ -1,43 +1,31 @@
 package benchtest
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
-// Stat is the fields of /proc/PID/stat from the third on, the state: the name
-// before may hold anything. It is nil when the process has ended.
-func Stat(pid int) []string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// stat is what the kernel tells of a process, nothing when it has ended.
+func stat(pid int) procfs.ProcStat {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return nil
+		return procfs.ProcStat{}
 	}
-	text := string(stat)
-	return strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	s, _ := p.Stat() // it has ended meanwhile
+	return s
 }
 
 // Parent is who started a process, 0 when it has ended.
-func Parent(pid int) int {
-	if stat := Stat(pid); len(stat) > 1 {
-		parent, _ := strconv.Atoi(stat[1]) // the kernel writes a number
-		return parent
-	}
-	return 0
-}
+func Parent(pid int) int { return stat(pid).PPID }
 
 // Family is a process and every living one below it.
 func Family(pid int) []int {
 	children := map[int][]int{}
-	folders, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
-	for _, folder := range folders {
-		if child, err := strconv.Atoi(filepath.Base(folder)); err == nil {
-			parent := Parent(child)
-			children[parent] = append(children[parent], child)
-		}
+	living, _ := procfs.AllProcs() // fails where there is no /proc
+	for _, p := range living {
+		parent := Parent(p.PID)
+		children[parent] = append(children[parent], p.PID)
 	}
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
@@ -49,14 +37,13 @@ func Family(pid int) []int {
 // FamilyCPU is the processor time of a living family, to the nanosecond where
 // the kernel tells it.
 func FamilyCPU(pid int) (sum time.Duration) {
-	for _, p := range Family(pid) {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", p))
+	for _, member := range Family(pid) {
+		p, err := procfs.NewProc(member)
 		if err != nil {
 			continue // it ended
 		}
-		ns, _, _ := strings.Cut(string(raw), " ")
-		if n, err := strconv.ParseInt(ns, 10, 64); err == nil {
-			sum += time.Duration(n)
+		if s, err := p.Schedstat(); err == nil {
+			sum += time.Duration(s.RunningNanoseconds)
 		}
 	}
 	return sum
@@ -64,28 +51,11 @@ func FamilyCPU(pid int) (sum time.Duration) {
 
 // TreeCPU is the processor time of a process and of its children that have
 // ended, which includes theirs.
-func TreeCPU(pid int) (sum time.Duration) {
-	stat := Stat(pid)
-	if len(stat) < 15 {
-		return 0
-	}
-	for _, field := range stat[11:15] { // utime, stime, cutime, cstime
-		ticks, _ := strconv.ParseInt(field, 10, 64) // the kernel writes a number
-		sum += time.Duration(ticks) * 10 * time.Millisecond
-	}
-	return sum // Linux tells it in hundredths of a second on every machine
+func TreeCPU(pid int) time.Duration {
+	s := stat(pid)
+	ticks := int(s.UTime+s.STime) + s.CUTime + s.CSTime
+	return time.Duration(ticks) * 10 * time.Millisecond // Linux tells it in hundredths of a second on every machine
 }
 
 // Resident is the resident memory of a process in bytes, 0 when it has ended.
-func Resident(pid int) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
-	var kb int64
-	if _, err := fmt.Sscanf(rest, "%d kB", &kb); err != nil {
-		return 0
-	}
-	return kb << 10
-}
+func Resident(pid int) int64 { return int64(stat(pid).ResidentMemory()) }
