@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -205,25 +206,21 @@ func randomFile(path string, size int64) error {
 
 // same compares two files: a transfer that is fast and wrong is worth nothing.
 func same(a, b string) error {
-	fa, err := os.Open(a)
-	if err != nil {
-		return err
-	}
-	defer fa.Close()
-	fb, err := os.Open(b)
-	if err != nil {
-		return err
-	}
-	defer fb.Close()
-	bufA, bufB := make([]byte, 1<<20), make([]byte, 1<<20)
-	for {
-		n, errA := io.ReadFull(fa, bufA)
-		m, errB := io.ReadFull(fb, bufB)
-		if n != m || !bytes.Equal(bufA[:n], bufB[:m]) {
-			return errors.New("other bytes came back")
+	var sums [2][]byte
+	for i, path := range []string{a, b} {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
 		}
-		if errA != nil && errB != nil {
-			return nil
+		h := sha256.New()
+		_, err = io.Copy(h, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
 		}
+		sums[i] = h.Sum(nil)
 	}
+	if !bytes.Equal(sums[0], sums[1]) {
+		return errors.New("other bytes came back")
+	}
+	return nil
 }

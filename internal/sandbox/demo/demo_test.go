@@ -9,12 +9,15 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"cutroom/internal/apitest"
 )
+
+func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
 
 func TestFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.mp4")
@@ -183,12 +186,9 @@ func TestWholeDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the whole system")
 	}
-	binary := os.Getenv("CUTROOM_BIN")
-	if binary == "" {
-		binary = filepath.Join(t.TempDir(), "cutroom")
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "cutroom/cmd/cutroom").CombinedOutput(); err != nil {
-			t.Fatalf("build cutroom: %v\n%s", err, out)
-		}
+	binary, err := apitest.Binary()
+	if err != nil {
+		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	var args []string
@@ -204,7 +204,7 @@ func TestWholeDemo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	err := Run(ctx, append(args, "--out", out, "--cutroom", binary), &stdout, &stderr)
+	err = Run(ctx, append(args, "--out", out, "--cutroom", binary), &stdout, &stderr)
 	if err != nil {
 		log, _ := os.ReadFile(filepath.Join(out, "service.log"))
 		t.Fatalf("%v\n%s\n%s\n%s", err, stdout.String(), stderr.String(), log[max(len(log)-4000, 0):])
