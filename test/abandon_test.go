@@ -22,7 +22,7 @@ func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	first := stemPath(t, job.Stem(t, "voice_all"))
 	s.Do(t, apitest.Request{Path: first, Valid: true}).Expect(200) // counts as collected: the time begins anew
 	latest := first
-	apitest.Eventually(t, 100*time.Second, func() bool {
+	apitest.Eventually(t, 4*time.Minute, func() bool {
 		now := u.Separation(t, id)
 		if now.Status == "READY" {
 			latest = stemPath(t, now.Stem(t, "voice_all"))
@@ -55,10 +55,10 @@ func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
 	u := s.SignIn(t)
 	s.World.FailSeparator(t, stallOnce(separator.StepUpload))
 	id := u.Separate(t, mixture(t))
-	apitest.Eventually(t, 20*time.Second, func() bool { return u.Separation(t, id).Status == "SUBMITTING" },
+	apitest.Eventually(t, time.Minute, func() bool { return u.Separation(t, id).Status == "SUBMITTING" },
 		func() string { return "the job is not SUBMITTING" })
 	var job apitest.SeparationStatus
-	apitest.Eventually(t, 240*time.Second, func() bool {
+	apitest.Eventually(t, 4*time.Minute, func() bool {
 		job = u.Separation(t, id)
 		return job.Status == "READY" || job.Status == "FAILED"
 	}, func() string { return "the job is stuck in " + job.Status })

@@ -35,7 +35,7 @@ func longRender() M {
 func inProgress(t testing.TB, u *apitest.User, id string) {
 	t.Helper()
 	var st apitest.RenderStatus
-	apitest.Eventually(t, 60*time.Second, func() bool {
+	apitest.Eventually(t, time.Minute, func() bool {
 		if st = u.Status(t, id); st.Status == "COMPLETED" || st.Status == "FAILED" {
 			t.Fatalf("%s is already %s: %s", id, st.Status, st.Error)
 		}
@@ -98,7 +98,7 @@ func TestKillInTheMiddleOfASeparation(t *testing.T) {
 				s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
 			}
 			id := u.Separate(t, mixture(t))
-			apitest.Eventually(t, 30*time.Second, func() bool { return u.Separation(t, id).Status == state },
+			apitest.Eventually(t, time.Minute, func() bool { return u.Separation(t, id).Status == state },
 				func() string { return id + " is not " + state })
 			s.Kill9(t)
 			s.World.Heal()
@@ -149,9 +149,9 @@ func anotherReplicaTakesOver(t *testing.T) {
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
 	sep := u.Separate(t, mixture(t))
-	film := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
-	apitest.Eventually(t, 30*time.Second, func() bool { return u.Separation(t, sep).Status == "PROCESSING" },
+	apitest.Eventually(t, time.Minute, func() bool { return u.Separation(t, sep).Status == "PROCESSING" },
 		func() string { return sep + " does not run" })
+	film := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
 	inProgress(t, u, film)
 	s.KillReplica(t, 0)
 	killed := time.Now()

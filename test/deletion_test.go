@@ -113,7 +113,7 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 		r.Send(t, q).Error(401, "account_deleted")
 	}
 	var left []string
-	apitest.Eventually(t, 30*time.Second, func() bool {
+	apitest.Eventually(t, time.Minute, func() bool {
 		left = filesOf(t, s) // whatever their names
 		return len(left) <= len(before)
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
@@ -188,7 +188,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 	running := u.Separate(t, mixture(t))
 	queued := u.Separate(t, mixture(t))
 	film := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
-	apitest.Eventually(t, 30*time.Second, func() bool { return u.Separation(t, running).Status == "PROCESSING" },
+	apitest.Eventually(t, time.Minute, func() bool { return u.Separation(t, running).Status == "PROCESSING" },
 		func() string { return "the separation does not run" })
 	waiting := other.Separate(t, mixture(t))
 	deleteAccount(t, u)
@@ -205,7 +205,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 		}
 	}
 	var left []string
-	apitest.Eventually(t, 30*time.Second, func() bool {
+	apitest.Eventually(t, time.Minute, func() bool {
 		left = filesOf(t, s, running, queued, film, u.Sub)
 		return len(left) == 0
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })

@@ -67,7 +67,7 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Restart(t)
-		apitest.Eventually(t, 20*time.Second, func() bool { return metric(t, s, "cutroom_sweep_held_objects") == "500" },
+		apitest.Eventually(t, time.Minute, func() bool { return metric(t, s, "cutroom_sweep_held_objects") == "500" },
 			func() string { return s.Logs() })
 		if log := s.Logs(); !strings.Contains(log, "cutroom sweep --confirm") || !strings.Contains(log, `"level":"ERROR"`) {
 			t.Errorf("nothing was logged:\n%s", log)

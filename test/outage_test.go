@@ -186,11 +186,11 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	}
 	time.Sleep(time.Second) // who was signed out is asked for anew, once a second
 	l.freeze()
-	unavailable(t, s, 10*time.Second, requests...)
+	unavailable(t, s, 30*time.Second, requests...)
 	s.Do(t, apitest.Request{Path: "/healthz"}).Expect(200)
 	l.cut()
 	l.thaw()
-	unavailable(t, s, 5*time.Second, requests...)
+	unavailable(t, s, 30*time.Second, requests...)
 	loggedOnce(t, s, "database")
 	l.connect(t)
 	if b := who.Balance(t); b != 3 {
@@ -216,10 +216,10 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 		{Method: "POST", Path: "/api/v2/render/inputs", Token: who.Token, Form: []apitest.Part{{Name: "video", Path: redClip(t)}}},
 	}
 	l.freeze()
-	unavailable(t, s, 10*time.Second, requests...)
+	unavailable(t, s, 30*time.Second, requests...)
 	l.cut()
 	l.thaw()
-	unavailable(t, s, 10*time.Second, requests...)
+	unavailable(t, s, 30*time.Second, requests...)
 	loggedOnce(t, s, "object store")
 	l.connect(t)
 	var up struct{ UploadURL string }

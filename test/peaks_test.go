@@ -140,9 +140,7 @@ func TestPeaksAreRefusedAsTheStemIs(t *testing.T) {
 	s.Do(t, apitest.Request{Method: "POST", Path: path + "?token=" + token}).Expect(405)
 	deleteAccount(t, u)
 	get(path + "?token=" + token).Sentence(404)
-	if left := filesOf(t, s, job.JobID); len(left) > 0 {
-		t.Errorf("left after the deletion: %v", left)
-	}
+	gone(t, s, job.JobID)
 }
 
 // What has no peaks, as stems of before, gets them when it is asked, once.

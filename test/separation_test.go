@@ -347,7 +347,7 @@ func TestSeparationTooLarge(t *testing.T) {
 func noFilesLeft(t testing.TB, s *apitest.Server) {
 	t.Helper()
 	var left []string
-	apitest.Eventually(t, 10*time.Second, func() bool {
+	apitest.Eventually(t, time.Minute, func() bool {
 		left = nil
 		_ = filepath.WalkDir(filepath.Join(s.Storage, "uploads"), func(path string, d os.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
