@@ -46,6 +46,23 @@ func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
 	})
 }
 
+// A panic while work is looked for costs no slot.
+func TestASlotOutlivesAPanic(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		s := r.service(&simulated{}, r.db)
+		var asked atomic.Int64
+		s.CanWork = func(context.Context) (int64, error) {
+			if asked.Add(1) == 1 {
+				panic("boom")
+			}
+			return 1 << 40, nil
+		}
+		r.enqueue(1, r.user(), nil)
+		r.run(s)
+		r.eventually("rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 1 })
+	})
+}
+
 // What does not fit on one replica is made by another one that has more room.
 func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *rig) {

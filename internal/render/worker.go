@@ -62,11 +62,17 @@ func (s *Service) Run(ctx context.Context) error {
 	running.Go(func() { s.hear(ctx, topic, 500*time.Microsecond, func() { look(true, false) }) })
 	running.Go(func() { s.hear(ctx, topicParts, 125*time.Microsecond, func() { look(false, true) }) })
 	lookedForParts := time.Time{}
-	job.Poll(ctx, s.log, "render queue", wake, pollQueue, func(ctx context.Context) (bool, error) {
+	job.Poll(ctx, s.log, "render queue", wake, pollQueue, func(ctx context.Context) (more bool, err error) {
 		release, got := s.Slots.TryAcquire()
 		if !got {
 			return false, s.stopAssisting(ctx)
 		}
+		var do func(done func(jobs, parts bool))
+		defer func() { // after a panic, too, which the loop outlives
+			if do == nil {
+				release()
+			}
+		}()
 		forJobs, forParts := jobs.Swap(false), parts.Swap(false)
 		if !forJobs && !forParts { // time has passed
 			forJobs, forParts = true, time.Since(lookedForParts) > pollParts
@@ -74,9 +80,7 @@ func (s *Service) Run(ctx context.Context) error {
 		if forParts {
 			lookedForParts = time.Now()
 		}
-		do, more, err := s.find(ctx, forJobs, forParts)
-		if do == nil {
-			release()
+		if do, more, err = s.find(ctx, forJobs, forParts); do == nil {
 			return false, err
 		}
 		running.Go(func() { do(func(forJobs, forParts bool) { release(); look(forJobs, forParts) }) })
