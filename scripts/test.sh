@@ -66,7 +66,7 @@ black-box)
 	step "black box: small"
 	CUTROOM_TEST_SHAPE_ONLY=1 small ./test
 	step "black box: mixed"
-	mixed ./test -run 'KillInTheMiddle|RepeatedKills|Deletion|Disposed|FromSubmitToStems|StemDownload|RenderInputs|RenderTwoSegments|RenderDownload|SupportExports'
+	mixed ./test -run 'KillInTheMiddle|RepeatedKills|Deletion|FromSubmitToStems|StemDownload|RenderInputs|RenderTwoSegments|RenderDownload|SupportExports'
 	;;
 vet)
 	step "vet, and the manifests of Kubernetes"

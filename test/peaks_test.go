@@ -70,6 +70,7 @@ func checkPeaks(t testing.TB, w waveform, path string, points int) {
 
 func TestPeaks(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
 	job := u.WaitReady(t, u.Separate(t, burst(t)))

@@ -44,6 +44,7 @@ func looksLike(t testing.TB, picture image.Image, want color.RGBA) {
 // colours, whatever the film's shape and length.
 func TestPoster(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
 	orange := color.RGBA{230, 120, 40, 255}
