@@ -14,8 +14,6 @@ package admin
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 	"time"
 
 	"cutroom/internal/db"
@@ -75,7 +73,7 @@ func byDay[T any](ctx context.Context, d *db.DB, r Range, columns func(*T) (*Day
 		*day = r.From + Day(i)
 	}
 	from, to := r.bounds()
-	err := each(ctx, d, func(rows *sql.Rows) error {
+	err := db.Each(ctx, d, func(rows *db.Rows) error {
 		var row T
 		day, rest := columns(&row)
 		if err := rows.Scan(append([]any{day}, rest...)...); err != nil {
@@ -85,22 +83,4 @@ func byDay[T any](ctx context.Context, d *db.DB, r Range, columns func(*T) (*Day
 		return nil
 	}, query, from, to)
 	return out, err
-}
-
-// each runs a query and hands every row to scan.
-func each(ctx context.Context, d *db.DB, scan func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := d.Query(ctx, query, args...)
-	if err != nil {
-		return fmt.Errorf("query: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows.Rows); err != nil {
-			return fmt.Errorf("read a row: %w", err)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read rows: %w", err)
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log/slog"
 	"time"
@@ -78,11 +77,8 @@ func callsByDay(condition string) string {
 // was written later still is found by its day having more calls than were counted.
 // Any number of replicas may do it at once.
 func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
-	var days []int64
-	err := each(ctx, c.db, func(rows *sql.Rows) error {
-		days = append(days, 0)
-		return rows.Scan(&days[len(days)-1])
-	}, `SELECT day FROM (SELECT day, SUM(calls) AS calls FROM provider_latencies
+	days, err := db.All(ctx, c.db, func(rows db.Scanner) (day Day, err error) { err = rows.Scan(&day); return day, err },
+		`SELECT day FROM (SELECT day, SUM(calls) AS calls FROM provider_latencies
 			WHERE day < (SELECT (now_ms() - 3600000) / 86400000) GROUP BY day) AS past
 		WHERE calls > COALESCE((SELECT SUM(d.calls) FROM provider_call_days d WHERE d.day = past.day), 0) ORDER BY day`)
 	if err != nil {
@@ -91,9 +87,9 @@ func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
 	for _, day := range days { // the oldest first: reports take a day for counted when a later one is
 		_, err := c.db.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, calls, failures, p95_ms) `+callsByDay("day = $1")+`
 			ON CONFLICT (day, provider, endpoint) DO UPDATE SET calls = excluded.calls, failures = excluded.failures, p95_ms = excluded.p95_ms`,
-			day)
+			int64(day))
 		if err != nil {
-			return fmt.Errorf("add up calls of %s: %w", Day(day), err)
+			return fmt.Errorf("add up calls of %s: %w", day, err)
 		}
 	}
 	for _, forget := range []string{`DELETE FROM provider_calls WHERE created_at < (SELECT now_ms() / 86400000 - $1) * 86400000`,

@@ -2,9 +2,10 @@ package admin
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
+
+	"cutroom/internal/db"
 )
 
 // exports are the rows that are a person's own, by the name under which they
@@ -35,7 +36,7 @@ func (r *Reports) Export(ctx context.Context, userID string) (map[string][]map[s
 	out := map[string][]map[string]any{}
 	for _, e := range exports {
 		out[e.name] = []map[string]any{}
-		err := each(ctx, r.db, func(rows *sql.Rows) error {
+		err := db.Each(ctx, r.db, func(rows *db.Rows) error {
 			row, err := scanRow(rows)
 			out[e.name] = append(out[e.name], row)
 			return err
@@ -49,7 +50,7 @@ func (r *Reports) Export(ctx context.Context, userID string) (map[string][]map[s
 
 // scanRow reads a row of whatever columns it has. A column whose name ends in
 // _at is a time; one called spec is JSON already.
-func scanRow(rows *sql.Rows) (map[string]any, error) {
+func scanRow(rows *db.Rows) (map[string]any, error) {
 	columns, err := rows.Columns()
 	if err != nil {
 		return nil, err

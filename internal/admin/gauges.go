@@ -122,16 +122,11 @@ func (g *Gauges) gauge(ctx context.Context, ch chan<- prometheus.Metric, desc *p
 
 // each calls take for every row: a number, then texts.
 func (g *Gauges) each(ctx context.Context, query string, take func(value float64, labels []string)) error {
-	rows, err := g.db.Query(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	for rows.Next() {
+	return db.Each(ctx, g.db, func(rows *db.Rows) error {
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
+		}
 		var value float64
 		labels := make([]string, len(columns)-1)
 		dest := []any{&value}
@@ -142,6 +137,6 @@ func (g *Gauges) each(ctx context.Context, query string, take func(value float64
 			return err
 		}
 		take(value, labels)
-	}
-	return rows.Err()
+		return nil
+	}, query)
 }

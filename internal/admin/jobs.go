@@ -2,8 +2,9 @@ package admin
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
+
+	"cutroom/internal/db"
 )
 
 // The types of a job.
@@ -31,14 +32,11 @@ type ActiveJob struct {
 // ActiveJobs returns the jobs in progress, the longest waiting first, at most
 // 1000 of them.
 func (r *Reports) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
-	out := []ActiveJob{}
 	// One branch for each partial index over the few jobs that are not done;
 	// an IN over all states would read the whole history.
-	err := each(ctx, r.db, func(rows *sql.Rows) error {
-		var j ActiveJob
-		err := rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.UserID, &j.UserEmail, &j.SourceDurationMs, &j.CreatedAt, &j.Progress)
-		out = append(out, j)
-		return err
+	out, err := db.All(ctx, r.db, func(rows db.Scanner) (j ActiveJob, err error) {
+		err = rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.UserID, &j.UserEmail, &j.SourceDurationMs, &j.CreatedAt, &j.Progress)
+		return j, err
 	}, `WITH jobs AS (
 			SELECT 'render' AS type, id, state, user_id, source_duration_ms, created_at, progress
 				FROM render_jobs WHERE state = 'PENDING'
@@ -70,7 +68,7 @@ type Breakdown struct {
 // in this order. A separation whose stems were cleaned up did succeed.
 func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
 	out := [2]Breakdown{{JobType: JobRender}, {JobType: JobSeparation}}
-	err := each(ctx, r.db, func(rows *sql.Rows) error {
+	err := db.Each(ctx, r.db, func(rows *db.Rows) error {
 		var separation int
 		var state string
 		var n int64
@@ -106,30 +104,16 @@ type UserJob struct {
 	Error            Text   `json:"error"`      // what the client was told; "" when it did not fail
 }
 
-// Page is a part of a list: Limit >= 1 rows after the first Offset >= 0.
-type Page struct{ Limit, Offset int64 }
-
 // UserJobs returns a page of a user's renders and separations, newest first,
 // and how many there are in all. An unknown user is a 404.
 func (r *Reports) UserJobs(ctx context.Context, userID string, page Page) (jobs []UserJob, total int64, err error) {
-	total, err = r.count(ctx, `(SELECT COUNT(*) FROM render_jobs WHERE user_id = u.id)
-		+ (SELECT COUNT(*) FROM separation_jobs WHERE user_id = u.id)`, userID)
-	if err != nil {
-		return nil, 0, err
-	}
-	jobs = []UserJob{}
-	err = each(ctx, r.db, func(rows *sql.Rows) error {
-		var j UserJob
-		err := rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.Error)
-		jobs = append(jobs, j)
-		return err
+	return ofUser(ctx, r, userID, page, "jobs", `(SELECT COUNT(*) FROM render_jobs WHERE user_id = u.id)
+		+ (SELECT COUNT(*) FROM separation_jobs WHERE user_id = u.id)`, func(rows db.Scanner) (j UserJob, err error) {
+		err = rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.Error)
+		return j, err
 	}, `SELECT 'render', id, state, source_duration_ms, created_at, finished_at, error
 			FROM render_jobs WHERE user_id = $1
 		UNION ALL SELECT 'separation', id, state, source_duration_ms, created_at, finished_at, error
 			FROM separation_jobs WHERE user_id = $1
-		ORDER BY 5 DESC, 2 LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list a user's jobs: %w", err)
-	}
-	return jobs, total, nil
+		ORDER BY 5 DESC, 2`)
 }

@@ -2,9 +2,10 @@ package admin
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
+
+	"cutroom/internal/db"
 )
 
 // Overview is the service in six numbers.
@@ -113,7 +114,7 @@ var usualCalls = []endpoint{
 func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error) {
 	order := slices.Clone(usualCalls)
 	seen := map[endpoint]map[Day]Calls{}
-	err := each(ctx, r.db, func(rows *sql.Rows) error {
+	err := db.Each(ctx, r.db, func(rows *db.Rows) error {
 		var c Calls
 		if err := rows.Scan(&c.Day, &c.Provider, &c.Endpoint, &c.Count, &c.Failures, &c.P95Ms); err != nil {
 			return err
@@ -158,7 +159,7 @@ type Bucket struct {
 // first.
 func (r *Reports) DurationHistogram(ctx context.Context) ([5]Bucket, error) {
 	out := [5]Bucket{{Bucket: "0-1m"}, {Bucket: "1-5m"}, {Bucket: "5-15m"}, {Bucket: "15-60m"}, {Bucket: "60m+"}}
-	err := each(ctx, r.db, func(rows *sql.Rows) error {
+	err := db.Each(ctx, r.db, func(rows *db.Rows) error {
 		var bucket int
 		var count int64
 		if err := rows.Scan(&bucket, &count); err != nil {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -22,8 +21,7 @@ type LedgerEntry struct {
 }
 
 // scanEntry reads an entry. What it is about is in its reference.
-func scanEntry(rows *sql.Rows) (LedgerEntry, error) {
-	var e LedgerEntry
+func scanEntry(rows db.Scanner) (e LedgerEntry, err error) {
 	if err := rows.Scan(&e.RefID, &e.Kind, &e.Credits, &e.CreatedAt); err != nil {
 		return e, err
 	}
@@ -58,24 +56,28 @@ func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err 
 	return n, nil
 }
 
+// Page is a part of a list: Limit >= 1 rows after the first Offset >= 0.
+type Page struct{ Limit, Offset int64 }
+
+// ofUser returns a page of what a user who exists has, in the order of the query
+// for $1, and how much that is in all.
+func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page, what, counted string,
+	scan func(db.Scanner) (T, error), query string) (list []T, total int64, err error) {
+	if total, err = r.count(ctx, counted, userID); err != nil {
+		return nil, 0, err
+	}
+	list, err = db.All(ctx, r.db, scan, query+` LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
+	if err != nil {
+		return nil, 0, fmt.Errorf("list a user's %s: %w", what, err)
+	}
+	return list, total, nil
+}
+
 // Ledger returns a page of a user's ledger, newest first, and how many entries
 // there are in all. An unknown user is a 404.
 func (r *Reports) Ledger(ctx context.Context, userID string, page Page) (entries []LedgerEntry, total int64, err error) {
-	total, err = r.count(ctx, `(SELECT COUNT(*) FROM credit_ledger WHERE user_id = u.id)`, userID)
-	if err != nil {
-		return nil, 0, err
-	}
-	entries = []LedgerEntry{}
-	err = each(ctx, r.db, func(rows *sql.Rows) error {
-		e, err := scanEntry(rows)
-		entries = append(entries, e)
-		return err
-	}, `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE user_id = $1
-		ORDER BY created_at DESC, ref_id LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list a user's ledger: %w", err)
-	}
-	return entries, total, nil
+	return ofUser(ctx, r, userID, page, "ledger", `(SELECT COUNT(*) FROM credit_ledger WHERE user_id = u.id)`, scanEntry,
+		`SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE user_id = $1 ORDER BY created_at DESC, ref_id`)
 }
 
 // Purchase is something that a user bought.
@@ -92,22 +94,11 @@ type Purchase struct {
 // Purchases returns a page of what a user bought, newest first, and how much
 // there is in all. An unknown user is a 404.
 func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold []Purchase, total int64, err error) {
-	total, err = r.count(ctx, `(SELECT COUNT(*) FROM purchases WHERE buyer_id = u.id)`, userID)
-	if err != nil {
-		return nil, 0, err
-	}
-	sold = []Purchase{}
-	err = each(ctx, r.db, func(rows *sql.Rows) error {
-		var p Purchase
-		err := rows.Scan(&p.Platform, &p.OrderID, &p.ProductID, &p.Credits, &p.Owed, &p.CreatedAt, &p.ReversedAt)
-		sold = append(sold, p)
-		return err
+	return ofUser(ctx, r, userID, page, "purchases", `(SELECT COUNT(*) FROM purchases WHERE buyer_id = u.id)`, func(rows db.Scanner) (p Purchase, err error) {
+		err = rows.Scan(&p.Platform, &p.OrderID, &p.ProductID, &p.Credits, &p.Owed, &p.CreatedAt, &p.ReversedAt)
+		return p, err
 	}, `SELECT platform, order_id, product_id, credits, owed, created_at, reversed_at FROM purchases
-		WHERE buyer_id = $1 ORDER BY created_at DESC, transaction_hash LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list a user's purchases: %w", err)
-	}
-	return sold, total, nil
+		WHERE buyer_id = $1 ORDER BY created_at DESC, transaction_hash`)
 }
 
 // Job is all there is to know of one job, for support.
@@ -151,12 +142,7 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 	if !found {
 		return Job{}, fault.New(fault.NotFound, "Job not found")
 	}
-	j.Ledger = []LedgerEntry{}
-	err = each(ctx, r.db, func(rows *sql.Rows) error {
-		e, err := scanEntry(rows)
-		j.Ledger = append(j.Ledger, e)
-		return err
-	}, `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE ref_id IN ($1, $2, $3) ORDER BY created_at, ref_id`,
+	j.Ledger, err = db.All(ctx, r.db, scanEntry, `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE ref_id IN ($1, $2, $3) ORDER BY created_at, ref_id`,
 		"consume-"+id, "refund-"+id, supportRef)
 	if err != nil {
 		return Job{}, fmt.Errorf("read a job's ledger: %w", err)

@@ -71,19 +71,13 @@ func AddUpJobs(ctx context.Context, d *db.DB) error {
 // takeChanges removes what has changed and returns its sums: jobs, and the
 // duration of their sources in milliseconds.
 func takeChanges(ctx context.Context, tx *db.Tx) (map[group][2]int64, error) {
-	rows, err := tx.Query(ctx, `DELETE FROM job_changes RETURNING `+addUp)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	sums := map[group][2]int64{}
-	for rows.Next() {
+	err := db.Each(ctx, tx, func(rows *db.Rows) error {
 		var g group
 		var jobs, durationMs int64
-		if err := rows.Scan(&g.jobType, &g.day, &g.state, &g.bucket, &jobs, &durationMs); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&g.jobType, &g.day, &g.state, &g.bucket, &jobs, &durationMs)
 		sums[g] = [2]int64{sums[g][0] + jobs, sums[g][1] + durationMs}
-	}
-	return sums, rows.Err()
+		return err
+	}, `DELETE FROM job_changes RETURNING `+addUp)
+	return sums, err
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"cutroom/internal/db"
 )
 
 // User is a row of the user list.
@@ -61,7 +63,7 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 	}
 	// The page is cut first, and jobs are counted for its users only. The total is
 	// told although the page may be empty: then the rest of the row is null.
-	err = each(ctx, r.db, func(rows *sql.Rows) error {
+	err = db.Each(ctx, r.db, func(rows *db.Rows) error {
 		var u User
 		var id sql.NullString
 		err := rows.Scan(&total, &id, &u.Email, &u.Name, &u.Provider, &u.Role, &u.Balance, &u.Renders, &u.Separations,

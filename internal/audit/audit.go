@@ -90,26 +90,24 @@ func List(ctx context.Context, q db.Querier, f Filter) ([]Entry, error) {
 	if !f.Since.IsZero() {
 		since = f.Since.UnixMilli()
 	}
-	rows, err := q.Query(ctx, `SELECT id, created_at, actor, action, target, detail FROM audit
+	entries, err := db.All(ctx, q, scan, `SELECT id, created_at, actor, action, target, detail FROM audit
 		WHERE created_at >= $1 AND ($2 = '' OR action = $2) AND ($3 = '' OR target = $3)
 		ORDER BY created_at DESC, id LIMIT $4`, since, f.Action, f.Target, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read audit record: %w", err)
 	}
-	defer rows.Close()
-	out := []Entry{}
-	for rows.Next() {
-		var e Entry
-		var ms int64
-		var detail string
-		if err := rows.Scan(&e.ID, &ms, &e.Actor, &e.Action, &e.Target, &detail); err != nil {
-			return nil, fmt.Errorf("read audit record: %w", err)
-		}
-		e.Time = time.UnixMilli(ms).UTC()
-		if err := json.Unmarshal([]byte(detail), &e.Detail); err != nil {
-			return nil, fmt.Errorf("read audit record %s: %w", e.ID, err)
-		}
-		out = append(out, e)
+	return entries, nil
+}
+
+func scan(row db.Scanner) (e Entry, err error) {
+	var ms int64
+	var detail string
+	if err := row.Scan(&e.ID, &ms, &e.Actor, &e.Action, &e.Target, &detail); err != nil {
+		return e, err
 	}
-	return out, rows.Err()
+	e.Time = time.UnixMilli(ms).UTC()
+	if err := json.Unmarshal([]byte(detail), &e.Detail); err != nil {
+		return e, fmt.Errorf("detail of %s: %w", e.ID, err)
+	}
+	return e, nil
 }

@@ -3,7 +3,6 @@ package credit
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -28,58 +27,28 @@ func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (b
 
 // settle counts credits that were taken back against what the user owes.
 func settle(ctx context.Context, tx *db.Tx, userID string, credits int64) error {
-	sales, err := Purchases(ctx, tx, userID)
-	if err != nil {
-		return err
+	type debt struct {
+		platform, hash string
+		owed           int64
 	}
-	for i := len(sales) - 1; i >= 0 && credits > 0; i-- {
-		paid := min(credits, sales[i].Owed)
-		if paid == 0 {
-			continue
-		}
+	debts, err := db.All(ctx, tx, func(row db.Scanner) (d debt, err error) {
+		err = row.Scan(&d.platform, &d.hash, &d.owed)
+		return d, err
+	}, `SELECT platform, transaction_hash, owed FROM purchases WHERE buyer_id = $1 AND owed > 0 ORDER BY created_at, transaction_hash`, userID)
+	if err != nil {
+		return fmt.Errorf("look for debts: %w", err)
+	}
+	for _, d := range debts {
+		paid := min(credits, d.owed)
 		if _, err := tx.Exec(ctx, `UPDATE purchases SET owed = owed - $1 WHERE platform = $2 AND transaction_hash = $3`,
-			paid, sales[i].Platform, sales[i].hash); err != nil {
+			paid, d.platform, d.hash); err != nil {
 			return fmt.Errorf("settle debt: %w", err)
 		}
-		credits -= paid
+		if credits -= paid; credits == 0 {
+			break
+		}
 	}
 	return nil
-}
-
-// Sale is a purchase that was paid out.
-type Sale struct {
-	Platform, ProductID string
-	// OrderID is the store's number of the purchase, "" for one that was paid
-	// out before order numbers were kept.
-	OrderID  string
-	Credits  int64
-	BoughtAt time.Time
-	// ReversedAt is when the store's refund was noticed, zero while there is none.
-	ReversedAt time.Time
-	// Owed is the part of a reversed purchase that had been spent already and
-	// was not settled since.
-	Owed int64
-
-	hash string
-}
-
-// Purchases returns what a user has bought, the newest first.
-func Purchases(ctx context.Context, q db.Querier, userID string) ([]Sale, error) {
-	out, err := db.All(ctx, q, func(row db.Scanner) (s Sale, err error) {
-		var bought, reversed int64
-		err = row.Scan(&s.Platform, &s.ProductID, &s.OrderID, &s.Credits, &bought, &reversed, &s.Owed, &s.hash)
-		s.BoughtAt = time.UnixMilli(bought)
-		if reversed > 0 {
-			s.ReversedAt = time.UnixMilli(reversed)
-		}
-		return s, err
-	}, `SELECT platform, product_id, COALESCE(order_id, ''), credits, created_at,
-			COALESCE(reversed_at, 0), owed, transaction_hash
-		FROM purchases WHERE buyer_id = $1 ORDER BY created_at DESC, transaction_hash`, userID)
-	if err != nil {
-		return nil, fmt.Errorf("list purchases: %w", err)
-	}
-	return out, nil
 }
 
 // supportSpace is the namespace of the ids of entries that are bound to a job.

@@ -128,16 +128,26 @@ func Texts(rows *Rows, err error) ([]string, error) {
 	})
 }
 
-// All runs a query and reads its rows.
+// Each runs a query and calls row with each of its rows.
+func Each(ctx context.Context, q Querier, row func(*Rows) error, query string, args ...any) error {
+	rows, err := q.Query(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	return each(rows, func(Scanner) error { return row(rows) })
+}
+
+// All runs a query and reads its rows. What it returns is never nil.
 func All[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, query, args...)
 	return all(rows, err, scan)
 }
 
-func all[T any](rows *Rows, err error, scan func(Scanner) (T, error)) (out []T, _ error) {
+func all[T any](rows *Rows, err error, scan func(Scanner) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
+	out := []T{}
 	err = each(rows, func(row Scanner) error {
 		one, err := scan(row)
 		out = append(out, one)

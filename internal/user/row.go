@@ -167,22 +167,16 @@ func ErasingSince(ctx context.Context, q db.Querier, age time.Duration) ([]strin
 
 // SignedOut returns who was signed out within a time, and when.
 func SignedOut(ctx context.Context, q db.Querier, within time.Duration) (map[string]time.Time, error) {
-	rows, err := q.Query(ctx, `SELECT id, signed_out_at FROM users
-		WHERE signed_out_at IS NOT NULL AND signed_out_at > (SELECT now_ms()) - $1`, within.Milliseconds())
-	if err != nil {
-		return nil, fmt.Errorf("look for sign-outs: %w", err)
-	}
-	defer rows.Close()
 	out := map[string]time.Time{}
-	for rows.Next() {
+	err := db.Each(ctx, q, func(row *db.Rows) error {
 		var id string
 		var ms int64
-		if err := rows.Scan(&id, &ms); err != nil {
-			return nil, fmt.Errorf("look for sign-outs: %w", err)
-		}
+		err := row.Scan(&id, &ms)
 		out[id] = time.UnixMilli(ms)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	}, `SELECT id, signed_out_at FROM users
+		WHERE signed_out_at IS NOT NULL AND signed_out_at > (SELECT now_ms()) - $1`, within.Milliseconds())
+	if err != nil {
 		return nil, fmt.Errorf("look for sign-outs: %w", err)
 	}
 	return out, nil
