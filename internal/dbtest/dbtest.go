@@ -86,6 +86,32 @@ func Open(t testing.TB, o db.Options) *db.DB {
 	return d
 }
 
+// Plan is how a database would run a query, step by step. PostgreSQL is told the
+// settings before: without any it reads whole what is small.
+func Plan(t testing.TB, d *db.DB, settings, query string, args ...any) (steps []string) {
+	t.Helper()
+	explain, before := `EXPLAIN QUERY PLAN `, []any{new(int), new(int), new(int)}
+	if d.Postgres() {
+		explain, before = `EXPLAIN `, nil
+	}
+	err := d.InTx(t.Context(), func(tx *db.Tx) (err error) {
+		if d.Postgres() && settings != "" {
+			if _, err := tx.Exec(t.Context(), settings); err != nil {
+				return err
+			}
+		}
+		steps, err = db.All(t.Context(), tx, func(row db.Scanner) (step string, err error) {
+			err = row.Scan(append(before, &step)...)
+			return step, err
+		}, explain+query, args...)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("explain %s: %v", query, err)
+	}
+	return steps
+}
+
 // URL creates a migrated database that is dropped when the test ends. The
 // address holds no credentials; user and password are those of the role that
 // owns the database, which is no superuser. A machine without PostgreSQL fails

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/user"
 )
 
@@ -104,7 +104,7 @@ func TestPollsCostOneIndexedQuery(t *testing.T) {
 			if len(queries) != 1 || !strings.HasPrefix(queries[0], "SELECT") {
 				t.Fatalf("%s in %s asks the database %d times: %q", p.function, p.file, len(queries), queries)
 			}
-			plan := explain(t, r.db, queries[0], p.args...)
+			plan := dbtest.Plan(t, r.db, noSeqScan, queries[0], p.args...)
 			if len(plan) == 0 {
 				t.Fatal("no plan")
 			}
@@ -115,52 +115,18 @@ func TestPollsCostOneIndexedQuery(t *testing.T) {
 			}
 		}
 		// The check itself must be able to fail.
-		if plan := explain(t, r.db, `SELECT id FROM users WHERE name = $1`, "x"); !slices.ContainsFunc(plan, scansTable) {
+		if plan := dbtest.Plan(t, r.db, noSeqScan, `SELECT id FROM users WHERE name = $1`, "x"); !slices.ContainsFunc(plan, scansTable) {
 			t.Errorf("a search without an index passes: %q", plan)
 		}
 	})
 }
+
+// noSeqScan keeps PostgreSQL from reading a table that is small enough to be read whole.
+const noSeqScan = `SET LOCAL enable_seqscan = off`
 
 // scansTable recognises a step that no index serves, in the words of either
 // database.
 func scansTable(step string) bool {
 	step = strings.TrimSpace(step)
 	return strings.Contains(step, "Seq Scan") || strings.HasPrefix(step, "SCAN ") && !strings.Contains(step, "USING") && step != "SCAN h"
-}
-
-// explain returns the plan of a query, a step a line. PostgreSQL is kept from
-// reading a table that is small enough to be read whole.
-func explain(t *testing.T, d *db.DB, query string, args ...any) []string {
-	t.Helper()
-	var plan []string
-	err := d.InTx(t.Context(), func(tx *db.Tx) error {
-		prefix, columns := "EXPLAIN QUERY PLAN ", 4
-		if d.Postgres() {
-			prefix, columns = "EXPLAIN ", 1
-			if _, err := tx.Exec(t.Context(), `SET LOCAL enable_seqscan = off`); err != nil {
-				return err
-			}
-		}
-		rows, err := tx.Query(t.Context(), prefix+query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			row := make([]any, columns)
-			texts := make([]string, columns)
-			for i := range row {
-				row[i] = &texts[i]
-			}
-			if err := rows.Scan(row...); err != nil {
-				return err
-			}
-			plan = append(plan, texts[columns-1])
-		}
-		return rows.Err()
-	})
-	if err != nil {
-		t.Fatalf("explain %s: %v", query, err)
-	}
-	return plan
 }

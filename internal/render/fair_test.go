@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 )
 
@@ -198,38 +197,11 @@ func TestAClaimFromALongQueueIsCheap(t *testing.T) {
 // noScan fails the test where a claim reads the whole table or sorts the queue.
 func (r *rig) noScan() {
 	r.t.Helper()
-	explain := `EXPLAIN QUERY PLAN `
-	if r.db.Postgres() {
-		explain = `EXPLAIN `
-	}
-	err := r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
-		rows, err := tx.Query(r.t.Context(), explain+turnSQL(r.db.SkipLockedOf("j")), "", 1, 0)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		var plan []string
-		for rows.Next() {
-			var line string
-			columns := []any{new(int), new(int), new(int), &line}
-			if r.db.Postgres() {
-				columns = columns[3:]
-			}
-			if err := rows.Scan(columns...); err != nil {
-				return err
-			}
-			plan = append(plan, line)
-		}
-		text := strings.Join(plan, "\n")
-		if !strings.Contains(text, "render_open_by_user") || !strings.Contains(text, "render_started") ||
-			strings.Contains(text, "Seq Scan on render_jobs") || strings.Contains(text, "SCAN render_jobs") ||
-			strings.Contains(strings.ReplaceAll(text, "SCAN j USING INDEX render_processing", ""), "SCAN j ") { // the few that run
-			r.t.Errorf("the plan of a claim:\n%s", text)
-		}
-		return rows.Err()
-	})
-	if err != nil {
-		r.t.Fatal(err)
+	text := strings.Join(dbtest.Plan(r.t, r.db, "", turnSQL(r.db.SkipLockedOf("j")), "", 1, 0), "\n")
+	if !strings.Contains(text, "render_open_by_user") || !strings.Contains(text, "render_started") ||
+		strings.Contains(text, "Seq Scan on render_jobs") || strings.Contains(text, "SCAN render_jobs") ||
+		strings.Contains(strings.ReplaceAll(text, "SCAN j USING INDEX render_processing", ""), "SCAN j ") { // the few that run
+		r.t.Errorf("the plan of a claim:\n%s", text)
 	}
 }
 

@@ -387,20 +387,7 @@ func TestHotQueriesUseTheirIndexes(t *testing.T) {
 		`SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL`:                                     "separation_dequeued",
 		`SELECT ready_at FROM separation_jobs WHERE ready_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50`:                                 "separation_history",
 	} {
-		rows, err := d.Query(t.Context(), `EXPLAIN QUERY PLAN `+query)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var plan []string
-		for rows.Next() {
-			var id, parent, unused int
-			var detail string
-			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-				t.Fatal(err)
-			}
-			plan = append(plan, detail)
-		}
-		rows.Close()
+		plan := dbtest.Plan(t, d, "", query)
 		if !slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, index) }) {
 			t.Errorf("%s\ndoes not use %s: %v", query, index, plan)
 		}
