@@ -173,7 +173,11 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	if err != nil {
 		return nil, err
 	}
-	measured, err := runner.Measure(ctx, path, probe.Kind, media.MeasureOptions{Starts: true, Keyframes: true})
+	var opts media.MeasureOptions
+	if probe.Video != nil {
+		opts.FramesOf = []int{probe.Video.Index}
+	}
+	measured, err := runner.Measure(ctx, path, probe.Kind, opts)
 	if err != nil {
 		return nil, err
 	}

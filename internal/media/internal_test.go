@@ -114,7 +114,7 @@ func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
 
 // TestPacketScanRestoresOrder feeds frames in a decoding order.
 func TestPacketScanRestoresOrder(t *testing.T) {
-	s := newPacketScan(MeasureOptions{Starts: true})
+	s := newPacketScan(MeasureOptions{FramesOf: []int{0}})
 	for i := 0; i < 4000; i += 4 {
 		for _, pts := range []int{i + 3, i + 1, i, i + 2} {
 			fmt.Fprintf(s, "packet|stream_index=0|pts=%d|dts=0|duration=1|size=1|flags=__\n", pts)
@@ -128,6 +128,22 @@ func TestPacketScanRestoresOrder(t *testing.T) {
 	for i, start := range m.Starts {
 		if start != int64(i) {
 			t.Fatalf("frame %d starts at %d", i, start)
+		}
+	}
+}
+
+// TestPacketScanRemembersWhatWasAskedFor scans a file of many tracks, which may all
+// lie on the same few bytes: what they take of our memory must not grow with them.
+func TestPacketScanRemembersWhatWasAskedFor(t *testing.T) {
+	s := newPacketScan(MeasureOptions{FramesOf: []int{7}})
+	for i := range 2000 {
+		for stream := range 20 {
+			fmt.Fprintf(s, "packet|stream_index=%d|pts=%d|dts=0|duration=1|size=1|flags=K_\n", stream, i)
+		}
+	}
+	for index, stream := range s.streams {
+		if asked := index == 7; asked != (len(stream.starts) > 1900) || asked != (len(stream.keyframeTicks) == 2000) || len(stream.order) > reorderDepth {
+			t.Errorf("stream %d: %d starts, %d keyframes", index, len(stream.starts), len(stream.keyframeTicks))
 		}
 	}
 }
@@ -185,7 +201,7 @@ func FuzzPacketScan(f *testing.F) {
 	f.Add([]byte("packet|stream_index=0|pts=1|dts=1|duration=9223372036854775807|size=1|flags=KD\nstream|index=0|codec_type=video|time_base=1/1\n"))
 	f.Add([]byte("packet|stream_index=-1|pts=N/A\nstream|index=99999999999999999999|codec_type=audio\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := newPacketScan(MeasureOptions{Keyframes: true})
+		s := newPacketScan(MeasureOptions{FramesOf: []int{0}})
 		if _, err := s.Write(b); err != nil {
 			return
 		}

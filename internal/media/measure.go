@@ -41,13 +41,11 @@ type Measured struct {
 	SampleRate int64
 	Channels   int64
 
-	// Keyframes are the presentation times of video keyframes, ascending, when
-	// asked for.
+	// Starts are the starts of all packets in TimeBase, in presentation order, and
+	// Keyframes the presentation times of keyframes, ascending. Of each there are at
+	// most the first million, and none but of the streams asked for.
+	Starts    []int64
 	Keyframes []time.Duration
-
-	// Starts are the starts of all video packets in TimeBase, in presentation
-	// order, when asked for; at most the first million.
-	Starts []int64
 }
 
 // Duration is End - First.
@@ -55,9 +53,8 @@ func (m Measured) Duration() time.Duration { return m.End - m.First }
 
 // MeasureOptions says what beyond the sums is wanted, and what the scan may cost.
 type MeasureOptions struct {
-	Keyframes   bool // collect Keyframes
-	Starts      bool // collect Starts
-	IgnoreEdits bool // show every packet that an mp4 holds, as if it had no edit list
+	FramesOf    []int // indexes of the streams whose Starts and Keyframes are collected
+	IgnoreEdits bool  // show every packet that an mp4 holds, as if it had no edit list
 
 	MaxPackets     int64         // beyond it the scan ends with ErrTooManyPackets; 0 is no limit
 	MaxMemoryBytes int64         // of ffprobe; 0 is that of any other process
@@ -67,16 +64,14 @@ type MeasureOptions struct {
 // ErrTooManyPackets means that a file has more packets than it may have.
 var ErrTooManyPackets = fmt.Errorf("%w: too many packets", ErrNotMedia)
 
-// maxKeyframes bounds what a hostile file can make us remember: 4.6 hours of
-// intra-only video at 60 frames a second.
-const maxKeyframes = 1_000_000
-
-// maxStarts bounds Starts likewise.
-const maxStarts = 1_000_000
+// maxFrames bounds what a stream of a hostile file can make us remember: 4.6 hours
+// of intra-only video at 60 frames a second.
+const maxFrames = 1_000_000
 
 // Measure scans the packets of all audio and video streams of a file of the
 // given kind in one reading and returns one value a stream, ordered by index. A
-// stream without packets is there with Packets 0. Memory stays constant, time is
+// stream without packets is there with Packets 0. Memory stays constant but for the
+// frames asked for, time is
 // that of reading the file once. The error wraps ErrNotMedia when the file
 // cannot be demuxed, and ErrTimeout when that takes too long.
 func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, opts MeasureOptions) ([]Measured, error) {
@@ -197,7 +192,7 @@ func (s *packetScan) packet(text string) {
 func (s *packetScan) at(index int) *streamScan {
 	st := s.streams[index]
 	if st == nil && index >= 0 && len(s.streams) < maxScanStreams {
-		st = &streamScan{keyframes: s.opts.Keyframes, keepStarts: s.opts.Starts}
+		st = &streamScan{frames: slices.Contains(s.opts.FramesOf, index)}
 		s.streams[index] = st
 	}
 	return st
@@ -299,7 +294,7 @@ type packet struct {
 // puts them in presentation order, which is all the memory a stream needs.
 type streamScan struct {
 	streamHeader
-	keyframes, keepStarts bool
+	frames bool // are remembered
 
 	packets, discarded, size int64
 	first, end               int64 // of what is shown
@@ -350,7 +345,7 @@ func (s *streamScan) add(p packet) {
 	if len(s.order) > reorderDepth {
 		s.step(heap.Pop(&s.order).(int64))
 	}
-	if s.keyframes && p.key && len(s.keyframeTicks) < maxKeyframes {
+	if s.frames && p.key && len(s.keyframeTicks) < maxFrames {
 		s.keyframeTicks = append(s.keyframeTicks, p.pts)
 	}
 }
@@ -358,7 +353,7 @@ func (s *streamScan) add(p packet) {
 // step takes the next start in presentation order.
 func (s *streamScan) step(pts int64) {
 	s.steps++
-	if s.keepStarts && len(s.starts) < maxStarts {
+	if s.frames && len(s.starts) < maxFrames {
 		s.starts = append(s.starts, pts)
 	}
 	if s.steps > 1 {
@@ -380,7 +375,7 @@ func (s *streamScan) finish() Measured {
 	m := Measured{
 		Type: s.kind, Codec: s.codec, Cover: s.cover, TimeBase: s.base, SampleRate: s.rate, Channels: s.channels,
 		First: ticksToDuration(s.first, s.base), End: ticksToDuration(s.end, s.base),
-		Packets: s.packets, Discarded: s.discarded,
+		Packets: s.packets, Discarded: s.discarded, Starts: s.starts,
 		Extent: between(ticksToDuration(s.least, s.base), ticksToDuration(max(s.most, s.end), s.base)),
 	}
 	if sample := (Rational{1, s.rate}); sample.Known() && s.packets+s.discarded > 0 {
@@ -391,11 +386,8 @@ func (s *streamScan) finish() Measured {
 		shortened := ticksToDuration(s.longest-s.last, s.base)
 		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
 	}
-	if s.kind == "video" {
-		for _, t := range slices.Sorted(slices.Values(s.keyframeTicks)) {
-			m.Keyframes = append(m.Keyframes, ticksToDuration(t, s.base))
-		}
-		m.Starts = s.starts
+	for _, t := range slices.Sorted(slices.Values(s.keyframeTicks)) {
+		m.Keyframes = append(m.Keyframes, ticksToDuration(t, s.base))
 	}
 	return m
 }

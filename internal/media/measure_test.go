@@ -39,7 +39,7 @@ func measure(t *testing.T, path string, opts media.MeasureOptions) []media.Measu
 func TestMeasureCountsPackets(t *testing.T) {
 	t.Parallel()
 	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, FPS: "30000/1001", Duration: 2 * time.Second, Tone: 440, GOP: 20, Output: []string{"-bf", "3"}})
-	all := measure(t, path, media.MeasureOptions{Keyframes: true, Starts: true})
+	all := measure(t, path, media.MeasureOptions{FramesOf: []int{0}})
 	if len(all) != 2 || all[0].Type != "video" || all[1].Type != "audio" {
 		t.Fatalf("%+v", all)
 	}
@@ -131,7 +131,7 @@ func TestMeasureFindsGapsAndLateStarts(t *testing.T) {
 	t.Parallel()
 	gap := filepath.Join(t.TempDir(), "gap.mp4")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=s=64x64:r=30:d=3", "-vf", "select='not(between(n,10,39))'", "-fps_mode", "passthrough", gap)
-	m := measureVideo(t, gap, media.MeasureOptions{Starts: true})
+	m := measureVideo(t, gap, media.MeasureOptions{FramesOf: []int{0}})
 	if len(m.Starts) != 60 || float64(m.Starts[10]-m.Starts[9])*m.TimeBase.Float() < 1.03 {
 		t.Errorf("starts %v, want a gap of 1.033 s at 0.3 s: %+v", m.Starts, m)
 	}
