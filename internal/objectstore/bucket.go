@@ -27,7 +27,7 @@ const (
 	minPartSize         = 5 << 20 // S3 refuses smaller parts, except the last
 	maxParts            = 10000
 	multipartAfterParts = 4 // files of more than this many parts go up in parts
-	defaultConcurrency  = 4
+	parallel            = 4 // parts of one transfer, or deletions, at once
 	defaultAttempts     = 4
 	defaultMaxBackoff   = 5 * time.Second
 	defaultStallTimeout = 10 * time.Second
@@ -49,8 +49,6 @@ type BucketConfig struct {
 	// PartSizeBytes is the size of one ranged GET or uploaded part, 16 MiB
 	// when 0, at least 5 MiB. Files of more than 4 parts are uploaded in parts.
 	PartSizeBytes int64
-	// Concurrency is how many parts of one transfer move at once, 4 when 0.
-	Concurrency int
 	// Attempts is how often one request is tried in all, 4 when 0.
 	Attempts int
 	// MaxBackoff bounds the random, growing pause between tries, 5 s when 0.
@@ -71,7 +69,6 @@ type Bucket struct {
 	bucket   string
 	timeout  time.Duration // of calls that move no file
 	partSize int64
-	parallel int
 	attempts int
 	backoff  func(try int) time.Duration
 	// secrets never appear in an error, whatever the service puts in its answer.
@@ -124,7 +121,6 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 		bucket:   cfg.Bucket,
 		timeout:  cfg.CallTimeout,
 		partSize: cfg.PartSizeBytes,
-		parallel: cfg.Concurrency,
 		attempts: cfg.Attempts,
 		backoff: func(try int) time.Duration {
 			d, err := backoff.BackoffDelay(try, nil)
@@ -153,12 +149,9 @@ func checkConfig(cfg *BucketConfig) (*url.URL, error) {
 		return nil, errors.New("access key id and secret access key are both needed")
 	case cfg.PartSizeBytes != 0 && cfg.PartSizeBytes < minPartSize:
 		return nil, fmt.Errorf("part size must be at least %d bytes", minPartSize)
-	case cfg.Concurrency < 0 || cfg.Attempts < 0 || cfg.MaxBackoff < 0 || cfg.StallTimeout < 0 || cfg.CallTimeout < 0:
-		return nil, errors.New("limits must not be negative")
 	}
 	cfg.Region = cmp.Or(cfg.Region, "auto")
 	cfg.PartSizeBytes = cmp.Or(cfg.PartSizeBytes, defaultPartSize)
-	cfg.Concurrency = cmp.Or(cfg.Concurrency, defaultConcurrency)
 	cfg.Attempts = cmp.Or(cfg.Attempts, defaultAttempts)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, defaultStallTimeout)
@@ -216,7 +209,7 @@ func (b *Bucket) Stat(ctx context.Context, key string) (Info, error) {
 func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 	errs := make([]error, len(keys))
 	var g errgroup.Group
-	g.SetLimit(b.parallel)
+	g.SetLimit(parallel)
 	for i, key := range keys {
 		if errs[i] = CheckKey(key); errs[i] != nil {
 			continue
@@ -233,9 +226,7 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
+	_ = g.Wait() // errs tells more
 	return errors.Join(errs...)
 }
 

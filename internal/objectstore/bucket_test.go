@@ -36,7 +36,6 @@ func TestNewBucketRefusesBadConfigurations(t *testing.T) {
 		"no key":              func(c *objectstore.BucketConfig) { c.AccessKeyID = "" },
 		"no secret":           func(c *objectstore.BucketConfig) { c.SecretAccessKey = "" },
 		"tiny parts":          func(c *objectstore.BucketConfig) { c.PartSizeBytes = 1 << 20 },
-		"negative attempts":   func(c *objectstore.BucketConfig) { c.Attempts = -1 },
 	} {
 		cfg := good
 		change(&cfg)

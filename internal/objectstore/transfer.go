@@ -92,7 +92,7 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 	partSize := max(b.partSize, (size+maxParts-1)/maxParts)
 	parts := make([]Part, (size+partSize-1)/partSize)
 	g, partCtx := errgroup.WithContext(ctx)
-	g.SetLimit(b.parallel)
+	g.SetLimit(parallel)
 	for i := range parts {
 		if partCtx.Err() != nil {
 			break
@@ -163,7 +163,7 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) error {
 		return err
 	}
 	g, partCtx := errgroup.WithContext(ctx)
-	g.SetLimit(b.parallel)
+	g.SetLimit(parallel)
 	g.Go(func() error { return b.copyRange(partCtx, key, *first, f) })
 	for offset := first.length; offset < first.total; offset += b.partSize {
 		if partCtx.Err() != nil {
