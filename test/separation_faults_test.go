@@ -1,7 +1,9 @@
 package test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +189,16 @@ func TestStemFallbacks(t *testing.T) {
 		if !strings.HasSuffix(path, ".mp3") {
 			t.Errorf("the stem is served as %s, want audio/mpeg", path)
 		}
+	})
+	t.Run("what FLAC would cut is kept as it came", func(t *testing.T) {
+		loud := mediatest.FFmpeg(t, "-f", "lavfi", "-i", "sine=f=1200:d=1,volume=20dB:precision=float", "-c:a", "pcm_f32le", "-f", "wav", "-")
+		s.World.FailSeparator(t, fake.Rule{Step: separator.StepDownload, Path: "voice", Kind: fake.KindGarbage, Body: string(loud)})
+		defer s.World.Heal()
+		voice := run(func(*separator.Behaviour) {}).Stem(t, "voice_all")
+		if got, err := os.ReadFile(u.DownloadStem(t, voice)); err != nil || !bytes.Equal(got, loud) {
+			t.Errorf("a voice of %d bytes, above full scale, is served as %d others (%v)", len(loud), len(got), err)
+		}
+		s.Do(t, apitest.Request{Path: peaksPath(t, voice, "")}).Expect(200)
 	})
 	t.Run("late flags, bare envelope, absolute links", func(t *testing.T) {
 		run(func(b *separator.Behaviour) { b.FlagsLagCalls, b.BareProject, b.AbsoluteLinks = 2, true, true })

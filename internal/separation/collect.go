@@ -110,17 +110,24 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 	})
 }
 
-// prepare turns PCM into FLAC, which is lossless and half the size, leaves
-// anything else byte for byte as it came, and measures the result.
+// heldByFLAC are the codecs of WAV whose every sample FLAC holds. Of floating
+// point it would cut what is above full scale, as the parts of a loud mix are.
+var heldByFLAC = []string{"pcm_u8", "pcm_s16le", "pcm_s24le"}
+
+// prepare turns PCM into FLAC, which is half the size, where nothing is lost by
+// it, leaves anything else byte for byte as it came, and measures the result.
 func (s *Service) prepare(ctx context.Context, dir string, t *stem) (err error) {
-	if t.Kind == container.WAV {
+	if err := s.measure(ctx, t); err != nil {
+		return err
+	}
+	if t.Kind == container.WAV && slices.Contains(heldByFLAC, t.audio.Codec) {
 		if t.Stem, err = s.toFLAC(ctx, dir, t.id, []stem{*t}); err != nil {
 			return err
 		}
 		t.audio = nil
-	}
-	if err := s.measure(ctx, t); err != nil {
-		return err
+		if err := s.measure(ctx, t); err != nil {
+			return err
+		}
 	}
 	if t.durationMs = t.audio.Duration().Milliseconds(); t.durationMs <= 0 {
 		t.durationMs = 0
@@ -160,8 +167,8 @@ func providerMedia(ctx context.Context, err error) error {
 	return errors.Join(errProviderFailed, err)
 }
 
-// toFLAC encodes one stem, or the plain sum of several, losslessly. Samples of 16
-// bits stay 16 bits; everything else becomes 24.
+// toFLAC encodes one stem, or the plain sum of several. Samples of 16 bits stay
+// 16 bits; everything else becomes 24.
 func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (separator.Stem, error) {
 	out := separator.Stem{Path: filepath.Join(dir, name+".flac"), Kind: container.FLAC}
 	var args, inputs []string
