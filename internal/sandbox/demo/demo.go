@@ -223,8 +223,8 @@ func (r *run) conclude(ctx context.Context) error {
 		return err
 	}
 	r.screen.println("\n" + strings.Join(s.lines(r.screen.width(), r.screen.ink), "\n"))
-	if n := s.off(); n > 0 {
-		return fmt.Errorf("%d of %d measurements are off", n, s.count())
+	if off, all := s.count(); off > 0 {
+		return fmt.Errorf("%d of %d measurements are off", off, all)
 	}
 	return nil
 }

@@ -75,8 +75,8 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.checks = []check{{name: "format", want: "2×2", got: "2×2", ok: true}, {name: "length", want: "1.000 s", got: "1.010 s"}, {name: "sync", got: "not measured", ok: true, skipped: true}}
-	if s.off() != 1 || s.count() != 2 {
-		t.Errorf("%d of %d off", s.off(), s.count())
+	if off, all := s.count(); off != 1 || all != 2 {
+		t.Errorf("%d of %d off", off, all)
 	}
 	plain := func(_, text string) string { return text }
 	wide, narrow := strings.Join(s.lines(150, plain), "\n"), strings.Join(s.lines(40, plain), "\n")

@@ -48,10 +48,11 @@ func (s summary) lines(width int, ink func(code, text string) string) []string {
 		out = append(out, fmt.Sprintf("      %-24s %s", name, size))
 	}
 	out = append(out, "")
-	if n := s.off(); n > 0 {
-		return append(out, ink(redInk, fmt.Sprintf("%d of %d measurements are off.", n, s.count())))
+	off, all := s.count()
+	if off > 0 {
+		return append(out, ink(redInk, fmt.Sprintf("%d of %d measurements are off.", off, all)))
 	}
-	return append(out, ink(greenInk, fmt.Sprintf("All %d measurements are as expected.", s.count())))
+	return append(out, ink(greenInk, fmt.Sprintf("All %d measurements are as expected.", all)))
 }
 
 // table lists the checks: what was measured, and what was expected.
@@ -87,23 +88,18 @@ func (s summary) table(width int, ink func(code, text string) string) []string {
 	return out
 }
 
-// off counts the checks that failed, count those that could have.
-func (s summary) off() (n int) {
+// count counts the checks that failed, and those that could have.
+func (s summary) count() (off, all int) {
 	for _, c := range s.checks {
-		if !c.ok && !c.skipped {
-			n++
+		if c.skipped {
+			continue
+		}
+		all++
+		if !c.ok {
+			off++
 		}
 	}
-	return n
-}
-
-func (s summary) count() (n int) {
-	for _, c := range s.checks {
-		if !c.skipped {
-			n++
-		}
-	}
-	return n
+	return off, all
 }
 
 // reportColumns is the width of the report file.

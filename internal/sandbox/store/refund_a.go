@@ -6,13 +6,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"cutroom/internal/sandbox/api"
 	"cutroom/internal/sandbox/fake"
 )
 
@@ -22,29 +22,11 @@ type Push struct {
 	Body   []byte
 }
 
-// Send delivers a push. Anything but 200 is an error, for which a store would
-// try again.
+// Send delivers a push. A refusal is an error, for which a store would try again.
 func (p Push) Send(ctx context.Context, address string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(p.Body))
-	if err != nil {
-		return fmt.Errorf("push: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if p.Bearer != "" {
-		req.Header.Set("Authorization", "Bearer "+p.Bearer)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("push: %w", err)
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return fmt.Errorf("push: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("push: answered %d", resp.StatusCode)
-	}
-	return nil
+	c := api.New("")
+	c.Token = p.Bearer
+	return c.Call(ctx, http.MethodPost, address, bytes.NewReader(p.Body), "application/json", nil)
 }
 
 // Refund takes a purchase back: its state becomes cancelled, and it is listed
