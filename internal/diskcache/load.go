@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"cutroom/internal/disk"
 )
 
 // Loader makes the file of a key at a path that does not exist yet.
@@ -39,7 +41,7 @@ func (c *Cache) Drop(key string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := disk.Remove(path); err != nil {
 		return fmt.Errorf("file cache: drop: %w", err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -91,13 +92,7 @@ func (s *Segment) validate(names Names, i int) error {
 	case endsTooEarly(s.TrimStart, s.TrimEnd):
 		return fault.Invalidf("%s must be 0 or > trimStartMs", at("trimEndMs"))
 	}
-	if rule := volumeRule(s.Volume); rule != "" {
-		return fault.Invalidf("%s %s", at("volumeScale"), rule)
-	}
-	if rule := speedRule(s.Speed); rule != "" {
-		return fault.Invalidf("%s %s", at("speedScale"), rule)
-	}
-	return nil
+	return cmp.Or(outOfRange(at, "volumeScale", s.Volume, 0, MaxVolume), outOfRange(at, "speedScale", s.Speed, MinSpeed, MaxSpeed))
 }
 
 func (c *Clip) validate(names Names, i int) error {
@@ -114,13 +109,7 @@ func (c *Clip) validate(names Names, i int) error {
 	case endsTooEarly(c.SourceTrimStart, c.SourceTrimEnd):
 		return fault.Invalidf("%s must be 0 or > sourceTrimStartMs", at("sourceTrimEndMs"))
 	}
-	if rule := volumeRule(c.Volume); rule != "" {
-		return fault.Invalidf("%s %s", at("volume"), rule)
-	}
-	if rule := speedRule(c.Speed); rule != "" {
-		return fault.Invalidf("%s %s", at("speed"), rule)
-	}
-	return nil
+	return cmp.Or(outOfRange(at, "volume", c.Volume, 0, MaxVolume), outOfRange(at, "speed", c.Speed, MinSpeed, MaxSpeed))
 }
 
 func (d *Directive) validate(i int) error {
@@ -135,8 +124,8 @@ func (d *Directive) validate(i int) error {
 	case d.SourceOffset < 0:
 		return fault.Invalidf("%s must be >= 0", at("sourceOffsetMs"))
 	}
-	if rule := speedRule(d.AppliedSpeed); rule != "" {
-		return fault.Invalidf("%s %s", at("appliedSpeedScale"), rule)
+	if err := outOfRange(at, "appliedSpeedScale", d.AppliedSpeed, MinSpeed, MaxSpeed); err != nil {
+		return err
 	}
 	for j := range d.Selections {
 		s := &d.Selections[j]
@@ -149,8 +138,8 @@ func (d *Directive) validate(i int) error {
 		case s.SourceKey != "" && s.SeparationID != "":
 			return fault.Invalidf("%s must be absent beside separationJobId", in("audioUrl"))
 		}
-		if rule := volumeRule(s.Volume); rule != "" {
-			return fault.Invalidf("%s %s", in("volume"), rule)
+		if err := outOfRange(in, "volume", s.Volume, 0, MaxVolume); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -163,30 +152,18 @@ func endsTooEarly(start, end time.Duration) bool {
 	return end != 0 && end != math.MaxInt64 && end <= start
 }
 
-// volumeRule returns the broken half of "finite, 0..10", or "".
-func volumeRule(v float64) string {
+// outOfRange is nil for a finite number of least..most, and otherwise tells which
+// half of that is broken. Where nought is too little it says so first.
+func outOfRange(at func(field string) string, field string, v, least, most float64) error {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return "must be a finite number"
-	case v < 0:
-		return "must be >= 0"
-	case v > MaxVolume:
-		return fmt.Sprintf("must be <= %g", MaxVolume)
+		return fault.Invalidf("%s must be a finite number", at(field))
+	case v <= 0 && least > 0:
+		return fault.Invalidf("%s must be > 0", at(field))
+	case v < least:
+		return fault.Invalidf("%s must be >= %g", at(field), least)
+	case v > most:
+		return fault.Invalidf("%s must be <= %g", at(field), most)
 	}
-	return ""
-}
-
-// speedRule returns the broken half of "0.1..10", or "".
-func speedRule(v float64) string {
-	switch {
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return "must be a finite number"
-	case v <= 0:
-		return "must be > 0"
-	case v < MinSpeed:
-		return fmt.Sprintf("must be >= %g", MinSpeed)
-	case v > MaxSpeed:
-		return fmt.Sprintf("must be <= %g", MaxSpeed)
-	}
-	return ""
+	return nil
 }
