@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -109,23 +110,29 @@ func windows(needs []span, length int64) []span {
 			wide = append(wide, w)
 		}
 	}
-	slices.SortFunc(wide, func(a, b span) int { return int(a.from - b.from) })
-	var merged []span
+	all := merged(wide)
 	used := int64(0)
-	for _, w := range wide {
-		if n := len(merged); n > 0 && w.from <= merged[n-1].to {
-			merged[n-1].to = max(merged[n-1].to, w.to)
-			continue
-		}
-		merged = append(merged, w)
-	}
-	for _, w := range merged {
+	for _, w := range all {
 		used += w.to - w.from
 	}
-	if len(merged) == 0 || length <= samplesOf(mostAudio) && used >= length/4 {
+	if len(all) == 0 || length <= samplesOf(mostAudio) && used >= length/4 {
 		return whole
 	}
-	return merged
+	return all
+}
+
+// merged sorts spans and joins those that touch.
+func merged(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var all []span
+	for _, s := range spans {
+		if n := len(all); n > 0 && s.from <= all[n-1].to {
+			all[n-1].to = max(all[n-1].to, s.to)
+		} else {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 func audioKey(s *decodedAudio) string {

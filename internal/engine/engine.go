@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"log/slog"
 	"runtime"
 	"time"
@@ -27,27 +28,16 @@ type Config struct {
 // Engine renders timelines. It holds no state between renders but the cache.
 // Safe for concurrent use; how many renders may run at once is the caller's
 // decision.
-type Engine struct {
-	cfg Config
-	log *slog.Logger
-}
+type Engine struct{ cfg Config }
 
 // New returns an Engine.
 func New(cfg Config) *Engine {
-	if cfg.Cores <= 0 {
-		cfg.Cores = runtime.GOMAXPROCS(0)
-	}
-	if cfg.FinalTimeout <= 0 {
-		cfg.FinalTimeout = 30 * time.Minute
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.MemoryBytes <= 0 {
-		cfg.MemoryBytes = int64(cfg.Cores) * memoryPerCore
-	}
+	cfg.Cores = cmp.Or(cfg.Cores, runtime.GOMAXPROCS(0))
+	cfg.FinalTimeout = cmp.Or(cfg.FinalTimeout, 30*time.Minute)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.MemoryBytes = cmp.Or(cfg.MemoryBytes, int64(cfg.Cores)*memoryPerCore)
 	cfg.Limits = cfg.Limits.withDefaults()
-	return &Engine{cfg: cfg, log: cfg.Log}
+	return &Engine{cfg}
 }
 
 func (e *Engine) machine() Machine {

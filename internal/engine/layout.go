@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -110,14 +111,8 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 		}
 		return fault.Failedf(fault.NoMedia, "segments[%d]: trimStartMs lies at or beyond the end of the source (%s)", p.index, seconds(length))
 	}
-	p.in, p.out = s.TrimStart, length
-	if s.TrimEnd != 0 {
-		p.out = min(length, s.TrimEnd)
-	}
-	asked := time.Duration(math.MaxInt64)
-	if s.TrimEnd != 0 {
-		asked = s.TrimEnd
-	}
+	asked := cmp.Or(s.TrimEnd, math.MaxInt64)
+	p.in, p.out = s.TrimStart, min(length, asked)
 	if v := info.Video; v != nil && kind == timeline.Video {
 		if err := damaged(p.name(), p.in, min(asked, v.ClaimedEnd), v.End); err != nil {
 			return err

@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"sort"
 
 	"cutroom/internal/audio"
 	"cutroom/internal/fault"
@@ -275,17 +275,11 @@ func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]
 		if c.SourceTrimStart >= info.End {
 			return nil, fault.Failedf(fault.NoMedia, "bgmClips[%d]: sourceTrimStartMs lies at or beyond the end of the music (%s)", i, seconds(info.End))
 		}
-		promised := info.ClaimedEnd
-		if c.SourceTrimEnd != 0 {
-			promised = min(promised, c.SourceTrimEnd)
-		}
-		if err := damaged(fmt.Sprintf("bgmClips[%d]", i), c.SourceTrimStart, promised, info.End); err != nil {
+		asked := cmp.Or(c.SourceTrimEnd, math.MaxInt64)
+		if err := damaged(fmt.Sprintf("bgmClips[%d]", i), c.SourceTrimStart, min(info.ClaimedEnd, asked), info.End); err != nil {
 			return nil, err
 		}
-		end, cut := info.End, false
-		if c.SourceTrimEnd != 0 && c.SourceTrimEnd < end {
-			end, cut = c.SourceTrimEnd, true
-		}
+		end := min(info.End, asked)
 		start := samplesOf(c.Start)
 		if start >= total {
 			continue
@@ -298,7 +292,7 @@ func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]
 		if c.SourceTrimStart > 0 {
 			region.FadeIn = seamFade
 		}
-		if cut && start+length <= total {
+		if asked < info.End && start+length <= total {
 			region.FadeOut = seamFade
 		}
 		uses = append(uses, audioUse{
@@ -315,7 +309,10 @@ func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
 // shiftedRange is the part of a directive's range that lies in segments of one
 // shift: within it, the client's times and the film's differ by a constant.
-type shiftedRange struct{ start, end, shift int64 }
+type shiftedRange struct {
+	span
+	shift int64
+}
 
 // pieces cuts a directive's range at the segments' seams and moves each piece
 // along with the segment it belongs to.
@@ -328,18 +325,18 @@ func (l *layout) pieces(r timeline.Range) []shiftedRange {
 		if p.begin >= to || p.end <= from || first == last {
 			continue
 		}
-		s := shiftedRange{start: first, end: last, shift: p.shift}
+		s := shiftedRange{span{first, last}, p.shift}
 		if from > p.begin {
-			s.start = min(last, max(first, samplesOf(r.Start)+p.shift))
+			s.from = min(last, max(first, samplesOf(r.Start)+p.shift))
 		}
 		if to < p.end {
-			s.end = min(last, max(first, samplesOf(r.End)+p.shift))
+			s.to = min(last, max(first, samplesOf(r.End)+p.shift))
 		}
-		if s.start >= s.end {
+		if s.from >= s.to {
 			continue
 		}
-		if n := len(out); n > 0 && out[n-1].end == s.start && out[n-1].shift == s.shift {
-			out[n-1].end = s.end
+		if n := len(out); n > 0 && out[n-1].to == s.from && out[n-1].shift == s.shift {
+			out[n-1].to = s.to
 			continue
 		}
 		out = append(out, s)
@@ -355,7 +352,7 @@ func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []aud
 		pieces := l.pieces(d.Range)
 		for n, at := range pieces {
 			for j, sel := range d.Selections {
-				region := &audio.Region{Name: fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), Start: at.start, End: at.end, Volume: sel.Volume}
+				region := &audio.Region{Name: fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), Start: at.from, End: at.to, Volume: sel.Volume}
 				region.FadeIn, region.FadeOut = seamFade, seamFade
 				if n == 0 {
 					region.FadeIn = directiveFade
@@ -363,16 +360,16 @@ func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []aud
 				if n == len(pieces)-1 {
 					region.FadeOut = directiveFade
 				}
-				if at.start == 0 {
+				if at.from == 0 {
 					region.FadeIn = 0
 				}
-				if at.end == total {
+				if at.to == total {
 					region.FadeOut = 0
 				}
-				lead := float64(at.start - at.shift - samplesOf(d.Range.Start))
+				lead := float64(at.from - at.shift - samplesOf(d.Range.Start))
 				uses = append(uses, audioUse{
 					source: sources[sel.SourceKey], from: float64(samplesOf(d.SourceOffset)) + lead*d.AppliedSpeed,
-					tempo: d.AppliedSpeed, start: at.start, length: at.end - at.start, regions: []*audio.Region{region},
+					tempo: d.AppliedSpeed, start: at.from, length: at.to - at.from, regions: []*audio.Region{region},
 				})
 			}
 		}
@@ -383,33 +380,25 @@ func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []aud
 // muteSpans returns where the segments' own sound is silenced, merged over all
 // directives. Seams inside a directive's range are bridged.
 func muteSpans(t timeline.Timeline, l *layout) []audio.Mute {
-	var spans []audio.Mute
-	total := l.samples()
+	var spans []span
 	for _, d := range t.Directives {
 		if !d.MuteOriginal {
 			continue
 		}
 		for _, at := range l.pieces(d.Range) {
-			spans = append(spans, audio.Mute{Start: at.start, End: at.end})
+			spans = append(spans, at.span)
 		}
 	}
-	sort.Slice(spans, func(a, b int) bool { return spans[a].Start < spans[b].Start })
-	var merged []audio.Mute
-	for _, s := range spans {
-		if n := len(merged); n > 0 && s.Start <= merged[n-1].End {
-			merged[n-1].End = max(merged[n-1].End, s.End)
-			continue
+	var mutes []audio.Mute
+	for _, s := range merged(spans) {
+		m := audio.Mute{Start: s.from, End: s.to}
+		if s.from > 0 {
+			m.FadeIn = directiveFade
 		}
-		merged = append(merged, s)
+		if s.to < l.samples() {
+			m.FadeOut = directiveFade
+		}
+		mutes = append(mutes, m)
 	}
-	for i := range merged {
-		s := &merged[i]
-		if s.Start > 0 {
-			s.FadeIn = directiveFade
-		}
-		if s.End < total {
-			s.FadeOut = directiveFade
-		}
-	}
-	return merged
+	return mutes
 }

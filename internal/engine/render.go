@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,12 +51,8 @@ type run struct {
 }
 
 func (e *Engine) newRun(job Job) *run {
-	r := &run{Engine: e, job: job, log: job.Log, work: filepath.Join(job.Dir, "work"),
+	return &run{Engine: e, job: job, log: cmp.Or(job.Log, e.cfg.Log), work: filepath.Join(job.Dir, "work"),
 		meter: newMeter(job.OnProgress), decoded: map[*videoPart]coverage{}}
-	if r.log == nil {
-		r.log = e.log
-	}
-	return r
 }
 
 func (r *run) path(name string) string { return filepath.Join(r.work, name) }
