@@ -199,19 +199,16 @@ func (c *partCoordinator) Await(ctx context.Context, keys []string) (map[string]
 // look tells which of the parts have ended and whether they were made, and whether
 // one of them has nobody who makes it.
 func (c *partCoordinator) look(ctx context.Context, keys []string) (made map[string]bool, lost bool, err error) {
-	rows, err := c.s.db.Query(ctx, `SELECT part_key, CASE WHEN state = 'MAKING' AND lease_until < now_ms() THEN 'OPEN' ELSE state END
+	states := map[string]string{}
+	err = db.Each(ctx, c.s.db, func(row *db.Rows) error {
+		var key, state string
+		err := row.Scan(&key, &state)
+		states[key] = state
+		return err
+	}, `SELECT part_key, CASE WHEN state = 'MAKING' AND lease_until < now_ms() THEN 'OPEN' ELSE state END
 		FROM render_parts WHERE job_id = $1`, c.jobID)
 	if err != nil {
 		return nil, false, fmt.Errorf("look at parts: %w", err)
-	}
-	defer rows.Close()
-	states := map[string]string{}
-	for rows.Next() {
-		var key, state string
-		if err := rows.Scan(&key, &state); err != nil {
-			return nil, false, fmt.Errorf("look at parts: %w", err)
-		}
-		states[key] = state
 	}
 	made = map[string]bool{}
 	for _, key := range keys {
@@ -223,7 +220,7 @@ func (c *partCoordinator) look(ctx context.Context, keys []string) (made map[str
 			made[key] = states[key] == "MADE"
 		}
 	}
-	return made, lost, rows.Err()
+	return made, lost, nil
 }
 
 // assistSuffix ends the names of work folders of assistants.
