@@ -2,12 +2,14 @@ package test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -289,9 +291,14 @@ func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
 type front struct {
 	*httptest.Server
 	mu      sync.Mutex
-	targets []*url.URL
+	targets []*target
 	turn    int
 	broken  []string // requests that no replica answered
+}
+
+type target struct {
+	url *url.URL
+	has sync.WaitGroup // requests under way
 }
 
 func newFront(t *testing.T, replicas ...*apitest.Server) *front {
@@ -304,7 +311,7 @@ func newFront(t *testing.T, replicas ...*apitest.Server) *front {
 	// never closes one on which a request is just being sent.
 	proxy := &httputil.ReverseProxy{
 		Transport: &http.Transport{DisableKeepAlives: true},
-		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(f.next()); p.Out.Host = p.In.Host },
+		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(p.In.Context().Value(f).(*url.URL)); p.Out.Host = p.In.Host },
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			f.mu.Lock()
 			f.broken = append(f.broken, r.Method+" "+r.URL.Path+": "+err.Error())
@@ -312,16 +319,22 @@ func newFront(t *testing.T, replicas ...*apitest.Server) *front {
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
-	f.Server = httptest.NewServer(proxy)
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to := f.next()
+		defer to.has.Done()
+		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), f, to.url)))
+	}))
 	t.Cleanup(f.Close)
 	return f
 }
 
-func (f *front) next() *url.URL {
+func (f *front) next() *target {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.turn++
-	return f.targets[f.turn%len(f.targets)]
+	to := f.targets[f.turn%len(f.targets)]
+	to.has.Add(1)
+	return to
 }
 
 func (f *front) add(t *testing.T, address string) {
@@ -332,19 +345,18 @@ func (f *front) add(t *testing.T, address string) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.targets = append(f.targets, u)
+	f.targets = append(f.targets, &target{url: u})
 }
 
+// remove returns when the replica has answered what was passed to it: the script
+// gives it a second for that.
 func (f *front) remove(address string) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	var rest []*url.URL
-	for _, u := range f.targets {
-		if u.String() != address {
-			rest = append(rest, u)
-		}
-	}
-	f.targets = rest
+	i := slices.IndexFunc(f.targets, func(to *target) bool { return to.url.String() == address })
+	gone := f.targets[i]
+	f.targets = slices.Delete(f.targets, i, i+1)
+	f.mu.Unlock()
+	gone.has.Wait()
 }
 
 // Replicas are replaced one after the other under load, as

@@ -17,7 +17,7 @@ import (
 )
 
 // requestTimeout bounds one request with its answer.
-const requestTimeout = 60 * time.Second
+const requestTimeout = 2 * time.Minute
 
 // Request is one call of the service. At most one of JSON, Raw and Form is set.
 type Request struct {

@@ -342,7 +342,7 @@ func (s *Server) SetEnv(key, value string) {
 // service's configuration, and returns its exit status and output.
 func (s *Server) Command(t testing.TB, args ...string) (int, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	status, out, err := Run(ctx, s.Dir, s.replicas[0].env, args...)
 	if err != nil {

@@ -182,7 +182,7 @@ func create(t testing.TB, migrated bool) (address, user, password string) {
 }
 
 func startShared() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	address := os.Getenv(EnvURL)
 	if address == "" {
@@ -231,7 +231,7 @@ func addressOf(cluster *url.URL, name string) string {
 }
 
 func adminExec(u *url.URL, sql string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	return execute(ctx, u.String(), sql)
 }

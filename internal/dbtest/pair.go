@@ -21,7 +21,7 @@ synchronous_commit = on
 // StartPair starts a pair, with an empty database, until the test ends.
 func StartPair(t testing.TB) *Pair {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	p := &Pair{}
 	begin := func(c **Cluster, settings string, fill func(c *Cluster) error) {
