@@ -29,9 +29,11 @@ func (d *DB) Lookup(ctx context.Context, query string, args []any, row func(Scan
 	}
 	l := &lookup{query: query, args: args, row: row, deadline: time.Now().Add(limit), ended: make(chan struct{})}
 	d.lookups.add(l, d)
+	late := time.AfterFunc(patience, func() { d.lookups.help(d) })
 	// Its row is called elsewhere, so nothing but its end ends the wait; it has a
 	// deadline.
 	<-l.ended
+	late.Stop()
 	if l.alone {
 		return d.lookUpAlone(ctx, query, args, row)
 	}
@@ -62,14 +64,17 @@ type lookup struct {
 	err      error
 }
 
-// lookups share connections: those that come while all that they may use are
-// busy go together, in one round trip.
+// lookups share connections: those that come while one is under way go together, in
+// the next round trip. Where one of them waits for longer, another connection helps.
 type lookups struct {
 	mu      sync.Mutex
 	waiting []*lookup
 	running int
 	most    int // connections at a time
 }
+
+// patience is longer than a round trip to a database nearby.
+const patience = 5 * time.Millisecond
 
 // maxBatch bounds the lookups of one round trip.
 const maxBatch = 64
@@ -78,7 +83,17 @@ func (q *lookups) add(l *lookup, d *DB) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, l)
-	if q.running < q.most {
+	if q.running == 0 {
+		q.running++
+		go q.run(d)
+	}
+}
+
+// help lets another connection answer what still waits.
+func (q *lookups) help(d *DB) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) > 0 && q.running < q.most {
 		q.running++
 		go q.run(d)
 	}

@@ -116,3 +116,35 @@ func TestLookupsEndWithTheirTime(t *testing.T) {
 	close(release)
 	all.Wait()
 }
+
+// A lookup that hangs holds up none that comes after it.
+func TestALookupThatHangsHoldsUpNoOther(t *testing.T) {
+	address, user, password := dbtest.URL(t)
+	d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ctx := db.Prompt(t.Context(), 20*time.Second)
+	var hanging sync.WaitGroup
+	err = d.InTx(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), `LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		hanging.Go(func() {
+			if err := d.Lookup(ctx, `SELECT seen_at FROM nodes WHERE id = $1`, []any{"x"}, func(db.Scanner) error { return nil }); err != nil {
+				t.Errorf("the one that hung: %v", err)
+			}
+		})
+		for waiting := 0; waiting == 0; {
+			if err := tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = 'nodes'::regclass`).Scan(&waiting); err != nil {
+				return err
+			}
+		}
+		return d.Lookup(ctx, `SELECT slots FROM replicas WHERE id = $1`, []any{"x"}, func(db.Scanner) error { return nil })
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	hanging.Wait()
+}
