@@ -102,7 +102,7 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, signer: signer{secret: []byte(o.SigningSecret), previous: []byte(o.SigningPrevious)},
+	return &Service{Options: o, db: o.DB, log: o.Log, signer: newSigner(o.SigningSecret, o.SigningPrevious),
 		analyses: media.NewSlots(runtime.GOMAXPROCS(0)), analysisWait: analysisWait}
 }
 
