@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,13 +143,24 @@ func writeError(w http.ResponseWriter, f *fault.Error) {
 
 // writeJSON writes an answer. When the connection fails there is nobody left to
 // tell.
-func writeJSON(w http.ResponseWriter, status int, body any) {
+func writeJSON(w http.ResponseWriter, status int, body any) { writeEncoded(w, status, encode(body)) }
+
+func writeEncoded(w http.ResponseWriter, status int, encoded []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	enc := json.NewEncoder(w)
+	_, _ = w.Write(encoded)
+}
+
+// encode is a body as it is sent, with a line break at its end.
+func encode(body any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(body)
+	if err := enc.Encode(body); err != nil {
+		panic(err) // a body of ours that cannot be encoded
+	}
+	return b.Bytes()
 }
 
 // answer is ok with what a method of the domain returned, or its error.

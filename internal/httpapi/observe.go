@@ -67,7 +67,6 @@ func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
 		w.status = status
 	}
-	w.renew(0)
 	w.ResponseWriter.WriteHeader(status)
 }
 

@@ -169,7 +169,8 @@ func (s *Server) renderStatus(w http.ResponseWriter, r *http.Request, user accou
 		if st.State == render.StatePending {
 			body.ProgressReason = "queued"
 		}
-		return state{body: body, ended: st.State == render.StateCompleted || st.State == render.StateFailed}, nil
+		encoded := encode(body)
+		return state{encoded, weakTag(encoded), st.State == render.StateCompleted || st.State == render.StateFailed}, nil
 	})
 }
 

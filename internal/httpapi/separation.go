@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -169,15 +168,14 @@ func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user a
 			return state{}, err
 		}
 		body := bodyOfSeparation(st)
+		encoded := encode(body)
 		// Links are fresh in every answer; who has older ones hears of it while those
 		// are still good for a while.
-		tagged := body
-		tagged.Stems = slices.Clone(body.Stems)
-		for i := range tagged.Stems {
-			tagged.Stems[i].URL = strconv.FormatInt(st.LinkAge, 10)
+		for i := range body.Stems {
+			body.Stems[i].URL = strconv.FormatInt(st.LinkAge, 10)
 		}
 		ended := st.State == separation.StateReady || st.State == separation.StateFailed || st.State == separation.StateDisposed
-		return state{body: body, tagged: tagged, ended: ended}, nil
+		return state{encoded, weakTag(encode(body)), ended}, nil
 	})
 }
 

@@ -77,12 +77,12 @@ func (p *timedBody) Read(b []byte) (int, error) {
 // reading it, and the server then reads what is left of a short body before it
 // writes the answer: that, too, has a deadline from the start.
 func withBodyTimeouts(w *recorder, r *http.Request) *http.Request {
-	// What an earlier request on this connection left behind would fail the
-	// interim answer to "Expect: 100-continue".
-	_ = w.control.SetWriteDeadline(time.Time{})
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
 	}
+	// What an earlier request on this connection left behind would fail the
+	// interim answer to "Expect: 100-continue".
+	_ = w.control.SetWriteDeadline(time.Time{})
 	_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.bodySilence))
 	r.Body = &timedBody{ReadCloser: r.Body, timeouts: w.timeouts, control: w.control, started: time.Now()}
 	return r

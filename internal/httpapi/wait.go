@@ -1,10 +1,10 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -23,10 +23,9 @@ const (
 
 // state is what a status endpoint answers at one moment.
 type state struct {
-	body any
-	// tagged is what the ETag is of, where it is not the body.
-	tagged any
-	ended  bool // nothing more will come of the job by itself
+	body  []byte // encoded
+	tag   string
+	ended bool // nothing more will come of the job by itself
 }
 
 // answerState answers with the state of a job: at once, or when it differs from the
@@ -39,7 +38,7 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 		if err != nil {
 			return err
 		}
-		return st.answer(w, r, st.etag())
+		return st.answer(w, r)
 	}
 	defer s.waiters.give(userID)
 	// Before the first look: a change after it is not missed.
@@ -52,10 +51,9 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 		if err != nil {
 			return err
 		}
-		tag := st.etag()
-		if !st.worthWaiting(r, tag) || !s.await(r, wake, over.C) {
+		if !st.worthWaiting(r) || !s.await(r, wake, over.C) {
 			w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", seconds))
-			return st.answer(w, r, tag)
+			return st.answer(w, r)
 		}
 	}
 }
@@ -76,19 +74,19 @@ func (s *Server) await(r *http.Request, wake <-chan struct{}, over <-chan time.T
 
 // worthWaiting reports whether the client knows this state already, or, where it
 // did not say what it knows, whether the job goes on.
-func (st state) worthWaiting(r *http.Request, tag string) bool {
+func (st state) worthWaiting(r *http.Request) bool {
 	if r.Header.Get("If-None-Match") == "" {
 		return !st.ended
 	}
-	return knows(r, tag)
+	return knows(r, st.tag)
 }
 
 // answer sends the state, or 304 where the client has it.
-func (st state) answer(w http.ResponseWriter, r *http.Request, tag string) error {
-	if unchanged(w, r, tag, "no-store") {
-		return nil
+func (st state) answer(w http.ResponseWriter, r *http.Request) error {
+	if !unchanged(w, r, st.tag, "no-store") {
+		writeEncoded(w, http.StatusOK, st.body)
 	}
-	return ok(w, st.body)
+	return nil
 }
 
 // unchanged names by its tag what is to be answered, and reports whether the client
@@ -103,17 +101,10 @@ func unchanged(w http.ResponseWriter, r *http.Request, tag, cacheControl string)
 	return known
 }
 
-// etag is weak (RFC 9110, 8.8.1): signed links differ from answer to answer.
-func (st state) etag() string {
-	of := st.tagged
-	if of == nil {
-		of = st.body
-	}
-	b, err := json.Marshal(of)
-	if err != nil {
-		panic(err) // a body of ours that cannot be encoded
-	}
-	return `W/"` + tagOf(b) + `"`
+// weakTag is the ETag of an encoded body. It is weak (RFC 9110, 8.8.1): signed links
+// differ from answer to answer.
+func weakTag(encoded []byte) string {
+	return `W/"` + tagOf(bytes.TrimSuffix(encoded, []byte{'\n'})) + `"`
 }
 
 // tagOf is what stands in the ETag of these bytes.
