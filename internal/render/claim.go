@@ -34,30 +34,28 @@ const waitingSQL = `SELECT COALESCE(
 // bytes of disk are enough for. No owner comes to hold more than $2 slots while
 // another one waits.
 //
-// The queue is read owner by owner, jumping from one to the next in the index
-// render_open_by_user: a queue of many jobs costs as much as its owners are many.
-// Its list of states is word for word the condition of that index; SQLite uses
-// the index for no other wording. An expression is what running is grouped by,
-// or SQLite would read all jobs there ever were in the order of their users.
+// The queue is read owner by owner, jumping from the first job of one to that of the
+// next in the index render_open_by_user: a queue of many jobs costs as much as its
+// owners are many. Its list of states is word for word the condition of that index;
+// SQLite uses the index for no other wording. An expression is what running is grouped
+// by, or SQLite would read all jobs there ever were in the order of their users.
 func turnSQL(skipLocked string) string {
-	const open = `j.state IN ('PENDING', 'PROCESSING')`
-	return `WITH RECURSIVE owners (id) AS (
-			SELECT MIN(j.user_id) FROM render_jobs j WHERE ` + open + `
+	return `WITH RECURSIVE heads (user_id, job_id) AS (
+			SELECT '', ''
 			UNION ALL
-			SELECT (SELECT MIN(j.user_id) FROM render_jobs j WHERE ` + open + ` AND j.user_id > o.id) FROM owners o WHERE o.id IS NOT NULL),
+			SELECT h.user_id, h.id FROM heads o JOIN render_jobs h ON h.id = (SELECT j.id FROM render_jobs j
+				WHERE j.state IN ('PENDING', 'PROCESSING') AND j.user_id > o.user_id AND ` + claimable + ` AND COALESCE(j.needs_bytes, 0) <= $3
+				ORDER BY j.user_id, j.created_at, j.id LIMIT 1)),
 		running (user_id, jobs) AS MATERIALIZED (
 			SELECT MAX(j.user_id), COUNT(*) FROM render_jobs j
 			WHERE j.state = 'PROCESSING' AND j.lease_owner IS NOT NULL AND j.lease_until > now_ms() GROUP BY j.user_id || ''),
 		turns AS MATERIALIZED (
-			SELECT COALESCE(r.jobs, 0) AS running,
-				(SELECT j.id FROM render_jobs j WHERE ` + open + ` AND j.user_id = o.id AND ` + claimable + `
-						AND COALESCE(j.needs_bytes, 0) <= $3
-					ORDER BY j.created_at, j.id LIMIT 1) AS job_id,
-				COALESCE((SELECT MAX(j.started_at) FROM render_jobs j WHERE j.user_id = o.id AND j.started_at IS NOT NULL), 0) AS started
-			FROM owners o LEFT JOIN running r ON r.user_id = o.id
-			WHERE ` + user.Stays("o.id") + `)
+			SELECT COALESCE(r.jobs, 0) AS running, o.job_id,
+				COALESCE((SELECT MAX(j.started_at) FROM render_jobs j WHERE j.user_id = o.user_id AND j.started_at IS NOT NULL), 0) AS started
+			FROM heads o LEFT JOIN running r ON r.user_id = o.user_id
+			WHERE o.job_id <> '' AND ` + user.Stays("o.user_id") + `)
 		SELECT j.id FROM turns t CROSS JOIN render_jobs j
-		WHERE j.id = t.job_id AND (t.running < $2 OR (SELECT COUNT(job_id) FROM turns) = 1)
+		WHERE j.id = t.job_id AND (t.running < $2 OR (SELECT COUNT(*) FROM turns) = 1)
 		ORDER BY t.running, t.started, j.created_at, j.id LIMIT 1` + skipLocked
 }
 
