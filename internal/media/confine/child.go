@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,11 +52,12 @@ func enter(orderText string, args []string) error {
 			return fmt.Errorf("seccomp: %w", err)
 		}
 	}
-	err := unix.Exec(o.Binary, append([]string{o.Binary}, args...), o.Env)
+	err := unix.Exec(o.Binary, append([]string{o.Binary}, args...), environment())
 	return fmt.Errorf("exec %s: %w", o.Binary, err)
 }
 
-// maxThreads is far above what any encoder uses.
+// maxThreads is far above what any encoder uses. Without a user namespace the limit
+// would count the threads of the server's user, and is not set.
 const maxThreads = 2048
 
 // applyLimits lowers what the process may consume. A hard limit that is lower
@@ -69,15 +71,15 @@ func applyLimits(o order) error {
 		{"core", unix.RLIMIT_CORE, 0},
 		{"files", unix.RLIMIT_NOFILE, 1024},
 		{"threads", unix.RLIMIT_NPROC, maxThreads},
-		{"file size", unix.RLIMIT_FSIZE, o.FileSize},
-		{"cpu", unix.RLIMIT_CPU, o.CPU},
+		{"file size", unix.RLIMIT_FSIZE, o.FileBytes},
+		{"cpu", unix.RLIMIT_CPU, uint64((o.CPU + time.Second - 1) / time.Second)},
 		// RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count
 		// address space that is only reserved: 64 MiB per thread's arena, and
 		// every mapped library. Shared memory is the filter's business.
-		{"memory", unix.RLIMIT_DATA, o.Memory},
+		{"memory", unix.RLIMIT_DATA, o.MemoryBytes},
 	}
 	for _, l := range limits {
-		if l.value == 0 && l.resource != unix.RLIMIT_CORE || l.resource == unix.RLIMIT_NPROC && o.Unnumbered {
+		if l.value == 0 && l.resource != unix.RLIMIT_CORE || l.resource == unix.RLIMIT_NPROC && !o.Layers.Namespaces {
 			continue
 		}
 		var now unix.Rlimit

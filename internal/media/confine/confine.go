@@ -60,7 +60,7 @@ type Layers struct {
 // Program is what is to run, and what it may have.
 type Program struct {
 	Binary string   // absolute, links resolved
-	Args   []string // without the name of the program
+	Args   []string `json:"-"` // without the name of the program
 	Dir    string   // working directory, and the only place it may write; "" is nowhere
 	Reads  []string // files and folders it may read
 
@@ -69,18 +69,11 @@ type Program struct {
 	CPU         time.Duration // processor time, rounded up to seconds; 0 is no limit
 }
 
-// order is what the new process is told, as JSON in its argument list. Nothing
-// in it is secret: it names files and numbers.
+// order is what the new process is told, as JSON in its argument list, before the
+// program's own arguments. Nothing in it is secret: it names files and numbers.
 type order struct {
-	Layers     Layers
-	Binary     string
-	Write      string
-	Read       []string
-	Memory     uint64 // bytes
-	FileSize   uint64 // bytes
-	CPU        uint64 // seconds
-	Unnumbered bool   // the limit on threads would count those of the server's user
-	Env        []string
+	Program
+	Layers Layers
 }
 
 // aliveFD is the one descriptor that the new process has beside the three of
@@ -95,11 +88,7 @@ func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(order{
-		Layers: layers, Binary: p.Binary, Write: p.Dir, Read: p.Reads,
-		Memory: p.MemoryBytes, FileSize: p.FileBytes, CPU: uint64((p.CPU + time.Second - 1) / time.Second),
-		Unnumbered: !layers.Namespaces, Env: environment(),
-	})
+	text, err := json.Marshal(order{p, layers})
 	if err != nil {
 		return nil, err
 	}

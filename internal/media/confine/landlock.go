@@ -103,10 +103,10 @@ func applyLandlock(o order) error {
 	for _, path := range loaders {
 		rules = append(rules, rule{path, readFile | execute, false})
 	}
-	if o.Write != "" {
-		rules = append(rules, rule{o.Write, writeAll, true})
+	if o.Dir != "" {
+		rules = append(rules, rule{o.Dir, writeAll, true})
 	}
-	for _, path := range o.Read {
+	for _, path := range o.Reads {
 		rules = append(rules, rule{path, readAll, false}) // of a missing one the program says so itself
 	}
 	for _, r := range rules {
