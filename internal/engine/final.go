@@ -124,7 +124,7 @@ func (r *run) finalError(ctx context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(err, media.ErrTimeout) {
 		return fault.Failedf(fault.TimedOut, "the render took longer than the allowed %s", r.cfg.FinalTimeout).WithCause(err)
 	}
-	return r.blame(ctx, err, "", fate{})
+	return r.blame(ctx, err, "", nil)
 }
 
 // mixInput opens the mix.

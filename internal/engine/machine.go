@@ -75,16 +75,16 @@ func (v *videoPart) economize(machine Machine) error {
 			return nil
 		}
 	}
-	return fault.Failedf(fault.SourceTooLarge, "segments[%d]: the video %s", v.segment, v.tooLarge())
+	return v.tooLarge()
 }
 
 // tooLarge says what an encoder cannot hold.
-func (v *videoPart) tooLarge() string {
+func (v *videoPart) tooLarge() *fault.Error {
 	w, h := v.canvas.Width, v.canvas.Height
 	if video := v.source.info.Video; video.Width*video.Height > w*h {
 		w, h = video.Width, video.Height
 	}
-	return fmt.Sprintf("has pictures of %dx%d, which need more memory than an encoder may use", w, h)
+	return fault.Failedf(fault.SourceTooLarge, "segments[%d]: the video has pictures of %dx%d, which need more memory than an encoder may use", v.segment, w, h)
 }
 
 // memory estimates what the part's encoder takes with one thread, or with a few,

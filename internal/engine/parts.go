@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/audio"
-	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
 )
@@ -174,7 +173,7 @@ func (r *run) makePart(ctx context.Context, p *videoPart) error {
 		return r.blameEncoder(ctx, err, p, log, what)
 	}
 	if c.got == 0 || c.noise {
-		return undecoded.blame(what)
+		return undecoded(what)
 	}
 	if err := container.Neutralize(r.path(out)); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
@@ -219,11 +218,11 @@ func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart, log, wh
 	times, readErr := readTimes(r.path(log))
 	switch {
 	case readErr != nil || len(times) == 0:
-		return r.blame(ctx, err, what, undecoded)
+		return r.blame(ctx, err, what, undecoded(what))
 	case p.memory(p.threads) > r.cfg.Media.MaxMemory()/2:
-		return r.blame(ctx, err, what, fate{fault.SourceTooLarge, p.tooLarge()})
+		return r.blame(ctx, err, what, p.tooLarge())
 	}
-	return r.blame(ctx, err, what, fate{})
+	return r.blame(ctx, err, what, nil)
 }
 
 // checkDamage adds up, for every segment, what its parts could decode.
@@ -255,7 +254,7 @@ func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
 	}
 	what := s.source.user + ": the sound"
 	if _, err := r.encode(ctx, pass); err != nil {
-		return r.blame(ctx, err, what, undecoded)
+		return r.blame(ctx, err, what, undecoded(what))
 	}
 	times, err := readTimes(r.path(log))
 	if err != nil {
@@ -264,7 +263,7 @@ func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
 	c := s.decoded(times)
 	switch {
 	case c.wanted > 0 && c.got == 0:
-		return undecoded.blame(what)
+		return undecoded(what)
 	case !c.complete():
 		return damageFault(s.source.user, c.got, c.wanted)
 	}

@@ -166,10 +166,10 @@ func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err err
 }
 
 // blame turns the failure of a pass over a client's file into a sentence about
-// the file: what names the user and the thing, "segments[2]: the video", and f
-// what became of it, nothing where that is our own fault. A full disk and an end
-// from outside are not the file's fault.
-func (r *run) blame(ctx context.Context, err error, what string, f fate) error {
+// the file: what names the user and the thing, "segments[2]: the video", and ended
+// is for a pass that ended by itself, nil where that is our own fault. A full disk
+// and an end from outside are not the file's fault.
+func (r *run) blame(ctx context.Context, err error, what string, ended *fault.Error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -179,18 +179,12 @@ func (r *run) blame(ctx context.Context, err error, what string, f fate) error {
 	if errors.Is(err, media.ErrTimeout) {
 		return fault.Failedf(fault.TimedOut, "%s took too long to process", what).WithCause(err)
 	}
-	if exit, ok := errors.AsType[*media.ExitError](err); ok && exit.Signal == 0 && f != (fate{}) {
-		return f.blame(what).WithCause(err)
+	if exit, ok := errors.AsType[*media.ExitError](err); ok && exit.Signal == 0 && ended != nil {
+		return ended.WithCause(err)
 	}
 	return err
 }
 
-// fate is what becomes of a file, in one word and as the end of a sentence.
-type fate struct {
-	reason fault.Reason
-	words  string
+func undecoded(what string) *fault.Error {
+	return fault.Failedf(fault.SourceUnreadable, "%s could not be decoded", what)
 }
-
-var undecoded = fate{fault.SourceUnreadable, "could not be decoded"}
-
-func (f fate) blame(what string) *fault.Error { return fault.Failedf(f.reason, "%s %s", what, f.words) }
