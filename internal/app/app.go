@@ -319,7 +319,9 @@ func (a *App) Run(ctx context.Context) error {
 	if ops != nil {
 		group.Go(func() error { return a.serveOps(ctx, ops) })
 	}
-	group.Go(func() error { return a.db.RunNotifier(ctx) })
+	group.Go(func() error {
+		return a.db.RunNotifier(ctx, a.cfg.Roles.API, a.cfg.Roles.Render || a.cfg.Roles.Separation)
+	})
 	if a.cfg.Roles.Render {
 		// Before the replicas are counted. If the database is away at this moment,
 		// the replica announces itself again later.

@@ -66,7 +66,7 @@ func TestExecNotifyRingsWhereARowWasTouched(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var notifier sync.WaitGroup
-		notifier.Go(func() { _ = d.RunNotifier(ctx) }) // ends with ctx alone
+		notifier.Go(func() { _ = d.RunNotifier(ctx, true, true) }) // ends with ctx alone
 		defer notifier.Wait()
 		defer cancel()
 		ready, stop := d.Listen("ready")
@@ -103,6 +103,44 @@ func TestExecNotifyRingsWhereARowWasTouched(t *testing.T) {
 		}
 		<-wake
 	})
+}
+
+// A replica that answers no client is not woken by what clients wait for.
+func TestWorkersHearOfWorkAlone(t *testing.T) {
+	address, user, password := dbtest.URL(t)
+	d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var notifier sync.WaitGroup
+	notifier.Go(func() { _ = d.RunNotifier(ctx, false, true) }) // ends with ctx alone
+	defer notifier.Wait()
+	defer cancel()
+	work, stop := d.Listen(db.ForWorkers + "queue")
+	defer stop()
+	client, stop := d.Listen("job")
+	defer stop()
+	// Everybody is woken once where the connection begins, which is over when work is
+	// heard of again.
+	for heard := 0; heard < 3; {
+		for _, topic := range []string{"job", db.ForWorkers + "queue"} {
+			if err := d.Notify(ctx, topic); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-work:
+			if heard++; heard == 2 && len(client) > 0 {
+				<-client
+			}
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if len(client) > 0 {
+		t.Error("a worker heard of a job's change")
+	}
 }
 
 // What many decide at once from what they count is decided one after the other.

@@ -4,14 +4,26 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// channel is the one PostgreSQL notification channel; the payload is the topic.
-const channel = "cutroom"
+// ForWorkers begins the topics that concern workers. The others are what clients wait
+// for: they come far more often, and a replica that answers nobody is not woken by them.
+const ForWorkers = "work/"
+
+// The PostgreSQL notification channels, of clients and of workers; the payload is the topic.
+const channel, workChannel = "cutroom", "cutroom_work"
+
+func channelOf(topic string) string {
+	if strings.HasPrefix(topic, ForWorkers) {
+		return workChannel
+	}
+	return channel
+}
 
 // notifier fans wake-ups out to the listeners inside this process.
 type notifier struct {
@@ -79,7 +91,7 @@ func (d *DB) Notify(ctx context.Context, topic string) error {
 		d.notifier.notify(topic)
 		return nil
 	}
-	if _, err := d.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, topic); err != nil {
+	if _, err := d.Exec(ctx, `SELECT pg_notify($1, $2)`, channelOf(topic), topic); err != nil {
 		return fmt.Errorf("notify %s: %w", topic, err)
 	}
 	return nil
@@ -96,20 +108,28 @@ func (d *DB) ExecNotify(ctx context.Context, topic, query string, args ...any) (
 	}
 	query = fmt.Sprintf(`WITH touched AS (%s RETURNING 1) SELECT COUNT(*) FROM (SELECT pg_notify($%d, $%d) FROM touched) AS told`,
 		query, len(args)+1, len(args)+2)
-	err = d.ExecRow(ctx, query, slices.Concat(args, []any{channel, topic}), &n)
+	err = d.ExecRow(ctx, query, slices.Concat(args, []any{channelOf(topic), topic}), &n)
 	return n, err
 }
 
-// RunNotifier receives PostgreSQL's notifications on a connection of its own,
-// outside of the pool, until ctx ends. It reconnects by itself. On SQLite,
-// where one process holds the database, it only waits.
-func (d *DB) RunNotifier(ctx context.Context) error {
-	if !d.postgres {
+// RunNotifier receives PostgreSQL's notifications, those for clients, those for
+// workers, or both, on a connection of its own, outside of the pool, until ctx ends.
+// It reconnects by itself. On SQLite, where one process holds the database, it only
+// waits.
+func (d *DB) RunNotifier(ctx context.Context, clients, workers bool) error {
+	listen := ""
+	if clients {
+		listen += "LISTEN " + channel + ";"
+	}
+	if workers {
+		listen += "LISTEN " + workChannel + ";"
+	}
+	if !d.postgres || listen == "" {
 		<-ctx.Done()
 		return nil
 	}
 	for ctx.Err() == nil {
-		err := d.receive(ctx)
+		err := d.receive(ctx, listen)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -122,7 +142,7 @@ func (d *DB) RunNotifier(ctx context.Context) error {
 	return nil
 }
 
-func (d *DB) receive(ctx context.Context) error {
+func (d *DB) receive(ctx context.Context, listen string) error {
 	conn, err := pgx.ConnectConfig(ctx, d.pgConfig.Copy())
 	if err != nil {
 		return err
@@ -133,7 +153,7 @@ func (d *DB) receive(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+	if err := conn.PgConn().Exec(ctx, listen).Close(); err != nil {
 		return err
 	}
 	d.notifier.notifyAll() // whatever was notified while nobody listened

@@ -31,7 +31,7 @@ func TestAPoolerMustPoolSessions(t *testing.T) {
 			defer stop()
 			ctx, end := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- d.RunNotifier(ctx) }()
+			go func() { ended <- d.RunNotifier(ctx, true, true) }()
 			for range 2 { // the first tells that somebody listens
 				select {
 				case <-wake:

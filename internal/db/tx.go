@@ -182,7 +182,7 @@ func (t *Tx) Notify(ctx context.Context, topic string) error {
 		t.onCommit = append(t.onCommit, topic)
 		return nil
 	}
-	if _, err := t.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, topic); err != nil {
+	if _, err := t.Exec(ctx, `SELECT pg_notify($1, $2)`, channelOf(topic), topic); err != nil {
 		return fmt.Errorf("notify %s: %w", topic, err)
 	}
 	return nil

@@ -109,7 +109,7 @@ func TestHolderHearsOfARevocation(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var notifier sync.WaitGroup
-		notifier.Go(func() { _ = d.RunNotifier(ctx) }) // ends with ctx alone
+		notifier.Go(func() { _ = d.RunNotifier(ctx, true, true) }) // ends with ctx alone
 		defer notifier.Wait()
 		defer cancel()
 		if _, err := d.Exec(ctx, `ALTER TABLE chores ADD COLUMN user_id TEXT`); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // topicParts wakes those who may make parts for others.
-const topicParts = "render-parts"
+const topicParts = db.ForWorkers + "render-parts"
 
 // partCoordinator shares the parts of one job among replicas, through rows of
 // render_parts. It implements engine.PartCoordinator. Every part that it claims is kept

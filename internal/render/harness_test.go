@@ -175,7 +175,7 @@ func (r *rig) run(s *Service) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := s.db.RunNotifier(ctx); err != nil {
+		if err := s.db.RunNotifier(ctx, false, true); err != nil {
 			r.t.Errorf("notifications: %v", err)
 		}
 	})

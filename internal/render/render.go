@@ -46,7 +46,7 @@ const (
 )
 
 // topic wakes the workers of every replica.
-const topic = "render"
+const topic = db.ForWorkers + "render"
 
 // maxAttempts bounds how many workers may die over one job.
 const maxAttempts = 3

@@ -51,7 +51,7 @@ const (
 )
 
 // topic wakes the workers of every replica.
-const topic = "separation"
+const topic = db.ForWorkers + "separation"
 
 // maxAttempts bounds how often a job may enter SUBMITTING.
 const maxAttempts = 3
