@@ -16,17 +16,16 @@ type Orientation struct {
 // SwapsSides reports whether width and height change places.
 func (o Orientation) SwapsSides() bool { return o.Degrees == 90 || o.Degrees == 270 }
 
+// filters are what ffmpeg turns a picture by.
+var filters = map[Orientation]string{
+	{90, false}: "transpose=clock", {180, false}: "hflip,vflip", {270, false}: "transpose=cclock",
+	{0, true}: "hflip", {90, true}: "transpose=clock_flip", {180, true}: "vflip", {270, true}: "transpose=cclock_flip",
+}
+
 // Filter is the ffmpeg filter (or chain) that applies the orientation to a
 // stream decoded with -noautorotate; "" when there is nothing to do. It does not
 // depend on how a version of ffmpeg treats mirrored frames by itself.
-func (o Orientation) Filter() string {
-	plain := map[int]string{90: "transpose=clock", 180: "hflip,vflip", 270: "transpose=cclock"}
-	mirrored := map[int]string{0: "hflip", 90: "transpose=clock_flip", 180: "vflip", 270: "transpose=cclock_flip"}
-	if o.Mirrored {
-		return mirrored[o.Degrees]
-	}
-	return plain[o.Degrees]
-}
+func (o Orientation) Filter() string { return filters[o] }
 
 // parseDisplayMatrix reads the 3x3 matrix as ffprobe prints it: lines of
 // "00000000:   0   65536   0". It maps a coded point (x, y), y downwards, to
