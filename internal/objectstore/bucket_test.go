@@ -253,7 +253,7 @@ func (s *stallAfter) Write(p []byte) (int, error) {
 func TestSlowReaderIsNotAStall(t *testing.T) {
 	t.Parallel()
 	b := standInBackend(t)
-	const stall = time.Second
+	const stall = 2 * time.Second
 	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.StallTimeout = stall; c.Attempts = 1 })
 	want := content(900<<10, 1)
 	put(t, b.bucket(t, nil), "a.bin", want)

@@ -35,7 +35,7 @@ func wantOnly(t *testing.T, err, want error, token string) {
 // waitFor polls a condition that another goroutine makes true.
 func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); {
+	for deadline := time.Now().Add(time.Minute); !condition(); {
 		if time.Now().After(deadline) {
 			t.Fatal("condition never became true")
 		}
