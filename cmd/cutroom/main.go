@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"cutroom/internal/app"
@@ -136,6 +137,11 @@ func serve(ctx context.Context, v *invocation) error {
 	a, err := app.New(ctx, cfg, versionString(), log)
 	if err != nil {
 		return err
+	}
+	// What the service keeps is small beside what requests leave behind: a few MB more
+	// save a tenth of their time. Who sets GOGC has other wishes.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200)
 	}
 	return a.Run(ctx)
 }
