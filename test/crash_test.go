@@ -158,8 +158,7 @@ func anotherReplicaTakesOver(t *testing.T) {
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
 	// Ask the survivor directly: the front would send every other request to
 	// the dead process.
-	direct := *u
-	direct.Server = s.Replica(1)
+	direct := at(u, s.Replica(1))
 	direct.WaitReady(t, sep)
 	t.Logf("the separation was done %v after the kill", time.Since(killed))
 	direct.WaitRendered(t, film)

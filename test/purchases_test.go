@@ -151,9 +151,7 @@ func TestForgedReceiptsAreLimitedOverAllReplicas(t *testing.T) {
 	bought := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10", Set: map[string]any{"purchaseType": 0}})
 	purchase(t, forger, "platform_a", bought.OrderID, bought.Token, bought.ProductID).Expect(200) // a tester, who may
 	present := func(i int) *apitest.Response {
-		at := *forger
-		at.Server = s.Replica(i % replicas)
-		return purchase(t, &at, "platform_a", fmt.Sprint("GPA.", i), "forged", "credits.10")
+		return purchase(t, at(forger, s.Replica(i%replicas)), "platform_a", fmt.Sprint("GPA.", i), "forged", "credits.10")
 	}
 	for i := range 20 {
 		refusedFor(t, present(i), "unverified")

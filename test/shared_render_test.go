@@ -57,8 +57,7 @@ func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 	if log := s.Replica(renders).Logs(); !strings.Contains(log, "render handed back") {
 		t.Errorf("the render was not handed back:\n%s", log)
 	}
-	left := *u
-	left.Server = s.Replica(1 - renders)
+	left := at(u, s.Replica(1-renders))
 	left.WaitRendered(t, id)
 	isFilm(t, left.Download(t, id), 320, 180, "30/1", 18*time.Second)
 	if log := s.Logs(); strings.Contains(log, "not handed back") || strings.Contains(log, "taken over") {
@@ -71,8 +70,7 @@ func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
 	apitest.Eventually(t, time.Minute, func() bool { return u.Status(t, id).Progress >= 20 },
 		func() string { return "the render does not get going" })
 	s.KillReplica(t, 0)
-	left := *u // the same user, speaking to the replica that is left
-	left.Server = s.Replica(1)
+	left := at(u, s.Replica(1))
 	left.WaitRendered(t, id)
 	isFilm(t, left.Download(t, id), 320, 180, "30/1", 18*time.Second)
 }

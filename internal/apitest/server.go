@@ -432,8 +432,15 @@ func tail(log string) string {
 }
 
 // Replica is the service as one of its processes shows it, without the front.
-// It shares everything else with s and is valid as long as s.
 func (s *Server) Replica(i int) *Server {
-	return &Server{URL: s.replicas[i].url, World: s.World, Dir: s.Dir, Storage: s.Storage, binary: s.binary,
-		env: s.env, replicas: s.replicas[i : i+1], client: s.client, secrets: s.secrets}
+	r := s.At(s.replicas[i].url)
+	r.replicas = s.replicas[i : i+1]
+	return r
+}
+
+// At is the service as it is reached at another address, such as that of a front.
+// It shares everything else with s and is valid as long as s.
+func (s *Server) At(address string) *Server {
+	return &Server{URL: address, World: s.World, Dir: s.Dir, Storage: s.Storage, binary: s.binary,
+		env: s.env, replicas: s.replicas, client: s.client, secrets: s.secrets}
 }

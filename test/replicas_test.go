@@ -1,0 +1,263 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/separator"
+)
+
+// sharedKeys are what replicas of one service have in common.
+var sharedKeys = []string{"DATABASE_URL", "DB_USER", "DB_PASSWORD", "AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET",
+	"AUTH_PROVIDER_A_CLIENT_IDS", "AUTH_PROVIDER_A_TOKENINFO_URL", "SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_SPACE_ID",
+	"SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL", "PUBLIC_BASE_URL"}
+
+// startPeer starts a second replica of a's service on a disk of its own, as on
+// another machine: all they share is the database and the bucket. It ends
+// before a does.
+func startPeer(t *testing.T, a *apitest.Server, f *flakyStore) *apitest.Server {
+	t.Helper()
+	var same []apitest.Option
+	for _, key := range sharedKeys {
+		same = append(same, apitest.Env(key, a.Config(key)))
+	}
+	return startOn(t, f, same...)
+}
+
+// at is the user as seen through another replica.
+func at(u *apitest.User, s *apitest.Server) *apitest.User {
+	moved := *u
+	moved.Server = s
+	return &moved
+}
+
+func needPostgres(t *testing.T) {
+	t.Helper()
+	if !apitest.Postgres() {
+		t.Skip("several replicas need PostgreSQL")
+	}
+}
+
+// Two machines that share nothing but database and bucket are one service.
+func TestEitherReplicaServesEverything(t *testing.T) {
+	t.Parallel()
+	needPostgres(t)
+	f := newFlakyStore(t)
+	a := startOn(t, f)
+	b := startPeer(t, a, f)
+	u := a.SignIn(t, apitest.Credits(10))
+	both := []*apitest.User{u, at(u, b)}
+	var jobs []string
+	for i := range 4 {
+		jobs = append(jobs, both[i%2].Separate(t, mixture(t)))
+	}
+	for i, id := range jobs {
+		job := both[(i+1)%2].WaitReady(t, id)
+		path := stemPath(t, job.Stem(t, "voice_all"))
+		first, second := a.Do(t, apitest.Request{Path: path}).Expect(200), b.Do(t, apitest.Request{Path: path}).Expect(200)
+		if !bytes.Equal(first.Body, second.Body) || first.Header.Get("ETag") != second.Header.Get("ETag") {
+			t.Errorf("%s: the replicas serve different stems", id)
+		}
+	}
+	// An asset uploaded by way of one is there for the other.
+	key := uploadAsset(t, u, blueClip(t), "mp4", "video/mp4")
+	var again uploadURL
+	both[1].Post(t, uploadURLPath, assetRequest(t, blueClip(t), "mp4", "video/mp4")).Expect(200).JSON(&again)
+	if !again.AlreadyExists || again.AssetKey != key {
+		t.Errorf("the other replica says %+v", again)
+	}
+	// So is a cached video.
+	var input struct{ InputID string }
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: redClip(t)}}}).
+		Expect(200).JSON(&input)
+	both[1].Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: []apitest.Part{
+		{Name: "inputId", Text: input.InputID}, {Name: "config", Text: `{"videoDurationMs":500}`}}}).Expect(200)
+	if n := len(a.World.Separator.Projects()); n != len(jobs) {
+		t.Errorf("%d projects at the provider, want %d", n, len(jobs))
+	}
+	a.Stop(t)
+	for _, id := range jobs {
+		b.Do(t, apitest.Request{Path: stemPath(t, both[1].Separation(t, id).Stem(t, "background"))}).Expect(200)
+	}
+}
+
+// A job whose replica is lost with its disk goes on elsewhere.
+func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
+	t.Parallel()
+	needPostgres(t)
+	for _, state := range []string{"SUBMITTING", "PROCESSING"} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			f := newFlakyStore(t)
+			a := startOn(t, f)
+			u := a.SignIn(t)
+			if state == "SUBMITTING" {
+				a.World.FailSeparator(t, fake.Rule{Step: separator.StepUploadToken, Kind: fake.KindStall})
+			} else {
+				a.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
+			}
+			id := u.Separate(t, mixture(t))
+			apitest.Eventually(t, time.Minute, func() bool { return u.Separation(t, id).Status == state },
+				func() string { return id + " is not " + state })
+			a.Kill9(t)
+			a.World.Heal()
+			a.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
+			b := startPeer(t, a, f)
+			job := at(u, b).WaitReady(t, id)
+			b.Do(t, apitest.Request{Path: stemPath(t, job.Stem(t, "voice_all"))}).Expect(200)
+			if n := len(a.World.Separator.Projects()); n != 1 {
+				t.Errorf("%d projects at the provider, want 1", n)
+			}
+		})
+	}
+}
+
+// front passes requests to the replicas that are in it, in turn, as the
+// reverse proxy of a deployment does.
+type front struct {
+	*httptest.Server
+	mu      sync.Mutex
+	targets []*target
+	turn    int
+	broken  []string // requests that no replica answered
+}
+
+type target struct {
+	url *url.URL
+	has sync.WaitGroup // requests under way
+}
+
+func newFront(t *testing.T, replicas ...*apitest.Server) *front {
+	t.Helper()
+	f := &front{}
+	for _, r := range replicas {
+		f.add(t, r.URL)
+	}
+	// One connection a request, as deploy/nginx has it: a replica that stops
+	// never closes one on which a request is just being sent.
+	proxy := &httputil.ReverseProxy{
+		Transport: &http.Transport{DisableKeepAlives: true},
+		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(p.In.Context().Value(f).(*url.URL)); p.Out.Host = p.In.Host },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			f.mu.Lock()
+			f.broken = append(f.broken, r.Method+" "+r.URL.Path+": "+err.Error())
+			f.mu.Unlock()
+			w.WriteHeader(http.StatusBadGateway)
+		},
+	}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to := f.next()
+		defer to.has.Done()
+		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), f, to.url)))
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *front) next() *target {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.turn++
+	to := f.targets[f.turn%len(f.targets)]
+	to.has.Add(1)
+	return to
+}
+
+func (f *front) add(t *testing.T, address string) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.targets = append(f.targets, &target{url: u})
+}
+
+// remove returns when the replica has answered what was passed to it: the script
+// gives it a second for that.
+func (f *front) remove(address string) {
+	f.mu.Lock()
+	i := slices.IndexFunc(f.targets, func(to *target) bool { return to.url.String() == address })
+	gone := f.targets[i]
+	f.targets = slices.Delete(f.targets, i, i+1)
+	f.mu.Unlock()
+	gone.has.Wait()
+}
+
+// Replicas are replaced one after the other under load, as
+// deploy/rolling-restart.sh does it: no request fails and no job is lost.
+func TestRollingRestartLosesNothing(t *testing.T) {
+	t.Parallel()
+	needPostgres(t)
+	f := newFlakyStore(t)
+	a := startOn(t, f)
+	replicas := []*apitest.Server{a}
+	for len(replicas) < max(2, apitest.Replication()) {
+		replicas = append(replicas, startPeer(t, a, f))
+	}
+	entry := newFront(t, replicas...)
+
+	var users []*apitest.User
+	for range 3 {
+		users = append(users, at(a.SignIn(t, apitest.Credits(20)), a.At(entry.URL)))
+	}
+	stop := make(chan struct{})
+	jobs := make([][]string, len(users))
+	var polls int
+	var mu sync.Mutex
+	var load sync.WaitGroup
+	for i, u := range users {
+		load.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					if len(jobs[i]) >= 2 { // on a busy machine the load comes late
+						return
+					}
+				default:
+				}
+				u.Balance(t)
+				mu.Lock()
+				polls++
+				mu.Unlock()
+				if n%5 == 0 && len(jobs[i]) < 6 {
+					jobs[i] = append(jobs[i], u.Separate(t, mixture(t)))
+				}
+				time.Sleep(20 * time.Millisecond) // the pace of a client
+			}
+		})
+	}
+	for _, s := range replicas {
+		entry.remove(s.URL)
+		s.Stop(t)
+		s.Restart(t)
+		entry.add(t, s.URL)
+	}
+	close(stop)
+	load.Wait()
+	if len(entry.broken) > 0 {
+		t.Errorf("%d requests were lost: %s", len(entry.broken), entry.broken[0])
+	}
+	total := 0
+	for i, u := range users {
+		for _, id := range jobs[i] {
+			u.WaitReady(t, id)
+			total++
+		}
+	}
+	t.Logf("%d jobs and %d polls while %d replicas were replaced", total, polls, len(replicas))
+	if n := len(a.World.Separator.Projects()); n != total {
+		t.Errorf("%d projects at the provider for %d jobs", n, total)
+	}
+}
