@@ -90,7 +90,8 @@ func TestKillInTheMiddleOfASeparation(t *testing.T) {
 			switch state {
 			case "QUEUED": // behind a first job
 				s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
-				u.Separate(t, mixture(t))
+				// Killed while it asks for its project, it would fail and be refunded.
+				u.WaitSeparation(t, u.Separate(t, mixture(t)), "PROCESSING")
 				want = 1
 			case "SUBMITTING":
 				s.World.FailSeparator(t, stallOnce(separator.StepUpload))
@@ -126,8 +127,9 @@ func TestRepeatedKillsOfOneSeparation(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	u := s.SignIn(t)
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.ProcessingMs = 6000 })
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
 	id := u.Separate(t, mixture(t))
+	u.WaitSeparation(t, id, "PROCESSING") // see above
 	for range 4 {
 		s.Kill9(t)
 		s.Restart(t)
@@ -135,6 +137,7 @@ func TestRepeatedKillsOfOneSeparation(t *testing.T) {
 			t.Fatalf("FAILED: %s", st.Error)
 		}
 	}
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
 	u.WaitReady(t, id)
 	if b := u.Balance(t); b != 2 {
 		t.Errorf("balance %d, want 2", b)
