@@ -99,8 +99,7 @@ func TestKillInTheMiddleOfASeparation(t *testing.T) {
 				s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
 			}
 			id := u.Separate(t, mixture(t))
-			apitest.Eventually(t, time.Minute, func() bool { return u.Separation(t, id).Status == state },
-				func() string { return id + " is not " + state })
+			u.WaitSeparation(t, id, state)
 			s.Kill9(t)
 			s.World.Heal()
 			s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
@@ -152,8 +151,7 @@ func anotherReplicaTakesOver(t *testing.T) {
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
 	sep := u.Separate(t, mixture(t))
-	apitest.Eventually(t, time.Minute, func() bool { return u.Separation(t, sep).Status == "PROCESSING" },
-		func() string { return sep + " does not run" })
+	u.WaitSeparation(t, sep, "PROCESSING")
 	film := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
 	inProgress(t, u, film)
 	s.KillReplica(t, 0)

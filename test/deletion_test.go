@@ -188,8 +188,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 	running := u.Separate(t, mixture(t))
 	queued := u.Separate(t, mixture(t))
 	film := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
-	apitest.Eventually(t, time.Minute, func() bool { return u.Separation(t, running).Status == "PROCESSING" },
-		func() string { return "the separation does not run" })
+	u.WaitSeparation(t, running, "PROCESSING")
 	waiting := other.Separate(t, mixture(t))
 	deleteAccount(t, u)
 	for _, id := range []string{running, queued} {

@@ -107,8 +107,7 @@ func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
 				a.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
 			}
 			id := u.Separate(t, mixture(t))
-			apitest.Eventually(t, time.Minute, func() bool { return u.Separation(t, id).Status == state },
-				func() string { return id + " is not " + state })
+			u.WaitSeparation(t, id, state)
 			a.Kill9(t)
 			a.World.Heal()
 			a.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })

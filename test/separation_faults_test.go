@@ -217,8 +217,7 @@ func TestQueue(t *testing.T) {
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 40 })
 	a, b := s.SignIn(t), s.SignIn(t)
 	first := a.Separate(t, mixture(t))
-	apitest.Eventually(t, time.Minute, func() bool { return a.Separation(t, first).Status == "PROCESSING" },
-		func() string { return "the first job is not PROCESSING" })
+	a.WaitSeparation(t, first, "PROCESSING")
 	owners := []*apitest.User{b, a, b}
 	var jobs []string
 	for _, u := range owners {

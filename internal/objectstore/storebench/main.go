@@ -10,10 +10,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -27,6 +25,7 @@ import (
 	"time"
 
 	"cutroom/internal/benchtest"
+	"cutroom/internal/disk"
 )
 
 const objectKey = "storebench/object.bin"
@@ -206,20 +205,13 @@ func randomFile(path string, size int64) error {
 
 // same compares two files: a transfer that is fast and wrong is worth nothing.
 func same(a, b string) error {
-	var sums [2][]byte
-	for i, path := range []string{a, b} {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		h := sha256.New()
-		_, err = io.Copy(h, f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		sums[i] = h.Sum(nil)
+	ctx := context.Background()
+	sumA, _, errA := disk.Digest(ctx, a)
+	sumB, _, errB := disk.Digest(ctx, b)
+	if err := errors.Join(errA, errB); err != nil {
+		return err
 	}
-	if !bytes.Equal(sums[0], sums[1]) {
+	if sumA != sumB {
 		return errors.New("other bytes came back")
 	}
 	return nil
