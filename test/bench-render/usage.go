@@ -32,7 +32,7 @@ func measured(f func() error) (usage, error) {
 	stop, peak := make(chan struct{}), make(chan int64)
 	go func() {
 		var highest int64
-		tick := time.NewTicker(40 * time.Millisecond)
+		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			highest = max(highest, familyMemory())
