@@ -2,14 +2,16 @@ package bucket
 
 import (
 	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/smithy-go/encoding/httpbinding"
 )
 
 const (
@@ -32,8 +34,6 @@ type signature struct {
 	presigned               bool
 	payload                 string // x-amz-content-sha256
 }
-
-func (s signature) scope() string { return s.date + "/" + s.region + "/s3/aws4_request" }
 
 // authorize verifies a request's signature (version 4, header or presigned
 // URL) and returns it.
@@ -60,11 +60,38 @@ func (b *Bucket) authorize(r *http.Request) (signature, error) {
 			return s, &failure{403, "AccessDenied", "There were headers present in the request which were not signed: " + lower}
 		}
 	}
-	want := hex.EncodeToString(hmacSHA256(b.signingKey(s), stringToSign(r, s)))
-	if !hmac.Equal([]byte(want), []byte(s.value)) {
-		return s, &failure{403, "SignatureDoesNotMatch", "The request signature we calculated does not match the signature you provided."}
+	if want, err := b.sign(r, s); err != nil || !hmac.Equal([]byte(want), []byte(s.value)) {
+		return s, errors.Join(err, &failure{403, "SignatureDoesNotMatch", "The request signature we calculated does not match the signature you provided."})
 	}
 	return s, nil
+}
+
+// sign signs a request anew, over the headers over which it is signed.
+func (b *Bucket) sign(r *http.Request, s signature) (string, error) {
+	anew := r.Clone(r.Context())
+	anew.Header = http.Header{}
+	for _, name := range s.signed {
+		if values := r.Header.Values(name); len(values) > 0 {
+			anew.Header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	if !slices.Contains(s.signed, "content-length") {
+		anew.ContentLength = 0 // else it is what the client really sends
+	}
+	query := r.URL.Query()
+	query.Del("X-Amz-Signature")
+	anew.URL.RawQuery = query.Encode()
+	anew.URL.RawPath = httpbinding.EscapePath(r.URL.Path, false) // however the client wrote it
+	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping, o.DisableHeaderHoisting = true, true })
+	as := aws.Credentials{AccessKeyID: s.accessKey, SecretAccessKey: b.opts.SecretAccessKey}
+	if !s.presigned {
+		err := signer.SignHTTP(r.Context(), as, anew, s.payload, "s3", s.region, s.at)
+		_, value, _ := strings.Cut(anew.Header.Get("Authorization"), "Signature=")
+		return value, err
+	}
+	address, _, err := signer.PresignHTTP(r.Context(), as, anew, s.payload, "s3", s.region, s.at)
+	_, value, _ := strings.Cut(address, "X-Amz-Signature=")
+	return value, err
 }
 
 func (b *Bucket) checkTime(s signature) error {
@@ -141,80 +168,4 @@ func readSignature(r *http.Request) (signature, error) {
 		return malformed("the date is malformed")
 	}
 	return s, nil
-}
-
-func stringToSign(r *http.Request, s signature) string {
-	sum := sha256.Sum256([]byte(canonicalRequest(r, s)))
-	return strings.Join([]string{algorithm, s.at.Format(timeFormat), s.scope(), hex.EncodeToString(sum[:])}, "\n")
-}
-
-func canonicalRequest(r *http.Request, s signature) string {
-	var headers strings.Builder
-	for _, name := range s.signed {
-		headers.WriteString(name + ":" + canonicalHeader(r, name) + "\n")
-	}
-	return strings.Join([]string{r.Method, escape(r.URL.Path, true), canonicalQuery(r.URL.Query()),
-		headers.String(), strings.Join(s.signed, ";"), s.payload}, "\n")
-}
-
-func canonicalHeader(r *http.Request, name string) string {
-	switch name {
-	case "host":
-		return r.Host
-	case "content-length":
-		// What the client really sends; -1 (chunked) never matches a signature.
-		return strconv.FormatInt(r.ContentLength, 10)
-	}
-	values := make([]string, 0, 1)
-	for _, v := range r.Header.Values(name) {
-		values = append(values, strings.Join(strings.Fields(v), " "))
-	}
-	return strings.Join(values, ",")
-}
-
-func canonicalQuery(query url.Values) string {
-	pairs := make([]string, 0, len(query))
-	for name, values := range query {
-		if name == "X-Amz-Signature" {
-			continue
-		}
-		for _, v := range values {
-			pairs = append(pairs, escape(name, false)+"="+escape(v, false))
-		}
-	}
-	slices.Sort(pairs)
-	return strings.Join(pairs, "&")
-}
-
-// escape is the signature's own percent-encoding: everything but unreserved
-// characters, and slashes only where they separate path segments.
-func escape(s string, keepSlash bool) string {
-	const upperHex = "0123456789ABCDEF"
-	var out strings.Builder
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("-_.~", c) >= 0, keepSlash && c == '/':
-			out.WriteByte(c)
-		default:
-			out.WriteByte('%')
-			out.WriteByte(upperHex[c>>4])
-			out.WriteByte(upperHex[c&15])
-		}
-	}
-	return out.String()
-}
-
-func (b *Bucket) signingKey(s signature) []byte {
-	key := hmacSHA256([]byte("AWS4"+b.opts.SecretAccessKey), s.date)
-	for _, part := range []string{s.region, "s3", "aws4_request"} {
-		key = hmacSHA256(key, part)
-	}
-	return key
-}
-
-func hmacSHA256(key []byte, text string) []byte {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(text))
-	return mac.Sum(nil)
 }
