@@ -21,10 +21,7 @@ import (
 // adoptBucket makes the configured bucket that of the configured database.
 func adoptBucket(ctx context.Context, v *invocation) error {
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
-		bucket, err := app.NewBucket(cfg)
-		if err != nil {
-			return err
-		}
+		bucket := app.NewBucket(cfg)
 		if bucket == nil {
 			return errors.New("no bucket is configured: files on this machine's disk need no adoption")
 		}

@@ -127,10 +127,7 @@ func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {
 }
 
 func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
-	b, err := app.NewBucket(cfg)
-	if err != nil {
-		return "", err
-	}
+	b := app.NewBucket(cfg)
 	if b == nil {
 		return "not configured: files stay on this machine, no render by reference", nil
 	}

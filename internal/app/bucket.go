@@ -80,11 +80,7 @@ func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store, bucket *ob
 // openStore returns the configured bucket, or the local folder where there is
 // none; then the bucket is nil.
 func openStore(cfg config.Config, dirs folders, seen *dependencies) (objectstore.Store, *objectstore.Bucket, error) {
-	bucket, err := newBucket(cfg, seen)
-	if err != nil {
-		return nil, nil, err
-	}
-	if bucket != nil {
+	if bucket := newBucket(cfg, seen); bucket != nil {
 		return bucket, bucket, nil
 	}
 	dir, err := objectstore.NewDir(dirs.objects)

@@ -74,13 +74,13 @@ func checkConfinement(layers []confine.Layer, must bool, log *slog.Logger) error
 const storeTimeout = 10 * time.Second
 
 // NewBucket returns the configured bucket, nil when there is none.
-func NewBucket(cfg config.Config) (*objectstore.Bucket, error) { return newBucket(cfg, nil) }
+func NewBucket(cfg config.Config) *objectstore.Bucket { return newBucket(cfg, nil) }
 
-func newBucket(cfg config.Config, seen *dependencies) (*objectstore.Bucket, error) {
+func newBucket(cfg config.Config, seen *dependencies) *objectstore.Bucket {
 	if !cfg.ObjectStore.Enabled() {
-		return nil, nil
+		return nil
 	}
-	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint, Region: "auto",
+	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint,
 		Bucket: cfg.ObjectStore.Bucket, AccessKeyID: cfg.ObjectStore.AccessKeyID,
 		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal(),
 		StallTimeout:    min(cfg.Outbound.SocketTimeout, storeTimeout),
@@ -175,7 +175,9 @@ func newStores(cfg config.Config, seen *dependencies) (a *receipt.PlatformA, b *
 		}
 	}
 	if p := cfg.IAP.PlatformB; p.Configured() {
-		if b, err = newPlatformB(p, seen.client("platform_b", client)); err != nil {
+		b, err = receipt.NewPlatformB(receipt.PlatformBConfig{BaseURL: p.BaseURL, IssuerID: p.IssuerID, KeyID: p.KeyID, PrivateKeyPEM: []byte(p.PrivateKey.Reveal()),
+			BundleID: p.BundleID, Sandbox: p.Sandbox, ExtraRootsPEM: p.RootCAs, HTTP: seen.client("platform_b", client)})
+		if err != nil {
 			return nil, nil, fmt.Errorf("IAP_PLATFORM_B: %w", err)
 		}
 	}
@@ -205,16 +207,6 @@ func pushSender(p config.StorePush, client *http.Client) func(ctx context.Contex
 		}
 		return nil
 	}
-}
-
-func newPlatformB(p config.PlatformB, client *http.Client) (*receipt.PlatformB, error) {
-	c := receipt.PlatformBConfig{BaseURL: p.BaseURL, IssuerID: p.IssuerID, KeyID: p.KeyID,
-		PrivateKeyPEM: []byte(p.PrivateKey.Reveal()), BundleID: p.BundleID, ExtraRootsPEM: p.RootCAs, HTTP: client}
-	c.Environment = receipt.EnvironmentProduction
-	if p.Sandbox {
-		c.Environment = receipt.EnvironmentSandbox
-	}
-	return receipt.NewPlatformB(c)
 }
 
 // NewProvider returns the client of the separation provider, which reports

@@ -52,13 +52,10 @@ func newStore(t *testing.T) *store {
 		}
 	}))
 	t.Cleanup(s.server.Close)
-	s.client, err = objectstore.NewBucket(objectstore.BucketConfig{
+	s.client = objectstore.NewBucket(objectstore.BucketConfig{
 		Endpoint: s.server.URL, Bucket: opts.Name, AccessKeyID: opts.AccessKeyID, SecretAccessKey: opts.SecretAccessKey,
 		MaxBackoff: time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return s
 }
 

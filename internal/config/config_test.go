@@ -154,6 +154,7 @@ func TestStoreCredentials(t *testing.T) {
 		want string
 	}{
 		"service account":               {platformA(nil), ""},
+		"no JSON":                       {env{"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": "x"}, "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must be a JSON object, the key file of a service account"},
 		"without a type":                {platformA(env{"type": ""}), ""},
 		"of another type":               {platformA(env{"type": "authorized_user"}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have the type service_account"},
 		"without token_uri":             {platformA(env{"token_uri": ""}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a token_uri that is an http or https address"},
@@ -177,9 +178,9 @@ func TestStoreCredentials(t *testing.T) {
 func TestAllowedHosts(t *testing.T) {
 	for given, want := range map[string]string{
 		"CDN.example:8443": "cdn.example:8443", "cdn.example": "cdn.example", "10.0.0.1:80": "10.0.0.1:80",
-		"::1": "::1", "[::1]": "::1", "[::1]:9000": "[::1]:9000", "a, b:1,": "a b:1",
+		"::1": "::1", "[::1]": "::1", "0:0::1": "::1", "[::1]:9000": "[::1]:9000", "a, b:1,": "a b:1",
 		"cdn.example:": "", "cdn.example:0": "", "cdn.example:65536": "", "cdn.example:http": "", ":80": "", "[cdn.example]:80": "cdn.example:80",
-		"cdn.example:80/x": "", "http://cdn.example:80": "", "a:b:80": "",
+		"cdn.example:80/x": "", "http://cdn.example:80": "", "a:b:80": "", "*.example.com": "",
 	} {
 		cfg, err := Load(lookup(with(map[string]string{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": given})))
 		if (err == nil) != (want != "") {

@@ -187,8 +187,10 @@ func splitHost(entry string) (host, port string, ok bool) {
 			return "", "", false
 		}
 	}
-	_, err := netip.ParseAddr(host)
-	return host, port, err == nil || hostName.MatchString(host)
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.String(), port, true
+	}
+	return host, port, hostName.MatchString(host)
 }
 
 // named is the roles by their names.

@@ -131,11 +131,7 @@ func (b *backend) bucket(t *testing.T, change func(*objectstore.BucketConfig)) *
 	if change != nil {
 		change(&cfg)
 	}
-	bucket, err := objectstore.NewBucket(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bucket
+	return objectstore.NewBucket(cfg)
 }
 
 // pendingUploads counts multipart uploads that were neither completed nor aborted.

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -24,7 +22,6 @@ import (
 
 const (
 	defaultPartSize     = 16 << 20
-	minPartSize         = 5 << 20 // S3 refuses smaller parts, except the last
 	maxParts            = 10000
 	multipartAfterParts = 4 // files of more than this many parts go up in parts
 	parallel            = 4 // parts of one transfer, or deletions, at once
@@ -47,7 +44,7 @@ type BucketConfig struct {
 	HTTP *http.Client
 
 	// PartSizeBytes is the size of one ranged GET or uploaded part, 16 MiB
-	// when 0, at least 5 MiB. Files of more than 4 parts are uploaded in parts.
+	// when 0; S3 refuses less than 5 MiB. Files of more than 4 parts are uploaded in parts.
 	PartSizeBytes int64
 	// Attempts is how often one request is tried in all, 4 when 0.
 	Attempts int
@@ -77,13 +74,15 @@ type Bucket struct {
 
 var _ Store = (*Bucket)(nil)
 
-// NewBucket returns a Store in the configured bucket. It checks the
-// configuration only; use Check to find out whether the bucket works.
-func NewBucket(cfg BucketConfig) (*Bucket, error) {
-	endpoint, err := checkConfig(&cfg)
-	if err != nil {
-		return nil, fmt.Errorf("object bucket: %w", err)
-	}
+// NewBucket returns a Store in the configured bucket; use Check to find out
+// whether the bucket works.
+func NewBucket(cfg BucketConfig) *Bucket {
+	cfg.Region = cmp.Or(cfg.Region, "auto")
+	cfg.PartSizeBytes = cmp.Or(cfg.PartSizeBytes, defaultPartSize)
+	cfg.Attempts = cmp.Or(cfg.Attempts, defaultAttempts)
+	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
+	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, defaultStallTimeout)
+	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, defaultCallTimeout)
 	base := cfg.HTTP
 	if base == nil {
 		base = &http.Client{Transport: NewTransport()}
@@ -91,7 +90,7 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 	client := &httpClient{client: httpcall.Private(base), limit: cfg.StallTimeout}
 	backoff := retry.NewExponentialJitterBackoff(cfg.MaxBackoff)
 	opts := s3.Options{
-		BaseEndpoint: aws.String(endpoint.String()),
+		BaseEndpoint: &cfg.Endpoint,
 		Region:       cfg.Region,
 		UsePathStyle: true,
 		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
@@ -110,7 +109,7 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 		}),
 	}
 	presign := s3.NewPresignClient(s3.New(opts))
-	if endpoint.Scheme == "https" {
+	if strings.HasPrefix(cfg.Endpoint, "https:") {
 		// TLS protects the body; hashing it first would read every file twice.
 		opts.APIOptions = append(opts.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
 	}
@@ -130,33 +129,7 @@ func NewBucket(cfg BucketConfig) (*Bucket, error) {
 			return d
 		},
 		secrets: []string{cfg.SecretAccessKey, cfg.AccessKeyID},
-	}, nil
-}
-
-// checkConfig validates cfg and fills in its defaults.
-func checkConfig(cfg *BucketConfig) (*url.URL, error) {
-	endpoint, err := url.Parse(cfg.Endpoint)
-	switch {
-	case err != nil:
-		return nil, errors.New("endpoint is not a URL") // err would repeat what may hold a password
-	case endpoint.Scheme != "http" && endpoint.Scheme != "https", endpoint.Host == "":
-		return nil, errors.New("endpoint must be an http or https URL")
-	case endpoint.User != nil, endpoint.RawQuery != "", endpoint.Fragment != "":
-		return nil, errors.New("endpoint must not hold credentials, a query or a fragment")
-	case cfg.Bucket == "" || strings.ContainsAny(cfg.Bucket, "/?#% "):
-		return nil, errors.New("bucket name is missing or malformed")
-	case cfg.AccessKeyID == "" || cfg.SecretAccessKey == "":
-		return nil, errors.New("access key id and secret access key are both needed")
-	case cfg.PartSizeBytes != 0 && cfg.PartSizeBytes < minPartSize:
-		return nil, fmt.Errorf("part size must be at least %d bytes", minPartSize)
 	}
-	cfg.Region = cmp.Or(cfg.Region, "auto")
-	cfg.PartSizeBytes = cmp.Or(cfg.PartSizeBytes, defaultPartSize)
-	cfg.Attempts = cmp.Or(cfg.Attempts, defaultAttempts)
-	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
-	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, defaultStallTimeout)
-	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, defaultCallTimeout)
-	return endpoint, nil
 }
 
 // NewTransport returns the transport of a bucket that is given no client.

@@ -81,14 +81,7 @@ func (r *rig) shareBucket() {
 }
 
 // openBucket is the bucket once more, over connections of its own.
-func (r *rig) openBucket() *objectstore.Bucket {
-	r.t.Helper()
-	b, err := objectstore.NewBucket(r.config)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return b
-}
+func (r *rig) openBucket() *objectstore.Bucket { return objectstore.NewBucket(r.config) }
 
 func (r *rig) exec(query string, args ...any) {
 	r.t.Helper()

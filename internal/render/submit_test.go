@@ -41,10 +41,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
 	}))
 	defer store.Close()
-	bucket, err := objectstore.NewBucket(objectstore.BucketConfig{Endpoint: store.URL, Bucket: "bucket", AccessKeyID: "id", SecretAccessKey: "secret"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := objectstore.NewBucket(objectstore.BucketConfig{Endpoint: store.URL, Bucket: "bucket", AccessKeyID: "id", SecretAccessKey: "secret"})
 	key := func(n int) string { return fmt.Sprintf("assets/%064x.mp4", n) }
 	tl := timeline.Legacy(key(0), time.Second)
 	for n := range 24 {

@@ -58,23 +58,20 @@ var (
 		"put-bucket": "upload, Bucket", "put-stream": "upload, SDK, one stream", "put-parts": "upload, SDK, parts",
 		"get-bucket": "download, Bucket", "get-stream": "download, SDK, one stream", "get-parts": "download, SDK, parts",
 	}
-	ways = map[string]func(target) (transfer, error){
-		"put-bucket": func(t target) (transfer, error) {
-			b, err := t.own()
-			return func(ctx context.Context, key, file string) error { return b.Put(ctx, key, file, "") }, err
+	ways = map[string]func(target) transfer{
+		"put-bucket": func(t target) transfer {
+			b := t.own()
+			return func(ctx context.Context, key, file string) error { return b.Put(ctx, key, file, "") }
 		},
-		"get-bucket": func(t target) (transfer, error) {
-			b, err := t.own()
-			return func(ctx context.Context, key, file string) error { return b.Fetch(ctx, key, file) }, err
-		},
-		"put-stream": func(t target) (transfer, error) { return plain{t.client(), t.bucket}.putStream, nil },
-		"get-stream": func(t target) (transfer, error) { return plain{t.client(), t.bucket}.getStream, nil },
-		"put-parts":  func(t target) (transfer, error) { return plain{t.client(), t.bucket}.putParts, nil },
-		"get-parts":  func(t target) (transfer, error) { return plain{t.client(), t.bucket}.getParts, nil },
+		"get-bucket": func(t target) transfer { return t.own().Fetch },
+		"put-stream": func(t target) transfer { return plain{t.client(), t.bucket}.putStream },
+		"get-stream": func(t target) transfer { return plain{t.client(), t.bucket}.getStream },
+		"put-parts":  func(t target) transfer { return plain{t.client(), t.bucket}.putParts },
+		"get-parts":  func(t target) transfer { return plain{t.client(), t.bucket}.getParts },
 	}
 )
 
-func (t target) own() (*objectstore.Bucket, error) {
+func (t target) own() *objectstore.Bucket {
 	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: t.endpoint, Region: t.region, Bucket: t.bucket,
 		AccessKeyID: t.access, SecretAccessKey: t.secret})
 }

@@ -2,7 +2,6 @@ package identity
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,15 +14,12 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// DefaultTokenInfoURL is provider_a's public token-info endpoint.
-const DefaultTokenInfoURL = "https://oauth2.googleapis.com/tokeninfo"
-
 // providerAIssuers are the two spellings that provider_a uses.
 var providerAIssuers = []string{"accounts.google.com", "https://accounts.google.com"}
 
 // ProviderAConfig says where provider_a is and which tokens are meant for us.
 type ProviderAConfig struct {
-	TokenInfoURL string           // blank means DefaultTokenInfoURL
+	TokenInfoURL string           // without a query
 	ClientIDs    []string         // accepted audiences; none admits nobody
 	HTTP         *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now          func() time.Time // nil means time.Now
@@ -41,7 +37,7 @@ type ProviderA struct {
 // NewProviderA returns a verifier; it makes no call.
 func NewProviderA(cfg ProviderAConfig) *ProviderA {
 	p := &ProviderA{
-		tokenInfoURL: cmp.Or(cfg.TokenInfoURL, DefaultTokenInfoURL),
+		tokenInfoURL: cfg.TokenInfoURL,
 		policy:       policy{issuers: providerAIssuers, clientIDs: cfg.ClientIDs},
 		client:       httpcall.Private(cfg.HTTP),
 		now:          cfg.Now,
@@ -66,17 +62,9 @@ func (p *ProviderA) Verify(ctx context.Context, idToken string) (Claims, error) 
 }
 
 func (p *ProviderA) ask(ctx context.Context, idToken string) (Claims, error) {
-	address, err := url.Parse(p.tokenInfoURL)
-	if err != nil {
-		return Claims{}, fmt.Errorf("%w: token-info address: %w", ErrUnavailable, err)
-	}
-	query := address.Query()
-	query.Set("id_token", idToken)
-	address.RawQuery = query.Encode()
-
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	status, body, err := httpcall.Get(ctx, p.client, address.String(), "")
+	status, body, err := httpcall.Get(ctx, p.client, p.tokenInfoURL+"?id_token="+url.QueryEscape(idToken), "")
 	switch {
 	case errors.Is(err, httpcall.ErrTooLong):
 		return Claims{}, fmt.Errorf("%w: %w", ErrRejected, err)

@@ -43,7 +43,7 @@ func providerA(t *testing.T, handler http.HandlerFunc) *identity.ProviderA {
 	t.Helper()
 	address, client := calltest.Serve(t, handler)
 	return identity.NewProviderA(identity.ProviderAConfig{
-		TokenInfoURL: address + "/tokeninfo?v=3", ClientIDs: []string{"android.cutroom.example", clientID},
+		TokenInfoURL: address + "/tokeninfo", ClientIDs: []string{"android.cutroom.example", clientID},
 		HTTP: client, Now: calltest.NewClock(start).Now,
 	})
 }
@@ -51,7 +51,7 @@ func providerA(t *testing.T, handler http.HandlerFunc) *identity.ProviderA {
 func TestProviderAAsksAndReturnsTheClaims(t *testing.T) {
 	const token = "head.pay+load/&id_token=x.sig="
 	p := providerA(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || r.URL.Path != "/tokeninfo" || r.URL.Query().Get("v") != "3" {
+		if r.Method != http.MethodGet || r.URL.Path != "/tokeninfo" {
 			t.Errorf("unexpected call %s %s", r.Method, r.URL)
 		}
 		if got := r.URL.Query()["id_token"]; len(got) != 1 || got[0] != token {

@@ -13,18 +13,12 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// provider_b's public key set and its name as issuer.
-const (
-	DefaultKeysURL = "https://appleid.apple.com/auth/keys"
-	DefaultIssuer  = "https://appleid.apple.com"
-)
-
 // ProviderBConfig says where provider_b's keys are and which tokens are meant
 // for us.
 type ProviderBConfig struct {
 	Name      string           // in errors; blank means provider_b
-	KeysURL   string           // blank means DefaultKeysURL
-	Issuer    string           // blank means DefaultIssuer
+	KeysURL   string           // of the published key set
+	Issuer    string           // compared exactly
 	ClientIDs []string         // accepted audiences; none admits nobody
 	HTTP      *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now       func() time.Time // nil means time.Now
@@ -48,8 +42,8 @@ func NewProviderB(cfg ProviderBConfig) *ProviderB {
 	}
 	return &ProviderB{
 		name:   cmp.Or(cfg.Name, "provider_b"),
-		policy: policy{issuers: []string{cmp.Or(cfg.Issuer, DefaultIssuer)}, clientIDs: cfg.ClientIDs},
-		keys:   &keySet{address: cmp.Or(cfg.KeysURL, DefaultKeysURL), client: httpcall.Private(cfg.HTTP), now: cfg.Now},
+		policy: policy{issuers: []string{cfg.Issuer}, clientIDs: cfg.ClientIDs},
+		keys:   &keySet{address: cfg.KeysURL, client: httpcall.Private(cfg.HTTP), now: cfg.Now},
 		// One algorithm only: "none", and HS256 keyed with the public key, never
 		// reach a key. Claims are checked here rather than by the library, whose
 		// leeway would also stretch the expiry.

@@ -31,27 +31,19 @@ const chainLength = 3
 // trustedRoots are the certificates that a chain may end in.
 type trustedRoots []*x509.Certificate
 
-// newTrustedRoots reads PEM files, each of which holds at least one certificate
-// and nothing but certificates.
+// newTrustedRoots reads PEM files of certificates.
 func newTrustedRoots(files ...[]byte) (roots trustedRoots, err error) {
-	for _, file := range files {
-		before := len(roots)
-		for rest := file; ; {
+	for _, rest := range files {
+		for {
 			var block *pem.Block
 			if block, rest = pem.Decode(rest); block == nil {
 				break
-			}
-			if block.Type != "CERTIFICATE" {
-				return nil, fmt.Errorf("PEM block %.40q is not a certificate", block.Type)
 			}
 			certificate, err := x509.ParseCertificate(block.Bytes)
 			if err != nil {
 				return nil, fmt.Errorf("parse certificate: %w", err)
 			}
 			roots = append(roots, certificate)
-		}
-		if len(roots) == before {
-			return nil, errors.New("no certificate in PEM")
 		}
 	}
 	return roots, nil

@@ -3,7 +3,6 @@ package receipt
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,15 +12,12 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// DefaultPlatformABaseURL is platform_a's public API.
-const DefaultPlatformABaseURL = "https://androidpublisher.googleapis.com"
-
 // platformAScope is what our service account asks access to.
 const platformAScope = "https://www.googleapis.com/auth/androidpublisher"
 
 // PlatformAConfig says which app's purchases are verified, and as whom.
 type PlatformAConfig struct {
-	BaseURL            string // blank means DefaultPlatformABaseURL
+	BaseURL            string // of the API, without a trailing slash
 	PackageName        string // the app's package
 	ServiceAccountJSON []byte // key file of a service account, as downloaded
 	AllowTest          bool   // licence testers' purchases count
@@ -43,15 +39,8 @@ type PlatformA struct {
 	access       *accessTokens
 }
 
-// NewPlatformA checks the configuration, key included, and makes no call.
+// NewPlatformA reads the service account's key file, and makes no call.
 func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
-	base, err := baseURL(cfg.BaseURL, DefaultPlatformABaseURL)
-	if err != nil {
-		return nil, fmt.Errorf("platform_a: %w", err)
-	}
-	if cfg.PackageName == "" {
-		return nil, errors.New("platform_a: package name is empty")
-	}
 	account, err := parseServiceAccount(cfg.ServiceAccountJSON)
 	if err != nil {
 		return nil, fmt.Errorf("platform_a: service account: %w", err)
@@ -61,7 +50,7 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	}
 	client := httpcall.Private(cfg.HTTP)
 	return &PlatformA{
-		purchasesURL: base + "/androidpublisher/v3/applications/" + url.PathEscape(cfg.PackageName) + "/purchases/",
+		purchasesURL: cfg.BaseURL + "/androidpublisher/v3/applications/" + url.PathEscape(cfg.PackageName) + "/purchases/",
 		packageName:  cfg.PackageName,
 		allowTest:    cfg.AllowTest,
 		sender:       cfg.Sender,

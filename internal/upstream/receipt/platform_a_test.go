@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -152,7 +154,7 @@ func newPlatformA(t *testing.T, change ...func(*receipt.PlatformAConfig)) (*rece
 	store := &storeA{t: t, now: at.Now, record: recordA(nil), life: 3600}
 	address, client := calltest.Serve(t, store.ServeHTTP)
 	store.uri = address + "/token"
-	cfg := receipt.PlatformAConfig{BaseURL: address + "/", PackageName: "com.cutroom.app",
+	cfg := receipt.PlatformAConfig{BaseURL: address, PackageName: "com.cutroom.app",
 		ServiceAccountJSON: accountJSON(map[string]any{"token_uri": store.uri}), HTTP: client, Now: at.Now}
 	for _, c := range change {
 		c(&cfg)
@@ -208,12 +210,8 @@ func TestPlatformACountsWhatWasBought(t *testing.T) {
 }
 
 func TestPlatformALetsTestersBuyWhereTheyMay(t *testing.T) {
-	at := calltest.NewClock(start)
-	store := &storeA{t: t, now: at.Now, record: recordA(map[string]any{"purchaseType": 0}), life: 3600}
-	address, client := calltest.Serve(t, store.ServeHTTP)
-	store.uri = address + "/token"
-	p := must(receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: address, PackageName: "com.cutroom.app", AllowTest: true,
-		ServiceAccountJSON: accountJSON(map[string]any{"token_uri": store.uri}), HTTP: client, Now: at.Now}))
+	p, store, _ := newPlatformA(t, func(cfg *receipt.PlatformAConfig) { cfg.AllowTest = true })
+	store.record = recordA(map[string]any{"purchaseType": 0})
 	quantity, err := p.Verify(t.Context(), goodA())
 	judged(t, quantity, err, 1, "")
 }
@@ -377,30 +375,24 @@ func TestPlatformANeedsATransactionID(t *testing.T) {
 	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
 }
 
-func TestPlatformAFindsMisconfigurationAtConstruction(t *testing.T) {
-	ecPEM := string(pkcs8PEM(newECKey(p256)))
-	for name, cfg := range map[string]receipt.PlatformAConfig{
-		"no package":      {ServiceAccountJSON: accountJSON(nil)},
-		"no account":      {PackageName: "p"},
-		"not JSON":        {PackageName: "p", ServiceAccountJSON: []byte("verifier@project.example")},
-		"other type":      {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"type": "authorized_user"})},
-		"no e-mail":       {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"client_email": ""})},
-		"no key":          {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"private_key": ""})},
-		"key is no PEM":   {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"private_key": "MIIE"})},
-		"key of EC":       {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"private_key": ecPEM})},
-		"no token_uri":    {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"token_uri": ""})},
-		"token_uri path":  {PackageName: "p", ServiceAccountJSON: accountJSON(map[string]any{"token_uri": "/token"})},
-		"base not http":   {PackageName: "p", ServiceAccountJSON: accountJSON(nil), BaseURL: "ftp://host"},
-		"base unreadable": {PackageName: "p", ServiceAccountJSON: accountJSON(nil), BaseURL: "http://["},
+func TestKeysThatCannotBeReadAreNotQuoted(t *testing.T) {
+	ecPEM := pkcs8PEM(newECKey(p256))
+	for name, file := range map[string][]byte{
+		"no JSON": []byte("MIIE"), "no PEM": accountJSON(map[string]any{"private_key": "MIIE"}),
+		"EC in place of RSA": accountJSON(map[string]any{"private_key": string(ecPEM)}),
 	} {
-		if _, err := receipt.NewPlatformA(cfg); err == nil {
-			t.Errorf("%s: accepted", name)
-		} else if strings.Contains(err.Error(), "PRIVATE") || strings.Contains(err.Error(), "MII") {
-			t.Errorf("%s: the error quotes the key: %v", name, err)
+		if _, err := receipt.NewPlatformA(receipt.PlatformAConfig{ServiceAccountJSON: file}); err == nil || strings.Contains(err.Error(), "MI") {
+			t.Errorf("platform_a, %s: %v", name, err)
 		}
 	}
-	if _, err := receipt.NewPlatformA(receipt.PlatformAConfig{PackageName: "p", ServiceAccountJSON: accountJSON(nil)}); err != nil {
-		t.Errorf("a sound configuration: %v", err)
+	for name, key := range map[string][]byte{"no PEM": []byte("MIGHAgEA"), "RSA in place of EC": pkcs8PEM(accountKey())} {
+		if _, err := receipt.NewPlatformB(receipt.PlatformBConfig{PrivateKeyPEM: key}); err == nil || strings.Contains(err.Error(), "MI") {
+			t.Errorf("platform_b, %s: %v", name, err)
+		}
+	}
+	sec1 := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: must(x509.MarshalECPrivateKey(requestKey()))})
+	if _, err := receipt.NewPlatformB(receipt.PlatformBConfig{PrivateKeyPEM: sec1}); err != nil {
+		t.Errorf("SEC 1 key: %v", err)
 	}
 }
 

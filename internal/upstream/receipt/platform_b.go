@@ -1,10 +1,8 @@
 package receipt
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	_ "embed" // for the store's root certificate
 	"encoding/json"
 	"errors"
@@ -17,18 +15,6 @@ import (
 	"github.com/google/uuid"
 
 	"cutroom/internal/httpcall"
-)
-
-// platform_b's public API.
-const (
-	DefaultPlatformBBaseURL        = "https://api.storekit.itunes.apple.com"
-	DefaultPlatformBSandboxBaseURL = "https://api.storekit-sandbox.itunes.apple.com"
-)
-
-// The two worlds of platform_b; a purchase in one proves nothing in the other.
-const (
-	EnvironmentProduction = "production"
-	EnvironmentSandbox    = "sandbox"
 )
 
 const (
@@ -46,12 +32,12 @@ var platformBRoot []byte
 
 // PlatformBConfig says which app's purchases are verified, and as whom.
 type PlatformBConfig struct {
-	BaseURL       string           // blank means the public API of Environment
+	BaseURL       string           // of the API, without a trailing slash
 	IssuerID      string           // who signs our requests
 	KeyID         string           // the id of PrivateKeyPEM
 	PrivateKeyPEM []byte           // P-256 key, PKCS #8 or SEC 1, with real line breaks
 	BundleID      string           // the app's bundle
-	Environment   string           // EnvironmentProduction (also when blank) or EnvironmentSandbox
+	Sandbox       bool             // a purchase in the sandbox proves nothing in production, and the other way round
 	ExtraRootsPEM []byte           // trusted beside the store's root; none unless set
 	HTTP          *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now           func() time.Time // nil means time.Now
@@ -71,59 +57,25 @@ type PlatformB struct {
 	now             func() time.Time
 }
 
-// NewPlatformB checks the configuration, key and certificates included, and
-// makes no call.
+// NewPlatformB reads key and certificates, and makes no call.
 func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
-	p, err := newPlatformB(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("platform_b: %w", err)
-	}
-	return p, nil
-}
-
-func newPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
-	var environment, fallback string
-	switch cfg.Environment {
-	case EnvironmentProduction, "":
-		environment, fallback = "Production", DefaultPlatformBBaseURL
-	case EnvironmentSandbox:
-		environment, fallback = "Sandbox", DefaultPlatformBSandboxBaseURL
-	default:
-		return nil, fmt.Errorf("environment %q is neither %s nor %s", cfg.Environment, EnvironmentProduction, EnvironmentSandbox)
-	}
-	base, err := baseURL(cfg.BaseURL, fallback)
-	if err != nil {
-		return nil, err
-	}
-	switch "" {
-	case cfg.IssuerID:
-		return nil, errors.New("issuer id is empty")
-	case cfg.KeyID:
-		return nil, errors.New("key id is empty")
-	case cfg.BundleID:
-		return nil, errors.New("bundle id is empty")
-	}
 	key, err := jwt.ParseECPrivateKeyFromPEM(cfg.PrivateKeyPEM)
 	if err != nil {
-		return nil, errors.New("private key is not an EC key in PEM")
+		return nil, errors.New("platform_b: private key is not an EC key in PEM")
 	}
-	if key.Curve != elliptic.P256() {
-		return nil, errors.New("private key is not on the curve P-256")
-	}
-	roots, err := newTrustedRoots(platformBRoot)
+	roots, err := newTrustedRoots(platformBRoot, cfg.ExtraRootsPEM)
 	if err != nil {
-		return nil, fmt.Errorf("store root: %w", err)
+		return nil, fmt.Errorf("platform_b: trusted roots: %w", err)
 	}
-	if len(bytes.TrimSpace(cfg.ExtraRootsPEM)) > 0 {
-		if roots, err = newTrustedRoots(platformBRoot, cfg.ExtraRootsPEM); err != nil {
-			return nil, fmt.Errorf("extra roots: %w", err)
-		}
+	environment := "Production"
+	if cfg.Sandbox {
+		environment = "Sandbox"
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	return &PlatformB{
-		transactionsURL: base + "/inApps/v1/transactions/",
+		transactionsURL: cfg.BaseURL + "/inApps/v1/transactions/",
 		issuerID:        cfg.IssuerID,
 		keyID:           cfg.KeyID,
 		key:             key,

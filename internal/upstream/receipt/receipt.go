@@ -8,13 +8,11 @@
 package receipt
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"cutroom/internal/httpcall"
@@ -110,19 +108,6 @@ func segment(name, part string) (string, error) {
 		return "", fmt.Errorf("%w: %s of %d bytes cannot be one", ErrInvalid, name, len(part))
 	}
 	return url.PathEscape(part), nil
-}
-
-// baseURL checks a store's address and drops its trailing slash.
-func baseURL(address, fallback string) (string, error) {
-	address = cmp.Or(address, fallback)
-	parsed, err := url.Parse(address)
-	if err != nil {
-		return "", fmt.Errorf("base address: %w", err)
-	}
-	if (parsed.Scheme != "https" && parsed.Scheme != "http") || parsed.Host == "" {
-		return "", errors.New("base address is not an absolute http(s) URL")
-	}
-	return strings.TrimRight(address, "/"), nil
 }
 
 // authorizedGet asks a store's API with a bearer token; see sorted.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rsa"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -31,53 +30,34 @@ const (
 
 // serviceAccount is our identity towards platform_a.
 type serviceAccount struct {
-	email    string
-	keyID    string // may be empty
-	key      *rsa.PrivateKey
-	tokenURI string
+	Email    string `json:"client_email"`
+	KeyID    string `json:"private_key_id"` // may be empty
+	KeyPEM   string `json:"private_key"`
+	TokenURI string `json:"token_uri"`
+
+	key *rsa.PrivateKey
 }
 
 // parseServiceAccount reads a key file. Its errors never quote the file.
-func parseServiceAccount(file []byte) (serviceAccount, error) {
-	var fields struct {
-		Type         string `json:"type"`
-		ClientEmail  string `json:"client_email"`
-		PrivateKeyID string `json:"private_key_id"`
-		PrivateKey   string `json:"private_key"`
-		TokenURI     string `json:"token_uri"`
+func parseServiceAccount(file []byte) (a serviceAccount, err error) {
+	if json.Unmarshal(file, &a) != nil {
+		return a, errors.New("not a JSON key file")
 	}
-	if err := json.Unmarshal(file, &fields); err != nil {
-		return serviceAccount{}, errors.New("not a JSON key file")
+	if a.key, err = jwt.ParseRSAPrivateKeyFromPEM([]byte(a.KeyPEM)); err != nil {
+		return a, errors.New("private_key is not an RSA key in PEM")
 	}
-	if fields.Type != "" && fields.Type != "service_account" {
-		return serviceAccount{}, errors.New("type is not service_account")
-	}
-	if fields.ClientEmail == "" {
-		return serviceAccount{}, errors.New("client_email is empty")
-	}
-	tokenURI, err := url.Parse(fields.TokenURI)
-	if err != nil || (tokenURI.Scheme != "https" && tokenURI.Scheme != "http") || tokenURI.Host == "" {
-		return serviceAccount{}, errors.New("token_uri is not an absolute http(s) URL")
-	}
-	if block, _ := pem.Decode([]byte(fields.PrivateKey)); block == nil {
-		return serviceAccount{}, errors.New("private_key is not PEM")
-	}
-	key, err := jwt.ParseRSAPrivateKeyFromPEM([]byte(fields.PrivateKey))
-	if err != nil {
-		return serviceAccount{}, errors.New("private_key is not an RSA key")
-	}
-	return serviceAccount{email: fields.ClientEmail, keyID: fields.PrivateKeyID, key: key, tokenURI: fields.TokenURI}, nil
+	return a, nil
 }
 
 // assertion signs a request for access, as in RFC 7523.
 func (a serviceAccount) assertion(scope string, now time.Time) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{
-		"iss": a.email, "scope": scope, "aud": a.tokenURI,
+		"iss": a.Email, "scope": scope, "aud": a.TokenURI,
 		"iat": now.Add(-clockSlack).Unix(),
 		"exp": now.Add(assertionLifetime - clockSlack).Unix(),
 	})
-	if a.keyID != "" {
-		token.Header["kid"] = a.keyID
+	if a.KeyID != "" {
+		token.Header["kid"] = a.KeyID
 	}
 	return token.SignedString(a.key)
 }
@@ -147,7 +127,7 @@ func (s *accessTokens) renew(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: sign assertion: %w", ErrInvalid, err)
 	}
 	form := url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {assertion}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.account.tokenURI, strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.account.TokenURI, strings.NewReader(form.Encode()))
 	if err != nil {
 		return "", fmt.Errorf("%w: form request: %w", ErrInvalid, err)
 	}

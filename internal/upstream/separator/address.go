@@ -1,12 +1,10 @@
 package separator
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 	"syscall"
 )
@@ -14,30 +12,6 @@ import (
 // hostSet holds "host" and "host:port", lower case. A bare host allows every
 // port.
 type hostSet map[string]bool
-
-// add takes a configured "host", "host:port", "::1" or "[::1]:443".
-func (s hostSet) add(entry string) error {
-	e := strings.ToLower(strings.TrimSpace(entry))
-	if addr, err := netip.ParseAddr(strings.Trim(e, "[]")); err == nil {
-		s[addr.String()] = true
-		return nil
-	}
-	host, port := e, ""
-	if h, p, err := net.SplitHostPort(e); err == nil {
-		host, port = h, p
-	}
-	host = strings.TrimSuffix(host, ".")
-	_, notIP := netip.ParseAddr(host)
-	_, notPort := strconv.ParseUint(cmp.Or(port, "0"), 10, 16)
-	if host == "" || notPort != nil || (notIP != nil && strings.ContainsAny(host, "/:*@?# ")) {
-		return fmt.Errorf("allowed host %q is not a host name", entry)
-	}
-	if port != "" {
-		host = net.JoinHostPort(host, port)
-	}
-	s[host] = true
-	return nil
-}
 
 func (s hostSet) has(host, port string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
@@ -65,44 +39,16 @@ func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && hostName(a) == hostName(b) && port(a) == port(b)
 }
 
-// parseBase checks a configured base URL.
-func parseBase(name, raw string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimRight(raw, "/"))
-	if err != nil {
-		return nil, fmt.Errorf("%s is not a URL", name)
-	}
-	if err := checkHost(u); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("%s is neither https nor http", name)
-	}
-	if u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%s must have no query and no fragment", name)
-	}
-	return u, nil
-}
-
-// checkHost enforces what holds for every URL we contact, whoever named it: a
-// host, and no credentials.
-func checkHost(u *url.URL) error {
+// checkURL enforces what holds for every URL of the provider's: a host, no
+// credentials, and https. Plain http would show the audio to the network, so it is
+// for loopback, and for hosts that the operator chose to reach by it.
+func (c *Client) checkURL(u *url.URL) error {
 	switch {
 	case u.Opaque != "" || u.Hostname() == "":
 		return fmt.Errorf("%w: no host", errForbidden)
 	case u.User != nil:
 		return fmt.Errorf("%w: credentials in the URL", errForbidden)
-	}
-	return nil
-}
-
-// checkURL enforces what holds for every URL of the provider's: https beside
-// what checkHost wants. Plain http would show the audio to the network, so it is
-// for loopback, and for hosts that the operator chose to reach by it.
-func (c *Client) checkURL(u *url.URL) error {
-	if err := checkHost(u); err != nil {
-		return err
-	}
-	if u.Scheme == "https" || u.Scheme == "http" && (loopbackName(u.Hostname()) || c.plain[hostName(u)]) {
+	case u.Scheme == "https", u.Scheme == "http" && (loopbackName(u.Hostname()) || c.plain[hostName(u)]):
 		return nil
 	}
 	return fmt.Errorf("%w: not https", errForbidden)

@@ -9,8 +9,8 @@ import (
 )
 
 func TestResolveLink(t *testing.T) {
-	c, err := New(Config{BaseURL: "https://api.example.com/v1/", StorageBaseURL: "https://media.example.com", APIKey: "k", SpaceID: 1,
-		AllowedHosts: []string{"cdn.example.com", "Ports.example.com:8443", "127.0.0.1", "[::1]:9000", "10.0.0.5"}})
+	c, err := New(Config{BaseURL: "https://api.example.com/v1", StorageBaseURL: "https://media.example.com", APIKey: "k", SpaceID: 1,
+		AllowedHosts: []string{"cdn.example.com", "ports.example.com:8443", "127.0.0.1", "[::1]:9000", "10.0.0.5"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -250,32 +250,6 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
-	ok := Config{APIKey: "k", SpaceID: 1}
-	if _, err := New(ok); err != nil {
-		t.Error(err)
-	}
-	for name, change := range map[string]func(*Config){
-		"no key":          func(c *Config) { c.APIKey = "" },
-		"key with break":  func(c *Config) { c.APIKey = "a\nb" },
-		"space 0":         func(c *Config) { c.SpaceID = 0 },
-		"credentials":     func(c *Config) { c.StorageBaseURL = "https://u:p@example.com" },
-		"no host":         func(c *Config) { c.BaseURL = "https:///x" },
-		"query":           func(c *Config) { c.BaseURL = "https://example.com?x=1" },
-		"host with path":  func(c *Config) { c.AllowedHosts = []string{"example.com/x"} },
-		"wildcard host":   func(c *Config) { c.AllowedHosts = []string{"*.example.com"} },
-		"host is a URL":   func(c *Config) { c.AllowedHosts = []string{"https://example.com"} },
-		"blank host":      func(c *Config) { c.AllowedHosts = []string{" "} },
-		"scheme is other": func(c *Config) { c.BaseURL = "ftp://127.0.0.1" },
-	} {
-		cfg := ok
-		change(&cfg)
-		if _, err := New(cfg); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 func TestSubmitDoesNotFollowRedirects(t *testing.T) {
 	p := newProvider(t)
 	p.faults["audio-separation"] = answers(http.StatusTemporaryRedirect, "Location", p.api.URL+"/elsewhere")

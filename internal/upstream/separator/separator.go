@@ -26,16 +26,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"cutroom/internal/httpcall"
-)
-
-// The provider's public addresses, used where Config leaves them blank.
-const (
-	DefaultBaseURL        = "https://api.perso.ai"
-	DefaultStorageBaseURL = "https://portal-media.perso.ai"
 )
 
 // Config says where the provider is, who we are, and how long and how much we
@@ -43,12 +36,12 @@ const (
 type Config struct {
 	// The base URLs are the operator's explicit choice: they may be plain http
 	// and private. That holds for these hosts alone.
-	BaseURL        string // API; DefaultBaseURL
-	StorageBaseURL string // stem downloads, never shown the key; DefaultStorageBaseURL
-	APIKey         string // required
-	SpaceID        int64  // required, > 0
+	BaseURL        string // API, without a trailing slash
+	StorageBaseURL string // stem downloads, never shown the key; the same
+	APIKey         string
+	SpaceID        int64
 
-	// AllowedHosts are further hosts ("host" or "host:port") that absolute
+	// AllowedHosts are further hosts ("host" or "host:port", lower case) that absolute
 	// download links and redirects may name. The hosts of the two base URLs
 	// are always allowed. A host named here or in a base URL may resolve to a
 	// private address; no other host may.
@@ -95,31 +88,18 @@ type Client struct {
 	log       *slog.Logger
 }
 
-// New checks cfg and returns a client for it. Nothing is contacted.
+// New returns a client. Nothing is contacted.
 func New(cfg Config) (*Client, error) {
 	cfg = withDefaults(cfg)
 	c := &Client{cfg: cfg, log: cfg.Log, hosts: hostSet{}, plain: hostSet{}}
-	var problems []error
-	if cfg.APIKey == "" || strings.ContainsFunc(cfg.APIKey, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
-		problems = append(problems, errors.New("API key must be non-blank printable ASCII"))
-	}
-	if cfg.SpaceID <= 0 {
-		problems = append(problems, errors.New("space id must be > 0"))
-	}
-	var err error
-	if c.base, err = parseBase("base URL", cfg.BaseURL); err != nil {
-		problems = append(problems, err)
-	}
-	if c.storage, err = parseBase("storage base URL", cfg.StorageBaseURL); err != nil {
-		problems = append(problems, err)
+	var baseErr, storageErr error
+	c.base, baseErr = url.Parse(cfg.BaseURL)
+	c.storage, storageErr = url.Parse(cfg.StorageBaseURL)
+	if err := errors.Join(baseErr, storageErr); err != nil {
+		return nil, fmt.Errorf("separation provider: %w", err)
 	}
 	for _, host := range cfg.AllowedHosts {
-		if err := c.hosts.add(host); err != nil {
-			problems = append(problems, err)
-		}
-	}
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("separation provider: %w", errors.Join(problems...))
+		c.hosts[host] = true
 	}
 	for _, base := range []*url.URL{c.base, c.storage} {
 		c.hosts[hostName(base)] = true
@@ -132,8 +112,6 @@ func New(cfg Config) (*Client, error) {
 }
 
 func withDefaults(cfg Config) Config {
-	cfg.BaseURL = cmp.Or(cfg.BaseURL, DefaultBaseURL)
-	cfg.StorageBaseURL = cmp.Or(cfg.StorageBaseURL, DefaultStorageBaseURL)
 	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, 2*time.Minute)
 	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, 10*time.Minute)
 	cfg.SocketTimeout = cmp.Or(cfg.SocketTimeout, 10*time.Minute)
