@@ -168,6 +168,16 @@ func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 			t.Errorf("frame %d of the output shows %d", n, got)
 		}
 	}
+	// Of two frames at the same time the later one is shown, also in a part that
+	// begins with them or holds no others.
+	doubled := mediatest.Remux(t, variable(t, "mkv", 0, 40, 80, 120, 160, 200, 240, 280, 320, 360), "mkv", "-bsf:v", "setts=pts=80*floor(PTS/80)+80")
+	shown := greys(t, b.render(t, film(cut(doubled, 160, 320), cut(doubled, 240, 290))).Path)
+	for i := range shown {
+		shown[i] = (shown[i]+10)/20 - 1
+	}
+	if want := []int{5, 7, 7}; !slices.Equal(shown, want) {
+		t.Errorf("the film shows %v, want %v", shown, want)
+	}
 }
 
 // A trim is exact to the frame wherever it lies between keyframes, with

@@ -13,7 +13,7 @@ import (
 
 // videoVersion is raised when the same part would look different; it is part of
 // every key.
-const videoVersion = 3
+const videoVersion = 4
 
 // videoPart is a stretch of the film that one ffmpeg run encodes: pictures
 // alone, constant frame rate, an exact number of frames. What it holds depends
@@ -141,6 +141,9 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile, machine Mac
 	v.origin = start + s.source.info.Zero.Microseconds() + micros(s.tolerance)
 	v.step = printed(step * 1e6)
 	v.first = max(0, v.framesUpTo(0)-1)
+	for starts := info.Starts; v.first > 0 && starts[v.first-1] == starts[v.first]; { // bounds cannot part them
+		v.first--
+	}
 	v.last = max(v.first, v.framesUpTo(v.Frames-1)-1)
 	if err := v.economize(machine); err != nil {
 		return nil, err
