@@ -173,46 +173,31 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	if err != nil {
 		return nil, err
 	}
-	var opts media.MeasureOptions
-	if probe.Video != nil {
-		opts.FramesOf = []int{probe.Video.Index}
-	}
-	measured, err := runner.Measure(ctx, path, probe.Kind, opts)
-	if err != nil {
-		return nil, err
-	}
 	share, err := container.PresentShare(path, probe.Kind)
 	if err != nil {
 		return nil, fmt.Errorf("analyse: %w", err)
 	}
-	return newInfo(probe, measured, share), nil
+	return newInfo(probe, share), nil
 }
 
 // newInfo combines the claims and the facts. share is how much of its data the
 // container still holds, 1 when nothing is known to be missing.
-func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
+func newInfo(p media.Probe, share float64) *Info {
 	info := &Info{Kind: p.Kind, Streams: p.Streams}
-	byIndex := map[int]media.Measured{}
-	for _, m := range measured {
-		byIndex[m.Index] = m
-	}
 	zero := time.Duration(math.MaxInt64)
-	if p.Video != nil && byIndex[p.Video.Index].Packets > 0 {
-		m := byIndex[p.Video.Index]
+	if m := p.VideoPackets; m.Packets > 0 {
 		info.Video = &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, End: m.End}
-		info.Video.TimeBase = m.TimeBase
 		for _, k := range m.Keyframes {
 			info.Video.Keys = append(info.Video.Keys, int64(k))
 		}
 		zero = min(zero, m.First)
 	}
-	if p.Audio != nil && byIndex[p.Audio.Index].Packets > 0 {
-		m := byIndex[p.Audio.Index]
+	if m := p.AudioPackets; m.Packets > 0 {
 		info.Audio = &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First, End: m.End}
 		zero = min(zero, m.First)
 	}
 	// Encoder delay may reach below zero; the film itself begins at zero then.
-	if info.Video != nil && zero < 0 && zero > -200*time.Millisecond && byIndex[info.Video.Index].First >= 0 {
+	if info.Video != nil && zero < 0 && zero > -200*time.Millisecond && p.VideoPackets.First >= 0 {
 		zero = 0
 	}
 	if a := info.Audio; a != nil && p.Kind == container.AAC {
@@ -222,7 +207,6 @@ func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 	}
 	info.Zero = zero
 	if v := info.Video; v != nil {
-		m := byIndex[v.Index]
 		// A tick is what ffmpeg says of the last of reordered frames, and hands on
 		// when it copies them: no length at all.
 		last := time.Duration(v.microsAt(len(v.Starts)-1)) * time.Microsecond
@@ -230,12 +214,11 @@ func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 			v.End = max(v.End, last+v.usualStep())
 		}
 		v.End = max(0, v.End-zero)
-		v.ClaimedEnd = claimedEnd(v.End, v.Start+v.Duration-zero, p, v.Frames-m.Packets-m.Discarded, v.Frames, share)
+		v.ClaimedEnd = claimedEnd(v.End, v.Start+v.Duration-zero, p, v.Frames-p.VideoPackets.Packets-p.VideoPackets.Discarded, share)
 	}
 	if a := info.Audio; a != nil {
-		m := byIndex[a.Index]
 		a.First, a.End = a.First-zero, max(0, a.End-zero)
-		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-m.Packets-m.Discarded, a.Frames, share)
+		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-p.AudioPackets.Packets-p.AudioPackets.Discarded, share)
 	}
 	return info
 }
@@ -244,10 +227,10 @@ func newInfo(p media.Probe, measured []media.Measured, share float64) *Info {
 // about durations (a fragmented mp4 of one second may claim 40 hours), so a
 // claim counts only beside evidence that something is missing: packets listed
 // in an mp4's index that are not there, or a container cut off in its middle.
-func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets, claimedPackets int64, share float64) time.Duration {
+func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets int64, share float64) time.Duration {
 	switch p.Kind {
 	case container.MP4:
-		if claimedPackets > 0 && missingPackets > 0 {
+		if missingPackets > 0 {
 			return max(end, claim)
 		}
 	case container.Matroska:

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"cutroom/internal/media/container"
 )
 
 func TestTicksToDuration(t *testing.T) {
@@ -114,10 +116,10 @@ func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
 
 // TestPacketScanRestoresOrder feeds frames in a decoding order.
 func TestPacketScanRestoresOrder(t *testing.T) {
-	s := newPacketScan(MeasureOptions{FramesOf: []int{0}})
+	s := probing()
 	for i := 0; i < 4000; i += 4 {
 		for _, pts := range []int{i + 3, i + 1, i, i + 2} {
-			fmt.Fprintf(s, "packet|stream_index=0|pts=%d|dts=0|duration=1|size=1|flags=__\n", pts)
+			fmt.Fprintf(s, "packet|codec_type=video|stream_index=0|pts=%d|dts=0|duration=1|size=1|flags=__\n", pts)
 		}
 	}
 	fmt.Fprint(s, "stream|index=0|codec_type=video|time_base=1/30\n")
@@ -132,20 +134,32 @@ func TestPacketScanRestoresOrder(t *testing.T) {
 	}
 }
 
-// TestPacketScanRemembersWhatWasAskedFor scans a file of many tracks, which may all
+// TestPacketScanRemembersSoManyFrames scans a file of many tracks, which may all
 // lie on the same few bytes: what they take of our memory must not grow with them.
-func TestPacketScanRemembersWhatWasAskedFor(t *testing.T) {
-	s := newPacketScan(MeasureOptions{FramesOf: []int{7}})
+func TestPacketScanRemembersSoManyFrames(t *testing.T) {
+	s := probing()
+	s.frames = maxAllFrames - 9000
 	for i := range 2000 {
 		for stream := range 20 {
-			fmt.Fprintf(s, "packet|stream_index=%d|pts=%d|dts=0|duration=1|size=1|flags=K_\n", stream, i)
+			fmt.Fprintf(s, "packet|codec_type=%s|stream_index=%d|pts=%d|dts=0|duration=1|size=1|flags=K_\n", []string{"video", "audio"}[stream%2], stream, i)
 		}
 	}
+	remembered := 0
 	for index, stream := range s.streams {
-		if asked := index == 7; asked != (len(stream.starts) > 1900) || asked != (len(stream.keyframeTicks) == 2000) || len(stream.order) > reorderDepth {
-			t.Errorf("stream %d: %d starts, %d keyframes", index, len(stream.starts), len(stream.keyframeTicks))
+		if remembered += len(stream.starts); len(stream.order) > reorderDepth || len(stream.keyframes) != len(stream.starts) || index%2 == 1 && stream.starts != nil {
+			t.Errorf("stream %d: %d starts, %d keyframes", index, len(stream.starts), len(stream.keyframes))
 		}
 	}
+	if remembered != 9000 {
+		t.Errorf("%d frames are remembered, want 9000", remembered)
+	}
+}
+
+// probing is a scan that remembers frames.
+func probing() *packetScan {
+	s := newPacketScan(MeasureOptions{})
+	s.wantFrames = true
+	return s
 }
 
 // TestExtentCannotBeShortened holds the longest of what times and samples say
@@ -199,9 +213,10 @@ func TestPacketScanEnds(t *testing.T) {
 
 func FuzzPacketScan(f *testing.F) {
 	f.Add([]byte("packet|stream_index=0|pts=1|dts=1|duration=9223372036854775807|size=1|flags=KD\nstream|index=0|codec_type=video|time_base=1/1\n"))
+	f.Add([]byte("stream|index=0|codec_name=h264|codec_type=video|width=9223372036854775807|height=1|sample_aspect_ratio=1:2|displaymatrix=\\n0: 0 1 0\\n\nformat|duration=1e400\n"))
 	f.Add([]byte("packet|stream_index=-1|pts=N/A\nstream|index=99999999999999999999|codec_type=audio\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := newPacketScan(MeasureOptions{FramesOf: []int{0}})
+		s := probing()
 		if _, err := s.Write(b); err != nil {
 			return
 		}
@@ -212,6 +227,9 @@ func FuzzPacketScan(f *testing.F) {
 			if m.Extent < 0 {
 				t.Fatalf("%+v", m)
 			}
+		}
+		if p := s.probe(container.MP4); p.Video != nil && p.Video.DisplayWidth <= 0 {
+			t.Fatalf("%+v", p.Video)
 		}
 	})
 }

@@ -2,9 +2,9 @@ package media
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"path/filepath"
@@ -41,9 +41,9 @@ type Measured struct {
 	SampleRate int64
 	Channels   int64
 
-	// Starts are the starts of all packets in TimeBase, in presentation order, and
-	// Keyframes the presentation times of keyframes, ascending. Of each there are at
-	// most the first million, and none but of the streams asked for.
+	// Of the video of a Probe alone: Starts are the starts of all packets in
+	// TimeBase, in presentation order, and Keyframes the presentation times of
+	// keyframes, ascending; of each at most the first million.
 	Starts    []int64
 	Keyframes []time.Duration
 }
@@ -51,10 +51,9 @@ type Measured struct {
 // Duration is End - First.
 func (m Measured) Duration() time.Duration { return m.End - m.First }
 
-// MeasureOptions says what beyond the sums is wanted, and what the scan may cost.
+// MeasureOptions says how a file is read, and what that may cost.
 type MeasureOptions struct {
-	FramesOf    []int // indexes of the streams whose Starts and Keyframes are collected
-	IgnoreEdits bool  // show every packet that an mp4 holds, as if it had no edit list
+	IgnoreEdits bool // show every packet that an mp4 holds, as if it had no edit list
 
 	MaxPackets     int64         // beyond it the scan ends with ErrTooManyPackets; 0 is no limit
 	MaxMemoryBytes int64         // of ffprobe; 0 is that of any other process
@@ -64,59 +63,78 @@ type MeasureOptions struct {
 // ErrTooManyPackets means that a file has more packets than it may have.
 var ErrTooManyPackets = fmt.Errorf("%w: too many packets", ErrNotMedia)
 
-// maxFrames bounds what a stream of a hostile file can make us remember: 4.6 hours
-// of intra-only video at 60 frames a second.
-const maxFrames = 1_000_000
+// What a hostile file can make us remember.
+const (
+	maxFrames    = 1_000_000     // of a stream: 4.6 hours of intra-only video at 60 frames a second
+	maxAllFrames = 2 * maxFrames // of a file: many tracks may lie on the same few bytes
+)
 
 // Measure scans the packets of all audio and video streams of a file of the
 // given kind in one reading and returns one value a stream, ordered by index. A
-// stream without packets is there with Packets 0. Memory stays constant but for the
-// frames asked for, time is
+// stream without packets is there with Packets 0. Memory stays constant, time is
 // that of reading the file once. The error wraps ErrNotMedia when the file
 // cannot be demuxed, and ErrTimeout when that takes too long.
 func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, opts MeasureOptions) ([]Measured, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("measure: %w", err)
-	}
-	if kind == container.Unknown {
-		return nil, fmt.Errorf("measure: %w: unknown magic bytes", ErrNotMedia)
-	}
 	scan := newPacketScan(opts)
-	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
-	args = append(args, openArgs(kind, path)...)
-	if opts.IgnoreEdits && kind == container.MP4 {
-		args = append(args, "-ignore_editlist", "1")
-	}
-	args = append(args, "-show_entries",
-		"packet=stream_index,pts,dts,duration,size,flags:packet_side_data=skip_samples,discard_padding:"+
-			"stream=index,codec_type,codec_name,profile,sample_rate,channels,bits_per_sample,time_base:stream_disposition=attached_pic",
-		"-print_format", "compact", inputURL(path))
-	_, err = r.run(ctx, command{
-		name: "measure", binary: r.ffprobe, args: args, reads: []string{path}, stdout: scan,
-		timeout: cmp.Or(opts.Timeout, measureTimeout), memory: opts.MaxMemoryBytes,
-	})
+	_, err := r.scan(ctx, "measure", path, kind, scan)
 	if err != nil {
-		return nil, notMediaIfExit(err)
+		return nil, err
 	}
 	return scan.finish(), nil
 }
 
+// scanned is all that ffprobe is asked for: packets, streams and the whole. Tags are
+// not, but for one: another may be larger than everything else.
+const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:packet_side_data=skip_samples,discard_padding:" +
+	"stream=index,codec_name,codec_type,profile,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
+	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
+	"start_time,duration,nb_frames,sample_rate,channels,bits_per_sample:" +
+	"stream_disposition=default,attached_pic,timed_thumbnails:stream_side_data=displaymatrix:stream_tags=enc_key_id:" +
+	"format=duration,start_time"
+
+// scan has ffprobe read a file, headers and packets, confined, under the demuxer of
+// its kind.
+func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kind, s *packetScan) (outcome, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return outcome{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if kind == container.Unknown {
+		return outcome{}, fmt.Errorf("%s: %w: unknown magic bytes", name, ErrNotMedia)
+	}
+	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
+	args = append(args, openArgs(kind, path)...)
+	if s.opts.IgnoreEdits && kind == container.MP4 {
+		args = append(args, "-ignore_editlist", "1")
+	}
+	args = append(args, "-show_entries", scanned, "-print_format", "compact", inputURL(path))
+	out, err := r.run(ctx, command{
+		name: name, binary: r.ffprobe, args: args, reads: []string{path}, stdout: s,
+		timeout: cmp.Or(s.opts.Timeout, measureTimeout), memory: s.opts.MaxMemoryBytes,
+	})
+	return out, notMediaIfExit(err)
+}
+
 // packetScan reads ffprobe's compact output as it comes:
 //
-//	packet|stream_index=0|pts=0|dts=-1024|duration=512|size=787|flags=K_
-//	packet|stream_index=1|pts=0|dts=0|duration=1152|size=192|flags=K_|side_data|skip_samples=1105|discard_padding=0
-//	stream|index=0|codec_name=h264|profile=High|codec_type=video|time_base=1/15360|disposition:attached_pic=0
+//	packet|codec_type=video|stream_index=0|pts=0|dts=-1024|duration=512|size=787|flags=K_
+//	packet|codec_type=audio|stream_index=1|pts=0|dts=0|duration=1152|size=192|flags=K_|side_data|skip_samples=1105|discard_padding=0
+//	stream|index=0|codec_name=h264|profile=High|codec_type=video|width=320|time_base=1/15360|disposition:attached_pic=0|side_data|displaymatrix=\n00000000: ...
 //	stream|index=1|codec_name=aac|profile=LC|codec_type=audio|sample_rate=48000|channels=2|bits_per_sample=0|time_base=1/48000|disposition:attached_pic=0
+//	format|start_time=0.000000|duration=5.016000
 //
-// The stream lines come last, so everything is counted in ticks until then.
-// Since ffmpeg 7 the fields of side data carry their section before a colon
+// The stream lines come behind the packets, so everything is counted in ticks until
+// then. Since ffmpeg 7 the fields of side data carry their section before a colon
 // (side_datum/skip_samples:skip_samples=1105).
 type packetScan struct {
-	opts    MeasureOptions
-	packets int64
-	lines   lineSplitter
-	streams map[int]*streamScan
+	opts       MeasureOptions
+	wantFrames bool // the frames of video are remembered
+	packets    int64
+	frames     int // remembered
+	lines      lineSplitter
+	streams    map[int]*streamScan
+	headers    int // streams that the file has
+	format     header
 }
 
 func newPacketScan(opts MeasureOptions) *packetScan {
@@ -130,7 +148,7 @@ const maxScanLine = 64 << 10
 // output is not what ffprobe writes.
 func (s *packetScan) Write(p []byte) (int, error) {
 	if !s.lines.split(p, maxScanLine, s.take) {
-		return 0, fmt.Errorf("%w: a packet line of more than %d bytes", ErrNotMedia, maxScanLine)
+		return 0, fmt.Errorf("%w: a line of more than %d bytes", ErrNotMedia, maxScanLine)
 	}
 	if s.opts.MaxPackets > 0 && s.packets > s.opts.MaxPackets {
 		return 0, ErrTooManyPackets
@@ -140,11 +158,31 @@ func (s *packetScan) Write(p []byte) (int, error) {
 
 func (s *packetScan) take(line []byte) {
 	text := string(line)
-	switch {
-	case strings.HasPrefix(text, "packet|"):
+	switch section, _, _ := strings.Cut(text, "|"); section {
+	case "packet":
 		s.packet(text)
-	case strings.HasPrefix(text, "stream|"):
-		s.stream(text)
+	case "stream":
+		h := header(maps.Collect(fields(text)))
+		if index, err := strconv.Atoi(h["index"]); err == nil {
+			s.headers++
+			if st := s.at(index); st != nil {
+				st.header = h
+			}
+		}
+	case "format":
+		s.format = maps.Collect(fields(text))
+	}
+}
+
+// fields are the names and values of a line.
+func fields(line string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for field := range strings.SplitSeq(line, "|") {
+			name, value, _ := strings.Cut(field, "=")
+			if !yield(name[strings.LastIndexByte(name, ':')+1:], value) {
+				return
+			}
+		}
 	}
 }
 
@@ -154,10 +192,12 @@ const noTicks = -1 << 63
 func (s *packetScan) packet(text string) {
 	p := packet{pts: noTicks, dts: noTicks}
 	index := -1
-	for field := range strings.SplitSeq(text, "|") {
-		key, value, _ := strings.Cut(field, "=")
-		key = key[strings.LastIndexByte(key, ':')+1:]
-		if key == "flags" {
+	for name, value := range fields(text) {
+		switch name {
+		case "codec_type":
+			p.remember = s.wantFrames && value == "video" && s.frames < maxAllFrames
+			continue
+		case "flags":
 			p.key, p.discard = strings.HasPrefix(value, "K"), strings.Contains(value, "D")
 			continue
 		}
@@ -165,7 +205,7 @@ func (s *packetScan) packet(text string) {
 		if err != nil {
 			continue // N/A
 		}
-		switch key {
+		switch name {
 		case "stream_index":
 			index = int(n)
 		case "pts":
@@ -183,6 +223,9 @@ func (s *packetScan) packet(text string) {
 		}
 	}
 	s.packets++
+	if p.remember {
+		s.frames++
+	}
 	if st := s.at(index); st != nil {
 		st.add(p)
 	}
@@ -192,7 +235,7 @@ func (s *packetScan) packet(text string) {
 func (s *packetScan) at(index int) *streamScan {
 	st := s.streams[index]
 	if st == nil && index >= 0 && len(s.streams) < maxScanStreams {
-		st = &streamScan{frames: slices.Contains(s.opts.FramesOf, index)}
+		st = &streamScan{}
 		s.streams[index] = st
 	}
 	return st
@@ -202,44 +245,11 @@ func (s *packetScan) at(index int) *streamScan {
 // far below.
 const maxScanStreams = 256
 
-func (s *packetScan) stream(text string) {
-	index := -1
-	var h streamHeader
-	for field := range strings.SplitSeq(text, "|") {
-		key, value, _ := strings.Cut(field, "=")
-		key = key[strings.LastIndexByte(key, ':')+1:]
-		n, _ := strconv.ParseInt(value, 10, 64) // 0 where the file does not say
-		switch key {
-		case "index":
-			index = int(n)
-		case "codec_type":
-			h.kind = value
-		case "codec_name":
-			h.codec = known(value)
-		case "profile":
-			h.profile = value
-		case "sample_rate":
-			h.rate = n
-		case "channels":
-			h.channels = n
-		case "bits_per_sample":
-			h.bits = n
-		case "time_base":
-			h.base = parseRational(value)
-		case "attached_pic":
-			h.cover = n != 0
-		}
-	}
-	if st := s.at(index); st != nil {
-		st.streamHeader = h
-	}
-}
-
 // finish returns the audio and video streams ordered by index.
 func (s *packetScan) finish() []Measured {
 	var all []Measured
 	for _, i := range slices.Sorted(maps.Keys(s.streams)) {
-		if st := s.streams[i]; st.kind == "video" || st.kind == "audio" {
+		if st := s.streams[i]; st.header["codec_type"] == "video" || st.header["codec_type"] == "audio" {
 			m := st.finish()
 			m.Index = i
 			all = append(all, m)
@@ -248,28 +258,39 @@ func (s *packetScan) finish() []Measured {
 	return all
 }
 
-// streamHeader is what the header says of a stream.
-type streamHeader struct {
-	kind, codec, profile string
-	base                 Rational
-	rate, channels, bits int64 // of audio; 0 where unknown, bits also where it is compressed
-	cover                bool
+// header is what ffprobe says of a stream, or of the whole file, by its own names.
+type header map[string]string
+
+// text is "" where ffprobe does not know.
+func (h header) text(name string) string {
+	switch v := h[name]; v {
+	case "N/A", "unknown", "reserved":
+		return ""
+	default:
+		return v
+	}
 }
 
-// samples is how many samples a channel have, by packets and bytes; 0 where the
-// codec does not say.
-func (h streamHeader) samples(packets, bytes int64) int64 {
-	if h.bits > 0 && h.channels > 0 {
-		return bytes * 8 / (h.bits * h.channels)
+// number is 0 where ffprobe does not know.
+func (h header) number(name string) int64 {
+	n, _ := strconv.ParseInt(h[name], 10, 64)
+	return n
+}
+
+// samples is how many samples a channel of audio have, by packets and bytes; 0 where
+// the codec does not say.
+func (h header) samples(packets, bytes int64) int64 {
+	if frame := h.number("bits_per_sample") * h.number("channels"); frame > 0 { // it is not compressed
+		return bytes * 8 / frame
 	}
-	switch h.codec {
+	switch h["codec_name"] {
 	case "aac":
-		if strings.HasPrefix(h.profile, "HE-AAC") {
+		if strings.HasPrefix(h["profile"], "HE-AAC") {
 			return packets * 2048
 		}
 		return packets * 1024
 	case "mp3":
-		if h.rate < 32000 {
+		if h.number("sample_rate") < 32000 {
 			return packets * 576
 		}
 		return packets * 1152
@@ -287,28 +308,28 @@ func (h streamHeader) samples(packets, bytes int64) int64 {
 
 type packet struct {
 	pts, dts, duration, size, skip, trim int64
-	key, discard                         bool
+	key, discard, remember               bool
 }
 
-// streamScan sums up one stream. Packets come in decoding order; a short heap
-// puts them in presentation order, which is all the memory a stream needs.
+// streamScan sums up one stream. Packets come in decoding order; a few starts are
+// held back to see them in presentation order, which is all the memory a stream
+// needs.
 type streamScan struct {
-	streamHeader
-	frames bool // are remembered
+	header header
 
 	packets, discarded, size int64
 	first, end               int64 // of what is shown
 	least, most              int64 // first and end of all there is
 	skip, trim               int64
 	longest, last            int64 // durations of the longest packet and of the one that ends last
+	endsWithDuration         bool
 
-	order            tickHeap
-	previous         int64
-	steps            int64
-	shortest         int64
-	keyframeTicks    []int64
-	starts           []int64
-	endsWithDuration bool
+	order    []int64 // starts held back, ascending
+	previous int64   // start taken
+	stepped  bool    // there is one
+	shortest int64   // distance of two, 0 before the first
+
+	starts, keyframes []int64 // in decoding order
 }
 
 // reorderDepth covers the deepest reordering H.264 and HEVC permit (16 frames)
@@ -341,53 +362,56 @@ func (s *streamScan) add(p packet) {
 	s.packets++
 	s.skip += p.skip
 	s.trim += p.trim
-	heap.Push(&s.order, p.pts)
+	at, _ := slices.BinarySearch(s.order, p.pts)
+	s.order = slices.Insert(s.order, at, p.pts)
 	if len(s.order) > reorderDepth {
-		s.step(heap.Pop(&s.order).(int64))
+		s.step()
 	}
-	if s.frames && p.key && len(s.keyframeTicks) < maxFrames {
-		s.keyframeTicks = append(s.keyframeTicks, p.pts)
+	if p.remember && len(s.starts) < maxFrames {
+		s.starts = append(s.starts, p.pts)
+		if p.key {
+			s.keyframes = append(s.keyframes, p.pts)
+		}
 	}
 }
 
 // step takes the next start in presentation order.
-func (s *streamScan) step(pts int64) {
-	s.steps++
-	if s.frames && len(s.starts) < maxFrames {
-		s.starts = append(s.starts, pts)
+func (s *streamScan) step() {
+	next := s.order[0]
+	s.order = slices.Delete(s.order, 0, 1)
+	if d := next - s.previous; s.stepped && d > 0 && (s.shortest == 0 || d < s.shortest) {
+		s.shortest = d
 	}
-	if s.steps > 1 {
-		d := pts - s.previous
-		if d > 0 && (s.shortest == 0 || d < s.shortest) {
-			s.shortest = d
-		}
-	}
-	s.previous = pts
+	s.previous, s.stepped = next, true
 }
 
 func (s *streamScan) finish() Measured {
 	for len(s.order) > 0 {
-		s.step(heap.Pop(&s.order).(int64))
+		s.step()
 	}
 	if s.packets > 0 && !s.endsWithDuration {
 		s.end += s.shortest // the last packet lasts as long as its neighbours
 	}
+	slices.Sort(s.starts)
+	slices.Sort(s.keyframes)
+	base := parseRational(s.header["time_base"])
 	m := Measured{
-		Type: s.kind, Codec: s.codec, Cover: s.cover, TimeBase: s.base, SampleRate: s.rate, Channels: s.channels,
-		First: ticksToDuration(s.first, s.base), End: ticksToDuration(s.end, s.base),
+		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0, TimeBase: base,
+		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"),
+		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
 		Packets: s.packets, Discarded: s.discarded, Starts: s.starts,
-		Extent: between(ticksToDuration(s.least, s.base), ticksToDuration(max(s.most, s.end), s.base)),
+		Extent: between(ticksToDuration(s.least, base), ticksToDuration(max(s.most, s.end), base)),
 	}
-	if sample := (Rational{1, s.rate}); sample.Known() && s.packets+s.discarded > 0 {
-		m.Extent = max(m.Extent, ticksToDuration(s.samples(s.packets+s.discarded, s.size), sample))
+	if sample := (Rational{1, m.SampleRate}); sample.Known() && s.packets+s.discarded > 0 {
+		m.Extent = max(m.Extent, ticksToDuration(s.header.samples(s.packets+s.discarded, s.size), sample))
 		m.First += ticksToDuration(s.skip, sample)
 		// The packets of Ogg, and since ffmpeg 8 of mp4 and webm, are already shortened
 		// by what is dropped; those of MP3 never are.
-		shortened := ticksToDuration(s.longest-s.last, s.base)
+		shortened := ticksToDuration(s.longest-s.last, base)
 		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
 	}
-	for _, t := range slices.Sorted(slices.Values(s.keyframeTicks)) {
-		m.Keyframes = append(m.Keyframes, ticksToDuration(t, s.base))
+	for _, t := range s.keyframes {
+		m.Keyframes = append(m.Keyframes, ticksToDuration(t, base))
 	}
 	return m
 }
@@ -399,20 +423,4 @@ func between(from, to time.Duration) time.Duration {
 		return d
 	}
 	return math.MaxInt64
-}
-
-// tickHeap is a min-heap of timestamps.
-type tickHeap []int64
-
-func (h tickHeap) Len() int           { return len(h) }
-func (h tickHeap) Less(i, j int) bool { return h[i] < h[j] }
-func (h tickHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push and Pop are called by container/heap.
-func (h *tickHeap) Push(x any) { *h = append(*h, x.(int64)) }
-func (h *tickHeap) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
 }

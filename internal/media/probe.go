@@ -1,13 +1,10 @@
 package media
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,8 +13,8 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Probe is what a file's headers say, together with which streams are worth
-// using. Durations are claims: see Measure for facts.
+// Probe is what a file's headers say, which streams are worth using, and what the
+// packets of these are. Durations are claims but for those of Measured.
 type Probe struct {
 	Kind     container.Kind
 	Duration time.Duration // claimed, 0 when the header has none
@@ -25,6 +22,8 @@ type Probe struct {
 
 	Video *VideoStream // the largest real video stream, nil without one
 	Audio *AudioStream // the default or first decodable audio stream, nil without one
+
+	VideoPackets, AudioPackets Measured // zero without such a stream
 
 	Streams int // of all types
 }
@@ -85,112 +84,43 @@ type AudioStream struct {
 	Default         bool
 }
 
-// ffprobeOutput is the part of ffprobe's JSON that is read.
-type ffprobeOutput struct {
-	Streams []ffprobeStream `json:"streams"`
-	Format  struct {
-		Duration  string `json:"duration"`
-		StartTime string `json:"start_time"`
-	} `json:"format"`
-}
-
-type ffprobeStream struct {
-	Index          int            `json:"index"`
-	CodecName      string         `json:"codec_name"`
-	CodecType      string         `json:"codec_type"`
-	Width          int            `json:"width"`
-	Height         int            `json:"height"`
-	SAR            string         `json:"sample_aspect_ratio"`
-	PixFmt         string         `json:"pix_fmt"`
-	BitsPerRaw     string         `json:"bits_per_raw_sample"`
-	ColorRange     string         `json:"color_range"`
-	ColorSpace     string         `json:"color_space"`
-	ColorTransfer  string         `json:"color_transfer"`
-	ColorPrimaries string         `json:"color_primaries"`
-	FieldOrder     string         `json:"field_order"`
-	RFrameRate     string         `json:"r_frame_rate"`
-	AvgFrameRate   string         `json:"avg_frame_rate"`
-	TimeBase       string         `json:"time_base"`
-	StartTime      string         `json:"start_time"`
-	Duration       string         `json:"duration"`
-	NbFrames       string         `json:"nb_frames"`
-	SampleRate     string         `json:"sample_rate"`
-	Channels       int            `json:"channels"`
-	Disposition    map[string]int `json:"disposition"`
-	SideData       []struct {
-		Type   string `json:"side_data_type"`
-		Matrix string `json:"displaymatrix"`
-	} `json:"side_data_list"`
-	Tags struct {
-		KeyID string `json:"enc_key_id"` // of an encrypted track in matroska
-	} `json:"tags"`
-}
-
-// maxProbeBytes bounds ffprobe's answer: a header may declare thousands of
-// streams.
-const maxProbeBytes = 4 << 20
-
-// probeEntries is all that is asked for. Tags are not, but for one: another may be
-// larger than everything else.
-const probeEntries = "format=duration,start_time:stream_disposition:stream_side_data_list:stream_tags=enc_key_id:" +
-	"stream=index,codec_name,codec_type,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
-	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
-	"start_time,duration,nb_frames,sample_rate,channels"
-
-// Probe reads a file's headers with ffprobe, confined, under the demuxer its
-// magic bytes call for. The error wraps ErrNotMedia when the file is not media
+// Probe reads a file's headers and packets with ffprobe, confined, under the demuxer
+// its magic bytes call for. The error wraps ErrNotMedia when the file is not media
 // that the service opens, and ErrEncrypted when it is and nobody can see or hear
 // it; it is another one when the file cannot be read or ffprobe could not do its
 // work.
 func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return Probe{}, fmt.Errorf("probe: %w", err)
-	}
 	class, err := container.SniffFile(path)
 	if err != nil {
 		return Probe{}, fmt.Errorf("probe: %w", err)
 	}
-	kind := class.Kind
-	if kind == container.Unknown {
-		return Probe{}, fmt.Errorf("probe: %w: unknown magic bytes", ErrNotMedia)
-	}
-	answer := &limitedBuffer{limit: maxProbeBytes}
-	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
-	args = append(args, openArgs(kind, path)...)
-	args = append(args, "-show_entries", probeEntries, "-print_format", "json", inputURL(path))
-	out, err := r.run(ctx, command{
-		name: "probe", binary: r.ffprobe, args: args, reads: []string{path},
-		stdout: answer, timeout: probeTimeout,
-	})
+	scan := newPacketScan(MeasureOptions{})
+	scan.wantFrames = true
+	out, err := r.scan(ctx, "probe", path, class.Kind, scan)
 	if err != nil {
-		return Probe{}, notMediaIfExit(err)
-	}
-	var raw ffprobeOutput
-	if err := json.Unmarshal(answer.Bytes(), &raw); err != nil {
-		return Probe{}, fmt.Errorf("probe: ffprobe's answer: %w", err)
-	}
-	if encrypted, err := isEncrypted(path, kind, raw); encrypted || err != nil {
-		return Probe{}, fmt.Errorf("probe: %w", cmp.Or(err, ErrEncrypted))
-	}
-	if err := r.dropEmptyTracks(ctx, path, kind, &raw); err != nil {
 		return Probe{}, err
 	}
-	p := readProbe(kind, raw)
+	if encrypted, err := scan.encrypted(path, class.Kind); encrypted || err != nil {
+		return Probe{}, fmt.Errorf("probe: %w", cmp.Or(err, ErrEncrypted))
+	}
+	p := scan.probe(class.Kind)
 	if large := tooLargePicture(out.stderr); p.Video == nil && large != nil {
 		return Probe{}, fmt.Errorf("probe: %w", large)
 	}
 	if p.Video == nil && p.Audio == nil {
 		return Probe{}, fmt.Errorf("probe: %w: no video or audio stream that can be decoded", ErrNotMedia)
 	}
+	if v := p.VideoPackets; int64(len(v.Starts)) < min(v.Packets, maxFrames) { // forgotten for those of other streams
+		return Probe{}, fmt.Errorf("probe: %w", ErrTooManyPackets)
+	}
 	return p, nil
 }
 
-// isEncrypted reports whether a track of the file is. ffprobe says so of matroska;
+// encrypted reports whether a track of the file is. ffprobe says so of matroska;
 // of mp4 it names the codec below the encryption.
-func isEncrypted(path string, kind container.Kind, raw ffprobeOutput) (bool, error) {
-	for _, s := range raw.Streams {
-		if s.Tags.KeyID != "" {
+func (s *packetScan) encrypted(path string, kind container.Kind) (bool, error) {
+	for _, st := range s.streams {
+		if st.header["enc_key_id"] != "" {
 			return true, nil
 		}
 	}
@@ -214,90 +144,54 @@ func notMediaIfExit(err error) error {
 	return err
 }
 
-// dropEmptyTracks removes video tracks without a single packet. The header
-// usually says how many frames a track has; where several tracks compete and
-// one does not say (fragmented mp4, matroska), packets are counted.
-func (r *Runner) dropEmptyTracks(ctx context.Context, path string, kind container.Kind, raw *ffprobeOutput) error {
-	candidates, silent := 0, false
-	for _, s := range raw.Streams {
-		if s.isVideo() {
-			candidates++
-			silent = silent || s.NbFrames == ""
-		}
-	}
-	if candidates < 2 || !silent {
-		return nil
-	}
-	measured, err := r.Measure(ctx, path, kind, MeasureOptions{})
-	if err != nil {
-		return fmt.Errorf("probe: %w", err)
-	}
-	filled := map[int]bool{}
-	for _, m := range measured {
-		filled[m.Index] = m.Packets > 0
-	}
-	for i := range raw.Streams {
-		if s := &raw.Streams[i]; s.isVideo() && !filled[s.Index] {
-			s.Width, s.Height = 0, 0
-		}
-	}
-	return nil
-}
-
-// isVideo reports whether the stream is video to play: not cover
-// art, a codec ffmpeg knows, a frame size and not declared empty.
-func (s ffprobeStream) isVideo() bool {
-	return s.CodecType == "video" && s.Disposition["attached_pic"] == 0 && s.Disposition["timed_thumbnails"] == 0 &&
-		s.known() && s.Width > 0 && s.Height > 0 && s.NbFrames != "0"
-}
-
-func (s ffprobeStream) known() bool { return s.CodecName != "" && s.CodecName != "unknown" }
-
-// readProbe chooses the streams and translates them.
-func readProbe(kind container.Kind, raw ffprobeOutput) Probe {
-	p := Probe{Kind: kind, Streams: len(raw.Streams)}
-	p.Duration = parseSeconds(raw.Format.Duration)
-	p.Start = parseSeconds(raw.Format.StartTime)
-	for _, s := range raw.Streams {
-		switch {
-		case s.isVideo():
-			if v := readVideo(s); p.Video == nil || betterVideo(v, p.Video) {
-				p.Video = v
+// probe chooses the streams.
+func (s *packetScan) probe(kind container.Kind) Probe {
+	p := Probe{Kind: kind, Streams: s.headers, Duration: parseSeconds(s.format["duration"]), Start: parseSeconds(s.format["start_time"])}
+	for _, m := range s.finish() {
+		switch h := s.streams[m.Index].header; {
+		case h.isVideo():
+			if v := readVideo(m.Index, h); p.Video == nil || betterVideo(v, m, p.Video, p.VideoPackets) {
+				p.Video, p.VideoPackets = v, m
 			}
-		case s.CodecType == "audio":
-			if a := readAudio(s); s.known() && a.Channels > 0 && a.SampleRate > 0 && (p.Audio == nil || a.Default && !p.Audio.Default) {
-				p.Audio = a
+		case m.Type == "audio":
+			if a := readAudio(m.Index, h); m.Codec != "" && a.Channels > 0 && a.SampleRate > 0 && (p.Audio == nil || a.Default && !p.Audio.Default) {
+				p.Audio, p.AudioPackets = a, m
 			}
 		}
 	}
 	return p
 }
 
-// betterVideo prefers the larger frame, then the default track, then the
-// earlier one.
-func betterVideo(a, b *VideoStream) bool {
+// isVideo reports whether the stream is video to play: not cover
+// art, a codec ffmpeg knows, a frame size and not declared empty.
+func (h header) isVideo() bool {
+	return h["codec_type"] == "video" && h.number("attached_pic") == 0 && h.number("timed_thumbnails") == 0 &&
+		h.text("codec_name") != "" && h.number("width") > 0 && h.number("height") > 0 && h["nb_frames"] != "0"
+}
+
+// betterVideo prefers the one that has packets, then the larger frame, then the
+// default track, then the earlier one.
+func betterVideo(a *VideoStream, aPackets Measured, b *VideoStream, bPackets Measured) bool {
+	if filled := aPackets.Packets > 0; filled != (bPackets.Packets > 0) {
+		return filled
+	}
 	if pa, pb := int64(a.Width)*int64(a.Height), int64(b.Width)*int64(b.Height); pa != pb {
 		return pa > pb
 	}
 	return a.Default && !b.Default
 }
 
-func readVideo(s ffprobeStream) *VideoStream {
+func readVideo(index int, h header) *VideoStream {
 	v := &VideoStream{
-		Index: s.Index, Codec: s.CodecName, Width: s.Width, Height: s.Height,
-		SAR: parseRational(s.SAR), AvgFrameRate: parseRational(s.AvgFrameRate), FrameRate: parseRational(s.RFrameRate),
-		PixelFormat: s.PixFmt, BitDepth: bitDepth(s),
-		ColorRange: known(s.ColorRange), ColorSpace: known(s.ColorSpace),
-		ColorTransfer: known(s.ColorTransfer), ColorPrimaries: known(s.ColorPrimaries),
-		FieldOrder: known(s.FieldOrder), TimeBase: parseRational(s.TimeBase), Default: s.Disposition["default"] != 0,
-	}
-	v.Frames, _ = strconv.ParseInt(s.NbFrames, 10, 64) // absent is 0: unknown
-	v.Start = parseSeconds(s.StartTime)
-	v.Duration = parseSeconds(s.Duration)
-	for _, d := range s.SideData {
-		if d.Matrix != "" {
-			v.Orientation = parseDisplayMatrix(d.Matrix)
-		}
+		Index: index, Codec: h.text("codec_name"), Width: int(h.number("width")), Height: int(h.number("height")),
+		// The matrix has lines, which ffprobe prints as one.
+		Orientation: parseDisplayMatrix(strings.ReplaceAll(h["displaymatrix"], `\n`, "\n")),
+		SAR:         parseRational(h["sample_aspect_ratio"]), AvgFrameRate: parseRational(h["avg_frame_rate"]), FrameRate: parseRational(h["r_frame_rate"]),
+		Frames: h.number("nb_frames"), PixelFormat: h.text("pix_fmt"), BitDepth: bitDepth(h),
+		ColorRange: h.text("color_range"), ColorSpace: h.text("color_space"),
+		ColorTransfer: h.text("color_transfer"), ColorPrimaries: h.text("color_primaries"),
+		FieldOrder: h.text("field_order"), TimeBase: parseRational(h["time_base"]),
+		Start: parseSeconds(h["start_time"]), Duration: parseSeconds(h["duration"]), Default: h.number("default") != 0,
 	}
 	if !v.SAR.Known() {
 		v.SAR = Rational{1, 1}
@@ -307,6 +201,13 @@ func readVideo(s ffprobeStream) *VideoStream {
 		v.DisplayWidth, v.DisplayHeight = v.DisplayHeight, v.DisplayWidth
 	}
 	return v
+}
+
+func readAudio(index int, h header) *AudioStream {
+	return &AudioStream{
+		Index: index, Codec: h.text("codec_name"), SampleRate: int(h.number("sample_rate")), Channels: int(h.number("channels")),
+		Frames: h.number("nb_frames"), Start: parseSeconds(h["start_time"]), Duration: parseSeconds(h["duration"]), Default: h.number("default") != 0,
+	}
 }
 
 // displaySize makes pixels square by stretching the shorter-pixelled side, so
@@ -324,46 +225,16 @@ func displaySize(w, h int, sar Rational) (int, int) {
 }
 
 // bitDepth believes the codec, then the name of the pixel format (yuv420p10le).
-func bitDepth(s ffprobeStream) int {
-	if n, err := strconv.Atoi(s.BitsPerRaw); err == nil && n >= 8 && n <= 16 {
-		return n
+func bitDepth(h header) int {
+	if n := h.number("bits_per_raw_sample"); n >= 8 && n <= 16 {
+		return int(n)
 	}
+	format := h["pix_fmt"]
 	for _, depth := range []int{16, 14, 12, 10, 9} {
 		n := strconv.Itoa(depth)
-		if strings.Contains(s.PixFmt, "p"+n) || strings.HasPrefix(s.PixFmt, "p0"+n) || strings.HasPrefix(s.PixFmt, "gray"+n) {
+		if strings.Contains(format, "p"+n) || strings.HasPrefix(format, "p0"+n) || strings.HasPrefix(format, "gray"+n) {
 			return depth
 		}
 	}
 	return 8
-}
-
-func readAudio(s ffprobeStream) *AudioStream {
-	a := &AudioStream{
-		Index: s.Index, Codec: s.CodecName, Channels: s.Channels, Default: s.Disposition["default"] != 0,
-	}
-	a.SampleRate, _ = strconv.Atoi(s.SampleRate) // absent is 0: the stream is not used
-	a.Frames, _ = strconv.ParseInt(s.NbFrames, 10, 64)
-	a.Start = parseSeconds(s.StartTime)
-	a.Duration = parseSeconds(s.Duration)
-	return a
-}
-
-func known(s string) string {
-	if s == "unknown" || s == "reserved" {
-		return ""
-	}
-	return s
-}
-
-// limitedBuffer fails the writer, and with it the process, beyond limit bytes.
-type limitedBuffer struct {
-	bytes.Buffer
-	limit int
-}
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.limit {
-		return 0, fmt.Errorf("%w: headers describe too much", ErrNotMedia)
-	}
-	return b.Buffer.Write(p)
 }

@@ -93,10 +93,7 @@ func TestProbeDescribesAFilm(t *testing.T) {
 		PixelFormat: "yuv420p10le", Container: "mov",
 		Output: []string{"-vf", "setsar=4/3,setparams=range=tv:colorspace=bt2020nc:color_trc=arib-std-b67:color_primaries=bt2020"},
 	})
-	p, err := newRunner(t).Probe(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := probe(t, path)
 	v := *p.Video
 	if v.Codec != "h264" || v.Width != 320 || v.Height != 240 || v.SAR != (media.Rational{Num: 4, Den: 3}) || v.DisplayWidth != 427 || v.DisplayHeight != 240 {
 		t.Errorf("picture %+v", v)
@@ -123,18 +120,9 @@ func TestProbeTakesTheLargestRealVideo(t *testing.T) {
 	t.Parallel()
 	small := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440})
 	large := mediatest.Clip(t, mediatest.Spec{Width: 128, Height: 96})
-	r := newRunner(t)
-	probe := func(path string) media.Probe {
-		t.Helper()
-		p, err := r.Probe(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
 	both := filepath.Join(t.TempDir(), "both.mp4")
 	mediatest.FFmpeg(t, "-i", small, "-i", large, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy", both)
-	if p := probe(both); p.Video.Index != 1 || p.Video.Width != 128 || p.Audio.Index != 2 {
+	if p := probe(t, both); p.Video.Index != 1 || p.Video.Width != 128 || p.Audio.Index != 2 {
 		t.Errorf("video %+v of %+v", p.Video, p)
 	}
 
@@ -143,7 +131,7 @@ func TestProbeTakesTheLargestRealVideo(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.mp4")
 	mediatest.FFmpeg(t, "-i", small, "-i", large, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy",
 		"-bsf:v:1", "noise=drop=1", "-movflags", "frag_keyframe+empty_moov", empty)
-	if p := probe(empty); p.Video.Index != 0 || p.Video.Width != 64 {
+	if p := probe(t, empty); p.Video.Index != 0 || p.Video.Width != 64 {
 		t.Errorf("the empty track was chosen: %+v", p.Video)
 	}
 }
