@@ -34,11 +34,8 @@ type bucketObject struct {
 	info   Info
 
 	offset int64 // of the next Read
-	body   io.ReadCloser
-	at     int64 // offset of the next byte of body
-	end    int64 // offset where body ends
-	window int64 // size of the last window asked for
-	failed int   // tries in a row that brought nothing
+	window rangeReader
+	size   int64 // of the last window asked for
 	closed bool
 }
 
@@ -73,73 +70,90 @@ func (o *bucketObject) Read(p []byte) (int, error) {
 	case len(p) == 0:
 		return 0, nil
 	}
-	for {
-		if o.body == nil || o.at != o.offset {
-			if err := o.request(); err != nil {
-				return 0, err
-			}
-		}
-		n, err := o.body.Read(p[:min(int64(len(p)), o.end-o.at)])
-		o.offset, o.at = o.offset+int64(n), o.at+int64(n)
-		if n > 0 {
-			o.failed = 0
-		}
-		if o.at == o.end || err != nil {
-			o.drop()
-		}
-		if n > 0 {
-			return n, nil // a broken connection shows at the next Read, if at all
-		}
-		if err == nil {
-			continue
-		}
-		if err := o.again(err); err != nil {
-			return 0, err
-		}
+	if o.offset != o.window.at || o.offset == o.window.end {
+		o.nextWindow()
 	}
+	n, err := o.window.Read(p)
+	o.offset += int64(n)
+	return n, err
 }
 
-// again waits before another try, or gives up.
-func (o *bucketObject) again(broken error) error {
-	if o.ctx.Err() != nil {
-		return fmt.Errorf("read %s: %w", o.info.Key, context.Cause(o.ctx))
-	}
-	if o.failed++; o.failed >= o.bucket.attempts {
-		return &opError{op: "read", key: o.info.Key, kind: ErrUnavailable, text: o.bucket.scrub("broke off: " + broken.Error())}
-	}
-	if err := httpcall.Sleep(o.ctx, o.bucket.backoff(o.failed)); err != nil {
-		return fmt.Errorf("read %s: %w", o.info.Key, err)
-	}
-	return nil
-}
-
-// request asks for the window that starts at the offset.
-func (o *bucketObject) request() error {
-	sequential := o.offset != 0 && o.offset == o.at
-	o.drop()
-	if sequential {
-		o.window = min(max(o.window, firstWindow)*4, maxWindow)
+// nextWindow begins a window at the offset.
+func (o *bucketObject) nextWindow() {
+	o.window.Close()
+	if o.offset != 0 && o.offset == o.window.at { // it goes on
+		o.size = min(max(o.size, firstWindow)*4, maxWindow)
 	} else {
-		o.window = firstWindow
+		o.size = firstWindow
 	}
-	r, err := o.bucket.get(o.ctx, o.info.Key, o.info.ETag, o.offset, o.window)
-	if err != nil {
-		return err
-	}
-	o.body, o.at, o.end = r.body, o.offset, o.offset+r.length
-	return nil
-}
-
-func (o *bucketObject) drop() {
-	if o.body != nil {
-		o.body.Close() // read-only: nothing can be lost
-		o.body = nil
-	}
+	o.window = rangeReader{ctx: o.ctx, bucket: o.bucket, key: o.info.Key, etag: o.info.ETag,
+		at: o.offset, end: min(o.offset+o.size, o.info.SizeBytes), progress: 1}
 }
 
 // Close ends the connection, if there is one.
 func (o *bucketObject) Close() error {
-	o.drop()
 	o.closed = true
+	return o.window.Close()
+}
+
+// rangeReader reads a range of an object. When the connection breaks it goes on
+// from where it stopped, and gives up when several tries in a row brought little.
+type rangeReader struct {
+	ctx       context.Context
+	bucket    *Bucket
+	key, etag string
+	at, end   int64         // what is left
+	body      io.ReadCloser // nil before it is asked for
+	progress  int64         // bytes that make a broken try count as a good one
+	brought   int64         // by this try
+	failed    int           // tries in a row, this one not counted
+}
+
+func (r *rangeReader) Read(p []byte) (int, error) {
+	for r.at < r.end {
+		if r.body == nil {
+			next, err := r.bucket.get(r.ctx, r.key, r.etag, r.at, r.end-r.at)
+			if err != nil {
+				return 0, err
+			}
+			r.body, r.end, r.brought = next.body, r.at+next.length, 0
+		}
+		n, err := r.body.Read(p[:min(int64(len(p)), r.end-r.at)])
+		r.at, r.brought = r.at+int64(n), r.brought+int64(n)
+		if r.brought >= r.progress {
+			r.failed = 0
+		}
+		if r.at == r.end || err != nil {
+			r.Close()
+		}
+		if n > 0 {
+			return n, nil // a broken connection shows at the next Read, if at all
+		}
+		if err != nil {
+			if err := r.again(err); err != nil {
+				return 0, fmt.Errorf("read %s: %w", r.key, err)
+			}
+		}
+	}
+	return 0, io.EOF
+}
+
+// again waits before another try, or gives up.
+func (r *rangeReader) again(broken error) error {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	if r.failed++; r.failed >= r.bucket.attempts {
+		return fmt.Errorf("%w: broke off: %s", ErrUnavailable, r.bucket.scrub(broken.Error()))
+	}
+	return httpcall.Sleep(r.ctx, r.bucket.backoff(r.failed))
+}
+
+// Close ends the connection, if there is one.
+func (r *rangeReader) Close() error {
+	if r.body != nil {
+		r.body.Close() // read-only: nothing can be lost
+		r.body = nil
+	}
 	return nil
 }

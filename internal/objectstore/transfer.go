@@ -164,15 +164,21 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) error {
 	}
 	g, partCtx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
-	g.Go(func() error { return b.copyRange(partCtx, key, *first, f) })
-	for offset := first.length; offset < first.total; offset += b.partSize {
-		if partCtx.Err() != nil {
-			break
-		}
+	copyRange := func(at, length int64, body io.ReadCloser) {
 		g.Go(func() error {
-			length := min(b.partSize, first.total-offset)
-			return b.copyRange(partCtx, key, ranged{etag: first.etag, total: first.total, offset: offset, length: length}, f)
+			r := &rangeReader{ctx: partCtx, bucket: b, key: key, etag: first.etag, at: at, end: at + length, body: body, progress: 1 << 20}
+			defer r.Close()
+			buf := copyBuffers.Get().(*[256 << 10]byte)
+			defer copyBuffers.Put(buf)
+			if _, err := io.CopyBuffer(io.NewOffsetWriter(f, at), r, buf[:]); err != nil {
+				return fmt.Errorf("fetch %s: %w", key, err)
+			}
+			return nil
 		})
+	}
+	copyRange(0, first.length, first.body)
+	for offset := first.length; offset < first.total && partCtx.Err() == nil; offset += b.partSize {
+		copyRange(offset, min(b.partSize, first.total-offset), nil)
 	}
 	if err := g.Wait(); err != nil {
 		return err
@@ -183,8 +189,11 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) error {
 	return nil
 }
 
+// copyBuffers bounds the memory of a download at one buffer per part in flight.
+var copyBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+
 // ranged is a part of an object, half-open [offset, offset+length), with the
-// response body that delivers it, or nil before it is asked for.
+// response body that delivers it.
 type ranged struct {
 	body   io.ReadCloser
 	etag   string
@@ -256,67 +265,4 @@ func (r *ranged) parse(contentRange string) error {
 	}
 	r.offset, r.total = from, all
 	return nil
-}
-
-// copyBuffers bounds the memory of a download at one buffer per part in flight.
-var copyBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
-
-// copyRange writes the range to its place in f. When the connection breaks it
-// goes on from where it stopped, and gives up when several tries in a row
-// brought little.
-func (b *Bucket) copyRange(ctx context.Context, key string, r ranged, f io.WriterAt) error {
-	buf := copyBuffers.Get().(*[256 << 10]byte)
-	defer copyBuffers.Put(buf)
-	const progress = 1 << 20 // bytes that make a broken try count as a good one
-	for try := 0; ; {
-		if r.body == nil {
-			next, err := b.get(ctx, key, r.etag, r.offset, r.length)
-			if err != nil {
-				return err
-			}
-			r.body = next.body
-		}
-		n, broken, err := copyBody(r, f, buf[:])
-		r.offset, r.length = r.offset+n, r.length-n
-		r.body = nil
-		switch {
-		case err != nil:
-			return fmt.Errorf("fetch %s: %w", key, err)
-		case r.length == 0:
-			return nil
-		case ctx.Err() != nil:
-			return fmt.Errorf("fetch %s: %w", key, context.Cause(ctx))
-		}
-		if n >= progress {
-			try = 0
-		}
-		if try++; try >= b.attempts {
-			return &opError{op: "fetch", key: key, kind: ErrUnavailable, text: b.scrub("broke off: " + broken.Error())}
-		}
-		if err := httpcall.Sleep(ctx, b.backoff(try)); err != nil {
-			return fmt.Errorf("fetch %s: %w", key, err)
-		}
-	}
-}
-
-// copyBody copies what r.body delivers, at most r.length bytes, and closes it.
-// It tells a connection that broke from a file that could not be written.
-func copyBody(r ranged, f io.WriterAt, buf []byte) (n int64, broken, err error) {
-	defer r.body.Close()
-	for n < r.length {
-		m, rerr := r.body.Read(buf[:min(int64(len(buf)), r.length-n)])
-		if m > 0 {
-			if _, err := f.WriteAt(buf[:m], r.offset+n); err != nil {
-				return n, nil, err
-			}
-			n += int64(m)
-		}
-		if rerr != nil && n < r.length {
-			if rerr == io.EOF {
-				rerr = io.ErrUnexpectedEOF
-			}
-			return n, rerr, nil
-		}
-	}
-	return n, nil, nil
 }
