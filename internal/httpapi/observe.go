@@ -107,6 +107,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 			rec.renew(0) // the end of the answer is flushed after this
 			s.finish(rec, r, time.Since(started))
 			traced(rec.route(), rec.status)
+			rec.linger(r, s.o.Stopping)
 		}()
 		next.ServeHTTP(rec, r)
 	})

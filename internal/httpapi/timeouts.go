@@ -22,12 +22,15 @@ type timeouts struct {
 	// while the server waits for the rest of a body that nobody read.
 	minDownloadRate int64
 	downloadGrace   time.Duration
+	// lingerSilence and linger bound how long the rest of a body is taken that the
+	// answer did not need: between two reads, and in all.
+	lingerSilence, linger time.Duration
 }
 
 // defaultTimeouts are the service's: a phone on a poor connection is faster, and a
 // client that drips bytes to hold a connection is not.
 var defaultTimeouts = timeouts{bodySilence: 30 * time.Second, minUploadRate: 2 << 10, uploadGrace: time.Minute,
-	minDownloadRate: 8 << 10, downloadGrace: time.Minute}
+	minDownloadRate: 8 << 10, downloadGrace: time.Minute, lingerSilence: 5 * time.Second, linger: 30 * time.Second}
 
 // timeFor is how long n bytes take at a rate of bytes a second.
 func timeFor(rate int64, n int) time.Duration {
@@ -54,6 +57,7 @@ type timedBody struct {
 	control *http.ResponseController
 	started time.Time
 	read    int64
+	over    bool // there is nothing more to read
 }
 
 func (p *timedBody) Read(b []byte) (int, error) {
@@ -65,6 +69,7 @@ func (p *timedBody) Read(b []byte) (int, error) {
 	_ = p.control.SetReadDeadline(deadline)
 	n, err := p.ReadCloser.Read(b)
 	p.read += int64(n)
+	p.over = p.over || err != nil
 	if errors.Is(err, io.EOF) {
 		// The body is here. What comes next on this connection is another
 		// request's matter, and must not end this one by a time-out.
@@ -86,4 +91,30 @@ func withBodyTimeouts(w *recorder, r *http.Request) *http.Request {
 	_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.bodySilence))
 	r.Body = &timedBody{ReadCloser: r.Body, timeouts: w.timeouts, control: w.control, started: time.Now()}
 	return r
+}
+
+// linger takes what the client still sends of a body that was answered before it
+// was read. Many clients send all before they listen: they would find a connection
+// that was reset in place of why their upload is refused. What stops comes to an
+// end at once.
+func (w *recorder) linger(r *http.Request, stopping <-chan struct{}) {
+	body, ok := r.Body.(*timedBody)
+	// Who waits to be told to go on will send nothing.
+	waits := ok && body.read == 0 && r.Header.Get("Expect") != ""
+	if !ok || body.over || waits || w.status == statusGone || w.control.Flush() != nil {
+		return
+	}
+	defer func() { _ = w.control.SetReadDeadline(time.Time{}) }()
+	dropped := make([]byte, 32<<10)
+	for end := time.Now().Add(w.timeouts.linger); time.Now().Before(end); {
+		select {
+		case <-stopping:
+			return
+		default:
+		}
+		_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.lingerSilence))
+		if _, err := body.ReadCloser.Read(dropped); err != nil {
+			return
+		}
+	}
 }

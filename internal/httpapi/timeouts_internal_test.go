@@ -13,10 +13,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"cutroom/internal/fault"
 )
 
 // hasty are timeouts that a test can wait for.
-var hasty = timeouts{bodySilence: 300 * time.Millisecond, minUploadRate: 1 << 10, uploadGrace: time.Second, minDownloadRate: 64 << 10, downloadGrace: time.Second}
+var hasty = timeouts{bodySilence: 300 * time.Millisecond, minUploadRate: 1 << 10, uploadGrace: time.Second, minDownloadRate: 64 << 10, downloadGrace: time.Second,
+	lingerSilence: 300 * time.Millisecond, linger: 5 * time.Second}
 
 // tooLong is when a test gives up.
 const tooLong = time.Minute
@@ -78,6 +81,50 @@ func TestASilentBodyThatNobodyReadsIsCutOff(t *testing.T) {
 			t.Errorf("status %d, close %v; want 400 and the end of the connection", answer.StatusCode, answer.Close)
 		}
 	})
+}
+
+// Who sends all before listening must not find the connection reset, but the
+// answer; and who sends for ever must find an end.
+func TestARefusedBodyIsTakenForAWhile(t *testing.T) {
+	for name, tt := range map[string]struct {
+		head   string
+		pieces int // of 100 KiB, ten a second
+		taken  bool
+	}{
+		"a long one":     {fmt.Sprintf("Content-Length: %d", 30*100<<10), 30, true},
+		"an endless one": {fmt.Sprintf("Content-Length: %d", 1<<40), 70, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := hastyConn(t, hasty, func(http.ResponseWriter, *http.Request) error {
+					return fault.New(fault.PaymentRequired, "insufficient_credits")
+				})
+				say(t, c, "POST / HTTP/1.1\r\nHost: x\r\n"+tt.head+"\r\n\r\n")
+				// A pipe holds nothing, so that the answer is taken while the rest is sent.
+				answered := make(chan int, 1)
+				go func() {
+					answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+					if err != nil {
+						t.Errorf("no answer: %v", err)
+						answered <- 0
+						return
+					}
+					answer.Body.Close()
+					answered <- answer.StatusCode
+				}()
+				var err error
+				for range tt.pieces {
+					if _, err = io.WriteString(c, strings.Repeat("x", 100<<10)); err != nil {
+						break
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if got := <-answered; got != http.StatusPaymentRequired || (err == nil) != tt.taken {
+					t.Errorf("answered %d, and sending ended with %v", got, err)
+				}
+			})
+		})
+	}
 }
 
 // readAll is a handler that tells how reading its body ended.
