@@ -107,6 +107,10 @@ func (s *Server) observed(next http.Handler) http.Handler {
 			rec.renew(0) // the end of the answer is flushed after this
 			s.finish(rec, r, time.Since(started))
 			traced(rec.route(), rec.status)
+			if rec.status == statusGone {
+				// Who has only no more to send would read an empty 200.
+				panic(http.ErrAbortHandler)
+			}
 			rec.linger(r, s.o.Stopping)
 		}()
 		next.ServeHTTP(rec, r)

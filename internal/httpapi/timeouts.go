@@ -101,7 +101,7 @@ func (w *recorder) linger(r *http.Request, stopping <-chan struct{}) {
 	body, ok := r.Body.(*timedBody)
 	// Who waits to be told to go on will send nothing.
 	waits := ok && body.read == 0 && r.Header.Get("Expect") != ""
-	if !ok || body.over || waits || w.status == statusGone || w.control.Flush() != nil {
+	if !ok || body.over || waits || w.control.Flush() != nil {
 		return
 	}
 	defer func() { _ = w.control.SetReadDeadline(time.Time{}) }()
