@@ -58,12 +58,14 @@ type Options struct {
 	Erasers   []Eraser
 	// Session is how long after a sign-in its token may be renewed.
 	Session time.Duration
-	Log     *slog.Logger
+	// MaxTokenLife is the longest that any token may live which was ever issued.
+	MaxTokenLife time.Duration
+	Log          *slog.Logger
 }
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB), providers: o.Providers, credits: o.Credits, erasers: o.Erasers,
+	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB, o.MaxTokenLife), providers: o.Providers, credits: o.Credits, erasers: o.Erasers,
 		session: o.Session, log: o.Log}
 }
 

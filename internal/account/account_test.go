@@ -62,7 +62,7 @@ func newRoom(t *testing.T, d *db.DB) *room {
 	if r.credits, err = credit.New(t.Context(), credit.Options{DB: d, SignupBonus: 3, Log: log}); err != nil {
 		t.Fatal(err)
 	}
-	r.Service = account.New(account.Options{DB: d, Tokens: account.NewTokens(secret, time.Hour), Log: log,
+	r.Service = account.New(account.Options{DB: d, Tokens: account.NewTokens(secret, time.Hour), MaxTokenLife: 7 * 24 * time.Hour, Log: log,
 		Providers: map[string]account.IdentityVerifier{account.ProviderA: r.a, account.ProviderB: r.b},
 		Credits:   r.credits,
 		Erasers: []account.Eraser{func(_ context.Context, userID string) error {
@@ -79,7 +79,7 @@ func newRoom(t *testing.T, d *db.DB) *room {
 
 // replica is another process of the same service.
 func (r *room) replica() *account.Service {
-	return account.New(account.Options{DB: r.db, Tokens: account.NewTokens(secret, time.Hour), Credits: r.credits,
+	return account.New(account.Options{DB: r.db, Tokens: account.NewTokens(secret, time.Hour), MaxTokenLife: 7 * 24 * time.Hour, Credits: r.credits,
 		Log: slog.New(slog.DiscardHandler)})
 }
 

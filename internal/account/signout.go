@@ -33,15 +33,14 @@ func validFrom(signedOut time.Time) time.Time {
 	return signedOut.Add(999 * time.Millisecond).Truncate(time.Second)
 }
 
-// maxLife is the longest life that the configuration allows a token: one that was
-// issued before the configuration gave tokens a shorter one lives on.
-const maxLife = 90 * 24 * time.Hour
-
 // signOuts knows the users who were signed out while tokens of theirs may live.
 // They are few, so all are read at most once in [SignOutDelay], instead of one
 // user at every request.
 type signOuts struct {
 	db *db.DB
+	// maxLife is the longest life of a token that any configuration allows: one that
+	// was issued before tokens were given a shorter one lives on.
+	maxLife time.Duration
 	// turn is held while the fields below are read or written.
 	turn  chan struct{}
 	asked time.Time            // when the database was asked for at
@@ -51,7 +50,9 @@ type signOuts struct {
 	err    error
 }
 
-func newSignOuts(d *db.DB) *signOuts { return &signOuts{db: d, turn: make(chan struct{}, 1)} }
+func newSignOuts(d *db.DB, maxLife time.Duration) *signOuts {
+	return &signOuts{db: d, maxLife: maxLife, turn: make(chan struct{}, 1)}
+}
 
 // check answers invalid_token for a token from before its user's sign-out.
 func (s *signOuts) check(ctx context.Context, p Principal) error {
@@ -84,7 +85,7 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 func (s *signOuts) load(ctx context.Context) error {
 	asked := time.Now()
 	// An hour more than a token lives makes up for clocks that do not agree.
-	at, err := user.SignedOut(ctx, s.db, maxLife+time.Hour)
+	at, err := user.SignedOut(ctx, s.db, s.maxLife+time.Hour)
 	if err != nil {
 		return err
 	}

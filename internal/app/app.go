@@ -183,7 +183,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.accounts = account.New(account.Options{
 		DB: a.db, Tokens: account.NewTokens(cfg.Auth.JWTSecret.Reveal(), cfg.Auth.JWTLifetime, cfg.Auth.JWTPrevious.Reveal()),
 		Providers: newIdentityProviders(cfg, a.seen), Credits: ledger,
-		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase, a.assets.Erase}, Session: cfg.Auth.Session, Log: a.log,
+		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase, a.assets.Erase}, Session: cfg.Auth.Session, MaxTokenLife: config.MaxTokenLife, Log: a.log,
 	})
 	a.metrics = newMetrics(a.version, a.db, a.sweeps)
 	if cfg.Roles.Render {

@@ -102,6 +102,9 @@ const (
 	maxDayMs     = 24 * 3600 * 1000
 )
 
+// MaxTokenLife is the longest life that an access token can be given.
+const MaxTokenLife = 90 * day
+
 // Units that have no name in the library.
 const (
 	mebibyte = 1 << 20
@@ -179,7 +182,7 @@ func (s *settings) signInKeys() []Key {
 			Meaning: "Key that signs access tokens, at least 32 characters; `openssl rand -base64 48` makes one. Changing it signs everybody out, unless the old one stays as AUTH_JWT_SECRET_PREVIOUS."},
 		{Name: "AUTH_JWT_SECRET_PREVIOUS", Secret: true, set: into(&s.Auth.JWTPrevious, signingSecret),
 			Meaning: "Key of access tokens that are still accepted; nothing is signed with it. Set it to the old key when AUTH_JWT_SECRET changes, and remove it after AUTH_JWT_EXPIRY_SECONDS. At least 32 characters."},
-		{Name: "AUTH_JWT_EXPIRY_SECONDS", Default: "604800", Min: 60, Max: 7776000, set: number(&s.Auth.JWTLifetime, time.Second),
+		{Name: "AUTH_JWT_EXPIRY_SECONDS", Default: "604800", Min: 60, Max: int64(MaxTokenLife / time.Second), set: number(&s.Auth.JWTLifetime, time.Second),
 			Meaning: "Lifetime of an access token, in seconds."},
 		{Name: "AUTH_SESSION_MAX_DAYS", Default: "90", Min: 1, Max: maxDays, set: number(&s.Auth.Session, day),
 			Meaning: "How long after a sign-in its access token may be renewed, in days."},
