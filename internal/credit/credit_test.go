@@ -2,11 +2,9 @@ package credit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,19 +20,6 @@ import (
 	"cutroom/internal/upstream/receipt"
 )
 
-func TestPrice(t *testing.T) {
-	for ms, want := range map[int64]int64{
-		-5: 1, 0: 1, 1: 1, 300000: 1, 301000: 1, 301001: 2, 601000: 2, 601001: 3, 3600000: 12, 3601000: 12, 3601001: 13,
-		math.MaxInt64: (math.MaxInt64-1001)/300000 + 1,
-	} {
-		if got := credit.Price(ms); got != want {
-			t.Errorf("Price(%d) = %d, want %d", ms, got, want)
-		}
-	}
-}
-
-// FuzzPrice holds Price against its definition: the smallest n >= 1 with
-// ms <= n*300000 + 1000.
 func FuzzPrice(f *testing.F) {
 	for _, ms := range []int64{0, 301000, 301001, math.MaxInt64} {
 		f.Add(ms)
@@ -258,42 +243,6 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 			t.Errorf("replay after deletion: %+v, %v", g, err)
 		}
 	})
-}
-
-func TestPurchaseRefusalsInOrder(t *testing.T) {
-	d, s := dbtest.SQLite(t), &store{}
-	l, user := newLedger(t, d, s), addUser(t, d)
-	good := credit.PurchaseRequest{Platform: "platform_a", TransactionID: "t", Receipt: "r", ProductID: "credits.10"}
-	for _, c := range []struct {
-		name string
-		edit func(*credit.PurchaseRequest)
-		err  error
-		want string
-	}{
-		{"platform", func(r *credit.PurchaseRequest) { *r = credit.PurchaseRequest{Platform: "x"} }, nil, "invalid_platform"},
-		{"blank transaction", func(r *credit.PurchaseRequest) { r.TransactionID, r.ProductID = " ", "?" }, nil, "missing_receipt"},
-		{"blank receipt", func(r *credit.PurchaseRequest) { r.Receipt = "\t" }, nil, "missing_receipt"},
-		{"product", func(r *credit.PurchaseRequest) { r.Platform, r.ProductID = "platform_b", "?" }, nil, "unknown_product"},
-		{"unconfigured", func(r *credit.PurchaseRequest) { r.Platform = "platform_b" }, nil, "iap_unconfigured"},
-		{"NUL", func(r *credit.PurchaseRequest) { r.TransactionID = "a\x00b" }, nil, "receipt_invalid"},
-		{"control character", func(r *credit.PurchaseRequest) { r.TransactionID = "a\nb" }, nil, "receipt_invalid"},
-		{"no UTF-8", func(r *credit.PurchaseRequest) { r.TransactionID = "a\xffb" }, nil, "receipt_invalid"},
-		{"absurdly long", func(r *credit.PurchaseRequest) { r.TransactionID = strings.Repeat("x", 256) }, nil, "receipt_invalid"},
-		{"invalid", func(*credit.PurchaseRequest) {}, receipt.ErrInvalid, "receipt_invalid"},
-		{"any other error", func(*credit.PurchaseRequest) {}, errors.New("x"), "receipt_invalid"},
-		{"unavailable", func(*credit.PurchaseRequest) {}, receipt.ErrUnavailable, "receipt_verify_unavailable"},
-	} {
-		req := good
-		c.edit(&req)
-		s.err = c.err
-		_, err := l.Purchase(t.Context(), user, req)
-		if f := fault.As(err); f == nil || f.Code != c.want {
-			t.Errorf("%s: %v, want %s", c.name, err, c.want)
-		}
-	}
-	if n, err := l.Balance(t.Context(), user); n != 0 || err != nil {
-		t.Errorf("balance %d, %v after refusals", n, err)
-	}
 }
 
 // However many forged receipts a user presents at once, the store hears of few.

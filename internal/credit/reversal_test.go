@@ -105,25 +105,6 @@ func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
 	})
 }
 
-func TestNotificationsThatAreNotTheStores(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := &store{}
-		l := newLedger(t, d, s)
-		for platform, want := range map[string]string{"platform_b": "Not found", "platform_a": "invalid_signature"} {
-			s.noticeErr = receipt.ErrForged
-			if f := fault.As(l.Notify(t.Context(), platform, "", nil)); f == nil || f.Code != want {
-				t.Errorf("%s: %v, want %s", platform, f, want)
-			}
-		}
-		for err, want := range map[error]string{receipt.ErrNotHeeded: "Not found", receipt.ErrUnavailable: "unavailable"} {
-			s.noticeErr = err
-			if f := fault.As(l.Notify(t.Context(), "platform_a", "", nil)); f == nil || f.Code != want {
-				t.Errorf("%v: %v, want %s", err, f, want)
-			}
-		}
-	})
-}
-
 // Each purchase is asked about once a night over all replicas, and an outage of
 // the store loses no night.
 func TestStoresAreAskedAboutPastSales(t *testing.T) {
@@ -187,6 +168,11 @@ func TestStoresAreAskedAboutPastSales(t *testing.T) {
 		}
 		if have, err := l.Balance(t.Context(), user); err != nil || have != (sold-2)*10 {
 			t.Errorf("balance %d, %v", have, err)
+		}
+		// One that cannot be judged is to be sent again.
+		s.noticeErr = receipt.ErrUnavailable
+		if f := fault.As(notified(t, l, s, "t-5", false)); f == nil || f.Code != "unavailable" || f.RetryAfter == 0 {
+			t.Errorf("while its sender cannot be judged: %v", f)
 		}
 		pass(24 * 91)
 		if asked := night(); len(asked) != 0 {

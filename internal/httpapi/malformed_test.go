@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -177,13 +176,6 @@ func TestMalformedCosts(t *testing.T) {
 		}
 		cases = append(cases, malformed{name: "anonymous", q: request{method: "GET", target: "/api/v2/credits/cost"}, anon: true, status: 401, body: noToken})
 		checkMalformed(t, r, cases)
-		for query, credits := range map[string]float64{"0": 1, "-0": 1, "301000": 1, "301001": 2, "9223372036854775807": 30744573456183} {
-			w := r.do(request{method: "GET", target: "/api/v2/credits/cost?durationMs=" + query, user: r.ghost()})
-			var body map[string]any
-			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != http.StatusOK || body["credits"] != credits || body["balance"] != 0.0 || body["sufficient"] != false {
-				t.Errorf("%s: %d %s", query, w.Code, w.Body)
-			}
-		}
 	})
 }
 
