@@ -194,24 +194,21 @@ func checkProvider(ctx context.Context, cfg config.Config, log *slog.Logger) (st
 	return "knows the key and the space", provider.Check(ctx)
 }
 
+// noStore is what is said of a store that nobody configured.
+const noStore = "not configured: purchases on it are refused"
+
 func checkPlatformA(ctx context.Context, cfg config.Config) (string, error) {
 	store, _, err := app.NewStores(cfg)
-	if err != nil {
-		return "", err
-	}
-	if store == nil {
-		return "not configured: purchases on it are refused", nil
+	if err != nil || store == nil {
+		return noStore, err
 	}
 	return "knows the service account and the app", store.Check(ctx)
 }
 
 func checkPlatformB(ctx context.Context, cfg config.Config) (string, error) {
 	_, store, err := app.NewStores(cfg)
-	if err != nil {
-		return "", err
-	}
-	if store == nil {
-		return "not configured: purchases on it are refused", nil
+	if err != nil || store == nil {
+		return noStore, err
 	}
 	return "knows the key, the issuer and the app", store.Check(ctx)
 }

@@ -14,6 +14,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"cutroom/internal/db"
@@ -65,8 +66,8 @@ func (r Range) bounds() (from, to int64) { return int64(r.From) * dayMs, int64(r
 // byDay runs a query whose arguments are the range's bounds and whose first
 // column is the number of a day, and returns a row for every day of the range:
 // zeros where the database has nothing. columns says where a row keeps its day
-// and the columns that follow.
-func byDay[T any](ctx context.Context, d *db.DB, r Range, columns func(*T) (*Day, []any), query string) ([]T, error) {
+// and the columns that follow, what is for errors.
+func byDay[T any](ctx context.Context, d *db.DB, r Range, what string, columns func(*T) (*Day, []any), query string) ([]T, error) {
 	out := make([]T, r.Days())
 	for i := range out {
 		day, _ := columns(&out[i])
@@ -82,5 +83,8 @@ func byDay[T any](ctx context.Context, d *db.DB, r Range, columns func(*T) (*Day
 		out[*day-r.From] = row
 		return nil
 	}, query, from, to)
-	return out, err
+	if err != nil {
+		return nil, fmt.Errorf("%s by day: %w", what, err)
+	}
+	return out, nil
 }

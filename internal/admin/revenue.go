@@ -64,15 +64,11 @@ type DailyRevenue struct {
 
 // DailyRevenue returns the purchases of every day of the range.
 func (r *Reports) DailyRevenue(ctx context.Context, span Range) ([]DailyRevenue, error) {
-	out, err := byDay(ctx, r.db, span, func(d *DailyRevenue) (*Day, []any) {
+	return byDay(ctx, r.db, span, "revenue", func(d *DailyRevenue) (*Day, []any) {
 		return &d.Day, []any{&d.PlatformACredits, &d.PlatformBCredits, &d.Purchases}
 	}, `SELECT created_at / 86400000,
 			CAST(SUM(CASE WHEN platform = 'platform_a' THEN credits ELSE 0 END) AS BIGINT),
 			CAST(SUM(CASE WHEN platform = 'platform_b' THEN credits ELSE 0 END) AS BIGINT), COUNT(*)
 		FROM purchases WHERE created_at >= $1 AND created_at < $2 AND reversed_at IS NULL
 		GROUP BY created_at / 86400000`)
-	if err != nil {
-		return nil, fmt.Errorf("revenue by day: %w", err)
-	}
-	return out, nil
 }

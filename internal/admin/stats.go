@@ -50,15 +50,11 @@ type Daily struct {
 
 // Daily returns the jobs of every day of the range.
 func (r *Reports) Daily(ctx context.Context, span Range) ([]Daily, error) {
-	out, err := byDay(ctx, r.db, span, func(d *Daily) (*Day, []any) {
+	return byDay(ctx, r.db, span, "jobs", func(d *Daily) (*Day, []any) {
 		return &d.Day, []any{&d.Renders, &d.Separations, &d.SourceDurationMs}
 	}, `SELECT day, CAST(SUM(CASE WHEN job_type = 'render' THEN jobs ELSE 0 END) AS BIGINT),
 			CAST(SUM(CASE WHEN job_type = 'separation' THEN jobs ELSE 0 END) AS BIGINT), CAST(SUM(source_duration_ms) AS BIGINT)
 		FROM `+allJobs+` WHERE day >= CAST($1 AS BIGINT) / 86400000 AND day < CAST($2 AS BIGINT) / 86400000 GROUP BY day`)
-	if err != nil {
-		return nil, fmt.Errorf("jobs by day: %w", err)
-	}
-	return out, nil
 }
 
 // Signups is the users who came on one day, by provider, without those who
@@ -71,17 +67,13 @@ type Signups struct {
 
 // Signups returns the new users of every day of the range.
 func (r *Reports) Signups(ctx context.Context, span Range) ([]Signups, error) {
-	out, err := byDay(ctx, r.db, span, func(s *Signups) (*Day, []any) {
+	return byDay(ctx, r.db, span, "signups", func(s *Signups) (*Day, []any) {
 		return &s.Day, []any{&s.ProviderA, &s.ProviderB}
 	}, `SELECT created_at / 86400000,
 			SUM(CASE WHEN provider = 'provider_a' THEN 1 ELSE 0 END),
 			SUM(CASE WHEN provider = 'provider_b' THEN 1 ELSE 0 END)
 		FROM users WHERE erasing_at IS NULL AND created_at >= $1 AND created_at < $2
 		GROUP BY created_at / 86400000`)
-	if err != nil {
-		return nil, fmt.Errorf("signups by day: %w", err)
-	}
-	return out, nil
 }
 
 // Calls is the calls of one day to one endpoint of an external provider.

@@ -132,15 +132,15 @@ type Job struct {
 // Job returns one job of any user. supportRef is the reference of the entry that
 // support made for it, if any. An unknown job is a 404.
 func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
-	j, found, err := r.renderJob(ctx, id)
-	if err == nil && !found {
-		j, found, err = r.separationJob(ctx, id)
+	j, err := r.renderJob(ctx, id)
+	if db.IsNoRows(err) {
+		j, err = r.separationJob(ctx, id)
 	}
-	if err != nil {
-		return Job{}, fmt.Errorf("look for job: %w", err)
-	}
-	if !found {
+	switch {
+	case db.IsNoRows(err):
 		return Job{}, fault.New(fault.NotFound, "Job not found")
+	case err != nil:
+		return Job{}, fmt.Errorf("look for job: %w", err)
 	}
 	j.Ledger, err = db.All(ctx, r.db, scanEntry, `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE ref_id IN ($1, $2, $3) ORDER BY created_at, ref_id`,
 		"consume-"+id, "refund-"+id, supportRef)
@@ -150,18 +150,22 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 	return j, nil
 }
 
-func (r *Reports) renderJob(ctx context.Context, id string) (j Job, found bool, err error) {
+// job reads a job of either kind: the columns that both have, and then others.
+func (r *Reports) job(ctx context.Context, id, jobType, columns string, others func(*Job) []any) (Job, error) {
+	j := Job{JobType: jobType}
+	into := []any{&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
+		&j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause}
+	err := r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica), j.node_id,
+			j.source_duration_ms, j.created_at, j.finished_at, j.deleted_at, j.error, j.error_code, j.failure_cause, `+columns+`
+		FROM `+jobType+`_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).Scan(append(into, others(&j)...)...)
+	return j, err
+}
+
+func (r *Reports) renderJob(ctx context.Context, id string) (Job, error) {
 	var spec string
-	err = r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica), j.node_id,
-			j.source_duration_ms, j.created_at, j.started_at, j.finished_at, j.expires_at, j.deleted_at, j.error, j.error_code, j.failure_cause, j.spec
-		FROM render_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).
-		Scan(&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
-			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.FinishedAt, &j.ExpiresAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause, &spec)
-	if db.IsNoRows(err) {
-		return Job{}, false, nil
-	}
-	j.JobType, j.Inputs = JobRender, rawJSON(spec)
-	return j, err == nil, err
+	j, err := r.job(ctx, id, JobRender, `j.started_at, j.expires_at, j.spec`, func(j *Job) []any { return []any{&j.StartedAt, &j.ExpiresAt, &spec} })
+	j.Inputs = rawJSON(spec)
+	return j, err
 }
 
 // separationInput is the upload of a separation.
@@ -173,24 +177,18 @@ type separationInput struct {
 	ProjectID int64  `json:"projectId"` // the provider's; 0 before it has one
 }
 
-func (r *Reports) separationJob(ctx context.Context, id string) (j Job, found bool, err error) {
+func (r *Reports) separationJob(ctx context.Context, id string) (Job, error) {
 	var in separationInput
-	err = r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica), j.node_id,
-			j.source_duration_ms, j.created_at, j.submitting_at, j.processing_at, j.provider_done_at, j.finished_at, j.collected_at, j.deleted_at,
-			j.error, j.error_code, j.failure_cause, j.source_name, j.source_size_bytes, j.language, j.credits, COALESCE(j.project_id, 0)
-		FROM separation_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).
-		Scan(&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
-			&j.SourceDurationMs, &j.CreatedAt, &j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.FinishedAt, &j.CollectedAt, &j.DeletedAt,
-			&j.Error, &j.ErrorCode, &j.Cause, &in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID)
-	if db.IsNoRows(err) {
-		return Job{}, false, nil
-	}
+	j, err := r.job(ctx, id, JobSeparation, `j.submitting_at, j.processing_at, j.provider_done_at, j.collected_at,
+			j.source_name, j.source_size_bytes, j.language, j.credits, COALESCE(j.project_id, 0)`, func(j *Job) []any {
+		return []any{&j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.CollectedAt,
+			&in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID}
+	})
 	if err != nil {
-		return Job{}, false, err
+		return j, err
 	}
-	j.JobType = JobSeparation
 	j.Inputs, err = json.Marshal(in)
-	return j, true, err
+	return j, err
 }
 
 // rawJSON is a stored text as JSON: itself, or the text as a string where it is
