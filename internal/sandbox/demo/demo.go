@@ -139,7 +139,6 @@ type run struct {
 	account account
 	took    []stage
 	files   []string
-	jobs    []string // ids, in the order in which they were made
 }
 
 // prepare makes the folders. Results of an earlier run are removed, so that
@@ -222,7 +221,7 @@ func (r *run) conclude(ctx context.Context) error {
 	if err := s.write(r.path("report.txt")); err != nil {
 		return err
 	}
-	r.screen.println("\n" + strings.Join(s.lines(r.screen.width(), r.screen.ink), "\n"))
+	r.screen.println("\n" + strings.Join(s.lines(r.screen.ink), "\n"))
 	if off, all := s.count(); off > 0 {
 		return fmt.Errorf("%d of %d measurements are off", off, all)
 	}

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -29,7 +30,6 @@ type jobStatus struct {
 	ProgressReason   string
 	Error            string
 	Stems            []stem
-	ActualDurationMs int64
 	QueuePosition    int
 	EstimatedWaitSec int
 }
@@ -42,19 +42,13 @@ type stem struct {
 
 // say puts a job's state in words for the progress line.
 func (s jobStatus) say() string {
-	words := map[string]string{
-		"QUEUED": "queued", "SUBMITTING": "sending to the provider", "PENDING": "queued",
-		"PROCESSING": "working", "READY": "ready", "COMPLETED": "done",
-	}[s.Status]
 	switch {
 	case s.QueuePosition > 0:
-		words = fmt.Sprintf("place %d in the queue, about %d s", s.QueuePosition, s.EstimatedWaitSec)
+		return fmt.Sprintf("place %d in the queue, about %d s", s.QueuePosition, s.EstimatedWaitSec)
 	case s.ProgressReason == "queued":
-		words = "waiting for a slot"
-	case s.ProgressReason != "" && s.Status == "PROCESSING":
-		words = strings.ToLower(s.ProgressReason)
+		return "waiting for a slot"
 	}
-	return words
+	return strings.ToLower(cmp.Or(s.ProgressReason, s.Status))
 }
 
 // wait asks for a job's state until it has ended well. Each question but the
@@ -100,13 +94,6 @@ func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStat
 			}
 		}
 	}
-}
-
-// history lists the newest jobs of a kind, "render" or "separate".
-func (c *client) history(ctx context.Context, kind string) (jobs []jobStatus, err error) {
-	var answer struct{ Jobs []jobStatus }
-	err = c.Get(ctx, "/api/v2/"+kind+"?limit=10", &answer)
-	return answer.Jobs, err
 }
 
 // wave is a stem's waveform: the lowest and the highest of each stretch's

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -195,34 +194,8 @@ func (r *run) job(ctx context.Context) error {
 	if err := r.render(ctx, "Render the sound alone", "audio", "film.m4a", urls); err != nil {
 		return err
 	}
-	if r.account.after, err = r.client.balance(ctx); err != nil {
-		return err
-	}
-	return r.step("Find it in the history", func(*step) (string, error) { return r.history(ctx) })
-}
-
-// history looks for what was made, as an app does that was installed anew.
-func (r *run) history(ctx context.Context) (string, error) {
-	films, err := r.client.history(ctx, "render")
-	if err != nil {
-		return "", err
-	}
-	separations, err := r.client.history(ctx, "separate")
-	if err != nil {
-		return "", err
-	}
-	var listed []string
-	for _, j := range append(films[:min(len(films), len(r.jobs)-1)], separations[:min(len(separations), 1)]...) {
-		if j.Status != "COMPLETED" && j.Status != "READY" {
-			return "", fmt.Errorf("%s is %s", j.JobID, j.Status)
-		}
-		listed = append(listed, j.JobID)
-	}
-	slices.Reverse(listed) // the newest comes first
-	if !slices.Equal(listed, r.jobs) {
-		return "", fmt.Errorf("lists %v, want %v", listed, r.jobs)
-	}
-	return fmt.Sprintf("%d films and a separation", len(r.jobs)-1), nil
+	r.account.after, err = r.client.balance(ctx)
+	return err
 }
 
 // separate takes the first clip's sound, asks the price and has it separated.
@@ -255,7 +228,6 @@ func (r *run) separate(ctx context.Context) (jobStatus, error) {
 		if err != nil {
 			return "", err
 		}
-		r.jobs = append(r.jobs, id)
 		if status, err = r.client.wait(ctx, "/api/v2/separate/"+id, "READY", on); err != nil {
 			return "", err
 		}
@@ -308,7 +280,6 @@ func (r *run) downloadStems(ctx context.Context, status jobStatus) error {
 
 // finish waits for a render and downloads it.
 func (r *run) finish(ctx context.Context, id, name string, on *step) (string, error) {
-	r.jobs = append(r.jobs, id)
 	if _, err := r.client.wait(ctx, "/api/v2/render/"+id+"/status", "COMPLETED", on); err != nil {
 		return "", err
 	}

@@ -32,19 +32,8 @@ func newScreen(w io.Writer) *screen {
 	return s
 }
 
-// width is the number of columns; it may change while the program runs.
-func (s *screen) width() int {
-	if file, ok := s.w.(*os.File); ok && s.tty {
-		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col >= 40 {
-			return int(size.Col)
-		}
-	}
-	return reportColumns
-}
-
 // Colours of the terminal.
 const (
-	plainInk = ""
 	boldInk  = "1"
 	dimInk   = "2"
 	redInk   = "31"
@@ -53,7 +42,7 @@ const (
 )
 
 func (s *screen) ink(code, text string) string {
-	if !s.color || code == plainInk {
+	if !s.color {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
@@ -94,6 +83,7 @@ const plainInterval = 2 * time.Second
 const (
 	nameColumns = 24
 	barColumns  = 26
+	noteColumns = 40 // beside a bar, on a terminal of 106
 )
 
 // update shows how much is done (0..1) and what is happening.
@@ -118,7 +108,7 @@ func (st *step) update(share float64, note string) {
 	}
 	st.share, st.drawn = share, time.Now()
 	line := fmt.Sprintf("  %s %s %s %3.0f %%  %s", s.ink(amberInk, "▸"), pad(st.name, nameColumns), s.bar(share), share*100,
-		s.ink(dimInk, cut(note, s.width()-nameColumns-barColumns-16)))
+		s.ink(dimInk, cut(note)))
 	fmt.Fprintf(s.w, "\r\x1b[K%s", line)
 }
 
@@ -151,7 +141,7 @@ func (st *step) end(mark, ink, note string) {
 	if s.tty {
 		fmt.Fprint(s.w, "\r\x1b[K")
 	}
-	fmt.Fprintf(s.w, "  %s %s %6.1f s  %s\n", s.ink(ink, mark), pad(st.name, nameColumns), time.Since(st.started).Seconds(), cut(note, s.width()-nameColumns-15))
+	fmt.Fprintf(s.w, "  %s %s %6.1f s  %s\n", s.ink(ink, mark), pad(st.name, nameColumns), time.Since(st.started).Seconds(), note)
 }
 
 // pad fills a text up to a number of columns.
@@ -159,11 +149,11 @@ func pad(text string, columns int) string {
 	return text + strings.Repeat(" ", max(columns-utf8.RuneCountInString(text), 0))
 }
 
-// cut shortens a text to a number of columns.
-func cut(text string, columns int) string {
+// cut shortens a note to its columns.
+func cut(text string) string {
 	runes := []rune(text)
-	if len(runes) <= max(columns, 8) {
+	if len(runes) <= noteColumns {
 		return text
 	}
-	return string(runes[:max(columns, 8)-1]) + "…"
+	return string(runes[:noteColumns-1]) + "…"
 }
