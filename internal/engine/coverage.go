@@ -94,7 +94,6 @@ func (v *videoPart) decoded(times []int64) coverage {
 // decoded judges the log of the sound's pass over what the timeline plays.
 func (s *decodedAudio) decoded(times []int64) coverage {
 	a := s.source.info.Audio
-	frame := (a.End - a.First).Milliseconds() / max(1, a.Packets)
 	var c coverage
 	for _, n := range s.need {
 		from := max(a.First, time.Duration(media.MulDiv(max(0, n.from), int64(time.Second), sampleRate)))
@@ -103,7 +102,10 @@ func (s *decodedAudio) decoded(times []int64) coverage {
 			continue
 		}
 		c.wanted += to - from
-		c.got += time.Duration(covered(times, from.Milliseconds(), to.Milliseconds(), 2*frame+150)) * time.Millisecond
+		for _, h := range a.Holes {
+			c.wanted -= max(0, min(to, h.To)-max(from, h.From))
+		}
+		c.got += time.Duration(covered(times, from.Milliseconds(), to.Milliseconds(), a.longestPacket().Milliseconds())) * time.Millisecond
 	}
 	return c
 }

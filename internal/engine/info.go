@@ -48,6 +48,28 @@ type audioInfo struct {
 	Packets    int64
 	First, End time.Duration // real
 	ClaimedEnd time.Duration // see videoInfo
+	Holes      []media.Gap   // where the recorder wrote nothing, see Info.holes
+}
+
+// longestPacket is how long a packet may stand for the sound behind it: packets that
+// are further apart leave a hole.
+func (a *audioInfo) longestPacket() time.Duration {
+	return 2*(a.End-a.First)/time.Duration(max(1, a.Packets)) + 150*time.Millisecond
+}
+
+// holes tells the silence of a recorder, which writes nothing while a call or another
+// app has the microphone, from sound that the file has lost. The index of an mp4
+// lists every packet; what was lost elsewhere has taken the pictures along.
+func (i *Info) holes(gaps []media.Gap) []media.Gap {
+	var holes []media.Gap
+	for _, g := range gaps {
+		h := media.Gap{From: g.From - i.Zero + i.Audio.longestPacket(), To: g.To - i.Zero}
+		filmed := i.Video != nil && i.Video.visibleAt(h.From.Seconds(), i.Zero) < i.Video.visibleAt(h.To.Seconds(), i.Zero)
+		if h.From < h.To && (filmed || i.Kind == container.MP4) {
+			holes = append(holes, h)
+		}
+	}
+	return holes
 }
 
 // Duration is the source's real length: the later end of its streams.
@@ -219,6 +241,7 @@ func newInfo(p media.Probe, share float64) *Info {
 	if a := info.Audio; a != nil {
 		a.First, a.End = a.First-zero, max(0, a.End-zero)
 		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-p.AudioPackets.Packets-p.AudioPackets.Discarded, share)
+		a.Holes = info.holes(p.AudioPackets.Gaps)
 	}
 	return info
 }

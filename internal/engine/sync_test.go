@@ -67,13 +67,15 @@ func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 	b := newBench(t)
 	clip := filepath.Join(t.TempDir(), "aac.mp4")
 	mediatest.FFmpeg(t, "-i", mediatest.FlashBeep(t, 4*time.Second, "30"), "-c:v", "libx264", "-preset", "ultrafast", "-bf", "2", "-g", "30", "-c:a", "aac", clip)
-	names := []string{"fragmented", "no edit list", "a lost packet", "two lost packets", "below zero"}
+	names := []string{"fragmented", "no edit list", "a lost packet", "two lost packets", "a call", "a call in mkv", "below zero"}
 	var segments []timeline.Segment
 	for _, path := range []string{
 		mediatest.Remux(t, clip, "mp4", "-movflags", "frag_keyframe+empty_moov+default_base_moof"),
 		mediatest.Remux(t, clip, "mp4", "-use_editlist", "0"),
 		mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=eq(n\\,70)"),
 		mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=between(n\\,70\\,71)"),
+		mediatest.Remux(t, clip, "mov", "-bsf:a", "noise=drop=between(n\\,52\\,90)"), // 0.8 s without a packet are no damage
+		mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=between(n\\,52\\,90)"),
 		mediatest.Remux(t, clip, "mkv", "-output_ts_offset", "-0.77", "-avoid_negative_ts", "disabled"),
 	} {
 		segments = append(segments, cut(path, 0, 4000))

@@ -41,12 +41,19 @@ type Measured struct {
 	SampleRate int64
 	Channels   int64
 
+	// Gaps are where neighbouring packets begin much further apart than those before
+	// them did; at most the first few thousand.
+	Gaps []Gap
+
 	// Of the video of a Probe alone: Starts are the starts of all packets in
 	// TimeBase, in presentation order, and Keyframes the presentation times of
 	// keyframes, ascending; of each at most the first million.
 	Starts    []int64
 	Keyframes []time.Duration
 }
+
+// Gap is a stretch of time, from the start of a packet to the start of the next.
+type Gap struct{ From, To time.Duration }
 
 // Duration is End - First.
 func (m Measured) Duration() time.Duration { return m.End - m.First }
@@ -67,6 +74,7 @@ var ErrTooManyPackets = fmt.Errorf("%w: too many packets", ErrNotMedia)
 const (
 	maxFrames    = 1_000_000     // of a stream: 4.6 hours of intra-only video at 60 frames a second
 	maxAllFrames = 2 * maxFrames // of a file: many tracks may lie on the same few bytes
+	maxGaps      = 4096          // of a stream
 )
 
 // Measure scans the packets of all audio and video streams of a file of the
@@ -326,8 +334,9 @@ type streamScan struct {
 
 	order    []int64 // starts held back, ascending
 	previous int64   // start taken
-	stepped  bool    // there is one
-	shortest int64   // distance of two, 0 before the first
+	steps    int64   // starts taken
+	gaps     [][2]int64
+	shortest int64 // distance of two, 0 before the first
 
 	starts, keyframes []int64 // in decoding order
 }
@@ -379,10 +388,16 @@ func (s *streamScan) add(p packet) {
 func (s *streamScan) step() {
 	next := s.order[0]
 	s.order = slices.Delete(s.order, 0, 1)
-	if d := next - s.previous; s.stepped && d > 0 && (s.shortest == 0 || d < s.shortest) {
-		s.shortest = d
+	if d := next - s.previous; s.steps > 0 && d > 0 {
+		if s.shortest == 0 || d < s.shortest {
+			s.shortest = d
+		}
+		if s.steps > 1 && d/4 > (s.previous-s.first)/(s.steps-1) && len(s.gaps) < maxGaps {
+			s.gaps = append(s.gaps, [2]int64{s.previous, next})
+		}
 	}
-	s.previous, s.stepped = next, true
+	s.previous = next
+	s.steps++
 }
 
 func (s *streamScan) finish() Measured {
@@ -409,6 +424,9 @@ func (s *streamScan) finish() Measured {
 		// by what is dropped; those of MP3 never are.
 		shortened := ticksToDuration(s.longest-s.last, base)
 		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
+	}
+	for _, g := range s.gaps {
+		m.Gaps = append(m.Gaps, Gap{ticksToDuration(g[0], base), ticksToDuration(g[1], base)})
 	}
 	for _, t := range s.keyframes {
 		m.Keyframes = append(m.Keyframes, ticksToDuration(t, base))
