@@ -14,7 +14,7 @@ const maxFramingLine = 64
 type framing struct {
 	line    []byte // the current line, its beginning
 	begun   bool   // a head has a line already
-	length  int64  // Content-Length; -1 when it is none, which net/http refuses
+	length  int64  // Content-Length; -1 when it is none that can be read here
 	sized   bool   // there is a Content-Length
 	chunked bool   // there is a Transfer-Encoding
 	skip    int64  // bytes of a body still to come
@@ -22,7 +22,7 @@ type framing struct {
 }
 
 // twice takes what was read and reports that a head in it has both ways to say
-// where the body ends.
+// where the body ends, or hides how long it is in a line that no client writes.
 func (f *framing) twice(b []byte) bool {
 	for len(b) > 0 && !f.over {
 		if f.skip > 0 {
@@ -71,7 +71,7 @@ func (f *framing) endLine() bool {
 	if !f.begun {
 		return false // line breaks after a body are passed over
 	}
-	twice := f.chunked && f.sized
+	twice := f.sized && (f.chunked || f.length < 0)
 	*f = framing{line: f.line, skip: f.length, over: f.chunked || f.length < 0}
 	return twice
 }

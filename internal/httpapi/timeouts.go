@@ -105,7 +105,6 @@ func (w *recorder) linger(r *http.Request, stopping <-chan struct{}) {
 		return
 	}
 	defer func() { _ = w.control.SetReadDeadline(time.Time{}) }()
-	dropped := make([]byte, 32<<10)
 	for end := time.Now().Add(w.timeouts.linger); time.Now().Before(end); {
 		select {
 		case <-stopping:
@@ -113,7 +112,7 @@ func (w *recorder) linger(r *http.Request, stopping <-chan struct{}) {
 		default:
 		}
 		_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.lingerSilence))
-		if _, err := body.ReadCloser.Read(dropped); err != nil {
+		if _, err := io.CopyN(io.Discard, body.ReadCloser, 8<<10); err != nil {
 			return
 		}
 	}
