@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -47,8 +48,9 @@ func Parse(text string) (Cursor, error) {
 	}
 	at, id, _ := strings.Cut(string(b), " ")
 	ms, err := strconv.ParseInt(at, 10, 64)
-	// The id becomes a parameter of a query: PostgreSQL takes no NUL.
-	if err != nil || ms < 0 || id == "" || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+	// The id becomes a parameter of a query: PostgreSQL takes text, and no NUL. That of
+	// a ledger entry ends with what a store calls a transaction.
+	if err != nil || ms < 0 || id == "" || !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
 		return Cursor{}, invalid
 	}
 	return Cursor{At: ms, ID: id}, nil
