@@ -78,58 +78,37 @@ func problems(t *testing.T, changes map[string]string) []string {
 	return strings.Split(err.Error(), "\n")
 }
 
-func privateKeyPEM(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// must returns the value of a call that cannot fail here.
+func must[T any](value T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	return value
 }
 
-func serviceAccount(t *testing.T) string {
-	t.Helper()
-	return serviceAccountWith(t, nil)
+func inPEM(kind string, der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// serviceAccountWith is a key file with some fields changed.
-func serviceAccountWith(t *testing.T, changes map[string]string) string {
-	t.Helper()
-	fields := map[string]string{"type": "service_account", "client_email": "robot@example.com",
-		"token_uri": "https://oauth2.example/token", "private_key": rsaKeyPEM(t)}
-	maps.Copy(fields, changes)
-	text, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+func privateKeyPEM() string {
+	return inPEM("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)))))
 }
 
-func rsaKeyPEM(t *testing.T) string {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+func rsaKeyPEM() string {
+	return inPEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(must(rsa.GenerateKey(rand.Reader, 2048))))
 }
 
 // ecKeyPEM is a key on another curve than platform_b's, in the older form.
-func ecKeyPEM(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+func ecKeyPEM() string {
+	return inPEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)))))
+}
+
+// serviceAccount is a key file with some fields changed.
+func serviceAccount(changes map[string]string) string {
+	fields := map[string]string{"type": "service_account", "client_email": "robot@example.com",
+		"token_uri": "https://oauth2.example/token", "private_key": rsaKeyPEM()}
+	maps.Copy(fields, changes)
+	return string(must(json.Marshal(fields)))
 }
 
 // The public certificate of the store's own root serves as a further one.
@@ -138,14 +117,14 @@ const rootFile = "../upstream/receipt/platform_b_root.pem"
 func TestStoreCredentials(t *testing.T) {
 	type env = map[string]string
 	platformA := func(changes env) env {
-		return env{"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccountWith(t, changes)}
+		return env{"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(changes)}
 	}
 	platformB := func(key, roots string) env {
 		return env{"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b",
 			"IAP_PLATFORM_B_PRIVATE_KEY": key, "IAP_PLATFORM_B_ROOT_CA_FILE": roots}
 	}
 	noRoot := filepath.Join(t.TempDir(), "no-root.pem")
-	if err := os.WriteFile(noRoot, []byte(privateKeyPEM(t)), 0o600); err != nil {
+	if err := os.WriteFile(noRoot, []byte(privateKeyPEM()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const keyRule = "IAP_PLATFORM_B_PRIVATE_KEY: must be a PEM private key on the curve P-256"
@@ -158,15 +137,15 @@ func TestStoreCredentials(t *testing.T) {
 		"without a type":                {platformA(env{"type": ""}), ""},
 		"of another type":               {platformA(env{"type": "authorized_user"}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have the type service_account"},
 		"without token_uri":             {platformA(env{"token_uri": ""}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a token_uri that is an http or https address"},
-		"EC key for RSA":                {platformA(env{"private_key": privateKeyPEM(t)}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a private_key that is an RSA key in PEM"},
+		"EC key for RSA":                {platformA(env{"private_key": privateKeyPEM()}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a private_key that is an RSA key in PEM"},
 		"no key":                        {platformA(env{"private_key": "x"}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a private_key that is an RSA key in PEM"},
-		"P-256":                         {platformB(privateKeyPEM(t), ""), ""},
-		"P-384":                         {platformB(ecKeyPEM(t), ""), keyRule},
-		"RSA for EC":                    {platformB(rsaKeyPEM(t), ""), keyRule},
-		"further root":                  {platformB(privateKeyPEM(t), rootFile), ""},
-		"root file missing":             {platformB(privateKeyPEM(t), noRoot+"x"), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file that can be read"},
-		"root file is a folder":         {platformB(privateKeyPEM(t), t.TempDir()), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file that can be read"},
-		"root file is no certificate":   {platformB(privateKeyPEM(t), noRoot), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file of PEM certificates"},
+		"P-256":                         {platformB(privateKeyPEM(), ""), ""},
+		"P-384":                         {platformB(ecKeyPEM(), ""), keyRule},
+		"RSA for EC":                    {platformB(rsaKeyPEM(), ""), keyRule},
+		"further root":                  {platformB(privateKeyPEM(), rootFile), ""},
+		"root file missing":             {platformB(privateKeyPEM(), noRoot+"x"), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file that can be read"},
+		"root file is a folder":         {platformB(privateKeyPEM(), t.TempDir()), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file that can be read"},
+		"root file is no certificate":   {platformB(privateKeyPEM(), noRoot), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file of PEM certificates"},
 		"root file of a store not used": {env{"IAP_PLATFORM_B_ROOT_CA_FILE": noRoot + "x"}, ""},
 	} {
 		if got := strings.Join(problems(t, test.env), "\n"); got != test.want {
@@ -517,7 +496,7 @@ func TestDatabaseURL(t *testing.T) {
 }
 
 func TestValuesReachTheirFields(t *testing.T) {
-	key := privateKeyPEM(t)
+	key := privateKeyPEM()
 	cfg := load(t, map[string]string{
 		"PORT": "9001", "PUBLIC_BASE_URL": "https://films.example/base//",
 		"CORS_ALLOWED_ORIGINS": "https://a.example/, capacitor://localhost,",
@@ -533,7 +512,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 		"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "CDN.example,[::1],portal-media.perso.ai",
 		"RENDER_MAX_CONCURRENT":           "3", "FFMPEG_PATH": "/opt/ffmpeg", "FFPROBE_PATH": "/opt/ffprobe",
 		"CREDIT_PRODUCTS":             " small = 5 , large=500,",
-		"IAP_PLATFORM_A_PACKAGE_NAME": "com.example.app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(t),
+		"IAP_PLATFORM_A_PACKAGE_NAME": "com.example.app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(nil),
 		"IAP_PLATFORM_B_ISSUER_ID": "issuer", "IAP_PLATFORM_B_KEY_ID": "kid", "IAP_PLATFORM_B_BUNDLE_ID": "com.example.app",
 		"IAP_PLATFORM_B_PRIVATE_KEY": strings.ReplaceAll(key, "\n", `\n`), "IAP_PLATFORM_B_ENV": "Sandbox",
 		"IAP_PLATFORM_B_ROOT_CA_FILE": rootFile,

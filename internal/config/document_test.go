@@ -71,7 +71,7 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"SEPARATION_PROVIDER_BASE_URL": "https://x.example", "SEPARATION_PROVIDER_STORAGE_BASE_URL": "https://x.example",
 		"OBJECT_STORE_BUCKET": "other-bucket", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("1", 32), "OBJECT_STORE_ENDPOINT": "https://x.example",
 		"CREDIT_PRODUCTS": "other=1", "IAP_PLATFORM_A_BASE_URL": "https://x.example", "IAP_PLATFORM_B_BASE_URL": "https://x.example",
-		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(t), "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(t),
+		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(nil), "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(),
 		"IAP_PLATFORM_B_ENV": "sandbox", "MEDIA_CAGE": "best-effort", "IAP_PLATFORM_B_ROOT_CA_FILE": rootFile, "SEPARATION_URL_TTL_SEC": "600", "SEPARATION_ABANDON_TTL_MS": "604800001",
 		"IAP_PLATFORM_A_ALLOW_TEST": "true", "IAP_PLATFORM_A_NOTIFICATION_KEYS_URL": "https://x.example", "SIGNUP_BONUS_PER_IDENTITY": "once",
 		"RENDER_MAX_CONCURRENT": "37", "MIGRATE_ON_START": "false", "ROLES": "api",
@@ -81,7 +81,7 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("0", 32),
 		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s",
 		"IAP_PLATFORM_A_NOTIFICATION_AUDIENCE": "a", "IAP_PLATFORM_A_NOTIFICATION_SENDER": "s@x.example",
-		"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b", "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(t),
+		"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b", "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(),
 	})
 	plain, err := Load(lookup(base))
 	if err != nil {

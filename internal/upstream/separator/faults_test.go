@@ -121,7 +121,7 @@ func is(f misbehaviour) func(*provider) misbehaviour {
 func checkFault(t *testing.T, p *provider, step string, do misbehaviour, w want) {
 	p.faults[step] = do
 	c := p.client(func(cfg *Config) { cfg.MaxDownloadBytes = 1 << 20 })
-	err := p.run(c, step)
+	err := p.run(t.Context(), c, step)
 	p.noSecrets(err)
 	if p.hits[step] != w.calls {
 		t.Errorf("%d requests, want %d", p.hits[step], w.calls)
@@ -155,8 +155,7 @@ func checkFault(t *testing.T, p *provider, step string, do misbehaviour, w want)
 
 // run makes the call that step belongs to. For the step "file" the project
 // has a voice and a background, and no speakers to fall back on.
-func (p *provider) run(c *Client, step string) (err error) {
-	ctx := p.t.Context()
+func (p *provider) run(ctx context.Context, c *Client, step string) (err error) {
 	switch step {
 	case "upload-token", "upload", "register":
 		_, err = c.Upload(ctx, p.source(wav("source")), "a.wav")
@@ -178,7 +177,7 @@ func TestRecoversWithinThreeAttempts(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			p := newProvider(t)
 			p.faults[step] = first(2, answers(503))
-			if err := p.run(p.client(), step); err != nil {
+			if err := p.run(t.Context(), p.client(), step); err != nil {
 				t.Fatal(err)
 			}
 			pauses := p.slept
@@ -270,17 +269,7 @@ func TestCallerCancels(t *testing.T) {
 				cancel(errStopping)
 				return p.stalls(w, r, n)
 			}
-			var err error
-			switch step {
-			case "upload-token", "upload":
-				_, err = c.Upload(ctx, p.source(wav("source")), "a.wav")
-			case "audio-separation":
-				_, err = c.Submit(ctx, 41, "sep-1")
-			case "progress":
-				_, err = c.Progress(ctx, 99)
-			default:
-				_, err = c.Download(ctx, 99, t.TempDir())
-			}
+			err := p.run(ctx, c, step)
 			var e *Error
 			if !errors.Is(err, errStopping) || !errors.As(err, &e) || p.hits[step] != 1 {
 				t.Fatalf("err = %v after %d requests", err, p.hits[step])
