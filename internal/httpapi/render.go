@@ -319,12 +319,8 @@ func (c *configWire) build(names timeline.Names) (timeline.Timeline, error) {
 	var t timeline.Timeline
 	for i, w := range c.Segments {
 		source := keyOf(names, w.SourceFileKey, w.SourceAssetKey)
-		required := fieldCheck{fmt.Sprintf("segments[%d].", i), nil}
-		required.has(names.SegmentSource, source != nil)
-		required.has("order", w.Order != nil)
-		required.has("durationMs", w.DurationMs != nil)
-		if required.err != nil {
-			return t, required.err
+		if err := required("segments", i, field{names.SegmentSource, source != nil}, field{"order", w.Order != nil}, field{"durationMs", w.DurationMs != nil}); err != nil {
+			return t, err
 		}
 		t.Segments = append(t.Segments, timeline.Segment{
 			SourceKey: *source, Order: int64(*w.Order), Duration: ms(*w.DurationMs),
@@ -343,11 +339,8 @@ func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
 	t.Quality = timeline.Quality(or(c.Quality, string(timeline.Medium)))
 	for i, w := range c.BgmClips {
 		audio := keyOf(names, w.AudioFileKey, w.AudioAssetKey)
-		required := fieldCheck{fmt.Sprintf("bgmClips[%d].", i), nil}
-		required.has(names.ClipSource, audio != nil)
-		required.has("startMs", w.StartMs != nil)
-		if required.err != nil {
-			return required.err
+		if err := required("bgmClips", i, field{names.ClipSource, audio != nil}, field{"startMs", w.StartMs != nil}); err != nil {
+			return err
 		}
 		t.Clips = append(t.Clips, timeline.Clip{
 			SourceKey: *audio, Start: ms(*w.StartMs),
@@ -367,12 +360,8 @@ func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
 }
 
 func (w directiveWire) directive(i int) (timeline.Directive, error) {
-	required := fieldCheck{fmt.Sprintf("separationDirectives[%d].", i), nil}
-	required.has("id", w.ID != nil)
-	required.has("rangeStartMs", w.RangeStartMs != nil)
-	required.has("rangeEndMs", w.RangeEndMs != nil)
-	if required.err != nil {
-		return timeline.Directive{}, required.err
+	if err := required("separationDirectives", i, field{"id", w.ID != nil}, field{"rangeStartMs", w.RangeStartMs != nil}, field{"rangeEndMs", w.RangeEndMs != nil}); err != nil {
+		return timeline.Directive{}, err
 	}
 	d := timeline.Directive{
 		ID:           *w.ID,
@@ -410,14 +399,18 @@ func nonBlank(s string) string {
 	return s
 }
 
-// fieldCheck finds the first required field that is absent.
-type fieldCheck struct {
-	prefix string
-	err    error
+// field is one that may be absent.
+type field struct {
+	name  string
+	given bool
 }
 
-func (f *fieldCheck) has(field string, given bool) {
-	if !given && f.err == nil {
-		f.err = fault.Invalidf("%s%s is required", f.prefix, field)
+// required names the first field that an item of a list lacks.
+func required(list string, i int, fields ...field) error {
+	for _, f := range fields {
+		if !f.given {
+			return fault.Invalidf("%s[%d].%s is required", list, i, f.name)
+		}
 	}
+	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"cutroom/internal/sandbox/process"
 )
 
@@ -186,19 +188,13 @@ func Samples(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	tasks := []func() error{func() error { return compose(ctx, filepath.Join(part, "song.m4a")) }}
+	var all errgroup.Group
+	all.Go(func() error { return compose(ctx, filepath.Join(part, "song.m4a")) })
 	for i, s := range scenes {
 		said := map[bool]string{true: voice}[i == 0]
-		tasks = append(tasks, func() error { return shoot(ctx, s, said, filepath.Join(part, s.file+".mp4")) })
+		all.Go(func() error { return shoot(ctx, s, said, filepath.Join(part, s.file+".mp4")) })
 	}
-	done := make(chan error, len(tasks))
-	for _, task := range tasks {
-		go func() { done <- task() }()
-	}
-	for range tasks {
-		err = errors.Join(err, <-done)
-	}
-	if err != nil {
+	if err := all.Wait(); err != nil {
 		return err
 	}
 	err = ffmpeg(ctx, "record speech", "-i", "file:"+filepath.Join(part, scenes[0].file+".mp4"), "-vn", "-c:a", "copy", "file:"+filepath.Join(part, "speech.m4a"))

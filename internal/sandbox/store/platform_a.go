@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -140,24 +141,9 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 		refuse("unsupported_grant_type", "Invalid grant_type: "+r.FormValue("grant_type"))
 		return
 	}
-	claims := jwt.MapClaims{}
-	_, err := jwt.NewParser(
-		jwt.WithValidMethods([]string{"RS256"}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
-		jwt.WithAudience("http://"+r.Host+"/token"), jwt.WithIssuer(s.email), jwt.WithLeeway(30*time.Second),
-	).ParseWithClaims(r.FormValue("assertion"), claims, func(t *jwt.Token) (any, error) {
-		if kid, ok := t.Header["kid"]; ok && kid != s.key.ID {
-			return nil, fmt.Errorf("unknown key %v", kid)
-		}
-		return &s.key.Private.PublicKey, nil
-	})
+	claims, err := checkToken(r.FormValue("assertion"), "RS256", "http://"+r.Host+"/token", s.email, s.key.ID, &s.key.Private.PublicKey)
 	if err != nil {
 		refuse("invalid_grant", "Invalid JWT: "+err.Error())
-		return
-	}
-	issued, iatErr := claims.GetIssuedAt()
-	expires, expErr := claims.GetExpirationTime()
-	if iatErr != nil || expErr != nil || issued == nil || expires.Sub(issued.Time) > time.Hour+time.Minute {
-		refuse("invalid_grant", "Invalid JWT: Token must be a short-lived token (60 minutes)")
 		return
 	}
 	if scope, _ := claims["scope"].(string); !slices.Contains(strings.Fields(scope), scopeA) {
@@ -171,6 +157,32 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	fake.WriteJSON(w, http.StatusOK, map[string]any{
 		"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
+}
+
+// checkToken checks what both stores ask of a token by which the app's server speaks
+// for itself: its algorithm, audience, issuer and key, and a life of at most an hour.
+func checkToken(raw, algorithm, audience, issuer, keyID string, key any) (jwt.MapClaims, error) {
+	claims := jwt.MapClaims{}
+	_, err := jwt.NewParser(
+		jwt.WithValidMethods([]string{algorithm}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
+		jwt.WithAudience(audience), jwt.WithIssuer(issuer), jwt.WithLeeway(5*time.Second),
+	).ParseWithClaims(raw, claims, func(t *jwt.Token) (any, error) {
+		if t.Header["kid"] != keyID {
+			return nil, fmt.Errorf("unknown key %v", t.Header["kid"])
+		}
+		return key, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	issued, err := claims.GetIssuedAt()
+	if err != nil || issued == nil {
+		return nil, errors.New("no iat")
+	}
+	if expires, err := claims.GetExpirationTime(); err != nil || expires.Sub(issued.Time) > time.Hour {
+		return nil, errors.New("lives longer than an hour")
+	}
+	return claims, nil
 }
 
 // admits refuses a question without a good token, or about another application.
