@@ -26,6 +26,7 @@ import (
 
 	"cutroom/internal/benchtest"
 	"cutroom/internal/disk"
+	"cutroom/internal/objectstore"
 )
 
 const objectKey = "storebench/object.bin"
@@ -74,12 +75,12 @@ type result struct {
 
 // measureHere performs one transfer and prints how long it took. Starting the
 // program and building the client are not counted.
-func measureHere(ctx context.Context, t target, name, file string) error {
-	way, ok := ways[name]
-	if !ok {
+func measureHere(ctx context.Context, at objectstore.BucketConfig, name, file string) error {
+	i := slices.IndexFunc(ways, func(w way) bool { return w.name == name })
+	if i < 0 {
 		return fmt.Errorf("no way %q", name)
 	}
-	move := way(t)
+	move := ways[i].open(at)
 	started := time.Now()
 	if err := move(ctx, objectKey, file); err != nil {
 		return err
@@ -89,10 +90,10 @@ func measureHere(ctx context.Context, t target, name, file string) error {
 
 // bench runs all ways in turn.
 type bench struct {
-	target    target
+	target    objectstore.BucketConfig
 	sizeBytes int64
 	rounds    int
-	results   map[string][]result
+	results   map[string][]result // by way
 }
 
 func (b *bench) run(ctx context.Context) error {
@@ -107,26 +108,19 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	for round := range b.rounds {
 		// Another way begins each round: the first one finds the disk quietest.
-		for i := range uploads {
-			name := uploads[(i+round)%len(uploads)]
-			if err := b.measure(ctx, name, src); err != nil {
-				return err
+		for i := range ways {
+			w := ways[(i+round)%len(ways)]
+			if w.upload {
+				err = b.measure(ctx, w.name, src)
+			} else if err = b.measure(ctx, w.name, dst); err == nil {
+				err = errors.Join(same(src, dst), os.Remove(dst))
 			}
-		}
-		for i := range downloads {
-			name := downloads[(i+round)%len(downloads)]
-			if err := b.measure(ctx, name, dst); err != nil {
-				return err
-			}
-			if err := same(src, dst); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if err := os.Remove(dst); err != nil {
-				return err
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
 			}
 		}
 	}
-	return b.target.remove(ctx, objectKey)
+	return objectstore.NewBucket(b.target).Delete(ctx, objectKey)
 }
 
 func (b *bench) measure(ctx context.Context, name, file string) error {
@@ -138,23 +132,23 @@ func (b *bench) measure(ctx context.Context, name, file string) error {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
 	var r result
 	if err := json.Unmarshal(out, &r); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
 	r.CPUSeconds = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	r.PeakMiB = peakMiB(cmd.ProcessState)
 	b.results[name] = append(b.results[name], r)
-	fmt.Fprintf(os.Stderr, "%-16s %6.2f s  %6.2f s cpu  %5.0f MiB\n", name, r.Seconds, r.CPUSeconds, r.PeakMiB)
+	fmt.Fprintf(os.Stderr, "%-26s %6.2f s  %6.2f s cpu  %5.0f MiB\n", name, r.Seconds, r.CPUSeconds, r.PeakMiB)
 	return nil
 }
 
 // median of a figure over the rounds.
-func (b *bench) median(name string, figure func(result) float64) float64 {
+func (b *bench) median(w way, figure func(result) float64) float64 {
 	var all []float64
-	for _, r := range b.results[name] {
+	for _, r := range b.results[w.name] {
 		all = append(all, figure(r))
 	}
 	slices.Sort(all)
@@ -170,25 +164,25 @@ func (b *bench) write(s *benchtest.Section) {
 AWS SDK for Go with its defaults, "SDK, parts" is the same client with parts of 5 MiB, 5 at a time, which are the defaults
 of the SDK's transfer manager.`, b.sizeBytes>>20, b.rounds, os.TempDir())
 	s.Table("way", "MiB/s", "time", "client's CPU", "peak memory")
-	for _, name := range slices.Concat(uploads, downloads) {
-		took := b.median(name, seconds)
-		s.Row("%s | %.0f | %.2f s | %.2f s | %.0f MiB", titles[name], float64(b.sizeBytes>>20)/took, took,
-			b.median(name, func(r result) float64 { return r.CPUSeconds }), b.median(name, func(r result) float64 { return r.PeakMiB }))
+	for _, w := range ways {
+		took := b.median(w, seconds)
+		s.Row("%s | %.0f | %.2f s | %.2f s | %.0f MiB", w.name, float64(b.sizeBytes>>20)/took, took,
+			b.median(w, func(r result) float64 { return r.CPUSeconds }), b.median(w, func(r result) float64 { return r.PeakMiB }))
 	}
 	s.Say(`Speed of Bucket against the faster of the two plain ways (the goal is 0.9 or more): **upload %.2f, download %.2f**.
 
 Memory does not depend on the size of the object: no part is held in it. On a disk that is slower than the line, parts cost
 more than one stream, because this server writes them once as they come and once more when it puts them together; they are
-kept because a broken connection then costs one part and not the whole upload.`, b.ratio(uploads, seconds), b.ratio(downloads, seconds))
+kept because a broken connection then costs one part and not the whole upload.`, b.ratio(ways[:3], seconds), b.ratio(ways[3:], seconds))
 }
 
 // ratio is the speed of the first way against the best of the others.
-func (b *bench) ratio(names []string, seconds func(result) float64) float64 {
-	best := b.median(names[1], seconds)
-	for _, name := range names[2:] {
-		best = min(best, b.median(name, seconds))
+func (b *bench) ratio(of []way, seconds func(result) float64) float64 {
+	best := b.median(of[1], seconds)
+	for _, w := range of[2:] {
+		best = min(best, b.median(w, seconds))
 	}
-	return best / b.median(names[0], seconds)
+	return best / b.median(of[0], seconds)
 }
 
 func randomFile(path string, size int64) error {

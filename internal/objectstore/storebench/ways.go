@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,61 +20,38 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// target is the bucket of CUTROOM_TEST_S3.
-type target struct{ endpoint, region, bucket, access, secret string }
-
-func parseTarget(value string) (target, error) {
+// parseTarget reads the address of a bucket, as CUTROOM_TEST_S3 has it.
+func parseTarget(value string) (objectstore.BucketConfig, error) {
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || u.User == nil {
-		return target{}, errors.New("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET; run this by scripts/s3.sh run")
+		return objectstore.BucketConfig{}, errors.New("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET; run this by scripts/s3.sh run")
 	}
 	secret, _ := u.User.Password()
-	t := target{endpoint: u.Scheme + "://" + u.Host, region: u.Query().Get("region"), bucket: strings.Trim(u.Path, "/"),
-		access: u.User.Username(), secret: secret}
-	if t.region == "" {
-		t.region = "auto"
-	}
-	return t, nil
-}
-
-// client is the SDK's, with its defaults.
-func (t target) client() *s3.Client {
-	return s3.New(s3.Options{BaseEndpoint: &t.endpoint, Region: t.region, UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(t.access, t.secret, "")})
-}
-
-func (t target) remove(ctx context.Context, key string) error {
-	_, err := t.client().DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &t.bucket, Key: &key})
-	return err
+	return objectstore.BucketConfig{Endpoint: u.Scheme + "://" + u.Host, Region: cmp.Or(u.Query().Get("region"), "auto"),
+		Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret}, nil
 }
 
 // transfer moves the object between the key and the file.
 type transfer func(ctx context.Context, key, file string) error
 
-// The ways, Bucket first.
-var (
-	uploads   = []string{"put-bucket", "put-stream", "put-parts"}
-	downloads = []string{"get-bucket", "get-stream", "get-parts"}
-	titles    = map[string]string{
-		"put-bucket": "upload, Bucket", "put-stream": "upload, SDK, one stream", "put-parts": "upload, SDK, parts",
-		"get-bucket": "download, Bucket", "get-stream": "download, SDK, one stream", "get-parts": "download, SDK, parts",
-	}
-	ways = map[string]func(target) transfer{
-		"put-bucket": func(t target) transfer {
-			b := t.own()
-			return func(ctx context.Context, key, file string) error { return b.Put(ctx, key, file, "") }
-		},
-		"get-bucket": func(t target) transfer { return t.own().Fetch },
-		"put-stream": func(t target) transfer { return plain{t.client(), t.bucket}.putStream },
-		"get-stream": func(t target) transfer { return plain{t.client(), t.bucket}.getStream },
-		"put-parts":  func(t target) transfer { return plain{t.client(), t.bucket}.putParts },
-		"get-parts":  func(t target) transfer { return plain{t.client(), t.bucket}.getParts },
-	}
-)
+// way is one of those that are compared.
+type way struct {
+	name   string
+	upload bool
+	open   func(objectstore.BucketConfig) transfer
+}
 
-func (t target) own() *objectstore.Bucket {
-	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: t.endpoint, Region: t.region, Bucket: t.bucket,
-		AccessKeyID: t.access, SecretAccessKey: t.secret})
+// ways are Bucket first, of either direction.
+var ways = []way{
+	{"upload, Bucket", true, func(at objectstore.BucketConfig) transfer {
+		b := objectstore.NewBucket(at)
+		return func(ctx context.Context, key, file string) error { return b.Put(ctx, key, file, "") }
+	}},
+	{"upload, SDK, one stream", true, func(at objectstore.BucketConfig) transfer { return newPlain(at).putStream }},
+	{"upload, SDK, parts", true, func(at objectstore.BucketConfig) transfer { return newPlain(at).putParts }},
+	{"download, Bucket", false, func(at objectstore.BucketConfig) transfer { return objectstore.NewBucket(at).Fetch }},
+	{"download, SDK, one stream", false, func(at objectstore.BucketConfig) transfer { return newPlain(at).getStream }},
+	{"download, SDK, parts", false, func(at objectstore.BucketConfig) transfer { return newPlain(at).getParts }},
 }
 
 // The defaults of the SDK's transfer manager.
@@ -82,10 +60,15 @@ const (
 	managerParallel = 5
 )
 
-// plain is what a program does with the SDK alone.
+// plain is what a program does with the SDK alone, with its defaults.
 type plain struct {
 	client *s3.Client
 	bucket string
+}
+
+func newPlain(at objectstore.BucketConfig) plain {
+	return plain{s3.New(s3.Options{BaseEndpoint: &at.Endpoint, Region: at.Region, UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(at.AccessKeyID, at.SecretAccessKey, "")}), at.Bucket}
 }
 
 func (p plain) putStream(ctx context.Context, key, file string) error {
