@@ -21,56 +21,57 @@ import (
 func TestHDRIsToneMapped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for name, v := range map[string]struct {
-		transfer     string
-		steps        [4]float64 // of the signal: dark, middle, reference white, brightest
-		codec, ctner string
+	tests := []struct {
+		name, transfer string
+		steps          [4]float64 // of the signal: dark, middle, reference white, brightest
+		codec, ctner   string
 	}{
-		"hlg hevc": {"arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libx265", "mp4"},
-		"pq hevc":  {"smpte2084", [4]float64{0.25, 0.44, 0.58, 0.9}, "libx265", "mov"},
-		"hlg av1":  {"arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libaom-av1", "mp4"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "hdr."+v.ctner)
-			lum := "0"
-			for i := len(v.steps) - 1; i >= 0; i-- {
-				lum = fmt.Sprintf("if(lt(X,%d),%.4f,%s)", 80*(i+1), 64+876*v.steps[i], lum)
+		{"hlg hevc", "arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libx265", "mp4"},
+		{"pq hevc", "smpte2084", [4]float64{0.25, 0.44, 0.58, 0.9}, "libx265", "mov"},
+		{"hlg av1", "arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libaom-av1", "mp4"},
+	}
+	var clips []timeline.Segment
+	for _, v := range tests {
+		path := filepath.Join(t.TempDir(), "hdr."+v.ctner)
+		lum := "0"
+		for i := len(v.steps) - 1; i >= 0; i-- {
+			lum = fmt.Sprintf("if(lt(X,%d),%.4f,%s)", 80*(i+1), 64+876*v.steps[i], lum)
+		}
+		args := []string{"-f", "lavfi", "-t", "0.4", "-i",
+			"color=c=black:s=320x180:r=25,format=gray10le,geq=lum='" + lum + "',format=yuv420p10le,setparams=colorspace=bt2020nc:color_primaries=bt2020:color_trc=" + v.transfer + ":range=tv",
+			"-c:v", v.codec, "-colorspace", "bt2020nc", "-color_primaries", "bt2020", "-color_trc", v.transfer, "-crf", "8"}
+		if v.codec == "libx265" {
+			args = append(args, "-preset", "ultrafast", "-x265-params", "log-level=error")
+		} else {
+			args = append(args, "-cpu-used", "8", "-usage", "realtime")
+		}
+		mediatest.FFmpeg(t, append(args, path)...)
+		clips = append(clips, cut(path, 0, 0))
+	}
+	out := b.render(t, film(clips...))
+	m := mediatest.Inspect(t, out.Path).Video(t)
+	if m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorSpace != "bt709" || m.PixelFormat != "yuv420p" {
+		t.Errorf("tags: %+v", m)
+	}
+	for n, v := range tests {
+		img := mediatest.Frame(t, out.Path, time.Duration(400*n+200)*time.Millisecond)
+		var grey [4]color.RGBA
+		for i := range grey {
+			grey[i] = mediatest.ColorAt(img, (float64(i)+0.5)/4, 0.5)
+			g := grey[i]
+			if max(g.R, g.G, g.B)-min(g.R, g.G, g.B) > 6 {
+				t.Errorf("%s: step %d is not grey: %v", v.name, i, g)
 			}
-			args := []string{"-f", "lavfi", "-t", "0.4", "-i",
-				"color=c=black:s=320x180:r=25,format=gray10le,geq=lum='" + lum + "',format=yuv420p10le,setparams=colorspace=bt2020nc:color_primaries=bt2020:color_trc=" + v.transfer + ":range=tv",
-				"-c:v", v.codec, "-colorspace", "bt2020nc", "-color_primaries", "bt2020", "-color_trc", v.transfer, "-crf", "8"}
-			if v.codec == "libx265" {
-				args = append(args, "-preset", "ultrafast", "-x265-params", "log-level=error")
-			} else {
-				args = append(args, "-cpu-used", "8", "-usage", "realtime")
+			if i > 0 && g.G <= grey[i-1].G+10 {
+				t.Errorf("%s: steps %d and %d are hardly apart: %v, %v", v.name, i-1, i, grey[i-1], g)
 			}
-			mediatest.FFmpeg(t, append(args, path)...)
-			out := b.render(t, film(cut(path, 0, 0)))
-			m := mediatest.Inspect(t, out.Path).Video(t)
-			if m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorSpace != "bt709" || m.PixelFormat != "yuv420p" {
-				t.Errorf("tags: %+v", m)
-			}
-			img := mediatest.Frame(t, out.Path, 100*time.Millisecond)
-			var grey [4]color.RGBA
-			for i := range grey {
-				grey[i] = mediatest.ColorAt(img, (float64(i)+0.5)/4, 0.5)
-				g := grey[i]
-				if max(g.R, g.G, g.B)-min(g.R, g.G, g.B) > 6 {
-					t.Errorf("step %d is not grey: %v", i, g)
-				}
-				if i > 0 && g.G <= grey[i-1].G+10 {
-					t.Errorf("steps %d and %d are hardly apart: %v, %v", i-1, i, grey[i-1], g)
-				}
-			}
-			t.Log(grey)
-			if w := grey[2].G; w < 190 || w > 245 {
-				t.Errorf("reference white came out as %d", w)
-			}
-			if w := grey[3].G; w < 225 {
-				t.Errorf("the brightest step came out as %d", w)
-			}
-		})
+		}
+		if w := grey[2].G; w < 190 || w > 245 {
+			t.Errorf("%s: reference white came out as %d", v.name, w)
+		}
+		if w := grey[3].G; w < 225 {
+			t.Errorf("%s: the brightest step came out as %d", v.name, w)
+		}
 	}
 }
 
@@ -185,45 +186,39 @@ func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 func TestTrimIsExactToTheFrame(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, tt := range []struct{ name, container, codec string }{
-		{"h264 mp4", "mp4", "libx264"}, {"h264 mkv", "mkv", "libx264"}, {"hevc mov", "mov", "libx265"},
-		{"vp9 webm", "webm", "libvpx-vp9"}, {"av1 mp4", "mp4", "libaom-av1"}, {"mpeg4 mp4", "mp4", "mpeg4"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "trim."+tt.container)
-			args := []string{"-f", "lavfi", "-i", "color=c=black:s=160x128:r=25,format=gray,geq=lum='40*mod(N,6)+20',format=yuvj420p,scale=out_range=tv,format=yuv420p",
-				"-frames:v", "75", "-c:v", tt.codec, "-g", "30"}
-			switch tt.codec {
-			case "libx265":
-				args = append(args, "-preset", "ultrafast", "-bf", "3", "-crf", "12", "-x265-params", "log-level=error:bframes=3:open-gop=1", "-tag:v", "hvc1")
-			case "libaom-av1":
-				args = append(args, "-cpu-used", "8", "-usage", "realtime", "-crf", "20")
-			case "libvpx-vp9":
-				args = append(args, "-deadline", "good", "-cpu-used", "5", "-auto-alt-ref", "1", "-lag-in-frames", "16", "-crf", "20", "-b:v", "0")
-			case "mpeg4":
-				args = append(args, "-q:v", "2", "-bf", "2")
-			default:
-				args = append(args, "-preset", "veryfast", "-bf", "3", "-crf", "12", "-x264-params", "open-gop=1")
+	var want []int // what the film's frames show
+	var cuts []timeline.Segment
+	for _, clip := range [][2]string{{"mp4", "libx264"}, {"mkv", "libx264"}, {"mov", "libx265"}, {"webm", "libvpx-vp9"}, {"mp4", "libaom-av1"}, {"mp4", "mpeg4"}} {
+		path := filepath.Join(t.TempDir(), "trim."+clip[0])
+		args := []string{"-f", "lavfi", "-i", "color=c=black:s=160x128:r=25,format=gray,geq=lum='40*mod(N,6)+20',format=yuvj420p,scale=out_range=tv,format=yuv420p",
+			"-frames:v", "75", "-c:v", clip[1], "-g", "30"}
+		switch clip[1] {
+		case "libx265":
+			args = append(args, "-preset", "ultrafast", "-bf", "3", "-crf", "12", "-x265-params", "log-level=error:bframes=3:open-gop=1", "-tag:v", "hvc1")
+		case "libaom-av1":
+			args = append(args, "-cpu-used", "8", "-usage", "realtime", "-crf", "20")
+		case "libvpx-vp9":
+			args = append(args, "-deadline", "good", "-cpu-used", "5", "-auto-alt-ref", "1", "-lag-in-frames", "16", "-crf", "20", "-b:v", "0")
+		case "mpeg4":
+			args = append(args, "-q:v", "2", "-bf", "2")
+		default:
+			args = append(args, "-preset", "veryfast", "-bf", "3", "-crf", "12", "-x264-params", "open-gop=1")
+		}
+		mediatest.FFmpeg(t, append(args, path)...)
+		for _, from := range []int{1, 29, 30, 44, 72, 74} {
+			to := min(75, from+3)
+			cuts = append(cuts, cut(path, int64(from*40), int64(to*40)))
+			for n := from; n < to; n++ {
+				want = append(want, n%6)
 			}
-			mediatest.FFmpeg(t, append(args, path)...)
-			var want []int // what the film's frames show
-			var cuts []timeline.Segment
-			for _, from := range []int{1, 29, 30, 44, 72, 74} {
-				to := min(75, from+3)
-				cuts = append(cuts, cut(path, int64(from*40), int64(to*40)))
-				for n := from; n < to; n++ {
-					want = append(want, n%6)
-				}
-			}
-			got := greys(t, b.render(t, film(cuts...)).Path)
-			for i := range got {
-				got[i] /= 40
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("the film shows %v, want %v", got, want)
-			}
-		})
+		}
+	}
+	got := greys(t, b.render(t, film(cuts...)).Path)
+	for i := range got {
+		got[i] /= 40
+	}
+	if !slices.Equal(got, want) { // 16 frames of each clip
+		t.Errorf("the film shows\n%v, want\n%v", got, want)
 	}
 }
 
@@ -438,34 +433,33 @@ func TestEditListsAreObeyed(t *testing.T) {
 func TestContainersAndCodecs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	make := func(container string, args ...string) string {
-		path := filepath.Join(t.TempDir(), "codec."+container)
-		all := append(quarters(176, 144, "25", time.Second), "-f", "lavfi", "-t", "1", "-i", "sine=440:r=48000")
-		mediatest.FFmpeg(t, append(append(all, args...), path)...)
-		return path
-	}
-	for name, path := range map[string]string{
-		"h263 3gp":   make("3gp", "-c:v", "h263", "-c:a", "aac", "-ar", "16000"),
-		"mpeg4 3gp":  make("3gp", "-c:v", "mpeg4", "-q:v", "3", "-c:a", "aac"),
-		"hevc mov":   make("mov", "-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error", "-tag:v", "hvc1", "-pix_fmt", "yuv420p", "-c:a", "aac"),
-		"vp8 webm":   make("webm", "-c:v", "libvpx", "-deadline", "realtime", "-c:a", "libvorbis"),
-		"vp9 webm":   make("webm", "-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-pix_fmt", "yuv420p", "-c:a", "libopus"),
-		"av1 mp4":    make("mp4", "-c:v", "libaom-av1", "-usage", "realtime", "-cpu-used", "8", "-pix_fmt", "yuv420p", "-c:a", "aac"),
-		"av1 webm":   make("webm", "-c:v", "libsvtav1", "-preset", "12", "-pix_fmt", "yuv420p", "-c:a", "libopus"),
-		"mjpeg mov":  make("mov", "-c:v", "mjpeg", "-q:v", "3", "-c:a", "pcm_s16be"),
-		"prores mov": make("mov", "-c:v", "prores_ks", "-c:a", "pcm_s24le"),
-		"h264 m4v":   make("m4v", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"),
+	var cuts []timeline.Segment
+	var names []string
+	for _, args := range [][]string{
+		{"3gp", "-c:v", "h263", "-c:a", "aac", "-ar", "16000"},
+		{"3gp", "-c:v", "mpeg4", "-q:v", "3", "-c:a", "aac"},
+		{"mov", "-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error", "-tag:v", "hvc1", "-pix_fmt", "yuv420p", "-c:a", "aac"},
+		{"webm", "-c:v", "libvpx", "-deadline", "realtime", "-c:a", "libvorbis"},
+		{"webm", "-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-pix_fmt", "yuv420p", "-c:a", "libopus"},
+		{"mp4", "-c:v", "libaom-av1", "-usage", "realtime", "-cpu-used", "8", "-pix_fmt", "yuv420p", "-c:a", "aac"},
+		{"webm", "-c:v", "libsvtav1", "-preset", "12", "-pix_fmt", "yuv420p", "-c:a", "libopus"},
+		{"mov", "-c:v", "mjpeg", "-q:v", "3", "-c:a", "pcm_s16be"},
+		{"mov", "-c:v", "prores_ks", "-c:a", "pcm_s24le"},
+		{"m4v", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out := b.render(t, film(cut(path, 200, 800)))
-			mediatest.ConstantRate(t, out.Path, 25, 15, 20*time.Microsecond)
-			if got := seen(t, out.Path, 300*time.Millisecond); got != "RGBW" {
-				t.Errorf("shows %s", got)
-			}
-			if l := mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(100, 500)); l < -20 {
-				t.Errorf("tone at %.1f dB", l)
-			}
-		})
+		path := filepath.Join(t.TempDir(), "codec."+args[0])
+		all := append(quarters(176, 144, "25", time.Second), "-f", "lavfi", "-t", "1", "-i", "sine=440:r=48000")
+		mediatest.FFmpeg(t, append(append(all, args[1:]...), path)...)
+		cuts, names = append(cuts, cut(path, 200, 800)), append(names, args[2]+" in "+args[0])
+	}
+	out := b.render(t, film(cuts...))
+	mediatest.ConstantRate(t, out.Path, 25, 15*len(cuts), 20*time.Microsecond)
+	for i, name := range names {
+		if got := seen(t, out.Path, time.Duration(600*i+300)*time.Millisecond); got != "RGBW" {
+			t.Errorf("%s shows %s", name, got)
+		}
+		if l := mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(600*i+100, 600*i+500)); l < -20 {
+			t.Errorf("%s: tone at %.1f dB", name, l)
+		}
 	}
 }

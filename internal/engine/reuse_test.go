@@ -105,24 +105,17 @@ func TestLongSegmentsAreMadeInPieces(t *testing.T) {
 	}
 }
 
-// Parts belong to the user who made them.
-func TestScopesDoNotShare(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	tl := film(cut(picture(t, time.Second), 0, 0))
-	b.render(t, tl)
-	out, err := b.engine.Render(context.Background(), engine.Job{Dir: t.TempDir(), Timeline: tl, Sources: sources(tl), CacheScope: "another"})
-	if err != nil || out.Stats.VideoPartsReused != 0 || out.Stats.AnalysesReused != 0 {
-		t.Errorf("%+v, %v", out.Stats, err)
-	}
-}
-
-// A cache that loses, breaks or refuses parts costs time only.
-func TestBrokenCachesCostTimeOnly(t *testing.T) {
+// A cache that loses, breaks or refuses parts costs time only. Parts belong to the
+// user who made them.
+func TestCachesThatHaveNothingCostTimeOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	tl := film(cut(picture(t, time.Second), 0, 0))
 	good := digest(t, b.render(t, tl).Path)
+	job := engine.Job{Dir: t.TempDir(), Timeline: tl, Sources: sources(tl), CacheScope: "another"}
+	if out, err := b.engine.Render(t.Context(), job); err != nil || out.Stats.VideoPartsReused != 0 || out.Stats.AnalysesReused != 0 {
+		t.Errorf("for another user: %+v, %v", out.Stats, err)
+	}
 	bad := newBench(t, func(c *engine.Config) { c.Cache = refusing{} })
 	if d := digest(t, bad.render(t, tl).Path); d != good {
 		t.Error("another film with a refusing cache")

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"image/color"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -59,35 +60,33 @@ func TestRotationAndMirror(t *testing.T) {
 	b := newBench(t)
 	plain := filepath.Join(t.TempDir(), "plain.mp4")
 	mediatest.FFmpeg(t, append(quarters(320, 180, "30", 300*time.Millisecond), "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", plain)...)
-	for _, tt := range []struct {
+	for canvas, turns := range map[[2]int][]struct {
 		name   string
 		matrix [4]int32 // a b c d: x' = ax + cy, y' = bx + dy
 		want   string
-		turned bool
 	}{
-		{"none", [4]int32{1, 0, 0, 1}, "RGBW", false},
-		{"90 clockwise", [4]int32{0, 1, -1, 0}, "BRWG", true},
-		{"180", [4]int32{-1, 0, 0, -1}, "WBGR", false},
-		{"270 clockwise", [4]int32{0, -1, 1, 0}, "GWRB", true},
-		{"mirrored", [4]int32{-1, 0, 0, 1}, "GRWB", false},
-		{"upside down", [4]int32{1, 0, 0, -1}, "BWRG", false},
-		{"transposed", [4]int32{0, 1, 1, 0}, "RBGW", true},
-		{"transposed back", [4]int32{0, -1, -1, 0}, "WGBR", true},
+		{320, 180}: {
+			{"none", [4]int32{1, 0, 0, 1}, "RGBW"}, {"180", [4]int32{-1, 0, 0, -1}, "WBGR"},
+			{"mirrored", [4]int32{-1, 0, 0, 1}, "GRWB"}, {"upside down", [4]int32{1, 0, 0, -1}, "BWRG"},
+		},
+		{180, 320}: {
+			{"90 clockwise", [4]int32{0, 1, -1, 0}, "BRWG"}, {"270 clockwise", [4]int32{0, -1, 1, 0}, "GWRB"},
+			{"transposed", [4]int32{0, 1, 1, 0}, "RBGW"}, {"transposed back", [4]int32{0, -1, -1, 0}, "WGBR"},
+		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			out := b.render(t, film(cut(mediatest.WithMatrix(t, plain, tt.matrix), 0, 0)))
-			w, h := 320, 180
-			if tt.turned {
-				w, h = h, w
+		var clips []timeline.Segment
+		for _, turn := range turns {
+			clips = append(clips, cut(mediatest.WithMatrix(t, plain, turn.matrix), 0, 0))
+		}
+		out := b.render(t, film(clips...))
+		if m := mediatest.Inspect(t, out.Path).Video(t); m.Width != canvas[0] || m.Height != canvas[1] || m.Rotated {
+			t.Errorf("%dx%d, rotated %v; want %v upright", m.Width, m.Height, m.Rotated, canvas)
+		}
+		for i, turn := range turns {
+			if got := seen(t, out.Path, time.Duration(300*i+100)*time.Millisecond); got != turn.want {
+				t.Errorf("%s shows %s, want %s", turn.name, got, turn.want)
 			}
-			if m := mediatest.Inspect(t, out.Path).Video(t); m.Width != w || m.Height != h || m.Rotated {
-				t.Errorf("%dx%d, rotated %v; want %dx%d upright", m.Width, m.Height, m.Rotated, w, h)
-			}
-			if got := seen(t, out.Path, 100*time.Millisecond); got != tt.want {
-				t.Errorf("shows %s, want %s", got, tt.want)
-			}
-		})
+		}
 	}
 }
 
@@ -180,71 +179,74 @@ func TestColoursAreKept(t *testing.T) {
 		"bt2020 wide":     {"bt2020nc", "tv", "yuv420p10le", "libx265", "mp4", "bt2020"},
 	}
 	rgb := []color.RGBA{{200, 60, 40, 255}, {40, 170, 80, 255}, {60, 70, 190, 255}, {128, 128, 128, 255}}
-	for name, v := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "colour."+v.container)
-			// 176x144 is a size every codec here takes.
-			src := fmt.Sprintf("color=c=%s:s=176x144:r=25,format=rgb24", rgbName(rgb[0]))
-			for i, c := range rgb[1:] {
-				src += fmt.Sprintf(",drawbox=x=%d:y=%d:w=88:h=72:c=%s:t=fill", []int{88, 0, 88}[i], []int{0, 72, 72}[i], rgbName(c))
+	names := slices.Sorted(maps.Keys(tests))
+	var clips []timeline.Segment
+	for _, name := range names {
+		v := tests[name]
+		path := filepath.Join(t.TempDir(), "colour."+v.container)
+		// 176x144 is a size every codec here takes.
+		src := fmt.Sprintf("color=c=%s:s=176x144:r=25,format=rgb24", rgbName(rgb[0]))
+		for i, c := range rgb[1:] {
+			src += fmt.Sprintf(",drawbox=x=%d:y=%d:w=88:h=72:c=%s:t=fill", []int{88, 0, 88}[i], []int{0, 72, 72}[i], rgbName(c))
+		}
+		args := []string{"-f", "lavfi", "-t", "0.4", "-i", src}
+		matrix, rng, primaries := v.matrix, v.rng, "bt709"
+		if v.primaries != "" {
+			primaries = v.primaries
+		}
+		if matrix == "" {
+			matrix = "smpte170m" // what players assume of untagged small pictures
+		}
+		if rng == "" {
+			args = append(args, "-vf", "format="+v.pix)
+		} else {
+			sws := map[string]string{"smpte170m": "bt601", "bt470bg": "bt601", "bt709": "bt709", "bt2020nc": "bt2020"}[matrix]
+			pix := v.pix
+			if pix == "gray" { // scaled straight to it, later versions of ffmpeg take another matrix and range
+				pix = "yuv444p,extractplanes=y"
 			}
-			args := []string{"-f", "lavfi", "-t", "0.4", "-i", src}
-			matrix, rng, primaries := v.matrix, v.rng, "bt709"
+			filter := fmt.Sprintf("scale=out_color_matrix=%s:out_range=%s:flags=accurate_rnd+full_chroma_int,format=%s", sws, rng, pix)
 			if v.primaries != "" {
-				primaries = v.primaries
+				filter = fmt.Sprintf("format=gbrp,setparams=color_primaries=bt709:color_trc=bt470m,zscale=p=%s,%s", v.primaries, filter)
 			}
-			if matrix == "" {
-				matrix = "smpte170m" // what players assume of untagged small pictures
+			if v.matrix != "" {
+				filter += fmt.Sprintf(",setparams=color_primaries=%s:color_trc=bt709:colorspace=%s", primaries, v.matrix)
 			}
-			if rng == "" {
-				args = append(args, "-vf", "format="+v.pix)
-			} else {
-				sws := map[string]string{"smpte170m": "bt601", "bt470bg": "bt601", "bt709": "bt709", "bt2020nc": "bt2020"}[matrix]
-				pix := v.pix
-				if pix == "gray" { // scaled straight to it, later versions of ffmpeg take another matrix and range
-					pix = "yuv444p,extractplanes=y"
-				}
-				filter := fmt.Sprintf("scale=out_color_matrix=%s:out_range=%s:flags=accurate_rnd+full_chroma_int,format=%s", sws, rng, pix)
-				if v.primaries != "" {
-					filter = fmt.Sprintf("format=gbrp,setparams=color_primaries=bt709:color_trc=bt470m,zscale=p=%s,%s", v.primaries, filter)
-				}
-				if v.matrix != "" {
-					filter += fmt.Sprintf(",setparams=color_primaries=%s:color_trc=bt709:colorspace=%s", primaries, v.matrix)
-				}
-				args = append(args, "-vf", filter)
-				if v.matrix != "" {
-					args = append(args, "-colorspace", v.matrix, "-color_range", rng, "-color_primaries", primaries, "-color_trc", "bt709")
-				}
+			args = append(args, "-vf", filter)
+			if v.matrix != "" {
+				args = append(args, "-colorspace", v.matrix, "-color_range", rng, "-color_primaries", primaries, "-color_trc", "bt709")
 			}
-			args = append(args, "-c:v", v.codec)
-			if v.codec == "libx264" || v.codec == "libx264rgb" {
-				args = append(args, "-crf", "4", "-preset", "ultrafast")
-			} else if v.codec == "mjpeg" || v.codec == "mpeg4" || v.codec == "h263" {
-				args = append(args, "-q:v", "1", "-strict", "-1")
-			} else if v.codec == "libx265" {
-				args = append(args, "-crf", "6", "-preset", "ultrafast", "-x265-params", "log-level=error")
-			} else if v.codec == "libvpx-vp9" {
-				args = append(args, "-crf", "4", "-b:v", "0", "-deadline", "realtime", "-cpu-used", "8")
+		}
+		args = append(args, "-c:v", v.codec)
+		if v.codec == "libx264" || v.codec == "libx264rgb" {
+			args = append(args, "-crf", "4", "-preset", "ultrafast")
+		} else if v.codec == "mjpeg" || v.codec == "mpeg4" || v.codec == "h263" {
+			args = append(args, "-q:v", "1", "-strict", "-1")
+		} else if v.codec == "libx265" {
+			args = append(args, "-crf", "6", "-preset", "ultrafast", "-x265-params", "log-level=error")
+		} else if v.codec == "libvpx-vp9" {
+			args = append(args, "-crf", "4", "-b:v", "0", "-deadline", "realtime", "-cpu-used", "8")
+		}
+		mediatest.FFmpeg(t, append(args, path)...)
+		clips = append(clips, cut(path, 0, 0))
+	}
+	tl := film(clips...)
+	tl.Quality = timeline.High
+	out := b.render(t, tl)
+	m := mediatest.Inspect(t, out.Path).Video(t)
+	if m.PixelFormat != "yuv420p" || m.ColorSpace != "bt709" || m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorRange != "tv" || m.Profile != "High" {
+		t.Errorf("tags: %+v", m)
+	}
+	for n, name := range names {
+		img := mediatest.Frame(t, out.Path, time.Duration(400*n+200)*time.Millisecond)
+		for i, p := range [][2]float64{{0.25, 0.25}, {0.75, 0.25}, {0.25, 0.75}, {0.75, 0.75}} {
+			want := rgb[i]
+			if name == "gray" { // its own luma
+				y := uint8(math.Round(0.2126*float64(want.R) + 0.7152*float64(want.G) + 0.0722*float64(want.B)))
+				want = color.RGBA{y, y, y, 255}
 			}
-			mediatest.FFmpeg(t, append(args, path)...)
-			tl := film(cut(path, 0, 0))
-			tl.Quality = timeline.High
-			out := b.render(t, tl)
-			m := mediatest.Inspect(t, out.Path).Video(t)
-			if m.PixelFormat != "yuv420p" || m.ColorSpace != "bt709" || m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorRange != "tv" || m.Profile != "High" {
-				t.Errorf("tags: %+v", m)
-			}
-			img := mediatest.Frame(t, out.Path, 100*time.Millisecond)
-			for i, p := range [][2]float64{{0.25, 0.25}, {0.75, 0.25}, {0.25, 0.75}, {0.75, 0.75}} {
-				want := rgb[i]
-				if name == "gray" { // its own luma
-					y := uint8(math.Round(0.2126*float64(want.R) + 0.7152*float64(want.G) + 0.0722*float64(want.B)))
-					want = color.RGBA{y, y, y, 255}
-				}
-				sameColor(t, fmt.Sprintf("patch %d", i), mediatest.ColorAt(img, p[0], p[1]), want, 7)
-			}
-		})
+			sameColor(t, fmt.Sprintf("%s: patch %d", name, i), mediatest.ColorAt(img, p[0], p[1]), want, 7)
+		}
 	}
 }
 

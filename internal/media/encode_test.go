@@ -129,23 +129,6 @@ func TestEncodeDoesNotStartWhenCancelled(t *testing.T) {
 	}
 }
 
-func TestEncodeStreams(t *testing.T) {
-	t.Parallel()
-	// A second of silence in, a FLAC file out.
-	var out bytes.Buffer
-	_, err := newRunner(t).Encode(t.Context(), media.Pass{
-		Name: "stream", Dir: t.TempDir(), Timeout: time.Minute,
-		Args:  []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "flac", "pipe:1"},
-		Stdin: bytes.NewReader(make([]byte, 96000)), Stdout: &out,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.HasPrefix(out.Bytes(), []byte("fLaC")) {
-		t.Errorf("stdout begins with %q", out.Bytes()[:min(8, out.Len())])
-	}
-}
-
 // slowReader is at work until ready, and for a while after.
 type slowReader struct {
 	ready chan struct{}

@@ -3,12 +3,8 @@ package mediatest
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math"
-	"os/exec"
-	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -85,11 +81,7 @@ func Mono(t testing.TB, path string) []float64 {
 // full-scale sine has -3.01.
 func RMS(t testing.TB, path string, w Window) float64 {
 	t.Helper()
-	return rmsOf(t, w.cut(Mono(t, path)))
-}
-
-func rmsOf(t testing.TB, samples []float64) float64 {
-	t.Helper()
+	samples := w.cut(Mono(t, path))
 	if len(samples) == 0 {
 		t.Fatal("the window holds no sound")
 	}
@@ -151,37 +143,6 @@ func DominantTone(t testing.TB, path string, w Window, candidates ...float64) fl
 		}
 	}
 	return best
-}
-
-// LUFS is a loudness by EBU R 128.
-type LUFS float64
-
-var integrated = regexp.MustCompile(`I:\s+(-?[0-9.]+|-?inf) LUFS`)
-
-// Loudness is the integrated loudness of the window, which must be longer than
-// 400 ms. Silence measures -70.
-func Loudness(t testing.TB, path string, w Window) LUFS {
-	t.Helper()
-	filter := fmt.Sprintf("aresample=48000:first_pts=0,atrim=start=%s", ffSeconds(w.From))
-	if w.To > 0 {
-		filter += ":end=" + ffSeconds(w.To)
-	}
-	// The summary is printed as information, on stderr.
-	cmd := exec.CommandContext(t.Context(), "ffmpeg", "-nostdin", "-hide_banner", "-i", "file:"+path,
-		"-map", "0:a:0", "-af", filter+",ebur128=framelog=verbose", "-f", "null", "-")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("loudness of %s: %v\n%s", path, err, out)
-	}
-	all := integrated.FindAllSubmatch(out, -1)
-	if len(all) == 0 {
-		t.Fatalf("no loudness in ffmpeg's answer:\n%s", out)
-	}
-	v, err := strconv.ParseFloat(string(all[len(all)-1][1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return LUFS(v)
 }
 
 // Discontinuity is how far the window is from one unbroken sine of hz. A sine

@@ -116,23 +116,6 @@ func Tones(t testing.TB, hz ...float64) string {
 	return path
 }
 
-// Silence makes a stereo 48 kHz wav of digital silence.
-func Silence(t testing.TB, d time.Duration) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "silence.wav")
-	FFmpeg(t, "-f", "lavfi", "-t", ffSeconds(d), "-i", "anullsrc=r=48000:cl=stereo", path)
-	return path
-}
-
-// Speech makes a mono 22.05 kHz wav of a synthetic voice saying text. It needs
-// espeak-ng.
-func Speech(t testing.TB, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "speech.wav")
-	run(t, "espeak-ng", "-v", "en", "-w", path, "--", text)
-	return path
-}
-
 // FlashBeep makes a 320x180 mp4 for measuring sync: black, with white frames
 // and a 1 kHz beep during the first 100 ms of every whole second. Its sound is
 // FLAC (in mp4), so no codec delay blurs the start of the beeps.

@@ -39,11 +39,13 @@ func TestLevels(t *testing.T) {
 	near("RMS", mediatest.RMS(t, path, mediatest.Window{}), -15.05, 0.02)
 	near("tone", mediatest.ToneLevel(t, path, 1000, mediatest.Between(500, 1500)), -12.04, 0.02)
 	near("peak", mediatest.Peak(t, path, mediatest.Window{}), 0.25, 0.001)
-	// R 128: two channels of a 1 kHz sine at -12.04 dBFS peak are -12.04 LUFS
-	// (the K filter adds 0.69 dB that the standard's -0.691 takes back).
-	near("loudness", float64(mediatest.Loudness(t, path, mediatest.Between(0, 2000))), -12.0, 0.15)
 	if other := mediatest.ToneLevel(t, path, 1300, mediatest.Between(500, 1500)); other > -70 {
 		t.Errorf("a tone of 1300 Hz measures %.1f dB beside one of 1000", other)
+	}
+	silence := filepath.Join(t.TempDir(), "silence.wav")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "anullsrc=r=48000:cl=stereo", silence)
+	if gap := mediatest.Silent(t, silence, 0.001, mediatest.Window{}); gap != time.Second {
+		t.Errorf("a second of silence measures %v", gap)
 	}
 }
 
@@ -117,15 +119,5 @@ func TestIndexFirst(t *testing.T) {
 	}
 	if !mediatest.IndexFirst(t, mediatest.Remux(t, plain, "mp4", "-movflags", "+faststart")) {
 		t.Error("faststart puts the index first")
-	}
-}
-
-func TestSpeechIsAudible(t *testing.T) {
-	path := mediatest.Speech(t, "one two three")
-	if l := mediatest.RMS(t, path, mediatest.Window{}); l < -40 {
-		t.Errorf("speech at %.1f dBFS", l)
-	}
-	if gap := mediatest.Silent(t, mediatest.Silence(t, time.Second), 0.001, mediatest.Window{}); gap != time.Second {
-		t.Errorf("a second of silence measures %v", gap)
 	}
 }
