@@ -231,7 +231,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 	if a.bucket != nil {
 		cache = render.NewSharedCache(a.parts, a.bucket)
 	}
-	eng := engine.New(engine.Config{Media: runner, Cores: cores(cfg.Render.MaxConcurrent), Cache: cache, FinalTimeout: cfg.Render.ProcessTimeout, Log: a.log,
+	eng := engine.New(engine.Config{Media: runner, Cores: cores(cfg.Render.MaxConcurrent), Cache: cache, FinalTimeout: cfg.Render.ProcessTimeout,
 		Limits: engine.Limits{MaxPixels: cfg.Render.MaxInputPixels, MaxSourceDuration: cfg.Render.MaxSourceDuration,
 			MaxOutputDuration: cfg.Render.MaxOutputDuration, MaxPixelFrames: cfg.Render.MaxPixelFrames, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)

@@ -16,13 +16,8 @@ type Config struct {
 	Cores int           // cores to use for one render; 0 = all of the machine
 	Cache PartCache     // nil keeps nothing between renders
 
-	// MemoryBytes is what the encoders of one render may take together; 0 = 350 MB
-	// for every core. One encoder always runs, whatever it takes.
-	MemoryBytes int64
-
 	Limits       Limits        // zero fields have generous defaults
 	FinalTimeout time.Duration // of the final pass; 0 = 30 minutes
-	Log          *slog.Logger  // nil discards
 }
 
 // Engine renders timelines. It holds no state between renders but the cache.
@@ -34,14 +29,12 @@ type Engine struct{ cfg Config }
 func New(cfg Config) *Engine {
 	cfg.Cores = cmp.Or(cfg.Cores, runtime.GOMAXPROCS(0))
 	cfg.FinalTimeout = cmp.Or(cfg.FinalTimeout, 30*time.Minute)
-	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	cfg.MemoryBytes = cmp.Or(cfg.MemoryBytes, int64(cfg.Cores)*memoryPerCore)
 	cfg.Limits = cfg.Limits.withDefaults()
 	return &Engine{cfg}
 }
 
 func (e *Engine) machine() Machine {
-	return Machine{Cores: e.cfg.Cores, MemoryBytes: e.cfg.MemoryBytes, ProcessBytes: e.cfg.Media.MaxMemory()}
+	return Machine{Cores: e.cfg.Cores, MemoryBytes: int64(e.cfg.Cores) * memoryPerCore, ProcessBytes: e.cfg.Media.MaxMemory()}
 }
 
 // Source is a local file behind a key of the timeline. The engine finds out the
@@ -72,8 +65,7 @@ type Job struct {
 	// of them here.
 	Coordinator PartCoordinator
 
-	// Log takes what there is to say about this job; nil is the engine's own.
-	Log *slog.Logger
+	Log *slog.Logger // nil discards
 
 	// OnProgress is told the percentage done, 0..99, whenever it grows. It is
 	// called from one goroutine at a time and must return quickly. May be nil.

@@ -10,7 +10,7 @@ import (
 // Machine is what a render may use of the computer.
 type Machine struct {
 	Cores       int
-	MemoryBytes int64 // for all encoders together
+	MemoryBytes int64 // for all encoders together; one always runs, whatever it takes
 	// ProcessBytes is the private memory that one process may use; 0 is no limit.
 	ProcessBytes int64
 }
@@ -38,7 +38,7 @@ func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	}
 	busy := (cores*3 + 1) / 2 // encoders wait for their decoders now and then
 	parallel = max(2, (busy+threads-1)/threads)
-	if m.MemoryBytes > 0 && memoryEach > 0 {
+	if memoryEach > 0 {
 		parallel = max(1, min(parallel, int(m.MemoryBytes/memoryEach)))
 	}
 	return parallel, min(16, max(threads, (busy+parallel-1)/parallel))

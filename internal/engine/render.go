@@ -51,7 +51,7 @@ type run struct {
 }
 
 func (e *Engine) newRun(job Job) *run {
-	return &run{Engine: e, job: job, log: cmp.Or(job.Log, e.cfg.Log), work: filepath.Join(job.Dir, "work"),
+	return &run{Engine: e, job: job, log: cmp.Or(job.Log, slog.New(slog.DiscardHandler)), work: filepath.Join(job.Dir, "work"),
 		meter: newMeter(job.OnProgress), decoded: map[*videoPart]coverage{}}
 }
 

@@ -21,17 +21,14 @@ type threadPlan struct {
 	Threads  map[string]int `json:"threads"` // by part key; parts not named have the plan's
 }
 
-// planThreads decides for the missing parts of a plan.
+// planThreads decides for the missing parts of a plan, of which there are some.
 func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	s := threadPlan{Parallel: p.Parallel, Threads: map[string]int{}}
 	var largest int64
 	for _, v := range missing {
 		largest = max(largest, v.memory(1))
 	}
-	alone := machine.Cores // encoders of one thread that the machine holds
-	if machine.MemoryBytes > 0 && largest > 0 {
-		alone = min(alone, int(machine.MemoryBytes/largest))
-	}
+	alone := min(machine.Cores, int(machine.MemoryBytes/largest)) // encoders of one thread that the machine holds
 	if alone < machine.Cores || machine.Cores < 2 || len(missing) < 2*alone {
 		return s
 	}

@@ -55,10 +55,11 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 		return rep, errors.Join(errs...)
 	}
 	for _, need := range needs {
-		have, err := r.listed(ctx, need.flag)
+		list, err := r.printed(ctx, r.ffmpeg, "-hide_banner", need.flag)
 		if err != nil {
 			return rep, fmt.Errorf("ffmpeg %s: %w", need.flag, err)
 		}
+		have := listed(list)
 		for _, name := range need.names {
 			if !have[name] {
 				rep.Missing = append(rep.Missing, need.kind+" "+name)
@@ -81,21 +82,30 @@ func (r *Runner) Confinement(ctx context.Context) ([]confine.Layer, error) {
 	return report, err
 }
 
+// printed is what a binary prints when asked for nothing else.
+func (r *Runner) printed(ctx context.Context, binary string, args ...string) (string, error) {
+	var b strings.Builder
+	_, err := r.run(ctx, command{name: args[len(args)-1], binary: binary, args: args, stdout: &b, timeout: probeTimeout})
+	return b.String(), err
+}
+
+// version returns the first line of `<binary> -version`.
+func (r *Runner) version(ctx context.Context, binary string) (string, error) {
+	text, err := r.printed(ctx, binary, "-version")
+	line, _, _ := strings.Cut(text, "\n")
+	return line, err
+}
+
 // listed returns the names ffmpeg prints in the second column of one of its
 // lists; a demuxer answering to several names is printed with commas.
-func (r *Runner) listed(ctx context.Context, flag string) (map[string]bool, error) {
-	var b strings.Builder
-	_, err := r.run(ctx, command{
-		name: flag, binary: r.ffmpeg, args: []string{"-hide_banner", flag},
-		stdout: &b, timeout: probeTimeout,
-	})
+func listed(list string) map[string]bool {
 	names := map[string]bool{}
-	for line := range strings.Lines(b.String()) {
+	for line := range strings.Lines(list) {
 		if fields := strings.Fields(line); len(fields) >= 2 {
 			for name := range strings.SplitSeq(fields[1], ",") {
 				names[name] = true
 			}
 		}
 	}
-	return names, err
+	return names
 }

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,14 +34,14 @@ const (
 type Config struct {
 	FFmpeg, FFprobe string // paths or names looked up in PATH; default "ffmpeg" and "ffprobe"
 
-	MaxMemoryBytes int64 // private memory of one process; default DefaultMaxMemory()
+	MaxMemoryBytes int64 // private memory of one process; default defaultMaxMemory()
 	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
 	MaxPixels      int64 // width x height of any frame that is decoded, whatever the header said; default 8192x4320
 }
 
-// DefaultMaxMemory is three quarters of the machine's memory, between 1 and 8
+// defaultMaxMemory is three quarters of the machine's memory, between 1 and 8
 // GiB. Encoding 3840x2160 with the slow preset was seen to take 2 GiB.
-func DefaultMaxMemory() int64 {
+func defaultMaxMemory() int64 {
 	const least, most = 1 << 30, 8 << 30
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -71,7 +70,7 @@ func New(cfg Config) (*Runner, error) {
 	}
 	cfg.FFmpeg = cmp.Or(cfg.FFmpeg, "ffmpeg")
 	cfg.FFprobe = cmp.Or(cfg.FFprobe, "ffprobe")
-	cfg.MaxMemoryBytes = cmp.Or(cfg.MaxMemoryBytes, DefaultMaxMemory())
+	cfg.MaxMemoryBytes = cmp.Or(cfg.MaxMemoryBytes, defaultMaxMemory())
 	cfg.MaxFileBytes = cmp.Or(cfg.MaxFileBytes, defaultMaxFileBytes)
 	cfg.MaxPixels = cmp.Or(cfg.MaxPixels, defaultMaxPixels)
 	r := &Runner{cfg: cfg}
@@ -175,15 +174,4 @@ const pixelSlack = 1 << 20
 // stream may begin with small ones, which is all that its header tells.
 func (r *Runner) maxPixels() []string {
 	return []string{"-max_pixels", strconv.FormatInt(r.cfg.MaxPixels+pixelSlack, 10)}
-}
-
-// version returns the first line of `<binary> -version`.
-func (r *Runner) version(ctx context.Context, binary string) (string, error) {
-	var b strings.Builder
-	_, err := r.run(ctx, command{
-		name: "version", binary: binary, args: []string{"-version"},
-		stdout: &b, timeout: probeTimeout,
-	})
-	line, _, _ := strings.Cut(b.String(), "\n")
-	return line, err
 }
