@@ -68,7 +68,7 @@ func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
 	if b := u.Balance(t); b != 2 {
 		t.Errorf("balance %d, want 2", b)
 	}
-	if n := len(s.World.Separator.Projects()); n != 1 {
+	if n := len(s.World.Separator.Titles()); n != 1 {
 		t.Errorf("%d projects at the provider, want 1", n)
 	}
 }

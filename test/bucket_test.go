@@ -100,7 +100,7 @@ func TestSeparationOnABadLine(t *testing.T) {
 			}
 		})
 	}
-	if n := len(s.World.Separator.Projects()); n != 6 {
+	if n := len(s.World.Separator.Titles()); n != 6 {
 		t.Errorf("the provider was asked for %d projects, want 6", n)
 	}
 }

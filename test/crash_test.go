@@ -141,7 +141,7 @@ func TestRepeatedKillsOfOneSeparation(t *testing.T) {
 	if b := u.Balance(t); b != 2 {
 		t.Errorf("balance %d, want 2", b)
 	}
-	if n := len(s.World.Separator.Projects()); n != 1 {
+	if n := len(s.World.Separator.Titles()); n != 1 {
 		t.Errorf("%d projects at the provider, want 1", n)
 	}
 }
@@ -164,7 +164,7 @@ func anotherReplicaTakesOver(t *testing.T) {
 	t.Logf("the separation was done %v after the kill", time.Since(killed))
 	direct.WaitRendered(t, film)
 	t.Logf("the render was done %v after the kill", time.Since(killed))
-	if n := len(s.World.Separator.Projects()); n != 1 {
+	if n := len(s.World.Separator.Titles()); n != 1 {
 		t.Errorf("%d projects at the provider, want 1", n)
 	}
 	s.Restart(t)

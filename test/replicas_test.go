@@ -82,7 +82,7 @@ func TestEitherReplicaServesEverything(t *testing.T) {
 		Expect(200).JSON(&input)
 	both[1].Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: []apitest.Part{
 		{Name: "inputId", Text: input.InputID}, {Name: "config", Text: `{"videoDurationMs":500}`}}}).Expect(200)
-	if n := len(a.World.Separator.Projects()); n != len(jobs) {
+	if n := len(a.World.Separator.Titles()); n != len(jobs) {
 		t.Errorf("%d projects at the provider, want %d", n, len(jobs))
 	}
 	a.Stop(t)
@@ -114,7 +114,7 @@ func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
 			b := startPeer(t, a, f)
 			job := at(u, b).WaitReady(t, id)
 			b.Do(t, apitest.Request{Path: stemPath(t, job.Stem(t, "voice_all"))}).Expect(200)
-			if n := len(a.World.Separator.Projects()); n != 1 {
+			if n := len(a.World.Separator.Titles()); n != 1 {
 				t.Errorf("%d projects at the provider, want 1", n)
 			}
 		})
@@ -256,7 +256,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 		}
 	}
 	t.Logf("%d jobs and %d polls while %d replicas were replaced", total, polls, len(replicas))
-	if n := len(a.World.Separator.Projects()); n != total {
+	if n := len(a.World.Separator.Titles()); n != total {
 		t.Errorf("%d projects at the provider for %d jobs", n, total)
 	}
 }

@@ -240,14 +240,14 @@ func TestQueue(t *testing.T) {
 	for i, u := range owners {
 		u.WaitReady(t, jobs[i])
 	}
-	projects := s.World.Separator.Projects()
+	titles := s.World.Separator.Titles()
 	want := append([]string{first}, jobs...)
-	if len(projects) != len(want) {
-		t.Fatalf("%d projects, want %d", len(projects), len(want))
+	if len(titles) != len(want) {
+		t.Fatalf("%d projects, want %d", len(titles), len(want))
 	}
-	for i, p := range projects {
-		if !strings.Contains(p.Title, want[i]) {
-			t.Errorf("project %d is %q, want job %s: not first in, first out", i, p.Title, want[i])
+	for i, title := range titles {
+		if !strings.Contains(title, want[i]) {
+			t.Errorf("project %d is %q, want job %s: not first in, first out", i, title, want[i])
 		}
 	}
 	if n := s.World.Separator.MaxRunning(); n > 1 {

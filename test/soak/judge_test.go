@@ -147,8 +147,8 @@ func (k *soak) sample(quit <-chan struct{}) {
 		// The provider first: a project that is there belongs to a job that has
 		// left the queue for good.
 		titles := map[string]bool{}
-		for _, p := range k.s.World.Separator.Projects() {
-			titles[p.Title] = true
+		for _, title := range k.s.World.Separator.Titles() {
+			titles[title] = true
 		}
 		running := 0
 		for _, r := range ask(`SELECT id, state FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`) {

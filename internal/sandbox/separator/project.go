@@ -20,7 +20,11 @@ import (
 // project is one separation. Guarded by Provider.mu; its folder belongs to the
 // worker until made is true.
 type project struct {
-	Project
+	id          int64
+	title       string
+	at          time.Time // of its start
+	done        bool
+	failed      bool
 	dir         string
 	processing  time.Duration
 	failAt      int
@@ -44,23 +48,23 @@ func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.mu.Lock()
-	m := p.media[body.MediaSeq]
-	if m == nil || *body.IsVideoProject {
+	raw := p.media[body.MediaSeq]
+	if raw == "" || *body.IsVideoProject {
 		p.mu.Unlock()
 		refuse(w, http.StatusBadRequest, "MEDIA_404", "no such audio")
 		return
 	}
 	b := p.behaviour
 	pr := &project{
-		Project:    Project{ID: p.newID(), Title: body.Title, MediaSeq: m.seq, FileName: m.fileName, At: time.Now()},
+		id: p.newID(), title: body.Title, at: time.Now(),
 		processing: time.Duration(b.ProcessingMs) * time.Millisecond,
 		failAt:     b.FailAtPercent, files: map[string]string{}, stale: map[string]map[string]bool{},
 	}
-	pr.dir = filepath.Join(p.opts.Dir, "projects", strconv.FormatInt(pr.ID, 10))
-	p.projects[pr.ID] = pr
+	pr.dir = filepath.Join(p.opts.Dir, "projects", strconv.FormatInt(pr.id, 10))
+	p.projects[pr.id] = pr
 	running := 0
 	for _, other := range p.projects {
-		if p.advance(other); !other.Done && !other.Failed {
+		if p.advance(other); !other.done && !other.failed {
 			running++
 		}
 	}
@@ -71,17 +75,17 @@ func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
 
 	go func() {
 		defer p.worker.Done()
-		files, err := p.separate(work, pr, m, b)
+		files, err := p.separate(work, pr, raw, b)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		pr.made, pr.broken, pr.files = true, err != nil, files
 	}()
-	result(w, map[string]any{"startGenerateProjectIdList": []int64{pr.ID}})
+	result(w, map[string]any{"startGenerateProjectIdList": []int64{pr.id}})
 }
 
 // separate makes the results of a project in its folder. It runs outside the
 // lock, one separation at a time.
-func (p *Provider) separate(ctx context.Context, pr *project, m *medium, b Behaviour) (map[string]string, error) {
+func (p *Provider) separate(ctx context.Context, pr *project, raw string, b Behaviour) (map[string]string, error) {
 	select {
 	case p.slot <- struct{}{}:
 		defer func() { <-p.slot }()
@@ -95,7 +99,7 @@ func (p *Provider) separate(ctx context.Context, pr *project, m *medium, b Behav
 	if b.Speakers != nil {
 		opts.Speakers = *b.Speakers
 	}
-	split, err := stems.Split(ctx, m.raw, pr.dir, opts)
+	split, err := stems.Split(ctx, raw, pr.dir, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -159,25 +163,25 @@ func addFile(archive *tar.Writer, name, path string, at time.Time) error {
 
 // advance is the project's percentage now. Called under the lock.
 func (p *Provider) advance(pr *project) int {
-	if pr.Failed || pr.Done {
+	if pr.failed || pr.done {
 		return 100
 	}
 	percent := 100
 	if pr.processing > 0 {
-		percent = int(min(time.Since(pr.At)*100/pr.processing, 100))
+		percent = int(min(time.Since(pr.at)*100/pr.processing, 100))
 	}
 	if hold := p.behaviour.HoldAtPercent; hold > 0 {
 		percent = min(percent, hold)
 	}
 	if pr.failAt > 0 && percent >= pr.failAt || pr.made && pr.broken {
-		pr.Failed = true
+		pr.failed = true
 		return percent
 	}
 	if percent == 100 {
 		if !pr.made {
 			return 99
 		}
-		pr.Done, pr.completedAt = true, time.Now()
+		pr.done, pr.completedAt = true, time.Now()
 	}
 	return percent
 }
@@ -198,28 +202,28 @@ var reasons = []string{"Enqueue Pending", "Uploading", "Separating Voice", "Sepa
 func (p *Provider) progress(w http.ResponseWriter, _ *http.Request, pr *project) {
 	percent := p.advance(pr)
 	reason := reasons[min(percent*len(reasons)/100, len(reasons)-1)]
-	failed := pr.Failed
+	failed := pr.failed
 	switch {
-	case pr.Failed && p.behaviour.FailByReason:
+	case pr.failed && p.behaviour.FailByReason:
 		reason, failed = "Failed", false
-	case pr.Failed:
+	case pr.failed:
 		reason = "Failed"
-	case pr.Done:
+	case pr.done:
 		reason = "Completed"
 	}
-	left := max(pr.processing-time.Since(pr.At), 0)
+	left := max(pr.processing-time.Since(pr.at), 0)
 	result(w, map[string]any{
-		"projectSeq": pr.ID, "progress": percent, "progressReason": reason, "hasFailed": failed,
+		"projectSeq": pr.id, "progress": percent, "progressReason": reason, "hasFailed": failed,
 		"expectedRemainingTimeMinutes": int((left + time.Minute - 1) / time.Minute),
 	})
 }
 
 func (p *Provider) projectInfo(w http.ResponseWriter, _ *http.Request, pr *project) {
 	b := p.behaviour
-	if pr.Done {
+	if pr.done {
 		pr.infoCalls++
 	}
-	ready := pr.Done && pr.infoCalls > b.FlagsLagCalls
+	ready := pr.done && pr.infoCalls > b.FlagsLagCalls
 	flags, paths := map[string]bool{}, map[string]any{}
 	for _, entry := range []struct{ result, flag, path string }{
 		{ResultVoice, "hasOriginalVoiceOnly", "originalVoicePath"},
@@ -236,7 +240,7 @@ func (p *Provider) projectInfo(w http.ResponseWriter, _ *http.Request, pr *proje
 			}
 		}
 	}
-	info := map[string]any{"seq": pr.ID, "title": pr.Title, "spaceSeq": p.opts.Space, "downloadInfo": flags, "downloadPathInfo": paths}
+	info := map[string]any{"seq": pr.id, "title": pr.title, "spaceSeq": p.opts.Space, "downloadInfo": flags, "downloadPathInfo": paths}
 	if b.BareProject {
 		fake.WriteJSON(w, http.StatusOK, info)
 		return
@@ -265,7 +269,7 @@ func (p *Provider) link(pr *project, name string) string {
 	if file == "" {
 		file = name + ".bin"
 	}
-	link := fmt.Sprintf("/perso-storage/%d/%s?v=%d", pr.ID, file, pr.links)
+	link := fmt.Sprintf("/perso-storage/%d/%s?v=%d", pr.id, file, pr.links)
 	if name == ResultSubBackground {
 		link += "&sub=1"
 	}
@@ -286,7 +290,7 @@ func (p *Provider) downloadLink(w http.ResponseWriter, r *http.Request, pr *proj
 		refuse(w, http.StatusBadRequest, "DOWNLOAD_400", "unknown target")
 		return
 	}
-	if !pr.Done || !p.offers(pr, name) {
+	if !pr.done || !p.offers(pr, name) {
 		refuse(w, http.StatusNotFound, "DOWNLOAD_404", "nothing to download")
 		return
 	}

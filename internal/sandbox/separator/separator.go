@@ -110,7 +110,7 @@ type Provider struct {
 	behaviour Behaviour
 	nextID    int64
 	blobs     map[string]*blob   // by blob id
-	media     map[int64]*medium  // by mediaSeq
+	media     map[int64]string   // PCM on disk, by mediaSeq
 	projects  map[int64]*project // by project id
 	keyLeaks  int
 	maxRun    int
@@ -134,7 +134,7 @@ func New(opts Options) (*Provider, error) {
 		Faults: faults, opts: opts,
 		behaviour: Behaviour{ProcessingMs: int(cmp.Or(opts.Processing, 2*time.Second).Milliseconds())},
 		nextID:    100000 + time.Now().Unix()%100000*1000, // ids differ from run to run
-		blobs:     map[string]*blob{}, media: map[int64]*medium{}, projects: map[int64]*project{},
+		blobs:     map[string]*blob{}, media: map[int64]string{}, projects: map[int64]*project{},
 		slot: make(chan struct{}, 1),
 	}
 	p.work, p.stop = context.WithCancel(context.Background())
@@ -170,34 +170,14 @@ func (p *Provider) Behaviour() Behaviour {
 	return p.behaviour
 }
 
-// Project is what the provider remembers of one paid separation.
-type Project struct {
-	ID       int64     `json:"id"`
-	Title    string    `json:"title"`
-	MediaSeq int64     `json:"mediaSeq"`
-	FileName string    `json:"fileName"`
-	At       time.Time `json:"at"`
-	Done     bool      `json:"done"`
-	Failed   bool      `json:"failed"`
-}
-
-// Projects lists every separation ever started, oldest first. That a title
-// occurs once proves that its job was paid for once.
-func (p *Provider) Projects() []Project {
+// Titles are those of every separation ever started, oldest first. That one occurs
+// once proves that its job was paid for once.
+func (p *Provider) Titles() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := make([]Project, 0, len(p.projects))
-	for _, id := range slices.Sorted(maps.Keys(p.projects)) {
-		list = append(list, p.projects[id].Project)
-	}
-	return list
-}
-
-// Titles are the titles of Projects, in order of submission.
-func (p *Provider) Titles() []string {
 	var titles []string
-	for _, project := range p.Projects() {
-		titles = append(titles, project.Title)
+	for _, id := range slices.Sorted(maps.Keys(p.projects)) {
+		titles = append(titles, p.projects[id].title)
 	}
 	return titles
 }

@@ -12,7 +12,7 @@ func (p *Provider) serveResult(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	pr := p.find(r)
 	name := ""
-	if pr != nil && pr.Done {
+	if pr != nil && pr.done {
 		name = p.resultOf(pr, r)
 	}
 	if name == "" || p.isStale(pr, name, r.URL.RequestURI()) {

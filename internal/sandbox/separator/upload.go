@@ -22,14 +22,6 @@ type blob struct {
 	path      string // of the uploaded bytes; "" until they are complete
 }
 
-// medium is a registered upload, decoded.
-type medium struct {
-	seq      int64
-	fileName string
-	raw      string // PCM on disk
-	frames   int64
-}
-
 const sasLife = time.Hour
 
 func (p *Provider) sasToken(w http.ResponseWriter, r *http.Request) {
@@ -129,7 +121,7 @@ func (p *Provider) register(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.mu.Lock()
-	p.media[seq] = &medium{seq: seq, fileName: body.FileName, raw: raw, frames: frames}
+	p.media[seq] = raw
 	p.mu.Unlock()
 	fake.WriteJSON(w, http.StatusOK, map[string]any{
 		"seq": seq, "durationMs": frames * 1000 / stems.SampleRate, "originalName": body.FileName, "mediaType": "audio",
