@@ -122,10 +122,10 @@ func TestARequestSaysItsLengthOnce(t *testing.T) {
 		send string
 		want []int // statuses
 	}{
-		"length first":   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{400}},
-		"encoding first": {"POST / HTTP/1.1\r\ntransfer-encoding:chunked\r\nHost: x\r\nCONTENT-LENGTH:4\r\n\r\n" + chunks, []int{400}},
-		"second request": {plain + "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{200, 400}},
-		"HTTP/1.0":       {"POST / HTTP/1.0\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\nabcd", []int{400}},
+		"length first":     {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{400}},
+		"encoding first":   {"POST / HTTP/1.1\r\ntransfer-encoding:chunked\r\nHost: x\r\nCONTENT-LENGTH:4\r\n\r\n" + chunks, []int{400}},
+		"second request":   {plain + "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{200, 400}},
+		"HTTP/1.0":         {"POST / HTTP/1.0\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\nabcd", []int{400}},
 		"hidden by spaces": {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length:" + strings.Repeat(" ", 80) + "3\r\n\r\nabc", []int{400}},
 		"hidden by a fold": {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length:\r\n 3\r\n\r\nabc", []int{400}},
 		"body like both":   {plain + plain, []int{200, 200}},
