@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,6 +16,10 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	smithyauth "github.com/aws/smithy-go/auth"
+	smithyendpoints "github.com/aws/smithy-go/endpoints"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/httpcall"
@@ -90,11 +95,12 @@ func NewBucket(cfg BucketConfig) *Bucket {
 	client := &httpClient{client: httpcall.Private(base), limit: cfg.StallTimeout}
 	backoff := retry.NewExponentialJitterBackoff(cfg.MaxBackoff)
 	opts := s3.Options{
-		BaseEndpoint: &cfg.Endpoint,
-		Region:       cfg.Region,
-		UsePathStyle: true,
-		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
-		HTTPClient:   client,
+		BaseEndpoint:       &cfg.Endpoint,
+		EndpointResolverV2: newPathStyle(cfg),
+		Region:             cfg.Region,
+		UsePathStyle:       true,
+		Credentials:        credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
+		HTTPClient:         client,
 		// The checksum trailers that the SDK adds on its own are refused by
 		// several compatible services.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
@@ -130,6 +136,33 @@ func NewBucket(cfg BucketConfig) *Bucket {
 		},
 		secrets: []string{cfg.SecretAccessKey, cfg.AccessKeyID},
 	}
+}
+
+// pathStyle is where the SDK's rules put one bucket, and how its requests are signed.
+// The rules would be asked twice for every request, which with a region that is none of
+// AWS's costs more than the signature.
+type pathStyle struct {
+	region   string
+	endpoint func() (smithyendpoints.Endpoint, error)
+}
+
+func newPathStyle(cfg BucketConfig) *pathStyle {
+	return &pathStyle{cfg.Region, sync.OnceValues(func() (smithyendpoints.Endpoint, error) {
+		return s3.NewDefaultEndpointResolverV2().ResolveEndpoint(context.Background(), s3.EndpointParameters{
+			Endpoint: &cfg.Endpoint, Region: &cfg.Region, Bucket: &cfg.Bucket, ForcePathStyle: aws.Bool(true)})
+	})}
+}
+
+// ResolveEndpoint implements s3.EndpointResolverV2. The SDK writes into the properties.
+func (p *pathStyle) ResolveEndpoint(context.Context, s3.EndpointParameters) (smithyendpoints.Endpoint, error) {
+	sign := smithyauth.Option{SchemeID: smithyauth.SchemeIDSigV4}
+	smithyhttp.SetSigV4SigningName(&sign.SignerProperties, "s3")
+	smithyhttp.SetSigV4SigningRegion(&sign.SignerProperties, p.region)
+	smithyhttp.SetDisableDoubleEncoding(&sign.SignerProperties, true)
+	e, err := p.endpoint()
+	e.Properties = smithy.Properties{}
+	smithyauth.SetAuthOptions(&e.Properties, []*smithyauth.Option{&sign})
+	return e, err
 }
 
 // NewTransport returns the transport of a bucket that is given no client.
