@@ -201,6 +201,10 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	if end := u.WaitFinished(t, job.JobID); end.ErrorCode != "source_unreadable" || !strings.Contains(end.Error, " ") {
 		t.Errorf("ended %s with %q (%s), want FAILED with a sentence", end.Status, end.Error, end.ErrorCode)
 	}
+	u.Post(t, uploadURLPath, request).Expect(200).JSON(&got)
+	if got.AlreadyExists {
+		t.Error("the owner of the right bytes is told to skip the upload")
+	}
 }
 
 // An asset that was spoilt in the bucket can be uploaded again by whoever has the

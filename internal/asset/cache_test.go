@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/asset"
 	"cutroom/internal/objectstore"
 )
 
@@ -123,32 +122,6 @@ func TestDownloadsAreBounded(t *testing.T) {
 	all.Wait()
 	if n := s.count(http.MethodGet); n != len(keys) {
 		t.Errorf("%d downloads, want %d", n, len(keys))
-	}
-}
-
-func TestDamagedAssetIsRefusedAndCanBeMended(t *testing.T) {
-	s := newStore(t)
-	service, _, dir := s.service(t, maxBytes)
-	body := []byte("what the phone hashed")
-	key := upload(t, service, body, "video/mp4")
-	if err := s.standIn.CorruptObject(key, []byte("what arrived in fact?")); err != nil {
-		t.Fatal(err)
-	}
-	dst := filepath.Join(t.TempDir(), "dst")
-	if err := service.FetchTo(t.Context(), key, dst); !errors.Is(err, asset.ErrCorrupt) {
-		t.Fatalf("FetchTo = %v, want ErrCorrupt", err)
-	}
-	if _, err := os.Stat(dst); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the job was given the damaged file: %v", err)
-	}
-	if got := names(t, dir); len(got) != 0 {
-		t.Errorf("the cache holds %v", got)
-	}
-	if got := upload(t, service, body, "video/mp4"); got != key { // fails when no upload is offered
-		t.Errorf("uploaded as %s", got)
-	}
-	if err := service.FetchTo(t.Context(), key, dst); err != nil {
-		t.Errorf("after the second upload: %v", err)
 	}
 }
 
