@@ -59,13 +59,18 @@ func (l *limiter) push(in frame) frame {
 	}
 	if l.below == 0 && want == 1 && len(l.low) == 0 {
 		// Nothing above full scale anywhere near: the common case.
-		out := l.delay[l.at]
-		l.delay[l.at] = in
-		l.at = (l.at + 1) % lookAhead
-		l.count++
-		return out
+		return l.delayed(in)
 	}
 	return l.limit(in, want)
+}
+
+// delayed takes a frame and returns the one taken lookAhead frames earlier.
+func (l *limiter) delayed(in frame) frame {
+	out := l.delay[l.at]
+	l.delay[l.at] = in
+	l.at = (l.at + 1) % lookAhead
+	l.count++
+	return out
 }
 
 func (l *limiter) limit(in frame, want float64) frame {
@@ -100,10 +105,7 @@ func (l *limiter) limit(in frame, want float64) frame {
 	if l.below == 0 {
 		l.sum, gain = lookAhead, 1
 	}
-	out := l.delay[l.at]
-	l.delay[l.at] = in
-	l.at = (l.at + 1) % lookAhead
-	l.count++
+	out := l.delayed(in)
 	return frame{clip(out[0] * gain), clip(out[1] * gain)}
 }
 

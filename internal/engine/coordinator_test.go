@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
@@ -100,15 +99,7 @@ func TestSharedRendersMakeTheSameFilm(t *testing.T) {
 		sources[key] = engine.Source{SHA256: key, Path: mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 90, Duration: 1500 * time.Millisecond, Tone: 300 + 50*float64(i)})}
 		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: key, Order: int64(i), Duration: 1500 * time.Millisecond, Volume: 1, Speed: 1})
 	}
-	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := ffmpeg()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := engine.New(engine.Config{Media: m, Cache: cache})
+	e := newBench(t).engine
 	b := newBoard()
 	job := engine.Job{Timeline: tl, Sources: sources, CacheScope: "u", Coordinator: b}
 	var shared engine.Output
@@ -136,8 +127,7 @@ func TestSharedRendersMakeTheSameFilm(t *testing.T) {
 	if assisted == 0 || assisted == parts {
 		t.Errorf("the assistant made %d of %d parts", assisted, parts)
 	}
-	alone, err := engine.New(engine.Config{Media: m}).Render(t.Context(),
-		engine.Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+	alone, err := newBench(t).engine.Render(t.Context(), engine.Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
 	if err != nil {
 		t.Fatal(err)
 	}

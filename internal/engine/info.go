@@ -74,14 +74,19 @@ func (i *Info) holes(gaps []media.Gap) []media.Gap {
 
 // Duration is the source's real length: the later end of its streams.
 func (i *Info) Duration() time.Duration {
-	var d time.Duration
-	if i.Video != nil {
-		d = i.Video.End
+	end, _ := i.ends()
+	return end
+}
+
+// ends are the later real and the later claimed end of the streams.
+func (i *Info) ends() (end, claimed time.Duration) {
+	if v := i.Video; v != nil {
+		end, claimed = v.End, v.ClaimedEnd
 	}
-	if i.Audio != nil {
-		d = max(d, i.Audio.End)
+	if a := i.Audio; a != nil {
+		end, claimed = max(end, a.End), max(claimed, a.ClaimedEnd)
 	}
-	return d
+	return end, claimed
 }
 
 // start is the time of the n-th frame relative to zero, in seconds.

@@ -101,9 +101,9 @@ func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 // trim resolves the segment's ends against what its source really holds.
 func (p *placed) trim(kind timeline.OutputKind) error {
 	info, s := p.source.info, p.segment
-	length := info.Duration()
+	length, claim := info.ends()
 	if s.TrimStart >= length {
-		if claim := claimed(info); s.TrimStart < claim {
+		if s.TrimStart < claim {
 			return fault.Failedf(fault.SourceUnreadable, "segments[%d]: the source is damaged: it ends at %s of %s, before trimStartMs", p.index, seconds(length), seconds(claim))
 		}
 		if length <= 0 {
@@ -122,17 +122,6 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 		return damaged(p.name(), p.in, min(asked, a.ClaimedEnd), a.End)
 	}
 	return nil
-}
-
-func claimed(info *Info) time.Duration {
-	var end time.Duration
-	if info.Video != nil {
-		end = info.Video.ClaimedEnd
-	}
-	if info.Audio != nil {
-		end = max(end, info.Audio.ClaimedEnd)
-	}
-	return end
 }
 
 // damaged reports a stream of which the file promises [in, promised) and holds
