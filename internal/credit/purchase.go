@@ -107,12 +107,8 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	// A transaction that was paid out before needs no store: the answer is the
 	// same, and a retry must not depend on the store being up.
 	p := purchase{buyer: userID, platform: platform, transaction: transaction, product: req.ProductID}
-	spent, err := l.spentBy(ctx, p)
-	if err != nil {
-		return Grant{}, err
-	}
-	if spent.found {
-		return l.replay(ctx, p, spent)
+	if buyer, spent, err := l.spentBy(ctx, p); err != nil || spent {
+		return l.replay(ctx, p, buyer, err)
 	}
 	quantity, err := l.verify(ctx, store, receipt.Purchase{TransactionID: transaction, ProductID: req.ProductID,
 		Receipt: strings.TrimSpace(req.Receipt), AccountID: userID})
@@ -195,40 +191,35 @@ func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 		return Grant{}, err
 	}
 	if !fresh {
-		spent, err := l.spentBy(ctx, p)
-		if err != nil {
-			return Grant{}, err
-		}
-		return l.replay(ctx, p, spent)
+		buyer, _, err := l.spentBy(ctx, p)
+		return l.replay(ctx, p, buyer, err)
 	}
 	have, err := l.Balance(ctx, p.buyer)
 	return Grant{Granted: p.credits, Balance: have, TransactionID: p.transaction}, err
 }
 
-// spending is who was paid for a transaction; buyer is "" after the account's
-// deletion.
-type spending struct {
-	found bool
-	buyer string
-}
-
-func (l *Ledger) spentBy(ctx context.Context, p purchase) (spending, error) {
-	s := spending{found: true}
-	err := l.db.QueryRow(ctx, `SELECT COALESCE(buyer_id, '') FROM purchases
-		WHERE platform = $1 AND transaction_hash = $2`, p.platform, p.hash()).Scan(&s.buyer)
-	switch {
-	case db.IsNoRows(err):
-		return spending{}, nil
-	case err != nil:
-		return spending{}, fmt.Errorf("look for purchase: %w", err)
+// spentBy reports whether a transaction was paid out, and to whom: "" after the
+// account's deletion.
+func (l *Ledger) spentBy(ctx context.Context, p purchase) (buyer string, spent bool, err error) {
+	err = l.db.QueryRow(ctx, `SELECT COALESCE(buyer_id, '') FROM purchases
+		WHERE platform = $1 AND transaction_hash = $2`, p.platform, p.hash()).Scan(&buyer)
+	if db.IsNoRows(err) {
+		return "", false, nil
 	}
-	return s, nil
+	if err != nil {
+		return "", false, fmt.Errorf("look for purchase: %w", err)
+	}
+	return buyer, true, nil
 }
 
-func (l *Ledger) replay(ctx context.Context, p purchase, s spending) (Grant, error) {
-	if s.buyer != p.buyer {
+// replay answers for a transaction that was paid out to a buyer, or fails.
+func (l *Ledger) replay(ctx context.Context, p purchase, buyer string, err error) (Grant, error) {
+	if err != nil {
+		return Grant{}, err
+	}
+	if buyer != p.buyer {
 		l.log.Warn("suspicious: a spent receipt was presented by another account",
-			"platform", p.platform, "user", p.buyer, "buyer", s.buyer)
+			"platform", p.platform, "user", p.buyer, "buyer", buyer)
 	}
 	have, err := l.Balance(ctx, p.buyer)
 	return Grant{Balance: have, TransactionID: p.transaction}, err
