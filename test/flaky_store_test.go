@@ -57,7 +57,7 @@ func newFlakyStore(t testing.TB) *flakyStore {
 			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		}
 	} else if f.handler, err = bucket.New(bucket.Options{Name: f.bucket, AccessKeyID: f.access, SecretAccessKey: f.secret,
-		Region: "auto", Dir: t.TempDir()}); err != nil {
+		Dir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))

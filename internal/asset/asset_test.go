@@ -36,7 +36,7 @@ type store struct {
 
 func newStore(t *testing.T) *store {
 	t.Helper()
-	opts := bucket.Options{Name: "bucket", AccessKeyID: "id", SecretAccessKey: "secret", Region: "auto", Dir: t.TempDir()}
+	opts := bucket.Options{Name: "bucket", AccessKeyID: "id", SecretAccessKey: "secret", Dir: t.TempDir()}
 	standIn, err := bucket.New(opts)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ type backend struct {
 // standInBackend starts the sandbox's stand-in, which checks signatures too.
 func standInBackend(t *testing.T) *backend {
 	t.Helper()
-	standIn, err := bucket.New(bucket.Options{Name: "bucket", AccessKeyID: testAccess, SecretAccessKey: testSecret, Region: "auto", Dir: t.TempDir()})
+	standIn, err := bucket.New(bucket.Options{Name: "bucket", AccessKeyID: testAccess, SecretAccessKey: testSecret, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,7 @@ func Start(opts Options) (_ *World, err error) {
 		Dir: filepath.Join(opts.DataDir, "provider"), Fast: opts.Fast, Processing: opts.Processing})
 	if err == nil && opts.Bucket {
 		w.Bucket, err = bucket.New(bucket.Options{Name: BucketName, AccessKeyID: w.secrets["bucketKeyId"],
-			SecretAccessKey: w.secrets["bucketSecret"], Region: "auto", Dir: filepath.Join(opts.DataDir, "bucket")})
+			SecretAccessKey: w.secrets["bucketSecret"], Dir: filepath.Join(opts.DataDir, "bucket")})
 	}
 	if err != nil {
 		return nil, err

@@ -28,12 +28,11 @@ const (
 	StepHead = "head-object"
 )
 
-// Options configures a Bucket. All but Region are required.
+// Options configures a Bucket. All are required.
 type Options struct {
 	Name            string
 	AccessKeyID     string
 	SecretAccessKey string
-	Region          string // of the credential scope; "" accepts any
 	Dir             string // where objects are kept
 }
 

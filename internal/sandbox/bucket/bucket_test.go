@@ -22,7 +22,7 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-var opts = bucket.Options{Name: "films", AccessKeyID: "AKIDSANDBOX", SecretAccessKey: "secret/with+signs", Region: "auto"}
+var opts = bucket.Options{Name: "films", AccessKeyID: "AKIDSANDBOX", SecretAccessKey: "secret/with+signs"}
 
 func start(t *testing.T) *bucket.Bucket {
 	t.Helper()

@@ -16,6 +16,7 @@ import (
 
 const (
 	algorithm    = "AWS4-HMAC-SHA256"
+	region       = "auto"
 	timeFormat   = "20060102T150405Z"
 	maxSkew      = 15 * time.Minute
 	maxPresigned = 7 * 24 * time.Hour
@@ -45,7 +46,7 @@ func (b *Bucket) authorize(r *http.Request) (signature, error) {
 	if s.accessKey != b.opts.AccessKeyID {
 		return s, &failure{403, "InvalidAccessKeyId", "The access key id does not exist."}
 	}
-	if b.opts.Region != "" && s.region != b.opts.Region || s.date != s.at.Format("20060102") {
+	if s.region != region || s.date != s.at.Format("20060102") {
 		return s, &failure{403, "SignatureDoesNotMatch", "The credential scope is wrong."}
 	}
 	if err := b.checkTime(s); err != nil {
