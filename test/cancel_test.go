@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/benchtest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
 )
@@ -42,32 +42,9 @@ func unknown(t testing.TB, u *apitest.User, path string) {
 }
 
 // encoders counts the ffmpeg processes that descend from a replica.
-func encoders(t testing.TB, s *apitest.Server, replica int) (n int) {
-	t.Helper()
-	parent, name := map[int]int{}, map[int]string{}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		from, to := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
-		if err != nil || to < 0 || len(strings.Fields(string(stat[to:]))) < 3 {
-			continue // it ended
-		}
-		name[pid] = string(stat[from+1 : to])
-		parent[pid], _ = strconv.Atoi(strings.Fields(string(stat[to:]))[2])
-	}
-	for pid := range name {
-		of := pid
-		for of != s.PID(replica) && of > 1 {
-			of = parent[of]
-		}
-		if of > 1 && name[pid] == "ffmpeg" {
+func encoders(s *apitest.Server, replica int) (n int) {
+	for _, pid := range benchtest.Family(s.PID(replica)) {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "ffmpeg\n" { // none where it ended
 			n++
 		}
 	}
@@ -94,7 +71,7 @@ func TestDeleteARunningRender(t *testing.T) {
 	path := "/api/v2/render/" + id
 	busy := func() (n int) {
 		for i := range s.Processes() {
-			n += min(1, encoders(t, s, i))
+			n += min(1, encoders(s, i))
 		}
 		return n
 	}

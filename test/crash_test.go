@@ -46,19 +46,20 @@ func inProgress(t testing.TB, u *apitest.User, id string) {
 // TestLongRenders are one after the other: each keeps all cores busy.
 func TestLongRenders(t *testing.T) {
 	t.Parallel()
-	t.Run("kill in the middle", killInTheMiddleOfARender)
-	t.Run("stop in the middle hands it back", stopInTheMiddleOfARender)
+	for name, end := range map[string]func(*apitest.Server, testing.TB){"kill in the middle": (*apitest.Server).Kill9, "stop in the middle hands it back": (*apitest.Server).Stop} {
+		t.Run(name, func(t *testing.T) { endInTheMiddleOfARender(t, end) })
+	}
 	if apitest.Postgres() {
 		t.Run("another replica takes over", anotherReplicaTakesOver)
 	}
 }
 
-func killInTheMiddleOfARender(t *testing.T) {
+func endInTheMiddleOfARender(t *testing.T, end func(*apitest.Server, testing.TB)) {
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
 	inProgress(t, u, id)
-	s.Kill9(t)
+	end(s, t)
 	s.Restart(t)
 	u.WaitRendered(t, id)
 	isFilm(t, u.Download(t, id), 640, 360, "25/1", noisyLength)
@@ -66,17 +67,6 @@ func killInTheMiddleOfARender(t *testing.T) {
 		t.Errorf("balance %d: a render costs nothing", b)
 	}
 	noFilesLeft(t, s)
-}
-
-func stopInTheMiddleOfARender(t *testing.T) {
-	s := apitest.Start(t)
-	u := s.SignIn(t)
-	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
-	inProgress(t, u, id)
-	s.Stop(t) // with status 0
-	s.Restart(t)
-	u.WaitRendered(t, id)
-	isFilm(t, u.Download(t, id), 640, 360, "25/1", noisyLength)
 }
 
 func TestKillInTheMiddleOfASeparation(t *testing.T) {

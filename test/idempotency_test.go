@@ -38,6 +38,9 @@ func TestIdempotentSeparation(t *testing.T) {
 	if b := u.Balance(t); b != 2 {
 		t.Errorf("balance %d, want one charge of 3", b)
 	}
+	if id := jobOf(u, withKey(request, " key-1 ")); id != ids[0] {
+		t.Error("space around a key makes another one")
+	}
 	if id := jobOf(u, withKey(request, "key-2")); id == ids[0] {
 		t.Error("another key answered the first job")
 	}
@@ -48,7 +51,12 @@ func TestIdempotentSeparation(t *testing.T) {
 	changed.Form = append(changed.Form[:1:1], apitest.Part{Name: "spec", Text: `{"sourceLanguageCode":"ko"}`})
 	u.Send(t, changed).Expect(400)
 	changed.Form = apitest.SeparationForm(music(t))
-	u.Send(t, changed).Expect(400)
+	const spent = "Idempotency-Key was already used with a different request"
+	u.Send(t, changed).Error(400, spent)
+	for _, path := range []string{"/api/v2/render", "/api/v2/render/inputs"} {
+		changed.Path, changed.Form = path, apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
+		u.Send(t, changed).Error(400, spent)
+	}
 	u.WaitReady(t, ids[0])
 	if id := jobOf(u, withKey(request, "key-1")); id != ids[0] {
 		t.Error("the key was forgotten when the job was done")

@@ -2,8 +2,6 @@ package test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,7 +18,7 @@ import (
 func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	s := apitest.Start(t, apitest.Bucket(true), apitest.Replicas(1), apitest.Env("OPS_ADDR", "127.0.0.1:0"))
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Replicas(1), apitest.Env("OPS_ADDR", "127.0.0.1:"+freePort(t)))
 	if keys := s.ObjectKeys(t); !slices.Contains(keys, "cutroom-installation") {
 		t.Fatalf("a service on an empty bucket left %v", keys)
 	}
@@ -67,8 +65,10 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Restart(t)
-		apitest.Eventually(t, time.Minute, func() bool { return metric(t, s, "cutroom_sweep_held_objects") == "500" },
-			func() string { return s.Logs() })
+		apitest.Eventually(t, time.Minute, func() bool {
+			_, text := s.Ops("/metrics")
+			return strings.Contains(text, "\ncutroom_sweep_held_objects 500\n")
+		}, s.Logs)
 		if log := s.Logs(); !strings.Contains(log, "cutroom sweep --confirm") || !strings.Contains(log, `"level":"ERROR"`) {
 			t.Errorf("nothing was logged:\n%s", log)
 		}
@@ -94,30 +94,6 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	s.Restart(t)
 }
 
-// metric is a value that the last replica to start shows on its operators'
-// address, "" while it shows none.
-func metric(t *testing.T, s *apitest.Server, name string) string {
-	t.Helper()
-	found := regexp.MustCompile(`"operators' listener","address":"([^"]+)"`).FindAllStringSubmatch(s.Logs(), -1)
-	if len(found) == 0 {
-		return ""
-	}
-	res, err := http.Get("http://" + found[len(found)-1][1] + "/metrics")
-	if err != nil {
-		return ""
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(body)
-	if m == nil {
-		return ""
-	}
-	return string(m[1])
-}
-
 // A bucket that holds objects and no id, as one from before there were ids, is
 // refused the same way.
 func TestABucketWithoutAnIDIsRefused(t *testing.T) {
@@ -131,9 +107,6 @@ func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 	s.PutObjects(t, "render/rnd-1/out.mp4")
 	s.Stop(t)
 	s.DeleteObjects(t, "cutroom-installation")
-	if status, out := s.Command(t, "serve"); status != 1 || !strings.Contains(out, "no installation id") {
-		t.Errorf("status %d: %s", status, out)
-	}
 	if status, out := s.Command(t, "adopt-bucket"); status != 0 || !strings.Contains(out, "before: no installation id") {
 		t.Errorf("status %d: %s", status, out)
 	}

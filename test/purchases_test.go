@@ -59,18 +59,6 @@ func TestPurchaseGrantsTheProduct(t *testing.T) {
 	}
 }
 
-func TestPlatformIsComparedTrimmedAndWithoutCase(t *testing.T) {
-	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
-	p := u.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
-	purchase(t, u, "  Platform_A ", p.OrderID, p.Token, p.ProductID).Expect(200)
-	var again apitest.Purchased
-	purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&again)
-	if again.Granted != 0 || again.Balance != 13 {
-		t.Errorf("the same transaction in another spelling of the platform: %+v", again)
-	}
-}
-
 // refusedFor expects a receipt to be refused for a reason.
 func refusedFor(t *testing.T, res *apitest.Response, reason string) {
 	t.Helper()
@@ -226,6 +214,7 @@ func TestReceiptStaysSpentAfterAccountDeletion(t *testing.T) {
 	}
 }
 
+// Which failure is an outage is told by tests of the receipt package.
 func TestStoreOutages(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -239,11 +228,8 @@ func TestStoreOutages(t *testing.T) {
 		purchase(t, u, "platform_b", tr.TransactionID, receipt, tr.ProductID).Error(status, code)
 	}
 	for name, rule := range map[string]fake.Rule{
-		"500":    {Kind: fake.KindStatus, Status: 500},
-		"503":    {Kind: fake.KindStatus, Status: 503},
-		"429":    {Kind: fake.KindStatus, Status: 429},
-		"closed": {Kind: fake.KindClose},
-		"stall":  {Kind: fake.KindStall},
+		"503":   {Kind: fake.KindStatus, Status: 503},
+		"stall": {Kind: fake.KindStall},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.World.FailStores(t, rule)
@@ -251,13 +237,9 @@ func TestStoreOutages(t *testing.T) {
 			both(t, 502, "receipt_verify_unavailable")
 		})
 	}
-	for _, status := range []int{400, 401, 403, 404} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			s.World.FailStores(t, fake.Rule{Kind: fake.KindStatus, Status: status})
-			defer s.World.Heal()
-			both(t, 400, "receipt_invalid")
-		})
-	}
+	s.World.FailStores(t, fake.Rule{Kind: fake.KindStatus, Status: 404})
+	both(t, 400, "receipt_invalid")
+	s.World.Heal()
 	if b := u.Balance(t); b != 3 {
 		t.Errorf("balance after failures %d, want 3", b)
 	}
@@ -294,15 +276,15 @@ func TestOtherCatalog(t *testing.T) {
 	buyA(t, u, store.PurchaseA{ProductID: "credits.10"}).Error(400, "unknown_product")
 }
 
+// transactionFor is a good platform_b transaction of ten credits for u.
+func transactionFor(u *apitest.User) store.TransactionB {
+	return store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub}
+}
+
 // badChains are all the ways to sign a platform_b transaction wrongly.
 var badChains = []store.Chain{
 	store.ChainOtherRoot, store.ChainGraftedRoot, store.ChainNoLeafMarker, store.ChainNoIntermediateMarker,
 	store.ChainExpired, store.ChainWrongKey, store.ChainLeafOnly, store.ChainEmpty, store.ChainMissing,
 	store.ChainReversed, store.ChainSelfSigned, store.ChainGarbage, store.ChainAlgNone, store.ChainAlgHMAC,
 	store.ChainTampered,
-}
-
-// transactionFor is a good platform_b transaction of ten credits for u.
-func transactionFor(u *apitest.User) store.TransactionB {
-	return store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub}
 }

@@ -2,11 +2,8 @@ package test
 
 import (
 	"bytes"
-	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -27,93 +24,17 @@ func newSubmitter(t testing.TB, s *apitest.Server) func() *apitest.User {
 	}
 }
 
-// renderConfig is a valid configuration with one segment, one clip and one
-// directive without stems, to be spoiled by change.
-func renderConfig(change func(c, segment, clip, directive M)) M {
-	segment := M{"sourceFileKey": "video_0", "order": 0, "durationMs": 2000}
-	clip := M{"audioFileKey": "bgm_0", "startMs": 0}
-	directive := M{"id": "d0", "rangeStartMs": 0, "rangeEndMs": 500}
-	c := M{"segments": []any{segment}, "bgmClips": []any{clip}, "separationDirectives": []any{directive}}
-	change(c, segment, clip, directive)
-	return c
-}
-
-// brokenRules are samples of CONTRACT 4: what is wrong, and the words by which the
-// sentence must name the field. The whole table is a test of the timeline package.
-var brokenRules = []struct {
-	name   string
-	change func(c, segment, clip, directive M)
-	words  []string
-}{
-	{"config as source", func(_, s, _, _ M) { s["sourceFileKey"] = "config" }, []string{"segments[0].sourceFileKey"}},
-	{"path as source", func(_, s, _, _ M) { s["sourceFileKey"] = "../../etc/passwd" }, []string{"segments[0]"}},
-	{"null order", func(_, s, _, _ M) { s["order"] = nil }, []string{"segments[0].order"}},
-	{"trim end before start", func(_, s, _, _ M) { s["trimStartMs"], s["trimEndMs"] = 500, 400 }, []string{"segments[0].trimEndMs"}},
-	{"second segment", func(c, s, _, _ M) {
-		c["segments"] = []any{s, apitest.With(s, M{"speedScale": 0})}
-	}, []string{"segments[1].speedScale"}},
-	{"201 segments", func(c, s, _, _ M) { c["segments"] = slices.Repeat([]any{s}, 201) }, []string{"segments", "200"}},
-	{"legacy without a video part", func(c, _, _, _ M) { delete(c, "segments"); c["videoDurationMs"] = 1000 }, []string{"video"}},
-	{"unknown audio part", func(_, _, b, _ M) { b["audioFileKey"] = "bgm_4" }, []string{"bgmClips[0].audioFileKey"}},
-	{"music volume above 10", func(_, _, b, _ M) { b["volume"] = 11 }, []string{"bgmClips[0].volume"}},
-	{"65 clips", func(c, _, b, _ M) { c["bgmClips"] = slices.Repeat([]any{b}, 65) }, []string{"bgmClips", "64"}},
-	{"no range start", func(_, _, _, d M) { delete(d, "rangeStartMs") }, []string{"separationDirectives[0].rangeStartMs"}},
-	{"stem offset negative", func(_, _, _, d M) { d["sourceOffsetMs"] = -1 }, []string{"separationDirectives[0].sourceOffsetMs"}},
-	{"unknown kind", func(c, _, _, _ M) { c["outputKind"] = "gif" }, []string{"outputKind"}},
-	{"unknown quality", func(c, _, _, _ M) { c["quality"] = "ultra" }, []string{"quality"}},
-}
-
-func TestRenderRules(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Shared(t)
-	submitter := newSubmitter(t, s)
-	for _, tt := range brokenRules {
-		t.Run(tt.name, func(t *testing.T) {
-			form := apitest.RenderForm(t, renderConfig(tt.change), apitest.File("video_0", redClip(t)), apitest.File("bgm_0", music(t)))
-			submitter().Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Sentence(400, tt.words...)
-		})
-	}
-}
-
 func TestRenderForms(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	s := apitest.Shared(t)
-	submitter := newSubmitter(t, s)
+	u := s.SignIn(t)
 	send := func(form ...apitest.Part) *apitest.Response {
 		t.Helper()
-		return submitter().Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
+		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
 	}
-	video := apitest.File("video", redClip(t))
-	legacy := apitest.Part{Name: "config", Text: `{"videoDurationMs":500}`}
-	send(video).Sentence(400, "config")
-	send(legacy).Sentence(400, "video")
-	send(video, apitest.Part{Name: "config", Text: ""}).Expect(400)
-	send(video, apitest.Part{Name: "config", Text: "null"}).Expect(400)
-	send(video, apitest.Part{Name: "config", Text: `{"videoDurationMs":500`}).Error(400, "bad_request")
-	if res := send(video, apitest.Part{Name: "config", Text: `{"x":"` + strings.Repeat("x", 1<<20) + `"}`}); res.Status != 400 && res.Status != 413 {
-		t.Errorf("a config of more than 1 MiB: %d", res.Status)
-	}
-	many := []apitest.Part{legacy}
-	for i := range 64 {
-		many = append(many, apitest.Part{Name: fmt.Sprintf("video_%d", i), Bytes: []byte("x")})
-	}
-	if res := send(many...); res.Status != 400 && res.Status != 413 {
-		t.Errorf("65 parts: %d", res.Status)
-	}
-	send(apitest.Part{Name: "video", Bytes: []byte{}}, legacy).Sentence(400)
-	u := s.SignIn(t)
-	for _, r := range []apitest.Request{
-		{Raw: `{"videoDurationMs":500}`},
-		{Raw: "no multipart at all", Header: http.Header{"Content-Type": {"multipart/form-data"}}},
-		{Raw: "no multipart at all", Header: http.Header{"Content-Type": {"multipart/form-data; boundary=x"}}},
-		{Raw: "--x\r\nContent-Disposition: form-data; name=\"config\"\r\n\r\n{}", Header: http.Header{"Content-Type": {"multipart/form-data; boundary=x"}}},
-		{},
-	} {
-		r.Method, r.Path = "POST", "/api/v2/render"
-		u.Send(t, r).Expect(400)
-	}
+	// All refusals are tested beside the handlers, and all rules beside the timeline.
+	send(apitest.File("video", redClip(t))).Sentence(400, "config")
 	noFilesLeft(t, s)
 	// What clients send: a typed config part, unquoted names, parts in any
 	// order and parts that nothing refers to.

@@ -2,6 +2,7 @@ package test
 
 import (
 	"maps"
+	"net/http"
 	"testing"
 	"time"
 
@@ -108,4 +109,13 @@ func TestRenewalIsLimited(t *testing.T) {
 	}
 	renew(t, u.Server, u.Token).Error(429, "rate_limited")
 	apitest.Shared(t).SignIn(t) // others are not held up
+}
+
+func TestAContentTypeWithoutABodyIsFine(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	// The mobile client sends it with every request.
+	header := http.Header{"Content-Type": {"application/json"}}
+	u.Send(t, apitest.Request{Path: "/api/v2/credits", Header: header}).Expect(200)
+	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Header: header}).Expect(204)
 }

@@ -51,7 +51,7 @@ func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 	if strings.Contains(s.Replica(1).Logs(), "render claimed") {
 		renders = 1
 	}
-	apitest.Eventually(t, time.Minute, func() bool { return encoders(t, s, renders) > 0 },
+	apitest.Eventually(t, time.Minute, func() bool { return encoders(s, renders) > 0 },
 		func() string { return "the render does not get going" })
 	s.Replica(renders).Stop(t) // with status 0
 	if log := s.Replica(renders).Logs(); !strings.Contains(log, "render handed back") {

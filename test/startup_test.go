@@ -3,13 +3,10 @@ package test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -246,23 +243,9 @@ func TestStartsFastAndIdlesSmall(t *testing.T) {
 	if best > time.Second {
 		t.Errorf("the best of three starts took %v of CPU, want under a second", best)
 	}
-	if kb := residentKB(t, s.PID(0)); kb > 60<<10 {
-		t.Errorf("idle memory is %d MB, want under 60", kb>>10)
+	if used := benchtest.Resident(s.PID(0)); used == 0 || used > 60<<20 {
+		t.Errorf("idle memory is %d MB, want under 60", used>>20)
 	}
-}
-
-func residentKB(t *testing.T, pid int) int {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
-	if m == nil {
-		t.Fatalf("no VmRSS in %s", status)
-	}
-	kb, _ := strconv.Atoi(string(m[1]))
-	return kb
 }
 
 func TestOtherCommands(t *testing.T) {

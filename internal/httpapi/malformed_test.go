@@ -203,6 +203,33 @@ func TestMalformedTokens(t *testing.T) {
 	}
 }
 
+// Whatever is described as behind a bearer token is.
+func TestEveryOperationWantsItsToken(t *testing.T) {
+	r := newHarness(t, harnessOptions{})
+	doc, asked := loadOpenAPI(t), 0
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			security := doc.Security
+			if op.Security != nil {
+				security = *op.Security
+			}
+			if method == http.MethodHead || len(security) == 0 || security[0]["bearerAuth"] == nil {
+				continue
+			}
+			asked++
+			for token, want := range map[string]string{"": noToken, "not.a.token": badToken} {
+				w := r.do(request{method: method, target: strings.NewReplacer("{", "", "}", "").Replace(path), user: token, body: "{}"})
+				if w.Code != http.StatusUnauthorized || strings.TrimSpace(w.Body.String()) != want {
+					t.Errorf("%s %s with %q: %d %s, want 401 %s", method, path, token, w.Code, w.Body, want)
+				}
+			}
+		}
+	}
+	if asked < 30 {
+		t.Errorf("only %d operations want a token", asked)
+	}
+}
+
 func TestMalformedPathsAndMethods(t *testing.T) {
 	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
 		var cases []malformed
