@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"cutroom/internal/benchtest"
 	"cutroom/internal/credit"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
@@ -159,7 +159,7 @@ func TestAnalysisIsBounded(t *testing.T) {
 		case <-done:
 			running = false
 		case <-time.After(5 * time.Millisecond):
-			most = max(most, descendants(t, "ffprobe"))
+			most = max(most, probing())
 		}
 	}
 	if most == 0 || most > runtime.GOMAXPROCS(0) {
@@ -183,37 +183,10 @@ func TestAnalysisIsBounded(t *testing.T) {
 	}
 }
 
-// descendants counts the processes of a name that this one started.
-func descendants(t *testing.T, name string) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	parent, named := map[int]int{}, []int{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
-		if err != nil {
-			continue // it has ended
-		}
-		comm, rest, _ := strings.Cut(string(stat[bytes.IndexByte(stat, '(')+1:]), ") ")
-		if fields := strings.Fields(rest); len(fields) > 1 {
-			parent[pid], _ = strconv.Atoi(fields[1])
-		}
-		if comm == name {
-			named = append(named, pid)
-		}
-	}
-	n := 0
-	for _, pid := range named {
-		for pid > 1 && pid != os.Getpid() {
-			pid = parent[pid]
-		}
-		if pid == os.Getpid() {
+// probing counts the ffprobe that this process runs.
+func probing() (n int) {
+	for _, pid := range benchtest.Family(os.Getpid()) {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "ffprobe\n" { // none where it ended
 			n++
 		}
 	}
