@@ -46,7 +46,7 @@ func TestHDRIsToneMapped(t *testing.T) {
 			args = append(args, "-cpu-used", "8", "-usage", "realtime")
 		}
 		mediatest.FFmpeg(t, append(args, path)...)
-		clips = append(clips, cut(path, 0, 0))
+		clips = append(clips, cut(path, 0, 400))
 	}
 	out := b.render(t, film(clips...))
 	m := mediatest.Inspect(t, out.Path).Video(t)

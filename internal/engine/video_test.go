@@ -76,7 +76,7 @@ func TestRotationAndMirror(t *testing.T) {
 	} {
 		var clips []timeline.Segment
 		for _, turn := range turns {
-			clips = append(clips, cut(mediatest.WithMatrix(t, plain, turn.matrix), 0, 0))
+			clips = append(clips, cut(mediatest.WithMatrix(t, plain, turn.matrix), 0, 300))
 		}
 		out := b.render(t, film(clips...))
 		if m := mediatest.Inspect(t, out.Path).Video(t); m.Width != canvas[0] || m.Height != canvas[1] || m.Rotated {
@@ -228,7 +228,7 @@ func TestColoursAreKept(t *testing.T) {
 			args = append(args, "-crf", "4", "-b:v", "0", "-deadline", "realtime", "-cpu-used", "8")
 		}
 		mediatest.FFmpeg(t, append(args, path)...)
-		clips = append(clips, cut(path, 0, 0))
+		clips = append(clips, cut(path, 0, 400))
 	}
 	tl := film(clips...)
 	tl.Quality = timeline.High
