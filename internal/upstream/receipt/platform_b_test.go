@@ -311,6 +311,18 @@ func TestPlatformBRefusesForgedChains(t *testing.T) {
 	}
 }
 
+// Anybody may send a chain, and a key in it may be so large that to use it takes
+// minutes. None is used before the root has vouched for it.
+func TestPlatformBUsesNoStrangersKey(t *testing.T) {
+	good, forged := trusted(), newChain()
+	signed := signJWS(jwt.SigningMethodES256, forged.leaf.key, map[string]any{"x5c": x5c(forged.leaf, forged.intermediate, good.root)}, payloadB(nil))
+	p, _ := newPlatformB(t, nil)
+	_, err := p.Notification(t.Context(), "", must(json.Marshal(map[string]string{"signedPayload": signed})))
+	if !errors.Is(err, receipt.ErrForged) || !strings.Contains(err.Error(), "intermediate: ") {
+		t.Errorf("it is the intermediate that nobody vouches for, but: %v", err)
+	}
+}
+
 // signedBySmallLeaf bears a mathematically correct signature of the length that
 // ES256 has, by a leaf on a smaller curve.
 func signedBySmallLeaf(good chain, payload map[string]any) string {
