@@ -15,7 +15,7 @@ import (
 
 // audioVersion is raised when a decode of the same source would come out
 // different; it is part of every key.
-const audioVersion = 4
+const audioVersion = 5
 
 // decodedAudio is one source's sound, decoded once and without a break to 48 kHz
 // stereo float samples, so that cuts are reads at exact offsets.
@@ -159,14 +159,16 @@ func (s *decodedAudio) pass(out, log string) media.Pass {
 	// the wrong packets of FLAC and ALAC, and every other one of the rest is lost.
 	args = append(args, "-vn", "-sn", "-dn", "-threads", "1")
 	args = append(args, media.InputArgs(info.Kind, s.source.Path)...)
-	// first_pts fills with silence, or cuts, up to the window's first sample;
+	// The window begins at 0 in the graph: first_pts counts in samples of the source,
+	// whose rate a header may have wrong. It fills with silence, or cuts, up to there;
 	// async fills gaps of more than 20 ms, as a lost packet or the start of a
 	// fragmented file leaves them, and never stretches;
 	// min_comp makes the first sample exact too.
 	filters := []string{
+		fmt.Sprintf("asetpts=PTS-(%s)/TB", decimal(float64(s.From)/sampleRate)),
 		stereo(a),
-		fmt.Sprintf("aresample=%d:out_sample_fmt=flt:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=%d", sampleRate, s.From),
-		fmt.Sprintf("atrim=end_pts=%d", s.To),
+		fmt.Sprintf("aresample=%d:out_sample_fmt=flt:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=0", sampleRate),
+		fmt.Sprintf("atrim=end_pts=%d", s.To-s.From),
 	}
 	// Times count from the source's zero before they are logged too: the log's
 	// muxer moves times below zero.

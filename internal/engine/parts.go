@@ -250,7 +250,7 @@ func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
 	out, log := unfinished(s.File), s.File+".log"
 	pass := s.pass(out, log)
 	pass.OnProgress = func(now media.Progress) {
-		t.reached(now.OutTime.Seconds() * sampleRate / float64(max(1, s.To)))
+		t.reached(now.OutTime.Seconds() * sampleRate / float64(max(1, s.To-s.From)))
 	}
 	what := s.source.user + ": the sound"
 	if _, err := r.encode(ctx, pass); err != nil {

@@ -355,6 +355,21 @@ func TestStemBeyondItsEndIsSilent(t *testing.T) {
 	}
 }
 
+// Of a long sound only the window that plays is decoded, in its place whatever the
+// sound's own rate.
+func TestWindowOfALongSoundKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "long.wav")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "200", "-i", "sine=440:r=22050,volume='between(t,190,191)':eval=frame", path)
+	tl := film(cut(path, 189500, 191500))
+	tl.OutputKind = timeline.Audio
+	out := newBench(t).render(t, tl)
+	before, during, after := mediatest.RMS(t, out.Path, mediatest.Between(0, 400)), mediatest.RMS(t, out.Path, mediatest.Between(600, 1400)), mediatest.RMS(t, out.Path, mediatest.Between(1600, 2000))
+	if before > -50 || during < -25 || after > -50 {
+		t.Errorf("levels %.1f, %.1f and %.1f dB before, in and behind the tone", before, during, after)
+	}
+}
+
 // A bare AAC stream starts with what its encoder needed before the sound began.
 func TestBareAACStartsOnTime(t *testing.T) {
 	t.Parallel()
