@@ -119,6 +119,8 @@ func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 			switch {
 			case tooLarge:
 				return r.cfg.Limits.tooManyPixels(s.user, large.Width, large.Height).WithCause(err)
+			case errors.Is(err, media.ErrTimeout):
+				return r.blame(ctx, err, s.user, nil)
 			case errors.Is(err, media.ErrEncrypted):
 				return fault.Failedf(fault.SourceProtected, "%s: the file is encrypted", s.user).WithCause(err)
 			case errors.Is(err, media.ErrNotMedia):

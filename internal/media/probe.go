@@ -84,6 +84,13 @@ type AudioStream struct {
 	Default         bool
 }
 
+// What reading one file may cost. A small one can hold an index of a thousand million
+// packets; one of twelve hours with several tracks of sound has less than this.
+const (
+	maxProbePackets = 6_000_000
+	maxProbeMemory  = 1 << 30
+)
+
 // Probe reads a file's headers and packets with ffprobe, confined, under the demuxer
 // its magic bytes call for. The error wraps ErrNotMedia when the file is not media
 // that the service opens, and ErrEncrypted when it is and nobody can see or hear
@@ -94,7 +101,7 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	if err != nil {
 		return Probe{}, fmt.Errorf("probe: %w", err)
 	}
-	scan := newPacketScan(MeasureOptions{})
+	scan := newPacketScan(MeasureOptions{MaxPackets: maxProbePackets, MaxMemoryBytes: min(maxProbeMemory, r.cfg.MaxMemoryBytes)})
 	scan.wantFrames = true
 	out, err := r.scan(ctx, "probe", path, class.Kind, scan)
 	if err != nil {
