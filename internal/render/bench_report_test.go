@@ -10,7 +10,8 @@ production it does not: the efficiencies are lower bounds.
 
 The first three tables simulate the encoding alone: a worker is the service's own loop with one slot and a pool of three connections,
 rows, leases, notifications, shared parts and the bucket are real, and the engine sleeps. Before it is measured, all workers make one
-film together, as in a service at work: connections are open and statements prepared.
+film together, as in a service at work: connections are open and statements prepared. All workers are one process, with the garbage
+collector's target of the service.
 `
 	introBatch = `
 Idle workers wake to a batch of %d films of %v for each of them, and empty it.

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -43,6 +44,7 @@ func TestBenchmarkScale(t *testing.T) {
 	for n := 1; n <= *benchWorkers; n *= 2 {
 		steps = append(steps, n)
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(200)) // as serve does
 	report := benchtest.New("bench-scale", "How rendering scales")
 	report.Say(introScale, benchPostgres(t))
 	type row = func(format string, args ...any)
