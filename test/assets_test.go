@@ -147,18 +147,17 @@ func TestRenderV3(t *testing.T) {
 	redKey := uploadAsset(t, u, redClip(t), "mp4", "video/mp4")
 	blueKey := uploadAsset(t, u, blueClip(t), "mp4", "video/mp4")
 	musicKey := uploadAsset(t, u, music(t), "wav", "audio/wav")
-	var job struct{ JobID string }
-	u.Post(t, "/api/v2/render/v3", M{
+	job := u.Post(t, "/api/v2/render/v3", M{
 		"segments": []M{
 			{"sourceAssetKey": redKey, "order": 0, "durationMs": 2000, "trimEndMs": 1000},
 			{"sourceAssetKey": blueKey, "order": 1, "durationMs": 2000},
 		},
 		"bgmClips": []M{{"audioAssetKey": musicKey, "startMs": 2000, "volume": 0.5}},
 		"unknown":  M{},
-	}).Expect(200).JSON(&job)
-	u.WaitRendered(t, job.JobID)
-	u.Get(t, "/api/v2/render/"+job.JobID+"/download").Expect(302)
-	film := u.Download(t, job.JobID)
+	}).Job(200)
+	u.WaitRendered(t, job)
+	u.Get(t, "/api/v2/render/"+job+"/download").Expect(302)
+	film := u.Download(t, job)
 	isFilm(t, film, 320, 180, "25/1", 3*time.Second)
 	pictureIs(t, film, 500*time.Millisecond, red)
 	pictureIs(t, film, 2*time.Second, blue)
@@ -195,10 +194,8 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	var got uploadURL
 	u.Post(t, uploadURLPath, request).Expect(200).JSON(&got)
 	u.Outside(t, "PUT", *got.UploadURL, http.Header{"Content-Type": {"video/mp4"}}, content).Expect(200)
-	var job struct{ JobID string }
-	u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": got.AssetKey, "order": 0, "durationMs": 2000}}}).
-		Expect(200).JSON(&job)
-	if end := u.WaitFinished(t, job.JobID); end.ErrorCode != "source_unreadable" || !strings.Contains(end.Error, " ") {
+	job := u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": got.AssetKey, "order": 0, "durationMs": 2000}}}).Job(200)
+	if end := u.WaitFinished(t, job); end.ErrorCode != "source_unreadable" || !strings.Contains(end.Error, " ") {
 		t.Errorf("ended %s with %q (%s), want FAILED with a sentence", end.Status, end.Error, end.ErrorCode)
 	}
 	u.Post(t, uploadURLPath, request).Expect(200).JSON(&got)
@@ -233,9 +230,7 @@ func TestSpoiltAssetIsMendedAndAnIntactOneKept(t *testing.T) {
 	if got.UploadURL != nil && u.Outside(t, "PUT", *got.UploadURL, http.Header{"Content-Type": {"video/mp4"}}, []byte("short")).Status < 400 {
 		t.Error("an intact object was replaced")
 	}
-	var job struct{ JobID string }
-	u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 2000, "trimEndMs": 400}}}).Expect(200).JSON(&job)
-	u.WaitRendered(t, job.JobID)
+	renders(t, u, key)
 }
 
 func TestAssetUploadsAreLimitedAndNeedAnAccount(t *testing.T) {

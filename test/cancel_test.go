@@ -151,11 +151,7 @@ func TestDeleteAFinishedRender(t *testing.T) {
 	u, other := s.SignIn(t), s.SignIn(t)
 	request := withKey(apitest.Request{Method: "POST", Path: "/api/v2/render", Valid: true,
 		Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))}, "key")
-	submit := func() (id string) {
-		var job struct{ JobID string }
-		u.Send(t, request).Expect(200).JSON(&job)
-		return job.JobID
-	}
+	submit := func() string { return u.Send(t, request).Job(200) }
 	id := submit()
 	path := "/api/v2/render/" + id
 	u.WaitRendered(t, id)

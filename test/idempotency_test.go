@@ -20,9 +20,7 @@ func TestIdempotentSeparation(t *testing.T) {
 	request := apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t)), Valid: true}
 	jobOf := func(u *apitest.User, r apitest.Request) string {
 		t.Helper()
-		var job struct{ JobID string }
-		u.Send(t, r).Expect(202).JSON(&job)
-		return job.JobID
+		return u.Send(t, r).Job(202)
 	}
 	ids := make([]string, 4)
 	var wg sync.WaitGroup
@@ -83,11 +81,8 @@ func TestIdempotentRender(t *testing.T) {
 	u := apitest.Shared(t).SignIn(t)
 	form := apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
 	request := withKey(apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form, Valid: true}, "render-key")
-	var first, second struct{ JobID string }
-	u.Send(t, request).Expect(200).JSON(&first)
-	u.Send(t, request).Expect(200).JSON(&second)
-	if first.JobID != second.JobID {
-		t.Errorf("one key made %s and %s", first.JobID, second.JobID)
+	if first, second := u.Send(t, request).Job(200), u.Send(t, request).Job(200); first != second {
+		t.Errorf("one key made %s and %s", first, second)
 	}
 	request.Form = apitest.RenderForm(t, M{"videoDurationMs": 600}, apitest.File("video", redClip(t)))
 	u.Send(t, request).Expect(400)

@@ -63,10 +63,9 @@ func complete(t testing.TB, u *apitest.User, id string) *apitest.Response {
 // renders renders the asset, which fails where its bytes are others.
 func renders(t testing.TB, u *apitest.User, key string) string {
 	t.Helper()
-	var job struct{ JobID string }
-	u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 2000, "trimEndMs": 400}}}).Expect(200).JSON(&job)
-	u.WaitRendered(t, job.JobID)
-	return u.Download(t, job.JobID)
+	job := u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 2000, "trimEndMs": 400}}}).Job(200)
+	u.WaitRendered(t, job)
+	return u.Download(t, job)
 }
 
 func TestUploadInPartsGoesOnWhereItWasInterrupted(t *testing.T) {

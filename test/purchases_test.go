@@ -264,18 +264,6 @@ func TestAccountsAreBoundOnBothStores(t *testing.T) {
 	buyB(t, u, store.TransactionB{AccountToken: "00000000-0000-4000-8000-000000000000"}).Error(400, "receipt_invalid")
 }
 
-func TestOtherCatalog(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t, apitest.Env("CREDIT_PRODUCTS", "small=1,large=1000"))
-	u := s.SignIn(t)
-	var got apitest.Purchased
-	buyA(t, u, store.PurchaseA{ProductID: "large"}).Expect(200).JSON(&got)
-	if got.Granted != 1000 {
-		t.Errorf("CREDIT_PRODUCTS: %+v", got)
-	}
-	buyA(t, u, store.PurchaseA{ProductID: "credits.10"}).Error(400, "unknown_product")
-}
-
 // transactionFor is a good platform_b transaction of ten credits for u.
 func transactionFor(u *apitest.User) store.TransactionB {
 	return store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub}

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,19 +43,6 @@ func TestRenderForms(t *testing.T) {
 		apitest.Part{Name: "bgm_0", Path: music(t)}).Expect(200)
 }
 
-func TestRenderTooLarge(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t, apitest.Env("MAX_UPLOAD_FILE_SIZE_MB", "1"))
-	u := s.SignIn(t)
-	big := bytes.Repeat([]byte("x"), 3<<20)
-	form := apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.Part{Name: "video", Bytes: big})
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Expect(413)
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Bytes: big}}}).Expect(413)
-	noFilesLeft(t, s)
-	u.RenderFilm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
-}
-
 // Files that are no media, or media of the wrong kind, are either refused at
 // submit with a sentence or end as a FAILED job with one.
 func TestRenderHostileInputs(t *testing.T) {
@@ -84,19 +70,23 @@ func TestRenderHostileInputs(t *testing.T) {
 		"gif":               mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=red:s=64x64:d=1", "-f", "gif", "-"),
 		"audio only":        readFile(t, music(t)),
 	}
+	forms := map[string][]apitest.Part{"music that is none": apitest.RenderForm(t, M{"segments": []M{apitest.Segment("video_0", 0, clipLength)},
+		"bgmClips": []M{{"audioFileKey": "bgm_0", "startMs": 0}}},
+		apitest.File("video_0", redClip(t)), apitest.Part{Name: "bgm_0", Bytes: []byte("#EXTM3U\nfile://" + secret + "\n")})}
 	for name, content := range inputs {
+		forms[name] = apitest.RenderForm(t, M{"segments": []M{apitest.Segment("video_0", 0, clipLength)}},
+			apitest.Part{Name: "video_0", Bytes: content, Filename: "film.mp4", Type: "video/mp4"})
+	}
+	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
 			u := submitter()
-			form := apitest.RenderForm(t, M{"segments": []M{apitest.Segment("video_0", 0, clipLength)}},
-				apitest.Part{Name: "video_0", Bytes: content, Filename: "film.mp4", Type: "video/mp4"})
 			res := u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
 			if res.Status == 400 {
 				res.Sentence(400)
 				return
 			}
-			var job struct{ JobID string }
-			res.Expect(200).JSON(&job)
-			end := u.WaitFinished(t, job.JobID)
+			job := res.Job(200)
+			end := u.WaitFinished(t, job)
 			want := "source_unreadable"
 			if name == "audio only" {
 				want = "no_media"
@@ -109,24 +99,9 @@ func TestRenderHostileInputs(t *testing.T) {
 					t.Errorf("the sentence holds %q: %s", bad, end.Error)
 				}
 			}
-			u.Send(t, apitest.Request{Path: "/api/v2/render/" + job.JobID + "/download"}).Sentence(404)
+			u.Send(t, apitest.Request{Path: "/api/v2/render/" + job + "/download"}).Sentence(404)
 		})
 	}
-	t.Run("music that is none", func(t *testing.T) {
-		u := submitter()
-		form := apitest.RenderForm(t, M{"segments": []M{apitest.Segment("video_0", 0, clipLength)}, "bgmClips": []M{{"audioFileKey": "bgm_0", "startMs": 0}}},
-			apitest.File("video_0", redClip(t)), apitest.Part{Name: "bgm_0", Bytes: []byte("#EXTM3U\nfile://" + secret + "\n")})
-		res := u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
-		if res.Status == 400 {
-			res.Sentence(400)
-			return
-		}
-		var job struct{ JobID string }
-		res.Expect(200).JSON(&job)
-		if end := u.WaitFinished(t, job.JobID); end.ErrorCode != "source_unreadable" {
-			t.Errorf("ended %s: %s", end.Status, end.ErrorCode)
-		}
-	})
 	if n := s.World.ProviderA.Faults.Count("unknown"); n != 0 {
 		t.Errorf("an upload made the service fetch %d times from another server", n)
 	}

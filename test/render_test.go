@@ -37,29 +37,21 @@ func TestRenderTwoSegments(t *testing.T) {
 	absent(t, film, 880, mediatest.Between(200, 1800))
 }
 
-func TestRenderStatusMovesAndDownloadWaits(t *testing.T) {
+func TestRenderDownload(t *testing.T) {
 	t.Parallel()
-	s := apitest.Shared(t)
-	u := s.SignIn(t)
+	u := apitest.Shared(t).SignIn(t)
 	id := u.Render(t, M{"segments": []M{apitest.Segment("video", 0, clipLength)}}, apitest.File("video", redClip(t)))
 	if !strings.HasPrefix(id, "rnd-") {
 		t.Errorf("job id %s", id)
 	}
-	if st := u.Status(t, id); st.Status != "COMPLETED" {
-		u.Send(t, apitest.Request{Path: "/api/v2/render/" + id + "/download"}).Sentence(404)
+	path := "/api/v2/render/" + id + "/download"
+	if early := u.Get(t, path); early.Status == 404 { // it is not yet there
+		early.Sentence(404)
 	}
 	u.WaitRendered(t, id)
 	if st := u.Status(t, id); st.Progress != 100 || st.Error != "" || st.ProgressReason != "" {
 		t.Errorf("status when COMPLETED: %+v", st)
 	}
-}
-
-func TestRenderDownload(t *testing.T) {
-	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
-	id := u.Render(t, M{"segments": []M{apitest.Segment("video", 0, clipLength)}}, apitest.File("video", redClip(t)))
-	u.WaitRendered(t, id)
-	path := "/api/v2/render/" + id + "/download"
 	res := u.Get(t, path)
 	if u.HasBucket() {
 		res.Expect(302)
@@ -174,17 +166,16 @@ func TestRenderInputs(t *testing.T) {
 		form := apitest.RenderForm(t, config, apitest.Part{Name: "inputId", Text: id})
 		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
 	}
-	var job struct{ JobID string }
 	// Legacy, and segments by any video... key.
-	render(u, M{"videoDurationMs": 1000}, first.InputID).Expect(200).JSON(&job)
-	u.WaitRendered(t, job.JobID)
-	isFilm(t, u.Download(t, job.JobID), 320, 180, "25/1", time.Second)
-	render(u, M{"segments": []M{
+	job := render(u, M{"videoDurationMs": 1000}, first.InputID).Job(200)
+	u.WaitRendered(t, job)
+	isFilm(t, u.Download(t, job), 320, 180, "25/1", time.Second)
+	job = render(u, M{"segments": []M{
 		apitest.With(apitest.Segment("video", 0, clipLength), M{"trimEndMs": 400}),
 		apitest.With(apitest.Segment("video_7", 1, clipLength), M{"trimStartMs": 1600}),
-	}}, first.InputID).Expect(200).JSON(&job)
-	u.WaitRendered(t, job.JobID)
-	isFilm(t, u.Download(t, job.JobID), 320, 180, "25/1", 800*time.Millisecond)
+	}}, first.InputID).Job(200)
+	u.WaitRendered(t, job)
+	isFilm(t, u.Download(t, job), 320, 180, "25/1", 800*time.Millisecond)
 
 	// An entry belongs to its uploader, even where the bytes are the same.
 	render(other, M{"videoDurationMs": 1000}, first.InputID).Sentence(400)

@@ -2,6 +2,7 @@ package test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -255,12 +256,9 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
 	request := withKey(apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}, "last-credit")
-	var first, again struct{ JobID string }
 	u.Separate(t, mixture(t))
 	u.Separate(t, mixture(t))
-	u.Send(t, request).Expect(202).JSON(&first)
-	u.Send(t, request).Expect(202).JSON(&again)
-	if first != again {
+	if first, again := u.Send(t, request).Job(202), u.Send(t, request).Job(202); first != again {
 		t.Errorf("the repeat answered %v, want %v", again, first)
 	}
 	// A body of which nothing ever comes: only the head of the request is there.
@@ -282,11 +280,14 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	}
 }
 
-func TestSeparationTooLarge(t *testing.T) {
+func TestUploadsTooLarge(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	s := apitest.Start(t, apitest.Env("MAX_SEPARATION_AUDIO_MB", "1"))
+	s := apitest.Start(t, apitest.Env("MAX_SEPARATION_AUDIO_MB", "1"), apitest.Env("MAX_UPLOAD_FILE_SIZE_MB", "1"))
 	u := s.SignIn(t)
+	film := apitest.Part{Name: "video", Bytes: bytes.Repeat([]byte("x"), 3<<20)}
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, film)}).Expect(413)
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{film}}).Expect(413)
 	big := filepath.Join(t.TempDir(), "big.wav")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anullsrc=r=48000:cl=stereo", "-t", "7", big) // 1.3 MB
 	submit(t, u, apitest.SeparationForm(big)...).Sentence(400)
@@ -295,6 +296,7 @@ func TestSeparationTooLarge(t *testing.T) {
 	}
 	noFilesLeft(t, s)
 	submit(t, u, apitest.SeparationForm(mixture(t))...).Expect(202) // 0.6 MB
+	u.RenderFilm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
 }
 
 // noFilesLeft fails the test unless the staging area of uploads empties soon.

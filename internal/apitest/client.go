@@ -291,6 +291,14 @@ func (r *Response) Detail() string {
 	return body.Detail
 }
 
+// Job is the id of the job that the answer, which has the status, tells of.
+func (r *Response) Job(status int) string {
+	r.t.Helper()
+	var body struct{ JobID string }
+	r.Expect(status).JSON(&body)
+	return body.JobID
+}
+
 // JSON decodes the body into v; the test ends where it cannot.
 func (r *Response) JSON(v any) *Response {
 	r.t.Helper()
