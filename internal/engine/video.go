@@ -259,7 +259,9 @@ func (v *videoPart) pass(out, log string, key float64) media.Pass {
 		"-threads", threads, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(v.Frames),
 		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out,
-		"-map", "[log]", "-c:v", "wrapped_avframe", "-fps_mode", "passthrough", "-f", "mkvtimestamp_v2", log)
+		"-map", "[log]", "-c:v", "wrapped_avframe", "-fps_mode", "passthrough",
+		"-enc_time_base", "1:1000", // not of the usual rate: where frames begin between its ticks, they would be moved
+		"-f", "mkvtimestamp_v2", log)
 	return media.Pass{
 		Name: v.Name, Args: args, Inputs: []string{v.source.Path},
 		Timeout: passTimeout(framesDuration(v.Frames, v.canvas.Rate), v.cost()/float64(v.Frames)*v.canvas.Rate.Float()),
