@@ -353,10 +353,10 @@ func rowsAffected(r sql.Result, err error) (int64, error) {
 	return r.RowsAffected()
 }
 
-// Time is a column of epoch milliseconds, the zero time where it is null.
-func Time(ms sql.NullInt64) time.Time {
-	if !ms.Valid {
+// Time is a time in epoch milliseconds, the zero time for 0.
+func Time(ms int64) time.Time {
+	if ms == 0 {
 		return time.Time{}
 	}
-	return time.UnixMilli(ms.Int64)
+	return time.UnixMilli(ms)
 }

@@ -102,6 +102,7 @@ func (q *lookups) help(d *DB) {
 // run answers lookups until none waits.
 func (q *lookups) run(d *DB) {
 	for {
+		runtime.Gosched() // requests that are here already shall come along
 		q.mu.Lock()
 		n := min(len(q.waiting), maxBatch)
 		batch := q.waiting[:n:n]

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -167,20 +168,23 @@ func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user a
 		if err != nil {
 			return state{}, err
 		}
-		body := bodyOfSeparation(st)
-		encoded := encode(body)
+		encoded := encode(bodyOfSeparation(st))
 		// Links are fresh in every answer; who has older ones hears of it while those
 		// are still good for a while.
-		for i := range body.Stems {
-			body.Stems[i].URL = strconv.FormatInt(st.LinkAge, 10)
+		var tagged []byte
+		rest := encoded
+		for _, t := range st.Stems {
+			before, after, _ := bytes.Cut(rest, []byte(t.URL))
+			tagged, rest = strconv.AppendInt(append(tagged, before...), st.LinkAge, 10), after
 		}
 		ended := st.State == separation.StateReady || st.State == separation.StateFailed || st.State == separation.StateDisposed
-		return state{encoded, weakTag(encode(body)), ended}, nil
+		return state{encoded, weakTag(append(tagged, rest...)), ended}, nil
 	})
 }
 
 func bodyOfSeparation(st separation.Status) separationStatusBody {
-	body := separationStatusBody{separationBody: partOfSeparation(st), Error: st.Error, ErrorCode: orNull(st.ErrorCode), Stems: []stemBody{}}
+	body := separationStatusBody{separationBody: partOfSeparation(st), Error: st.Error, ErrorCode: orNull(st.ErrorCode),
+		Stems: make([]stemBody, 0, len(st.Stems))}
 	for _, t := range st.Stems {
 		body.Stems = append(body.Stems, stemBody{StemID: t.ID, Label: t.Label, URL: t.URL, DurationMs: t.DurationMs})
 	}

@@ -33,13 +33,12 @@ type Status struct {
 // quality have it in their spec alone.
 const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), j.output_kind,
 	COALESCE(j.quality, ''), CASE WHEN j.quality IS NULL THEN j.spec ELSE '' END,
-	COALESCE(j.output_duration_ms, 0), COALESCE(j.output_size_bytes, 0), j.created_at, j.finished_at, j.expires_at`
+	COALESCE(j.output_duration_ms, 0), COALESCE(j.output_size_bytes, 0), j.created_at, COALESCE(j.finished_at, 0), COALESCE(j.expires_at, 0)`
 
 func scanStatus(row db.Scanner) (Status, error) {
 	var st Status
 	var spec string
-	var created int64
-	var finished, expires sql.NullInt64
+	var created, finished, expires int64
 	err := row.Scan(&st.JobID, &st.State, &st.Progress, &st.Error, &st.ErrorCode, &st.OutputKind, &st.Quality, &spec,
 		&st.DurationMs, &st.SizeBytes, &created, &finished, &expires)
 	if err != nil {

@@ -24,9 +24,9 @@ package separation
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"log/slog"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -158,13 +158,12 @@ func Label(stemID string) string {
 		return "All speakers"
 	case stemID == stemBackground:
 		return "Background audio"
-	case strings.HasPrefix(stemID, speakerPrefix):
-		var n int
-		if _, err := fmt.Sscanf(stemID, speakerPrefix+"%d", &n); err == nil {
-			return fmt.Sprintf("Speaker %d", n+1)
-		}
 	}
-	return stemID
+	n, err := strconv.Atoi(strings.TrimPrefix(stemID, speakerPrefix))
+	if err != nil {
+		return stemID
+	}
+	return "Speaker " + strconv.Itoa(n+1)
 }
 
 // errUnknownJob answers for a job that does not exist and for one that belongs

@@ -58,13 +58,13 @@ const (
 
 // statusColumns of job j are what scanStatus reads.
 const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), COALESCE(j.actual_duration_ms, 0),
-	COALESCE(j.file_name, j.source_name), j.source_duration_ms, j.credits, j.created_at, j.finished_at, j.ready_at, j.collected_at`
+	COALESCE(j.file_name, j.source_name), j.source_duration_ms, j.credits, j.created_at,
+	COALESCE(j.finished_at, 0), COALESCE(j.ready_at, 0), COALESCE(j.collected_at, 0)`
 
 // scanStatus reads statusColumns, and into more what follows them.
 func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 	var st Status
-	var created int64
-	var finished, ready, collected sql.NullInt64
+	var created, finished, ready, collected int64
 	err := row.Scan(append([]any{&st.JobID, &st.State, &st.Progress, &st.Error, &st.ErrorCode, &st.ActualDurationMs,
 		&st.FileName, &st.DurationMs, &st.Credits, &created, &finished, &ready, &collected}, more...)...)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 	// A job fails and is refunded in one transaction.
 	st.Refunded = st.State == StateFailed
 	st.Created, st.Finished = time.UnixMilli(created), db.Time(finished)
-	if ready.Valid {
-		st.Expires = time.UnixMilli(max(ready.Int64, collected.Int64)).Add(s.AbandonAfter)
+	if ready != 0 {
+		st.Expires = time.UnixMilli(max(ready, collected)).Add(s.AbandonAfter)
 	}
 	st.LinkAge = clock.Now().UnixMilli() / (s.URLLifetime / 2).Milliseconds()
 	return st, nil
@@ -85,14 +85,14 @@ var known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user
 
 // statusQuery reads a job and its stems, as "id milliseconds id milliseconds", in
 // one row: a row for each stem would have the job's columns in all of them.
-var statusQuery = `SELECT ` + statusColumns + `, CASE WHEN j.state = 'READY' THEN
-	(SELECT string_agg(t.stem_id || ' ' || t.duration_ms, ' ' ORDER BY t.ordinal) FROM separation_stems t WHERE t.job_id = j.id) END
+var statusQuery = `SELECT ` + statusColumns + `, COALESCE(CASE WHEN j.state = 'READY' THEN
+	(SELECT string_agg(t.stem_id || ' ' || t.duration_ms, ' ' ORDER BY t.ordinal) FROM separation_stems t WHERE t.job_id = j.id) END, '')
 	FROM separation_jobs j WHERE j.id = $2 AND ` + known
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
 	var out Status
-	var stems sql.NullString
+	var stems string
 	err := s.db.Lookup(ctx, statusQuery, []any{owner, jobID}, func(row db.Scanner) (err error) {
 		out, err = s.scanStatus(row, &stems)
 		return err
@@ -106,7 +106,7 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 	if out.State == "" {
 		return Status{}, errUnknownJob
 	}
-	for pair := range slices.Chunk(strings.Fields(stems.String), 2) {
+	for pair := range slices.Chunk(strings.Fields(stems), 2) {
 		ms, err := strconv.ParseInt(pair[len(pair)-1], 10, 64)
 		if err != nil {
 			return Status{}, fmt.Errorf("read stems: %w", err)
