@@ -38,7 +38,7 @@ func (s *Service) Renew(ctx context.Context, p Principal) (Session, error) {
 
 // begin makes the session of somebody who signed in at the given time.
 func (s *Service) begin(u user.User, signedIn time.Time) (Session, error) {
-	token, expires, err := s.tokens.Issue(Principal{UserID: u.ID, Role: u.Role, Issued: validFrom(u.SignedOut), SignedIn: signedIn})
+	token, expires, err := s.tokens.Issue(Principal{UserID: u.ID, Role: u.Role, Issued: issued(u), SignedIn: signedIn})
 	if err != nil {
 		return Session{}, err
 	}

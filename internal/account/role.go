@@ -78,7 +78,7 @@ func IssueAdminToken(ctx context.Context, d *db.DB, tokens *Tokens, userID, acto
 			return err
 		}
 		var expires time.Time
-		if token, expires, err = tokens.Issue(Principal{UserID: userID, Role: RoleAdmin, Issued: validFrom(u.SignedOut)}); err != nil {
+		if token, expires, err = tokens.Issue(Principal{UserID: userID, Role: RoleAdmin, Issued: issued(u)}); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.TokenIssued, Target: userID,

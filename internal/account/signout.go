@@ -27,10 +27,17 @@ func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 // validFrom is the earliest time of issue of a token that is valid after a
 // sign-out. Tokens count in whole seconds.
 func validFrom(signedOut time.Time) time.Time {
-	if signedOut.IsZero() {
-		return signedOut
-	}
 	return signedOut.Add(999 * time.Millisecond).Truncate(time.Second)
+}
+
+// issued is the time of issue of a token for a user who was just read. It is of the
+// database's clock, as sign-outs are: that of a replica which runs ahead would let
+// its tokens outlive one.
+func issued(u user.User) time.Time {
+	if from := validFrom(u.SignedOut); u.Read.Before(from) {
+		return from
+	}
+	return u.Read
 }
 
 // signOuts knows the users who were signed out while tokens of theirs may live.

@@ -74,14 +74,17 @@ func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 }
 
 // Issue mints a token for a user and returns when it expires. It says that it was
-// issued now, or at p.Issued where that is later. A token without p.SignedIn is no
+// issued at p.Issued, or now where that is zero. A token without p.SignedIn is no
 // part of a session and cannot be renewed.
 func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error) {
 	now := clock.Now()
 	expires = now.Add(t.life).Truncate(time.Second)
+	if p.Issued.IsZero() {
+		p.Issued = now
+	}
 	// A map, because the library's own struct writes aud as a list.
 	token, err = jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"sub": p.UserID, "iss": issuer, "aud": audience, "role": p.Role, "iat": max(now.Unix(), p.Issued.Unix()), "exp": expires.Unix(),
+		"sub": p.UserID, "iss": issuer, "aud": audience, "role": p.Role, "iat": p.Issued.Unix(), "exp": expires.Unix(),
 		"auth_time": max(0, p.SignedIn.Unix()),
 	}).SignedString(t.secret)
 	if err != nil {

@@ -19,21 +19,24 @@ type User struct {
 
 	// SignedOut is when all of the user's tokens ended, zero when they never did.
 	SignedOut time.Time
+	// Read is when this was read, by the database's clock, as SignedOut is.
+	Read time.Time
 	// Erasing says that the account is being deleted.
 	Erasing bool
 }
 
 // columns are what scan reads.
-const columns = `id, email, name, role, COALESCE(picture, ''), signed_out_at, erasing_at`
+const columns = `id, email, name, role, COALESCE(picture, ''), signed_out_at, erasing_at, now_ms()`
 
 func scan(row db.Scanner) (User, error) {
 	var u User
 	var signedOut, erasing sql.NullInt64
-	err := row.Scan(&u.ID, &u.Email, &u.Name, &u.Role, &u.Picture, &signedOut, &erasing)
+	var read int64
+	err := row.Scan(&u.ID, &u.Email, &u.Name, &u.Role, &u.Picture, &signedOut, &erasing, &read)
 	if signedOut.Valid {
 		u.SignedOut = time.UnixMilli(signedOut.Int64)
 	}
-	u.Erasing = erasing.Valid
+	u.Erasing, u.Read = erasing.Valid, time.UnixMilli(read)
 	return u, err
 }
 
