@@ -16,6 +16,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 var (
@@ -162,12 +164,23 @@ func ContentType(name string) string {
 	return "application/octet-stream"
 }
 
-// DeletePrefix removes all objects whose keys begin with one of the prefixes.
+// prefixesAtOnce is how many prefixes are looked for at the same time.
+const prefixesAtOnce = 8
+
+// DeletePrefix removes all objects whose keys begin with one of the prefixes, of
+// which there may be thousands.
 func DeletePrefix(ctx context.Context, s Store, prefixes ...string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(prefixesAtOnce)
 	for _, prefix := range prefixes {
-		if err := s.List(ctx, prefix, func(o Info) error { return s.Delete(ctx, o.Key) }); err != nil {
-			return err
-		}
+		group.Go(func() error {
+			var keys []string
+			err := s.List(ctx, prefix, func(o Info) error {
+				keys = append(keys, o.Key)
+				return nil
+			})
+			return errors.Join(err, s.Delete(ctx, keys...))
+		})
 	}
-	return nil
+	return group.Wait()
 }

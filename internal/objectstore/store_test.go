@@ -406,3 +406,41 @@ func FuzzCheckKey(f *testing.F) {
 		}
 	})
 }
+
+// meeting is a store in which no listing begins alone.
+type meeting struct {
+	objectstore.Store
+	met chan struct{}
+}
+
+func (m meeting) List(ctx context.Context, prefix string, each func(objectstore.Info) error) error {
+	select {
+	case m.met <- struct{}{}:
+	case <-m.met:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return m.Store.List(ctx, prefix, each)
+}
+
+// Somebody waits while an account of thousands of objects is erased.
+func TestPrefixesAreErasedSideBySide(t *testing.T) {
+	dir, _ := newDir(t)
+	put(t, dir, "other/one/a", []byte("a"))
+	var prefixes []string
+	for _, folder := range []string{"one/", "two/", "three/", "empty/"} {
+		prefixes = append(prefixes, folder)
+		if folder != "empty/" {
+			put(t, dir, folder+"a", []byte("a"))
+			put(t, dir, folder+"b/c", []byte("c"))
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := objectstore.DeletePrefix(ctx, meeting{dir, make(chan struct{})}, prefixes...); err != nil {
+		t.Fatal(err)
+	}
+	if left := list(t, dir, ""); !slices.Equal(left, []string{"other/one/a"}) {
+		t.Errorf("left: %q", left)
+	}
+}

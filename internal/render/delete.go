@@ -51,10 +51,12 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 
 // eraseJobs removes what is stored for these jobs alone.
 func (s *Service) eraseJobs(ctx context.Context, ids ...string) error {
+	var prefixes []string
 	for _, id := range ids {
-		if err := objectstore.DeletePrefix(ctx, s.Store, "render/"+id+"/", "uploads/"+id+"/"); err != nil {
-			return fmt.Errorf("erase render %s: %w", id, err)
-		}
+		prefixes = append(prefixes, "render/"+id+"/", "uploads/"+id+"/")
+	}
+	if err := objectstore.DeletePrefix(ctx, s.Store, prefixes...); err != nil {
+		return fmt.Errorf("erase renders: %w", err)
 	}
 	return nil
 }

@@ -136,10 +136,12 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 	if err := job.Clear(s.WorkDir, ids...); err != nil {
 		return fmt.Errorf("erase separations: %w", err)
 	}
+	var prefixes []string
 	for _, id := range ids {
-		if err := objectstore.DeletePrefix(ctx, s.Store, folder(id), "uploads/"+id+"/"); err != nil {
-			return fmt.Errorf("erase %s: %w", id, err)
-		}
+		prefixes = append(prefixes, folder(id), "uploads/"+id+"/")
+	}
+	if err := objectstore.DeletePrefix(ctx, s.Store, prefixes...); err != nil {
+		return fmt.Errorf("erase separations: %w", err)
 	}
 	return nil
 }
