@@ -351,8 +351,11 @@ type stored struct {
 	poster string // its key, "" for none
 }
 
-// completed writes where the film lies.
+// completed writes where the film lies, also while the service stops: all that it cost
+// is done, and who is interrupted here does not know whether it was written.
 func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		err := job.Guarded(tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
 				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6, output_duration_ms = $7, poster_key = NULLIF($8, ''),
