@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/db"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
@@ -193,6 +194,34 @@ func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
 		r.eventually("rendered", time.Minute, func() bool { return r.in(StateCompleted) == 1 })
 		if strings.Contains(log.String(), "level=ERROR") {
 			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// The database may be away for a moment while a film is made and when it is done.
+func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		var calls atomic.Int64
+		films := &simulated{fails: func() error {
+			if calls.Add(1) == 1 {
+				return fmt.Errorf("share parts: %w", db.ErrUnavailable)
+			}
+			return nil
+		}}
+		if r.db.Postgres() {
+			// The first attempt to hand it back, and the first to complete it, fail.
+			r.exec(`CREATE SEQUENCE outage`)
+			r.exec(`CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				IF nextval('outage') IN (1, 3) THEN RAISE EXCEPTION USING ERRCODE = '57P01'; END IF;
+				RETURN NEW; END $$`)
+			r.exec(`CREATE TRIGGER away BEFORE UPDATE ON render_jobs FOR EACH ROW
+				WHEN (OLD.state = 'PROCESSING' AND NEW.state <> OLD.state) EXECUTE FUNCTION away()`)
+		}
+		r.enqueue(1, r.user(), nil)
+		r.run(r.service(films, r.db))
+		r.eventually("rendered", time.Minute, func() bool { return r.in(StateCompleted) == 1 })
+		if n := r.number(`SELECT attempts FROM render_jobs`); n != 1 || calls.Load() != 2 {
+			t.Errorf("%d attempts count, %d films", n, calls.Load())
 		}
 	})
 }

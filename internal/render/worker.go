@@ -193,6 +193,8 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, log *slog.Logger, 
 		s.handBack(ctx, j, log, again{forgive: true}, errors.Join(unable, err))
 	case errors.Is(err, objectstore.ErrUnavailable):
 		s.handBack(ctx, j, log, again{forgive: true, pause: 10 * time.Second}, err)
+	case errors.Is(err, db.ErrUnavailable):
+		s.handBack(ctx, j, log, again{forgive: true, pause: time.Second}, err)
 	case seen != nil && seen.Kind != fault.Internal && seen.Kind != fault.Unavailable:
 		failed = s.giveUp(ctx, j, log, seen, err)
 	case j.Attempts < maxAttempts:
@@ -235,7 +237,7 @@ func (s *Service) handBack(ctx context.Context, j claimedJob, log *slog.Logger, 
 		forgiven = 1
 	}
 	moved := false
-	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+	put := func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'PENDING', attempts = attempts - $3, fence = fence + 1,
 				replica = lease_owner, lease_owner = NULL, lease_until = now_ms() + $4, needs_bytes = NULLIF($5, 0)
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, forgiven, a.pause.Milliseconds()-1, a.needsBytes)
@@ -243,7 +245,8 @@ func (s *Service) handBack(ctx context.Context, j claimedJob, log *slog.Logger, 
 			return err
 		}
 		return errors.Join(tx.Notify(ctx, topic), tx.Notify(ctx, job.Topic(j.ID)))
-	})
+	}
+	err := job.Retry(ctx, func() error { return s.db.InTx(ctx, put) })
 	switch {
 	case err != nil:
 		log.Warn("render not handed back; it will be claimed again", "err", err)
@@ -338,7 +341,7 @@ func (s *Service) complete(ctx context.Context, j claimedJob, out engine.Output)
 	if err := errors.Join(err, beside.Wait()); err != nil {
 		return err
 	}
-	return s.completed(ctx, j, f)
+	return job.Retry(ctx, func() error { return s.completed(ctx, j, f) })
 }
 
 // stored is a finished output where it is kept.

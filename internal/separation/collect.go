@@ -73,7 +73,7 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 	}
 	stems = slices.DeleteFunc(stems, func(t stem) bool { return t.durationMs == 0 })
 	for _, t := range stems {
-		if err := retry(ctx, func() error {
+		if err := job.Retry(ctx, func() error {
 			return s.Store.Put(ctx, stemKey(j.ID, t.id, t.ext()), t.Path, objectstore.ContentType("."+t.ext()))
 		}); err != nil {
 			return fmt.Errorf("store %s: %w", t.id, err)
@@ -82,7 +82,7 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 	if err := s.addPeaks(ctx, j, dir, stems); err != nil {
 		return err
 	}
-	if err := retry(ctx, func() error { return s.ready(ctx, j, stems) }); err != nil {
+	if err := job.Retry(ctx, func() error { return s.ready(ctx, j, stems) }); err != nil {
 		return err
 	}
 	j.State = StateReady

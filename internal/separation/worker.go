@@ -166,7 +166,7 @@ func (s *Service) advance(ctx context.Context, j *claimedJob, dir string) error 
 // submit uploads the source and has the provider start on it, once.
 func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	source := filepath.Join(dir, "source"+filepath.Ext(j.SourceName))
-	if err := retry(ctx, func() error { return s.Store.Fetch(ctx, j.SourceKey, source) }); err != nil {
+	if err := job.Retry(ctx, func() error { return s.Store.Fetch(ctx, j.SourceKey, source) }); err != nil {
 		return fmt.Errorf("fetch source: %w", err)
 	}
 	medium, err := s.Provider.Upload(ctx, source, j.SourceName)
@@ -189,7 +189,7 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	if err != nil {
 		return fmt.Errorf("submit to provider: %w", err)
 	}
-	return retry(ctx, func() error { return s.started(ctx, j, project) })
+	return job.Retry(ctx, func() error { return s.started(ctx, j, project) })
 }
 
 // started stores the provider's project id, which moves SUBMITTING to
@@ -209,7 +209,7 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 // can be handed back and run by another replica; a job deleted meanwhile was not
 // refunded, and must not be queued again.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
-	if err := retry(ctx, func() error {
+	if err := job.Retry(ctx, func() error {
 		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		return job.Guarded(s.db.Exec(write, `UPDATE separation_jobs SET submit_intent_at = now_ms()
@@ -302,7 +302,7 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 // a deleted job nothing is fetched.
 func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	deleted := false
-	err := retry(ctx, func() error {
+	err := job.Retry(ctx, func() error {
 		err := s.db.QueryRow(ctx, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING deleted_at IS NOT NULL`, j.ID, j.Fence).Scan(&deleted)
 		if db.IsNoRows(err) {
@@ -329,20 +329,4 @@ func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 		return fmt.Errorf("release separation job: %w", err)
 	}
 	return nil
-}
-
-// retry rides out a short failure of our own database or store: five tries over
-// about fifteen seconds.
-func retry(ctx context.Context, try func() error) error {
-	wait := time.Second
-	for attempt := 1; ; attempt++ {
-		err := try()
-		if err == nil || errors.Is(err, job.ErrMoved) || attempt == 5 || ctx.Err() != nil {
-			return err
-		}
-		if perr := httpcall.Sleep(ctx, wait); perr != nil {
-			return err
-		}
-		wait *= 2
-	}
 }
