@@ -35,7 +35,8 @@ func (d *DB) Lookup(ctx context.Context, query string, args []any, row func(Scan
 	<-l.ended
 	late.Stop()
 	if l.alone {
-		return d.lookUpAlone(ctx, query, args, row)
+		ctx, end := deadline(ctx, l.deadline)
+		return end(d.lookUpAlone(ctx, query, args, row))
 	}
 	return l.err
 }
@@ -119,7 +120,8 @@ func (q *lookups) run(d *DB) {
 }
 
 // answer sends lookups in one round trip. Those that are not answered, because
-// one of them is at fault or the connection has gone, are left to be made alone.
+// one of them is at fault, had no time left, or the connection has gone, are left to
+// be made alone, in the time that they have.
 func (d *DB) answer(batch []*lookup) {
 	ctx, end := deadline(context.Background(), batch[0].deadline)
 	err := end(d.send(ctx, batch))
@@ -129,7 +131,7 @@ func (d *DB) answer(batch []*lookup) {
 	late := errors.Is(context.Cause(ctx), ErrUnavailable)
 	for _, l := range batch {
 		if !l.answered {
-			l.err, l.alone = err, !late
+			l.err, l.alone = err, !late || time.Now().Before(l.deadline)
 		}
 		close(l.ended)
 	}

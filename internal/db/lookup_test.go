@@ -148,3 +148,45 @@ func TestALookupThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 	hanging.Wait()
 }
+
+// A lookup whose time is over takes none along that came after it.
+func TestALookupThatIsLateFailsNoOther(t *testing.T) {
+	address, user, password := dbtest.URL(t)
+	d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var asked sync.WaitGroup
+	ask := func(limit time.Duration, query string) <-chan error {
+		answer := make(chan error, 1)
+		asked.Go(func() {
+			answer <- d.Lookup(db.Prompt(t.Context(), limit), query, nil, func(db.Scanner) error { return nil })
+		})
+		return answer
+	}
+	var hanging, patient <-chan error
+	err = d.InTx(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), `LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		hanging = ask(time.Minute, `SELECT seen_at FROM nodes`)
+		for waiting := 0; waiting == 0; {
+			if err := tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = 'nodes'::regclass`).Scan(&waiting); err != nil {
+				return err
+			}
+		}
+		ask(50*time.Millisecond, `SELECT 1`)
+		time.Sleep(20 * time.Millisecond) // it stands in line, as likely as not
+		patient = ask(time.Minute, `SELECT 1`)
+		time.Sleep(100 * time.Millisecond)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked.Wait()
+	if err := errors.Join(<-hanging, <-patient); err != nil {
+		t.Error(err)
+	}
+}
