@@ -223,8 +223,8 @@ func newInfo(p media.Probe, share float64) *Info {
 		info.Audio = &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First, End: m.End}
 		zero = min(zero, m.First)
 	}
-	// Encoder delay may reach below zero; the film itself begins at zero then.
-	if info.Video != nil && zero < 0 && zero > -200*time.Millisecond && p.VideoPackets.First >= 0 {
+	// Encoder delay may reach below zero; the film, or the music, begins at zero then.
+	if zero < 0 && zero > -200*time.Millisecond && (info.Video == nil || p.VideoPackets.First >= 0) {
 		zero = 0
 	}
 	if a := info.Audio; a != nil && p.Kind == container.AAC {
