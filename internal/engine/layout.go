@@ -67,14 +67,15 @@ const (
 	coarseRate = 20
 	// maxDrift is how many frames the film may be ahead of or behind the client's
 	// timeline before a segment gives up its own rounding; at its end the film
-	// may be half a frame short.
-	maxDrift    = 0.75
-	maxEndDrift = 0.5
+	// may be half a frame short. Like roundingUp, they are such that whole milliseconds
+	// never lie exactly on the edge.
+	maxDrift    = 0.7501
+	maxEndDrift = 0.5001
 	// roundingUp is added before a segment's length is cut to whole frames. Less than
 	// a half, because a frame too few can be added as a part of its own, while a
 	// frame too many means making the segment again: with 0.35, editing one of six
 	// segments changes another one 4 times in 100, with 0.5 it would be 28.
-	roundingUp = 0.35
+	roundingUp = 0.3501
 	// audioGridRate is the grid of a timeline that makes sound alone: a millisecond,
 	// 48 samples. Trims are whole milliseconds.
 	audioGridRate = 1000
@@ -162,6 +163,7 @@ func (l *layout) placeAll() {
 	var anchor float64 // grid line 0 of the run, source seconds
 	var runStart int   // first segment of the run
 	var grid int64     // grid line at which the segment begins
+	var run float64    // what the client's timeline has played of the run, in frames
 	var ideal float64  // where the client's timeline stands, in frames
 	for k := range l.segments {
 		p := &l.segments[k]
@@ -169,7 +171,7 @@ func (l *layout) placeAll() {
 		step := speed / rate // of the grid, in source seconds
 		p.continues = k > 0 && follows(&l.segments[k-1], p)
 		if !p.continues {
-			runStart = k
+			runStart, run = k, 0
 			anchor = p.anchor(rate)
 			grid = gridLine(p.in.Seconds(), anchor, step)
 		}
@@ -178,12 +180,13 @@ func (l *layout) placeAll() {
 		length := (p.out - p.in).Seconds() / step
 		p.start = anchor + float64(grid)*step
 		ideal += length
+		run += length
 		last := k == len(l.segments)-1
 		if !last && follows(p, &l.segments[k+1]) {
 			p.frames = max(0, gridLine(p.out.Seconds(), anchor, step)-grid)
 			p.base = p.frames
 		} else {
-			p.count(length, ideal, last)
+			p.count(run-float64(l.frames-l.segments[runStart].frame), ideal, last)
 		}
 		grid += p.frames
 		l.frames += p.frames
@@ -192,10 +195,10 @@ func (l *layout) placeAll() {
 	}
 }
 
-// count gives a segment that nothing continues its frames: length is its own
-// length in frames, ideal where the client's timeline stands behind it.
+// count gives a segment that nothing continues its frames: length is what its run
+// has left for it, in frames, ideal where the client's timeline stands behind it.
 func (p *placed) count(length, ideal float64, last bool) {
-	p.frames = int64(math.Floor(length + roundingUp))
+	p.frames = max(0, int64(math.Floor(length+roundingUp)))
 	for p.frames > 0 && float64(p.frame+p.frames)-ideal > maxDrift {
 		p.frames--
 	}

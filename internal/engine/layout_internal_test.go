@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -192,6 +193,37 @@ func TestLayoutProperties(t *testing.T) {
 			rt.Fatalf("the film lasts %.4f s, the segments %.4f s", float64(l.frames)*step, exact)
 		}
 	})
+}
+
+// A segment that is split in two has as many frames as before, wherever it is split and
+// whatever plays around it.
+func TestSplittingKeepsTheFrames(t *testing.T) {
+	rates := []media.Rational{r(24, 1), r(25, 1), r(30, 1), r(30000, 1001), r(60, 1), r(12, 1)}
+	rng := rand.New(rand.NewPCG(3, 4))
+	some := func() (all []timeline.Segment) {
+		for range rng.IntN(3) {
+			from := rng.Int64N(30000)
+			all = append(all, ms(from, from+200+rng.Int64N(3000)))
+		}
+		return all
+	}
+	for range 3000 {
+		info := fakeVideo(rates[rng.IntN(len(rates))], 3000, rng.Int64N(90000))
+		from, length := rng.Int64N(20000), 2+rng.Int64N(6000)
+		at := from + 1 + rng.Int64N(length-1)
+		whole, first, second := ms(from, from+length), ms(from, at), ms(at, from+length)
+		whole.Speed = []float64{1, 1, 1, 0.5, 1.37, 2, 0.1, 10}[rng.IntN(8)]
+		first.Speed, second.Speed = whole.Speed, whole.Speed
+		before, after := some(), some()
+		a := planned(t, info, slices.Concat(before, []timeline.Segment{whole}, after)...)
+		b := planned(t, info, slices.Concat(before, []timeline.Segment{first, second}, after)...)
+		k := len(before)
+		// A second half of no frame has none to give up for the drift; the next segment does.
+		if one, two := a.segments[k].frames, b.segments[k].frames+b.segments[k+1].frames; one != two && b.segments[k+1].frames > 0 || a.frames != b.frames {
+			t.Errorf("%d to %d ms, split at %d, speed %v at %v: %d frames became %d, the film's %d became %d",
+				from, from+length, at, whole.Speed, a.rate, one, two, a.frames, b.frames)
+		}
+	}
 }
 
 // Parts depend on their segment alone: changing one segment leaves the others'.
