@@ -259,12 +259,18 @@ func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object,
 	return serveContent(w, r, info.ModTime, obj)
 }
 
+// maxRanges is how many ranges one request gets; more are no player's.
+const maxRanges = 16
+
 // serveContent streams content with Range, HEAD and preconditions. Where the
 // content cannot be read, the error is told if nothing was sent yet.
 func serveContent(w http.ResponseWriter, r *http.Request, modified time.Time, content io.ReadSeeker) error {
-	// A range in a unit that is not known is as if it were not there (RFC 9110,
-	// section 14.2); the library calls it unsatisfiable.
-	if v := r.Header.Get("Range"); v != "" && !strings.HasPrefix(strings.ToLower(v), "bytes=") {
+	// A range in a unit that is not known is as if it were not there, and so may be too
+	// many of them, of which each would be a request to the bucket (RFC 9110, section
+	// 14.2). The library calls a unit unsatisfiable that it does not know, as "Bytes".
+	if unit, ranges, _ := strings.Cut(r.Header.Get("Range"), "="); strings.EqualFold(unit, "bytes") && strings.Count(ranges, ",") < maxRanges {
+		r.Header.Set("Range", "bytes="+ranges)
+	} else {
 		r.Header.Del("Range")
 	}
 	source := &watchedContent{ReadSeeker: content}
