@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"cutroom/internal/httpcall"
 )
 
 // Retry rides out a short failure of our own database or store: five tries over
@@ -17,8 +15,10 @@ func Retry(ctx context.Context, try func() error) error {
 		if err == nil || errors.Is(err, ErrMoved) || attempt == 5 || ctx.Err() != nil {
 			return err
 		}
-		if perr := httpcall.Sleep(ctx, wait); perr != nil {
+		select {
+		case <-ctx.Done():
 			return err
+		case <-time.After(wait):
 		}
 		wait *= 2
 	}
