@@ -112,8 +112,12 @@ func (b *Bucket) CorruptObject(key string, data []byte) error {
 	if !exists {
 		return fmt.Errorf("object %q: %w", key, os.ErrNotExist)
 	}
-	o.SizeBytes = int64(len(data))
-	return errors.Join(os.WriteFile(b.store.path(o.File), data, 0o600), b.store.put(o))
+	name, path := b.store.newData()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return fmt.Errorf("corrupt object: %w", err)
+	}
+	o.File, o.SizeBytes = name, int64(len(data))
+	return b.store.put(o)
 }
 
 // Age makes every object older.
