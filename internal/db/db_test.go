@@ -107,12 +107,7 @@ func TestExecNotifyRingsWhereARowWasTouched(t *testing.T) {
 
 // A replica that answers no client is not woken by what clients wait for.
 func TestWorkersHearOfWorkAlone(t *testing.T) {
-	address, user, password := dbtest.URL(t)
-	d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := postgres(t, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	var notifier sync.WaitGroup
 	notifier.Go(func() { _ = d.RunNotifier(ctx, false, true) }) // ends with ctx alone

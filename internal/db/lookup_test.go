@@ -17,15 +17,24 @@ import (
 func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Run("memory", func(t *testing.T) { test(t, open(t, "sqlite::memory:")) })
 	t.Run("file", func(t *testing.T) { test(t, open(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))) })
-	t.Run("postgres", func(t *testing.T) {
-		address, user, password := dbtest.URL(t)
-		d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 4})
-		if err != nil {
-			t.Fatal(err)
+	t.Run("postgres", func(t *testing.T) { test(t, postgres(t, 4)) })
+}
+
+// postgres opens a database with so many connections.
+func postgres(t *testing.T, connections int) *db.DB {
+	t.Helper()
+	address, user, password := dbtest.URL(t)
+	return dbtest.Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: connections})
+}
+
+// untilWaitedFor returns when somebody waits for the table nodes.
+func untilWaitedFor(ctx context.Context, tx *db.Tx) error {
+	for waiting := 0; waiting == 0; {
+		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = 'nodes'::regclass`).Scan(&waiting); err != nil {
+			return err
 		}
-		t.Cleanup(func() { d.Close() })
-		test(t, d)
-	})
+	}
+	return nil
 }
 
 // Lookups at the same time have each their own answer, whatever becomes of the
@@ -81,12 +90,7 @@ func TestLookupsAreAnsweredEachByItself(t *testing.T) {
 
 // What nobody answers ends in time, for those as well who came while others waited.
 func TestLookupsEndWithTheirTime(t *testing.T) {
-	address, user, password := dbtest.URL(t)
-	d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := postgres(t, 4)
 	locked, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -119,15 +123,10 @@ func TestLookupsEndWithTheirTime(t *testing.T) {
 
 // A lookup that hangs holds up none that comes after it.
 func TestALookupThatHangsHoldsUpNoOther(t *testing.T) {
-	address, user, password := dbtest.URL(t)
-	d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := postgres(t, 4)
 	ctx := db.Prompt(t.Context(), 20*time.Second)
 	var hanging sync.WaitGroup
-	err = d.InTx(t.Context(), func(tx *db.Tx) error {
+	err := d.InTx(t.Context(), func(tx *db.Tx) error {
 		if _, err := tx.Exec(t.Context(), `LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
@@ -136,10 +135,8 @@ func TestALookupThatHangsHoldsUpNoOther(t *testing.T) {
 				t.Errorf("the one that hung: %v", err)
 			}
 		})
-		for waiting := 0; waiting == 0; {
-			if err := tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = 'nodes'::regclass`).Scan(&waiting); err != nil {
-				return err
-			}
+		if err := untilWaitedFor(t.Context(), tx); err != nil {
+			return err
 		}
 		return d.Lookup(ctx, `SELECT slots FROM replicas WHERE id = $1`, []any{"x"}, func(db.Scanner) error { return nil })
 	})
@@ -151,12 +148,7 @@ func TestALookupThatHangsHoldsUpNoOther(t *testing.T) {
 
 // A lookup whose time is over takes none along that came after it.
 func TestALookupThatIsLateFailsNoOther(t *testing.T) {
-	address, user, password := dbtest.URL(t)
-	d, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := postgres(t, 2)
 	var asked sync.WaitGroup
 	ask := func(limit time.Duration, query string) <-chan error {
 		answer := make(chan error, 1)
@@ -166,15 +158,13 @@ func TestALookupThatIsLateFailsNoOther(t *testing.T) {
 		return answer
 	}
 	var hanging, patient <-chan error
-	err = d.InTx(t.Context(), func(tx *db.Tx) error {
+	err := d.InTx(t.Context(), func(tx *db.Tx) error {
 		if _, err := tx.Exec(t.Context(), `LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
 		hanging = ask(time.Minute, `SELECT seen_at FROM nodes`)
-		for waiting := 0; waiting == 0; {
-			if err := tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = 'nodes'::regclass`).Scan(&waiting); err != nil {
-				return err
-			}
+		if err := untilWaitedFor(t.Context(), tx); err != nil {
+			return err
 		}
 		ask(50*time.Millisecond, `SELECT 1`)
 		time.Sleep(20 * time.Millisecond) // it stands in line, as likely as not
