@@ -107,8 +107,12 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	// A transaction that was paid out before needs no store: the answer is the
 	// same, and a retry must not depend on the store being up.
 	p := purchase{buyer: userID, platform: platform, transaction: transaction, product: req.ProductID}
-	if buyer, spent, err := l.spentBy(ctx, p); err != nil || spent {
-		return l.replay(ctx, p, buyer, err)
+	buyer, spent, err := l.spentBy(ctx, p)
+	if err != nil {
+		return Grant{}, err
+	}
+	if spent {
+		return l.replay(ctx, p, buyer)
 	}
 	quantity, err := l.verify(ctx, store, receipt.Purchase{TransactionID: transaction, ProductID: req.ProductID,
 		Receipt: strings.TrimSpace(req.Receipt), AccountID: userID})
@@ -192,7 +196,10 @@ func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 	}
 	if !fresh {
 		buyer, _, err := l.spentBy(ctx, p)
-		return l.replay(ctx, p, buyer, err)
+		if err != nil {
+			return Grant{}, err
+		}
+		return l.replay(ctx, p, buyer)
 	}
 	have, err := l.Balance(ctx, p.buyer)
 	return Grant{Granted: p.credits, Balance: have, TransactionID: p.transaction}, err
@@ -212,11 +219,8 @@ func (l *Ledger) spentBy(ctx context.Context, p purchase) (buyer string, spent b
 	return buyer, true, nil
 }
 
-// replay answers for a transaction that was paid out to a buyer, or fails.
-func (l *Ledger) replay(ctx context.Context, p purchase, buyer string, err error) (Grant, error) {
-	if err != nil {
-		return Grant{}, err
-	}
+// replay answers for a transaction that was paid out to a buyer.
+func (l *Ledger) replay(ctx context.Context, p purchase, buyer string) (Grant, error) {
 	if buyer != p.buyer {
 		l.log.Warn("suspicious: a spent receipt was presented by another account",
 			"platform", p.platform, "user", p.buyer, "buyer", buyer)
