@@ -2,7 +2,6 @@ package user
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -26,17 +25,13 @@ type User struct {
 }
 
 // columns are what scan reads.
-const columns = `id, email, name, role, COALESCE(picture, ''), signed_out_at, erasing_at, now_ms()`
+const columns = `id, email, name, role, COALESCE(picture, ''), COALESCE(signed_out_at, 0), erasing_at IS NOT NULL, now_ms()`
 
 func scan(row db.Scanner) (User, error) {
 	var u User
-	var signedOut, erasing sql.NullInt64
-	var read int64
-	err := row.Scan(&u.ID, &u.Email, &u.Name, &u.Role, &u.Picture, &signedOut, &erasing, &read)
-	if signedOut.Valid {
-		u.SignedOut = time.UnixMilli(signedOut.Int64)
-	}
-	u.Erasing, u.Read = erasing.Valid, time.UnixMilli(read)
+	var signedOut, read int64
+	err := row.Scan(&u.ID, &u.Email, &u.Name, &u.Role, &u.Picture, &signedOut, &u.Erasing, &read)
+	u.SignedOut, u.Read = db.Time(signedOut), db.Time(read)
 	return u, err
 }
 
