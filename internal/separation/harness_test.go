@@ -214,7 +214,7 @@ func (r *harness) exec(query string, args ...any) {
 func (r *harness) age(id string, by time.Duration) {
 	r.t.Helper()
 	r.exec(`UPDATE separation_jobs SET created_at = created_at - $2, submitting_at = submitting_at - $2, processing_at = processing_at - $2,
-		ready_at = ready_at - $2, collected_at = collected_at - $2, lease_until = lease_until - $2 WHERE id = $1`, id, by.Milliseconds())
+		ready_at = ready_at - $2, finished_at = finished_at - $2, collected_at = collected_at - $2, lease_until = lease_until - $2 WHERE id = $1`, id, by.Milliseconds())
 }
 
 // row is a job as stored, for comparison as a whole.

@@ -59,22 +59,22 @@ const (
 // statusColumns of job j are what scanStatus reads.
 const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), COALESCE(j.actual_duration_ms, 0),
 	COALESCE(j.file_name, j.source_name), j.source_duration_ms, j.credits, j.created_at,
-	COALESCE(j.finished_at, 0), COALESCE(j.ready_at, 0), COALESCE(j.collected_at, 0)`
+	COALESCE(j.finished_at, 0), COALESCE(j.collected_at, 0)`
 
 // scanStatus reads statusColumns, and into more what follows them.
 func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 	var st Status
-	var created, finished, ready, collected int64
+	var created, finished, collected int64
 	err := row.Scan(append([]any{&st.JobID, &st.State, &st.Progress, &st.Error, &st.ErrorCode, &st.ActualDurationMs,
-		&st.FileName, &st.DurationMs, &st.Credits, &created, &finished, &ready, &collected}, more...)...)
+		&st.FileName, &st.DurationMs, &st.Credits, &created, &finished, &collected}, more...)...)
 	if err != nil {
 		return Status{}, err
 	}
 	// A job fails and is refunded in one transaction.
 	st.Refunded = st.State == StateFailed
 	st.Created, st.Finished = time.UnixMilli(created), db.Time(finished)
-	if ready != 0 {
-		st.Expires = time.UnixMilli(max(ready, collected)).Add(s.AbandonAfter)
+	if st.State == StateReady || st.State == StateDisposed {
+		st.Expires = time.UnixMilli(max(finished, collected)).Add(s.AbandonAfter)
 	}
 	st.LinkAge = clock.Now().UnixMilli() / (s.URLLifetime / 2).Milliseconds()
 	return st, nil
