@@ -55,7 +55,8 @@ func TestNoTwoReplicasRenderOneJob(t *testing.T) {
 				t.Errorf("%s was rendered %d times", id, times[id])
 			}
 		}
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR lease_owner IS NOT NULL OR progress <> 100`); n != 0 {
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR lease_owner IS NOT NULL OR progress <> 100
+			OR expires_at - finished_at <> $1`, time.Hour.Milliseconds()); n != 0 {
 			t.Errorf("%d rows are not what one attempt leaves", n)
 		}
 		if n := r.number(`SELECT COUNT(*) FROM render_sources`) + r.number(`SELECT COUNT(*) FROM render_parts`); n != 0 {

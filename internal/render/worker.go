@@ -360,9 +360,10 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		err := job.Guarded(tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = now_ms(),
-				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = now_ms() + $6, output_duration_ms = $7, poster_key = NULLIF($8, ''),
-				replica = lease_owner, lease_owner = NULL, lease_until = NULL
+		// The clock is read once: the film ends a whole life after it was finished.
+		err := job.Guarded(tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = clock.ms,
+				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = clock.ms + $6, output_duration_ms = $7, poster_key = NULLIF($8, ''),
+				replica = lease_owner, lease_owner = NULL, lease_until = NULL FROM (SELECT now_ms() AS ms) AS clock
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, f.key, f.size, f.sha256, s.OutputLifetime.Milliseconds(),
 			f.length.Round(time.Millisecond).Milliseconds(), f.poster))
 		if err != nil {
