@@ -167,6 +167,9 @@ func TestHolderGivesUpInTime(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		l := claim(t, d, "me")
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
 		began, control := time.Now(), make(chan time.Duration, 1)
 		go func() {
 			time.Sleep(job.TTL - time.Second)
@@ -174,9 +177,6 @@ func TestHolderGivesUpInTime(t *testing.T) {
 		}()
 		work, release := job.NewRenewer(d, "me", quiet).KeepAlive(t.Context(), l)
 		defer release()
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
 		<-work.Done()
 		took := time.Since(began)
 		took -= <-control // for which the machine let everybody wait
