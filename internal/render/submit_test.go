@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,12 +26,19 @@ import (
 // What a submission refers to is looked for side by side, each object once.
 func TestAssetsAreLookedForSideBySide(t *testing.T) {
 	var asked, now, most atomic.Int64
-	missing := map[string]bool{}
+	missing, together := map[string]bool{}, make(chan struct{})
+	meet := sync.OnceFunc(func() { close(together) })
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		for n, seen := now.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 		}
-		time.Sleep(30 * time.Millisecond)
+		if most.Load() > 1 {
+			meet()
+		}
+		select { // the first waits for a second
+		case <-together:
+		case <-time.After(10 * time.Second):
+		}
 		now.Add(-1)
 		if missing[strings.TrimPrefix(r.URL.Path, "/bucket/")] {
 			w.WriteHeader(http.StatusNotFound)
