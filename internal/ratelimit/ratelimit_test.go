@@ -49,7 +49,7 @@ func TestNoSpanOfAMinuteHoldsMore(t *testing.T) {
 		}
 		near := func(got, want time.Duration) { // a slow machine may lose time between two statements
 			t.Helper()
-			if got > want || got < want-3*time.Second {
+			if got > want || got < want-10*time.Second {
 				t.Errorf("wait %v, want %v", got, want)
 			}
 		}
@@ -76,7 +76,7 @@ func TestNoSpanOfAMinuteHoldsMore(t *testing.T) {
 		if refused(t, limit.Take(t.Context(), d, "other")) != 0 || refused(t, ratelimit.Limit{Name: "m", PerMinute: 1}.Take(t.Context(), d, "k")) != 0 {
 			t.Error("another key or another limit is not counted apart")
 		}
-		if wait := refused(t, ratelimit.Limit{Name: "m", PerMinute: 1}.Take(t.Context(), d, "k")); wait < 57*time.Second {
+		if wait := refused(t, ratelimit.Limit{Name: "m", PerMinute: 1}.Take(t.Context(), d, "k")); wait < 50*time.Second {
 			t.Errorf("a limit of one: wait %v", wait)
 		}
 
