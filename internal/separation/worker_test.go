@@ -77,19 +77,21 @@ func TestReplicasWorkTheQueueTogether(t *testing.T) {
 
 func TestStopHandsBack(t *testing.T) {
 	tests := []struct {
-		name  string
-		fault fake.Rule
-		step  string // the call during which the stop comes
-		want  row
-		calls int // of audio-separation, after the hand-back
+		name   string
+		faults []fake.Rule
+		step   string // the call during which the stop comes
+		want   row
+		calls  int // of audio-separation, after the hand-back
 	}{
-		{"while uploading", fake.Rule{Step: fakeprovider.StepUpload, Kind: fake.KindStall}, fakeprovider.StepUpload,
+		{"while uploading", []fake.Rule{{Step: fakeprovider.StepUpload, Kind: fake.KindStall}}, fakeprovider.StepUpload,
 			row{State: StateQueued}, 0},
-		{"while the provider is asked", fake.Rule{Step: fakeprovider.StepSubmit, Kind: fake.KindDelay, DelayMs: 400}, fakeprovider.StepSubmit,
+		// The job gets no further where the stop comes after the answer.
+		{"while the provider is asked", []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindDelay, DelayMs: 400},
+			{Step: fakeprovider.StepProgress, Kind: fake.KindStall}}, fakeprovider.StepSubmit,
 			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
-		{"while polling", fake.Rule{Step: fakeprovider.StepProgress, Kind: fake.KindStall}, fakeprovider.StepProgress,
+		{"while polling", []fake.Rule{{Step: fakeprovider.StepProgress, Kind: fake.KindStall}}, fakeprovider.StepProgress,
 			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
-		{"while downloading", fake.Rule{Step: fakeprovider.StepDownload, Kind: fake.KindStall}, fakeprovider.StepDownload,
+		{"while downloading", []fake.Rule{{Step: fakeprovider.StepDownload, Kind: fake.KindStall}}, fakeprovider.StepDownload,
 			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
 	}
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
@@ -99,7 +101,7 @@ func TestStopHandsBack(t *testing.T) {
 				r.exec(`DELETE FROM users`)
 				owner := r.user(1)
 				s := r.service()
-				r.fault(tt.fault)
+				r.fault(tt.faults...)
 				id := r.enqueueAudio(s, owner)
 				stop := r.run(s)
 				r.eventually("the call", func() bool { return r.provider.Faults.Count(tt.step) > 0 })
@@ -175,7 +177,13 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 		var working sync.WaitGroup
 		working.Go(func() { slow.work(t.Context(), j) })
 		r.eventually("the upload", func() bool { return r.provider.Faults.Count(fakeprovider.StepUpload) > 0 })
-		r.age(id, job.TTL+time.Second)
+		r.eventually("its lease has run out", func() bool { // unless it renewed it in the same moment
+			r.age(id, job.TTL+time.Second)
+			if err := quick.requeueDead(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return r.row(id).Fence > j.Fence
+		})
 		stop := r.run(quick)
 		r.waitState(id, StateReady)
 		working.Wait() // its heartbeat told it, and the upload was cut off
