@@ -20,9 +20,9 @@ var migrations embed.FS
 
 // nowMs gives PostgreSQL the clock that SQLite has from the driver. It is
 // clock_timestamp, not now(): a transaction that waited for a lock must see
-// the time at which it goes on.
+// the time at which it goes on. Rounded up it would be ahead of every other clock.
 const nowMs = `CREATE OR REPLACE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
-$$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$`
+$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$`
 
 // Migrate applies all migrations that the database does not have yet. Replicas
 // may call it at the same time: one works and the others wait.
