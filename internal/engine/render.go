@@ -18,7 +18,7 @@ import (
 )
 
 // infoVersion is raised when analysing the same file would say something else.
-const infoVersion = 4
+const infoVersion = 5
 
 // Render makes the film. It returns when every process it started is gone.
 //

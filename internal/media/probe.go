@@ -20,7 +20,7 @@ type Probe struct {
 	Duration time.Duration // claimed, 0 when the header has none
 	Start    time.Duration // earliest timestamp of any stream
 
-	Video *VideoStream // the largest real video stream, nil without one
+	Video *VideoStream // the largest video stream that moves, nil without one
 	Audio *AudioStream // the default or first decodable audio stream, nil without one
 
 	VideoPackets, AudioPackets Measured // zero without such a stream
@@ -176,11 +176,13 @@ func (h header) isVideo() bool {
 		h.text("codec_name") != "" && h.number("width") > 0 && h.number("height") > 0 && h["nb_frames"] != "0"
 }
 
-// betterVideo prefers the one that has packets, then the larger frame, then the
-// default track, then the earlier one.
+// betterVideo prefers the one with more than twice the pictures, then the larger
+// frame, then the default track, then the earlier one. A track that is declared and
+// empty loses by that, and so do the few large stills that phones keep beside the
+// film of a motion photo, and chapters' pictures.
 func betterVideo(a *VideoStream, aPackets Measured, b *VideoStream, bPackets Measured) bool {
-	if filled := aPackets.Packets > 0; filled != (bPackets.Packets > 0) {
-		return filled
+	if na, nb := aPackets.Packets, bPackets.Packets; na > 2*nb || nb > 2*na {
+		return na > nb
 	}
 	if pa, pb := int64(a.Width)*int64(a.Height), int64(b.Width)*int64(b.Height); pa != pb {
 		return pa > pb

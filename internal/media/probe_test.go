@@ -134,6 +134,14 @@ func TestProbeTakesTheLargestRealVideo(t *testing.T) {
 	if p := probe(t, empty); p.Video.Index != 0 || p.Video.Width != 64 {
 		t.Errorf("the empty track was chosen: %+v", p.Video)
 	}
+
+	// Beside the film of a motion photo lie a few larger pictures.
+	photo := filepath.Join(t.TempDir(), "photo.mp4")
+	mediatest.FFmpeg(t, "-i", small, "-i", large, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy",
+		"-frames:v:1", "3", photo)
+	if p := probe(t, photo); p.Video.Index != 0 || p.Video.Width != 64 {
+		t.Errorf("the stills were chosen: %+v", p.Video)
+	}
 }
 
 // patchBoxes edits the payload of every box of a kind, wherever it is.
