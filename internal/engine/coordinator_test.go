@@ -20,11 +20,11 @@ type board struct {
 	order []string
 	state map[string]string // OPEN, MAKING, MADE, FAILED
 	moved chan struct{}     // closed and replaced at each change
-	ready chan struct{}     // closed at the announcement
+	first chan string       // a part that the assistant has from the announcement on
 }
 
 func newBoard() *board {
-	return &board{state: map[string]string{}, moved: make(chan struct{}), ready: make(chan struct{})}
+	return &board{state: map[string]string{}, moved: make(chan struct{}), first: make(chan string, 1)}
 }
 
 func (b *board) set(key, state string) {
@@ -40,7 +40,8 @@ func (b *board) Announce(_ context.Context, keys []string) error {
 	for _, k := range keys {
 		b.set(k, "OPEN")
 	}
-	close(b.ready)
+	b.set(keys[0], "MAKING")
+	b.first <- keys[0]
 	return nil
 }
 
@@ -111,14 +112,10 @@ func TestSharedRendersMakeTheSameFilm(t *testing.T) {
 		shared, err = e.Render(ctx, j)
 		return err
 	})
-	group.Go(func() error {
-		<-b.ready
+	group.Go(func() (err error) {
 		j := job
 		j.Dir = t.TempDir()
-		first, err := b.Next(ctx, "")
-		if err == nil {
-			assisted, err = e.Assist(ctx, j, first)
-		}
+		assisted, err = e.Assist(ctx, j, <-b.first)
 		return err
 	})
 	if err := group.Wait(); err != nil {
