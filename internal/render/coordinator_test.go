@@ -110,8 +110,14 @@ type maker struct {
 	lost bool // its leases ran out
 }
 
+// start begins anew, without the heartbeat, which would bring back the claims of who
+// has died.
 func (m *makers) start(i int) {
-	m.all[i].c = m.all[i].s.newPartCoordinator(m.r.t.Context(), m.job)
+	c := m.all[i].s.newPartCoordinator(m.r.t.Context(), m.job)
+	close(c.done)
+	<-c.idle
+	c.done = make(chan struct{})
+	m.all[i].c = c
 }
 
 // step lets one of them do something; next reports whether it got a part.
