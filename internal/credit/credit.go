@@ -102,7 +102,7 @@ func New(ctx context.Context, o Options) (*Ledger, error) {
 
 // Balance returns a user's credits, 0 for an unknown or deleted user.
 func (l *Ledger) Balance(ctx context.Context, userID string) (n int64, err error) {
-	err = l.db.Lookup(ctx, balanceQuery, []any{userID}, func(row db.Scanner) error { return row.Scan(&n) })
+	err = l.db.Lookup(ctx, balanceQuery, []string{userID}, func(row db.Scanner) error { return row.Scan(&n) })
 	if err != nil {
 		return 0, fmt.Errorf("read balance: %w", err)
 	}

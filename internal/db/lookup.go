@@ -3,8 +3,11 @@ package db
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,19 +18,20 @@ import (
 // Scanner reads one row.
 type Scanner interface{ Scan(dest ...any) error }
 
-// Lookup runs a read of a few rows by an index and calls row with each of them.
-// It is for what clients ask for all day, in a [Prompt] context: its statement stays
-// prepared, and on PostgreSQL lookups of several requests at once share a round trip. What may take
-// long is no lookup, since others may have to wait for it.
-func (d *DB) Lookup(ctx context.Context, query string, args []any, row func(Scanner) error) error {
+// Lookup runs a read of a few rows by an index and calls row with each of them, from
+// the first one again if the connection failed. The query's parameters, $1 to $9, are
+// texts. It is for what clients ask for all day, in a [Prompt] context: its statement
+// stays prepared, and on PostgreSQL lookups of several requests at once are one
+// statement. What may take long is no lookup, since others may have to wait for it.
+func (d *DB) Lookup(ctx context.Context, query string, keys []string, row func(Scanner) error) error {
 	limit, prompt := ctx.Value(promptKey{}).(time.Duration)
 	switch {
 	case !prompt, d.memory:
-		return d.lookUpAlone(ctx, query, args, row)
+		return d.lookUpAlone(ctx, query, keys, row)
 	case !d.postgres:
-		return d.readers.lookUp(ctx, d, query, args, row)
+		return d.readers.lookUp(ctx, d, query, keys, row)
 	}
-	l := &lookup{query: query, args: args, row: row, deadline: time.Now().Add(limit), ended: make(chan struct{})}
+	l := &lookup{query: query, keys: keys, row: row, deadline: time.Now().Add(limit), ended: make(chan struct{})}
 	d.lookups.add(l, d)
 	late := time.AfterFunc(patience, func() { d.lookups.help(d) })
 	// Its row is called elsewhere, so nothing but its end ends the wait; it has a
@@ -36,24 +40,32 @@ func (d *DB) Lookup(ctx context.Context, query string, args []any, row func(Scan
 	late.Stop()
 	if l.alone {
 		ctx, end := deadline(ctx, l.deadline)
-		return end(d.lookUpAlone(ctx, query, args, row))
+		return end(d.lookUpAlone(ctx, query, keys, row))
 	}
 	return l.err
 }
 
 // lookUpAlone is a lookup as an ordinary read.
-func (d *DB) lookUpAlone(ctx context.Context, query string, args []any, row func(Scanner) error) error {
-	rows, err := d.Query(ctx, query, args...)
+func (d *DB) lookUpAlone(ctx context.Context, query string, keys []string, row func(Scanner) error) error {
+	rows, err := d.Query(ctx, query, texts(keys)...)
 	if err != nil {
 		return err
 	}
 	return each(rows, row)
 }
 
+func texts(keys []string) []any {
+	args := make([]any, len(keys))
+	for i, key := range keys {
+		args[i] = key
+	}
+	return args
+}
+
 // lookup is one that waits for its turn on a PostgreSQL connection.
 type lookup struct {
 	query    string
-	args     []any
+	keys     []string
 	row      func(Scanner) error
 	deadline time.Time
 
@@ -65,7 +77,7 @@ type lookup struct {
 	err      error
 }
 
-// lookups share connections: those that come while one is under way go together, in
+// lookups share connections: those that come while some are under way go together, in
 // the next round trip. Where one of them waits for longer, another connection helps.
 type lookups struct {
 	mu      sync.Mutex
@@ -77,6 +89,10 @@ type lookups struct {
 // patience is longer than a round trip to a database nearby.
 const patience = 5 * time.Millisecond
 
+// worthAnother is how many lookups may wait before another connection answers them
+// while the first one's are under way.
+const worthAnother = 4
+
 // maxBatch bounds the lookups of one round trip.
 const maxBatch = 64
 
@@ -84,7 +100,7 @@ func (q *lookups) add(l *lookup, d *DB) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, l)
-	if q.running == 0 {
+	if q.running == 0 || q.running == 1 && q.most > 1 && len(q.waiting) >= worthAnother {
 		q.running++
 		go q.run(d)
 	}
@@ -145,19 +161,59 @@ func (d *DB) send(ctx context.Context, batch []*lookup) error {
 	defer conn.Close()
 	return conn.Raw(func(raw any) error {
 		var b pgx.Batch
-		for _, l := range batch {
-			b.Queue(l.query, l.args...).Query(func(rows pgx.Rows) error {
-				for l.err == nil && rows.Next() {
-					l.err = l.row(rows)
+		for query, alike := range byQuery(batch) {
+			query, args := together(query, alike)
+			b.Queue(query, args...).Query(func(rows pgx.Rows) error {
+				for rows.Next() {
+					// The number of the lookup that asked, a bigint in binary form.
+					l := alike[binary.BigEndian.Uint64(rows.RawValues()[0])-1]
+					if l.err == nil {
+						l.err = l.row(answerRow{rows})
+					}
 				}
 				rows.Close()
-				l.answered = l.err != nil || rows.Err() == nil
+				for _, l := range alike {
+					l.answered = rows.Err() == nil
+				}
 				return rows.Err()
 			})
 		}
 		return raw.(*stdlib.Conn).Conn().SendBatch(ctx, &b).Close()
 	})
 }
+
+// byQuery puts lookups of the same text together.
+func byQuery(batch []*lookup) map[string][]*lookup {
+	groups := make(map[string][]*lookup, 1)
+	for _, l := range batch {
+		groups[l.query] = append(groups[l.query], l)
+	}
+	return groups
+}
+
+// together is one statement for lookups of the same text, since to run one costs
+// PostgreSQL more than to look at a row. Its rows begin with the number of the lookup
+// that they answer, from 1. OFFSET 0 keeps it from joining whole tables, and the
+// inner SELECTs from being planned anew for each number of lookups.
+func together(query string, alike []*lookup) (string, []any) {
+	arrays, columns, args := "", "", make([]any, len(alike[0].keys))
+	for i := range args {
+		column := make([]string, len(alike))
+		for n, l := range alike {
+			column[n] = l.keys[i]
+		}
+		args[i] = column
+		arrays += fmt.Sprintf("(SELECT $%d::text[]), ", i+1)
+		columns += fmt.Sprintf("k%d, ", i+1)
+	}
+	return `SELECT asked.n, answer.* FROM unnest(` + strings.TrimSuffix(arrays, ", ") + `) WITH ORDINALITY AS asked(` + columns + `n),
+		LATERAL (` + strings.ReplaceAll(query, "$", "asked.k") + ` OFFSET 0) answer`, args
+}
+
+// answerRow is a row without the number before it.
+type answerRow struct{ pgx.Rows }
+
+func (r answerRow) Scan(dest ...any) error { return r.Rows.Scan(append([]any{nil}, dest...)...) }
 
 // readers are connections to a SQLite file for lookups alone, with their prepared
 // statements: to prepare one costs more than to run it.
@@ -178,7 +234,7 @@ func newReaders() readers {
 	return r
 }
 
-func (r readers) lookUp(ctx context.Context, d *DB, query string, args []any, row func(Scanner) error) error {
+func (r readers) lookUp(ctx context.Context, d *DB, query string, keys []string, row func(Scanner) error) error {
 	var one *reader
 	select {
 	case one = <-r.free:
@@ -192,7 +248,7 @@ func (r readers) lookUp(ctx context.Context, d *DB, query string, args []any, ro
 		}
 	}
 	defer func() { r.free <- one }()
-	err := one.lookUp(ctx, d.pool, query, args, row)
+	err := one.lookUp(ctx, d.pool, query, keys, row)
 	if err != nil {
 		one.close() // whatever it was, the next lookup begins with a new connection
 	}
@@ -214,7 +270,7 @@ func (r *reader) close() {
 	}
 }
 
-func (r *reader) lookUp(ctx context.Context, pool *sql.DB, query string, args []any, row func(Scanner) error) (err error) {
+func (r *reader) lookUp(ctx context.Context, pool *sql.DB, query string, keys []string, row func(Scanner) error) (err error) {
 	if r.conn == nil {
 		ctx, end := bounded(ctx)
 		r.conn, err = pool.Conn(ctx)
@@ -233,7 +289,7 @@ func (r *reader) lookUp(ctx context.Context, pool *sql.DB, query string, args []
 		}
 		r.prepared[query] = statement
 	}
-	rows, err := statement.QueryContext(ctx, args...)
+	rows, err := statement.QueryContext(ctx, texts(keys)...)
 	if err != nil {
 		return err
 	}

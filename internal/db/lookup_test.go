@@ -51,17 +51,17 @@ func TestLookupsAreAnsweredEachByItself(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range 100 {
 			all.Go(func() {
-				query, args, want := `SELECT seen_at FROM nodes WHERE id = $1`, []any{fmt.Sprint("n", n)}, []int{n}
+				query, keys, want := `SELECT seen_at FROM nodes WHERE id = $1`, []string{fmt.Sprint("n", n)}, []int{n}
 				switch n % 10 {
 				case 3:
 					query = `SELECT seen_at FROM no_such_table WHERE id = $1`
 				case 5:
-					args, want = []any{"nobody"}, nil
+					keys, want = []string{"nobody"}, nil
 				case 7:
-					query, args, want = `SELECT seen_at FROM nodes WHERE seen_at >= $1 ORDER BY seen_at`, []any{97}, []int{97, 98, 99}
+					query, keys, want = `SELECT seen_at FROM nodes WHERE seen_at >= CAST($1 AS BIGINT) ORDER BY seen_at`, []string{"97"}, []int{97, 98, 99}
 				}
 				var got []int
-				err := d.Lookup(ctx, query, args, func(row db.Scanner) error {
+				err := d.Lookup(ctx, query, keys, func(row db.Scanner) error {
 					if n%10 == 4 {
 						return ours
 					}
@@ -109,7 +109,7 @@ func TestLookupsEndWithTheirTime(t *testing.T) {
 	for range 20 {
 		asked.Go(func() {
 			began := time.Now()
-			err := d.Lookup(db.Prompt(t.Context(), 500*time.Millisecond), `SELECT seen_at FROM nodes WHERE id = $1`, []any{"x"},
+			err := d.Lookup(db.Prompt(t.Context(), 500*time.Millisecond), `SELECT seen_at FROM nodes WHERE id = $1`, []string{"x"},
 				func(db.Scanner) error { return nil })
 			if took := time.Since(began); !errors.Is(err, db.ErrUnavailable) || took > 30*time.Second {
 				t.Errorf("after %v: %v", took, err)
@@ -131,14 +131,14 @@ func TestALookupThatHangsHoldsUpNoOther(t *testing.T) {
 			return err
 		}
 		hanging.Go(func() {
-			if err := d.Lookup(ctx, `SELECT seen_at FROM nodes WHERE id = $1`, []any{"x"}, func(db.Scanner) error { return nil }); err != nil {
+			if err := d.Lookup(ctx, `SELECT seen_at FROM nodes WHERE id = $1`, []string{"x"}, func(db.Scanner) error { return nil }); err != nil {
 				t.Errorf("the one that hung: %v", err)
 			}
 		})
 		if err := untilWaitedFor(t.Context(), tx); err != nil {
 			return err
 		}
-		return d.Lookup(ctx, `SELECT slots FROM replicas WHERE id = $1`, []any{"x"}, func(db.Scanner) error { return nil })
+		return d.Lookup(ctx, `SELECT slots FROM replicas WHERE id = $1`, []string{"x"}, func(db.Scanner) error { return nil })
 	})
 	if err != nil {
 		t.Error(err)
@@ -153,7 +153,7 @@ func TestALookupThatIsLateFailsNoOther(t *testing.T) {
 	ask := func(limit time.Duration, query string) <-chan error {
 		answer := make(chan error, 1)
 		asked.Go(func() {
-			answer <- d.Lookup(db.Prompt(t.Context(), limit), query, nil, func(db.Scanner) error { return nil })
+			answer <- d.Lookup(db.Prompt(t.Context(), limit), query, []string{"x"}, func(db.Scanner) error { return nil })
 		})
 		return answer
 	}
@@ -162,13 +162,13 @@ func TestALookupThatIsLateFailsNoOther(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), `LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		hanging = ask(time.Minute, `SELECT seen_at FROM nodes`)
+		hanging = ask(time.Minute, `SELECT seen_at FROM nodes WHERE id = $1`)
 		if err := untilWaitedFor(t.Context(), tx); err != nil {
 			return err
 		}
-		ask(50*time.Millisecond, `SELECT 1`)
+		ask(50*time.Millisecond, `SELECT $1`)
 		time.Sleep(20 * time.Millisecond) // it stands in line, as likely as not
-		patient = ask(time.Minute, `SELECT 1`)
+		patient = ask(time.Minute, `SELECT $1`)
 		time.Sleep(100 * time.Millisecond)
 		return nil
 	})

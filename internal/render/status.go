@@ -61,7 +61,7 @@ var known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
 	var st Status
-	err := s.db.Lookup(ctx, statusQuery, []any{owner, jobID}, func(row db.Scanner) (err error) {
+	err := s.db.Lookup(ctx, statusQuery, []string{owner, jobID}, func(row db.Scanner) (err error) {
 		st, err = scanStatus(row)
 		return err
 	})

@@ -93,7 +93,7 @@ var statusQuery = `SELECT ` + statusColumns + `, COALESCE(CASE WHEN j.state = 'R
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
 	var out Status
 	var stems string
-	err := s.db.Lookup(ctx, statusQuery, []any{owner, jobID}, func(row db.Scanner) (err error) {
+	err := s.db.Lookup(ctx, statusQuery, []string{owner, jobID}, func(row db.Scanner) (err error) {
 		out, err = s.scanStatus(row, &stems)
 		return err
 	})
@@ -121,11 +121,11 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 // cost half as much again there.
 const placeQuery = `SELECT COUNT(*), (SELECT AVG(h.took) FROM (SELECT ready_at - submitting_at AS took
 		FROM separation_jobs WHERE ready_at IS NOT NULL AND submitting_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50) h)
-	FROM separation_jobs q WHERE q.state = 'QUEUED' AND (q.created_at < $1 OR (q.created_at = $1 AND q.id <= $2))`
+	FROM separation_jobs q WHERE q.state = 'QUEUED' AND (q.created_at < CAST($1 AS BIGINT) OR (q.created_at = CAST($1 AS BIGINT) AND q.id <= $2))`
 
 // place puts into the status of a QUEUED job where it is in the queue.
 func (s *Service) place(ctx context.Context, st *Status) error {
-	return s.db.Lookup(ctx, placeQuery, []any{st.Created.UnixMilli(), st.JobID}, func(row db.Scanner) error {
+	return s.db.Lookup(ctx, placeQuery, []string{strconv.FormatInt(st.Created.UnixMilli(), 10), st.JobID}, func(row db.Scanner) error {
 		var position int64
 		var took sql.NullFloat64
 		err := row.Scan(&position, &took)
