@@ -62,10 +62,10 @@ type storeA struct {
 	mu       sync.Mutex
 	uri      string
 	record   string
-	life     int // seconds of a granted access token
-	refuse   int // how many API calls to answer with 401
-	grants   int // access tokens given out
-	lookups  int // API calls that arrived
+	life     string // seconds of a granted access token, as JSON
+	refuse   int    // how many API calls to answer with 401
+	grants   int    // access tokens given out
+	lookups  int    // API calls that arrived
 	tokenFn  http.HandlerFunc
 	lookupFn http.HandlerFunc
 }
@@ -119,7 +119,7 @@ func (s *storeA) grant(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.grants++
-	_, _ = fmt.Fprintf(w, `{"access_token":"access-%d","expires_in":%d,"token_type":"Bearer"}`, s.grants, s.life)
+	_, _ = fmt.Fprintf(w, `{"access_token":"access-%d","expires_in":%s,"token_type":"Bearer"}`, s.grants, s.life)
 }
 
 func (s *storeA) lookup(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +151,7 @@ func accountJSON(changes map[string]any) []byte {
 func newPlatformA(t *testing.T, change ...func(*receipt.PlatformAConfig)) (*receipt.PlatformA, *storeA, *calltest.Clock) {
 	t.Helper()
 	at := calltest.NewClock(start)
-	store := &storeA{t: t, now: at.Now, record: recordA(nil), life: 3600}
+	store := &storeA{t: t, now: at.Now, record: recordA(nil), life: "3600"}
 	address, client := calltest.Serve(t, store.ServeHTTP)
 	store.uri = address + "/token"
 	cfg := receipt.PlatformAConfig{BaseURL: address, PackageName: "com.cutroom.app",
@@ -285,7 +285,13 @@ func TestPlatformACallerGivesUp(t *testing.T) {
 }
 
 func TestPlatformAKeepsItsAccessTokenUntilShortlyBeforeItsEnd(t *testing.T) {
+	t.Run("number", func(t *testing.T) { keepsItsAccessToken(t, "3600") })
+	t.Run("string", func(t *testing.T) { keepsItsAccessToken(t, `"3600"`) })
+}
+
+func keepsItsAccessToken(t *testing.T, life string) {
 	p, store, at := newPlatformA(t)
+	store.life = life
 	for _, step := range []struct {
 		wait   time.Duration
 		grants int
@@ -302,7 +308,7 @@ func TestPlatformAKeepsItsAccessTokenUntilShortlyBeforeItsEnd(t *testing.T) {
 
 func TestPlatformADoesNotKeepATokenOfUnknownLife(t *testing.T) {
 	p, store, _ := newPlatformA(t)
-	store.life = 0
+	store.life = "0"
 	for want := 1; want <= 2; want++ {
 		if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
 			t.Fatal(err)

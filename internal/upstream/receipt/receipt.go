@@ -116,14 +116,14 @@ func authorizedGet(ctx context.Context, client *http.Client, address, bearer str
 }
 
 // sorted tells the failures of a call apart: what is transient (no complete
-// answer, 5xx, 429) becomes ErrUnavailable, an absurdly long answer ErrInvalid.
+// answer, 5xx, 429, 408) becomes ErrUnavailable, an absurdly long answer ErrInvalid.
 func sorted(status int, body []byte, err error) (int, []byte, error) {
 	switch {
 	case errors.Is(err, httpcall.ErrTooLong):
 		return 0, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	case err != nil:
 		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case status >= 500 || status == http.StatusTooManyRequests:
+	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
 		return 0, nil, fmt.Errorf("%w: status %d", ErrUnavailable, status)
 	}
 	return status, body, nil

@@ -87,6 +87,7 @@ var failures = map[string]struct {
 	"502":           {status(502), receipt.ErrUnavailable, 0},
 	"503":           {status(503), receipt.ErrUnavailable, 0},
 	"429":           {status(429), receipt.ErrUnavailable, 0},
+	"408":           {status(408), receipt.ErrUnavailable, 0},
 	"400":           {status(400), receipt.ErrInvalid, 0},
 	"403":           {status(403), receipt.ErrInvalid, 0},
 	"404":           {status(404), receipt.ErrInvalid, 0},

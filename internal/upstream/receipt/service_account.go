@@ -141,14 +141,15 @@ func (s *accessTokens) renew(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: status %d", ErrInvalid, status)
 	}
 	var answer struct {
-		AccessToken string `json:"access_token"`
-		ExpiresIn   int64  `json:"expires_in"` // seconds
+		AccessToken string      `json:"access_token"`
+		ExpiresIn   json.Number `json:"expires_in"` // seconds; some token endpoints write it as a string
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.AccessToken == "" {
 		return "", fmt.Errorf("%w: the answer holds no access token", ErrInvalid) // never quoted: it may hold one
 	}
 	// A year is far above what endpoints grant, and keeps the sum from overflowing.
-	life := time.Duration(min(max(answer.ExpiresIn, 0), 365*24*3600)) * time.Second
+	seconds, _ := answer.ExpiresIn.Int64() // 0 where the lifetime is absent or no whole number
+	life := time.Duration(min(max(seconds, 0), 365*24*3600)) * time.Second
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.token, s.renewAt = answer.AccessToken, began.Add(life-renewBefore)
