@@ -118,6 +118,7 @@ func TestStartupRefusesBadConfiguration(t *testing.T) {
 			"IAP_PLATFORM_B_PRIVATE_KEY": "tooshort-secret", "IAP_PLATFORM_B_ROOT_CA_FILE": "/no/such/file.pem"},
 			[]string{"SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL",
 				"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", "IAP_PLATFORM_B_PRIVATE_KEY", "IAP_PLATFORM_B_ROOT_CA_FILE"}},
+		{"storage folder below a file", one("STORAGE_PATH", "/dev/null/storage"), nil},
 		{"stem URL outlives its stem", map[string]string{"SEPARATION_URL_TTL_SEC": "3600", "SEPARATION_ABANDON_TTL_MS": "3599000"},
 			[]string{"SEPARATION_URL_TTL_SEC", "SEPARATION_ABANDON_TTL_MS"}},
 		{"one role without a port", map[string]string{"ROLES": "render", "DATABASE_URL": "postgres://db.invalid/cutroom?sslmode=require"},

@@ -91,7 +91,7 @@ func makeFolders(root string) (folders, error) {
 		work: filepath.Join(root, "work"), assets: filepath.Join(root, "cache", "assets"), parts: filepath.Join(root, "cache", "parts")}
 	for _, dir := range []string{f.uploads, f.objects, f.work, f.assets, f.parts} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return folders{}, fmt.Errorf("create storage folder: %w", err)
+			return folders{}, fmt.Errorf("STORAGE_PATH: %w", err)
 		}
 	}
 	return f, nil
