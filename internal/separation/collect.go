@@ -93,8 +93,10 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 // ready writes the stems and moves PROCESSING to READY.
 func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		// The clock is read once: sweeps count from ready_at what clients count from finished_at.
 		err := job.Guarded(tx.Exec(ctx, `UPDATE separation_jobs SET state = 'READY', progress = 100,
-				actual_duration_ms = $3, ready_at = now_ms(), finished_at = now_ms(), replica = lease_owner, lease_owner = NULL, lease_until = NULL
+				actual_duration_ms = $3, ready_at = clock.ms, finished_at = clock.ms, replica = lease_owner, lease_owner = NULL, lease_until = NULL
+				FROM (SELECT now_ms() AS ms) AS clock
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, stems[0].durationMs))
 		if err != nil {
 			return err
