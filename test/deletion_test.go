@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/separator"
@@ -113,7 +112,7 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 		r.Send(t, q).Error(401, "account_deleted")
 	}
 	var left []string
-	apitest.Eventually(t, time.Minute, func() bool {
+	apitest.Eventually(t, patience, func() bool {
 		left = filesOf(t, s) // whatever their names
 		return len(left) <= len(before)
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
@@ -204,7 +203,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 		}
 	}
 	var left []string
-	apitest.Eventually(t, time.Minute, func() bool {
+	apitest.Eventually(t, patience, func() bool {
 		left = filesOf(t, s, running, queued, film, u.Sub)
 		return len(left) == 0
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })

@@ -89,13 +89,13 @@ func TestForwardedForIsIgnoredFromStrangers(t *testing.T) {
 // machine's addresses, and returns the status, 0 where there was no answer.
 func rawHealth(t *testing.T, s *apitest.Server, from, rest string) int {
 	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
 	c, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n"+rest)
 	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {

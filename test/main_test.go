@@ -41,6 +41,11 @@ func sameInEveryShape(t *testing.T) {
 // M is a JSON object.
 type M = apitest.M
 
+// patience is how long a test waits for what a healthy service does within seconds:
+// the machine may be slow and have other work. What must happen in a certain time
+// has a bound of its own.
+const patience = 4 * time.Minute
+
 // fixtures are the clips that tests share, made at most once per process.
 var fixtures sync.Map // name -> func() string
 

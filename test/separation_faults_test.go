@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
@@ -111,7 +110,7 @@ func TestLostAnswerToSubmitIsNotPaidTwice(t *testing.T) {
 	// Either outcome is right: the project was found again, or the job failed
 	// and was refunded. Paying the provider twice is wrong.
 	var job apitest.SeparationStatus
-	apitest.Eventually(t, time.Minute, func() bool {
+	apitest.Eventually(t, patience, func() bool {
 		job = u.Separation(t, id)
 		return job.Status == "READY" || job.Status == "FAILED"
 	}, func() string { return id + " is " + job.Status })

@@ -268,7 +268,7 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000000\r\n\r\n", separatePath, u.Token)
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("no answer before the body: %v", err)
@@ -303,7 +303,7 @@ func TestUploadsTooLarge(t *testing.T) {
 func noFilesLeft(t testing.TB, s *apitest.Server) {
 	t.Helper()
 	var left []string
-	apitest.Eventually(t, time.Minute, func() bool {
+	apitest.Eventually(t, patience, func() bool {
 		left = nil
 		_ = filepath.WalkDir(filepath.Join(s.Storage, "uploads"), func(path string, d os.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {

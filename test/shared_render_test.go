@@ -35,7 +35,7 @@ func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
 	u.WaitRendered(t, id)
 	isFilm(t, u.Download(t, id), 320, 180, "30/1", 18*time.Second)
 	// Who assisted may say so after the film's end.
-	apitest.Eventually(t, time.Minute, func() bool { return strings.Contains(s.Logs(), "assisted a render") },
+	apitest.Eventually(t, patience, func() bool { return strings.Contains(s.Logs(), "assisted a render") },
 		func() string { return "no replica assisted the other" })
 }
 
@@ -44,14 +44,14 @@ func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
 func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 	t.Parallel()
 	s, u, id := sharedRender(t)
-	apitest.Eventually(t, time.Minute, func() bool {
+	apitest.Eventually(t, patience, func() bool {
 		return strings.Contains(s.Replica(0).Logs(), "render claimed") || strings.Contains(s.Replica(1).Logs(), "render claimed")
 	}, func() string { return "the render is not claimed" })
 	renders := 0
 	if strings.Contains(s.Replica(1).Logs(), "render claimed") {
 		renders = 1
 	}
-	apitest.Eventually(t, time.Minute, func() bool { return encoders(s, renders) > 0 },
+	apitest.Eventually(t, patience, func() bool { return encoders(s, renders) > 0 },
 		func() string { return "the render does not get going" })
 	s.Replica(renders).Stop(t) // with status 0
 	if log := s.Replica(renders).Logs(); !strings.Contains(log, "render handed back") {
@@ -67,7 +67,7 @@ func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 
 func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
 	s, u, id := sharedRender(t)
-	apitest.Eventually(t, time.Minute, func() bool { return u.Status(t, id).Progress >= 20 },
+	apitest.Eventually(t, patience, func() bool { return u.Status(t, id).Progress >= 20 },
 		func() string { return "the render does not get going" })
 	s.KillReplica(t, 0)
 	left := at(u, s.Replica(1))

@@ -145,7 +145,7 @@ func TestPresignedPut(t *testing.T) {
 		code   string
 	}{
 		"length not told":    {func(r *http.Request) { r.ContentLength = -1 }, 0, "SignatureDoesNotMatch"},
-		"almost expired":     {nil, 295 * time.Second, ""},
+		"almost expired":     {nil, 270 * time.Second, ""},
 		"expired":            {nil, 301 * time.Second, "AccessDenied"},
 		"other method":       {func(r *http.Request) { r.Method = "POST" }, 0, "SignatureDoesNotMatch"},
 		"header smuggled in": {func(r *http.Request) { r.Header.Set("X-Amz-Acl", "public-read") }, 0, "AccessDenied"},

@@ -93,7 +93,7 @@ func TestFaultKinds(t *testing.T) {
 			tt.rule.Step = "greet"
 			timeout := time.Minute
 			if tt.rule.Kind == fake.KindStall || tt.name == "too slow" {
-				timeout = 2 * time.Second
+				timeout = 4 * time.Second // the call has to arrive in it
 			}
 			if err := h.Faults.Add(tt.rule); err != nil {
 				t.Fatal(err)
