@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -242,16 +244,27 @@ func TestAssetUploadsAreLimitedAndNeedAnAccount(t *testing.T) {
 	gone.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account"}).Expect(204)
 	gone.Post(t, uploadURLPath, request).Error(401, "account_deleted")
 	gone.Post(t, completePath, M{"uploadId": "x"}).Error(401, "account_deleted")
-	let := 0
-	for range 125 {
-		if res := u.Post(t, uploadURLPath, request); res.Status == 200 {
-			let++
-		} else {
-			res.Error(429, "rate_limited")
-		}
+	var let atomic.Int32
+	var all sync.WaitGroup
+	began := time.Now()
+	for range 5 { // at once, because a slow machine takes long for one after the other
+		all.Go(func() {
+			for range 25 {
+				if res := u.Post(t, uploadURLPath, request); res.Status == 200 {
+					let.Add(1)
+				} else {
+					res.Error(429, "rate_limited")
+				}
+			}
+		})
 	}
-	if let != 120 {
-		t.Errorf("%d of 125 requests within a minute were let through, want 120", let)
+	all.Wait()
+	other := u.Post(t, completePath, M{"uploadId": "x"})
+	if took := time.Since(began); took > time.Minute {
+		t.Skipf("125 requests took %v: the first ones do not count any more", took)
 	}
-	u.Post(t, completePath, M{"uploadId": "x"}).Error(429, "rate_limited")
+	if let.Load() != 120 {
+		t.Errorf("%d of 125 requests within a minute were let through, want 120", let.Load())
+	}
+	other.Error(429, "rate_limited")
 }
