@@ -110,7 +110,7 @@ func TestPosterIsServedWhileThereIsAFilm(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			if now := u.Get(t, path); string(now.Body) != string(res.Body) {
+			if now := onDemand(t, s, apitest.Request{Path: path, Token: u.Token, Valid: true}); string(now.Body) != string(res.Body) {
 				t.Errorf("%d: another picture than the one made with the film", now.Status)
 			}
 		})
