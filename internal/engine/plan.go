@@ -175,6 +175,49 @@ type audioUse struct {
 	regions []*audio.Region
 }
 
+// readOn softens the change of volume from a region to the one that plays on from
+// its end, by a crossfade of seamFade over their border. Where the volumes are equal
+// they pass unchanged.
+func readOn(before, behind *audio.Region) {
+	before.FadeOut, behind.FadeIn = 0, 0
+	if before.Volume == behind.Volume {
+		return
+	}
+	half := min(seamFade, before.End-before.Start, behind.End-behind.Start) / 2
+	before.End, before.FadeOut = before.End+half, 2*half
+	behind.Start, behind.FadeIn = behind.Start-half, 2*half
+}
+
+// useEnd is where a use ends, for what reads on from it.
+type useEnd struct {
+	source *Source
+	tempo  float64
+	at     int64 // in the output
+}
+
+// joined makes one use of those that read on from each other, as pieces of music
+// do that was split to change its volume, and stems of neighbouring directives: each
+// fading by itself would leave a gap.
+func joined(uses []audioUse) []audioUse {
+	var all []audioUse
+	ends := map[useEnd]int{}
+	for _, u := range uses {
+		end := useEnd{u.source, u.tempo, u.start + u.length}
+		i, found := ends[useEnd{u.source, u.tempo, u.start}]
+		if !found || math.Abs(all[i].from+float64(all[i].length)*u.tempo-u.from) >= 1 {
+			ends[end] = len(all)
+			all = append(all, u)
+			continue
+		}
+		before := &all[i]
+		readOn(before.regions[len(before.regions)-1], u.regions[0])
+		before.regions = append(before.regions, u.regions...)
+		before.length += u.length
+		ends[end] = i
+	}
+	return all
+}
+
 // planAudio places every sound and decides what is decoded and stretched.
 func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Source) error {
 	uses := segmentAudio(l, muteSpans(t, l))
@@ -182,8 +225,8 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	if err != nil {
 		return err
 	}
-	uses = append(uses, clips...)
-	uses = append(uses, stemAudio(t, l, sources)...)
+	uses = append(uses, joined(clips)...)
+	uses = append(uses, joined(stemAudio(t, l, sources))...)
 	p.Audio = planDecodes(uses)
 	stretches := map[string]*stretchedAudio{}
 	for _, u := range uses {
@@ -237,7 +280,9 @@ func segmentAudio(l *layout, mutes []audio.Mute) []audioUse {
 			continue
 		}
 		region := &audio.Region{Name: fmt.Sprintf("segments[%d]", p.index), Start: start, End: end, Volume: p.segment.Volume}
-		if len(u.regions) == 0 && start > 0 {
+		if n := len(u.regions); n > 0 {
+			readOn(u.regions[n-1], region)
+		} else if start > 0 {
 			region.FadeIn = seamFade
 		}
 		u.regions = append(u.regions, region)

@@ -244,7 +244,8 @@ func TestStemsAddUpToTheOriginal(t *testing.T) {
 	tl.Quality = timeline.High
 	plain := b.render(t, tl)
 	tl.Directives = []timeline.Directive{
-		directive(700, 2450, 517+700, 1, voice, background),
+		directive(700, 1504, 517+700, 1, voice, background),
+		directive(1504, 2450, 517+1504, 1, voice, background), // reads on from the first
 		directive(2600, 3900, 3700+(2600-2484), 1, voice, background),
 	}
 	mixed := b.render(t, tl)
@@ -264,14 +265,55 @@ func TestStemsAddUpToTheOriginal(t *testing.T) {
 		t.Errorf("the films differ by %.4f at %.4f s", worst, float64(at)/48000)
 	}
 	// And the voice alone leaves the background out.
-	tl.Directives = tl.Directives[:1]
-	tl.Directives[0].Selections = tl.Directives[0].Selections[:1]
+	tl.Directives = tl.Directives[:2]
+	for i := range tl.Directives {
+		tl.Directives[i].Selections = tl.Directives[i].Selections[:1]
+	}
 	alone := b.render(t, tl)
 	near(t, "voice", mediatest.ToneLevel(t, alone.Path, 440, mediatest.Between(800, 2400)), db(0.2), 0.1)
 	if l := mediatest.ToneLevel(t, alone.Path, 1234, mediatest.Between(800, 2400)); l > -55 {
 		t.Errorf("background at %.1f dB although it was left out", l)
 	}
 	near(t, "background behind the range", mediatest.ToneLevel(t, alone.Path, 1234, mediatest.Between(2600, 4500)), db(0.15), 0.1)
+}
+
+// What was cut only to change its volume reads on without a click, and without a gap
+// where even the volume is the same.
+func TestPiecesOfOneSoundReadOn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second, Tone: 440})
+	silent, music := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second}), mediatest.Tone(t, 440, 4*time.Second)
+	smooth := func(t *testing.T, tl timeline.Timeline, most float64) {
+		t.Helper()
+		tl.Quality = timeline.High
+		out := b.render(t, tl)
+		if residual, at := mediatest.Discontinuity(t, out.Path, 440, mediatest.Between(50, 1900)); residual > most {
+			t.Errorf("residual %.4f at %v", residual, at)
+		}
+		near(t, "the end", mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(1400, 1900)), db(0.25*0.2), 0.1)
+	}
+	t.Run("segments", func(t *testing.T) {
+		t.Parallel()
+		tl := sound(cut(clip, 0, 567), cut(clip, 567, 1233), cut(clip, 1233, 0))
+		tl.Segments[1].Volume, tl.Segments[2].Volume = 0, 0.2
+		smooth(t, tl, 0.05) // the ramp's own bends; a step is 0.6
+	})
+	for _, speed := range []float64{1, 2} {
+		t.Run(fmt.Sprintf("music at speed %v", speed), func(t *testing.T) {
+			t.Parallel()
+			tl := sound(cut(silent, 0, 0))
+			for i := range 3 {
+				from := time.Duration(i) * 501 * time.Millisecond
+				at := time.Duration(float64(from) * speed)
+				tl.Clips = append(tl.Clips, timeline.Clip{SourceKey: music, Start: from, SourceTrimStart: at, Volume: 0.2, Speed: speed})
+				if i > 0 {
+					tl.Clips[i-1].SourceTrimEnd = at
+				}
+			}
+			smooth(t, tl, 0.002)
+		})
+	}
 }
 
 // directive replaces [from, to) ms by the given stems, which read from offset.
