@@ -240,7 +240,8 @@ func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) er
 	if err != nil {
 		return &Error{Op: "download", Err: err}
 	}
-	x := exchange{endpoint: "download", method: http.MethodGet, url: u, withKey: withKey}
+	x := exchange{endpoint: "download", method: http.MethodGet, url: u, withKey: withKey,
+		header: map[string]string{"Accept-Encoding": "identity"}} // lengths must mean the bytes we count
 	err = c.retry(ctx, func() error {
 		return c.once(ctx, x, func(status int, length int64, body io.Reader) error {
 			if status != http.StatusOK {

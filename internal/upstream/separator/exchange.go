@@ -52,7 +52,6 @@ func (c *Client) newTransport() *http.Transport {
 		},
 		TLSHandshakeTimeout:    c.cfg.ConnectTimeout,
 		DisableKeepAlives:      true,
-		DisableCompression:     true, // lengths must mean the bytes we count
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 }

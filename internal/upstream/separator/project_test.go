@@ -2,8 +2,10 @@ package separator
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -107,6 +109,36 @@ func wantStems(t *testing.T, dir string, got Stems, voice, background string, sp
 	if err != nil || len(entries) != files {
 		t.Errorf("dir holds %v, want %d files (%v)", entries, files, err)
 	}
+}
+
+// A server may compress for whoever does not forbid it, the answer that was paid
+// for included.
+func TestReadsCompressedAnswersAndAsksForPlainFiles(t *testing.T) {
+	p := newProvider(t)
+	p.faults["audio-separation"] = func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close()
+		io.WriteString(z, `{"result":{"startGenerateProjectIdList":[99]}}`)
+		return true
+	}
+	p.faults["file"] = func(_ http.ResponseWriter, r *http.Request, _ int) bool {
+		if got := r.Header.Get("Accept-Encoding"); got != "identity" {
+			t.Errorf("a file was asked for with Accept-Encoding %q", got)
+		}
+		return false
+	}
+	c := p.client()
+	id, err := c.Submit(t.Context(), 41, "sep-1")
+	if err != nil || id != 99 {
+		t.Fatalf("Submit = %d, %v", id, err)
+	}
+	dir := t.TempDir()
+	stems, err := c.Download(t.Context(), id, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStems(t, dir, stems, "voice", "background", "two", "ten")
 }
 
 func TestUploadOfEmptyFileHasALength(t *testing.T) {
