@@ -48,7 +48,7 @@ func runSandbox(t *testing.T, args ...string) (data, printed, base string) {
 			t.Logf("its log:\n%s", log[max(0, len(log)-4000):])
 		}
 	})
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(4 * time.Minute)
 	for !strings.Contains(stdout.String(), "Ctrl-C stops everything") {
 		select {
 		case err := <-ended:
@@ -151,7 +151,7 @@ func runPage(t *testing.T, page, dir string) {
 		script += "echo '@@@'\n"
 		want = append(want, "@@@")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Dir = dir
