@@ -12,8 +12,8 @@ import (
 
 // Job deadlines. Clips in tests are seconds long; the rest is a busy machine.
 const (
-	separationDeadline = 240 * time.Second
-	renderDeadline     = 240 * time.Second
+	separationDeadline = 10 * time.Minute
+	renderDeadline     = 10 * time.Minute
 )
 
 // Stem is a stem of a separation status.
