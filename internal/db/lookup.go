@@ -77,7 +77,7 @@ type lookup struct {
 	err      error
 }
 
-// lookups share connections: those that come while some are under way go together, in
+// lookups share connections: those that come while one is under way go together, in
 // the next round trip. Where one of them waits for longer, another connection helps.
 type lookups struct {
 	mu      sync.Mutex
@@ -89,10 +89,6 @@ type lookups struct {
 // patience is longer than a round trip to a database nearby.
 const patience = 5 * time.Millisecond
 
-// worthAnother is how many lookups may wait before another connection answers them
-// while the first one's are under way.
-const worthAnother = 4
-
 // maxBatch bounds the lookups of one round trip.
 const maxBatch = 64
 
@@ -100,7 +96,7 @@ func (q *lookups) add(l *lookup, d *DB) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = append(q.waiting, l)
-	if q.running == 0 || q.running == 1 && q.most > 1 && len(q.waiting) >= worthAnother {
+	if q.running == 0 {
 		q.running++
 		go q.run(d)
 	}
