@@ -137,8 +137,8 @@ func TestProbeTakesTheLargestRealVideo(t *testing.T) {
 
 	// Beside the film of a motion photo lie a few larger pictures.
 	photo := filepath.Join(t.TempDir(), "photo.mp4")
-	mediatest.FFmpeg(t, "-i", small, "-i", large, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy",
-		"-frames:v:1", "3", photo)
+	stills := mediatest.Clip(t, mediatest.Spec{Width: 128, Height: 96, Duration: 100 * time.Millisecond})
+	mediatest.FFmpeg(t, "-i", small, "-i", stills, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy", photo)
 	if p := probe(t, photo); p.Video.Index != 0 || p.Video.Width != 64 {
 		t.Errorf("the stills were chosen: %+v", p.Video)
 	}
