@@ -194,6 +194,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	api := httpapi.Options{
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: a.assets,
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
+		MaxRenderPixels: cfg.Render.MaxPixelFrames, RenderOutputTTL: cfg.Render.OutputTTL,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
 		AdminSlug: cfg.HTTP.AdminSlug, AdminClientID: cfg.HTTP.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.HTTP.APIDocs,
 		Trace: a.monitor.Trace, Observe: a.metrics.observe, Stopping: a.stopping, Log: a.log,

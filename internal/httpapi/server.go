@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/rs/cors"
@@ -43,6 +44,10 @@ type Options struct {
 
 	MaxUploadBytes int64 // multipart ceiling of render submits
 	MaxAudioBytes  int64 // of a separation upload
+	// MaxRenderPixels is the most work of one render, in pixels, and RenderOutputTTL
+	// how long its film is kept; both are only shown to apps.
+	MaxRenderPixels int64
+	RenderOutputTTL time.Duration
 
 	AllowedOrigins []string // nil allows any
 	TrustedProxies []netip.Prefix
@@ -97,6 +102,8 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/auth/provider_b", s.limited(limitLogin, s.byIP, s.signIn(account.ProviderB)))
 	s.handle("POST /api/v2/auth/refresh", s.limited(limitRenew, s.byUser, s.signedIn(s.renewSession)))
 	s.handle("DELETE /api/v2/auth/account", s.signedIn(s.deleteAccount))
+
+	s.handle("GET /api/v2/capabilities", s.signedIn(s.capabilities))
 
 	s.handle("GET /api/v2/credits", s.signedIn(s.balance))
 	s.handle("GET /api/v2/credits/cost", s.signedIn(s.cost))

@@ -1,0 +1,58 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"cutroom/internal/account"
+	"cutroom/internal/timeline"
+)
+
+// feature is something that an older server would ignore in a request, so apps ask
+// for it before they offer it.
+type feature struct {
+	name string
+	// works reports whether this configuration supports the feature.
+	works func(o *Options) bool
+}
+
+// features is the list that GET /capabilities answers from. Add a feature when it
+// works, not before.
+var features = []feature{}
+
+func supportedFeatures(o *Options) []string {
+	names := make([]string, 0, len(features))
+	for _, f := range features {
+		if f.works(o) {
+			names = append(names, f.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// limitsBody is what apps may want to check before they upload or submit.
+type limitsBody struct {
+	MaxUploadFileSizeMB     int64  `json:"maxUploadFileSizeMb"`
+	MaxSeparationAudioMB    int64  `json:"maxSeparationAudioMb"`
+	MaxSegments             int    `json:"maxSegments"`
+	MaxBgmClips             int    `json:"maxBgmClips"`
+	MaxSeparationDirectives int    `json:"maxSeparationDirectives"`
+	MaxWaitingJobs          *int64 `json:"maxWaitingJobs"` // null without a limit
+	RenderOutputTTLHours    int64  `json:"renderOutputTtlHours"`
+	MaxRenderGigapixels     int64  `json:"maxRenderGigapixels"`
+}
+
+type capabilitiesBody struct {
+	Features []string   `json:"features"`
+	Limits   limitsBody `json:"limits"`
+}
+
+func (s *Server) capabilities(w http.ResponseWriter, _ *http.Request, _ account.Principal) error {
+	return ok(w, capabilitiesBody{Features: supportedFeatures(&s.o), Limits: limitsBody{
+		MaxUploadFileSizeMB: s.o.MaxUploadBytes >> 20, MaxSeparationAudioMB: s.o.MaxAudioBytes >> 20,
+		MaxSegments: timeline.MaxSegments, MaxBgmClips: timeline.MaxClips, MaxSeparationDirectives: timeline.MaxDirectives,
+		RenderOutputTTLHours: int64(s.o.RenderOutputTTL / time.Hour), MaxRenderGigapixels: s.o.MaxRenderPixels / 1e9,
+	}})
+}
