@@ -2,14 +2,14 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 GO ?= go
-# What is built is told by its tag: 1.2.3, or 1.2.3-4-gabcdef0 beyond it.
+# The version is the tag of the commit: 1.2.3, or 1.2.3-4-gabcdef0 four commits later.
 VERSION ?= $(patsubst v%,%,$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown))
 LDFLAGS := -s -w -X main.release=$(VERSION) -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 MEDIA := $(CUTROOM_MEDIA_DIR)
 
 .PHONY: help
 help: ## list the targets
-	@grep -hsE '^[a-z0-9-]+:.*## ' Makefile $(wildcard mk/*.mk) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hsE '^[a-z0-9-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## build both programs, static, into bin/
@@ -60,4 +60,129 @@ player-app: ## rebuild the sandbox's studio, use it in Chromium and audit it (ne
 clean: ## remove what the targets above made
 	rm -rf bin dist demo-output sandbox-data storage
 
--include mk/*.mk
+# Checks.
+
+# mk/lint.mod pins the versions of the linters and mk/lint.sum their sources, so that
+# no checksum database is asked.
+LINTERS := .tools/lint
+
+$(LINTERS): mk/lint.mod mk/lint.sum
+	$(GO) build -modfile=mk/lint.mod -o $@/ tool
+	@touch $@
+
+.PHONY: lint
+lint: $(LINTERS) ## gofmt, go vet, staticcheck and deadcode; any finding fails
+	@test -z "$$(gofmt -l cmd deploy internal test | tee -a /dev/stderr)"
+	$(GO) vet ./...
+	$(LINTERS)/staticcheck ./...
+	@# Tests count as callers: a function that only tests call is test support.
+	@test -z "$$($(LINTERS)/deadcode -test ./... | tee -a /dev/stderr)"
+
+# Needs Node; no other target does but admin-app.
+.PHONY: lint-openapi
+lint-openapi: ## check the API description with redocly and spectral (needs Node)
+	REDOCLY_TELEMETRY=off npx --yes @redocly/cli@2.77.0 lint --config mk/redocly.yaml internal/httpapi/openapi.yaml
+	npx --yes @stoplight/spectral-cli@6.16.3 lint --ruleset mk/spectral.yaml --fail-severity hint internal/httpapi/openapi.yaml
+
+# The generators' versions are pinned in web/package-lock.json and test/clients/go/go.mod.
+.PHONY: clients
+clients: ## generate TypeScript and Go clients from the API description; each makes a film (needs Node)
+	cd web && npm ci && npm run clients
+	cd test/clients/go && $(GO) generate . && $(GO) vet . && $(GO) build -o film .
+	CUTROOM_TEST_CLIENTS=1 $(GO) run ./test/rerun -count=1 -timeout 5m ./test/clients
+
+FUZZTIME ?= 5m
+
+.PHONY: fuzz
+fuzz: ## fuzz each target for FUZZTIME (default 5m)
+	@scripts/fuzz.sh $(FUZZTIME)
+
+# promtool and amtool are unpacked from Debian's packages, not installed, so that
+# no daemon starts.
+PROMTOOL := .tools/prometheus/usr/bin/promtool
+
+$(PROMTOOL):
+	mkdir -p .tools/prometheus
+	cd .tools/prometheus && apt-get download prometheus prometheus-alertmanager && \
+		for deb in *.deb; do dpkg -x "$$deb" . && rm "$$deb"; done
+
+.PHONY: check-alerts
+check-alerts: $(PROMTOOL) ## check the alert rules, their unit tests and the route with Prometheus's own tools
+	cd deploy && ../$(PROMTOOL) check config --syntax-only prometheus.yml && ../$(PROMTOOL) check rules alerts.yml && \
+		../$(PROMTOOL) test rules alerts_test.yml && ../$(dir $(PROMTOOL))amtool check-config alertmanager.yml
+
+.PHONY: try-operations
+try-operations: build ## do what docs/operations.md says without containers; on a machine that may be thrown away
+	scripts/try-operations.sh
+
+# Measurements.
+
+.PHONY: bench-api
+bench-api: ## measure the API's speed and its memory under uploads; writes its section of docs/benchmarks.md
+	$(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-api $(BENCH_FLAGS)
+
+# Jobs of the year; ten million take 20 GB of disk while they are made, and minutes.
+BENCH_ADMIN_JOBS ?= 10000000
+
+.PHONY: bench-admin
+bench-admin: ## reports, submits, polls and claims on a database with a year of jobs; writes its section of docs/benchmarks.md
+	$(GO) run ./test/bench-api -year $(BENCH_ADMIN_JOBS)
+
+# Runs of each measurement; the best counts.
+BENCH_RENDER_RUNS ?= 3
+
+.PHONY: bench-render
+bench-render: ## the render engine beside one single-graph ffmpeg command; writes its section of docs/benchmarks.md
+	$(GO) run ./test/bench-render -runs $(BENCH_RENDER_RUNS)
+
+# Length of a simulated film: figures shorter than a second are mostly overhead.
+BENCH_SCALE ?= 1s
+# One table alone, which writes to no page: BENCH_SCALE_FLAGS="-bench-scale-only film".
+BENCH_SCALE_FLAGS ?=
+
+.PHONY: bench-scale
+bench-scale: build ## rendering on 1 to 64 workers, long queues and two replicas; writes its section of docs/benchmarks.md
+	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres scripts/s3.sh run $(GO) run ./internal/dbtest/withpg \
+		$(GO) test ./internal/render -run TestBenchmarkScale -count=1 -timeout 20m -bench-scale $(BENCH_SCALE) $(BENCH_SCALE_FLAGS) -v
+
+# In memory if possible, so that the benchmark does not measure the disk.
+STORE_TMP := $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
+
+.PHONY: bench-store
+bench-store: ## 500 MB to and from a real S3 server, beside the plain SDK; writes its section of docs/benchmarks.md
+	TMPDIR=$(STORE_TMP) scripts/s3.sh run $(GO) run ./internal/objectstore/storebench -report docs/benchmarks.md
+
+
+# Separations: the long run against crashes, the fault matrix and the speed of the queue.
+
+SOAK_KILLS ?= 200
+BENCH_QUEUE ?= 5s
+
+.PHONY: soak
+soak: build ## separations against SOAK_KILLS crashes on two replicas, then a while on SQLite
+	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres CUTROOM_SOAK_KILLS=$(SOAK_KILLS) \
+		$(GO) test ./test/soak -count=1 -v -timeout 90m
+	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres CUTROOM_TEST_BUCKET=1 CUTROOM_SOAK_SECONDS=120 \
+		$(GO) test ./test/soak -count=1 -v -timeout 30m
+	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=sqlite CUTROOM_SOAK_SECONDS=120 \
+		$(GO) test ./test/soak -count=1 -v -timeout 30m
+
+.PHONY: fault-matrix
+fault-matrix: build ## fail every step of the provider in every way and write docs/separation.md's tables
+	CUTROOM_BIN=$(CURDIR)/bin/cutroom $(GO) test ./test/matrix -count=1 -timeout 40m -update
+
+.PHONY: bench-queue
+bench-queue: ## claims per second on both databases; writes its section of docs/benchmarks.md
+	$(GO) test ./internal/separation -run TestBenchmarkQueue -count=1 -timeout 30m -bench-queue $(BENCH_QUEUE) -v
+
+# Releases.
+
+.PHONY: release
+release: ## static binaries, Debian packages, SBOM and checksums of VERSION=1.2.3 in dist/1.2.3
+	@scripts/release.sh $(VERSION)
+
+DEBIAN ?= trixie
+
+.PHONY: test-package
+test-package: ## install, upgrade and remove the Debian package on a bare Debian (DEBIAN=bookworm or trixie; as root)
+	scripts/fresh.sh $(DEBIAN) deploy/package/try.sh

@@ -32,8 +32,9 @@ export CGO_ENABLED=0 GOFLAGS=-trimpath
 
 step() { printf '\n== %s (%ss) ==\n' "$*" $(($(date +%s) - TEST_BEGAN)); }
 
-# Vetting is a step of its own.
-run() { go test -vet=off -timeout 30m "$@"; }
+# Vetting is a step of its own. With RERUN_FAILED set, a failed test is run twice
+# more and fails the run unless it passes both times.
+run() { go run ./test/rerun -vet=off -timeout 30m "$@"; }
 large() { CUTROOM_TEST_DB=postgres CUTROOM_TEST_BUCKET=1 CUTROOM_TEST_REPLICAS=2 run -count=1 "$@"; }
 mixed() { CUTROOM_TEST_DB=postgres run -count=1 "$@"; }
 small() { CUTROOM_TEST_DB=sqlite run -count=1 "$@"; }
@@ -58,7 +59,7 @@ unit)
 	step "unit tests"
 	# The slowest first.
 	slow=(cutroom/internal/engine cutroom/internal/separation cutroom/internal/httpapi)
-	run -p 2 "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... | grep -vxF "$(printf '%s\n' "${slow[@]}")")
+	run -p 2 "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... ./test/rerun | grep -vxF "$(printf '%s\n' "${slow[@]}")")
 	;;
 black-box)
 	step "black box: large"
