@@ -126,7 +126,7 @@ func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims
 		}
 	}
 	// Sign-ins and deletions of one person do not cross each other more often.
-	return user.User{}, fault.New(fault.Unavailable, "The account is being deleted, please try again later")
+	return user.User{}, fault.Sentencef(fault.Unavailable, "The account is being deleted, please try again later")
 }
 
 // nameFor is the name kept at the first sign-in: the provider's, which

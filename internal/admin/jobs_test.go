@@ -95,7 +95,7 @@ func TestUserJobs(t *testing.T) {
 
 		s.erasing(bob)
 		for _, unknown := range []string{bob, uuid.NewString()} {
-			if _, _, err := s.reports.UserJobs(t.Context(), unknown, admin.Page{Limit: 1}); !errors.Is(err, fault.New(fault.NotFound, "User not found")) {
+			if _, _, err := s.reports.UserJobs(t.Context(), unknown, admin.Page{Limit: 1}); !errors.Is(err, fault.Sentencef(fault.NotFound, "User not found")) {
 				t.Errorf("unknown user: %v", err)
 			}
 		}

@@ -42,7 +42,7 @@ func scanEntry(rows db.Scanner) (e LedgerEntry, err error) {
 var platforms = [2]string{"platform_a", "platform_b"}
 
 // errNoUser answers for an id without an account.
-var errNoUser = fault.New(fault.NotFound, "User not found")
+var errNoUser = fault.Sentencef(fault.NotFound, "User not found")
 
 // count runs a query that counts rows of a user who exists.
 func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err error) {
@@ -138,7 +138,7 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 	}
 	switch {
 	case db.IsNoRows(err):
-		return Job{}, fault.New(fault.NotFound, "Job not found")
+		return Job{}, fault.Sentencef(fault.NotFound, "Job not found")
 	case err != nil:
 		return Job{}, fmt.Errorf("look for job: %w", err)
 	}

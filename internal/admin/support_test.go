@@ -58,7 +58,7 @@ func TestLedgerAndPurchasesOfAUser(t *testing.T) {
 			_, _, purchases := s.reports.Purchases(t.Context(), unknown, admin.Page{Limit: 1})
 			_, export := s.reports.Export(t.Context(), unknown)
 			for _, err := range []error{ledger, purchases, export} {
-				if !errors.Is(err, fault.New(fault.NotFound, "User not found")) {
+				if !errors.Is(err, fault.Sentencef(fault.NotFound, "User not found")) {
 					t.Errorf("unknown user: %v", err)
 				}
 			}
@@ -110,7 +110,7 @@ func TestJobTellsSupportEverything(t *testing.T) {
 		if _, err := json.Marshal(j); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.reports.Job(t.Context(), "nothing", ""); !errors.Is(err, fault.New(fault.NotFound, "Job not found")) {
+		if _, err := s.reports.Job(t.Context(), "nothing", ""); !errors.Is(err, fault.Sentencef(fault.NotFound, "Job not found")) {
 			t.Errorf("unknown job: %v", err)
 		}
 		data := must(s.reports.Export(t.Context(), ann))(t)

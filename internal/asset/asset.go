@@ -44,7 +44,7 @@ var ErrCorrupt = errors.New("asset does not match its key")
 
 // errVerifying answers while an object is looked at that may have to be uploaded
 // again.
-var errVerifying = fault.New(fault.Unavailable, "the file under this hash is being checked, try again later")
+var errVerifying = fault.Sentencef(fault.Unavailable, "the file under this hash is being checked, try again later")
 
 // Service is the assets of the bucket. It is safe for concurrent use.
 type Service struct {

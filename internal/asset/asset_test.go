@@ -187,7 +187,7 @@ func TestUploadURLNamesTheBrokenField(t *testing.T) {
 		req := good
 		c.change(&req)
 		_, err := service.UploadURL(t.Context(), req)
-		if seen := fault.As(err); seen == nil || seen.Kind != fault.Invalid || seen.Code != c.want {
+		if seen := fault.As(err); seen == nil || seen.Kind != fault.Invalid || seen.Answer() != c.want {
 			t.Errorf("%+v: %v, want %q", req, err, c.want)
 		}
 	}

@@ -89,7 +89,7 @@ func done(up asset.Upload) (n int) {
 // code is what a client is told.
 func code(err error) string {
 	if f := fault.As(err); f != nil {
-		return f.Code
+		return f.Answer()
 	}
 	return ""
 }

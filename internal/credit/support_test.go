@@ -38,7 +38,7 @@ func TestSupportGivesAndTakesOnceAndNeverBelowZero(t *testing.T) {
 			fresh, err := support(t, d, user, step.id, step.amount)
 			code := ""
 			if f := fault.As(err); f != nil {
-				code = f.Code
+				code = f.Answer()
 			} else if err != nil {
 				t.Fatal(err)
 			}

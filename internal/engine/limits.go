@@ -77,7 +77,7 @@ func (l Limits) checkWork(p *Plan) error {
 
 // ErrNoSpace is what a render ends with when the disk fills up: another machine,
 // or the same one later, may have the room.
-var ErrNoSpace = fault.New(fault.Unavailable, "the server has no room for this render at the moment")
+var ErrNoSpace = fault.Sentencef(fault.Unavailable, "the server has no room for this render at the moment")
 
 // checkSpace compares what the job's disk has left with what is still to be
 // written.

@@ -74,7 +74,7 @@ func (b *bench) fails(t testing.TB, tl timeline.Timeline) string {
 	return reads(f)
 }
 
-func reads(f *fault.Error) string { return string(f.Reason) + ": " + f.Code }
+func reads(f *fault.Error) string { return string(f.Reason) + ": " + f.Answer() }
 
 func (b *bench) try(t testing.TB, tl timeline.Timeline) (engine.Output, error) {
 	t.Helper()

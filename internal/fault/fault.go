@@ -6,6 +6,7 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,27 +32,36 @@ const (
 
 // Error is a failure the client is allowed to see.
 type Error struct {
-	Kind   Kind
-	Code   string // wire "error": a machine code, or a sentence where the API defines none
-	Detail string // wire "detail"; never an upstream's text, a path or a stack
-	Reason Reason // why a job failed; "" is a failure of no job
+	Kind     Kind
+	Code     string // wire "error": a machine code; "" where the API defines none
+	Sentence string // wire "error" where there is no code
+	Detail   string // wire "detail"; never an upstream's text, a path or a stack
+	Reason   Reason // why a job failed; "" is a failure of no job
 	// RetryAfter is how long the client should wait, for RateLimited; 0 omits the header.
 	RetryAfter time.Duration
 	Err        error // cause, for the log only
 }
 
-// New returns a failure of the given kind. Code is a machine code or a sentence.
+// Answer is the wire's "error": the machine code, or else the sentence.
+func (e *Error) Answer() string { return cmp.Or(e.Code, e.Sentence) }
+
+// New returns a failure of the given kind with a machine code.
 func New(kind Kind, code string) *Error { return &Error{Kind: kind, Code: code} }
 
-// Invalidf returns a failed input validation (400) whose code is a sentence
-// naming the field.
-func Invalidf(format string, args ...any) *Error {
-	return &Error{Kind: Invalid, Code: fmt.Sprintf(format, args...)}
+// Sentencef returns a failure of the given kind for which the API defines no code.
+func Sentencef(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Sentence: fmt.Sprintf(format, args...)}
 }
 
-// NotFoundf returns a 404 whose code is a sentence.
+// Invalidf returns a failed input validation (400) with a sentence that names
+// the field.
+func Invalidf(format string, args ...any) *Error {
+	return Sentencef(Invalid, format, args...)
+}
+
+// NotFoundf returns a 404 with a sentence.
 func NotFoundf(format string, args ...any) *Error {
-	return &Error{Kind: NotFound, Code: fmt.Sprintf(format, args...)}
+	return Sentencef(NotFound, format, args...)
 }
 
 // WithDetail returns a copy of e with the detail set.
@@ -70,7 +80,7 @@ func (e *Error) WithCause(cause error) *Error {
 
 // Error describes the failure for the log, cause included.
 func (e *Error) Error() string {
-	s := e.Code
+	s := e.Answer()
 	if e.Detail != "" {
 		s += " (" + e.Detail + ")"
 	}
@@ -97,11 +107,11 @@ func Cause(err error) string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is an Error of the same kind, code and reason, so that
+// Is reports whether target is an Error of the same kind, code, sentence and reason, so that
 // errors.Is works on copies made by WithDetail and WithCause.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
-	return ok && t.Kind == e.Kind && t.Code == e.Code && t.Reason == e.Reason
+	return ok && t.Kind == e.Kind && t.Code == e.Code && t.Sentence == e.Sentence && t.Reason == e.Reason
 }
 
 // As returns the Error in err's chain, or nil.

@@ -22,7 +22,7 @@ const (
 	Unexplained         Reason = "internal"             // anything else
 )
 
-// Failedf returns the failure of a job, whose code is a sentence for its owner.
+// Failedf returns the failure of a job, with a sentence for its owner.
 func Failedf(reason Reason, format string, args ...any) *Error {
 	e := Invalidf(format, args...)
 	e.Reason = reason

@@ -68,7 +68,7 @@ func (s *Server) adminApp() {
 		case found:
 			f.serve(w, r)
 		case path.Ext(name) != "":
-			return fault.New(fault.NotFound, "Not found")
+			return fault.Sentencef(fault.NotFound, "Not found")
 		default:
 			// The app's own places come after the #, so any other address
 			// leads to its start. Answering there with the page itself would

@@ -54,7 +54,7 @@ func (s *Server) docsRoutes() {
 		// The page says in words of its own what it has not.
 		probe := &headerProbe{header: http.Header{}}
 		if ui.ServeHTTP(probe, r); probe.status == http.StatusNotFound {
-			return fault.New(fault.NotFound, "Not found")
+			return fault.Sentencef(fault.NotFound, "Not found")
 		}
 		ui.ServeHTTP(w, r)
 		return nil

@@ -86,14 +86,14 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 	switch {
 	case f != nil && f.Kind != fault.Internal:
 		if f.Err != nil {
-			log.Log(r.Context(), levelOf(f.Kind), "request refused", "error", f.Code, "cause", f.Err)
+			log.Log(r.Context(), levelOf(f.Kind), "request refused", "error", f.Answer(), "cause", f.Err)
 		}
 	case errors.Is(err, staging.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
 		log.Error("no space left", "err", err)
-		f = &fault.Error{Kind: fault.Unavailable, Code: "The service is short of storage, please try again later", RetryAfter: time.Minute}
+		f = &fault.Error{Kind: fault.Unavailable, Sentence: "The service is short of storage, please try again later", RetryAfter: time.Minute}
 	default:
 		log.Error("request failed", "err", err)
-		f = fault.New(fault.Internal, "Internal server error")
+		f = fault.Sentencef(fault.Internal, "Internal server error")
 	}
 	writeError(w, f)
 }
@@ -138,7 +138,7 @@ func writeError(w http.ResponseWriter, f *fault.Error) {
 	if f.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))
 	}
-	writeJSON(w, statuses[f.Kind], errorBody{Error: f.Code, Detail: f.Detail})
+	writeJSON(w, statuses[f.Kind], errorBody{Error: f.Answer(), Detail: f.Detail})
 }
 
 // writeJSON writes an answer. When the connection fails there is nobody left to

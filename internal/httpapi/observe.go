@@ -124,7 +124,7 @@ func (s *Server) panicked(rec *recorder, r *http.Request, p any) {
 	s.log.Error("panic in a handler", "request", requestID(r.Context()), "route", rec.route(),
 		"err", fmt.Errorf("panic: %v", p), "stack", string(debug.Stack()))
 	if rec.status == 0 {
-		writeError(rec, fault.New(fault.Internal, "Internal server error"))
+		writeError(rec, fault.Sentencef(fault.Internal, "Internal server error"))
 	}
 }
 

@@ -51,7 +51,7 @@ func TestOnlyFailuresOfOursAreErrorsInTheLog(t *testing.T) {
 		{"panic", func(http.ResponseWriter, *http.Request) error { panic("boom") }, 500, `{"error":"Internal server error"}`, true},
 		{"nil pointer", func(http.ResponseWriter, *http.Request) error { var r *http.Request; return r.ParseForm() }, 500, `{"error":"Internal server error"}`, true},
 		{"error", func(http.ResponseWriter, *http.Request) error { return errors.New("pq: secret") }, 500, `{"error":"Internal server error"}`, true},
-		{"internal fault", func(http.ResponseWriter, *http.Request) error { return fault.New(fault.Internal, "row 5 of x") }, 500, `{"error":"Internal server error"}`, true},
+		{"internal fault", func(http.ResponseWriter, *http.Request) error { return fault.Sentencef(fault.Internal, "row 5 of x") }, 500, `{"error":"Internal server error"}`, true},
 		{"full disk", func(http.ResponseWriter, *http.Request) error { return fmt.Errorf("x: %w", staging.ErrNoSpace) }, 503,
 			`{"error":"The service is short of storage, please try again later"}`, true},
 		{"client's", func(http.ResponseWriter, *http.Request) error {

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -18,9 +17,9 @@ import (
 func (s *Server) renderForm(r *http.Request, isFile func(string) bool) (*form, error) {
 	return s.readForm(r, formRules{
 		text: []string{"config", "inputId"}, isFile: isFile, maxBody: s.o.MaxUploadBytes,
-		tooBig:  fault.New(fault.TooLarge, fmt.Sprintf("The upload is larger than the limit of %d MB", s.o.MaxUploadBytes>>20)),
+		tooBig:  fault.Sentencef(fault.TooLarge, "The upload is larger than the limit of %d MB", s.o.MaxUploadBytes>>20),
 		tooLong: errTooLarge,
-		tooMany: fault.New(fault.TooLarge, fmt.Sprintf("The form has more than %d parts", maxParts)),
+		tooMany: fault.Sentencef(fault.TooLarge, "The form has more than %d parts", maxParts),
 	})
 }
 
@@ -117,7 +116,7 @@ func wrongShape(what string, document []byte, dst any, err error) error {
 		return err
 	}
 	if sentence := typeMismatch(document, dst); sentence != "" {
-		return fault.New(fault.Invalid, sentence).WithCause(err)
+		return fault.Sentencef(fault.Invalid, "%s", sentence).WithCause(err)
 	}
 	return errBadRequest.WithDetail("%s is not a JSON object", what).WithCause(err)
 }

@@ -16,7 +16,7 @@ import (
 // maxJSON bounds a JSON body and a text form field, in bytes.
 const maxJSON = 1 << 20
 
-var errTooLarge = fault.New(fault.TooLarge, "The request body is too large")
+var errTooLarge = fault.Sentencef(fault.TooLarge, "The request body is too large")
 
 // readBody reads a whole JSON body of at most maxJSON bytes.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {

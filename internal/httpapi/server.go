@@ -155,7 +155,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		clean += "/"
 	}
 	if !storable(r.URL.Path) || clean != r.URL.Path {
-		writeError(w, fault.New(fault.NotFound, "Not found"))
+		writeError(w, fault.Sentencef(fault.NotFound, "Not found"))
 		return
 	}
 	h, pattern := s.mux.Handler(r)
@@ -178,7 +178,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", probe.header.Get("Allow"))
 		writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
 	default:
-		writeError(w, fault.New(fault.NotFound, "Not found"))
+		writeError(w, fault.Sentencef(fault.NotFound, "Not found"))
 	}
 }
 

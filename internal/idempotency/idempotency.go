@@ -31,7 +31,7 @@ type Key struct {
 }
 
 // errReused is the answer to a key that comes back with another body.
-var errReused = fault.New(fault.Invalid, "Idempotency-Key was already used with a different request")
+var errReused = fault.Sentencef(fault.Invalid, "Idempotency-Key was already used with a different request")
 
 // ErrRace reports that the same key was stored by a concurrent request between
 // Find and Save. The caller rolls back and calls Find again.

@@ -122,7 +122,7 @@ func TestJobsFailForWantOfRoomOnlyWhereNobodyHadAny(t *testing.T) {
 				t.Errorf("with %d bytes free %d jobs wait, want %d", step.free, n, step.waiting)
 			}
 		}
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'stale'`, errNoRoom.Code); n != 3 {
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'stale'`, errNoRoom.Sentence); n != 3 {
 			t.Errorf("%d jobs say why", n)
 		}
 	})
@@ -265,7 +265,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 		r.run(failing)
 		r.eventually("failed", time.Minute, func() bool { return r.in(StateFailed) == 1 })
 		r.eventually("reported", time.Minute, func() bool { return strings.Contains(log.String(), "level=ERROR") })
-		if n := r.number(`SELECT attempts FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Code); n != maxAttempts {
+		if n := r.number(`SELECT attempts FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Sentence); n != maxAttempts {
 			t.Errorf("%d attempts", n)
 		}
 		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {

@@ -118,7 +118,7 @@ func TestOnlyLivingJobsCount(t *testing.T) {
 		if err := s.SweepJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE user_id = $1 AND state = 'FAILED' AND error = $2 AND error_code = 'interrupted'`, a, errInterrupted.Code); n != 2 {
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE user_id = $1 AND state = 'FAILED' AND error = $2 AND error_code = 'interrupted'`, a, errInterrupted.Sentence); n != 2 {
 			t.Errorf("%d jobs given up, want 2", n)
 		}
 	})

@@ -140,7 +140,7 @@ var errUnknownJob = fault.NotFoundf("render job not found")
 // What the client reads of a job that failed for a reason of ours.
 var (
 	errInternal    = fault.Failedf(fault.Unexplained, "The video could not be rendered because of an internal error")
-	errSlow        = fault.Failedf(fault.TimedOut, "%s", errInternal.Code) // a program of ours, three times
+	errSlow        = fault.Failedf(fault.TimedOut, "%s", errInternal.Sentence) // a program of ours, three times
 	errNoRoom      = fault.Failedf(fault.Stale, "The video could not be rendered: the service has been short of disk space for too long")
 	errNoNode      = fault.Failedf(fault.Stale, "The video could not be rendered: the machine that holds its files has been away for too long")
 	errInterrupted = fault.Failedf(fault.Interrupted, "The video could not be rendered: the service was interrupted too often")

@@ -71,7 +71,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 	}
 	missing[key(9)], missing[key(4)] = true, true
 	_, err = resolve()
-	if f := fault.As(err); f == nil || f.Kind != fault.NotFound || f.Code != "segments[5].sourceAssetKey: the asset does not exist in the object store" {
+	if f := fault.As(err); f == nil || f.Kind != fault.NotFound || f.Sentence != "segments[5].sourceAssetKey: the asset does not exist in the object store" {
 		t.Errorf("missing: %v", err)
 	}
 }

@@ -67,7 +67,7 @@ func (s *Service) failAll(ctx context.Context, told *fault.Error, where string, 
 	var ids []string
 	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
 		ids, err = db.Texts(tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, error_code = $2, finished_at = now_ms(),
-			replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{told.Code, told.Reason}, args...)...))
+			replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{told.Answer(), told.Reason}, args...)...))
 		for _, id := range ids {
 			err = errors.Join(err, ended(ctx, tx, id))
 		}
@@ -77,7 +77,7 @@ func (s *Service) failAll(ctx context.Context, told *fault.Error, where string, 
 		return fmt.Errorf("give up render jobs: %w", err)
 	}
 	for _, id := range ids {
-		s.log.Warn("render job given up", "job", id, "why", told.Code)
+		s.log.Warn("render job given up", "job", id, "why", told.Answer())
 	}
 	return nil
 }

@@ -218,7 +218,7 @@ func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, to
 	if err != nil {
 		log.Warn("end of render not written; it will be claimed again", "err", err)
 	} else if moved {
-		log.Info("render ended", "state", StateFailed, "why", told.Code, "cause", why)
+		log.Info("render ended", "state", StateFailed, "why", told.Answer(), "cause", why)
 	}
 	return moved && err == nil
 }
@@ -379,7 +379,7 @@ func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cau
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $3, error_code = $5, failure_cause = $4, finished_at = now_ms(),
 				replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, told.Code, fault.Cause(cause), cmp.Or(told.Reason, fault.Unexplained))
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, told.Answer(), fault.Cause(cause), cmp.Or(told.Reason, fault.Unexplained))
 		if err != nil {
 			return fmt.Errorf("fail render job: %w", err)
 		}

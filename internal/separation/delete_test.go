@@ -294,7 +294,7 @@ func (l *lifetimes) judge(owner string, credits int64, jobs []string, deleted ma
 		if hidden != int64(deleted[id]) {
 			l.t.Errorf("hidden %d: %s", hidden, what)
 		}
-		ended := l.number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND error = $2`, id, errDeleted.Code) == 1
+		ended := l.number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND error = $2`, id, errDeleted.Sentence) == 1
 		switch {
 		case deleted[id] == 0 && (refunds == 1) != (x.State == StateFailed):
 			l.t.Errorf("refunded, or not, though not deleted: %s", what)

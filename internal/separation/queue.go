@@ -219,7 +219,7 @@ func failed(ctx context.Context, tx *db.Tx, j claimedJob, told *fault.Error, cau
 			finished_at = now_ms(), replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
 		WHERE id = $1 AND fence = $2 AND state = $4 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')
 		RETURNING deleted_at IS NOT NULL AND submit_intent_at IS NOT NULL`,
-		j.ID, j.Fence, told.Code, j.State, fault.Cause(cause), told.Reason).Scan(&forfeit)
+		j.ID, j.Fence, told.Answer(), j.State, fault.Cause(cause), told.Reason).Scan(&forfeit)
 	if db.IsNoRows(err) {
 		return false, nil
 	}

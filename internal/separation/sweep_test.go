@@ -53,9 +53,9 @@ func TestSweeps(t *testing.T) {
 			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 3}, true},
 			{"stuck after the intent", asking, 11, "", nil, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 1}, true},
 			{"queued and young", StateQueued, 29, "", nil, row{State: StateQueued}, false},
-			{"stale: the queue stands still", StateQueued, 31, "", nil, row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
+			{"stale: the queue stands still", StateQueued, 31, "", nil, row{State: StateFailed, Error: errStale.Sentence, Code: "stale"}, true},
 			{"old, but the queue moves", StateQueued, 50, "", ahead, row{State: StateQueued}, false},
-			{"stale: its node is gone", StateQueued, 31, "", on("gone"), row{State: StateFailed, Error: errStale.Code, Code: "stale"}, true},
+			{"stale: its node is gone", StateQueued, 31, "", on("gone"), row{State: StateFailed, Error: errStale.Sentence, Code: "stale"}, true},
 			{"its node was here lately", StateQueued, 31, "", on("away"), row{State: StateQueued}, false},
 			{"processing within its time", StateProcessing, 29, "", nil, row{State: StateProcessing, Attempts: 1}, false},
 			{"processing for too long", StateProcessing, 31, "", func(r *harness, _ *Service, _, id string) {

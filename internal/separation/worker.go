@@ -143,7 +143,7 @@ func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, ca
 		level = slog.LevelInfo
 	}
 	log.Log(ctx, level, message, "err", cause)
-	log.Info("separation ended", "state", StateFailed, "why", told.Code)
+	log.Info("separation ended", "state", StateFailed, "why", told.Answer())
 }
 
 // covers reports whether what was paid is enough for sound of that length.

@@ -276,8 +276,8 @@ func TestDearerThanPaidIsNotSubmitted(t *testing.T) {
 		stop := r.run(s)
 		r.fault(fake.Rule{Step: fakeprovider.StepRegister, Kind: fake.KindGarbage, Body: `{"seq":7,"durationMs":301001}`})
 		id := r.enqueueAudio(s, owner)
-		if x := r.waitState(id, StateFailed); x.Error != errPriceMismatch.Code || x.Code != "price_mismatch" || x.Attempts != 1 {
-			t.Errorf("%+v, want %q", x, errPriceMismatch.Code)
+		if x := r.waitState(id, StateFailed); x.Error != errPriceMismatch.Sentence || x.Code != "price_mismatch" || x.Attempts != 1 {
+			t.Errorf("%+v, want %q", x, errPriceMismatch.Sentence)
 		}
 		r.booked(owner, 3)
 		if n := r.provider.Faults.Count(fakeprovider.StepSubmit); n != 0 {
@@ -312,7 +312,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 		{fmt.Errorf("store stem: %w", objectstore.ErrUnavailable), fault.Unexplained, false},
 		{&job.PanicError{Value: "boom"}, fault.Unexplained, false},
 	} {
-		if told, _, expected := verdict(test.err); told.Reason != test.want || expected != test.expected || told.Code == "" {
+		if told, _, expected := verdict(test.err); told.Reason != test.want || expected != test.expected || told.Answer() == "" {
 			t.Errorf("%v: %+v, expected %v; want %s", test.err, told, expected, test.want)
 		}
 	}

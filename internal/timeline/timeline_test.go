@@ -104,7 +104,7 @@ func checkFault(t *testing.T, err error, want string) {
 		return
 	}
 	f := fault.As(err)
-	if f == nil || f.Kind != fault.Invalid || f.Code != want {
+	if f == nil || f.Kind != fault.Invalid || f.Answer() != want {
 		t.Fatalf("got %v, want a 400 with %q", err, want)
 	}
 }
@@ -208,7 +208,7 @@ func FuzzValidate(f *testing.F) {
 		err := tl.Validate(timeline.AssetNames)
 		if err != nil {
 			var fe *fault.Error
-			if !errors.As(err, &fe) || fe.Kind != fault.Invalid || fe.Code == "" {
+			if !errors.As(err, &fe) || fe.Kind != fault.Invalid || fe.Answer() == "" {
 				t.Fatalf("not a 400 with a sentence: %v", err)
 			}
 			return
