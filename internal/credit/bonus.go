@@ -145,6 +145,9 @@ func (l *Ledger) identityOf(ctx context.Context, tx *db.Tx, userID string) (stri
 // deletes the user. That they were paid out stays known, and, where the bonus is
 // granted once, that this identity has had it.
 func (l *Ledger) Forget(ctx context.Context, tx *db.Tx, userID string) error {
+	if _, err := lockBalance(ctx, tx, userID); err != nil {
+		return err
+	}
 	if _, err := tx.Exec(ctx, `UPDATE purchases SET order_id = NULL WHERE buyer_id = $1`, userID); err != nil {
 		return fmt.Errorf("forget order numbers: %w", err)
 	}

@@ -183,9 +183,10 @@ func Insufficient(required, have int64) *fault.Error {
 		WithDetail("required=%d balance=%d", required, have)
 }
 
-// Refund gives back what a job was charged, inside the caller's transaction.
-// It does nothing when the job was never charged or is refunded already, and
-// reports whether it did something.
+// Refund gives back what a job was charged, inside the caller's transaction, and
+// settles with it what the user owes for purchases that a store refunded. It
+// does nothing if the job was never charged or is already refunded, and reports
+// whether it did something.
 func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) {
 	var amount int64
 	err := tx.QueryRow(ctx, `SELECT amount FROM credit_ledger WHERE ref_id = $1 AND user_id = $2`,
@@ -196,7 +197,11 @@ func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) 
 	if err != nil {
 		return false, fmt.Errorf("read charge: %w", err)
 	}
-	return enter(ctx, tx, userID, kindRefund, "refund-"+jobID, -amount)
+	refunded, err := enter(ctx, tx, userID, kindRefund, "refund-"+jobID, -amount)
+	if err != nil || !refunded {
+		return false, err
+	}
+	return true, settleFromRefund(ctx, tx, userID, -amount)
 }
 
 // enter writes a ledger entry under its reference, once, and moves the balance

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -89,78 +91,70 @@ func (l *Ledger) askSoon(ctx context.Context, platform, transaction string) erro
 	return nil
 }
 
-// reverse takes back what a purchase granted, as far as the balance holds it,
-// once. The rest is owed. A purchase that is unknown, or reversed already, stays
-// as it is.
+// reverse takes back what a purchase granted, once and as far as the balance
+// holds it. The rest is owed. A purchase that is unknown or already reversed
+// stays as it is.
 func (l *Ledger) reverse(ctx context.Context, platform, transaction string) error {
-	var p reversible
 	var taken, owed int64
-	fresh := false
-	err := l.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		fresh, taken, owed = false, 0, 0
-		if p, err = lockPurchase(ctx, tx, platform, transaction); err != nil || !p.found || p.reversed {
-			return err
+	p, changed, err := l.changeSale(ctx, platform, transaction, func(tx *db.Tx, p sale) (bool, error) {
+		if p.reversed {
+			return false, nil
 		}
+		taken, owed = 0, 0
 		if p.buyer != "" {
-			have, err := lockBalance(ctx, tx, p.buyer)
-			if err != nil {
-				return err
-			}
-			taken = min(have, p.credits)
-			fresh, err := enter(ctx, tx, p.buyer, kindReversal, reversalRef(platform, transaction), -taken)
-			if err != nil || !fresh {
-				return err // it was taken back and given again before: that is once
-			}
+			taken = min(p.balance, p.credits)
 			owed = p.credits - taken
+			entered, err := enter(ctx, tx, p.buyer, kindReversal, reversalRef(platform, transaction), -taken)
+			if err != nil || !entered {
+				return false, err // reversed and reinstated before: that happens once
+			}
 		}
-		fresh = true
-		_, err = tx.Exec(ctx, `UPDATE purchases SET reversed_at = now_ms(), owed = $1 WHERE platform = $2 AND transaction_hash = $3`,
-			owed, platform, transactionHash(platform, transaction))
+		_, err := tx.Exec(ctx, `UPDATE purchases SET reversed_at = now_ms(), owed = $1
+			WHERE platform = $2 AND transaction_hash = $3`, owed, platform, transactionHash(platform, transaction))
 		if err != nil {
-			return fmt.Errorf("mark purchase as reversed: %w", err)
+			return false, fmt.Errorf("mark purchase as reversed: %w", err)
 		}
-		return nil
+		return true, nil
 	})
+	log := l.log.With("platform", platform, "order", transaction, "user", p.buyer)
 	switch {
 	case err != nil:
 		return fmt.Errorf("reverse purchase: %w", err)
-	case fresh:
-		l.log.Info("a store took a purchase back", "platform", platform, "order", transaction, "user", p.buyer, "taken", taken, "owed", owed)
+	case changed:
+		log.Info("the store refunded a purchase; its credits were taken back", "taken", taken, "owed", owed)
 	case p.found && !p.reversed:
-		l.log.Warn("a store took a purchase back a second time; settle it by hand", "platform", platform, "order", transaction, "user", p.buyer)
+		log.Warn("the store refunded a purchase a second time; settle it by hand")
 	}
 	return nil
 }
 
-// reinstate gives back what a reversal took, once, because the store has taken
-// its refund back. A debt that was not settled goes.
+// reinstate gives back what a reversal took, once, because the store cancelled
+// its refund. A debt that was not settled is dropped.
 func (l *Ledger) reinstate(ctx context.Context, platform, transaction string) error {
-	var p reversible
-	fresh := false
-	err := l.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		fresh = false
-		if p, err = lockPurchase(ctx, tx, platform, transaction); err != nil || !p.reversed {
-			return err
+	p, changed, err := l.changeSale(ctx, platform, transaction, func(tx *db.Tx, p sale) (bool, error) {
+		if !p.reversed {
+			return false, nil
 		}
 		if p.buyer != "" {
-			fresh, err := enter(ctx, tx, p.buyer, kindReversal, reversalRef(platform, transaction)+"-undone", p.credits-p.owed)
-			if err != nil || !fresh {
-				return err
+			ref := reversalRef(platform, transaction) + "-undone"
+			entered, err := enter(ctx, tx, p.buyer, kindReversal, ref, p.credits-p.owed)
+			if err != nil || !entered {
+				return false, err
 			}
 		}
-		fresh = true
-		_, err = tx.Exec(ctx, `UPDATE purchases SET reversed_at = NULL, owed = 0 WHERE platform = $1 AND transaction_hash = $2`,
-			platform, transactionHash(platform, transaction))
+		_, err := tx.Exec(ctx, `UPDATE purchases SET reversed_at = NULL, owed = 0
+			WHERE platform = $1 AND transaction_hash = $2`, platform, transactionHash(platform, transaction))
 		if err != nil {
-			return fmt.Errorf("mark purchase as standing: %w", err)
+			return false, fmt.Errorf("mark purchase as standing: %w", err)
 		}
-		return nil
+		return true, nil
 	})
 	if err != nil {
 		return fmt.Errorf("reinstate purchase: %w", err)
 	}
-	if fresh {
-		l.log.Info("a store took its refund back", "platform", platform, "order", transaction, "user", p.buyer, "given", p.credits-p.owed)
+	if changed {
+		l.log.Info("the store cancelled its refund; the credits were given back",
+			"platform", platform, "order", transaction, "user", p.buyer, "given", p.credits-p.owed)
 	}
 	return nil
 }
@@ -169,27 +163,56 @@ func reversalRef(platform, transaction string) string {
 	return "reversal-" + platform + "-" + transaction
 }
 
-// reversible is a purchase as a reversal sees it.
-type reversible struct {
+// sale is a purchase as a refund by the store sees it. Its zero value is an
+// unknown purchase.
+type sale struct {
 	found, reversed bool
 	buyer           string // "" after the account's deletion
 	credits, owed   int64
+	balance         int64 // of the buyer
 }
 
-func lockPurchase(ctx context.Context, tx *db.Tx, platform, transaction string) (reversible, error) {
-	p := reversible{found: true}
+// changeSale calls change with a purchase that is locked, in a transaction that
+// may run more than once, and returns the purchase and what change reported.
+// Every transaction that moves a debt locks the buyer's balance before it locks
+// the purchase: a debt and a job's refund cannot miss each other, nor deadlock.
+func (l *Ledger) changeSale(ctx context.Context, platform, transaction string,
+	change func(*db.Tx, sale) (bool, error)) (p sale, changed bool, err error) {
+	err = l.db.InTx(ctx, func(tx *db.Tx) (err error) {
+		changed = false
+		if p, err = readSale(ctx, tx, platform, transaction, ""); err != nil || !p.found {
+			return err
+		}
+		balance, err := lockBalance(ctx, tx, p.buyer)
+		if err != nil {
+			return err
+		}
+		if p, err = readSale(ctx, tx, platform, transaction, tx.ForUpdate()); err != nil || !p.found {
+			return err
+		}
+		p.balance = balance
+		changed, err = change(tx, p)
+		return err
+	})
+	return p, changed, err
+}
+
+func readSale(ctx context.Context, tx *db.Tx, platform, transaction, locking string) (sale, error) {
+	p := sale{found: true}
 	err := tx.QueryRow(ctx, `SELECT COALESCE(buyer_id, ''), credits, owed, CASE WHEN reversed_at IS NULL THEN 0 ELSE 1 END
-		FROM purchases WHERE platform = $1 AND transaction_hash = $2`+tx.ForUpdate(),
+		FROM purchases WHERE platform = $1 AND transaction_hash = $2`+locking,
 		platform, transactionHash(platform, transaction)).Scan(&p.buyer, &p.credits, &p.owed, &p.reversed)
 	if db.IsNoRows(err) {
-		return reversible{}, nil
+		return sale{}, nil
 	}
 	if err != nil {
-		return reversible{}, fmt.Errorf("lock purchase: %w", err)
+		return sale{}, fmt.Errorf("read purchase: %w", err)
 	}
 	return p, nil
 }
 
+// lockBalance returns a user's balance, 0 for an unknown user, and holds it
+// until the transaction ends.
 func lockBalance(ctx context.Context, tx *db.Tx, userID string) (int64, error) {
 	var n int64
 	err := tx.QueryRow(ctx, `SELECT balance FROM credit_balances WHERE user_id = $1`+tx.ForUpdate(), userID).Scan(&n)
@@ -197,6 +220,58 @@ func lockBalance(ctx context.Context, tx *db.Tx, userID string) (int64, error) {
 		return 0, fmt.Errorf("lock balance: %w", err)
 	}
 	return n, nil
+}
+
+// debt is what a user owes for one purchase that its store refunded.
+type debt struct {
+	platform, hash, transaction string
+	owed                        int64
+}
+
+// settle counts up to that many credits against what a user owes, the oldest
+// debt first. For each debt it calls pay with what is paid of it. The caller's
+// transaction holds the user's balance.
+func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay func(d debt, paid int64) error) error {
+	debts, err := db.All(ctx, tx, func(row db.Scanner) (d debt, err error) {
+		err = row.Scan(&d.platform, &d.hash, &d.transaction, &d.owed)
+		return d, err
+	}, `SELECT platform, transaction_hash, COALESCE(order_id, transaction_hash), owed FROM purchases
+		WHERE buyer_id = $1 AND owed > 0 ORDER BY created_at, transaction_hash`, userID)
+	if err != nil {
+		return fmt.Errorf("look for debts: %w", err)
+	}
+	for _, d := range debts {
+		paid := min(credits, d.owed)
+		if paid == 0 {
+			break
+		}
+		if err := pay(d, paid); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE purchases SET owed = owed - $1 WHERE platform = $2 AND transaction_hash = $3`,
+			paid, d.platform, d.hash); err != nil {
+			return fmt.Errorf("settle debt: %w", err)
+		}
+		credits -= paid
+	}
+	return nil
+}
+
+// settleFromRefund takes from a job's refund what the user owes.
+func settleFromRefund(ctx context.Context, tx *db.Tx, userID string, refunded int64) error {
+	return settle(ctx, tx, userID, refunded, func(d debt, paid int64) error {
+		base := reversalRef(d.platform, d.transaction) + "-"
+		var earlier int
+		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM credit_ledger WHERE user_id = $1 AND kind = 'reversal' AND substr(ref_id, 1, $2) = $3`,
+			userID, utf8.RuneCountInString(base), base).Scan(&earlier); err != nil {
+			return fmt.Errorf("count settlements: %w", err)
+		}
+		entered, err := enter(ctx, tx, userID, kindReversal, base+strconv.Itoa(earlier+1), -paid)
+		if err == nil && !entered {
+			err = fmt.Errorf("settlement %s%d exists already", base, earlier+1)
+		}
+		return err
+	})
 }
 
 // How the stores are asked about past sales: each purchase about once a night,

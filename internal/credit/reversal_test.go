@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"cutroom/internal/admin"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
@@ -102,6 +103,61 @@ func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
 			t.Error(err)
 		}
 		expect("refunded a second time, which is for people", 8, 0)
+	})
+}
+
+// A refund cannot be dodged by spending the credits on jobs and cancelling them:
+// what a job refunds settles the oldest debt first. Purchases do not.
+func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &store{reversed: map[string]bool{"t-1": true, "t-2": true}}
+		l, user := newLedger(t, d, s), addUser(t, d)
+		buy(t, l, user, "t-1")
+		buy(t, l, user, "t-2")
+		for job, n := range map[string]int64{"six": 6, "four": 4, "ten": 10} {
+			if err := charge(t.Context(), d, user, job, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := d.Exec(t.Context(), `UPDATE purchases SET created_at = created_at - 1000 WHERE order_id = 't-1'`); err != nil {
+			t.Fatal(err)
+		}
+		for _, order := range []string{"t-1", "t-2"} {
+			if err := notified(t, l, s, order, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		buy(t, l, user, "t-3")
+		for _, step := range []struct {
+			refund        string
+			balance       int64
+			first, second int64 // owed
+			ref           string
+		}{
+			{"", 10, 10, 10, "platform_a-t-3"},
+			{"six", 10, 4, 10, "reversal-platform_a-t-1-1"},
+			{"six", 10, 4, 10, "refund-six"},
+			{"ten", 10, 0, 4, "reversal-platform_a-t-1-2"},
+			{"", 10, 0, 4, "reversal-platform_a-t-2-1"},
+			{"four", 10, 0, 0, "reversal-platform_a-t-2-2"},
+		} {
+			if step.refund != "" {
+				refund(t, d, user, step.refund)
+			}
+			owed := map[admin.Text]int64{}
+			for _, sale := range sales(t, d, user) {
+				owed[sale.OrderID] = sale.Owed
+			}
+			have, err := l.Balance(t.Context(), user)
+			if err != nil || have != step.balance || owed["t-1"] != step.first || owed["t-2"] != step.second {
+				t.Errorf("%+v: balance %d, owed %v (%v)", step, have, owed, err)
+			}
+			var n int
+			if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM credit_ledger WHERE ref_id = $1`, step.ref).Scan(&n); err != nil || n != 1 {
+				t.Errorf("%d entries %s (%v)", n, step.ref, err)
+			}
+		}
+		checkLedger(t, d)
 	})
 }
 
@@ -237,10 +293,10 @@ func TestBonusOncePerIdentityOutlivesAccountAndSecrets(t *testing.T) {
 	})
 }
 
-// Whatever happens to an account, in whatever order and at once: the balance is
-// the sum of the ledger, never below zero, and each thing happens once.
+// Whatever happens to an account, one after the other or all at once: the balance
+// is the sum of the ledger and never below zero, and each thing happens once.
 func TestLedgerOfEverythingAtOnce(t *testing.T) {
-	if err := flag.Set("rapid.checks", "12"); err != nil {
+	if err := flag.Set("rapid.checks", "16"); err != nil {
 		t.Fatal(err)
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -253,7 +309,8 @@ func TestLedgerOfEverythingAtOnce(t *testing.T) {
 			}
 			do := map[string]func(i int) error{
 				"buy": func(i int) error {
-					_, err := l.Purchase(t.Context(), user, credit.PurchaseRequest{Platform: "platform_a", TransactionID: name(i), Receipt: "r", ProductID: "credits.10"})
+					_, err := l.Purchase(t.Context(), user, credit.PurchaseRequest{Platform: "platform_a",
+						TransactionID: name(i), Receipt: "r", ProductID: "credits.10"})
 					return err
 				},
 				"charge": func(i int) error { return charge(t.Context(), d, user, name(i), int64(1+3*i)) },
@@ -262,22 +319,32 @@ func TestLedgerOfEverythingAtOnce(t *testing.T) {
 				"take":   func(i int) error { _, err := support(t, d, user, name(i+10), -int64(i+1)); return err },
 				"signup": func(int) error { return l.GrantSignup(t.Context(), user) },
 				"notify": func(i int) error {
-					one := &store{reversed: s.reversed, notice: receipt.Notice{Transaction: receipt.Transaction{ID: name(i), Token: "t"}, Reinstated: i%2 == 0}}
+					one := &store{reversed: s.reversed, notice: receipt.Notice{
+						Transaction: receipt.Transaction{ID: name(i), Token: "t"}, Reinstated: i%2 == 0}}
 					return newLedger(t, d, one).Notify(t.Context(), "platform_a", "", nil)
 				},
 			}
-			ops := rapid.SliceOfN(rapid.SampledFrom([]string{"buy", "buy", "charge", "refund", "give", "take", "signup", "notify", "notify"}), 8, 24).Draw(rt, "ops")
+			step := func(op string, i int) {
+				err := do[op](i)
+				f := fault.As(err)
+				// Charging a job twice is an error of ours, and here it is on purpose.
+				if err != nil && (f == nil || f.Code != "insufficient_credits") && op != "charge" {
+					t.Errorf("%s %d: %v", op, i, err)
+				}
+			}
+			ops := rapid.SliceOfN(rapid.SampledFrom([]string{"buy", "buy", "charge", "charge", "refund", "refund",
+				"give", "take", "signup", "notify", "notify"}), 8, 24).Draw(rt, "ops")
+			atOnce := rapid.Bool().Draw(rt, "at once")
 			var wg sync.WaitGroup
 			for _, op := range ops {
 				i := rapid.IntRange(0, 3).Draw(rt, "which")
-				wg.Go(func() {
-					err := do[op](i)
-					f := fault.As(err)
-					// A charge that was made before is an error of ours, and here on purpose.
-					if err != nil && (f == nil || f.Code != "insufficient_credits") && op != "charge" {
-						t.Errorf("%s %d: %v", op, i, err)
-					}
-				})
+				if atOnce {
+					wg.Go(func() { step(op, i) })
+					continue
+				}
+				before := readAccount(t, d, user)
+				step(op, i)
+				judgeStep(t, op, before, readAccount(t, d, user))
 			}
 			wg.Wait()
 			judgeLedger(t, d, user)
@@ -285,17 +352,51 @@ func TestLedgerOfEverythingAtOnce(t *testing.T) {
 	})
 }
 
+// account is what a user has, owes, and was given back for jobs.
+type account struct{ balance, owed, refunded int64 }
+
+func readAccount(t *testing.T, d *db.DB, user string) (a account) {
+	t.Helper()
+	err := d.QueryRow(t.Context(), `SELECT CAST(COALESCE((SELECT balance FROM credit_balances WHERE user_id = $1), 0) AS BIGINT),
+		CAST(COALESCE((SELECT SUM(owed) FROM purchases WHERE buyer_id = $1), 0) AS BIGINT),
+		CAST(COALESCE((SELECT SUM(amount) FROM credit_ledger WHERE user_id = $1 AND kind = 'refund'), 0) AS BIGINT)`,
+		user).Scan(&a.balance, &a.owed, &a.refunded)
+	if err != nil {
+		t.Error(err)
+	}
+	return a
+}
+
+// judgeStep checks that a debt is settled by job refunds and by support alone,
+// and that a job refund settles all it can.
+func judgeStep(t *testing.T, op string, before, after account) {
+	t.Helper()
+	settled, refunded := before.owed-after.owed, after.refunded-before.refunded
+	right := true
+	switch op {
+	case "refund":
+		right = settled == min(before.owed, refunded) && after.balance-before.balance == refunded-settled
+	case "buy", "give", "signup", "charge":
+		right = settled == 0
+	}
+	if !right {
+		t.Errorf("%s: from %+v to %+v", op, before, after)
+	}
+}
+
 // judgeLedger checks one account against all that must hold of it.
 func judgeLedger(t *testing.T, d *db.DB, user string) {
 	t.Helper()
-	var balance, sum, low int64
+	var balance, sum, low, given int64
 	err := d.QueryRow(context.WithoutCancel(t.Context()), `SELECT CAST(COALESCE((SELECT balance FROM credit_balances WHERE user_id = $1), 0) AS BIGINT),
 		CAST(COALESCE(SUM(amount), 0) AS BIGINT),
-		COUNT(CASE WHEN kind IN ('purchase', 'signup', 'refund') AND amount <= 0 OR kind = 'consume' AND amount >= 0 THEN 1 END)
-		FROM credit_ledger WHERE user_id = $1`, user).Scan(&balance, &sum, &low)
+		COUNT(CASE WHEN kind IN ('purchase', 'signup', 'refund') AND amount <= 0 OR kind = 'consume' AND amount >= 0 THEN 1 END),
+		CAST(COALESCE(-SUM(CASE WHEN kind = 'support' AND amount < 0 THEN amount END), 0) AS BIGINT)
+		FROM credit_ledger WHERE user_id = $1`, user).Scan(&balance, &sum, &low, &given)
 	if err != nil || balance != sum || balance < 0 || low != 0 {
 		t.Errorf("balance %d, ledger %d, %d entries of the wrong sign, %v", balance, sum, low, err)
 	}
+	var bySupport int64 // settled by what support took
 	for _, sale := range sales(t, d, user) {
 		var taken int64
 		if err := d.QueryRow(t.Context(), `SELECT CAST(COALESCE(-SUM(amount), 0) AS BIGINT) FROM credit_ledger WHERE ref_id LIKE $1`,
@@ -305,6 +406,11 @@ func judgeLedger(t *testing.T, d *db.DB, user string) {
 		switch standing := sale.ReversedAt.IsZero(); {
 		case standing && (taken > 0 || sale.Owed != 0), !standing && (taken < 0 || taken+sale.Owed > sale.Credits):
 			t.Errorf("%+v: %d taken", sale, taken)
+		case !standing:
+			bySupport += sale.Credits - taken - sale.Owed
 		}
+	}
+	if bySupport > given {
+		t.Errorf("debts of %d are settled by nothing", bySupport-given)
 	}
 }

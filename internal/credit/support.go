@@ -2,7 +2,6 @@ package credit
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 
@@ -22,33 +21,7 @@ func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (b
 	if amount >= 0 {
 		return true, nil
 	}
-	return true, settle(ctx, tx, userID, -amount)
-}
-
-// settle counts credits that were taken back against what the user owes.
-func settle(ctx context.Context, tx *db.Tx, userID string, credits int64) error {
-	type debt struct {
-		platform, hash string
-		owed           int64
-	}
-	debts, err := db.All(ctx, tx, func(row db.Scanner) (d debt, err error) {
-		err = row.Scan(&d.platform, &d.hash, &d.owed)
-		return d, err
-	}, `SELECT platform, transaction_hash, owed FROM purchases WHERE buyer_id = $1 AND owed > 0 ORDER BY created_at, transaction_hash`, userID)
-	if err != nil {
-		return fmt.Errorf("look for debts: %w", err)
-	}
-	for _, d := range debts {
-		paid := min(credits, d.owed)
-		if _, err := tx.Exec(ctx, `UPDATE purchases SET owed = owed - $1 WHERE platform = $2 AND transaction_hash = $3`,
-			paid, d.platform, d.hash); err != nil {
-			return fmt.Errorf("settle debt: %w", err)
-		}
-		if credits -= paid; credits == 0 {
-			break
-		}
-	}
-	return nil
+	return true, settle(ctx, tx, userID, -amount, func(debt, int64) error { return nil })
 }
 
 // supportSpace is the namespace of the ids of entries that are bound to a job.
