@@ -2,8 +2,10 @@ package test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +170,53 @@ func TestStemsOnABadLine(t *testing.T) {
 	for _, name := range []string{"Content-Disposition", "Content-Range", "ETag"} {
 		if v := failed.Header.Get(name); v != "" {
 			t.Errorf("the failure has the stem's %s: %s", name, v)
+		}
+	}
+}
+
+// A stem costs the bucket one request a range, for the bytes of the range.
+func TestStemRangesCostOneRequestEach(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	f := newFlakyStore(t)
+	s := startOn(t, f)
+	u := s.SignIn(t)
+	path := stemPath(t, u.WaitReady(t, u.Separate(t, mixture(t))).Stem(t, "voice_all"))
+	asked := make(chan string, 100)
+	f.spoil("", "/separation/", 0, func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.Header.Get("Range")
+		f.handler.ServeHTTP(w, r)
+	})
+	size := len(s.Do(t, apitest.Request{Path: path}).Expect(200).Body)
+	whole := fmt.Sprintf("GET bytes=0-%d", size-1)
+	for _, c := range []struct {
+		method, ranges string
+		status         int
+		asked          []string
+	}{
+		{"GET", "", 200, []string{whole}},
+		{"GET", "bytes=1000-1000", 206, []string{"GET bytes=1000-1000"}},
+		{"GET", "bytes=-5", 206, []string{fmt.Sprintf("GET bytes=%d-%d", size-5, size-1)}},
+		{"GET", "bytes=0-0, 9-9,0-1,20-29", 206, []string{"GET bytes=0-0", "GET bytes=9-9", "GET bytes=0-1", "GET bytes=20-29"}},
+		{"GET", "bytes=0-0,2-2,4-4,6-6,8-8", 200, []string{whole}},
+		{"GET", "bytes=5-1", 416, nil},
+		{"HEAD", "", 200, nil},
+		{"HEAD", "bytes=0-0,9-9", 200, nil},
+	} {
+		for len(asked) > 0 {
+			<-asked
+		}
+		r := apitest.Request{Method: c.method, Path: path}
+		if c.ranges != "" {
+			r.Header = http.Header{"Range": {c.ranges}}
+		}
+		s.Do(t, r).Expect(c.status)
+		var got []string
+		for len(asked) > 0 {
+			got = append(got, <-asked)
+		}
+		if !slices.Equal(got, c.asked) {
+			t.Errorf("%s %s: the bucket was asked for %q, want %q", c.method, c.ranges, got, c.asked)
 		}
 	}
 }

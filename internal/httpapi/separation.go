@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/textproto"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"cutroom/internal/account"
@@ -203,7 +205,11 @@ func (s *Server) stem(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return serveObject(w, r, obj, name)
+	err = serveObject(w, r, obj, name)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return separation.ErrNoStem.WithCause(err)
+	}
+	return err
 }
 
 // peaksBody is a waveform in the public audiowaveform format, version 2.
@@ -259,45 +265,107 @@ func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object,
 	return serveContent(w, r, info.ModTime, obj)
 }
 
-// maxRanges is how many ranges one request gets; more are no player's.
-const maxRanges = 16
+// maxRanges is how many ranges one request gets. Each is a request to the
+// bucket, and players ask for one.
+const maxRanges = 4
 
-// serveContent streams content with Range, HEAD and preconditions. Where the
-// content cannot be read, the error is told if nothing was sent yet.
+// serveContent streams content with Range, HEAD and preconditions. If the
+// content cannot be read and nothing was sent yet, it returns the error.
 func serveContent(w http.ResponseWriter, r *http.Request, modified time.Time, content io.ReadSeeker) error {
-	// A range in a unit that is not known is as if it were not there, and so may be too
-	// many of them, of which each would be a request to the bucket (RFC 9110, section
-	// 14.2). The library calls a unit unsatisfiable that it does not know, as "Bytes".
-	if unit, ranges, _ := strings.Cut(r.Header.Get("Range"), "="); strings.EqualFold(unit, "bytes") && strings.Count(ranges, ",") < maxRanges {
+	// Ranges in an unknown unit are ignored (RFC 9110, section 14.2), and so are too
+	// many of them, or several in a HEAD, whose parts the library would read. The
+	// library answers 416 to a unit that it does not know, such as "Bytes".
+	unit, ranges, _ := strings.Cut(r.Header.Get("Range"), "=")
+	several := strings.Count(ranges, ",")
+	if strings.EqualFold(unit, "bytes") && several < maxRanges && (several == 0 || r.Method != http.MethodHead) {
 		r.Header.Set("Range", "bytes="+ranges)
 	} else {
+		ranges = ""
 		r.Header.Del("Range")
 	}
-	source := &watchedContent{ReadSeeker: content}
+	if obj, ok := content.(objectstore.Object); ok {
+		obj.Expect(spansOf(ranges, obj.Info().SizeBytes)...)
+	}
+	source := &watchedContent{content: content}
 	answer := &contentWriter{ResponseWriter: w}
 	http.ServeContent(answer, r, "", modified, source)
-	if source.err == nil {
+	failure := source.end()
+	if failure == nil {
 		answer.begin()
 		return nil
 	}
 	if answer.pending != 0 {
 		answer.forgetContent()
 	}
-	return fmt.Errorf("stream content: %w", source.err)
+	return fmt.Errorf("stream content: %w", failure)
 }
 
-// watchedContent remembers the read error that the library swallows.
+// spansOf returns the spans that the library reads for these ranges of content of
+// the given size: nothing that it refuses, and the whole for none.
+func spansOf(ranges string, size int64) []objectstore.Span {
+	var spans []objectstore.Span
+	var total int64
+	for text := range strings.SplitSeq(ranges, ",") {
+		first, last, ok := strings.Cut(textproto.TrimString(text), "-")
+		from, noFrom := strconv.ParseInt(textproto.TrimString(first), 10, 64)
+		to, noTo := strconv.ParseInt(textproto.TrimString(last), 10, 64)
+		switch {
+		case !ok || noFrom != nil && noTo != nil:
+			continue
+		case noFrom != nil: // the last bytes
+			from, to = size-min(to, size), size
+		case noTo != nil || to >= size:
+			to = size
+		default:
+			to++
+		}
+		spans = append(spans, objectstore.Span{From: from, To: to})
+		total += to - from
+	}
+	if total > size { // the library sends the whole
+		return nil
+	}
+	return spans
+}
+
+// watchedContent remembers the read error that the library swallows. The library
+// reads several ranges in a goroutine of its own, which may outlive the answer:
+// after end, nothing reads the content any more.
 type watchedContent struct {
-	io.ReadSeeker
-	err error
+	mu      sync.Mutex
+	content io.ReadSeeker
+	err     error
+	ended   bool
 }
 
 func (o *watchedContent) Read(b []byte) (int, error) {
-	n, err := o.ReadSeeker.Read(b)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return 0, io.ErrClosedPipe
+	}
+	n, err := o.content.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {
 		o.err = err
 	}
 	return n, err
+}
+
+func (o *watchedContent) Seek(offset int64, whence int) (int64, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		return 0, io.ErrClosedPipe
+	}
+	return o.content.Seek(offset, whence)
+}
+
+// end stops all reading and returns the first error that was not the end.
+func (o *watchedContent) end() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	return o.err
 }
 
 // contentWriter puts the API's error body in place of what the library answers to

@@ -5,23 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"cutroom/internal/httpcall"
 )
 
-// Sequential reading asks for growing windows: a player that wants a few
-// kilobytes does not make the store send the rest of a film, and a download
-// does not pay a round trip per megabyte.
-const (
-	firstWindow = 1 << 20
-	maxWindow   = 64 << 20
-)
-
 // Open describes the object and reads it lazily. No connection is held until
-// the first Read, and none between the windows.
+// the first Read.
 func (b *Bucket) Open(ctx context.Context, key string) (Object, error) {
 	info, err := b.Stat(ctx, key)
 	if err != nil {
+		return nil, err
+	}
+	return &bucketObject{ctx: ctx, bucket: b, info: info, etag: info.ETag}, nil
+}
+
+// OpenKnown sends no request: if the object is missing, the first Read says so.
+func (b *Bucket) OpenKnown(ctx context.Context, info Info) (Object, error) {
+	if err := CheckKey(info.Key); err != nil {
 		return nil, err
 	}
 	return &bucketObject{ctx: ctx, bucket: b, info: info}, nil
@@ -32,16 +33,20 @@ type bucketObject struct {
 	ctx    context.Context
 	bucket *Bucket
 	info   Info
+	etag   string // the bucket's own; "" until its first answer
+	spans  []Span // that the caller announced
 
 	offset int64 // of the next Read
-	window rangeReader
-	size   int64 // of the last window asked for
+	span   rangeReader
 	closed bool
 }
 
 var errClosed = errors.New("object is closed")
 
 func (o *bucketObject) Info() Info { return o.info }
+
+// Expect makes each of the spans one request, for exactly its bytes.
+func (o *bucketObject) Expect(spans ...Span) { o.spans = slices.Clone(spans) }
 
 // Seek only moves the offset; the next Read asks for what is there.
 func (o *bucketObject) Seek(offset int64, whence int) (int64, error) {
@@ -70,30 +75,32 @@ func (o *bucketObject) Read(p []byte) (int, error) {
 	case len(p) == 0:
 		return 0, nil
 	}
-	if o.offset != o.window.at || o.offset == o.window.end {
-		o.nextWindow()
+	if o.offset != o.span.at || o.offset == o.span.end {
+		o.nextSpan()
 	}
-	n, err := o.window.Read(p)
+	n, err := o.span.Read(p)
 	o.offset += int64(n)
+	o.etag = o.span.etag
 	return n, err
 }
 
-// nextWindow begins a window at the offset.
-func (o *bucketObject) nextWindow() {
-	o.window.Close()
-	if o.offset != 0 && o.offset == o.window.at { // it goes on
-		o.size = min(max(o.size, firstWindow)*4, maxWindow)
-	} else {
-		o.size = firstWindow
+// nextSpan prepares the request that starts at the offset. Unless the caller
+// announced where its reading stops, it asks for the rest of the object: closing
+// the object ends the transfer.
+func (o *bucketObject) nextSpan() {
+	o.span.Close()
+	end := o.info.SizeBytes
+	if i := slices.IndexFunc(o.spans, func(s Span) bool { return s.From == o.offset }); i >= 0 {
+		end = min(end, o.spans[i].To)
+		o.spans = slices.Delete(o.spans, i, i+1) // the next one may start at the same byte
 	}
-	o.window = rangeReader{ctx: o.ctx, bucket: o.bucket, key: o.info.Key, etag: o.info.ETag,
-		at: o.offset, end: min(o.offset+o.size, o.info.SizeBytes), progress: 1}
+	o.span = rangeReader{ctx: o.ctx, bucket: o.bucket, key: o.info.Key, etag: o.etag, at: o.offset, end: end, progress: 1}
 }
 
 // Close ends the connection, if there is one.
 func (o *bucketObject) Close() error {
 	o.closed = true
-	return o.window.Close()
+	return o.span.Close()
 }
 
 // rangeReader reads a range of an object. When the connection breaks it goes on
@@ -116,7 +123,7 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 			if err != nil {
 				return 0, err
 			}
-			r.body, r.end, r.brought = next.body, r.at+next.length, 0
+			r.body, r.etag, r.end, r.brought = next.body, next.etag, r.at+next.length, 0
 		}
 		n, err := r.body.Read(p[:min(int64(len(p)), r.end-r.at)])
 		r.at, r.brought = r.at+int64(n), r.brought+int64(n)

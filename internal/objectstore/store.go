@@ -50,7 +50,13 @@ type Object interface {
 	io.ReadSeekCloser
 	// Info describes the object as it was when it was opened.
 	Info() Info
+	// Expect announces the spans that will be read, each from its start. It
+	// saves a Bucket requests and bytes; it restricts nothing.
+	Expect(spans ...Span)
 }
+
+// Span is the bytes [From, To) of an object.
+type Span struct{ From, To int64 }
 
 // Store keeps whole objects under keys. Implementations are safe for
 // concurrent use. Every method fails with ErrBadKey on a key that CheckKey
@@ -69,6 +75,10 @@ type Store interface {
 
 	// Open gives random access to the object until ctx ends. Seeking is free.
 	Open(ctx context.Context, key string) (Object, error)
+
+	// OpenKnown is Open for an object that the caller has on record, with its
+	// size: a Bucket is not asked to describe it. The Object's Info is info.
+	OpenKnown(ctx context.Context, info Info) (Object, error)
 
 	// Stat describes the object, or fails with ErrNotFound.
 	Stat(ctx context.Context, key string) (Info, error)

@@ -46,7 +46,7 @@ func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points
 		}
 	}
 	if errors.Is(err, objectstore.ErrNotFound) { // gone meanwhile
-		return w, errNoStem.WithCause(err)
+		return w, ErrNoStem.WithCause(err)
 	}
 	return w.Coarser(points), err
 }

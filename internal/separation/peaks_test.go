@@ -44,7 +44,7 @@ func TestPeaksOfStemsOfBefore(t *testing.T) {
 		going := r.service(func(o *Options) {
 			o.Store = storeThatSees{r.store, func() { r.exec(`UPDATE separation_jobs SET deleted_at = now_ms()`) }}
 		})
-		if _, err := going.Peaks(t.Context(), id, stemVoice, token, 1000); !errors.Is(err, errNoStem) {
+		if _, err := going.Peaks(t.Context(), id, stemVoice, token, 1000); !errors.Is(err, ErrNoStem) {
 			t.Errorf("of a job that goes meanwhile: %v", err)
 		}
 		if keys := r.keys(peaksKey(id, stemVoice)); len(keys) > 0 || noted() > 0 {

@@ -159,7 +159,17 @@ func estimate(position int64, meanMs sql.NullFloat64, inFlight int) time.Duratio
 }
 
 // collectable is a stem of a READY job, as its row has it.
-type collectable struct{ jobID, stemID, key, peaksKey string }
+type collectable struct {
+	jobID, stemID, key, peaksKey string
+
+	sizeBytes, readyAt int64 // readyAt in epoch ms
+	sha256             string
+}
+
+// object describes the stem without asking the store.
+func (t collectable) object() objectstore.Info {
+	return objectstore.Info{Key: t.key, SizeBytes: t.sizeBytes, ModTime: time.UnixMilli(t.readyAt), ETag: `"` + t.sha256 + `"`}
+}
 
 // findStem finds a stem by its signed token.
 func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (collectable, error) {
@@ -167,10 +177,11 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (co
 	if err := s.signer.check(jobID, stemID, token, clock.Now()); err != nil {
 		return t, err
 	}
-	err := s.db.QueryRow(ctx, `SELECT t.object_key, COALESCE(t.peaks_key, '') FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
-		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).Scan(&t.key, &t.peaksKey)
+	err := s.db.QueryRow(ctx, `SELECT t.object_key, COALESCE(t.peaks_key, ''), t.size_bytes, t.sha256, COALESCE(j.ready_at, 0)
+		FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
+		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).Scan(&t.key, &t.peaksKey, &t.sizeBytes, &t.sha256, &t.readyAt)
 	if db.IsNoRows(err) {
-		return t, errNoStem
+		return t, ErrNoStem
 	}
 	if err != nil {
 		return t, fmt.Errorf("look for stem: %w", err)
@@ -181,11 +192,13 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (co
 // readable is the condition on job j that its stems open for whoever has a token.
 var readable = `j.state = 'READY' AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
 
-var errNoStem = fault.NotFoundf("stem not found")
+// ErrNoStem answers for a stem that is not there, or no longer.
+var ErrNoStem = fault.NotFoundf("stem not found")
 
 // OpenStem opens a stem by its signed token, for reading until ctx ends, and
 // counts as collecting the result. The caller closes the object. The file name
-// is the one to offer to the client.
+// is the one to offer to the client. In a bucket, a missing object shows at the
+// first Read.
 func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (obj objectstore.Object, fileName string, err error) {
 	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {
@@ -196,9 +209,9 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (ob
 	if err != nil {
 		return nil, "", fmt.Errorf("note collection: %w", err)
 	}
-	obj, err = s.Store.Open(ctx, t.key)
+	obj, err = s.Store.OpenKnown(ctx, t.object())
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil, "", errNoStem.WithCause(err)
+		return nil, "", ErrNoStem.WithCause(err)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("open stem: %w", err)
