@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 )
@@ -11,6 +12,9 @@ import (
 // mixBlock is how many frames are mixed at a time. Memory does not grow with
 // the number of regions or their length.
 const mixBlock = 4096
+
+// openFiles is how many files a mix holds open at most. Further ones take turns.
+const openFiles = 64
 
 // Region is a stretch of a file on the output's time line. All positions and
 // lengths count samples.
@@ -20,22 +24,18 @@ type Region struct {
 	// Offset is the sample of the file that plays at Start. Before the file's
 	// first sample and behind its last one there is silence.
 	Offset int64
+	// Period, unless 0, repeats the file's samples [Offset, Offset+Period).
+	Period int64
 
 	Start, End int64 // in the output, half-open
-	Volume     float64
-
-	// FadeIn and FadeOut ramp the region linearly over this many samples inside
-	// [Start, End).
-	FadeIn, FadeOut int64
-	// Mutes are the spans of the output in which the region is silent, ordered,
-	// not overlapping.
-	Mutes []Mute
+	Envelope
 }
 
-// Mute is a half-open range of output samples with ramps inside it: the muted
-// region falls from full to silent over FadeIn samples from Start on, and rises
-// again over the FadeOut samples before End.
-type Mute struct{ Start, End, FadeIn, FadeOut int64 }
+// openFile is an open file and the block that last read it.
+type openFile struct {
+	*pcmFile
+	used int64
+}
 
 // Mixer is the sum of all regions, limited, as a stream of float32 frames: an
 // io.Reader. Not safe for concurrent use.
@@ -44,7 +44,9 @@ type Mixer struct {
 	OnProgress func(frames int64)
 
 	dir     string
-	files   map[string]*pcmFile
+	files   map[string]*openFile
+	waiting map[string]int // regions of each file that have not ended
+	loops   map[*Region]*loop
 	regions []*Region // by Start; those before next have begun
 	next    int
 	playing []*Region
@@ -55,6 +57,7 @@ type Mixer struct {
 	limiter *limiter
 	sum     []frame
 	block   []frame
+	gains   []float64
 	bytes   []byte
 	unread  []byte
 	err     error
@@ -65,9 +68,14 @@ type Mixer struct {
 func NewMixer(dir string, regions []*Region, total int64, threshold, ceiling float64) *Mixer {
 	sorted := slices.Clone(regions)
 	slices.SortStableFunc(sorted, func(a, b *Region) int { return cmp.Compare(a.Start, b.Start) })
+	waiting := map[string]int{}
+	for _, p := range sorted {
+		waiting[p.File]++
+	}
 	return &Mixer{
-		dir: dir, files: map[string]*pcmFile{}, regions: sorted, total: total, limiter: newLimiter(threshold, ceiling),
-		sum: make([]frame, mixBlock), block: make([]frame, mixBlock), bytes: make([]byte, mixBlock*FrameBytes),
+		dir: dir, files: map[string]*openFile{}, waiting: waiting, loops: map[*Region]*loop{}, regions: sorted, total: total,
+		limiter: newLimiter(threshold, ceiling), sum: make([]frame, mixBlock), block: make([]frame, mixBlock),
+		gains: make([]float64, mixBlock), bytes: make([]byte, mixBlock*FrameBytes),
 	}
 }
 
@@ -82,8 +90,8 @@ func (m *Mixer) Err() error { return m.err }
 
 // Close closes the files.
 func (m *Mixer) Close() {
-	for _, f := range m.files {
-		f.close()
+	for name := range m.files {
+		m.close(name)
 	}
 }
 
@@ -142,7 +150,12 @@ func (m *Mixer) mix(sum []frame) error {
 			return fmt.Errorf("mix %s: %w", p.Name, err)
 		}
 	}
-	m.playing = slices.DeleteFunc(m.playing, func(p *Region) bool { return p.End <= end })
+	m.playing = slices.DeleteFunc(m.playing, func(p *Region) bool {
+		if p.End <= end {
+			m.ended(p)
+		}
+		return p.End <= end
+	})
 	return nil
 }
 
@@ -152,70 +165,77 @@ func (m *Mixer) add(p *Region, sum []frame) error {
 	if from >= to || p.Volume == 0 {
 		return nil
 	}
-	in, err := m.open(p.File)
-	if err != nil {
-		return err
-	}
 	block := m.block[:to-from]
-	if err := in.read(block, p.Offset+from-p.Start); err != nil {
+	if err := m.read(p, block, from); err != nil {
 		return err
 	}
 	dst := sum[from-m.at : to-m.at]
-	if p.steady(from, to) {
+	if gain, steady := p.steady(from, to, p.Start, p.End); steady {
 		for i, f := range block {
-			dst[i][0] += f[0] * p.Volume
-			dst[i][1] += f[1] * p.Volume
+			dst[i][0] += f[0] * gain
+			dst[i][1] += f[1] * gain
 		}
 		return nil
 	}
+	gains := m.gains[:to-from]
+	p.gains(gains, from, p.Start, p.End)
 	for i, f := range block {
-		g := p.Volume * p.gain(from+int64(i))
-		dst[i][0] += f[0] * g
-		dst[i][1] += f[1] * g
+		dst[i][0] += f[0] * gains[i]
+		dst[i][1] += f[1] * gains[i]
 	}
 	return nil
 }
 
-// open returns a file, opened once.
+// read fills dst with what the region plays from output sample at on.
+func (m *Mixer) read(p *Region, dst []frame, at int64) error {
+	in, err := m.open(p.File)
+	if err != nil {
+		return err
+	}
+	if p.Period == 0 {
+		return in.read(dst, p.Offset+at-p.Start)
+	}
+	l := m.loops[p]
+	if l == nil {
+		if l, err = newLoop(in, p.Offset, p.Period); err != nil {
+			return err
+		}
+		m.loops[p] = l
+	}
+	return l.read(in, dst, at-p.Start, p.End-p.Start)
+}
+
+// open returns a file. It closes the one that was read longest ago where too many
+// are open.
 func (m *Mixer) open(name string) (*pcmFile, error) {
 	if f := m.files[name]; f != nil {
-		return f, nil
+		f.used = m.at
+		return f.pcmFile, nil
+	}
+	if len(m.files) >= openFiles {
+		m.close(slices.MinFunc(slices.Collect(maps.Keys(m.files)), func(a, b string) int {
+			return cmp.Compare(m.files[a].used, m.files[b].used)
+		}))
 	}
 	f, err := openPCM(filepath.Join(m.dir, name), 0)
-	if err == nil {
-		m.files[name] = f
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	m.files[name] = &openFile{f, m.at}
+	return f, nil
 }
 
-// steady reports whether no ramp and no mute touches [from, to).
-func (p *Region) steady(from, to int64) bool {
-	if from < p.Start+p.FadeIn || to > p.End-p.FadeOut {
-		return false
+func (m *Mixer) close(name string) {
+	if f := m.files[name]; f != nil {
+		f.close()
+		delete(m.files, name)
 	}
-	for _, s := range p.Mutes {
-		if s.Start < to && s.End > from {
-			return false
-		}
-	}
-	return true
 }
 
-// gain is the region's envelope at output sample n, without its volume.
-func (p *Region) gain(n int64) float64 {
-	g := ramp(n-p.Start, p.FadeIn) * ramp(p.End-1-n, p.FadeOut)
-	for _, s := range p.Mutes {
-		if n >= s.Start && n < s.End {
-			g *= 1 - ramp(n-s.Start, s.FadeIn)*ramp(s.End-1-n, s.FadeOut)
-		}
+// ended forgets a region, and closes its file behind the last one.
+func (m *Mixer) ended(p *Region) {
+	delete(m.loops, p)
+	if m.waiting[p.File]--; m.waiting[p.File] == 0 {
+		m.close(p.File)
 	}
-	return g
-}
-
-// ramp rises from 0 to 1 over length samples; n counts from its start.
-func ramp(n, length int64) float64 {
-	if n >= length {
-		return 1
-	}
-	return (float64(n) + 0.5) / float64(length)
 }

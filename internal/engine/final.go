@@ -82,7 +82,7 @@ const (
 func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, done *task) error {
 	threshold, ceiling := 1.0, usualCeiling
 	for try := 1; ; try++ {
-		mix := audio.NewMixer(r.work, r.plan.Regions, r.plan.Samples, threshold, ceiling)
+		mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, threshold, ceiling)
 		mix.OnProgress = func(frames int64) { done.reached(float64(frames) / float64(r.plan.Samples)) }
 		pass.Stdin = mix
 		_, err := r.encode(ctx, pass)

@@ -45,7 +45,7 @@ func describe(p *Plan, names map[string]string) string {
 	}
 	b.WriteString("\nmix\n")
 	for _, m := range p.Regions {
-		fmt.Fprintf(&b, "    %s: %s from %d, plays %d to %d at volume %g, fades %d and %d", m.Name, m.File, m.Offset, m.Start, m.End, m.Volume, m.FadeIn, m.FadeOut)
+		fmt.Fprintf(&b, "    %s: %s from %d, plays %d to %d at volume %g, fades %d and %d", m.Name, m.File, m.Offset, m.Start, m.End, m.Volume, m.FadeIn.Length, m.FadeOut.Length)
 		for _, s := range m.Mutes {
 			fmt.Fprintf(&b, ", silent %d to %d (fades %d and %d)", s.Start, s.End, s.FadeIn, s.FadeOut)
 		}

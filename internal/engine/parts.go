@@ -130,7 +130,7 @@ func runSteps(ctx context.Context, group *errgroup.Group, steps []step, parallel
 
 // heard reports whether the mix reads the sound itself, and not only stretches of it.
 func (r *run) heard(s *decodedAudio) bool {
-	return slices.ContainsFunc(r.plan.Regions, func(region *audio.Region) bool { return region.File == s.File })
+	return slices.ContainsFunc(r.plan.Regions, func(p *region) bool { return p.File == s.File })
 }
 
 // missingStretches fetches what the cache has and returns the rest by sound.

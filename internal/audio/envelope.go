@@ -1,0 +1,167 @@
+package audio
+
+import (
+	"math"
+	"sort"
+)
+
+// Envelope is the gain of a region, sample by sample: the product of its volume,
+// the fades at its ends, its mutes and its curves. Every change of level in a mix,
+// whatever its reason, is one of these four.
+type Envelope struct {
+	Volume float64
+	// FadeIn and FadeOut lie inside the region, at its ends.
+	FadeIn, FadeOut Fade
+	// Mutes are the spans of the output in which the region is silent, ordered,
+	// not overlapping.
+	Mutes  []Mute
+	Curves []Curve
+}
+
+// Fade is a rise from silence, or a fall to it, over Length samples.
+type Fade struct {
+	Length int64
+	Shape  Shape // Linear or Power
+}
+
+// Shape is how a gain moves from one value to the next.
+type Shape int
+
+// The shapes.
+const (
+	Linear   Shape = iota // in amplitude
+	Power                 // a quarter of a sine: two sounds that cross-fade keep their power
+	Decibels              // linear in dB, between gains above zero
+)
+
+// Mute is a half-open range of output samples with ramps inside it: the muted
+// region falls from full to silent over FadeIn samples from Start on, and rises
+// again over the FadeOut samples before End. It complements a region of the same
+// span and fades: both together add up to one.
+type Mute struct{ Start, End, FadeIn, FadeOut int64 }
+
+// Curve is a gain drawn through knots in ascending order. It stays level before
+// the first knot and after the last one.
+type Curve []Knot
+
+// Knot is a point of a curve. At is an instant of the output in samples; sample n
+// is heard from n to n+1 and has the gain of its middle. Two knots at the same
+// instant are a step.
+type Knot struct {
+	At, Gain float64
+	Shape    Shape // of the way to the next knot: Linear or Decibels
+}
+
+// steady returns the gain in [from, to), if it is the same throughout. The region
+// plays [start, end).
+func (e *Envelope) steady(from, to, start, end int64) (gain float64, steady bool) {
+	if from < start+e.FadeIn.Length || to > end-e.FadeOut.Length {
+		return 0, false
+	}
+	for _, s := range e.Mutes {
+		if s.Start < to && s.End > from {
+			return 0, false
+		}
+	}
+	gain = e.Volume
+	for _, c := range e.Curves {
+		level, steady := c.steady(from, to)
+		if !steady {
+			return 0, false
+		}
+		gain *= level
+	}
+	return gain, true
+}
+
+// gains fills dst with the gains of the output samples from position from on. The
+// region plays [start, end).
+func (e *Envelope) gains(dst []float64, from, start, end int64) {
+	for i := range dst {
+		n := from + int64(i)
+		dst[i] = e.FadeIn.at(n-start) * e.FadeOut.at(end-1-n)
+	}
+	for _, s := range e.Mutes {
+		for n := max(from, s.Start); n < min(from+int64(len(dst)), s.End); n++ {
+			dst[n-from] *= 1 - ramp(n-s.Start, s.FadeIn)*ramp(s.End-1-n, s.FadeOut)
+		}
+	}
+	for _, c := range e.Curves {
+		c.multiply(dst, from)
+	}
+	for i := range dst {
+		dst[i] *= e.Volume
+	}
+}
+
+// at is the gain of the n-th sample, counted from the silent end.
+func (f Fade) at(n int64) float64 {
+	if n >= f.Length {
+		return 1
+	}
+	if f.Shape == Power {
+		return math.Sin(math.Pi / 2 * ramp(n, f.Length))
+	}
+	return ramp(n, f.Length)
+}
+
+// ramp rises from 0 to 1 over length samples; n counts from its start.
+func ramp(n, length int64) float64 {
+	if n >= length {
+		return 1
+	}
+	return (float64(n) + 0.5) / float64(length)
+}
+
+// behind returns the index of the first knot behind instant x.
+func (c Curve) behind(x float64) int {
+	return sort.Search(len(c), func(i int) bool { return c[i].At > x })
+}
+
+// steady returns the curve's gain in [from, to), if it is the same throughout.
+func (c Curve) steady(from, to int64) (gain float64, steady bool) {
+	k := c.behind(float64(from))
+	switch {
+	case len(c) == 0:
+		return 1, true
+	case k < len(c) && c[k].At < float64(to) && k > 0:
+		return 0, false
+	case k == 0:
+		return c[0].Gain, c[0].At >= float64(to)
+	case k == len(c):
+		return c[k-1].Gain, true
+	}
+	return c[k].Gain, c[k].Gain == c[k-1].Gain
+}
+
+// multiply multiplies dst by the gains of the samples from position from on.
+func (c Curve) multiply(dst []float64, from int64) {
+	if len(c) == 0 {
+		return
+	}
+	k := c.behind(float64(from) + 0.5)
+	for i := range dst {
+		x := float64(from+int64(i)) + 0.5
+		for k < len(c) && c[k].At <= x {
+			k++
+		}
+		dst[i] *= c.between(k, x)
+	}
+}
+
+// between is the gain at x, before which knot k-1 lies and behind which knot k does.
+func (c Curve) between(k int, x float64) float64 {
+	if k == 0 {
+		return c[0].Gain
+	}
+	a := c[k-1]
+	if k == len(c) || a.Gain == c[k].Gain {
+		return a.Gain
+	}
+	b := c[k]
+	t := (x - a.At) / (b.At - a.At)
+	if a.Shape == Decibels {
+		return a.Gain * math.Pow(b.Gain/a.Gain, t)
+	}
+	return a.Gain + (b.Gain-a.Gain)*t
+}

@@ -1,0 +1,346 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"cutroom/internal/audio"
+	"cutroom/internal/fault"
+	"cutroom/internal/timeline"
+)
+
+const (
+	// seamFade softens a cut between sounds that do not belong together: 2 ms are
+	// too short to hear and long enough to take the click away.
+	seamFade = 2 * sampleRate / 1000
+	// directiveFade is the crossfade at the ends of a directive's range: 5 ms.
+	// Both sides ramp linearly, so a stem that equals what it replaces passes
+	// unchanged.
+	directiveFade = 5 * sampleRate / 1000
+)
+
+// region is a stretch of the mix. What it plays is known after the plan has decided
+// what is decoded.
+type region struct {
+	audio.Region
+	// keepsIn and keepsOut hold at ends where the client asked for a fade: what it
+	// reads on from, or what reads on from it, does not replace that.
+	keepsIn, keepsOut bool
+}
+
+// soundsLike reports whether two regions have the same gain wherever both play.
+func (r *region) soundsLike(b *region) bool {
+	return r.Volume == b.Volume && len(r.Curves) == 0 && len(b.Curves) == 0
+}
+
+// audioUse is one continuous stretch of a source's sound that is needed, before
+// anything is decided about decoding.
+type audioUse struct {
+	source *Source
+	from   float64 // first needed sample of the source, at 48 kHz
+	tempo  float64
+	start  int64 // output sample at which from plays
+	length int64 // output samples
+	line   line
+	// regions play the stretch; several where the gain changes on the way.
+	regions []*region
+}
+
+// line is what a use may read on in: only uses of the same line do.
+type line struct {
+	kind lineKind
+	run  int // of segments: the first one; of loops: the clip, because nothing reads on from a loop
+}
+
+type lineKind int
+
+const (
+	segmentLine lineKind = iota
+	clipLine
+	loopLine
+	stemLine
+)
+
+// readOn joins a region to the one that plays on from its end, both of which have
+// seam fades there. A change of gain is softened by a cross-fade of seamFade over
+// the border; where the gains are equal the sound passes unchanged.
+func (u *audioUse) readOn(behind *region) {
+	before := u.regions[len(u.regions)-1]
+	switch {
+	case before.keepsOut || behind.keepsIn:
+	case before.soundsLike(behind):
+		before.End, before.FadeOut, before.keepsOut = behind.End, behind.FadeOut, behind.keepsOut
+		return
+	default:
+		half := min(seamFade, before.End-before.Start, behind.End-behind.Start) / 2
+		before.End, before.FadeOut = before.End+half, audio.Fade{Length: 2 * half}
+		behind.Start, behind.FadeIn = behind.Start-half, audio.Fade{Length: 2 * half}
+	}
+	u.regions = append(u.regions, behind)
+}
+
+// useEnd is where a use ends, for what reads on from it.
+type useEnd struct {
+	line   line
+	source *Source
+	tempo  float64
+	at     int64 // in the output
+}
+
+// joined makes one use of those that read on from each other, as segments do that
+// were cut out of one take, pieces of music that was split to change its volume, and
+// stems of neighbouring directives: each fading by itself would leave a gap.
+func joined(uses []audioUse) []audioUse {
+	var all []audioUse
+	ends := map[useEnd]int{}
+	for _, u := range uses {
+		end := useEnd{u.line, u.source, u.tempo, u.start + u.length}
+		i, found := ends[useEnd{u.line, u.source, u.tempo, u.start}]
+		if !found || u.line.kind != segmentLine && math.Abs(all[i].from+float64(all[i].length)*u.tempo-u.from) >= 1 {
+			ends[end] = len(all)
+			all = append(all, u)
+			continue
+		}
+		before := &all[i]
+		before.readOn(u.regions[0])
+		before.length += u.length
+		ends[end] = i
+	}
+	return all
+}
+
+// planAudio places every sound and decides what is decoded and stretched.
+func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Source) error {
+	clips, err := clipAudio(t, sources, p.Samples)
+	if err != nil {
+		return err
+	}
+	uses := joined(slices.Concat(segmentAudio(l), clips, stemAudio(t, l, sources)))
+	mute(uses, muteSpans(t, l))
+	p.Audio = planDecodes(uses)
+	stretches := map[string]*stretchedAudio{}
+	for _, u := range uses {
+		sound := holding(p.Audio, u)
+		file, first := sound.File, int64(math.Round(u.from))-sound.From
+		if u.tempo != 1 {
+			stretch := newStretch(sound, u)
+			if known := stretches[stretch.Key]; known != nil {
+				stretch = known
+			} else {
+				stretch.File = fmt.Sprintf("stretch%03d.f32", len(p.Stretches))
+				stretches[stretch.Key] = stretch
+				p.Stretches = append(p.Stretches, stretch)
+			}
+			file, first = stretch.File, 0
+		}
+		for _, region := range u.regions {
+			region.File, region.Offset = file, first+region.Start-u.start
+		}
+		p.Regions = append(p.Regions, u.regions...)
+	}
+	return nil
+}
+
+// segmentAudio returns a use per segment. Those of a run read on without a seam.
+func segmentAudio(l *layout) []audioUse {
+	var uses []audioUse
+	total, run := l.samples(), 0
+	var first *placed // of the run's segments with sound
+	for k := range l.segments {
+		p := &l.segments[k]
+		if !p.continues {
+			run, first = k, nil
+		}
+		if p.source.info.Audio == nil || p.frames == 0 {
+			continue
+		}
+		if first == nil {
+			first = p
+		}
+		u := audioUse{source: p.source, from: first.start * sampleRate, tempo: p.segment.Speed, line: line{segmentLine, run}}
+		if u.tempo == 1 {
+			u.from = float64(first.sample)
+		}
+		u.start = samplesAt(p.frame, l.rate)
+		u.length = samplesAt(p.frame+p.frames, l.rate) - u.start
+		piece := newRegion(fmt.Sprintf("segments[%d]", p.index), u.start, u.start+u.length, p.segment.Volume)
+		if piece.Start > 0 {
+			piece.FadeIn.Length = seamFade
+		}
+		if piece.End < total {
+			piece.FadeOut.Length = seamFade
+		}
+		u.regions = []*region{piece}
+		uses = append(uses, u)
+	}
+	return uses
+}
+
+func newRegion(name string, start, end int64, volume float64) *region {
+	return &region{Region: audio.Region{Name: name, Start: start, End: end, Envelope: audio.Envelope{Volume: volume}}}
+}
+
+// mute silences the segments' own sound in the spans.
+func mute(uses []audioUse, spans []audio.Mute) {
+	for _, u := range uses {
+		if u.line.kind != segmentLine {
+			continue
+		}
+		for _, region := range u.regions {
+			for _, s := range spans {
+				if s.Start < region.End && s.End > region.Start {
+					region.Mutes = append(region.Mutes, s)
+				}
+			}
+		}
+	}
+}
+
+// clipAudio places the background music. Times are the client's own: music is
+// laid under the film, not tied to a frame.
+func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]audioUse, error) {
+	var uses []audioUse
+	for i, c := range t.Clips {
+		src := sources[c.SourceKey]
+		info := src.info.Audio
+		if c.SourceTrimStart >= info.End {
+			return nil, fault.Failedf(fault.NoMedia, "bgmClips[%d]: sourceTrimStartMs lies at or beyond the end of the music (%s)", i, seconds(info.End))
+		}
+		asked := cmp.Or(c.SourceTrimEnd, math.MaxInt64)
+		if err := damaged(fmt.Sprintf("bgmClips[%d]", i), c.SourceTrimStart, min(info.ClaimedEnd, asked), info.End); err != nil {
+			return nil, err
+		}
+		end := min(info.End, asked)
+		start := samplesOf(c.Start)
+		if start >= total {
+			continue
+		}
+		length := int64(math.Round((end - c.SourceTrimStart).Seconds() / c.Speed * sampleRate))
+		piece := newRegion(fmt.Sprintf("bgmClips[%d]", i), start, start+min(length, total-start), c.Volume)
+		if piece.End <= piece.Start {
+			continue
+		}
+		if c.SourceTrimStart > 0 {
+			piece.FadeIn.Length = seamFade
+		}
+		if asked < info.End && start+length <= total {
+			piece.FadeOut.Length = seamFade
+		}
+		uses = append(uses, audioUse{
+			source: src, from: float64(samplesOf(c.SourceTrimStart)), tempo: c.Speed, line: line{kind: clipLine},
+			start: start, length: min(length, roundUp(total-start, 10*sampleRate)), regions: []*region{piece},
+		})
+	}
+	return uses, nil
+}
+
+// roundUp returns the next multiple of unit. A stretched clip is made a little
+// longer than the film, so that it is found again after the film grew.
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
+
+// shiftedRange is the part of a directive's range that lies in segments of one
+// shift: within it, the client's times and the film's differ by a constant.
+type shiftedRange struct {
+	span
+	shift int64
+}
+
+// pieces cuts a directive's range at the segments' seams and moves each piece
+// along with the segment it belongs to.
+func (l *layout) pieces(r timeline.Range) []shiftedRange {
+	var out []shiftedRange
+	from, to := r.Start.Seconds(), r.End.Seconds()
+	for k := range l.segments {
+		p := &l.segments[k]
+		first, last := samplesAt(p.frame, l.rate), samplesAt(p.frame+p.frames, l.rate)
+		if p.begin >= to || p.end <= from || first == last {
+			continue
+		}
+		s := shiftedRange{span{first, last}, p.shift}
+		if from > p.begin {
+			s.from = min(last, max(first, samplesOf(r.Start)+p.shift))
+		}
+		if to < p.end {
+			s.to = min(last, max(first, samplesOf(r.End)+p.shift))
+		}
+		if s.from >= s.to {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].to == s.from && out[n-1].shift == s.shift {
+			out[n-1].to = s.to
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// stemAudio places the stems of every directive.
+func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []audioUse {
+	var uses []audioUse
+	total := l.samples()
+	for i, d := range t.Directives {
+		pieces := l.pieces(d.Range)
+		for n, at := range pieces {
+			for j, sel := range d.Selections {
+				piece := newRegion(fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), at.from, at.to, sel.Volume)
+				piece.FadeIn.Length, piece.FadeOut.Length = seamFade, seamFade
+				if n == 0 {
+					piece.FadeIn.Length = directiveFade
+				}
+				if n == len(pieces)-1 {
+					piece.FadeOut.Length = directiveFade
+				}
+				if at.from == 0 {
+					piece.FadeIn.Length = 0
+				}
+				if at.to == total {
+					piece.FadeOut.Length = 0
+				}
+				lead := float64(at.from - at.shift - samplesOf(d.Range.Start))
+				uses = append(uses, audioUse{
+					source: sources[sel.SourceKey], from: float64(samplesOf(d.SourceOffset)) + lead*d.AppliedSpeed,
+					tempo: d.AppliedSpeed, line: line{kind: stemLine}, start: at.from, length: at.to - at.from, regions: []*region{piece},
+				})
+			}
+		}
+	}
+	return uses
+}
+
+// muteSpans returns where the segments' own sound is silenced, merged over all
+// directives. Seams inside a directive's range are bridged.
+func muteSpans(t timeline.Timeline, l *layout) []audio.Mute {
+	var spans []span
+	for _, d := range t.Directives {
+		if !d.MuteOriginal {
+			continue
+		}
+		for _, at := range l.pieces(d.Range) {
+			spans = append(spans, at.span)
+		}
+	}
+	var mutes []audio.Mute
+	for _, s := range merged(spans) {
+		m := audio.Mute{Start: s.from, End: s.to}
+		if s.from > 0 {
+			m.FadeIn = directiveFade
+		}
+		if s.to < l.samples() {
+			m.FadeOut = directiveFade
+		}
+		mutes = append(mutes, m)
+	}
+	return mutes
+}
+
+// mix is what the mixer plays.
+func (p *Plan) mix() []*audio.Region {
+	all := make([]*audio.Region, len(p.Regions))
+	for i, r := range p.Regions {
+		all[i] = &r.Region
+	}
+	return all
+}
