@@ -39,6 +39,7 @@ import (
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
 	"cutroom/internal/sweep"
+	"cutroom/internal/tracing"
 )
 
 // drainTimeout is how long a stopping service lets requests end.
@@ -70,6 +71,7 @@ type App struct {
 	onDemand    *ondemand.Maker
 	calls       *admin.CallLog
 	monitor     *monitor.Monitor
+	tracer      *tracing.Tracer // nil = off
 	metrics     *metrics
 	accounts    *account.Service
 	credits     *credit.Ledger
@@ -139,6 +141,9 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	if err := a.buildMonitor(cfg); err != nil {
 		return err
 	}
+	if err := a.buildTracer(ctx, cfg.Tracing); err != nil {
+		return err
+	}
 	runner, works, err := buildMedia(ctx, cfg, a.log)
 	if err != nil {
 		return err
@@ -197,7 +202,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		MaxRenderPixels: cfg.Render.MaxPixelFrames, RenderOutputTTL: cfg.Render.OutputTTL,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
 		AdminSlug: cfg.HTTP.AdminSlug, AdminClientID: cfg.HTTP.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.HTTP.APIDocs,
-		Trace: a.monitor.Trace, Observe: a.metrics.observe, Stopping: a.stopping, Log: a.log,
+		Trace: a.monitor.Trace, Tracer: a.tracer, Observe: a.metrics.observe, Stopping: a.stopping, Log: a.log,
 	}
 	if cfg.HTTP.TestdataMock {
 		api.TestdataDir = "."
@@ -269,8 +274,20 @@ func (a *App) Handler() http.Handler { return a.handler }
 
 // Close releases what New took, of an App that was not Run.
 func (a *App) Close() error {
-	a.monitor.Flush(2 * time.Second)
+	a.flush(context.Background())
 	return a.db.Close()
+}
+
+// flush sends the reports and spans that wait in memory, as far as they leave
+// within two seconds each.
+func (a *App) flush(ctx context.Context) {
+	const limit = 2 * time.Second
+	a.monitor.Flush(limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	if err := a.tracer.Shutdown(ctx); err != nil {
+		a.log.Warn("spans not exported before the end", "kind", fmt.Sprintf("%T", err))
+	}
 }
 
 // listen opens the public listener, nil where the process has not that role.
@@ -292,7 +309,7 @@ func (a *App) listen(ctx context.Context) (net.Listener, error) {
 // requests under way end, running jobs go back to the queue, the database
 // closes. It returns nil after a clean stop.
 func (a *App) Run(ctx context.Context) error {
-	defer a.monitor.Flush(2 * time.Second)
+	defer a.flush(ctx)
 	defer func() {
 		if err := a.db.Close(); err != nil {
 			a.log.Warn("database not closed cleanly", "err", err)

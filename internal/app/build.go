@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/tracing"
 	"cutroom/internal/upstream/identity"
 	"cutroom/internal/upstream/receipt"
 	"cutroom/internal/upstream/separator"
@@ -85,6 +87,27 @@ func newBucket(cfg config.Config, seen *dependencies) *objectstore.Bucket {
 		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal(),
 		StallTimeout:    min(cfg.Outbound.SocketTimeout, storeTimeout),
 		HTTP:            seen.client("bucket", &http.Client{Transport: objectstore.NewTransport()})})
+}
+
+// buildTracer returns the tracer, nil where traces are off. Logs carry the id of
+// their trace from here on.
+func (a *App) buildTracer(ctx context.Context, cfg config.Tracing) error {
+	if cfg.Endpoint == "" {
+		return nil
+	}
+	for key, value := range cfg.FromFile {
+		if err := os.Setenv(key, value); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	log := a.log
+	var err error
+	a.tracer, err = tracing.New(ctx, a.version, func(err error) {
+		// The error may quote the collector's address, which can hold a password.
+		a.outage.Log(log, slog.LevelWarn, "collector", "spans not exported", "kind", fmt.Sprintf("%T", err))
+	})
+	a.log = slog.New(tracing.LogHandler(a.log.Handler()))
+	return err
 }
 
 func (a *App) buildStore(cfg config.Config, dirs folders) error {

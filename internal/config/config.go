@@ -22,6 +22,7 @@ type Config struct {
 	Log         Log
 	Ops         Ops
 	Monitoring  Monitoring
+	Tracing     Tracing
 	Database    Database
 	Auth        Auth
 	Retention   Retention
@@ -83,6 +84,15 @@ type Log struct {
 // Ops configures the listener for operators.
 type Ops struct {
 	Addr string // "" = off
+}
+
+// Tracing configures the export of spans. The OpenTelemetry SDK reads its other
+// OTEL_* keys from the environment of the process by itself.
+type Tracing struct {
+	Endpoint string // "" = off
+	// FromFile holds the OTEL_* keys of the .env file, which the environment of
+	// the process lacks.
+	FromFile map[string]string
 }
 
 // Monitoring configures error reports and traces.

@@ -64,7 +64,7 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 	other := map[string]string{
 		"PUBLIC_BASE_URL": "https://x.example", "CORS_ALLOWED_ORIGINS": "https://x.example", "TRUSTED_PROXIES": "192.0.2.0/24",
 		"ADMIN_SLUG": "backoffice", "ADMIN_PROVIDER_A_CLIENT_ID": "web.example", "ENABLE_API_DOCS": "true", "ENABLE_TESTDATA_MOCK": "true", "LOG_LEVEL": "debug", "LOG_FORMAT": "text",
-		"OPS_ADDR": ":9100", "MONITORING_DSN": "https://k@x.example/1", "MONITORING_TRACES_SAMPLE_RATE": "0.5",
+		"OPS_ADDR": ":9100", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x.example:4318", "MONITORING_DSN": "https://k@x.example/1", "MONITORING_TRACES_SAMPLE_RATE": "0.5",
 		"DATABASE_URL": "sqlite://other.db", "AUTH_JWT_SECRET": strings.Repeat("y", 40), "SEPARATION_SIGNING_SECRET": strings.Repeat("z", 40),
 		"AUTH_JWT_SECRET_PREVIOUS": strings.Repeat("v", 40), "SEPARATION_SIGNING_SECRET_PREVIOUS": strings.Repeat("w", 40), "BIND_ADDR": "127.0.0.1",
 		"AUTH_PROVIDER_A_TOKENINFO_URL": "https://x.example", "AUTH_PROVIDER_B_KEYS_URL": "https://x.example",

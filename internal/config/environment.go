@@ -94,6 +94,11 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 		return Config{Log: cfg.Log}, err
 	}
 	cfg.Warnings = append(cfg.Warnings, unknownKeys(path, values)...)
+	maps.DeleteFunc(values, func(key, _ string) bool {
+		_, set := environment(key)
+		return set || !isTracingKey(key)
+	})
+	cfg.Tracing.FromFile = values
 	return cfg, nil
 }
 
@@ -105,10 +110,13 @@ func isKey(name string) bool {
 	return slices.ContainsFunc(Keys, func(k Key) bool { return k.Name == name })
 }
 
+// isTracingKey reports whether the OpenTelemetry SDK may read a key by itself.
+func isTracingKey(name string) bool { return strings.HasPrefix(name, "OTEL_") }
+
 // unknownKeys warns of keys in the file that nobody reads: most are misspelt.
 func unknownKeys(path string, values map[string]string) (warnings []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if isKey(key) {
+		if isKey(key) || isTracingKey(key) {
 			continue
 		}
 		if !keyName.MatchString(key) {

@@ -154,6 +154,8 @@ func (s *settings) logKeys() []Key {
 			Meaning: "Share of requests that are traced, from 0.0 to 1.0."},
 		{Name: "MONITORING_RELEASE", set: text(&s.Monitoring.Release),
 			Meaning: "Release identifier that reports carry. Blank leaves it to the build."},
+		{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", set: into(&s.Tracing.Endpoint, httpURL),
+			Meaning: "Base address of an OpenTelemetry collector (`http://127.0.0.1:4318`), to which traces go by OTLP over HTTP. The other standard `OTEL_*` keys apply, such as `OTEL_TRACES_SAMPLER` and `OTEL_EXPORTER_OTLP_HEADERS`. Blank switches traces off."},
 	}
 }
 

@@ -89,7 +89,7 @@ func New(ctx context.Context, o Options) (*Ledger, error) {
 	l := &Ledger{db: o.DB, catalog: o.Catalog, stores: map[string]*askedStore{}, signupBonus: o.SignupBonus,
 		dailyCap: o.AdminDailyCap, log: o.Log}
 	for platform, s := range o.Stores {
-		l.stores[platform] = &askedStore{Store: s, slots: make(chan struct{}, maxAsking)}
+		l.stores[platform] = &askedStore{Store: s, platform: platform, slots: make(chan struct{}, maxAsking)}
 	}
 	if len(o.BonusSecrets) > 0 {
 		var err error

@@ -17,6 +17,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/ratelimit"
+	"cutroom/internal/tracing"
 	"cutroom/internal/upstream/receipt"
 	"cutroom/internal/user"
 )
@@ -49,7 +50,15 @@ const maxAsking = 8
 // askedStore is a Store with a limit on requests under way.
 type askedStore struct {
 	Store
-	slots chan struct{}
+	platform string
+	slots    chan struct{}
+}
+
+// Verify asks the store, as a span of the request's trace.
+func (s *askedStore) Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error) {
+	ctx, end := tracing.Start(ctx, "store "+s.platform)
+	defer func() { end(err) }()
+	return s.Store.Verify(ctx, p)
 }
 
 // maxQueueing is how long a receipt waits for its turn to be verified.

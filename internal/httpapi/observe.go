@@ -96,6 +96,10 @@ func (s *Server) observed(next http.Handler) http.Handler {
 		if s.o.Trace != nil && r.URL.Path != "/healthz" {
 			ctx, traced = s.o.Trace(ctx, methodLabel(r.Method), id)
 		}
+		spanned := func(string, int) {}
+		if r.URL.Path != "/healthz" {
+			ctx, spanned = s.o.Tracer.Request(ctx, methodLabel(r.Method), r.Header)
+		}
 		rec := &recorder{ResponseWriter: w, timeouts: s.timeouts, control: http.NewResponseController(w)}
 		r = withBodyTimeouts(rec, r.WithContext(ctx))
 		rec.Header().Set("X-Request-Id", id)
@@ -107,6 +111,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 			rec.renew(0) // the end of the answer is flushed after this
 			s.finish(rec, r, time.Since(started))
 			traced(rec.route(), rec.status)
+			spanned(rec.route(), rec.status)
 			if rec.status == statusGone {
 				// Who has only no more to send would read an empty 200.
 				panic(http.ErrAbortHandler)

@@ -29,6 +29,7 @@ import (
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
+	"cutroom/internal/tracing"
 )
 
 // Options is what the API is made of.
@@ -66,6 +67,8 @@ type Options struct {
 	// Trace begins the trace of a request; what it returns is called with the
 	// route and the status when the request has ended. nil traces nothing.
 	Trace func(ctx context.Context, method, requestID string) (context.Context, func(route string, status int))
+	// Tracer begins the span of a request; nil traces nothing.
+	Tracer *tracing.Tracer
 	// Observe counts a finished request for metrics; pattern is the route.
 	Observe func(method, pattern string, status int, seconds float64)
 	// Stopping is closed when the service stops: requests that wait for a job are

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cutroom/internal/media/confine"
+	"cutroom/internal/tracing"
 )
 
 const stderrTailBytes = 8 << 10
@@ -36,7 +37,13 @@ type outcome struct {
 }
 
 // run runs c, confined as far as this kernel was found to grant.
-func (r *Runner) run(ctx context.Context, c command) (outcome, error) {
+func (r *Runner) run(ctx context.Context, c command) (_ outcome, err error) {
+	program := "ffmpeg "
+	if c.binary == r.ffprobe {
+		program = "ffprobe "
+	}
+	ctx, end := tracing.Start(ctx, program+c.name)
+	defer func() { end(err) }()
 	layers, _, err := r.confinement(ctx)
 	if err != nil {
 		return outcome{}, err

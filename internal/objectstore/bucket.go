@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/httpcall"
+	"cutroom/internal/tracing"
 )
 
 const (
@@ -191,7 +192,9 @@ func (b *Bucket) call(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // Stat asks for the object's description.
-func (b *Bucket) Stat(ctx context.Context, key string) (Info, error) {
+func (b *Bucket) Stat(ctx context.Context, key string) (_ Info, err error) {
+	ctx, end := tracing.Start(ctx, "bucket stat")
+	defer func() { end(err) }()
 	if err := CheckKey(key); err != nil {
 		return Info{}, err
 	}
@@ -212,7 +215,9 @@ func (b *Bucket) Stat(ctx context.Context, key string) (Info, error) {
 
 // Delete removes the objects one request each: the bulk request needs a
 // checksum header that not every compatible service accepts.
-func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
+func (b *Bucket) Delete(ctx context.Context, keys ...string) (err error) {
+	ctx, end := tracing.Start(ctx, "bucket delete")
+	defer func() { end(err) }()
 	errs := make([]error, len(keys))
 	var g errgroup.Group
 	g.SetLimit(parallel)
@@ -237,7 +242,9 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 }
 
 // List pages through the keys with the prefix.
-func (b *Bucket) List(ctx context.Context, prefix string, each func(Info) error) error {
+func (b *Bucket) List(ctx context.Context, prefix string, each func(Info) error) (err error) {
+	ctx, end := tracing.Start(ctx, "bucket list")
+	defer func() { end(err) }()
 	if err := checkPrefix(prefix); err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"cutroom/internal/tracing"
 )
 
 // maxSmallBytes bounds what Load reads.
@@ -27,7 +29,9 @@ var ErrUnconditional = errors.New("the store knows no conditional writes")
 func (b *Bucket) Name() string { return b.bucket }
 
 // Load returns the bytes of a small object.
-func (b *Bucket) Load(ctx context.Context, key string) ([]byte, error) {
+func (b *Bucket) Load(ctx context.Context, key string) (_ []byte, err error) {
+	ctx, end := tracing.Start(ctx, "bucket load")
+	defer func() { end(err) }()
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
@@ -60,13 +64,15 @@ func (b *Bucket) Create(ctx context.Context, key string, data []byte) error {
 	return b.save(ctx, key, data, aws.String("*"))
 }
 
-func (b *Bucket) save(ctx context.Context, key string, data []byte, unless *string) error {
+func (b *Bucket) save(ctx context.Context, key string, data []byte, unless *string) (err error) {
+	ctx, end := tracing.Start(ctx, "bucket save")
+	defer func() { end(err) }()
 	if err := CheckKey(key); err != nil {
 		return err
 	}
 	call, cancel := b.call(ctx)
 	defer cancel()
-	_, err := b.client.PutObject(call, &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, ContentType: aws.String(ContentType(key)),
+	_, err = b.client.PutObject(call, &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, ContentType: aws.String(ContentType(key)),
 		Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))), IfNoneMatch: unless})
 	if err == nil {
 		return nil

@@ -17,11 +17,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/httpcall"
+	"cutroom/internal/tracing"
 )
 
 // Put uploads the file, in one request up to four parts' size and beyond that
 // by a multipart upload, which is aborted when it fails.
-func (b *Bucket) Put(ctx context.Context, key, path, contentType string) error {
+func (b *Bucket) Put(ctx context.Context, key, path, contentType string) (err error) {
+	ctx, end := tracing.Start(ctx, "bucket put")
+	defer func() { end(err) }()
 	if err := CheckKey(key); err != nil {
 		return err
 	}
@@ -122,7 +125,9 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 // Fetch downloads the object to dst.part, several ranges at once, and renames
 // it when every byte has arrived. It starts over when the object is
 // overwritten meanwhile, a few times, and then fails with ErrChanged.
-func (b *Bucket) Fetch(ctx context.Context, key, dst string) error {
+func (b *Bucket) Fetch(ctx context.Context, key, dst string) (err error) {
+	ctx, end := tracing.Start(ctx, "bucket fetch")
+	defer func() { end(err) }()
 	if err := CheckKey(key); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"cutroom/internal/httpcall"
+	"cutroom/internal/tracing"
 )
 
 const (
@@ -90,6 +91,8 @@ func (c *Client) ask(ctx context.Context, x exchange, a answer) error {
 // call. Only GETs follow redirects. Errors from read count as the provider's
 // when they are *Error or came from the body, else as ours.
 func (c *Client) once(parent context.Context, x exchange, read func(status int, length int64, body io.Reader) error) (err error) {
+	parent, end := tracing.Start(parent, "provider "+x.endpoint)
+	defer func() { end(err) }()
 	started := time.Now()
 	status := 0
 	defer func() {

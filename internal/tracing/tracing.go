@@ -1,0 +1,163 @@
+// Package tracing sends spans to an OpenTelemetry collector, so that one trace
+// shows a film from the request that ordered it to the ffmpeg pass on another
+// replica.
+//
+// A trace begins with a request. Its identity is stored in the row of the job
+// that the request submits ([Parent]), and every attempt at that job, wherever
+// it runs, continues the trace ([Tracer.Attempt]). Everything else is a child
+// of the span in its context ([Start]); a context without a sampled span costs
+// a lookup and records nothing.
+//
+// Spans hold no personal data: no user, address, query, object key or error
+// text.
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const scope = "cutroom"
+
+// Tracer begins traces. A nil Tracer is off: its methods do nothing.
+type Tracer struct {
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+}
+
+// New returns a Tracer that exports by OTLP over HTTP. The SDK reads the
+// collector's address, the sampler, headers and everything else from the
+// standard OTEL_* variables of the environment. Spans wait in a bounded queue
+// in memory; if the collector is away, the oldest trace data is dropped and
+// onError is told.
+func New(ctx context.Context, version string, onError func(error)) (*Tracer, error) {
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT: %w", err)
+	}
+	// Later options win: OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the defaults.
+	self, err := resource.New(ctx,
+		resource.WithAttributes(attribute.String("service.name", "cutroom"), attribute.String("service.version", version)),
+		resource.WithHost(), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(onError))
+	return newTracer(sdktrace.WithBatcher(exporter), sdktrace.WithResource(self)), nil
+}
+
+func newTracer(options ...sdktrace.TracerProviderOption) *Tracer {
+	provider := sdktrace.NewTracerProvider(options...)
+	return &Tracer{provider: provider, tracer: provider.Tracer(scope)}
+}
+
+// Shutdown sends what waits, until ctx ends.
+func (t *Tracer) Shutdown(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	return t.provider.Shutdown(ctx)
+}
+
+// Request begins the span of an HTTP request, and continues the trace that its
+// traceparent header names. The returned function ends the span and names it
+// after the route, a pattern without ids ("POST /api/v2/render").
+func (t *Tracer) Request(ctx context.Context, method string, header http.Header) (context.Context, func(route string, status int)) {
+	if t == nil {
+		return ctx, func(string, int) {}
+	}
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
+	ctx, span := t.tracer.Start(ctx, method, trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attribute.String("http.request.method", method)))
+	return ctx, func(route string, status int) {
+		span.SetName(route)
+		span.SetAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status))
+		if status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
+	}
+}
+
+// Attempt begins the span of one attempt at a job. parent is what [Parent]
+// returned when the job was submitted; a job whose request was not sampled has
+// none, and its attempts are not recorded either.
+func (t *Tracer) Attempt(ctx context.Context, name, parent, jobID string) (context.Context, func(error)) {
+	if t == nil || parent == "" {
+		return ctx, func(error) {}
+	}
+	remote := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: parent})
+	ctx = trace.ContextWithRemoteSpanContext(ctx, trace.SpanContextFromContext(remote))
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(attribute.String("cutroom.job.id", jobID)))
+	return ctx, ender(span)
+}
+
+// Start begins a span under the one in ctx. The returned function ends it. The
+// error only marks it as failed: its text may name a person's file.
+func Start(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, func(error)) {
+	above := trace.SpanFromContext(ctx)
+	if !above.IsRecording() {
+		return ctx, func(error) {}
+	}
+	ctx, span := above.TracerProvider().Tracer(scope).Start(ctx, name,
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
+	return ctx, ender(span)
+}
+
+func ender(span trace.Span) func(error) {
+	return func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, "")
+			span.SetAttributes(attribute.String("error.type", fmt.Sprintf("%T", err)))
+		}
+		span.End()
+	}
+}
+
+const traceparent = "traceparent"
+
+// Parent is the identity of the span in ctx as a traceparent header carries it
+// (W3C Trace Context), "" if the span is not sampled.
+func Parent(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return ""
+	}
+	header := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, header)
+	return header[traceparent]
+}
+
+// LogHandler returns a log handler that adds the id of the trace in the context,
+// under "trace", and passes every record on to next.
+func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
+
+type logHandler struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
+	if at := trace.SpanContextFromContext(ctx); at.IsSampled() {
+		r = r.Clone()
+		r.AddAttrs(slog.String("trace", at.TraceID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return logHandler{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h logHandler) WithGroup(name string) slog.Handler { return logHandler{h.Handler.WithGroup(name)} }
