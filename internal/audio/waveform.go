@@ -91,32 +91,18 @@ type WaveformDrawer struct {
 	wave     Waveform
 	channels int
 
-	rest      []byte // of a frame whose end has not come
-	low, high int    // of the samples since the last pair
-	count     int    // of these samples
+	portions  portions
+	low, high int // of the samples since the last pair
+	count     int // of these samples
 }
 
 // NewWaveformDrawer returns a drawer of a sound of the given rate, in Hz.
 func NewWaveformDrawer(sampleRate, channels int) *WaveformDrawer {
-	return &WaveformDrawer{wave: Waveform{SampleRate: sampleRate, SamplesPerPair: 2}, channels: channels}
+	return &WaveformDrawer{wave: Waveform{SampleRate: sampleRate, SamplesPerPair: 2}, channels: channels, portions: portions{size: 2 * channels}}
 }
 
 // Write takes samples in portions of any length.
-func (d *WaveformDrawer) Write(p []byte) (int, error) {
-	n, size := len(p), 2*d.channels
-	if len(d.rest) > 0 {
-		take := min(size-len(d.rest), len(p))
-		d.rest, p = append(d.rest, p[:take]...), p[take:]
-		if len(d.rest) < size {
-			return n, nil
-		}
-		d.frames(d.rest)
-	}
-	whole := len(p) / size * size
-	d.frames(p[:whole])
-	d.rest = append(d.rest[:0], p[whole:]...)
-	return n, nil
-}
+func (d *WaveformDrawer) Write(p []byte) (int, error) { return d.portions.each(p, d.frames) }
 
 func (d *WaveformDrawer) frames(p []byte) {
 	size := 2 * d.channels

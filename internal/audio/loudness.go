@@ -1,0 +1,261 @@
+package audio
+
+import "math"
+
+// LoudnessMeter is an io.Writer of interleaved float32 samples at SampleRate that
+// measures them by ITU-R BS.1770-4, in memory that does not grow with the sound.
+type LoudnessMeter struct {
+	portions portions
+	channels []loudnessChannel
+	hop      int // samples in the blocks of the channels
+	hops     [gatingHops]float64
+	begun    int // hops so far
+	blocks   [gatingBins]gatingBin
+}
+
+const (
+	// loudnessHop is by how much one gating block begins after another.
+	loudnessHop = SampleRate / 10
+	// gatingHops is how many hops a gating block of 400 ms lasts.
+	gatingHops = 4
+	// silentLUFS is the absolute gate, and relativeGate the gate below the mean of
+	// what passes the absolute one, in LU.
+	silentLUFS   = -70
+	relativeGate = -10
+	// Gating blocks are counted in bins of a hundredth of a LU.
+	binsPerLU  = 100
+	gatingBins = 100 * binsPerLU
+)
+
+// gatingBin is the gating blocks of about the same loudness.
+type gatingBin struct {
+	blocks int64
+	power  float64 // sum over the blocks
+}
+
+// loudnessChannel is the state of one channel.
+type loudnessChannel struct {
+	weight float64
+	block  [loudnessHop]float64
+	filter kWeighting
+	peak   truePeak
+}
+
+// ChannelWeights returns the weights of a channel layout that has no other name than
+// its number of channels: the surround channels of 5.1 count more, its LFE does not.
+func ChannelWeights(channels int) []float64 {
+	if channels == 6 {
+		return []float64{1, 1, 1, 0, surroundWeight, surroundWeight}
+	}
+	weights := make([]float64, channels)
+	for i := range weights {
+		weights[i] = 1
+	}
+	return weights
+}
+
+// surroundWeight is +1.5 dB.
+const surroundWeight = 1.41
+
+// NewLoudnessMeter returns a meter of as many channels as there are weights.
+func NewLoudnessMeter(weights ...float64) *LoudnessMeter {
+	m := &LoudnessMeter{portions: portions{size: 4 * len(weights)}, channels: make([]loudnessChannel, len(weights))}
+	for i, w := range weights {
+		m.channels[i].weight = w
+	}
+	return m
+}
+
+// Write takes samples in portions of any length.
+func (m *LoudnessMeter) Write(p []byte) (int, error) { return m.portions.each(p, m.frames) }
+
+func (m *LoudnessMeter) frames(p []byte) {
+	for ; len(p) > 0; p = p[m.portions.size:] {
+		for i := range m.channels {
+			m.channels[i].block[m.hop] = float(p[4*i:])
+		}
+		if m.hop++; m.hop == loudnessHop {
+			m.endHop()
+		}
+	}
+}
+
+// endHop measures the samples of a hop, and the gating block that they end.
+func (m *LoudnessMeter) endHop() {
+	m.hop = 0
+	var power float64
+	for i := range m.channels {
+		c := &m.channels[i]
+		c.peak.add(c.block[:])
+		power += c.weight * c.filter.power(c.block[:])
+	}
+	m.hops[m.begun%gatingHops] = power
+	if m.begun++; m.begun < gatingHops {
+		return
+	}
+	var block float64
+	for _, p := range m.hops {
+		block += p / (gatingHops * loudnessHop)
+	}
+	if l := lufs(block); l > silentLUFS {
+		bin := &m.blocks[min(gatingBins-1, int((l-silentLUFS)*binsPerLU))]
+		bin.blocks++
+		bin.power += block
+	}
+}
+
+// lufs is the loudness of a mean power.
+func lufs(power float64) float64 { return -0.691 + 10*math.Log10(power) }
+
+// Integrated is the integrated loudness in LUFS. Silence and what is shorter than
+// 400 ms have none.
+func (m *LoudnessMeter) Integrated() (value float64, ok bool) {
+	mean, ok := m.mean(0)
+	if !ok {
+		return 0, false
+	}
+	mean, _ = m.mean(max(0, int(math.Ceil((lufs(mean)+relativeGate-silentLUFS)*binsPerLU))))
+	return lufs(mean), true
+}
+
+// mean is the mean power of the gating blocks from a bin on.
+func (m *LoudnessMeter) mean(from int) (power float64, ok bool) {
+	var sum gatingBin
+	for _, b := range m.blocks[from:] {
+		sum.blocks += b.blocks
+		sum.power += b.power
+	}
+	return sum.power / float64(max(1, sum.blocks)), sum.blocks > 0
+}
+
+// TruePeak is the highest true peak of all channels so far, 1 being full scale.
+func (m *LoudnessMeter) TruePeak() float64 {
+	var highest float64
+	for i := range m.channels {
+		c := m.channels[i] // a copy: more may be written
+		c.peak.add(c.block[:m.hop])
+		highest = max(highest, c.peak.highest)
+	}
+	return highest
+}
+
+// kWeighting is the two filters that BS.1770 puts before the power, at SampleRate:
+// a shelf for the head, and a high pass.
+type kWeighting struct{ shelf, high [2]float64 }
+
+// power filters samples and returns the sum of their squares.
+func (k *kWeighting) power(samples []float64) (sum float64) {
+	s1, s2, h1, h2 := k.shelf[0], k.shelf[1], k.high[0], k.high[1]
+	for _, x := range samples {
+		s := x + 1.69065929318241*s1 - 0.73248077421585*s2
+		y := 1.53512485958697*s - 2.69169618940638*s1 + 1.19839281085285*s2
+		h := y + 1.99004745483398*h1 - 0.99007225036621*h2
+		z := h - 2*h1 + h2
+		s1, s2, h1, h2 = s, s1, h, h1
+		sum += z * z
+	}
+	k.shelf, k.high = [2]float64{settled(s1), settled(s2)}, [2]float64{settled(h1), settled(h2)}
+	return sum
+}
+
+// settled ends the tail of a filter before it needs slow denormal numbers.
+func settled(x float64) float64 {
+	if math.Abs(x) < 1e-30 {
+		return 0
+	}
+	return x
+}
+
+// truePeak finds the highest value between and at the samples of one channel, at four
+// times their rate.
+type truePeak struct {
+	highest float64
+	begun   bool
+	before  [peakTaps]float64 // the last samples of the block before
+}
+
+const (
+	peakPhases = 4
+	peakTaps   = 32 // samples that each value between two of them is made of
+	peakStep   = 48 // samples that are judged at once
+)
+
+// peakFilter is a low-pass filter of the oversampled signal, by phase. peakGain is
+// the most by which a value can exceed the samples that it is made of.
+var peakFilter, peakGain = newPeakFilter()
+
+func newPeakFilter() (filter [peakPhases][peakTaps]float64, gain float64) {
+	const cutoff, beta = 0.97, 9
+	for phase := range filter {
+		var sum, abs float64
+		for tap := range filter[phase] {
+			x := float64(tap-peakTaps/2) + float64(phase)/peakPhases
+			w := 2 * x / peakTaps
+			filter[phase][tap] = sinc(cutoff*x) * bessel(beta*math.Sqrt(max(0, 1-w*w)))
+			sum += filter[phase][tap]
+		}
+		for tap := range filter[phase] {
+			filter[phase][tap] /= sum
+			abs += math.Abs(filter[phase][tap])
+		}
+		gain = max(gain, abs)
+	}
+	return filter, gain
+}
+
+func sinc(x float64) float64 {
+	if x == 0 {
+		return 1
+	}
+	return math.Sin(math.Pi*x) / (math.Pi * x)
+}
+
+// bessel is the modified Bessel function of the first kind and order 0.
+func bessel(x float64) float64 {
+	sum, term := 1.0, 1.0
+	for k := 1.0; term > 1e-12*sum; k++ {
+		term *= x * x / (4 * k * k)
+		sum += term
+	}
+	return sum
+}
+
+// add takes the next samples. What cannot reach the highest value is not filtered,
+// which is nearly everything. The sound is taken for its mirror image before it
+// begins, because a sound cut out of another one has no peak at the cut.
+func (t *truePeak) add(samples []float64) {
+	if !t.begun {
+		t.begun = true
+		for n := 1; n <= peakTaps && n < len(samples); n++ {
+			t.before[peakTaps-n] = samples[n]
+		}
+	}
+	var joined [peakTaps + peakStep]float64
+	for len(samples) > 0 {
+		n := copy(joined[peakTaps:], samples[:min(peakStep, len(samples))])
+		copy(joined[:], t.before[:])
+		var level float64
+		for _, x := range joined[:peakTaps+n] {
+			level = max(level, math.Abs(x))
+		}
+		if level*peakGain > t.highest {
+			t.highest = max(t.highest, level)
+			t.search(joined[:peakTaps+n])
+		}
+		copy(t.before[:], joined[n:peakTaps+n])
+		samples = samples[n:]
+	}
+}
+
+func (t *truePeak) search(samples []float64) {
+	for at := 1; at+peakTaps <= len(samples); at++ {
+		part := (*[peakTaps]float64)(samples[at:])
+		for phase := range peakFilter {
+			var sum float64
+			for i, h := range &peakFilter[phase] {
+				sum += h * part[i]
+			}
+			t.highest = max(t.highest, math.Abs(sum))
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package audio
+
+import "math"
+
+// Span is a half-open range of samples.
+type Span struct{ Start, End int64 }
+
+// PresenceDetector is an io.Writer of stereo samples that finds where a voice is
+// present: where the RMS of the louder channel over presenceWindow is above
+// presenceLevel, pauses shorter than presencePause included. Its memory grows only
+// with the number of spans, of which there are at most two a second.
+//
+// A window reaches beyond the voice in it, so the ends of a span are found by the RMS
+// over presenceEdge: the voice begins with the first of these that is above the level,
+// and ends with the last one.
+type PresenceDetector struct {
+	portions portions
+	at       int64 // samples so far
+	window   slidingPower
+	edge     slidingPower
+	loud     [presenceWindow]bool // ring: an edge that ends at this sample is above the level
+	lastLoud int64                // where the last such edge ends
+	above    bool                 // the window that ends here is above the level
+	spans    []Span
+}
+
+const (
+	presenceWindow = SampleRate / 20   // samples
+	presenceEdge   = SampleRate / 1000 // samples
+	presencePause  = SampleRate / 2    // samples
+)
+
+// presenceLevel is -45 dBFS as a power.
+var presenceLevel = math.Pow(10, -4.5)
+
+// NewPresenceDetector returns a detector that has heard nothing.
+func NewPresenceDetector() *PresenceDetector {
+	return &PresenceDetector{portions: portions{size: FrameBytes},
+		window: slidingPower{ring: make([]frame, presenceWindow)}, edge: slidingPower{ring: make([]frame, presenceEdge)}}
+}
+
+// Write takes samples in portions of any length.
+func (d *PresenceDetector) Write(p []byte) (int, error) {
+	return d.portions.each(p, func(p []byte) {
+		for ; len(p) > 0; p = p[FrameBytes:] {
+			d.push(frame{float(p), float(p[4:])})
+		}
+	})
+}
+
+// Spans returns where the voice was present so far, in ascending order.
+func (d *PresenceDetector) Spans() []Span { return d.spans }
+
+func (d *PresenceDetector) push(f frame) {
+	power := frame{f[0] * f[0], f[1] * f[1]}
+	loud := d.edge.push(power) > presenceLevel
+	if d.loud[d.at%presenceWindow] = loud; loud {
+		d.lastLoud = d.at
+	}
+	above := d.window.push(power) > presenceLevel
+	if above {
+		if !d.above {
+			d.begin()
+		}
+		last := &d.spans[len(d.spans)-1]
+		last.End = max(last.End, last.Start+1, d.lastLoud-presenceEdge+2)
+	}
+	d.above = above
+	d.at++
+}
+
+// begin begins a span at the first loud edge within the window, or goes on with the
+// last span where the pause was short. A window above the level always holds an edge
+// above the level.
+func (d *PresenceDetector) begin() {
+	first := max(0, d.at-presenceWindow+1)
+	for first < d.at && !d.loud[first%presenceWindow] {
+		first++
+	}
+	if n := len(d.spans); n == 0 || first-d.spans[n-1].End >= presencePause {
+		d.spans = append(d.spans, Span{first, first + 1})
+	}
+}
+
+// slidingPower is the mean power of the last samples.
+type slidingPower struct {
+	ring []frame
+	at   int
+	sum  frame
+}
+
+// push takes the powers of both channels of a sample, and returns the mean of the
+// louder one.
+func (s *slidingPower) push(power frame) float64 {
+	old := s.ring[s.at]
+	s.ring[s.at] = power
+	if s.at++; s.at == len(s.ring) {
+		s.at = 0
+	}
+	s.sum[0] += power[0] - old[0]
+	s.sum[1] += power[1] - old[1]
+	return max(s.sum[0], s.sum[1]) / float64(len(s.ring))
+}
