@@ -239,7 +239,8 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 	}
 	eng := engine.New(engine.Config{Media: runner, Cores: cores(cfg.Render.MaxConcurrent), Cache: cache, FinalTimeout: cfg.Render.ProcessTimeout,
 		Limits: engine.Limits{MaxPixels: cfg.Render.MaxInputPixels, MaxSourceDuration: cfg.Render.MaxSourceDuration,
-			MaxOutputDuration: cfg.Render.MaxOutputDuration, MaxPixelFrames: cfg.Render.MaxPixelFrames, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
+			MaxOutputDuration: cfg.Render.MaxOutputDuration, MaxPixelFrames: cfg.Render.MaxPixelFrames,
+			MaxSound: cfg.Render.MaxSound, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
 	a.renders = render.New(render.Options{
 		DB: a.db, Renewer: a.renewer, Store: a.store, Bucket: a.bucket, Assets: a.assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,

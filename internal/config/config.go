@@ -194,6 +194,7 @@ type Render struct {
 	MaxSourceDuration time.Duration
 	MaxOutputDuration time.Duration
 	MaxPixelFrames    int64         // of canvas and sources together, over all frames
+	MaxSound          time.Duration // that one render decodes and stretches
 	JobTimeout        time.Duration // from the first attempt to the end
 	PartCacheMaxBytes int64
 }

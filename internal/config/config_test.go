@@ -208,7 +208,7 @@ func TestDefaults(t *testing.T) {
 			InputCacheTTL: 24 * time.Hour, OutputTTL: 24 * time.Hour,
 			MaxConcurrent: max(1, runtime.GOMAXPROCS(0)/2), ProcessTimeout: 30 * time.Minute,
 			MaxInputPixels: 8192 * 4320, MaxSourceDuration: 4 * time.Hour, MaxOutputDuration: 3 * time.Hour,
-			MaxPixelFrames: 1344e9, JobTimeout: 4 * time.Hour, PartCacheMaxBytes: 10240 << 20,
+			MaxPixelFrames: 1344e9, MaxSound: 24 * time.Hour, JobTimeout: 4 * time.Hour, PartCacheMaxBytes: 10240 << 20,
 		},
 		Media: Media{MaxMemoryBytes: 4096 << 20, MaxFileBytes: 20480 << 20, RequireConfinement: true},
 		Credit: Credit{SignupBonus: 3, AdminGrantDailyCap: 1000,

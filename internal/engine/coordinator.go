@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -149,7 +148,7 @@ func (r *run) collectParts(ctx context.Context, parts map[string]*videoPart, par
 // client hears nothing here: whoever renders the job finds the same and says so.
 func (e *Engine) Assist(ctx context.Context, job Job, claimed string) (made int, err error) {
 	r := e.newRun(job)
-	defer os.RemoveAll(r.work)
+	defer r.close()
 	if err := r.open(ctx); err != nil {
 		return 0, err
 	}

@@ -151,6 +151,7 @@ func TestLimitsHaveNames(t *testing.T) {
 		`source_too_large: segments\[0\]: the video has 60 frames, at most 59 are accepted`:                                                                             {MaxFrames: 59},
 		`source_too_large: segments: the film would last 2\.0 s, at most 1\.0 s are accepted`:                                                                           {MaxOutputDuration: time.Second},
 		`source_too_large: segments: the film is too much work: 60 frames of 320x180, and 60 frames of the sources to decode, are 1 gigapixels, at most 0 are accepted`: {MaxPixelFrames: 2*60*320*180 - 1},
+		`source_too_large: the sound is too much work: 2\.0 s to decode and to change in tempo, at most 1\.0 s are accepted`:                                            {MaxSound: time.Second},
 		`: the server has no room for this render at the moment`:                                                                                                        {MinFreeBytes: 1 << 60},
 	} {
 		b := newBench(t, func(c *engine.Config) { c.Limits = limits })

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"cutroom/internal/disk"
 	"cutroom/internal/media"
 	"cutroom/internal/timeline"
 )
@@ -23,14 +24,17 @@ type Config struct {
 // Engine renders timelines. It holds no state between renders but the cache.
 // Safe for concurrent use; how many renders may run at once is the caller's
 // decision.
-type Engine struct{ cfg Config }
+type Engine struct {
+	cfg     Config
+	scratch *scratch
+}
 
 // New returns an Engine.
 func New(cfg Config) *Engine {
 	cfg.Cores = cmp.Or(cfg.Cores, runtime.GOMAXPROCS(0))
 	cfg.FinalTimeout = cmp.Or(cfg.FinalTimeout, 30*time.Minute)
 	cfg.Limits = cfg.Limits.withDefaults()
-	return &Engine{cfg}
+	return &Engine{cfg, newScratch(disk.Free)}
 }
 
 func (e *Engine) machine() Machine {

@@ -8,8 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"cutroom/internal/disk"
 	"cutroom/internal/fault"
+	"cutroom/internal/media"
+	"cutroom/internal/timeline"
 )
 
 // Limits bounds what one render may cost. Each has a name that appears in the
@@ -21,6 +22,7 @@ type Limits struct {
 	MaxFrames         int64         // video frames of one source
 	MaxOutputDuration time.Duration // of the timeline
 	MaxPixelFrames    int64         // of work: see Plan.work
+	MaxSound          time.Duration // that is decoded and stretched
 	MinFreeBytes      int64         // left on the disk of Job.Dir at all times
 }
 
@@ -36,6 +38,7 @@ func (l Limits) withDefaults() Limits {
 	l.MaxFrames = min(cmp.Or(l.MaxFrames, mostFrames), mostFrames)
 	l.MaxOutputDuration = cmp.Or(l.MaxOutputDuration, 4*time.Hour)
 	l.MaxPixelFrames = cmp.Or(l.MaxPixelFrames, 1344e9) // three hours of 1920x1080 at 30 a second, decoded and encoded
+	l.MaxSound = cmp.Or(l.MaxSound, 24*time.Hour)
 	l.MinFreeBytes = cmp.Or(l.MinFreeBytes, 512<<20)
 	return l
 }
@@ -75,22 +78,45 @@ func (l Limits) checkWork(p *Plan) error {
 		p.Frames, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
+// maxPieces is how many pieces of sound one film may be mixed from: 200 segments under
+// 20 stems. The mixer looks at all those that play at the same time, and each may
+// need a stretch of its own.
+const maxPieces = 4096
+
+// checkPieces judges how many pieces of sound a film would have, before any of them
+// is planned: every selection is cut where the segments meet.
+func checkPieces(t timeline.Timeline, l *layout) error {
+	pieces := len(t.Segments) + len(t.Clips)
+	for _, d := range t.Directives {
+		pieces += len(l.pieces(d.Range)) * len(d.Selections)
+	}
+	if pieces <= maxPieces {
+		return nil
+	}
+	return fault.Failedf(fault.SourceTooLarge,
+		"separationDirectives: the sound has %d pieces, because stems are cut where segments meet; at most %d are accepted", pieces, maxPieces)
+}
+
+// checkSound judges the sound that a planned film needs, before any of it is decoded.
+func (l Limits) checkSound(p *Plan) error {
+	var samples int64
+	for _, s := range p.Audio {
+		samples += s.To - s.From
+	}
+	for _, s := range p.Stretches {
+		samples += s.Length
+	}
+	if samples <= samplesOf(l.MaxSound) {
+		return nil
+	}
+	length := time.Duration(media.MulDiv(samples, int64(time.Second), sampleRate))
+	return fault.Failedf(fault.SourceTooLarge, "the sound is too much work: %s to decode and to change in tempo, at most %s are accepted",
+		seconds(length), seconds(l.MaxSound))
+}
+
 // ErrNoSpace is what a render ends with when the disk fills up: another machine,
 // or the same one later, may have the room.
 var ErrNoSpace = fault.Sentencef(fault.Unavailable, "the server has no room for this render at the moment")
-
-// checkSpace compares what the job's disk has left with what is still to be
-// written.
-func (l Limits) checkSpace(dir string, neededBytes int64) error {
-	free, err := disk.Free(dir)
-	if err != nil {
-		return err
-	}
-	if free-neededBytes < l.MinFreeBytes {
-		return ErrNoSpace.WithCause(fmt.Errorf("%d bytes free, %d needed, %d to be left", free, neededBytes, l.MinFreeBytes))
-	}
-	return nil
-}
 
 // noSpace turns a failure caused by a full disk into ErrNoSpace.
 func noSpace(err error) error {

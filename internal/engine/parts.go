@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"cutroom/internal/audio"
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
 )
@@ -32,7 +31,7 @@ func (r *run) makeParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.checkSpace(); err != nil {
+	if err := r.reserveSpace(); err != nil {
 		return err
 	}
 	slices.SortStableFunc(missing, dearestFirst)
@@ -45,13 +44,19 @@ func (r *run) makeParts(ctx context.Context) error {
 	if r.job.Coordinator != nil && len(missing) > 0 {
 		group.Go(func() error { return r.shareParts(ctx, missing, parallel) })
 	} else {
-		runSteps(ctx, group, steps, parallel)
+		group.Go(func() error { return runSteps(ctx, steps, parallel) })
 	}
 	audioLanes := 1
 	if len(missing) == 0 {
 		audioLanes = max(1, r.machine().Cores)
 	}
-	runSteps(ctx, group, r.audioSteps(ctx, group, audioLanes), audioLanes)
+	decodes, stretches := r.audioSteps(ctx, audioLanes)
+	group.Go(func() error {
+		if err := runSteps(ctx, decodes, audioLanes); err != nil {
+			return err
+		}
+		return runSteps(ctx, stretches, audioLanes)
+	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -72,60 +77,57 @@ func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel 
 	return missing, parallel, err
 }
 
-// audioSteps returns the work for the sounds that the cache does not have, of which
-// so many are decoded at once, the dearest first. Each is stretched by the group as
-// soon as it is there: that is light and done by this process, so it needs no lane.
-func (r *run) audioSteps(ctx context.Context, group *errgroup.Group, lanes int) []step {
-	var missing []*decodedAudio
-	stretches := r.missingStretches(ctx)
-	stretch := func(s *decodedAudio) {
-		for _, x := range stretches[s] {
-			group.Go(func() error { return r.makeStretch(ctx, x) })
+// audioSteps returns the work for the sounds that the cache does not have, the
+// longest first. Both kinds run in so many lanes, the stretches after the decodes that
+// they read.
+func (r *run) audioSteps(ctx context.Context, lanes int) (decodes, stretches []step) {
+	var undecoded []*decodedAudio
+	var missing []*stretchedAudio
+	needed := map[*decodedAudio]bool{}
+	for _, s := range r.plan.Stretches {
+		if !r.fetchSound(ctx, s.Key, s.File) {
+			missing = append(missing, s)
+			needed[s.Audio] = true
 		}
 	}
 	for _, s := range r.plan.Audio {
-		if len(stretches[s]) == 0 && !r.heard(s) {
-			continue
-		}
-		found := r.fetch(ctx, s.Key, r.path(s.File))
-		r.count(&r.stats.Audio, &r.stats.AudioReused, found)
-		if found {
-			stretch(s)
-		} else {
-			missing = append(missing, s)
+		if (needed[s] || r.heard(s)) && !r.fetchSound(ctx, s.Key, s.File) {
+			undecoded = append(undecoded, s)
 		}
 	}
+	slices.SortStableFunc(undecoded, dearestFirst)
 	slices.SortStableFunc(missing, dearestFirst)
-	steps := make([]step, len(missing))
-	for i, s := range missing {
+	for _, s := range undecoded {
 		t := r.meter.work(s.cost() / float64(lanes))
-		steps[i] = func(ctx context.Context) error {
-			if err := r.decodeAudio(ctx, s, t); err != nil {
-				return err
-			}
-			t.finish()
-			stretch(s)
-			return nil
-		}
+		decodes = append(decodes, func(ctx context.Context) error { return r.decodeAudio(ctx, s, t) })
 	}
-	return steps
+	for _, s := range missing {
+		t := r.meter.work(s.cost() / float64(lanes))
+		stretches = append(stretches, func(ctx context.Context) error { return r.makeStretch(ctx, s, t) })
+	}
+	return decodes, stretches
 }
 
-// runSteps has the group run the steps in their order, so many at once.
-func runSteps(ctx context.Context, group *errgroup.Group, steps []step, parallel int) {
-	group.Go(func() error {
-		lanes, ctx := errgroup.WithContext(ctx)
-		lanes.SetLimit(parallel)
-		for _, s := range steps {
-			lanes.Go(func() error {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				return s(ctx)
-			})
-		}
-		return lanes.Wait()
-	})
+// fetchSound reports whether the cache has a sound, which is then in the job's folder.
+func (r *run) fetchSound(ctx context.Context, key, file string) bool {
+	found := r.fetch(ctx, key, r.path(file))
+	r.count(&r.stats.Audio, &r.stats.AudioReused, found)
+	return found
+}
+
+// runSteps runs the steps in their order, so many at once.
+func runSteps(ctx context.Context, steps []step, parallel int) error {
+	lanes, ctx := errgroup.WithContext(ctx)
+	lanes.SetLimit(parallel)
+	for _, s := range steps {
+		lanes.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return s(ctx)
+		})
+	}
+	return lanes.Wait()
 }
 
 // heard reports whether the mix reads the sound itself, and not only stretches of it.
@@ -133,24 +135,11 @@ func (r *run) heard(s *decodedAudio) bool {
 	return slices.ContainsFunc(r.plan.Regions, func(p *region) bool { return p.File == s.File })
 }
 
-// missingStretches fetches what the cache has and returns the rest by sound.
-func (r *run) missingStretches(ctx context.Context) map[*decodedAudio][]*stretchedAudio {
-	missing := map[*decodedAudio][]*stretchedAudio{}
-	for _, s := range r.plan.Stretches {
-		found := r.fetch(ctx, s.Key, r.path(s.File))
-		r.count(&r.stats.Audio, &r.stats.AudioReused, found)
-		if !found {
-			missing[s.Audio] = append(missing[s.Audio], s)
-		}
-	}
-	return missing
-}
-
 // makePart encodes one video part.
 func (r *run) makePart(ctx context.Context, p *videoPart) error {
 	out, log := unfinished(p.File), p.File+".log"
 	what := fmt.Sprintf("segments[%d]: the video", p.segment)
-	if err := r.checkSpace(); err != nil {
+	if err := r.reserveSpace(); err != nil {
 		return err
 	}
 	c, err := r.encodePart(ctx, p, out, log, p.keyframe(0))
@@ -267,14 +256,16 @@ func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
 	case !c.complete():
 		return damageFault(s.source.user, c.got, c.wanted)
 	}
+	t.finish()
 	return r.finish(ctx, s.Key, s.File, true)
 }
 
 // makeStretch brings a piece of sound to its tempo.
-func (r *run) makeStretch(ctx context.Context, s *stretchedAudio) error {
+func (r *run) makeStretch(ctx context.Context, s *stretchedAudio, t *task) error {
 	if err := s.Write(ctx, r.path(s.Audio.File), s.Audio.From, r.path(unfinished(s.File))); err != nil {
 		return noSpace(err)
 	}
+	t.finish()
 	return r.finish(ctx, s.Key, s.File, true)
 }
 
@@ -283,19 +274,5 @@ func (s *decodedAudio) cost() float64 {
 	return 0.1 + 0.006*float64(s.To-s.From)/sampleRate
 }
 
-// checkSpace makes sure that the rest of the render fits on the disk.
-func (r *run) checkSpace() error {
-	var need int64
-	for _, s := range r.plan.Audio {
-		need += (s.To - s.From) * audio.FrameBytes
-	}
-	for _, s := range r.plan.Stretches {
-		need += s.Length * audio.FrameBytes
-	}
-	// An eighth of a bit per pixel is well above what CRF 20 takes of busy
-	// pictures. Parts, output and its copy with the index in front: three times.
-	c := r.plan.Canvas
-	film := int64(float64(c.Width*c.Height) * float64(r.plan.Frames) / 64)
-	film += int64(r.plan.Samples / sampleRate * 24000)
-	return r.cfg.Limits.checkSpace(r.work, need+3*film)
-}
+// cost estimates the CPU seconds of a stretch.
+func (s *stretchedAudio) cost() float64 { return 0.02 * float64(s.Length) / sampleRate }

@@ -77,6 +77,9 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	if err := p.planAudio(t, l, sources); err != nil {
 		return nil, err
 	}
+	if err := limits.checkSound(p); err != nil {
+		return nil, err
+	}
 	p.setParallelism(machine)
 	return p, nil
 }

@@ -28,7 +28,7 @@ const infoVersion = 5
 // the parts in the cache and gives the same film.
 func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
 	r := e.newRun(job)
-	defer os.RemoveAll(r.work)
+	defer r.close()
 	out, err := r.render(ctx)
 	if err != nil && ctx.Err() != nil && fault.As(err) == nil {
 		return Output{}, fmt.Errorf("render: %w", context.Cause(ctx))
@@ -41,7 +41,7 @@ type run struct {
 	*Engine
 	job   Job
 	log   *slog.Logger
-	work  string // folder of the intermediate files; whoever made the run removes it
+	work  string // folder of the intermediate files, see close
 	meter *meter
 	plan  *Plan
 
@@ -53,6 +53,12 @@ type run struct {
 func (e *Engine) newRun(job Job) *run {
 	return &run{Engine: e, job: job, log: cmp.Or(job.Log, slog.New(slog.DiscardHandler)), work: filepath.Join(job.Dir, "work"),
 		meter: newMeter(job.OnProgress), decoded: map[*videoPart]coverage{}}
+}
+
+// close removes the intermediate files, and gives back their space.
+func (r *run) close() {
+	os.RemoveAll(r.work)
+	r.scratch.release(r.work)
 }
 
 func (r *run) path(name string) string { return filepath.Join(r.work, name) }
@@ -175,8 +181,8 @@ func (r *run) blame(ctx context.Context, err error, what string, ended *fault.Er
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if space := r.cfg.Limits.checkSpace(r.work, 0); fault.As(space) != nil {
-		return fault.As(space).WithCause(err)
+	if r.diskFull() {
+		return ErrNoSpace.WithCause(err)
 	}
 	if errors.Is(err, media.ErrTimeout) {
 		return fault.Failedf(fault.TimedOut, "%s took too long to process", what).WithCause(err)

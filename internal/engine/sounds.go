@@ -113,6 +113,9 @@ func joined(uses []audioUse) []audioUse {
 
 // planAudio places every sound and decides what is decoded and stretched.
 func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Source) error {
+	if err := checkPieces(t, l); err != nil {
+		return err
+	}
 	clips, err := clipAudio(t, sources, p.Samples)
 	if err != nil {
 		return err

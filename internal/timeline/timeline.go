@@ -40,6 +40,7 @@ const (
 	MaxSegments   = 200
 	MaxClips      = 64
 	MaxDirectives = 64
+	MaxSelections = 16 // of one directive
 	MaxVolume     = 10.0
 	MinSpeed      = 0.1
 	MaxSpeed      = 10.0

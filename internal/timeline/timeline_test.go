@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,9 @@ func TestValidateNamesTheWireField(t *testing.T) {
 		{"range end", func(t *timeline.Timeline) { t.Directives[0].Range.End = 0 }, "separationDirectives[0].rangeEndMs must be > rangeStartMs"},
 		{"offset", func(t *timeline.Timeline) { t.Directives[0].SourceOffset = -1 }, "separationDirectives[0].sourceOffsetMs must be >= 0"},
 		{"applied speed", func(t *timeline.Timeline) { t.Directives[0].AppliedSpeed = 0 }, "separationDirectives[0].appliedSpeedScale must be > 0"},
+		{"selections", func(t *timeline.Timeline) {
+			t.Directives[0].Selections = slices.Repeat(t.Directives[0].Selections, 17)
+		}, "separationDirectives[0].selections must have at most 16 entries"},
 		{"stem id", func(t *timeline.Timeline) { t.Directives[0].Selections[0].StemID = "" }, "separationDirectives[0].selections[0].stemId is required"},
 		{"stem source", func(t *timeline.Timeline) { t.Directives[0].Selections[0].SourceKey = "" }, "separationDirectives[0].selections[0].audioUrl is required"},
 		{"stem volume", func(t *timeline.Timeline) { t.Directives[0].Selections[0].Volume = nan }, "separationDirectives[0].selections[0].volume must be a finite number"},

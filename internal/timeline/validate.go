@@ -123,6 +123,8 @@ func (d *Directive) validate(i int) error {
 		return fault.Invalidf("%s must be > rangeStartMs", at("rangeEndMs"))
 	case d.SourceOffset < 0:
 		return fault.Invalidf("%s must be >= 0", at("sourceOffsetMs"))
+	case len(d.Selections) > MaxSelections:
+		return fault.Invalidf("%s must have at most %d entries", at("selections"), MaxSelections)
 	}
 	if err := outOfRange(at, "appliedSpeedScale", d.AppliedSpeed, MinSpeed, MaxSpeed); err != nil {
 		return err

@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/timeline"
+)
+
+// Two renders that fit one after the other do not both pass the look at the disk.
+func TestScratchSpaceIsReserved(t *testing.T) {
+	const leave, free = 100, 1000
+	left := int64(free)
+	s := newScratch(func(string) (int64, error) { return left, nil })
+	a, b := t.TempDir(), t.TempDir()
+	reserve := func(dir string, bytes int64, fits bool) {
+		t.Helper()
+		if err := s.reserve(dir, bytes, leave); (err == nil) != fits || err != nil && !errors.Is(err, ErrNoSpace) {
+			t.Fatalf("reserve %d bytes: %v", bytes, err)
+		}
+	}
+	reserve(a, 901, false)
+	reserve(a, 600, true)
+	reserve(b, 301, false)
+	reserve(b, 300, true)
+	reserve(a, 600, true) // again: no second reservation
+	// What is written no longer needs to be free.
+	if err := os.WriteFile(filepath.Join(a, "part"), make([]byte, 500), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	left -= 500
+	reserve(b, 300, true)
+	reserve(b, 301, false)
+	s.release(a)
+	reserve(b, 400, true)
+}
+
+// However a film is cut, and however many stems lie over it, what it would cost is
+// known and refused before any of it is planned.
+func TestPiecesOfSoundAreCounted(t *testing.T) {
+	info := fakeVideo(r(30, 1), 3000, 0)
+	sources := map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}
+	film := func(directives int) timeline.Timeline {
+		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
+		for i := range 200 {
+			s := ms(int64(i)*311, int64(i)*311+97) // gaps: nothing reads on
+			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1.01
+			tl.Segments = append(tl.Segments, s)
+		}
+		for i := range directives {
+			tl.Directives = append(tl.Directives, timeline.Directive{ID: fmt.Sprint(i), AppliedSpeed: 1.01, SourceOffset: time.Duration(i) * time.Millisecond,
+				Range: timeline.Range{End: time.Hour}, Selections: []timeline.Selection{{StemID: "voice_all", SourceKey: "s", Volume: 1}}})
+		}
+		return tl
+	}
+	machine := Machine{Cores: 2, MemoryBytes: 600 << 20}
+	plan, err := makePlan(film(19), sources, Limits{}.withDefaults(), machine)
+	if err != nil || len(plan.Regions) < 3800 || len(plan.Stretches) > maxPieces {
+		t.Fatalf("%v, %d regions, %d stretches", err, len(plan.Regions), len(plan.Stretches))
+	}
+	_, err = makePlan(film(20), sources, Limits{}.withDefaults(), machine)
+	f := fault.As(err)
+	if f == nil || f.Reason != fault.SourceTooLarge || !strings.Contains(f.Answer(), "separationDirectives: the sound has 4200 pieces") {
+		t.Errorf("%v", err)
+	}
+}
