@@ -55,6 +55,13 @@ type ExitError struct {
 	Stderr string         // last 8 KiB; for the log, it may hold paths of the server
 }
 
+// Exhausted reports whether the process ended because a limit of its memory or its
+// time was reached, or because it crashed, rather than by what it read.
+func (e *ExitError) Exhausted() bool {
+	// FFmpeg has no exit status of its own for ENOMEM.
+	return e.Signal != 0 || strings.Contains(e.Stderr, "Cannot allocate memory")
+}
+
 // Error names the pass, how it ended and the last line it wrote.
 func (e *ExitError) Error() string {
 	how := fmt.Sprintf("exit status %d", e.Code)

@@ -40,6 +40,9 @@ type Measured struct {
 	Extent     time.Duration
 	SampleRate int64
 	Channels   int64
+	// Counted says that the packets tell how many samples they hold. Otherwise
+	// Extent is what the container's clock claims.
+	Counted bool
 
 	// Gaps are where neighbouring packets begin much further apart than those before
 	// them did; at most the first few thousand.
@@ -63,12 +66,16 @@ type MeasureOptions struct {
 	IgnoreEdits bool // show every packet that an mp4 holds, as if it had no edit list
 
 	MaxPackets     int64         // beyond it the scan ends with ErrTooManyPackets; 0 is no limit
+	MaxStreams     int           // covers not counted; beyond it the error is ErrTooManyStreams; 0 is no limit
 	MaxMemoryBytes int64         // of ffprobe; 0 is that of any other process
 	Timeout        time.Duration // 0 is five minutes
 }
 
 // ErrTooManyPackets means that a file has more packets than it may have.
 var ErrTooManyPackets = fmt.Errorf("%w: too many packets", ErrNotMedia)
+
+// ErrTooManyStreams means that a file has more streams than it may have.
+var ErrTooManyStreams = fmt.Errorf("%w: too many streams", ErrNotMedia)
 
 // What a hostile file can make us remember.
 const (
@@ -87,6 +94,9 @@ func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, 
 	_, err := r.scan(ctx, "measure", path, kind, scan)
 	if err != nil {
 		return nil, err
+	}
+	if opts.MaxStreams > 0 && (scan.headers-scan.covers > opts.MaxStreams || scan.headers > maxScanStreams) {
+		return nil, fmt.Errorf("measure: %w", ErrTooManyStreams)
 	}
 	return scan.finish(), nil
 }
@@ -142,6 +152,7 @@ type packetScan struct {
 	lines      lineSplitter
 	streams    map[int]*streamScan
 	headers    int // streams that the file has
+	covers     int // of them, cover art
 	format     header
 }
 
@@ -173,6 +184,9 @@ func (s *packetScan) take(line []byte) {
 		h := header(maps.Collect(fields(text)))
 		if index, err := strconv.Atoi(h["index"]); err == nil {
 			s.headers++
+			if h.number("attached_pic") != 0 {
+				s.covers++
+			}
 			if st := s.at(index); st != nil {
 				st.header = h
 			}
@@ -314,6 +328,24 @@ func (h header) samples(packets, bytes int64) int64 {
 	return 0
 }
 
+// counted reports whether samples is exact, or more than the packets hold. Packets
+// of FLAC, Opus and Vorbis hold as many as their encoder liked, and an mp4 may have
+// several frames of AMR in one.
+func (h header) counted() bool {
+	if h.number("bits_per_sample")*h.number("channels") > 0 {
+		return true
+	}
+	switch h["codec_name"] {
+	case "aac":
+		// A profile without a name is a newer one, with longer packets.
+		_, err := strconv.Atoi(h["profile"])
+		return err != nil && h["profile"] != "xHE-AAC"
+	case "mp3", "alac", "ac3", "eac3":
+		return true
+	}
+	return false
+}
+
 type packet struct {
 	pts, dts, duration, size, skip, trim int64
 	key, discard, remember               bool
@@ -412,7 +444,7 @@ func (s *streamScan) finish() Measured {
 	base := parseRational(s.header["time_base"])
 	m := Measured{
 		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0, TimeBase: base,
-		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"),
+		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Counted: s.header.counted(),
 		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
 		Packets: s.packets, Discarded: s.discarded, Starts: s.starts,
 		Extent: between(ticksToDuration(s.least, base), ticksToDuration(max(s.most, s.end), base)),

@@ -2,11 +2,12 @@ package media
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
-// Slots bounds how many pieces of media work run at once in the process. Who
-// waits is served first come, first served. Safe for concurrent use.
+// Slots bounds how many pieces of media work run at once in the process, first
+// come, first served. Safe for concurrent use.
 type Slots struct{ taken chan struct{} }
 
 // NewSlots returns a pool of n slots; n below 1 counts as 1.
@@ -44,3 +45,100 @@ func (s *Slots) Size() int { return cap(s.taken) }
 
 // InUse is the number of slots taken now.
 func (s *Slots) InUse() int { return len(s.taken) }
+
+// FairSlots bounds how many pieces of media work run at once in the process and
+// shares them out among holders: each has at most one slot, and holders that
+// wait take turns, however much each of them waits for. Safe for concurrent use.
+type FairSlots struct {
+	mu      sync.Mutex
+	free    int
+	holders map[string]*holder // those that hold a slot or wait for one
+	turn    []*holder          // those that wait and hold none, next first
+}
+
+// holder is one party that shares FairSlots. Its waiting pieces of work are in
+// the order in which they came.
+type holder struct {
+	busy    bool
+	waiting []chan struct{}
+}
+
+// NewFairSlots returns a pool of n slots; n below 1 counts as 1.
+func NewFairSlots(n int) *FairSlots {
+	return &FairSlots{free: max(n, 1), holders: map[string]*holder{}}
+}
+
+// Acquire waits for a slot of the named holder, as Slots.Acquire does.
+func (s *FairSlots) Acquire(ctx context.Context, name string) (release func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	granted := make(chan struct{})
+	s.mu.Lock()
+	h := s.holders[name]
+	if h == nil {
+		h = &holder{}
+		s.holders[name] = h
+	}
+	if h.waiting = append(h.waiting, granted); len(h.waiting) == 1 && !h.busy {
+		s.turn = append(s.turn, h)
+	}
+	s.grant()
+	s.mu.Unlock()
+	release = sync.OnceFunc(func() { s.release(name) })
+	select {
+	case <-granted:
+		return release, nil
+	case <-ctx.Done():
+		if !s.leave(name, granted) {
+			release() // it was granted at the same moment
+		}
+		return nil, context.Cause(ctx)
+	}
+}
+
+// grant gives free slots to the holders whose turn it is.
+func (s *FairSlots) grant() {
+	for s.free > 0 && len(s.turn) > 0 {
+		h := s.turn[0]
+		s.turn = s.turn[1:]
+		close(h.waiting[0])
+		h.waiting, h.busy = h.waiting[1:], true
+		s.free--
+	}
+}
+
+// release takes a slot back and puts its holder behind all others.
+func (s *FairSlots) release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.holders[name]
+	h.busy = false
+	s.free++
+	if len(h.waiting) > 0 {
+		s.turn = append(s.turn, h)
+	} else {
+		delete(s.holders, name)
+	}
+	s.grant()
+}
+
+// leave takes a piece of work out of the queue, unless it has its slot already.
+func (s *FairSlots) leave(name string, granted chan struct{}) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.holders[name]
+	if h == nil {
+		return false
+	}
+	i := slices.Index(h.waiting, granted)
+	if i < 0 {
+		return false
+	}
+	h.waiting = slices.Delete(h.waiting, i, i+1)
+	if len(h.waiting) == 0 && !h.busy {
+		s.turn = slices.DeleteFunc(s.turn, func(other *holder) bool { return other == h })
+		delete(s.holders, name)
+	}
+	return true
+}

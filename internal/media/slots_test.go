@@ -3,6 +3,8 @@ package media_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -65,6 +67,50 @@ func TestSlotsWaitEndsWithTheContext(t *testing.T) {
 			t.Error(err)
 		} else {
 			again()
+		}
+	})
+}
+
+// TestFairSlotsTakeTurns has one holder bring much work before others bring any.
+func TestFairSlotsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := media.NewFairSlots(2)
+		var mu sync.Mutex
+		var order []string
+		next := make(chan struct{})
+		work := func(ctx context.Context, name string) {
+			release, err := s.Acquire(ctx, name)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			order = append(order, name)
+			mu.Unlock()
+			<-next
+			release()
+			release() // a second call does nothing
+		}
+		gone, leave := context.WithCancel(t.Context())
+		for _, name := range []string{"a", "a", "a", "b", "c", "b", "gone"} {
+			ctx := t.Context()
+			if name == "gone" {
+				ctx = gone
+			}
+			go work(ctx, name)
+			synctest.Wait()
+		}
+		if !slices.Equal(order, []string{"a", "b"}) {
+			t.Errorf("%q hold the two slots, want one each of a and b", order)
+		}
+		leave()
+		synctest.Wait()
+		for range 6 {
+			next <- struct{}{}
+			synctest.Wait()
+		}
+		// a and b end in no fixed order, but c waited when they did and comes before their next.
+		if len(order) != 6 || order[2] != "c" || order[5] != "a" {
+			t.Errorf("the order was %q", order)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"cutroom/internal/credit"
@@ -21,23 +22,34 @@ type classified struct {
 	durationMs int64
 }
 
+// payer is who pays for an upload, with the balance at the time.
+type payer struct {
+	owner   string
+	balance int64
+}
+
 // What the analysis of one upload may cost. Two million packets are more than
 // twelve hours of AAC.
 const (
 	analysisMemory  = 512 << 20
 	analysisTimeout = 60 * time.Second
 	maxPackets      = 2_000_000
+	maxTracks       = 32
 	analysisWait    = 20 * time.Second // for a place, while others are analysed
 )
 
 var (
 	errUnsupported = fault.New(fault.Invalid, "unsupported_audio_format")
 	errBusy        = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: analysisWait}
+	errTooMany     = fault.Invalidf("file has more than %d packets of sound", maxPackets)
+	errTracks      = fault.Invalidf("file has more than %d tracks: send one track of sound", maxTracks)
+	errUncounted   = fault.Invalidf("the length of the sound cannot be counted: convert the file to AAC, MP3 or PCM")
+	errExhausted   = fault.Invalidf("the file takes too much time or memory to analyse: convert it to a plain m4a, mp3 or wav file")
 )
 
 // classify accepts m4a, mp3 and wav, by content first, and by name only where the
 // content is of the right family but cannot be read.
-func (s *Service) classify(ctx context.Context, f staging.File) (classified, error) {
+func (s *Service) classify(ctx context.Context, by payer, f staging.File) (classified, error) {
 	class, err := container.SniffFile(f.Path)
 	if err != nil {
 		return classified{}, err
@@ -48,31 +60,114 @@ func (s *Service) classify(ctx context.Context, f staging.File) (classified, err
 	if class.Kind != container.MP4 && class.Kind != container.MP3 && class.Kind != container.WAV {
 		return classified{}, errUnsupported
 	}
-	release, err := s.analysisSlot(ctx)
+	release, err := s.analysisSlot(ctx, by.owner)
 	if err != nil {
 		return classified{}, err
 	}
 	defer release()
-	length, err := s.length(ctx, f.Path, class.Kind)
-	switch {
-	case err == nil:
+	if class.Kind == container.MP4 {
+		if err := checkTables(f.Path, by.balance); err != nil {
+			return classified{}, err
+		}
+	}
+	length, err := s.length(ctx, f.Path, class.Kind, packetBudget(class.Kind, by.balance))
+	if err == nil {
 		return classified{class.Kind.AudioExt(), length.Milliseconds()}, nil
-	case ctx.Err() != nil:
+	}
+	if ctx.Err() != nil {
 		return classified{}, context.Cause(ctx)
-	case errors.Is(err, media.ErrTooManyPackets):
-		return classified{}, fault.Invalidf("file has more than %d packets of sound", maxPackets).WithCause(err)
-	case errors.Is(err, errUnsupported):
-		return classified{}, err
+	}
+	if refusal := refused(err, class.Kind, by.balance); refusal != nil {
+		return classified{}, refusal
 	}
 	return s.classifyUnread(f, class, err)
 }
 
-// analysisSlot waits for one of the places at which uploads are analysed: as
-// many as there are cores, however many uploads come in.
-func (s *Service) analysisSlot(ctx context.Context) (release func(), err error) {
+// analysisSlot waits for one of the places at which uploads are analysed: as many
+// as there are cores, one for each user, in turns.
+func (s *Service) analysisSlot(ctx context.Context, owner string) (release func(), err error) {
 	wait, cancel := context.WithTimeoutCause(ctx, s.analysisWait, errBusy)
 	defer cancel()
-	return s.analyses.Acquire(wait)
+	return s.analyses.Acquire(wait, owner)
+}
+
+// Files with an index of up to longIndex packets are simply read, in a second at
+// most, so that the answer names the exact price.
+const longIndex = 250_000
+
+// checkTables refuses an mp4 that would take long to read, and in vain, by what its
+// index declares: the length that it comes to cannot be paid, even where packets
+// hold half the samples that they usually do, or nobody knows it.
+func checkTables(path string, balance int64) error {
+	index, err := container.ReadTables(path)
+	switch {
+	case errors.Is(err, container.ErrTooManyBoxes):
+		return errExhausted.WithCause(err)
+	case err != nil:
+		return err
+	case len(index.Tracks) > maxTracks:
+		return errTracks
+	case index.Compressed:
+		return errUncounted
+	}
+	var packets, others, seconds int64
+	for _, t := range index.Tracks {
+		length, counted := t.Seconds()
+		if packets += t.Packets(); t.Sound && counted {
+			seconds = max(seconds, length)
+		} else {
+			others += t.Packets()
+		}
+		if t.Sound && t.Codec == "alac" && !counted {
+			return errUncounted // ffprobe does not tell how long its packets are
+		}
+	}
+	price := credit.Price(seconds * 1000)
+	switch {
+	case others > longIndex:
+		return errUncounted
+	case packets > maxPackets:
+		return errTooMany
+	case packets > longIndex && price > 2*balance:
+		return credit.Insufficient(price, balance)
+	}
+	return nil
+}
+
+// maxPacketRate is more packets a second than any encoder makes, AAC at 96 kHz in
+// its shortest frames and PCM at 192 kHz among them. WAV is bounded by its size.
+const maxPacketRate = 512
+
+// packetBudget is how many packets are read of a file: no more than the balance
+// could pay for, in case the index hides them.
+func packetBudget(kind container.Kind, balance int64) int64 {
+	if kind == container.WAV || balance > maxPackets/maxPacketRate {
+		return maxPackets
+	}
+	return min(maxPackets, max(longIndex, balance*creditSeconds*maxPacketRate))
+}
+
+const creditSeconds = 300 // that one credit pays for
+
+// refused is the answer to a file that is not analysed to its end, or nil where its
+// size may price it: it is damaged.
+func refused(err error, kind container.Kind, balance int64) error {
+	exit, exited := errors.AsType[*media.ExitError](err)
+	switch {
+	case errors.Is(err, media.ErrTooManyPackets) && packetBudget(kind, balance) < maxPackets:
+		return credit.Insufficient(balance+1, balance).WithCause(err)
+	case errors.Is(err, media.ErrTooManyPackets):
+		return errTooMany.WithCause(err)
+	case errors.Is(err, media.ErrTooManyStreams):
+		return errTracks.WithCause(err)
+	case exited && (exit.Signal == syscall.SIGKILL || exit.Signal == syscall.SIGTERM): // by somebody else
+		return errBusy.WithCause(err)
+	case errors.Is(err, media.ErrTimeout), exited && exit.Exhausted():
+		return errExhausted.WithCause(err)
+	case errors.Is(err, errUnsupported), errors.Is(err, errUncounted):
+		return err
+	}
+	return nil
 }
 
 // paddingSamples is more than encoders put before and behind the audio: up to
@@ -87,8 +182,8 @@ const (
 // clocks and edit lists hide; the packets and their samples do not. What an
 // encoder added is left out as far as it is plausible. Of several tracks the
 // longest counts: the provider gets all of them.
-func (s *Service) length(ctx context.Context, path string, kind container.Kind) (time.Duration, error) {
-	tracks, err := s.tracks(ctx, path, kind, media.MeasureOptions{IgnoreEdits: true})
+func (s *Service) length(ctx context.Context, path string, kind container.Kind, packets int64) (time.Duration, error) {
+	tracks, err := s.tracks(ctx, path, kind, media.MeasureOptions{IgnoreEdits: true, MaxPackets: packets})
 	if err != nil {
 		return 0, err
 	}
@@ -101,7 +196,7 @@ func (s *Service) length(ctx context.Context, path string, kind container.Kind) 
 	// Only the edit list of an mp4 knows its encoder's padding. It is asked where
 	// that could tip the price.
 	if kind == container.MP4 && credit.Price(extent.Milliseconds()) != credit.Price(bare.Milliseconds()) {
-		if tracks, err = s.tracks(ctx, path, kind, media.MeasureOptions{}); err != nil {
+		if tracks, err = s.tracks(ctx, path, kind, media.MeasureOptions{MaxPackets: packets}); err != nil {
 			return 0, err
 		}
 		heard = 0
@@ -119,7 +214,7 @@ var errNoSound = errors.New("no packets of sound")
 
 // tracks measures the audio of a file that holds nothing else, covers aside.
 func (s *Service) tracks(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error) {
-	opts.MaxPackets, opts.MaxMemoryBytes, opts.Timeout = maxPackets, analysisMemory, analysisTimeout
+	opts.MaxStreams, opts.MaxMemoryBytes, opts.Timeout = maxTracks, analysisMemory, analysisTimeout
 	all, err := s.Media.Measure(ctx, path, kind, opts)
 	if err != nil {
 		return nil, err
@@ -129,7 +224,13 @@ func (s *Service) tracks(ctx context.Context, path string, kind container.Kind, 
 		if m.Type == "video" && !m.Cover && m.Packets > 0 {
 			return nil, errUnsupported
 		}
-		if m.Type == "audio" && m.Codec != "" && m.SampleRate > 0 {
+		if m.Type != "audio" {
+			continue
+		}
+		if m.Packets+m.Discarded > 0 && (!m.Counted || m.SampleRate == 0) {
+			return nil, errUncounted
+		}
+		if m.SampleRate > 0 {
 			tracks = append(tracks, m)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/staging"
 )
@@ -31,6 +34,9 @@ func judging(t *testing.T) *Service {
 	}
 	return New(Options{Media: runner, Log: slog.New(slog.DiscardHandler)})
 }
+
+// rich can pay for anything.
+var rich = payer{"rich", 1e6}
 
 func upload(t *testing.T, path string) staging.File {
 	t.Helper()
@@ -96,7 +102,7 @@ func TestPriceIsOfTheRealLength(t *testing.T) {
 		"m4a at the boundary, cut": {patched(t, silence(t, 301, "a.m4a", aac...), "elst", glimpse), 1},
 		"mp3 behind a comment":     {silence(t, 650, "a.mp3", "-b:a", "8k", "-metadata", "comment="+strings.Repeat("x", 100_000)), 3},
 	} {
-		got, err := s.classify(t.Context(), upload(t, c.path))
+		got, err := s.classify(t.Context(), rich, upload(t, c.path))
 		if err != nil || credit.Price(got.durationMs) != c.price {
 			t.Errorf("%s: %d ms cost %d (%v), want %d", name, got.durationMs, credit.Price(got.durationMs), err, c.price)
 		}
@@ -116,70 +122,153 @@ func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 	s := judging(t)
 	s.Media = runner
 	for _, path := range []string{silence(t, 650, "a.mp3", "-b:a", "8k"), silence(t, 650, "a.m4a", "-c:a", "aac", "-ar", "48000", "-b:a", "6k")} {
-		got, err := s.classify(t.Context(), upload(t, path))
+		got, err := s.classify(t.Context(), rich, upload(t, path))
 		if err != nil || got.durationMs < 640_000 || got.durationMs > 700_000 {
 			t.Errorf("%s: %+v, %v, want about 650 s", filepath.Base(path), got, err)
 		}
 	}
 }
 
-// TestAnalysisIsBounded sends in many files at once, some of them hostile.
-func TestAnalysisIsBounded(t *testing.T) {
-	s := judging(t)
-	// Twenty million samples of one byte each.
-	hostile := silence(t, 1, "hostile.m4a", "-c:a", "aac")
-	patched(t, hostile, "stsz", func(b []byte) { binary.BigEndian.PutUint32(b[4:], 1); binary.BigEndian.PutUint32(b[8:], 20_000_000) })
-	patched(t, hostile, "stts", func(b []byte) { binary.BigEndian.PutUint32(b[8:], 20_000_000); binary.BigEndian.PutUint32(b[12:], 2) })
-	patched(t, hostile, "stsc", func(b []byte) { binary.BigEndian.PutUint32(b[12:], 20_000_000) })
-	if err := os.Truncate(hostile, 20<<20); err != nil {
+// declared makes the index of an m4a declare n samples of one byte each.
+func declared(t *testing.T, n uint32, args ...string) string {
+	t.Helper()
+	path := silence(t, 1, "declared.m4a", append([]string{"-c:a", "aac"}, args...)...)
+	patched(t, path, "stsz", func(b []byte) { binary.BigEndian.PutUint32(b[4:], 1); binary.BigEndian.PutUint32(b[8:], n) })
+	patched(t, path, "stts", func(b []byte) { binary.BigEndian.PutUint32(b[8:], n); binary.BigEndian.PutUint32(b[12:], 1024) })
+	patched(t, path, "stsc", func(b []byte) { binary.BigEndian.PutUint32(b[12:], n) })
+	if err := os.Truncate(path, int64(n)+4096); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	if got, err := s.classify(t.Context(), upload(t, hostile)); err == nil && credit.Price(got.durationMs) < 8 {
-		t.Errorf("the hostile file costs as much as %d ms", got.durationMs)
-	}
-	// On a slow machine it is the time-out that ends it, and the rest takes its time, too.
-	if took := time.Since(began); took > analysisTimeout+30*time.Second {
-		t.Errorf("the hostile file took %v", took)
-	}
+	return path
+}
 
-	small := upload(t, silence(t, 1, "small.mp3"))
-	s.analysisWait = time.Minute
-	var all sync.WaitGroup
-	for range 16 {
-		all.Go(func() {
-			if _, err := s.classify(t.Context(), small); err != nil {
-				t.Errorf("judge: %v", err)
-			}
-		})
-	}
-	done, most := make(chan struct{}), 0
-	go func() { all.Wait(); close(done) }()
-	for running := true; running; {
-		select {
-		case <-done:
-			running = false
-		case <-time.After(5 * time.Millisecond):
-			most = max(most, probing())
+// TestIndexIsPricedFirst refuses, without ffprobe, what the index shows to be out of
+// reach.
+func TestIndexIsPricedFirst(t *testing.T) {
+	s := judging(t)
+	s.Media = nil // reading packets would panic
+	for name, c := range map[string]struct {
+		path    string
+		balance int64
+		want    string
+	}{
+		"more packets than any file has": {declared(t, 20_000_000), 1e6, "more than 2000000 packets"},
+		"longer than the balance":        {declared(t, 2_000_000), 10, "required=854 balance=10"},
+	} {
+		_, err := s.classify(t.Context(), payer{"owner", c.balance}, upload(t, c.path))
+		if f := fault.As(err); f == nil || !strings.Contains(f.Answer()+f.Detail, c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
-	if most == 0 || most > runtime.GOMAXPROCS(0) {
-		t.Errorf("%d ffprobe at once, want 1 to %d", most, runtime.GOMAXPROCS(0))
+}
+
+// TestUncountedIsRefused sends what lasts longer than anything in it tells, or
+// cannot be read to its end.
+func TestUncountedIsRefused(t *testing.T) {
+	s := judging(t)
+	fast := func(b []byte) { binary.BigEndian.PutUint32(b[12:], 1000*binary.BigEndian.Uint32(b[12:])) }
+	rate := func(b []byte) { binary.LittleEndian.PutUint32(b[8:], 192000) }
+	tracks := func(n int) string {
+		path := filepath.Join(t.TempDir(), "tracks.m4a")
+		args := []string{"-f", "lavfi", "-i", "anullsrc=r=8000:cl=mono", "-t", "0.2"}
+		for range n {
+			args = append(args, "-map", "0")
+		}
+		mediatest.FFmpeg(t, append(args, "-c:a", "aac", path)...)
+		return path
+	}
+	frame := func(b []byte) {
+		if binary.BigEndian.Uint32(b) == 0 { // the configuration, not the sample entry around it
+			binary.BigEndian.PutUint32(b[4:], 16384)
+		}
+	}
+	wide := []string{"-ar", "48000", "-strict", "-2"}
+	for name, c := range map[string]struct{ path, want string }{
+		"FLAC on a fast clock":   {patched(t, silence(t, 5, "a.mp4", append(wide, "-c:a", "flac")...), "mdhd", fast), "cannot be counted"},
+		"Opus on a fast clock":   {patched(t, silence(t, 5, "a.mp4", append(wide, "-c:a", "libopus")...), "mdhd", fast), "cannot be counted"},
+		"Vorbis on a fast clock": {patched(t, silence(t, 5, "a.mp4", append(wide, "-c:a", "libvorbis")...), "mdhd", fast), "cannot be counted"},
+		"FLAC at a false rate":   {patched(t, silence(t, 5, "a.wav", "-c:a", "flac"), "fmt ", rate), "cannot be counted"},
+		"ALAC in long packets":   {patched(t, silence(t, 5, "a.m4a", "-c:a", "alac"), "alac", frame), "cannot be counted"},
+		"33 tracks":              {tracks(33), "more than 32 tracks"},
+	} {
+		_, err := s.classify(t.Context(), rich, upload(t, c.path))
+		if f := fault.As(err); f == nil || f.Kind != fault.Invalid || !strings.Contains(f.Answer(), c.want) {
+			t.Errorf("%s: %v, want 400 %s", name, err, c.want)
+		}
+	}
+	if got, err := s.classify(t.Context(), rich, upload(t, tracks(32))); err != nil || credit.Price(got.durationMs) != 1 {
+		t.Errorf("32 tracks: %+v, %v", got, err)
+	}
+}
+
+// TestUnfinishedAnalysisIsRefused lists how ffprobe may end: only a damaged file is
+// priced by its size.
+func TestUnfinishedAnalysisIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		kind container.Kind
+		want fault.Kind // 0 is none
+	}{
+		"damaged":                        {&media.ExitError{Code: 1, Stderr: "Invalid data found"}, container.MP4, 0},
+		"out of memory":                  {&media.ExitError{Code: 1, Stderr: "a.m4a: Cannot allocate memory"}, container.MP4, fault.Invalid},
+		"out of processor time":          {&media.ExitError{Code: -1, Signal: syscall.SIGXCPU}, container.MP4, fault.Invalid},
+		"out of time":                    {media.ErrTimeout, container.MP4, fault.Invalid},
+		"killed by somebody else":        {&media.ExitError{Code: -1, Signal: syscall.SIGKILL}, container.MP4, fault.Unavailable},
+		"more packets than can be paid":  {media.ErrTooManyPackets, container.MP3, fault.PaymentRequired},
+		"more packets than are analysed": {media.ErrTooManyPackets, container.WAV, fault.Invalid},
+	} {
+		f := fault.As(refused(fmt.Errorf("measure: %w", c.err), c.kind, 1))
+		if c.want == 0 && f != nil || c.want != 0 && (f == nil || f.Kind != c.want) {
+			t.Errorf("%s: %v, want kind %v", name, f, c.want)
+		}
+	}
+}
+
+// TestAnalysisIsBounded sends in many files at once, of many users and of one.
+func TestAnalysisIsBounded(t *testing.T) {
+	s := judging(t)
+	var serial atomic.Int64
+	by := func() payer { return payer{fmt.Sprint(serial.Add(1)), 1} }
+	small := upload(t, silence(t, 1, "small.mp3"))
+	s.analysisWait = time.Minute
+	most := func(by func() payer) (n int) {
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				if _, err := s.classify(t.Context(), by(), small); err != nil {
+					t.Errorf("judge: %v", err)
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { all.Wait(); close(done) }()
+		for {
+			select {
+			case <-done:
+				return n
+			case <-time.After(5 * time.Millisecond):
+				n = max(n, probing())
+			}
+		}
+	}
+	if n := most(by); n == 0 || n > runtime.GOMAXPROCS(0) {
+		t.Errorf("%d ffprobe at once, want 1 to %d", n, runtime.GOMAXPROCS(0))
+	}
+	if n := most(func() payer { return rich }); n != 1 {
+		t.Errorf("%d ffprobe at once for one user, want 1", n)
 	}
 
 	s.analysisWait = 20 * time.Millisecond
-	for range runtime.GOMAXPROCS(0) {
-		release, err := s.analyses.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer release()
+	release, err := s.analyses.Acquire(t.Context(), "busy")
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, err := s.classify(t.Context(), small)
+	defer release()
+	_, err = s.classify(t.Context(), payer{"busy", 1}, small)
 	if f := fault.As(err); f == nil || f.Kind != fault.Unavailable || f.Code != "unavailable" || f.RetryAfter <= 0 {
 		t.Errorf("without a place: %v, want 503 unavailable", err)
 	}
-	if _, err := s.classify(t.Context(), upload(t, silence(t, 1, "a.flac"))); !errors.Is(err, errUnsupported) {
+	if _, err := s.classify(t.Context(), payer{"busy", 1}, upload(t, silence(t, 1, "a.flac"))); !errors.Is(err, errUnsupported) {
 		t.Errorf("what is refused by its content needs no place: %v", err)
 	}
 }

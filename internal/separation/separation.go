@@ -96,14 +96,14 @@ type Service struct {
 	log    *slog.Logger
 	outage job.Outage
 
-	analyses     *media.Slots // of uploads, within their requests
+	analyses     *media.FairSlots // of uploads, within their requests
 	analysisWait time.Duration
 }
 
 // New returns a Service.
 func New(o Options) *Service {
 	return &Service{Options: o, db: o.DB, log: o.Log, signer: newSigner(o.SigningSecret, o.SigningPrevious),
-		analyses: media.NewSlots(runtime.GOMAXPROCS(0)), analysisWait: analysisWait}
+		analyses: media.NewFairSlots(runtime.GOMAXPROCS(0)), analysisWait: analysisWait}
 }
 
 // table is what a lease of ours is on.

@@ -44,11 +44,15 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
 		return answer, err
 	}
-	audio, err := s.classify(ctx, sub.File)
+	have, err := credit.Balance(ctx, s.db, owner)
 	if err != nil {
 		return "", err
 	}
-	if err := s.affordable(ctx, owner, credit.Price(audio.durationMs)); err != nil {
+	audio, err := s.classify(ctx, payer{owner, have}, sub.File)
+	if err == nil {
+		err = s.affordable(ctx, owner, credit.Price(audio.durationMs))
+	}
+	if err != nil {
 		// An equal request may have been charged since we looked for its key.
 		if answer, ferr := idempotency.Find(ctx, s.db, key); ferr != nil || answer != "" {
 			return answer, ferr

@@ -1,0 +1,188 @@
+package container
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Tables is what the sample tables of an mp4 declare: how much a demuxer has to
+// read, known without reading it. Nothing of it is checked against the media.
+type Tables struct {
+	Tracks     []SampleTable
+	Compressed bool // the index is compressed, so what it declares is unknown
+}
+
+// SampleTable is the declaration of one track.
+type SampleTable struct {
+	Sound   bool
+	Codec   string // four characters of its first sample entry, "" without one
+	Rate    int64  // samples of sound a second, the highest that the headers tell
+	Samples int64  // entries of its tables, fragments included: packets, or frames of PCM
+
+	frame int64 // samples of sound a packet by the ALAC configuration, 0 without one
+	id    uint32
+}
+
+// pcm are the sample entries of uncompressed sound, in which a sample is a frame.
+var pcm = map[string]bool{
+	"raw ": true, "twos": true, "sowt": true, "NONE": true, "in24": true, "in32": true, "fl32": true, "fl64": true,
+	"lpcm": true, "ipcm": true, "fpcm": true, "ulaw": true, "alaw": true,
+}
+
+// packetSamples is how many samples of sound the packets of other sample entries
+// hold: MPEG audio and ADTS-less AAC, ALAC as every encoder writes it, AC-3.
+var packetSamples = map[string]int64{
+	"mp4a": 1024, ".mp3": 1152, "ms\x00U": 1152, "alac": 4096, "ac-3": 1536, "ec-3": 1536,
+}
+
+// Seconds is how long the track lasts by its packets. counted is false where
+// they do not tell.
+func (t SampleTable) Seconds() (seconds int64, counted bool) {
+	each := packetSamples[t.Codec]
+	if pcm[t.Codec] {
+		each = 1
+	}
+	if t.Codec == "alac" && t.frame != 0 && t.frame != each {
+		each = 0
+	}
+	return t.Samples * each / max(t.Rate, 8000), each > 0
+}
+
+// Packets is how many packets a demuxer makes of the track: of PCM it reads up
+// to 1024 frames at once.
+func (t SampleTable) Packets() int64 {
+	if pcm[t.Codec] {
+		return t.Samples / 1024
+	}
+	return t.Samples
+}
+
+const (
+	maxBoxes  = 1 << 20 // of one file: more than a day in fragments of a second
+	maxTracks = 256
+	maxNested = 8
+	maxEntry  = 4096 // bytes of a sample entry that are looked at
+)
+
+// ErrTooManyBoxes means that an mp4 has more boxes or tracks than are looked at.
+var ErrTooManyBoxes = errors.New("too many boxes")
+
+// ReadTables reads the sample tables of an mp4, whole or fragmented, without
+// their entries. A box that is cut off ends the reading of what holds it.
+func ReadTables(path string) (Tables, error) {
+	f, size, err := open(path)
+	if err != nil {
+		return Tables{}, err
+	}
+	defer f.Close()
+	s := tableScan{r: f}
+	if err := s.walk(box{end: size}, 0); err != nil {
+		return Tables{}, fmt.Errorf("read sample tables: %w", err)
+	}
+	return s.tables, nil
+}
+
+type tableScan struct {
+	r        io.ReaderAt
+	seen     int
+	tables   Tables
+	fragment uint32 // id of the track that the current fragment belongs to
+}
+
+// walk reads the boxes within another.
+func (s *tableScan) walk(within box, depth int) error {
+	for b, err := range boxes(s.r, within.body, within.end) {
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			return err
+		}
+		if s.seen++; s.seen > maxBoxes || len(s.tables.Tracks) > maxTracks {
+			return ErrTooManyBoxes
+		}
+		switch b.kind {
+		case "trak":
+			s.tables.Tracks = append(s.tables.Tracks, SampleTable{})
+			fallthrough
+		case "moov", "mdia", "minf", "stbl", "mvex", "udta", "edts", "moof", "traf":
+			if depth < maxNested {
+				err = s.walk(b, depth+1)
+			}
+		case "cmov":
+			s.tables.Compressed, err = true, nil
+		case "tkhd", "mdhd", "hdlr", "stsd", "stsz", "stz2", "tfhd", "trun":
+			var content []byte
+			if content, err = b.content(s.r, maxEntry); err == nil {
+				s.field(b.kind, content)
+			}
+		default:
+			err = nil
+		}
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			return err
+		}
+	}
+	return nil
+}
+
+// field notes what a box says of the track that was begun last, or of the one
+// that a fragment names.
+func (s *tableScan) field(kind string, b []byte) {
+	if kind == "tfhd" {
+		s.fragment = number(b, 4)
+		return
+	}
+	if kind == "trun" {
+		for i := range s.tables.Tracks {
+			if t := &s.tables.Tracks[i]; t.id == s.fragment {
+				t.Samples += int64(number(b, 4))
+				break
+			}
+		}
+		return
+	}
+	if len(s.tables.Tracks) == 0 {
+		return
+	}
+	t := &s.tables.Tracks[len(s.tables.Tracks)-1]
+	long := 0 // version 1 has longer times
+	if len(b) > 0 && b[0] == 1 {
+		long = 8
+	}
+	switch kind {
+	case "tkhd":
+		t.id = number(b, 12+long)
+	case "mdhd":
+		t.Rate = max(t.Rate, int64(number(b, 12+long)))
+	case "hdlr":
+		t.Sound = t.Sound || len(b) >= 12 && string(b[8:12]) == sound
+	case "stsz", "stz2":
+		t.Samples += int64(number(b, 8))
+	case "stsd":
+		t.entry(b)
+	}
+}
+
+// entry reads the first sample entry of a track as one of sound.
+func (t *SampleTable) entry(stsd []byte) {
+	if len(stsd) < 16 {
+		return
+	}
+	t.Codec = string(stsd[12:16])
+	if t.Codec != "alac" {
+		t.Rate = max(t.Rate, int64(number(stsd, 40)>>16))
+		return
+	}
+	if i := bytes.LastIndex(stsd, []byte("alac")); i > 16 {
+		t.frame = int64(number(stsd, i+8))
+	}
+}
+
+// number reads 32 bits, 0 where there are none.
+func number(b []byte, at int) uint32 {
+	if len(b) < at+4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(b[at:])
+}
