@@ -167,6 +167,12 @@ soak: build ## separations against SOAK_KILLS crashes on two replicas, then a wh
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=sqlite CUTROOM_SOAK_SECONDS=120 \
 		$(GO) test ./test/soak -count=1 -v -timeout 30m
 
+.PHONY: drill-hang
+drill-hang: build ## stop one of two replicas behind the given nginx for 20 s, under load, and time every answer
+	@test -x /usr/sbin/nginx || apt-get install -y -qq --no-install-recommends nginx-light
+	CUTROOM_DRILL=1 CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres $(GO) run ./internal/dbtest/withpg \
+		$(GO) test ./test/drill -run TestHungReplica -count=1 -v
+
 .PHONY: fault-matrix
 fault-matrix: build ## fail every step of the provider in every way and write docs/separation.md's tables
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom $(GO) test ./test/matrix -count=1 -timeout 40m -update

@@ -40,10 +40,10 @@ var lines = map[string][]string{
 		"proxy_set_header X-Forwarded-Proto $scheme;", `proxy_set_header Connection "close";`,
 		// Signed links are in queries; nginx writes whole request lines at every level below crit.
 		"error_log /var/log/nginx/error.log crit;",
-		"server_name ~^s3\\.;", "proxy_pass http://cutroom;", "proxy_pass http://object_store;",
+		"server_name ~^s3\\.;",
 	},
 	"nginx/replicas.conf": {
-		"upstream cutroom {", "server cutroom-1:8080 max_fails=1 fail_timeout=2s;", "server cutroom-2:8080 max_fails=1 fail_timeout=2s;",
+		"upstream cutroom {", "server cutroom-1:8080 max_fails=1 fail_timeout=20s;", "server cutroom-2:8080 max_fails=1 fail_timeout=20s;",
 		"upstream object_store {", "server s3:7070;",
 	},
 	"rolling-restart.sh": {"for replica in cutroom-1 cutroom-2; do", `put "${saved//server $replica:8080 /server $replica:8080 down }"`},

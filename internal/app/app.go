@@ -332,12 +332,17 @@ func (a *App) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	// Workers outlive the listener: a request that ends during the drain may
 	// still put a job into the queue, and hands it to a peer by doing so.
+	var listeners []net.Listener
 	if public != nil {
+		listeners = append(listeners, public)
 		group.Go(func() error { return a.serve(ctx, public) })
 	}
 	if ops != nil {
+		listeners = append(listeners, ops)
 		group.Go(func() error { return a.serveOps(ctx, ops) })
 	}
+	group.Go(func() error { return a.supervise(ctx, listeners...) })
+	group.Go(func() error { a.ignoreHangup(ctx); return nil })
 	group.Go(func() error {
 		return a.db.RunNotifier(ctx, a.cfg.Roles.API, a.cfg.Roles.Render || a.cfg.Roles.Separation)
 	})

@@ -1,0 +1,190 @@
+// Package drill holds what an operator rehearses: faults of whole machines,
+// measured by the clock, which is why no other test run includes them. See the
+// drill- targets of the Makefile.
+package drill
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"cutroom/internal/apitest"
+)
+
+func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
+
+// watchdog is how long the unit lets a silent replica live before it is back:
+// WatchdogSec, TimeoutAbortSec, RestartSec and a start.
+const watchdog = 20 * time.Second
+
+// A replica that is stopped behind the front that deploy/ gives (nginx, two
+// replicas) accepts connections and answers nothing. The front must pass it
+// over after one overdue answer and use it again when systemd has restarted it.
+func TestHungReplica(t *testing.T) {
+	if os.Getenv("CUTROOM_DRILL") == "" {
+		t.Skip("run it by make drill-hang")
+	}
+	s := apitest.Start(t, apitest.Replicas(2))
+	token := s.SignIn(t).Token
+	front := startFront(t, s)
+	load := startLoad(t, front, token)
+	time.Sleep(3 * time.Second)
+
+	if err := syscall.Kill(s.PID(0), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	hung := time.Now()
+	time.Sleep(watchdog)
+	if err := syscall.Kill(s.PID(0), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	before := strings.Count(s.Replica(0).Logs(), `"msg":"request"`)
+	time.Sleep(30*time.Second - watchdog)
+	load.end()
+
+	after := strings.Count(s.Replica(0).Logs(), `"msg":"request"`)
+	t.Logf("%d requests, %d failed; %d took longer than a second, the longest %v; replica 0 answered %d in the 10 s after its return",
+		load.count, load.failed, load.slow, load.longest.Round(time.Millisecond), after-before)
+	if load.failed > 0 || load.longest > 5*time.Second {
+		t.Errorf("%d requests failed (%v), the longest took %v", load.failed, load.failure, load.longest)
+	}
+	if late := load.lastSlow.Sub(hung); late > 6*time.Second {
+		t.Errorf("a request was still slow %v after the replica hung", late)
+	}
+	if after == before {
+		t.Error("replica 0 is not used again")
+	}
+}
+
+// load is a stream of requests for a balance, by 16 clients.
+type load struct {
+	end func()
+
+	mu            sync.Mutex
+	count, failed int
+	slow          int
+	failure       error
+	longest       time.Duration
+	lastSlow      time.Time
+}
+
+func startLoad(t *testing.T, front *http.Client, token string) *load {
+	l := &load{}
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	l.end = sync.OnceFunc(func() { close(stop); clients.Wait() })
+	t.Cleanup(l.end)
+	for range 16 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+					l.ask(front, token)
+				}
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) ask(front *http.Client, token string) {
+	began := time.Now()
+	err := balance(front, token)
+	took := time.Since(began)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	l.longest = max(l.longest, took)
+	if took > time.Second {
+		l.slow++
+		l.lastSlow = time.Now()
+	}
+	if err != nil {
+		l.failed++
+		l.failure = err
+	}
+}
+
+func balance(front *http.Client, token string) error {
+	req, err := http.NewRequest(http.MethodGet, "http://front/api/v2/credits", nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := front.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%d %s %w", resp.StatusCode, body, err)
+	}
+	return nil
+}
+
+// startFront runs nginx with the configuration of deploy/, on a socket and
+// without TLS, before the replicas of s, and returns its address.
+func startFront(t *testing.T, s *apitest.Server) *http.Client {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "front.sock")
+	conf := edit(t, "../../deploy/nginx/nginx.conf",
+		`(?m)^\s*ssl_.*$`, "",
+		`listen 80 default_server;`, "listen unix:"+filepath.Join(dir, "plain.sock")+";",
+		`listen 443 ssl http2( default_server)?;`, "listen unix:"+socket+"$1;",
+		`/etc/nginx/cutroom/`, dir+"/",
+		`/var/log/nginx/|/run/`, dir+"/",
+		`worker_rlimit_nofile 16384;`, "daemon off;\nuser root;",
+		`limit_conn client 200;`, "",
+	)
+	upstreams := edit(t, "../../deploy/nginx/replicas.conf",
+		`cutroom-1:8080`, strings.TrimPrefix(s.Replica(0).URL, "http://"),
+		`cutroom-2:8080`, strings.TrimPrefix(s.Replica(1).URL, "http://"),
+		`s3:7070`, "127.0.0.1:1",
+	)
+	for name, text := range map[string]string{"nginx.conf": conf, "replicas.conf": upstreams} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("/usr/sbin/nginx", "-c", filepath.Join(dir, "nginx.conf"), "-p", dir)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() })
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+}
+
+// edit returns the text of a file in which each pattern is replaced by the text
+// that follows it in changes.
+func edit(t *testing.T, path string, changes ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := string(text)
+	for i := 0; i < len(changes); i += 2 {
+		out = regexp.MustCompile(changes[i]).ReplaceAllString(out, changes[i+1])
+	}
+	return out
+}
