@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/store"
 )
 
 // command runs a command that must succeed, and reads what it prints as JSON.
@@ -143,8 +144,10 @@ type person struct {
 		Platform, OrderID, ProductID string
 		Credits                      int
 	}
-	Jobs  []struct{ JobID, JobType, Status, Error string }
-	Audit []auditEntry
+	Refusals        []struct{ Platform, OrderID, ProductID, Reason string }
+	AlsoPresentedBy []string
+	Jobs            []struct{ JobID, JobType, Status, Error string }
+	Audit           []auditEntry
 }
 
 func TestSupportMakesAPersonWhole(t *testing.T) {
@@ -240,6 +243,95 @@ func TestSupportMakesAPersonWhole(t *testing.T) {
 			t.Errorf("no %s", list)
 		}
 	}
+}
+
+// "I paid and got nothing": support finds the order, has the store asked, or
+// grants the credits so that the order pays nothing later.
+func TestSupportAnswersWhoPaidAndGotNothing(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	admin, u, other := s.Admin(t), s.SignIn(t), s.SignIn(t)
+	refused := func(sale store.PurchaseA) store.PurchaseA {
+		t.Helper()
+		sale.ProductID = "credits.50"
+		sale = s.World.PurchaseA(sale)
+		purchase(t, u, "platform_a", sale.OrderID, sale.Token, "credits.150").Error(400, "receipt_invalid")
+		return sale
+	}
+	sale, tester := refused(store.PurchaseA{}), refused(store.PurchaseA{Set: map[string]any{"purchaseType": 0}})
+	purchase(t, other, "platform_a", sale.OrderID, "token-of-nobody", "credits.10").Error(400, "receipt_invalid")
+
+	var p person
+	command(t, s, &p, "user", "show", tester.OrderID)
+	if p.UserID != u.Sub || len(p.Refusals) != 2 || len(p.AlsoPresentedBy) != 0 || len(p.Purchases) != 0 {
+		t.Errorf("%+v", p)
+	}
+	if r := p.Refusals[0]; r.Platform != "platform_a" || r.OrderID != tester.OrderID || r.ProductID != "credits.150" || r.Reason != "mismatch" {
+		t.Errorf("%+v", r)
+	}
+	_, export := s.Command(t, "user", "export", u.Sub)
+	_, screen := s.Command(t, "user", "show", sale.OrderID)
+	if !strings.Contains(screen, u.Sub) || !strings.Contains(screen, other.Sub) || !strings.Contains(export, sale.OrderID) ||
+		strings.Contains(screen+export+s.Logs(), sale.Token) {
+		t.Errorf("%s\n%s", screen, export)
+	}
+
+	verify := func(sale store.PurchaseA, more ...string) []string {
+		return append([]string{"purchase", "verify", "platform_a", sale.OrderID, "--user", u.Email}, more...)
+	}
+	refusedCommand(t, s, verify(sale), "--receipt")
+	refusedCommand(t, s, verify(tester, "--receipt", tester.Token), "test_purchase")
+	refusedCommand(t, s, []string{"purchase", "verify", "platform_c", "x", "--user", u.Email}, "platform_c:x")
+	var got struct {
+		UserID           string
+		Granted, Balance int
+	}
+	for _, granted := range []int{50, 0} {
+		command(t, s, &got, verify(sale, "--receipt", sale.Token)...)
+		if got.UserID != u.Sub || got.Granted != granted || got.Balance != 53 {
+			t.Errorf("verified: %+v, want %d granted", got, granted)
+		}
+	}
+	b, _ := s.World.TransactionB(t, store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub})
+	command(t, s, &got, "purchase", "verify", "platform_b", b.TransactionID, "--user", u.Sub)
+	if got.Granted != 10 || u.Balance(t) != 63 {
+		t.Errorf("platform_b needs no receipt: %+v", got)
+	}
+	command(t, s, &p, "user", "show", sale.OrderID)
+	if p.UserID != u.Sub || len(p.AlsoPresentedBy) != 1 || p.AlsoPresentedBy[0] != other.Sub || len(p.Purchases) != 2 {
+		t.Errorf("%+v", p)
+	}
+
+	grant := []string{"credits", "grant", other.Sub, "9", "--reason", "the store cannot find it", "--order", "platform_a:GPA.by-hand"}
+	command(t, s, &struct{}{}, grant...)
+	refusedCommand(t, s, grant, "GPA.by-hand", "paid out already")
+	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "9", "--reason", "x", "--order", "platform_a:" + sale.OrderID}, "paid out already")
+	for _, args := range [][]string{append(grant[:7:7], "GPA.1"), {"credits", "revoke", u.Sub, "1", "--reason", "x", "--order", "platform_a:x"}, {"purchase", "verify", "platform_a", "x"}} {
+		if status, out := s.Command(t, args...); status != 2 {
+			t.Errorf("cutroom %v: status %d: %s", args, status, out)
+		}
+	}
+	late := s.World.PurchaseA(store.PurchaseA{OrderID: "GPA.by-hand", ProductID: "credits.10"})
+	var again apitest.Purchased
+	purchase(t, u, "platform_a", late.OrderID, late.Token, late.ProductID).Expect(200).JSON(&again)
+	if again.Granted != 0 || other.Balance(t) != 12 {
+		t.Errorf("presented later: %+v", again)
+	}
+	var sold revenue
+	admin.Get(t, "/api/v2/admin/revenue").Expect(200).JSON(&sold)
+	if sold != (revenue{PurchaseCount: 2, CreditsSold: 60, PayingUsers: 1}) {
+		t.Errorf("revenue %+v", sold)
+	}
+	var list struct{ Total int }
+	admin.Get(t, adminPath+"users/"+u.Sub+"/refusals").Expect(200).JSON(&list)
+	if list.Total != 2 {
+		t.Errorf("%d refused receipts in the admin app", list.Total)
+	}
+
+	// What a deleted account bought is known, and by whom is not.
+	other.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
+	refusedCommand(t, s, []string{"user", "show", "GPA.by-hand"}, "account that is deleted")
+	refusedCommand(t, s, []string{"user", "show", "GPA.unheard-of"}, "90 days")
 }
 
 func TestSupportExportsSignsOutAndErases(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"cutroom/internal/app"
 	"cutroom/internal/config"
+	"cutroom/internal/credit"
 	"cutroom/internal/db"
 )
 
@@ -36,6 +37,8 @@ type invocation struct {
 	json           bool
 	since          time.Time
 	reason, job    string
+	order          credit.Order
+	user, receipt  string
 	confirm        bool
 	stdout, stderr io.Writer
 	// fatal writes what ended the command into the log, a line a problem; nil

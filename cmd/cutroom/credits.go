@@ -22,6 +22,14 @@ func supportFlags(fs *flag.FlagSet, v *invocation) {
 	fs.StringVar(&v.job, "job", "", "")
 }
 
+func grantFlags(fs *flag.FlagSet, v *invocation) {
+	supportFlags(fs, v)
+	fs.Func("order", "", func(s string) (err error) {
+		v.order, err = credit.ParseOrder(s)
+		return err
+	})
+}
+
 func grantCredits(ctx context.Context, v *invocation) error  { return v.support(ctx, 1) }
 func revokeCredits(ctx context.Context, v *invocation) error { return v.support(ctx, -1) }
 
@@ -66,6 +74,9 @@ type supported struct {
 // enter writes the entry and its audit record, which stand or fall together.
 func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
 	detail := audit.Detail{"credits": e.Credits, "reason": v.reason, "ref": "support-" + e.Ref}
+	if v.order.Platform != "" {
+		detail["order"] = v.order.Platform // its number would outlive the account here
+	}
 	if v.job != "" {
 		j, err := readJob(ctx, d, v.job)
 		if err != nil {
@@ -84,6 +95,9 @@ func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
 		if !fresh {
 			return fmt.Errorf("support has made an entry for job %s already: support-%s", v.job, e.Ref)
 		}
+		if err := v.spendOrder(ctx, tx, e); err != nil {
+			return err
+		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.SupportEntry, Target: e.UserID, Detail: detail})
 	})
 	if f := fault.As(err); f != nil && f.Kind == fault.PaymentRequired {
@@ -91,6 +105,19 @@ func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
 	}
 	if db.IsForeignKey(err) {
 		return errors.New("the account was deleted just now")
+	}
+	return err
+}
+
+// spendOrder spends the order that --order names, so that presenting it later
+// grants nothing.
+func (v *invocation) spendOrder(ctx context.Context, tx *db.Tx, e supported) error {
+	if v.order == (credit.Order{}) {
+		return nil
+	}
+	spent, err := credit.SpendOrder(ctx, tx, e.UserID, v.order, e.Credits)
+	if err == nil && !spent {
+		err = fmt.Errorf("order %s was paid out already; see cutroom user show %s", v.order.TransactionID, v.order.TransactionID)
 	}
 	return err
 }

@@ -29,13 +29,19 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   admin list                           list the admins
   admin token <email or uuid>          print an access token of 15 minutes for an admin
 
-  user show <email or uuid>            sign-ins, role, balance, ledger, purchases, jobs
+  user show <email, uuid or order number>
+                                       sign-ins, role, balance, ledger, purchases, refused
+                                       receipts, jobs
   user export <email or uuid>          the person's own data, as JSON
   user sign-out <email or uuid>        make every token issued until now invalid
   user erase <email or uuid>           delete the account with all its files
   job show <id>                        one job of any user, with the cause of its failure
+  purchase verify <platform> <transactionId> --user <email or uuid> [--receipt <token>]
+                                       ask the store about an order, and pay out as the
+                                       person's own call would
   credits grant <email or uuid> <n> --reason <text> [--job <id>]
-                                       give credits
+          [--order <platform>:<transactionId>]
+                                       give credits; an order is spent by it
   credits revoke <email or uuid> <n> --reason <text> [--job <id>]
                                        take credits back
 
@@ -53,25 +59,26 @@ The configuration comes from the environment, and beneath it from the file that
 
 // commands are the commands by their words.
 var commands = map[string]command{
-	"serve":          {daemon: true, flags: rolesFlag, run: serve},
-	"migrate":        {daemon: true, run: migrate},
-	"doctor":         {flags: rolesFlag, run: doctor},
-	"version":        {run: version},
-	"admin grant":    {args: 1, run: grantRole},
-	"admin revoke":   {args: 1, run: revokeRole},
-	"admin list":     {run: listAdmins},
-	"admin token":    {args: 1, run: issueToken},
-	"user show":      {args: 1, run: showUser},
-	"user export":    {args: 1, run: exportUser},
-	"user sign-out":  {args: 1, run: signOutUser},
-	"user erase":     {args: 1, run: eraseUser},
-	"job show":       {args: 1, run: showJob},
-	"credits grant":  {args: 2, flags: supportFlags, run: grantCredits},
-	"credits revoke": {args: 2, flags: supportFlags, run: revokeCredits},
-	"adopt-bucket":   {run: adoptBucket},
-	"sweep":          {flags: confirmFlag, run: sweepObjects},
-	"audit":          {flags: sinceFlag, run: showAudit},
-	"erasures":       {flags: sinceFlag, run: showErasures},
+	"serve":           {daemon: true, flags: rolesFlag, run: serve},
+	"migrate":         {daemon: true, run: migrate},
+	"doctor":          {flags: rolesFlag, run: doctor},
+	"version":         {run: version},
+	"admin grant":     {args: 1, run: grantRole},
+	"admin revoke":    {args: 1, run: revokeRole},
+	"admin list":      {run: listAdmins},
+	"admin token":     {args: 1, run: issueToken},
+	"user show":       {args: 1, run: showUser},
+	"user export":     {args: 1, run: exportUser},
+	"user sign-out":   {args: 1, run: signOutUser},
+	"user erase":      {args: 1, run: eraseUser},
+	"job show":        {args: 1, run: showJob},
+	"purchase verify": {args: 2, flags: verifyFlags, run: verifyPurchase},
+	"credits grant":   {args: 2, flags: grantFlags, run: grantCredits},
+	"credits revoke":  {args: 2, flags: supportFlags, run: revokeCredits},
+	"adopt-bucket":    {run: adoptBucket},
+	"sweep":           {flags: confirmFlag, run: sweepObjects},
+	"audit":           {flags: sinceFlag, run: showAudit},
+	"erasures":        {flags: sinceFlag, run: showErasures},
 }
 
 func main() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"cutroom/internal/account"
@@ -24,21 +25,50 @@ var everything = admin.Page{Limit: 1 << 32}
 // person is a user as support sees them.
 type person struct {
 	admin.User
-	Owed      int64               `json:"owed"` // of reversed purchases, not settled
+	Owed     int64           `json:"owed"` // of reversed purchases, not settled
+	Refusals []admin.Refusal `json:"refusals"`
+	// Others are further users who presented the order that was searched for.
+	Others    []string            `json:"alsoPresentedBy,omitempty"`
 	Ledger    []admin.LedgerEntry `json:"ledger"`
 	Purchases []admin.Purchase    `json:"purchases"`
 	Jobs      []admin.UserJob     `json:"jobs"`
 	Audit     []audit.Entry       `json:"audit"`
 }
 
+// showUser shows the user that its argument names, or the user who presented an
+// order: the one whom it was paid out to, else the one who was refused last.
 func showUser(ctx context.Context, v *invocation) error {
-	return v.withUser(ctx, func(d *db.DB, u user.User) error {
+	return v.withDatabase(ctx, func(d *db.DB) error {
+		var others []string
+		u, err := account.Find(ctx, d, v.args[0])
+		if errors.Is(err, account.ErrUnknown) {
+			var found admin.Order
+			if found, err = admin.New(d).FindOrder(ctx, v.args[0]); err == nil {
+				u.ID, others, err = presenter(v.args[0], found)
+			}
+		}
+		if err != nil {
+			return err
+		}
 		p, err := readPerson(ctx, d, u.ID)
 		if err != nil {
 			return err
 		}
+		p.Others = others
 		return v.print(p, p.table)
 	})
+}
+
+// presenter picks the user to show for an order, and lists the other users who
+// presented it.
+func presenter(order string, o admin.Order) (userID string, others []string, err error) {
+	switch {
+	case len(o.Users) > 0:
+		return o.Users[0], o.Users[1:], nil
+	case !o.PaidAt.IsZero():
+		return "", nil, fmt.Errorf("order %s was paid out on %s to an account that is deleted", order, o.PaidAt)
+	}
+	return "", nil, fmt.Errorf("%w: nobody has the e-mail or id %q, and nobody presented an order of this number within 90 days", account.ErrUnknown, order)
 }
 
 func readPerson(ctx context.Context, d *db.DB, id string) (p person, err error) {
@@ -60,6 +90,9 @@ func readPerson(ctx context.Context, d *db.DB, id string) (p person, err error) 
 	for _, sale := range p.Purchases {
 		p.Owed += sale.Owed
 	}
+	if p.Refusals, _, err = reports.Refusals(ctx, id, everything); err != nil {
+		return p, err
+	}
 	if p.Jobs, _, err = reports.UserJobs(ctx, id, everything); err != nil {
 		return p, err
 	}
@@ -73,15 +106,24 @@ func (p person) table(w io.Writer) {
 	if p.Owed > 0 {
 		fmt.Fprintf(w, "owed\t%d credits of purchases that the store took back\n", p.Owed)
 	}
+	if len(p.Others) > 0 {
+		fmt.Fprintf(w, "order also presented by\t%s\n", strings.Join(p.Others, ", "))
+	}
 	section(w, "ledger", p.Ledger, func(e admin.LedgerEntry) {
 		fmt.Fprintf(w, "%s\t%s\t%+d\t%s\n", e.CreatedAt, e.Kind, e.Credits, e.RefID)
 	})
 	section(w, "purchases", p.Purchases, func(b admin.Purchase) {
 		note := ""
+		if b.BySupport {
+			note = "granted by support "
+		}
 		if !b.ReversedAt.IsZero() {
-			note = fmt.Sprintf("taken back %s, %d owed", b.ReversedAt, b.Owed)
+			note += fmt.Sprintf("taken back %s, %d owed", b.ReversedAt, b.Owed)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d credits\t%s\n", b.CreatedAt, b.Platform, b.OrderID, b.ProductID, b.Credits, note)
+	})
+	section(w, "refused receipts", p.Refusals, func(r admin.Refusal) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d attempts\n", r.CreatedAt, r.Platform, r.OrderID, r.ProductID, r.Reason, r.Attempts)
 	})
 	section(w, "jobs", p.Jobs, func(j admin.UserJob) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.CreatedAt, j.JobType, j.JobID, j.Status, j.Error)

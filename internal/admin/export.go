@@ -18,6 +18,8 @@ var exports = []struct{ name, query string }{
 	{"ledger", `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE user_id = $1 ORDER BY created_at, ref_id`},
 	{"purchases", `SELECT platform, order_id, product_id, credits, created_at, reversed_at, owed FROM purchases
 		WHERE buyer_id = $1 ORDER BY created_at`},
+	{"refusedReceipts", `SELECT platform, order_id, product_id, reason, attempts, created_at FROM receipt_refusals
+		WHERE user_id = $1 ORDER BY created_at`},
 	{"renders", `SELECT id, state, spec, output_kind, source_duration_ms, error, output_size_bytes, created_at, started_at,
 		finished_at, expires_at, deleted_at FROM render_jobs WHERE user_id = $1 ORDER BY created_at, id`},
 	{"renderInputs", `SELECT input_id, sha256, size_bytes, last_used_at FROM render_inputs WHERE user_id = $1 ORDER BY last_used_at`},

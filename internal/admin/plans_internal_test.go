@@ -18,7 +18,7 @@ func TestTotalsReadSmallIndexes(t *testing.T) {
 			`SELECT SUM(jobs), state FROM ` + allJobs + ` GROUP BY state`: {"render_queue", "render_processing", "separation_queue", "separation_at_work"},
 			underpaidSQL: {"separation_underpaid"},
 			`SELECT SUM(amount) FROM credit_ledger WHERE kind = 'admin'`: {"credit_ledger_minted"},
-			buyersSQL: {"purchases_sold"},
+			buyersSQL: {"purchases_paid"},
 			`SELECT id FROM users WHERE erasing_at IS NULL ORDER BY last_active_at DESC, id LIMIT 5`: {"users_listed"},
 		} {
 			// The tables are empty: to read them whole would be cheapest.

@@ -5,11 +5,15 @@ import (
 	"fmt"
 )
 
-// Revenue is what was bought so far and not taken back by its store. Purchases
+// counted is the condition on purchases that count: the store refunded none of
+// them, and support granted none of them by hand.
+const counted = `reversed_at IS NULL AND by_support = 0`
+
+// Revenue is what was bought so far and not refunded by its store. Purchases
 // count for ever, those of deleted accounts too.
 type Revenue struct {
-	// PayingUsers is the buyers who still have an account: whose a purchase
-	// was is forgotten with the account.
+	// PayingUsers counts buyers who still have an account: deleting an account
+	// removes its name from its purchases.
 	PayingUsers   int64 `json:"payingUsers"`
 	PurchaseCount int64 `json:"purchaseCount"`
 	CreditsSold   int64 `json:"creditsSold"`
@@ -30,10 +34,10 @@ type Revenue struct {
 func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
 	var v Revenue
 	err := r.db.QueryRow(ctx, `WITH sold AS (
-			SELECT platform, credits, COUNT(*) AS n FROM purchases WHERE reversed_at IS NULL GROUP BY platform, credits),
+			SELECT platform, credits, COUNT(*) AS n FROM purchases WHERE `+counted+` GROUP BY platform, credits),
 		recent AS (
 			SELECT COUNT(*) AS n, CAST(COALESCE(SUM(credits), 0) AS BIGINT) AS credits FROM purchases
-			WHERE reversed_at IS NULL AND created_at >= (SELECT now_ms() - $1))
+			WHERE `+counted+` AND created_at >= (SELECT now_ms() - $1))
 		SELECT (`+buyersSQL+`), `+sum("n")+sum("n * credits")+`(SELECT n FROM recent), (SELECT credits FROM recent), `+
 		sum("CASE platform WHEN 'platform_a' THEN n END")+sum("CASE platform WHEN 'platform_a' THEN n * credits END")+
 		sum("CASE platform WHEN 'platform_b' THEN n END")+sum("CASE platform WHEN 'platform_b' THEN n * credits END")+`
@@ -46,10 +50,10 @@ func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
 	return v, nil
 }
 
-// buyersSQL counts who bought, in the order of an index: PostgreSQL would rather
-// sort or hash all purchases, which takes several times as long.
+// buyersSQL counts buyers in the order of an index. Left to itself, PostgreSQL
+// sorts or hashes all purchases, which takes several times as long.
 const buyersSQL = `SELECT COUNT(*) FROM (SELECT DISTINCT buyer_id FROM (
-	SELECT buyer_id FROM purchases WHERE reversed_at IS NULL AND buyer_id IS NOT NULL ORDER BY buyer_id) AS ordered) AS buyers`
+	SELECT buyer_id FROM purchases WHERE ` + counted + ` AND buyer_id IS NOT NULL ORDER BY buyer_id) AS ordered) AS buyers`
 
 // sum adds up a column, which may be null, over rows of which there may be none.
 func sum(column string) string { return `CAST(COALESCE(SUM(` + column + `), 0) AS BIGINT), ` }
@@ -69,6 +73,6 @@ func (r *Reports) DailyRevenue(ctx context.Context, span Range) ([]DailyRevenue,
 	}, `SELECT created_at / 86400000,
 			CAST(SUM(CASE WHEN platform = 'platform_a' THEN credits ELSE 0 END) AS BIGINT),
 			CAST(SUM(CASE WHEN platform = 'platform_b' THEN credits ELSE 0 END) AS BIGINT), COUNT(*)
-		FROM purchases WHERE created_at >= $1 AND created_at < $2 AND reversed_at IS NULL
+		FROM purchases WHERE created_at >= $1 AND created_at < $2 AND `+counted+`
 		GROUP BY created_at / 86400000`)
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 )
@@ -89,16 +92,82 @@ type Purchase struct {
 	Owed       int64  `json:"owed"` // of a reversed purchase: spent and not settled
 	CreatedAt  Time   `json:"createdAt"`
 	ReversedAt Time   `json:"reversedAt"` // when the store took it back
+	BySupport  bool   `json:"bySupport"`  // support granted its credits by hand
 }
 
 // Purchases returns a page of what a user bought, newest first, and how much
 // there is in all. An unknown user is a 404.
 func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold []Purchase, total int64, err error) {
 	return ofUser(ctx, r, userID, page, "purchases", `(SELECT COUNT(*) FROM purchases WHERE buyer_id = u.id)`, func(rows db.Scanner) (p Purchase, err error) {
-		err = rows.Scan(&p.Platform, &p.OrderID, &p.ProductID, &p.Credits, &p.Owed, &p.CreatedAt, &p.ReversedAt)
+		err = rows.Scan(&p.Platform, &p.OrderID, &p.ProductID, &p.Credits, &p.Owed, &p.CreatedAt, &p.ReversedAt, &p.BySupport)
 		return p, err
-	}, `SELECT platform, order_id, product_id, credits, owed, created_at, reversed_at FROM purchases
+	}, `SELECT platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support FROM purchases
 		WHERE buyer_id = $1 ORDER BY created_at DESC, transaction_hash`)
+}
+
+// Order is what is known of a store's order number.
+type Order struct {
+	// Users presented it: first the one it was paid out to, then those whose
+	// receipts were refused, the latest first.
+	Users  []string
+	PaidAt Time // zero if it was not paid out
+}
+
+// FindOrder looks for a store's order number among all that was paid out or
+// refused. Deleting an account removes the number, and leaves its hash.
+func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err error) {
+	number = strings.TrimSpace(number)
+	if !utf8.ValidString(number) || strings.ContainsRune(number, 0) || utf8.RuneCountInString(number) > maxSearch {
+		return o, nil
+	}
+	hashes := make([]any, len(platforms))
+	for i, platform := range platforms {
+		hashes[i] = credit.TransactionHash(platform, number)
+	}
+	err = db.Each(ctx, r.db, func(rows *db.Rows) error {
+		var buyer Text
+		err := rows.Scan(&buyer, &o.PaidAt)
+		if buyer != "" {
+			o.Users = append(o.Users, string(buyer))
+		}
+		return err
+	}, `SELECT buyer_id, created_at FROM purchases
+		WHERE platform = 'platform_a' AND transaction_hash = $1 OR platform = 'platform_b' AND transaction_hash = $2`, hashes...)
+	if err != nil {
+		return o, fmt.Errorf("look for order: %w", err)
+	}
+	refused, err := db.Texts(r.db.Query(ctx, `SELECT user_id FROM receipt_refusals WHERE order_id = $1
+		GROUP BY user_id ORDER BY MAX(created_at) DESC`, number))
+	if err != nil {
+		return o, fmt.Errorf("look for refused receipts: %w", err)
+	}
+	for _, id := range refused {
+		if !slices.Contains(o.Users, id) {
+			o.Users = append(o.Users, id)
+		}
+	}
+	return o, nil
+}
+
+// Refusal is an order that a user presented and whose receipt the store refused.
+type Refusal struct {
+	Platform  string `json:"platform"`
+	OrderID   string `json:"orderId"`
+	ProductID string `json:"productId"`
+	Reason    string `json:"reason"` // of the last attempt
+	Attempts  int64  `json:"attempts"`
+	CreatedAt Time   `json:"createdAt"` // the last attempt
+}
+
+// Refusals returns a page of the receipts of a user that were refused within 90
+// days, newest first, and how many there are in all. An unknown user is a 404.
+func (r *Reports) Refusals(ctx context.Context, userID string, page Page) (refused []Refusal, total int64, err error) {
+	const counted = `(SELECT COUNT(*) FROM receipt_refusals WHERE user_id = u.id)`
+	return ofUser(ctx, r, userID, page, "refused receipts", counted, func(rows db.Scanner) (f Refusal, err error) {
+		err = rows.Scan(&f.Platform, &f.OrderID, &f.ProductID, &f.Reason, &f.Attempts, &f.CreatedAt)
+		return f, err
+	}, `SELECT platform, order_id, product_id, reason, attempts, created_at FROM receipt_refusals
+		WHERE user_id = $1 ORDER BY created_at DESC, platform, order_id, product_id`)
 }
 
 // Job is all there is to know of one job, for support.

@@ -40,14 +40,14 @@ func (r *Reports) matching(search string) string {
 	like := " LIKE (SELECT " + fold("CAST($3 AS TEXT)") + `) ESCAPE '\'`
 	return ` AND (id = $4 OR ` + fold("email") + like + ` OR ` + fold("name") + like + `
 		OR id IN (SELECT user_id FROM render_jobs WHERE id = $4) OR id IN (SELECT user_id FROM separation_jobs WHERE id = $4)
-		OR id IN (SELECT buyer_id FROM purchases WHERE order_id = $5)
+		OR id IN (SELECT buyer_id FROM purchases WHERE order_id = $5) OR id IN (SELECT user_id FROM receipt_refusals WHERE order_id = $5)
 		OR id IN (SELECT user_id FROM credit_ledger WHERE ref_id IN ('platform_a-' || $5, 'platform_b-' || $5)))`
 }
 
 // Users returns a page of the users, newest activity first, and how many there
 // are in all. A search that is not blank keeps those whose e-mail or name
-// contains it, in any case, and the one whose id it is, or the id of a job or
-// the order number of a purchase.
+// contains it, in any case, and the one whose id it is, or the id of a job, or
+// the order number of a purchase or of a refused receipt.
 func (r *Reports) Users(ctx context.Context, search string, page Page) (users []User, total int64, err error) {
 	users = []User{}
 	search = strings.TrimSpace(search)

@@ -157,6 +157,11 @@ func newIdentityProviders(cfg config.Config, seen *dependencies) map[string]acco
 	return out
 }
 
+// NewLedger returns the ledger with the configured stores.
+func NewLedger(ctx context.Context, cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
+	return newLedger(ctx, cfg, d, nil, log)
+}
+
 func newLedger(ctx context.Context, cfg config.Config, d *db.DB, seen *dependencies, log *slog.Logger) (*credit.Ledger, error) {
 	a, b, err := newStores(cfg, seen)
 	if err != nil {

@@ -45,6 +45,7 @@ func (a *App) rounds() []round {
 		{userSweepEvery, []task{
 			{"interrupted erasures", a.accounts.FinishErasures},
 			{"idempotency keys", func(ctx context.Context) error { return idempotency.Sweep(ctx, a.db) }},
+			{"refused receipts", a.credits.SweepRefusals},
 			{"request limits", func(ctx context.Context) error { return ratelimit.Sweep(ctx, a.db) }},
 			{"totals of jobs", func(ctx context.Context) error { return admin.AddUpJobs(ctx, a.db) }},
 		}},

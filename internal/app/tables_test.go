@@ -38,6 +38,7 @@ var owners = map[string]string{
 	"provider_calls":     "admin",
 	"purchases":          "credit",
 	"rate_limits":        "", // of a former release
+	"receipt_refusals":   "credit",
 	"render_inputs":      "render",
 	"render_jobs":        "render",
 	"render_parts":       "render",

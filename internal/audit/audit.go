@@ -19,15 +19,16 @@ import (
 
 // The actions that are recorded.
 const (
-	RoleGranted    = "role-granted"    // target: the user
-	RoleRevoked    = "role-revoked"    // target: the user
-	AdminGrant     = "admin-grant"     // target: the admin, who is the actor too
-	SupportEntry   = "support-entry"   // target: the user
-	AccountErased  = "account-erased"  // target: the user
-	SignedOut      = "signed-out"      // target: the user
-	TokenIssued    = "token-issued"    // target: the user
-	BucketAdopted  = "bucket-adopted"  // target: the installation
-	SweepConfirmed = "sweep-confirmed" // target: the installation
+	RoleGranted      = "role-granted"      // target: the user
+	RoleRevoked      = "role-revoked"      // target: the user
+	AdminGrant       = "admin-grant"       // target: the admin, who is the actor too
+	SupportEntry     = "support-entry"     // target: the user
+	PurchaseVerified = "purchase-verified" // target: the user
+	AccountErased    = "account-erased"    // target: the user
+	SignedOut        = "signed-out"        // target: the user
+	TokenIssued      = "token-issued"      // target: the user
+	BucketAdopted    = "bucket-adopted"    // target: the installation
+	SweepConfirmed   = "sweep-confirmed"   // target: the installation
 )
 
 // Detail says more about an action, in ids, numbers and words of our own.

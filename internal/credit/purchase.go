@@ -16,7 +16,6 @@ import (
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
-	"cutroom/internal/ratelimit"
 	"cutroom/internal/tracing"
 	"cutroom/internal/upstream/receipt"
 	"cutroom/internal/user"
@@ -76,9 +75,6 @@ func (s *askedStore) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// refusals bounds the receipts of a user that a store refuses.
-var refusals = ratelimit.Limit{Name: "receipt-refusals", PerMinute: 20}
-
 // PurchaseRequest is what a client claims to have bought.
 type PurchaseRequest struct {
 	Platform, TransactionID, Receipt, ProductID string
@@ -94,9 +90,9 @@ type Grant struct {
 // Purchase verifies a receipt with its store and grants the product's credits,
 // once per (platform, transaction) for ever.
 func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseRequest) (Grant, error) {
-	platform := strings.ToLower(strings.TrimSpace(req.Platform))
-	if platform != PlatformA && platform != PlatformB {
-		return Grant{}, fault.New(fault.Invalid, "invalid_platform")
+	platform, err := platformOf(req.Platform)
+	if err != nil {
+		return Grant{}, err
 	}
 	transaction := strings.TrimSpace(req.TransactionID)
 	if transaction == "" || strings.TrimSpace(req.Receipt) == "" {
@@ -110,21 +106,19 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	if store == nil {
 		return Grant{}, fault.New(fault.Invalid, "iap_unconfigured")
 	}
-	if !plausible(transaction) {
-		return Grant{}, invalidReceipt(receipt.Unverified)
-	}
-	// A transaction that was paid out before needs no store: the answer is the
-	// same, and a retry must not depend on the store being up.
 	p := purchase{buyer: userID, platform: platform, transaction: transaction, product: req.ProductID}
-	buyer, spent, err := l.spentBy(ctx, p)
-	if err != nil {
-		return Grant{}, err
+	if plausible(transaction) {
+		// A transaction that was paid out needs no store: the answer is the same,
+		// and a retry must not depend on the store being up.
+		buyer, spent, err := l.spentBy(ctx, p)
+		if err != nil {
+			return Grant{}, err
+		}
+		if spent {
+			return l.replay(ctx, p, buyer)
+		}
 	}
-	if spent {
-		return l.replay(ctx, p, buyer)
-	}
-	quantity, err := l.verify(ctx, store, receipt.Purchase{TransactionID: transaction, ProductID: req.ProductID,
-		Receipt: strings.TrimSpace(req.Receipt), AccountID: userID})
+	quantity, err := l.verify(ctx, store, p, strings.TrimSpace(req.Receipt))
 	if err != nil {
 		return Grant{}, err
 	}
@@ -132,13 +126,23 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	return l.payOut(ctx, p)
 }
 
+// platformOf reads the name of a platform, in any case.
+func platformOf(name string) (string, error) {
+	platform := strings.ToLower(strings.TrimSpace(name))
+	if platform != PlatformA && platform != PlatformB {
+		return "", fault.New(fault.Invalid, "invalid_platform")
+	}
+	return platform, nil
+}
+
 // purchase is a transaction of a store on its way into the ledger.
 type purchase struct {
 	buyer, platform, transaction, product string
 	credits                               int64
+	bySupport                             bool // granted by hand
 }
 
-func (p purchase) hash() string { return transactionHash(p.platform, p.transaction) }
+func (p purchase) hash() string { return TransactionHash(p.platform, p.transaction) }
 
 // maxTransaction is far above the length of a store's ids, in bytes, and below
 // what an index of the database takes.
@@ -151,51 +155,73 @@ func plausible(transaction string) bool {
 		!strings.ContainsFunc(transaction, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) })
 }
 
-func invalidReceipt(reason receipt.Reason) *fault.Error {
-	return fault.New(fault.Invalid, "receipt_invalid").WithDetail("%s", reason)
-}
-
 // verify asks a store about a purchase, unless too many receipts of this user
-// were refused within the last minute.
-func (l *Ledger) verify(ctx context.Context, store *askedStore, p receipt.Purchase) (quantity int64, err error) {
+// were refused within the last minute. It remembers a refusal.
+func (l *Ledger) verify(ctx context.Context, store *askedStore, p purchase, token string) (quantity int64, err error) {
 	done, err := store.turn(ctx)
 	if err != nil {
 		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").WithCause(err)
 	}
 	defer done()
-	if err := refusals.Check(ctx, l.db, p.AccountID); err != nil {
+	if err := refusals.Check(ctx, l.db, p.buyer); err != nil {
 		return 0, err
 	}
-	quantity, err = store.Verify(ctx, p)
+	if quantity, err = p.askStore(ctx, store, token); !isRefusal(err) {
+		return quantity, err
+	}
+	if limited := refusals.Take(ctx, l.db, p.buyer); limited != nil && fault.As(limited) == nil {
+		return 0, limited
+	}
+	if recordErr := l.recordRefusal(ctx, p, fault.As(err).Detail); recordErr != nil {
+		return 0, recordErr
+	}
+	return 0, err
+}
+
+// askStore returns how many of its product a purchase is of.
+func (p purchase) askStore(ctx context.Context, store *askedStore, token string) (quantity int64, err error) {
+	err = fmt.Errorf("%w: a transaction id of %d bytes cannot be one", receipt.ErrInvalid, len(p.transaction))
+	if plausible(p.transaction) {
+		quantity, err = store.Verify(ctx, receipt.Purchase{TransactionID: p.transaction, ProductID: p.product,
+			Receipt: token, AccountID: p.buyer})
+	}
 	switch {
 	case err == nil:
 		return quantity, nil
 	case errors.Is(err, receipt.ErrUnavailable), ctx.Err() != nil:
 		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").WithCause(err)
 	}
-	if limited := refusals.Take(ctx, l.db, p.AccountID); limited != nil && fault.As(limited) == nil {
-		return 0, limited
+	return 0, fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.ReasonOf(err)).WithCause(err)
+}
+
+// insert records that a purchase is paid out, unless it already is. Presenting
+// its transaction pays nothing from then on.
+func (p purchase) insert(ctx context.Context, tx *db.Tx) (inserted bool, err error) {
+	bySupport := 0
+	if p.bySupport {
+		bySupport = 1
 	}
-	return 0, invalidReceipt(receipt.ReasonOf(err)).WithCause(err)
+	n, err := tx.Exec(ctx, `INSERT INTO purchases
+		(platform, transaction_hash, order_id, product_id, credits, buyer_id, created_at, by_support)
+		VALUES ($1, $2, $3, $4, $5, $6, now_ms(), $7) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
+		p.platform, p.hash(), p.transaction, p.product, p.credits, p.buyer, bySupport)
+	if err != nil {
+		return false, fmt.Errorf("record purchase: %w", err)
+	}
+	return n == 1, nil
 }
 
 func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
-	fresh := false
+	paid := false
 	err := l.db.InTx(ctx, func(tx *db.Tx) error {
-		fresh = false
 		// An account whose deletion has begun must not spend the receipt: it would
 		// take the credits with it.
-		if err := user.Lock(ctx, tx, p.buyer); err != nil {
+		err := user.Lock(ctx, tx, p.buyer)
+		if err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, `INSERT INTO purchases (platform, transaction_hash, order_id, product_id, credits, buyer_id, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, now_ms()) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
-			p.platform, p.hash(), p.transaction, p.product, p.credits, p.buyer)
-		if err != nil {
-			return fmt.Errorf("record purchase: %w", err)
-		}
-		if fresh = n == 1; !fresh {
-			return nil
+		if paid, err = p.insert(ctx, tx); err != nil || !paid {
+			return err
 		}
 		_, err = enter(ctx, tx, p.buyer, kindPurchase, p.platform+"-"+p.transaction, p.credits)
 		return err
@@ -203,7 +229,7 @@ func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	if !fresh {
+	if !paid {
 		buyer, _, err := l.spentBy(ctx, p)
 		if err != nil {
 			return Grant{}, err
@@ -238,9 +264,9 @@ func (l *Ledger) replay(ctx context.Context, p purchase, buyer string) (Grant, e
 	return Grant{Balance: have, TransactionID: p.transaction}, err
 }
 
-// transactionHash is what is kept when the buyer is gone: it recognises the
-// transaction and says nothing about a person.
-func transactionHash(platform, transaction string) string {
+// TransactionHash is what stays of a transaction when its buyer's account is
+// deleted: it recognises the transaction and says nothing about a person.
+func TransactionHash(platform, transaction string) string {
 	sum := sha256.Sum256([]byte(platform + "\x00" + transaction))
 	return hex.EncodeToString(sum[:])
 }

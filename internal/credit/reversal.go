@@ -39,7 +39,7 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	}
 	if t.ID != "" {
 		err := l.db.QueryRow(ctx, `SELECT product_id FROM purchases WHERE platform = $1 AND transaction_hash = $2`,
-			platform, transactionHash(platform, t.ID)).Scan(&t.ProductID)
+			platform, TransactionHash(platform, t.ID)).Scan(&t.ProductID)
 		if db.IsNoRows(err) {
 			return nil // never paid out
 		}
@@ -85,7 +85,7 @@ func (s *askedStore) reversed(ctx context.Context, asked []receipt.Transaction) 
 
 func (l *Ledger) askSoon(ctx context.Context, platform, transaction string) error {
 	if _, err := l.db.Exec(ctx, `UPDATE purchases SET asked_at = 0 WHERE platform = $1 AND transaction_hash = $2`,
-		platform, transactionHash(platform, transaction)); err != nil {
+		platform, TransactionHash(platform, transaction)); err != nil {
 		return fmt.Errorf("mark purchase: %w", err)
 	}
 	return nil
@@ -110,7 +110,7 @@ func (l *Ledger) reverse(ctx context.Context, platform, transaction string) erro
 			}
 		}
 		_, err := tx.Exec(ctx, `UPDATE purchases SET reversed_at = now_ms(), owed = $1
-			WHERE platform = $2 AND transaction_hash = $3`, owed, platform, transactionHash(platform, transaction))
+			WHERE platform = $2 AND transaction_hash = $3`, owed, platform, TransactionHash(platform, transaction))
 		if err != nil {
 			return false, fmt.Errorf("mark purchase as reversed: %w", err)
 		}
@@ -143,7 +143,7 @@ func (l *Ledger) reinstate(ctx context.Context, platform, transaction string) er
 			}
 		}
 		_, err := tx.Exec(ctx, `UPDATE purchases SET reversed_at = NULL, owed = 0
-			WHERE platform = $1 AND transaction_hash = $2`, platform, transactionHash(platform, transaction))
+			WHERE platform = $1 AND transaction_hash = $2`, platform, TransactionHash(platform, transaction))
 		if err != nil {
 			return false, fmt.Errorf("mark purchase as standing: %w", err)
 		}
@@ -201,7 +201,7 @@ func readSale(ctx context.Context, tx *db.Tx, platform, transaction, locking str
 	p := sale{found: true}
 	err := tx.QueryRow(ctx, `SELECT COALESCE(buyer_id, ''), credits, owed, CASE WHEN reversed_at IS NULL THEN 0 ELSE 1 END
 		FROM purchases WHERE platform = $1 AND transaction_hash = $2`+locking,
-		platform, transactionHash(platform, transaction)).Scan(&p.buyer, &p.credits, &p.owed, &p.reversed)
+		platform, TransactionHash(platform, transaction)).Scan(&p.buyer, &p.credits, &p.owed, &p.reversed)
 	if db.IsNoRows(err) {
 		return sale{}, nil
 	}

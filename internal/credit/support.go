@@ -2,10 +2,14 @@ package credit
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/upstream/receipt"
 )
 
 // Support writes what support gives (amount > 0) or takes back (amount < 0)
@@ -22,6 +26,62 @@ func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (b
 		return true, nil
 	}
 	return true, settle(ctx, tx, userID, -amount, func(debt, int64) error { return nil })
+}
+
+// Order names a purchase by its store's number.
+type Order struct{ Platform, TransactionID string }
+
+// ParseOrder reads <platform>:<transactionId>.
+func ParseOrder(text string) (Order, error) {
+	platform, transaction, _ := strings.Cut(text, ":")
+	o := Order{TransactionID: strings.TrimSpace(transaction)}
+	var err error
+	if o.Platform, err = platformOf(platform); err != nil || o.TransactionID == "" || !plausible(o.TransactionID) {
+		return Order{}, fmt.Errorf("%q is no order: write platform_a:<order number> or platform_b:<transaction id>", text)
+	}
+	return o, nil
+}
+
+// SpendOrder records inside the caller's transaction that support granted the
+// credits of an order, so that presenting it later grants nothing. It reports
+// whether the order was unspent.
+func SpendOrder(ctx context.Context, tx *db.Tx, userID string, o Order, credits int64) (bool, error) {
+	p := purchase{buyer: userID, platform: o.Platform, transaction: o.TransactionID, product: "support", credits: credits, bySupport: true}
+	return p.insert(ctx, tx)
+}
+
+// VerifyOrder asks a store about an order that a user says they bought, and pays
+// out as [Ledger.Purchase] does. Support need not know the product: the products
+// of the catalog are tried until one matches. platform_b needs no receipt. The
+// user's limit of refused receipts does not apply, and a refusal is not recorded.
+func (l *Ledger) VerifyOrder(ctx context.Context, userID string, o Order, token string) (Grant, error) {
+	p := purchase{buyer: userID, platform: o.Platform, transaction: o.TransactionID}
+	buyer, spent, err := l.spentBy(ctx, p)
+	if err != nil {
+		return Grant{}, err
+	}
+	if spent {
+		return l.replay(ctx, p, buyer)
+	}
+	store := l.stores[o.Platform]
+	switch token = strings.TrimSpace(token); {
+	case store == nil:
+		return Grant{}, fault.New(fault.Invalid, "iap_unconfigured")
+	case token == "" && o.Platform == PlatformA:
+		return Grant{}, fault.New(fault.Invalid, "missing_receipt")
+	}
+	for _, product := range l.Products() {
+		p.product = product.ID
+		quantity, err := p.askStore(ctx, store, token)
+		if err == nil {
+			p.credits = quantity * product.Credits
+			return l.payOut(ctx, p)
+		}
+		if f := fault.As(err); f == nil || f.Detail != string(receipt.Mismatch) {
+			return Grant{}, err
+		}
+	}
+	return Grant{}, fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.Mismatch)
 }
 
 // supportSpace is the namespace of the ids of entries that are bound to a job.

@@ -27,6 +27,7 @@ func (s *Server) adminRoutes() {
 	s.handle("GET /api/v2/admin/users/{userId}/jobs", s.admin(ofUser("jobs", reports.UserJobs)))
 	s.handle("GET /api/v2/admin/users/{userId}/ledger", s.admin(ofUser("entries", reports.Ledger)))
 	s.handle("GET /api/v2/admin/users/{userId}/purchases", s.admin(ofUser("purchases", reports.Purchases)))
+	s.handle("GET /api/v2/admin/users/{userId}/refusals", s.admin(ofUser("refusals", reports.Refusals)))
 	s.handle("GET /api/v2/admin/jobs/active", s.admin(report(reports.ActiveJobs)))
 	s.handle("GET /api/v2/admin/jobs/status-breakdown", s.admin(report(reports.StatusBreakdown)))
 	s.handle("GET /api/v2/admin/revenue", s.admin(report(reports.Revenue)))

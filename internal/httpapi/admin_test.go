@@ -136,7 +136,7 @@ func (s *adminServer) report(path string) (int, string) {
 var adminPaths = []string{
 	"/overview", "/stats/daily", "/users", "/stats/external-calls", "/stats/duration-histogram", "/jobs/active",
 	"/stats/signups", "/revenue", "/revenue/daily", "/jobs/status-breakdown", "/users/" + uuid.NewString() + "/ledger",
-	"/users/" + uuid.NewString() + "/purchases", "/users/" + uuid.NewString() + "/jobs",
+	"/users/" + uuid.NewString() + "/purchases", "/users/" + uuid.NewString() + "/refusals", "/users/" + uuid.NewString() + "/jobs",
 }
 
 func TestAdminNeedsTheAdminRole(t *testing.T) {
@@ -220,7 +220,7 @@ func TestAdminPaging(t *testing.T) {
 		"?limit=1.5": "invalid_limit", "?limit=x&offset=x": "invalid_limit", "?limit=99999999999999999999": "invalid_limit",
 		"?offset=-1": "invalid_offset", "?offset=": "invalid_offset", "?offset=99999999999999999999": "invalid_offset",
 	} {
-		for _, path := range []string{"/users", "/users/" + user + "/jobs", "/users/" + user + "/ledger", "/users/" + user + "/purchases"} {
+		for _, path := range []string{"/users", "/users/" + user + "/jobs", "/users/" + user + "/ledger", "/users/" + user + "/purchases", "/users/" + user + "/refusals"} {
 			status, body := s.report(path + query)
 			if want == "" && status != http.StatusOK || want != "" && (status != http.StatusBadRequest || !strings.Contains(body, `"error":"`+want+`"`)) {
 				t.Errorf("%s%s: %d %s, want %q", path, query, status, body, want)
@@ -276,7 +276,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 		}
 		return strings.TrimSpace(body)
 	}
-	paths := append(adminPaths[:len(adminPaths)-3:len(adminPaths)-3], "/users/"+user+"/jobs", "/users/"+user+"/ledger", "/users/"+user+"/purchases")
+	paths := append(adminPaths[:len(adminPaths)-4:len(adminPaths)-4], "/users/"+user+"/jobs", "/users/"+user+"/ledger", "/users/"+user+"/purchases", "/users/"+user+"/refusals")
 	for _, path := range paths {
 		check(path)
 	}
@@ -299,6 +299,8 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 		VALUES ('1', 'separation', 'progress', 0, 500, 321, 1767225600000)`)
 	s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, order_id, owed, created_at)
 		VALUES ('platform_b', 'h', 'p', 50, $1, '2000', 4, 1767225600000)`, user)
+	s.exec(`INSERT INTO receipt_refusals (user_id, platform, order_id, product_id, reason, attempts, created_at)
+		VALUES ($1, 'platform_a', 'GPA.1', 'p', 'pending', 2, 1767225600000)`, user)
 	s.exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ('platform_b-2000', $1, 'purchase', 50, 1767225600000)`, user)
 	for _, path := range paths {
 		check(path)
@@ -318,7 +320,9 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 		"/users/" + user + "/ledger": `{"entries":[{"refId":"platform_b-2000","kind":"purchase","credits":50,"jobId":null,"orderId":"2000",` +
 			`"createdAt":"2026-01-01T00:00:00.000Z"}],"total":1}`,
 		"/users/" + user + "/purchases": `{"purchases":[{"platform":"platform_b","orderId":"2000","productId":"p","credits":50,"owed":4,` +
-			`"createdAt":"2026-01-01T00:00:00.000Z","reversedAt":null}],"total":1}`,
+			`"createdAt":"2026-01-01T00:00:00.000Z","reversedAt":null,"bySupport":false}],"total":1}`,
+		"/users/" + user + "/refusals": `{"refusals":[{"platform":"platform_a","orderId":"GPA.1","productId":"p","reason":"pending","attempts":2,` +
+			`"createdAt":"2026-01-01T00:00:00.000Z"}],"total":1}`,
 		"/jobs/active": `[{"jobType":"render","jobId":"rnd-1","status":"PROCESSING","userId":"` + user + `","userEmail":null,` +
 			`"sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z","progress":40}]`,
 		"/jobs/status-breakdown": `[{"jobType":"render","total":1,"succeeded":0,"failed":0,"inProgress":1},` +

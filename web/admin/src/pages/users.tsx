@@ -7,6 +7,7 @@ import { link, replace, type Route } from '../route';
 
 type LedgerEntry = Schemas['AdminLedgerEntry'];
 type Purchase = Schemas['AdminPurchase'];
+type Refusal = Schemas['AdminRefusal'];
 type User = Schemas['AdminUser'];
 type UserJob = Schemas['AdminUserJob'];
 
@@ -138,6 +139,15 @@ export function UserPage({ route }: { route: Route }) {
       />
       <UserPanel
         route={route}
+        title="Refused receipts"
+        list="refusals"
+        path="users/{userId}/refusals"
+        rows={({ refusals, total }) => [refusals, total]}
+        rowKey={(r) => r.platform + r.orderId + r.productId}
+        columns={refusalColumns}
+      />
+      <UserPanel
+        route={route}
         title="Ledger"
         list="entries"
         path="users/{userId}/ledger"
@@ -150,7 +160,7 @@ export function UserPage({ route }: { route: Route }) {
 }
 
 /** One page of a list that a user has; the address keeps where in each list we are. */
-function UserPanel<P extends 'users/{userId}/jobs' | 'users/{userId}/ledger' | 'users/{userId}/purchases', Row>(props: {
+function UserPanel<P extends `users/{userId}/${'jobs' | 'ledger' | 'purchases' | 'refusals'}`, Row>(props: {
   route: Route;
   title: string;
   /** The list's name in the address. */
@@ -165,7 +175,7 @@ function UserPanel<P extends 'users/{userId}/jobs' | 'users/{userId}/ledger' | '
   const id = route.rest;
   const offset = offsetOf(route, list);
   const found = useReport(props.path, { userId: id, limit: String(limit), offset: String(offset) });
-  const elsewhere = Object.fromEntries(['jobs', 'purchases', 'entries'].map((key) => [key, route.query.get(key) ?? '']));
+  const elsewhere = Object.fromEntries(['jobs', 'purchases', 'refusals', 'entries'].map((key) => [key, route.query.get(key) ?? '']));
   return (
     <Panel title={title}>
       <Loaded of={found}>
@@ -202,10 +212,21 @@ const jobColumns = [
   { title: 'Error', cell: (j: UserJob) => j.error ?? '' },
 ];
 
+const storeName = (platform: string): string => platform.replace('platform_', 'Platform ').replace(/.$/, (c) => c.toUpperCase());
+
+const refusalColumns = [
+  { title: 'Order', cell: (r: Refusal) => <code>{r.orderId}</code> },
+  { title: 'Store', cell: (r: Refusal) => storeName(r.platform) },
+  { title: 'Product', cell: (r: Refusal) => r.productId },
+  { title: 'Reason', cell: (r: Refusal) => r.reason },
+  { title: 'Attempts', number: true, cell: (r: Refusal) => count(r.attempts) },
+  { title: 'Last attempt', cell: (r: Refusal) => <Time at={r.createdAt} /> },
+];
+
 const purchaseColumns = [
   { title: 'Order', cell: (p: Purchase) => <code>{p.orderId ?? '–'}</code> },
-  { title: 'Store', cell: (p: Purchase) => p.platform.replace('platform_', 'Platform ').replace(/.$/, (c) => c.toUpperCase()) },
-  { title: 'Product', cell: (p: Purchase) => p.productId },
+  { title: 'Store', cell: (p: Purchase) => storeName(p.platform) },
+  { title: 'Product', cell: (p: Purchase) => (p.bySupport ? 'granted by support' : p.productId) },
   { title: 'Credits', number: true, cell: (p: Purchase) => count(p.credits) },
   { title: 'Bought', cell: (p: Purchase) => <Time at={p.createdAt} /> },
   { title: 'Taken back', cell: (p: Purchase) => <Time at={p.reversedAt} /> },

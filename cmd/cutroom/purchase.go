@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"cutroom/internal/account"
+	"cutroom/internal/app"
+	"cutroom/internal/audit"
+	"cutroom/internal/config"
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+)
+
+func verifyFlags(fs *flag.FlagSet, v *invocation) {
+	fs.StringVar(&v.user, "user", "", "")
+	fs.StringVar(&v.receipt, "receipt", "", "")
+}
+
+// verified is the outcome of asking a store about an order.
+type verified struct {
+	UserID        string `json:"userId"`
+	Platform      string `json:"platform"`
+	TransactionID string `json:"transactionId"`
+	Granted       int64  `json:"granted"` // 0 if the order was paid out before
+	Balance       int64  `json:"balance"`
+}
+
+// verifyPurchase asks the store about an order of a user, and pays out as the
+// user's own call would.
+func verifyPurchase(ctx context.Context, v *invocation) error {
+	if v.user == "" {
+		return fmt.Errorf("%w: purchase verify needs --user <email or uuid>", errUsage)
+	}
+	order, err := credit.ParseOrder(v.args[0] + ":" + v.args[1])
+	if err != nil {
+		return err
+	}
+	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, log *slog.Logger) error {
+		u, err := account.Find(ctx, d, v.user)
+		if err != nil {
+			return err
+		}
+		ledger, err := app.NewLedger(ctx, cfg, d, log)
+		if err != nil {
+			return err
+		}
+		grant, err := ledger.VerifyOrder(ctx, u.ID, order, v.receipt)
+		if err != nil {
+			return whyNotPaid(err, order)
+		}
+		err = d.InTx(ctx, func(tx *db.Tx) error {
+			return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.PurchaseVerified, Target: u.ID,
+				Detail: audit.Detail{"platform": order.Platform, "granted": grant.Granted}})
+		})
+		if err != nil {
+			return err
+		}
+		out := verified{u.ID, order.Platform, order.TransactionID, grant.Granted, grant.Balance}
+		return v.print(out, func(w io.Writer) {
+			if out.Granted == 0 {
+				fmt.Fprintf(w, "order %s was paid out before: +0 credits, the balance of %s is %d\n", out.TransactionID, u.ID, out.Balance)
+				return
+			}
+			fmt.Fprintf(w, "%s: +%d credits, the balance is %d\n", u.ID, out.Granted, out.Balance)
+		})
+	})
+}
+
+// whyNotPaid says in a sentence why an order cannot be paid out.
+func whyNotPaid(err error, o credit.Order) error {
+	f := fault.As(err)
+	if f == nil {
+		return err
+	}
+	switch f.Code {
+	case "receipt_invalid":
+		return fmt.Errorf("%s does not confirm order %s: %s (%s)", o.Platform, o.TransactionID, f.Code, f.Detail)
+	case "missing_receipt":
+		return fmt.Errorf("%s finds an order only by its purchase token: add --receipt <token>", o.Platform)
+	case "iap_unconfigured":
+		return fmt.Errorf("%s is not configured (%s)", o.Platform, f.Code)
+	case "receipt_verify_unavailable":
+		return fmt.Errorf("%s does not answer; try again later (%s)", o.Platform, f.Code)
+	case "account_deleted":
+		return errors.New("the account was deleted just now")
+	}
+	return err
+}

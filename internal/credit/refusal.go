@@ -1,0 +1,64 @@
+package credit
+
+import (
+	"context"
+	"fmt"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/ratelimit"
+	"cutroom/internal/user"
+)
+
+// receiptInvalid is the code of the answer to a receipt that a store refuses.
+const receiptInvalid = "receipt_invalid"
+
+// refusals bounds how many receipts of one user a store may refuse before it is
+// asked no more.
+var refusals = ratelimit.Limit{Name: "receipt-refusals", PerMinute: 20}
+
+// What is kept of refused receipts, for support.
+const (
+	refusalsKept    = 90 * day
+	refusalsPerUser = 100
+)
+
+func isRefusal(err error) bool {
+	f := fault.As(err)
+	return f != nil && f.Code == receiptInvalid
+}
+
+// recordRefusal remembers that a user presented an order in vain, and why. It
+// keeps no receipt, and the newest orders of a user only: a client chooses the
+// order numbers, so it could fill the table.
+func (l *Ledger) recordRefusal(ctx context.Context, p purchase, reason string) error {
+	err := l.db.InTx(ctx, func(tx *db.Tx) error {
+		if err := user.Lock(ctx, tx, p.buyer); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO receipt_refusals (user_id, platform, order_id, product_id, reason, attempts, created_at)
+			VALUES ($1, $2, $3, $4, $5, 1, now_ms())
+			ON CONFLICT (user_id, platform, order_id, product_id) DO UPDATE
+			SET reason = excluded.reason, attempts = receipt_refusals.attempts + 1, created_at = excluded.created_at`,
+			p.buyer, p.platform, db.Clean(p.transaction, maxTransaction), p.product, reason); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `DELETE FROM receipt_refusals WHERE user_id = $1 AND created_at < (
+			SELECT created_at FROM receipt_refusals WHERE user_id = $1 ORDER BY created_at DESC LIMIT 1 OFFSET $2)`,
+			p.buyer, refusalsPerUser-1)
+		return err
+	})
+	if err != nil && fault.As(err) == nil {
+		return fmt.Errorf("record refused receipt: %w", err)
+	}
+	return err
+}
+
+// SweepRefusals forgets receipts that were refused long ago.
+func (l *Ledger) SweepRefusals(ctx context.Context) error {
+	_, err := l.db.Exec(ctx, `DELETE FROM receipt_refusals WHERE created_at < now_ms() - $1`, refusalsKept.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("sweep refused receipts: %w", err)
+	}
+	return nil
+}

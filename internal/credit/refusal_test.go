@@ -1,0 +1,125 @@
+package credit_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"cutroom/internal/admin"
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/fault"
+	"cutroom/internal/upstream/receipt"
+)
+
+// Support finds refused receipts for 90 days, and a client cannot fill the table.
+func TestRefusedReceiptsAreKeptForSupport(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &store{err: receipt.ErrInvalid}
+		l, user := newLedger(t, d, s), addUser(t, d)
+		present := func(order string) {
+			t.Helper()
+			_, err := l.Purchase(t.Context(), user, credit.PurchaseRequest{Platform: "platform_a", TransactionID: order,
+				Receipt: "secret-token", ProductID: "credits.10"})
+			if f := fault.As(err); f == nil || f.Code != "receipt_invalid" {
+				t.Fatal(err)
+			}
+			exec(t, d, `DELETE FROM request_times`) // the limit is another test's
+		}
+		refused := func() []admin.Refusal {
+			t.Helper()
+			list, total, err := admin.New(d).Refusals(t.Context(), user, admin.Page{Limit: 1000})
+			if err != nil || int(total) != len(list) {
+				t.Fatalf("%d of %d, %v", len(list), total, err)
+			}
+			return list
+		}
+		present("GPA.1")
+		present("GPA.1")
+		if list := refused(); len(list) != 1 || list[0].OrderID != "GPA.1" || list[0].ProductID != "credits.10" ||
+			list[0].Reason != "unverified" || list[0].Attempts != 2 {
+			t.Errorf("%+v", list)
+		}
+		present(strings.Repeat("long", 10_000) + "\x00")
+		if list := refused(); len(list) != 2 || len(list[0].OrderID) > 255 && len(list[1].OrderID) > 255 || s.calls.Load() != 2 {
+			t.Errorf("%+v after %d questions", list, s.calls.Load())
+		}
+		found, err := admin.New(d).FindOrder(t.Context(), "GPA.1")
+		if err != nil || len(found.Users) != 1 || found.Users[0] != user || !found.PaidAt.IsZero() {
+			t.Errorf("%+v, %v", found, err)
+		}
+		for i := range 103 {
+			exec(t, d, `UPDATE receipt_refusals SET created_at = created_at - 10`)
+			present(fmt.Sprint("forged-", i))
+		}
+		if list := refused(); len(list) != 100 || list[0].OrderID != "forged-102" {
+			t.Errorf("%d are kept, the newest is %s", len(list), list[0].OrderID)
+		}
+		for _, step := range []struct{ days, left int }{{89, 100}, {2, 0}} {
+			exec(t, d, `UPDATE receipt_refusals SET created_at = created_at - $1`, int64(step.days)*86400_000)
+			if err := l.SweepRefusals(t.Context()); err != nil || len(refused()) != step.left {
+				t.Errorf("%d days later %d are left (%v)", step.days, len(refused()), err)
+			}
+		}
+	})
+}
+
+// What support pays out is spent, whoever presents it later, and only once.
+func TestSupportSpendsAnOrder(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &store{reversed: map[string]bool{"GPA.1": true}}
+		l, user := newLedger(t, d, s), addUser(t, d)
+		order, err := credit.ParseOrder("Platform_A: GPA.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant := func() (spent bool) {
+			t.Helper()
+			err := d.InTx(t.Context(), func(tx *db.Tx) (err error) {
+				if spent, err = credit.SpendOrder(t.Context(), tx, user, order, 7); err != nil || !spent {
+					return err
+				}
+				_, err = credit.Support(t.Context(), tx, user, credit.SupportID(""), 7)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return spent
+		}
+		if !grant() || grant() {
+			t.Error("the order is not spent exactly once")
+		}
+		if g, err := l.VerifyOrder(t.Context(), addUser(t, d), order, "token"); err != nil || g.Granted != 0 {
+			t.Errorf("verified later: %+v, %v", g, err)
+		}
+		buy(t, l, user, "GPA.1")
+		if have, err := l.Balance(t.Context(), user); err != nil || have != 7 || s.calls.Load() != 0 {
+			t.Errorf("balance %d after presenting it, %d questions (%v)", have, s.calls.Load(), err)
+		}
+		if r, err := admin.New(d).Revenue(t.Context()); err != nil || r != (admin.Revenue{}) {
+			t.Errorf("it counts as revenue: %+v, %v", r, err)
+		}
+		// The store's refund takes back what support granted.
+		if err := notified(t, l, s, "GPA.1", false); err != nil {
+			t.Fatal(err)
+		}
+		if have, err := l.Balance(t.Context(), user); err != nil || have != 0 {
+			t.Errorf("balance %d after the refund (%v)", have, err)
+		}
+		checkLedger(t, d)
+	})
+	for _, text := range []string{"", "GPA.1", "platform_a:", "platform_c:GPA.1", "platform_a: \x00", "platform_a:" + strings.Repeat("x", 256)} {
+		if o, err := credit.ParseOrder(text); err == nil {
+			t.Errorf("%q is the order %+v", text, o)
+		}
+	}
+}
+
+func exec(t *testing.T, d *db.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := d.Exec(t.Context(), query, args...); err != nil {
+		t.Fatal(err)
+	}
+}
