@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"upstream/separator": {"fault", "httpcall", "media/container", "tracing"},
 	"timeline":           {"fault"},
 	"user":               {"db", "fault"},
-	"job":                {"db", "fault", "idempotency"},
+	"job":                {"cursor", "db", "fault", "idempotency", "user"},
 	"idempotency":        {"db", "fault"},
 	"ratelimit":          {"db", "fault"},
 	"audit":              {"db"},

@@ -2,8 +2,6 @@ package job
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"time"
 
 	"cutroom/internal/db"
@@ -11,13 +9,14 @@ import (
 	"cutroom/internal/idempotency"
 )
 
-// Enqueue makes the row of a job in one transaction, and its id the answer to an
-// idempotency key, which may be another job's by now. Unused says that there is no
-// such row and will be none: what was stored for the job may go. After an error it
-// stays unless that is certain, and a sweep decides when the outcome is.
-func Enqueue(ctx context.Context, d *db.DB, log *slog.Logger, key idempotency.Key, table, id string, insert func(tx *db.Tx) error) (answer string, unused bool, err error) {
+// Enqueue inserts a job in one transaction, together with the answer to an idempotency
+// key. The answer is the id of the job, or of an earlier one under the same key. Unused
+// reports that the job does not exist and never will, so that the caller may delete
+// what it stored for it. After an error whose outcome is unknown it stays false, and a
+// sweep decides later.
+func (t Table) Enqueue(ctx context.Context, key idempotency.Key, id string, insert func(tx *db.Tx) error) (answer string, unused bool, err error) {
 	inserted := false
-	answer, first, err := idempotency.Once(ctx, d, key, func(tx *db.Tx) (string, error) {
+	answer, first, err := idempotency.Once(ctx, t.DB, key, func(tx *db.Tx) (string, error) {
 		err := insert(tx)
 		inserted = err == nil
 		return id, err
@@ -28,12 +27,12 @@ func Enqueue(ctx context.Context, d *db.DB, log *slog.Logger, key idempotency.Ke
 	case !inserted, fault.As(err) != nil:
 		return "", true, err
 	}
-	// The error may have hidden that it was committed.
-	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	// The transaction may have committed although its answer was lost.
+	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	var one int
-	if d.QueryRow(look, fmt.Sprintf(`SELECT 1 FROM %s WHERE id = $1`, table), id).Scan(&one) == nil {
-		log.Warn("the answer to a commit was lost; the job is there", "job", id, "err", err)
+	if t.DB.QueryRow(check, `SELECT 1 FROM `+t.Name+` WHERE id = $1`, id).Scan(&one) == nil {
+		t.Log.Warn("the answer to a commit was lost; the job is there", "job", id, "err", err)
 		return id, false, nil
 	}
 	return "", false, err

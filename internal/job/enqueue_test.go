@@ -7,7 +7,6 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/idempotency"
-	"cutroom/internal/job"
 )
 
 // What was stored for a job goes where it is certain that no job came of it, and
@@ -39,7 +38,7 @@ func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 				continue // SQLite has one writer
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			answer, unused, err := job.Enqueue(ctx, d, quiet, idempotency.Key{}, "chores", tt.name,
+			answer, unused, err := chores(d, "").Enqueue(ctx, idempotency.Key{}, tt.name,
 				func(tx *db.Tx) error { return tt.work(ctx, cancel, tx, tt.name) })
 			cancel()
 			if unused != tt.unused || !errors.Is(err, tt.err) || (answer == tt.name) != (tt.err == nil) {

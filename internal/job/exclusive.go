@@ -9,21 +9,21 @@ import (
 	"cutroom/internal/db"
 )
 
-// Exclusively runs do on one replica at a time, the one that holds the lease of
-// that name, until ctx ends. do returns when its context ends, which it does when
-// the lease is lost; then the lease is asked for again. A replica that stops gives
-// the lease back, and one that dies loses it after [TTL].
+// Exclusively runs do on one replica at a time, the one that holds the named lease,
+// until ctx ends. The context of do ends when the lease is lost; do then returns, and
+// the replica asks for the lease again. A replica that stops gives the lease back, and
+// one that dies loses it after [TTL].
 func (k *Renewer) Exclusively(ctx context.Context, name string, do func(context.Context)) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	for {
-		if l, err := k.take(ctx, name); err == nil {
+		if l, err := k.claimLease(ctx, name); err == nil {
 			work, release := k.KeepAlive(ctx, l)
 			do(work)
 			release()
-			k.giveBack(ctx, l)
+			k.releaseLease(ctx, l)
 		} else if !db.IsNoRows(err) && ctx.Err() == nil {
-			k.outage.Log(k.log, slog.LevelWarn, name, "lease not asked for", "of", name, "err", err)
+			k.outage.Log(k.log, slog.LevelWarn, name, "lease not claimed", "lease", name, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -33,23 +33,23 @@ func (k *Renewer) Exclusively(ctx context.Context, name string, do func(context.
 	}
 }
 
-// take claims the lease of a name, or finds no row while somebody else has it.
-func (k *Renewer) take(ctx context.Context, name string) (Lease, error) {
+// claimLease claims a named lease, or finds no row while another replica holds it.
+func (k *Renewer) claimLease(ctx context.Context, name string) (Lease, error) {
 	l := Lease{Table: "leases", ID: name}
 	err := k.db.QueryRow(ctx, `INSERT INTO leases (id, lease_owner, lease_until, fence) VALUES ($1, $2, now_ms() + $3, 1)
 		ON CONFLICT (id) DO UPDATE SET lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, fence = leases.fence + 1
 		WHERE leases.lease_until < now_ms() RETURNING fence`, name, k.owner, TTL.Milliseconds()).Scan(&l.Fence)
 	if err != nil && !db.IsNoRows(err) {
-		err = fmt.Errorf("take lease: %w", err)
+		err = fmt.Errorf("claim lease: %w", err)
 	}
 	return l, err
 }
 
-// giveBack lets the next replica have a lease at once.
-func (k *Renewer) giveBack(ctx context.Context, l Lease) {
+// releaseLease lets the next replica claim the lease at once.
+func (k *Renewer) releaseLease(ctx context.Context, l Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if _, err := k.db.Exec(ctx, `UPDATE leases SET lease_until = 0 WHERE id = $1 AND fence = $2`, l.ID, l.Fence); err != nil {
-		k.log.Warn("lease not given back; it runs out", "of", l.ID, "err", err)
+		k.log.Warn("lease not released; it runs out", "lease", l.ID, "err", err)
 	}
 }

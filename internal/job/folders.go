@@ -13,42 +13,35 @@ import (
 	"cutroom/internal/db"
 )
 
-// OrphanAge is how old an object or a work folder without any row must be before
-// it counts as left behind. A submission stores objects first and writes its row
-// after; and should another installation use the same bucket or disk by mistake,
-// its work does not vanish under its hands. Where a row says that a thing is
-// over, nothing waits.
+// OrphanAge is the age from which an object or a work folder without a row counts as
+// left behind. A submission stores its objects before its row. If another installation
+// uses the same bucket or disk by mistake, its running work survives, too.
 const OrphanAge = time.Hour
 
-// WorkDir is the folder in which the holder of a lease works, in a folder for all
-// of them: it is named by the job's id and the fence.
-func (l Lease) WorkDir(root string) string {
-	return filepath.Join(root, fmt.Sprintf("%s-%d", l.ID, l.Fence))
+// WorkDir is the folder in which the holder of a lease works. Its name is the job's
+// id and the fence.
+func (t Table) WorkDir(l Lease) string {
+	return filepath.Join(t.Folder, fmt.Sprintf("%s-%d", l.ID, l.Fence))
 }
 
-// EraseTimeout bounds how long a client who deletes a job waits for the erasure of
-// its files.
-const EraseTimeout = 8 * time.Second
-
-// Clear removes from dir the work folders of jobs that were taken away for good,
-// and announced as [Revoked]. What a worker still writes while it stops is removed
-// by the worker, or by the sweep.
-func Clear(dir string, ids ...string) error {
-	entries, err := os.ReadDir(dir)
+// clearFolders removes the work folders of revoked jobs. If a worker still writes
+// while it stops, the worker or the sweep removes those files.
+func (t Table) clearFolders(ids ...string) error {
+	entries, err := os.ReadDir(t.Folder)
 	if err != nil {
 		return fmt.Errorf("clear work folders: %w", err)
 	}
 	var errs []error
 	for _, e := range entries {
 		if slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(e.Name(), id+"-") }) {
-			errs = append(errs, removeBusy(filepath.Join(dir, e.Name())))
+			errs = append(errs, removeBusy(filepath.Join(t.Folder, e.Name())))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// removeBusy removes a folder that a worker which is just stopping may still
-// put files into, each of which makes one removal fail.
+// removeBusy removes a folder into which a stopping worker may still write. Each new
+// file makes one removal fail.
 func removeBusy(folder string) (err error) {
 	for range 5 {
 		if err = os.RemoveAll(folder); err == nil {
@@ -58,23 +51,22 @@ func removeBusy(folder string) (err error) {
 	return err
 }
 
-// SweepFolders removes from dir the work folders that a crash left behind: those
-// of jobs of the table that nobody holds under that fence. Job ids begin with
-// prefix; suffix, when not "", may follow a folder's name.
-func SweepFolders(ctx context.Context, d *db.DB, dir, table, prefix, suffix string) error {
-	entries, err := os.ReadDir(dir)
+// SweepFolders removes the work folders that a crash left behind, which are those of
+// fences that nobody holds. Suffix may follow a folder's name.
+func (t Table) SweepFolders(ctx context.Context, suffix string) error {
+	entries, err := os.ReadDir(t.Folder)
 	if err != nil {
 		return fmt.Errorf("sweep work folders: %w", err)
 	}
 	for _, e := range entries {
 		name := strings.TrimSuffix(e.Name(), suffix)
 		i := strings.LastIndex(name, "-")
-		if i < 0 || !strings.HasPrefix(name, prefix) {
+		if i < 0 || !strings.HasPrefix(name, t.Prefix) {
 			continue
 		}
 		var held int
-		err := d.QueryRow(ctx, `SELECT CASE WHEN CAST(fence AS TEXT) = $2 AND lease_until > now_ms() THEN 1 ELSE 0 END
-			FROM `+table+` WHERE id = $1`, name[:i], name[i+1:]).Scan(&held)
+		err := t.DB.QueryRow(ctx, `SELECT CASE WHEN CAST(fence AS TEXT) = $2 AND lease_until > now_ms() THEN 1 ELSE 0 END
+			FROM `+t.Name+` WHERE id = $1`, name[:i], name[i+1:]).Scan(&held)
 		unknown := db.IsNoRows(err)
 		if err != nil && !unknown {
 			return fmt.Errorf("sweep work folders: %w", err)
@@ -82,7 +74,7 @@ func SweepFolders(ctx context.Context, d *db.DB, dir, table, prefix, suffix stri
 		if held == 1 || unknown && young(e) {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+		if err := os.RemoveAll(filepath.Join(t.Folder, e.Name())); err != nil {
 			return fmt.Errorf("sweep work folders: %w", err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		for id, until := range map[string]string{"chore-held": "now_ms() + 60000", "chore-lost": "now_ms() - 1", "chore-done": "NULL"} {
-			if _, err := d.Exec(t.Context(), `INSERT INTO chores VALUES ($1, 'me', `+until+`, 7)`, id); err != nil {
+			if _, err := d.Exec(t.Context(), `INSERT INTO chores (id, lease_owner, lease_until, fence) VALUES ($1, 'me', `+until+`, 7)`, id); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -37,7 +37,7 @@ func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
 			}
 		}
 		for range 2 { // again changes nothing
-			if err := job.SweepFolders(t.Context(), d, dir, "chores", "chore-", "-aside"); err != nil {
+			if err := chores(d, dir).SweepFolders(t.Context(), "-aside"); err != nil {
 				t.Fatal(err)
 			}
 			entries, err := os.ReadDir(dir)
@@ -55,17 +55,26 @@ func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
 	})
 }
 
-func TestClearRemovesTheFoldersOfJobs(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"chore-1-1", "chore-1-2-aside", "chore-2-1", "chore-11-1", "unrelated"} {
-		if err := os.MkdirAll(filepath.Join(dir, name, "deep"), 0o700); err != nil {
+func TestRevokeRemovesTheFoldersOfAUsersJobs(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		dir := t.TempDir()
+		for _, name := range []string{"chore-1-1", "chore-1-2-aside", "chore-2-1", "chore-11-1", "unrelated"} {
+			if err := os.MkdirAll(filepath.Join(dir, name, "deep"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := d.Exec(t.Context(), `INSERT INTO chores (id, fence, user_id) VALUES ('chore-1', 1, 'u'), ('chore-2', 1, 'u'),
+			('chore-3', 1, 'u'), ('chore-11', 1, 'v')`); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := job.Clear(dir, "chore-1", "chore-2", "chore-3"); err != nil {
-		t.Fatal(err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 {
-		t.Errorf("left: %v", left)
-	}
+		ids, err := chores(d, dir).Revoke(t.Context(), "u", `id <> 'chore-3'`)
+		if slices.Sort(ids); err != nil || !slices.Equal(ids, []string{"chore-1", "chore-2", "chore-3"}) {
+			t.Fatalf("%v, %v", ids, err)
+		}
+		left, _ := filepath.Glob(filepath.Join(dir, "*"))
+		if want := []string{filepath.Join(dir, "chore-11-1"), filepath.Join(dir, "unrelated")}; !slices.Equal(left, want) {
+			t.Errorf("left: %v", left)
+		}
+	})
 }

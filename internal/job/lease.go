@@ -1,16 +1,15 @@
 // Package job gives a row to one worker, and to no other, until the job ends.
 //
-// A table whose rows are jobs has the columns lease_owner, lease_until and
-// fence. Claiming a row sets all three and raises fence by one; the claim
-// itself is written by the package of the table, because what may be claimed is
-// a rule of the domain. From then on the holder renews its lease by
-// [Renewer.KeepAlive], which moves lease_until ahead. When it stops doing so
-// the row may be claimed by anybody, and because every write of a holder names
-// the fence that it was given, a holder that was only slow, not dead, can write
-// nothing any more.
+// A table whose rows are jobs has the columns lease_owner, lease_until and fence. A
+// claim sets all three and raises the fence by one. The package that owns the table
+// writes the claim, because the domain decides what may be claimed; [Table] has the
+// moves that all kinds of jobs share. The holder renews its lease by
+// [Renewer.KeepAlive], which moves lease_until ahead. When it stops renewing, any worker
+// may claim the row. Every write of a holder names its fence, so a holder that was
+// only slow can no longer write.
 //
-// lease_until is compared with the database's clock alone; replicas need no
-// synchronised clocks.
+// lease_until is compared with the database's clock alone, so the clocks of replicas
+// need not agree.
 package job
 
 import (
@@ -24,16 +23,15 @@ import (
 	"cutroom/internal/db"
 )
 
-// ErrLost is the cause of a work context whose lease went to somebody else or
-// could not be renewed in time. The holder must stop and write nothing.
+// ErrLost is the cause of a work context whose lease another worker took or which could
+// not be renewed in time. The holder must stop and write nothing.
 var ErrLost = errors.New("lease lost")
 
-// ErrMoved reports that a guarded update found the job in other hands, or in
-// another state.
+// ErrMoved reports that a guarded update found another holder, or another state.
 var ErrMoved = errors.New("job is no longer this worker's")
 
-// Guarded takes the result of an update that must touch the one row whose id, fence
-// and state it names, or else answers ErrMoved.
+// Guarded returns ErrMoved if an update that names a row's id, fence and state touched
+// no row.
 func Guarded(n int64, err error) error {
 	if err != nil {
 		return fmt.Errorf("move job: %w", err)
@@ -44,21 +42,21 @@ func Guarded(n int64, err error) error {
 	return nil
 }
 
-// TTL is how long a claim lives without a heartbeat: the time after which a
-// dead worker's job goes on elsewhere.
+// TTL is how long a claim lives without a heartbeat, and so how long a dead worker's
+// job waits before another worker claims it.
 const TTL = 9 * time.Second
 
 const (
-	// heartbeat is how often a lease is renewed while all goes well, and how
-	// long one try may take.
+	// heartbeat is how often a lease is renewed while renewals succeed, and how long
+	// one renewal may take.
 	heartbeat = TTL / 3
-	// first is when a lease is renewed for the first time: what was announced
-	// between the claim and the listening for it is noticed then.
-	first = heartbeat / 3
-	// again is the pause after a try that failed.
-	again = 500 * time.Millisecond
-	// giveUp is how long after its last renewal a holder stops by itself. It is
-	// before the lease runs out, so that the next holder never meets it.
+	// firstHeartbeat is early, so that a revocation announced between the claim and
+	// the start of listening is noticed soon.
+	firstHeartbeat = heartbeat / 3
+	// retryPause is the pause after a failed renewal.
+	retryPause = 500 * time.Millisecond
+	// giveUp is how long after its last renewal a holder stops by itself: before the
+	// lease runs out, so that it never overlaps with the next holder.
 	giveUp = TTL - time.Second
 )
 
@@ -78,29 +76,41 @@ type Renewer struct {
 	outage Outage
 }
 
-// NewRenewer returns a Renewer. Owner identifies this process and must differ at
-// each start, so that a restarted process does not mistake itself for the one
-// that died.
+// NewRenewer returns a Renewer. Owner identifies this process and must differ at each
+// start, so that a restarted process does not take the leases of its predecessor for
+// its own.
 func NewRenewer(d *db.DB, owner string, log *slog.Logger) *Renewer {
 	return &Renewer{db: d, owner: owner, log: log}
 }
 
-// Owner is the name written into lease_owner by claims of this process.
+// Owner is the name that claims of this process write into lease_owner.
 func (k *Renewer) Owner() string { return k.owner }
 
 // KeepAlive renews l until release is called. The returned context ends with cause
-// [ErrLost] as soon as the row is no longer this holder's, at once where that is
-// announced on [Revoked], and with the parent's cause when the parent ends. release waits for the last heartbeat
-// and leaves the row as it is: whoever finished the job clears the lease.
+// [ErrLost] when the row is no longer this holder's, at once if that is announced on
+// [Revoked], and with the parent's cause when the parent ends. Release waits for the
+// last heartbeat and leaves the row as it is; the statement that ends the job clears
+// the lease.
 func (k *Renewer) KeepAlive(ctx context.Context, l Lease) (work context.Context, release func()) {
+	return k.KeepRenewing(ctx, l.ID, func(ctx context.Context) (held bool, err error) {
+		n, err := k.db.Exec(ctx, `UPDATE `+l.Table+` SET lease_until = now_ms() + $1
+			WHERE id = $2 AND fence = $3 AND lease_owner = $4`, TTL.Milliseconds(), l.ID, l.Fence, k.owner)
+		return n == 1, err
+	})
+}
+
+// KeepRenewing is [Renewer.KeepAlive] for everything that renew keeps alive for [TTL],
+// on behalf of the job of that id.
+func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, renew func(ctx context.Context) (held bool, err error)) (
+	work context.Context, release func()) {
 	work, cancel := context.WithCancelCause(ctx)
-	revoked, deaf := k.db.Listen(Revoked(l.ID))
+	revoked, stopListening := k.db.Listen(Revoked(jobID))
 	done := make(chan struct{})
 	stop := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer deaf()
-		k.beat(work, l, cancel, revoked, stop)
+		defer stopListening()
+		k.beat(work, jobID, renew, cancel, revoked, stop)
 	}()
 	var once sync.Once
 	return work, func() {
@@ -112,8 +122,9 @@ func (k *Renewer) KeepAlive(ctx context.Context, l Lease) (work context.Context,
 	}
 }
 
-func (k *Renewer) beat(ctx context.Context, l Lease, lost context.CancelCauseFunc, revoked, stop <-chan struct{}) {
-	next := time.NewTimer(first)
+func (k *Renewer) beat(ctx context.Context, jobID string, renew func(context.Context) (bool, error), lost context.CancelCauseFunc,
+	revoked, stop <-chan struct{}) {
+	next := time.NewTimer(firstHeartbeat)
 	defer next.Stop()
 	deadline := time.Now().Add(giveUp)
 	for {
@@ -123,62 +134,34 @@ func (k *Renewer) beat(ctx context.Context, l Lease, lost context.CancelCauseFun
 		case <-revoked:
 		case <-next.C:
 		}
-		// The lease counts from the moment the database wrote it, which may be
-		// long before its answer is here.
+		// The lease counts from when the database wrote it, which may be long before
+		// the answer arrives.
 		asked := time.Now()
-		// Renewing goes on while the work winds down, so the job is not taken
-		// away in the middle of its own clean stop.
+		// Renewals go on while the work winds down, so that a clean stop keeps its job.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(heartbeat, time.Until(deadline)))
-		ok, err := k.renew(call, l)
+		held, err := renew(call)
 		cancel()
 		switch {
-		case err == nil && !ok:
+		case err == nil && !held:
 			lost(ErrLost)
 			return
 		case err == nil:
 			deadline = asked.Add(giveUp)
 			next.Reset(heartbeat)
 		default:
-			k.outage.Log(k.log, slog.LevelWarn, "lease", "leases are not renewed", "table", l.Table, "job", l.ID, "err", err)
+			k.outage.Log(k.log, slog.LevelWarn, "lease", "leases are not renewed", "job", jobID, "err", err)
 			if !time.Now().Before(deadline) {
 				lost(ErrLost)
 				return
 			}
-			next.Reset(min(again, time.Until(deadline)))
+			next.Reset(min(retryPause, time.Until(deadline)))
 		}
 	}
 }
 
-func (k *Renewer) renew(ctx context.Context, l Lease) (bool, error) {
-	n, err := k.db.Exec(ctx, `UPDATE `+l.Table+` SET lease_until = now_ms() + $1
-		WHERE id = $2 AND fence = $3 AND lease_owner = $4`,
-		TTL.Milliseconds(), l.ID, l.Fence, k.owner)
-	if err != nil {
-		return false, fmt.Errorf("renew lease: %w", err)
-	}
-	return n == 1, nil
-}
-
-// RevokeAll takes the rows of a user that meet a condition, constants of the
-// program both, away from whoever works on them.
-func RevokeAll(ctx context.Context, d *db.DB, table, userID, condition string) error {
-	return d.InTx(ctx, func(tx *db.Tx) error {
-		ids, err := db.Texts(tx.Query(ctx, `UPDATE `+table+` SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
-			WHERE user_id = $1 AND `+condition+` RETURNING id`, userID))
-		if err != nil {
-			return fmt.Errorf("stop jobs: %w", err)
-		}
-		for _, id := range ids {
-			err = errors.Join(err, tx.Notify(ctx, Revoked(id)))
-		}
-		return err
-	})
-}
-
-// Poll calls work until it reports that there was nothing to do, then again
-// whenever wake receives and at least every interval, until ctx ends. An error
-// of work is logged, once a minute while it lasts, and waited out like an empty
-// queue, and so is a panic.
+// Poll calls work until work reports that nothing was left, then again whenever wake
+// receives and at least every interval, until ctx ends. After an error or a panic it
+// waits as for an empty queue, and logs it once a minute while it lasts.
 func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct{}, every time.Duration,
 	work func(ctx context.Context) (bool, error)) {
 	tick := time.NewTicker(every)

@@ -22,7 +22,8 @@ var quiet = slog.New(slog.DiscardHandler)
 func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	dbtest.Beside(t, func(t *testing.T, d *db.DB) {
 		// A table of the form that the package asks for, and nothing else.
-		if _, err := d.Exec(t.Context(), `CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT, fence BIGINT NOT NULL)`); err != nil {
+		if _, err := d.Exec(t.Context(), `CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT,
+			fence BIGINT NOT NULL, user_id TEXT)`); err != nil {
 			t.Fatal(err)
 		}
 		test(t, d)
@@ -37,6 +38,11 @@ func claim(t *testing.T, d *db.DB, owner string) job.Lease {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// chores are the jobs of a test.
+func chores(d *db.DB, folder string) job.Table {
+	return job.Table{Name: "chores", Prefix: "chore-", DB: d, Folder: folder, Log: quiet}
 }
 
 func until(t *testing.T, d *db.DB, l job.Lease) (left time.Duration) {
@@ -112,9 +118,6 @@ func TestHolderHearsOfARevocation(t *testing.T) {
 		notifier.Go(func() { _ = d.RunNotifier(ctx, true, true) }) // ends with ctx alone
 		defer notifier.Wait()
 		defer cancel()
-		if _, err := d.Exec(ctx, `ALTER TABLE chores ADD COLUMN user_id TEXT`); err != nil {
-			t.Fatal(err)
-		}
 		k := job.NewRenewer(d, "me", quiet)
 		other, release := k.KeepAlive(ctx, claim(t, d, "me"))
 		defer release()
@@ -141,7 +144,7 @@ func TestHolderHearsOfARevocation(t *testing.T) {
 			if _, err := d.Exec(ctx, `UPDATE chores SET user_id = 'u' WHERE id = $1`, l.ID); err != nil {
 				t.Fatal(err)
 			}
-			if err := job.RevokeAll(ctx, d, "chores", "u", "fence > 0"); err != nil {
+			if _, err := chores(d, t.TempDir()).Revoke(ctx, "u", "fence > 0"); err != nil {
 				t.Fatal(err)
 			}
 			<-work.Done()

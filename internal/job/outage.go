@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// sayAgain is how often the log repeats what lasts.
-const sayAgain = time.Minute
+// repeatAfter is how often the log repeats a failure that lasts.
+const repeatAfter = time.Minute
 
-// Outage logs failures that repeat while something is out of reach, each kind at
-// most once a minute. The zero value is ready for use, concurrently too.
+// Outage logs failures that repeat while a dependency is down, each kind at most once a
+// minute. The zero value is ready for use, concurrently too.
 type Outage struct {
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
-// Log logs the message, unless it did so with this kind lately.
+// Log logs the message, unless it logged this kind within the last minute.
 func (o *Outage) Log(log *slog.Logger, level slog.Level, kind, message string, args ...any) {
 	o.mu.Lock()
 	if o.last == nil {
 		o.last = map[string]time.Time{}
 	}
-	say := time.Since(o.last[kind]) >= sayAgain
-	if say {
+	due := time.Since(o.last[kind]) >= repeatAfter
+	if due {
 		o.last[kind] = time.Now()
 	}
 	o.mu.Unlock()
-	if say {
+	if due {
 		log.Log(context.Background(), level, message, args...)
 	}
 }
 
-// Over logs the message where this kind was logged since it was last over.
+// Over logs the message if this kind was logged since the last Over.
 func (o *Outage) Over(log *slog.Logger, kind, message string, args ...any) {
 	o.mu.Lock()
 	_, lasted := o.last[kind]

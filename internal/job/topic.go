@@ -2,9 +2,9 @@ package job
 
 import "cutroom/internal/db"
 
-// Topic is what every change of a job that its owner can see is announced on.
+// Topic announces every change of a job that its owner can see.
 func Topic(id string) string { return "job/" + id }
 
-// Revoked is what is announced to whoever works on a job, on any replica, when it
-// was taken away for good.
+// Revoked announces to the worker of a job, on any replica, that the job was taken away
+// for good.
 func Revoked(id string) string { return db.ForWorkers + "revoked/" + id }

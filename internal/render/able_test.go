@@ -21,6 +21,7 @@ import (
 func logged(s *Service) *logtest.Buffer {
 	b := &logtest.Buffer{}
 	s.log = b.Logger()
+	s.jobs.Log = s.log
 	return b
 }
 

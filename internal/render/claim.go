@@ -106,7 +106,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	if waiting, err := s.waits(ctx); err != nil || !waiting {
 		return j, false, err
 	}
-	// Only a replica that can work takes work. It says itself why it cannot.
+	// CanWork logs the reason.
 	freeBytes, unable := s.CanWork(ctx)
 	if unable != nil {
 		return j, false, nil
@@ -125,7 +125,8 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 		return j, false, fmt.Errorf("claim render job: %w", err)
 	}
 	j.Deadline = time.Now().Add(s.Timeout - time.Duration(runMs)*time.Millisecond)
-	if log := s.jobLog(j); j.From == "" {
+	j.Table = s.jobs.Name
+	if log := s.jobs.AttemptLog(j.Claim); j.From == "" {
 		log.Info("render claimed", "ageMs", ageMs)
 	} else {
 		log.Info("render taken over", "from", j.From, "ageMs", ageMs)

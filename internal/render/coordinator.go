@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"cutroom/internal/db"
@@ -17,85 +15,58 @@ import (
 	"cutroom/internal/job"
 )
 
-// topicParts wakes those who may make parts for others.
+// topicParts wakes replicas with idle slots when a render has parts to share.
 const topicParts = db.ForWorkers + "render-parts"
 
 // partCoordinator shares the parts of one job among replicas, through rows of
-// render_parts. It implements engine.PartCoordinator. Every part that it claims is kept
-// alive by one heartbeat until stop is called.
+// render_parts. It implements engine.PartCoordinator. One heartbeat renews every part
+// that it claims, until stop is called.
 type partCoordinator struct {
-	s     *Service
-	jobID string
-	owner string // of the claims made through this coordinator
-
-	mu   sync.Mutex
-	held map[string]bool // parts that are claimed
-	// others says that other renders had open parts when this one had none left.
-	others bool
-
-	done chan struct{}
-	idle chan struct{} // closed when the heartbeat has ended
+	s       *Service
+	jobID   string
+	owner   string // of the claims made through this coordinator
+	working context.Context
+	release func() // ends the heartbeat
 }
 
-func (s *Service) newPartCoordinator(ctx context.Context, jobID string, held ...string) *partCoordinator {
-	c := &partCoordinator{s: s, jobID: jobID, owner: s.Renewer.Owner(), held: map[string]bool{}, done: make(chan struct{}), idle: make(chan struct{})}
-	c.hold("", held...)
-	go c.beat(context.WithoutCancel(ctx))
+// newPartCoordinator returns a coordinator whose working context ends when nobody
+// renders the job any more.
+func (s *Service) newPartCoordinator(ctx context.Context, jobID string) *partCoordinator {
+	c := &partCoordinator{s: s, jobID: jobID, owner: s.Renewer.Owner()}
+	c.working, c.release = s.Renewer.KeepRenewing(ctx, jobID, c.renew)
 	return c
 }
 
-// hold notes that one claim has ended and others have begun.
-func (c *partCoordinator) hold(ended string, begun ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.held, ended)
-	for _, key := range begun {
-		c.held[key] = true
+// renew renews the claims of parts. It reports false when no worker holds the job.
+func (c *partCoordinator) renew(ctx context.Context) (rendered bool, err error) {
+	if _, err := c.s.db.Exec(ctx, `UPDATE render_parts SET lease_until = now_ms() + $1
+		WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, job.TTL.Milliseconds(), c.jobID, c.owner); err != nil {
+		return false, fmt.Errorf("renew claims of parts: %w", err)
 	}
+	err = c.s.stillRendered(ctx, c.s.db, c.jobID, "")
+	if errors.Is(err, job.ErrMoved) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-// stop hands back what is claimed: somebody else may make it.
+// stop hands back the parts that are claimed, so that another replica can make them.
 func (c *partCoordinator) stop() {
-	close(c.done)
-	<-c.idle
-	if len(c.held) == 0 {
-		return
-	}
+	c.release()
 	ctx, cancel := context.WithTimeout(context.Background(), job.TTL/3)
 	defer cancel()
 	_, err := c.s.db.ExecNotify(ctx, topicParts, `UPDATE render_parts SET state = 'OPEN', owner = NULL, lease_until = NULL
 		WHERE job_id = $1 AND owner = $2 AND state = 'MAKING'`, c.jobID, c.owner)
 	if err != nil {
-		c.s.log.Warn("parts not handed back; others take them later", "job", c.jobID, "err", err)
-	}
-}
-
-func (c *partCoordinator) beat(ctx context.Context) {
-	defer close(c.idle)
-	var outage job.Outage
-	tick := time.NewTicker(job.TTL / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-c.done:
-			return
-		case <-tick.C:
-		}
-		call, cancel := context.WithTimeout(ctx, job.TTL/3)
-		_, err := c.s.db.Exec(call, `UPDATE render_parts SET lease_until = now_ms() + $1
-			WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, job.TTL.Milliseconds(), c.jobID, c.owner)
-		cancel()
-		if err != nil {
-			outage.Log(c.s.log, slog.LevelWarn, "", "claims of parts not renewed", "job", c.jobID, "err", err)
-		}
+		c.s.log.Warn("parts not handed back; their leases run out", "job", c.jobID, "err", err)
 	}
 }
 
 // announcedAtOnce bounds the parameters of one statement.
 const announcedAtOnce = 200
 
-// Announce implements engine.PartCoordinator. Parts that an earlier worker still
-// makes are left to it. A job that ended meanwhile gets no parts any more.
+// Announce implements engine.PartCoordinator. It leaves parts that another worker is
+// making to that worker, and adds none to a job that has ended.
 func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
 	return c.s.db.InTx(ctx, func(tx *db.Tx) error {
 		if err := c.s.stillRendered(ctx, tx, c.jobID, tx.ForUpdate()); err != nil {
@@ -120,25 +91,22 @@ func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
 	})
 }
 
-// nextSQL ends the claim of part $4 and claims another one. It is one statement,
-// because it is what sharing costs for every part. Those who ask at the same moment
-// get different parts and do not wait for each other. Who lost its claim reports in
-// vain, even of a part that is open again.
+// nextSQL reports part $4 as made and claims another one. It is one statement, because
+// every part costs one. Workers that ask at the same moment get different parts and do
+// not wait for each other. The report of a worker that lost its claim has no effect,
+// even if the part is open again.
 func nextSQL(d *db.DB) string {
 	first := func(condition string) string {
-		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND p.part_key <> $4 AND ` + condition + ` ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)`
+		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND p.part_key <> $4 AND ` + condition +
+			` ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)`
 	}
 	return `UPDATE render_parts SET owner = $2,
 			state = CASE WHEN part_key = $4 THEN 'MADE' ELSE 'MAKING' END,
 			lease_until = CASE WHEN part_key = $4 THEN NULL ELSE now_ms() + $3 END
 		WHERE job_id = $1 AND (part_key = $4 AND owner = $2 AND state = 'MAKING'
 			OR part_key = COALESCE(` + first(`p.state = 'OPEN'`) + `, ` + first(`p.state = 'MAKING' AND p.lease_until < now_ms()`) + `))
-		RETURNING CASE WHEN part_key <> $4 THEN part_key
-			WHEN EXISTS (SELECT 1 FROM render_parts o WHERE o.state = 'OPEN' AND o.job_id <> $1) THEN '` + othersOpen + `' ELSE '' END`
+		RETURNING part_key`
 }
-
-// othersOpen is no part: there are some of other renders.
-const othersOpen = "*"
 
 // Next implements engine.PartCoordinator.
 func (c *partCoordinator) Next(ctx context.Context, made string) (string, error) {
@@ -151,13 +119,7 @@ func (c *partCoordinator) Next(ctx context.Context, made string) (string, error)
 	if err != nil {
 		return "", fmt.Errorf("claim part: %w", err)
 	}
-	others := slices.Contains(keys, othersOpen)
-	keys = slices.DeleteFunc(keys, func(key string) bool { return key == "" || key == othersOpen })
-	c.hold(made, keys...)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.others = others
-	return strings.Join(keys, ""), nil
+	return strings.Join(slices.DeleteFunc(keys, func(key string) bool { return key == made }), ""), nil
 }
 
 // GiveUp implements engine.PartCoordinator.
@@ -172,33 +134,31 @@ func (c *partCoordinator) end(ctx context.Context, key, state string) error {
 		WHERE job_id = $1 AND part_key = $2 AND owner = $3 AND state = 'MAKING'`, c.jobID, key, c.owner, state); err != nil {
 		return fmt.Errorf("end part: %w", err)
 	}
-	c.hold(key)
 	return nil
 }
 
-// Whoever renders the job looks at the parts of others after an eighth of the time
-// that it has waited. It is not told when one ends, because a notification would wake
-// every replica there is.
-const soonestLook, latestLook = 25 * time.Millisecond, time.Second
+// The renderer polls the parts of other replicas after an eighth of the time that it has
+// waited. Parts trigger no notification, which would wake every replica.
+const minAwait, maxAwait = 25 * time.Millisecond, time.Second
 
 // Await implements engine.PartCoordinator.
 func (c *partCoordinator) Await(ctx context.Context, keys []string) (map[string]bool, error) {
 	for began := time.Now(); ; {
-		made, lost, err := c.look(ctx, keys)
+		made, lost, err := c.endedParts(ctx, keys)
 		if err != nil || lost || len(made) > 0 {
 			return made, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-time.After(min(latestLook, max(soonestLook, time.Since(began)/8))):
+		case <-time.After(min(maxAwait, max(minAwait, time.Since(began)/8))):
 		}
 	}
 }
 
-// look tells which of the parts have ended and whether they were made, and whether
-// one of them has nobody who makes it.
-func (c *partCoordinator) look(ctx context.Context, keys []string) (made map[string]bool, lost bool, err error) {
+// endedParts returns the parts that have ended and whether they were made. Lost reports
+// that no worker makes one of the others.
+func (c *partCoordinator) endedParts(ctx context.Context, keys []string) (made map[string]bool, lost bool, err error) {
 	states := map[string]string{}
 	err = db.Each(ctx, c.s.db, func(row *db.Rows) error {
 		var key, state string
@@ -208,7 +168,7 @@ func (c *partCoordinator) look(ctx context.Context, keys []string) (made map[str
 	}, `SELECT part_key, CASE WHEN state = 'MAKING' AND lease_until < now_ms() THEN 'OPEN' ELSE state END
 		FROM render_parts WHERE job_id = $1`, c.jobID)
 	if err != nil {
-		return nil, false, fmt.Errorf("look at parts: %w", err)
+		return nil, false, fmt.Errorf("read parts: %w", err)
 	}
 	made = map[string]bool{}
 	for _, key := range keys {
@@ -223,12 +183,12 @@ func (c *partCoordinator) look(ctx context.Context, keys []string) (made map[str
 	return made, lost, nil
 }
 
-// assistSuffix ends the names of work folders of assistants.
+// assistSuffix ends the names of the work folders of assistants.
 const assistSuffix = "-assist"
 
-// takeSQL claims a part of the render that began first among those of others, where
-// no job waits: that comes before help. Who comes too late for a part fetches nothing.
-func takeSQL(d *db.DB) string {
+// claimPartSQL claims a part of the oldest render of another replica. It claims none
+// while a job waits, because jobs come before assistance.
+func claimPartSQL(d *db.DB) string {
 	column := func(name string) string {
 		return `(SELECT j.` + name + ` FROM render_jobs j WHERE j.id = render_parts.job_id)`
 	}
@@ -241,63 +201,63 @@ func takeSQL(d *db.DB) string {
 		RETURNING part_key, job_id, ` + column("user_id") + `, ` + column("spec") + `, ` + column("fence") + `, ` + column("attempts")
 }
 
-// assistant is a slot of ours that makes parts of a job which another replica renders.
+// assistant is a slot that makes parts of a job which another replica renders.
 type assistant struct {
 	s    *Service
 	ctx  context.Context
 	stop context.CancelFunc
 	job  claimedJob
 	spec string // encoded
-	part string // the first one, which is claimed
+	part string // the first one, already claimed
 	c    *partCoordinator
 }
 
-// take looks for a part of somebody else's to make, and returns nil where there is none.
-// The caller has a slot for it, and calls assist.
-func (s *Service) take(ctx context.Context) (*assistant, error) {
-	if _, unable := s.CanWork(ctx); unable != nil {
-		return nil, nil // it says itself why
+// claimPart claims a part of another replica's render, before anything is fetched. It
+// returns nil if there is none. The caller holds a slot and calls assist.
+func (s *Service) claimPart(ctx context.Context) (*assistant, error) {
+	if _, unable := s.CanWork(ctx); unable != nil { // which logs the reason
+		return nil, nil
 	}
 	a := &assistant{s: s}
+	a.job.Table = s.jobs.Name
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
 	defer cancel()
-	err := s.db.ExecRow(call, takeSQL(s.db), []any{s.NodeID, s.Renewer.Owner(), job.TTL.Milliseconds()},
+	err := s.db.ExecRow(call, claimPartSQL(s.db), []any{s.NodeID, s.Renewer.Owner(), job.TTL.Milliseconds()},
 		&a.part, &a.job.ID, &a.job.UserID, &a.spec, &a.job.Fence, &a.job.Attempts)
 	if db.IsNoRows(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for a render to assist: %w", err)
+		return nil, fmt.Errorf("claim part of another render: %w", err)
 	}
-	a.c = s.newPartCoordinator(ctx, a.job.ID, a.part)
-	a.ctx, a.stop = s.untilRevoked(ctx, a.job.ID)
+	ctx, a.stop = context.WithCancel(ctx)
+	a.c = s.newPartCoordinator(ctx, a.job.ID)
+	a.ctx = a.c.working
 	s.assisting.Store(&a.stop)
 	return a, nil
 }
 
-// assist makes parts until none is left, or until it is stopped. More says that there
-// are those of other renders.
-func (a *assistant) assist() (stopped, more bool) {
+// assist makes parts until none is left, or until it is stopped.
+func (a *assistant) assist() {
 	defer a.stop()
 	defer a.s.assisting.Store(nil)
 	defer a.c.stop()
 	var n int
-	err := job.Recover(func() (err error) { n, err = a.make(); return err })
-	if stopped = a.ctx.Err() != nil; err != nil && !stopped {
-		err = errors.Join(err, a.c.GiveUp(a.ctx, a.part)) // or it would be taken here again and again
-		if fault.As(err) == nil {                         // else the job's own worker finds the same
+	err := job.Recover(func() (err error) { n, err = a.makeParts(); return err })
+	if err != nil && a.ctx.Err() == nil {
+		err = errors.Join(err, a.c.GiveUp(a.ctx, a.part)) // or this replica would claim it again and again
+		if fault.As(err) == nil {                         // else the job's own worker reports the same
 			a.s.log.Warn("could not assist a render", "job", a.job.ID, "err", err)
 		}
 	}
-	a.s.jobLog(a.job).Info("assisted a render", "parts", n)
-	return stopped, a.c.others
+	a.s.jobs.AttemptLog(a.job.Claim).Info("assisted a render", "parts", n)
 }
 
-func (a *assistant) make() (n int, err error) {
+func (a *assistant) makeParts() (n int, err error) {
 	if a.job.Spec, err = decodeSpec(a.spec); err != nil {
 		return 0, err
 	}
-	dir := a.job.lease().WorkDir(a.s.WorkDir) + assistSuffix
+	dir := a.s.jobs.WorkDir(a.job.Lease) + assistSuffix
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, fmt.Errorf("create work folder: %w", err)
 	}
@@ -307,11 +267,11 @@ func (a *assistant) make() (n int, err error) {
 		return 0, err
 	}
 	return a.s.Engine.Assist(a.ctx, engine.Job{Dir: dir, Timeline: a.job.Spec.Timeline, Sources: sources,
-		CacheScope: a.job.UserID, Log: a.s.jobLog(a.job), Coordinator: a.c}, a.part)
+		CacheScope: a.job.UserID, Log: a.s.jobs.AttemptLog(a.job.Claim), Coordinator: a.c}, a.part)
 }
 
-// stopAssisting gives the slot that helps others to a job that waits for one. What was
-// made of a part is lost; somebody else makes it.
+// stopAssisting gives the assisting slot to a job that waits for one. The part in progress
+// is lost; another worker makes it.
 func (s *Service) stopAssisting(ctx context.Context) error {
 	stop := s.assisting.Load()
 	if stop == nil {

@@ -79,7 +79,7 @@ func TestAnAssistantOutlivesAPanic(t *testing.T) {
 		}
 		helper := r.service(&simulated{helps: func() { panic("boom") }}, r.db)
 		log := logged(helper)
-		a, err := helper.take(t.Context())
+		a, err := helper.claimPart(t.Context())
 		if a == nil || err != nil {
 			t.Fatal("no part: ", err)
 		}
@@ -110,13 +110,11 @@ type maker struct {
 	lost bool // its leases ran out
 }
 
-// start begins anew, without the heartbeat, which would bring back the claims of who
-// has died.
+// start begins anew, without the heartbeat, which would renew the claims of a maker that
+// died.
 func (m *makers) start(i int) {
 	c := m.all[i].s.newPartCoordinator(m.r.t.Context(), m.job)
-	close(c.done)
-	<-c.idle
-	c.done = make(chan struct{})
+	c.release()
 	m.all[i].c = c
 }
 

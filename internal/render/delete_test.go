@@ -123,7 +123,7 @@ func (r *rig) interleave(rt *rapid.T, owner string, ids []string, cache engine.P
 					err = nil
 				}
 			case "assist":
-				if a, takeErr := s.take(ctx); a != nil {
+				if a, takeErr := s.claimPart(ctx); a != nil {
 					a.assist()
 				} else {
 					err = takeErr

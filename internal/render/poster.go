@@ -93,7 +93,7 @@ func (s *Service) addPoster(ctx context.Context, j claimedJob, film string) stri
 	}
 	key, err := s.storePoster(ctx, j.ID, film, filepath.Dir(film))
 	if err != nil && ctx.Err() == nil {
-		s.jobLog(j).Warn("poster not made; it will be when asked for", "err", err)
+		s.jobs.AttemptLog(j.Claim).Warn("poster not made; it will be when asked for", "err", err)
 	}
 	return key
 }

@@ -1,7 +1,6 @@
-// Package render owns render jobs: segments, music and stems in, one mp4 or
-// m4a out. It holds the queue, the workers that run the engine, the cached
-// inputs, the outputs and their sweeps. How a film is made is the engine's
-// matter.
+// Package render owns render jobs: segments, music and stems in, one mp4 or m4a out. It
+// holds the queue, the workers, the cached inputs, the outputs and their sweeps. The
+// engine knows how a film is made.
 //
 // A job is one row, and every move is a guarded UPDATE that names the state it
 // comes from and, when a worker makes it, the fence of the worker's lease:
@@ -13,9 +12,8 @@
 //	   service stopped,         bad media, time-out,
 //	   replica cannot work      third worker lost
 //
-// A PROCESSING job whose worker died is claimed again by any replica that can
-// reach its files, at most three times in all, and goes on from the parts that
-// are finished.
+// If the worker of a PROCESSING job dies, any replica that can reach the job's files
+// claims it again, at most three times in all, and continues with the finished parts.
 package render
 
 import (
@@ -45,18 +43,11 @@ const (
 	StateFailed     = "FAILED"
 )
 
-// topic wakes the workers of every replica.
-const topic = db.ForWorkers + "render"
-
-// maxAttempts bounds how many workers may die over one job.
+// maxAttempts bounds how many workers may die while they work on one job.
 const maxAttempts = 3
 
-// table is what a lease of ours is on.
-const table = "render_jobs"
-
-// Engine makes the films. It is an interface so that the queue can be tested
-// and measured with work that takes a known time; see [engine.Engine], the one
-// that renders, for what the methods promise.
+// Engine makes the films. It is an interface so that tests and benchmarks of the queue
+// can use work that takes a known time. [engine.Engine] documents the methods.
 type Engine interface {
 	Render(ctx context.Context, job engine.Job) (engine.Output, error)
 	Assist(ctx context.Context, job engine.Job, claimed string) (made int, err error)
@@ -68,21 +59,21 @@ type Options struct {
 	DB      *db.DB
 	Renewer *job.Renewer
 	Store   objectstore.Store
-	// Bucket is the same store when it is a bucket, else nil: then assets by
-	// reference are off and outputs are streamed instead of redirected to.
+	// Bucket is the same store if it is a bucket. Without one assets by reference are
+	// off, and outputs are streamed instead of redirected to.
 	Bucket      *objectstore.Bucket
 	Assets      *asset.Service
 	Separations *separation.Service
-	Sweeper     *sweep.Sweeper // removes what is needed no more
+	Sweeper     *sweep.Sweeper // removes unneeded objects
 	Engine      Engine
 	Slots       *media.Slots    // media-processing jobs of this process
-	OnDemand    *ondemand.Maker // of the posters of films that have none
-	// CanWork says how many bytes jobs here may still write, or why this replica
-	// must not work now.
+	OnDemand    *ondemand.Maker // makes missing posters
+	// CanWork returns how many bytes jobs here may still write, or why this replica must
+	// not work now, which it logs.
 	CanWork func(ctx context.Context) (freeBytes int64, err error)
 	// NodeID names the disk that Store writes to, or is "" for a bucket.
 	NodeID  string
-	WorkDir string // local folder for jobs in the making
+	WorkDir string // holds the work folders of running jobs
 
 	Timeout        time.Duration // of a job, from its first attempt to its end
 	InputLifetime  time.Duration // of a cached input, since its last use
@@ -98,28 +89,40 @@ type Options struct {
 // replicas.
 type Service struct {
 	Options
-	db  *db.DB
-	log *slog.Logger
-	// assisting ends the help for others that one slot at most gives, or is nil.
+	db   *db.DB
+	log  *slog.Logger
+	jobs job.Table
+	// assisting stops the one slot that makes parts for another replica's render, or is
+	// nil.
 	assisting atomic.Pointer[context.CancelFunc]
 	fleet     fleet
 }
 
 // New returns a Service.
-func New(o Options) *Service { return &Service{Options: o, db: o.DB, log: o.Log} }
+func New(o Options) *Service {
+	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "render_jobs", Prefix: "rnd-", Topic: db.ForWorkers + "render",
+		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob}}
+}
+
+// ended runs in the transaction that completes or fails a render.
+func ended(ctx context.Context, tx *db.Tx, e job.End) error { return release(ctx, tx, e.ID) }
+
+// release lets the sweeps have what only this job still needed, and forgets its parts.
+func release(ctx context.Context, tx *db.Tx, jobID string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM render_parts WHERE job_id = $1`, jobID); err != nil {
+		return fmt.Errorf("forget parts: %w", err)
+	}
+	return job.Release(ctx, tx, jobID)
+}
 
 // claimedJob is the part of a row that a worker needs.
 type claimedJob struct {
-	ID, UserID string
-	From       string // the replica that was lost over it, or ""
-	Spec       spec
-	Attempts   int
-	Fence      int64
-	Progress   int
-	Deadline   time.Time
+	job.Claim
+	From     string // the replica that died while it held the job, or ""
+	Spec     spec
+	Progress int
+	Deadline time.Time
 }
-
-func (j claimedJob) lease() job.Lease { return job.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
 
 // uploadKey is where the n-th uploaded part of a job waits for its worker.
 func uploadKey(jobID string, n int) string { return fmt.Sprintf("uploads/%s/part_%d", jobID, n) }
@@ -133,11 +136,11 @@ func posterKey(jobID string) string { return outputKey(jobID, "jpg") }
 // inputKey is where a cached input is kept.
 func inputKey(userID, sha256 string) string { return "inputs/" + userID + "/" + sha256 }
 
-// errUnknownJob answers for a job that does not exist and for one that belongs
-// to somebody else: the two cannot be told apart.
+// errUnknownJob is the answer for a job that does not exist and for another user's job,
+// so that clients cannot tell them apart.
 var errUnknownJob = fault.NotFoundf("render job not found")
 
-// What the client reads of a job that failed for a reason of ours.
+// The failures for which the service is to blame.
 var (
 	errInternal    = fault.Failedf(fault.Unexplained, "The video could not be rendered because of an internal error")
 	errSlow        = fault.Failedf(fault.TimedOut, "%s", errInternal.Sentence) // a program of ours, three times

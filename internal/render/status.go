@@ -13,7 +13,6 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/user"
 )
 
 // Status is what the owner sees of a job.
@@ -55,9 +54,6 @@ func scanStatus(row db.Scanner) (Status, error) {
 	return st, nil
 }
 
-// known is the condition that job j is there for the user $1.
-var known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
-
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
 	var st Status
@@ -74,18 +70,13 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 	return st, nil
 }
 
-var statusQuery = `SELECT ` + statusColumns + ` FROM render_jobs j WHERE j.id = $2 AND ` + known
+var statusQuery = `SELECT ` + statusColumns + ` FROM render_jobs j WHERE j.id = $2 AND ` + job.Known
 
 // History returns a page of the owner's jobs, newest first, and the cursor of the
 // next page, "" at the end.
 func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
-	jobs, next, err = cursor.List(ctx, s.db, `SELECT `+statusColumns+` FROM render_jobs j WHERE `+known+cursor.Newest("j.created_at", "j.id"),
-		owner, p, scanStatus,
+	return job.Page(ctx, s.jobs, statusColumns, owner, p, scanStatus,
 		func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
-	if err != nil {
-		err = fmt.Errorf("list renders: %w", err)
-	}
-	return jobs, next, err
 }
 
 // Download is a finished film: either a URL to redirect to, or an object to
@@ -104,7 +95,7 @@ func (s *Service) findFilm(ctx context.Context, owner, jobID string) (stored, er
 	var alive sql.NullBool
 	err := s.db.QueryRow(ctx, `SELECT j.state, j.output_kind, COALESCE(j.output_key, ''), COALESCE(j.output_size_bytes, 0),
 		COALESCE(j.output_sha256, ''), COALESCE(j.poster_key, ''), j.expires_at > now_ms() FROM render_jobs j
-		WHERE j.id = $2 AND `+known, owner, jobID).
+		WHERE j.id = $2 AND `+job.Known, owner, jobID).
 		Scan(&state, &f.kind, &f.key, &f.size, &f.sha256, &f.poster, &alive)
 	switch {
 	case db.IsNoRows(err):

@@ -102,14 +102,14 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	if err != nil {
 		return "", fmt.Errorf("job id: %w", err)
 	}
-	jobID = "rnd-" + id.String()
+	jobID = s.jobs.Prefix + id.String()
 	r := resolver{s: s, ctx: ctx, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
 	if err := r.resolve(); err != nil {
 		return "", err
 	}
 	answer, unused := "", true
 	if err = r.store(); err == nil {
-		answer, unused, err = job.Enqueue(ctx, s.db, s.log, key, table, jobID, func(tx *db.Tx) error { return r.insert(ctx, tx) })
+		answer, unused, err = s.jobs.Enqueue(ctx, key, jobID, func(tx *db.Tx) error { return r.insert(ctx, tx) })
 	}
 	if unused {
 		s.dropUploads(ctx, jobID, spec{Sources: r.sources}.uploads(jobID)...)
@@ -342,5 +342,5 @@ func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
 			return err
 		}
 	}
-	return tx.Notify(ctx, topic)
+	return tx.Notify(ctx, r.s.jobs.Topic)
 }

@@ -29,16 +29,16 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 	}
 }
 
-// SweepJobs ends the jobs that no worker will: whose workers were lost too often,
-// that are past their time while they wait, that no replica has had room for, and
-// whose files are on a disk that has gone. Our own disk is here, even if it was away so
-// long that nobody has noticed yet.
+// SweepJobs fails the jobs that no worker will end: those whose workers died too often,
+// whose time ran out while they waited, for which no replica has had room, and whose
+// files are on a disk that is gone. This replica's own disk is here, even if it was
+// away so long that it is not announced yet.
 func (s *Service) SweepJobs(ctx context.Context) error {
 	_, free, err := job.Live(ctx, s.db)
 	if err != nil {
 		return err
 	}
-	// A job of which it is not known how much it needs needs something.
+	// A job whose need is unknown needs at least one byte.
 	_, err = s.db.Exec(ctx, `UPDATE render_jobs SET short_since = CASE WHEN COALESCE(needs_bytes, 1) > $1 THEN now_ms() END
 		WHERE state = 'PENDING' AND (short_since IS NULL) = (COALESCE(needs_bytes, 1) > $1)`, free)
 	if err != nil {
@@ -46,38 +46,34 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 	}
 	return errors.Join(err,
 		s.failAll(ctx, errInterrupted, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`),
-		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $3`, s.Timeout.Milliseconds()),
-		s.failAll(ctx, errNoRoom, `state = 'PENDING' AND short_since < now_ms() - $3`, waitTimeout.Milliseconds()),
+		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $4`, s.Timeout.Milliseconds()),
+		s.failAll(ctx, errNoRoom, `state = 'PENDING' AND short_since < now_ms() - $4`, waitTimeout.Milliseconds()),
 		s.failAll(ctx, errNoNode, `state IN ('PENDING', 'PROCESSING') AND COALESCE(lease_until, 0) < now_ms()
-			AND created_at < now_ms() - $3 AND node_id <> $4 AND NOT `+job.NodeSeen("render_jobs.node_id", "$3"), waitTimeout.Milliseconds(), s.NodeID))
+			AND created_at < now_ms() - $4 AND node_id <> $5 AND NOT `+job.NodeSeen("render_jobs.node_id", "$4"), waitTimeout.Milliseconds(), s.NodeID))
 }
 
-// waitTimeout is how long a job may wait while no live replica has room for it, or
-// reaches its files.
+// waitTimeout is how long a job may wait while no live replica has room for it or
+// can reach its files.
 const waitTimeout = 30 * time.Minute
 
-// overdue is what the client reads of a job that took too long.
+// overdue is the failure of a job that took too long.
 func (s *Service) overdue() *fault.Error {
 	return fault.Failedf(fault.TimedOut, "The video could not be rendered: it took longer than %d minutes", s.Timeout/time.Minute)
 }
 
-// failAll fails the jobs of a condition. What was uploaded for them goes with the
-// next sweep of files.
+// failAll fails the jobs of a condition, whose parameters begin with $4. The next sweep
+// of files removes their uploads.
 func (s *Service) failAll(ctx context.Context, told *fault.Error, where string, args ...any) error {
-	var ids []string
+	var ends []job.End
 	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		ids, err = db.Texts(tx.Query(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $1, error_code = $2, finished_at = now_ms(),
-			replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1 WHERE `+where+` RETURNING id`, append([]any{told.Answer(), told.Reason}, args...)...))
-		for _, id := range ids {
-			err = errors.Join(err, ended(ctx, tx, id))
-		}
+		ends, err = s.jobs.Fail(ctx, tx, told, nil, where, args...)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("give up render jobs: %w", err)
 	}
-	for _, id := range ids {
-		s.log.Warn("render job given up", "job", id, "why", told.Answer())
+	for _, e := range ends {
+		s.log.Warn("render job given up", "job", e.ID, "why", told.Sentence)
 	}
 	return nil
 }
@@ -85,28 +81,19 @@ func (s *Service) failAll(ctx context.Context, told *fault.Error, where string, 
 // kindInputs is what sweeps call cached inputs.
 const kindInputs = "render inputs"
 
-// Expire forgets outputs whose time is over, for the sweep of objects to remove
-// them, and jobs that ended long ago, and removes unused inputs.
+// Expire forgets expired outputs, which the sweep of objects then removes, and jobs that
+// ended long ago, and removes unused inputs.
 func (s *Service) Expire(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL WHERE output_key IS NOT NULL AND expires_at < now_ms()`)
 	if err != nil {
 		err = fmt.Errorf("expire outputs: %w", err)
 	}
-	return errors.Join(err, s.expireInputs(ctx), s.expireJobs(ctx))
+	return errors.Join(err, s.expireInputs(ctx), s.jobs.Expire(ctx, s.JobLifetime, `state IN ('COMPLETED', 'FAILED') AND output_key IS NULL`))
 }
 
 // SweepFolders removes the work folders that a crash left behind on this disk.
 func (s *Service) SweepFolders(ctx context.Context) error {
-	return job.SweepFolders(ctx, s.db, s.WorkDir, table, "rnd-", assistSuffix)
-}
-
-func (s *Service) expireJobs(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, `DELETE FROM render_jobs WHERE created_at < now_ms() - $1 AND finished_at < now_ms() - $1
-		AND state IN ('COMPLETED', 'FAILED') AND output_key IS NULL`, s.JobLifetime.Milliseconds())
-	if err != nil {
-		return fmt.Errorf("expire jobs: %w", err)
-	}
-	return nil
+	return s.jobs.SweepFolders(ctx, assistSuffix)
 }
 
 func (s *Service) expireInputs(ctx context.Context) error {
@@ -125,12 +112,9 @@ func (s *Service) expireInputs(ctx context.Context) error {
 // Erase removes every file of a user's renders and takes running jobs away from
 // their workers. The rows go with the user.
 func (s *Service) Erase(ctx context.Context, userID string) error {
-	if err := job.RevokeAll(ctx, s.db, table, userID, `state IN ('PENDING', 'PROCESSING')`); err != nil {
-		return err
-	}
-	ids, err := db.Texts(s.db.Query(ctx, `SELECT id FROM render_jobs WHERE user_id = $1`, userID))
+	ids, err := s.jobs.Revoke(ctx, userID, `state IN ('PENDING', 'PROCESSING')`)
 	if err != nil {
-		return fmt.Errorf("list render jobs: %w", err)
+		return err
 	}
 	if err := s.eraseJobs(ctx, ids...); err != nil {
 		return err
@@ -138,5 +122,5 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 	if err := objectstore.DeletePrefix(ctx, s.Store, "inputs/"+userID+"/", "parts/"+userID+"/"); err != nil {
 		return fmt.Errorf("erase renders: %w", err)
 	}
-	return errors.Join(s.EraseCaches(ctx, userID), job.Clear(s.WorkDir, ids...))
+	return s.EraseCaches(ctx, userID)
 }

@@ -1,16 +1,13 @@
 package render
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,244 +24,203 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// pollQueue is how long a missed wake-up can delay a job, and how long an
-// expired lease can go unnoticed.
+// pollQueue is how long a lost notification can delay a job, and how long an expired
+// lease can go unnoticed.
 const pollQueue = 2 * time.Second
 
-// pollParts is the same for the help with a job, whose own worker does what nobody else
-// does.
-const pollParts = 3 * pollQueue
-
-// Run takes jobs from the queue, as many at a time as there are slots, and helps others
-// with theirs, until ctx ends. It then hands back what it holds and returns when nothing
-// of it runs any more. Finished parts are kept, so whoever goes on loses little.
+// Run claims jobs, as many at a time as there are slots, and makes parts of other
+// replicas' renders with a slot that would be idle, until ctx ends. It then hands its
+// jobs back and returns when all its work has stopped. Finished parts are kept, so the
+// next worker loses little.
 func (s *Service) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	// What there may be since the last look.
-	var jobs, parts atomic.Bool
 	wake := make(chan struct{}, 1)
-	look := func(forJobs, forParts bool) {
-		if forJobs {
-			jobs.Store(true)
-		}
-		if forParts {
-			parts.Store(true)
-		}
-		if !jobs.Load() && !parts.Load() {
-			return
-		}
+	lookForWork := func() {
 		select {
 		case wake <- struct{}{}:
 		default:
 		}
 	}
-	running.Go(func() { s.hear(ctx, topic, 500*time.Microsecond, func() { look(true, false) }) })
-	running.Go(func() { s.hear(ctx, topicParts, 125*time.Microsecond, func() { look(false, true) }) })
-	lookedForParts := time.Time{}
+	running.Go(func() { s.onAnnouncement(ctx, lookForWork) })
 	job.Poll(ctx, s.log, "render queue", wake, pollQueue, func(ctx context.Context) (more bool, err error) {
-		release, got := s.Slots.TryAcquire()
+		freeSlot, got := s.Slots.TryAcquire()
 		if !got {
 			return false, s.stopAssisting(ctx)
 		}
-		var do func(done func(jobs, parts bool))
-		defer func() { // after a panic, too, which the loop outlives
-			if do == nil {
-				release()
+		defer func() { // after a panic as well, which Poll survives
+			if !more {
+				freeSlot()
 			}
 		}()
-		forJobs, forParts := jobs.Swap(false), parts.Swap(false)
-		if !forJobs && !forParts { // time has passed
-			forJobs, forParts = true, time.Since(lookedForParts) > pollParts
-		}
-		if forParts {
-			lookedForParts = time.Now()
-		}
-		if do, more, err = s.find(ctx, forJobs, forParts); do == nil {
+		work, err := s.findWork(ctx)
+		if work == nil || err != nil {
 			return false, err
 		}
-		running.Go(func() { do(func(forJobs, forParts bool) { release(); look(forJobs, forParts) }) })
-		return more, nil
+		running.Go(func() { work(func() { freeSlot(); lookForWork() }) })
+		return true, nil
 	})
 	return nil
 }
 
-// longestSpread is by how much a large fleet may put off what a small one does at once.
-const longestSpread = 200 * time.Millisecond
+const (
+	// spreadPerSlot and longestSpread spread the replicas' reactions to one announcement.
+	spreadPerSlot = 250 * time.Microsecond
+	longestSpread = 200 * time.Millisecond
+)
 
-// hear calls look after each announcement on a topic, until ctx ends. All replicas hear
-// it, each after a while of its own: by chance, and up to perSlot for every slot of the
-// others. Who comes late finds the work taken, instead of standing in line for it.
-func (s *Service) hear(ctx context.Context, topic string, perSlot time.Duration, look func()) {
-	announced, deaf := s.db.Listen(topic)
-	defer deaf()
-	for ctx.Err() == nil {
+// onAnnouncement calls look after each announcement of jobs or parts, until ctx ends.
+// Every replica receives it and waits at random, up to spreadPerSlot for each remote
+// slot. Replicas that wake later find the job already claimed instead of queueing on
+// the lock.
+func (s *Service) onAnnouncement(ctx context.Context, look func()) {
+	announced, stopListening := s.db.Listen(s.jobs.Topic, topicParts)
+	defer stopListening()
+	for {
 		select {
 		case <-ctx.Done():
+			return
 		case <-announced:
-			others := max(0, s.fleet.slots.Load()-int64(s.Slots.Size()))
-			time.AfterFunc(rand.N(min(time.Duration(others)*perSlot, longestSpread)+1), look)
+			remote := max(0, s.fleet.slots.Load()-int64(s.Slots.Size()))
+			time.AfterFunc(rand.N(min(time.Duration(remote)*spreadPerSlot, longestSpread)+1), look)
 		}
 	}
 }
 
-// find gets work for a slot: a job, or else the help for somebody else's. What it
-// returns calls done where the slot is free again, and tells what to look for then.
-// More says that the queue may have more.
-func (s *Service) find(ctx context.Context, forJobs, forParts bool) (do func(done func(jobs, parts bool)), more bool, err error) {
-	if forJobs {
-		j, ok, err := s.claim(ctx)
-		if err != nil {
-			return nil, false, err
-		}
-		if ok {
-			return func(done func(jobs, parts bool)) {
-				over := s.work(ctx, j)
-				done(true, true)
-				if over {
-					s.dropUploads(ctx, j.ID, j.Spec.uploads(j.ID)...)
-				}
-			}, true, nil
-		}
+// findWork claims a job, or else a part of another replica's render, and returns the
+// function that does the work; nil if there is none. That function calls done when
+// its slot is free.
+func (s *Service) findWork(ctx context.Context) (work func(done func()), err error) {
+	j, ok, err := s.claim(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if forParts && s.Bucket != nil && s.assisting.Load() == nil { // one slot at most assists
-		a, err := s.take(ctx)
-		if a != nil && err == nil {
-			return func(done func(jobs, parts bool)) { done(a.assist()) }, false, nil
-		}
-		return nil, false, err
+	if ok {
+		return func(done func()) {
+			over := s.work(ctx, j)
+			done()
+			if over {
+				s.dropUploads(ctx, j.ID, j.Spec.uploads(j.ID)...)
+			}
+		}, nil
 	}
-	return nil, false, nil
+	if s.Bucket == nil || s.assisting.Load() != nil { // at most one slot assists
+		return nil, nil
+	}
+	a, err := s.claimPart(ctx)
+	if a == nil || err != nil {
+		return nil, err
+	}
+	return func(done func()) { a.assist(); done() }, nil
 }
 
 // errOverdue is the cause of the end of work that took too long.
 var errOverdue = errors.New("job has taken too long")
 
-// work drives one claimed job to its end, and reports whether nobody needs what was
-// uploaded for it any more.
+// work drives one claimed job to its end, and reports whether the uploads of the job are
+// no longer needed.
 func (s *Service) work(ctx context.Context, j claimedJob) (over bool) {
-	log := s.jobLog(j)
-	held, release := s.Renewer.KeepAlive(ctx, j.lease())
-	defer release()
-	started := time.Now()
-	work, cancel := context.WithDeadlineCause(held, j.Deadline, errOverdue)
-	err := job.Recover(func() error { return s.render(work, j) })
-	overdue := errors.Is(context.Cause(work), errOverdue)
-	cancel()
-	if err == nil {
-		log.Info("render ended", "state", StateCompleted, "ms", time.Since(started).Milliseconds())
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	switch {
-	case err == nil:
-		over = true
-	case errors.Is(err, job.ErrMoved), errors.Is(context.Cause(held), job.ErrLost), db.IsForeignKey(err): // its row went with its owner
-		log.Info("render taken away", "err", err)
-	case ctx.Err() != nil:
-		s.handBack(last, j, log, again{forgive: true}, "the service stops")
-	case overdue:
-		over = s.giveUp(last, j, log, s.overdue(), err)
-	default:
-		over = s.conclude(last, j, log, err)
-	}
-	if err != nil {
+	started, overdue := time.Now(), false
+	s.jobs.Work(ctx, j.Claim, func(ctx context.Context, dir string) error {
+		work, cancel := context.WithDeadlineCause(ctx, j.Deadline, errOverdue)
+		defer cancel()
+		err := s.render(work, j, dir)
+		overdue = errors.Is(context.Cause(work), errOverdue)
+		return err
+	}, func(last context.Context, taken bool, err error) {
+		log := s.jobs.AttemptLog(j.Claim)
+		switch {
+		case err == nil:
+			over = true
+			log.Info("render ended", "state", StateCompleted, "ms", time.Since(started).Milliseconds())
+			return
+		case taken:
+			log.Info("render taken away", "err", err)
+		case ctx.Err() != nil:
+			s.handBack(last, j, retry{forgive: true}, "the service stops")
+		case overdue:
+			over = s.giveUp(last, j, s.overdue(), err)
+		default:
+			over = s.conclude(last, j, err)
+		}
 		s.dropIfErased(last, j)
-	}
+	})
 	return over
 }
 
-// jobLog is the log of one attempt at a job.
-func (s *Service) jobLog(j claimedJob) *slog.Logger {
-	return s.log.With("job", j.ID, "owner", j.UserID, "replica", s.Renewer.Owner(), "attempt", j.Attempts)
-}
-
-// conclude decides about a job whose attempt failed. Whatever a film seems to suffer
-// from on a replica that cannot work, is first tried elsewhere. It reports whether the
-// job has failed.
-func (s *Service) conclude(ctx context.Context, j claimedJob, log *slog.Logger, err error) (failed bool) {
+// conclude decides about a job whose attempt failed. A failure on a replica that cannot
+// work may be the replica's, so the job is first tried elsewhere. It reports whether
+// the job has failed.
+func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (failed bool) {
 	free, unable := s.CanWork(ctx)
 	seen := fault.As(err)
 	switch {
 	case errors.Is(err, engine.ErrNoSpace), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		// What is free here now, after it was tried, is not enough.
-		s.handBack(ctx, j, log, again{forgive: true, needsBytes: free + max(free/10, 64<<20)}, err)
+		// The bytes that are free here now were not enough.
+		s.handBack(ctx, j, retry{forgive: true, needsBytes: free + max(free/10, 64<<20)}, err)
 	case unable != nil:
-		s.handBack(ctx, j, log, again{forgive: true}, errors.Join(unable, err))
+		s.handBack(ctx, j, retry{forgive: true}, errors.Join(unable, err))
 	case errors.Is(err, objectstore.ErrUnavailable):
-		s.handBack(ctx, j, log, again{forgive: true, pause: 10 * time.Second}, err)
+		s.handBack(ctx, j, retry{forgive: true, pause: 10 * time.Second}, err)
 	case errors.Is(err, db.ErrUnavailable):
-		s.handBack(ctx, j, log, again{forgive: true, pause: time.Second}, err)
+		s.handBack(ctx, j, retry{forgive: true, pause: time.Second}, err)
 	case seen != nil && seen.Kind != fault.Internal && seen.Kind != fault.Unavailable:
-		failed = s.giveUp(ctx, j, log, seen, err)
+		failed = s.giveUp(ctx, j, seen, err)
 	case j.Attempts < maxAttempts:
-		s.handBack(ctx, j, log, again{pause: time.Second}, err)
+		s.handBack(ctx, j, retry{pause: time.Second}, err)
 	default:
 		told := errInternal
 		if errors.Is(err, media.ErrTimeout) {
 			told = errSlow
 		}
-		if failed = s.giveUp(ctx, j, log, told, err); failed {
-			log.Error("render failed", "err", err)
+		if failed = s.giveUp(ctx, j, told, err); failed {
+			s.jobs.AttemptLog(j.Claim).Error("render failed", "err", err)
 		}
 	}
 	return failed
 }
 
-// giveUp fails a job, and reports whether that is written. Otherwise the lease
-// runs out and the job is claimed again from its row.
-func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, told *fault.Error, why error) bool {
-	moved, err := s.fail(ctx, j, told, why)
+// giveUp fails a job, and reports whether that was written. If not, the lease runs out
+// and another worker claims the job.
+func (s *Service) giveUp(ctx context.Context, j claimedJob, told *fault.Error, cause error) bool {
+	moved, err := s.fail(ctx, j, told, cause)
+	log := s.jobs.AttemptLog(j.Claim)
 	if err != nil {
 		log.Warn("end of render not written; it will be claimed again", "err", err)
 	} else if moved {
-		log.Info("render ended", "state", StateFailed, "why", told.Answer(), "cause", why)
+		log.Info("render ended", "state", StateFailed, "why", told.Answer(), "cause", cause)
 	}
 	return moved && err == nil
 }
 
-// again says how a job that is handed back may be taken up.
-type again struct {
-	forgive    bool          // no attempt is lost: the job is not to blame
+// retry says how the next worker may take up a job that is handed back.
+type retry struct {
+	forgive    bool          // the attempt does not count: the job is not to blame
 	pause      time.Duration // before the next attempt
-	needsBytes int64         // disk that the next replica must have to spare
+	needsBytes int64         // disk space that the next replica must have
 }
 
-// handBack puts a job back into the queue, at its place.
-func (s *Service) handBack(ctx context.Context, j claimedJob, log *slog.Logger, a again, why any) {
-	forgiven := 0
-	if a.forgive {
-		forgiven = 1
-	}
-	moved := false
-	put := func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'PENDING', attempts = attempts - $3, fence = fence + 1,
-				replica = lease_owner, lease_owner = NULL, lease_until = now_ms() + $4, needs_bytes = NULLIF($5, 0)
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, forgiven, a.pause.Milliseconds()-1, a.needsBytes)
-		if moved = n == 1; err != nil || !moved {
-			return err
-		}
-		return errors.Join(tx.Notify(ctx, topic), tx.Notify(ctx, job.Topic(j.ID)))
-	}
-	err := job.Retry(ctx, func() error { return s.db.InTx(ctx, put) })
+// handBack returns a job to its place in the queue.
+func (s *Service) handBack(ctx context.Context, j claimedJob, r retry, why any) {
+	log, moved := s.jobs.AttemptLog(j.Claim), false
+	err := job.Retry(ctx, func() (err error) {
+		moved, err = s.jobs.HandBack(ctx, j.Lease, job.Return{From: StateProcessing, To: StatePending, Forgive: r.forgive, Pause: r.pause,
+			Set: `, needs_bytes = NULLIF($7, 0)`, Args: []any{r.needsBytes}})
+		return err
+	})
 	switch {
 	case err != nil:
 		log.Warn("render not handed back; it will be claimed again", "err", err)
 	case moved:
-		log.Info("render handed back", "attemptLost", !a.forgive, "needsBytes", a.needsBytes, "why", why)
+		log.Info("render handed back", "attemptLost", !r.forgive, "needsBytes", r.needsBytes, "why", why)
 	}
 }
 
-func (s *Service) render(ctx context.Context, j claimedJob) error {
-	dir := j.lease().WorkDir(s.WorkDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	defer os.RemoveAll(dir)
+func (s *Service) render(ctx context.Context, j claimedJob, dir string) error {
 	// Sources lie beside the folder that ffmpeg may write to, not in it: they
 	// may share their bytes with a cache that other users read.
-	job := filepath.Join(dir, "job")
-	if err := os.Mkdir(job, 0o700); err != nil {
+	output := filepath.Join(dir, "job")
+	if err := os.Mkdir(output, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
 	progress := s.progressWriter(ctx, j)
@@ -273,7 +229,8 @@ func (s *Service) render(ctx context.Context, j claimedJob) error {
 	if err != nil {
 		return err
 	}
-	work := engine.Job{Dir: job, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID, Log: s.jobLog(j), OnProgress: progress.set}
+	work := engine.Job{Dir: output, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID,
+		Log: s.jobs.AttemptLog(j.Claim), OnProgress: progress.set}
 	if s.Bucket != nil {
 		c := s.newPartCoordinator(ctx, j.ID)
 		defer c.stop()
@@ -287,7 +244,7 @@ func (s *Service) render(ctx context.Context, j claimedJob) error {
 	return s.complete(ctx, j, out)
 }
 
-// fetch brings every source of the job into its folder.
+// fetch copies every source of the job into its folder.
 func (s *Service) fetch(ctx context.Context, j claimedJob, dir string) (map[string]engine.Source, error) {
 	src := filepath.Join(dir, "src")
 	if err := os.MkdirAll(src, 0o700); err != nil {
@@ -354,57 +311,31 @@ type stored struct {
 	poster string // its key, "" for none
 }
 
-// completed writes where the film lies, also while the service stops: all that it cost
-// is done, and who is interrupted here does not know whether it was written.
+// completed moves the job to COMPLETED, even while the service stops: the film is made,
+// and an interrupted commit would leave its outcome unknown.
 func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		// The clock is read once: the film ends a whole life after it was finished.
-		err := job.Guarded(tx.Exec(ctx, `UPDATE render_jobs SET state = 'COMPLETED', progress = 100, finished_at = clock.ms,
-				output_key = $3, output_size_bytes = $4, output_sha256 = $5, expires_at = clock.ms + $6, output_duration_ms = $7, poster_key = NULLIF($8, ''),
-				replica = lease_owner, lease_owner = NULL, lease_until = NULL FROM (SELECT now_ms() AS ms) AS clock
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, f.key, f.size, f.sha256, s.OutputLifetime.Milliseconds(),
-			f.length.Round(time.Millisecond).Milliseconds(), f.poster))
-		if err != nil {
-			return err
-		}
-		return ended(ctx, tx, j.ID)
+		return s.jobs.Complete(ctx, tx, j.Claim, StateCompleted, `, output_key = $4, output_size_bytes = $5, output_sha256 = $6,
+				expires_at = clock.ms + $7, output_duration_ms = $8, poster_key = NULLIF($9, '')`,
+			f.key, f.size, f.sha256, s.OutputLifetime.Milliseconds(), f.length.Round(time.Millisecond).Milliseconds(), f.poster)
 	})
 }
 
-// fail moves a job to FAILED, unless it is in other hands. What its owner is told is
-// a sentence and a reason; the cause is for support.
+// fail moves a job to FAILED, unless another worker has it. The owner reads the sentence
+// and the reason of told; the cause is for support.
 func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cause error) (moved bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED', error = $3, error_code = $5, failure_cause = $4, finished_at = now_ms(),
-				replica = lease_owner, lease_owner = NULL, lease_until = NULL, fence = fence + 1
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, told.Answer(), fault.Cause(cause), cmp.Or(told.Reason, fault.Unexplained))
-		if err != nil {
-			return fmt.Errorf("fail render job: %w", err)
-		}
-		if moved = n == 1; !moved {
-			return nil
-		}
-		return ended(ctx, tx, j.ID)
+		ends, err := s.jobs.Fail(ctx, tx, told, cause, `id = $4 AND fence = $5 AND state = 'PROCESSING'`, j.ID, j.Fence)
+		moved = len(ends) == 1
+		return err
 	})
 	return moved, err
 }
 
-// ended lets the sweeps have what only this job still needed, forgets its parts,
-// and tells who waits for it.
-func ended(ctx context.Context, tx *db.Tx, jobID string) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM render_parts WHERE job_id = $1`, jobID); err != nil {
-		return fmt.Errorf("forget parts: %w", err)
-	}
-	if err := job.Release(ctx, tx, jobID); err != nil {
-		return err
-	}
-	return tx.Notify(ctx, job.Topic(jobID))
-}
-
-// dropUploads deletes what was uploaded for one job only. A failure is made good by
-// the sweep.
+// dropUploads deletes what was uploaded for one job only. The sweep deletes what this
+// leaves.
 func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string) {
 	if len(keys) == 0 {
 		return
@@ -416,8 +347,7 @@ func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string)
 	}
 }
 
-// progressWriter brings the engine's progress into the row, never backwards. Its first
-// step tells that the job is at work; in a small fleet that is told at once.
+// progressWriter writes the engine's progress into the job's row, never backwards.
 type progressWriter struct {
 	mu      sync.Mutex
 	percent int
@@ -426,17 +356,20 @@ type progressWriter struct {
 	ended   chan struct{}
 }
 
+// progressEvery is the time between two writes of progress.
+const progressEvery = 500 * time.Millisecond
+
 func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWriter {
 	p := &progressWriter{percent: j.Progress, done: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
-		tick := time.NewTicker(s.progressPause())
+		tick := time.NewTicker(progressEvery)
 		defer tick.Stop()
-		written := j.Progress - 1
-		if s.fleet.slots.Load() <= smallFleet && s.db.Notify(ctx, job.Topic(j.ID)) == nil {
-			written = j.Progress
+		// Clients learn at once that the job is PROCESSING.
+		if err := s.db.Notify(ctx, job.Topic(j.ID)); err != nil && ctx.Err() == nil {
+			s.jobs.AttemptLog(j.Claim).Warn("start of render not announced; the first progress is", "err", err)
 		}
-		for {
+		for written := j.Progress; ; {
 			select {
 			case <-p.done:
 				return
@@ -445,22 +378,13 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 			if now := p.get(); now > written {
 				_, err := s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE render_jobs SET progress = $3
 					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress <= $3`, j.ID, j.Fence, now)
-				if err == nil { // else the next step will
+				if err == nil { // else the next write includes it
 					written = now
 				}
 			}
 		}
 	}()
 	return p
-}
-
-// smallFleet is how many slots may tell of every step: each wakes every replica.
-const smallFleet = 8
-
-// progressPause is the time between two steps: half a second, and longer in a large
-// fleet.
-func (s *Service) progressPause() time.Duration {
-	return min(3*time.Second, 500*time.Millisecond*time.Duration(max(smallFleet, s.fleet.slots.Load()))/smallFleet)
 }
 
 func (p *progressWriter) set(percent int) {
@@ -475,7 +399,7 @@ func (p *progressWriter) get() int {
 	return p.percent
 }
 
-// stop ends it, once; the second time it does nothing.
+// stop ends the writer; further calls do nothing.
 func (p *progressWriter) stop() {
 	p.once.Do(func() { close(p.done) })
 	<-p.ended

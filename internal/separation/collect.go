@@ -61,7 +61,7 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 	for i := range stems {
 		err := s.prepare(ctx, dir, &stems[i])
 		if errors.Is(err, errEmptyStem) && i > 0 {
-			s.jobLog(*j).Warn("separation provider sent a stem without sound", "stem", stems[i].id)
+			s.jobs.AttemptLog(j.Claim).Warn("separation provider sent a stem without sound", "stem", stems[i].id)
 			continue
 		}
 		if err != nil {
@@ -69,7 +69,7 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 		}
 	}
 	if length := stems[0].durationMs; !j.covers(length) {
-		s.jobLog(*j).Warn("stems are longer than what was paid for", "stem_ms", length, "source_ms", j.DurationMs, "credits", j.Credits)
+		s.jobs.AttemptLog(j.Claim).Warn("stems are longer than what was paid for", "stem_ms", length, "source_ms", j.DurationMs, "credits", j.Credits)
 	}
 	stems = slices.DeleteFunc(stems, func(t stem) bool { return t.durationMs == 0 })
 	for _, t := range stems {
@@ -93,11 +93,7 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 // ready writes the stems and moves PROCESSING to READY.
 func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		// The clock is read once: sweeps count from ready_at what clients count from finished_at.
-		err := job.Guarded(tx.Exec(ctx, `UPDATE separation_jobs SET state = 'READY', progress = 100,
-				actual_duration_ms = $3, ready_at = clock.ms, finished_at = clock.ms, replica = lease_owner, lease_owner = NULL, lease_until = NULL
-				FROM (SELECT now_ms() AS ms) AS clock
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, stems[0].durationMs))
+		err := s.jobs.Complete(ctx, tx, j.Claim, StateReady, `, ready_at = clock.ms, actual_duration_ms = $4`, stems[0].durationMs)
 		if err != nil {
 			return err
 		}
@@ -108,7 +104,7 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 				return fmt.Errorf("insert stem: %w", err)
 			}
 		}
-		return announce(ctx, tx, j.ID, topic)
+		return nil
 	})
 }
 

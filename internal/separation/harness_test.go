@@ -338,7 +338,7 @@ func (r *harness) reach(s *Service, owner, state string) claimedJob {
 	r.t.Helper()
 	id := r.enqueue(s, owner)
 	if state == StateQueued {
-		return claimedJob{ID: id}
+		return claimedJob{Claim: job.Claim{Lease: job.Lease{ID: id}}}
 	}
 	j := r.claimed(s)
 	switch state {

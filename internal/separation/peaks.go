@@ -115,7 +115,7 @@ func (s *Service) addPeaks(ctx context.Context, j *claimedJob, dir string, stems
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			s.jobLog(*j).Warn("peaks not made; they will be when asked for", "stem", stems[i].id, "err", err)
+			s.jobs.AttemptLog(j.Claim).Warn("peaks not made; they will be when asked for", "stem", stems[i].id, "err", err)
 		}
 	}
 	return nil

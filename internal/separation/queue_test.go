@@ -171,7 +171,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		inSubmitting := func() {
 			unchanged("intent", old, func(j *claimedJob) error { return a.intend(ctx, j) })
 			unchanged("start", old, func(j *claimedJob) error { return a.started(ctx, j, 99) })
-			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.requeue(ctx, *j, 1)) })
+			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.requeue(ctx, *j, true)) })
 			unchanged("failure", old, func(j *claimedJob) error { return refused(a.fail(ctx, *j, errInternal, nil)) })
 		}
 		inSubmitting()
@@ -191,7 +191,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		if n := r.number(`SELECT COUNT(*) FROM separation_stems`); n > 0 {
 			t.Errorf("the old holder wrote %d stems", n)
 		}
-		held, release := b.Renewer.KeepAlive(ctx, older.lease())
+		held, release := b.Renewer.KeepAlive(ctx, older.Lease)
 		defer release()
 		select {
 		case <-held.Done():

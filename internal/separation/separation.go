@@ -50,9 +50,6 @@ const (
 	StateDisposed   = "DISPOSED"
 )
 
-// topic wakes the workers of every replica.
-const topic = db.ForWorkers + "separation"
-
 // maxAttempts bounds how often a job may enter SUBMITTING.
 const maxAttempts = 3
 
@@ -92,6 +89,7 @@ type Options struct {
 type Service struct {
 	Options
 	db     *db.DB
+	jobs   job.Table
 	signer signer
 	log    *slog.Logger
 	outage job.Outage
@@ -102,35 +100,32 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, signer: newSigner(o.SigningSecret, o.SigningPrevious),
+	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "separation_jobs", Prefix: "sep-", Topic: topicWorkers,
+		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob},
+		signer:   newSigner(o.SigningSecret, o.SigningPrevious),
 		analyses: media.NewFairSlots(runtime.GOMAXPROCS(0)), analysisWait: analysisWait}
 }
 
-// table is what a lease of ours is on.
-const table = "separation_jobs"
-
 // claimedJob is the part of a row that workers need.
 type claimedJob struct {
-	ID, UserID, State     string
+	job.Claim
+	State                 string
 	NodeID                sql.NullString
 	SourceKey, SourceName string
 	DurationMs, Credits   int64 // of the source as measured, and what it cost
 	ProjectID             sql.NullInt64
 	IntentAt, DoneAt      sql.NullInt64 // the provider was asked, and was done
-	Attempts              int
-	Fence                 int64
 }
 
 const jobColumns = `id, user_id, state, node_id, source_key, source_name, source_duration_ms, credits, project_id, submit_intent_at, provider_done_at, attempts, fence`
 
-func scanJob(row db.Scanner) (claimedJob, error) {
+func (s *Service) scanJob(row db.Scanner) (claimedJob, error) {
 	var j claimedJob
+	j.Table = s.jobs.Name
 	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits, &j.ProjectID, &j.IntentAt, &j.DoneAt,
 		&j.Attempts, &j.Fence)
 	return j, err
 }
-
-func (j claimedJob) lease() job.Lease { return job.Lease{Table: table, ID: j.ID, Fence: j.Fence} }
 
 // sourceKey is where a job's upload waits for the provider.
 func sourceKey(jobID, ext string) string { return "uploads/" + jobID + "/source." + ext }

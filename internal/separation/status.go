@@ -80,14 +80,11 @@ func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 	return st, nil
 }
 
-// known is the condition that job j is there for the user $1.
-var known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
-
 // statusQuery reads a job and its stems, as "id milliseconds id milliseconds", in
 // one row: a row for each stem would have the job's columns in all of them.
 var statusQuery = `SELECT ` + statusColumns + `, COALESCE(CASE WHEN j.state = 'READY' THEN
 	(SELECT string_agg(t.stem_id || ' ' || t.duration_ms, ' ' ORDER BY t.ordinal) FROM separation_stems t WHERE t.job_id = j.id) END, '')
-	FROM separation_jobs j WHERE j.id = $2 AND ` + known
+	FROM separation_jobs j WHERE j.id = $2 AND ` + job.Known
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
@@ -139,13 +136,8 @@ func (s *Service) place(ctx context.Context, st *Status) error {
 // History returns a page of the owner's jobs, newest first and without their
 // stems, and the cursor of the next page, "" at the end.
 func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
-	jobs, next, err = cursor.List(ctx, s.db, `SELECT `+statusColumns+` FROM separation_jobs j WHERE `+known+cursor.Newest("j.created_at", "j.id"),
-		owner, p, func(row db.Scanner) (Status, error) { return s.scanStatus(row) },
+	return job.Page(ctx, s.jobs, statusColumns, owner, p, func(row db.Scanner) (Status, error) { return s.scanStatus(row) },
 		func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
-	if err != nil {
-		err = fmt.Errorf("list separations: %w", err)
-	}
-	return jobs, next, err
 }
 
 // estimate is position x mean of the recent processing times / jobs at a time.

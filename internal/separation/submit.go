@@ -11,7 +11,6 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/idempotency"
-	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
 	"cutroom/internal/user"
@@ -63,13 +62,13 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	if err != nil {
 		return "", fmt.Errorf("job id: %w", err)
 	}
-	jobID = "sep-" + raw.String()
+	jobID = s.jobs.Prefix + raw.String()
 	made := newJob{id: jobID, owner: owner, fileName: fileName(sub.File.FileName), language: sub.Language,
 		sizeBytes: sub.File.SizeBytes, audio: audio}
 	if err := s.Store.Put(ctx, made.source(), sub.File.Path, objectstore.ContentType(made.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
-	answer, unused, err := job.Enqueue(ctx, s.db, s.log, key, table, jobID, func(tx *db.Tx) error { return s.enqueue(ctx, tx, made) })
+	answer, unused, err := s.jobs.Enqueue(ctx, key, jobID, func(tx *db.Tx) error { return s.enqueue(ctx, tx, made) })
 	if unused {
 		s.dropSource(context.WithoutCancel(ctx), made.source())
 	}
@@ -117,7 +116,7 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	if err != nil {
 		return fmt.Errorf("insert separation job: %w", err)
 	}
-	return tx.Notify(ctx, topic)
+	return tx.Notify(ctx, s.jobs.Topic)
 }
 
 // affordable refuses early what the charge would refuse after the upload was

@@ -47,7 +47,7 @@ func (s *Service) failAll(ctx context.Context, told *fault.Error, why, where str
 	return s.each(ctx, func(j claimedJob) error {
 		moved, err := s.fail(ctx, j, told, errors.New(why))
 		if moved {
-			s.jobLog(j).Warn("separation job given up", "state", j.State, "why", why)
+			s.jobs.AttemptLog(j.Claim).Warn("separation job given up", "state", j.State, "why", why)
 			s.dropStray(ctx, j)
 		}
 		return err
@@ -77,13 +77,13 @@ func (s *Service) dispose(ctx context.Context, j claimedJob) error {
 		if err := forgetStems(ctx, tx, j.ID); err != nil {
 			return err
 		}
-		return announce(ctx, tx, j.ID)
+		return job.Announce(ctx, tx, j.ID)
 	})
 	if err != nil {
 		return err
 	}
 	if err := s.Sweeper.Clean(ctx, kindStems, folder(j.ID)); err != nil {
-		s.jobLog(j).Warn("stems not deleted; the sweep of orphans will", "err", err)
+		s.jobs.AttemptLog(j.Claim).Warn("stems not deleted; the sweep of orphans will", "err", err)
 	}
 	return nil
 }
@@ -109,31 +109,18 @@ func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 
 // Expire forgets jobs that ended long ago.
 func (s *Service) Expire(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, `DELETE FROM separation_jobs WHERE created_at < now_ms() - $1 AND finished_at < now_ms() - $1
-		AND state IN ('DISPOSED', 'FAILED')`, s.JobLifetime.Milliseconds())
-	if err != nil {
-		return fmt.Errorf("expire jobs: %w", err)
-	}
-	return nil
+	return s.jobs.Expire(ctx, s.JobLifetime, `state IN ('DISPOSED', 'FAILED')`)
 }
 
 // SweepFolders removes the work folders that a crash left behind on this disk.
-func (s *Service) SweepFolders(ctx context.Context) error {
-	return job.SweepFolders(ctx, s.db, s.WorkDir, table, "sep-", "")
-}
+func (s *Service) SweepFolders(ctx context.Context) error { return s.jobs.SweepFolders(ctx, "") }
 
 // Erase removes every file of a user's separations, stored or in the making on
 // this replica, and takes running jobs away from their workers. The rows go
 // with the user.
 func (s *Service) Erase(ctx context.Context, userID string) error {
-	if err := job.RevokeAll(ctx, s.db, table, userID, `state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`); err != nil {
-		return err
-	}
-	ids, err := db.Texts(s.db.Query(ctx, `SELECT id FROM separation_jobs WHERE user_id = $1`, userID))
+	ids, err := s.jobs.Revoke(ctx, userID, `state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`)
 	if err != nil {
-		return fmt.Errorf("list separation jobs: %w", err)
-	}
-	if err := job.Clear(s.WorkDir, ids...); err != nil {
 		return fmt.Errorf("erase separations: %w", err)
 	}
 	var prefixes []string

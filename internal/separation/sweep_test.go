@@ -144,7 +144,7 @@ func TestSweepFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.object(stemKey("sep-foreign", stemVoice, "flac"))
-		for _, dir := range []string{running.lease().WorkDir(s.WorkDir), failed.lease().WorkDir(s.WorkDir), filepath.Join(s.WorkDir, "rnd-1-1")} {
+		for _, dir := range []string{s.jobs.WorkDir(running.Lease), s.jobs.WorkDir(failed.Lease), filepath.Join(s.WorkDir, "rnd-1-1")} {
 			if err := os.MkdirAll(filepath.Join(dir, "deep"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -165,14 +165,14 @@ func TestSweepFiles(t *testing.T) {
 		for _, e := range left {
 			names = append(names, e.Name())
 		}
-		if want := []string{"rnd-1-1", filepath.Base(running.lease().WorkDir(s.WorkDir))}; !slices.Equal(names, want) {
+		if want := []string{"rnd-1-1", filepath.Base(s.jobs.WorkDir(running.Lease))}; !slices.Equal(names, want) {
 			t.Errorf("work folders %v, want %v", names, want)
 		}
 		r.age(running.ID, job.TTL+time.Second)
 		if err := s.SweepFolders(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := os.Stat(running.lease().WorkDir(s.WorkDir)); !os.IsNotExist(err) {
+		if _, err := os.Stat(s.jobs.WorkDir(running.Lease)); !os.IsNotExist(err) {
 			t.Errorf("the folder of a worker whose lease ran out is still there (%v)", err)
 		}
 	})

@@ -30,8 +30,8 @@ const pollQueue = time.Second
 // more: a stopped job is queued again or followed by another replica, without
 // a refund and without an attempt lost.
 func (s *Service) Run(ctx context.Context) error {
-	wake, stop := s.db.Listen(topic)
-	defer stop()
+	wake, stopListening := s.db.Listen(s.jobs.Topic)
+	defer stopListening()
 	var running sync.WaitGroup
 	defer running.Wait()
 	job.Poll(ctx, s.log, "separation queue", wake, pollQueue, func(ctx context.Context) (bool, error) {
@@ -48,42 +48,30 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// jobLog is the log of one attempt at a job.
-func (s *Service) jobLog(j claimedJob) *slog.Logger {
-	return s.log.With("job", j.ID, "owner", j.UserID, "replica", s.Renewer.Owner(), "attempt", j.Attempts)
-}
-
 // work drives one claimed job as far as it goes.
 func (s *Service) work(ctx context.Context, j claimedJob) {
-	log, started := s.jobLog(j), time.Now()
-	held, release := s.Renewer.KeepAlive(ctx, j.lease())
-	defer release()
-	dir := j.lease().WorkDir(s.WorkDir)
-	defer os.RemoveAll(dir)
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		err = job.Recover(func() error { return s.advance(held, &j, dir) })
-	}
-	// The last write must survive the cancellation that ended the work.
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	switch {
-	case err == nil:
-		log.Info("separation ended", "state", StateReady, "ms", time.Since(started).Milliseconds())
-	case errors.Is(err, job.ErrMoved), errors.Is(context.Cause(held), job.ErrLost):
-		log.Info("separation taken away", "err", err)
-		// Stems may have been stored after whoever took the job, such as an
-		// account deletion, looked for them.
-		s.dropStray(last, j)
-	case s.goesOn(last, j, ctx.Err(), err):
-		if herr := s.handBack(last, j); herr != nil {
-			log.Warn("separation not handed back; it will be recovered", "err", herr)
-			return
+	started := time.Now()
+	s.jobs.Work(ctx, j.Claim, func(ctx context.Context, dir string) error {
+		return s.advance(ctx, &j, dir)
+	}, func(last context.Context, taken bool, err error) {
+		log := s.jobs.AttemptLog(j.Claim)
+		switch {
+		case err == nil:
+			log.Info("separation ended", "state", StateReady, "ms", time.Since(started).Milliseconds())
+		case taken:
+			log.Info("separation taken away", "err", err)
+			// This worker may have stored stems after an account deletion looked for them.
+			s.dropStray(last, j)
+		case s.goesOn(last, j, ctx.Err(), err):
+			if herr := s.handBack(last, j); herr != nil {
+				log.Warn("separation not handed back; it will be recovered", "err", herr)
+				return
+			}
+			log.Info("separation handed back", "state", j.State, "why", err)
+		default:
+			s.giveUp(last, j, log, err)
 		}
-		log.Info("separation handed back", "state", j.State, "why", err)
-	default:
-		s.giveUp(last, j, log, err)
-	}
+	})
 }
 
 // goesOn reports whether a job whose work ended is for another replica: because
@@ -177,7 +165,7 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 		return fmt.Errorf("%w: %d ms by the provider, %d ms by us for %d credits", errPriceMismatch, medium.DurationMs, j.DurationMs, j.Credits)
 	}
 	if err := os.Remove(source); err != nil { // as large as the upload, and a user's voice
-		s.jobLog(*j).Warn("source not removed; the end of the job will", "err", err)
+		s.jobs.AttemptLog(j.Claim).Warn("source not removed; the end of the job will", "err", err)
 	}
 	if err := s.intend(ctx, j); err != nil {
 		return err
@@ -244,7 +232,7 @@ func (s *Service) dropStray(ctx context.Context, j claimedJob) {
 		err = s.Sweeper.Clean(ctx, kindStems, folder(j.ID))
 	}
 	if err != nil {
-		s.jobLog(j).Warn("stray stems not deleted; the sweep of orphans will", "err", err)
+		s.jobs.AttemptLog(j.Claim).Warn("stray stems not deleted; the sweep of orphans will", "err", err)
 	}
 }
 
@@ -273,7 +261,7 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {
 				return err
 			}
-			s.outage.Log(s.jobLog(*j), slog.LevelWarn, "progress", "progress not written", "err", err)
+			s.outage.Log(s.jobs.AttemptLog(j.Claim), slog.LevelWarn, "progress", "progress not written", "err", err)
 		}
 		if err := httpcall.Sleep(ctx, s.PollEvery); err != nil {
 			return err
@@ -316,17 +304,13 @@ func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	return err
 }
 
-// handBack gives up a job because the service stops. Its place in the queue,
-// its attempts and its project stay as they were.
+// handBack gives up a job because the service stops. Its place in the queue, its attempts
+// and its project stay as they were.
 func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 	if j.State == StateSubmitting {
-		_, err := s.requeue(ctx, j, 1)
+		_, err := s.requeue(ctx, j, true)
 		return err
 	}
-	_, err := s.db.ExecNotify(ctx, topic, `UPDATE separation_jobs SET lease_owner = NULL, lease_until = NULL, fence = fence + 1
-		WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence)
-	if err != nil {
-		return fmt.Errorf("release separation job: %w", err)
-	}
-	return nil
+	_, err := s.jobs.HandBack(ctx, j.Lease, job.Return{From: StateProcessing, To: StateProcessing})
+	return err
 }
