@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -139,6 +140,90 @@ func TestAssetUpload(t *testing.T) {
 			t.Errorf("PUT after five minutes: %d", status)
 		}
 	}
+}
+
+// heldAsset is a row of GET /assets.
+type heldAsset struct {
+	AssetKey, ContentType            string
+	SizeBytes, CreatedAt, LastUsedAt int64
+}
+
+// assetsOf lists what a user holds, a page at a time.
+func assetsOf(t testing.TB, u *apitest.User) (all []heldAsset) {
+	t.Helper()
+	for next := ""; ; {
+		var page struct {
+			Assets     []heldAsset
+			NextCursor *string
+		}
+		u.Get(t, "/api/v2/assets?limit=1"+next).Expect(200).JSON(&page)
+		if all = append(all, page.Assets...); page.NextCursor == nil {
+			return all
+		}
+		next = "&cursor=" + *page.NextCursor
+	}
+}
+
+func TestAssetsHaveOwners(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(true))
+	ann, ben := s.SignIn(t), s.SignIn(t)
+	annsClip, shared := uniqueCopy(t, redClip(t)), uniqueCopy(t, redClip(t))
+	own, both := uploadAsset(t, ann, annsClip, "mp4", "video/mp4"), uploadAsset(t, ann, shared, "mp4", "video/mp4")
+	// Whoever uses an asset holds it.
+	renders(t, ben, both)
+	got := assetsOf(t, ann)
+	if len(got) != 2 || got[0].AssetKey != both || got[1].AssetKey != own {
+		t.Fatalf("ann holds %+v", got)
+	}
+	if a := got[1]; a.SizeBytes != int64(len(readFile(t, annsClip))) || a.ContentType != "video/mp4" || a.LastUsedAt < a.CreatedAt ||
+		time.Since(time.UnixMilli(a.CreatedAt)).Abs() > time.Hour {
+		t.Errorf("%+v", a)
+	}
+	if got := assetsOf(t, ben); len(got) != 1 || got[0].AssetKey != both {
+		t.Errorf("ben holds %+v", got)
+	}
+	for _, verb := range []string{"show", "export"} {
+		if status, out := s.Command(t, "user", verb, ann.Sub, "--json"); status != 0 || !strings.Contains(out, own) {
+			t.Errorf("user %s: %d %s", verb, status, out)
+		}
+	}
+	remove := func(u *apitest.User, key string) *apitest.Response {
+		return u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/" + key})
+	}
+	remove(ben, own).Expect(204) // was never his
+	remove(ann, both).Expect(204)
+	remove(ann, both).Expect(204)
+	remove(ann, "assets/nonsense.mp4").Error(400, "invalid_asset_key")
+	if got := assetsOf(t, ann); len(got) != 1 || got[0].AssetKey != own {
+		t.Errorf("ann holds %+v", got)
+	}
+	deleteAccount(t, ann)
+	s.Stop(t)
+	s.Restart(t) // sweeps at its start
+	apitest.Eventually(t, patience, func() bool { return !slices.Contains(s.ObjectKeys(t), own) }, func() string { return own + " is left of a deleted account" })
+	if !slices.Contains(s.ObjectKeys(t), both) {
+		t.Error("an asset of another account went with ann's")
+	}
+	var again uploadURL
+	ben.Post(t, uploadURLPath, assetRequest(t, annsClip, "mp4", "video/mp4")).Expect(200).JSON(&again)
+	if again.AlreadyExists {
+		t.Error("an erased asset is said to exist")
+	}
+	renders(t, ben, both)
+}
+
+// Without a bucket nobody holds anything.
+func TestAssetsWithoutABucket(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	if got := assetsOf(t, u); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/assets/" + strings.Repeat("a", 64) + ".mp4", Valid: true}).Expect(204)
+	u.Send(t, apitest.Request{Path: "/api/v2/assets?limit=0"}).Error(400, "invalid_limit")
+	u.Send(t, apitest.Request{Path: "/api/v2/assets?cursor=x"}).Error(400, "invalid_cursor")
 }
 
 func TestRenderV3(t *testing.T) {

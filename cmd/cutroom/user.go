@@ -32,6 +32,7 @@ type person struct {
 	Ledger    []admin.LedgerEntry `json:"ledger"`
 	Purchases []admin.Purchase    `json:"purchases"`
 	Jobs      []admin.UserJob     `json:"jobs"`
+	Assets    []admin.Asset       `json:"assets"`
 	Audit     []audit.Entry       `json:"audit"`
 }
 
@@ -96,6 +97,9 @@ func readPerson(ctx context.Context, d *db.DB, id string) (p person, err error) 
 	if p.Jobs, _, err = reports.UserJobs(ctx, id, everything); err != nil {
 		return p, err
 	}
+	if p.Assets, _, err = reports.Assets(ctx, id, everything); err != nil {
+		return p, err
+	}
 	p.Audit, err = audit.List(ctx, d, audit.Filter{Target: id})
 	return p, err
 }
@@ -127,6 +131,9 @@ func (p person) table(w io.Writer) {
 	})
 	section(w, "jobs", p.Jobs, func(j admin.UserJob) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.CreatedAt, j.JobType, j.JobID, j.Status, j.Error)
+	})
+	section(w, "assets", p.Assets, func(a admin.Asset) {
+		fmt.Fprintf(w, "%s\t%s\t%d bytes\tlast used %s\n", a.CreatedAt, a.AssetKey, a.SizeBytes, a.LastUsedAt)
 	})
 	section(w, "audit", p.Audit, func(e audit.Entry) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", admin.Time{Time: e.Time}, e.Action, e.Actor, e.Detail)

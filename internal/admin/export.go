@@ -23,6 +23,8 @@ var exports = []struct{ name, query string }{
 	{"renders", `SELECT id, state, spec, output_kind, source_duration_ms, error, output_size_bytes, created_at, started_at,
 		finished_at, expires_at, deleted_at FROM render_jobs WHERE user_id = $1 ORDER BY created_at, id`},
 	{"renderInputs", `SELECT input_id, sha256, size_bytes, last_used_at FROM render_inputs WHERE user_id = $1 ORDER BY last_used_at`},
+	{"assets", `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at FROM asset_holders h
+		JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 ORDER BY h.created_at, h.asset_key`},
 	{"separations", `SELECT id, state, source_name, source_size_bytes, source_duration_ms, language, credits, error,
 		actual_duration_ms, created_at, ready_at, collected_at, finished_at, deleted_at FROM separation_jobs WHERE user_id = $1 ORDER BY created_at, id`},
 	{"stems", `SELECT s.job_id, s.stem_id, s.content_type, s.size_bytes, s.duration_ms FROM separation_stems s

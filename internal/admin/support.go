@@ -170,6 +170,25 @@ func (r *Reports) Refusals(ctx context.Context, userID string, page Page) (refus
 		WHERE user_id = $1 ORDER BY created_at DESC, platform, order_id, product_id`)
 }
 
+// Asset is an uploaded file that a user holds.
+type Asset struct {
+	AssetKey    string `json:"assetKey"`
+	SizeBytes   int64  `json:"sizeBytes"`
+	ContentType string `json:"contentType"`
+	CreatedAt   Time   `json:"createdAt"`
+	LastUsedAt  Time   `json:"lastUsedAt"`
+}
+
+// Assets returns a page of the assets that a user holds, newest first, and how many
+// there are in all. An unknown user is a 404.
+func (r *Reports) Assets(ctx context.Context, userID string, page Page) (held []Asset, total int64, err error) {
+	return ofUser(ctx, r, userID, page, "assets", `(SELECT COUNT(*) FROM asset_holders WHERE user_id = u.id)`, func(rows db.Scanner) (a Asset, err error) {
+		err = rows.Scan(&a.AssetKey, &a.SizeBytes, &a.ContentType, &a.CreatedAt, &a.LastUsedAt)
+		return a, err
+	}, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at FROM asset_holders h
+		JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 ORDER BY h.created_at DESC, h.asset_key`)
+}
+
 // Job is all there is to know of one job, for support.
 type Job struct {
 	JobID            string          `json:"jobId"`

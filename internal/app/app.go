@@ -181,7 +181,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Log: a.log,
 	})
-	a.assets = asset.New(a.db, a.bucket, a.assetCache, cfg.Storage.MaxUploadBytes)
+	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes})
 	if err := a.buildRenders(cfg, dirs, runner); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 	"cursor":             {"db", "fault"},
 	"ondemand":           {"fault", "job", "media"},
 	"credit":             {"audit", "cursor", "db", "fault", "ratelimit", "tracing", "upstream/receipt", "user"},
-	"asset":              {"db", "disk", "diskcache", "fault", "objectstore", "user"},
+	"asset":              {"cursor", "db", "disk", "diskcache", "fault", "job", "objectstore", "ratelimit", "user"},
 	"installation":       {"audit", "db", "httpcall", "objectstore"},
 	"sweep":              {"db", "objectstore"},
 	"tracing":            {},

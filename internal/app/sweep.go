@@ -16,9 +16,10 @@ import (
 
 // Intervals of the sweeps.
 const (
-	jobSweepEvery  = 5 * time.Second
-	userSweepEvery = time.Minute
-	fileSweepEvery = time.Hour
+	jobSweepEvery   = 5 * time.Second
+	userSweepEvery  = time.Minute
+	assetSweepEvery = 15 * time.Minute
+	fileSweepEvery  = time.Hour
 )
 
 // task is one sweep.
@@ -49,16 +50,16 @@ func (a *App) rounds() []round {
 			{"request limits", func(ctx context.Context) error { return ratelimit.Sweep(ctx, a.db) }},
 			{"totals of jobs", func(ctx context.Context) error { return admin.AddUpJobs(ctx, a.db) }},
 		}},
+		{assetSweepEvery, []task{{"assets", func(ctx context.Context) error {
+			if err := a.sweeper.Check(ctx); err != nil {
+				return err
+			}
+			return a.assets.Sweep(ctx)
+		}}}},
 		{fileSweepEvery, []task{ // objects after the rows that decide about them
 			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, a.cfg.Retention.ProviderCalls) }},
 			{"separations", a.separations.Expire},
 			{"renders", a.renders.Expire},
-			{"uploads in parts", func(ctx context.Context) error {
-				if err := a.sweeper.Check(ctx); err != nil {
-					return err
-				}
-				return a.assets.SweepUploads(ctx)
-			}},
 			{"objects", func(ctx context.Context) error { return a.sweeper.Sweep(ctx, false) }},
 		}},
 	}

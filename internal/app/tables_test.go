@@ -21,7 +21,9 @@ import (
 // there and nowhere else, and others ask that package. Reports are made of many
 // tables by their nature: admin may read all of them, and write its own alone.
 var owners = map[string]string{
+	"asset_holders":      "asset",
 	"asset_uploads":      "asset",
+	"assets":             "asset",
 	"audit":              "audit",
 	"bonus_identities":   "credit",
 	"credit_balances":    "credit",

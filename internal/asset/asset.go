@@ -20,6 +20,7 @@ import (
 	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/ratelimit"
 )
 
 const (
@@ -46,20 +47,34 @@ var ErrCorrupt = errors.New("asset does not match its key")
 // again.
 var errVerifying = fault.Sentencef(fault.Unavailable, "the file under this hash is being checked, try again later")
 
+// Options configures a Service.
+type Options struct {
+	DB *db.DB
+	// Bucket keeps the objects; nil disables the Service, and Cache is unused.
+	Bucket   *objectstore.Bucket
+	Cache    *diskcache.Cache
+	MaxBytes int64 // of one asset
+	// Lifetime is how long an account holds an asset after its last upload or use; 0 is
+	// for ever.
+	Lifetime time.Duration
+}
+
 // Service is the assets of the bucket. It is safe for concurrent use.
 type Service struct {
-	db       *db.DB // of uploads in parts
+	db       *db.DB
 	bucket   *objectstore.Bucket
 	cache    *diskcache.Cache
 	maxBytes int64
-	// downloads are the slots of maxDownloads.
-	downloads chan struct{}
+	lifetime time.Duration
+	// downloads are the slots of maxDownloads, and verifications those of
+	// maxVerifications: a request for an upload takes no render's slot.
+	downloads, verifications chan struct{}
 }
 
-// New returns a Service whose assets are at most maxBytes long. A nil bucket
-// disables it; then the cache is unused.
-func New(d *db.DB, bucket *objectstore.Bucket, cache *diskcache.Cache, maxBytes int64) *Service {
-	return &Service{db: d, bucket: bucket, cache: cache, maxBytes: maxBytes, downloads: make(chan struct{}, maxDownloads)}
+// New returns a Service.
+func New(o Options) *Service {
+	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, lifetime: o.Lifetime,
+		downloads: make(chan struct{}, maxDownloads), verifications: make(chan struct{}, maxVerifications)}
 }
 
 // Enabled reports whether there is a bucket.
@@ -90,9 +105,9 @@ type Upload struct {
 }
 
 // UploadURL presigns an upload that binds the declared type, size and, where the
-// store reads it, hash, unless an object of that size is there already. Where
-// that is asked for, a large file is uploaded in parts. A field that breaks a rule
-// is a fault.Invalid that names it.
+// store reads it, hash, unless an object of that size is there already, and makes the
+// user a holder of the asset. A large file is uploaded in parts if the client asks for
+// it. A field that breaks a rule is a fault.Invalid that names it.
 func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	if s.bucket == nil {
 		return Upload{}, ErrDisabled
@@ -101,16 +116,34 @@ func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	if err != nil {
 		return Upload{}, err
 	}
+	for range 3 {
+		up, err := s.offer(ctx, r, key, contentType)
+		if !errors.Is(err, errRemoved) {
+			return up, err
+		}
+	}
+	return Upload{}, errRemoving
+}
+
+// offer is errRemoved if the sweep removed the object meanwhile.
+func (s *Service) offer(ctx context.Context, r Request, key Key, contentType string) (Upload, error) {
+	found, err := s.find(ctx, key)
 	intact := false
-	switch info, err := s.bucket.Stat(ctx, key.String()); {
-	case err == nil && info.SizeBytes == r.SizeBytes:
-		return Upload{Key: key.String(), AlreadyExists: true}, nil
+	switch {
+	case err == nil && found.SizeBytes == r.SizeBytes:
+		return Upload{Key: key.String(), AlreadyExists: true}, s.holdAlone(ctx, r.UserID, found)
 	case err == nil:
-		if intact, err = s.disproved(ctx, key, r.SizeBytes); err != nil {
+		if intact, err = s.disproved(ctx, found, r); err != nil {
 			return Upload{}, err
 		}
-	case !errors.Is(err, objectstore.ErrNotFound):
-		return Upload{}, fmt.Errorf("look for asset: %w", err)
+	case !missing(err):
+		return Upload{}, err
+	}
+	if !intact { // nobody can hold a file that has the hash and another size
+		announced := Found{Key: key, SizeBytes: r.SizeBytes, contentType: contentType, announced: true}
+		if err := s.holdAlone(ctx, r.UserID, announced); err != nil {
+			return Upload{}, err
+		}
 	}
 	if r.Multipart && r.SizeBytes > singleMaxBytes && !intact {
 		up, err := s.uploadInParts(ctx, r, key, contentType)
@@ -118,6 +151,11 @@ func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 			return up, err
 		}
 	}
+	return s.presign(ctx, r, key, contentType, intact)
+}
+
+// presign allows one exact PUT, which may replace an object unless that is intact.
+func (s *Service) presign(ctx context.Context, r Request, key Key, contentType string, intact bool) (Upload, error) {
 	var sum [sha256.Size]byte
 	if _, err := hex.Decode(sum[:], []byte(r.SHA256Hex)); err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
@@ -129,22 +167,43 @@ func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	return Upload{Key: key.String(), URL: url, Expires: UploadLifetime}, nil
 }
 
+// verifyLimit bounds how often one user makes us read an object.
+var verifyLimit = ratelimit.Limit{Name: "verify", PerMinute: 10}
+
 // disproved decides between the object under a key and a claim that its size is
 // another. One of them is wrong, and only the bytes can tell which: no URL for a
-// wrong claim may replace an intact object.
-func (s *Service) disproved(ctx context.Context, key Key, claimed int64) (bool, error) {
+// wrong claim may replace an intact object. The bytes of one object are read once.
+func (s *Service) disproved(ctx context.Context, found Found, r Request) (bool, error) {
+	if found.verified {
+		return true, nil
+	}
+	if err := verifyLimit.Take(ctx, s.db, "user:"+r.UserID); err != nil {
+		return false, err
+	}
 	var size int64
 	err := goOn(ctx, func(ctx context.Context) (err error) {
-		size, err = s.look(ctx, key)
-		return err
+		// A copy at hand may have been read instead of the object.
+		if size, err = s.look(ctx, found.Key); err != nil || size != found.SizeBytes {
+			return err
+		}
+		return s.noteVerified(ctx, found)
 	})
 	switch {
-	case errors.Is(err, objectstore.ErrNotFound):
+	case missing(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("look at asset: %w", err)
 	}
-	return size != claimed, nil
+	return size != r.SizeBytes, nil
+}
+
+// noteVerified remembers that the object is what its key says.
+func (s *Service) noteVerified(ctx context.Context, f Found) error {
+	_, err := s.db.Exec(ctx, `UPDATE assets SET verified = $2 WHERE asset_key = $1 AND removals = $3`, f.Key.String(), f.version, f.removals)
+	if err != nil {
+		return fmt.Errorf("note a verified asset: %w", err)
+	}
+	return nil
 }
 
 // look reads the object under a key, unless a copy is at hand, and returns its
@@ -153,7 +212,7 @@ func (s *Service) look(ctx context.Context, key Key) (sizeBytes int64, err error
 	if _, err := s.bucket.Stat(ctx, key.String()); err != nil {
 		return 0, err
 	}
-	sizeBytes, err = s.cache.Size(ctx, key.fileName(), s.download(key))
+	sizeBytes, err = s.cache.Size(ctx, key.fileName(), s.download(key, s.verifications))
 	if errors.Is(err, ErrCorrupt) {
 		return 0, fmt.Errorf("%w: %w", objectstore.ErrNotFound, err)
 	}
@@ -203,22 +262,6 @@ func (s *Service) validate(r Request) (key Key, contentType string, err error) {
 	return Key{r.SHA256Hex, ext}, contentType, nil
 }
 
-// Lookup parses a key and checks that its object is there; a missing one is
-// objectstore.ErrNotFound, a malformed key ErrInvalidKey.
-func (s *Service) Lookup(ctx context.Context, key string) (Key, error) {
-	if s.bucket == nil {
-		return Key{}, ErrDisabled
-	}
-	k, err := ParseKey(key)
-	if err != nil {
-		return Key{}, ErrInvalidKey.WithCause(err)
-	}
-	if _, err := s.bucket.Stat(ctx, key); err != nil {
-		return Key{}, fmt.Errorf("look for asset: %w", err)
-	}
-	return k, nil
-}
-
 // FetchTo brings the object to the local file dst, which must not exist and
 // belongs to the caller, through the cache. dst is read-only: it shares its
 // bytes with the cache and with other jobs.
@@ -234,5 +277,5 @@ func (s *Service) FetchTo(ctx context.Context, key, dst string) error {
 	if err != nil {
 		return err
 	}
-	return s.cache.Load(ctx, k.fileName(), dst, s.download(k))
+	return s.cache.Load(ctx, k.fileName(), dst, s.download(k, s.downloads))
 }

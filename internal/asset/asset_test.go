@@ -14,10 +14,13 @@ import (
 	"time"
 
 	"cutroom/internal/asset"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/user"
 )
 
 const maxBytes = 1 << 20
@@ -25,6 +28,8 @@ const maxBytes = 1 << 20
 // store is a stand-in bucket with a place in front of it where requests can
 // be counted and changed.
 type store struct {
+	db      *db.DB
+	userID  string // who asks, where it does not matter
 	standIn *bucket.Bucket
 	server  *httptest.Server
 	client  *objectstore.Bucket
@@ -41,7 +46,8 @@ func newStore(t *testing.T) *store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &store{standIn: standIn}
+	s := &store{standIn: standIn, db: dbtest.SQLite(t)}
+	s.userID = newUser(t, s.db, "somebody")
 	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.seen = append(s.seen, r.Method)
@@ -86,20 +92,32 @@ func (s *store) service(t *testing.T, maxCache int64) (*asset.Service, *diskcach
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asset.New(nil, s.client, cache, maxBytes), cache, dir
+	return asset.New(asset.Options{DB: s.db, Bucket: s.client, Cache: cache, MaxBytes: maxBytes}), cache, dir
 }
 
-// upload asks for a URL and sends body to it, as a phone does.
-func upload(t *testing.T, s *asset.Service, body []byte, contentType string) string {
+func newUser(t *testing.T, d *db.DB, name string) string {
 	t.Helper()
-	sum := sha256.Sum256(body)
-	up, err := s.UploadURL(t.Context(), asset.Request{
-		SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(len(body)), Ext: "mp4", ContentType: contentType,
-	})
+	u, err := user.Upsert(t.Context(), d, user.Identity{Provider: "provider_a", Subject: name}, name+"@example.test", name, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status := put(t, up.URL, contentType, body); status != http.StatusOK {
+	return u.ID
+}
+
+// asked is a request to upload a body.
+func asked(userID string, body []byte) asset.Request {
+	sum := sha256.Sum256(body)
+	return asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(len(body)), Ext: "mp4", ContentType: "video/mp4", UserID: userID}
+}
+
+// upload asks for a URL and sends body to it, as a phone does.
+func (s *store) upload(t *testing.T, service *asset.Service, body []byte) string {
+	t.Helper()
+	up, err := service.UploadURL(t.Context(), asked(s.userID, body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := put(t, up.URL, "video/mp4", body); status != http.StatusOK {
 		t.Fatalf("the upload was answered %d", status)
 	}
 	return up.Key
@@ -164,8 +182,9 @@ func FuzzParseKey(f *testing.F) {
 }
 
 func TestUploadURLNamesTheBrokenField(t *testing.T) {
-	service, _, _ := newStore(t).service(t, maxBytes)
-	good := asset.Request{SHA256Hex: hash, SizeBytes: 10, Ext: "mp4", ContentType: "video/mp4"}
+	s := newStore(t)
+	service, _, _ := s.service(t, maxBytes)
+	good := asset.Request{SHA256Hex: hash, SizeBytes: 10, Ext: "mp4", ContentType: "video/mp4", UserID: s.userID}
 	for _, c := range []struct {
 		change func(*asset.Request)
 		want   string
@@ -198,11 +217,11 @@ func TestUploadURLNamesTheBrokenField(t *testing.T) {
 }
 
 func TestWithoutBucketEverythingIsDisabled(t *testing.T) {
-	service := asset.New(nil, nil, nil, maxBytes)
+	service := asset.New(asset.Options{MaxBytes: maxBytes})
 	_, uploadErr := service.UploadURL(t.Context(), asset.Request{}) // before the fields are looked at
-	_, lookupErr := service.Lookup(t.Context(), "nonsense")
+	_, lookupErrs := service.Lookup(t.Context(), []string{"nonsense"})
 	for name, err := range map[string]error{
-		"UploadURL": uploadErr, "Lookup": lookupErr,
+		"UploadURL": uploadErr, "Lookup": lookupErrs[0],
 		"FetchTo": service.FetchTo(t.Context(), "assets/"+hash+".mp4", t.TempDir()+"/dst"),
 	} {
 		if seen := fault.As(err); seen == nil || seen.Kind != fault.Unavailable || seen.Code != "r2_disabled" {
@@ -220,10 +239,11 @@ func TestAnObjectOfAnotherSize(t *testing.T) {
 	s := newStore(t)
 	service, _, dir := s.service(t, maxBytes)
 	body := []byte("the whole of the file")
-	key := upload(t, service, body, "video/mp4")
-	sum := sha256.Sum256(body)
+	key := s.upload(t, service, body)
 	ask := func(size int) (asset.Upload, error) {
-		return service.UploadURL(t.Context(), asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(size), Ext: "mp4", ContentType: "video/mp4"})
+		r := asked(s.userID, body)
+		r.SizeBytes = int64(size)
+		return service.UploadURL(t.Context(), r)
 	}
 	if up, err := ask(len(body) - 1); err != nil || up.AlreadyExists {
 		t.Errorf("a wrong size of an intact object: %+v, %v", up, err)
@@ -234,7 +254,7 @@ func TestAnObjectOfAnotherSize(t *testing.T) {
 		if err := s.standIn.CorruptObject(key, body[:7]); err != nil {
 			t.Fatal(err)
 		}
-		if again := upload(t, other, body, "video/mp4"); again != key {
+		if again := s.upload(t, other, body); again != key {
 			t.Errorf("%s: uploaded to %s", name, again)
 		}
 	}
@@ -254,8 +274,8 @@ func TestStoreDownIsUnavailable(t *testing.T) {
 		return true
 	})
 	_, uploadErr := service.UploadURL(t.Context(), asset.Request{SHA256Hex: hash, SizeBytes: 1, Ext: "mp4", ContentType: "video/mp4"})
-	_, lookupErr := service.Lookup(t.Context(), "assets/"+hash+".mp4")
-	for _, err := range []error{uploadErr, lookupErr} {
+	_, lookupErrs := service.Lookup(t.Context(), []string{"assets/" + hash + ".mp4"})
+	for _, err := range []error{uploadErr, lookupErrs[0]} {
 		if !errors.Is(err, objectstore.ErrUnavailable) {
 			t.Errorf("%v, want ErrUnavailable", err)
 		}

@@ -11,9 +11,13 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// maxDownloads bounds the objects that are fetched from the bucket at a time.
-// Each of them moves in several parts at once.
-const maxDownloads = 4
+// maxDownloads bounds the objects that jobs fetch from the bucket at a time, and
+// maxVerifications those that requests for uploads do. Each of them moves in several
+// parts at once.
+const (
+	maxDownloads     = 4
+	maxVerifications = 4
+)
 
 // NewCache returns the cache in dir, which should be on the disk of the work
 // folders. A file named <sha256>.<ext> in it is complete and verified.
@@ -22,12 +26,12 @@ func NewCache(dir string, maxBytes int64) (*diskcache.Cache, error) {
 		Owns: func(name string) bool { _, err := parseFileName(name); return err == nil }})
 }
 
-// download brings an asset into the cache.
-func (s *Service) download(k Key) diskcache.Loader {
+// download brings an asset into the cache when it has one of the slots.
+func (s *Service) download(k Key, slots chan struct{}) diskcache.Loader {
 	return func(ctx context.Context, path string) error {
 		select {
-		case s.downloads <- struct{}{}:
-			defer func() { <-s.downloads }()
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

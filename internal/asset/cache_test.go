@@ -59,7 +59,7 @@ func TestFetchToVerifiesAndKeeps(t *testing.T) {
 	s := newStore(t)
 	service, _, dir := s.service(t, maxBytes)
 	want := []byte("the bytes of a clip")
-	key := upload(t, service, want, "video/mp4")
+	key := s.upload(t, service, want)
 	s.setHook(nil)
 	for range 3 {
 		dst := filepath.Join(t.TempDir(), "src")
@@ -97,7 +97,7 @@ func TestDownloadsAreBounded(t *testing.T) {
 	service, _, _ := s.service(t, maxBytes)
 	var keys []string
 	for i := range 9 {
-		keys = append(keys, upload(t, service, fmt.Appendf(nil, "clip %d", i), "video/mp4"))
+		keys = append(keys, s.upload(t, service, fmt.Appendf(nil, "clip %d", i)))
 	}
 	h := newHold()
 	s.setHook(h.hook)
@@ -129,7 +129,7 @@ func TestDamageOnTheWayIsNotHeldAgainstTheObject(t *testing.T) {
 	s := newStore(t)
 	service, _, _ := s.service(t, maxBytes)
 	body := []byte("0123456789")
-	key := upload(t, service, body, "video/mp4")
+	key := s.upload(t, service, body)
 	var once sync.Once
 	s.setHook(func(w http.ResponseWriter, r *http.Request) (handled bool) {
 		if r.Method == http.MethodGet {
@@ -156,7 +156,7 @@ func TestDamageOnTheWayIsNotHeldAgainstTheObject(t *testing.T) {
 func TestCacheDropsAssetsAndNothingElse(t *testing.T) {
 	s := newStore(t)
 	service, cache, dir := s.service(t, 10)
-	key := upload(t, service, bytes.Repeat([]byte("x"), 1000), "video/mp4")
+	key := s.upload(t, service, bytes.Repeat([]byte("x"), 1000))
 	held := filepath.Join(t.TempDir(), "held")
 	if err := service.FetchTo(t.Context(), key, held); err != nil {
 		t.Fatalf("larger than the cache: %v", err)

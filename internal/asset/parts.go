@@ -107,10 +107,16 @@ func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, content
 	return Upload{}, errors.New("uploads in parts end as fast as they begin")
 }
 
+// maxPending bounds the uploads in parts that a user may have under way.
+const maxPending = 64
+
+var errTooManyUploads = &fault.Error{Kind: fault.RateLimited, Code: "rate_limited", RetryAfter: time.Minute,
+	Detail: fmt.Sprintf("%d uploads in parts are under way; complete some first", maxPending)}
+
 // findOrBegin returns the user's upload of a file, of which there is one.
 func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentType string) (pending, error) {
 	const same = `user_id = $1 AND asset_key = $2 AND size_bytes = $3`
-	p, err := s.find(ctx, same, r.UserID, key.String(), r.SizeBytes)
+	p, err := s.findUpload(ctx, same, r.UserID, key.String(), r.SizeBytes)
 	if !db.IsNoRows(err) {
 		return p, err
 	}
@@ -122,6 +128,13 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentTy
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.Lock(ctx, tx, r.UserID); err != nil {
 			return err
+		}
+		var under int
+		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM asset_uploads WHERE user_id = $1 AND completed_at IS NULL`, r.UserID).Scan(&under); err != nil {
+			return err
+		}
+		if under >= maxPending {
+			return errTooManyUploads
 		}
 		n, err = tx.Exec(ctx, `INSERT INTO asset_uploads (id, user_id, asset_key, size_bytes, store_id, created_at)
 			VALUES ($1, $2, $3, $4, $5, now_ms()) ON CONFLICT (user_id, asset_key, size_bytes) DO NOTHING`,
@@ -136,12 +149,12 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentTy
 	if err != nil {
 		return pending{}, fmt.Errorf("begin upload: %w", err)
 	}
-	return s.find(ctx, same, r.UserID, key.String(), r.SizeBytes)
+	return s.findUpload(ctx, same, r.UserID, key.String(), r.SizeBytes)
 }
 
-// find returns the upload that a condition is true of, or an error that is
+// findUpload returns the upload that a condition is true of, or an error that is
 // db.IsNoRows.
-func (s *Service) find(ctx context.Context, where string, args ...any) (pending, error) {
+func (s *Service) findUpload(ctx context.Context, where string, args ...any) (pending, error) {
 	p, err := scanPending(s.db.QueryRow(ctx, selectPending+where, args...))
 	if err != nil {
 		return pending{}, fmt.Errorf("look for upload: %w", err)
@@ -176,7 +189,7 @@ func (s *Service) Complete(ctx context.Context, userID, uploadID string) (Upload
 	if uuid.Validate(uploadID) != nil {
 		return Upload{}, errNoUpload
 	}
-	p, err := s.find(ctx, `id = $1 AND user_id = $2`, uploadID, userID)
+	p, err := s.findUpload(ctx, `id = $1 AND user_id = $2`, uploadID, userID)
 	switch {
 	case db.IsNoRows(err):
 		return Upload{}, errNoUpload
@@ -234,16 +247,16 @@ func (s *Service) assemble(ctx context.Context, p pending) error {
 		return fmt.Errorf("look for parts: %w", err)
 	}
 	var parts []objectstore.Part
-	var missing []string
+	var lacking []string
 	for _, part := range p.parts(stored) {
 		if part.Done {
 			parts = append(parts, stored[part.Number])
 		} else {
-			missing = append(missing, fmt.Sprint(part.Number))
+			lacking = append(lacking, fmt.Sprint(part.Number))
 		}
 	}
-	if len(missing) > 0 {
-		return fault.Invalidf("parts are missing: %s", strings.Join(missing, ", "))
+	if len(lacking) > 0 {
+		return fault.Invalidf("parts are missing: %s", strings.Join(lacking, ", "))
 	}
 	// A copy of a former object says nothing of the bytes of this one.
 	if err := s.cache.Drop(p.key.fileName()); err != nil {
@@ -271,15 +284,9 @@ func (s *Service) abandon(ctx context.Context, p pending) error {
 	return s.forget(ctx, p)
 }
 
-// SweepUploads gives up the uploads whose time is over.
-func (s *Service) SweepUploads(ctx context.Context) error {
+// sweepUploads gives up the uploads whose time is over.
+func (s *Service) sweepUploads(ctx context.Context) error {
 	return s.abandonAll(ctx, `created_at < now_ms() - $1`, uploadLifetime.Milliseconds())
-}
-
-// Erase gives up the uploads of a user. Assets stay: they belong to everybody
-// who has their bytes.
-func (s *Service) Erase(ctx context.Context, userID string) error {
-	return s.abandonAll(ctx, `user_id = $1`, userID)
 }
 
 func (s *Service) abandonAll(ctx context.Context, where string, args ...any) error {
@@ -290,9 +297,5 @@ func (s *Service) abandonAll(ctx context.Context, where string, args ...any) err
 	if err != nil {
 		return fmt.Errorf("list uploads: %w", err)
 	}
-	var errs []error
-	for _, p := range uploads {
-		errs = append(errs, s.abandon(ctx, p)) // again where another replica was first
-	}
-	return errors.Join(errs...)
+	return each(uploads, func(p pending) error { return s.abandon(ctx, p) }) // another replica may do so, too
 }

@@ -3,8 +3,6 @@ package asset_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"slices"
@@ -17,7 +15,6 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/user"
 )
 
 // onBothDatabases runs a test with a service whose users may upload in parts.
@@ -28,7 +25,7 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, p *partsRig)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.service = asset.New(d, p.store.client, cache, 1<<30)
+		p.service = asset.New(asset.Options{DB: d, Bucket: p.store.client, Cache: cache, MaxBytes: 1 << 30})
 		test(t, p)
 	})
 }
@@ -41,19 +38,12 @@ type partsRig struct {
 	content []byte // 17 MiB
 }
 
-func (p *partsRig) user(name string) string {
-	p.t.Helper()
-	u, err := user.Upsert(p.t.Context(), p.db, user.Identity{Provider: "provider_a", Subject: name}, name+"@example.test", name, "")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return u.ID
-}
+func (p *partsRig) user(name string) string { return newUser(p.t, p.db, name) }
 
 func (p *partsRig) begin(userID string) (asset.Upload, error) {
-	sum := sha256.Sum256(p.content)
-	return p.service.UploadURL(p.t.Context(), asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(len(p.content)),
-		Ext: "mp4", ContentType: "video/mp4", Multipart: true, UserID: userID})
+	r := asked(userID, p.content)
+	r.Multipart = true
+	return p.service.UploadURL(p.t.Context(), r)
 }
 
 func (p *partsRig) mustBegin(userID string) asset.Upload {
@@ -110,7 +100,7 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 		p.exec(`UPDATE asset_uploads SET created_at = created_at - $1 WHERE user_id = $2`, (24*time.Hour + time.Minute).Milliseconds(), old)
 		p.exec(`UPDATE asset_uploads SET created_at = created_at - $1 WHERE user_id = $2`, (24*time.Hour - time.Minute).Milliseconds(), young)
 		p.store.setHook(nil)
-		if err := p.service.SweepUploads(t.Context()); err != nil {
+		if err := p.service.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if n := p.store.count(http.MethodDelete); n != 1 {
@@ -130,11 +120,11 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 		}
 		// What was completed is forgotten in time, and its object stays.
 		p.exec(`UPDATE asset_uploads SET created_at = 0`)
-		if err := p.service.SweepUploads(t.Context()); err != nil {
+		if err := p.service.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.service.Lookup(t.Context(), kept.Key); err != nil {
-			t.Errorf("the sweep took the asset: %v", err)
+		if _, errs := p.service.Lookup(t.Context(), []string{kept.Key}); errs[0] != nil {
+			t.Errorf("the sweep took the asset: %v", errs[0])
 		}
 		if _, err := p.service.Complete(t.Context(), young, kept.ID); code(err) == "" {
 			t.Errorf("a forgotten upload: %v", err)

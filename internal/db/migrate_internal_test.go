@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"slices"
 	"testing"
 )
 
@@ -52,5 +53,46 @@ func TestLedgerSurvivesItsNewKinds(t *testing.T) {
 		if _, err := p.DownTo(ctx, 7); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Assets that earlier releases were given belong to those who uploaded or used them.
+func TestAssetsOfEarlierReleasesGetHolders(t *testing.T) {
+	ctx := t.Context()
+	d, err := Open(ctx, Options{URL: "sqlite::memory:"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	p, err := d.provider()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.UpTo(ctx, 21); err != nil {
+		t.Fatal(err)
+	}
+	job := `INSERT INTO render_jobs (id, user_id, state, output_kind, created_at, deleted_at, spec) VALUES `
+	for _, query := range []string{
+		`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'p', 's', 1, 1), ('v', 'p', 't', 1, 1)`,
+		`INSERT INTO asset_uploads (id, user_id, asset_key, size_bytes, store_id, created_at) VALUES ('1', 'u', 'assets/a.mp4', 7, 's', 5)`,
+		job + `('a', 'u', 'COMPLETED', 'video', now_ms(), NULL, '{"timeline":{"x":"\u0000"},"sources":{"assets/a.mp4":{"asset":true},"assets/b.mp4":{"asset":true},"video":{}}}')`,
+		job + `('b', 'v', 'FAILED', 'video', now_ms(), NULL, '{"timeline":{},"sources":{"assets/b.mp4":{"asset":true}}}')`,
+		job + `('c', 'v', 'FAILED', 'video', now_ms(), 9, '{"timeline":{},"sources":{"assets/c.mp4":{"asset":true}}}')`,
+		job + `('d', 'v', 'FAILED', 'video', 9, NULL, '{"timeline":{},"sources":{"assets/c.mp4":{"asset":true}}}')`,
+		job + `('e', 'v', 'FAILED', 'video', now_ms(), NULL, '')`,
+	} {
+		if _, err := d.Exec(ctx, query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.UpTo(ctx, 23); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Texts(d.Query(ctx, `SELECT h.user_id || ' ' || h.asset_key || ' ' || a.size_bytes || ' ' || (h.created_at % 1000)
+		FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.created_at < 10
+		UNION ALL SELECT user_id || ' ' || asset_key FROM asset_holders WHERE last_used_at > 10 ORDER BY 1`))
+	want := []string{"u assets/a.mp4", "u assets/a.mp4 7 5", "u assets/b.mp4", "v assets/b.mp4"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }

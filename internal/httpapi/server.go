@@ -135,6 +135,8 @@ func (s *Server) routes() {
 
 	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.uploadURL)))
 	s.handle("POST /api/v2/assets/complete", s.limited(limitAssets, s.byUser, s.submitter(s.completeUpload)))
+	s.handle("GET /api/v2/assets", s.signedIn(history("assets", s.o.Assets.List, bodyOfAsset)))
+	s.handle("DELETE /api/v2/assets/{name}", s.signedIn(s.deleteAsset))
 
 	s.adminRoutes()
 	if s.o.APIDocs {

@@ -67,3 +67,24 @@ func uploadBody(up asset.Upload) uploadURLBody {
 	}
 	return body
 }
+
+type assetBody struct {
+	AssetKey    string `json:"assetKey"`
+	SizeBytes   int64  `json:"sizeBytes"`
+	ContentType string `json:"contentType"`
+	CreatedAt   int64  `json:"createdAt"` // these two in epoch ms
+	LastUsedAt  int64  `json:"lastUsedAt"`
+}
+
+func bodyOfAsset(h asset.Held) assetBody {
+	return assetBody{AssetKey: h.Key, SizeBytes: h.SizeBytes, ContentType: h.ContentType,
+		CreatedAt: h.Created.UnixMilli(), LastUsedAt: h.LastUsed.UnixMilli()}
+}
+
+func (s *Server) deleteAsset(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	if err := s.o.Assets.Release(r.Context(), user.UserID, r.PathValue("name")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
@@ -130,6 +129,7 @@ type resolver struct {
 	// something is cut from it.
 	input     object
 	inputUsed bool
+	used      []asset.Found // the assets that the submission refers to
 }
 
 type upload struct {
@@ -241,20 +241,15 @@ func findPart(files map[string]staging.File, key string) (staging.File, bool) {
 	return f, ok
 }
 
-// parallelLookups bounds the questions that one submission asks the bucket at a
-// time.
-const parallelLookups = 8
-
-// assets looks for the objects that the submission refers to, side by side. Of
-// several that are missing the first one is named.
+// assets looks for the objects that the submission refers to. If several are missing,
+// the answer names the first.
 func (r *resolver) assets() error {
-	type reference struct{ key, field string }
-	var refs []reference
+	var keys, fields []string
 	seen := map[string]bool{}
 	add := func(key, field string, i int) {
 		if !seen[key] {
 			seen[key] = true
-			refs = append(refs, reference{key, fmt.Sprintf(field, i)})
+			keys, fields = append(keys, key), append(fields, fmt.Sprintf(field, i))
 		}
 	}
 	for i, s := range r.sub.Timeline.Segments {
@@ -263,25 +258,17 @@ func (r *resolver) assets() error {
 	for i, c := range r.sub.Timeline.Clips {
 		add(c.SourceKey, "bgmClips[%d].audioAssetKey", i)
 	}
-	found, errs := make([]asset.Key, len(refs)), make([]error, len(refs))
-	var group errgroup.Group
-	group.SetLimit(parallelLookups)
-	for i, ref := range refs {
-		group.Go(func() error {
-			found[i], errs[i] = r.s.Assets.Lookup(r.ctx, ref.key)
-			return nil
-		})
-	}
-	_ = group.Wait() // errs tells more
-	for i, ref := range refs {
+	found, errs := r.s.Assets.Lookup(r.ctx, keys)
+	for i, key := range keys {
 		if errors.Is(errs[i], objectstore.ErrNotFound) {
-			return fault.NotFoundf("%s: the asset does not exist in the object store", ref.field)
+			return fault.NotFoundf("%s: the asset does not exist in the object store", fields[i])
 		}
 		if errs[i] != nil {
 			return errs[i]
 		}
-		r.sources[ref.key] = object{Object: ref.key, SHA256: found[i].SHA256, Asset: true}
+		r.sources[key] = object{Object: key, SHA256: found[i].Key.SHA256, Asset: true}
 	}
+	r.used = found
 	return nil
 }
 
@@ -318,6 +305,9 @@ func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
 		return err
 	}
 	if err := user.Lock(ctx, tx, r.owner); err != nil {
+		return err
+	}
+	if err := asset.Hold(ctx, tx, r.owner, r.used...); err != nil {
 		return err
 	}
 	if r.inputUsed {

@@ -57,7 +57,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 		s.SourceKey = key(n % 12)
 		tl.Segments = append(tl.Segments, s)
 	}
-	s := New(Options{Assets: asset.New(nil, bucket, nil, 1<<30)})
+	s := New(Options{Assets: asset.New(asset.Options{DB: dbtest.SQLite(t), Bucket: bucket, MaxBytes: 1 << 30})})
 	resolve := func() (map[string]object, error) {
 		r := resolver{s: s, ctx: t.Context(), sub: Submission{Timeline: tl, ByReference: true}, sources: map[string]object{}}
 		return r.sources, r.assets()
@@ -66,7 +66,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 	if err != nil || len(found) != 12 || found[key(3)] != (object{Object: key(3), SHA256: fmt.Sprintf("%064x", 3), Asset: true}) {
 		t.Errorf("%v, %d objects: %v", err, len(found), found[key(3)])
 	}
-	if n, m := asked.Load(), most.Load(); n != 12 || m < 2 || m > parallelLookups {
+	if n, m := asked.Load(), most.Load(); n != 12 || m < 2 || m > 8 {
 		t.Errorf("asked %d times, %d at once", n, m)
 	}
 	missing[key(9)], missing[key(4)] = true, true

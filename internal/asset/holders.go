@@ -1,0 +1,244 @@
+package asset
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/cursor"
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/user"
+)
+
+// removalTimeout bounds the deletion of an object by the sweep. A removal that was
+// marked longer ago than twice that is over, whether it succeeded or not.
+const removalTimeout = time.Minute
+
+// errRemoving answers a request for an object that the sweep is deleting.
+var errRemoving = &fault.Error{Kind: fault.Unavailable, Code: "a file with this hash is being removed, try again in a moment", RetryAfter: 5 * time.Second}
+
+// errRemoved reports that the sweep removed an object after it was looked at.
+var errRemoved = errors.New("the asset was removed")
+
+// Found is an asset whose object was seen in the bucket.
+type Found struct {
+	Key         Key
+	SizeBytes   int64
+	contentType string
+	version     string // of the object: ETag and size
+	// verified says that the bytes of this very version were hashed and fit the key.
+	verified bool
+	// announced says that the object is not there yet: its upload was asked for.
+	announced bool
+	// removals is the number of removals before the object was looked at.
+	removals int64
+}
+
+// parallelLookups bounds how many questions one request has at the bucket at a time.
+const parallelLookups = 8
+
+// Lookup parses keys and looks for their objects, side by side. The error of a key is
+// ErrInvalidKey, or objectstore.ErrNotFound for a missing object. Pass what was found
+// to [Hold] in the transaction that uses it.
+func (s *Service) Lookup(ctx context.Context, keys []string) (found []Found, errs []error) {
+	found, errs = make([]Found, len(keys)), make([]error, len(keys))
+	var valid []string
+	for i, key := range keys {
+		var err error
+		switch found[i].Key, err = ParseKey(key); {
+		case s.bucket == nil:
+			errs[i] = ErrDisabled
+		case err != nil:
+			errs[i] = ErrInvalidKey.WithCause(err)
+		default:
+			valid = append(valid, key)
+		}
+	}
+	removals, err := s.removals(ctx, valid)
+	var group errgroup.Group
+	group.SetLimit(parallelLookups)
+	for i := range keys {
+		if errs[i] != nil {
+			continue
+		}
+		if errs[i] = err; err == nil {
+			group.Go(func() error { errs[i] = s.stat(ctx, &found[i], removals); return nil })
+		}
+	}
+	_ = group.Wait() // errs tells more
+	return found, errs
+}
+
+// known is what the database says of an asset.
+type known struct {
+	removals int64
+	verified string // version
+}
+
+// removals reads what is known of assets. It comes before the look at their objects,
+// so that [Hold] notices a removal in between.
+func (s *Service) removals(ctx context.Context, keys []string) (map[string]known, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	args, holes := make([]any, len(keys)), make([]string, len(keys))
+	for i, key := range keys {
+		args[i], holes[i] = key, fmt.Sprintf("$%d", i+1)
+	}
+	all := map[string]known{}
+	err := db.Each(ctx, s.db, func(row *db.Rows) error {
+		var key string
+		var k known
+		err := row.Scan(&key, &k.removals, &k.verified)
+		all[key] = k
+		return err
+	}, `SELECT asset_key, removals, COALESCE(verified, '') FROM assets WHERE asset_key IN (`+strings.Join(holes, ", ")+`)`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("look for assets: %w", err)
+	}
+	return all, nil
+}
+
+// stat completes what was found of a key by a look at its object.
+func (s *Service) stat(ctx context.Context, f *Found, all map[string]known) error {
+	k := all[f.Key.String()]
+	f.removals = k.removals
+	info, err := s.bucket.Stat(ctx, f.Key.String())
+	if err != nil {
+		return fmt.Errorf("look for asset: %w", err)
+	}
+	f.SizeBytes, f.contentType, f.version = info.SizeBytes, info.ContentType, fmt.Sprintf("%d %s", info.SizeBytes, info.ETag)
+	f.verified = k.verified == f.version
+	return nil
+}
+
+// find is Lookup for one key.
+func (s *Service) find(ctx context.Context, key Key) (Found, error) {
+	found, errs := s.Lookup(ctx, []string{key.String()})
+	return found[0], errs[0]
+}
+
+// Hold makes a user a holder of assets that a request uses, inside the transaction
+// that accepts the request and after [user.Lock]. An object that the sweep removed
+// since it was found is a 404.
+func Hold(ctx context.Context, tx *db.Tx, userID string, found ...Found) error {
+	found = slices.Clone(found)
+	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.Key.String(), b.Key.String()) }) // one order of locks
+	for _, f := range found {
+		err := hold(ctx, tx, userID, f)
+		if errors.Is(err, errRemoved) {
+			return fault.NotFoundf("the asset %s was removed a moment ago; upload it again", f.Key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
+	var removals int64
+	var removing bool
+	// The row's lock keeps the sweep away until the holder is there.
+	err := tx.QueryRow(ctx, `INSERT INTO assets (asset_key, size_bytes, content_type, seen_at)
+		VALUES ($1, $2, $3, CASE WHEN $4 = 0 THEN now_ms() END)
+		ON CONFLICT (asset_key) DO UPDATE SET size_bytes = excluded.size_bytes, content_type = excluded.content_type,
+			seen_at = excluded.seen_at, given_up_at = NULL
+		RETURNING removals, removing_at IS NOT NULL AND removing_at > now_ms() - $5`,
+		f.Key.String(), f.SizeBytes, f.contentType, toInt(f.announced), 2*removalTimeout.Milliseconds()).Scan(&removals, &removing)
+	switch {
+	case err != nil:
+		return fmt.Errorf("hold asset: %w", err)
+	case removing:
+		return errRemoving // it would take what is uploaded now, too
+	case removals != f.removals && !f.announced:
+		return errRemoved
+	}
+	if _, err = tx.Exec(ctx, `INSERT INTO asset_holders (user_id, asset_key, created_at, last_used_at) VALUES ($1, $2, now_ms(), now_ms())
+		ON CONFLICT (user_id, asset_key) DO UPDATE SET last_used_at = excluded.last_used_at`, userID, f.Key.String()); err != nil {
+		return fmt.Errorf("hold asset: %w", err)
+	}
+	return nil
+}
+
+func toInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// holdAlone makes a user a holder who asks for an upload.
+func (s *Service) holdAlone(ctx context.Context, userID string, f Found) error {
+	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		if err := user.Lock(ctx, tx, userID); err != nil {
+			return err
+		}
+		return hold(ctx, tx, userID, f)
+	})
+}
+
+// Held is an asset as one of its holders sees it.
+type Held struct {
+	Key         string
+	SizeBytes   int64
+	ContentType string
+	Created     time.Time // when the account first asked for its upload or used it
+	LastUsed    time.Time
+}
+
+// List returns a page of what an account holds, newest first.
+func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Held, string, error) {
+	page, next, err := cursor.List(ctx, s.db, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at
+		FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1`+cursor.Newest("h.created_at", "h.asset_key"),
+		userID, p, func(row db.Scanner) (h Held, err error) {
+			var created, used int64
+			err = row.Scan(&h.Key, &h.SizeBytes, &h.ContentType, &created, &used)
+			h.Created, h.LastUsed = db.Time(created), db.Time(used)
+			h.ContentType = cmp.Or(h.ContentType, objectstore.ContentType(h.Key)) // held since an earlier release
+			return h, err
+		}, func(h Held) cursor.Cursor { return cursor.Cursor{At: h.Created.UnixMilli(), ID: h.Key} })
+	if err != nil {
+		return nil, "", fmt.Errorf("list assets: %w", err)
+	}
+	return page, next, nil
+}
+
+// Release gives up an asset, and the user's upload of it that has not ended. One that
+// the user does not hold is no error.
+func (s *Service) Release(ctx context.Context, userID, name string) error {
+	key, err := parseFileName(name)
+	if err != nil {
+		return ErrInvalidKey.WithCause(err)
+	}
+	if err := s.abandonAll(ctx, `user_id = $1 AND asset_key = $2 AND completed_at IS NULL`, userID, key.String()); err != nil {
+		return err
+	}
+	if _, err := s.db.Exec(ctx, `DELETE FROM asset_holders WHERE user_id = $1 AND asset_key = $2`, userID, key.String()); err != nil {
+		return fmt.Errorf("release asset: %w", err)
+	}
+	return nil
+}
+
+// Erase gives up all assets of a user and the uploads under way. Objects that nobody
+// else holds go with the next sweep.
+func (s *Service) Erase(ctx context.Context, userID string) error {
+	if err := s.abandonAll(ctx, `user_id = $1`, userID); err != nil {
+		return err
+	}
+	if _, err := s.db.Exec(ctx, `DELETE FROM asset_holders WHERE user_id = $1`, userID); err != nil {
+		return fmt.Errorf("release assets: %w", err)
+	}
+	return nil
+}
+
+// missing reports whether an object is not in the bucket.
+func missing(err error) bool { return errors.Is(err, objectstore.ErrNotFound) }

@@ -1,0 +1,247 @@
+package asset_test
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/cursor"
+	"cutroom/internal/db"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/user"
+)
+
+// held lists the keys that a user holds, by pages of two.
+func (p *partsRig) held(userID string) (keys []string) {
+	p.t.Helper()
+	page := cursor.Page{After: cursor.Start, Limit: 2}
+	for {
+		list, next, err := p.service.List(p.t.Context(), userID, page)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for _, h := range list {
+			keys = append(keys, h.Key)
+		}
+		if next == "" {
+			return keys
+		}
+		if page.After, err = cursor.Parse(next); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func (p *partsRig) upload(userID, body string) string {
+	p.t.Helper()
+	p.store.userID = userID
+	return p.store.upload(p.t, p.service, []byte(body))
+}
+
+func (p *partsRig) exists(key string) bool {
+	p.t.Helper()
+	_, err := p.store.client.Stat(p.t.Context(), key)
+	if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+		p.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (p *partsRig) sweep() {
+	p.t.Helper()
+	if err := p.service.Sweep(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *partsRig) release(userID, key string) {
+	p.t.Helper()
+	if err := p.service.Release(p.t.Context(), userID, key[len("assets/"):]); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// use holds assets as a submission does, between a look at them and the commit of
+// which the sweep may run.
+func (p *partsRig) use(userID string, between func(), keys ...string) error {
+	p.t.Helper()
+	found, errs := p.service.Lookup(p.t.Context(), keys)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	between()
+	return p.db.InTx(p.t.Context(), func(tx *db.Tx) error {
+		if err := user.Lock(p.t.Context(), tx, userID); err != nil {
+			return err
+		}
+		return asset.Hold(p.t.Context(), tx, userID, found...)
+	})
+}
+
+func nothing() {}
+
+func TestAnObjectGoesWithItsLastHolder(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann, ben := p.user("ann"), p.user("ben")
+		key := p.upload(ann, "a clip")
+		other := p.upload(ben, "another clip")
+		if again := p.upload(ann, "one more"); !slices.Contains(p.held(ann), again) {
+			t.Errorf("ann holds %v", p.held(ann))
+		}
+		// Ben has the bytes too, and is not asked to upload them.
+		if up, err := p.service.UploadURL(t.Context(), asked(ben, []byte("a clip"))); err != nil || !up.AlreadyExists {
+			t.Errorf("%+v, %v", up, err)
+		}
+		p.exec(`UPDATE asset_holders SET created_at = created_at - 5 WHERE asset_key = $1`, other)
+		if got := p.held(ben); !slices.Equal(got, []string{key, other}) {
+			t.Errorf("ben holds %v", got)
+		}
+		p.release(ann, key)
+		p.release(ann, key)
+		p.sweep()
+		if !p.exists(key) || slices.Contains(p.held(ann), key) {
+			t.Errorf("the object that ben holds is there: %v; ann holds %v", p.exists(key), p.held(ann))
+		}
+		if err := p.service.Erase(t.Context(), ben); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.held(ben)) != 0 || !p.exists(key) {
+			t.Errorf("before the sweep: %v", p.held(ben))
+		}
+		p.sweep()
+		if p.exists(key) || p.exists(other) {
+			t.Error("objects that nobody holds are left")
+		}
+		// It can come again, from either.
+		if again := p.upload(ben, "a clip"); again != key || !p.exists(key) {
+			t.Errorf("uploaded again to %s", again)
+		}
+		p.sweep()
+		if !p.exists(key) {
+			t.Error("the sweep took an object that is held again")
+		}
+	})
+}
+
+func TestARunningJobKeepsAnObject(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann := p.user("ann")
+		key := p.upload(ann, "a clip")
+		p.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-1', $1, 'PENDING', '{}', 'video', 1)`, ann)
+		p.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-1', $1)`, key)
+		p.release(ann, key)
+		p.sweep()
+		if !p.exists(key) {
+			t.Error("the sweep took what a job reads")
+		}
+		p.exec(`DELETE FROM render_sources`)
+		p.sweep()
+		if p.exists(key) {
+			t.Error("an object is left after its last job")
+		}
+	})
+}
+
+// A client that uses an asset while the sweep removes it either keeps the object or
+// is told that it is gone.
+func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann, ben := p.user("ann"), p.user("ben")
+		key := p.upload(ann, "a clip")
+		p.release(ann, key)
+		if err := p.use(ben, nothing, key); err != nil {
+			t.Fatal(err)
+		}
+		p.sweep()
+		if !p.exists(key) {
+			t.Fatal("the sweep took what was used")
+		}
+		p.release(ben, key)
+		if err := p.use(ben, p.sweep, key); code(err) != "the asset "+key+" was removed a moment ago; upload it again" {
+			t.Errorf("used after its removal: %v", err)
+		}
+		if p.exists(key) || len(p.held(ben)) != 0 {
+			t.Error("a removed asset is held")
+		}
+		// While the store deletes, nobody may count on the object, nor upload it.
+		key = p.upload(ann, "a clip")
+		p.release(ann, key)
+		asked := func() error { _, err := p.service.UploadURL(t.Context(), asked(ben, []byte("a clip"))); return err }
+		var during []error
+		p.store.setHook(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodDelete || r.Method == http.MethodPost {
+				during = append(during, asked(), p.use(ben, nothing, key))
+			}
+			return false
+		})
+		p.sweep()
+		p.store.setHook(nil)
+		if len(during) != 2 {
+			t.Fatalf("the store was asked to delete %d times", len(during)/2)
+		}
+		for _, err := range during {
+			if code(err) != "a file with this hash is being removed, try again in a moment" {
+				t.Errorf("during the removal: %v", err)
+			}
+		}
+		if err := asked(); err != nil || p.exists(key) {
+			t.Errorf("after the removal: %v", err)
+		}
+	})
+}
+
+// An upload may end after its asset was given up.
+func TestALateUploadIsRemoved(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann := p.user("ann")
+		up, err := p.service.UploadURL(t.Context(), asked(ann, []byte("late")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.release(ann, up.Key)
+		late := func(when string) {
+			t.Helper()
+			if status := put(t, up.URL, "video/mp4", []byte("late")); status != http.StatusOK {
+				t.Fatalf("PUT: %d", status)
+			}
+			p.sweep()
+			if p.exists(up.Key) {
+				t.Errorf("an upload that ended %s is left", when)
+			}
+		}
+		p.sweep()
+		late("soon afterwards")
+		p.exec(`UPDATE assets SET given_up_at = given_up_at - $1`, (24*time.Hour + time.Minute).Milliseconds())
+		late("within a day")
+		var n int
+		if err := p.db.QueryRow(t.Context(), `SELECT COUNT(*) FROM assets`).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%d rows are left, %v", n, err)
+		}
+	})
+}
+
+// The bucket's own rule may take an object, and an upload may never come.
+func TestHoldsOfMissingObjectsEnd(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann := p.user("ann")
+		kept, gone := p.upload(ann, "kept"), p.upload(ann, "gone")
+		if _, err := p.service.UploadURL(t.Context(), asked(ann, []byte("never"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.store.client.Delete(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+		p.sweep()
+		if n := len(p.held(ann)); n != 3 {
+			t.Errorf("%d are held within a day, want 3", n)
+		}
+		p.exec(`UPDATE asset_holders SET last_used_at = last_used_at - $1`, (25 * time.Hour).Milliseconds())
+		p.sweep()
+		if got := p.held(ann); !slices.Equal(got, []string{kept}) {
+			t.Errorf("held after a day: %v, want %s", got, kept)
+		}
+	})
+}

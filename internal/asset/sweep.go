@@ -1,0 +1,146 @@
+package asset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/db"
+	"cutroom/internal/job"
+)
+
+const (
+	// sweepBatch bounds the objects that one sweep removes, and those it looks for.
+	sweepBatch = 2000
+	// parallelCalls bounds the calls of one sweep to the bucket at a time.
+	parallelCalls = 8
+	// lateUpload is how long after an asset was given up an upload may still end.
+	lateUpload = 24 * time.Hour
+	// sightEvery is how often an object is looked for: it may have gone by a rule of
+	// the bucket, or never come.
+	sightEvery = 24 * time.Hour
+)
+
+// Sweep erases the objects that no account and no running job holds, forgets assets
+// whose objects are gone, and ends uploads and holds whose time is over.
+func (s *Service) Sweep(ctx context.Context) error {
+	if s.bucket == nil {
+		return nil
+	}
+	return errors.Join(s.sweepUploads(ctx), s.expire(ctx), s.removeUnheld(ctx), s.lookForObjects(ctx))
+}
+
+// expire ends the holds that were not used for the lifetime of assets.
+func (s *Service) expire(ctx context.Context) error {
+	if s.lifetime <= 0 {
+		return nil
+	}
+	if _, err := s.db.Exec(ctx, `DELETE FROM asset_holders WHERE last_used_at < now_ms() - $1`, s.lifetime.Milliseconds()); err != nil {
+		return fmt.Errorf("expire assets: %w", err)
+	}
+	return nil
+}
+
+// unheld is the condition that nobody holds the asset in the row a.
+var unheld = `NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key) AND NOT ` + job.Held("a.asset_key")
+
+// due is the condition that the sweep has to delete the object in the row a: at once,
+// in the next hour again, because an upload may just have ended, and a last time when
+// none can.
+const due = `(a.removing_at IS NULL OR a.removing_at < now_ms() - $1)
+	AND (a.given_up_at IS NULL OR a.given_up_at > now_ms() - 3600000 OR a.given_up_at < now_ms() - $2)`
+
+func (s *Service) removeUnheld(ctx context.Context) error {
+	keys, err := db.Texts(s.db.Query(ctx, `SELECT a.asset_key FROM assets a WHERE `+due+` AND `+unheld+` LIMIT $3`,
+		2*removalTimeout.Milliseconds(), lateUpload.Milliseconds(), sweepBatch))
+	if err != nil {
+		return fmt.Errorf("look for assets that nobody holds: %w", err)
+	}
+	return each(keys, func(key string) error { return s.remove(ctx, key) })
+}
+
+// each calls do for every key, several at a time, and joins the errors.
+func each[T any](list []T, do func(T) error) error {
+	errs := make([]error, len(list))
+	var group errgroup.Group
+	group.SetLimit(parallelCalls)
+	for i, item := range list {
+		group.Go(func() error { errs[i] = do(item); return nil })
+	}
+	_ = group.Wait() // errs tells more
+	return errors.Join(errs...)
+}
+
+// remove deletes the object of an asset, unless somebody holds it by now. The mark in
+// its row keeps others from counting on the object meanwhile.
+func (s *Service) remove(ctx context.Context, key string) error {
+	var final bool
+	var removals int64
+	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+		// Whoever takes hold of an asset locks its row first, so the second statement sees
+		// every hold that was there before this lock.
+		if err := tx.QueryRow(ctx, `SELECT given_up_at IS NOT NULL AND given_up_at < now_ms() - $2 FROM assets WHERE asset_key = $1`+tx.ForUpdate(),
+			key, lateUpload.Milliseconds()).Scan(&final); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `UPDATE assets AS a SET removing_at = now_ms(), given_up_at = COALESCE(given_up_at, now_ms()),
+			removals = removals + 1, seen_at = NULL, verified = NULL WHERE a.asset_key = $1 AND `+unheld+` RETURNING removals`, key).Scan(&removals)
+	})
+	if db.IsNoRows(err) {
+		return nil // it is held again
+	}
+	if err != nil {
+		return fmt.Errorf("mark asset for removal: %w", err)
+	}
+	call, cancel := context.WithTimeout(ctx, removalTimeout)
+	defer cancel()
+	if err := s.bucket.Delete(call, key); err != nil {
+		return fmt.Errorf("remove asset: %w", err)
+	}
+	k, err := ParseKey(key)
+	if err != nil {
+		return err
+	}
+	if err := s.cache.Drop(k.fileName()); err != nil {
+		return err
+	}
+	done := `UPDATE assets SET removing_at = NULL WHERE asset_key = $1 AND removals = $2`
+	if final {
+		done = `DELETE FROM assets WHERE asset_key = $1 AND removals = $2 AND given_up_at IS NOT NULL`
+	}
+	if _, err := s.db.Exec(ctx, done, key, removals); err != nil {
+		return fmt.Errorf("note the removal of an asset: %w", err)
+	}
+	return nil
+}
+
+// lookForObjects looks for objects that were not seen for a day. Where one is gone,
+// nobody holds anything.
+func (s *Service) lookForObjects(ctx context.Context) error {
+	keys, err := db.Texts(s.db.Query(ctx, `SELECT a.asset_key FROM assets a WHERE COALESCE(a.seen_at, 0) < now_ms() - $1 AND a.given_up_at IS NULL
+		AND NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.last_used_at > now_ms() - $1)
+		ORDER BY COALESCE(a.seen_at, 0) LIMIT $2`, sightEvery.Milliseconds(), sweepBatch))
+	if err != nil {
+		return fmt.Errorf("look for assets: %w", err)
+	}
+	return each(keys, func(key string) error { return s.lookFor(ctx, key) })
+}
+
+func (s *Service) lookFor(ctx context.Context, key string) error {
+	info, err := s.bucket.Stat(ctx, key)
+	if err == nil {
+		_, err = s.db.Exec(ctx, `UPDATE assets SET seen_at = now_ms(), size_bytes = $2, content_type = $3 WHERE asset_key = $1`,
+			key, info.SizeBytes, info.ContentType)
+	} else if missing(err) {
+		// A hold of the last day may be of an upload under way. The row goes with the
+		// removal of what nobody holds.
+		_, err = s.db.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`, key, sightEvery.Milliseconds())
+	}
+	if err != nil {
+		return fmt.Errorf("look for asset: %w", err)
+	}
+	return nil
+}
