@@ -173,6 +173,10 @@ drill-hang: build ## stop one of two replicas behind the given nginx for 20 s, u
 	CUTROOM_DRILL=1 CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres $(GO) run ./internal/dbtest/withpg \
 		$(GO) test ./test/drill -run TestHungReplica -count=1 -v
 
+.PHONY: drill-backup
+drill-backup: build ## archive the log, back up, restore and verify a cluster of its own; a tampered ledger must be noticed
+	scripts/drill-backup.sh
+
 .PHONY: fault-matrix
 fault-matrix: build ## fail every step of the provider in every way and write docs/separation.md's tables
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom $(GO) test ./test/matrix -count=1 -timeout 40m -update
