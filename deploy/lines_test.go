@@ -48,8 +48,8 @@ var lines = map[string][]string{
 	},
 	"rolling-restart.sh": {"for replica in cutroom-1 cutroom-2; do", `put "${saved//server $replica:8080 /server $replica:8080 down }"`},
 	"env.example":        {"S3_HOST=s3.cutroom.example.com"}, // the front tells the store by s3.
-	"prometheus.yml":     {`- targets: ["cutroom-1:9090", "cutroom-2:9090"]`},
-	"docker-compose.yml": {`PORT: "8080"`, `OPS_ADDR: ":9090"`, "STORAGE_PATH: /var/lib/cutroom", `RATE_LIMIT_TRUSTED_PROXY_HOPS: "0"`,
+	"prometheus.yml":     {`- targets: ["ops-1:9090", "ops-2:9090"]`},
+	"docker-compose.yml": {`PORT: "8080"`, `OPS_ADDR: ops-1:9090`, `OPS_ADDR: ops-2:9090`, "STORAGE_PATH: /var/lib/cutroom", `RATE_LIMIT_TRUSTED_PROXY_HOPS: "0"`,
 		`command: [--port, ":7070", --region, auto, --health, /health, posix, --sidecar, /meta, /data]`,
 		"- -cssl=on", "- -cssl_cert_file=/tls/postgres/server.crt", "- -cssl_key_file=/tls/postgres/server.key", "- -chba_file=/etc/postgresql/pg_hba.conf"},
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/browsertest"
 )
 
 func TestHealth(t *testing.T) {
@@ -31,6 +32,18 @@ func TestAPIDocsOnlyWhenEnabled(t *testing.T) {
 		res = s.Do(t, apitest.Request{Path: res.Header.Get("Location")})
 	}
 	page := string(res.Expect(200).Body)
+	// The admin app has the same origin: what runs here could use its token.
+	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") ||
+		strings.Contains(policy, "script-src 'unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || res.Header.Get("X-Frame-Options") != "DENY" {
+		t.Errorf("Content-Security-Policy %q, X-Frame-Options %q", policy, res.Header.Get("X-Frame-Options"))
+	}
+	// It shows the API under this policy, and nothing of it is refused.
+	browser := browsertest.Open(t)
+	browser.Go(s.URL + "/swagger/")
+	browser.See("/api/v2/render/v3")
+	if problems := browser.Problems(); len(problems) > 0 {
+		t.Errorf("the page has problems: %q", problems)
+	}
 	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") {
 		t.Errorf("Content-Type %q", res.Header.Get("Content-Type"))
 	}

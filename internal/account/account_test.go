@@ -111,6 +111,7 @@ func TestNamesAreKeptAndAddressesRefreshed(t *testing.T) {
 			{account.ProviderB, "", "\x00\u0007 \x7f", "mail"},
 			{account.ProviderB, "", strings.Repeat("é", 300), strings.Repeat("é", 200)},
 			{account.ProviderB, "", "a\x00b\xffc", "abc"},
+			{account.ProviderA, "Ada \u202egro.live\u2066", "", "Ada gro.live"}, // nothing may turn a line of an admin's list around
 		} {
 			c := identity.Claims{Subject: fmt.Sprint("s", i), Email: "mail@example.test", Name: tt.claim}
 			first := r.signIn(t, tt.provider, c, tt.full)

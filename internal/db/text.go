@@ -1,17 +1,27 @@
 package db
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
-// Clean makes a text from outside storable: valid UTF-8 without control
-// characters (PostgreSQL refuses NUL), trimmed, at most limit runes.
-func Clean(s string, limit int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == '\uFFFD' {
+// Visible removes from a text what nobody sees in a list: control characters,
+// those that turn the direction of the text around them, and bytes that are no
+// text.
+func Visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(s, ""))
-	s = strings.TrimSpace(s)
+	}, s)
+}
+
+// Clean makes a text from outside storable (PostgreSQL refuses NUL) and harmless
+// to show: visible, trimmed, at most limit runes.
+func Clean(s string, limit int) string {
+	s = strings.TrimSpace(Visible(s))
 	if r := []rune(s); len(r) > limit {
 		s = string(r[:limit])
 	}

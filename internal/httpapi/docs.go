@@ -1,10 +1,14 @@
 package httpapi
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"regexp"
 
 	"github.com/swaggest/swgui/v5emb"
 	"gopkg.in/yaml.v3"
@@ -28,20 +32,59 @@ func openAPIJSON() ([]byte, error) {
 	return b, nil
 }
 
+// docsPage is the page of the interactive description, with the policy that lets
+// it run its own scripts and speak to its own server, and nothing else: it shares
+// its origin with the admin app. Its inline scripts are known by their hashes; the
+// library sets styles inline.
+func docsPage(ui http.Handler) (page []byte, policy string) {
+	shown := &pageProbe{headerProbe: headerProbe{header: http.Header{}}}
+	ui.ServeHTTP(shown, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/swagger/"}})
+	page = shown.page
+	policy = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self'"
+	for _, script := range inlineScript.FindAllSubmatch(page, -1) {
+		sum := sha256.Sum256(script[1])
+		policy += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return page, policy
+}
+
+// pageProbe learns what a handler would answer, with its body.
+type pageProbe struct {
+	headerProbe
+	page []byte
+}
+
+func (p *pageProbe) Write(b []byte) (int, error) {
+	p.page = append(p.page, b...)
+	return p.headerProbe.Write(b)
+}
+
+var inlineScript = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
+
 // docsRoutes mounts the interactive description of the API. Its page and
 // scripts come from the binary; nothing is loaded from elsewhere.
 func (s *Server) docsRoutes() {
 	ui := v5emb.New("cutroom", "/swagger/openapi.yaml", "/swagger/")
-	s.handle("GET /swagger", func(w http.ResponseWriter, r *http.Request) error {
+	page, policy := docsPage(ui)
+	guarded := func(h handler) handler {
+		return func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Content-Security-Policy", policy)
+			w.Header().Set("X-Frame-Options", "DENY")
+			w.Header().Set("Referrer-Policy", "no-referrer")
+			return h(w, r)
+		}
+	}
+	s.handle("GET /swagger", guarded(func(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, "/swagger/", http.StatusFound)
 		return nil
-	})
-	s.handle("GET /swagger/openapi.yaml", func(w http.ResponseWriter, r *http.Request) error {
+	}))
+	s.handle("GET /swagger/openapi.yaml", guarded(func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Content-Type", "application/yaml; charset=utf-8")
 		_, err := w.Write(openAPI)
 		return err
-	})
-	s.handle("GET /swagger/openapi.json", func(w http.ResponseWriter, r *http.Request) error {
+	}))
+	s.handle("GET /swagger/openapi.json", guarded(func(w http.ResponseWriter, r *http.Request) error {
 		b, err := openAPIJSON()
 		if err != nil {
 			return err
@@ -49,14 +92,19 @@ func (s *Server) docsRoutes() {
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		_, err = w.Write(b)
 		return err
-	})
-	s.handle("GET /swagger/", func(w http.ResponseWriter, r *http.Request) error {
-		// The page says in words of its own what it has not.
+	}))
+	s.handle("GET /swagger/", guarded(func(w http.ResponseWriter, r *http.Request) error {
+		if r.URL.Path == "/swagger/" {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, err := w.Write(page)
+			return err
+		}
+		// The library answers an unknown file in plain text.
 		probe := &headerProbe{header: http.Header{}}
 		if ui.ServeHTTP(probe, r); probe.status == http.StatusNotFound {
-			return fault.Sentencef(fault.NotFound, "Not found")
+			return fault.New(fault.NotFound, "Not found")
 		}
 		ui.ServeHTTP(w, r)
 		return nil
-	})
+	}))
 }

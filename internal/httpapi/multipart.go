@@ -12,9 +12,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/staging"
 )
@@ -158,7 +157,7 @@ func (f *form) read(body *headGuard, boundary string, rules formRules) error {
 // take stores one part and returns what it takes of the limit on files.
 func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, error) {
 	name, fileName := partNames(part)
-	if name == "" || len(name) > maxPartName || name != visible(name) {
+	if name == "" || len(name) > maxPartName || name != db.Visible(name) {
 		return 0, errBadRequest.WithDetail("a part of the form has no usable name")
 	}
 	if slices.Contains(rules.text, name) {
@@ -181,7 +180,7 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	if _, twice := f.files[name]; twice {
 		return 0, fault.Invalidf("%s is given twice", name)
 	}
-	file, err := f.batch.Receive(name, visible(fileName), part, limit)
+	file, err := f.batch.Receive(name, db.Visible(fileName), part, limit)
 	switch {
 	case errors.Is(err, staging.ErrTooLarge):
 		return 0, tooBig
@@ -242,18 +241,6 @@ func partNames(part *multipart.Part) (name, fileName string) {
 		}
 	}
 	return name, fileName
-}
-
-// visible is a name without what cannot be seen in a list: control characters,
-// which a percent-encoded name may hold, too, what turns the direction of the
-// text, and bytes that are no text.
-func visible(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-			return -1
-		}
-		return r
-	}, name)
 }
 
 // splitHeader splits a header at the separators outside of quotes.
