@@ -165,7 +165,8 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 func TestNotificationsAreOffWhileNotConfigured(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Env("IAP_PLATFORM_A_NOTIFICATION_AUDIENCE", ""), apitest.Env("IAP_PLATFORM_A_NOTIFICATION_SENDER", ""),
-		apitest.Env("IAP_PLATFORM_B_KEY_ID", ""), apitest.Env("SIGNUP_BONUS_PER_IDENTITY", "once"))
+		apitest.Env("IAP_PLATFORM_B_KEY_ID", ""), apitest.Env("SIGNUP_BONUS_PER_IDENTITY", "once"),
+		apitest.Env("SIGNUP_BONUS_KEY", strings.Repeat("bonus-key-", 4)))
 	for _, path := range []string{notifyA, notifyB} {
 		push(t, s, path, store.Push{Bearer: "x", Body: json.RawMessage(`{}`)}).Expect(404)
 	}

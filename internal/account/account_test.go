@@ -56,12 +56,9 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, r *room)) {
 
 func newRoom(t *testing.T, d *db.DB) *room {
 	t.Helper()
-	var err error
 	r := &room{db: d, a: provider{}, b: provider{}, refuse: map[string]error{}}
 	log := slog.New(slog.DiscardHandler)
-	if r.credits, err = credit.New(t.Context(), credit.Options{DB: d, SignupBonus: 3, Log: log}); err != nil {
-		t.Fatal(err)
-	}
+	r.credits = credit.New(credit.Options{DB: d, SignupBonus: 3, Log: log})
 	r.Service = account.New(account.Options{DB: d, Tokens: account.NewTokens(secret, time.Hour), MaxTokenLife: 7 * 24 * time.Hour, Log: log,
 		Providers: map[string]account.IdentityVerifier{account.ProviderA: r.a, account.ProviderB: r.b},
 		Credits:   r.credits,

@@ -168,7 +168,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	if err != nil {
 		return err
 	}
-	ledger, err := newLedger(ctx, cfg, a.db, a.seen, a.log)
+	ledger, err := newLedger(cfg, a.db, a.seen, a.log)
 	if err != nil {
 		return err
 	}

@@ -158,11 +158,11 @@ func newIdentityProviders(cfg config.Config, seen *dependencies) map[string]acco
 }
 
 // NewLedger returns the ledger with the configured stores.
-func NewLedger(ctx context.Context, cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
-	return newLedger(ctx, cfg, d, nil, log)
+func NewLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
+	return newLedger(cfg, d, nil, log)
 }
 
-func newLedger(ctx context.Context, cfg config.Config, d *db.DB, seen *dependencies, log *slog.Logger) (*credit.Ledger, error) {
+func newLedger(cfg config.Config, d *db.DB, seen *dependencies, log *slog.Logger) (*credit.Ledger, error) {
 	a, b, err := newStores(cfg, seen)
 	if err != nil {
 		return nil, err
@@ -178,14 +178,9 @@ func newLedger(ctx context.Context, cfg config.Config, d *db.DB, seen *dependenc
 	o := credit.Options{DB: d, Catalog: cfg.Credit.Products, Stores: stores,
 		SignupBonus: cfg.Credit.SignupBonus, AdminDailyCap: cfg.Credit.AdminGrantDailyCap, Log: log}
 	if cfg.Credit.BonusPerIdentity {
-		// The current ones first: the key that they open is the one that counts.
-		for _, secret := range []config.Secret{cfg.Auth.JWTSecret, cfg.Separation.SigningSecret, cfg.Auth.JWTPrevious, cfg.Separation.SigningPrevious} {
-			if !secret.IsBlank() {
-				o.BonusSecrets = append(o.BonusSecrets, secret.Reveal())
-			}
-		}
+		o.BonusKey = cfg.Credit.BonusKey.Reveal()
 	}
-	return credit.New(ctx, o)
+	return credit.New(o), nil
 }
 
 // NewStores returns the stores' clients, nil for what is not configured.

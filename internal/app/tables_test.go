@@ -47,7 +47,7 @@ var owners = map[string]string{
 	"render_sources":     "job", // what keeps objects from every sweep
 	"replicas":           "job",
 	"request_times":      "ratelimit",
-	"sealed_keys":        "credit",
+	"sealed_keys":        "", // of a former release
 	"separation_jobs":    "separation",
 	"separation_stems":   "separation",
 	"users":              "user",

@@ -213,7 +213,8 @@ type Media struct {
 // Credit configures what credits cost and how they are granted.
 type Credit struct {
 	SignupBonus        int64            // >= 0
-	BonusPerIdentity   bool             // an identity that had the bonus has no other after its account's deletion
+	BonusPerIdentity   bool             // an identity gets the bonus once, also after deleting its account
+	BonusKey           Secret           // set if BonusPerIdentity is
 	AdminGrantDailyCap int64            // >= 0
 	Products           map[string]int64 // product id to credits (> 0), not empty; not to be changed
 }
@@ -272,8 +273,11 @@ type Outbound struct {
 // format of the log that is to tell of it.
 func Load(lookup func(string) (string, bool)) (Config, error) {
 	r, s := reader{lookup: lookup}, settings{}
+	r.readSecretFiles()
 	for _, k := range s.keys() {
-		k.set(&r, k)
+		if !r.broken[k.Name] {
+			k.set(&r, k)
+		}
 	}
 	s.check(&r)
 	if err := errors.Join(r.problems...); err != nil {

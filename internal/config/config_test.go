@@ -282,6 +282,11 @@ func TestStartUpRules(t *testing.T) {
 		"SQLite memory misspelt":       {env{"DATABASE_URL": "sqlite://:memory:"}, "DATABASE_URL: must be sqlite:///absolute/path.db, sqlite://relative/path.db or sqlite::memory:"},
 		"pool 0":                       {env{"DB_MAX_POOL": "0"}, "DB_MAX_POOL: must be a whole number, 1 to 1000"},
 
+		"bonus once without its key": {env{"SIGNUP_BONUS_PER_IDENTITY": "once"}, "SIGNUP_BONUS_KEY: is required when SIGNUP_BONUS_PER_IDENTITY is once"},
+		"bonus key of 31":            {env{"SIGNUP_BONUS_PER_IDENTITY": "once", "SIGNUP_BONUS_KEY": strings.Repeat("x", 31)}, "SIGNUP_BONUS_KEY: must have at least 32 characters"},
+		"bonus once":                 {env{"SIGNUP_BONUS_PER_IDENTITY": "once", "SIGNUP_BONUS_KEY": strings.Repeat("x", 32)}, ""},
+		"bonus always, with a key":   {env{"SIGNUP_BONUS_KEY": strings.Repeat("x", 32)}, ""},
+
 		"bucket complete":                {bucket, ""},
 		"bucket without account":         {bucketBut("OBJECT_STORE_ACCOUNT_ID", " "), "OBJECT_STORE_ACCOUNT_ID: is required when OBJECT_STORE_BUCKET is set"},
 		"bucket without access key":      {bucketBut("OBJECT_STORE_ACCESS_KEY_ID", ""), "OBJECT_STORE_ACCESS_KEY_ID: is required when OBJECT_STORE_BUCKET is set"},

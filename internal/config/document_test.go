@@ -54,6 +54,11 @@ func TestEveryKeyIsReadOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, k := range Keys {
+		if k.Secret {
+			names[k.Name+"_FILE"] = true
+		}
+	}
 	if !maps.Equal(read, names) {
 		t.Errorf("read\n%v\ndeclared\n%v", read, names)
 	}
@@ -74,10 +79,11 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(nil), "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(),
 		"IAP_PLATFORM_B_ENV": "sandbox", "MEDIA_CAGE": "best-effort", "IAP_PLATFORM_B_ROOT_CA_FILE": rootFile, "SEPARATION_URL_TTL_SEC": "600", "SEPARATION_ABANDON_TTL_MS": "604800001",
 		"IAP_PLATFORM_A_ALLOW_TEST": "true", "IAP_PLATFORM_A_NOTIFICATION_KEYS_URL": "https://x.example", "SIGNUP_BONUS_PER_IDENTITY": "once",
+		"SIGNUP_BONUS_KEY":      strings.Repeat("u", 40),
 		"RENDER_MAX_CONCURRENT": "37", "MIGRATE_ON_START": "false", "ROLES": "api",
 	}
 	base := with(map[string]string{
-		"DATABASE_URL":        "postgres://h/db?sslmode=require",
+		"DATABASE_URL": "postgres://h/db?sslmode=require", "SIGNUP_BONUS_KEY": strings.Repeat("b", 40),
 		"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("0", 32),
 		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s",
 		"IAP_PLATFORM_A_NOTIFICATION_AUDIENCE": "a", "IAP_PLATFORM_A_NOTIFICATION_SENDER": "s@x.example",

@@ -19,6 +19,8 @@ blank one, wins over it. In that file put values that hold ` + "`$`, `#`, quotes
 - A blank value counts as an absent one.
 - Anything wrong ends the process before it listens, with exit status 1 and one
   line for every problem, all together. No line shows a value.
+- Every secret (marked as such) may be given as ` + "`<KEY>_FILE`" + ` instead, the
+  path of a file with the value; giving both is refused.
 - 1 MB here is 1 MiB, 1048576 bytes. Lists are separated by commas.
 - ` + "[`.env.example`](../.env.example)" + ` holds every key, ready to be copied.
 `)
@@ -31,6 +33,9 @@ blank one, wins over it. In that file put values that hold ` + "`$`, `#`, quotes
 		meaning := k.Meaning
 		if allowed := k.Range(); allowed != "" {
 			meaning += " Allowed: " + allowed + "."
+		}
+		if k.Secret {
+			meaning += " Secret."
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.Required, markdownDefault(k), strings.ReplaceAll(meaning, "|", `\|`))
 	}
@@ -58,7 +63,8 @@ func envExample() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration of cutroom: copy this file to .env and fill in the keys that are not
 # commented out. The real environment wins over .env. Put values that hold $, #, quotes
-# or spaces between single quotes.
+# or spaces between single quotes. A secret key may be given as <KEY>_FILE instead, the
+# path of a file with the value.
 #
 # Generated from internal/config/keys.go: go test ./internal/config -update
 `)

@@ -48,9 +48,9 @@ func misspelt(environment []string) (warnings []string) {
 		if !keyName.MatchString(name) || isKey(name) {
 			continue
 		}
-		for _, k := range Keys {
-			if len(k.Name) >= shortestGuess && editDistance(name, k.Name) <= 2 {
-				warnings = append(warnings, fmt.Sprintf("%s is not a key of this service; is %s meant?", name, k.Name))
+		for _, known := range names {
+			if len(known) >= shortestGuess && editDistance(name, known) <= 2 {
+				warnings = append(warnings, fmt.Sprintf("%s is not a key of this service; is %s meant?", name, known))
 				break
 			}
 		}
@@ -106,8 +106,19 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 // a piece of a value that was not quoted, and is not repeated.
 var keyName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
 
+// names are the names that are read: of every key, and of every secret's file.
+var names = func() (names []string) {
+	for _, k := range Keys {
+		names = append(names, k.Name)
+		if k.Secret {
+			names = append(names, k.Name+fileSuffix)
+		}
+	}
+	return names
+}()
+
 func isKey(name string) bool {
-	return slices.ContainsFunc(Keys, func(k Key) bool { return k.Name == name })
+	return slices.Contains(names, name)
 }
 
 // isTracingKey reports whether the OpenTelemetry SDK may read a key by itself.

@@ -311,6 +311,8 @@ func (s *settings) creditKeys() []Key {
 			Meaning: "Credits granted at the first sign-in. 0 grants none."},
 		{Name: "SIGNUP_BONUS_PER_IDENTITY", Default: "always", set: into(&s.Credit.BonusPerIdentity, oneOf("always, once", false, true)),
 			Meaning: "`always` grants the bonus to every new account. `once` grants it once to a person of a provider: a keyed hash of who had it outlives the account's deletion, so that deleting and signing in again earns nothing."},
+		{Name: "SIGNUP_BONUS_KEY", Secret: true, set: into(&s.Credit.BonusKey, signingSecret),
+			Meaning: "Key of that hash, at least 32 characters; required with `once`. Never change it: under another key everybody gets the bonus once more."},
 		{Name: "ADMIN_GRANT_DAILY_CAP", Default: "1000", Min: 0, Max: 1000000000, set: number(&s.Credit.AdminGrantDailyCap, 1),
 			Meaning: "Credits that one admin may grant in any 24 hours."},
 		{Name: "CREDIT_PRODUCTS", Default: "credits.10=10,credits.50=50,credits.150=150", set: into(&s.Credit.Products, products),

@@ -22,12 +22,22 @@ func (p *Problem) Error() string { return p.Key + ": " + p.Rule }
 // warnings instead of stopping at the first.
 type reader struct {
 	lookup   func(string) (string, bool)
+	broken   map[string]bool // secrets whose file is a problem
 	problems []error
 	warnings []string
 }
 
 func (r *reader) problem(key, rule string) {
 	r.problems = append(r.problems, &Problem{Key: key, Rule: rule})
+}
+
+// hasProblem reports whether a key, or the file of a secret, has a problem
+// already.
+func (r *reader) hasProblem(key string) bool {
+	return slices.ContainsFunc(r.problems, func(err error) bool {
+		p, ok := err.(*Problem)
+		return ok && (p.Key == key || p.Key == key+fileSuffix)
+	})
 }
 
 func (r *reader) warn(format string, args ...any) {
@@ -62,7 +72,7 @@ func (r *reader) missing(of Requirement) (blank []string, all int) {
 		if k.Required != of {
 			continue
 		}
-		if all++; r.given(k.Name) == "" {
+		if all++; r.given(k.Name) == "" && !r.broken[k.Name] {
 			blank = append(blank, k.Name)
 		}
 	}

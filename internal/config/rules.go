@@ -20,6 +20,9 @@ func (s *settings) check(r *reader) {
 	s.checkObjectStore(r)
 	s.checkRoles(r)
 	s.checkSeparation(r)
+	if s.Credit.BonusPerIdentity && s.Credit.BonusKey.IsBlank() && !r.hasProblem("SIGNUP_BONUS_KEY") {
+		r.problem("SIGNUP_BONUS_KEY", "is required when SIGNUP_BONUS_PER_IDENTITY is once")
+	}
 	s.checkPlatformA(r)
 	s.checkPlatformB(r)
 	if s.Render.MaxConcurrent == 0 {

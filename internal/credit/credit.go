@@ -61,7 +61,7 @@ type Ledger struct {
 	catalog     map[string]int64
 	stores      map[string]*askedStore
 	signupBonus int64
-	identities  *identities // nil where every new account has the bonus
+	bonusKey    string // "" grants the bonus to every new account
 	dailyCap    int64
 	log         *slog.Logger
 }
@@ -75,29 +75,22 @@ type Options struct {
 	Stores map[string]Store
 	// SignupBonus is granted once per user; 0 grants none.
 	SignupBonus int64
-	// BonusSecrets, where there are any, make the bonus one per identity: it is
-	// remembered beyond the account's deletion, under a key that each of these
-	// secrets of the configuration opens.
-	BonusSecrets []string
+	// BonusKey grants the bonus once per identity: a hash of the identity under
+	// this key outlives the account. "" grants it to every new account.
+	BonusKey string
 	// AdminDailyCap bounds what one admin may mint in a rolling 24 hours.
 	AdminDailyCap int64
 	Log           *slog.Logger
 }
 
-// New returns a Ledger, over a database that is migrated.
-func New(ctx context.Context, o Options) (*Ledger, error) {
-	l := &Ledger{db: o.DB, catalog: o.Catalog, stores: map[string]*askedStore{}, signupBonus: o.SignupBonus,
+// New returns a Ledger over a migrated database.
+func New(o Options) *Ledger {
+	l := &Ledger{db: o.DB, catalog: o.Catalog, stores: map[string]*askedStore{}, signupBonus: o.SignupBonus, bonusKey: o.BonusKey,
 		dailyCap: o.AdminDailyCap, log: o.Log}
 	for platform, s := range o.Stores {
 		l.stores[platform] = &askedStore{Store: s, platform: platform, slots: make(chan struct{}, maxAsking)}
 	}
-	if len(o.BonusSecrets) > 0 {
-		var err error
-		if l.identities, err = newIdentities(ctx, o.DB, o.BonusSecrets); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
+	return l
 }
 
 // Balance returns a user's credits, 0 for an unknown or deleted user.
@@ -140,9 +133,9 @@ func (l *Ledger) Quote(ctx context.Context, userID string, durationMs int64) (Qu
 	return Quote{Credits: price, Balance: have, Sufficient: have >= price}, nil
 }
 
-// GrantSignup grants the signup bonus unless the user, or where it is granted
-// once to an identity an earlier account of the same, has had it. It may be
-// called at every sign-in, so that a grant which failed once is made later.
+// GrantSignup grants the signup bonus unless the user had it or, with a bonus
+// key, an earlier account of the same identity had it. Every sign-in may call it,
+// so a grant that failed is made later.
 func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
 	if l.signupBonus <= 0 {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,15 +92,11 @@ func addUser(t *testing.T, d *db.DB) string {
 	return id
 }
 
-func newLedger(t *testing.T, d *db.DB, s credit.Store, bonusSecrets ...string) *credit.Ledger {
+func newLedger(t *testing.T, d *db.DB, s credit.Store, bonusKey ...string) *credit.Ledger {
 	t.Helper()
-	l, err := credit.New(t.Context(), credit.Options{DB: d, Catalog: map[string]int64{"credits.10": 10, "credits.50": 50},
+	return credit.New(credit.Options{DB: d, Catalog: map[string]int64{"credits.10": 10, "credits.50": 50},
 		Stores:      map[string]credit.Store{credit.PlatformA: s},
-		SignupBonus: 3, BonusSecrets: bonusSecrets, AdminDailyCap: 100, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+		SignupBonus: 3, BonusKey: strings.Join(bonusKey, ""), AdminDailyCap: 100, Log: slog.New(slog.DiscardHandler)})
 }
 
 // sales are what a user bought, as support sees it.

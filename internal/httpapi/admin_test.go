@@ -51,10 +51,7 @@ func startAdmin(t *testing.T) *adminServer {
 	d := dbtest.SQLite(t)
 	s := &adminServer{t: t, db: d, tokens: account.NewTokens(strings.Repeat("k", 32), time.Hour)}
 	quiet := slog.New(slog.DiscardHandler)
-	ledger, err := credit.New(t.Context(), credit.Options{DB: d, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ledger := credit.New(credit.Options{DB: d, Log: quiet})
 	provider := httptest.NewServer(http.HandlerFunc(authorize))
 	t.Cleanup(provider.Close)
 	s.Server = httptest.NewServer(httpapi.New(httpapi.Options{

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"io"
+	"os"
+	"strings"
+)
+
+// fileSuffix makes of a secret key the key that names a file with its value.
+const fileSuffix = "_FILE"
+
+// maxSecretBytes is far more than a secret needs: a key file has a few KiB.
+const maxSecretBytes = 64 << 10
+
+// secretFile reads the file that <KEY>_FILE names, and returns no value for a
+// blank <KEY>_FILE. Only the line break that ends the file is not part of the
+// value.
+func (r *reader) secretFile(k Key) (value string, found bool) {
+	path := r.given(k.Name + fileSuffix)
+	switch {
+	case path == "":
+		return "", false
+	case r.given(k.Name) != "":
+		r.problem(k.Name, "must not be set together with "+k.Name+fileSuffix)
+		return "", true
+	}
+	value, rule := readSecret(path)
+	if rule != "" {
+		r.problem(k.Name+fileSuffix, rule)
+	}
+	return value, true
+}
+
+func readSecret(path string) (value, rule string) {
+	const unreadable = "must name a file that can be read"
+	f, err := os.Open(path)
+	if err != nil {
+		return "", unreadable
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
+	if err != nil {
+		return "", unreadable
+	}
+	value = strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	switch {
+	case len(text) > maxSecretBytes:
+		return "", "must name a file of at most 64 KiB"
+	case strings.TrimSpace(value) == "":
+		return "", "must name a file that is not empty"
+	}
+	return value, ""
+}
+
+// readSecretFiles lets the reader find the values of files under the names of
+// their keys. A key whose file is a problem counts as given, and is not set.
+func (r *reader) readSecretFiles() {
+	fromFile := map[string]string{}
+	for _, k := range Keys {
+		if !k.Secret {
+			continue
+		}
+		if value, found := r.secretFile(k); found {
+			fromFile[k.Name] = value
+		}
+	}
+	environment := r.lookup
+	r.lookup = func(key string) (string, bool) {
+		if value, found := fromFile[key]; found {
+			return value, true
+		}
+		return environment(key)
+	}
+	r.broken = map[string]bool{}
+	for name, value := range fromFile {
+		r.broken[name] = value == ""
+	}
+}
