@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/tracing"
 	"cutroom/internal/user"
 )
 
@@ -22,10 +23,13 @@ type Table struct {
 	Name   string // of the table, a constant of the program
 	Prefix string // of every id
 	Topic  string // wakes the workers of every replica
+	// Attempt is the name of an attempt's span.
+	Attempt string
 
 	DB      *db.DB
 	Renewer *Renewer
 	Folder  string // holds the work folders on this disk
+	Tracer  *tracing.Tracer
 	Log     *slog.Logger
 
 	// Ended runs in the transaction that ends a job, whichever way it ends, except
@@ -68,9 +72,14 @@ func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, d
 	settle func(last context.Context, taken bool, err error)) {
 	held, release := t.Renewer.KeepAlive(ctx, c.Lease)
 	defer release()
+	held, ended := t.Trace(held, t.Attempt, c.ID)
+	if tracing.Recording(held) {
+		t.AttemptLog(c).InfoContext(held, "attempt traced")
+	}
 	dir := t.WorkDir(c.Lease)
 	defer os.RemoveAll(dir)
 	err := t.Begin(held, c)
+	defer func() { ended(err) }()
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
