@@ -23,6 +23,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/admin"
+	"cutroom/internal/analysis"
 	"cutroom/internal/asset"
 	"cutroom/internal/config"
 	"cutroom/internal/credit"
@@ -69,6 +70,7 @@ type App struct {
 	staging     *staging.Area
 	slots       *media.Slots
 	onDemand    *ondemand.Maker
+	analyses    *ondemand.Maker
 	calls       *admin.CallLog
 	monitor     *monitor.Monitor
 	tracer      *tracing.Tracer // nil = off
@@ -173,13 +175,16 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		return err
 	}
 	a.credits = ledger
-	a.onDemand = ondemand.New(1, a.log)
+	a.onDemand = ondemand.New(1, 8*time.Second, a.log)
+	// Requests wait longer for an analysis; the slots bound how many are made at once.
+	a.analyses = ondemand.New(64, 30*time.Second, a.log)
+	slots := media.NewFairSlots(runtime.GOMAXPROCS(0))
 	a.separations = separation.New(separation.Options{
-		DB: a.db, Renewer: a.renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
+		DB: a.db, Renewer: a.renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Analyses: slots, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
-		Tracer: a.tracer, Log: a.log,
+		Log: a.log,
 	})
 	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes})
 	if err := a.buildRenders(cfg, dirs, runner); err != nil {
@@ -198,6 +203,8 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.stopping = make(chan struct{})
 	api := httpapi.Options{
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: a.assets,
+		Analyses: analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: runner, Slots: slots, Maker: a.analyses,
+			CanWork: a.ready.canWork, WorkDir: dirs.work, Log: a.log}),
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
 		MaxRenderPixels: cfg.Render.MaxPixelFrames, RenderOutputTTL: cfg.Render.OutputTTL,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
@@ -246,7 +253,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 		DB: a.db, Renewer: a.renewer, Store: a.store, Bucket: a.bucket, Assets: a.assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
 		Slots: a.slots, OnDemand: a.onDemand, Timeout: cfg.Render.JobTimeout, CanWork: a.ready.canWork, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
 		JobLifetime: cfg.Retention.Jobs, OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
-		EraseCaches: a.parts.EraseScope, Tracer: a.tracer, Log: a.log,
+		EraseCaches: a.parts.EraseScope, Log: a.log,
 	})
 	return nil
 }
@@ -360,6 +367,7 @@ func (a *App) Run(ctx context.Context) error {
 	a.log.Info("cutroom serves", "address", address, "roles", a.cfg.Roles.String(), "version", a.version)
 	err = group.Wait()
 	a.onDemand.Close()
+	a.analyses.Close()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}

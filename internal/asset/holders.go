@@ -186,6 +186,20 @@ func (s *Service) holdAlone(ctx context.Context, userID string, f Found) error {
 	})
 }
 
+// Use finds an asset for a request that reads it at once, and makes its user a holder.
+// The error is that of [Service.Lookup], or a 404 that names the field assetKey.
+func (s *Service) Use(ctx context.Context, userID, key string) (Key, error) {
+	found, errs := s.Lookup(ctx, []string{key})
+	err := errs[0]
+	if err == nil {
+		err = s.holdAlone(ctx, userID, found[0])
+	}
+	if missing(err) || errors.Is(err, errRemoved) {
+		return Key{}, fault.NotFoundf("assetKey: the asset does not exist in the object store")
+	}
+	return found[0].Key, err
+}
+
 // Held is an asset as one of its holders sees it.
 type Held struct {
 	Key         string

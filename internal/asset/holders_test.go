@@ -179,7 +179,7 @@ func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
 		})
 		p.sweep()
 		p.store.setHook(nil)
-		if len(during) != 2 {
+		if len(during) != 4 { // the object and its analysis
 			t.Fatalf("the store was asked to delete %d times", len(during)/2)
 		}
 		for _, err := range during {

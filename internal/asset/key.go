@@ -56,3 +56,7 @@ func isHash(s string) bool {
 	}
 	return true
 }
+
+// AnalysisKey is where the analysis of the asset's bytes is kept, whatever extension
+// the asset was uploaded under.
+func (k Key) AnalysisKey() string { return "analysis/" + k.SHA256 + ".json" }

@@ -95,14 +95,15 @@ func (s *Service) remove(ctx context.Context, key string) error {
 	if err != nil {
 		return fmt.Errorf("mark asset for removal: %w", err)
 	}
-	call, cancel := context.WithTimeout(ctx, removalTimeout)
-	defer cancel()
-	if err := s.bucket.Delete(call, key); err != nil {
-		return fmt.Errorf("remove asset: %w", err)
-	}
 	k, err := ParseKey(key)
 	if err != nil {
 		return err
+	}
+	call, cancel := context.WithTimeout(ctx, removalTimeout)
+	defer cancel()
+	// Where the same bytes are held under another extension, the analysis is made again.
+	if err := s.bucket.Delete(call, key, k.AnalysisKey()); err != nil {
+		return fmt.Errorf("remove asset: %w", err)
 	}
 	if err := s.cache.Drop(k.fileName()); err != nil {
 		return err

@@ -41,18 +41,23 @@ type loudnessChannel struct {
 	peak   truePeak
 }
 
-// ChannelWeights returns the weights of a channel layout that has no other name than
-// its number of channels: the surround channels of 5.1 count more, its LFE does not.
+// ChannelWeights returns the weights of the usual layout of so many channels:
+// surround channels count more, and an LFE does not count.
 func ChannelWeights(channels int) []float64 {
-	if channels == 6 {
-		return []float64{1, 1, 1, 0, surroundWeight, surroundWeight}
+	weights := []float64{1, 1, 1, 0, surroundWeight, surroundWeight, surroundWeight, surroundWeight}
+	switch channels {
+	case 3:
+		weights[2] = 0
+	case 4:
+		weights[3] = surroundWeight
+	case 5:
+		weights[3] = surroundWeight
 	}
-	weights := make([]float64, channels)
-	for i := range weights {
-		weights[i] = 1
-	}
-	return weights
+	return weights[:channels]
 }
+
+// MaxChannels is the most channels that ChannelWeights knows.
+const MaxChannels = 8
 
 // surroundWeight is +1.5 dB.
 const surroundWeight = 1.41

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 )
 
@@ -103,6 +104,26 @@ func NewWaveformDrawer(sampleRate, channels int) *WaveformDrawer {
 
 // Write takes samples in portions of any length.
 func (d *WaveformDrawer) Write(p []byte) (int, error) { return d.portions.each(p, d.frames) }
+
+// Floats returns a writer of float32 samples to the drawer.
+func (d *WaveformDrawer) Floats() io.Writer { return &floatDrawer{d: d, portions: portions{size: 4}} }
+
+type floatDrawer struct {
+	d        *WaveformDrawer
+	portions portions
+	block    []byte
+}
+
+func (f *floatDrawer) Write(p []byte) (int, error) {
+	return f.portions.each(p, func(p []byte) {
+		f.block = f.block[:0]
+		for ; len(p) > 0; p = p[4:] {
+			x := math.Round(float(p) * -math.MinInt16)
+			f.block = binary.LittleEndian.AppendUint16(f.block, uint16(int16(max(math.MinInt16, min(math.MaxInt16, x)))))
+		}
+		_, _ = f.d.Write(f.block) // never fails
+	})
+}
 
 func (d *WaveformDrawer) frames(p []byte) {
 	size := 2 * d.channels

@@ -10,7 +10,6 @@ import (
 
 	"cutroom/internal/audio"
 	"cutroom/internal/media"
-	"cutroom/internal/media/container"
 )
 
 // audioVersion is raised when a decode of the same source would come out
@@ -142,18 +141,14 @@ func audioKey(s *decodedAudio) string {
 		add("from", s.From).add("to", s.To).String() + ".f32"
 }
 
-// seekLead is how far before a window decoding starts: decoders of lossy sound
-// need some packets to come to themselves.
-const seekLead = 2 * time.Second
-
 // pass is the ffmpeg run that decodes the sound into out; the times of all
 // decoded packets go to log (see coverage).
 func (s *decodedAudio) pass(out, log string) media.Pass {
 	info := s.source.info
 	a := info.Audio
 	args := []string{"-copyts", "-noaccurate_seek"}
-	if from := time.Duration(media.MulDiv(s.From, int64(time.Second), sampleRate)); from > seekLead && seeksExactly(info.Kind) {
-		args = append(args, "-seek_timestamp", "1", "-ss", decimal((from - seekLead + info.Zero).Seconds()))
+	if from := time.Duration(media.MulDiv(s.From, int64(time.Second), sampleRate)); from > media.SeekLead && media.SeeksExactly(info.Kind) {
+		args = append(args, "-seek_timestamp", "1", "-ss", decimal((from - media.SeekLead + info.Zero).Seconds()))
 	}
 	// One thread: with several, ffmpeg 7.1 and later cut what an edit list hides off
 	// the wrong packets of FLAC and ALAC, and every other one of the rest is lost.
@@ -182,17 +177,6 @@ func (s *decodedAudio) pass(out, log string) media.Pass {
 		Name: fmt.Sprintf("decode the sound of %s", s.source.user), Args: args, Inputs: []string{s.source.Path},
 		Timeout: passTimeout(time.Duration(media.MulDiv(s.To-s.From, int64(time.Second), sampleRate)), 0.5),
 	}
-}
-
-// seeksExactly reports whether a container tells where it landed after a seek.
-// Bare frames of MP3 and AAC do not; they are decoded from the start, which is
-// fast.
-func seeksExactly(kind container.Kind) bool {
-	switch kind {
-	case container.MP4, container.Matroska, container.WAV, container.FLAC:
-		return true
-	}
-	return false
 }
 
 // stereo brings any channel layout to two channels without changing the level

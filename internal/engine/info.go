@@ -211,26 +211,15 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 // container still holds, 1 when nothing is known to be missing.
 func newInfo(p media.Probe, share float64) *Info {
 	info := &Info{Kind: p.Kind, Streams: p.Streams}
-	zero := time.Duration(math.MaxInt64)
+	zero := p.Zero()
 	if m := p.VideoPackets; m.Packets > 0 {
 		info.Video = &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, End: m.End}
 		for _, k := range m.Keyframes {
 			info.Video.Keys = append(info.Video.Keys, int64(k))
 		}
-		zero = min(zero, m.First)
 	}
 	if m := p.AudioPackets; m.Packets > 0 {
 		info.Audio = &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First, End: m.End}
-		zero = min(zero, m.First)
-	}
-	// Encoder delay may reach below zero; the film, or the music, begins at zero then.
-	if zero < 0 && zero > -200*time.Millisecond && (info.Video == nil || p.VideoPackets.First >= 0) {
-		zero = 0
-	}
-	if a := info.Audio; a != nil && p.Kind == container.AAC {
-		// A bare stream does not say how much its encoder began early: at least a
-		// frame, which holds what the transform needs before the first sample.
-		zero += (a.End - a.First) / time.Duration(a.Packets)
 	}
 	info.Zero = zero
 	if v := info.Video; v != nil {

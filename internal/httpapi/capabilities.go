@@ -19,7 +19,11 @@ type feature struct {
 
 // features is the list that GET /capabilities answers from. Add a feature when it
 // works, not before.
-var features = []feature{}
+var features = []feature{
+	{"analysis", withBucket},
+}
+
+func withBucket(o *Options) bool { return o.Assets.Enabled() }
 
 func supportedFeatures(o *Options) []string {
 	names := make([]string, 0, len(features))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"cutroom/internal/account"
+	"cutroom/internal/audio"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
@@ -223,6 +224,11 @@ type peaksBody struct {
 	Data            []int8 `json:"data"`
 }
 
+func bodyOfPeaks(wave audio.Waveform) peaksBody {
+	return peaksBody{Version: 2, Channels: 1, SampleRate: wave.SampleRate, SamplesPerPixel: wave.SamplesPerPair,
+		Bits: 8, Length: wave.Len(), Data: wave.Pairs}
+}
+
 func (s *Server) peaks(w http.ResponseWriter, r *http.Request) error {
 	points, query := separation.DefaultPoints, r.URL.Query()
 	if query.Has("points") {
@@ -232,8 +238,7 @@ func (s *Server) peaks(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	b, err := json.Marshal(peaksBody{Version: 2, Channels: 1, SampleRate: wave.SampleRate, SamplesPerPixel: wave.SamplesPerPair,
-		Bits: 8, Length: wave.Len(), Data: wave.Pairs})
+	b, err := json.Marshal(bodyOfPeaks(wave))
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/admin"
+	"cutroom/internal/analysis"
 	"cutroom/internal/asset"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
@@ -40,6 +41,7 @@ type Options struct {
 	Separations *separation.Service
 	Renders     *render.Service
 	Assets      *asset.Service
+	Analyses    *analysis.Service
 	Admin       *admin.Reports
 	Staging     *staging.Area
 
@@ -135,6 +137,7 @@ func (s *Server) routes() {
 
 	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.uploadURL)))
 	s.handle("POST /api/v2/assets/complete", s.limited(limitAssets, s.byUser, s.submitter(s.completeUpload)))
+	s.handle("POST /api/v2/assets/analysis", s.limited(limitAssets, s.byUser, s.submitter(s.analyseAsset)))
 	s.handle("GET /api/v2/assets", s.signedIn(history("assets", s.o.Assets.List, bodyOfAsset)))
 	s.handle("DELETE /api/v2/assets/{name}", s.signedIn(s.deleteAsset))
 

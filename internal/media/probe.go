@@ -97,11 +97,16 @@ const (
 // it; it is another one when the file cannot be read or ffprobe could not do its
 // work.
 func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
+	return r.ProbeWithin(ctx, path, MeasureOptions{MaxPackets: maxProbePackets, MaxMemoryBytes: min(maxProbeMemory, r.cfg.MaxMemoryBytes)})
+}
+
+// ProbeWithin is Probe at a cost that the caller chooses.
+func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptions) (Probe, error) {
 	class, err := container.SniffFile(path)
 	if err != nil {
 		return Probe{}, fmt.Errorf("probe: %w", err)
 	}
-	scan := newPacketScan(MeasureOptions{MaxPackets: maxProbePackets, MaxMemoryBytes: min(maxProbeMemory, r.cfg.MaxMemoryBytes)})
+	scan := newPacketScan(opts)
 	scan.wantFrames = true
 	out, err := r.scan(ctx, "probe", path, class.Kind, scan)
 	if err != nil {

@@ -114,8 +114,9 @@ type Pass struct {
 	Dir    string   // working directory, absolute: the only place the pass may write
 	Inputs []string // further files (or folders) the pass may read, absolute
 
-	Timeout    time.Duration  // 0 is none
-	OnProgress func(Progress) // may be nil; called from one goroutine, never after Encode returned
+	Timeout        time.Duration  // 0 is none
+	MaxMemoryBytes int64          // 0 is that of any other process
+	OnProgress     func(Progress) // may be nil; called from one goroutine, never after Encode returned
 
 	// Stdin is read as pipe:0, and never after Encode returned, which waits for a
 	// Read in progress. May be nil. What came of input that ended with another
@@ -150,7 +151,7 @@ type Result struct {
 //
 // When Encode returns, the process is gone and nothing writes to Dir anymore.
 func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
-	job := command{name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs, stdin: p.Stdin, stdout: p.Stdout, timeout: p.Timeout}
+	job := command{name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs, stdin: p.Stdin, stdout: p.Stdout, timeout: p.Timeout, memory: p.MaxMemoryBytes}
 	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-y"}
 	meter := &progressMeter{notify: p.OnProgress}
 	if p.Stdout == nil {

@@ -16,12 +16,8 @@ import (
 	"cutroom/internal/media"
 )
 
-const (
-	// maxWait is how long a request waits. What is being made goes on without it.
-	maxWait = 8 * time.Second
-	// timeLimit is what one thing may take, the wait for its turn included.
-	timeLimit = 10 * time.Minute
-)
+// timeLimit is what one thing may take, the wait for its turn included.
+const timeLimit = 10 * time.Minute
 
 // ErrBusy answers whoever asked when it takes longer than a request may.
 var ErrBusy = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: 5 * time.Second}
@@ -39,8 +35,9 @@ type Maker struct {
 	running sync.WaitGroup
 }
 
-// New returns a Maker of as many things at once.
-func New(atOnce int, log *slog.Logger) *Maker {
+// New returns a Maker of as many things at once. A request waits for maxWait; what is
+// being made goes on without it.
+func New(atOnce int, maxWait time.Duration, log *slog.Logger) *Maker {
 	m := &Maker{slots: media.NewSlots(atOnce), maxWait: maxWait, log: log}
 	m.open, m.close = context.WithCancel(context.Background())
 	return m

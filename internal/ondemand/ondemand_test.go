@@ -11,9 +11,11 @@ import (
 	"time"
 )
 
+const maxWait = 8 * time.Second
+
 func TestMadeOnceHoweverManyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(2, slog.New(slog.DiscardHandler))
+		m := New(2, maxWait, slog.New(slog.DiscardHandler))
 		var made, now, most atomic.Int64
 		var all sync.WaitGroup
 		for i := range 40 {
@@ -43,7 +45,7 @@ func TestMadeOnceHoweverManyAsk(t *testing.T) {
 // on, also when they leave.
 func TestSlowThingIsMadeForTheNextWhoAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(1, slog.New(slog.DiscardHandler))
+		m := New(1, maxWait, slog.New(slog.DiscardHandler))
 		var made atomic.Int64
 		slow := func(ctx context.Context) error {
 			time.Sleep(3 * maxWait / 2)
@@ -67,7 +69,7 @@ func TestSlowThingIsMadeForTheNextWhoAsks(t *testing.T) {
 
 func TestCloseEndsWhatIsBeingMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(1, slog.New(slog.DiscardHandler))
+		m := New(1, maxWait, slog.New(slog.DiscardHandler))
 		forever := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		for _, name := range []string{"runs", "waits"} {
 			go func() {

@@ -94,7 +94,7 @@ func (r *harness) service(change ...func(*Options)) *Service {
 	o := Options{DB: r.db, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
 		Renewer: job.NewRenewer(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
 		Sweeper: sweep.New(sweep.Options{DB: r.db, Store: r.store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
-		Store:   r.store, OnDemand: ondemand.New(1, slog.New(slog.DiscardHandler)), NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
+		Store:   r.store, OnDemand: ondemand.New(1, 8*time.Second, slog.New(slog.DiscardHandler)), Analyses: media.NewFairSlots(2), NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, JobLifetime: 365 * 24 * time.Hour, AbandonAfter: time.Hour, InFlight: 2,
 		StuckAfter: 10 * time.Minute, PollEvery: 20 * time.Millisecond, PollTimeout: 30 * time.Minute, Log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(o.WorkDir, 0o700); err != nil {
@@ -315,9 +315,6 @@ func (r *harness) claimed(s *Service) claimedJob {
 	j, ok, err := s.claim(r.t.Context())
 	if err != nil || !ok {
 		r.t.Fatalf("claim: %v, %v", ok, err)
-	}
-	if err := s.jobs.Begin(r.t.Context(), j.Claim); err != nil {
-		r.t.Fatal(err)
 	}
 	return j
 }

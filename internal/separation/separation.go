@@ -25,7 +25,6 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +36,6 @@ import (
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ondemand"
 	"cutroom/internal/sweep"
-	"cutroom/internal/tracing"
 	"cutroom/internal/upstream/separator"
 )
 
@@ -61,7 +59,8 @@ type Options struct {
 	Sweeper  *sweep.Sweeper // removes what is needed no more
 	Store    objectstore.Store
 	Media    *media.Runner
-	OnDemand *ondemand.Maker // of the peaks of stems that have none
+	OnDemand *ondemand.Maker  // of the peaks of stems that have none
+	Analyses *media.FairSlots // for the uploads of each user
 	Provider *separator.Client
 	// CanWork says how many bytes jobs here may still write, or why this replica
 	// must not work now.
@@ -81,8 +80,7 @@ type Options struct {
 	InFlight        int           // jobs at the provider, over all replicas
 	StuckAfter      time.Duration // in SUBMITTING
 	PollEvery       time.Duration
-	PollTimeout     time.Duration   // in PROCESSING
-	Tracer          *tracing.Tracer // nil = off
+	PollTimeout     time.Duration // in PROCESSING
 	Log             *slog.Logger
 }
 
@@ -103,10 +101,9 @@ type Service struct {
 // New returns a Service.
 func New(o Options) *Service {
 	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "separation_jobs", Prefix: "sep-", Topic: topicWorkers,
-		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
-		Tracer: o.Tracer, Attempt: "separation.attempt"},
+		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob},
 		signer:   newSigner(o.SigningSecret, o.SigningPrevious),
-		analyses: media.NewFairSlots(runtime.GOMAXPROCS(0)), analysisWait: analysisWait}
+		analyses: o.Analyses, analysisWait: analysisWait}
 }
 
 // claimedJob is the part of a row that workers need.

@@ -1,0 +1,198 @@
+// Package analysis says what an asset holds: its length and picture, how loud it is,
+// where a person would cut, and its waveform. An asset is analysed once, and what was
+// found lies beside it in the bucket, for all accounts.
+package analysis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/audio"
+	"cutroom/internal/fault"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/ondemand"
+)
+
+// Options configures a Service. All fields are required.
+type Options struct {
+	Assets *asset.Service
+	Bucket *objectstore.Bucket // nil disables the service
+	Media  *media.Runner
+	Slots  *media.FairSlots // shared with the analysis of uploads, by user
+	Maker  *ondemand.Maker
+	// CanWork says how many bytes may still be written here, or why this replica must
+	// not work now.
+	CanWork func(ctx context.Context) (freeBytes int64, err error)
+	WorkDir string // a local folder for files in the making
+	Log     *slog.Logger
+}
+
+// Service analyses assets. It is safe for concurrent use.
+type Service struct{ o Options }
+
+// New returns a Service.
+func New(o Options) *Service { return &Service{o} }
+
+// The points that a waveform may be asked in.
+const (
+	minPoints     = 100
+	maxPoints     = 4000
+	DefaultPoints = 1000
+)
+
+// What the analysis of one asset may cost.
+const (
+	maxMemory  = 512 << 20
+	maxPackets = 6_000_000
+	timeLimit  = 60 * time.Second
+	slotWait   = 20 * time.Second
+)
+
+var (
+	errBusy      = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: slotWait}
+	errNotMedia  = fault.Invalidf("assetKey names a file that holds no picture or sound that can be read")
+	errExhausted = fault.Invalidf("assetKey names a file that takes too much time or memory to analyse")
+)
+
+// Analysis is what an asset holds.
+type Analysis struct {
+	DurationMs int64
+	Video      *Video `json:",omitempty"` // nil without a picture
+	Sound      *Sound `json:",omitempty"` // nil without sound
+}
+
+// Video is the picture as a player shows it.
+type Video struct {
+	Width, Height int
+	FrameRate     float64
+}
+
+// Sound is what was measured of the sound.
+type Sound struct {
+	// Loudness is integrated, in LUFS, and TruePeak in dBFS; nil for silence.
+	Loudness, TruePeak *float64
+	OnsetsMs           []int64
+	Peaks              audio.Waveform
+}
+
+// stored is how an Analysis lies in the bucket.
+type stored struct {
+	Version  int
+	NotMedia bool // the asset holds nothing to analyse
+	Analysis
+}
+
+// version is raised when the same asset would be described differently.
+const version = 1
+
+// Enabled is the error of a service without a bucket.
+func (s *Service) Enabled() error {
+	if s.o.Bucket == nil {
+		return asset.ErrDisabled
+	}
+	return nil
+}
+
+// Get returns the analysis of an asset that the owner uses with it, the waveform in at
+// most so many points.
+func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (Analysis, error) {
+	if err := s.Enabled(); err != nil {
+		return Analysis{}, err
+	}
+	if points < minPoints || points > maxPoints {
+		return Analysis{}, fault.Invalidf("points must be %d..%d", minPoints, maxPoints)
+	}
+	key, err := s.o.Assets.Use(ctx, owner, assetKey)
+	if err != nil {
+		return Analysis{}, err
+	}
+	found, err := s.read(ctx, key.AnalysisKey())
+	if errors.Is(err, objectstore.ErrNotFound) {
+		name := key.AnalysisKey()
+		if err = s.o.Maker.Make(ctx, name, func(ctx context.Context) error { return s.make(ctx, owner, key) }); err == nil {
+			found, err = s.read(ctx, name)
+		}
+	}
+	if err != nil {
+		return Analysis{}, err
+	}
+	if found.NotMedia {
+		return Analysis{}, errNotMedia
+	}
+	if found.Sound != nil {
+		found.Sound.Peaks = found.Sound.Peaks.Coarser(points)
+	}
+	return found.Analysis, nil
+}
+
+// read reads a stored analysis. One of another version is not found.
+func (s *Service) read(ctx context.Context, key string) (found stored, err error) {
+	obj, err := s.o.Bucket.Open(ctx, key)
+	if err != nil {
+		return found, fmt.Errorf("open analysis: %w", err)
+	}
+	defer obj.Close()
+	b, err := io.ReadAll(obj)
+	if err == nil {
+		err = json.Unmarshal(b, &found)
+	}
+	if err != nil {
+		return found, fmt.Errorf("read analysis: %w", err)
+	}
+	if found.Version != version {
+		return found, fmt.Errorf("analysis of version %d: %w", found.Version, objectstore.ErrNotFound)
+	}
+	return found, nil
+}
+
+// make analyses an asset and stores what it found.
+func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
+	if _, unable := s.o.CanWork(ctx); unable != nil {
+		return ondemand.ErrBusy.WithCause(unable)
+	}
+	dir, err := os.MkdirTemp(s.o.WorkDir, "analysis-*")
+	if err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "asset")
+	if err := s.o.Assets.FetchTo(ctx, key.String(), file); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeoutCause(ctx, slotWait, errBusy)
+	defer cancel()
+	release, err := s.o.Slots.Acquire(wait, owner)
+	if err != nil {
+		return err
+	}
+	defer release()
+	found := stored{Version: version}
+	found.Analysis, err = s.analyse(ctx, file)
+	if found.NotMedia = errors.Is(err, errNotMedia); err != nil && !found.NotMedia {
+		return err
+	}
+	return s.store(ctx, key.AnalysisKey(), filepath.Join(dir, "analysis.json"), found)
+}
+
+func (s *Service) store(ctx context.Context, key, file string, found stored) error {
+	b, err := json.Marshal(found)
+	if err != nil {
+		return fmt.Errorf("encode analysis: %w", err)
+	}
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		return fmt.Errorf("write analysis: %w", err)
+	}
+	if err := s.o.Bucket.Put(ctx, key, file, "application/json"); err != nil {
+		return fmt.Errorf("store analysis: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package analysis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"syscall"
+	"time"
+
+	"cutroom/internal/audio"
+	"cutroom/internal/media"
+)
+
+// analyse reads and decodes a local file.
+func (s *Service) analyse(ctx context.Context, file string) (Analysis, error) {
+	began := time.Now()
+	probe, err := s.o.Media.ProbeWithin(ctx, file, media.MeasureOptions{MaxPackets: maxPackets, MaxMemoryBytes: maxMemory, Timeout: timeLimit})
+	if err != nil {
+		return Analysis{}, refusal(err)
+	}
+	found := Analysis{DurationMs: probe.End().Round(time.Millisecond).Milliseconds(), Video: describeVideo(probe)}
+	if probe.AudioPackets.Packets > 0 {
+		if found.Sound, err = s.listen(ctx, file, probe, timeLimit-time.Since(began)); err != nil {
+			return Analysis{}, refusal(err)
+		}
+	}
+	if found.Video == nil && found.Sound == nil {
+		return Analysis{}, errNotMedia
+	}
+	return found, nil
+}
+
+// refusal tells what is the file's fault from what is ours.
+func refusal(err error) error {
+	exit, failed := errors.AsType[*media.ExitError](err)
+	if failed && (exit.Signal == syscall.SIGKILL || exit.Signal == syscall.SIGTERM) {
+		return err // the machine was out of memory, or is going down
+	}
+	switch {
+	case errors.Is(err, media.ErrTimeout), errors.Is(err, media.ErrTooManyPackets):
+		return errExhausted.WithCause(err)
+	case errors.Is(err, media.ErrNotMedia), failed:
+		return errNotMedia.WithCause(err)
+	}
+	return err
+}
+
+func describeVideo(p media.Probe) *Video {
+	if p.VideoPackets.Packets == 0 {
+		return nil
+	}
+	rate := p.Video.AvgFrameRate
+	if !rate.Known() {
+		rate = p.Video.FrameRate
+	}
+	return &Video{Width: p.Video.DisplayWidth, Height: p.Video.DisplayHeight, FrameRate: math.Round(rate.Float()*1000) / 1000}
+}
+
+// listen decodes the sound once, for all that is measured of it. Sound that cannot be
+// decoded to a single sample is none.
+func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeout time.Duration) (*Sound, error) {
+	channels := p.Audio.Channels
+	if channels > audio.MaxChannels {
+		channels = 2
+	}
+	loudness := audio.NewLoudnessMeter(audio.ChannelWeights(channels)...)
+	onsets := audio.NewRhythmDetector(channels)
+	waveform := audio.NewWaveformDrawer(audio.SampleRate, channels)
+	args := p.SoundArgs(file, media.SoundWindow{SampleRate: audio.SampleRate, Stereo: p.Audio.Channels > audio.MaxChannels})
+	_, err := s.o.Media.Encode(ctx, media.Pass{
+		Name: "analyse sound", Args: append(args, "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), Inputs: []string{file},
+		Stdout: io.MultiWriter(loudness, onsets, waveform.Floats()), Timeout: max(timeout, time.Second), MaxMemoryBytes: maxMemory,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("analyse sound: %w", err)
+	}
+	found := &Sound{Peaks: waveform.Waveform(), OnsetsMs: []int64{}}
+	if found.Peaks.Len() == 0 {
+		return nil, nil
+	}
+	if l, ok := loudness.Integrated(); ok {
+		found.Loudness = rounded(l)
+	}
+	if peak := loudness.TruePeak(); peak > 0 {
+		found.TruePeak = rounded(20 * math.Log10(peak))
+	}
+	for _, at := range onsets.Onsets() {
+		found.OnsetsMs = append(found.OnsetsMs, at*1000/audio.SampleRate)
+	}
+	found.OnsetsMs = slices.Compact(found.OnsetsMs)
+	return found, nil
+}
+
+// rounded is a level to a hundredth of a decibel.
+func rounded(db float64) *float64 {
+	db = math.Round(db*100) / 100
+	return &db
+}

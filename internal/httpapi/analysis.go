@@ -1,0 +1,58 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"cutroom/internal/account"
+	"cutroom/internal/analysis"
+)
+
+type analysisRequest struct {
+	AssetKey string   `json:"assetKey"`
+	Points   *integer `json:"points"`
+}
+
+// analysisBody has null for what an asset without a picture or without sound has not.
+type analysisBody struct {
+	DurationMs     int64      `json:"durationMs"`
+	HasVideo       bool       `json:"hasVideo"`
+	Width          *int       `json:"width"`
+	Height         *int       `json:"height"`
+	FrameRate      *float64   `json:"frameRate"`
+	HasAudio       bool       `json:"hasAudio"`
+	IntegratedLUFS *float64   `json:"integratedLufs"`
+	TruePeakDB     *float64   `json:"truePeakDb"`
+	OnsetsMs       []int64    `json:"onsetsMs"`
+	Peaks          *peaksBody `json:"peaks"`
+}
+
+func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+	if err := s.o.Analyses.Enabled(); err != nil {
+		return err
+	}
+	var req analysisRequest
+	if err := decodeJSON(w, r, &req); err != nil {
+		return err
+	}
+	points := analysis.DefaultPoints
+	if req.Points != nil {
+		points = int(*req.Points)
+	}
+	found, err := s.o.Analyses.Get(r.Context(), who.UserID, req.AssetKey, points)
+	if err != nil {
+		return err
+	}
+	return ok(w, bodyOfAnalysis(found))
+}
+
+func bodyOfAnalysis(a analysis.Analysis) analysisBody {
+	body := analysisBody{DurationMs: a.DurationMs}
+	if v := a.Video; v != nil {
+		body.HasVideo, body.Width, body.Height, body.FrameRate = true, &v.Width, &v.Height, &v.FrameRate
+	}
+	if t := a.Sound; t != nil {
+		peaks := bodyOfPeaks(t.Peaks)
+		body.HasAudio, body.IntegratedLUFS, body.TruePeakDB, body.OnsetsMs, body.Peaks = true, t.Loudness, t.TruePeak, t.OnsetsMs, &peaks
+	}
+	return body
+}

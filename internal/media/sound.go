@@ -1,0 +1,81 @@
+package media
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"cutroom/internal/media/container"
+)
+
+// Zero is the timestamp that counts as time 0 of the file: the start of whichever of
+// the streams worth using begins first.
+func (p Probe) Zero() time.Duration {
+	zero := time.Duration(math.MaxInt64)
+	for _, m := range []Measured{p.VideoPackets, p.AudioPackets} {
+		if m.Packets > 0 {
+			zero = min(zero, m.First)
+		}
+	}
+	// Encoder delay may reach below zero; the film, or the music, begins at zero then.
+	if zero < 0 && zero > -200*time.Millisecond && (p.VideoPackets.Packets == 0 || p.VideoPackets.First >= 0) {
+		zero = 0
+	}
+	if a := p.AudioPackets; a.Packets > 0 && p.Kind == container.AAC {
+		// A bare stream does not say how much its encoder began early: at least a
+		// frame, which holds what the transform needs before the first sample.
+		zero += a.Duration() / time.Duration(a.Packets)
+	}
+	return zero
+}
+
+// End is when the later of the streams worth using ends, counted from Zero.
+func (p Probe) End() time.Duration {
+	return max(0, max(p.VideoPackets.End, p.AudioPackets.End)-p.Zero())
+}
+
+// SeekLead is how far before a window decoding starts: decoders of lossy sound need
+// what comes before it.
+const SeekLead = 2 * time.Second
+
+// SeeksExactly reports whether a container tells where it landed after a seek. Bare
+// frames of MP3 and AAC do not; they are decoded from the start, which is fast.
+func SeeksExactly(kind container.Kind) bool {
+	switch kind {
+	case container.MP4, container.Matroska, container.WAV, container.FLAC:
+		return true
+	}
+	return false
+}
+
+// SoundWindow is a stretch of the sound of a probed file.
+type SoundWindow struct {
+	From, To   time.Duration // counted from Zero; To 0 is the end
+	SampleRate int           // of what comes out, Hz
+	Stereo     bool          // fold all channels down to two
+}
+
+// SoundArgs returns the arguments that decode a window of the sound of the file, exact
+// to the sample and with silence where the file has none. Encoder and output follow.
+func (p Probe) SoundArgs(path string, w SoundWindow) []string {
+	args := []string{"-copyts", "-noaccurate_seek"}
+	if w.From > SeekLead && SeeksExactly(p.Kind) {
+		args = append(args, "-seek_timestamp", "1", "-ss", seconds(w.From-SeekLead+p.Zero()))
+	}
+	// One thread: with several, ffmpeg 7.1 and later cut what an edit list hides off
+	// the wrong packets of FLAC and ALAC, and every other one of the rest is lost.
+	args = append(append(args, "-vn", "-sn", "-dn", "-threads", "1"), InputArgs(p.Kind, path)...)
+	graph := fmt.Sprintf("[0:%d]asetpts=PTS-(%s)/TB", p.Audio.Index, seconds(p.Zero()+w.From))
+	if w.Stereo {
+		graph += ",aformat=sample_fmts=fltp,aformat=channel_layouts=stereo"
+	}
+	graph += fmt.Sprintf(",aresample=%d:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=0", w.SampleRate)
+	if w.To > 0 {
+		graph += fmt.Sprintf(",atrim=end_pts=%d", MulDiv(int64(w.To-w.From), int64(w.SampleRate), int64(time.Second)))
+	}
+	return append(args, "-filter_complex", graph+"[out]", "-map", "[out]")
+}
+
+// seconds formats a time as ffmpeg reads it.
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 9, 64) }

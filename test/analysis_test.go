@@ -1,0 +1,122 @@
+package test
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+)
+
+const analysisPath = "/api/v2/assets/analysis"
+
+// analysis is the body of POST /assets/analysis.
+type analysis struct {
+	DurationMs     int64
+	HasVideo       bool
+	Width, Height  *int
+	FrameRate      *float64
+	HasAudio       bool
+	IntegratedLUFS *float64 `json:"integratedLufs"`
+	TruePeakDB     *float64 `json:"truePeakDb"`
+	OnsetsMs       []int64
+	Peaks          *waveform
+}
+
+// generate runs ffmpeg to make a file of its own for a test.
+func generate(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	mediatest.FFmpeg(t, append(args, path)...)
+	return path
+}
+
+func TestAnalysis(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(true))
+	u, other := s.SignIn(t), s.SignIn(t)
+	analyse := func(u *apitest.User, path, ext string, more M) (a analysis) {
+		t.Helper()
+		body := M{"assetKey": uploadAsset(t, u, path, ext, "video/mp4")}
+		for k, v := range more {
+			body[k] = v
+		}
+		u.Post(t, analysisPath, body).Expect(200).JSON(&a)
+		return a
+	}
+
+	// Ticks at 0.5, 1.0, ... of a film that is shown upright.
+	lying := generate(t, "lying.mp4", "-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=3", "-f", "lavfi", "-i",
+		"aevalsrc='0.5*sin(2*PI*1000*t)*exp(-40*mod(t\\,0.5))*gt(t\\,0.4)':s=44100:d=3", "-pix_fmt", "yuv420p", "-c:a", "aac")
+	film := generate(t, "film.mp4", "-i", lying, "-c", "copy", "-metadata:s:v:0", "rotate=90")
+	a := analyse(u, film, "mp4", nil)
+	if d := a.DurationMs; d < 2990 || d > 3060 || !a.HasVideo || *a.Width != 180 || *a.Height != 320 || *a.FrameRate != 25 || !a.HasAudio {
+		t.Errorf("a film of 3 s, 180x320 as displayed: %+v", a)
+	}
+	for i, want := range []int64{500, 1000, 1500, 2000, 2500} {
+		if len(a.OnsetsMs) != 5 || math.Abs(float64(a.OnsetsMs[i]-want)) > 30 {
+			t.Fatalf("onsets at %v", a.OnsetsMs)
+		}
+	}
+	if a.Peaks == nil || a.Peaks.Length > 1000 || a.Peaks.Length < 850 || a.Peaks.SampleRate != 48000 {
+		t.Errorf("peaks %+v", a.Peaks)
+	}
+
+	// Music with a cover, known to another account too: nothing is decoded again.
+	cover := generate(t, "cover.png", "-f", "lavfi", "-i", "color=red:s=64x64", "-frames:v", "1")
+	music := generate(t, "music.m4a", "-f", "lavfi", "-i", "sine=f=997:d=2:r=48000", "-i", cover, "-map", "0", "-map", "1",
+		"-c:a", "aac", "-c:v", "png", "-disposition:v", "attached_pic")
+	a = analyse(u, music, "m4a", M{"points": 200})
+	if a.HasVideo || a.Width != nil || a.Height != nil || a.FrameRate != nil || len(a.Peaks.Data) > 400 {
+		t.Errorf("music with a cover: %+v", a)
+	}
+	// As ffmpeg's ebur128 says: the encoder overshoots where the sine begins.
+	if math.Abs(*a.IntegratedLUFS+21.1) > 0.2 || math.Abs(*a.TruePeakDB+16.7) > 0.3 {
+		t.Errorf("%v LUFS, %v dBTP", *a.IntegratedLUFS, *a.TruePeakDB)
+	}
+	var again analysis
+	other.Post(t, analysisPath, M{"assetKey": "assets/" + sha256Of(t, music) + ".m4a", "points": 100}).Expect(200).JSON(&again)
+	if *again.IntegratedLUFS != *a.IntegratedLUFS || again.Peaks.Length > 100 {
+		t.Errorf("for another account: %+v", again)
+	}
+	var list struct{ Assets []struct{ AssetKey string } }
+	other.Get(t, "/api/v2/assets").Expect(200).JSON(&list)
+	if len(list.Assets) != 1 {
+		t.Errorf("an analysed asset is not its user's: %+v", list)
+	}
+
+	silent := analyse(u, generate(t, "silence.wav", "-f", "lavfi", "-i", "anullsrc=d=1"), "wav", nil)
+	if !silent.HasAudio || silent.IntegratedLUFS != nil || silent.TruePeakDB != nil || len(silent.OnsetsMs) > 0 || silent.Peaks == nil {
+		t.Errorf("silence: %+v", silent)
+	}
+	mute := analyse(u, generate(t, "mute.webm", "-f", "lavfi", "-i", "testsrc2=s=64x64:r=10:d=1", "-c:v", "libvpx"), "webm", nil)
+	if mute.HasAudio || mute.Peaks != nil || mute.OnsetsMs != nil || mute.IntegratedLUFS != nil || !mute.HasVideo || *mute.FrameRate != 10 {
+		t.Errorf("a film without sound: %+v", mute)
+	}
+
+	text := filepath.Join(t.TempDir(), "text.mp4")
+	if err := os.WriteFile(text, []byte("this is no film"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := uploadAsset(t, u, text, "mp4", "video/mp4")
+	for range 2 {
+		u.Post(t, analysisPath, M{"assetKey": broken}).Error(400, "assetKey names a file that holds no picture or sound that can be read")
+	}
+	for _, points := range []int{99, 4001} {
+		u.Send(t, apitest.Request{Method: "POST", Path: analysisPath, JSON: M{"assetKey": broken, "points": points}}).Error(400, "points must be 100..4000")
+	}
+	u.Post(t, analysisPath, M{"assetKey": "assets/x.mp4"}).Error(400, "invalid_asset_key")
+	u.Post(t, analysisPath, M{"assetKey": "assets/" + strings.Repeat("01ab", 16) + ".mp4"}).Expect(404)
+}
+
+func TestNoAnalysisWithoutABucket(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("CUTROOM_TEST_BUCKET") == "1" {
+		t.Skip("this shape has a bucket")
+	}
+	apitest.Shared(t).SignIn(t).Post(t, analysisPath, M{"assetKey": "x"}).Error(503, "r2_disabled")
+}
