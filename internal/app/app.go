@@ -184,7 +184,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
-		Log: a.log,
+		Tracer: a.tracer, Log: a.log,
 	})
 	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes})
 	if err := a.buildRenders(cfg, dirs, runner); err != nil {
@@ -253,7 +253,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 		DB: a.db, Renewer: a.renewer, Store: a.store, Bucket: a.bucket, Assets: a.assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
 		Slots: a.slots, OnDemand: a.onDemand, Timeout: cfg.Render.JobTimeout, CanWork: a.ready.canWork, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
 		JobLifetime: cfg.Retention.Jobs, OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
-		EraseCaches: a.parts.EraseScope, Log: a.log,
+		EraseCaches: a.parts.EraseScope, Tracer: a.tracer, Log: a.log,
 	})
 	return nil
 }

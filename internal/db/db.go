@@ -28,6 +28,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"cutroom/internal/tracing"
 )
 
 // Options says which database to open.
@@ -307,7 +309,15 @@ func (d *DB) lockWrites(ctx context.Context) error {
 	select {
 	case d.write <- struct{}{}:
 		return nil
+	default:
+	}
+	ctx, end := tracing.Start(ctx, "db wait for the writer")
+	select {
+	case d.write <- struct{}{}:
+		end(nil)
+		return nil
 	case <-ctx.Done():
+		end(ctx.Err())
 		return ctx.Err()
 	}
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/attribute"
+
+	"cutroom/internal/tracing"
 )
 
 // tracer watches what a PostgreSQL pool does on the wire, for metrics.
@@ -40,14 +44,26 @@ func (t *tracer) count(ctx context.Context, err error) {
 	}
 }
 
-// TraceQueryStart implements pgx.QueryTracer.
-func (t *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return ctx
+// spanKey is the context key of the function that ends a statement's span.
+type spanKey struct{}
+
+// TraceQueryStart implements pgx.QueryTracer. The text of a statement holds no
+// values: those are its parameters.
+func (t *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if !tracing.Recording(ctx) {
+		return ctx
+	}
+	verb, _, _ := strings.Cut(strings.TrimSpace(q.SQL), " ")
+	spanned, end := tracing.Start(ctx, "db "+strings.TrimSpace(verb), attribute.String("db.query.text", q.SQL))
+	return context.WithValue(spanned, spanKey{}, end)
 }
 
 // TraceQueryEnd implements pgx.QueryTracer.
-func (t *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, end pgx.TraceQueryEndData) {
-	t.count(ctx, end.Err)
+func (t *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryEndData) {
+	t.count(ctx, q.Err)
+	if end, ok := ctx.Value(spanKey{}).(func(error)); ok {
+		end(q.Err)
+	}
 }
 
 // TraceConnectStart implements pgx.ConnectTracer.

@@ -18,6 +18,9 @@ func (t Table) Enqueue(ctx context.Context, key idempotency.Key, id string, inse
 	inserted := false
 	answer, first, err := idempotency.Once(ctx, t.DB, key, func(tx *db.Tx) (string, error) {
 		err := insert(tx)
+		if err == nil {
+			err = t.storeTrace(ctx, tx, id)
+		}
 		inserted = err == nil
 		return id, err
 	})

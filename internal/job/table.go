@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/tracing"
 	"cutroom/internal/user"
 )
 
@@ -22,10 +23,13 @@ type Table struct {
 	Name   string // of the table, a constant of the program
 	Prefix string // of every id
 	Topic  string // wakes the workers of every replica
+	// Attempt is the name of an attempt's span.
+	Attempt string
 
 	DB      *db.DB
 	Renewer *Renewer
 	Folder  string // holds the work folders on this disk
+	Tracer  *tracing.Tracer
 	Log     *slog.Logger
 
 	// Ended runs in the transaction that ends a job, whichever way it ends, except
@@ -39,7 +43,7 @@ type Table struct {
 type Claim struct {
 	Lease
 	UserID   string
-	Attempts int // this one included
+	Attempts int // this one included, which counts once its work has begun
 }
 
 // End is how a job ended.
@@ -68,17 +72,31 @@ func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, d
 	settle func(last context.Context, taken bool, err error)) {
 	held, release := t.Renewer.KeepAlive(ctx, c.Lease)
 	defer release()
+	held, ended := t.Trace(held, t.Attempt, c.ID)
+	if tracing.Recording(held) {
+		t.AttemptLog(c).InfoContext(held, "attempt traced")
+	}
 	dir := t.WorkDir(c.Lease)
 	defer os.RemoveAll(dir)
-	err := os.MkdirAll(dir, 0o700)
+	err := t.Begin(held, c)
+	defer func() { ended(err) }()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
 	if err == nil {
 		err = Recover(func() error { return do(held, dir) })
-	} else {
-		err = fmt.Errorf("create work folder: %w", err)
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()
 	settle(last, err != nil && (errors.Is(err, ErrMoved) || errors.Is(context.Cause(held), ErrLost) || db.IsForeignKey(err)), err)
+}
+
+// Begin counts the attempt. A claim does not: its commit may take place although the
+// answer is lost, and then no worker has the job.
+func (t Table) Begin(ctx context.Context, c Claim) error {
+	return Retry(ctx, func() error {
+		return Guarded(t.DB.Exec(ctx, `UPDATE `+t.Name+` SET attempts = $3 WHERE id = $1 AND fence = $2`, c.ID, c.Fence, c.Attempts))
+	})
 }
 
 // Return says how a worker gives a job back.
@@ -95,27 +113,27 @@ type Return struct {
 
 // HandBack gives a claimed job back, at its place in the queue. It reports false when
 // the job was no longer the claim's.
-func (t Table) HandBack(ctx context.Context, l Lease, r Return) (moved bool, err error) {
-	forgiven := 0
+func (t Table) HandBack(ctx context.Context, c Claim, r Return) (moved bool, err error) {
+	var attempts any // NULL keeps what is written
 	if r.Forgive {
-		forgiven = 1
+		attempts = c.Attempts - 1
 	}
 	var pauseMs any // NULL unless there is a pause
 	if r.Pause > 0 {
 		pauseMs = r.Pause.Milliseconds()
 	}
 	err = t.DB.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE `+t.Name+` SET state = $4, attempts = attempts - $5, fence = fence + 1,
+		n, err := tx.Exec(ctx, `UPDATE `+t.Name+` SET state = $4, attempts = COALESCE($5, attempts), fence = fence + 1,
 				replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = now_ms() + $6`+r.Set+`
 			WHERE id = $1 AND fence = $2 AND state = $3`+r.And,
-			append([]any{l.ID, l.Fence, r.From, r.To, forgiven, pauseMs}, r.Args...)...)
+			append([]any{c.ID, c.Fence, r.From, r.To, attempts, pauseMs}, r.Args...)...)
 		if err != nil {
 			return fmt.Errorf("hand job back: %w", err)
 		}
 		if moved = n == 1; !moved {
 			return nil
 		}
-		return Announce(ctx, tx, l.ID, append(r.Topics, t.Topic)...)
+		return Announce(ctx, tx, c.ID, append(r.Topics, t.Topic)...)
 	})
 	return moved, err
 }

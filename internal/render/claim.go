@@ -62,10 +62,10 @@ func turnSQL(skipLocked string) string {
 // claimSQL claims that job, for $4 and $5 milliseconds. The replica that was lost over it
 // is put aside for the log.
 func claimSQL(d *db.DB) string {
-	return `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()), attempts = attempts + 1,
+	return `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
 			replica = lease_owner, lease_owner = $4, lease_until = now_ms() + $5, fence = fence + 1, short_since = NULL
 		WHERE id = (` + turnSQL(d.SkipLockedOf("j")) + `) AND state IN ('PENDING', 'PROCESSING')
-		RETURNING id, COALESCE(replica, ''), user_id, spec, attempts, fence, progress, now_ms() - started_at, now_ms() - created_at`
+		RETURNING id, COALESCE(replica, ''), user_id, spec, attempts + 1, fence, progress, now_ms() - started_at, now_ms() - created_at`
 }
 
 // waits reports whether a job waits that this replica could take.

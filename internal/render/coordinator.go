@@ -262,11 +262,13 @@ func (a *assistant) makeParts() (n int, err error) {
 		return 0, fmt.Errorf("create work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	sources, err := a.s.fetch(a.ctx, a.job, dir)
+	ctx, ended := a.s.jobs.Trace(a.ctx, "render.assist", a.job.ID)
+	defer func() { ended(err) }()
+	sources, err := a.s.fetch(ctx, a.job, dir)
 	if err != nil {
 		return 0, err
 	}
-	return a.s.Engine.Assist(a.ctx, engine.Job{Dir: dir, Timeline: a.job.Spec.Timeline, Sources: sources,
+	return a.s.Engine.Assist(ctx, engine.Job{Dir: dir, Timeline: a.job.Spec.Timeline, Sources: sources,
 		CacheScope: a.job.UserID, Log: a.s.jobs.AttemptLog(a.job.Claim), Coordinator: a.c}, a.part)
 }
 

@@ -33,6 +33,7 @@ import (
 	"cutroom/internal/ondemand"
 	"cutroom/internal/separation"
 	"cutroom/internal/sweep"
+	"cutroom/internal/tracing"
 )
 
 // The states of a job, as on the wire.
@@ -82,6 +83,7 @@ type Options struct {
 	SignedURLLife  time.Duration // of presigned downloads
 	// EraseCaches removes what local caches hold of a user.
 	EraseCaches func(ctx context.Context, userID string) error
+	Tracer      *tracing.Tracer // nil = off
 	Log         *slog.Logger
 }
 
@@ -101,7 +103,8 @@ type Service struct {
 // New returns a Service.
 func New(o Options) *Service {
 	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "render_jobs", Prefix: "rnd-", Topic: db.ForWorkers + "render",
-		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob}}
+		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
+		Tracer: o.Tracer, Attempt: "render.attempt"}}
 }
 
 // ended runs in the transaction that completes or fails a render.

@@ -204,7 +204,7 @@ type retry struct {
 func (s *Service) handBack(ctx context.Context, j claimedJob, r retry, why any) {
 	log, moved := s.jobs.AttemptLog(j.Claim), false
 	err := job.Retry(ctx, func() (err error) {
-		moved, err = s.jobs.HandBack(ctx, j.Lease, job.Return{From: StateProcessing, To: StatePending, Forgive: r.forgive, Pause: r.pause,
+		moved, err = s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateProcessing, To: StatePending, Forgive: r.forgive, Pause: r.pause,
 			Set: `, needs_bytes = NULLIF($7, 0)`, Args: []any{r.needsBytes}})
 		return err
 	})

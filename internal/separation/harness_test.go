@@ -316,6 +316,9 @@ func (r *harness) claimed(s *Service) claimedJob {
 	if err != nil || !ok {
 		r.t.Fatalf("claim: %v, %v", ok, err)
 	}
+	if err := s.jobs.Begin(r.t.Context(), j.Claim); err != nil {
+		r.t.Fatal(err)
+	}
 	return j
 }
 

@@ -77,7 +77,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 			return nil
 		}
 		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET state = 'SUBMITTING', submitting_at = now_ms(),
-				attempts = attempts + 1, lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
+				lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
 			WHERE state = 'QUEUED' AND id = (
 				SELECT j.id FROM separation_jobs j
 				WHERE j.state = 'QUEUED' AND (j.node_id IS NULL OR j.node_id = $3) AND `+ownerStays+`
@@ -90,9 +90,10 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 			return fmt.Errorf("claim separation job: %w", err)
 		}
 		ok = true
+		j.Attempts++
 		return job.Announce(ctx, tx, j.ID, TopicQueue)
 	})
-	return j, ok, err
+	return j, ok && err == nil, err
 }
 
 // adopt claims a PROCESSING job whose worker died. The provider's project id is in the
@@ -117,7 +118,7 @@ func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) 
 		ok = true
 		return nil
 	})
-	return j, ok, err
+	return j, ok && err == nil, err
 }
 
 // requeueDead requeues the jobs whose worker died while submitting, and fails those of
@@ -173,7 +174,7 @@ func (s *Service) each(ctx context.Context, move func(claimedJob) error, where s
 // attempt. submitting_at becomes the time of the move, so that the sweep for stale jobs
 // does not count the time before it.
 func (s *Service) requeue(ctx context.Context, j claimedJob, forgive bool) (bool, error) {
-	return s.jobs.HandBack(ctx, j.Lease, job.Return{From: StateSubmitting, To: StateQueued, Forgive: forgive,
+	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued, Forgive: forgive,
 		Set: `, submitting_at = now_ms()`, And: ` AND submit_intent_at IS NULL`, Topics: []string{TopicQueue}})
 }
 

@@ -79,7 +79,7 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 		if most.Load() < limit {
 			t.Errorf("never more than %d jobs in flight", most.Load())
 		}
-		if n := r.number(`SELECT COUNT(*) FROM separation_jobs WHERE attempts <> 1`); n > 0 {
+		if n := r.number(`SELECT COUNT(*) FROM separation_jobs WHERE fence <> 2`); n > 0 {
 			t.Errorf("%d jobs were claimed other than once", n)
 		}
 		r.booked(owner, jobs)

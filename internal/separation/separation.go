@@ -36,6 +36,7 @@ import (
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ondemand"
 	"cutroom/internal/sweep"
+	"cutroom/internal/tracing"
 	"cutroom/internal/upstream/separator"
 )
 
@@ -80,7 +81,8 @@ type Options struct {
 	InFlight        int           // jobs at the provider, over all replicas
 	StuckAfter      time.Duration // in SUBMITTING
 	PollEvery       time.Duration
-	PollTimeout     time.Duration // in PROCESSING
+	PollTimeout     time.Duration   // in PROCESSING
+	Tracer          *tracing.Tracer // nil = off
 	Log             *slog.Logger
 }
 
@@ -101,7 +103,8 @@ type Service struct {
 // New returns a Service.
 func New(o Options) *Service {
 	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "separation_jobs", Prefix: "sep-", Topic: topicWorkers,
-		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob},
+		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
+		Tracer: o.Tracer, Attempt: "separation.attempt"},
 		signer:   newSigner(o.SigningSecret, o.SigningPrevious),
 		analyses: o.Analyses, analysisWait: analysisWait}
 }

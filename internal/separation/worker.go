@@ -311,6 +311,6 @@ func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 		_, err := s.requeue(ctx, j, true)
 		return err
 	}
-	_, err := s.jobs.HandBack(ctx, j.Lease, job.Return{From: StateProcessing, To: StateProcessing})
+	_, err := s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateProcessing, To: StateProcessing})
 	return err
 }

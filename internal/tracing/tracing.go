@@ -107,14 +107,17 @@ func (t *Tracer) Attempt(ctx context.Context, name, parent, jobID string) (conte
 // Start begins a span under the one in ctx. The returned function ends it. The
 // error only marks it as failed: its text may name a person's file.
 func Start(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, func(error)) {
-	above := trace.SpanFromContext(ctx)
-	if !above.IsRecording() {
+	if !Recording(ctx) {
 		return ctx, func(error) {}
 	}
-	ctx, span := above.TracerProvider().Tracer(scope).Start(ctx, name,
+	ctx, span := trace.SpanFromContext(ctx).TracerProvider().Tracer(scope).Start(ctx, name,
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
 	return ctx, ender(span)
 }
+
+// Recording reports whether the span in ctx is recorded, and so whether children
+// of it are.
+func Recording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
 func ender(span trace.Span) func(error) {
 	return func(err error) {
