@@ -45,6 +45,8 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   credits revoke <email or uuid> <n> --reason <text> [--job <id>]
                                        take credits back
 
+  pause render|separation              answer new submissions with 503 on all replicas
+  resume render|separation             accept them again
   adopt-bucket                         make the bucket that of this database, whosever it was
   sweep [--confirm]                    list the objects that nobody needs; with --confirm remove
                                        them, also where the service's own sweep holds back
@@ -75,6 +77,8 @@ var commands = map[string]command{
 	"purchase verify": {args: 2, flags: verifyFlags, run: verifyPurchase},
 	"credits grant":   {args: 2, flags: grantFlags, run: grantCredits},
 	"credits revoke":  {args: 2, flags: supportFlags, run: revokeCredits},
+	"pause":           {args: 1, run: pauseSubmissions},
+	"resume":          {args: 1, run: resumeSubmissions},
 	"adopt-bucket":    {run: adoptBucket},
 	"sweep":           {flags: confirmFlag, run: sweepObjects},
 	"audit":           {flags: sinceFlag, run: showAudit},

@@ -36,6 +36,7 @@ import (
 	"cutroom/internal/monitor"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ondemand"
+	"cutroom/internal/pause"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -199,7 +200,8 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	if cfg.Roles.Render {
 		a.metrics.showSlots(a.slots)
 	}
-	a.metrics.registry.MustRegister(a.ready, a.seen)
+	pauses := pause.NewGate(a.db, cfg.PauseSubmissions)
+	a.metrics.registry.MustRegister(a.ready, a.seen, pauses)
 	a.stopping = make(chan struct{})
 	api := httpapi.Options{
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: a.assets,
@@ -209,7 +211,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		MaxRenderPixels: cfg.Render.MaxPixelFrames, RenderOutputTTL: cfg.Render.OutputTTL,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
 		AdminSlug: cfg.HTTP.AdminSlug, AdminClientID: cfg.HTTP.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.HTTP.APIDocs,
-		Trace: a.monitor.Trace, Tracer: a.tracer, Observe: a.metrics.observe, Stopping: a.stopping, Log: a.log,
+		Pauses: pauses, Trace: a.monitor.Trace, Tracer: a.tracer, Observe: a.metrics.observe, Stopping: a.stopping, Log: a.log,
 	}
 	if cfg.HTTP.TestdataMock {
 		api.TestdataDir = "."

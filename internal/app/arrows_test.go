@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"idempotency":        {"db", "fault"},
 	"ratelimit":          {"db", "fault"},
 	"audit":              {"db"},
+	"pause":              {"audit", "db", "fault"},
 	"cursor":             {"db", "fault"},
 	"ondemand":           {"fault", "job", "media"},
 	"credit":             {"audit", "cursor", "db", "fault", "ratelimit", "tracing", "upstream/receipt", "user"},
@@ -52,7 +53,7 @@ var allowed = map[string][]string{
 	"separation":         {"audio", "clock", "credit", "cursor", "db", "disk", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "staging", "sweep", "tracing", "upstream/separator", "user"},
 	"render":             {"asset", "cursor", "db", "disk", "diskcache", "engine", "fault", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "separation", "staging", "sweep", "timeline", "tracing", "user"},
 	"account":            {"audit", "clock", "credit", "db", "fault", "upstream/identity", "user"},
-	"httpapi":            {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "fault", "idempotency", "job", "objectstore", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},
+	"httpapi":            {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "fault", "idempotency", "job", "objectstore", "pause", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},
 	"sandbox":            {"sandbox"},       // nothing of the service: a misread wire format must not hide on both sides
 	"mediatest":          {"sandbox"},       // how programs are run
 	"dbtest":             {"db", "sandbox"}, // as above

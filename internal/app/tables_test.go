@@ -35,6 +35,7 @@ var owners = map[string]string{
 	"job_changes":        "admin", // written by triggers
 	"job_days":           "admin",
 	"nodes":              "job",
+	"pauses":             "pause",
 	"provider_call_days": "admin",
 	"provider_latencies": "admin", // written by a trigger
 	"provider_calls":     "admin",

@@ -1,9 +1,9 @@
-// Package audit owns the record of who did what: role changes, credits given
+// Package audit owns the record of who did what: role changes, credits granted
 // by hand, deleted accounts, sign-outs, tokens for staff, adopted buckets.
 //
-// An entry is written in the transaction of what it tells of, so that neither
-// is without the other. Entries hold ids and no personal data, for they outlive
-// the accounts that they name. What the actions mean is not known here.
+// An entry is written in the transaction of the action that it records. Entries
+// outlive the accounts they name, so they hold ids and no personal data. This
+// package does not know what the actions mean.
 package audit
 
 import (
@@ -19,16 +19,18 @@ import (
 
 // The actions that are recorded.
 const (
-	RoleGranted      = "role-granted"      // target: the user
-	RoleRevoked      = "role-revoked"      // target: the user
-	AdminGrant       = "admin-grant"       // target: the admin, who is the actor too
-	SupportEntry     = "support-entry"     // target: the user
-	PurchaseVerified = "purchase-verified" // target: the user
-	AccountErased    = "account-erased"    // target: the user
-	SignedOut        = "signed-out"        // target: the user
-	TokenIssued      = "token-issued"      // target: the user
-	BucketAdopted    = "bucket-adopted"    // target: the installation
-	SweepConfirmed   = "sweep-confirmed"   // target: the installation
+	RoleGranted        = "role-granted"        // target: the user
+	RoleRevoked        = "role-revoked"        // target: the user
+	AdminGrant         = "admin-grant"         // target: the admin, who is the actor too
+	SupportEntry       = "support-entry"       // target: the user
+	PurchaseVerified   = "purchase-verified"   // target: the user
+	AccountErased      = "account-erased"      // target: the user
+	SignedOut          = "signed-out"          // target: the user
+	TokenIssued        = "token-issued"        // target: the user
+	BucketAdopted      = "bucket-adopted"      // target: the installation
+	SubmissionsPaused  = "submissions-paused"  // target: the kind of job
+	SubmissionsResumed = "submissions-resumed" // target: the kind of job
+	SweepConfirmed     = "sweep-confirmed"     // target: the installation
 )
 
 // Detail says more about an action, in ids, numbers and words of our own.

@@ -36,6 +36,10 @@ type Config struct {
 	IAP         IAP
 	Outbound    Outbound
 
+	// PauseSubmissions lists the kinds of jobs of which this process accepts none:
+	// render, separation.
+	PauseSubmissions []string
+
 	// Warnings are sentences about settings that are allowed but probably not
 	// meant. They are to be logged once at start, and hold no values.
 	Warnings []string

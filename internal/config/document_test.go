@@ -80,7 +80,7 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"IAP_PLATFORM_B_ENV": "sandbox", "MEDIA_CAGE": "best-effort", "IAP_PLATFORM_B_ROOT_CA_FILE": rootFile, "SEPARATION_URL_TTL_SEC": "600", "SEPARATION_ABANDON_TTL_MS": "604800001",
 		"IAP_PLATFORM_A_ALLOW_TEST": "true", "IAP_PLATFORM_A_NOTIFICATION_KEYS_URL": "https://x.example", "SIGNUP_BONUS_PER_IDENTITY": "once",
 		"SIGNUP_BONUS_KEY":      strings.Repeat("u", 40),
-		"RENDER_MAX_CONCURRENT": "37", "MIGRATE_ON_START": "false", "ROLES": "api",
+		"RENDER_MAX_CONCURRENT": "37", "MIGRATE_ON_START": "false", "ROLES": "api", "PAUSE_SUBMISSIONS": "render",
 	}
 	base := with(map[string]string{
 		"DATABASE_URL": "postgres://h/db?sslmode=require", "SIGNUP_BONUS_KEY": strings.Repeat("b", 40),

@@ -115,6 +115,8 @@ func (s *settings) serverKeys() []Key {
 	return []Key{
 		{Name: "ROLES", Default: "api,render,separation,sweep", set: into(&s.Roles, roles),
 			Meaning: "What this process does, as a comma-separated list: `api` answers requests, `render` makes films, `separation` works with the separation provider, `sweep` removes what nobody needs. `serve --roles` and `doctor --roles` win over it. Less than all needs PostgreSQL and a bucket, and without `api` OPS_ADDR. Every role must run somewhere."},
+		{Name: "PAUSE_SUBMISSIONS", set: into(&s.PauseSubmissions, pausedKinds),
+			Meaning: "Comma-separated kinds of jobs, `render` and `separation`, whose submissions this process answers with 503 `paused`. `cutroom pause` does the same on all replicas without a restart."},
 		{Name: "PORT", Default: "8080", Min: 1, Max: 65535, set: number(&s.HTTP.Port, 1),
 			Meaning: "Port of the public listener."},
 		{Name: "BIND_ADDR", set: into(&s.HTTP.BindAddr, ipAddress),

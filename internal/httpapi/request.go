@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
 	"cutroom/internal/user"
 )
 
@@ -124,6 +126,25 @@ func (s *Server) admin(h userHandler) handler {
 		}
 		return h(w, r, who)
 	})
+}
+
+// unpaused refuses a submission, before it reads the body, while an operator has
+// paused those of its kind. A repeat under a known Idempotency-Key is answered.
+func (s *Server) unpaused(kind string, h userHandler) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+		paused := s.o.Pauses.Check(r.Context(), kind)
+		if paused == nil {
+			return h(w, r, who)
+		}
+		key, err := idempotencyKey(r, who)
+		if err != nil {
+			return err
+		}
+		if known, err := idempotency.Known(r.Context(), s.o.DB, key); err != nil || !known {
+			return cmp.Or(err, paused)
+		}
+		return h(w, r, who)
+	}
 }
 
 // submitter requires, beyond a valid token, that the account still exists.

@@ -27,6 +27,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
+	"cutroom/internal/pause"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -66,6 +67,8 @@ type Options struct {
 	// TestdataDir holds the dev mock's folders; "" leaves the mock out.
 	TestdataDir string
 
+	// Pauses refuses submissions that an operator paused; nil pauses nothing.
+	Pauses *pause.Gate
 	// Trace begins the trace of a request; what it returns is called with the
 	// route and the status when the request has ended. nil traces nothing.
 	Trace func(ctx context.Context, method, requestID string) (context.Context, func(route string, status int))
@@ -119,7 +122,7 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/stores/platform_a/notifications", s.storeNotification(credit.PlatformA))
 	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
 
-	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.signedIn(s.separate)))
+	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(pause.Separation, s.separate))))
 	s.handle("GET /api/v2/separate", s.signedIn(history("jobs", s.o.Separations.History, listedSeparation)))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
 	s.handle("DELETE /api/v2/separate/{jobId}", s.signedIn(deleteJob(s.o.Separations.Delete)))
@@ -127,8 +130,8 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/separate/{jobId}/stem/{stemId}/peaks", s.peaks)
 
 	s.handle("POST /api/v2/render/inputs", s.limited(limitRender, s.byUser, s.submitter(s.renderInput)))
-	s.handle("POST /api/v2/render", s.limited(limitRender, s.byUser, s.submitter(s.renderMultipart)))
-	s.handle("POST /api/v2/render/v3", s.limited(limitRender, s.byUser, s.submitter(s.renderV3)))
+	s.handle("POST /api/v2/render", s.limited(limitRender, s.byUser, s.submitter(s.unpaused(pause.Render, s.renderMultipart))))
+	s.handle("POST /api/v2/render/v3", s.limited(limitRender, s.byUser, s.submitter(s.unpaused(pause.Render, s.renderV3))))
 	s.handle("GET /api/v2/render", s.signedIn(history("jobs", s.o.Renders.History, listedRender)))
 	s.handle("DELETE /api/v2/render/{jobId}", s.signedIn(deleteJob(s.o.Renders.Delete)))
 	s.handle("GET /api/v2/render/{jobId}/status", s.signedIn(s.renderStatus))

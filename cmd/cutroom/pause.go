@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+
+	"cutroom/internal/config"
+	"cutroom/internal/db"
+	"cutroom/internal/pause"
+)
+
+func pauseSubmissions(ctx context.Context, v *invocation) error {
+	return v.switchSubmissions(ctx, pause.Set, "paused")
+}
+
+func resumeSubmissions(ctx context.Context, v *invocation) error {
+	return v.switchSubmissions(ctx, pause.Clear, "resumed")
+}
+
+// switchSubmissions pauses or resumes submissions on all replicas.
+func (v *invocation) switchSubmissions(ctx context.Context, do func(context.Context, *db.DB, string, string) (bool, error), done string) error {
+	kind := v.args[0]
+	if !slices.Contains(pause.Kinds, kind) {
+		return fmt.Errorf("%q is no kind of job: write render or separation", kind)
+	}
+	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
+		changed, err := do(ctx, d, kind, actor())
+		if err != nil {
+			return err
+		}
+		out := map[string]any{"type": kind, "state": done, "changed": changed}
+		return v.print(out, func(w io.Writer) {
+			before := ""
+			if !changed {
+				before = " already"
+			}
+			fmt.Fprintf(w, "Submissions of %s are %s%s on all replicas.\n", kind, done, before)
+			if slices.Contains(cfg.PauseSubmissions, kind) {
+				fmt.Fprintf(w, "PAUSE_SUBMISSIONS pauses them as well, on every replica with this setting.\n")
+			}
+		})
+	})
+}

@@ -1,0 +1,119 @@
+// Package pause owns the switch by which an operator pauses the submission of
+// jobs of a kind. It is a row in the database, so it holds for all replicas at
+// once and outlives them. Jobs that were submitted go on.
+package pause
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"cutroom/internal/audit"
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+)
+
+// The kinds of jobs that can be paused.
+const (
+	Render     = "render"
+	Separation = "separation"
+)
+
+// Kinds lists all of them.
+var Kinds = []string{Render, Separation}
+
+// retryAfter is when a client may ask again.
+const retryAfter = time.Minute
+
+// Gate refuses submissions that are paused.
+type Gate struct {
+	db         *db.DB
+	configured []string
+}
+
+// NewGate returns a gate that also refuses the configured kinds, for as long as
+// the process runs.
+func NewGate(d *db.DB, configured []string) *Gate { return &Gate{db: d, configured: configured} }
+
+// Check answers 503 paused while submissions of a kind are paused. A nil Gate
+// pauses nothing.
+func (g *Gate) Check(ctx context.Context, kind string) error {
+	if g == nil {
+		return nil
+	}
+	paused, err := g.paused(ctx, kind)
+	if err != nil || !paused {
+		return err
+	}
+	f := fault.New(fault.Unavailable, "paused")
+	f.RetryAfter = retryAfter
+	return f
+}
+
+func (g *Gate) paused(ctx context.Context, kind string) (bool, error) {
+	if slices.Contains(g.configured, kind) {
+		return true, nil
+	}
+	err := g.db.QueryRow(ctx, `SELECT 1 FROM pauses WHERE kind = $1`, kind).Scan(new(int))
+	if err != nil && !db.IsNoRows(err) {
+		return false, fmt.Errorf("look for a pause: %w", err)
+	}
+	return err == nil, nil
+}
+
+// Set pauses submissions of a kind on behalf of actor, and reports whether they
+// were not paused before.
+func Set(ctx context.Context, d *db.DB, kind, actor string) (changed bool, err error) {
+	return change(ctx, d, audit.Entry{Actor: actor, Action: audit.SubmissionsPaused, Target: kind},
+		`INSERT INTO pauses (kind, created_at) VALUES ($1, now_ms()) ON CONFLICT (kind) DO NOTHING`)
+}
+
+// Clear resumes submissions of a kind on behalf of actor, and reports whether
+// they were paused.
+func Clear(ctx context.Context, d *db.DB, kind, actor string) (changed bool, err error) {
+	return change(ctx, d, audit.Entry{Actor: actor, Action: audit.SubmissionsResumed, Target: kind},
+		`DELETE FROM pauses WHERE kind = $1`)
+}
+
+func change(ctx context.Context, d *db.DB, e audit.Entry, query string) (changed bool, err error) {
+	err = d.InTx(ctx, func(tx *db.Tx) error {
+		n, err := tx.Exec(ctx, query, e.Target)
+		if err != nil {
+			return err
+		}
+		if changed = n > 0; !changed {
+			return nil
+		}
+		return audit.Record(ctx, tx, e)
+	})
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", e.Action, err)
+	}
+	return changed, nil
+}
+
+var pausedDesc = prometheus.NewDesc("cutroom_submissions_paused", "1 while submissions of a type of job are paused.", []string{"type"}, nil)
+
+// Describe implements prometheus.Collector.
+func (g *Gate) Describe(ch chan<- *prometheus.Desc) { ch <- pausedDesc }
+
+// Collect implements prometheus.Collector.
+func (g *Gate) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a scrape brings no context
+	defer cancel()
+	for _, kind := range Kinds {
+		paused, err := g.paused(ctx, kind)
+		if err != nil {
+			ch <- prometheus.NewInvalidMetric(pausedDesc, err)
+			continue
+		}
+		value := 0.0
+		if paused {
+			value = 1
+		}
+		ch <- prometheus.MustNewConstMetric(pausedDesc, prometheus.GaugeValue, value, kind)
+	}
+}

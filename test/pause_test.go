@@ -1,0 +1,82 @@
+package test
+
+import (
+	"strings"
+	"testing"
+
+	"cutroom/internal/apitest"
+)
+
+// An operator pauses new jobs of one kind on all replicas at once; what was
+// submitted goes on, and its submission may be repeated.
+func TestOperatorsPauseSubmissions(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("OPS_ADDR", "127.0.0.1:"+freePort(t)))
+	u := s.SignIn(t)
+	submit := apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t)), Valid: true}
+	job := u.Send(t, withKey(submit, "first")).Job(202)
+
+	for _, step := range []struct {
+		command []string
+		status  int
+		words   string
+	}{
+		{[]string{"pause", "separation"}, 0, "paused on all replicas"},
+		{[]string{"pause", "separation"}, 0, "paused already"},
+		{[]string{"pause", "films"}, 1, "render or separation"},
+		{[]string{"pause"}, 2, "usage"},
+	} {
+		if status, out := s.Command(t, step.command...); status != step.status || !strings.Contains(out, step.words) {
+			t.Errorf("cutroom %v: status %d: %s", step.command, status, out)
+		}
+	}
+	for _, r := range []apitest.Request{submit, withKey(submit, "second")} {
+		if res := u.Send(t, r).Error(503, "paused"); res.Header.Get("Retry-After") != "60" {
+			t.Errorf("Retry-After %q", res.Header.Get("Retry-After"))
+		}
+	}
+	if again := u.Send(t, withKey(submit, "first")).Job(202); again != job {
+		t.Errorf("a repeat made the job %s", again)
+	}
+	u.WaitReady(t, job)
+	u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t))) // another kind
+	_, metrics := s.Ops("/metrics")
+	for _, want := range []string{`cutroom_submissions_paused{type="separation"} 1`, `cutroom_submissions_paused{type="render"} 0`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+
+	if status, out := s.Command(t, "resume", "separation"); status != 0 {
+		t.Errorf("resume: status %d: %s", status, out)
+	}
+	u.Send(t, submit).Job(202)
+	if b := u.Balance(t); b != 1 {
+		t.Errorf("balance %d after two separations of 3 credits", b)
+	}
+	var entries []auditEntry
+	command(t, s, &entries, "audit", "--since", "2020-01-01")
+	var actions []string
+	for _, e := range entries {
+		if e.Target == "separation" {
+			actions = append(actions, e.Action)
+		}
+	}
+	if got := strings.Join(actions, " "); got != "submissions-resumed submissions-paused" {
+		t.Errorf("audited: %s", got)
+	}
+}
+
+func TestAReplicaMayBePausedByItsSettings(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("PAUSE_SUBMISSIONS", "render"))
+	u := s.SignIn(t)
+	form := apitest.Request{Method: "POST", Path: "/api/v2/render", Form: []apitest.Part{
+		{Name: "config", Text: `{"videoDurationMs":500}`}, apitest.File("video", redClip(t))}}
+	u.Send(t, form).Error(503, "paused")
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", JSON: M{}}).Error(503, "paused")
+	u.Separate(t, mixture(t))
+	if _, out := s.Command(t, "resume", "render"); !strings.Contains(out, "PAUSE_SUBMISSIONS") {
+		t.Errorf("resume does not name the setting: %s", out)
+	}
+}
