@@ -102,12 +102,19 @@ func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
 	if len(report.Missing) > 0 {
 		return "", fmt.Errorf("%s lacks %s", version, strings.Join(report.Missing, ", "))
 	}
-	var standing []string
+	var standing, missing []string
 	for _, layer := range report.Confinement {
-		if !layer.InForce {
-			return "", fmt.Errorf("%s is not fully confined: no %s (%s)", version, layer.Name, layer.Detail)
+		if layer.InForce {
+			standing = append(standing, layer.Name)
+			continue
 		}
-		standing = append(standing, layer.Name)
+		missing = append(missing, fmt.Sprintf("no %s (%s)", layer.Name, layer.Detail))
+		if len(layer.Gaps) > 0 {
+			missing = append(missing, "so a decoder that is taken over can "+strings.Join(layer.Gaps, ", "))
+		}
+	}
+	if len(missing) > 0 {
+		return "", fmt.Errorf("%s is not fully confined: %s", version, strings.Join(missing, ", "))
 	}
 	return version + ", all codecs and filters; confined by " + strings.Join(standing, ", "), nil
 }

@@ -1,19 +1,21 @@
-// Package confine runs one program on strangers' files so that whoever takes the
-// program over gains nothing by it. From outside in:
+// Package confine runs one program on strangers' files so that an attacker who takes
+// the program over gains nothing. From outside in:
 //
 //	server ── clone(new user, network, IPC and PID namespaces; parent-death signal) ──▶ the same binary
 //	the same binary, in Main: Landlock → resource limits → seccomp → exec the program
 //
-// The user namespace maps the server's user to nobody, so that even a server run
-// as root starts a program without any capability; what the program opens must
-// be open to the server's user by ownership or mode, root or not. The network
-// namespace is empty. The program is the first process of its PID namespace: it
-// can name no process outside, and whatever it starts ends with it. Landlock
-// leaves it one folder to write, its inputs and the shared libraries to read,
-// and no other program to execute. The seccomp filter refuses what an attacker
-// needs and a decoder does not (sockets, processes, shared memory without a
-// file, other processes' limits and priorities), also where namespaces are
-// refused, as in most container engines.
+// The user namespace maps the server's user to nobody, so even a server that runs
+// as root starts a program without any capability; ownership or mode must open the
+// program's files to the server's user, root or not. The network namespace is
+// empty. The program is the first process of its PID namespace: it can name no
+// process outside, and the processes that it starts end with it. Landlock leaves it
+// one folder to write, its inputs and the shared libraries to read, and no other
+// program to execute. The seccomp filter refuses what an attacker needs and a
+// decoder does not: sockets, processes, shared memory without a file, limits and
+// priorities of other processes, metadata of files, which Landlock has no rules for,
+// and every system call that is newer than the filter. It stands alone where
+// namespaces are refused, as in most container engines, and makes up for what an
+// old Landlock cannot hold.
 //
 // It knows nothing of media.
 package confine
@@ -55,6 +57,9 @@ type Layers struct {
 	Namespaces bool
 	Landlock   bool
 	Seccomp    bool
+	// LandlockABI makes Landlock behave as this older version of it; 0 is the
+	// kernel's own.
+	LandlockABI int `json:",omitempty"`
 }
 
 // Program is what is to run, and what it may have.

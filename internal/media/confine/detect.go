@@ -6,13 +6,36 @@ import "fmt"
 type Layer struct {
 	Name    string // "namespaces", "landlock" or "seccomp"
 	InForce bool
-	Detail  string // how far it reaches, or why it is missing
+	Detail  string   // how far it reaches, or why it is missing
+	Gaps    []string // what nothing else stops while it is missing
+}
+
+// gaps lists, by missing layer, what an attacker who has taken the program over can
+// still do. abi is the version of Landlock.
+func (l Layers) gaps(abi int) map[string][]string {
+	if !l.Landlock {
+		abi = 0
+	}
+	gaps := map[string][]string{}
+	open := func(missing, what string, possible bool) {
+		if possible {
+			gaps[missing] = append(gaps[missing], what)
+		}
+	}
+	open("landlock", "read and write every file of the server's user", !l.Landlock)
+	open("seccomp", "change modes, owners, times and attributes of the server's files", !l.Seccomp)
+	open("seccomp", "truncate the server's files", !l.Seccomp && abi < 3)
+	open("seccomp", "use more of the kernel than a decoder needs", !l.Seccomp)
+	open("namespaces", "see which processes run", !l.Namespaces)
+	open("namespaces", "reach the network", !l.Namespaces && !l.Seccomp)
+	open("namespaces", "signal and trace the server", !l.Namespaces && !l.Seccomp && abi < 6)
+	return gaps
 }
 
 // Detect finds out which layers this kernel grants. try starts the program,
-// which should do nothing, within the given ones. It is called with all of them
-// and, if that fails, with each alone, so that a refused one is known by name
-// and the others stand. The error is that of a program that does not start.
+// which should do nothing, within the given layers: first within all of them and,
+// if that fails, within each alone, to name the refused one and keep the others.
+// The error is that of a program that does not start at all.
 func Detect(try func(Layers) error) (Layers, []Layer, error) {
 	abi := landlockABI()
 	got := Layers{Namespaces: true, Landlock: abi > 0, Seccomp: seccompSupported}
@@ -37,13 +60,14 @@ func Detect(try func(Layers) error) (Layers, []Layer, error) {
 		}
 	}
 	report := []Layer{
-		{"namespaces", got.Namespaces, "no network, no other processes, no capabilities"},
-		{"landlock", got.Landlock, fmt.Sprintf("ABI %d: files%s", abi, reach(abi))},
-		{"seccomp", got.Seccomp, "no sockets, processes or tracing"},
+		{Name: "namespaces", InForce: got.Namespaces, Detail: "no network, no other processes, no capabilities"},
+		{Name: "landlock", InForce: got.Landlock, Detail: fmt.Sprintf("ABI %d: files%s", abi, reach(abi))},
+		{Name: "seccomp", InForce: got.Seccomp, Detail: "no sockets, processes, tracing or changes to metadata of files"},
 	}
+	gaps := got.gaps(abi)
 	for i, l := range report {
 		if !l.InForce {
-			report[i].Detail = why[l.Name]
+			report[i].Detail, report[i].Gaps = why[l.Name], gaps[l.Name]
 		}
 	}
 	return got, report, nil

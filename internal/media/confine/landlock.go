@@ -76,7 +76,11 @@ func reach(abi int) string {
 // thread becomes the program; a library that restricts all threads would look
 // for them under a process id that /proc does not know by this name.
 func applyLandlock(o order) error {
-	attr := handled(landlockABI())
+	abi := landlockABI()
+	if older := o.Layers.LandlockABI; older > 0 {
+		abi = min(abi, older)
+	}
+	attr := handled(abi)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return fmt.Errorf("create ruleset: %w", errno)
