@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
@@ -39,7 +40,7 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 		invalid     = "provider_rejected: Invalid request to the provider"
 		unavailable = "provider_unavailable: Provider service unavailable"
 	)
-	s := apitest.Start(t)
+	s := apitest.Start(t, apitest.Env("SEPARATION_BUSY_WAIT_MIN", "0"))
 	u := s.SignIn(t)
 	tests := []struct {
 		step   string
@@ -99,6 +100,37 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 			t.Errorf("balance %d, want 2", b)
 		}
 	})
+}
+
+// A busy provider is asked again when it said so: the job waits in the queue, charged
+// once, and is done in the end.
+func TestABusyProviderIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	busy := map[string]string{"Retry-After": "2"}
+	s.World.FailSeparator(t, fake.Rule{Step: separator.StepUploadToken, Times: 1, Kind: fake.KindStatus, Status: 429, Headers: busy},
+		fake.Rule{Step: separator.StepSubmit, Times: 1, Kind: fake.KindStatus, Status: 503, Headers: busy})
+	defer s.World.Heal()
+	u.WaitReady(t, u.Separate(t, mixture(t)))
+	if b := u.Balance(t); b != 2 {
+		t.Errorf("balance %d, want 2", b)
+	}
+	var last time.Time
+	for _, c := range s.World.Separator.Faults.Calls() {
+		if !last.IsZero() && (c.Step == separator.StepUploadToken || c.Step == separator.StepUpload || c.Step == separator.StepRegister || c.Step == separator.StepSubmit) {
+			if since := c.At.Sub(last); since < 2*time.Second {
+				t.Errorf("%s was called %v after the provider asked for 2 s", c.Step, since)
+			}
+			last = time.Time{}
+		}
+		if c.Status == 429 || c.Status == 503 {
+			last = c.At
+		}
+	}
+	if n := s.World.Separator.Faults.Count(separator.StepSubmit); n != 2 {
+		t.Errorf("%d submissions, want the refused one and the paid one", n)
+	}
 }
 
 func TestLostAnswerToSubmitIsNotPaidTwice(t *testing.T) {

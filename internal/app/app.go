@@ -184,7 +184,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		DB: a.db, Renewer: a.renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Analyses: slots, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
-		StuckAfter: cfg.Separation.StuckSubmitting, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
+		StuckAfter: cfg.Separation.StuckSubmitting, BusyWait: cfg.Separation.BusyWait, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Tracer: a.tracer, Log: a.log,
 	})
 	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes})

@@ -50,6 +50,7 @@ var owners = map[string]string{
 	"request_times":      "ratelimit",
 	"sealed_keys":        "", // of a former release
 	"separation_jobs":    "separation",
+	"separation_pause":   "separation",
 	"separation_stems":   "separation",
 	"users":              "user",
 }

@@ -183,6 +183,7 @@ type Separation struct {
 	AbandonTTL      time.Duration
 	MaxInFlight     int // over all replicas
 	StuckSubmitting time.Duration
+	BusyWait        time.Duration // 0 fails at once
 	PollInterval    time.Duration
 	MaxPoll         time.Duration
 	MaxAudioBytes   int64

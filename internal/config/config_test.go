@@ -201,7 +201,7 @@ func TestDefaults(t *testing.T) {
 			AllowedHosts:  []string{"api.perso.ai", "portal-media.perso.ai"},
 			SigningSecret: NewSecret(stemSecret),
 			URLTTL:        7 * 24 * time.Hour, AbandonTTL: 7 * 24 * time.Hour,
-			MaxInFlight: 2, StuckSubmitting: 10 * time.Minute,
+			MaxInFlight: 2, StuckSubmitting: 10 * time.Minute, BusyWait: 30 * time.Minute,
 			PollInterval: 15 * time.Second, MaxPoll: 30 * time.Minute, MaxAudioBytes: 100 << 20,
 		},
 		Render: Render{

@@ -259,6 +259,8 @@ func (s *settings) separationKeys() []Key {
 			Meaning: "How long the stems of a finished separation are kept after it became ready or was last downloaded, in milliseconds."},
 		{Name: "SEPARATION_MAX_PROVIDER_IN_FLIGHT", Default: "2", Min: 1, Max: 5, set: number(&s.Separation.MaxInFlight, 1),
 			Meaning: "Most separations at the provider at a time, over all replicas. The rest wait in the queue."},
+		{Name: "SEPARATION_BUSY_WAIT_MIN", Default: "30", Min: 0, Max: 1440, set: number(&s.Separation.BusyWait, time.Minute),
+			Meaning: "How long a job waits for a provider that answers 429, or 503 with Retry-After, in minutes; then it fails and is refunded. 0 fails at once."},
 		{Name: "SEPARATION_STUCK_SUBMITTING_SEC", Default: "600", Min: 60, Max: 1800, set: number(&s.Separation.StuckSubmitting, time.Second),
 			Meaning: "A job that has been submitting for longer goes back to the queue, in seconds."},
 		{Name: "PROVIDER_POLL_INTERVAL_MS", Default: "15000", Min: 1000, Max: 3600 * 1000, set: number(&s.Separation.PollInterval, time.Millisecond),

@@ -38,7 +38,7 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	var waiting int
 	err = s.db.QueryRow(ctx, `SELECT COALESCE(
 		(SELECT 1 FROM separation_jobs WHERE `+inFlight+` AND state = 'PROCESSING' AND COALESCE(lease_until, 0) < now_ms() LIMIT 1),
-		(SELECT 1 FROM separation_jobs WHERE state = 'QUEUED'
+		(SELECT 1 FROM separation_jobs WHERE state = 'QUEUED' AND `+notPaused+`
 			AND (SELECT COUNT(*) FROM separation_jobs WHERE `+inFlight+`) < $1 ORDER BY created_at, id LIMIT 1), 0)`, s.InFlight).Scan(&waiting)
 	if err != nil {
 		return j, false, fmt.Errorf("look for separation jobs: %w", err)
@@ -80,7 +80,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 				lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
 			WHERE state = 'QUEUED' AND id = (
 				SELECT j.id FROM separation_jobs j
-				WHERE j.state = 'QUEUED' AND (j.node_id IS NULL OR j.node_id = $3) AND `+ownerStays+`
+				WHERE j.state = 'QUEUED' AND `+notPaused+` AND (j.node_id IS NULL OR j.node_id = $3) AND `+ownerStays+`
 				ORDER BY j.created_at, j.id LIMIT 1)
 			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds(), s.NodeID)
 		if j, err = s.scanJob(row); db.IsNoRows(err) {

@@ -82,6 +82,7 @@ type Options struct {
 	StuckAfter      time.Duration // in SUBMITTING
 	PollEvery       time.Duration
 	PollTimeout     time.Duration   // in PROCESSING
+	BusyWait        time.Duration   // for a busy provider; 0 fails at once
 	Tracer          *tracing.Tracer // nil = off
 	Log             *slog.Logger
 }

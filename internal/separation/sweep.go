@@ -19,17 +19,18 @@ const staleAfter = 30 * time.Minute
 // SweepJobs moves on whatever a worker cannot: jobs stuck in SUBMITTING, stale
 // in the queue, too long at the provider, or READY and abandoned.
 func (s *Service) SweepJobs(ctx context.Context) error {
-	return errors.Join(s.requeueStuck(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
+	return errors.Join(s.requeueStuck(ctx), s.failBusy(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
 }
 
 // failStale fails queued jobs that cannot start: their source was on a node
 // that is gone, or nothing has left the queue for as long as they wait. A job
-// that only waits its turn in a moving queue is not stale. Our own node is here,
+// that only waits its turn in a moving queue, or for a busy provider, is not stale. Our own node is here,
 // even if it was away so long that nobody has noticed yet.
 func (s *Service) failStale(ctx context.Context) error {
 	return s.failAll(ctx, errStale, "it could not start", `state = 'QUEUED' AND created_at < now_ms() - $1 AND (
 		(node_id <> $2 AND NOT `+job.NodeSeen("separation_jobs.node_id", "$1")+`)
-		OR (SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL) < now_ms() - $1)`,
+		OR (SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL) < now_ms() - $1
+			AND (SELECT until_ms FROM separation_pause WHERE id = 1) < now_ms() - $1)`,
 		staleAfter.Milliseconds(), s.NodeID)
 }
 

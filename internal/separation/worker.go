@@ -62,6 +62,7 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 			log.Info("separation taken away", "err", err)
 			// This worker may have stored stems after an account deletion looked for them.
 			s.dropStray(last, j)
+		case ctx.Err() == nil && s.waits(last, j, log, err):
 		case s.goesOn(last, j, ctx.Err(), err):
 			if herr := s.handBack(last, j); herr != nil {
 				log.Warn("separation not handed back; it will be recovered", "err", herr)
@@ -72,6 +73,19 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 			s.giveUp(last, j, log, err)
 		}
 	})
+}
+
+// waits queues a job again that was refused because the provider is busy, and reports
+// whether it did.
+func (s *Service) waits(ctx context.Context, j claimedJob, log *slog.Logger, err error) bool {
+	if errors.Is(err, errPaused) {
+		if herr := s.handBack(ctx, j); herr != nil {
+			log.Warn("separation not handed back; it will be recovered", "err", herr)
+		}
+		return true
+	}
+	busy, may := s.busyError(ctx, j, err)
+	return may && s.waitForProvider(ctx, j, busy, log)
 }
 
 // goesOn reports whether a job whose work ended is for another replica: because
@@ -95,7 +109,7 @@ func verdict(err error) (told *fault.Error, message string, expected bool) {
 	var refused *separator.Error
 	switch {
 	case errors.As(err, &refused):
-		return fault.Failedf(refused.Reason(), "%s", refused.Sentence()), "separation refused by the provider", true
+		return toldOf(refused), "separation refused by the provider", true
 	case errors.Is(err, errProviderFailed):
 		return errProviderFailed, "separation failed at the provider", true
 	case errors.Is(err, errPriceMismatch):
@@ -108,6 +122,11 @@ func verdict(err error) (told *fault.Error, message string, expected bool) {
 		return errDeleted, "the provider is done with a deleted separation", true
 	}
 	return errInternal, ours, false
+}
+
+// toldOf is what the owner reads of a provider's refusal.
+func toldOf(refused *separator.Error) *fault.Error {
+	return fault.Failedf(refused.Reason(), "%s", refused.Sentence())
 }
 
 // giveUp fails a job. Where that cannot be written, the lease runs out and the job
@@ -157,7 +176,7 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	if err := job.Retry(ctx, func() error { return s.Store.Fetch(ctx, j.SourceKey, source) }); err != nil {
 		return fmt.Errorf("fetch source: %w", err)
 	}
-	medium, err := s.Provider.Upload(ctx, source, j.SourceName)
+	medium, err := s.Provider.Upload(ctx, source, j.SourceName, s.maySubmit)
 	if err != nil {
 		return fmt.Errorf("upload to provider: %w", err)
 	}
@@ -166,6 +185,9 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	}
 	if err := os.Remove(source); err != nil { // as large as the upload, and a user's voice
 		s.jobs.AttemptLog(j.Claim).Warn("source not removed; the end of the job will", "err", err)
+	}
+	if err := s.maySubmit(ctx); err != nil {
+		return err
 	}
 	if err := s.intend(ctx, j); err != nil {
 		return err
@@ -183,11 +205,15 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 // started stores the provider's project id, which moves SUBMITTING to
 // PROCESSING: from here on the job outlives any worker.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
-	if err := job.Guarded(s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms()
+	if err := job.Guarded(s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms(),
+			busy_since = NULL, busy_status = NULL
 		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project)); err != nil {
 		return err
 	}
 	j.State, j.ProjectID.Int64, j.ProjectID.Valid = StateProcessing, project, true
+	if _, err := s.db.Exec(ctx, `UPDATE separation_pause SET refusals = 0 WHERE refusals > 0`); err != nil {
+		s.jobs.AttemptLog(j.Claim).Warn("end of the provider's refusals not noted; the next pause is longer", "err", err)
+	}
 	return nil
 }
 

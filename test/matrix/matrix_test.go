@@ -79,7 +79,7 @@ func TestFaultMatrix(t *testing.T) {
 	next := make(chan int)
 	var lanes sync.WaitGroup
 	for range min(6, len(chosen)) {
-		s := apitest.Start(t, apitest.Replicas(1), apitest.Env("HTTP_REQUEST_TIMEOUT_MS", "9000"), apitest.Env("HTTP_SOCKET_TIMEOUT_MS", "5000"),
+		s := apitest.Start(t, apitest.Replicas(1), apitest.Env("HTTP_REQUEST_TIMEOUT_MS", "9000"), apitest.Env("SEPARATION_BUSY_WAIT_MIN", "0"), apitest.Env("HTTP_SOCKET_TIMEOUT_MS", "5000"),
 			apitest.Env("PROVIDER_MAX_POLL_MINUTES", "1"))
 		s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoSpeakers = false })
 		lanes.Go(func() {

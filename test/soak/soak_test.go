@@ -101,7 +101,7 @@ func start(t *testing.T, seed uint64, more ...apitest.Option) *soak {
 		hit: map[string]int{}, events: map[string]int{}, up: make([]bool, replicas)}
 	opts := append(more, apitest.Replicas(replicas))
 	for key, value := range map[string]string{
-		"SEPARATION_MAX_PROVIDER_IN_FLIGHT": strconv.Itoa(limit), "SEPARATION_STUCK_SUBMITTING_SEC": "60",
+		"SEPARATION_MAX_PROVIDER_IN_FLIGHT": strconv.Itoa(limit), "SEPARATION_STUCK_SUBMITTING_SEC": "60", "SEPARATION_BUSY_WAIT_MIN": "0",
 		"SEPARATION_ABANDON_TTL_MS": "60000", "SEPARATION_URL_TTL_SEC": "60", "PROVIDER_MAX_POLL_MINUTES": "2",
 		"HTTP_CONNECT_TIMEOUT_MS": "2000", "HTTP_REQUEST_TIMEOUT_MS": "4000", "HTTP_SOCKET_TIMEOUT_MS": "3000",
 	} {

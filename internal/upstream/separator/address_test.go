@@ -123,7 +123,7 @@ func TestPrivateAddressBehindAName(t *testing.T) {
 	p := newProvider(t)
 	p.blobURL = strings.Replace(p.storage.URL, "127.0.0.1", "localhost", 1) + "/blob/a"
 	c := p.client()
-	_, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav")
+	_, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav", always)
 	var e *Error
 	if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Transient || e.Op != "upload" || e.Sentence() != down {
 		t.Errorf("err = %v", err)
@@ -134,7 +134,7 @@ func TestPrivateAddressBehindAName(t *testing.T) {
 	p.noSecrets(err)
 
 	c = p.client(func(cfg *Config) { cfg.AllowedHosts = []string{"localhost"} })
-	if _, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav"); err != nil {
+	if _, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav", always); err != nil {
 		t.Errorf("explicitly configured: %v", err)
 	}
 }
@@ -179,7 +179,7 @@ func TestUploadAddress(t *testing.T) {
 	} {
 		p := newProvider(t)
 		p.blobURL = blob
-		_, err := p.client().Upload(t.Context(), p.source(wav("x")), "a.wav")
+		_, err := p.client().Upload(t.Context(), p.source(wav("x")), "a.wav", always)
 		var e *Error
 		if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Op != "upload" || p.hits["upload"]+p.hits["register"] != 0 {
 			t.Errorf("%s: err = %v", blob, err)
@@ -283,7 +283,7 @@ func TestRedirects(t *testing.T) {
 func TestUploadDoesNotFollowRedirects(t *testing.T) {
 	p := newProvider(t)
 	p.faults["upload"] = answers(http.StatusTemporaryRedirect, "Location", p.storage.URL+"/elsewhere")
-	_, err := p.client().Upload(t.Context(), p.source(wav("x")), "a.wav")
+	_, err := p.client().Upload(t.Context(), p.source(wav("x")), "a.wav", always)
 	if !isStatus(err, 307) || p.hits["file"] != 0 {
 		t.Errorf("err = %v, %d requests elsewhere", err, p.hits["file"])
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"time"
 
 	"cutroom/internal/fault"
 )
@@ -21,7 +23,12 @@ type Error struct {
 	// answer, a 5xx, or one that made no sense; of a poll also a 408 or 429. No
 	// other 4xx is transient, and no file that is not what it should be.
 	Transient bool
-	Err       error // cause, for the log only; nil when Status says it all
+	// Busy says that the provider refused the call for now: with a 429, or with a 503
+	// that has a Retry-After. It then has done nothing.
+	Busy bool
+	// RetryAfter is how long a busy provider asks to wait; 0 where it does not say.
+	RetryAfter time.Duration
+	Err        error // cause, for the log only; nil when Status says it all
 
 	again bool // another attempt within the same call is worth it
 	sent  bool // a connection stood, so the request may have been carried
@@ -80,6 +87,20 @@ func (e *Error) Reason() fault.Reason {
 
 // refused reports whether the provider understood the request and declined it.
 func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
+
+// maxRetryAfter bounds what a provider may ask for.
+const maxRetryAfter = 24 * time.Hour
+
+// busy reads whether an answer says that the provider is busy, and for how long.
+func busy(resp *http.Response, now time.Time) (busy bool, wait time.Duration) {
+	header := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(header); err == nil {
+		wait = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		wait = min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable && header != "", wait
+}
 
 var (
 	errForbidden = errors.New("address not allowed")

@@ -36,6 +36,15 @@ type exchange struct {
 	bodyBytes int64
 }
 
+// beforePayment reports whether nothing is paid for yet when the call is refused.
+func (x exchange) beforePayment() bool {
+	switch x.endpoint {
+	case "upload-token", "upload", "register", "audio-separation":
+		return true
+	}
+	return false
+}
+
 // newTransport returns a transport that keeps no connection and follows no
 // proxy. A kept connection may be closed under a request, and a POST that met
 // that could not be told from one that was carried out; a proxy would resolve
@@ -109,7 +118,12 @@ func (c *Client) once(parent context.Context, x exchange, read func(status int, 
 		defer resp.Body.Close()
 		status = resp.StatusCode
 		if status < 200 || status > 299 {
-			return &Error{Op: x.endpoint, Status: status, Transient: !(&Error{Status: status}).refused(), again: status >= 500, sent: true}
+			e := &Error{Op: x.endpoint, Status: status, Transient: !(&Error{Status: status}).refused(), sent: true}
+			if x.beforePayment() {
+				e.Busy, e.RetryAfter = busy(resp, time.Now())
+			}
+			e.again = status >= 500 && !e.Busy
+			return e
 		}
 		body := &erroringReader{r: idle.Received(resp.Body)}
 		if err = read(status, resp.ContentLength, body); err == nil {

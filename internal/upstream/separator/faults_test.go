@@ -31,6 +31,38 @@ const (
 	down       = "Provider service unavailable"
 )
 
+func TestBusyIsARefusalBeforeAnythingIsPaid(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		step, header string
+		status       int
+		busy         bool
+		wait         time.Duration
+	}{
+		{"upload-token", "7", 429, true, 7 * time.Second},
+		{"upload", "", 429, true, 0},
+		{"register", "7", 503, true, 7 * time.Second},
+		{"audio-separation", "99999999", 503, true, maxRetryAfter},
+		{"audio-separation", "Mon, 02 Jan 2006 15:04:05 GMT", 429, true, 0},
+		{"upload-token", "soon", 503, true, 0},
+		{"upload-token", "", 503, false, 0},
+		{"register", "7", 500, false, 7 * time.Second},
+		{"progress", "7", 429, false, 0},
+		{"progress", "7", 503, false, 0},
+	} {
+		p := newProvider(t)
+		p.faults[tt.step] = answers(tt.status, "Retry-After", tt.header)
+		if tt.header == "" {
+			p.faults[tt.step] = answers(tt.status)
+		}
+		err := p.run(t.Context(), p.client(), tt.step)
+		e, ok := errors.AsType[*Error](err)
+		if !ok || e.Busy != tt.busy || e.RetryAfter != tt.wait || e.Ambiguous {
+			t.Errorf("%s answers %d, Retry-After %q: %+v", tt.step, tt.status, tt.header, e)
+		}
+	}
+}
+
 // TestFaults is the matrix of everything the provider can do against every
 // step. The column api holds for upload-token and register, and for progress,
 // project and the link look-up but for these being asked once, and again later
@@ -43,6 +75,7 @@ func TestFaults(t *testing.T) {
 	nonsense := want{3, 200, down, true, false}
 	once := want{1, 200, down, false, false} // the body of a file is not judged before it is here
 	ignored := want{calls: 1}
+	busyNow := want{1, 503, down, true, false} // asked again when the provider says so
 
 	for _, row := range []struct {
 		fault                     string
@@ -56,7 +89,8 @@ func TestFaults(t *testing.T) {
 		{"429", is(answers(429, "Retry-After", "3600")), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften)},
 		{"408", is(answers(408)), refused(408, badRequest), refused(408, badRequest), refused(408, badRequest), refused(408, badRequest)},
 		{"500", is(answers(500)), broken(500), unclear(500), broken(500), broken(500)},
-		{"503", is(answers(503, "Retry-After", "3600")), broken(503), unclear(503), broken(503), broken(503)},
+		{"503", is(answers(503)), broken(503), unclear(503), broken(503), broken(503)},
+		{"busy", is(answers(503, "Retry-After", "3600")), busyNow, busyNow, busyNow, broken(503)},
 		{"304", is(answers(304)), want{1, 304, down, true, false}, unclear(304), want{1, 304, down, true, false}, want{1, 304, down, true, false}},
 		{"garbage", is(says("<html>oops")), nonsense, unclear(200), ignored, once},
 		{"wrong types", is(says(`{"result":[1],"seq":{},"blobSasUrl":7}`)), nonsense, unclear(200), ignored, once},
@@ -158,7 +192,7 @@ func checkFault(t *testing.T, p *provider, step string, do misbehaviour, w want)
 func (p *provider) run(ctx context.Context, c *Client, step string) (err error) {
 	switch step {
 	case "upload-token", "upload", "register":
-		_, err = c.Upload(ctx, p.source(wav("source")), "a.wav")
+		_, err = c.Upload(ctx, p.source(wav("source")), "a.wav", always)
 	case "audio-separation":
 		_, err = c.Submit(ctx, 41, "sep-1")
 	case "progress":
@@ -242,7 +276,7 @@ func TestUploadStall(t *testing.T) {
 			p.untilGone(r)
 			return true
 		}
-		_, err := p.client().Upload(t.Context(), p.source(make([]byte, 1<<20)), "a.wav")
+		_, err := p.client().Upload(t.Context(), p.source(make([]byte, 1<<20)), "a.wav", always)
 		if !errors.Is(err, httpcall.ErrIdle) || p.hits["upload"] != 3 {
 			t.Errorf("err = %v after %d requests", err, p.hits["upload"])
 		}
@@ -251,7 +285,7 @@ func TestUploadStall(t *testing.T) {
 
 func TestUploadOfMissingFileIsOurs(t *testing.T) {
 	p := newProvider(t)
-	_, err := p.client().Upload(t.Context(), "/no/such/file", "a.wav")
+	_, err := p.client().Upload(t.Context(), "/no/such/file", "a.wav", always)
 	var e *Error
 	if !errors.Is(err, os.ErrNotExist) || errors.As(err, &e) {
 		t.Errorf("err = %v", err)
@@ -292,7 +326,7 @@ func TestCancelledDuringBackoff(t *testing.T) {
 			return httpcall.Sleep(ctx, time.Hour)
 		}
 	})
-	if _, err := c.Upload(ctx, p.source(wav("x")), "a.wav"); !errors.Is(err, stopping) || p.hits["register"] != 1 {
+	if _, err := c.Upload(ctx, p.source(wav("x")), "a.wav", always); !errors.Is(err, stopping) || p.hits["register"] != 1 {
 		t.Errorf("err = %v after %d requests", err, p.hits["register"])
 	}
 }

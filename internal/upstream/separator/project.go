@@ -17,9 +17,12 @@ import (
 
 // Upload sends the file at path to the provider under the name fileName and
 // registers it there. It may be repeated: each time makes a new upload, and none
-// of them costs anything.
-func (c *Client) Upload(ctx context.Context, path, fileName string) (Medium, error) {
+// of them costs anything. It asks ready before each call and returns its error.
+func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(ctx context.Context) error) (Medium, error) {
 	var token uploadToken
+	if err := ready(ctx); err != nil {
+		return Medium{}, err
+	}
 	x := c.api("upload-token", http.MethodGet, "/file/api/upload/sas-token?fileName="+url.QueryEscape(fileName))
 	if err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&token)) }); err != nil {
 		return Medium{}, err
@@ -33,7 +36,13 @@ func (c *Client) Upload(ctx context.Context, path, fileName string) (Medium, err
 	if err := c.checkURL(blob); err != nil {
 		return Medium{}, &Error{Op: "upload", Err: err}
 	}
+	if err := ready(ctx); err != nil {
+		return Medium{}, err
+	}
 	if err := c.put(ctx, path, blob); err != nil {
+		return Medium{}, err
+	}
+	if err := ready(ctx); err != nil {
 		return Medium{}, err
 	}
 	var media registered
@@ -98,7 +107,7 @@ func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (proj
 		err := c.once(ctx, x, decode(&made))
 		var e *Error
 		if errors.As(err, &e) {
-			e.Ambiguous = e.sent && !e.refused()
+			e.Ambiguous = e.sent && !e.refused() && !e.Busy
 			e.again = e.again && !e.sent
 		}
 		return err

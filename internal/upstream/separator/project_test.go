@@ -23,7 +23,7 @@ func TestWholeJob(t *testing.T) {
 	ctx := t.Context()
 	source := bytes.Repeat(wav("source"), 100_000)
 
-	medium, err := c.Upload(ctx, p.source(source), "my song & co.wav")
+	medium, err := c.Upload(ctx, p.source(source), "my song & co.wav", always)
 	if err != nil || medium != (Medium{Seq: 41, DurationMs: 1000}) {
 		t.Fatalf("Upload = %+v, %v", medium, err)
 	}
@@ -143,7 +143,7 @@ func TestReadsCompressedAnswersAndAsksForPlainFiles(t *testing.T) {
 
 func TestUploadOfEmptyFileHasALength(t *testing.T) {
 	p := newProvider(t)
-	if _, err := p.client().Upload(t.Context(), p.source(nil), "a.wav"); err != nil {
+	if _, err := p.client().Upload(t.Context(), p.source(nil), "a.wav", always); err != nil {
 		t.Error(err)
 	}
 }

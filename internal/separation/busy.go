@@ -1,0 +1,121 @@
+package separation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/job"
+	"cutroom/internal/upstream/separator"
+)
+
+// errPaused ends an attempt at a job while submissions pause.
+var errPaused = errors.New("submissions pause, because the provider is busy")
+
+// notPaused is the condition that the provider may be asked for new jobs.
+const notPaused = `(SELECT until_ms FROM separation_pause WHERE id = 1) < now_ms()`
+
+// maySubmit returns errPaused while submissions pause.
+func (s *Service) maySubmit(ctx context.Context) error {
+	var open bool
+	if err := job.Retry(ctx, func() error { return s.db.QueryRow(ctx, `SELECT `+notPaused).Scan(&open) }); err != nil {
+		return fmt.Errorf("read pause of submissions: %w", err)
+	}
+	if !open {
+		return errPaused
+	}
+	return nil
+}
+
+// The pause without a Retry-After doubles from the first to the last of these.
+const firstPause, longestPause = 5 * time.Second, 2 * time.Minute
+
+// pauseAfter is how long submissions pause after so many refusals in a row.
+func pauseAfter(refusals int, retryAfter time.Duration) time.Duration {
+	if retryAfter > 0 {
+		return retryAfter
+	}
+	return min(firstPause<<min(refusals, 10), longestPause)
+}
+
+// busyError is the provider's answer that it is busy, if err is one and the job may
+// still wait.
+func (s *Service) busyError(ctx context.Context, j claimedJob, err error) (*separator.Error, bool) {
+	refused, ok := errors.AsType[*separator.Error](err)
+	if !ok || !refused.Busy || j.State != StateSubmitting {
+		return nil, false
+	}
+	var waits bool
+	readErr := s.db.QueryRow(ctx, `SELECT COALESCE(busy_since, now_ms()) > now_ms() - $2 FROM separation_jobs WHERE id = $1`,
+		j.ID, s.BusyWait.Milliseconds()).Scan(&waits)
+	return refused, readErr == nil && waits
+}
+
+// waitForProvider returns a job to its place in the queue, without a lost attempt, and
+// pauses the submissions of all replicas. It reports false if the job cannot be queued
+// again, because its owner deleted it or another worker has it.
+func (s *Service) waitForProvider(ctx context.Context, j claimedJob, busy *separator.Error, log *slog.Logger) (queued bool) {
+	var pause time.Duration
+	err := job.Retry(ctx, func() (err error) {
+		if pause, err = s.pauseSubmissions(ctx, busy.RetryAfter); err != nil {
+			return err
+		}
+		// The provider refused, so the intent is void.
+		queued, err = s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued, Forgive: true,
+			Set: `, submitting_at = now_ms(), submit_intent_at = NULL, busy_since = COALESCE(busy_since, now_ms()), busy_status = $7`,
+			And: ` AND deleted_at IS NULL`, Args: []any{busy.Status}, Topics: []string{TopicQueue}})
+		return err
+	})
+	if err != nil {
+		log.Warn("separation not handed back; it will be recovered", "err", err)
+		return true
+	}
+	if queued {
+		log.Info("separation waits for the busy provider", "status", busy.Status, "call", busy.Op, "pauseMs", pause.Milliseconds())
+	}
+	return queued
+}
+
+// pauseSubmissions extends the pause of all replicas. Refusals during a pause belong to
+// requests that were under way, and do not make the next one longer.
+func (s *Service) pauseSubmissions(ctx context.Context, retryAfter time.Duration) (pause time.Duration, err error) {
+	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+		var refusals int
+		var leftMs int64
+		if err := tx.QueryRow(ctx, `SELECT refusals, until_ms - now_ms() FROM separation_pause WHERE id = 1`+tx.ForUpdate()).
+			Scan(&refusals, &leftMs); err != nil {
+			return err
+		}
+		paused := leftMs > 0
+		if paused && retryAfter == 0 {
+			pause = time.Duration(leftMs) * time.Millisecond
+			return nil
+		}
+		pause = max(pauseAfter(refusals, retryAfter), time.Duration(leftMs)*time.Millisecond)
+		if !paused {
+			refusals++
+		}
+		_, err := tx.Exec(ctx, `UPDATE separation_pause SET until_ms = now_ms() + $1, refusals = $2 WHERE id = 1`, pause.Milliseconds(), refusals)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("pause submissions: %w", err)
+	}
+	return pause, nil
+}
+
+// failBusy fails queued jobs for which the provider has been busy for too long, each with
+// the provider's sentence.
+func (s *Service) failBusy(ctx context.Context) error {
+	for _, status := range []int{429, 503} {
+		refused := &separator.Error{Status: status, Transient: status == 503}
+		if err := s.failAll(ctx, toldOf(refused), "the provider was busy for too long",
+			`state = 'QUEUED' AND busy_since < now_ms() - $1 AND busy_status = $2`, s.BusyWait.Milliseconds(), status); err != nil {
+			return err
+		}
+	}
+	return nil
+}
