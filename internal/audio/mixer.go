@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 )
@@ -54,6 +55,7 @@ type Mixer struct {
 
 	at      int64 // frames mixed
 	written int64 // frames returned
+	gain    float64
 	limiter *limiter
 	sum     []frame
 	block   []frame
@@ -63,9 +65,17 @@ type Mixer struct {
 	err     error
 }
 
-// NewMixer mixes regions of files in dir into total samples. A peak above
-// threshold, 1 being full scale, ends up at ceiling.
-func NewMixer(dir string, regions []*Region, total int64, threshold, ceiling float64) *Mixer {
+// Level is how loud a finished mix comes out. Full scale is 1.
+type Level struct {
+	Gain               float64 // of the whole mix, before the limiter
+	Threshold, Ceiling float64 // a peak above the one ends up at the other
+}
+
+// Untouched leaves a mix as it is, beyond full scale too.
+var Untouched = Level{Gain: 1, Threshold: math.Inf(1), Ceiling: 1}
+
+// NewMixer mixes regions of files in dir into total samples.
+func NewMixer(dir string, regions []*Region, total int64, level Level) *Mixer {
 	sorted := slices.Clone(regions)
 	slices.SortStableFunc(sorted, func(a, b *Region) int { return cmp.Compare(a.Start, b.Start) })
 	waiting := map[string]int{}
@@ -74,12 +84,12 @@ func NewMixer(dir string, regions []*Region, total int64, threshold, ceiling flo
 	}
 	return &Mixer{
 		dir: dir, files: map[string]*openFile{}, waiting: waiting, loops: map[*Region]*loop{}, regions: sorted, total: total,
-		limiter: newLimiter(threshold, ceiling), sum: make([]frame, mixBlock), block: make([]frame, mixBlock),
+		gain: level.Gain, limiter: newLimiter(level.Threshold, level.Ceiling), sum: make([]frame, mixBlock), block: make([]frame, mixBlock),
 		gains: make([]float64, mixBlock), bytes: make([]byte, mixBlock*FrameBytes),
 	}
 }
 
-// Peak is the highest sample of the mix so far, before limiting.
+// Peak is the highest sample of the mix so far, behind the gain and before the limiter.
 func (m *Mixer) Peak() float64 { return m.limiter.peak }
 
 // Limited reports whether the limiter has acted.
@@ -124,7 +134,7 @@ func (m *Mixer) fill() error {
 	}
 	n := 0
 	for i, f := range m.sum {
-		out := m.limiter.push(f)
+		out := m.limiter.push(frame{f[0] * m.gain, f[1] * m.gain})
 		if m.at+int64(i) < lookAhead || m.written == m.total {
 			continue
 		}

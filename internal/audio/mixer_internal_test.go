@@ -28,7 +28,7 @@ func writeFrames(t testing.TB, path string, samples []frame) {
 // mixed reads a mix to its end, without limiting.
 func mixed(t testing.TB, dir string, regions []*Region, total int64) []frame {
 	t.Helper()
-	m := NewMixer(dir, regions, total, math.Inf(1), 1)
+	m := NewMixer(dir, regions, total, Untouched)
 	defer m.Close()
 	b, err := io.ReadAll(m)
 	if err != nil || int64(len(b)) != total*FrameBytes {
@@ -198,7 +198,7 @@ func TestTheMixHoldsFewFilesOpen(t *testing.T) {
 		writeFrames(t, filepath.Join(dir, fmt.Sprint(i)), []frame{2*mixBlock + 7: {0.001, 0.002}})
 		regions = append(regions, &Region{File: fmt.Sprint(i), End: total, Envelope: Envelope{Volume: 1}})
 	}
-	m := NewMixer(dir, regions, total, math.Inf(1), 1)
+	m := NewMixer(dir, regions, total, Untouched)
 	defer m.Close()
 	most := 0
 	m.OnProgress = func(int64) { most = max(most, len(m.files)) }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/audio"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
@@ -22,6 +20,9 @@ const partList = "parts.txt"
 // final mixes the sound, encodes it once and puts it beside the copied video.
 func (r *run) final(ctx context.Context) (Output, error) {
 	p := r.plan
+	if err := r.duck(ctx); err != nil {
+		return Output{}, r.finalError(ctx, err)
+	}
 	length := framesDuration(p.Frames, p.Canvas.Rate)
 	done := r.meter.work(0.1 + 0.02*length.Seconds())
 	name := "output.mp4"
@@ -61,61 +62,6 @@ func (r *run) final(ctx context.Context) (Output, error) {
 	out.SizeBytes = st.Size()
 	done.finish()
 	return out, nil
-}
-
-// How the sound is kept within full scale behind the encoder too.
-const (
-	// usualCeiling is where a peak above full scale ends up: 0.2 dB below it, because
-	// the AAC encoder adds a little of its own.
-	usualCeiling = 0.977
-	// quietPeak is the highest sample of a mix that no encoder brings above full
-	// scale: its worst errors were seen to be a quarter of that.
-	quietPeak = 0.7
-	// encodeTries is how often the mix is encoded until it decodes within full
-	// scale. The first lower ceiling was seen to do; the last one is half.
-	encodeTries = 4
-)
-
-// encodeAudio runs the final pass on the mix. AAC is lossy: a sound that just fits
-// may decode beyond full scale, and be clipped by the player. So what came out is
-// decoded, and where it does not fit, mixed again below a lower ceiling.
-func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, done *task) error {
-	threshold, ceiling := 1.0, usualCeiling
-	for try := 1; ; try++ {
-		mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, threshold, ceiling)
-		mix.OnProgress = func(frames int64) { done.reached(float64(frames) / float64(r.plan.Samples)) }
-		pass.Stdin = mix
-		_, err := r.encode(ctx, pass)
-		mix.Close()
-		if err = cmp.Or(mix.Err(), err); err != nil {
-			return r.finalError(ctx, err)
-		}
-		r.stats.Limiting = mix.Limited()
-		if mix.Peak() <= quietPeak || try == encodeTries {
-			return nil
-		}
-		peak, err := r.decodedPeak(ctx, name)
-		if err != nil {
-			return r.finalError(ctx, err)
-		}
-		if peak <= 1 {
-			return nil
-		}
-		ceiling = min(ceiling, mix.Peak()) / peak * 0.99
-		if try == encodeTries-1 {
-			ceiling = 0.5
-		}
-		threshold = ceiling
-		r.log.Info("the sound decodes beyond full scale; mixed again", "peak", peak, "ceiling", ceiling)
-	}
-}
-
-// decodedPeak is the highest sample of the output's sound, 1 being full scale.
-func (r *run) decodedPeak(ctx context.Context, name string) (float64, error) {
-	var peak audio.PeakMeter
-	args := append(media.InputArgs(container.MP4, r.path(name)), "-map", "0:a:0", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
-	_, err := r.encode(ctx, media.Pass{Name: "look at the peaks", Args: args, Stdout: &peak, Timeout: r.cfg.FinalTimeout})
-	return peak.Peak(), err
 }
 
 // finalError tells time-out and full disk from trouble of our own. The final

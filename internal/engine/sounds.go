@@ -8,6 +8,7 @@ import (
 
 	"cutroom/internal/audio"
 	"cutroom/internal/fault"
+	"cutroom/internal/media"
 	"cutroom/internal/timeline"
 )
 
@@ -28,11 +29,13 @@ type region struct {
 	// keepsIn and keepsOut hold at ends where the client asked for a fade: what it
 	// reads on from, or what reads on from it, does not replace that.
 	keepsIn, keepsOut bool
+	ducking           *timeline.Ducking // nil, if the music does not step back
+	voice             bool              // music steps back for it
 }
 
 // soundsLike reports whether two regions have the same gain wherever both play.
 func (r *region) soundsLike(b *region) bool {
-	return r.Volume == b.Volume && len(r.Curves) == 0 && len(b.Curves) == 0
+	return r.Volume == b.Volume && len(r.Curves) == 0 && len(b.Curves) == 0 && r.ducking == nil && b.ducking == nil && r.voice == b.voice
 }
 
 // audioUse is one continuous stretch of a source's sound that is needed, before
@@ -122,6 +125,13 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	}
 	uses := joined(slices.Concat(segmentAudio(l), clips, stemAudio(t, l, sources)))
 	mute(uses, muteSpans(t, l))
+	if !selectsVoice(t) {
+		for _, u := range uses {
+			for _, region := range u.regions {
+				region.voice = u.line.kind == segmentLine
+			}
+		}
+	}
 	p.Audio = planDecodes(uses)
 	stretches := map[string]*stretchedAudio{}
 	for _, u := range uses {
@@ -169,6 +179,7 @@ func segmentAudio(l *layout) []audioUse {
 		u.start = samplesAt(p.frame, l.rate)
 		u.length = samplesAt(p.frame+p.frames, l.rate) - u.start
 		piece := newRegion(fmt.Sprintf("segments[%d]", p.index), u.start, u.start+u.length, p.segment.Volume)
+		piece.Curves = curves(p.segment.Points, u.start)
 		if piece.Start > 0 {
 			piece.FadeIn.Length = seamFade
 		}
@@ -215,28 +226,81 @@ func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]
 		if err := damaged(fmt.Sprintf("bgmClips[%d]", i), c.SourceTrimStart, min(info.ClaimedEnd, asked), info.End); err != nil {
 			return nil, err
 		}
-		end := min(info.End, asked)
-		start := samplesOf(c.Start)
-		if start >= total {
-			continue
+		length := int64(math.Round((min(info.End, asked) - c.SourceTrimStart).Seconds() / c.Speed * sampleRate))
+		if u := placeClip(c, length, asked < info.End, total); u != nil {
+			u.source = src
+			u.regions[0].Name = fmt.Sprintf("bgmClips[%d]", i)
+			if u.line.kind == loopLine {
+				u.line.run = i
+			}
+			uses = append(uses, *u)
 		}
-		length := int64(math.Round((end - c.SourceTrimStart).Seconds() / c.Speed * sampleRate))
-		piece := newRegion(fmt.Sprintf("bgmClips[%d]", i), start, start+min(length, total-start), c.Volume)
-		if piece.End <= piece.Start {
-			continue
-		}
-		if c.SourceTrimStart > 0 {
-			piece.FadeIn.Length = seamFade
-		}
-		if asked < info.End && start+length <= total {
-			piece.FadeOut.Length = seamFade
-		}
-		uses = append(uses, audioUse{
-			source: src, from: float64(samplesOf(c.SourceTrimStart)), tempo: c.Speed, line: line{kind: clipLine},
-			start: start, length: min(length, roundUp(total-start, 10*sampleRate)), regions: []*region{piece},
-		})
 	}
 	return uses, nil
+}
+
+// placeClip places a clip whose range plays for length samples; cutOff tells that the
+// music would go on behind it. Nil is a clip that is not heard.
+func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUse {
+	start, end := samplesOf(c.Start), total
+	ended := c.End > 0 && samplesOf(c.End) < total // by endMs, unless the range ends before
+	if ended {
+		end = samplesOf(c.End)
+	}
+	loops := c.Loop && length > 0 && length < end-start
+	if !loops && length <= end-start {
+		end, ended = start+length, cutOff
+	}
+	if start >= end {
+		return nil
+	}
+	piece := newRegion("", start, end, c.Volume)
+	piece.Curves, piece.ducking = curves(c.Points, start), c.Ducking
+	if c.SourceTrimStart > 0 {
+		piece.FadeIn.Length = seamFade
+	}
+	if ended {
+		piece.FadeOut.Length = seamFade
+	}
+	piece.fade(samplesOf(c.FadeIn), samplesOf(c.FadeOut))
+	u := &audioUse{from: float64(samplesOf(c.SourceTrimStart)), tempo: c.Speed, start: start, length: length,
+		line: line{kind: clipLine}, regions: []*region{piece}}
+	switch {
+	case loops:
+		u.line.kind, piece.Period = loopLine, length
+	case length > end-start && c.End > 0:
+		u.length = end - start
+	default:
+		u.length = min(length, roundUp(end-start, 10*sampleRate))
+	}
+	return u
+}
+
+// fade gives the region the fades that the client asked for. If both together are
+// longer than the region, both shrink in proportion.
+func (r *region) fade(in, out int64) {
+	if length := r.End - r.Start; in+out > length {
+		in = media.MulDiv(in, length, in+out)
+		out = min(out, length-in)
+	}
+	if in > 0 {
+		r.FadeIn, r.keepsIn = audio.Fade{Length: in}, true
+	}
+	if out > 0 {
+		r.FadeOut, r.keepsOut = audio.Fade{Length: out}, true
+	}
+}
+
+// curves is the envelope of volume points that count from the output sample from.
+func curves(points []timeline.Point, from int64) []audio.Curve {
+	if len(points) == 0 {
+		return nil
+	}
+	var c audio.Curve
+	for _, p := range points {
+		c = append(c, audio.Knot{At: float64(from + samplesOf(p.At)), Gain: p.Volume})
+	}
+	return []audio.Curve{c}
 }
 
 // roundUp returns the next multiple of unit. A stretched clip is made a little
@@ -289,6 +353,8 @@ func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []aud
 		for n, at := range pieces {
 			for j, sel := range d.Selections {
 				piece := newRegion(fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), at.from, at.to, sel.Volume)
+				piece.Curves = curves(sel.Points, samplesOf(d.Range.Start)+at.shift)
+				piece.voice = isVoice(sel)
 				piece.FadeIn.Length, piece.FadeOut.Length = seamFade, seamFade
 				if n == 0 {
 					piece.FadeIn.Length = directiveFade

@@ -20,8 +20,11 @@ type feature struct {
 // features is the list that GET /capabilities answers from. Add a feature when it
 // works, not before.
 var features = []feature{
-	{"analysis", withBucket},
+	{"analysis", withBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always},
+	{"loudness", always}, {"volumePoints", always},
 }
+
+func always(*Options) bool { return true }
 
 func withBucket(o *Options) bool { return o.Assets.Enabled() }
 

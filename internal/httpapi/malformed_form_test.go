@@ -193,8 +193,64 @@ func TestMalformedRenders(t *testing.T) {
 			video := part{name: "video", file: tinyWAV}
 			add("stem URL "+name, config, sentence("invalid_stem_url"), video)
 		}
+		for broken, want := range brokenSounds() {
+			add("sound "+broken.segment+broken.config, strings.TrimSuffix(segment(broken.segment), "}")+broken.config+"}", sentence(want), part{name: "video", file: tinyWAV}, part{name: "bgm_0", file: tinyWAV})
+		}
+		legacy := part{name: "video", file: tinyWAV}
+		add("legacy loudness", `{"videoDurationMs":5,"loudness":{"targetLufs":0}}`, sentence("loudness.targetLufs must be -31..-9"), legacy)
+		add("legacy fade", `{"videoDurationMs":5,"bgmClips":[{"audioFileKey":"bgm_0","startMs":0,"fadeInMs":-1}]}`, sentence("bgmClips[0].fadeInMs must be 0..30000"), legacy)
 		checkMalformed(t, r, cases)
 	})
+}
+
+// soundJSON is JSON that is added to a segment, and to the config.
+type soundJSON struct{ segment, config string }
+
+// brokenSounds are the rules of what shapes the sound, each broken, by the sentence
+// that names the field.
+func brokenSounds() map[soundJSON]string {
+	cases := map[soundJSON]string{}
+	clip := func(want, rest string) {
+		cases[soundJSON{config: `,"bgmClips":[{"audioFileKey":"bgm_0","startMs":1000,` + rest + `}]`}] = "bgmClips[0]." + want
+	}
+	clip("fadeInMs must be 0..30000", `"fadeInMs":30001`)
+	clip("fadeInMs must be an integer", `"fadeInMs":1.5`)
+	clip("fadeOutMs must be 0..30000", `"fadeOutMs":-1`)
+	clip("fadeOutMs must be 0..30000", `"fadeOutMs":9223372036854775807`)
+	clip("loop must be true or false", `"loop":1`)
+	clip("endMs must be 0 or > startMs", `"endMs":1000`)
+	clip("endMs must be 0 or > startMs", `"endMs":-5`)
+	clip("endMs must be an integer", `"endMs":"2000"`)
+	clip("ducking must be an object", `"ducking":true`)
+	clip("ducking.amountDb must be 0..24", `"ducking":{"amountDb":24.5}`)
+	clip("ducking.amountDb must be 0..24", `"ducking":{"amountDb":-1}`)
+	clip("ducking.attackMs must be 0..2000", `"ducking":{"attackMs":2001}`)
+	clip("ducking.attackMs must be an integer", `"ducking":{"attackMs":0.5}`)
+	clip("ducking.releaseMs must be 0..5000", `"ducking":{"releaseMs":-1}`)
+	clip("volumePoints must be a list", `"volumePoints":{}`)
+	clip("volumePoints[0].volume must be 0..10", `"volumePoints":[{"atMs":0,"volume":10.1}]`)
+	for rest, want := range map[string]string{
+		`[{"volume":1}]`:                                "volumePoints[0].atMs is required",
+		`[{"atMs":0,"volume":1},{"atMs":5}]`:            "volumePoints[1].volume is required",
+		`[{"atMs":-1,"volume":1}]`:                      "volumePoints[0].atMs must be >= 0",
+		`[{"atMs":5,"volume":1},{"atMs":5,"volume":0}]`: "volumePoints[1].atMs must be > that of the point before it",
+		`[{"atMs":0,"volume":-0.1}]`:                    "volumePoints[0].volume must be 0..10",
+		`[{"atMs":2.5,"volume":1}]`:                     "volumePoints[0].atMs must be an integer",
+		`[` + strings.Repeat(`{"atMs":1,"volume":1},`, 64) + `{"atMs":1,"volume":1}]`: "volumePoints must have at most 64 entries",
+	} {
+		cases[soundJSON{segment: `,"volumePoints":` + rest}] = "segments[0]." + want
+	}
+	const selection = `,"separationDirectives":[{"id":"d","rangeStartMs":0,"rangeEndMs":1,"selections":[{"stemId":"x","audioUrl":"y","volumePoints":`
+	cases[soundJSON{config: selection + `[{"atMs":0,"volume":11}]}]}]`}] = "separationDirectives[0].selections[0].volumePoints[0].volume must be 0..10"
+	cases[soundJSON{config: selection + `[{"atMs":0}]}]}]`}] = "separationDirectives[0].selections[0].volumePoints[0].volume is required"
+	for rest, want := range map[string]string{
+		`[]`: "loudness must be an object", `{"targetLufs":-8.9}`: "loudness.targetLufs must be -31..-9", `{"targetLufs":-31.1}`: "loudness.targetLufs must be -31..-9",
+		`{"maxTruePeakDb":0.1}`: "loudness.maxTruePeakDb must be -9..0", `{"maxTruePeakDb":-9.1}`: "loudness.maxTruePeakDb must be -9..0",
+		`{"maxTruePeakDb":"0"}`: "loudness.maxTruePeakDb must be a finite number",
+	} {
+		cases[soundJSON{config: `,"loudness":` + rest}] = want
+	}
+	return cases
 }
 
 func TestMalformedRenderInputs(t *testing.T) {

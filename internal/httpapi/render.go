@@ -206,6 +206,7 @@ type configWire struct {
 	SeparationDirectives []directiveWire `json:"separationDirectives"`
 	OutputKind           *string         `json:"outputKind"`
 	Quality              *string         `json:"quality"`
+	Loudness             *loudnessWire   `json:"loudness"`
 }
 
 type segmentWire struct {
@@ -217,6 +218,8 @@ type segmentWire struct {
 	TrimEndMs      *integer `json:"trimEndMs"`
 	VolumeScale    *float64 `json:"volumeScale"`
 	SpeedScale     *float64 `json:"speedScale"`
+
+	VolumePoints []pointWire `json:"volumePoints"`
 }
 
 type clipWire struct {
@@ -227,6 +230,13 @@ type clipWire struct {
 	SourceTrimEndMs   *integer `json:"sourceTrimEndMs"`
 	Volume            *float64 `json:"volume"`
 	Speed             *float64 `json:"speed"`
+
+	FadeInMs     *integer     `json:"fadeInMs"`
+	FadeOutMs    *integer     `json:"fadeOutMs"`
+	Loop         *bool        `json:"loop"`
+	EndMs        *integer     `json:"endMs"`
+	Ducking      *duckingWire `json:"ducking"`
+	VolumePoints []pointWire  `json:"volumePoints"`
 }
 
 type directiveWire struct {
@@ -244,6 +254,8 @@ type selectionWire struct {
 	AudioURL        *string  `json:"audioUrl"`
 	SeparationJobID *string  `json:"separationJobId"`
 	Volume          *float64 `json:"volume"`
+
+	VolumePoints []pointWire `json:"volumePoints"`
 }
 
 func ms(n integer) time.Duration { return timeline.Milliseconds(int64(n)) }
@@ -321,10 +333,14 @@ func (c *configWire) build(names timeline.Names) (timeline.Timeline, error) {
 		if err := required("segments", i, field{names.SegmentSource, source != nil}, field{"order", w.Order != nil}, field{"durationMs", w.DurationMs != nil}); err != nil {
 			return t, err
 		}
+		points, err := pointsOf(w.VolumePoints, "segments[%d]", i)
+		if err != nil {
+			return t, err
+		}
 		t.Segments = append(t.Segments, timeline.Segment{
 			SourceKey: *source, Order: int64(*w.Order), Duration: ms(*w.DurationMs),
 			TrimStart: ms(or(w.TrimStartMs, 0)), TrimEnd: ms(or(w.TrimEndMs, 0)),
-			Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1),
+			Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1), Points: points,
 		})
 	}
 	err := c.rest(&t, names)
@@ -336,9 +352,14 @@ func (c *configWire) build(names timeline.Names) (timeline.Timeline, error) {
 func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
 	t.OutputKind = timeline.OutputKind(or(c.OutputKind, string(timeline.Video)))
 	t.Quality = timeline.Quality(or(c.Quality, string(timeline.Medium)))
+	t.Loudness = c.Loudness.loudness()
 	for i, w := range c.BgmClips {
 		audio := keyOf(names, w.AudioFileKey, w.AudioAssetKey)
 		if err := required("bgmClips", i, field{names.ClipSource, audio != nil}, field{"startMs", w.StartMs != nil}); err != nil {
+			return err
+		}
+		points, err := pointsOf(w.VolumePoints, "bgmClips[%d]", i)
+		if err != nil {
 			return err
 		}
 		t.Clips = append(t.Clips, timeline.Clip{
@@ -346,6 +367,8 @@ func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
 			SourceTrimStart: ms(or(w.SourceTrimStartMs, 0)),
 			SourceTrimEnd:   ms(or(w.SourceTrimEndMs, 0)),
 			Volume:          or(w.Volume, 1), Speed: or(w.Speed, 1),
+			FadeIn: ms(or(w.FadeInMs, 0)), FadeOut: ms(or(w.FadeOutMs, 0)), Loop: or(w.Loop, false), End: ms(or(w.EndMs, 0)),
+			Ducking: w.Ducking.ducking(), Points: points,
 		})
 	}
 	for i, w := range c.SeparationDirectives {
@@ -368,8 +391,14 @@ func (w directiveWire) directive(i int) (timeline.Directive, error) {
 		MuteOriginal: or(w.MuteOriginalSegmentAudio, false),
 		SourceOffset: ms(or(w.SourceOffsetMs, 0)), AppliedSpeed: or(w.AppliedSpeedScale, 1),
 	}
-	for _, sel := range w.Selections {
-		d.Selections = append(d.Selections, sel.selection())
+	for j, sel := range w.Selections {
+		points, err := pointsOf(sel.VolumePoints, "separationDirectives[%d].selections[%d]", i, j)
+		if err != nil {
+			return d, err
+		}
+		s := sel.selection()
+		s.Points = points
+		d.Selections = append(d.Selections, s)
 	}
 	return d, nil
 }

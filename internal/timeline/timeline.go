@@ -59,6 +59,7 @@ type Timeline struct {
 	Segments   []Segment   `json:"segments"`
 	Clips      []Clip      `json:"clips,omitempty"`
 	Directives []Directive `json:"directives,omitempty"`
+	Loudness   *Loudness   `json:"loudness,omitempty"` // nil leaves the mix as loud as it is
 }
 
 // Segment is one stretch of a source with its own sound.
@@ -70,10 +71,11 @@ type Segment struct {
 	TrimEnd   time.Duration `json:"trimEndNs"`   // in source time; 0 = to the source's end, else > TrimStart
 	Volume    float64       `json:"volume"`      // 0..10
 	Speed     float64       `json:"speed"`       // 0.1..10; pitch is kept
+	Points    []Point       `json:"points,omitempty"`
 }
 
-// Clip is background music: a stretch of a source laid under the segments.
-// It plays once; what reaches beyond the end of the output is cut.
+// Clip is background music: a stretch of a source laid under the segments. It plays
+// once, or over and over, until End or the end of the output.
 type Clip struct {
 	SourceKey       string        `json:"source"`
 	Start           time.Duration `json:"startNs"`     // >= 0, on the output timeline
@@ -81,6 +83,15 @@ type Clip struct {
 	SourceTrimEnd   time.Duration `json:"trimEndNs"`   // 0 = to the source's end, else > SourceTrimStart
 	Volume          float64       `json:"volume"`      // 0..10
 	Speed           float64       `json:"speed"`       // 0.1..10, tempo without pitch
+
+	// FadeIn and FadeOut lie inside of what is heard; if both together are longer,
+	// both shrink in proportion.
+	FadeIn  time.Duration `json:"fadeInNs,omitempty"`  // 0..30 s
+	FadeOut time.Duration `json:"fadeOutNs,omitempty"` // 0..30 s
+	Loop    bool          `json:"loop,omitempty"`      // repeats the trimmed range
+	End     time.Duration `json:"endNs,omitempty"`     // 0 = none, else > Start, on the output timeline
+	Ducking *Ducking      `json:"ducking,omitempty"`
+	Points  []Point       `json:"points,omitempty"`
 }
 
 // Range is a half-open span [Start, End) on the output timeline. Start >= 0 and
@@ -108,6 +119,7 @@ type Selection struct {
 	SeparationID string  `json:"-"`
 	SourceKey    string  `json:"source"` // names the stem's file, as a segment's SourceKey does
 	Volume       float64 `json:"volume"` // 0..10
+	Points       []Point `json:"points,omitempty"`
 }
 
 // InOrder returns the segments in the order in which they play, with the index

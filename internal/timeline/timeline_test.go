@@ -165,6 +165,12 @@ func TestSourceKeysNamesEachOnce(t *testing.T) {
 func TestStoredFormIsStable(t *testing.T) {
 	segments := full()
 	segments.Clips, segments.Directives = nil, nil
+	withSound := full()
+	withSound.Directives = nil
+	withSound.Segments = withSound.Segments[1:]
+	withSound.Segments[0].Points = []timeline.Point{{At: 1, Volume: 0.5}}
+	withSound.Clips[0].FadeIn, withSound.Clips[0].FadeOut, withSound.Clips[0].Loop, withSound.Clips[0].End = 1, 2, true, 9
+	withSound.Clips[0].Ducking, withSound.Loudness = &timeline.Ducking{AmountDB: 9, Attack: 3, Release: 4}, &timeline.DefaultLoudness
 	muteOnly := full()
 	muteOnly.Clips, muteOnly.Directives[0].Selections = nil, nil
 	const head = `{"v":1,"kind":"video","quality":"high","segments":[` +
@@ -174,6 +180,10 @@ func TestStoredFormIsStable(t *testing.T) {
 	for text, want := range map[string]timeline.Timeline{
 		head + `,"clips":[{"source":"m","startNs":1,"trimStartNs":2,"trimEndNs":3,"volume":10,"speed":10}],` +
 			directive + `,"selections":[{"stemId":"voice_all","source":"s","volume":0.5}]}]}`: full(),
+		`{"v":1,"kind":"video","quality":"high","segments":[{"source":"b","order":1,"durationNs":1000000000,"trimStartNs":0,"trimEndNs":0,` +
+			`"volume":0,"speed":0.1,"points":[{"atNs":1,"volume":0.5}]}],"clips":[{"source":"m","startNs":1,"trimStartNs":2,"trimEndNs":3,` +
+			`"volume":10,"speed":10,"fadeInNs":1,"fadeOutNs":2,"loop":true,"endNs":9,"ducking":{"amountDb":9,"attackNs":3,"releaseNs":4}}],` +
+			`"loudness":{"targetLufs":-14,"maxTruePeakDb":-1}}`: withSound,
 		head + `}`:                     segments,
 		head + `,` + directive + `}]}`: muteOnly,
 	} {

@@ -49,6 +49,9 @@ func (t Timeline) Validate(names Names) error {
 			return err
 		}
 	}
+	if t.Loudness != nil {
+		return t.Loudness.validate()
+	}
 	return nil
 }
 
@@ -79,7 +82,7 @@ func (s *Segment) validate(names Names, i int) error {
 			return fault.Invalidf("%s is required", names.SegmentSource)
 		}
 	}
-	at := func(field string) string { return fmt.Sprintf("segments[%d].%s", i, field) }
+	at := func(field string) string { return indexed("segments", i) + "." + field }
 	switch {
 	case s.SourceKey == "":
 		return fault.Invalidf("%s is required", at(names.SegmentSource))
@@ -92,11 +95,12 @@ func (s *Segment) validate(names Names, i int) error {
 	case endsTooEarly(s.TrimStart, s.TrimEnd):
 		return fault.Invalidf("%s must be 0 or > trimStartMs", at("trimEndMs"))
 	}
-	return cmp.Or(outOfRange(at, "volumeScale", s.Volume, 0, MaxVolume), outOfRange(at, "speedScale", s.Speed, MinSpeed, MaxSpeed))
+	return cmp.Or(outOfRange(at, "volumeScale", s.Volume, 0, MaxVolume), outOfRange(at, "speedScale", s.Speed, MinSpeed, MaxSpeed),
+		validatePoints(at, s.Points))
 }
 
 func (c *Clip) validate(names Names, i int) error {
-	at := func(field string) string { return fmt.Sprintf("bgmClips[%d].%s", i, field) }
+	at := func(field string) string { return indexed("bgmClips", i) + "." + field }
 	switch {
 	case c.SourceKey == "":
 		return fault.Invalidf("%s is required", at(names.ClipSource))
@@ -109,11 +113,12 @@ func (c *Clip) validate(names Names, i int) error {
 	case endsTooEarly(c.SourceTrimStart, c.SourceTrimEnd):
 		return fault.Invalidf("%s must be 0 or > sourceTrimStartMs", at("sourceTrimEndMs"))
 	}
-	return cmp.Or(outOfRange(at, "volume", c.Volume, 0, MaxVolume), outOfRange(at, "speed", c.Speed, MinSpeed, MaxSpeed))
+	return cmp.Or(outOfRange(at, "volume", c.Volume, 0, MaxVolume), outOfRange(at, "speed", c.Speed, MinSpeed, MaxSpeed),
+		c.validateSound(at))
 }
 
 func (d *Directive) validate(i int) error {
-	at := func(field string) string { return fmt.Sprintf("separationDirectives[%d].%s", i, field) }
+	at := func(field string) string { return indexed("separationDirectives", i) + "." + field }
 	switch {
 	case d.ID == "":
 		return fault.Invalidf("%s is required", at("id"))
@@ -131,7 +136,7 @@ func (d *Directive) validate(i int) error {
 	}
 	for j := range d.Selections {
 		s := &d.Selections[j]
-		in := func(field string) string { return at(fmt.Sprintf("selections[%d].%s", j, field)) }
+		in := func(field string) string { return at(indexed("selections", j) + "." + field) }
 		switch {
 		case s.StemID == "":
 			return fault.Invalidf("%s is required", in("stemId"))
@@ -140,12 +145,15 @@ func (d *Directive) validate(i int) error {
 		case s.SourceKey != "" && s.SeparationID != "":
 			return fault.Invalidf("%s must be absent beside separationJobId", in("audioUrl"))
 		}
-		if err := outOfRange(in, "volume", s.Volume, 0, MaxVolume); err != nil {
+		if err := cmp.Or(outOfRange(in, "volume", s.Volume, 0, MaxVolume), validatePoints(in, s.Points)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// indexed is the path of an entry of a list.
+func indexed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
 // endsTooEarly reports an end that lies at or before its start. Two ends that
 // both saturated (see Milliseconds) count as in order: their true distance is
@@ -156,7 +164,7 @@ func endsTooEarly(start, end time.Duration) bool {
 
 // outOfRange is nil for a finite number of least..most, and otherwise tells which
 // half of that is broken. Where nought is too little it says so first.
-func outOfRange(at func(field string) string, field string, v, least, most float64) error {
+func outOfRange(at fieldName, field string, v, least, most float64) error {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return fault.Invalidf("%s must be a finite number", at(field))

@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"cutroom/internal/audio"
+	"cutroom/internal/timeline"
+)
+
+// presenceVersion is raised when a voice would be found elsewhere in the same sound.
+const presenceVersion = 1
+
+// isVoice reports whether a selection plays somebody who speaks.
+func isVoice(s timeline.Selection) bool {
+	return s.StemID == "voice_all" || strings.HasPrefix(s.StemID, "speaker_")
+}
+
+// selectsVoice reports whether a directive selects the stem of a voice, at whatever
+// volume. If none does, the segments' own sound is the voice.
+func selectsVoice(t timeline.Timeline) bool {
+	return slices.ContainsFunc(t.Directives, func(d timeline.Directive) bool { return slices.ContainsFunc(d.Selections, isVoice) })
+}
+
+// duck turns down the music that steps back for voices. The film is known, so the
+// music has already stepped back when a voice begins.
+func (r *run) duck(ctx context.Context) error {
+	var voices []audio.Span
+	measured := false
+	for _, region := range r.plan.Regions {
+		if region.ducking == nil {
+			continue
+		}
+		if !measured {
+			var err error
+			if voices, err = r.voicePresence(ctx); err != nil {
+				return err
+			}
+			measured = true
+		}
+		if c := duckingCurve(voices, *region.ducking); len(c) > 0 {
+			region.Curves = append(region.Curves, c)
+		}
+	}
+	return nil
+}
+
+// voicePresence returns where the film's voices are present. It is found once for the
+// same voices: changing the music does not look for them again.
+func (r *run) voicePresence(ctx context.Context) ([]audio.Span, error) {
+	voices := r.plan.voices()
+	key := newKey("presence").add("version", presenceVersion).add("samples", r.plan.Samples)
+	for _, v := range voices {
+		key = key.add("sound", r.plan.soundKey(v.File)).add("region", fmt.Sprintf("%d %d %d %+v", v.Offset, v.Start, v.End, v.Envelope))
+	}
+	name := key.String() + ".json"
+	var spans []audio.Span
+	if r.fetchJSON(ctx, name, &spans) {
+		return spans, nil
+	}
+	mix := audio.NewMixer(r.work, voices, r.plan.Samples, audio.Untouched)
+	defer mix.Close()
+	found := audio.NewPresenceDetector()
+	if _, err := io.Copy(found, ending{ctx, mix}); err != nil {
+		return nil, fmt.Errorf("look for voices: %w", err)
+	}
+	spans = found.Spans()
+	return spans, r.keepJSON(ctx, name, spans)
+}
+
+// ending is a reader that ends with its context.
+type ending struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (e ending) Read(p []byte) (int, error) {
+	if e.ctx.Err() != nil {
+		return 0, context.Cause(e.ctx)
+	}
+	return e.Reader.Read(p)
+}
+
+// voices are the regions that music steps back for.
+func (p *Plan) voices() []*audio.Region {
+	var all []*audio.Region
+	for _, r := range p.Regions {
+		if r.voice {
+			all = append(all, &r.Region)
+		}
+	}
+	return all
+}
+
+// soundKey is the cache key of a sound of the plan, by its file.
+func (p *Plan) soundKey(file string) string {
+	for _, s := range p.Audio {
+		if s.File == file {
+			return s.Key
+		}
+	}
+	for _, s := range p.Stretches {
+		if s.File == file {
+			return s.Key
+		}
+	}
+	return ""
+}
+
+// duckingCurve falls before each voice begins, so that it has fallen then, and rises
+// from when it ends. In a pause that is too short for both, the rise ends where the
+// next fall has come as far.
+func duckingCurve(voices []audio.Span, d timeline.Ducking) audio.Curve {
+	if d.AmountDB == 0 {
+		return nil
+	}
+	attack, release := float64(samplesOf(d.Attack)), float64(samplesOf(d.Release))
+	low := fromDB(-d.AmountDB)
+	var c audio.Curve
+	for i, v := range voices {
+		begin, end := float64(v.Start), float64(v.End)
+		if i == 0 {
+			c = append(c, audio.Knot{At: begin - attack, Gain: 1, Shape: audio.Decibels})
+		}
+		c = append(c, audio.Knot{At: begin, Gain: low}, audio.Knot{At: end, Gain: low, Shape: audio.Decibels})
+		if i == len(voices)-1 {
+			c = append(c, audio.Knot{At: end + release, Gain: 1})
+			continue
+		}
+		next := float64(voices[i+1].Start)
+		if pause := next - end; pause < attack+release {
+			share := pause / (attack + release) // of the way back up
+			c = append(c, audio.Knot{At: end + share*release, Gain: math.Pow(low, 1-share), Shape: audio.Decibels})
+			continue
+		}
+		c = append(c, audio.Knot{At: end + release, Gain: 1}, audio.Knot{At: next - attack, Gain: 1, Shape: audio.Decibels})
+	}
+	return c
+}

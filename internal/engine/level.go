@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"math"
+
+	"cutroom/internal/audio"
+	"cutroom/internal/media"
+	"cutroom/internal/media/container"
+)
+
+// How the sound is kept within full scale behind the encoder too.
+const (
+	// usualCeiling is where a peak above full scale ends up: 0.2 dB below it, because
+	// the AAC encoder adds a little of its own.
+	usualCeiling = 0.977
+	// quietPeak is the highest sample of a mix that no encoder brings above full
+	// scale: its worst errors were seen to be a quarter of that.
+	quietPeak = 0.7
+	// encodeTries is how often the mix is encoded until it decodes within full
+	// scale. The first lower ceiling was seen to do; the last one is half.
+	encodeTries = 4
+	// loudnessSlack is how far, in dB, the delivered film may be from the loudness or
+	// the true peak that was asked for. The API promises 0.5.
+	loudnessSlack = 0.3
+)
+
+// encodeAudio runs the final pass on the mix. AAC is lossy: what came out of it is
+// measured, and where it does not fit, the mix is made again at another level.
+func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, done *task) error {
+	level := audio.Level{Gain: 1, Threshold: 1, Ceiling: usualCeiling}
+	normalised := false
+	if r.job.Timeline.Loudness != nil {
+		var err error
+		if level.Gain, normalised, err = r.loudnessGain(ctx); err != nil {
+			return r.finalError(ctx, err)
+		}
+	}
+	for try := 1; ; try++ {
+		peak, err := r.encodeMix(ctx, pass, level, done)
+		if err != nil {
+			return r.finalError(ctx, err)
+		}
+		if try == encodeTries {
+			return nil
+		}
+		again := level
+		if normalised {
+			again, err = r.matchLoudness(ctx, name, level)
+		} else {
+			again, err = r.withinFullScale(ctx, name, level, peak, try == encodeTries-1)
+		}
+		if err != nil {
+			return r.finalError(ctx, err)
+		}
+		if again == level {
+			return nil
+		}
+		level = again
+	}
+}
+
+// encodeMix encodes the mix at a level and returns its highest sample before the
+// limiter.
+func (r *run) encodeMix(ctx context.Context, pass media.Pass, level audio.Level, done *task) (peak float64, err error) {
+	mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, level)
+	defer mix.Close()
+	mix.OnProgress = func(frames int64) { done.reached(float64(frames) / float64(r.plan.Samples)) }
+	pass.Stdin = mix
+	_, err = r.encode(ctx, pass)
+	r.stats.Limiting = mix.Limited()
+	return mix.Peak(), cmp.Or(mix.Err(), err)
+}
+
+// withinFullScale returns the level at which the output decodes within full scale: a
+// sound that just fits may decode beyond it, and be clipped by the player. peak is that
+// of the mix, last that no further level will be tried.
+func (r *run) withinFullScale(ctx context.Context, name string, level audio.Level, peak float64, last bool) (audio.Level, error) {
+	if peak <= quietPeak {
+		return level, nil
+	}
+	var decoded audio.PeakMeter
+	if err := r.decodeOutput(ctx, name, &decoded); err != nil || decoded.Peak() <= 1 {
+		return level, err
+	}
+	level.Ceiling = min(level.Ceiling, peak) / decoded.Peak() * 0.99
+	if last {
+		level.Ceiling = 0.5
+	}
+	level.Threshold = level.Ceiling
+	r.log.Info("the sound decodes beyond full scale; mixed again", "peak", decoded.Peak(), "ceiling", level.Ceiling)
+	return level, nil
+}
+
+// loudnessGain measures the mix and returns the gain that brings it to the loudness
+// that was asked for, or to the true peak where that comes first. What has no
+// loudness, such as silence, is not normalised.
+func (r *run) loudnessGain(ctx context.Context) (gain float64, normalised bool, err error) {
+	mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, audio.Untouched)
+	defer mix.Close()
+	meter := newLoudnessMeter()
+	if _, err := io.Copy(meter, ending{ctx, mix}); err != nil {
+		return 1, false, err
+	}
+	if _, ok := meter.Integrated(); !ok {
+		return 1, false, nil
+	}
+	return fromDB(r.headroom(meter)), true, nil
+}
+
+// matchLoudness measures the output, and returns another level where it misses what
+// was asked for: AAC drops the highest tones, and adds to peaks.
+func (r *run) matchLoudness(ctx context.Context, name string, level audio.Level) (audio.Level, error) {
+	meter := newLoudnessMeter()
+	if err := r.decodeOutput(ctx, name, meter); err != nil {
+		return level, err
+	}
+	if _, ok := meter.Integrated(); !ok {
+		return level, nil
+	}
+	change := r.headroom(meter)
+	if beyond := toDB(meter.TruePeak()); beyond > 0 { // clipped by players
+		change = min(change, -beyond-loudnessSlack)
+	}
+	if math.Abs(change) <= loudnessSlack {
+		return level, nil
+	}
+	level.Gain *= fromDB(change)
+	r.log.Info("the sound misses its loudness; mixed again", "change_db", change)
+	return level, nil
+}
+
+// headroom is the change, in dB, that brings what was measured to the loudness or the
+// true peak that was asked for, whichever comes first.
+func (r *run) headroom(meter *audio.LoudnessMeter) float64 {
+	want := r.job.Timeline.Loudness
+	loudness, _ := meter.Integrated()
+	return min(want.TargetLUFS-loudness, want.MaxTruePeakDB-toDB(meter.TruePeak()))
+}
+
+func newLoudnessMeter() *audio.LoudnessMeter {
+	return audio.NewLoudnessMeter(audio.ChannelWeights(2)...)
+}
+
+func toDB(gain float64) float64 { return 20 * math.Log10(gain) }
+func fromDB(db float64) float64 { return math.Pow(10, db/20) }
+
+// decodeOutput writes the samples of the output's sound to a meter.
+func (r *run) decodeOutput(ctx context.Context, name string, meter io.Writer) error {
+	args := append(media.InputArgs(container.MP4, r.path(name)), "-map", "0:a:0", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
+	_, err := r.encode(ctx, media.Pass{Name: "measure the sound", Args: args, Stdout: meter, Timeout: r.cfg.FinalTimeout})
+	return err
+}

@@ -1,0 +1,110 @@
+package engine_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"cutroom/internal/audio"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+// loudnessOf measures a file: LUFS and dBTP. ok is false where it has no loudness.
+func loudnessOf(t *testing.T, path string) (lufs, peak float64, ok bool) {
+	t.Helper()
+	meter := audio.NewLoudnessMeter(1, 1)
+	sides := mediatest.Samples(t, path)
+	var b []byte
+	for i := range sides[0] {
+		for side := range 2 {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(sides[side][i])))
+		}
+	}
+	if _, err := meter.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	lufs, ok = meter.Integrated()
+	return lufs, 20 * math.Log10(meter.TruePeak()), ok
+}
+
+// The delivered film is as loud as was asked for, unless its true peak comes first.
+func TestLoudnessIsMet(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dir := t.TempDir()
+	signal := func(name, graph string) string {
+		path := filepath.Join(dir, name+".wav")
+		mediatest.FFmpeg(t, "-f", "lavfi", "-i", graph, "-ac", "2", "-ar", "48000", "-c:a", "pcm_f32le", path)
+		return path
+	}
+	speech := signal("speech", "aevalsrc=exprs='0.2*(sin(2*PI*180*t)+0.6*sin(2*PI*720*t)+0.3*sin(2*PI*2600*t))*pow(abs(sin(2*PI*1.7*t)),2)*lt(mod(t,3),2.2)':s=48000:d=5")
+	music := signal("music", "aevalsrc=exprs='0.12*(sin(2*PI*220*t)+sin(2*PI*277*t)+sin(2*PI*330*t))*exp(-2*mod(t,0.5))+0.02*sin(2*PI*6000*t)':s=48000:d=5")
+	noise := signal("noise", "anoisesrc=d=5:c=white:r=48000:a=0.3:seed=3")
+	loud := signal("loud", "anoisesrc=d=5:c=pink:r=48000:a=1:seed=4")
+	clicks := signal("clicks", "aevalsrc=exprs='0.6*lt(mod(t,1),0.002)*sin(2*PI*900*t)+0.01*sin(2*PI*300*t)':s=48000:d=5")
+	for name, tt := range map[string]struct {
+		source string
+		want   timeline.Loudness
+	}{
+		"speech":                {speech, timeline.DefaultLoudness},
+		"music":                 {music, timeline.DefaultLoudness},
+		"music, turned down":    {music, timeline.Loudness{TargetLUFS: -31, MaxTruePeakDB: 0}},
+		"noise":                 {noise, timeline.DefaultLoudness},
+		"noise, low peak":       {noise, timeline.Loudness{TargetLUFS: -9, MaxTruePeakDB: -9}},
+		"loud":                  {loud, timeline.Loudness{TargetLUFS: -23, MaxTruePeakDB: -1}},
+		"loud, up to the brim":  {loud, timeline.Loudness{TargetLUFS: -9, MaxTruePeakDB: 0}},
+		"clicks: the peak ends": {clicks, timeline.DefaultLoudness},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tl := sound(cut(tt.source, 0, 0))
+			tl.Loudness = &tt.want
+			out := b.render(t, tl)
+			lufs, peak, _ := loudnessOf(t, out.Path)
+			t.Logf("%.2f LUFS, %.2f dBTP", lufs, peak)
+			if peak > tt.want.MaxTruePeakDB+0.5 || peak > 0.05 {
+				t.Errorf("true peak %.2f dB, at most %.2f was asked for", peak, tt.want.MaxTruePeakDB)
+			}
+			if math.Abs(lufs-tt.want.TargetLUFS) > 0.5 && !(lufs < tt.want.TargetLUFS && peak > tt.want.MaxTruePeakDB-0.5) {
+				t.Errorf("%.2f LUFS with a true peak of %.2f dB, want %+v", lufs, peak, tt.want)
+			}
+		})
+	}
+	t.Run("what has none", func(t *testing.T) {
+		t.Parallel()
+		silence := signal("silence", "anullsrc=r=48000:d=2")
+		for path, toMs := range map[string]int64{silence: 0, music: 390} {
+			tl := sound(cut(path, 0, toMs))
+			plain := b.render(t, tl)
+			tl.Loudness = &timeline.DefaultLoudness
+			given := b.render(t, tl)
+			if got, want := fmt.Sprint(mediatest.Samples(t, given.Path)), fmt.Sprint(mediatest.Samples(t, plain.Path)); got != want {
+				t.Errorf("%s up to %d ms is changed", filepath.Base(path), toMs)
+			}
+		}
+	})
+	t.Run("film", func(t *testing.T) {
+		t.Parallel()
+		clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second, Tone: 440, Amplitude: 0.05})
+		tl := film(cut(clip, 0, 0))
+		b.render(t, tl)
+		tl.Loudness = &timeline.Loudness{TargetLUFS: -20, MaxTruePeakDB: -1}
+		tl.Segments[0].Points = []timeline.Point{{At: 0, Volume: 0.5}}
+		tl.Clips = []timeline.Clip{{SourceKey: clip, Volume: 0.1, Speed: 1, FadeIn: time.Second, Loop: true, Ducking: &timeline.DefaultDucking}}
+		out := b.render(t, tl)
+		if out.Stats.FramesEncoded != 0 {
+			t.Errorf("%d frames were encoded again", out.Stats.FramesEncoded)
+		}
+		if lufs, _, _ := loudnessOf(t, out.Path); math.Abs(lufs+20) > 0.5 {
+			t.Errorf("%.2f LUFS", lufs)
+		}
+		tl.OutputKind = timeline.Audio
+		if lufs, _, _ := loudnessOf(t, b.render(t, tl).Path); math.Abs(lufs+20) > 0.5 {
+			t.Errorf("%.2f LUFS of the sound alone", lufs)
+		}
+	})
+}

@@ -1,0 +1,400 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/audio"
+	"cutroom/internal/media/container"
+	"cutroom/internal/timeline"
+)
+
+// signal is a source of sound by formulas of the time in seconds.
+type signal struct {
+	seconds     float64
+	left, right func(at float64) float64
+}
+
+func silence(float64) float64 { return 0 }
+
+// half is what comes out as half the gain of every sample.
+func half(float64) float64 { return 0.5 }
+
+// spoken is a tone at 1 kHz between the times, in pairs.
+func spoken(amplitude float64, times ...float64) func(float64) float64 {
+	return func(at float64) float64 {
+		for i := 0; i < len(times); i += 2 {
+			if at >= times[i] && at < times[i+1] {
+				return amplitude * math.Sin(2*math.Pi*1000*at)
+			}
+		}
+		return 0
+	}
+}
+
+// sounds are the sources of a test, by key.
+type sounds map[string]signal
+
+// run plans a timeline and makes its sounds, all but the decoding. The caller closes it.
+func (s sounds) run(t *testing.T, tl timeline.Timeline, cache PartCache) *run {
+	t.Helper()
+	if err := tl.Validate(timeline.MultipartNames); err != nil {
+		t.Fatal(err)
+	}
+	sources := map[string]*Source{}
+	for key, of := range s {
+		end := time.Duration(of.seconds * float64(time.Second))
+		sources[key] = &Source{Path: key, SHA256: key, info: &Info{Kind: container.WAV, Streams: 1,
+			Audio: &audioInfo{Packets: 100, End: end, ClaimedEnd: end}}}
+	}
+	r := New(Config{Cores: 2, Cache: cache}).newRun(Job{Dir: t.TempDir(), Timeline: tl})
+	var err error
+	if r.plan, err = makePlan(tl, sources, r.cfg.Limits, Machine{Cores: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(r.work, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range r.plan.Audio {
+		var b []byte
+		for n := d.From; n < d.To; n++ {
+			of, at := s[d.source.SHA256], float64(n)/sampleRate
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(of.left(at))))
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(of.right(at))))
+		}
+		if err := os.WriteFile(r.path(d.File), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range r.plan.Stretches {
+		if err := r.makeStretch(t.Context(), x, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.duck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// mix returns both sides of what a timeline's mix is before it is encoded.
+func (s sounds) mix(t *testing.T, tl timeline.Timeline) (sides [2][]float64) {
+	t.Helper()
+	r := s.run(t, tl, nil)
+	defer r.close()
+	mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, audio.Untouched)
+	defer mix.Close()
+	b, err := io.ReadAll(mix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; len(b) > 0; b = b[8:] {
+		for side := range sides {
+			sides[side] = append(sides[side], float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*side:]))))
+		}
+	}
+	return sides
+}
+
+func soundOf(segments ...timeline.Segment) timeline.Timeline {
+	for i := range segments {
+		segments[i].Order = int64(i)
+	}
+	return timeline.Timeline{Segments: segments, OutputKind: timeline.Audio, Quality: timeline.Low}
+}
+
+func stretchOf(path string, fromMs, toMs int64) timeline.Segment {
+	s := ms(fromMs, toMs)
+	s.SourceKey, s.Speed = path, 1
+	return s
+}
+
+// checkGains compares what a level of 0.5 became with the gain that is wanted at each
+// second, except at the samples around the steps.
+func checkGains(t *testing.T, what string, samples []float64, want func(at float64) float64, steps ...float64) {
+	t.Helper()
+	const around = 0.0021 // a seam is softened over 2 ms
+	for n, x := range samples {
+		at := (float64(n) + 0.5) / sampleRate
+		if slices.ContainsFunc(steps, func(s float64) bool { return math.Abs(s-at) < around }) {
+			continue
+		}
+		if d := math.Abs(x/0.5 - want(at)); d > 1e-4 {
+			t.Fatalf("%s: the gain at %.5f s is %.5f, want %.5f", what, at, x/0.5, want(at))
+		}
+	}
+}
+
+// between goes linearly from a to b while at goes from begin to end.
+func between(at, begin, end, a, b float64) float64 {
+	return a + (b-a)*max(0, min(1, (at-begin)/(end-begin)))
+}
+
+func msec(n int64) time.Duration { return timeline.Milliseconds(n) }
+
+func TestFadesLieInsideWhatIsHeard(t *testing.T) {
+	t.Parallel()
+	given := sounds{"silence": {4, silence, silence}, "music": {10, half, silence}}
+	for name, tt := range map[string]struct {
+		clip     timeline.Clip
+		from, to float64 // heard
+		in, out  float64
+	}{
+		"to the film's end":         {timeline.Clip{Start: msec(500), FadeIn: time.Second, FadeOut: 2 * time.Second}, 0.5, 4, 1, 2},
+		"to endMs":                  {timeline.Clip{Start: msec(500), End: msec(3000), FadeIn: msec(250), FadeOut: msec(125)}, 0.5, 3, 0.25, 0.125},
+		"to the range's end":        {timeline.Clip{SourceTrimStart: msec(100), SourceTrimEnd: msec(1100), End: msec(3000), FadeIn: msec(100), FadeOut: msec(200)}, 0, 1, 0.1, 0.2},
+		"longer than what is heard": {timeline.Clip{Start: msec(1000), End: msec(3000), FadeIn: 3 * time.Second, FadeOut: time.Second}, 1, 3, 1.5, 0.5},
+		"one longer than it":        {timeline.Clip{Start: msec(1000), End: msec(3000), FadeOut: 30 * time.Second}, 1, 3, 0, 2},
+		"of a loop":                 {timeline.Clip{SourceTrimEnd: msec(700), Loop: true, End: msec(3000), FadeIn: time.Second, FadeOut: time.Second}, 0, 3, 1, 1},
+	} {
+		tl := soundOf(stretchOf("silence", 0, 4000))
+		tt.clip.SourceKey, tt.clip.Volume, tt.clip.Speed = "music", 0.8, 1
+		tl.Clips = []timeline.Clip{tt.clip}
+		got := given.mix(t, tl)[0]
+		checkGains(t, name, got, func(at float64) float64 {
+			g := 0.8
+			if tt.in > 0 {
+				g *= between(at, tt.from, tt.from+tt.in, 0, 1)
+			}
+			if tt.out > 0 {
+				g *= between(at, tt.to-tt.out, tt.to, 1, 0)
+			}
+			if at < tt.from || at >= tt.to {
+				return 0
+			}
+			return g
+		}, tt.from, tt.to)
+	}
+}
+
+func TestALoopRepeatsItsRange(t *testing.T) {
+	t.Parallel()
+	given := sounds{"silence": {5, silence, silence}, "music": {3,
+		func(at float64) float64 { return 0.5 * math.Sin(200*at*at) }, func(at float64) float64 { return 0.25 * math.Cos(3000*at) }}}
+	for _, tt := range []struct {
+		clip   timeline.Clip
+		period int
+	}{
+		{timeline.Clip{Speed: 1, SourceTrimStart: msec(200), SourceTrimEnd: msec(1234)}, 1034 * 48},
+		{timeline.Clip{Speed: 1, Start: msec(333)}, 3 * 48000},
+		{timeline.Clip{Speed: 1, SourceTrimStart: msec(100), SourceTrimEnd: msec(107)}, 7 * 48},
+		{timeline.Clip{Speed: 1.3, SourceTrimEnd: msec(1001)}, 36960}, // 36960 = 48048 / 1.3
+	} {
+		tt.clip.SourceKey, tt.clip.Volume, tt.clip.Loop = "music", 1, true
+		tl := soundOf(stretchOf("silence", 0, 5000))
+		tl.Clips = []timeline.Clip{tt.clip}
+		start := int(samplesOf(tt.clip.Start))
+		for side, samples := range given.mix(t, tl) {
+			heard := samples[start:]
+			var energy float64
+			for n, x := range heard[tt.period:] {
+				energy += x * x
+				// The cross-fade is less than 10 ms of a repetition that another one follows.
+				if left := tt.period - n%tt.period; n < 96 || left < 480 && tt.period > 480 || left < 100 {
+					continue
+				}
+				if d := math.Abs(x - heard[n]); d > 1e-6 {
+					t.Fatalf("%v, side %d: sample %d differs by %v from the one a period before", tt.clip, side, n+tt.period, d)
+				}
+			}
+			if energy < 100 {
+				t.Errorf("%v, side %d: the loop is silent", tt.clip, side)
+			}
+		}
+	}
+}
+
+func TestVolumePointsCountFromWhatTheyAreOn(t *testing.T) {
+	t.Parallel()
+	given := sounds{"silence": {6, silence, silence}, "music": {10, half, silence}}
+	points := []timeline.Point{{At: msec(500), Volume: 0.2}, {At: msec(1500), Volume: 1}, {At: msec(1501), Volume: 0}}
+	at := func(begin, from float64) float64 { // the gain by points that count from begin
+		switch x := from - begin; {
+		case x < 0.5:
+			return 0.2
+		case x < 1.5:
+			return between(x, 0.5, 1.5, 0.2, 1)
+		default:
+			return between(x, 1.5, 1.501, 1, 0)
+		}
+	}
+	t.Run("segment", func(t *testing.T) {
+		t.Parallel()
+		tl := soundOf(stretchOf("music", 0, 1000), stretchOf("music", 3000, 6000))
+		tl.Segments[1].Points, tl.Segments[1].Volume = points, 0.5
+		checkGains(t, "segment", given.mix(t, tl)[0], func(x float64) float64 {
+			if x < 1 {
+				return 1
+			}
+			return 0.5 * at(1, x)
+		}, 0, 1, 4)
+	})
+	t.Run("run of segments", func(t *testing.T) {
+		t.Parallel()
+		tl := soundOf(stretchOf("music", 0, 1000), stretchOf("music", 1000, 4000))
+		tl.Segments[1].Points = points
+		checkGains(t, "second of a run", given.mix(t, tl)[0], func(x float64) float64 {
+			if x < 1 {
+				return 1
+			}
+			return at(1, x)
+		}, 1)
+	})
+	t.Run("clip", func(t *testing.T) {
+		t.Parallel()
+		tl := soundOf(stretchOf("silence", 0, 6000))
+		tl.Clips = []timeline.Clip{{SourceKey: "music", Start: time.Second, Volume: 2, Speed: 1, Points: points, FadeIn: time.Second}}
+		checkGains(t, "clip", given.mix(t, tl)[0], func(x float64) float64 {
+			return 2 * between(x, 1, 2, 0, 1) * at(1, x)
+		})
+	})
+	t.Run("selection", func(t *testing.T) {
+		t.Parallel()
+		tl := soundOf(stretchOf("silence", 0, 2000), stretchOf("silence", 3000, 6000))
+		tl.Directives = []timeline.Directive{{ID: "d", Range: timeline.Range{Start: time.Second, End: 4 * time.Second}, AppliedSpeed: 1,
+			Selections: []timeline.Selection{{StemID: "x", SourceKey: "music", Volume: 0.5, Points: points}}}}
+		checkGains(t, "selection", given.mix(t, tl)[0], func(x float64) float64 {
+			if x < 1 || x >= 4 {
+				return 0
+			}
+			return 0.5 * at(1, x)
+		}, 1, 1.004, 3.996, 4)
+	})
+}
+
+// duckedGain is the gain of ducked music by the contract: the least that any voice
+// asks for, of what falls before it and what rises behind it.
+func duckedGain(voices [][2]float64, d timeline.Ducking, at float64) float64 {
+	gain := 0.0 // dB
+	for _, v := range voices {
+		g := -d.AmountDB
+		if at < v[0] {
+			g = between(at, v[0]-d.Attack.Seconds(), v[0], 0, -d.AmountDB)
+		} else if at >= v[1] {
+			g = between(at, v[1], v[1]+d.Release.Seconds(), -d.AmountDB, 0)
+		}
+		gain = min(gain, g)
+	}
+	return fromDB(gain)
+}
+
+func TestMusicStepsBackForVoices(t *testing.T) {
+	t.Parallel()
+	// Voices on the right alone, the louder channel: the second one after a pause that
+	// belongs to the first, the third after one that does not.
+	given := sounds{"music": {10, half, silence}, "speech": {8, silence, spoken(0.4, 1, 2, 2.3, 3, 4, 5)},
+		"other": {8, silence, spoken(0.4, 6, 6.5)}, "soft": {8, silence, spoken(0.005, 0, 8)}}
+	stem := func(id, source string, volume float64, points ...timeline.Point) []timeline.Directive {
+		return []timeline.Directive{{ID: "d", Range: timeline.Range{End: 8 * time.Second}, AppliedSpeed: 1,
+			Selections: []timeline.Selection{{StemID: id, SourceKey: source, Volume: volume, Points: points}}}}
+	}
+	muted := stem("background", "soft", 1)
+	muted[0].Range.End, muted[0].MuteOriginal = msec(3500), true
+	own, duck := [][2]float64{{1, 3}, {4, 5}}, timeline.Ducking{AmountDB: 12, Attack: msec(200), Release: msec(400)}
+	later := [][2]float64{{6, 6.5}}
+	for name, tt := range map[string]struct {
+		segment    string
+		directives []timeline.Directive
+		ducking    timeline.Ducking
+		voices     [][2]float64
+	}{
+		"the segments' own sound":     {"speech", nil, duck, own},
+		"the default":                 {"speech", nil, timeline.DefaultDucking, own},
+		"without ramps":               {"speech", nil, timeline.Ducking{AmountDB: 24}, own},
+		"ramps longer than the pause": {"speech", nil, timeline.Ducking{AmountDB: 20, Attack: time.Second, Release: 3 * time.Second}, own},
+		"by nothing":                  {"speech", nil, timeline.Ducking{Attack: msec(200)}, own},
+		"nobody speaks":               {"soft", nil, duck, nil},
+		"another stem":                {"speech", stem("background", "other", 1), duck, own},
+		"the voice's stem":            {"speech", stem("voice_all", "other", 1), duck, later},
+		"a speaker's stem":            {"speech", stem("speaker_1", "other", 1), duck, later},
+		"a voice at volume 0":         {"speech", stem("voice_all", "other", 0), duck, nil},
+		"a voice too soft":            {"speech", stem("voice_all", "other", 1, timeline.Point{Volume: 0.01}), duck, nil},
+		"muted until 3.5 s":           {"speech", muted, duck, own[1:]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tl := soundOf(stretchOf(tt.segment, 0, 8000))
+			tl.Directives = tt.directives
+			tl.Clips = []timeline.Clip{{SourceKey: "music", Volume: 0.7, Speed: 1, FadeOut: time.Second, Ducking: &tt.ducking,
+				Points: []timeline.Point{{At: 0, Volume: 0.5}, {At: 8 * time.Second, Volume: 1}}}}
+			for n, x := range given.mix(t, tl)[0] {
+				at := (float64(n) + 0.5) / sampleRate
+				rest := 0.7 * between(at, 7, 8, 1, 0) * between(at, 0, 8, 0.5, 1)
+				// Times are promised within 1 ms: the gain lies between those around it.
+				low, high := math.Inf(1), math.Inf(-1)
+				for _, near := range []float64{at - 0.001, at, at + 0.001} {
+					g := duckedGain(tt.voices, tt.ducking, near) * rest
+					low, high = min(low, g), max(high, g)
+				}
+				if got := x / 0.5; got < low-1e-3 || got > high+1e-3 {
+					t.Fatalf("the gain at %.4f s is %.4f, want %.4f to %.4f", at, got, low, high)
+				}
+			}
+		})
+	}
+}
+
+// A voice that was found once is not looked for again while only the music changes.
+func TestVoicesAreFoundOnce(t *testing.T) {
+	t.Parallel()
+	cache := &memoryCache{parts: map[string][]byte{}}
+	given := sounds{"speech": {3, spoken(0.4, 1, 2), silence}, "music": {3, half, half}}
+	tl := soundOf(stretchOf("speech", 0, 3000))
+	tl.Clips = []timeline.Clip{{SourceKey: "music", Volume: 1, Speed: 1, Ducking: &timeline.Ducking{AmountDB: 9}}}
+	kept := func(want int) {
+		t.Helper()
+		given.run(t, tl, cache).close()
+		if n := cache.count("presence-"); n != want {
+			t.Errorf("%d presences are kept, want %d", n, want)
+		}
+	}
+	kept(1)
+	tl.Clips[0].Volume, tl.Clips[0].Ducking = 0.5, &timeline.Ducking{AmountDB: 12}
+	kept(1)
+	tl.Segments[0].Volume = 0.1
+	kept(2)
+}
+
+// memoryCache keeps parts in memory.
+type memoryCache struct {
+	mu    sync.Mutex
+	parts map[string][]byte
+}
+
+func (c *memoryCache) Get(_ context.Context, _, key, dst string) (bool, error) {
+	c.mu.Lock()
+	data, found := c.parts[key]
+	c.mu.Unlock()
+	if !found {
+		return false, nil
+	}
+	return true, os.WriteFile(dst, data, 0o600)
+}
+
+func (c *memoryCache) Put(_ context.Context, _, key, src string) error {
+	data, err := os.ReadFile(src)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parts[key] = data
+	return err
+}
+
+// count is how many kept keys begin with the prefix.
+func (c *memoryCache) count(prefix string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.parts {
+		if strings.HasPrefix(key, prefix) {
+			n++
+		}
+	}
+	return n
+}
