@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
 )
 
 // stemPath is the path and query of a stem URL.
@@ -48,6 +51,39 @@ func TestStemDownload(t *testing.T) {
 	// Which tokens are good is told by tests of the separation package.
 	s.Do(t, apitest.Request{Path: strings.Replace(path, "background", "voice_all", 1)}).Error(403, "invalid_stem_token")
 	s.Do(t, apitest.Request{Path: strings.Replace(path, job.JobID, otherID(job.JobID), 1)}).Error(403, "invalid_stem_token")
+}
+
+// A stem as WAV has the samples of the stem, is served like it and goes with it.
+func TestStemAsWAV(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Shared(t)
+	u := s.SignIn(t)
+	job := u.WaitReady(t, u.Separate(t, mixture(t)))
+	path := stemPath(t, job.Stem(t, "background"))
+	wav := apitest.Request{Path: path + "&format=wav", Valid: true}
+	whole := s.Do(t, wav).Expect(200)
+	if d, ct := whole.Header.Get("Content-Disposition"), whole.Header.Get("Content-Type"); d != `attachment; filename="background.wav"` || ct != "audio/wav" {
+		t.Errorf("%s of type %s", d, ct)
+	}
+	checkRanges(t, s, wav, whole.Body)
+	kept := s.Do(t, apitest.Request{Path: path, Valid: true}).Expect(200)
+	samples := func(name string, body []byte) []byte {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, body, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return mediatest.FFmpeg(t, "-i", "file:"+file, "-c:a", "pcm_s32le", "-f", "s32le", "-")
+	}
+	if want := samples("kept.flac", kept.Body); len(want) == 0 || !bytes.Equal(samples("made.wav", whole.Body), want) {
+		t.Error("the samples of the WAV file are not those of the stem")
+	}
+	for _, format := range []string{"mp3", "WAV", ""} {
+		s.Do(t, apitest.Request{Path: path + "&format=" + format}).Error(400, "format must be wav, or absent for the stem as it is kept")
+	}
+	s.Do(t, apitest.Request{Path: strings.Replace(wav.Path, "background", "voice_all", 1)}).Error(403, "invalid_stem_token")
+	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/separate/" + job.JobID, Valid: true}).Expect(204)
+	s.Do(t, wav).Expect(404)
 }
 
 // checkRanges fails the test unless the resource serves HEAD and byte ranges

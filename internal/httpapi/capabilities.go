@@ -21,7 +21,7 @@ type feature struct {
 // works, not before.
 var features = []feature{
 	{"analysis", withBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always},
-	{"loudness", always}, {"volumePoints", always},
+	{"loudness", always}, {"stems.wav", always}, {"volumePoints", always},
 }
 
 func always(*Options) bool { return true }

@@ -202,7 +202,12 @@ func bodyOfSeparation(st separation.Status) separationStatusBody {
 }
 
 func (s *Server) stem(w http.ResponseWriter, r *http.Request) error {
-	obj, name, err := s.o.Separations.OpenStem(r.Context(), r.PathValue("jobId"), r.PathValue("stemId"), r.URL.Query().Get("token"))
+	query := r.URL.Query()
+	format := query.Get("format")
+	if format == "" && query.Has("format") {
+		format = "none" // which is refused like any other
+	}
+	obj, name, err := s.o.Separations.OpenStem(r.Context(), r.PathValue("jobId"), r.PathValue("stemId"), query.Get("token"), format)
 	if err != nil {
 		return err
 	}

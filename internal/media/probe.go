@@ -79,6 +79,7 @@ type AudioStream struct {
 	Codec           string
 	SampleRate      int // Hz
 	Channels        int
+	BitDepth        int           // bits of a lossless sample, 0 when unknown
 	Frames          int64         // packets claimed by the container, 0 when it does not say
 	Start, Duration time.Duration // claimed; Duration is 0 when unknown
 	Default         bool
@@ -220,7 +221,7 @@ func readVideo(index int, h header) *VideoStream {
 func readAudio(index int, h header) *AudioStream {
 	return &AudioStream{
 		Index: index, Codec: h.text("codec_name"), SampleRate: int(h.number("sample_rate")), Channels: int(h.number("channels")),
-		Frames: h.number("nb_frames"), Start: parseSeconds(h["start_time"]), Duration: parseSeconds(h["duration"]), Default: h.number("default") != 0,
+		BitDepth: int(h.number("bits_per_raw_sample")), Frames: h.number("nb_frames"), Start: parseSeconds(h["start_time"]), Duration: parseSeconds(h["duration"]), Default: h.number("default") != 0,
 	}
 }
 

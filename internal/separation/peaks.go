@@ -71,16 +71,32 @@ func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, 
 	return w, nil
 }
 
-// makePeaks draws a stored stem and notes it in its row. Where the job has gone
-// meanwhile, nothing is left.
+// makePeaks draws a stored stem and notes the peaks in its row.
 func (s *Service) makePeaks(ctx context.Context, t collectable) error {
-	// Named so that the erasure of the job finds it, and the sweep only when it is old.
-	dir, err := os.MkdirTemp(s.WorkDir, t.jobID+"-peaks-*")
+	return s.deriveFromStem(ctx, t, "peaks", func(dir string, made *stem) (string, error) {
+		if err := s.measure(ctx, made); err != nil {
+			return "", err
+		}
+		err := s.storePeaks(ctx, dir, t.jobID, made)
+		return made.peaksKey, err
+	})
+}
+
+// deriveFromStem fetches a stored stem, has make store an object that is derived from it,
+// and notes that object's key in the row of the stem. If the job was removed in the
+// meantime, nothing is left.
+func (s *Service) deriveFromStem(ctx context.Context, t collectable, what string, make func(dir string, made *stem) (key string, err error)) error {
+	// The name begins with the job's id, so that erasing the job finds the folder.
+	dir, err := os.MkdirTemp(s.WorkDir, t.jobID+"-"+what+"-*")
 	if err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "stem")
+	// Beside the folder that ffmpeg may write to: it may share its bytes with the store.
+	file, work := filepath.Join(dir, "stem"), filepath.Join(dir, "job")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
 	if err := s.Store.Fetch(ctx, t.key, file); err != nil {
 		return fmt.Errorf("fetch stem: %w", err)
 	}
@@ -88,20 +104,17 @@ func (s *Service) makePeaks(ctx context.Context, t collectable) error {
 	if err != nil {
 		return err
 	}
-	made := &stem{id: t.stemID, Stem: separator.Stem{Path: file, Kind: class.Kind}}
-	if err := s.measure(ctx, made); err != nil {
-		return err
-	}
-	if err := s.storePeaks(ctx, dir, t.jobID, made); err != nil {
-		return err
-	}
-	n, err := s.db.Exec(ctx, `UPDATE separation_stems SET peaks_key = $3 WHERE job_id = $1 AND stem_id = $2
-		AND EXISTS (SELECT 1 FROM separation_jobs j WHERE j.id = $1 AND `+readable+`)`, t.jobID, t.stemID, made.peaksKey)
+	key, err := make(work, &stem{id: t.stemID, Stem: separator.Stem{Path: file, Kind: class.Kind}})
 	if err != nil {
-		return fmt.Errorf("note peaks: %w", err)
+		return err
+	}
+	n, err := s.db.Exec(ctx, `UPDATE separation_stems SET `+what+`_key = $3 WHERE job_id = $1 AND stem_id = $2
+		AND EXISTS (SELECT 1 FROM separation_jobs j WHERE j.id = $1 AND `+readable+`)`, t.jobID, t.stemID, key)
+	if err != nil {
+		return fmt.Errorf("note %s: %w", what, err)
 	}
 	if n == 0 {
-		return s.Store.Delete(ctx, made.peaksKey)
+		return s.Store.Delete(ctx, key)
 	}
 	return nil
 }

@@ -143,6 +143,9 @@ func stemKey(jobID, stemID, ext string) string { return folder(jobID) + stemID +
 // peaksKey is where the waveform of a stem is kept.
 func peaksKey(jobID, stemID string) string { return folder(jobID) + stemID + ".peaks" }
 
+// wavKey is where the samples of a stem are kept as WAV.
+func wavKey(jobID, stemID string) string { return folder(jobID) + stemID + ".wav" }
+
 // The stem identifiers.
 const (
 	stemVoice      = "voice_all"

@@ -152,7 +152,8 @@ func estimate(position int64, meanMs sql.NullFloat64, inFlight int) time.Duratio
 
 // collectable is a stem of a READY job, as its row has it.
 type collectable struct {
-	jobID, stemID, key, peaksKey string
+	jobID, stemID, key string
+	peaksKey, wavKey   string // "" before they are made
 
 	sizeBytes, readyAt int64 // readyAt in epoch ms
 	sha256             string
@@ -169,9 +170,9 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (co
 	if err := s.signer.check(jobID, stemID, token, clock.Now()); err != nil {
 		return t, err
 	}
-	err := s.db.QueryRow(ctx, `SELECT t.object_key, COALESCE(t.peaks_key, ''), t.size_bytes, t.sha256, COALESCE(j.ready_at, 0)
+	err := s.db.QueryRow(ctx, `SELECT t.object_key, COALESCE(t.peaks_key, ''), COALESCE(t.wav_key, ''), t.size_bytes, t.sha256, COALESCE(j.ready_at, 0)
 		FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
-		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).Scan(&t.key, &t.peaksKey, &t.sizeBytes, &t.sha256, &t.readyAt)
+		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).Scan(&t.key, &t.peaksKey, &t.wavKey, &t.sizeBytes, &t.sha256, &t.readyAt)
 	if db.IsNoRows(err) {
 		return t, ErrNoStem
 	}
@@ -191,22 +192,33 @@ var ErrNoStem = fault.NotFoundf("stem not found")
 // counts as collecting the result. The caller closes the object. The file name
 // is the one to offer to the client. In a bucket, a missing object shows at the
 // first Read.
-func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token string) (obj objectstore.Object, fileName string, err error) {
+//
+// The format is "" for the stem as it is kept, or FormatWAV.
+func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format string) (obj objectstore.Object, fileName string, err error) {
 	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {
 		return nil, "", err
+	}
+	if format != "" && format != FormatWAV {
+		return nil, "", errFormat
 	}
 	_, err = s.db.ExecNotify(ctx, job.Topic(jobID), `UPDATE separation_jobs SET collected_at = now_ms()
 		WHERE id = $1 AND COALESCE(collected_at, 0) < now_ms() - 1000`, jobID)
 	if err != nil {
 		return nil, "", fmt.Errorf("note collection: %w", err)
 	}
-	obj, err = s.Store.OpenKnown(ctx, t.object())
+	ext := path.Ext(t.key)
+	if format == FormatWAV && ext != ".wav" { // stems of early releases are kept as WAV
+		ext = ".wav"
+		obj, err = s.openWAV(ctx, t)
+	} else {
+		obj, err = s.Store.OpenKnown(ctx, t.object())
+	}
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil, "", ErrNoStem.WithCause(err)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("open stem: %w", err)
 	}
-	return obj, stemID + path.Ext(t.key), nil
+	return obj, stemID + ext, nil
 }

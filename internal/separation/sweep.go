@@ -102,7 +102,7 @@ func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 		{Kind: kindStems, Prefix: "separation/", Grace: job.OrphanAge,
 			Owner: `SELECT CASE WHEN state IN ('PROCESSING', 'READY', 'DISPOSED') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
 			Object: `SELECT CASE WHEN j.state = 'PROCESSING' OR j.state = 'READY'
-					AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND $2 IN (t.object_key, t.peaks_key))
+					AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND $2 IN (t.object_key, t.peaks_key, t.wav_key))
 					OR ` + job.Held("$2") + ` THEN 1 ELSE 0 END
 				FROM separation_jobs j WHERE j.id = $1`},
 	}

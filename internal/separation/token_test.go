@@ -157,7 +157,7 @@ func TestStemURLsOpenTheirOwnersStems(t *testing.T) {
 			}
 		}
 		token := func(u string) string { return u[strings.Index(u, "=")+1:] }
-		obj, name, err := s.OpenStem(t.Context(), id, stemVoice, token(good))
+		obj, name, err := s.OpenStem(t.Context(), id, stemVoice, token(good), "")
 		if err != nil || name != "voice_all.flac" {
 			t.Fatalf("%q, %v", name, err)
 		}
@@ -170,7 +170,7 @@ func TestStemURLsOpenTheirOwnersStems(t *testing.T) {
 			t.Fatal(err)
 		}
 		var refused *fault.Error
-		if _, _, err := s.OpenStem(t.Context(), id, stemVoice, token(good)); !errors.As(err, &refused) || refused.Kind != fault.NotFound {
+		if _, _, err := s.OpenStem(t.Context(), id, stemVoice, token(good), ""); !errors.As(err, &refused) || refused.Kind != fault.NotFound {
 			t.Errorf("a stem of a DISPOSED job: %v", err)
 		}
 	})

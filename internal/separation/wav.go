@@ -1,0 +1,75 @@
+package separation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"cutroom/internal/fault"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/ondemand"
+)
+
+// FormatWAV is the format that a stem can be had in beside its own, "".
+const FormatWAV = "wav"
+
+var errFormat = fault.Invalidf("format must be wav, or absent for the stem as it is kept")
+
+// openWAV opens the WAV file with the samples of a stem, which is made at first use.
+func (s *Service) openWAV(ctx context.Context, t collectable) (objectstore.Object, error) {
+	if t.wavKey != "" {
+		obj, err := s.Store.Open(ctx, t.wavKey)
+		if !errors.Is(err, objectstore.ErrNotFound) {
+			return obj, err
+		}
+	}
+	key := wavKey(t.jobID, t.stemID)
+	if err := s.OnDemand.Make(ctx, key, func(ctx context.Context) error { return s.makeWAV(ctx, t) }); err != nil {
+		return nil, err
+	}
+	return s.Store.Open(ctx, key)
+}
+
+// wavGrowth is at least how much larger a WAV file is than the stem it is made of, and
+// the copy of the stem beside it: speech in FLAC is a third of its samples.
+const wavGrowth = 4
+
+func (s *Service) makeWAV(ctx context.Context, t collectable) error {
+	if free, unable := s.CanWork(ctx); unable != nil || wavGrowth*t.sizeBytes > free {
+		return ondemand.ErrBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to decode, %d free", t.sizeBytes, free)))
+	}
+	return s.deriveFromStem(ctx, t, "wav", func(dir string, made *stem) (string, error) {
+		probe, err := s.Media.Probe(ctx, made.Path)
+		if err != nil {
+			return "", fmt.Errorf("probe stem: %w", err)
+		}
+		if probe.Audio == nil {
+			return "", errEmptyStem
+		}
+		file := filepath.Join(dir, "stem.wav")
+		args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(made.Kind, made.Path)...)
+		args = append(args, "-map", fmt.Sprintf("0:%d", probe.Audio.Index), "-map_metadata", "-1", "-bitexact", "-c:a", pcmCodec(probe.Audio.BitDepth), "-f", "wav", "file:"+file)
+		if _, err := s.Media.Encode(ctx, media.Pass{Name: "decode " + t.stemID, Args: args, Dir: dir, Inputs: []string{made.Path}, Timeout: drawTimeout}); err != nil {
+			return "", err
+		}
+		key := wavKey(t.jobID, t.stemID)
+		if err := s.Store.Put(ctx, key, file, objectstore.ContentType(key)); err != nil {
+			return "", fmt.Errorf("store wav: %w", err)
+		}
+		return key, nil
+	})
+}
+
+// pcmCodec is the encoder that keeps samples of so many bits. Lossy sound has none, and
+// gets 16.
+func pcmCodec(bits int) string {
+	switch {
+	case bits > 24:
+		return "pcm_s32le"
+	case bits > 16:
+		return "pcm_s24le"
+	}
+	return "pcm_s16le"
+}
