@@ -2,7 +2,12 @@ package test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 
 	"cutroom/internal/apitest"
@@ -20,9 +25,138 @@ func TestCapabilities(t *testing.T) {
 		t.Errorf("features %q are not a sorted list", body.Features)
 	}
 	const limits = `{"maxUploadFileSizeMb":500,"maxSeparationAudioMb":100,"maxSegments":200,"maxBgmClips":64,"maxSeparationDirectives":64,` +
-		`"maxWaitingJobs":null,"renderOutputTtlHours":24,"maxRenderGigapixels":1344}`
+		`"maxWaitingJobs":50,"renderOutputTtlHours":24,"maxRenderGigapixels":1344}`
 	if string(body.Limits) != limits {
 		t.Errorf("limits\n%s, want\n%s", body.Limits, limits)
 	}
 	u.Server.Do(t, apitest.Request{Path: "/api/v2/capabilities"}).Error(401, "missing_token")
+}
+
+// accountBody is the body of GET /auth/account.
+type accountBody struct {
+	User                           struct{ Sub, Email, Name, Role string }
+	Balance                        int
+	StoredBytes, WaitingJobs       int64
+	MaxStoredBytes, MaxWaitingJobs *int64
+	ExpiresAt                      int64
+	SessionEndsAt                  *int64
+}
+
+func accountOf(t testing.TB, u *apitest.User) (a accountBody) {
+	t.Helper()
+	u.Get(t, "/api/v2/auth/account").Expect(200).JSON(&a)
+	return a
+}
+
+func TestAccount(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u := s.SignIn(t, apitest.Credits(3))
+	before := accountOf(t, u)
+	if before.User.Sub != u.Sub || before.User.Email != u.Email || before.User.Role != "user" || before.Balance != u.Balance(t) ||
+		before.StoredBytes != 0 || before.WaitingJobs != 0 || *before.MaxStoredBytes != 20480<<20 || *before.MaxWaitingJobs != 50 {
+		t.Errorf("%+v", before)
+	}
+	claims := claimsOf(t, u.Token)
+	if want := int64(claims["exp"].(float64)) * 1000; before.ExpiresAt != want {
+		t.Errorf("expiresAt %d, want %d", before.ExpiresAt, want)
+	}
+	if want := (int64(claims["auth_time"].(float64)) + 90*24*3600) * 1000; before.SessionEndsAt == nil || *before.SessionEndsAt != want {
+		t.Errorf("sessionEndsAt %v, want %d", before.SessionEndsAt, want)
+	}
+	size := int64(len(readFile(t, redClip(t))))
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: redClip(t)}}, Valid: true}).Expect(200)
+	if got := accountOf(t, u).StoredBytes; got != size {
+		t.Errorf("an input of %d bytes takes %d", size, got)
+	}
+	gone := s.SignIn(t)
+	deleteAccount(t, gone)
+	gone.Send(t, apitest.Request{Path: "/api/v2/auth/account"}).Error(401, "account_deleted")
+	gone.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/sign-out"}).Error(401, "account_deleted")
+}
+
+func TestSignOutEndsEverySession(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	phone := u.SignInAgain(t).AccessToken
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/sign-out", Valid: true}).Expect(204)
+	for _, token := range []string{u.Token, phone} {
+		apitest.Eventually(t, patience, func() bool {
+			res := s.Do(t, apitest.Request{Path: "/api/v2/credits", Token: token})
+			return res.Status == 401
+		}, func() string { return "a token from before the sign-out is valid" })
+		s.Do(t, apitest.Request{Path: "/api/v2/credits", Token: token}).Error(401, "invalid_token")
+	}
+	other.Get(t, "/api/v2/credits").Expect(200)
+	s.Do(t, apitest.Request{Path: "/api/v2/credits", Token: u.SignInAgain(t).AccessToken}).Expect(200)
+}
+
+func TestAnAccountHasLimits(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	// No replica has room for a job, so all of them wait.
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("ACCOUNT_MAX_WAITING_JOBS", "3"), apitest.Env("ACCOUNT_MAX_STORED_MB", "1"),
+		apitest.Env("MIN_FREE_DISK_MB", "1000000000"))
+	u, other := s.SignIn(t, apitest.Credits(3)), s.SignIn(t)
+	clip := uniqueCopy(t, redClip(t))
+	key := uploadAsset(t, u, clip, "mp4", "video/mp4")
+	submit := func(u *apitest.User, idempotencyKey string) *apitest.Response {
+		t.Helper()
+		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", Header: http.Header{"Idempotency-Key": {idempotencyKey}},
+			JSON: M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 2000}}}})
+	}
+	var mu sync.Mutex
+	accepted := map[string]string{} // jobs by key
+	var all sync.WaitGroup
+	for i := range 7 {
+		all.Go(func() {
+			key := fmt.Sprint("key ", i)
+			res := submit(u, key)
+			if res.Status == 200 {
+				mu.Lock()
+				defer mu.Unlock()
+				accepted[key] = res.Job(200)
+				return
+			}
+			res.Error(429, "too_many_jobs")
+			if n, err := strconv.Atoi(res.Header.Get("Retry-After")); err != nil || n < 1 {
+				t.Errorf("Retry-After %q", res.Header.Get("Retry-After"))
+			}
+		})
+	}
+	all.Wait()
+	if a := accountOf(t, u); len(accepted) != 3 || a.WaitingJobs != 3 || *a.MaxWaitingJobs != 3 {
+		t.Errorf("%d of 7 submits at once were accepted, %d wait, want 3", len(accepted), a.WaitingJobs)
+	}
+	balance := u.Balance(t)
+	u.Send(t, apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}).Error(429, "too_many_jobs")
+	if b := u.Balance(t); b != balance {
+		t.Errorf("a refused separation cost %d", balance-b)
+	}
+	for k, job := range accepted {
+		if again := submit(u, k).Job(200); again != job {
+			t.Errorf("a repeat answers %s, want %s", again, job)
+		}
+		u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/render/" + job}).Expect(204)
+		break
+	}
+	submit(u, "after a deletion").Job(200)
+	submit(other, "of another account").Job(200) // and holds the asset from now on
+
+	size := int64(len(readFile(t, clip)))
+	if a := accountOf(t, other); a.StoredBytes != size || *a.MaxStoredBytes != 1<<20 {
+		t.Errorf("%d of %d bytes are stored, want %d of 1 MiB", a.StoredBytes, *a.MaxStoredBytes, size)
+	}
+	announce := func(bytes int64, digit string) *apitest.Response {
+		t.Helper()
+		return other.Post(t, uploadURLPath, M{"sha256Hex": strings.Repeat(digit, 64), "sizeBytes": bytes, "ext": "mp4", "contentType": "video/mp4"})
+	}
+	announce(1<<20-size+1, "a").Error(403, "storage_full")
+	announce(1<<20-size, "b").Expect(200)
+	announce(1, "c").Error(403, "storage_full")
+	other.Post(t, uploadURLPath, assetRequest(t, clip, "mp4", "video/mp4")).Expect(200) // takes no more space
+	other.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: clip}}}).Error(403, "storage_full")
+	other.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/assets/" + strings.Repeat("b", 64) + ".mp4"}).Expect(204)
+	announce(1, "c").Expect(200)
 }

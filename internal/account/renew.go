@@ -44,3 +44,12 @@ func (s *Service) begin(u user.User, signedIn time.Time) (Session, error) {
 	}
 	return Session{Token: token, Expires: expires, User: u}, nil
 }
+
+// SessionEnd is until when the token of p can be renewed, the zero time if it is no part
+// of a session.
+func (s *Service) SessionEnd(p Principal) time.Time {
+	if p.SignedIn.Unix() <= 0 {
+		return time.Time{}
+	}
+	return p.SignedIn.Add(s.session)
+}

@@ -13,12 +13,30 @@ import (
 // SignOutDelay is how long a sign-out may take to reach every replica.
 const SignOutDelay = time.Second
 
-// SignOut makes every access token that a user has invalid, on behalf of actor.
-// It holds everywhere after [SignOutDelay].
-func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
+// Forgetter removes what ends with a user's sign-out, such as the devices that messages
+// are pushed to, inside its transaction.
+type Forgetter func(ctx context.Context, tx *db.Tx, userID string) error
+
+// SignOut makes every access token that the user had until now invalid. It holds on all
+// replicas after [SignOutDelay].
+func (s *Service) SignOut(ctx context.Context, userID string) error {
+	return signOut(ctx, s.db, userID, userID, s.forgetters)
+}
+
+// SignOut is [Service.SignOut] on behalf of an actor at the command line.
+func SignOut(ctx context.Context, d *db.DB, userID, actor string, forgetters ...Forgetter) error {
+	return ifDeleted(signOut(ctx, d, userID, actor, forgetters), userID)
+}
+
+func signOut(ctx context.Context, d *db.DB, userID, actor string, forgetters []Forgetter) error {
 	return d.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.SignOut(ctx, tx, userID); err != nil {
-			return ifDeleted(err, userID)
+			return err
+		}
+		for _, forget := range forgetters {
+			if err := forget(ctx, tx, userID); err != nil {
+				return err
+			}
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.SignedOut, Target: userID})
 	})

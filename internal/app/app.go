@@ -37,6 +37,7 @@ import (
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ondemand"
 	"cutroom/internal/pause"
+	"cutroom/internal/quota"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -180,15 +181,18 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	// Requests wait longer for an analysis; the slots bound how many are made at once.
 	a.analyses = ondemand.New(64, 30*time.Second, a.log)
 	slots := media.NewFairSlots(runtime.GOMAXPROCS(0))
+	limits := newQuota(cfg)
 	a.separations = separation.New(separation.Options{
-		DB: a.db, Renewer: a.renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Analyses: slots, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
+		Quota: limits,
+		DB:    a.db, Renewer: a.renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Analyses: slots, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, BusyWait: cfg.Separation.BusyWait, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Tracer: a.tracer, Log: a.log,
 	})
-	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes})
-	if err := a.buildRenders(cfg, dirs, runner); err != nil {
+	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes,
+		Lifetime: cfg.Asset.TTL, Quota: limits})
+	if err := a.buildRenders(cfg, dirs, runner, limits); err != nil {
 		return err
 	}
 	a.accounts = account.New(account.Options{
@@ -204,7 +208,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.metrics.registry.MustRegister(a.ready, a.seen, pauses)
 	a.stopping = make(chan struct{})
 	api := httpapi.Options{
-		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: a.assets,
+		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: a.assets, Quota: limits,
 		Analyses: analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: runner, Slots: slots, Maker: a.analyses,
 			CanWork: a.ready.canWork, WorkDir: dirs.work, Log: a.log}),
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
@@ -218,6 +222,12 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	}
 	a.handler = httpapi.New(api)
 	return nil
+}
+
+// newQuota returns the limits of an account, and what counts.
+func newQuota(cfg config.Config) *quota.Limits {
+	return quota.New(quota.Usage{WaitingJobs: cfg.Account.MaxWaitingJobs, StoredBytes: cfg.Account.MaxStoredBytes},
+		render.Counts, separation.Counts, asset.Counts)
 }
 
 // buildMonitor makes the monitoring, to which every failure is reported that is
@@ -237,7 +247,7 @@ func (a *App) buildMonitor(cfg config.Config) error {
 	return nil
 }
 
-func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner) error {
+func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner, limits *quota.Limits) error {
 	var err error
 	if a.parts, err = diskcache.New(diskcache.Config{Dir: dirs.parts, MaxBytes: cfg.Render.PartCacheMaxBytes}); err != nil {
 		return err
@@ -252,7 +262,8 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 			MaxSound: cfg.Render.MaxSound, MinFreeBytes: cfg.Storage.MinFreeDiskBytes}})
 	a.slots = media.NewSlots(cfg.Render.MaxConcurrent)
 	a.renders = render.New(render.Options{
-		DB: a.db, Renewer: a.renewer, Store: a.store, Bucket: a.bucket, Assets: a.assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
+		Quota: limits,
+		DB:    a.db, Renewer: a.renewer, Store: a.store, Bucket: a.bucket, Assets: a.assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
 		Slots: a.slots, OnDemand: a.onDemand, Timeout: cfg.Render.JobTimeout, CanWork: a.ready.canWork, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
 		JobLifetime: cfg.Retention.Jobs, OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
 		EraseCaches: a.parts.EraseScope, Tracer: a.tracer, Log: a.log,

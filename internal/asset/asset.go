@@ -20,6 +20,7 @@ import (
 	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/quota"
 	"cutroom/internal/ratelimit"
 )
 
@@ -57,6 +58,7 @@ type Options struct {
 	// Lifetime is how long an account holds an asset after its last upload or use; 0 is
 	// for ever.
 	Lifetime time.Duration
+	Quota    *quota.Limits
 }
 
 // Service is the assets of the bucket. It is safe for concurrent use.
@@ -66,6 +68,7 @@ type Service struct {
 	cache    *diskcache.Cache
 	maxBytes int64
 	lifetime time.Duration
+	quota    *quota.Limits
 	// downloads are the slots of maxDownloads, and verifications those of
 	// maxVerifications: a request for an upload takes no render's slot.
 	downloads, verifications chan struct{}
@@ -73,7 +76,7 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, lifetime: o.Lifetime,
+	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, lifetime: o.Lifetime, quota: o.Quota,
 		downloads: make(chan struct{}, maxDownloads), verifications: make(chan struct{}, maxVerifications)}
 }
 

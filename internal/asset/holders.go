@@ -15,6 +15,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/quota"
 	"cutroom/internal/user"
 )
 
@@ -23,7 +24,7 @@ import (
 const removalTimeout = time.Minute
 
 // errRemoving answers a request for an object that the sweep is deleting.
-var errRemoving = &fault.Error{Kind: fault.Unavailable, Code: "a file with this hash is being removed, try again in a moment", RetryAfter: 5 * time.Second}
+var errRemoving = &fault.Error{Kind: fault.Unavailable, Sentence: "a file with this hash is being removed, try again in a moment", RetryAfter: 5 * time.Second}
 
 // errRemoved reports that the sweep removed an object after it was looked at.
 var errRemoved = errors.New("the asset was removed")
@@ -169,6 +170,16 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	return nil
 }
 
+// holds reports whether a user holds an asset.
+func holds(ctx context.Context, tx *db.Tx, userID string, key Key) (bool, error) {
+	var n int
+	err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM asset_holders WHERE user_id = $1 AND asset_key = $2`, userID, key.String()).Scan(&n)
+	if err != nil {
+		return false, fmt.Errorf("look for holder: %w", err)
+	}
+	return n > 0, nil
+}
+
 func toInt(b bool) int {
 	if b {
 		return 1
@@ -182,7 +193,14 @@ func (s *Service) holdAlone(ctx context.Context, userID string, f Found) error {
 		if err := user.Lock(ctx, tx, userID); err != nil {
 			return err
 		}
-		return hold(ctx, tx, userID, f)
+		had, err := holds(ctx, tx, userID, f.Key)
+		if err != nil {
+			return err
+		}
+		if err := hold(ctx, tx, userID, f); err != nil || had && !f.announced {
+			return err // what is held already takes no more space
+		}
+		return s.quota.Check(ctx, tx, userID, quota.Usage{})
 	})
 }
 
@@ -199,6 +217,10 @@ func (s *Service) Use(ctx context.Context, userID, key string) (Key, error) {
 	}
 	return found[0].Key, err
 }
+
+// Counts are what assets take of an account's limits: each in full for each holder.
+var Counts = quota.Counts{Stored: []string{
+	quota.Bytes("a.size_bytes", `asset_holders o JOIN assets a ON a.asset_key = o.asset_key WHERE o.user_id = $1`)}}
 
 // Held is an asset as one of its holders sees it.
 type Held struct {

@@ -28,6 +28,7 @@ type Config struct {
 	Retention   Retention
 	Storage     Storage
 	Asset       Asset
+	Account     Account
 	ObjectStore ObjectStore
 	Separation  Separation
 	Render      Render
@@ -151,10 +152,17 @@ type Storage struct {
 	MinFreeDiskBytes int64 // 0 = not checked
 }
 
-// Asset configures the local copies of objects.
+// Asset configures uploaded assets and the local copies of objects.
 type Asset struct {
+	TTL           time.Duration // after the last upload or use; 0 = no limit
 	CacheTTL      time.Duration // after the last use; render parts live as long
 	CacheMaxBytes int64
+}
+
+// Account configures the limits of one account. 0 is no limit.
+type Account struct {
+	MaxWaitingJobs int64
+	MaxStoredBytes int64
 }
 
 // ObjectStore configures the bucket. Where Bucket is "" the object store is

@@ -194,6 +194,7 @@ func TestDefaults(t *testing.T) {
 		Retention:   Retention{Jobs: 365 * 24 * time.Hour, ProviderCalls: 30 * 24 * time.Hour},
 		Storage:     Storage{Path: "./storage", UploadsTTL: 6 * time.Hour, MaxUploadBytes: 500 << 20, MinFreeDiskBytes: 512 << 20},
 		Asset:       Asset{CacheTTL: 24 * time.Hour, CacheMaxBytes: 20480 << 20},
+		Account:     Account{MaxWaitingJobs: 50, MaxStoredBytes: 20480 << 20},
 		ObjectStore: ObjectStore{SignedURLTTL: 15 * time.Minute},
 		Separation: Separation{
 			APIKey: NewSecret("provider-api-key"), SpaceID: 7,

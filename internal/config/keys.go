@@ -215,6 +215,12 @@ func (s *settings) storageKeys() []Key {
 			Meaning: "How long locally cached assets and render parts live after their last use, in hours. Swept hourly."},
 		{Name: "ASSET_CACHE_MAX_MB", Default: "20480", Min: 1, Max: maxMegabytes, set: number(&s.Asset.CacheMaxBytes, mebibyte),
 			Meaning: "Size above which the local asset cache drops its least recently used files, in MiB."},
+		{Name: "ASSET_TTL_DAYS", Default: "0", Min: 0, Max: maxDays, set: number(&s.Asset.TTL, day),
+			Meaning: "How long an account holds an uploaded asset after its last upload or use, in days. 0 is for ever, or until the bucket's lifecycle rule."},
+		{Name: "ACCOUNT_MAX_WAITING_JOBS", Default: "50", Min: 0, Max: 1_000_000, set: number(&s.Account.MaxWaitingJobs, 1),
+			Meaning: "Most renders and separations of one account that may wait; further ones are 429 `too_many_jobs`. 0 is no limit."},
+		{Name: "ACCOUNT_MAX_STORED_MB", Default: "20480", Min: 0, Max: maxMegabytes, set: number(&s.Account.MaxStoredBytes, mebibyte),
+			Meaning: "Most that one account may store, in MiB: assets held, cached inputs, films, stems, and uploads of jobs that have not ended. Beyond it requests are 403 `storage_full`. 0 is no limit."},
 		{Name: "MIN_FREE_DISK_MB", Default: "512", Min: 0, Max: maxMegabytes, set: number(&s.Storage.MinFreeDiskBytes, mebibyte),
 			Meaning: "A render fails, with a sentence, and `/readyz` reports the replica while less than this is free under STORAGE_PATH, in MiB. 0 switches the check off."},
 	}

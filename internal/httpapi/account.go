@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"cutroom/internal/account"
+	"cutroom/internal/user"
 )
 
 type signInRequest struct {
@@ -37,9 +38,48 @@ func (s *Server) signIn(provider string) handler {
 }
 
 func bodyOfSession(session account.Session) sessionBody {
-	u := session.User
-	return sessionBody{AccessToken: session.Token, ExpiresAt: session.Expires.UnixMilli(),
-		User: userBody{Sub: u.ID, Email: u.Email, Name: u.Name, Picture: orNull(u.Picture), Role: u.Role}}
+	return sessionBody{AccessToken: session.Token, ExpiresAt: session.Expires.UnixMilli(), User: bodyOfUser(session.User)}
+}
+
+func bodyOfUser(u user.User) userBody {
+	return userBody{Sub: u.ID, Email: u.Email, Name: u.Name, Picture: orNull(u.Picture), Role: u.Role}
+}
+
+// accountBody is what a signed-in user may know of the account. Limits are null where
+// there is none.
+type accountBody struct {
+	User           userBody `json:"user"`
+	Balance        int64    `json:"balance"`
+	StoredBytes    int64    `json:"storedBytes"`
+	MaxStoredBytes *int64   `json:"maxStoredBytes"`
+	WaitingJobs    int64    `json:"waitingJobs"`
+	MaxWaitingJobs *int64   `json:"maxWaitingJobs"`
+	ExpiresAt      int64    `json:"expiresAt"`     // of the access token, in epoch ms
+	SessionEndsAt  *int64   `json:"sessionEndsAt"` // epoch ms; null for a token that cannot be renewed
+}
+
+func (s *Server) account(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+	u, err := user.Get(r.Context(), s.o.DB, who.UserID)
+	if err != nil {
+		return err
+	}
+	balance, err := s.o.Credits.Balance(r.Context(), who.UserID)
+	if err != nil {
+		return err
+	}
+	has, err := s.o.Quota.Usage(r.Context(), s.o.DB, who.UserID)
+	return answer(w, accountBody{User: bodyOfUser(u), Balance: balance,
+		StoredBytes: has.StoredBytes, MaxStoredBytes: positive(s.o.Quota.Max.StoredBytes),
+		WaitingJobs: has.WaitingJobs, MaxWaitingJobs: positive(s.o.Quota.Max.WaitingJobs),
+		ExpiresAt: who.Expires.UnixMilli(), SessionEndsAt: epochMs(s.o.Accounts.SessionEnd(who))}, err)
+}
+
+func (s *Server) signOut(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+	if err := s.o.Accounts.SignOut(r.Context(), who.UserID); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 func (s *Server) renewSession(w http.ResponseWriter, r *http.Request, user account.Principal) error {

@@ -60,6 +60,7 @@ func (s *Server) capabilities(w http.ResponseWriter, _ *http.Request, _ account.
 	return ok(w, capabilitiesBody{Features: supportedFeatures(&s.o), Limits: limitsBody{
 		MaxUploadFileSizeMB: s.o.MaxUploadBytes >> 20, MaxSeparationAudioMB: s.o.MaxAudioBytes >> 20,
 		MaxSegments: timeline.MaxSegments, MaxBgmClips: timeline.MaxClips, MaxSeparationDirectives: timeline.MaxDirectives,
+		MaxWaitingJobs:       positive(s.o.Quota.Max.WaitingJobs),
 		RenderOutputTTLHours: int64(s.o.RenderOutputTTL / time.Hour), MaxRenderGigapixels: s.o.MaxRenderPixels / 1e9,
 	}})
 }

@@ -28,6 +28,7 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/pause"
+	"cutroom/internal/quota"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -43,6 +44,7 @@ type Options struct {
 	Renders     *render.Service
 	Assets      *asset.Service
 	Analyses    *analysis.Service
+	Quota       *quota.Limits
 	Admin       *admin.Reports
 	Staging     *staging.Area
 
@@ -109,7 +111,9 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/auth/provider_a", s.limited(limitLogin, s.byIP, s.signIn(account.ProviderA)))
 	s.handle("POST /api/v2/auth/provider_b", s.limited(limitLogin, s.byIP, s.signIn(account.ProviderB)))
 	s.handle("POST /api/v2/auth/refresh", s.limited(limitRenew, s.byUser, s.signedIn(s.renewSession)))
+	s.handle("GET /api/v2/auth/account", s.signedIn(s.account))
 	s.handle("DELETE /api/v2/auth/account", s.signedIn(s.deleteAccount))
+	s.handle("POST /api/v2/auth/sign-out", s.signedIn(s.signOut))
 
 	s.handle("GET /api/v2/capabilities", s.signedIn(s.capabilities))
 

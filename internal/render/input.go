@@ -10,6 +10,7 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/media/container"
+	"cutroom/internal/quota"
 	"cutroom/internal/staging"
 	"cutroom/internal/user"
 )
@@ -51,12 +52,18 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 		}
 	}
 	object := inputKey(owner, file.SHA256)
+	if err := s.roomForInput(ctx, s.db, owner, in); err != nil {
+		return Input{}, err
+	}
 	if err := s.Store.Put(ctx, object, file.Path, "application/octet-stream"); err != nil {
 		return Input{}, fmt.Errorf("store input: %w", err)
 	}
 	var usedMs int64
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.Lock(ctx, tx, owner); err != nil {
+			return err
+		}
+		if err := s.roomForInput(ctx, tx, owner, in); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, `INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
@@ -70,6 +77,9 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 		// before this one was there.
 		return Input{}, errors.Join(err, s.Store.Delete(context.WithoutCancel(ctx), object))
 	}
+	if fault.As(err) != nil {
+		return Input{}, errors.Join(err, s.Sweeper.Remove(context.WithoutCancel(ctx), kindInputs, object))
+	}
 	if err != nil {
 		return Input{}, fmt.Errorf("record input: %w", err)
 	}
@@ -82,4 +92,19 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	}
 	in.Expires = time.UnixMilli(usedMs).Add(s.InputLifetime)
 	return in, nil
+}
+
+// roomForInput refuses an input that would take more space than the account has. One
+// that is cached already takes no more.
+func (s *Service) roomForInput(ctx context.Context, q db.Querier, owner string, in Input) error {
+	var cached int
+	err := q.QueryRow(ctx, `SELECT COUNT(*) FROM render_inputs WHERE user_id = $1 AND input_id = $2 AND size_bytes >= $3`,
+		owner, in.ID, in.SizeBytes).Scan(&cached)
+	if err != nil {
+		return fmt.Errorf("look for cached input: %w", err)
+	}
+	if cached > 0 {
+		return nil
+	}
+	return s.Quota.Check(ctx, q, owner, quota.Usage{StoredBytes: in.SizeBytes})
 }

@@ -31,6 +31,7 @@ import (
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ondemand"
+	"cutroom/internal/quota"
 	"cutroom/internal/separation"
 	"cutroom/internal/sweep"
 	"cutroom/internal/tracing"
@@ -66,6 +67,7 @@ type Options struct {
 	Assets      *asset.Service
 	Separations *separation.Service
 	Sweeper     *sweep.Sweeper // removes unneeded objects
+	Quota       *quota.Limits  // of an account; nil is none
 	Engine      Engine
 	Slots       *media.Slots    // media-processing jobs of this process
 	OnDemand    *ondemand.Maker // makes missing posters

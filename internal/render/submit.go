@@ -16,6 +16,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/quota"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
 	"cutroom/internal/timeline"
@@ -104,6 +105,13 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	jobID = s.jobs.Prefix + id.String()
 	r := resolver{s: s, ctx: ctx, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
 	if err := r.resolve(); err != nil {
+		return "", err
+	}
+	if err := s.Quota.Check(ctx, s.db, owner, quota.Usage{WaitingJobs: 1, StoredBytes: r.uploadBytes()}); err != nil {
+		// An equal request may have taken the last place since we looked for its key.
+		if answer, ferr := idempotency.Find(ctx, s.db, key); ferr != nil || answer != "" {
+			return answer, ferr
+		}
 		return "", err
 	}
 	answer, unused := "", true
@@ -298,6 +306,14 @@ func (r *resolver) store() error {
 	return nil
 }
 
+// uploadBytes is what is stored for the job alone.
+func (r *resolver) uploadBytes() (n int64) {
+	for _, u := range r.uploads {
+		n += u.file.SizeBytes
+	}
+	return n
+}
+
 // insert puts the job into the queue.
 func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
 	encoded, err := spec{Timeline: r.sub.Timeline, Sources: r.sources}.encode()
@@ -321,9 +337,9 @@ func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
 			return errUnknownInput
 		}
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, node_id, spec, output_kind, quality, source_duration_ms, created_at)
-		VALUES ($1, $2, 'PENDING', NULLIF($3, ''), $4, $5, $6, $7, now_ms())`, r.jobID, r.owner, r.s.NodeID, encoded,
-		string(r.sub.Timeline.OutputKind), string(r.sub.Timeline.Quality), r.sub.Timeline.SourceDuration().Milliseconds())
+	_, err = tx.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, node_id, spec, output_kind, quality, source_duration_ms, upload_bytes, created_at)
+		VALUES ($1, $2, 'PENDING', NULLIF($3, ''), $4, $5, $6, $7, $8, now_ms())`, r.jobID, r.owner, r.s.NodeID, encoded,
+		string(r.sub.Timeline.OutputKind), string(r.sub.Timeline.Quality), r.sub.Timeline.SourceDuration().Milliseconds(), r.uploadBytes())
 	if err != nil {
 		return fmt.Errorf("insert render job: %w", err)
 	}
@@ -331,6 +347,9 @@ func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
 		if err := job.Hold(ctx, tx, r.jobID, o.Object); err != nil {
 			return err
 		}
+	}
+	if err := r.s.Quota.Check(ctx, tx, r.owner, quota.Usage{}); err != nil {
+		return err
 	}
 	return tx.Notify(ctx, r.s.jobs.Topic)
 }

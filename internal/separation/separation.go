@@ -35,6 +35,7 @@ import (
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ondemand"
+	"cutroom/internal/quota"
 	"cutroom/internal/sweep"
 	"cutroom/internal/tracing"
 	"cutroom/internal/upstream/separator"
@@ -58,6 +59,7 @@ type Options struct {
 	DB       *db.DB
 	Renewer  *job.Renewer
 	Sweeper  *sweep.Sweeper // removes what is needed no more
+	Quota    *quota.Limits  // of an account; nil is none
 	Store    objectstore.Store
 	Media    *media.Runner
 	OnDemand *ondemand.Maker  // of the peaks of stems that have none

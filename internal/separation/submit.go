@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/quota"
 	"cutroom/internal/staging"
 	"cutroom/internal/user"
 )
@@ -26,6 +27,9 @@ type Submission struct {
 // is read. The repeat of a request that was answered costs nothing and is let through.
 func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) error {
 	err := s.affordable(ctx, owner, 1)
+	if err == nil {
+		err = s.Quota.Check(ctx, s.db, owner, quota.Usage{WaitingJobs: 1})
+	}
 	if err == nil || errors.Is(err, user.ErrDeleted) {
 		return err
 	}
@@ -115,6 +119,9 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 		j.id, j.owner, s.NodeID, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.audio.durationMs, j.language, price, j.fileName)
 	if err != nil {
 		return fmt.Errorf("insert separation job: %w", err)
+	}
+	if err := s.Quota.Check(ctx, tx, j.owner, quota.Usage{}); err != nil {
+		return err
 	}
 	return tx.Notify(ctx, s.jobs.Topic)
 }

@@ -70,6 +70,9 @@ func Exists(column string) string {
 	return `EXISTS (SELECT 1 FROM users u WHERE u.id = ` + column + ` AND u.erasing_at IS NULL)`
 }
 
+// Everybody is the FROM clause of a query over all accounts, whose ids are u.id.
+const Everybody = `users u WHERE u.erasing_at IS NULL`
+
 // Stays is [Exists] for a search through many rows that refer to users. It is
 // neither a join nor an EXISTS, which both databases may turn into one and then
 // look through a whole queue for its head: few accounts are being deleted, and

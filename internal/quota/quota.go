@@ -1,0 +1,88 @@
+// Package quota bounds what one account may have waiting and stored. The packages
+// whose rows count say so in SQL; this one adds them up and compares.
+package quota
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/user"
+)
+
+// Usage is what an account has. As a limit, 0 is none.
+type Usage struct {
+	WaitingJobs int64 // that no worker has begun
+	StoredBytes int64
+}
+
+// Counts are SQL expressions that count something of the user $1.
+type Counts struct {
+	Waiting []string // jobs
+	Stored  []string // bytes
+}
+
+// Limits are those of every account. A nil *Limits limits nothing.
+type Limits struct {
+	Max Usage
+	// Query reads the Usage of the user $1.
+	Query string
+}
+
+// New returns limits on what the counts say.
+func New(maximum Usage, counts ...Counts) *Limits {
+	waiting, stored := []string{"0"}, []string{"0"}
+	for _, c := range counts {
+		waiting, stored = append(waiting, c.Waiting...), append(stored, c.Stored...)
+	}
+	return &Limits{Max: maximum, Query: `SELECT ` + strings.Join(waiting, " + ") + `, ` + strings.Join(stored, " + ")}
+}
+
+// Bytes is the SQL expression that adds up a column of sizes.
+func Bytes(column, from string) string {
+	return `(SELECT CAST(COALESCE(SUM(` + column + `), 0) AS BIGINT) FROM ` + from + `)`
+}
+
+// Usage reads what an account has.
+func (l *Limits) Usage(ctx context.Context, q db.Querier, userID string) (u Usage, err error) {
+	if err := q.QueryRow(ctx, l.Query, userID).Scan(&u.WaitingJobs, &u.StoredBytes); err != nil {
+		return u, fmt.Errorf("read the usage of an account: %w", err)
+	}
+	return u, nil
+}
+
+// Largest reads the most that any account has waiting, and the most that any stores.
+func (l *Limits) Largest(ctx context.Context, q db.Querier) (u Usage, err error) {
+	each := strings.ReplaceAll(l.Query, "$1", "u.id")
+	each = `WITH usage (waiting, stored) AS (` + each + ` FROM ` + user.Everybody + `)`
+	if err := q.QueryRow(ctx, each+` SELECT COALESCE(MAX(waiting), 0), COALESCE(MAX(stored), 0) FROM usage`).Scan(&u.WaitingJobs, &u.StoredBytes); err != nil {
+		return u, fmt.Errorf("look for the largest accounts: %w", err)
+	}
+	return u, nil
+}
+
+// retryAfter is when a queue of one's own may have become shorter.
+const retryAfter = 30 * time.Second
+
+// Check refuses what would take an account beyond its limits: what it has and more.
+// It is exact in a transaction that holds the user's row and has written what the
+// request adds; then more is nothing.
+func (l *Limits) Check(ctx context.Context, q db.Querier, userID string, more Usage) error {
+	if l == nil || l.Max == (Usage{}) {
+		return nil
+	}
+	have, err := l.Usage(ctx, q, userID)
+	switch {
+	case err != nil:
+		return err
+	case l.Max.WaitingJobs > 0 && have.WaitingJobs+more.WaitingJobs > l.Max.WaitingJobs:
+		return &fault.Error{Kind: fault.RateLimited, Code: "too_many_jobs", RetryAfter: retryAfter,
+			Detail: fmt.Sprintf("at most %d jobs of an account may wait", l.Max.WaitingJobs)}
+	case l.Max.StoredBytes > 0 && have.StoredBytes+more.StoredBytes > l.Max.StoredBytes:
+		return fault.New(fault.Forbidden, "storage_full").WithDetail("the account may store %d bytes; delete jobs or assets first", l.Max.StoredBytes)
+	}
+	return nil
+}
