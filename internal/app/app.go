@@ -31,6 +31,7 @@ import (
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/httpapi"
+	"cutroom/internal/httpserve"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/monitor"
@@ -317,7 +318,7 @@ func (a *App) listen(ctx context.Context) (net.Listener, error) {
 		return nil, nil
 	}
 	address := net.JoinHostPort(bindHost(a.cfg.HTTP.BindAddr), strconv.Itoa(a.cfg.HTTP.Port))
-	l, err := httpapi.Listen(ctx, address, a.cfg.HTTP.TrustedProxies, func(client string) {
+	l, err := httpserve.Listen(ctx, address, a.cfg.HTTP.TrustedProxies, func(client string) {
 		a.outage.Log(a.log, slog.LevelWarn, "connections", "a client holds its share of connections and is refused more", "client", client)
 	})
 	if err != nil {
@@ -417,14 +418,7 @@ func (a *App) runWorkers(ctx context.Context) error {
 }
 
 func (a *App) serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
-		Handler:           a.handler,
-		ConnContext:       httpapi.ConnContext,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
-	}
+	srv := httpserve.New(a.handler, a.log)
 	srv.RegisterOnShutdown(func() { close(a.stopping) })
 	return serveUntil(ctx, srv, l, func() error {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)

@@ -52,15 +52,12 @@ func newRequestID() string {
 // answer. It is never sent.
 const statusGone = 499
 
-// recorder remembers what was answered, and gives each write a deadline.
+// recorder remembers what was answered.
 type recorder struct {
 	http.ResponseWriter
-	timeouts timeouts
-	control  *http.ResponseController
-	status   int
-	bytes    int64
-	pattern  string
-	behind   time.Duration // how far the client is behind the least speed
+	status  int
+	bytes   int64
+	pattern string
 }
 
 func (w *recorder) WriteHeader(status int) {
@@ -74,10 +71,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	w.renew(len(b))
-	began := time.Now()
 	n, err := w.ResponseWriter.Write(b)
-	w.took(n, began)
 	w.bytes += int64(n)
 	return n, err
 }
@@ -100,23 +94,21 @@ func (s *Server) observed(next http.Handler) http.Handler {
 		if r.URL.Path != "/healthz" {
 			ctx, spanned = s.o.Tracer.Request(ctx, methodLabel(r.Method), r.Header)
 		}
-		rec := &recorder{ResponseWriter: w, timeouts: s.timeouts, control: http.NewResponseController(w)}
-		r = withBodyTimeouts(rec, r.WithContext(ctx))
+		rec := &recorder{ResponseWriter: w}
+		r = r.WithContext(ctx)
 		rec.Header().Set("X-Request-Id", id)
 		rec.Header().Set("X-Content-Type-Options", "nosniff")
 		defer func() {
 			if p := recover(); p != nil {
 				s.panicked(rec, r, p)
 			}
-			rec.renew(0) // the end of the answer is flushed after this
 			s.finish(rec, r, time.Since(started))
 			traced(rec.route(), rec.status)
 			spanned(rec.route(), rec.status)
 			if rec.status == statusGone {
-				// Who has only no more to send would read an empty 200.
+				// A client that has only closed its sending half would read an empty 200.
 				panic(http.ErrAbortHandler)
 			}
-			rec.linger(r, s.o.Stopping)
 		}()
 		next.ServeHTTP(rec, r)
 	})

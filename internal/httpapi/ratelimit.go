@@ -4,10 +4,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
-	"sync"
 
 	"cutroom/internal/fault"
+	"cutroom/internal/httpserve"
 	"cutroom/internal/ratelimit"
 )
 
@@ -19,37 +20,6 @@ var (
 	limitSeparate = ratelimit.Limit{Name: "separate", PerMinute: 20}
 	limitAssets   = ratelimit.Limit{Name: "assets", PerMinute: 120}
 )
-
-// shares counts what each client has at the same time, so that none has more than
-// most.
-type shares struct {
-	most int
-
-	mu   sync.Mutex
-	held map[string]int
-}
-
-func newShares(most int) *shares { return &shares{most: most, held: map[string]int{}} }
-
-// take counts one more, or reports that the client has its share.
-func (s *shares) take(client string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held[client] >= s.most {
-		return false
-	}
-	s.held[client]++
-	return true
-}
-
-// give ends what take counted. It may be called for a client who was not counted.
-func (s *shares) give(client string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held[client]--; s.held[client] <= 0 {
-		delete(s.held, client)
-	}
-}
 
 func (s *Server) limited(lim ratelimit.Limit, keyOf func(*http.Request) (string, error), h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -65,16 +35,8 @@ func (s *Server) limited(lim ratelimit.Limit, keyOf func(*http.Request) (string,
 }
 
 // byIP keys a limit by the client's address.
-func (s *Server) byIP(r *http.Request) (string, error) { return "ip:" + holder(s.clientIP(r)), nil }
-
-// holder is the range that one client probably has: an IPv4 address, or the /64
-// of an IPv6 address.
-func holder(address string) string {
-	a, err := netip.ParseAddr(address)
-	if err != nil || a.Is4() {
-		return address
-	}
-	return netip.PrefixFrom(a, 64).Masked().String()
+func (s *Server) byIP(r *http.Request) (string, error) {
+	return "ip:" + httpserve.Holder(s.clientIP(r)), nil
 }
 
 // byUser keys a limit by the user of a valid token, else by the address. Whether a
@@ -110,7 +72,7 @@ func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops in
 		return host
 	}
 	peer = peer.Unmap().WithZone("")
-	if len(forwarded) == 0 || !inAny(peer, trusted) {
+	if len(forwarded) == 0 || !slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
 		return peer.String()
 	}
 	entries := strings.Split(strings.Join(forwarded, ","), ",")
@@ -130,12 +92,3 @@ func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops in
 
 // maxClientName is the longest name of a client that is no address, in bytes.
 const maxClientName = 64
-
-func inAny(a netip.Addr, list []netip.Prefix) bool {
-	for _, p := range list {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
-}

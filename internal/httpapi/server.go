@@ -26,6 +26,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/httpserve"
 	"cutroom/internal/job"
 	"cutroom/internal/pause"
 	"cutroom/internal/quota"
@@ -91,16 +92,15 @@ type Server struct {
 	log *slog.Logger
 	mux *http.ServeMux
 
-	timeouts timeouts
-	outages  job.Outage
-	waiters  *shares // of each user, on this replica
+	outages job.Outage
+	waiters *httpserve.Shares // of each user, on this replica
 }
 
 // New returns the handler of the whole public listener.
 func New(o Options) http.Handler {
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), timeouts: defaultTimeouts, waiters: newShares(maxWaiters)}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), waiters: httpserve.NewShares(maxWaiters)}
 	s.routes()
-	return s.observed(framed(s.withCORS(http.HandlerFunc(s.dispatch))))
+	return httpserve.Guard(s.observed(s.withCORS(http.HandlerFunc(s.dispatch))), o.Stopping)
 }
 
 func (s *Server) routes() {

@@ -33,14 +33,14 @@ type state struct {
 // nothing changes, nothing is asked of the database.
 func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID string, topics []string, read func(context.Context) (state, error)) error {
 	seconds := waitFor(r)
-	if seconds == 0 || !s.waiters.take(userID) {
+	if seconds == 0 || !s.waiters.Take(userID) {
 		st, err := read(r.Context())
 		if err != nil {
 			return err
 		}
 		return st.answer(w, r)
 	}
-	defer s.waiters.give(userID)
+	defer s.waiters.Give(userID)
 	// Before the first look: a change after it is not missed.
 	wake, stop := s.o.DB.Listen(append(topics, user.Topic(userID))...)
 	defer stop()

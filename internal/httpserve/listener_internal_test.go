@@ -1,4 +1,4 @@
-package httpapi
+package httpserve
 
 import (
 	"bufio"
@@ -11,11 +11,9 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -28,7 +26,7 @@ func listening(t *testing.T, h http.Handler) (address string, refused *atomic.In
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: h, ConnContext: ConnContext}
+	srv := New(h, slog.New(slog.DiscardHandler))
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(l) }()
 	t.Cleanup(func() {
@@ -112,80 +110,23 @@ func TestAConnectionKeepsWhatTCPCan(t *testing.T) {
 	}
 }
 
-func TestARequestSaysItsLengthOnce(t *testing.T) {
-	const chunks = "3\r\nabc\r\n0\r\n\r\n"
-	address, _ := listening(t, framed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-	})))
-	plain := "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 31\r\n\r\nTransfer-Encoding: chunked\r\n\r\n\r\n"
-	for name, c := range map[string]struct {
-		send string
-		want []int // statuses
-	}{
-		"length first":     {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{400}},
-		"encoding first":   {"POST / HTTP/1.1\r\ntransfer-encoding:chunked\r\nHost: x\r\nCONTENT-LENGTH:4\r\n\r\n" + chunks, []int{400}},
-		"second request":   {plain + "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{200, 400}},
-		"HTTP/1.0":         {"POST / HTTP/1.0\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\nabcd", []int{400}},
-		"hidden by spaces": {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length:" + strings.Repeat(" ", 80) + "3\r\n\r\nabc", []int{400}},
-		"hidden by a fold": {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length:\r\n 3\r\n\r\nabc", []int{400}},
-		"body like both":   {plain + plain, []int{200, 200}},
-		"chunked":          {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, []int{200}},
-		"none":             {"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 9000) + "\r\n\r\n", []int{200, 200}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			client := dialFrom(t, "127.0.0.1", address)
-			in := bufio.NewReader(client)
-			first := len(c.send)
-			if second := strings.LastIndex(c.send, "POST"); second > 0 {
-				first = second
-			}
-			say(t, client, c.send[:first])
-			for i, want := range c.want {
-				if i > 0 { // what comes in one piece is judged as one
-					say(t, client, c.send[first:])
-				}
-				answer, err := http.ReadResponse(in, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, _ = io.Copy(io.Discard, answer.Body)
-				_ = answer.Body.Close()
-				if answer.StatusCode != want {
-					t.Errorf("request %d: %d, want %d", i, answer.StatusCode, want)
-				}
-				if ends := want == 400 || name == "chunked"; answer.Close != ends {
-					t.Errorf("request %d: the connection ends: %v, want %v", i, answer.Close, ends)
-				}
-			}
-		})
-	}
-}
-
-// However the bytes arrive, the same is seen in them.
-func TestFramingInPieces(t *testing.T) {
-	const text = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc\r\n\r\nGET / HTTP/1.1\nX: y\n\nPOST / HTTP/1.1\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n"
-	r := iotest.OneByteReader(strings.NewReader(text))
-	var f framing
-	b := make([]byte, 8)
-	for at := 1; ; at++ {
-		n, err := r.Read(b)
-		if twice := f.twice(b[:n]); twice != (at == len(text)) {
-			t.Fatalf("after %d of %d bytes: %v", at, len(text), twice)
-		}
-		if at == len(text) || err != nil {
-			break
+func TestHolder(t *testing.T) {
+	for address, want := range map[string]string{"192.0.2.1": "192.0.2.1", "2001:db8:1:2::3": "2001:db8:1:2::/64", "2001:db8:1:2:ffff::9": "2001:db8:1:2::/64",
+		"2001:db8:1:3::3": "2001:db8:1:3::/64", "a client": "a client"} {
+		if got := Holder(address); got != want {
+			t.Errorf("%s belongs to %s, want %s", address, got, want)
 		}
 	}
 }
 
 // writesOn is a handler that writes until it cannot, and tells why.
-func writesOn(ended chan<- error) handler {
-	return func(w http.ResponseWriter, _ *http.Request) error {
+func writesOn(ended chan<- error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
 		piece := make([]byte, 32<<10)
 		for {
 			if _, err := w.Write(piece); err != nil {
 				ended <- err
-				return nil
+				return
 			}
 		}
 	}
@@ -196,9 +137,7 @@ func writesOn(ended chan<- error) handler {
 func download(t *testing.T, p timeouts) (net.Conn, <-chan error) {
 	t.Helper()
 	ended := make(chan error, 1)
-	log := slog.New(slog.DiscardHandler)
-	s := &Server{log: log, timeouts: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
-	address, _ := listening(t, s.observed(s.serve(writesOn(ended))))
+	address, _ := listening(t, guard{writesOn(ended), nil, p})
 	c := dialFrom(t, "127.0.0.1", address)
 	if err := c.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
 		t.Fatal(err)
@@ -258,14 +197,13 @@ func TestThinkingBetweenWritesIsNotSlowReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := hasty
 		p.downloadGrace = 200 * time.Millisecond
-		c := hastyConn(t, p, func(w http.ResponseWriter, _ *http.Request) error {
+		c := hastyConn(t, p, func(w http.ResponseWriter, _ *http.Request) {
 			for range 3 {
 				if _, err := fmt.Fprintf(w, "%08000d", 1); err != nil {
-					return err
+					panic(err)
 				}
 				time.Sleep(2 * p.downloadGrace)
 			}
-			return nil
 		})
 		say(t, c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		answer, err := http.ReadResponse(bufio.NewReader(c), nil)

@@ -1,11 +1,10 @@
-package httpapi
+package httpserve
 
 import (
 	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -13,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"cutroom/internal/fault"
 )
 
 // hasty are timeouts that a test can wait for.
@@ -39,11 +36,9 @@ func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // hastyConn connects, within a bubble, to a server that serves h with short timeouts.
-func hastyConn(t *testing.T, p timeouts, h handler) net.Conn {
+func hastyConn(t *testing.T, p timeouts, h http.HandlerFunc) net.Conn {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	s := &Server{log: log, timeouts: p, o: Options{Log: log, Observe: func(string, string, int, float64) {}}}
-	srv, listener := &http.Server{Handler: s.observed(s.serve(h))}, make(pipes)
+	srv, listener := &http.Server{Handler: guard{h, nil, p}}, make(pipes)
 	go func() { _ = srv.Serve(listener) }() // until it is closed
 	near, far := net.Pipe()
 	listener <- far
@@ -68,8 +63,8 @@ func say(t *testing.T, c net.Conn, text string) {
 // client that never sends it must not hold the connection for ever.
 func TestASilentBodyThatNobodyReadsIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := hastyConn(t, hasty, func(w http.ResponseWriter, _ *http.Request) error {
-			return errBadRequest
+		c := hastyConn(t, hasty, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
 		})
 		say(t, c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
 		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -96,8 +91,8 @@ func TestARefusedBodyIsTakenForAWhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := hastyConn(t, hasty, func(http.ResponseWriter, *http.Request) error {
-					return fault.New(fault.PaymentRequired, "insufficient_credits")
+				c := hastyConn(t, hasty, func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusPaymentRequired)
 				})
 				say(t, c, "POST / HTTP/1.1\r\nHost: x\r\n"+tt.head+"\r\n\r\n")
 				// A pipe holds nothing, so that the answer is taken while the rest is sent.
@@ -128,11 +123,10 @@ func TestARefusedBodyIsTakenForAWhile(t *testing.T) {
 }
 
 // readAll is a handler that tells how reading its body ended.
-func readAll(ended chan<- error) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
+func readAll(ended chan<- error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
 		ended <- err
-		return err
 	}
 }
 
@@ -196,15 +190,14 @@ func TestASteadyBodyMayTakeLongerThanAnySilence(t *testing.T) {
 // After a body that is complete, the handler may think for as long as it must.
 func TestThinkingIsNotSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := hastyConn(t, hasty, func(w http.ResponseWriter, r *http.Request) error {
+		c := hastyConn(t, hasty, func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.ReadAll(r.Body); err != nil {
-				return err
+				panic(err)
 			}
 			select {
 			case <-r.Context().Done():
-				return r.Context().Err()
+				panic(r.Context().Err())
 			case <-time.After(3 * hasty.bodySilence):
-				return ok(w, "done")
 			}
 		})
 		in := bufio.NewReader(c)

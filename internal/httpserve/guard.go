@@ -1,0 +1,161 @@
+package httpserve
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// timeouts say when a slow client is cut off.
+type timeouts struct {
+	// bodySilence is how long a client may send nothing in the middle of a body.
+	bodySilence time.Duration
+	// minUploadRate is the least average speed of a body, in bytes a second, after
+	// uploadGrace.
+	minUploadRate int64
+	uploadGrace   time.Duration
+	// minDownloadRate is the least speed at which a client must read, in bytes a
+	// second, and downloadGrace is how far it may fall behind: links drop and come
+	// back, and a client's kernel takes bytes in large pieces. downloadGrace is longer
+	// than bodySilence, which may pass between an answer and its flush while the
+	// server waits for the rest of an unread body.
+	minDownloadRate int64
+	downloadGrace   time.Duration
+	// lingerSilence and linger bound how long the server reads the rest of a body that
+	// the answer did not need: between two reads, and in all.
+	lingerSilence, linger time.Duration
+}
+
+// defaultTimeouts are the service's: a phone on a poor connection is faster, and a
+// client that drips bytes to hold a connection is not.
+var defaultTimeouts = timeouts{bodySilence: 30 * time.Second, minUploadRate: 2 << 10, uploadGrace: time.Minute,
+	minDownloadRate: 8 << 10, downloadGrace: time.Minute, lingerSilence: 5 * time.Second, linger: 30 * time.Second}
+
+// Guard cuts off clients that are slow to send a body or to read the answer of next,
+// and reads for a while what they still send of a body that was answered early, until
+// stopping is closed; nil never is.
+func Guard(next http.Handler, stopping <-chan struct{}) http.Handler {
+	return guard{next, stopping, defaultTimeouts}
+}
+
+type guard struct {
+	next     http.Handler
+	stopping <-chan struct{}
+	timeouts timeouts
+}
+
+// ServeHTTP guards one request.
+func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	paced := &pacedWriter{ResponseWriter: w, timeouts: g.timeouts, control: http.NewResponseController(w)}
+	r = withBodyTimeouts(paced, r)
+	defer paced.renew(0) // the server flushes the end of the answer after this
+	g.next.ServeHTTP(paced, r)
+	paced.renew(0)
+	paced.linger(r, g.stopping)
+}
+
+// pacedWriter gives each write a deadline.
+type pacedWriter struct {
+	http.ResponseWriter
+	timeouts timeouts
+	control  *http.ResponseController
+	behind   time.Duration // how far the client is behind the least speed
+}
+
+// Write writes, and counts how long the client takes.
+func (w *pacedWriter) Write(b []byte) (int, error) {
+	w.renew(len(b))
+	began := time.Now()
+	n, err := w.ResponseWriter.Write(b)
+	w.took(n, began)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// timeFor is how long n bytes take at a rate of bytes a second.
+func timeFor(rate int64, n int) time.Duration {
+	return time.Duration(n) * time.Second / time.Duration(rate)
+}
+
+// renew gives the client its time to take the n bytes that are written next.
+func (w *pacedWriter) renew(n int) {
+	// A connection without deadlines (a test's recorder) has no slow peer.
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeouts.downloadGrace - w.behind + timeFor(w.timeouts.minDownloadRate, n)))
+}
+
+// took updates how far the client is behind the least speed. Only writing counts, not
+// the time that the handler takes to make the next bytes.
+func (w *pacedWriter) took(n int, began time.Time) {
+	w.behind = max(0, w.behind+time.Since(began)-timeFor(w.timeouts.minDownloadRate, n))
+}
+
+// timedBody moves the connection's read deadline along while bytes arrive: uploads may
+// take long, but a silent or dripping client is cut off.
+type timedBody struct {
+	io.ReadCloser
+	timeouts
+	control *http.ResponseController
+	started time.Time
+	read    int64
+	over    bool // there is nothing more to read
+}
+
+func (p *timedBody) Read(b []byte) (int, error) {
+	deadline := time.Now().Add(p.bodySilence)
+	latest := p.started.Add(p.uploadGrace + time.Duration(p.read/p.minUploadRate)*time.Second)
+	if latest.Before(deadline) {
+		deadline = latest
+	}
+	_ = p.control.SetReadDeadline(deadline)
+	n, err := p.ReadCloser.Read(b)
+	p.read += int64(n)
+	p.over = p.over || err != nil
+	if errors.Is(err, io.EOF) {
+		// The body is complete. A silence that follows on this connection must not
+		// end this request by a time-out.
+		_ = p.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// withBodyTimeouts guards the body of a request. If a handler answers without reading
+// a short body, the server reads the rest before it writes the answer, so there is a
+// deadline from the start.
+func withBodyTimeouts(w *pacedWriter, r *http.Request) *http.Request {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r
+	}
+	// The deadline of an earlier request on this connection would fail the interim
+	// answer to "Expect: 100-continue".
+	_ = w.control.SetWriteDeadline(time.Time{})
+	_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.bodySilence))
+	r.Body = &timedBody{ReadCloser: r.Body, timeouts: w.timeouts, control: w.control, started: time.Now()}
+	return r
+}
+
+// linger reads what the client still sends of a body that was answered before it was
+// read. Many clients send everything before they listen: otherwise they would find a
+// reset connection instead of the reason why their upload is refused.
+func (w *pacedWriter) linger(r *http.Request, stopping <-chan struct{}) {
+	body, ok := r.Body.(*timedBody)
+	// A client that waits for "100 Continue" will send nothing.
+	waits := ok && body.read == 0 && r.Header.Get("Expect") != ""
+	if !ok || body.over || waits || w.control.Flush() != nil {
+		return
+	}
+	defer func() { _ = w.control.SetReadDeadline(time.Time{}) }()
+	for end := time.Now().Add(w.timeouts.linger); time.Now().Before(end); {
+		select {
+		case <-stopping:
+			return
+		default:
+		}
+		_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.lingerSilence))
+		if _, err := io.CopyN(io.Discard, body.ReadCloser, 8<<10); err != nil {
+			return
+		}
+	}
+}
