@@ -279,9 +279,12 @@ func (r *Reports) separationJob(ctx context.Context, id string) (Job, error) {
 	return j, err
 }
 
-// rawJSON is a stored text as JSON: itself, or the text as a string where it is
-// none.
+// rawJSON is a stored text as JSON: null if it is empty, and a string if it is no
+// JSON.
 func rawJSON(text string) json.RawMessage {
+	if text == "" {
+		return json.RawMessage("null")
+	}
 	if json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}

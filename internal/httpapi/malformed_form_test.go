@@ -80,7 +80,7 @@ func TestMalformedSeparations(t *testing.T) {
 		for name, text := range map[string]string{"empty": "", "text": "auto", "list": "[]", "number for a code": `{"sourceLanguageCode":1}`, "deep": strings.Repeat(`{"a":`, 20000)} {
 			add("spec "+name, noSpec, file, part{name: "spec", text: text})
 		}
-		for _, code := range []string{``, `english`, `e`, `en us`, `en\u0000`, `日本`, `../x`} {
+		for _, code := range []string{"en-" + strings.Repeat("abcd-", 7) + "abcd", ``, `english`, `e`, `en us`, `en\u0000`, `日本`, `../x`} {
 			add("language "+code, `{"error":"spec.sourceLanguageCode must be auto or an ISO language code"}`, file, part{name: "spec", text: `{"sourceLanguageCode":"` + code + `"}`})
 		}
 		for name, content := range map[string]string{"text": "hello", "flac": "fLaC\x00\x00\x00\x22", "ogg": "OggS\x00\x02", "film": "\x1aE\xdf\xa3", "NULs": strings.Repeat("\x00", 4096)} {

@@ -57,6 +57,10 @@ func deleteJob(remove func(ctx context.Context, owner, jobID string) error) user
 	}
 }
 
+// maxLanguageCode is the length that BCP 47 asks implementations to support, in
+// bytes.
+const maxLanguageCode = 35
+
 var languageCode = regexp.MustCompile(`^(?i:auto|[a-z]{2,3}([-_][a-z0-9]{2,8})*)$`)
 
 func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.Principal) error {
@@ -110,7 +114,7 @@ func separationSpec(f *form) (language string, err error) {
 	if spec.SourceLanguageCode == nil {
 		return "auto", nil
 	}
-	if !languageCode.MatchString(*spec.SourceLanguageCode) {
+	if len(*spec.SourceLanguageCode) > maxLanguageCode || !languageCode.MatchString(*spec.SourceLanguageCode) {
 		return "", fault.Invalidf("spec.sourceLanguageCode must be auto or an ISO language code")
 	}
 	return strings.ToLower(*spec.SourceLanguageCode), nil

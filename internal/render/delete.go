@@ -21,7 +21,7 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
 		// The raised fence takes the job from its worker, whose last write then matches
 		// no row.
-		if _, err := tx.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL,
+		if _, err := tx.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL, spec = '',
 				error = CASE WHEN state IN ('PENDING', 'PROCESSING') THEN $2 ELSE error END,
 				state = CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 'FAILED' ELSE state END,
 				finished_at = COALESCE(finished_at, now_ms()),

@@ -110,7 +110,14 @@ func New(o Options) *Service {
 }
 
 // ended runs in the transaction that completes or fails a render.
-func ended(ctx context.Context, tx *db.Tx, e job.End) error { return release(ctx, tx, e.ID) }
+func ended(ctx context.Context, tx *db.Tx, e job.End) error {
+	if e.State == StateFailed {
+		if err := dropOldSpecs(ctx, tx, e.UserID); err != nil {
+			return err
+		}
+	}
+	return release(ctx, tx, e.ID)
+}
 
 // release lets the sweeps have what only this job still needed, and forgets its parts.
 func release(ctx context.Context, tx *db.Tx, jobID string) error {

@@ -50,6 +50,26 @@ func (s spec) encode() (string, error) {
 	return string(b), err
 }
 
+// specWhenEnded is what a job's row keeps of its request once the film is made:
+// nothing, unless the row is of a release that kept the quality in it alone.
+const specWhenEnded = `CASE WHEN quality IS NULL THEN spec ELSE '' END`
+
+// failedSpecs is how many failed jobs of a user keep their request, for support and a
+// retry. A request may have a megabyte, and failing is free.
+const failedSpecs = 20
+
+// dropOldSpecs drops the requests of a user's failed jobs except the newest.
+func dropOldSpecs(ctx context.Context, tx *db.Tx, userID string) error {
+	_, err := tx.Exec(ctx, `UPDATE render_jobs SET spec = `+specWhenEnded+`
+		WHERE user_id = $1 AND spec <> '' AND state = 'FAILED' AND finished_at < (
+			SELECT finished_at FROM render_jobs WHERE user_id = $1 AND spec <> '' AND finished_at IS NOT NULL AND state = 'FAILED'
+			ORDER BY finished_at DESC LIMIT 1 OFFSET $2)`, userID, failedSpecs-1)
+	if err != nil {
+		return fmt.Errorf("drop requests of failed jobs: %w", err)
+	}
+	return nil
+}
+
 // uploads are the objects of the spec that were uploaded for the job alone.
 func (s spec) uploads(jobID string) (keys []string) {
 	for _, o := range s.Sources {

@@ -88,7 +88,27 @@ func (s *Service) Expire(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("expire outputs: %w", err)
 	}
-	return errors.Join(err, s.expireInputs(ctx), s.jobs.Expire(ctx, s.JobLifetime, `state IN ('COMPLETED', 'FAILED') AND output_key IS NULL`))
+	return errors.Join(err, s.expireSpecs(ctx), s.expireInputs(ctx), s.jobs.Expire(ctx, s.JobLifetime, `state IN ('COMPLETED', 'FAILED') AND output_key IS NULL`))
+}
+
+// expireBatch bounds the rows of one statement.
+const expireBatch = 1000
+
+// expireSpecs drops the requests of failed jobs whose inputs are no longer kept, and
+// those that earlier releases left in jobs that ended.
+func (s *Service) expireSpecs(ctx context.Context) error {
+	for {
+		n, err := s.db.Exec(ctx, `UPDATE render_jobs SET spec = '' WHERE id IN (
+			SELECT id FROM render_jobs WHERE spec <> '' AND finished_at IS NOT NULL AND quality IS NOT NULL
+				AND (state = 'COMPLETED' OR deleted_at IS NOT NULL OR finished_at < now_ms() - $1) LIMIT $2)`,
+			s.InputLifetime.Milliseconds(), expireBatch)
+		if err != nil {
+			return fmt.Errorf("expire requests: %w", err)
+		}
+		if n < expireBatch {
+			return nil
+		}
+	}
 }
 
 // SweepFolders removes the work folders that a crash left behind on this disk.

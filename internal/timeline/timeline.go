@@ -41,9 +41,12 @@ const (
 	MaxClips      = 64
 	MaxDirectives = 64
 	MaxSelections = 16 // of one directive
-	MaxVolume     = 10.0
-	MinSpeed      = 0.1
-	MaxSpeed      = 10.0
+	// MaxName bounds ids and names that a client chooses, in bytes: the job's row
+	// keeps them.
+	MaxName   = 128
+	MaxVolume = 10.0
+	MinSpeed  = 0.1
+	MaxSpeed  = 10.0
 )
 
 // Timeline is one edit. Segments play one after the other in ascending Order,

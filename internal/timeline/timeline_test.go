@@ -31,7 +31,7 @@ func full() timeline.Timeline {
 }
 
 func TestValidateNamesTheWireField(t *testing.T) {
-	nan, inf := math.NaN(), math.Inf(1)
+	nan, inf, long := math.NaN(), math.Inf(1), strings.Repeat("x", 129)
 	tests := []struct {
 		name   string
 		damage func(*timeline.Timeline)
@@ -67,6 +67,12 @@ func TestValidateNamesTheWireField(t *testing.T) {
 		{"clip volume", func(t *timeline.Timeline) { t.Clips[0].Volume = 11 }, "bgmClips[0].volume must be <= 10"},
 		{"clip speed", func(t *timeline.Timeline) { t.Clips[0].Speed = -1 }, "bgmClips[0].speed must be > 0"},
 		{"directive id", func(t *timeline.Timeline) { t.Directives[0].ID = "" }, "separationDirectives[0].id is required"},
+		{"directive id of 128 bytes", func(t *timeline.Timeline) { t.Directives[0].ID = strings.Repeat("é", 64) }, ""},
+		{"directive id of 129 bytes", func(t *timeline.Timeline) { t.Directives[0].ID = strings.Repeat("é", 64) + "x" },
+			"separationDirectives[0].id must have at most 128 bytes"},
+		{"long stem id", func(t *timeline.Timeline) { t.Directives[0].Selections[0].StemID = long }, "separationDirectives[0].selections[0].stemId must have at most 128 bytes"},
+		{"long source", func(t *timeline.Timeline) { t.Segments[1].SourceKey = long }, "segments[1].sourceFileKey must have at most 128 bytes"},
+		{"long clip source", func(t *timeline.Timeline) { t.Clips[0].SourceKey = long }, "bgmClips[0].audioFileKey must have at most 128 bytes"},
 		{"range start", func(t *timeline.Timeline) { t.Directives[0].Range.Start = -1 }, "separationDirectives[0].rangeStartMs must be >= 0"},
 		{"range end", func(t *timeline.Timeline) { t.Directives[0].Range.End = 0 }, "separationDirectives[0].rangeEndMs must be > rangeStartMs"},
 		{"offset", func(t *timeline.Timeline) { t.Directives[0].SourceOffset = -1 }, "separationDirectives[0].sourceOffsetMs must be >= 0"},

@@ -86,6 +86,8 @@ func (s *Segment) validate(names Names, i int) error {
 	switch {
 	case s.SourceKey == "":
 		return fault.Invalidf("%s is required", at(names.SegmentSource))
+	case len(s.SourceKey) > MaxName:
+		return tooLong(at(names.SegmentSource))
 	case s.Duration <= 0:
 		return fault.Invalidf("%s must be > 0", at("durationMs"))
 	case s.TrimStart < 0:
@@ -104,6 +106,8 @@ func (c *Clip) validate(names Names, i int) error {
 	switch {
 	case c.SourceKey == "":
 		return fault.Invalidf("%s is required", at(names.ClipSource))
+	case len(c.SourceKey) > MaxName:
+		return tooLong(at(names.ClipSource))
 	case c.Start < 0:
 		return fault.Invalidf("%s must be >= 0", at("startMs"))
 	case c.SourceTrimStart < 0:
@@ -122,6 +126,8 @@ func (d *Directive) validate(i int) error {
 	switch {
 	case d.ID == "":
 		return fault.Invalidf("%s is required", at("id"))
+	case len(d.ID) > MaxName:
+		return tooLong(at("id"))
 	case d.Range.Start < 0:
 		return fault.Invalidf("%s must be >= 0", at("rangeStartMs"))
 	case d.Range.End <= d.Range.Start:
@@ -140,6 +146,8 @@ func (d *Directive) validate(i int) error {
 		switch {
 		case s.StemID == "":
 			return fault.Invalidf("%s is required", in("stemId"))
+		case len(s.StemID) > MaxName:
+			return tooLong(in("stemId"))
 		case s.SourceKey == "" && s.SeparationID == "":
 			return fault.Invalidf("%s is required", in("audioUrl"))
 		case s.SourceKey != "" && s.SeparationID != "":
@@ -154,6 +162,10 @@ func (d *Directive) validate(i int) error {
 
 // indexed is the path of an entry of a list.
 func indexed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+
+func tooLong(field string) error {
+	return fault.Invalidf("%s must have at most %d bytes", field, MaxName)
+}
 
 // endsTooEarly reports an end that lies at or before its start. Two ends that
 // both saturated (see Milliseconds) count as in order: their true distance is
