@@ -93,7 +93,7 @@ func (r *run) takeParts(ctx context.Context, parts map[string]*videoPart, parall
 				}
 				made.Add(1)
 				r.mu.Lock()
-				kept := r.decoded[p].complete()
+				kept := complete(r.decoded[p])
 				r.mu.Unlock()
 				if !kept {
 					err, key = c.GiveUp(context.WithoutCancel(ctx), key), ""

@@ -66,18 +66,23 @@ func (c coverage) complete() bool {
 	return c.wanted == 0 || c.got > 0 && !c.noise && !clearlyLess(c.got, c.wanted)
 }
 
-// decoded judges the log of the part's pass.
-func (v *videoPart) decoded(times []int64) coverage {
-	info := v.source.info.Video
+// complete reports whether the coverages of a part's shots all are.
+func complete(all []coverage) bool {
+	return !slices.ContainsFunc(all, func(c coverage) bool { return !c.complete() })
+}
+
+// decoded judges the log of the shot's pass.
+func (s *shot) decoded(times []int64) coverage {
+	info := s.source.info.Video
 	ms := info.TimeBase.Float() * 1000
 	// The longest a frame may stand is as long as any does in this stretch.
 	usual := info.usualStep().Milliseconds()
 	longest := float64(usual)
-	for i := v.first + 1; i <= v.last; i++ {
+	for i := s.first + 1; i <= s.last; i++ {
 		longest = max(longest, float64(info.Starts[i]-info.Starts[i-1])*ms)
 	}
-	from := int64(float64(info.Starts[v.first]) * ms)
-	wanted := int64(float64(info.Starts[v.last]-info.Starts[v.first])*ms) + usual
+	from := int64(float64(info.Starts[s.first]) * ms)
+	wanted := int64(float64(info.Starts[s.last]-info.Starts[s.first])*ms) + usual
 	var got int64
 	if len(times) > 0 {
 		// The log counts from wherever the muxer put its zero: only distances hold.
@@ -85,7 +90,7 @@ func (v *videoPart) decoded(times []int64) coverage {
 		got = covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
 	c := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}
-	if n := v.last - v.first + 1; len(times) < n && !(info.Interlaced() && len(times) >= n/2) { // a packet may hold one field
+	if n := s.last - s.first + 1; len(times) < n && !(info.Interlaced() && len(times) >= n/2) { // a packet may hold one field
 		c.missing = n - len(times)
 	}
 	return c

@@ -3,53 +3,77 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
 )
 
-// canvasSize is the size of the output for a first segment with video v: as it
-// is displayed, with each side made even.
-func canvasSize(v *videoInfo) (width, height int) {
-	return max(16, v.DisplayWidth&^1), max(16, v.DisplayHeight&^1)
-}
-
-// fit scales w x h into the canvas keeping its shape. A side that would fall
-// short of the canvas by up to half a percent fills it: a hairline of black
-// looks worse than that much stretching.
-func fit(w, h, canvasW, canvasH int) (int, int) {
-	ratio := min(float64(canvasW)/float64(w), float64(canvasH)/float64(h))
-	side := func(n, limit int) int {
-		s := int(math.Round(float64(n)*ratio/2)) * 2
-		if limit-s <= max(2, limit/200) {
-			return limit
-		}
-		return max(2, s)
-	}
-	return side(w, canvasW), side(h, canvasH)
-}
-
 // picture is the part of the chain that turns a decoded frame into one of the
-// canvas: size, colour, orientation, bars. Scaling comes first, because all
-// that follows costs by the pixel.
-func (v *videoPart) picture() []string {
-	video := v.source.info.Video
-	w, h := fit(video.DisplayWidth, video.DisplayHeight, v.canvas.Width, v.canvas.Height)
-	codedW, codedH := w, h // before turning
-	if video.Orientation.SwapsSides() {
-		codedW, codedH = h, w
+// canvas: size, colour, orientation, bars. Cropping and scaling come first, because
+// all that follows costs by the pixel. n tells the labels from another shot's.
+func (s *shot) picture(n int) []string {
+	video := s.source.info.Video
+	switch whole := (window{w: video.Width, h: video.Height}); {
+	case s.framing.blur:
+		return s.blurred(whole, n)
+	case s.framing.window != window{}:
+		chain := s.placedOn(s.framing.window, s.canvas.Width, s.canvas.Height, sharp)
+		return append(append([]string{s.framing.window.crop()}, chain...), "setsar=1")
+	default:
+		w, h := contain(video.DisplayWidth, video.DisplayHeight, s.canvas)
+		chain := s.placedOn(whole, w, h, sharp)
+		if w != s.canvas.Width || h != s.canvas.Height {
+			x, y := s.margins(w, h)
+			chain = append(chain, fmt.Sprintf("pad=%d:%d:%d:%d:black", s.canvas.Width, s.canvas.Height, x, y))
+		}
+		return append(chain, "setsar=1")
 	}
-	chain := v.colour(codedW, codedH)
+}
+
+// margins are where a picture of w x h lies on the canvas.
+func (s *shot) margins(w, h int) (x, y int) {
+	return (s.canvas.Width - w) / 4 * 2, (s.canvas.Height - h) / 4 * 2
+}
+
+// blurred puts the whole picture on a background that is blurred while it is small,
+// which costs a fraction and looks the same.
+func (s *shot) blurred(whole window, n int) []string {
+	video := s.source.info.Video
+	w, h := contain(video.DisplayWidth, video.DisplayHeight, s.canvas)
+	x, y := s.margins(w, h)
+	smallW, smallH := backdrop(s.canvas)
+	background := append([]string{s.framing.window.crop()}, s.placedOn(s.framing.window, smallW, smallH, coarse)...)
+	// Mirrored over its edges, the picture is not blurred into the colours that happen
+	// to lie on them.
+	const edge = 3 * backdropBlur
+	background = append(background, fmt.Sprintf("pad=iw+%d:ih+%[1]d:%d:%[2]d", 2*edge, edge), fmt.Sprintf("fillborders=%d:%[1]d:%[1]d:%[1]d:mirror", edge),
+		fmt.Sprintf("gblur=sigma=%d:steps=3", backdropBlur), fmt.Sprintf("crop=%d:%d:%d:%[3]d", smallW, smallH, edge),
+		fmt.Sprintf("scale=%d:%d:flags=bilinear", s.canvas.Width, s.canvas.Height), "setsar=1")
+	front := append(s.placedOn(whole, w, h, sharp), "setsar=1")
+	fill, fit, bars, inside := label("fill", n), label("fit", n), label("bars", n), label("inside", n)
+	return []string{fmt.Sprintf("split[%s][%s];[%s]%s[%s];[%s]%s[%s];[%s][%s]overlay=%d:%d:format=yuv420",
+		fill, fit, fill, strings.Join(background, ","), bars, fit, strings.Join(front, ","), inside, bars, inside, x, y)}
+}
+
+// How a picture is scaled: what is blurred anyway needs no sharp scaling.
+const (
+	sharp  = "bicubic"
+	coarse = "area"
+)
+
+// placedOn turns the pictures of a window of the source into w x h pixels as
+// displayed.
+func (s *shot) placedOn(from window, w, h int, scaling string) []string {
+	video := s.source.info.Video
+	if video.Orientation.SwapsSides() { // sizes before turning
+		w, h = h, w
+	}
+	chain := s.colour(from, w, h, scaling)
 	if f := video.Orientation.Filter(); f != "" {
 		chain = append(chain, f)
 	}
-	if w != v.canvas.Width || h != v.canvas.Height {
-		chain = append(chain, fmt.Sprintf("pad=%d:%d:%d:%d:black", v.canvas.Width, v.canvas.Height,
-			(v.canvas.Width-w)/4*2, (v.canvas.Height-h)/4*2))
-	}
-	return append(chain, "setsar=1")
+	return chain
 }
 
 // guard names the filter of sameSize where ffmpeg reports what it refuses.
@@ -59,16 +83,16 @@ const guard = "crop@same-size"
 // cost, and refuses others. Recordings of calls and screens turn or change their
 // resolution in the middle: ffmpeg then builds the graph anew, which forgets how
 // many frames it has seen, and everything behind counts on one size.
-func (v *videoPart) sameSize() string {
-	w, h := v.source.info.Video.Width, v.source.info.Video.Height
+func (s *shot) sameSize() string {
+	w, h := s.source.info.Video.Width, s.source.info.Video.Height
 	return fmt.Sprintf("%s=w='if(eq(iw,%d)*eq(ih,%d),iw,-1)':h=ih:exact=1", guard, w, h)
 }
 
 // oneSize fits every picture, by its own size, into the one that the analysis
 // found, in one format. The graph stays as it is: these two filters alone follow
 // the change.
-func (v *videoPart) oneSize() string {
-	w, h := v.source.info.Video.Width, v.source.info.Video.Height
+func (s *shot) oneSize() string {
+	w, h := s.source.info.Video.Width, s.source.info.Video.Height
 	return fmt.Sprintf("scale=%d:%d:flags=bicubic:force_original_aspect_ratio=decrease:eval=frame,"+
 		"pad=%d:%d:(ow-iw)/2:(oh-ih)/2:black:eval=frame", w, h, w, h)
 }
@@ -79,46 +103,38 @@ func refusedSize(err error) bool {
 	return ok && strings.Contains(exit.Stderr, guard)
 }
 
-// rebuilt reports whether ffmpeg built the graph anew in the middle of a part, as
-// it does for another format, too: the times then begin again.
-func (v *videoPart) rebuilt(path string) bool {
-	m, err := container.ReadMovie(path)
-	return err == nil && (!m.Video.Uniform || m.Video.Samples != v.Frames)
-}
-
 // resize is the way to w x h: nothing, the loss of an odd line, or scaling.
-func (v *videoPart) resize(w, h int) string {
-	video := v.source.info.Video
-	switch dw, dh := video.Width-w, video.Height-h; {
+func resize(from window, w, h int, scaling string) string {
+	switch dw, dh := from.w-w, from.h-h; {
 	case dw == 0 && dh == 0:
 		return ""
 	case (dw == 0 || dw == 1) && (dh == 0 || dh == 1):
 		return fmt.Sprintf("crop=%d:%d:0:0", w, h)
 	}
-	return fmt.Sprintf("scale=%d:%d:flags=bicubic", w, h)
+	return fmt.Sprintf("scale=%d:%d:flags=%s", w, h, scaling)
 }
 
-// colour scales to w x h and leaves 8-bit 4:2:0 in BT.709 and limited range,
-// whatever the source is in.
-func (v *videoPart) colour(w, h int) []string {
-	video := v.source.info.Video
+// colour scales pictures of the window's size to w x h and leaves 8-bit 4:2:0 in
+// BT.709 and limited range, whatever the source is in.
+func (s *shot) colour(from window, w, h int, scaling string) []string {
+	video := s.source.info.Video
 	if video.HDR() {
-		return v.toneMap(w, h)
+		return s.toneMap(w, h)
 	}
 	var chain []string
-	matrix, in := v.matrix(), "tv"
+	matrix, in := s.matrix(), "tv"
 	if isRGB(video.PixelFormat) {
-		chain = append(chain, fmt.Sprintf("scale=%d:%d:flags=bicubic:out_color_matrix=bt709:out_range=tv", w, h), "format=yuv420p")
+		chain = append(chain, fmt.Sprintf("scale=%d:%d:flags=%s:out_color_matrix=bt709:out_range=tv", w, h, scaling), "format=yuv420p")
 		matrix = "bt709"
 	} else {
-		if resize := v.resize(w, h); resize != "" {
-			chain = append(chain, resize)
+		if scale := resize(from, w, h, scaling); scale != "" {
+			chain = append(chain, scale)
 		}
 		if fullRange(video) {
 			in = "pc"
 		}
 	}
-	primaries := v.primaries()
+	primaries := s.primaries()
 	if matrix == "bt709" && in == "tv" && primaries == "bt709" {
 		return append(chain, "format=yuv420p")
 	}
@@ -137,8 +153,8 @@ func (v *videoPart) colour(w, h int) []string {
 // are wide enough that taking them for BT.709 would pale the picture. Those of
 // other SDR systems differ by less than players care about, and converting them
 // would cost a detour over light.
-func (v *videoPart) primaries() string {
-	switch p := v.source.info.Video.ColorPrimaries; p {
+func (s *shot) primaries() string {
+	switch p := s.source.info.Video.ColorPrimaries; p {
 	case "smpte431", "smpte432", "bt2020":
 		return p
 	}
@@ -148,8 +164,8 @@ func (v *videoPart) primaries() string {
 // matrix is the YUV matrix of the source in the colorspace filter's words.
 // Files that do not say follow the habit players rely on: BT.601 for standard
 // definition, BT.709 above.
-func (v *videoPart) matrix() string {
-	switch video := v.source.info.Video; video.ColorSpace {
+func (s *shot) matrix() string {
+	switch video := s.source.info.Video; video.ColorSpace {
 	case "smpte170m", "bt470bg", "smpte240m", "fcc":
 		return video.ColorSpace
 	case "bt2020nc", "bt2020c":
@@ -178,8 +194,8 @@ func fullRange(v *videoInfo) bool {
 }
 
 // toneMap brings PQ and HLG down to SDR.
-func (v *videoPart) toneMap(w, h int) []string {
-	video := v.source.info.Video
+func (s *shot) toneMap(w, h int) []string {
+	video := s.source.info.Video
 	transfer := video.ColorTransfer
 	return []string{
 		fmt.Sprintf("zscale=w=%d:h=%d:filter=bicubic:tin=%s:min=2020_ncl:pin=2020:t=linear:npl=203", w, h, transfer),
@@ -189,6 +205,13 @@ func (v *videoPart) toneMap(w, h int) []string {
 		"zscale=t=709:m=709:r=limited",
 		"format=yuv420p",
 	}
+}
+
+// rebuilt reports whether ffmpeg built the graph anew in the middle of a part, as
+// it does for another format, too: the times then begin again.
+func (v *videoPart) rebuilt(path string) bool {
+	m, err := container.ReadMovie(path)
+	return err == nil && (!m.Video.Uniform || m.Video.Samples != v.Frames)
 }
 
 // checkPart makes sure that a part holds what the plan says, and returns its

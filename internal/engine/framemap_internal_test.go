@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,18 +42,34 @@ func numberedPicture(n int) []byte {
 	return p
 }
 
-// numberIn reads a picture that was turned anticlockwise by degrees, -1 for mud.
-func numberIn(p []byte, degrees int) int {
-	word := 0
+// cells are the mean levels of a picture's squares.
+type cells [16]float64
+
+// cellsIn reads the squares of a picture that was turned anticlockwise by degrees.
+// The edges of a square, which compression blurs, do not count.
+func cellsIn(p []byte, degrees int) (c cells) {
 	for y := range 4 {
 		for x := range 4 {
 			sx, sy := x, y
 			for range degrees / 90 {
 				sx, sy = sy, 3-sx
 			}
-			if p[(sy*cell+cell/2)*side+sx*cell+cell/2] > 127 {
-				word |= 1 << (4*y + x)
+			for i := range cell / 2 {
+				for j := range cell / 2 {
+					c[4*y+x] += float64(p[(sy*cell+cell/4+i)*side+sx*cell+cell/4+j]) / (cell * cell / 4)
+				}
 			}
+		}
+	}
+	return c
+}
+
+// number reads the number of a picture, -1 for mud.
+func (c cells) number() int {
+	word := 0
+	for i, level := range c {
+		if level > 127 {
+			word |= 1 << i
 		}
 	}
 	n := word & (1<<digits - 1)
@@ -62,15 +79,15 @@ func numberIn(p []byte, degrees int) int {
 	return n
 }
 
-// numbersIn decodes a file and reads its pictures.
-func numbersIn(t *testing.T, path string, degrees int) []int {
+// picturesIn decodes a file and reads its pictures.
+func picturesIn(t *testing.T, path string, degrees int) []cells {
 	t.Helper()
 	raw := mediatest.FFmpeg(t, "-noautorotate", "-i", path, "-map", "0:v", "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "pipe:1")
-	var numbers []int
+	var pictures []cells
 	for ; len(raw) >= side*side; raw = raw[side*side:] {
-		numbers = append(numbers, numberIn(raw[:side*side], degrees))
+		pictures = append(pictures, cellsIn(raw[:side*side], degrees))
 	}
-	return numbers
+	return pictures
 }
 
 // numberedClip makes a clip whose video counts in ticks of 1/clock.
@@ -170,7 +187,7 @@ func TestEveryFrameIsTheRightOne(t *testing.T) {
 }
 
 // randomCuts is a timeline of the whole source, which is encoded in pieces, and of
-// cuts from one frame up at all speeds.
+// cuts from one frame up at all speeds and with all transitions.
 func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
 	speeds := []float64{1, 1, 0.5, 2, 0.1, 10, 0.73, 1.25, 3.3}
 	ms := length.Milliseconds()
@@ -180,20 +197,24 @@ func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
 		cut := timeline.Segment{Speed: math.Round(speed*1000) / 1000, TrimStart: timeline.Milliseconds(rng.Int64N(ms / 2))}
 		// Shorter ones more often than not, down to a single frame.
 		cut.TrimEnd = cut.TrimStart + timeline.Milliseconds(int64(34+math.Pow(rng.Float64(), 3)*longest))
+		kinds := []timeline.TransitionKind{"", timeline.Dissolve, timeline.Dissolve, timeline.Dissolve, timeline.FadeBlack, timeline.FadeWhite}
+		if kind := kinds[rng.IntN(len(kinds))]; kind != "" {
+			cut.Transition = &timeline.Transition{Kind: kind, Duration: timeline.Milliseconds(100 + rng.Int64N(900))}
+		}
 		cuts = append(cuts, cut)
 	}
 	return cuts
 }
 
-// frameMap compares what a film shows with what its plan says.
+// frameMap compares what a film shows with what its timeline says.
 type frameMap struct {
 	engine *Engine
 	path   string
 	turned int
 	canvas string // a clip that the film begins with; "" is none
 
-	info    *Info
-	numbers []int // of the source's frames, in order
+	info     *Info
+	pictures []cells // the source's frames, in order
 }
 
 // read finds out what the source holds and returns how long it is.
@@ -203,9 +224,9 @@ func (m *frameMap) read(t *testing.T) time.Duration {
 	if m.info, err = analyse(context.Background(), m.engine.cfg.Media, m.path); err != nil {
 		t.Fatal(err)
 	}
-	m.numbers = numbersIn(t, m.path, 0)
-	if len(m.numbers) != len(m.info.Video.Starts) {
-		t.Fatalf("the source has %d frames, analysed are %d", len(m.numbers), len(m.info.Video.Starts))
+	m.pictures = picturesIn(t, m.path, 0)
+	if len(m.pictures) != len(m.info.Video.Starts) {
+		t.Fatalf("the source has %d frames, analysed are %d", len(m.pictures), len(m.info.Video.Starts))
 	}
 	return m.info.Duration()
 }
@@ -213,9 +234,10 @@ func (m *frameMap) read(t *testing.T) time.Duration {
 func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 	t.Helper()
 	ctx := context.Background()
-	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
+	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.High}
 	if m.canvas != "" {
 		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: m.canvas, Speed: 1})
+		cuts[0].Transition = nil // what the canvas shows is not looked at
 	}
 	for _, c := range cuts {
 		c.SourceKey = m.path
@@ -232,39 +254,120 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := r.plan
-	shown := numbersIn(t, out.Path, m.turned)
-	if int64(len(shown)) != plan.Frames {
-		t.Fatalf("%d frames, planned %d", len(shown), plan.Frames)
+	shown := picturesIn(t, out.Path, m.turned)
+	analysed, err := r.analyseAll(ctx)
+	if err != nil {
+		t.Fatal(err)
 	}
-	at := 0
-	for _, part := range plan.Sequence {
-		if part.source.Path == m.path {
-			m.comparePart(t, part, shown[at:at+int(part.Frames)])
+	l, err := layOut(tl, analysed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(shown)) != l.frames || l.frames != r.plan.Frames {
+		t.Fatalf("%d frames, planned %d, laid out %d", len(shown), r.plan.Frames, l.frames)
+	}
+	drawn := drawnBy(l)
+	for i, got := range shown {
+		if !m.shows(l, drawn[i], got) {
+			t.Errorf("frame %d shows %v, want %+v", i, got, drawn[i])
+			return
 		}
-		at += int(part.Frames)
 	}
 	if m.canvas == "" && constantRate(m.info.Video).Known() { // then the film begins with every frame, once
-		for i, want := range m.numbers {
-			if shown[i] != want {
-				t.Fatalf("the whole source: frame %d shows %d, want %d", i, shown[i], want)
+		for i := range l.segments[0].frames - l.segments[0].next.Frames {
+			if shown[i].number() != m.pictures[i].number() {
+				t.Fatalf("the whole source: frame %d shows %d, want %d", i, shown[i].number(), m.pictures[i].number())
 			}
 		}
 	}
 }
 
-// comparePart compares a part with its map, computed anew in seconds: an output
-// frame shows the last source frame that has begun by then, give or take the
-// tolerance. Frames that begin within two microseconds of that may go either way.
-func (m *frameMap) comparePart(t *testing.T, part *videoPart, shown []int) {
-	t.Helper()
-	v := m.info.Video
-	for n, got := range shown {
-		instant := part.start + float64(n)*part.speed/part.canvas.Rate.Float() + tolerance(part.speed/part.canvas.Rate.Float(), v)
-		early, late := v.visibleAt(instant-2e-6, m.info.Zero), v.visibleAt(instant+2e-6, m.info.Zero)
-		if got != m.numbers[early] && got != m.numbers[late] {
-			t.Errorf("%s at speed %g: frame %d shows %d, want %d", part.Name, part.speed, n, got, m.numbers[late])
-			return
+// layer is what a picture of the film is mixed from.
+type layer struct {
+	segment int     // in play order; -1 for a colour
+	frame   int64   // of the segment
+	level   float64 // of the colour
+	weight  float64
+}
+
+// drawnBy says what each frame of the film is mixed from, by the rules of the API:
+// nothing of it comes from the plan but where segments begin and how long they are.
+func drawnBy(l *layout) [][]layer {
+	film := make([][]layer, l.frames)
+	for k, p := range l.segments {
+		for i := range p.frames {
+			own := layer{segment: k, frame: i, weight: 1}
+			at, in, out := &film[p.frame+i], p.join, p.next
+			n, left := in.Frames, p.frames-i // left includes this one
+			switch {
+			case in.Kind == timeline.Dissolve && i < n:
+				own.weight = float64(i+1) / float64(n+1)
+			case out.Kind == timeline.Dissolve && left <= out.Frames:
+				own.weight = float64(left) / float64(out.Frames+1)
+			case in.Kind != timeline.Dissolve && i < n-n/2:
+				n -= n / 2
+				own.weight = 1 - float64(n-i)/float64(n+1)
+				*at = append(*at, layer{segment: -1, level: level(in.Kind), weight: 1 - own.weight})
+			case out.Kind != timeline.Dissolve && left <= out.Frames/2:
+				n = out.Frames / 2
+				own.weight = 1 - float64(n-left+1)/float64(n+1)
+				*at = append(*at, layer{segment: -1, level: level(out.Kind), weight: 1 - own.weight})
+			}
+			*at = append(*at, own)
 		}
 	}
+	return film
+}
+
+func level(kind timeline.TransitionKind) float64 {
+	if kind == timeline.FadeWhite {
+		return 255
+	}
+	return 0
+}
+
+// shows compares a picture with what it should be mixed from. The source's frame is
+// found anew in seconds: the last one that has begun by then, give or take the
+// tolerance. Frames that begin within two microseconds of that may go either way.
+func (m *frameMap) shows(l *layout, layers []layer, got cells) bool {
+	mixes := []cells{{}}
+	for _, y := range layers {
+		choice := [][]float64{slices.Repeat([]float64{y.level}, 16)}
+		if y.segment >= 0 {
+			p := &l.segments[y.segment]
+			if p.source.Path != m.path {
+				return true
+			}
+			step := p.segment.Speed / l.rate.Float()
+			instant := p.start + float64(y.frame)*step + tolerance(step, m.info.Video)
+			early, late := m.info.Video.visibleAt(instant-2e-6, m.info.Zero), m.info.Video.visibleAt(instant+2e-6, m.info.Zero)
+			choice = [][]float64{m.pictures[early][:], m.pictures[late][:]}
+		}
+		var mixed []cells
+		for _, mix := range mixes {
+			for _, levels := range choice {
+				mixed = append(mixed, mix.with(y.weight, levels))
+			}
+		}
+		mixes = mixed
+	}
+	return slices.ContainsFunc(mixes, func(want cells) bool {
+		if len(layers) == 1 {
+			return want.number() == got.number()
+		}
+		for i := range want {
+			if math.Abs(want[i]-got[i]) > 4 { // 2 are the mix's, see TestMixesAreExact, and 2 the encoder's
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// with returns the cells with weighted levels added.
+func (c cells) with(weight float64, levels []float64) cells {
+	for i := range c {
+		c[i] += weight * levels[i]
+	}
+	return c
 }

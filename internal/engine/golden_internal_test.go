@@ -31,7 +31,7 @@ func describe(p *Plan, names map[string]string) string {
 	}
 	fmt.Fprintf(&b, "%s: %dx%d at %v, %d frames, %d samples\n", p.Kind, p.Canvas.Width, p.Canvas.Height, p.Canvas.Rate, p.Frames, p.Samples)
 	for _, v := range p.Parts {
-		pass := v.pass(v.File, v.File+".log", v.keyframe(0))
+		pass := v.pass(v.File, v.keyframes(0))
 		fmt.Fprintf(&b, "\n%s: %d frames\n", pass.Name, v.Frames)
 		args(pass.Args)
 	}

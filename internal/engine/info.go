@@ -89,6 +89,9 @@ func (i *Info) ends() (end, claimed time.Duration) {
 	return end, claimed
 }
 
+// pixels are those of one coded picture.
+func (v *videoInfo) pixels() int64 { return int64(v.Width) * int64(v.Height) }
+
 // start is the time of the n-th frame relative to zero, in seconds.
 func (v *videoInfo) start(n int, zero time.Duration) float64 {
 	return float64(v.Starts[n])*v.TimeBase.Float() - zero.Seconds()

@@ -33,9 +33,12 @@ type placed struct {
 	base int64
 
 	tolerance float64 // see tolerance; of video alone
+	framing   framing // of video alone
 
 	// begin and end are the client's times of the segment in the output, seconds.
 	begin, end float64
+
+	join, next timeline.Join // the transitions at the segment's two ends
 
 	continues bool // goes on exactly where the segment before it ended
 	// sample is the source's sample at 48 kHz that plays at the segment's first
@@ -85,7 +88,8 @@ const (
 func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	ordered, indexes := t.InOrder()
 	l := &layout{rate: media.Rational{Num: audioGridRate, Den: 1}}
-	if v := sources[ordered[0].SourceKey].info.Video; v != nil && t.OutputKind == timeline.Video {
+	// Sound alone has the film's grid where transitions count its frames.
+	if v := sources[ordered[0].SourceKey].info.Video; v != nil && (t.OutputKind == timeline.Video || t.HasTransitions()) {
 		l.rate = canvasRate(v)
 	}
 	for k, s := range ordered {
@@ -95,7 +99,8 @@ func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 		}
 		l.segments = append(l.segments, p)
 	}
-	l.placeAll()
+	l.countFrames()
+	l.arrange(ordered)
 	return l, nil
 }
 
@@ -150,7 +155,8 @@ func damageFault(user string, got, wanted time.Duration) error {
 	return fault.Failedf(fault.SourceUnreadable, "%s: the source is damaged: only %s of %s could be decoded", user, seconds(got), seconds(wanted))
 }
 
-// placeAll gives every segment its frames.
+// countFrames gives every segment its frames, and its place on a film without
+// transitions.
 //
 // Cutting a source into pieces that follow each other must change nothing, so
 // within such a run a piece ends at the very grid line where the next begins.
@@ -158,7 +164,7 @@ func damageFault(user string, got, wanted time.Duration) error {
 // nothing but the segment: parts in the cache stay valid when a neighbour is
 // edited. Only where the rounding would add up to more than maxDrift does a
 // segment get a frame more or, rarely, less.
-func (l *layout) placeAll() {
+func (l *layout) countFrames() {
 	rate := l.rate.Float()
 	var anchor float64 // grid line 0 of the run, source seconds
 	var runStart int   // first segment of the run
@@ -191,8 +197,30 @@ func (l *layout) placeAll() {
 		grid += p.frames
 		l.frames += p.frames
 		p.end = ideal / rate
-		l.placeAudio(p, &l.segments[runStart])
 	}
+}
+
+// arrange lays segments over each other where they dissolve, and places their
+// sound.
+func (l *layout) arrange(ordered []timeline.Segment) {
+	frames := make([]int64, len(l.segments))
+	for k, p := range l.segments {
+		frames[k] = p.frames
+	}
+	places, length := timeline.Arrange(ordered, frames, l.rate.Num, l.rate.Den)
+	run := 0 // first segment of the run
+	for k, at := range places {
+		p := &l.segments[k]
+		earlier := float64(p.frame-at.Begin) / l.rate.Float()
+		p.begin, p.end = p.begin-earlier, p.end-earlier
+		p.frame, p.join, p.next = at.Begin, at.In, at.Out
+		p.continues = p.continues && p.join.Overlap() == 0
+		if !p.continues {
+			run = k
+		}
+		l.placeAudio(p, &l.segments[run])
+	}
+	l.frames = length
 }
 
 // count gives a segment that nothing continues its frames: length is what its run

@@ -66,16 +66,26 @@ func (l Limits) tooManyPixels(user string, width, height int) *fault.Error {
 	return fault.Failedf(fault.SourceTooLarge, "%s: the picture of %dx%d is larger than the accepted %d pixels", user, width, height, l.MaxPixels)
 }
 
+// checkCanvas judges a canvas whose long side follows from its aspect: it may be
+// larger than every source.
+func (l Limits) checkCanvas(c Canvas) error {
+	if c.pixels() <= l.MaxPixels && max(c.Width, c.Height) <= maxSide {
+		return nil
+	}
+	return fault.Failedf(fault.SourceTooLarge, "canvas: the film's picture of %dx%d is larger than the accepted %d pixels or %d on a side; set canvas.maxSide",
+		c.Width, c.Height, l.MaxPixels, maxSide)
+}
+
 // checkWork judges what a planned film costs, before any of it is spent: two
 // pictures that are hours apart make a small file and a day's work.
 func (l Limits) checkWork(p *Plan) error {
 	const giga = 1_000_000_000
-	work, decoded := p.work()
+	work, drawn, decoded := p.work()
 	if work <= l.MaxPixelFrames {
 		return nil
 	}
 	return fault.Failedf(fault.SourceTooLarge, "segments: the film is too much work: %d frames of %dx%d, and %d frames of the sources to decode, are %d gigapixels, at most %d are accepted",
-		p.Frames, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
+		drawn, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
 // maxPieces is how many pieces of sound one film may be mixed from: 200 segments under

@@ -80,11 +80,13 @@ func (v *videoPart) economize(machine Machine) error {
 
 // tooLarge says what an encoder cannot hold.
 func (v *videoPart) tooLarge() *fault.Error {
-	w, h := v.canvas.Width, v.canvas.Height
-	if video := v.source.info.Video; video.Width*video.Height > w*h {
-		w, h = video.Width, video.Height
+	w, h, segment := v.canvas.Width, v.canvas.Height, v.shots[0].segment
+	for _, s := range v.shots {
+		if video := s.source.info.Video; video.Width*video.Height > w*h {
+			w, h, segment = video.Width, video.Height, s.segment
+		}
 	}
-	return fault.Failedf(fault.SourceTooLarge, "segments[%d]: the video has pictures of %dx%d, which need more memory than an encoder may use", v.segment, w, h)
+	return fault.Failedf(fault.SourceTooLarge, "segments[%d]: the video has pictures of %dx%d, which need more memory than an encoder may use", segment, w, h)
 }
 
 // memory estimates what the part's encoder takes with one thread, or with a few,
@@ -102,13 +104,26 @@ func (v *videoPart) memory(threads int) int64 {
 		lookahead = int64(v.economy.lookahead)
 	}
 	perPixel += 3 * lookahead
-	video := v.source.info.Video
-	source := int64(video.Width) * int64(video.Height) * 20
+	total := 60<<20 + perPixel*v.canvas.pixels()
+	for _, s := range v.shots {
+		total += s.memory()
+	}
+	return total
+}
+
+// memory estimates what decoding and fitting the shot take.
+func (s *shot) memory() int64 {
+	const picture = 20 // bytes a pixel, of a few pictures
+	video := s.source.info.Video
+	source := video.pixels() * picture
 	if video.BitDepth > 8 {
 		source *= 2
 	}
 	if video.HDR() {
-		source += int64(v.canvas.Width) * int64(v.canvas.Height) * 36 // a few pictures in float
+		source += s.canvas.pixels() * 36 // a few pictures in float
 	}
-	return 60<<20 + perPixel*int64(v.canvas.Width)*int64(v.canvas.Height) + source
+	if s.framing.blur {
+		source += s.canvas.pixels() * picture
+	}
+	return source
 }

@@ -137,32 +137,18 @@ func (r *run) heard(s *decodedAudio) bool {
 
 // makePart encodes one video part.
 func (r *run) makePart(ctx context.Context, p *videoPart) error {
-	out, log := unfinished(p.File), p.File+".log"
-	what := fmt.Sprintf("segments[%d]: the video", p.segment)
+	out := unfinished(p.File)
 	if err := r.reserveSpace(); err != nil {
 		return err
 	}
-	c, err := r.encodePart(ctx, p, out, log, p.keyframe(0))
-	if refusedSize(err) || err == nil && p.rebuilt(r.path(out)) {
-		r.log.Info("the picture changes its size or format", "part", p.Name)
-		p.uneven = true
-		c, err = r.encodePart(ctx, p, out, log, p.keyframe(0))
-	}
-	// Some decoders lose frames after a start in the middle, and broken indexes
-	// make seeks land anywhere. A start further ahead, and in the end the start of
-	// the file, shows whether it is the film that is broken.
-	if err == nil && c.missing > 0 && p.keyframe(0) > 0 {
-		r.log.Info("frames are missing after a seek", "part", p.Name, "missing", c.missing)
-		c, err = r.encodePart(ctx, p, out, log, p.keyframe(3))
-	}
-	if err == nil && !c.complete() && p.keyframe(3) > 0 {
-		c, err = r.encodePart(ctx, p, out, log, 0)
-	}
+	got, err := r.encodeAnyhow(ctx, p, out)
 	if err != nil {
-		return r.blameEncoder(ctx, err, p, log, what)
+		return r.blameEncoder(ctx, err, p)
 	}
-	if c.got == 0 || c.noise {
-		return undecoded(what)
+	for i, c := range got {
+		if c.got == 0 || c.noise {
+			return undecoded(p.shots[i].what())
+		}
 	}
 	if err := container.Neutralize(r.path(out)); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
@@ -171,60 +157,116 @@ func (r *run) makePart(ctx context.Context, p *videoPart) error {
 		return err
 	}
 	r.mu.Lock()
-	r.decoded[p] = c
+	r.decoded[p] = got
 	r.stats.FramesEncoded += p.Frames
 	r.mu.Unlock()
-	if err := r.finish(ctx, p.Key, p.File, c.complete()); err != nil {
+	if err := r.finish(ctx, p.Key, p.File, complete(got)); err != nil {
 		return err
 	}
 	p.task.finish()
 	return nil
 }
 
-// encodePart runs the part's pass and tells how much of its source was decoded.
-func (r *run) encodePart(ctx context.Context, p *videoPart, out, log string, key float64) (coverage, error) {
-	pass := p.pass(out, log, key)
+// what names the shot's pictures in a message.
+func (s *shot) what() string { return fmt.Sprintf("segments[%d]: the video", s.segment) }
+
+// encodeAnyhow encodes a part, again where its sources need another treatment than
+// most. It tells how much of each was decoded in the end.
+func (r *run) encodeAnyhow(ctx context.Context, p *videoPart, out string) ([]coverage, error) {
+	keys := p.keyframes(0)
+	got, err := r.encodePart(ctx, p, out, keys)
+	if refusedSize(err) || err == nil && p.rebuilt(r.path(out)) {
+		r.log.Info("the picture changes its size or format", "part", p.Name)
+		for _, s := range p.shots {
+			s.uneven = true
+		}
+		got, err = r.encodePart(ctx, p, out, keys)
+	}
+	// Some decoders lose frames after a start in the middle, and broken indexes
+	// make seeks land anywhere. A start further ahead, and in the end the start of
+	// the file, shows whether it is the film that is broken.
+	earlier := p.keyframes(3)
+	lossy := func(i int) bool { return got[i].missing > 0 && keys[i] > 0 }
+	if err == nil && replaceWhere(keys, earlier, lossy) {
+		r.log.Info("frames are missing after a seek", "part", p.Name)
+		got, err = r.encodePart(ctx, p, out, keys)
+	}
+	damaged := func(i int) bool { return !got[i].complete() && earlier[i] > 0 }
+	if err == nil && replaceWhere(keys, make([]float64, len(keys)), damaged) {
+		got, err = r.encodePart(ctx, p, out, keys)
+	}
+	return got, err
+}
+
+// replaceWhere replaces the entries that the condition names, and reports whether
+// there were any.
+func replaceWhere(entries, by []float64, condition func(i int) bool) bool {
+	any := false
+	for i := range entries {
+		if condition(i) {
+			entries[i], any = by[i], true
+		}
+	}
+	return any
+}
+
+// encodePart runs the part's pass and tells how much of each shot's source was
+// decoded.
+func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []float64) ([]coverage, error) {
+	pass := p.pass(out, keys)
 	pass.OnProgress = func(now media.Progress) { p.task.reached(float64(now.Frames) / float64(p.Frames)) }
-	if err := os.Remove(r.path(log)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return coverage{}, fmt.Errorf("render: %w", err)
+	for i := range p.shots {
+		if err := os.Remove(r.path(p.log(i))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("render: %w", err)
+		}
 	}
 	corrupt, err := r.encode(ctx, pass)
 	if err != nil {
-		return coverage{}, err
+		return nil, err
 	}
-	times, err := readTimes(r.path(log))
-	if err != nil {
-		return coverage{}, err
+	got := make([]coverage, len(p.shots))
+	frames := 0
+	for i, s := range p.shots {
+		times, err := readTimes(r.path(p.log(i)))
+		if err != nil {
+			return nil, err
+		}
+		got[i] = s.decoded(times)
+		frames += s.last + 1 - s.source.info.Video.visibleAt(keys[i], 0)
 	}
-	c := p.decoded(times)
-	c.noise = 2*corrupt > p.last+1-p.source.info.Video.visibleAt(key, 0)
-	return c, nil
+	for i := range got {
+		got[i].noise = 2*corrupt > frames
+	}
+	return got, nil
 }
 
 // blameEncoder tells whose fault it is that a part was not made: where frames came
 // out of the decoder, it was not the source's.
-func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart, log, what string) error {
-	times, readErr := readTimes(r.path(log))
-	switch {
-	case readErr != nil || len(times) == 0:
-		return r.blame(ctx, err, what, undecoded(what))
-	case p.memory(p.threads) > r.cfg.Media.MaxMemory()/2:
-		return r.blame(ctx, err, what, p.tooLarge())
+func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart) error {
+	for i, s := range p.shots {
+		if times, readErr := readTimes(r.path(p.log(i))); readErr != nil || len(times) == 0 {
+			return r.blame(ctx, err, s.what(), undecoded(s.what()))
+		}
 	}
-	return r.blame(ctx, err, what, nil)
+	if p.memory(p.threads) > r.cfg.Media.MaxMemory()/2 {
+		return r.blame(ctx, err, p.shots[0].what(), p.tooLarge())
+	}
+	return r.blame(ctx, err, p.shots[0].what(), nil)
 }
 
 // checkDamage adds up, for every segment, what its parts could decode.
 func (r *run) checkDamage() error {
 	sums := map[int]coverage{}
 	for _, p := range r.plan.Sequence {
-		c, fresh := r.decoded[p]
-		if !fresh { // from the cache, which keeps whole parts alone
-			c.wanted = framesDuration(p.Frames, p.canvas.Rate)
-			c.got = c.wanted
+		whole := framesDuration(p.Frames, p.canvas.Rate)
+		for i, s := range p.shots {
+			c := coverage{got: whole, wanted: whole} // from the cache, which keeps whole parts alone
+			if fresh, ok := r.decoded[p]; ok {
+				c = fresh[i]
+			}
+			sum := sums[s.segment]
+			sums[s.segment] = coverage{got: sum.got + c.got, wanted: sum.wanted + c.wanted}
 		}
-		sum := sums[p.segment]
-		sums[p.segment] = coverage{got: sum.got + c.got, wanted: sum.wanted + c.wanted}
 	}
 	for i := range r.job.Timeline.Segments {
 		if c, ok := sums[i]; ok && !c.complete() {

@@ -31,6 +31,8 @@ type Canvas struct {
 	Rate          media.Rational
 }
 
+func (c Canvas) pixels() int64 { return int64(c.Width) * int64(c.Height) }
+
 // Profile is what a quality means to the encoders.
 type Profile struct {
 	CRF          int
@@ -64,8 +66,11 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 		return nil, fault.Failedf(fault.SourceTooLarge, "segments: the film would last %s, at most %s are accepted", seconds(d), seconds(limits.MaxOutputDuration))
 	}
 	if t.OutputKind == timeline.Video {
-		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video)
-		if err := p.planVideo(l, machine); err != nil {
+		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video, t.Canvas)
+		if err := limits.checkCanvas(p.Canvas); err != nil {
+			return nil, err
+		}
+		if err := p.planVideo(t, l, machine); err != nil {
 			return nil, err
 		}
 		if err := limits.checkWork(p); err != nil {
@@ -84,16 +89,23 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	return p, nil
 }
 
-// work is the pixels of the film, and of every source's frame as often as it is
-// decoded; decoded counts the latter frames.
-func (p *Plan) work() (pixels, decoded int64) {
-	pixels = int64(p.Canvas.Width) * int64(p.Canvas.Height) * p.Frames
+// work is the pixels of all pictures drawn, and of every source's frame as often
+// as it is decoded. A frame of the film is drawn once, and once more for the
+// second picture of a dissolve and for a blurred background.
+func (p *Plan) work() (pixels, drawn, decoded int64) {
+	drawn = p.Frames
 	for _, v := range p.Parts {
-		n := v.decodes()
-		decoded += n
-		pixels += int64(v.source.info.Video.Width) * int64(v.source.info.Video.Height) * n
+		drawn += v.Frames * int64(len(v.shots)-1)
+		for _, s := range v.shots {
+			n := s.decodes()
+			decoded += n
+			pixels += s.source.info.Video.pixels() * n
+			if s.framing.blur {
+				drawn += s.frames
+			}
+		}
 	}
-	return pixels, decoded
+	return pixels + p.Canvas.pixels()*drawn, drawn, decoded
 }
 
 // setParallelism decides how many passes run at once.

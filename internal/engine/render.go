@@ -47,12 +47,12 @@ type run struct {
 
 	mu      sync.Mutex
 	stats   Stats
-	decoded map[*videoPart]coverage // of the parts made here
+	decoded map[*videoPart][]coverage // of the parts made here, by shot
 }
 
 func (e *Engine) newRun(job Job) *run {
 	return &run{Engine: e, job: job, log: cmp.Or(job.Log, slog.New(slog.DiscardHandler)), work: filepath.Join(job.Dir, "work"),
-		meter: newMeter(job.OnProgress), decoded: map[*videoPart]coverage{}}
+		meter: newMeter(job.OnProgress), decoded: map[*videoPart][]coverage{}}
 }
 
 // close removes the intermediate files, and gives back their space.

@@ -186,10 +186,28 @@ func segmentAudio(l *layout) []audioUse {
 		if piece.End < total {
 			piece.FadeOut.Length = seamFade
 		}
+		piece.join(p, l.rate)
 		u.regions = []*region{piece}
 		uses = append(uses, u)
 	}
 	return uses
+}
+
+// join fades a segment's sound over the frames of its transitions: with equal power
+// where it crosses its neighbour's, to silence and back elsewhere.
+func (r *region) join(p *placed, rate media.Rational) {
+	samples := func(from, to int64) int64 { return samplesAt(to, rate) - samplesAt(from, rate) }
+	end := p.frame + p.frames
+	if n := p.join.Overlap(); n > 0 {
+		r.FadeIn, r.keepsIn = audio.Fade{Length: samples(p.frame, p.frame+n), Shape: audio.Power}, true
+	} else if n := p.join.FadeIn(); n > 0 {
+		r.FadeIn, r.keepsIn = audio.Fade{Length: samples(p.frame, p.frame+n)}, true
+	}
+	if n := p.next.Overlap(); n > 0 {
+		r.FadeOut, r.keepsOut = audio.Fade{Length: samples(end-n, end), Shape: audio.Power}, true
+	} else if n := p.next.FadeOut(); n > 0 {
+		r.FadeOut, r.keepsOut = audio.Fade{Length: samples(end-n, end)}, true
+	}
 }
 
 func newRegion(name string, start, end int64, volume float64) *region {
@@ -315,14 +333,21 @@ type shiftedRange struct {
 }
 
 // pieces cuts a directive's range at the segments' seams and moves each piece
-// along with the segment it belongs to.
+// along with the segment it belongs to. Where two segments overlap, that is the one
+// that timeline.Arrange says.
 func (l *layout) pieces(r timeline.Range) []shiftedRange {
 	var out []shiftedRange
 	from, to := r.Start.Seconds(), r.End.Seconds()
 	for k := range l.segments {
 		p := &l.segments[k]
 		first, last := samplesAt(p.frame, l.rate), samplesAt(p.frame+p.frames, l.rate)
-		if p.begin >= to || p.end <= from || first == last {
+		if p.begin >= to || p.end <= from || k+1 < len(l.segments) && l.segments[k+1].begin <= from {
+			continue
+		}
+		if n := len(out); n > 0 {
+			first = max(first, out[n-1].to)
+		}
+		if first >= last {
 			continue
 		}
 		s := shiftedRange{span{first, last}, p.shift}

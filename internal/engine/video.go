@@ -5,45 +5,36 @@ import (
 	"fmt"
 	"math"
 	"sort"
-	"strings"
 	"time"
 
 	"cutroom/internal/media"
+	"cutroom/internal/timeline"
 )
 
 // videoVersion is raised when the same part would look different; it is part of
 // every key.
 const videoVersion = 4
 
+// joinVersion is raised when the same dissolve would look different.
+const joinVersion = 1
+
 // videoPart is a stretch of the film that one ffmpeg run encodes: pictures
 // alone, constant frame rate, an exact number of frames. What it holds depends
-// on its source and canvas only, never on its place in a timeline.
+// on its sources and canvas only, never on its place in a timeline.
 type videoPart struct {
 	Key    string
 	File   string // in the job's folder
 	Name   string // "normalize segments[0]", for logs
 	Frames int64
 
-	source  *Source
-	segment int // client's index of the first segment that uses it
+	shots []*shot // one, or the two that a dissolve lays over each other
+	fades []fade
+
 	canvas  Canvas
 	profile Profile
 	economy economy
-	threads int     // set by assignThreads
-	task    *task   // its share of the progress; nil where nobody is told
-	uneven  bool    // pictures of the source differ in size or format, see sameSize
-	start   float64 // source seconds of the first output frame
-	speed   float64
-
-	// Which output frame shows which source frame, see line: file time of the
-	// latest start that the first output frame still shows, and the distance
-	// between output frames in the source, both in microseconds.
-	origin int64
-	step   float64
-
-	// first and last are the source's frames the part needs, as indexes into
-	// videoInfo.Starts, both included.
-	first, last int
+	threads int   // set by assignThreads
+	task    *task // its share of the progress; nil where nobody is told
 }
 
 const (
@@ -56,24 +47,36 @@ const (
 )
 
 // planVideo cuts every segment into parts; equal parts are made once.
-func (p *Plan) planVideo(l *layout, machine Machine) error {
+func (p *Plan) planVideo(t timeline.Timeline, l *layout, machine Machine) error {
 	known := map[string]*videoPart{}
+	add := func(part *videoPart) error {
+		if err := part.economize(machine); err != nil {
+			return err
+		}
+		part.Key = part.key()
+		if k := known[part.Key]; k != nil {
+			part = k
+		} else {
+			known[part.Key] = part
+			part.File = fmt.Sprintf("part%03d.mp4", len(p.Parts))
+			p.Parts = append(p.Parts, part)
+		}
+		p.Sequence = append(p.Sequence, part)
+		return nil
+	}
 	for k := range l.segments {
 		s := &l.segments[k]
 		s.tolerance = tolerance(s.segment.Speed/l.rate.Float(), s.source.info.Video)
-		for _, c := range chunks(s, l.rate) {
-			part, err := newVideoPart(s, c, p.Canvas, p.Profile, machine)
-			if err != nil {
+		s.framing = newFraming(s.source.info.Video, p.Canvas, t.FitOf(s.segment), s.segment.FocusOf())
+		if s.join.Overlap() > 0 {
+			if err := add(newDissolve(&l.segments[k-1], s, p.Canvas, p.Profile)); err != nil {
 				return err
 			}
-			if k := known[part.Key]; k != nil {
-				part = k
-			} else {
-				known[part.Key] = part
-				part.File = fmt.Sprintf("part%03d.mp4", len(p.Parts))
-				p.Parts = append(p.Parts, part)
+		}
+		for _, c := range chunks(s, l.rate) {
+			if err := add(newVideoPart(s, c, p.Canvas, p.Profile)); err != nil {
+				return err
 			}
-			p.Sequence = append(p.Sequence, part)
 		}
 	}
 	return nil
@@ -83,15 +86,23 @@ func (p *Plan) planVideo(l *layout, machine Machine) error {
 type span struct{ from, to int64 }
 
 // chunks splits a segment at multiples of chunkSeconds of the source's grid, or
-// rather at the keyframe that follows, as long as both sides are at least
-// minChunkSeconds. Frames that only correct the
-// drift come apart, so that they can come and go without the rest.
+// rather at the key frame that follows, as long as both sides are at least
+// minChunkSeconds. Frames that only correct the drift come apart, so that they can
+// come and go without the rest. What overlaps a neighbour is left out, and moves no
+// border: another transition changes the pieces at the segment's ends alone.
 func chunks(s *placed, rate media.Rational) []span {
-	out := baseChunks(s, rate)
+	all := baseChunks(s, rate)
 	if s.frames > s.base {
-		out = append(out, span{s.base, s.frames})
+		all = append(all, span{s.base, s.frames})
 	}
-	return out
+	from, to := s.join.Overlap(), s.frames-s.next.Overlap()
+	own := all[:0]
+	for _, c := range all {
+		if c = (span{max(c.from, from), min(c.to, to)}); c.from < c.to {
+			own = append(own, c)
+		}
+	}
+	return own
 }
 
 func baseChunks(s *placed, rate media.Rational) []span {
@@ -114,8 +125,8 @@ func baseChunks(s *placed, rate media.Rational) []span {
 }
 
 // keyLine is the first output frame of the segment, from the given one on and
-// fewer than within further, that shows a keyframe of the source: whoever begins
-// there decodes nothing twice. It is the given one where there is none.
+// fewer than within further, that shows a key frame of the source: a part that
+// begins there decodes nothing twice. It is the given one where there is none.
 func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	keys := s.source.info.Video.Keys
 	zero := s.start + s.source.info.Zero.Seconds() + s.tolerance
@@ -126,183 +137,90 @@ func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	return frame
 }
 
-func newVideoPart(s *placed, c span, canvas Canvas, profile Profile, machine Machine) (*videoPart, error) {
-	step := s.segment.Speed / canvas.Rate.Float()
+// newVideoPart is the frames c of a segment.
+func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart {
 	v := &videoPart{
-		Frames: c.to - c.from, source: s.source, segment: s.index, canvas: canvas, profile: profile,
-		start: s.start + float64(c.from)*step, speed: s.segment.Speed,
+		Frames: c.to - c.from, canvas: canvas, profile: profile,
+		shots: []*shot{newShot(s, c, canvas)}, fades: fadesOf(s, c),
 	}
 	v.Name = fmt.Sprintf("normalize segments[%d]", s.index)
 	if c.from > 0 || c.to < s.frames {
 		v.Name += fmt.Sprintf(" frames %d to %d", c.from, c.to-1)
 	}
-	info := s.source.info.Video
-	start := micros(v.start)
-	v.origin = start + s.source.info.Zero.Microseconds() + micros(s.tolerance)
-	v.step = printed(step * 1e6)
-	v.first = max(0, v.framesUpTo(0)-1)
-	for starts := info.Starts; v.first > 0 && starts[v.first-1] == starts[v.first]; { // bounds cannot part them
-		v.first--
-	}
-	v.last = max(v.first, v.framesUpTo(v.Frames-1)-1)
-	if err := v.economize(machine); err != nil {
-		return nil, err
-	}
-	v.Key = newKey("video").
-		add("version", videoVersion).add("source", s.source.SHA256).add("stream", info.Index).
-		add("start", start).add("frames", v.Frames).add("speed", decimal(v.speed)).
-		add("width", canvas.Width).add("height", canvas.Height).add("rate", canvas.Rate).
-		add("crf", profile.CRF).add("preset", profile.Preset).add("economy", v.economy).String() + ".mp4"
-	return v, nil
+	return v
 }
 
-// tolerance is how much later than an output frame a source frame may begin and
-// still be shown in it, in source seconds, as step is: two fifths of a frame, so
-// that the jitter of a camera's clock neither drops nor doubles frames. It is no
-// simple fraction, because between common rates those fall exactly on the edge.
-func tolerance(step float64, video *videoInfo) float64 {
-	return 0.4142 * min(step, video.usualStep().Seconds())
-}
-
-// line is the output frame from which on the n-th source frame is shown.
-//
-// The plan and ffmpeg find the same number, whatever the source's clock, because
-// they compute it alike: settb rounds the frame's time to the nearest
-// microsecond, as microsAt does; origin is whole; and the filters get the step
-// with the digits that printed keeps, for one subtraction, division and rounding
-// up in 64-bit floating point on either side.
-func (v *videoPart) line(n int) int64 {
-	return int64(max(0, math.Ceil(float64(v.source.info.Video.microsAt(n)-v.origin)/v.step)))
-}
-
-// framesUpTo is how many of the source's frames have begun by the output frame.
-func (v *videoPart) framesUpTo(frame int64) int {
-	return sort.Search(len(v.source.info.Video.Starts), func(n int) bool { return v.line(n) > frame })
-}
-
-// bounds are the ticks of the source's clock that hold the frames from first to
-// last and no other, half-open. As far as possible from the frames wanted, for
-// those whose decoder moves them; at the ends, where the file may hold frames
-// that its edit list hides, as near as possible.
-func (v *videoPart) bounds() (from, to int64) {
-	starts := v.source.info.Video.Starts
-	from, to = starts[v.first], starts[v.last]+1
-	if v.first > 0 {
-		from = starts[v.first-1] + 1
+// newDissolve is the frames in which a segment and the next lie over each other.
+func newDissolve(before, behind *placed, canvas Canvas, profile Profile) *videoPart {
+	n := behind.join.Overlap()
+	return &videoPart{
+		Name:   fmt.Sprintf("dissolve segments[%d] into segments[%d]", before.index, behind.index),
+		Frames: n, canvas: canvas, profile: profile,
+		shots: []*shot{newShot(before, span{before.frames - n, before.frames}, canvas), newShot(behind, span{0, n}, canvas)},
 	}
-	if v.last+1 < len(starts) {
-		to = starts[v.last+1]
-	}
-	return from, to
 }
 
-// keyframe is the file time in seconds of the last keyframe at least lead
-// seconds before the part's first frame, 0 when decoding has to begin at the
-// start of the file: H.264 of 4:4:4 has to, because what an old x264 did wrongly is
-// decoded as it was meant only after its first packet, which bears the version.
-func (v *videoPart) keyframe(lead float64) float64 {
-	video := v.source.info.Video
-	if video.Codec == "h264" && strings.Contains(video.PixelFormat, "444") {
-		return 0
+// key names everything that shapes the part.
+func (v *videoPart) key() string {
+	k := newKey("video").add("version", videoVersion)
+	for _, s := range v.shots {
+		k = s.addTo(k)
 	}
-	first := float64(video.Starts[v.first])*video.TimeBase.Float() - lead
-	n := sort.Search(len(video.Keys), func(i int) bool { return float64(video.Keys[i])/1e9 > first+1e-6 })
-	if n < 2 { // the first keyframe is the start
-		return 0
+	k = k.add("width", v.canvas.Width).add("height", v.canvas.Height).add("rate", v.canvas.Rate).
+		add("crf", v.profile.CRF).add("preset", v.profile.Preset).add("economy", v.economy)
+	if len(v.shots) > 1 || len(v.fades) > 0 {
+		k = k.add("join", joinVersion)
 	}
-	return float64(video.Keys[n-1]) / 1e9
+	for _, f := range v.fades {
+		k = k.add("fade", f)
+	}
+	return k.String() + ".mp4"
 }
 
-// decodes is how many of the source's frames are decoded for the part: those from
-// the keyframe before it on.
-func (v *videoPart) decodes() int64 {
-	video, key := v.source.info.Video, v.keyframe(0)
-	from := 0
-	if key > 0 {
-		tick := video.TimeBase.Float()
-		from = sort.Search(v.first, func(n int) bool { return float64(video.Starts[n])*tick > key-1e-6 })
+// keyframes are where decoding of each shot begins, see shot.keyframe.
+func (v *videoPart) keyframes(lead float64) []float64 {
+	keys := make([]float64, len(v.shots))
+	for i, s := range v.shots {
+		keys[i] = s.keyframe(lead)
 	}
-	return int64(v.last - from + 1)
+	return keys
 }
 
-// pass is the ffmpeg run that makes the part into out; the times of all decoded
-// frames go to log (see coverage). Decoding begins at the keyframe at file time
-// key, or at the start of the file for 0.
-func (v *videoPart) pass(out, log string, key float64) media.Pass {
-	info := v.source.info
-	video := info.Video
+// log is the file with the times of all decoded frames of a shot, see coverage.
+func (v *videoPart) log(shot int) string {
+	if shot == 0 {
+		return v.File + ".log"
+	}
+	return fmt.Sprintf("%s.%d.log", v.File, shot)
+}
+
+// pass is the ffmpeg run that makes the part into out, decoding each shot's source
+// from its key.
+func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	threads := fmt.Sprint(cmp.Or(v.economy.threads, v.threads))
 	// How much of a source must be decodable is judged by the coverage, not by ffmpeg.
-	args := []string{"-max_error_rate", "1", "-copyts", "-noaccurate_seek", "-noautorotate", "-threads", threads}
-	if key > 0 {
-		// Asked for the keyframe itself, the demuxer cannot land on a later one.
-		// Asked for the frame, it can: it compares decoding times, and a keyframe
-		// is decoded before frames that are shown before it.
-		args = append(args, "-seek_timestamp", "1", "-ss", decimal(key+0.0002))
+	args := []string{"-max_error_rate", "1", "-copyts"}
+	var inputs []string
+	for i, s := range v.shots {
+		args = append(args, s.input(threads, keys[i])...)
+		inputs = append(inputs, s.source.Path)
 	}
-	args = append(args, "-an", "-sn", "-dn")
-	steady := v.sameSize()
-	if v.uneven {
-		args = append(args, "-reinit_filter", "0")
-		steady = v.oneSize()
-	}
-	args = append(args, media.InputArgs(info.Kind, v.source.Path)...)
-	// Bounds in ticks: from seconds, ffmpeg would round them to the source's clock,
-	// and a clock as coarse as the frames makes one bound of two neighbours.
-	from, to := v.bounds()
-	graph := fmt.Sprintf("[0:%d]%s,trim=start_pts=%d:end_pts=%d,split[film][log];[film]%s[out]",
-		video.Index, steady, from, to, strings.Join(v.filters(), ","))
 	args = append(args, "-filter_threads", threads, "-filter_complex_threads", threads,
-		"-filter_complex", graph,
+		"-filter_complex", v.graph(),
 		"-map", "[out]", "-c:v", "libx264", "-profile:v", "high", "-preset", v.profile.Preset, "-crf", fmt.Sprint(v.profile.CRF))
 	args = append(append(args, v.economy.args()...),
 		"-threads", threads, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(v.Frames),
-		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out,
-		"-map", "[log]", "-c:v", "wrapped_avframe", "-fps_mode", "passthrough",
-		"-enc_time_base", "1:1000", // not of the usual rate: where frames begin between its ticks, they would be moved
-		"-f", "mkvtimestamp_v2", log)
+		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out)
+	for i := range v.shots {
+		args = append(args, "-map", fmt.Sprintf("[%s]", label("log", i)), "-c:v", "wrapped_avframe", "-fps_mode", "passthrough",
+			"-enc_time_base", "1:1000", // not of the usual rate: where frames begin between its ticks, they would be moved
+			"-f", "mkvtimestamp_v2", v.log(i))
+	}
 	return media.Pass{
-		Name: v.Name, Args: args, Inputs: []string{v.source.Path},
+		Name: v.Name, Args: args, Inputs: inputs,
 		Timeout: passTimeout(framesDuration(v.Frames, v.canvas.Rate), v.cost()/float64(v.Frames)*v.canvas.Rate.Float()),
 	}
-}
-
-// filters is the chain from the trimmed source to the canvas.
-func (v *videoPart) filters() []string {
-	var chain []string
-	video := v.source.info.Video
-	if video.Interlaced() {
-		parity := map[string]string{"tt": "tff", "bt": "tff", "bb": "bff", "tb": "bff"}[video.FieldOrder]
-		chain = append(chain, "bwdif=mode=send_frame:parity="+parity+":deint=all")
-	}
-	// Every source frame is put on the output frame from which on it is shown, see
-	// line, and fps then repeats and drops: the last of several on one line stays,
-	// and start_time=0 shows the first one from the start where the video begins
-	// late. The last frame is held for as long as the part lasts by tpad, before
-	// fps and not behind it: when its input ends, fps drops what an imprecise
-	// length of the last frame, as a coarse clock has, puts past the end. The
-	// times of the held copies are tpad's guess and are not used: they are counted
-	// on from the end of the part. ld(0), the line before, keeps the order where
-	// frames are missing.
-	count := int64(v.last - v.first + 1)
-	timing := []string{
-		"settb=1/1000000",
-		"tpad=stop_mode=clone:stop=-1",
-		fmt.Sprintf("setpts='if(gte(N,%d),N%+d,st(0,max(ceil((PTS-%d)/%s),ld(0))))*%s'", count, v.Frames-count, v.origin, decimal(v.step),
-			decimal(1e6/v.canvas.Rate.Float())),
-		fmt.Sprintf("fps=%s:start_time=0", v.canvas.Rate),
-		fmt.Sprintf("trim=end_frame=%d", v.Frames),
-	}
-	// Pictures are turned where there are fewer of them: before frames are
-	// repeated, after frames are dropped.
-	if picture := v.picture(); count > v.Frames {
-		chain = append(append(chain, timing...), picture...)
-	} else {
-		chain = append(append(chain, picture...), timing...)
-	}
-	// Side data speaks of the source: its light, its turn, its captions.
-	return append(chain, "sidedata=mode=delete", "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog")
 }
 
 // timescale is the clock of a part's track: a multiple of the rate's numerator,
@@ -315,21 +233,21 @@ func timescale(rate media.Rational) int64 {
 	return scale
 }
 
+// perPixel is the CPU seconds that a pixel takes to encode with preset fast,
+// decoding included, measured on a slow core.
+const perPixel = 4.2e-8
+
 // cost estimates the CPU seconds the part takes; only proportions matter.
 func (v *videoPart) cost() float64 {
-	const perPixel = 4.2e-8 // preset fast with decoding, measured on a slow core
 	factor := 1.0
 	if v.profile.Preset == "slow" {
 		factor = 2.2
 	}
-	canvas := float64(v.canvas.Width * v.canvas.Height)
-	video := v.source.info.Video
-	in := float64(video.Width*video.Height) * 0.12
-	if video.HDR() {
-		in += canvas * 1.5
+	cost := 0.1 + perPixel*float64(v.canvas.pixels())*factor*float64(v.Frames)
+	for _, s := range v.shots {
+		cost += s.cost()
 	}
-	sourceFrames := float64(v.last - v.first + 1)
-	return 0.1 + perPixel*(canvas*factor*float64(v.Frames)+in*sourceFrames)
+	return cost
 }
 
 // passTimeout is a bound no honest pass reaches: twenty times its estimate per

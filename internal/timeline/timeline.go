@@ -51,7 +51,7 @@ const (
 
 // Timeline is one edit. Segments play one after the other in ascending Order,
 // ties in list order; Clips and Directives are placed on the output timeline,
-// that is after trimming and speed.
+// that is after trimming, speed and transitions (see [Arrange]).
 //
 // The tags of this and the types below are the stored form (see [Timeline.Encode]),
 // not a wire format: jobs survive an upgrade of the program, so a tag never
@@ -63,6 +63,7 @@ type Timeline struct {
 	Clips      []Clip      `json:"clips,omitempty"`
 	Directives []Directive `json:"directives,omitempty"`
 	Loudness   *Loudness   `json:"loudness,omitempty"` // nil leaves the mix as loud as it is
+	Canvas     *Canvas     `json:"canvas,omitempty"` // nil = the first segment's picture
 }
 
 // Segment is one stretch of a source with its own sound.
@@ -75,6 +76,10 @@ type Segment struct {
 	Volume    float64       `json:"volume"`      // 0..10
 	Speed     float64       `json:"speed"`       // 0.1..10; pitch is kept
 	Points    []Point       `json:"points,omitempty"`
+
+	Transition *Transition `json:"transition,omitempty"` // from the segment before; nil = a cut
+	Fit        Fit         `json:"fit,omitempty"`        // "" = the canvas's, see FitOf
+	Focus      *Focus      `json:"focus,omitempty"`      // nil = the middle, see FocusOf
 }
 
 // Clip is background music: a stretch of a source laid under the segments. It plays

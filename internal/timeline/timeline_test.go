@@ -193,12 +193,17 @@ func TestStoredFormIsStable(t *testing.T) {
 		head + `}`:                     segments,
 		head + `,` + directive + `}]}`: muteOnly,
 	} {
-		if data, err := want.Encode(); err != nil || string(data) != text {
-			t.Errorf("stored as\n%s, %v\nnot as\n%s", data, err, text)
-		}
-		if got, err := timeline.Decode([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s\nis read as %+v, %v", text, got, err)
-		}
+		checkStored(t, want, text)
+	}
+}
+
+func checkStored(t *testing.T, want timeline.Timeline, text string) {
+	t.Helper()
+	if data, err := want.Encode(); err != nil || string(data) != text {
+		t.Errorf("stored as\n%s, %v\nnot as\n%s", data, err, text)
+	}
+	if got, err := timeline.Decode([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%s\nis read as %+v, %v", text, got, err)
 	}
 }
 

@@ -70,7 +70,65 @@ func (t Timeline) validateConfig() error {
 	case t.Quality != Low && t.Quality != Medium && t.Quality != High:
 		return fault.Invalidf("quality must be %s, %s or %s", Low, Medium, High)
 	}
+	return t.Canvas.validate()
+}
+
+func (c *Canvas) validate() error {
+	if c == nil {
+		return nil
+	}
+	if _, known := aspects[c.Aspect]; !known && c.Aspect != SourceAspect {
+		return fault.Invalidf("canvas.aspect must be source, 16:9, 9:16, 1:1, 4:5, 4:3 or 3:4")
+	}
+	if c.MaxSide != nil && (*c.MaxSide < MinSide || *c.MaxSide > MaxSide) {
+		return fault.Invalidf("canvas.maxSide must be %d..%d", MinSide, MaxSide)
+	}
+	return c.Fit.validate("canvas.fit")
+}
+
+func (f Fit) validate(field string) error {
+	switch f {
+	case Contain, Cover, Blur:
+		return nil
+	}
+	return fault.Invalidf("%s must be %s, %s or %s", field, Contain, Cover, Blur)
+}
+
+func (t *Transition) validate(field string) error {
+	if t == nil {
+		return nil
+	}
+	switch t.Kind {
+	case Dissolve, FadeBlack, FadeWhite:
+	default:
+		return fault.Invalidf("%s.type must be %s, %s or %s", field, Dissolve, FadeBlack, FadeWhite)
+	}
+	if t.Duration < MinTransition || t.Duration > MaxTransition {
+		return fault.Invalidf("%s.durationMs must be %d..%d", field, MinTransition.Milliseconds(), MaxTransition.Milliseconds())
+	}
 	return nil
+}
+
+// validatePicture checks how the segment joins the one before and fits the canvas.
+func (s *Segment) validatePicture(at func(field string) string) error {
+	if err := s.Transition.validate(at("transition")); err != nil {
+		return err
+	}
+	if s.Fit != "" {
+		if err := s.Fit.validate(at("fit")); err != nil {
+			return err
+		}
+	}
+	focus := s.FocusOf()
+	return cmp.Or(outside(at("focusX"), focus.X, 0, 1), outside(at("focusY"), focus.Y, 0, 1))
+}
+
+// outside is nil for a number of least..most.
+func outside(field string, v, least, most float64) error {
+	if v >= least && v <= most {
+		return nil
+	}
+	return fault.Invalidf("%s must be %g..%g", field, least, most)
 }
 
 func (s *Segment) validate(names Names, i int) error {
@@ -98,7 +156,7 @@ func (s *Segment) validate(names Names, i int) error {
 		return fault.Invalidf("%s must be 0 or > trimStartMs", at("trimEndMs"))
 	}
 	return cmp.Or(outOfRange(at, "volumeScale", s.Volume, 0, MaxVolume), outOfRange(at, "speedScale", s.Speed, MinSpeed, MaxSpeed),
-		validatePoints(at, s.Points))
+		validatePoints(at, s.Points), s.validatePicture(at))
 }
 
 func (c *Clip) validate(names Names, i int) error {

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+
+	"cutroom/internal/timeline"
+)
+
+// smallestSide is the least that a side of the output has.
+const smallestSide = 16
+
+// canvasSize is the size of the output for a first segment with video v: as it
+// is displayed, or in the shape and size that the canvas asks for.
+func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
+	w, h := float64(v.DisplayWidth), float64(v.DisplayHeight)
+	if c != nil {
+		if a, b := c.Aspect.Ratio(); a > 0 {
+			short := min(w, h) / float64(min(a, b))
+			w, h = short*float64(a), short*float64(b)
+		}
+		if c.MaxSide != nil {
+			scale := min(1, float64(*c.MaxSide)/max(w, h))
+			w, h = w*scale, h*scale
+		}
+	}
+	return max(smallestSide, nearestEven(w)), max(smallestSide, nearestEven(h))
+}
+
+// nearestEven rounds to the nearest even number; odd numbers go down.
+func nearestEven(f float64) int { return 2 * int(math.Ceil(f/2-0.5)) }
+
+// contain scales w x h into the canvas keeping its shape. A side that would fall
+// short of the canvas by up to half a percent fills it: a hairline of black
+// looks worse than that much stretching.
+func contain(w, h int, canvas Canvas) (int, int) {
+	ratio := min(float64(canvas.Width)/float64(w), float64(canvas.Height)/float64(h))
+	side := func(n, limit int) int {
+		s := int(math.Round(float64(n)*ratio/2)) * 2
+		if limit-s <= max(2, limit/200) {
+			return limit
+		}
+		return max(2, s)
+	}
+	return side(w, canvas.Width), side(h, canvas.Height)
+}
+
+// framing is how pictures of another shape than the canvas's fill it. The zero
+// value pads, and is that of all pictures of the canvas's own shape.
+type framing struct {
+	window window // what is cut out to cover the canvas, in pixels as coded; zero for all
+	blur   bool   // the window is only the background, see backdrop
+}
+
+type window struct{ w, h, x, y int }
+
+// newFraming is the framing of a source on a canvas.
+func newFraming(v *videoInfo, canvas Canvas, fit timeline.Fit, focus timeline.Focus) framing {
+	w, h := contain(v.DisplayWidth, v.DisplayHeight, canvas)
+	if fit == timeline.Contain || w == canvas.Width && h == canvas.Height {
+		return framing{}
+	}
+	return framing{window: cover(v, canvas, focus), blur: fit == timeline.Blur}
+}
+
+// cover is the largest window of the source's picture that has the canvas's shape,
+// as near to the focus as the edges allow.
+func cover(v *videoInfo, canvas Canvas, focus timeline.Focus) window {
+	shape := float64(canvas.Width) / float64(canvas.Height) * float64(v.DisplayHeight) / float64(v.DisplayWidth)
+	wide, high := min(1, shape), min(1, 1/shape) // shares of the displayed picture
+	x, y := coded(v, focus)
+	if v.Orientation.SwapsSides() {
+		wide, high = high, wide
+	}
+	side := func(length int, share, focus float64) (size, from int) {
+		if share == 1 {
+			return length, 0
+		}
+		size = min(length, max(2, nearestEven(float64(length)*share)))
+		middle := focus*float64(length) - float64(size)/2
+		return size, min((length-size)&^1, max(0, nearestEven(middle)))
+	}
+	var c window
+	c.w, c.x = side(v.Width, wide, x)
+	c.h, c.y = side(v.Height, high, y)
+	return c
+}
+
+// coded turns a point of the displayed picture into one of the coded picture, both
+// 0..1 from left to right and from top to bottom.
+func coded(v *videoInfo, p timeline.Focus) (x, y float64) {
+	x, y = p.X, p.Y
+	switch v.Orientation.Degrees {
+	case 90:
+		x, y = y, 1-x
+	case 180:
+		x, y = 1-x, 1-y
+	case 270:
+		x, y = 1-y, x
+	}
+	if v.Orientation.Mirrored {
+		x = 1 - x
+	}
+	return x, y
+}
+
+// backdropSide is the shorter side of the picture that a background is blurred in,
+// and backdropBlur the sigma of its blur there: a sixteenth of the canvas, which
+// leaves nothing of detail that is finer than a twentieth.
+const (
+	backdropSide = 64
+	backdropBlur = 4
+)
+
+// backdrop is the size in which the canvas's background is blurred.
+func backdrop(canvas Canvas) (width, height int) {
+	scale := min(1, backdropSide/float64(min(canvas.Width, canvas.Height)))
+	return max(2, nearestEven(float64(canvas.Width)*scale)), max(2, nearestEven(float64(canvas.Height)*scale))
+}
+
+// crop is the filter that cuts the window out.
+func (c window) crop() string { return fmt.Sprintf("crop=%d:%d:%d:%d", c.w, c.h, c.x, c.y) }

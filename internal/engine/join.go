@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"cutroom/internal/timeline"
+)
+
+// fade is frames on a part that go to a colour or come from it.
+type fade struct {
+	colour string // in ffmpeg's words
+	from   int64  // the part's frame at which the fade begins; < 0 where a part before it has the first ones
+	frames int64
+	in     bool // the picture comes from the colour
+}
+
+// fadesOf are the fades of a segment's two ends that reach into its frames c.
+func fadesOf(s *placed, c span) []fade {
+	var fades []fade
+	add := func(kind timeline.TransitionKind, from, frames int64, in bool) {
+		if from < c.to && from+frames > c.from && frames > 0 {
+			colour := map[timeline.TransitionKind]string{timeline.FadeBlack: "black", timeline.FadeWhite: "white"}[kind]
+			fades = append(fades, fade{colour, from - c.from, frames, in})
+		}
+	}
+	add(s.join.Kind, 0, s.join.FadeIn(), true)
+	out := s.next.FadeOut()
+	add(s.next.Kind, s.frames-out, out, false)
+	return fades
+}
+
+// weight is the colour's weight in the part's frame N, as an expression.
+func (f fade) weight() string {
+	if f.in {
+		return fmt.Sprintf("(%d-N)/%d", f.from+f.frames, f.frames+1)
+	}
+	return fmt.Sprintf("(N-(%d))/%d", f.from-1, f.frames+1)
+}
+
+// graph brings the part's shots onto the canvas and joins them into [out].
+func (v *videoPart) graph() string {
+	var graph []string
+	outs := make([]string, len(v.shots))
+	for i, s := range v.shots {
+		outs[i] = label("shot", i)
+		if len(v.shots) == 1 && len(v.fades) == 0 {
+			outs[i] = "out"
+		}
+		graph = append(graph, s.graph(i, outs[i], label("film", i), label("log", i)))
+	}
+	if len(v.shots) == 2 {
+		weight := fmt.Sprintf("(N+1)/%d", v.Frames+1)
+		return strings.Join(append(graph, v.mask(weight, "mask"), "[shot][shot1][mask]maskedmerge[out]"), ";")
+	}
+	from := outs[0]
+	for i, f := range v.fades {
+		first, last := max(0, f.from), min(v.Frames, f.from+f.frames)-1
+		colour, mask, out := label("colour", i), label("mask", i), label("faded", i)
+		if i == len(v.fades)-1 {
+			out = "out"
+		}
+		weight := fmt.Sprintf("between(N,%d,%d)*%s", first, last, f.weight())
+		graph = append(graph, v.flat(f.colour)+fmt.Sprintf("[%s]", colour), v.mask(weight, mask),
+			fmt.Sprintf("[%s][%s][%s]maskedmerge=enable='between(n,%d,%d)'[%s]", from, colour, mask, first, last, out))
+		from = out
+	}
+	return strings.Join(graph, ";")
+}
+
+// label numbers a label, but for the first, which stands alone in most graphs.
+func label(name string, n int) string {
+	if n == 0 {
+		return name
+	}
+	return fmt.Sprint(name, n)
+}
+
+// flat is a source of the part's length and rate in one colour.
+func (v *videoPart) flat(colour string) string {
+	return fmt.Sprintf("color=%s:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d", colour, v.canvas.Width, v.canvas.Height, v.canvas.Rate, v.Frames)
+}
+
+// mask is a source of pictures that hold the weight of maskedmerge's second input,
+// in 256ths. A few pixels are computed and spread over the canvas, because an
+// expression costs much for every pixel.
+func (v *videoPart) mask(weight, out string) string {
+	value := fmt.Sprintf("'round(256*%s)'", weight)
+	return fmt.Sprintf("color=black:size=16x16:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,scale=%d:%d:flags=neighbor[%s]",
+		v.canvas.Rate, v.Frames, value, value, value, v.canvas.Width, v.canvas.Height, out)
+}

@@ -1,0 +1,297 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"cutroom/internal/audio"
+	"cutroom/internal/media"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/timeline"
+)
+
+func joinedBy(kind timeline.TransitionKind, ms int64, s timeline.Segment) timeline.Segment {
+	s.Transition = &timeline.Transition{Kind: kind, Duration: timeline.Milliseconds(ms)}
+	return s
+}
+
+// planOf plans segments over the sources that they name.
+func planOf(t *testing.T, infos map[string]*Info, change func(*timeline.Timeline), segments ...timeline.Segment) *Plan {
+	t.Helper()
+	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
+	for i, s := range segments {
+		if s.SourceKey == "" {
+			s.SourceKey = "s"
+		}
+		s.Order = int64(i)
+		if s.Speed == 0 {
+			s.Speed = 1
+		}
+		tl.Segments = append(tl.Segments, s)
+	}
+	if change != nil {
+		change(&tl)
+	}
+	sources := map[string]*Source{}
+	for key, info := range infos {
+		sources[key] = &Source{Path: "/" + key, SHA256: key, info: info}
+	}
+	p, err := makePlan(tl, sources, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Every pixel of a join, before it is encoded, is the mix of the two pictures that
+// the contract says, in all three planes.
+func TestMixesAreExact(t *testing.T) {
+	t.Parallel()
+	runner, err := media.New(media.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const w, h = 64, 48
+	infos := map[string]*Info{}
+	paths := map[string]string{}
+	for name, picture := range map[string]string{"a": "testsrc2", "b": "mandelbrot"} {
+		path := filepath.Join(t.TempDir(), name+".mp4")
+		mediatest.FFmpeg(t, "-f", "lavfi", "-i", picture+"=size=64x48:rate=30000/1001", "-frames:v", "40", "-c:v", "libx264", "-pix_fmt", "yuv420p", path)
+		if infos[name], err = analyse(context.Background(), runner, path); err != nil {
+			t.Fatal(err)
+		}
+		paths[name] = path
+	}
+	draw := func(v *videoPart) []byte {
+		var args []string
+		for i, s := range v.shots {
+			s.source.Path = paths[s.source.SHA256]
+			args = append(args, s.input("1", v.keyframes(0)[i])...)
+		}
+		args = append(args, "-filter_complex", v.graph(), "-map", "[out]", "-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
+		for i := range v.shots {
+			args = append(args, "-map", "["+label("log", i)+"]", "-f", "null", "-")
+		}
+		raw := mediatest.FFmpeg(t, args...)
+		if want := int(v.Frames) * w * h * 3 / 2; len(raw) != want {
+			t.Fatalf("%s: %d bytes, want %d", v.Name, len(raw), want)
+		}
+		return raw
+	}
+	from := func(key string, s timeline.Segment) timeline.Segment { s.SourceKey = key; return s }
+	plain := func(v *videoPart, shot int) []byte {
+		return draw(&videoPart{Name: "plain", Frames: v.Frames, canvas: v.canvas, shots: v.shots[shot : shot+1]})
+	}
+	colour := func(kind timeline.TransitionKind) []byte {
+		luma := byte(16)
+		if kind == timeline.FadeWhite {
+			luma = 235
+		}
+		return append(bytes.Repeat([]byte{luma}, w*h), bytes.Repeat([]byte{128}, w*h/2)...)
+	}
+	mixed := func(name string, got, a, b []byte, weight float64) {
+		for i := range got {
+			if want := float64(a[i]) + (float64(b[i])-float64(a[i]))*weight; math.Abs(want-float64(got[i])) > 1.5 {
+				t.Fatalf("%s: byte %d is %d, want %.1f", name, i, got[i], want)
+			}
+		}
+	}
+	const size = w * h * 3 / 2
+	frame := func(raw []byte, n int64) []byte { return raw[n*size : (n+1)*size] }
+
+	dissolve := planOf(t, infos, nil, from("a", ms(100, 900)), joinedBy(timeline.Dissolve, 300, from("b", ms(200, 1000)))).Sequence[1]
+	if dissolve.Frames != 9 {
+		t.Fatalf("%d frames", dissolve.Frames)
+	}
+	raw, a, b := draw(dissolve), plain(dissolve, 0), plain(dissolve, 1)
+	for n := range int64(9) {
+		mixed("dissolve", frame(raw, n), frame(a, n), frame(b, n), float64(n+1)/10)
+	}
+
+	const n = 11 // frames of a fade: 5 out, 6 in
+	for _, kind := range []timeline.TransitionKind{timeline.FadeBlack, timeline.FadeWhite} {
+		p := planOf(t, infos, nil, from("a", ms(0, 900)), joinedBy(kind, 367, from("b", ms(0, 1000))), joinedBy(timeline.FadeBlack, 300, from("a", ms(0, 700))))
+		first, second := p.Sequence[0], p.Sequence[1]
+		raw, a := draw(first), plain(first, 0)
+		for i := range first.Frames {
+			mixed("out", frame(raw, i), frame(a, i), colour(kind), float64(max(0, i-(first.Frames-5)+1))/6)
+		}
+		raw, a = draw(second), plain(second, 0)
+		for i := range second.Frames {
+			switch {
+			case i < n-n/2:
+				mixed("in", frame(raw, i), frame(a, i), colour(kind), float64(6-i)/7)
+			default: // a fade of 9 frames follows, 4 of them here
+				mixed("in and out", frame(raw, i), frame(a, i), colour(timeline.FadeBlack), float64(max(0, i-(second.Frames-4)+1))/5)
+			}
+		}
+	}
+}
+
+// A film of many segments is covered by parts frame by frame, and changing one
+// transition changes what it overlaps and nothing else.
+func TestJoinsChangeTheirEdgesAlone(t *testing.T) {
+	infos := map[string]*Info{"s": fakeVideo(r(30000, 1001), 3000, 0)}
+	for key := int64(0); key < 100; key += 2 {
+		infos["s"].Video.Keys = append(infos["s"].Video.Keys, key*1e9)
+	}
+	rng := rand.New(rand.NewPCG(5, 1))
+	kinds := []timeline.TransitionKind{timeline.Dissolve, timeline.Dissolve, timeline.FadeBlack, timeline.FadeWhite}
+	random := func(s timeline.Segment) timeline.Segment {
+		return joinedBy(kinds[rng.IntN(len(kinds))], 100+rng.Int64N(3000), s)
+	}
+	parts := func(p *Plan) map[string]*videoPart {
+		all, frames := map[string]*videoPart{}, int64(0)
+		for _, v := range p.Sequence {
+			all[v.Key] = v
+			frames += v.Frames
+		}
+		if frames != p.Frames {
+			t.Fatalf("the parts have %d frames, the film %d", frames, p.Frames)
+		}
+		return all
+	}
+	for range 60 {
+		var segments []timeline.Segment
+		for range 2 + rng.IntN(199) {
+			from := rng.Int64N(70000)
+			s := ms(from, from+40+int64(math.Pow(rng.Float64(), 3)*25000))
+			if rng.IntN(3) > 0 {
+				s = random(s)
+			}
+			segments = append(segments, s)
+		}
+		before := planOf(t, infos, nil, segments...)
+		edited := 1 + rng.IntN(len(segments)-1)
+		segments[edited] = random(segments[edited])
+		after := planOf(t, infos, nil, segments...)
+		known := parts(before)
+		for key, v := range parts(after) {
+			if known[key] != nil {
+				continue
+			}
+			for _, s := range v.shots {
+				if s.segment != edited && s.segment != edited-1 {
+					t.Fatalf("%s is made again for the transition into segments[%d]", v.Name, edited)
+				}
+			}
+			reach := float64(3101 * time.Millisecond) // of the longest transition
+			s, edge := v.shots[0], segments[edited].TrimStart
+			if s.segment == edited-1 {
+				edge = segments[edited-1].TrimEnd
+			}
+			length := float64(v.Frames) * 1001 / 30000 * float64(time.Second)
+			if from := s.start * float64(time.Second); from > float64(edge)+reach || from+length < float64(edge)-reach {
+				t.Fatalf("%s at %.2f s does not touch the transition at %v", v.Name, s.start, edge)
+			}
+		}
+	}
+}
+
+// Where segments dissolve, their sounds cross with equal power over the same frames;
+// at a fade they go to silence and back.
+func TestSoundOfJoins(t *testing.T) {
+	rate := r(30000, 1001)
+	infos := map[string]*Info{"a": fakeVideo(rate, 300, 0), "b": fakeVideo(rate, 300, 0), "c": fakeVideo(rate, 300, 0)}
+	from := func(key string, s timeline.Segment) timeline.Segment { s.SourceKey = key; return s }
+	segments := []timeline.Segment{
+		from("a", ms(1000, 4000)), joinedBy(timeline.Dissolve, 500, from("b", ms(2000, 5000))), joinedBy(timeline.FadeWhite, 700, from("c", ms(0, 2000))),
+	}
+	p := planOf(t, infos, nil, segments...)
+	alone := planOf(t, infos, func(t *timeline.Timeline) { t.OutputKind = timeline.Audio }, segments...)
+	if !reflect.DeepEqual(p.Regions, alone.Regions) || p.Samples != alone.Samples {
+		t.Error("sound alone differs from that of the film")
+	}
+	// Frames of the film: a 0 to 89, b 75 to 164, c 165 to 223; 21 frames fade.
+	at := func(frame int64) int64 { return samplesAt(frame, rate) }
+	fade := func(n, from, to int64) float64 {
+		return min(1, max(0, (float64(n-at(from))+0.5)/float64(at(to)-at(from))))
+	}
+	want := map[string]func(n int64) float64{
+		"a": func(n int64) float64 { return math.Cos(math.Pi / 2 * fade(n, 75, 90)) },
+		"b": func(n int64) float64 {
+			if n < at(75) {
+				return 0
+			}
+			return math.Sin(math.Pi/2*fade(n, 75, 90)) * (1 - fade(n, 155, 165))
+		},
+		"c": func(n int64) float64 {
+			if n < at(165) {
+				return 0
+			}
+			return fade(n, 165, 176)
+		},
+	}
+	for key, gain := range want {
+		dir := t.TempDir()
+		for _, s := range p.Audio { // one sound is full scale throughout, the others are silent
+			level := float32(0)
+			if s.source.SHA256 == key {
+				level = 1
+			}
+			samples := make([]float32, 2*(s.To-s.From))
+			for i := range samples {
+				samples[i] = level
+			}
+			var raw bytes.Buffer
+			if err := binary.Write(&raw, binary.LittleEndian, samples); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, s.File), raw.Bytes(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		raw, err := io.ReadAll(audio.NewMixer(dir, p.mix(), p.Samples, 2, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mix := make([]float32, len(raw)/4)
+		if _, err := binary.Decode(raw, binary.LittleEndian, mix); err != nil {
+			t.Fatal(err)
+		}
+		for n := range p.Samples {
+			if got := float64(mix[2*n]); math.Abs(got-gain(n)) > 1e-6 {
+				t.Fatalf("%s: sample %d has gain %.6f, want %.6f", key, n, got, gain(n))
+			}
+		}
+	}
+}
+
+// A range follows the segment in which it starts to that segment's end, and starts
+// with the incoming one where it begins in an overlap.
+func TestRangesOnAFilmWithOverlaps(t *testing.T) {
+	l := planned(t, fakeVideo(r(30, 1), 900, 0), ms(0, 4000), joinedBy(timeline.Dissolve, 1000, ms(10000, 14000)), joinedBy(timeline.Dissolve, 1000, ms(20000, 24000)))
+	if l.frames != 10*30 || l.segments[1].begin != 3 || l.segments[2].begin != 6 || l.segments[2].end != 10 {
+		t.Fatalf("%+v", l)
+	}
+	for _, tt := range []struct {
+		from, to int64
+		want     []span
+	}{
+		{0, 10000, []span{{0, 480000}}},
+		{2000, 3500, []span{{96000, 168000}}},
+		{3500, 8000, []span{{168000, 384000}}},
+		{9000, 12000, []span{{432000, 480000}}},
+	} {
+		var got []span
+		for _, p := range l.pieces(timeline.Range{Start: timeline.Milliseconds(tt.from), End: timeline.Milliseconds(tt.to)}) {
+			if n := len(got); n > 0 && got[n-1].to == p.from {
+				got[n-1].to = p.to // the shifts differ by what was rounded
+			} else {
+				got = append(got, p.span)
+			}
+		}
+		if !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%d to %d ms: %v, want %v", tt.from, tt.to, got, tt.want)
+		}
+	}
+}

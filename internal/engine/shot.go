@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strings"
+
+	"cutroom/internal/media"
+)
+
+// shot is a stretch of one segment's pictures, as a part shows it: which frames of
+// the source, how fast, and how they come onto the canvas.
+type shot struct {
+	source  *Source
+	segment int // client's index of the first segment that uses it
+	canvas  Canvas
+	framing framing
+	frames  int64   // of the output
+	uneven  bool    // pictures of the source differ in size or format, see sameSize
+	start   float64 // source seconds of the first output frame
+	speed   float64
+
+	// Which output frame shows which source frame, see line: file time of the
+	// latest start that the first output frame still shows, and the distance
+	// between output frames in the source, both in microseconds.
+	origin int64
+	step   float64
+
+	// first and last are the source's frames the shot needs, as indexes into
+	// videoInfo.Starts, both included.
+	first, last int
+}
+
+// newShot is the frames c of a segment.
+func newShot(p *placed, c span, canvas Canvas) *shot {
+	step := p.segment.Speed / canvas.Rate.Float()
+	s := &shot{
+		source: p.source, segment: p.index, canvas: canvas, framing: p.framing, frames: c.to - c.from,
+		start: p.start + float64(c.from)*step, speed: p.segment.Speed,
+	}
+	s.origin = s.startMicros() + s.source.info.Zero.Microseconds() + micros(p.tolerance)
+	s.step = printed(step * 1e6)
+	s.first = max(0, s.framesUpTo(0)-1)
+	for starts := s.source.info.Video.Starts; s.first > 0 && starts[s.first-1] == starts[s.first]; { // bounds cannot part them
+		s.first--
+	}
+	s.last = max(s.first, s.framesUpTo(s.frames-1)-1)
+	return s
+}
+
+func (s *shot) startMicros() int64 { return micros(s.start) }
+
+// addTo adds all that shapes the shot's frames to a part's key, but for the canvas.
+func (s *shot) addTo(k key) key {
+	k = k.add("source", s.source.SHA256).add("stream", s.source.info.Video.Index).
+		add("start", s.startMicros()).add("frames", s.frames).add("speed", decimal(s.speed))
+	if s.framing != (framing{}) {
+		k = k.add("framing", s.framing)
+	}
+	return k
+}
+
+// tolerance is how much later than an output frame a source frame may begin and
+// still be shown in it, in source seconds, as step is: two fifths of a frame, so
+// that the jitter of a camera's clock neither drops nor doubles frames. It is no
+// simple fraction, because between common rates those fall exactly on the edge.
+func tolerance(step float64, video *videoInfo) float64 {
+	return 0.4142 * min(step, video.usualStep().Seconds())
+}
+
+// line is the output frame at which the n-th source frame appears.
+//
+// The plan and ffmpeg find the same number, whatever the source's clock, because
+// they compute it alike: settb rounds the frame's time to the nearest
+// microsecond, as microsAt does; origin is whole; and the filters get the step
+// with the digits that printed keeps, for one subtraction, division and rounding
+// up in 64-bit floating point on either side.
+func (s *shot) line(n int) int64 {
+	return int64(max(0, math.Ceil(float64(s.source.info.Video.microsAt(n)-s.origin)/s.step)))
+}
+
+// framesUpTo is how many of the source's frames have begun by the output frame.
+func (s *shot) framesUpTo(frame int64) int {
+	return sort.Search(len(s.source.info.Video.Starts), func(n int) bool { return s.line(n) > frame })
+}
+
+// bounds are the ticks of the source's clock that hold the frames from first to
+// last and no other, half-open. As far as possible from the frames wanted, for
+// those whose decoder moves them; at the ends, where the file may hold frames
+// that its edit list hides, as near as possible.
+func (s *shot) bounds() (from, to int64) {
+	starts := s.source.info.Video.Starts
+	from, to = starts[s.first], starts[s.last]+1
+	if s.first > 0 {
+		from = starts[s.first-1] + 1
+	}
+	if s.last+1 < len(starts) {
+		to = starts[s.last+1]
+	}
+	return from, to
+}
+
+// keyframe is the file time in seconds of the last key frame at least lead
+// seconds before the shot's first frame, or 0 to decode from the start of the file.
+// H.264 in 4:4:4 always starts there: ffmpeg corrects what old versions of x264 did
+// wrongly only once it has read the first packet, which names the version.
+func (s *shot) keyframe(lead float64) float64 {
+	video := s.source.info.Video
+	if video.Codec == "h264" && strings.Contains(video.PixelFormat, "444") {
+		return 0
+	}
+	first := float64(video.Starts[s.first])*video.TimeBase.Float() - lead
+	n := sort.Search(len(video.Keys), func(i int) bool { return float64(video.Keys[i])/1e9 > first+1e-6 })
+	if n < 2 { // the first keyframe is the start
+		return 0
+	}
+	return float64(video.Keys[n-1]) / 1e9
+}
+
+// decodes is how many of the source's frames are decoded for the shot, from the
+// key frame before it on.
+func (s *shot) decodes() int64 {
+	video, key := s.source.info.Video, s.keyframe(0)
+	from := 0
+	if key > 0 {
+		tick := video.TimeBase.Float()
+		from = sort.Search(s.first, func(n int) bool { return float64(video.Starts[n])*tick > key-1e-6 })
+	}
+	return int64(s.last - from + 1)
+}
+
+// filters is the chain from the trimmed source to the canvas. n tells the labels in
+// it from those of another shot in the same graph.
+func (s *shot) filters(n int) []string {
+	var chain []string
+	video := s.source.info.Video
+	if video.Interlaced() {
+		parity := map[string]string{"tt": "tff", "bt": "tff", "bb": "bff", "tb": "bff"}[video.FieldOrder]
+		chain = append(chain, "bwdif=mode=send_frame:parity="+parity+":deint=all")
+	}
+	// Every source frame is put on the output frame from which on it is shown, see
+	// line, and fps then repeats and drops: the last of several on one line stays,
+	// and start_time=0 shows the first one from the start where the video begins
+	// late. The last frame is held for as long as the part lasts by tpad, before
+	// fps and not behind it: when its input ends, fps drops what an imprecise
+	// length of the last frame, as a coarse clock has, puts past the end. The
+	// times of the held copies are tpad's guess and are not used: they are counted
+	// on from the end of the part. ld(0), the line before, keeps the order where
+	// frames are missing.
+	count := int64(s.last - s.first + 1)
+	timing := []string{
+		"settb=1/1000000",
+		"tpad=stop_mode=clone:stop=-1",
+		fmt.Sprintf("setpts='if(gte(N,%d),N%+d,st(0,max(ceil((PTS-%d)/%s),ld(0))))*%s'", count, s.frames-count, s.origin, decimal(s.step),
+			decimal(1e6/s.canvas.Rate.Float())),
+		fmt.Sprintf("fps=%s:start_time=0", s.canvas.Rate),
+		fmt.Sprintf("trim=end_frame=%d", s.frames),
+	}
+	// Pictures are turned where there are fewer of them: before frames are
+	// repeated, after frames are dropped.
+	if picture := s.picture(n); count > s.frames {
+		chain = append(append(chain, timing...), picture...)
+	} else {
+		chain = append(append(chain, picture...), timing...)
+	}
+	// Side data speaks of the source: its light, its turn, its captions.
+	return append(chain, "sidedata=mode=delete", "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog")
+}
+
+// input is how ffmpeg opens the shot's source. Decoding begins at the key frame at
+// file time key, or at the start of the file for 0.
+func (s *shot) input(threads string, key float64) []string {
+	args := []string{"-noaccurate_seek", "-noautorotate", "-threads", threads}
+	if key > 0 {
+		// Asked for the key frame itself, the demuxer cannot land on a later one.
+		// Asked for the frame, it can: it compares decoding times, and a key frame
+		// is decoded before frames that are shown before it.
+		args = append(args, "-seek_timestamp", "1", "-ss", decimal(key+0.0002))
+	}
+	args = append(args, "-an", "-sn", "-dn")
+	if s.uneven {
+		args = append(args, "-reinit_filter", "0")
+	}
+	return append(args, media.InputArgs(s.source.info.Kind, s.source.Path)...)
+}
+
+// graph is the part of a filter graph that brings the n-th input onto the canvas:
+// frames leave it as [out], and the times of all decoded ones as [log].
+func (s *shot) graph(n int, out, film, log string) string {
+	steady := s.sameSize()
+	if s.uneven {
+		steady = s.oneSize()
+	}
+	// Bounds in ticks: from seconds, ffmpeg would round them to the source's clock,
+	// and a clock as coarse as the frames makes one bound of two neighbours.
+	from, to := s.bounds()
+	return fmt.Sprintf("[%d:%d]%s,trim=start_pts=%d:end_pts=%d,split[%s][%s];[%s]%s[%s]",
+		n, s.source.info.Video.Index, steady, from, to, film, log, film, strings.Join(s.filters(n), ","), out)
+}
+
+// cost estimates the CPU seconds that decoding and fitting take, see videoPart.cost.
+func (s *shot) cost() float64 {
+	canvas := float64(s.canvas.pixels())
+	video := s.source.info.Video
+	in := float64(video.pixels()) * 0.12
+	if video.HDR() {
+		in += canvas * 1.5
+	}
+	cost := in * float64(s.last-s.first+1)
+	if s.framing.blur {
+		cost += canvas * 0.1 * float64(s.frames)
+	}
+	return perPixel * cost
+}

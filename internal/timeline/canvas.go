@@ -1,0 +1,65 @@
+package timeline
+
+// Fit says how a picture comes onto a canvas of another shape.
+type Fit string
+
+// The fits, spelled as on the wire.
+const (
+	Contain Fit = "contain" // whole, between black bars
+	Cover   Fit = "cover"   // filling the canvas, what is over cut off
+	Blur    Fit = "blur"    // whole, on a blurred cover of the same picture
+)
+
+// Aspect is the shape of a canvas, spelled as on the wire.
+type Aspect string
+
+// SourceAspect is the shape of the first segment's picture.
+const SourceAspect Aspect = "source"
+
+// aspects are the other shapes, width to height.
+var aspects = map[Aspect][2]int{
+	"16:9": {16, 9}, "9:16": {9, 16}, "1:1": {1, 1}, "4:5": {4, 5}, "4:3": {4, 3}, "3:4": {3, 4},
+}
+
+// Ratio is the shape as width to height; 0, 0 for SourceAspect.
+func (a Aspect) Ratio() (width, height int) { return aspects[a][0], aspects[a][1] }
+
+// Limits of a canvas's longer side, in pixels.
+const (
+	MinSide = 240
+	MaxSide = 3840
+)
+
+// Canvas is the picture that all segments are brought to.
+type Canvas struct {
+	Aspect  Aspect `json:"aspect"`
+	MaxSide *int64 `json:"maxSide,omitempty"` // of the longer side; nil = as large as the first segment
+	Fit     Fit    `json:"fit"`               // of segments that name none
+}
+
+// Focus is the point of a picture, as displayed, that a crop keeps as near to
+// its middle as the picture's edges allow: 0..1 from left to right and from top
+// to bottom.
+type Focus struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
+}
+
+// FitOf is how the segment is fitted.
+func (t Timeline) FitOf(s Segment) Fit {
+	switch {
+	case s.Fit != "":
+		return s.Fit
+	case t.Canvas != nil:
+		return t.Canvas.Fit
+	}
+	return Contain
+}
+
+// FocusOf is the segment's focus: the middle unless it names another.
+func (s Segment) FocusOf() Focus {
+	if s.Focus == nil {
+		return Focus{0.5, 0.5}
+	}
+	return *s.Focus
+}

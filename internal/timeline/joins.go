@@ -1,0 +1,113 @@
+package timeline
+
+import "time"
+
+// TransitionKind says how a film goes from one segment to the next.
+type TransitionKind string
+
+// The transitions, spelled as on the wire. A cut has no name: it is what
+// segments without a transition do.
+const (
+	Dissolve  TransitionKind = "dissolve"
+	FadeBlack TransitionKind = "fadeBlack"
+	FadeWhite TransitionKind = "fadeWhite"
+)
+
+// Limits and default of a transition's duration.
+const (
+	MinTransition     = 100 * time.Millisecond
+	MaxTransition     = 5 * time.Second
+	DefaultTransition = 500 * time.Millisecond
+)
+
+// Transition leads from the segment before, in play order, to the segment that
+// carries it. On the first segment it is checked and ignored.
+type Transition struct {
+	Kind     TransitionKind `json:"type"`
+	Duration time.Duration  `json:"durationNs"` // MinTransition..MaxTransition
+}
+
+// Join is a transition on the film's frame grid.
+type Join struct {
+	Kind   TransitionKind
+	Frames int64 // 0 is a cut
+}
+
+// Overlap is how many frames of the two segments lie over each other.
+func (j Join) Overlap() int64 {
+	if j.Kind == Dissolve {
+		return j.Frames
+	}
+	return 0
+}
+
+// FadeOut is how many frames of the segment before fade to the colour.
+func (j Join) FadeOut() int64 { return (j.Frames - j.Overlap()) / 2 }
+
+// FadeIn is how many frames of the segment itself come from the colour.
+func (j Join) FadeIn() int64 { return j.Frames - j.Overlap() - j.FadeOut() }
+
+// Place is where a segment lies on the film, in frames, half-open, with the
+// transitions at its two ends.
+type Place struct {
+	Begin, End int64
+	In, Out    Join
+}
+
+// Arrange places segments, given in play order with the frames that each plays,
+// on a film of rateNum/rateDen frames a second:
+//
+//	            cut          dissolve, N frames          fade, N frames
+//	A ├──────────┤
+//	B            ├─────────────╲╲╲╲┤
+//	C                         ├╱╱╱╱──────────────░░░┤
+//	D                                               ├░░░────────────┤
+//	  0          ↑            ↑                     ↑               ↑
+//	  film       B begins     C begins              D begins        end
+//
+// A cut and a fade shorten nothing. A dissolve lays the last N frames of one
+// segment over the first N frames of the next: the film is N frames shorter,
+// and everything behind begins N frames earlier. Of a fade's N frames the
+// smaller half ends the one segment and the larger half begins the next.
+//
+// N is the transition's duration in frames, halves rounded up, but at most half
+// the frames of the shorter neighbour, rounded down. So the transitions at both
+// ends of a segment never meet, and the frames that a segment plays depend on no
+// transition.
+//
+// All times that a client gives on the output timeline (a clip's startMs, the
+// range of a directive) count on this film, as delivered. What counts from a
+// segment, such as its volume points, counts from its Begin. A range that starts
+// before C begins follows B to its end and C from there; a range that starts
+// where C begins, or later, follows C.
+func Arrange(segments []Segment, frames []int64, rateNum, rateDen int64) (places []Place, length int64) {
+	places = make([]Place, len(segments))
+	for k, s := range segments {
+		p := &places[k]
+		if k > 0 && s.Transition != nil {
+			p.In = Join{s.Transition.Kind, min(wholeFrames(s.Transition.Duration, rateNum, rateDen), min(frames[k-1], frames[k])/2)}
+			places[k-1].Out = p.In
+		}
+		p.Begin = length - p.In.Overlap()
+		p.End = p.Begin + frames[k]
+		length = p.End
+	}
+	return places, length
+}
+
+// wholeFrames is d in frames, rounded to the nearest, halves up.
+func wholeFrames(d time.Duration, rateNum, rateDen int64) int64 {
+	second := int64(time.Second) * rateDen
+	return (2*int64(d)*rateNum + second) / (2 * second)
+}
+
+// HasTransitions reports whether a segment follows another by more than a cut.
+func (t Timeline) HasTransitions() bool {
+	segments, _ := t.InOrder()
+	for _, s := range segments[min(1, len(segments)):] {
+		if s.Transition != nil {
+			return true
+		}
+	}
+	return false
+}
