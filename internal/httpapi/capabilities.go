@@ -21,7 +21,9 @@ type feature struct {
 // works, not before.
 var features = []feature{
 	{"analysis", withBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always},
-	{"loudness", always}, {"stems.wav", always}, {"volumePoints", always},
+	{"canvas", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"stems.wav", always},
+	{"transition.dissolve", always}, {"transition.fadeBlack", always}, {"transition.fadeWhite", always},
+	{"volumePoints", always},
 }
 
 func always(*Options) bool { return true }

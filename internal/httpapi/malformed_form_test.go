@@ -163,6 +163,14 @@ func TestMalformedRenders(t *testing.T) {
 			`,"trimStartMs":5,"trimEndMs":5`: "segments[0].trimEndMs must be 0 or > trimStartMs", `,"volumeScale":-0.1`: "segments[0].volumeScale must be >= 0",
 			`,"volumeScale":10.1`: "segments[0].volumeScale must be <= 10", `,"speedScale":0`: "segments[0].speedScale must be > 0", `,"speedScale":0.09`: "segments[0].speedScale must be >= 0.1",
 			`,"speedScale":11`: "segments[0].speedScale must be <= 10", `,"sourceFileKey":""`: "segments[0].sourceFileKey is required", `,"sourceFileKey":"bgm_9"`: `segments[0].sourceFileKey names no uploaded part: \"bgm_9\"`,
+			`,"transition":{}`: "segments[0].transition.type is required", `,"transition":{"type":"wipe"}`: "segments[0].transition.type must be dissolve, fadeBlack or fadeWhite",
+			`,"transition":{"type":"dissolve","durationMs":99}`:     "segments[0].transition.durationMs must be 100..5000",
+			`,"transition":{"type":"fadeWhite","durationMs":5001}`:  "segments[0].transition.durationMs must be 100..5000",
+			`,"transition":{"type":"fadeBlack","durationMs":100.5}`: "segments[0].transition.durationMs must be an integer",
+			`,"fit":""`: "segments[0].fit must be contain, cover or blur", `,"focusX":-0.01`: "segments[0].focusX must be 0..1", `,"focusX":0,"focusY":1.01`: "segments[0].focusY must be 0..1",
+			`}],"canvas":{"aspect":"2:1"},"x":[{`: "canvas.aspect must be source, 16:9, 9:16, 1:1, 4:5, 4:3 or 3:4", `}],"canvas":{"fit":"fill"},"x":[{`: "canvas.fit must be contain, cover or blur",
+			`}],"canvas":{"maxSide":239},"x":[{`: "canvas.maxSide must be 240..3840", `}],"canvas":{"maxSide":0},"x":[{`: "canvas.maxSide must be 240..3840",
+			`}],"canvas":{"maxSide":3841},"x":[{`: "canvas.maxSide must be 240..3840", `}],"canvas":{"maxSide":640.5},"x":[{`: "canvas.maxSide must be an integer",
 			`,"sourceFileKey":"\u0000"`: `segments[0].sourceFileKey names no uploaded part: \"\\x00\"`, `,"durationMs":-9223372036854775808`: "segments[0].durationMs must be > 0",
 		} {
 			add(s+rest, segment(rest), sentence(s), part{name: "video", file: "x"})

@@ -207,6 +207,7 @@ type configWire struct {
 	OutputKind           *string         `json:"outputKind"`
 	Quality              *string         `json:"quality"`
 	Loudness             *loudnessWire   `json:"loudness"`
+	Canvas               *canvasWire     `json:"canvas"`
 }
 
 type segmentWire struct {
@@ -219,7 +220,11 @@ type segmentWire struct {
 	VolumeScale    *float64 `json:"volumeScale"`
 	SpeedScale     *float64 `json:"speedScale"`
 
-	VolumePoints []pointWire `json:"volumePoints"`
+	VolumePoints []pointWire     `json:"volumePoints"`
+	Transition   *transitionWire `json:"transition"`
+	Fit          *string         `json:"fit"`
+	FocusX       *float64        `json:"focusX"`
+	FocusY       *float64        `json:"focusY"`
 }
 
 type clipWire struct {
@@ -337,11 +342,15 @@ func (c *configWire) build(names timeline.Names) (timeline.Timeline, error) {
 		if err != nil {
 			return t, err
 		}
-		t.Segments = append(t.Segments, timeline.Segment{
+		s := timeline.Segment{
 			SourceKey: *source, Order: int64(*w.Order), Duration: ms(*w.DurationMs),
 			TrimStart: ms(or(w.TrimStartMs, 0)), TrimEnd: ms(or(w.TrimEndMs, 0)),
 			Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1), Points: points,
-		})
+		}
+		if err := w.picture(i, &s); err != nil {
+			return t, err
+		}
+		t.Segments = append(t.Segments, s)
 	}
 	err := c.rest(&t, names)
 	return t, err
@@ -353,6 +362,7 @@ func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
 	t.OutputKind = timeline.OutputKind(or(c.OutputKind, string(timeline.Video)))
 	t.Quality = timeline.Quality(or(c.Quality, string(timeline.Medium)))
 	t.Loudness = c.Loudness.loudness()
+	t.Canvas = c.Canvas.canvas()
 	for i, w := range c.BgmClips {
 		audio := keyOf(names, w.AudioFileKey, w.AudioAssetKey)
 		if err := required("bgmClips", i, field{names.ClipSource, audio != nil}, field{"startMs", w.StartMs != nil}); err != nil {

@@ -63,7 +63,7 @@ type Timeline struct {
 	Clips      []Clip      `json:"clips,omitempty"`
 	Directives []Directive `json:"directives,omitempty"`
 	Loudness   *Loudness   `json:"loudness,omitempty"` // nil leaves the mix as loud as it is
-	Canvas     *Canvas     `json:"canvas,omitempty"` // nil = the first segment's picture
+	Canvas     *Canvas     `json:"canvas,omitempty"`   // nil = the first segment's picture
 }
 
 // Segment is one stretch of a source with its own sound.
