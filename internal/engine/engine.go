@@ -71,6 +71,9 @@ type Job struct {
 
 	Log *slog.Logger // nil discards
 
+	// OnPlanned is told the film's length before anything is made. May be nil.
+	OnPlanned func(length time.Duration)
+
 	// OnProgress is told the percentage done, 0..99, whenever it grows. It is
 	// called from one goroutine at a time and must return quickly. May be nil.
 	OnProgress func(percent int)

@@ -83,7 +83,12 @@ func (b *bench) try(t testing.TB, tl timeline.Timeline) (engine.Output, error) {
 	}
 	dir := t.TempDir()
 	shown := -1
-	job := engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user", OnProgress: func(p int) {
+	var planned []time.Duration
+	onPlanned := func(length time.Duration) { planned = append(planned, length) }
+	job := engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user", OnPlanned: onPlanned, OnProgress: func(p int) {
+		if len(planned) != 1 {
+			t.Errorf("planned %v before anything was done", planned)
+		}
 		if p < shown || p > 99 {
 			t.Errorf("progress went from %d to %d", shown, p)
 		}
@@ -91,6 +96,9 @@ func (b *bench) try(t testing.TB, tl timeline.Timeline) (engine.Output, error) {
 	}}
 	out, err := b.engine.Render(context.Background(), job)
 	if err == nil {
+		if len(planned) != 1 || planned[0] != out.Duration {
+			t.Errorf("a film of %v was planned as %v", out.Duration, planned)
+		}
 		left, readErr := os.ReadDir(dir)
 		if readErr != nil || len(left) != 1 || left[0].Name() != filepath.Base(out.Path) {
 			t.Errorf("left in the job's folder: %v, %v", left, readErr)

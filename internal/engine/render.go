@@ -87,6 +87,9 @@ func (r *run) render(ctx context.Context) (Output, error) {
 		return Output{}, err
 	}
 	r.stats.Analyse = time.Since(begin)
+	if r.job.OnPlanned != nil {
+		r.job.OnPlanned(framesDuration(r.plan.Frames, r.plan.Canvas.Rate))
+	}
 
 	begin = time.Now()
 	if err := r.makeParts(ctx); err != nil {

@@ -211,6 +211,9 @@ type simulated struct {
 	helped int    // parts made for the films of others
 }
 
+// filmLength is how long the films are that a simulated engine makes.
+const filmLength = 1234 * time.Millisecond
+
 // film is one call of Render.
 type film struct {
 	jobID        string
@@ -229,6 +232,7 @@ func (e *simulated) Render(ctx context.Context, job engine.Job) (engine.Output, 
 	at := len(e.films)
 	e.films = append(e.films, film{jobID: folder[:strings.LastIndexByte(folder, '-')], began: time.Now()})
 	e.mu.Unlock()
+	job.OnPlanned(filmLength)
 	var err error
 	if e.fails != nil {
 		err = e.fails()
@@ -242,7 +246,7 @@ func (e *simulated) Render(ctx context.Context, job engine.Job) (engine.Output, 
 	if err != nil {
 		return engine.Output{}, err
 	}
-	out := engine.Output{Path: filepath.Join(job.Dir, "output.mp4")}
+	out := engine.Output{Path: filepath.Join(job.Dir, "output.mp4"), Duration: filmLength}
 	return out, os.WriteFile(out.Path, []byte("a finished film"), 0o600)
 }
 

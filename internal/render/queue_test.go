@@ -65,6 +65,23 @@ func TestNoTwoReplicasRenderOneJob(t *testing.T) {
 	})
 }
 
+// The owner is told how long the film will be while it is being made.
+func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		planned, owner := make(chan struct{}), r.user()
+		s := r.service(&simulated{fails: func() error { <-planned; return nil }}, r.db)
+		ids, _ := r.enqueue(1, owner, nil)
+		r.run(s)
+		told := func(state string) bool {
+			st, err := s.Status(t.Context(), owner, ids[0])
+			return err == nil && st.State == state && st.DurationMs == filmLength.Milliseconds()
+		}
+		r.eventually("length told", time.Minute, func() bool { return told(StateProcessing) })
+		close(planned)
+		r.eventually("film made", time.Minute, func() bool { return told(StateCompleted) })
+	})
+}
+
 // A job that its worker left is older than those that wait, and goes first.
 func TestAbandonedJobsComeBeforeWaitingOnes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *rig) {

@@ -22,8 +22,8 @@ type Status struct {
 	Error               string // a sentence, only when FAILED
 	ErrorCode           string // why in one word, or "": of the API's closed list
 	OutputKind, Quality string
-	// Of the film, 0 before there is one.
-	DurationMs, SizeBytes int64
+	DurationMs          int64 // of the film, 0 before it is planned
+	SizeBytes           int64 // of the film, 0 before there is one
 	// Zero for what has not happened. Expires is when the film goes, or went.
 	Created, Finished, Expires time.Time
 }

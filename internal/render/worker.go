@@ -230,7 +230,7 @@ func (s *Service) render(ctx context.Context, j claimedJob, dir string) error {
 		return err
 	}
 	work := engine.Job{Dir: output, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID,
-		Log: s.jobs.AttemptLog(j.Claim), OnProgress: progress.set}
+		Log: s.jobs.AttemptLog(j.Claim), OnProgress: progress.set, OnPlanned: progress.setLength}
 	if s.Bucket != nil {
 		c := s.newPartCoordinator(ctx, j.ID)
 		defer c.stop()
@@ -319,7 +319,7 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		return s.jobs.Complete(ctx, tx, j.Claim, StateCompleted, `, output_key = $4, output_size_bytes = $5, output_sha256 = $6,
 				expires_at = clock.ms + $7, output_duration_ms = $8, poster_key = NULLIF($9, ''), spec = `+specWhenEnded,
-			f.key, f.size, f.sha256, s.OutputLifetime.Milliseconds(), f.length.Round(time.Millisecond).Milliseconds(), f.poster)
+			f.key, f.size, f.sha256, s.OutputLifetime.Milliseconds(), wholeMs(f.length), f.poster)
 	})
 }
 
@@ -347,20 +347,21 @@ func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string)
 	}
 }
 
-// progressWriter writes the engine's progress into the job's row, never backwards.
+// progressWriter writes the engine's progress into the job's row, never backwards,
+// and the film's length as soon as the engine knows it.
 type progressWriter struct {
-	mu      sync.Mutex
-	percent int
-	once    sync.Once
-	done    chan struct{}
-	ended   chan struct{}
+	mu    sync.Mutex
+	now   progress
+	once  sync.Once
+	done  chan struct{}
+	ended chan struct{}
 }
 
 // progressEvery is the time between two writes of progress.
 const progressEvery = 500 * time.Millisecond
 
 func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWriter {
-	p := &progressWriter{percent: j.Progress, done: make(chan struct{}), ended: make(chan struct{})}
+	p := &progressWriter{now: progress{percent: j.Progress}, done: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		tick := time.NewTicker(progressEvery)
@@ -369,15 +370,15 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 		if err := s.db.Notify(ctx, job.Topic(j.ID)); err != nil && ctx.Err() == nil {
 			s.jobs.AttemptLog(j.Claim).Warn("start of render not announced; the first progress is", "err", err)
 		}
-		for written := j.Progress; ; {
+		for written := p.get(); ; {
 			select {
 			case <-p.done:
 				return
 			case <-tick.C:
 			}
-			if now := p.get(); now > written {
-				_, err := s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE render_jobs SET progress = $3
-					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress <= $3`, j.ID, j.Fence, now)
+			if now := p.get(); now != written {
+				_, err := s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE render_jobs SET progress = $3, output_duration_ms = COALESCE(NULLIF($4, 0), output_duration_ms)
+					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress <= $3`, j.ID, j.Fence, now.percent, now.lengthMs)
 				if err == nil { // else the next write includes it
 					written = now
 				}
@@ -387,17 +388,32 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 	return p
 }
 
+// progress is what a job's row says of a render that runs.
+type progress struct {
+	percent  int
+	lengthMs int64 // of the film, 0 while unknown
+}
+
 func (p *progressWriter) set(percent int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.percent = max(p.percent, min(99, percent))
+	p.now.percent = max(p.now.percent, min(99, percent))
 }
 
-func (p *progressWriter) get() int {
+func (p *progressWriter) setLength(length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.percent
+	p.now.lengthMs = wholeMs(length)
 }
+
+func (p *progressWriter) get() progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
+}
+
+// wholeMs is the length of a film as its status tells it.
+func wholeMs(length time.Duration) int64 { return length.Round(time.Millisecond).Milliseconds() }
 
 // stop ends the writer; further calls do nothing.
 func (p *progressWriter) stop() {
