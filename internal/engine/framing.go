@@ -13,22 +13,23 @@ const smallestSide = 16
 // canvasSize is the size of the output for a first segment with video v: as it
 // is displayed, or in the shape and size that the canvas asks for.
 func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
-	w, h := float64(v.DisplayWidth), float64(v.DisplayHeight)
-	if c != nil {
-		if a, b := c.Aspect.Ratio(); a > 0 {
-			short := min(w, h) / float64(min(a, b))
-			w, h = short*float64(a), short*float64(b)
-		}
-		if c.MaxSide != nil {
-			scale := min(1, float64(*c.MaxSide)/max(w, h))
-			w, h = w*scale, h*scale
-		}
+	w, h := float64(v.DisplayWidth&^1), float64(v.DisplayHeight&^1)
+	if c == nil {
+		c = &timeline.Canvas{}
+	}
+	if a, b := c.Aspect.Ratio(); a > 0 {
+		short := float64(min(v.DisplayWidth, v.DisplayHeight)) / float64(min(a, b))
+		w, h = short*float64(a), short*float64(b)
+	}
+	if c.MaxSide != nil && max(w, h) > float64(*c.MaxSide) {
+		scale := float64(*c.MaxSide&^1) / max(w, h)
+		w, h = w*scale, h*scale
 	}
 	return max(smallestSide, nearestEven(w)), max(smallestSide, nearestEven(h))
 }
 
-// nearestEven rounds to the nearest even number; odd numbers go down.
-func nearestEven(f float64) int { return 2 * int(math.Ceil(f/2-0.5)) }
+// nearestEven rounds to the nearest even number; odd numbers go up.
+func nearestEven(f float64) int { return 2 * int(math.Floor(f/2+0.5)) }
 
 // contain scales w x h into the canvas keeping its shape. A side that would fall
 // short of the canvas by up to half a percent fills it: a hairline of black

@@ -250,7 +250,7 @@ func TestSoundOfJoins(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		raw, err := io.ReadAll(audio.NewMixer(dir, p.mix(), p.Samples, 2, 2))
+		raw, err := io.ReadAll(audio.NewMixer(dir, p.mix(), p.Samples, audio.Untouched))
 		if err != nil {
 			t.Fatal(err)
 		}
