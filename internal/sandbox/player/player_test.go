@@ -159,7 +159,12 @@ func makeFilm(t *testing.T, address string) {
 	tab(t, p, ".shop button")
 	p.Press(kb.Enter)
 	p.See("13 credits")
-	p.Click(".credits summary")
+	// A double click buys once, and Escape closes the shop.
+	p.Eval(`(() => { const buy = document.querySelector('.shop button'); buy.click(); buy.click(); })()`)
+	p.See("23 credits")
+	p.See("10 credits bought.")
+	p.Press(kb.Escape)
+	p.Until(`!document.querySelector('.credits').open && document.activeElement.matches('.credits summary')`)
 
 	p.Click(".material header button")
 	p.See("Separate for 1 credit")
@@ -167,7 +172,7 @@ func makeFilm(t *testing.T, address string) {
 	tab(t, p, ".ask .primary")
 	p.Press(kb.Enter)
 	p.Until(`document.querySelectorAll('canvas').length >= 2 && [...document.querySelectorAll('canvas')].every(c => c.dataset.points > 50)`)
-	p.See("12 credits")
+	p.See("22 credits")
 
 	// A cut, a speed, an order, a volume: the first three by the keyboard.
 	tab(t, p, `[aria-label="End of Segment 1"]`)
@@ -175,11 +180,23 @@ func makeFilm(t *testing.T, address string) {
 		p.Press(kb.ArrowLeft)
 	}
 	p.See("Segment 1, 2.0 s")
+	p.Click(`[aria-label^="Edit Segment 2"]`)
 	p.Eval(`(() => { const e = document.querySelector('[aria-label="Speed of Segment 2"]'); e.value = '2'; e.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	p.See("Segment 2, 1.0 s")
 	tab(t, p, `[aria-label="Move Segment 2 earlier"]`)
 	p.Press(kb.Enter)
 	p.See("Segment 1, 1.0 s")
+	// What is removed can be brought back, and the focus goes where that is done.
+	p.Click(`[aria-label^="Edit Segment 2"]`)
+	tab(t, p, `[aria-label="Remove Segment 2"]`)
+	p.Press(kb.Enter)
+	p.Until(`document.querySelectorAll('.segments li').length === 1 && document.activeElement.matches('.undo .primary')`)
+	p.Press(kb.Enter)
+	p.Until(`document.querySelectorAll('.segments li').length === 2`)
+	p.Click(`[aria-label="Remove the speech"]`)
+	p.See("Separated before (1)")
+	p.Click(".undo .primary")
+	p.Until(`document.querySelectorAll('canvas').length >= 2`)
 	tab(t, p, `[aria-label="Volume of Background audio"]`)
 	p.Press(kb.Home)
 	p.Until(`document.querySelector('.stems li:last-child').className === 'mute'`)
@@ -210,6 +227,8 @@ func makeFilm(t *testing.T, address string) {
 		document.querySelector('.drop').dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer }));
 	})`)
 	p.See("Segment 3, 3.0 s")
+	p.Click(".films .plain")
+	p.See("Really?")
 	p.Click(".films .plain")
 	p.See("Films that you render are kept here")
 	look(t, p, "again")

@@ -1,30 +1,24 @@
 // The API as this page speaks it: typed by its description, signed in, patient.
 
-import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex, randomBytes } from '@noble/hashes/utils.js';
 import createClient from 'openapi-fetch';
 import type { components, paths } from '../../api/schema';
+import { Trouble, troubleOf } from './errors';
 
 export type Schemas = components['schemas'];
 export type Session = Schemas['AuthResponse'];
 export type Provider = 'provider_a' | 'provider_b';
 
-/** What went wrong, in words for the person in front of the screen. */
-export class Trouble extends Error {
-  constructor(
-    message: string,
-    readonly code = '',
-  ) {
-    super(message);
-  }
-}
-
 const key = 'cutroom-player';
 let session: Session | null = JSON.parse(sessionStorage.getItem(key) ?? 'null');
-let ended: () => void = () => {};
+let ended: (why: string) => void = () => {};
+let waiting: (seconds: number) => void = () => {};
 
 export const current = (): Session | null => session;
-export const onEnd = (f: () => void): void => void (ended = f);
+/** Is told why the session is over. */
+export const onEnd = (f: (why: string) => void): void => void (ended = f);
+/** Is told for how many seconds a busy service is waited for, and 0 when the wait is over. */
+export const onWait = (f: (seconds: number) => void): void => void (waiting = f);
 
 export function keep(fresh: Session | null): void {
   session = fresh;
@@ -34,13 +28,15 @@ export function keep(fresh: Session | null): void {
 
 export const pause = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
-/** Asks again, as late as it is told, where the service is busy. A submit carries its key, so this is safe. */
+/** Asks a busy service again, as late as it says. A submit carries its key, so this is safe. */
 async function patient(request: Request): Promise<Response> {
   for (let attempt = 0; ; attempt++) {
     const answer = await fetch(request.clone());
     const later = Number(answer.headers.get('Retry-After'));
     if (!later || attempt === 3 || (answer.status !== 429 && answer.status !== 503)) return answer;
+    waiting(later);
     await pause(later * 1000);
+    waiting(0);
   }
 }
 
@@ -49,34 +45,28 @@ export const api = createClient<paths>({ baseUrl: new URL('..', document.baseURI
 api.use({
   onRequest({ request }) {
     if (session) request.headers.set('Authorization', `Bearer ${session.accessToken}`);
+    // A misspelt field is an error, not a film without it. A GET has none, and may be redirected to the bucket.
+    if (request.method === 'POST') request.headers.append('Prefer', 'handling=strict');
   },
-  onResponse({ response }) {
-    if (response.status === 401 && session) {
-      keep(null);
-      ended();
-    }
+  async onResponse({ response }) {
+    if (response.status !== 401 || !session) return;
+    const { error } = (await response.clone().json().catch(() => ({}))) as Partial<Schemas['Error']>;
+    keep(null);
+    ended(error === 'account_deleted' ? 'This account was deleted.' : 'Your session is over. Sign in again: your draft and your films are kept.');
   },
 });
-
-const sentences: Record<string, string> = {
-  r2_disabled: 'This sandbox runs without an object store. Start it without --no-bucket.',
-  insufficient_credits: 'There are not enough credits. Buy some at the top of the page.',
-  unsupported_audio_format: 'This recording is not m4a, mp3 or wav.',
-  invalid_stem_url: 'These stems are gone. Separate the recording again.',
-};
 
 /** The answer of a call, or a Trouble. */
 export async function answer<T>(call: Promise<{ data?: T; error?: Schemas['Error']; response: Response }>): Promise<T> {
   const { data, error, response } = await call.catch(() => {
-    throw new Trouble('The service cannot be reached.');
+    throw new Trouble('The service cannot be reached. Check the connection and try again.', '', true);
   });
   if (response.ok) return data as T;
-  const code = error?.error ?? '';
-  throw new Trouble(sentences[code] ?? (code || `The service answered ${response.status}.`), code);
+  throw troubleOf(response.status, error);
 }
 
-/** A new key for a submit; the submit is repeated under the same one. */
-export const submitKey = () => ({ 'Idempotency-Key': bytesToHex(randomBytes(16)) });
+/** A key for something that costs: made when it is offered, so that a second click is the same submit. */
+export const newKey = (): string => bytesToHex(randomBytes(16));
 
 /** Tells a stand-in of the sandbox what to do. */
 async function steer<T>(path: string, body: object): Promise<T> {
@@ -101,42 +91,14 @@ export async function renew(): Promise<void> {
   if (session && session.expiresAt - Date.now() < 6 * 86_400_000) keep(await answer(api.POST('/api/v2/auth/refresh')));
 }
 
+/** What the server that this page talks to can do. */
+export const capabilities = () => answer(api.GET('/api/v2/capabilities'));
+
 /** Buys in the stand-in of a store, as an app does: bound to the user, then presented. */
 export async function buy(productId: string): Promise<number> {
   const bought = await steer<{ orderId: string; token: string }>('platform_a/purchases', { productId, accountId: session?.user.sub });
   const body = { platform: 'platform_a' as const, transactionId: bought.orderId, receipt: bought.token, productId };
   return (await answer(api.POST('/api/v2/credits/purchase', { body }))).balance;
-}
-
-const types: Record<string, string> = {
-  mp4: 'video/mp4', m4v: 'video/mp4', mov: 'video/quicktime', webm: 'video/webm',
-  m4a: 'audio/mp4', mp3: 'audio/mpeg', wav: 'audio/wav', aac: 'audio/aac',
-}; // prettier-ignore
-
-/** Uploads a file by reference, and tells how much of it is sent, from 0 to 1. */
-export async function upload(file: File, sent: (part: number) => void): Promise<string> {
-  const ext = file.name.split('.').pop()?.toLowerCase() ?? '';
-  const contentType = types[ext];
-  if (!contentType) throw new Trouble(`${file.name} is none of ${Object.keys(types).join(', ')}.`);
-  const hash = sha256.create();
-  for (let at = 0; at < file.size; at += 1 << 22) hash.update(new Uint8Array(await file.slice(at, at + (1 << 22)).arrayBuffer()));
-  const body = { sha256Hex: bytesToHex(hash.digest()), sizeBytes: file.size, ext, contentType };
-  const to = await answer(api.POST('/api/v2/assets/upload-url', { body }));
-  if (to.uploadUrl) await put(to.uploadUrl, contentType, file, sent);
-  return to.assetKey;
-}
-
-/** One PUT; unlike fetch, XMLHttpRequest tells how far it is. */
-function put(url: string, contentType: string, file: File, sent: (part: number) => void): Promise<void> {
-  return new Promise((done, failed) => {
-    const request = new XMLHttpRequest();
-    request.open('PUT', url);
-    request.setRequestHeader('Content-Type', contentType);
-    request.upload.onprogress = (e) => sent(e.loaded / e.total);
-    request.onload = () => (request.status === 200 ? done() : failed(new Trouble(`The object store answered ${request.status}.`)));
-    request.onerror = () => failed(new Trouble('The object store cannot be reached.'));
-    request.send(file);
-  });
 }
 
 /** Follows a job to its end: each answer comes as soon as the state differs from the last. */

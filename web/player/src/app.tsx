@@ -1,14 +1,20 @@
-import { useEffect, useState } from 'preact/hooks';
-import { answer, api, buy, current, keep, onEnd, renew, signIn, type Provider, type Schemas, type Session } from './api';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { answer, api, buy, current, keep, onEnd, onWait, renew, signIn, type Provider, type Schemas, type Session } from './api';
+import type { Trouble } from './errors';
+import { Act, useTask, Wrong } from './parts';
 import { Studio } from './studio';
 
 export function App() {
   const [session, set] = useState(current);
+  const [why, setWhy] = useState('');
   useEffect(() => {
-    onEnd(() => set(null));
+    onEnd((reason) => {
+      setWhy(reason);
+      set(null);
+    });
     void renew().catch(() => {});
   }, []);
-  if (!session) return <SignIn done={set} />;
+  if (!session) return <SignIn why={why} done={set} />;
   const leave = () => {
     keep(null);
     set(null);
@@ -26,27 +32,26 @@ const Brand = () => (
   </span>
 );
 
-function SignIn(props: { done: (session: Session) => void }) {
+function SignIn(props: { why: string; done: (session: Session) => void }) {
   const [name, setName] = useState('Uma User');
-  const [busy, setBusy] = useState(false);
-  const [trouble, setTrouble] = useState('');
-  const enter = (provider: Provider) => {
-    setBusy(true);
-    signIn(provider, name.trim() || 'Somebody').then(props.done, (e: Error) => {
-      setTrouble(e.message);
-      setBusy(false);
+  const [trouble, setTrouble] = useState<Trouble>();
+  const [busy, run] = useTask(setTrouble);
+  const enter = (provider: Provider) =>
+    run(async () => {
+      props.done(await signIn(provider, name.trim() || 'Somebody'));
+      document.getElementById('studio')?.focus();
     });
-  };
   return (
     <main class="signin">
       <Brand />
       <h1>Pull voices out of the noise. Cut them into a film.</h1>
+      {props.why && <p role="status">{props.why}</p>}
       <p class="quiet">Everything here runs on this machine: no account, nothing leaves it. The identity is made up by the sandbox.</p>
       <form
         class="panel"
         onSubmit={(e) => {
           e.preventDefault();
-          enter('provider_a');
+          void enter('provider_a');
         }}
       >
         <label>
@@ -56,12 +61,10 @@ function SignIn(props: { done: (session: Session) => void }) {
         <button type="submit" class="primary" disabled={busy}>
           Continue with provider A
         </button>
-        <button type="button" disabled={busy} onClick={() => enter('provider_b')}>
+        <button type="button" disabled={busy} onClick={() => void enter('provider_b')}>
           Continue with provider B
         </button>
-        <p class="wrong" role="alert">
-          {trouble}
-        </p>
+        <Wrong trouble={trouble} />
       </form>
     </main>
   );
@@ -72,6 +75,8 @@ function Signed(props: { session: Session; leave: () => void }) {
   const [balance, setBalance] = useState<number>();
   const count = () => answer(api.GET('/api/v2/credits')).then((c) => setBalance(c.balance), () => {});
   useEffect(() => void count(), []);
+  const [wait, setWait] = useState(0);
+  useEffect(() => onWait(setWait), []);
   return (
     <>
       <a class="skip" href="#studio">
@@ -87,6 +92,11 @@ function Signed(props: { session: Session; leave: () => void }) {
           </button>
         </div>
       </header>
+      {wait > 0 && (
+        <p class="waiting" role="status">
+          The service is busy. It is asked again in {wait} {wait === 1 ? 'second' : 'seconds'}.
+        </p>
+      )}
       <main id="studio" tabIndex={-1}>
         <h1 class="unseen">Studio</h1>
         <Studio user={user.sub} balance={balance ?? 0} spent={count} />
@@ -99,38 +109,49 @@ function Signed(props: { session: Session; leave: () => void }) {
   );
 }
 
+/** Opens the shop, from wherever credits are missing. */
+export function openShop(): void {
+  const shop = document.querySelector<HTMLDetailsElement>('.credits');
+  if (!shop) return;
+  shop.open = true;
+  shop.querySelector('summary')?.focus();
+}
+
 /** The balance, and a shop: a purchase in the stand-in of a store. */
 function Credits(props: { balance: number | undefined; bought: (balance: number) => void }) {
   const [products, setProducts] = useState<Schemas['Product'][]>([]);
   const [said, setSaid] = useState('');
+  const [trouble, setTrouble] = useState<Trouble>();
+  const [busy, run] = useTask(setTrouble);
+  const shop = useRef<HTMLDetailsElement>(null);
   const open = () => {
-    if (!products.length) answer(api.GET('/api/v2/credits/products')).then((p) => setProducts(p.products), (e: Error) => setSaid(e.message));
+    if (shop.current?.open && !products.length) void run(async () => setProducts((await answer(api.GET('/api/v2/credits/products'))).products));
+  };
+  const purchase = (p: Schemas['Product']) =>
+    run(async () => {
+      setSaid('');
+      props.bought(await buy(p.productId));
+      setSaid(`${p.credits} credits bought.`);
+    });
+  const close = (e: KeyboardEvent) => {
+    if (e.key !== 'Escape' || !shop.current?.open) return;
+    shop.current.open = false;
+    shop.current.querySelector('summary')?.focus();
   };
   return (
-    <details class="credits" onToggle={open}>
+    <details ref={shop} class="credits" onToggle={open} onKeyDown={close}>
       <summary>
         <b>{props.balance ?? '–'}</b> {props.balance === 1 ? 'credit' : 'credits'}
       </summary>
       <div class="panel shop">
         <p class="quiet">A separation costs one credit for each started five minutes. This shop takes no money.</p>
         {products.map((p) => (
-          <button
-            key={p.productId}
-            type="button"
-            onClick={() =>
-              buy(p.productId).then(
-                (balance) => {
-                  props.bought(balance);
-                  setSaid(`${p.credits} credits bought.`);
-                },
-                (e: Error) => setSaid(e.message),
-              )
-            }
-          >
+          <Act key={p.productId} off={busy} act={() => void purchase(p)}>
             Buy {p.credits} credits
-          </button>
+          </Act>
         ))}
         <p role="status">{said}</p>
+        <Wrong trouble={trouble} />
       </div>
     </details>
   );

@@ -7,8 +7,16 @@ export interface Clip {
   name: string;
   assetKey: string;
   durationMs: number;
-  /** A small picture as data: address. */
+  /** A small picture as data: address, '' if this browser cannot read the clip. */
   picture: string;
+}
+
+export type JoinType = 'dissolve' | 'fadeBlack' | 'fadeWhite';
+export type Fit = 'contain' | 'cover' | 'blur';
+/** A volume at a time; between two points it changes evenly. */
+export interface Point {
+  atMs: number;
+  volume: number;
 }
 
 export interface Segment {
@@ -18,39 +26,91 @@ export interface Segment {
   toMs: number;
   speed: number;
   volume: number;
+  /** How it follows on its predecessor; a cut without. */
+  join?: { type: JoinType; durationMs: number } | undefined;
+  /** What stays in sight where the canvas cuts something off, 0 to 1. */
+  focusX?: number;
+  focusY?: number;
+}
+
+export interface Music {
+  name: string;
+  assetKey: string;
+  volume: number;
+  fadeInMs?: number;
+  fadeOutMs?: number;
+  loop?: boolean;
+  /** How far it steps back while somebody speaks; 0 is not at all. */
+  duckDb?: number;
+  points?: Point[];
+}
+
+export interface Speech {
+  name: string;
+  jobId: string;
+  volumes: Record<string, number>;
+  /** Whether the clips are silent while it is heard. */
+  alone: boolean;
+  /** The segment whose own sound it is; without, it begins with the film. */
+  segment?: number;
 }
 
 export interface Draft {
   clips: Clip[];
   segments: Segment[];
-  music?: { name: string; assetKey: string; volume: number } | undefined;
-  speech?: { name: string; jobId: string; volumes: Record<string, number>; alone: boolean } | undefined;
+  music?: Music | undefined;
+  speech?: Speech | undefined;
+  aspect?: string;
+  fit?: Fit;
+  loud?: boolean;
   quality: Schemas['Quality'];
 }
 
 export const empty: Draft = { clips: [], segments: [], quality: 'medium' };
 
-/** A draft that survives a reload. */
+/** A draft that survives a reload, and that two tabs share. */
 export function useDraft(user: string): [Draft, (change: (old: Draft) => Draft) => void] {
   const key = `cutroom-draft-${user}`;
   const [draft, set] = useState<Draft>(() => JSON.parse(localStorage.getItem(key) ?? 'null') ?? empty);
   useEffect(() => localStorage.setItem(key, JSON.stringify(draft)), [draft]);
+  useEffect(() => {
+    const follow = (e: StorageEvent) => e.key === key && e.newValue && set(JSON.parse(e.newValue));
+    addEventListener('storage', follow);
+    return () => removeEventListener('storage', follow);
+  }, [key]);
   return [draft, set];
 }
 
 export const lengthOf = (s: Segment): number => (s.toMs - s.fromMs) / s.speed;
 
-export const lengthOfAll = (segments: Segment[]): number => segments.reduce((sum, s) => sum + lengthOf(s), 0);
+/** How long a segment and its predecessor lie over each other. */
+export function overlapOf(segments: Segment[], i: number): number {
+  const [before, s] = [segments[i - 1], segments[i]];
+  if (!before || !s || s.join?.type !== 'dissolve') return 0;
+  return Math.min(s.join.durationMs, lengthOf(before) / 2, lengthOf(s) / 2);
+}
+
+/** Where each segment begins in the film, and at last where the film ends. */
+export function beginsOf(segments: Segment[]): number[] {
+  const begins = [0];
+  segments.forEach((s, i) => begins.push((begins[i] ?? 0) + lengthOf(s) - overlapOf(segments, i + 1)));
+  return begins;
+}
+
+export const lengthOfAll = (segments: Segment[]): number => beginsOf(segments).at(-1) ?? 0;
 
 export const nextId = (segments: Segment[]): number => Math.max(0, ...segments.map((s) => s.id)) + 1;
 
-/** The draft as the API renders it. */
-export function configOf(draft: Draft, stems: Schemas['Stem'][]): Schemas['RenderConfigV3'] {
-  const { music, speech } = draft;
-  const heard = speech ? stems.map((s) => ({ stemId: s.stemId, volume: speech.volumes[s.stemId] ?? 0 })).filter((s) => s.volume > 0) : [];
-  const until = Math.floor(Math.min(lengthOfAll(draft.segments), Math.max(0, ...stems.map((s) => s.durationMs))));
+const when = <T extends object>(on: unknown, fields: T): T | object => (on ? fields : {});
+
+/** The draft as the API renders it, with the features that this server has. */
+export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: string) => boolean): Schemas['RenderConfigV3'] {
+  const { music } = draft;
+  const canvas = has('canvas') && (draft.aspect || draft.fit);
   return {
     quality: draft.quality,
+    ...when(canvas, { canvas: { aspect: draft.aspect || 'source', fit: draft.fit ?? 'contain' } }),
+    ...when(draft.loud && has('loudness'), { loudness: {} }),
     segments: draft.segments.map((s, order) => ({
       sourceAssetKey: s.assetKey,
       order,
@@ -59,19 +119,47 @@ export function configOf(draft: Draft, stems: Schemas['Stem'][]): Schemas['Rende
       trimEndMs: s.toMs,
       speedScale: s.speed,
       volumeScale: s.volume,
+      ...when(order > 0 && s.join && has(`transition.${s.join.type}`), { transition: s.join }),
+      ...when(canvas, { focusX: s.focusX ?? 0.5, focusY: s.focusY ?? 0.5 }),
     })),
-    bgmClips: music ? [{ audioAssetKey: music.assetKey, startMs: 0, volume: music.volume }] : [],
-    separationDirectives:
-      speech && until > 0
-        ? [
-            {
-              id: 'speech',
-              rangeStartMs: 0,
-              rangeEndMs: until,
-              muteOriginalSegmentAudio: speech.alone,
-              selections: heard.map((s) => ({ ...s, separationJobId: speech.jobId })),
-            },
-          ]
-        : [],
+    bgmClips: music
+      ? [
+          {
+            audioAssetKey: music.assetKey,
+            startMs: 0,
+            volume: music.volume,
+            ...when(has('bgm.fade'), { fadeInMs: music.fadeInMs ?? 0, fadeOutMs: music.fadeOutMs ?? 0 }),
+            ...when(music.loop && has('bgm.loop'), { loop: true }),
+            ...when(music.duckDb && has('bgm.ducking'), { ducking: { amountDb: music.duckDb ?? 9 } }),
+            ...when(music.points?.length && has('volumePoints'), { volumePoints: music.points ?? [] }),
+          },
+        ]
+      : [],
+    separationDirectives: directivesOf(draft, stems),
   };
+}
+
+/** The stems, over the segment that they were separated from or from the beginning of the film. */
+function directivesOf({ speech, segments }: Draft, stems: Schemas['Stem'][]): NonNullable<Schemas['RenderConfigV3']['separationDirectives']> {
+  if (!speech) return [];
+  const place = segments.findIndex((s) => s.id === speech.segment);
+  const own = segments[place];
+  if (speech.segment !== undefined && !own) return [];
+  const rangeStartMs = Math.floor(own ? (beginsOf(segments)[place] ?? 0) : 0);
+  const room = own ? lengthOf(own) : lengthOfAll(segments);
+  const speed = own?.speed ?? 1;
+  const heard = Math.max(0, ...stems.map((s) => s.durationMs)) / speed;
+  const rangeEndMs = Math.floor(rangeStartMs + Math.min(room, heard));
+  if (rangeEndMs <= rangeStartMs) return [];
+  const selections = stems.map((s) => ({ stemId: s.stemId, volume: speech.volumes[s.stemId] ?? 0, separationJobId: speech.jobId }));
+  return [
+    {
+      id: 'speech',
+      rangeStartMs,
+      rangeEndMs,
+      muteOriginalSegmentAudio: speech.alone,
+      appliedSpeedScale: speed,
+      selections: selections.filter((s) => s.volume > 0),
+    },
+  ];
 }

@@ -2,17 +2,25 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import { answer, api, bytesOf, type Schemas } from './api';
+import type { Trouble } from './errors';
 import { seconds } from './media';
+import { Act, useTask } from './parts';
 
 type Job = Schemas['RenderHistoryJob'];
 
-export function History(props: { jobs: Job[]; more: (() => void) | undefined; play: (jobId: string) => void; changed: () => void }) {
+export function History(props: {
+  jobs: Job[];
+  more: (() => void) | undefined;
+  play: (jobId: string) => void;
+  changed: () => void;
+  failed: (trouble: Trouble | undefined) => void;
+}) {
   if (!props.jobs.length) return <p class="empty">Films that you render are kept here for a day after you last looked at them.</p>;
   return (
     <>
       <ul class="films">
         {props.jobs.map((job) => (
-          <Film key={job.jobId} job={job} play={props.play} changed={props.changed} />
+          <Film key={job.jobId} job={job} play={props.play} changed={props.changed} failed={props.failed} />
         ))}
       </ul>
       {props.more && (
@@ -26,7 +34,7 @@ export function History(props: { jobs: Job[]; more: (() => void) | undefined; pl
 
 const words: Record<Job['status'], string> = { PENDING: 'waiting', PROCESSING: 'rendering', COMPLETED: 'ready', FAILED: 'failed' };
 
-function Film({ job, play, changed }: { job: Job; play: (jobId: string) => void; changed: () => void }) {
+function Film({ job, play, changed, failed }: { job: Job; play: (jobId: string) => void; changed: () => void; failed: (trouble: Trouble | undefined) => void }) {
   const [poster, setPoster] = useState('');
   const there = job.status === 'COMPLETED' && (job.expiresAt ?? 0) > Date.now();
   useEffect(() => {
@@ -34,22 +42,34 @@ function Film({ job, play, changed }: { job: Job; play: (jobId: string) => void;
   }, [there]);
   const made = new Date(job.createdAt);
   const when = made.toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' });
+  const [sure, setSure] = useState(false);
+  const [busy, run] = useTask(failed);
   const remove = () =>
-    answer(api.DELETE('/api/v2/render/{jobId}', { params: { path: { jobId: job.jobId } } })).then(changed, changed);
+    run(async () => {
+      await answer(api.DELETE('/api/v2/render/{jobId}', { params: { path: { jobId: job.jobId } } }));
+      changed();
+    });
+  const state = job.status === 'PROCESSING' ? `rendering, ${job.progress} %` : words[job.status];
   return (
     <li>
       <button type="button" class="poster" disabled={!there} onClick={() => play(job.jobId)}>
-        {poster ? <img src={poster} alt={`Play the film of ${when}`} /> : <span>{words[job.status]}</span>}
+        {poster ? <img src={poster} alt={`Play the film of ${when}`} /> : <span>{state}</span>}
         {there && <span class="badge">{seconds(job.durationMs ?? 0)}</span>}
       </button>
       <div class="row">
         <span>
           <time dateTime={made.toISOString()}>{when}</time>
-          <small>{job.status === 'COMPLETED' && !there ? 'expired' : (job.error ?? `${words[job.status]}, ${job.quality}`)}</small>
+          <small>{job.status === 'COMPLETED' && !there ? 'expired' : (job.error ?? `${state}, ${job.quality}`)}</small>
         </span>
-        <button type="button" class="plain" aria-label={`Delete the film of ${when}`} onClick={remove}>
-          Delete
-        </button>
+        {/* A film cannot be brought back, so the first click only asks. */}
+        <Act
+          class="plain"
+          off={busy}
+          label={sure ? `Really delete the film of ${when}` : `Delete the film of ${when}`}
+          act={() => (sure ? void remove() : setSure(true))}
+        >
+          {sure ? 'Really?' : 'Delete'}
+        </Act>
       </div>
     </li>
   );

@@ -1,7 +1,8 @@
 // Pieces that several parts of the page are made of.
 
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Trouble } from './errors';
 
 const icons = {
   clip: 'M4 6h11v12H4zM17 10l4-3v10l-4-3z',
@@ -33,6 +34,77 @@ export function Panel(props: { title: string; step?: number; aside?: ComponentCh
       </header>
       {props.children}
     </section>
+  );
+}
+
+/**
+ * Runs one task at a time: what is asked for while one runs is ignored, so that a double click buys, separates or
+ * renders once. `report` hears how it failed, and undefined at the start.
+ */
+export function useTask(report: (trouble: Trouble | undefined) => void): [busy: boolean, run: (task: () => Promise<unknown>) => Promise<void>] {
+  const running = useRef(false);
+  const [busy, setBusy] = useState(false);
+  const run = async (task: () => Promise<unknown>) => {
+    if (running.current) return;
+    running.current = true;
+    setBusy(true);
+    report(undefined);
+    try {
+      await task();
+    } catch (e) {
+      report(e instanceof Trouble ? e : new Trouble(e instanceof Error ? e.message : String(e)));
+    }
+    running.current = false;
+    setBusy(false);
+  };
+  return [busy, run];
+}
+
+/** A button that does nothing while it is off, and keeps the focus all the same. */
+export function Act(props: { off?: boolean; class?: string; label?: string; act: () => void; children: ComponentChildren }) {
+  return (
+    <button
+      type="button"
+      class={props.class ?? ''}
+      aria-label={props.label}
+      aria-disabled={props.off || undefined}
+      onClick={() => {
+        if (!props.off) props.act();
+      }}
+    >
+      {props.children}
+    </button>
+  );
+}
+
+/** What went wrong, and a way to try again where that may help. */
+export function Wrong(props: { trouble: Trouble | undefined; again?: (() => void) | undefined }) {
+  return (
+    <div class="wrong" role="alert">
+      {props.trouble?.message}
+      {props.trouble?.again && props.again && (
+        <button type="button" onClick={props.again}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** Tells what was removed and takes it back. It has the focus, which was on what is gone. */
+export function Undo(props: { label: string; undo: () => void; close: () => void }) {
+  const button = useRef<HTMLButtonElement>(null);
+  useEffect(() => button.current?.focus(), [props.label]);
+  return (
+    <div class="undo" role="status">
+      {props.label}
+      <button ref={button} type="button" class="primary" onClick={props.undo}>
+        Undo
+      </button>
+      <button type="button" class="plain" aria-label="Keep it removed" onClick={props.close}>
+        Close
+      </button>
+    </div>
   );
 }
 

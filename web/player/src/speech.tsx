@@ -1,50 +1,68 @@
-// A recording that is separated into stems: asked for, followed, mixed anew.
+// A recording, or the sound of a clip, that is separated into stems: priced, asked
+// for, followed, mixed anew, and found again.
 
 import { useEffect, useState } from 'preact/hooks';
-import { answer, api, followSeparation, submitKey, type Schemas } from './api';
-import type { Draft } from './draft';
-import { inspect } from './media';
-import { Icon, Progress } from './parts';
+import { answer, api, followSeparation, newKey, type Schemas } from './api';
+import { openShop } from './app';
+import type { Draft, Speech as Spoken } from './draft';
+import { failureOf, type Trouble } from './errors';
+import { inspect, seconds } from './media';
+import { Act, Icon, Progress, useTask, Wrong } from './parts';
 import { Stems } from './stems';
-import type { Change } from './studio';
+import type { Change, Remove } from './studio';
+import { upload } from './upload';
 
 type Status = Schemas['SeparationStatus'];
+type Old = Schemas['SeparationHistoryJob'];
+
+/** What can be separated: a file, or a piece of a clip that was uploaded before. */
+export type Recording = { file: File } | { name: string; assetKey: string; fromMs: number; toMs: number; segment: number };
+
+interface Offer {
+  recording: Recording;
+  credits: number;
+  /** Of the submit: made with the offer, so that two clicks are one separation. */
+  key: string;
+}
+
+const nameOf = (r: Recording) => ('file' in r ? r.file.name : r.name);
 
 export function Speech(props: {
   draft: Draft;
   change: Change;
+  remove: Remove;
   balance: number;
   spent: () => void;
-  work: (label: string, task: () => Promise<unknown>) => Promise<void>;
-  /** Where the drop area finds what takes a recording. */
-  input: { current: (file: File) => Promise<void> };
+  /** Whether the server separates what was uploaded to the object store. */
+  byReference: boolean;
+  /** Where the rest of the page finds what takes a recording. */
+  ask: { current: (recording: Recording) => Promise<void> };
   stems: Schemas['Stem'][];
   found: (stems: Schemas['Stem'][]) => void;
 }) {
   const { draft, change, stems } = props;
   const { speech } = draft;
   const [state, setState] = useState<Status>();
-  const [price, setPrice] = useState<{ file: File; credits: number; enough: boolean }>();
+  const [offer, setOffer] = useState<Offer>();
+  const [sent, setSent] = useState<number | null>(null);
+  const [trouble, setTrouble] = useState<Trouble>();
+  const [busy, run] = useTask(setTrouble);
 
-  props.input.current = async (file) => {
+  props.ask.current = async (recording) => {
     // The price is quoted before anything is charged.
-    const { durationMs } = await inspect(file).catch(() => ({ durationMs: 0 }));
-    const cost = await answer(api.GET('/api/v2/credits/cost', { params: { query: { durationMs } } }));
-    setPrice({ file, credits: cost.credits, enough: cost.sufficient });
+    const durationMs = 'file' in recording ? (await inspect(recording.file).catch(() => ({ durationMs: 0 }))).durationMs : recording.toMs - recording.fromMs;
+    const cost = await answer(api.GET('/api/v2/credits/cost', { params: { query: { durationMs: Math.round(durationMs) } } }));
+    setOffer({ recording, credits: cost.credits, key: newKey() });
   };
-  const separate = (file: File) =>
-    props.work(`Uploading ${file.name}`, async () => {
-      const form = new FormData();
-      form.set('spec', new Blob(['{"sourceLanguageCode":"auto"}'], { type: 'application/json' }));
-      form.set('file', file);
-      const body = form as unknown as { file: string; spec: Schemas['SeparationSpec'] }; // a form types its files as text
-      const submit = api.POST('/api/v2/separate', { body, bodySerializer: () => form, params: { header: submitKey() } });
-      const { jobId } = await answer(submit);
-      setPrice(undefined);
+  const separate = ({ recording, key }: Offer) =>
+    run(async () => {
+      const jobId = await submit(recording, key, props.byReference, setSent).finally(() => setSent(null));
+      setOffer(undefined);
       props.found([]);
       props.spent();
-      change((old) => ({ ...old, speech: { name: file.name, jobId, volumes: {}, alone: true } }));
+      use({ name: nameOf(recording), jobId, volumes: {}, alone: true, ...('segment' in recording && { segment: recording.segment }) });
     });
+  const use = (spoken: Spoken) => change((old) => ({ ...old, speech: spoken }));
 
   useEffect(() => {
     setState(undefined);
@@ -59,45 +77,57 @@ export function Speech(props: {
         const volumes = Object.fromEntries(end.stems.map((s) => [s.stemId, s.stemId === 'voice_all' ? 1 : s.stemId === 'background' ? 0.2 : 0]));
         change((old) => ({ ...old, speech: old.speech && { ...old.speech, volumes: { ...volumes, ...old.speech.volumes } } }));
       },
-      () => !left && change((old) => ({ ...old, speech: undefined })), // deleted meanwhile
+      () => !left && change((old) => ({ ...old, speech: undefined })), // deleted in the meantime
     );
     return () => void (left = true);
   }, [speech?.jobId]);
 
-  const set = (part: Partial<NonNullable<Draft['speech']>>) => change((old) => ({ ...old, speech: old.speech && { ...old.speech, ...part } }));
+  const set = (part: Partial<Spoken>) => change((old) => ({ ...old, speech: old.speech && { ...old.speech, ...part } }));
+  const enough = !offer || props.balance >= offer.credits;
   return (
     <>
-      {price && (
+      {offer && (
         <div class="track ask">
           <span>
             <strong>
-              <Icon of="speech" /> {price.file.name}
+              <Icon of="speech" /> {nameOf(offer.recording)}
             </strong>
-            <small>{price.enough ? 'Voices and background become tracks of their own.' : 'Buy credits at the top of the page first.'}</small>
+            {enough ? (
+              <small>Voices and background become tracks of their own.</small>
+            ) : (
+              <button type="button" class="link" onClick={openShop}>
+                Buy credits first
+              </button>
+            )}
           </span>
-          <button type="button" class="primary" onClick={() => separate(price.file)}>
-            Separate for {price.credits} {price.credits === 1 ? 'credit' : 'credits'}
-          </button>
-          <button type="button" class="plain" onClick={() => setPrice(undefined)}>
+          <Act class="primary" off={busy || !enough} act={() => void separate(offer)}>
+            Separate for {offer.credits} {offer.credits === 1 ? 'credit' : 'credits'}
+          </Act>
+          <Act class="plain" off={busy} act={() => setOffer(undefined)}>
             Not now
-          </button>
+          </Act>
+          {busy && <Progress label={`Uploading ${nameOf(offer.recording)}`} value={sent} />}
         </div>
       )}
-      {!speech && !price && !draft.music && <p class="empty">Music plays under the film. A recording of speech is separated into voices and background, each with its own volume.</p>}
+      <Wrong trouble={trouble} again={offer && !busy ? () => void separate(offer) : undefined} />
+      {!speech && !offer && !draft.music && (
+        <p class="empty">Music plays under the film. A recording of speech is separated into voices and background, each with its own volume.</p>
+      )}
       {speech && (
         <div class="speech">
           <div class="track">
             <strong>
               <Icon of="speech" /> {speech.name}
             </strong>
-            <button type="button" class="plain" aria-label="Remove the speech" onClick={() => change((old) => ({ ...old, speech: undefined }))}>
+            <button type="button" class="plain" aria-label="Remove the speech" onClick={() => props.remove('The speech', (old) => ({ ...old, speech: undefined }))}>
               Remove
             </button>
           </div>
-          {state && going(state)}
+          {state && <Going state={state} />}
           {state?.status === 'READY' && stems.length > 0 && (
             <>
               <Stems stems={stems} volumes={speech.volumes} set={(id, v) => set({ volumes: { ...speech.volumes, [id]: v } })} />
+              {stems.some((s) => s.stemId === 'speaker_0') && <small>All speakers is the sum of the speakers: raise one or the other, not both.</small>}
               <label class="check">
                 <input type="checkbox" checked={speech.alone} onChange={(e) => set({ alone: e.currentTarget.checked })} /> Silence the clips while
                 the speech is heard
@@ -106,12 +136,62 @@ export function Speech(props: {
           )}
         </div>
       )}
+      <Earlier current={speech?.jobId} use={(job) => use({ name: job.fileName ?? 'Recording', jobId: job.jobId, volumes: {}, alone: true })} />
     </>
   );
 }
 
+/** Submits a separation under its key and returns the job. */
+async function submit(recording: Recording, key: string, byReference: boolean, sent: (percent: number) => void): Promise<string> {
+  const header = { 'Idempotency-Key': key };
+  if (!('file' in recording)) {
+    const { assetKey, fromMs, toMs } = recording;
+    return reference({ sourceAssetKey: assetKey, trimStartMs: fromMs, trimEndMs: toMs }, header);
+  }
+  const { file } = recording;
+  if (byReference) return reference({ sourceAssetKey: await upload(file, (part) => sent(100 * part)) }, header);
+  const form = new FormData();
+  form.set('spec', new Blob(['{"sourceLanguageCode":"auto"}'], { type: 'application/json' }));
+  form.set('file', file);
+  const body = form as unknown as { file: string; spec: Schemas['SeparationSpec'] }; // a form types its files as text
+  return (await answer(api.POST('/api/v2/separate', { body, bodySerializer: () => form, params: { header } }))).jobId;
+}
+
+type Reference = { sourceAssetKey: string; trimStartMs?: number; trimEndMs?: number };
+
+async function reference(body: Reference, header: { 'Idempotency-Key': string }): Promise<string> {
+  return (await answer(api.POST('/api/v2/separate/v3' as '/api/v2/separate', { body: body as never, params: { header } }))).jobId;
+}
+
+/** Separations that were paid before and can still be used. */
+function Earlier(props: { current: string | undefined; use: (job: Old) => void }) {
+  const [jobs, setJobs] = useState<Old[]>([]);
+  useEffect(() => {
+    answer(api.GET('/api/v2/separate', { params: { query: { limit: 20 } } })).then((page) => setJobs(page.jobs), () => {});
+  }, [props.current]);
+  const usable = jobs.filter((j) => j.status !== 'FAILED' && j.status !== 'DISPOSED' && j.jobId !== props.current && (j.expiresAt ?? Infinity) > Date.now());
+  if (!usable.length) return null;
+  return (
+    <details class="earlier">
+      <summary>Separated before ({usable.length})</summary>
+      <ul>
+        {usable.map((job) => (
+          <li key={job.jobId} class="row">
+            <span>
+              {job.fileName ?? 'Recording'} <small>{seconds(job.sourceDurationMs)}</small>
+            </span>
+            <button type="button" aria-label={`Use ${job.fileName ?? 'the recording'} again`} onClick={() => props.use(job)}>
+              Use
+            </button>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
 /** What a separation does while there are no stems, or why there will be none. */
-function going(state: Status) {
+function Going({ state }: { state: Status }) {
   switch (state.status) {
     case 'QUEUED':
       return <Progress label={`Waiting, place ${state.queuePosition} in the queue`} value={null} />;
@@ -121,11 +201,11 @@ function going(state: Status) {
     case 'FAILED':
       return (
         <p class="wrong" role="alert">
-          {state.error} {state.refunded && 'The credits are back.'}
+          {failureOf(state).message} {state.refunded && 'The credits are back.'}
         </p>
       );
     case 'DISPOSED':
-      return <p class="quiet">These stems were cleaned up. Drop the recording again.</p>;
+      return <p class="quiet">These stems were cleaned up. Add the recording again.</p>;
     default:
       return null;
   }

@@ -1,71 +1,93 @@
 // The studio: material comes in at the top, a film goes out at the bottom.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { answer, api, bytesOf, followRender, submitKey, upload, type Schemas } from './api';
-import { configOf, empty, lengthOfAll, nextId, useDraft, type Draft } from './draft';
-import { History } from './history';
+import { answer, api, capabilities, type Schemas } from './api';
+import { empty, lengthOfAll, nextId, useDraft, type Clip, type Draft } from './draft';
+import { Trouble } from './errors';
+import { Film } from './film';
 import { inspect, seconds } from './media';
-import { Drop, Icon, Panel, Progress, Volume } from './parts';
-import { Speech } from './speech';
+import { Act, Drop, Panel, Progress, Undo, useTask, Wrong } from './parts';
+import { Speech, type Recording } from './speech';
+import { Sound } from './sound';
 import { Timeline } from './timeline';
+import { upload } from './upload';
 
 export type Change = (change: (old: Draft) => Draft) => void;
+/** Removes something that may be brought back. */
+export type Remove = (what: string, change: (old: Draft) => Draft) => void;
+
+const nothing: Schemas['Capabilities'] = { features: [], limits: {} as Schemas['Capabilities']['limits'] };
 
 export function Studio(props: { user: string; balance: number; spent: () => void }) {
   const [draft, change] = useDraft(props.user);
-  const [busy, setBusy] = useState<{ label: string; part: number | null }>();
-  const [trouble, setTrouble] = useState('');
+  const [can, setCan] = useState(nothing);
+  const [upping, setUpping] = useState<{ label: string; part: number | null }>();
+  const [trouble, setTrouble] = useState<Trouble>();
   const [stems, setStems] = useState<Schemas['Stem'][]>([]);
-  const speechInput = useRef<(file: File) => Promise<void>>(async () => {});
-  const length = lengthOfAll(draft.segments);
+  const [removed, setRemoved] = useState<{ what: string; before: Draft }>();
+  const [busy, run] = useTask(setTrouble);
+  const lastTry = useRef<() => void>(() => {});
+  const ask = useRef<(recording: Recording) => Promise<void>>(async () => {});
+  const has = (feature: string) => (can.features as string[]).includes(feature);
+  useEffect(() => void capabilities().then(setCan, () => {}), []);
+  useEffect(() => {
+    if (!upping) return;
+    const warn = (e: BeforeUnloadEvent) => e.preventDefault(); // a reload would drop the file
+    addEventListener('beforeunload', warn);
+    return () => removeEventListener('beforeunload', warn);
+  }, [!upping]);
 
-  /** Does something that takes a while, and tells how it goes and how it failed. */
-  async function work(label: string, task: (part: (part: number) => void) => Promise<unknown>) {
-    setTrouble('');
-    setBusy({ label, part: null });
-    try {
-      await task((part) => setBusy({ label, part: part * 100 }));
-    } catch (e) {
-      setTrouble(e instanceof Error ? e.message : String(e));
-    }
-    setBusy(undefined);
-  }
-
-  const addClips = async (files: File[]) => {
-    for (const file of files)
-      await work(`Uploading ${file.name}`, async (part) => {
-        const { durationMs, picture } = await inspect(file).catch(() => {
-          throw new Error(`This browser cannot read ${file.name}.`);
-        });
-        const assetKey = await upload(file, part);
-        const clip = { name: file.name, assetKey, durationMs, picture };
-        change((old) => ({
-          ...old,
-          clips: [...old.clips.filter((c) => c.assetKey !== assetKey), clip],
-          segments: [...old.segments, { id: nextId(old.segments), assetKey, fromMs: 0, toMs: durationMs, speed: 1, volume: 1 }],
-        }));
-      });
-  };
-  const addMusic = ([file]: File[]) =>
-    file &&
-    work(`Uploading ${file.name}`, async (part) => {
-      const assetKey = await upload(file, part);
-      change((old) => ({ ...old, music: { name: file.name, assetKey, volume: 0.5 } }));
+  /** Does something that takes a while, tells how it goes, and can do it again if it failed. */
+  function work(label: string, task: (sent: (part: number) => void) => Promise<unknown>) {
+    lastTry.current = () => work(label, task);
+    return run(async () => {
+      setUpping({ label, part: null });
+      await task((part) => setUpping({ label, part: part * 100 })).finally(() => setUpping(undefined));
     });
+  }
+  const remove: Remove = (what, f) => {
+    setRemoved({ what, before: draft });
+    change(f);
+  };
+
+  const addClip = async (file: File, sent: (part: number) => void) => {
+    const seen = await inspect(file).catch(() => undefined);
+    const assetKey = await upload(file, sent);
+    const { durationMs, picture } = seen ?? (await measured(assetKey, file.name, has('analysis')));
+    const clip: Clip = { name: file.name, assetKey, durationMs, picture };
+    change((old) => ({
+      ...old,
+      clips: [...old.clips.filter((c) => c.assetKey !== assetKey), clip],
+      segments: [...old.segments, { id: nextId(old.segments), assetKey, fromMs: 0, toMs: durationMs, speed: 1, volume: 1 }],
+    }));
+  };
+  const addMusicFile = async (file: File, sent: (part: number) => void) => {
+    const assetKey = await upload(file, sent);
+    change((old) => ({ ...old, music: { name: file.name, assetKey, volume: 0.5 } }));
+  };
+  const addClips = (files: File[]) =>
+    work(files.length === 1 ? `Uploading ${files[0]?.name}` : `Uploading ${files.length} clips`, async (sent) => {
+      for (const [i, file] of files.entries()) await addClip(file, (part) => sent((i + part) / files.length));
+    });
+  const addMusic = ([file]: File[]) => file && work(`Uploading ${file.name}`, (sent) => addMusicFile(file, sent));
+  const addSpeech = ([file]: File[]) => file && work(`Looking at ${file.name}`, () => ask.current({ file }));
   const addSamples = () =>
-    work('Fetching the sample material; the first time it is painted, which takes a moment', async () => {
+    work('Fetching the sample material; the first time it is painted, which takes a moment', async (sent) => {
       const fetched = ['dusk.mp4', 'aurora.mp4', 'song.m4a', 'speech.m4a'].map(async (name) => {
         const sample = await fetch(`samples/${name}`);
-        if (!sample.ok) throw new Error('The sample material cannot be made on this machine.');
+        if (!sample.ok) throw new Trouble('The sample material cannot be made on this machine.');
         return new File([await sample.blob()], name);
       });
       const [dusk, aurora, song, speech] = await Promise.all(fetched);
       if (!dusk || !aurora || !song || !speech) return;
-      await addClips([dusk, aurora]);
-      await addMusic([song]);
-      await speechInput.current(speech);
+      await addClip(dusk, sent);
+      await addClip(aurora, sent);
+      await addMusicFile(song, sent);
+      await ask.current({ file: speech });
     });
 
+  const limit = can.limits.maxUploadFileSizeMb ? `, up to ${can.limits.maxUploadFileSizeMb} MB` : '';
+  const bare = !draft.segments.length && !draft.music && !draft.speech;
   return (
     <div class="studio">
       <Panel
@@ -73,27 +95,18 @@ export function Studio(props: { user: string; balance: number; spent: () => void
         title="Material"
         class="material"
         aside={
-          <button type="button" disabled={!!busy} onClick={addSamples}>
+          <Act class={bare ? 'primary' : ''} off={busy} act={() => void addSamples()}>
             Use sample material
-          </button>
+          </Act>
         }
       >
         <div class="drops">
-          <Drop many icon="clip" label="Clips" hint="mp4, mov, webm" accept="video/*" disabled={!!busy} take={(files) => void addClips(files)} />
-          <Drop icon="music" label="Music" hint={draft.music?.name ?? 'm4a, mp3, wav'} accept="audio/*" disabled={!!busy} take={(files) => void addMusic(files)} />
-          <Drop
-            icon="speech"
-            label="Speech"
-            hint={draft.speech?.name ?? 'separated into stems'}
-            accept="audio/*"
-            disabled={!!busy}
-            take={([file]) => file && void speechInput.current(file)}
-          />
+          <Drop many icon="clip" label="Clips" hint={`mp4, mov, webm${limit}`} accept="video/*,.mov,.mp4,.m4v,.webm" disabled={busy} take={(files) => void addClips(files)} />
+          <Drop icon="music" label="Music" hint={draft.music?.name ?? `m4a, mp3, wav${limit}`} accept="audio/*" disabled={busy} take={(files) => void addMusic(files)} />
+          <Drop icon="speech" label="Speech" hint={draft.speech?.name ?? 'separated into voices and background'} accept="audio/*" disabled={busy} take={(files) => void addSpeech(files)} />
         </div>
-        {busy && <Progress label={busy.label} value={busy.part} />}
-        <p class="wrong" role="alert">
-          {trouble}
-        </p>
+        {upping && <Progress label={upping.label} value={upping.part} />}
+        <Wrong trouble={trouble} again={busy ? undefined : lastTry.current} />
       </Panel>
 
       <Panel
@@ -103,124 +116,41 @@ export function Studio(props: { user: string; balance: number; spent: () => void
         aside={
           draft.segments.length > 0 && (
             <span class="row">
-              <small>{seconds(length)}</small>
-              <button type="button" class="plain" onClick={() => change(() => empty)}>
+              <small>{seconds(lengthOfAll(draft.segments))}</small>
+              <button type="button" class="plain" onClick={() => remove('Everything', () => empty)}>
                 Start over
               </button>
             </span>
           )
         }
       >
-        <Timeline draft={draft} change={change} />
+        <Timeline draft={draft} change={change} remove={remove} has={has} separate={(recording) => void ask.current(recording)} />
       </Panel>
 
       <Panel step={3} title="Sound" class="sound">
-        {draft.music && (
-          <div class="track">
-            <strong>
-              <Icon of="music" /> {draft.music.name}
-            </strong>
-            <Volume of="the music" value={draft.music.volume} set={(volume) => change((old) => ({ ...old, music: old.music && { ...old.music, volume } }))} />
-            <button type="button" class="plain" aria-label="Remove the music" onClick={() => change((old) => ({ ...old, music: undefined }))}>
-              Remove
-            </button>
-          </div>
-        )}
-        <Speech draft={draft} change={change} balance={props.balance} spent={props.spent} work={work} input={speechInput} stems={stems} found={setStems} />
+        {draft.music && <Sound music={draft.music} change={change} remove={remove} has={has} />}
+        <Speech draft={draft} change={change} remove={remove} balance={props.balance} spent={props.spent} byReference={has('separate.v3')} ask={ask} stems={stems} found={setStems} />
       </Panel>
 
-      <Film user={props.user} draft={draft} change={change} stems={stems} uploading={!!busy} />
+      <Film draft={draft} change={change} stems={stems} uploading={!!upping} has={has} />
+      {removed && (
+        <Undo
+          label={`${removed.what} removed.`}
+          undo={() => {
+            change(() => removed.before);
+            setRemoved(undefined);
+          }}
+          close={() => setRemoved(undefined)}
+        />
+      )}
     </div>
   );
 }
 
-/** Rendering, the film, and those that were made before. */
-function Film(props: { user: string; draft: Draft; change: Change; stems: Schemas['Stem'][]; uploading: boolean }) {
-  const { draft, change } = props;
-  const [state, setState] = useState<Schemas['RenderStatus']>();
-  const [film, setFilm] = useState('');
-  const [trouble, setTrouble] = useState('');
-  const [jobs, setJobs] = useState<Schemas['RenderHistoryJob'][]>([]);
-  const [cursor, setCursor] = useState<string | null>(null);
-  const player = useRef<HTMLVideoElement>(null);
-
-  async function list(after = ''): Promise<Schemas['RenderHistoryJob'][]> {
-    const page = await answer(api.GET('/api/v2/render', { params: { query: { limit: 12, ...(after && { cursor: after }) } } }));
-    setJobs((old) => (after ? [...old, ...page.jobs] : page.jobs));
-    setCursor(page.nextCursor);
-    return page.jobs;
-  }
-  const fail = (e: Error) => {
-    setTrouble(e.message);
-    setState(undefined);
-  };
-  async function show(jobId: string) {
-    setTrouble('');
-    setFilm(await bytesOf('download', jobId));
-    player.current?.focus();
-  }
-  async function follow(jobId: string) {
-    const end = await followRender(jobId, setState);
-    setState(undefined);
-    if (end.status === 'FAILED') setTrouble(end.error);
-    else await show(jobId);
-    await list();
-  }
-  async function render() {
-    setTrouble('');
-    setFilm('');
-    const body = configOf(draft, props.stems);
-    const { jobId } = await answer(api.POST('/api/v2/render/v3', { body, params: { header: submitKey() } }));
-    void list().catch(() => {});
-    await follow(jobId);
-  }
-  useEffect(() => {
-    list()
-      .then((all) => all.find((j) => j.status === 'PENDING' || j.status === 'PROCESSING'))
-      .then((going) => going && follow(going.jobId)) // since before a reload
-      .catch(fail);
-  }, []);
-
-  const percent = state?.progress ?? 0;
-  return (
-    <div class="result">
-      <Panel step={4} title="Film" class="film">
-        {film ? (
-          <video ref={player} src={film} controls playsInline tabIndex={0} aria-label="The rendered film" />
-        ) : (
-          <div class="screen">{state ? <b>{percent} %</b> : <span>Your film appears here</span>}</div>
-        )}
-        {state && <Progress label={state.status === 'PENDING' ? 'Waiting for a free slot' : `Rendering, ${percent} %`} value={percent} />}
-        <p class="wrong" role="alert">
-          {trouble}
-        </p>
-        <div class="row">
-          <label>
-            Quality{' '}
-            <select value={draft.quality} onChange={(e) => change((old) => ({ ...old, quality: e.currentTarget.value as Draft['quality'] }))}>
-              <option value="low">Low</option>
-              <option value="medium">Medium</option>
-              <option value="high">High</option>
-            </select>
-          </label>
-          <button type="button" class="primary" disabled={!!state || props.uploading || !draft.segments.length} onClick={() => render().catch(fail)}>
-            Render the film
-          </button>
-          {film && (
-            <a class="button" href={film} download="cutroom.mp4">
-              Save
-            </a>
-          )}
-        </div>
-      </Panel>
-      <Panel title="Films" class="past">
-        <History
-          jobs={jobs}
-          more={cursor ? () => void list(cursor).catch(fail) : undefined}
-          play={(jobId) => void show(jobId).catch(fail)}
-          changed={() => void list().catch(fail)}
-        />
-      </Panel>
-    </div>
-  );
+/** What the service knows of a clip that this browser cannot read, such as HEVC. */
+async function measured(assetKey: string, name: string, canAnalyse: boolean): Promise<{ durationMs: number; picture: string }> {
+  if (!canAnalyse) throw new Trouble(`This browser cannot read ${name}.`);
+  const found = await answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 100 } })).catch(() => undefined);
+  if (!found?.hasVideo) throw new Trouble(`${name} holds no video.`);
+  return { durationMs: found.durationMs, picture: '' };
 }
