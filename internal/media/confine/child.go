@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enter applies the order to this process and execs the program. It returns only
-// on failure.
+// enter applies the order to this process and executes the program. It returns only if
+// that fails.
 func enter(orderText string, args []string) error {
 	var o order
 	if err := json.Unmarshal([]byte(orderText), &o); err != nil {
 		return fmt.Errorf("order: %w", err)
 	}
-	// Where memory runs out the kernel should take the program, not the server.
-	// Not every container lets us say so.
+	// If memory runs out, the kernel should kill the program rather than the server.
+	// Some containers do not let us say so.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
-	// Files the server itself inherited without close-on-exec.
+	// Files that the server itself inherited without close-on-exec.
 	_ = unix.CloseRange(aliveFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -35,14 +35,14 @@ func enter(orderText string, args []string) error {
 	if err := applyLimits(o); err != nil {
 		return err
 	}
-	// Entering a namespace may have cleared the signal set at the fork, and the
-	// server may have died since.
+	// Entering a namespace may have cleared the signal that was set at the fork, and
+	// the server may have died since then.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("parent-death signal: %w", err)
 	}
 	alive := []unix.PollFd{{Fd: aliveFD, Events: unix.POLLIN}}
 	if _, err := unix.Poll(alive, 0); err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("ask for the server: %w", err)
+		return fmt.Errorf("check whether the server lives: %w", err)
 	}
 	if alive[0].Revents&unix.POLLHUP != 0 {
 		return errors.New("the server is gone")
@@ -56,12 +56,12 @@ func enter(orderText string, args []string) error {
 	return fmt.Errorf("exec %s: %w", o.Binary, err)
 }
 
-// maxThreads is far above what any encoder uses. Without a user namespace the limit
-// would count the threads of the server's user, and is not set.
+// maxThreads is far above what any encoder uses. It is not set without a user
+// namespace, where it would count all threads of the server's user.
 const maxThreads = 2048
 
-// applyLimits lowers what the process may consume. A hard limit that is lower
-// already stays.
+// applyLimits lowers what the process may consume. It keeps hard limits that are
+// already lower.
 func applyLimits(o order) error {
 	limits := []struct {
 		name     string
@@ -74,8 +74,8 @@ func applyLimits(o order) error {
 		{"file size", unix.RLIMIT_FSIZE, o.FileBytes},
 		{"cpu", unix.RLIMIT_CPU, uint64((o.CPU + time.Second - 1) / time.Second)},
 		// RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count
-		// address space that is only reserved: 64 MiB per thread's arena, and
-		// every mapped library. Shared memory is the filter's business.
+		// address space that is only reserved: 64 MiB for each thread's arena, and
+		// every mapped library. The seccomp filter refuses shared memory.
 		{"memory", unix.RLIMIT_DATA, o.MemoryBytes},
 	}
 	for _, l := range limits {
@@ -88,8 +88,8 @@ func applyLimits(o order) error {
 		}
 		lim := unix.Rlimit{Cur: min(l.value, now.Max), Max: min(l.value, now.Max)}
 		if l.resource == unix.RLIMIT_CPU {
-			// The soft limit lets ffmpeg end by itself and say why; the hard one
-			// is a bare SIGKILL.
+			// At the soft limit ffmpeg ends by itself and says why; the hard one is a
+			// bare SIGKILL.
 			lim.Max = min(l.value+5, now.Max)
 		}
 		if err := unix.Setrlimit(l.resource, &lim); err != nil {

@@ -10,12 +10,11 @@
 // empty. The program is the first process of its PID namespace: it can name no
 // process outside, and the processes that it starts end with it. Landlock leaves it
 // one folder to write, its inputs and the shared libraries to read, and no other
-// program to execute. The seccomp filter refuses what an attacker needs and a
-// decoder does not: sockets, processes, shared memory without a file, limits and
-// priorities of other processes, metadata of files, which Landlock has no rules for,
-// and every system call that is newer than the filter. It stands alone where
-// namespaces are refused, as in most container engines, and makes up for what an
-// old Landlock cannot hold.
+// program to execute. The seccomp filter allows the system calls that a decoder
+// needs and no other: no sockets, no processes, no shared memory without a file, no
+// limits or priorities of other processes, no metadata of files, which Landlock has
+// no rules for. It stands alone where namespaces are refused, as in most container
+// engines, and makes up for what an old Landlock cannot hold.
 //
 // It knows nothing of media.
 package confine
@@ -39,20 +38,20 @@ import (
 
 const (
 	arg0 = "cutroom-confined"
-	// ExitStatus is that of a process whose confinement itself failed; its
+	// ExitStatus is the exit status of a process that could not confine itself; its
 	// standard error says why. ffmpeg never ends with it.
 	ExitStatus = 121
 	nobody     = 65534
 )
 
-// armed says that this program calls Main, so starting it again is safe.
+// armed says that this program calls Main, so Command may start it again.
 var armed atomic.Bool
 
-// Armed reports whether Main was called. Without it Command would start the
+// Armed reports whether Main was called. If it was not, Command would start the
 // whole program again.
 func Armed() bool { return armed.Load() }
 
-// Layers are the parts of the confinement that a kernel may refuse.
+// Layers are the parts of the confinement, each of which a kernel may refuse.
 type Layers struct {
 	Namespaces bool
 	Landlock   bool
@@ -62,7 +61,7 @@ type Layers struct {
 	LandlockABI int `json:",omitempty"`
 }
 
-// Program is what is to run, and what it may have.
+// Program says what to run and what it may use.
 type Program struct {
 	Binary string   // absolute, links resolved
 	Args   []string `json:"-"` // without the name of the program
@@ -74,19 +73,19 @@ type Program struct {
 	CPU         time.Duration // processor time, rounded up to seconds; 0 is no limit
 }
 
-// order is what the new process is told, as JSON in its argument list, before the
-// program's own arguments. Nothing in it is secret: it names files and numbers.
+// order tells the new process what to do. It travels as JSON in the argument list,
+// before the program's own arguments; it names files and numbers, and holds no secret.
 type order struct {
 	Program
 	Layers Layers
 }
 
-// aliveFD is the one descriptor that the new process has beside the three of
-// every program: what aliveness returns. The program does not inherit it.
+// aliveFD is the descriptor of the pipe that aliveness returns. The new process has it
+// besides the three of every program, and the program does not inherit it.
 const aliveFD = 3
 
-// Command builds the process that confines itself and becomes p. It is started
-// with Start, and killing it (with ctx or otherwise) leaves none of its processes
+// Command builds the process that confines itself and becomes p. The caller starts it
+// with Start. Killing it, by ending ctx or otherwise, leaves none of its processes
 // behind.
 func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	alive, err := aliveness()
@@ -109,7 +108,7 @@ func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	// The group is for kernels without namespaces; the namespace dies with its first process.
 	cmd.Cancel = func() error {
 		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		if errors.Is(err, syscall.ESRCH) { // it has ended by itself, which is not to look like a failure
+		if errors.Is(err, syscall.ESRCH) { // it ended by itself, which must not look like a failure
 			return os.ErrProcessDone
 		}
 		return err
@@ -122,25 +121,26 @@ func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// environment is the whole environment of the program: none of the server's secrets.
+// environment is the whole environment of the program. The server's own holds secrets.
 func environment() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/nonexistent"}
 }
 
-// aliveness is the reading end of a pipe whose writing end this process holds
-// until it dies: a new process that finds it closed has lost its server. The
-// parent's process id would not tell, being 0 in a PID namespace.
+// aliveness is the reading end of a pipe whose writing end this process holds until it
+// dies. A new process that finds the pipe closed has lost its server. The parent's
+// process id would not tell: it is always 0 in a PID namespace.
 var aliveness = sync.OnceValues(func() (*os.File, error) {
 	r, w, err := os.Pipe()
 	writingEnds <- w
 	return r, err
 })
 
-// writingEnds keeps the writing end reachable: a collected file would close.
+// writingEnds keeps the writing end reachable, because the garbage collector closes
+// files that it collects.
 var writingEnds = make(chan *os.File, 1)
 
-// hidden says that Hide was called; it also guards the moments in which the
-// server is not.
+// hidden says that Hide was called. Its lock is held while the server shows itself for
+// a moment.
 var hidden struct {
 	sync.Mutex
 	on bool
@@ -157,12 +157,13 @@ func Hide() error {
 }
 
 // Start starts a Command. The calling goroutine must stay on its thread until the
-// process is gone: the kernel sends the parent-death signal when the thread that
-// forked ends.
+// process has ended, because the kernel sends the parent-death signal when the thread
+// that forked ends.
 //
 // An ordinary user may write the id maps of a new user namespace only while the
-// process that made it is not hidden. Those that already run in namespaces of
-// their own cannot use the moment; where there are none, nothing is shown.
+// process that made it is not hidden, so Start shows the server for that moment.
+// Programs in namespaces of their own cannot use it; without namespaces Start does
+// not show the server.
 func Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr.Cloneflags&syscall.CLONE_NEWUSER == 0 || os.Geteuid() == 0 {
 		return cmd.Start()

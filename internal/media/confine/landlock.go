@@ -10,25 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// libraryPaths hold what the dynamic loader needs.
+// libraryPaths are where the dynamic loader finds libraries.
 var libraryPaths = []string{
 	"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64",
 	"/usr/local/lib", "/usr/local/lib64",
 }
 
-// Rights to files, and to what lies below folders.
+// Rights to a file, or to everything below a folder.
 const (
 	readFile = unix.LANDLOCK_ACCESS_FS_READ_FILE
 	readAll  = readFile | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	execute  = unix.LANDLOCK_ACCESS_FS_EXECUTE
-	// What may be written may not be executed.
+	// No file may be both written and executed.
 	writeAll = readAll | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_DIR |
 		unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR
 	toFiles = readFile | execute | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 )
 
-// landlockABI is the kernel's version of Landlock, 0 where there is none.
+// landlockABI is the kernel's version of Landlock, 0 if it has none.
 func landlockABI() int {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -71,10 +71,10 @@ func reach(abi int) string {
 	return s
 }
 
-// applyLandlock leaves the calling thread its folder to write, its inputs, itself
-// and the libraries to read, and the null device. That is enough, since this
-// thread becomes the program; a library that restricts all threads would look
-// for them under a process id that /proc does not know by this name.
+// applyLandlock leaves the calling thread one folder to write; its inputs, its own
+// binary and the libraries to read; and the null device. Restricting this thread is
+// enough, because it becomes the program. A library that restricts all threads would
+// look for them in /proc under a process id of another namespace.
 func applyLandlock(o order) error {
 	abi := landlockABI()
 	if older := o.Layers.LandlockABI; older > 0 {
@@ -111,7 +111,7 @@ func applyLandlock(o order) error {
 		rules = append(rules, rule{o.Dir, writeAll, true})
 	}
 	for _, path := range o.Reads {
-		rules = append(rules, rule{path, readAll, false}) // of a missing one the program says so itself
+		rules = append(rules, rule{path, readAll, false}) // the program itself reports a missing one
 	}
 	for _, r := range rules {
 		err := permit(int(fd), r.path, r.access&attr.Handled_access_fs)

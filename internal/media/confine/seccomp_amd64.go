@@ -7,9 +7,9 @@ const auditArch = 0xc000003e // AUDIT_ARCH_X86_64
 // openCall is the call that openat replaces.
 const openCall = unix.SYS_OPEN
 
-// oldCalls are refused calls that only this processor has. truncate64 is not among
-// them: no processor with 64 bits has it.
+// oldCalls are allowed calls that only this processor has.
 var oldCalls = []uint32{
-	unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT,
-	unix.SYS_INOTIFY_INIT, unix.SYS_MKNOD, unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB,
+	unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_NEWFSTATAT, unix.SYS_ACCESS, unix.SYS_READLINK, unix.SYS_MKDIR, unix.SYS_RMDIR,
+	unix.SYS_UNLINK, unix.SYS_RENAME, unix.SYS_DUP2, unix.SYS_PIPE, unix.SYS_EVENTFD, unix.SYS_POLL, unix.SYS_SELECT,
+	unix.SYS_EPOLL_CREATE, unix.SYS_EPOLL_WAIT, unix.SYS_GETPGRP, unix.SYS_TIME, unix.SYS_ALARM, unix.SYS_PAUSE, unix.SYS_ARCH_PRCTL,
 }

@@ -1,9 +1,11 @@
 package confine
 
+import "golang.org/x/sys/unix"
+
 const auditArch = 0xc00000b7 // AUDIT_ARCH_AARCH64
 
 // openCall is the call that openat replaces: no call has this number.
 const openCall = 0xffffffff
 
-// oldCalls are refused calls that only this processor has.
-var oldCalls []uint32
+// oldCalls are allowed calls by the name that only this processor has for them.
+var oldCalls = []uint32{unix.SYS_FSTATAT}
