@@ -40,6 +40,7 @@ type invocation struct {
 	order          credit.Order
 	user, receipt  string
 	confirm        bool
+	failed         bool
 	stdout, stderr io.Writer
 	// fatal writes what ended the command into the log, a line a problem; nil
 	// where a person reads it.

@@ -17,6 +17,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/disk"
 	"cutroom/internal/installation"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/upstream/separator"
 )
@@ -126,11 +127,22 @@ func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {
 	}
 	started := time.Now()
 	err = d.Ping(ctx)
+	took := time.Since(started).Round(time.Microsecond)
 	kind := "SQLite"
 	if d.Postgres() {
 		kind = "PostgreSQL"
 	}
-	return fmt.Sprintf("%s answers in %v", kind, time.Since(started).Round(time.Microsecond)), errors.Join(err, d.Close())
+	writes := "takes writes"
+	if d.CheckSchema(ctx) != nil {
+		writes = "is not migrated yet"
+	} else if err == nil {
+		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+		if err = job.CheckWrites(limited, d, "doctor"); err != nil {
+			err = fmt.Errorf("the database answers reads but takes no writes: %w", err)
+		}
+		cancel()
+	}
+	return fmt.Sprintf("%s answers in %v and %s", kind, took, writes), errors.Join(err, d.Close())
 }
 
 func checkBucket(ctx context.Context, cfg config.Config) (string, error) {

@@ -2,11 +2,18 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
+	"log/slog"
+	"strings"
 
 	"cutroom/internal/admin"
+	"cutroom/internal/app"
+	"cutroom/internal/audit"
+	"cutroom/internal/config"
 	"cutroom/internal/db"
+	"cutroom/internal/render"
 )
 
 func showJob(ctx context.Context, v *invocation) error {
@@ -18,6 +25,58 @@ func showJob(ctx context.Context, v *invocation) error {
 		return v.print(j, func(w io.Writer) { jobTable(w, j) })
 	})
 }
+
+// retryJob queues a failed render again.
+func retryJob(ctx context.Context, v *invocation) error {
+	id := v.args[0]
+	if strings.HasPrefix(id, "sep-") {
+		return fmt.Errorf("%s is a separation, which was refunded when it failed: its owner can submit it again", id)
+	}
+	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
+		store, node, err := app.OpenStore(cfg)
+		if err != nil {
+			return err
+		}
+		if err := render.Retry(ctx, d, store, node, id, func(tx *db.Tx) error {
+			return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.RenderRetried, Target: id})
+		}); err != nil {
+			return err
+		}
+		return v.print(map[string]string{"jobId": id, "status": render.StatePending}, func(w io.Writer) {
+			fmt.Fprintf(w, "%s is PENDING again\n", id)
+		})
+	})
+}
+
+// failedFlag adds --failed, the only list there is, and --since.
+func failedFlag(fs *flag.FlagSet, v *invocation) {
+	fs.BoolVar(&v.failed, "failed", false, "")
+	sinceFlag(fs, v)
+}
+
+func showFailedJobs(ctx context.Context, v *invocation) error {
+	if !v.failed {
+		return fmt.Errorf("%w: jobs needs --failed", errUsage)
+	}
+	limit := 0
+	if v.since.IsZero() {
+		limit = shortList
+	}
+	return v.withDatabase(ctx, func(d *db.DB) error {
+		jobs, err := admin.New(d).FailedJobs(ctx, v.since, limit)
+		if err != nil {
+			return err
+		}
+		return v.print(jobs, func(w io.Writer) {
+			for _, j := range jobs {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.FinishedAt, j.JobID, j.ErrorCode, j.Error, oneLine(string(j.Cause)))
+			}
+		})
+	})
+}
+
+// oneLine is a text without line breaks.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func jobTable(w io.Writer, j admin.Job) {
 	fmt.Fprintf(w, "%s\t%s\nowner\t%s\t%s\nstatus\t%s, %d %%\nattempts\t%d\n", j.JobType, j.JobID, j.UserID, j.Email, j.Status, j.Progress, j.Attempts)

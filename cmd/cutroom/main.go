@@ -36,6 +36,8 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   user sign-out <email or uuid>        make every token issued until now invalid
   user erase <email or uuid>           delete the account with all its files
   job show <id>                        one job of any user, with the cause of its failure
+  job retry <id>                       queue a FAILED render again whose inputs are still there
+  jobs --failed [--since <date>]       failed jobs with their causes, newest first
   purchase verify <platform> <transactionId> --user <email or uuid> [--receipt <token>]
                                        ask the store about an order, and pay out as the
                                        person's own call would
@@ -74,6 +76,8 @@ var commands = map[string]command{
 	"user sign-out":   {args: 1, run: signOutUser},
 	"user erase":      {args: 1, run: eraseUser},
 	"job show":        {args: 1, run: showJob},
+	"job retry":       {args: 1, run: retryJob},
+	"jobs":            {flags: failedFlag, run: showFailedJobs},
 	"purchase verify": {args: 2, flags: verifyFlags, run: verifyPurchase},
 	"credits grant":   {args: 2, flags: grantFlags, run: grantCredits},
 	"credits revoke":  {args: 2, flags: supportFlags, run: revokeCredits},

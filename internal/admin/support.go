@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"cutroom/internal/credit"
@@ -277,6 +278,42 @@ func (r *Reports) separationJob(ctx context.Context, id string) (Job, error) {
 	}
 	j.Inputs, err = json.Marshal(in)
 	return j, err
+}
+
+// FailedJob is a job that failed and that its owner did not delete.
+type FailedJob struct {
+	JobID      string `json:"jobId"`
+	JobType    string `json:"jobType"`
+	UserID     string `json:"userId"`
+	Attempts   int    `json:"attempts"`
+	Replica    Text   `json:"replica"`
+	CreatedAt  Time   `json:"createdAt"`
+	FinishedAt Time   `json:"finishedAt"`
+	Error      Text   `json:"error"` // the owner's sentence
+	ErrorCode  Text   `json:"errorCode"`
+	Cause      Text   `json:"cause"`
+}
+
+// FailedJobs returns the jobs that failed since a time, newest first. A limit of 0 is
+// none.
+func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([]FailedJob, error) {
+	of := func(jobType string) string {
+		return `SELECT id, '` + jobType + `' AS job_type, user_id, attempts, replica, created_at, finished_at, error, error_code, failure_cause
+			FROM ` + jobType + `_jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1`
+	}
+	query := `SELECT * FROM (` + of(JobRender) + ` UNION ALL ` + of(JobSeparation) + `) AS failed ORDER BY finished_at DESC, id`
+	args := []any{max(0, since.UnixMilli())}
+	if limit > 0 {
+		query, args = query+` LIMIT $2`, append(args, limit)
+	}
+	jobs, err := db.All(ctx, r.db, func(row db.Scanner) (j FailedJob, err error) {
+		err = row.Scan(&j.JobID, &j.JobType, &j.UserID, &j.Attempts, &j.Replica, &j.CreatedAt, &j.FinishedAt, &j.Error, &j.ErrorCode, &j.Cause)
+		return j, err
+	}, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list failed jobs: %w", err)
+	}
+	return jobs, nil
 }
 
 // rawJSON is a stored text as JSON: null if it is empty, and a string if it is no

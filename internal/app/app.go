@@ -166,7 +166,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	}
 	a.renewer = job.NewRenewer(a.db, host+"/"+uuid.NewString(), a.log)
 	a.ready = &readiness{db: a.db, store: a.store, uploads: a.staging, ffmpeg: works, minFree: cfg.Storage.MinFreeDiskBytes,
-		key: "ready/" + a.nodeID, log: a.log}
+		key: "ready/" + a.nodeID, replica: a.renewer.Owner(), log: a.log}
 	a.replica = job.Replica{ID: a.renewer.Owner(), NodeID: a.storeNode(), Offers: a.ready.offers(cfg.Render.MaxConcurrent), Log: a.log}
 	a.calls = admin.NewCallLog(a.db, a.log)
 	provider, err := NewProvider(cfg, a.calls.Record, a.log)

@@ -9,6 +9,7 @@ import (
 	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/installation"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
@@ -90,13 +91,28 @@ func openStore(cfg config.Config, dirs folders, seen *dependencies) (objectstore
 // NewSweeper returns the sweeper of the configured installation, for a command
 // beside the service.
 func NewSweeper(cfg config.Config, d *db.DB, log *slog.Logger) (*sweep.Sweeper, error) {
-	dirs, err := makeFolders(cfg.Storage.Path)
-	if err != nil {
-		return nil, err
-	}
-	store, bucket, err := openStore(cfg, dirs, nil)
+	store, bucket, err := openConfiguredStore(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return newSweeper(cfg, d, store, bucket, newSweepMetrics(), log), nil
+}
+
+// OpenStore opens the configured object store, for a command beside the service. nodeID
+// names the disk that it writes to, and is "" for a bucket.
+func OpenStore(cfg config.Config) (store objectstore.Store, nodeID string, err error) {
+	store, bucket, err := openConfiguredStore(cfg)
+	if err != nil || bucket != nil {
+		return store, "", err
+	}
+	nodeID, err = job.NodeID(cfg.Storage.Path)
+	return store, nodeID, err
+}
+
+func openConfiguredStore(cfg config.Config) (objectstore.Store, *objectstore.Bucket, error) {
+	dirs, err := makeFolders(cfg.Storage.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return openStore(cfg, dirs, nil)
 }

@@ -46,7 +46,7 @@ func opsApp(t *testing.T, d *db.DB) (*App, *httptest.Server) {
 	}
 	a := &App{cfg: config.Config{}, log: slog.New(slog.DiscardHandler), db: d, nodeID: "node", store: store, staging: area,
 		slots: media.NewSlots(3)}
-	a.ready = &readiness{db: d, store: store, uploads: area, ffmpeg: func(context.Context) error { return nil }, key: "ready/node", log: a.log}
+	a.ready = &readiness{db: d, store: store, uploads: area, ffmpeg: func(context.Context) error { return nil }, key: "ready/node", replica: "replica", log: a.log}
 	a.metrics = newMetrics("1.2.3 (abc)", d, newSweepMetrics())
 	a.metrics.showSlots(a.slots)
 	a.metrics.registry.MustRegister(a.ready)
@@ -165,6 +165,15 @@ func TestReadyWhileEverythingWorks(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+		// As where a primary lacks its synchronous standby: reads work, no write does.
+		if _, err := d.Exec(t.Context(), `ALTER TABLE replicas RENAME TO unwritable`); err != nil {
+			t.Fatal(err)
+		}
+		wantUnready(t, s, "the database answers reads but takes no writes")
+		if _, err := d.Exec(t.Context(), `ALTER TABLE unwritable RENAME TO replicas`); err != nil {
+			t.Fatal(err)
+		}
+		wantReady(t, s)
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}

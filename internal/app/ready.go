@@ -31,6 +31,7 @@ const (
 // log says why.
 const (
 	reasonDatabase = "database"
+	reasonWrites   = "database_writes"
 	reasonDisk     = "disk"
 	reasonFolder   = "folder"
 	reasonStore    = "store"
@@ -39,6 +40,7 @@ const (
 
 var reasons = []struct{ name, text string }{
 	{reasonDatabase, "the database does not answer"},
+	{reasonWrites, "the database answers reads but takes no writes"},
 	{reasonDisk, "the storage folder is short of space"},
 	{reasonFolder, "the storage folder takes no files"},
 	{reasonStore, "the object store takes no files"},
@@ -56,6 +58,7 @@ type readiness struct {
 	ffmpeg  func(ctx context.Context) error // nil when it starts; itself nil where none is needed
 	minFree int64                           // bytes of disk below which uploads will fail
 	key     string                          // of the object that is written and deleted
+	replica string                          // whose row a check of the database writes
 	log     *slog.Logger
 
 	mu     sync.Mutex
@@ -168,15 +171,28 @@ func (c *readiness) tell(wrong map[string]error, among ...string) {
 
 // all is what is wrong, the database included.
 func (c *readiness) all(ctx context.Context) map[string]error {
-	ping, cancel := context.WithTimeout(ctx, 3*time.Second)
-	err := c.db.Ping(ping)
-	cancel()
+	reason, err := c.checkDatabase(ctx)
 	_, wrong := c.check(ctx, lookEvery)
 	if err != nil {
-		wrong[reasonDatabase] = err
+		wrong[reason] = err
 	}
-	c.tell(wrong, reasonDatabase)
+	c.tell(wrong, reasonDatabase, reasonWrites)
 	return wrong
+}
+
+// checkDatabase commits a write, and if that fails finds out whether reads work.
+func (c *readiness) checkDatabase(ctx context.Context) (reason string, err error) {
+	write, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err = job.CheckWrites(write, c.db, c.replica); err == nil {
+		return "", nil
+	}
+	read, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if c.db.Ping(read) == nil {
+		return reasonWrites, err
+	}
+	return reasonDatabase, err
 }
 
 // ServeHTTP implements http.Handler: 200 when the replica can serve.

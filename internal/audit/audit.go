@@ -30,6 +30,7 @@ const (
 	BucketAdopted      = "bucket-adopted"      // target: the installation
 	SubmissionsPaused  = "submissions-paused"  // target: the kind of job
 	SubmissionsResumed = "submissions-resumed" // target: the kind of job
+	RenderRetried      = "render-retried"      // target: the job
 	SweepConfirmed     = "sweep-confirmed"     // target: the installation
 )
 

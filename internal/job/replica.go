@@ -65,6 +65,17 @@ func (r Replica) Announce(ctx context.Context, d *db.DB) error {
 	return nil
 }
 
+// CheckWrites commits a write to the row of a replica, which it makes where there is
+// none. A database can answer every read and still not commit, such as a primary
+// without its synchronous standby.
+func CheckWrites(ctx context.Context, d *db.DB, id string) error {
+	if _, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 0, 0, 0)
+		ON CONFLICT (id) DO UPDATE SET seen_at = replicas.seen_at`, id); err != nil {
+		return fmt.Errorf("write to the database: %w", err)
+	}
+	return nil
+}
+
 // Live tells what all live replicas together offer: how many jobs may run at once,
 // and how many bytes those of the replica that has most room may still write.
 func Live(ctx context.Context, q db.Querier) (slots, mostFreeBytes int64, err error) {

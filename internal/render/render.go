@@ -45,6 +45,9 @@ const (
 	StateFailed     = "FAILED"
 )
 
+// topicJobs wakes the workers of every replica.
+const topicJobs = db.ForWorkers + "render"
+
 // maxAttempts bounds how many workers may die while they work on one job.
 const maxAttempts = 3
 
@@ -104,7 +107,7 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "render_jobs", Prefix: "rnd-", Topic: db.ForWorkers + "render",
+	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "render_jobs", Prefix: "rnd-", Topic: topicJobs,
 		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
 		Tracer: o.Tracer, Attempt: "render.attempt"}}
 }

@@ -19,7 +19,8 @@ import (
 func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "render uploads", Prefix: "uploads/rnd-", Grace: uploadLifetime,
-			Owner: `SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`},
+			Owner: fmt.Sprintf(`SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') OR %s AND finished_at > now_ms() - %d THEN 1 ELSE 0 END
+				FROM render_jobs WHERE id = $1`, serviceToBlame, retryFor.Milliseconds())},
 		{Kind: "render outputs", Prefix: "render/", Grace: job.OrphanAge,
 			Owner: `SELECT CASE WHEN state = 'PROCESSING' OR output_key IS NOT NULL THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`},
 		{Kind: kindInputs, Prefix: "inputs/", Grace: job.OrphanAge, Owner: user.ExistsQuery,

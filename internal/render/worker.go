@@ -150,8 +150,8 @@ func (s *Service) work(ctx context.Context, j claimedJob) (over bool) {
 
 // conclude decides about a job whose attempt failed. A failure on a replica that cannot
 // work may be the replica's, so the job is first tried elsewhere. It reports whether
-// the job has failed.
-func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (failed bool) {
+// the uploads may go.
+func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (over bool) {
 	free, unable := s.CanWork(ctx)
 	seen := fault.As(err)
 	switch {
@@ -165,7 +165,7 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (failed
 	case errors.Is(err, db.ErrUnavailable):
 		s.handBack(ctx, j, retry{forgive: true, pause: time.Second}, err)
 	case seen != nil && seen.Kind != fault.Internal && seen.Kind != fault.Unavailable:
-		failed = s.giveUp(ctx, j, seen, err)
+		over = s.giveUp(ctx, j, seen, err)
 	case j.Attempts < maxAttempts:
 		s.handBack(ctx, j, retry{pause: time.Second}, err)
 	default:
@@ -173,15 +173,14 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (failed
 		if errors.Is(err, media.ErrTimeout) {
 			told = errSlow
 		}
-		if failed = s.giveUp(ctx, j, told, err); failed {
-			s.jobs.AttemptLog(j.Claim).Error("render failed", "err", err)
-		}
+		over = s.giveUp(ctx, j, told, err)
+		s.jobs.AttemptLog(j.Claim).Error("render failed", "err", err)
 	}
-	return failed
+	return over
 }
 
-// giveUp fails a job, and reports whether that was written. If not, the lease runs out
-// and another worker claims the job.
+// giveUp fails a job, and reports whether its uploads may go. If the failure cannot be
+// written, the lease runs out and another worker claims the job.
 func (s *Service) giveUp(ctx context.Context, j claimedJob, told *fault.Error, cause error) bool {
 	moved, err := s.fail(ctx, j, told, cause)
 	log := s.jobs.AttemptLog(j.Claim)
@@ -190,7 +189,7 @@ func (s *Service) giveUp(ctx context.Context, j claimedJob, told *fault.Error, c
 	} else if moved {
 		log.Info("render ended", "state", StateFailed, "why", told.Answer(), "cause", cause)
 	}
-	return moved && err == nil
+	return moved && err == nil && !keepsUploads(told)
 }
 
 // retry says how the next worker may take up a job that is handed back.

@@ -1,0 +1,96 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/job"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/user"
+)
+
+// retryFor is how long the uploads of a failed render are kept if the service, not its
+// sources, is to blame, so that an operator can run it again.
+const retryFor = 24 * time.Hour
+
+// serviceToBlame is the condition that a FAILED job may be run again with its uploads.
+var serviceToBlame = fmt.Sprintf(`state = 'FAILED' AND deleted_at IS NULL AND error_code IN ('%s', '%s', '%s', '%s')`,
+	fault.Unexplained, fault.Interrupted, fault.Stale, fault.TimedOut)
+
+// keepsUploads is the same for a failure that is about to be written.
+func keepsUploads(told *fault.Error) bool {
+	switch told.Reason {
+	case fault.Unexplained, fault.Interrupted, fault.Stale, fault.TimedOut, "":
+		return true
+	}
+	return false
+}
+
+// Retry puts a FAILED render back into the queue, with all its attempts and all its
+// time, and runs note in the same transaction. nodeID names the disk that store writes
+// to, or is "" for a bucket. The error says why a render cannot be run again.
+func Retry(ctx context.Context, d *db.DB, store objectstore.Store, nodeID, jobID string, note func(tx *db.Tx) error) error {
+	j, err := failedJob(ctx, d, nodeID, jobID)
+	if err != nil {
+		return err
+	}
+	for name, source := range j.Spec.Sources {
+		switch _, err := store.Stat(ctx, source.Object); {
+		case errors.Is(err, objectstore.ErrNotFound):
+			return fmt.Errorf("the source %q of render %s is gone", name, jobID)
+		case err != nil:
+			return fmt.Errorf("look up source %q: %w", name, err)
+		}
+	}
+	return d.InTx(ctx, func(tx *db.Tx) error {
+		if err := user.Lock(ctx, tx, j.UserID); err != nil {
+			return fmt.Errorf("the owner of render %s deletes the account: %w", jobID, err)
+		}
+		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'PENDING', attempts = 0, fence = fence + 1, started_at = NULL, finished_at = NULL,
+				error = NULL, error_code = NULL, failure_cause = NULL, lease_until = NULL, needs_bytes = NULL, short_since = NULL
+			WHERE id = $1 AND fence = $2 AND state = 'FAILED' AND deleted_at IS NULL`, jobID, j.Fence)
+		if err != nil {
+			return fmt.Errorf("queue render again: %w", err)
+		}
+		if n == 0 {
+			return fmt.Errorf("render %s changed in the meantime", jobID)
+		}
+		for _, source := range j.Spec.Sources {
+			if err := job.Hold(ctx, tx, jobID, source.Object); err != nil {
+				return err
+			}
+		}
+		if err := note(tx); err != nil {
+			return err
+		}
+		return job.Announce(ctx, tx, jobID, topicJobs)
+	})
+}
+
+// failedJob reads a job that may be run again.
+func failedJob(ctx context.Context, d *db.DB, nodeID, jobID string) (j claimedJob, err error) {
+	var state, node, encoded string
+	var deleted bool
+	err = d.QueryRow(ctx, `SELECT user_id, state, COALESCE(node_id, ''), spec, fence, deleted_at IS NOT NULL FROM render_jobs WHERE id = $1`, jobID).
+		Scan(&j.UserID, &state, &node, &encoded, &j.Fence, &deleted)
+	switch {
+	case db.IsNoRows(err):
+		return j, fmt.Errorf("there is no render %q", jobID)
+	case err != nil:
+		return j, fmt.Errorf("read render: %w", err)
+	case deleted:
+		return j, fmt.Errorf("the owner of render %s deleted it", jobID)
+	case state != StateFailed:
+		return j, fmt.Errorf("render %s is %s; only a FAILED one can be run again", jobID, state)
+	case node != nodeID:
+		return j, fmt.Errorf("the sources of render %s are on another machine, whose node id is %q", jobID, node)
+	case encoded == "":
+		return j, fmt.Errorf("the request of render %s is no longer kept", jobID)
+	}
+	j.Spec, err = decodeSpec(encoded)
+	return j, err
+}

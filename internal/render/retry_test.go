@@ -1,0 +1,86 @@
+package render
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cutroom/internal/db"
+)
+
+// A render that failed without a fault of its sources runs again with its uploads, and
+// with all its attempts; any other is refused with a reason.
+func TestRetryRunsAFailedRenderAgain(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *rig) {
+		owner := r.user()
+		fails := true
+		s := r.service(&simulated{fails: func() error {
+			if fails {
+				return errors.New("a bug")
+			}
+			return nil
+		}}, r.db)
+		sources := r.source(owner)
+		ids, _ := r.enqueue(1, owner, sources)
+		id := ids[0]
+		r.exec(`UPDATE render_jobs SET spec = REPLACE(spec, $1, $2)`, sources["video"].Object, uploadKey(id, 0))
+		path := filepath.Join(t.TempDir(), "upload")
+		if err := os.WriteFile(path, []byte("a film"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.store.Put(t.Context(), uploadKey(id, 0), path, ""); err != nil {
+			t.Fatal(err)
+		}
+		run := func() {
+			t.Helper()
+			r.exec(`UPDATE render_jobs SET lease_until = NULL WHERE state = 'PENDING'`)
+			j, ok, err := s.claim(t.Context())
+			if err != nil || !ok {
+				t.Fatalf("claim: %v, %v", ok, err)
+			}
+			if s.work(t.Context(), j) {
+				s.dropUploads(t.Context(), j.ID, j.Spec.uploads(j.ID)...)
+			}
+		}
+		noted := 0
+		retry := func() error {
+			return Retry(t.Context(), r.db, r.store, "", id, func(*db.Tx) error { noted++; return nil })
+		}
+		refused := func(want string) {
+			t.Helper()
+			if err := retry(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}
+		refused("is PENDING")
+		for range maxAttempts {
+			run()
+		}
+		if err := s.Sweeper.Sweep(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		if err := retry(); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.number(`SELECT COUNT(*) FROM render_jobs j JOIN render_sources s ON s.job_id = j.id
+			WHERE j.state = 'PENDING' AND j.attempts = 0 AND j.error IS NULL AND j.finished_at IS NULL`); n != 1 || noted != 1 {
+			t.Fatalf("%d jobs wait, noted %d times", n, noted)
+		}
+		fails = false
+		run()
+		refused("is COMPLETED")
+		r.exec(`UPDATE render_jobs SET state = 'FAILED'`)
+		refused("no longer kept")
+		r.exec(`UPDATE render_jobs SET node_id = 'elsewhere'`)
+		refused("another machine")
+		r.exec(`UPDATE render_jobs SET deleted_at = now_ms()`)
+		refused("deleted it")
+		r.exec(`DELETE FROM render_jobs`)
+		refused("there is no render")
+		if noted != 1 {
+			t.Errorf("noted %d times", noted)
+		}
+	})
+}
