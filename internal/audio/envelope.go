@@ -77,12 +77,18 @@ func (e *Envelope) steady(from, to, start, end int64) (gain float64, steady bool
 // gains fills dst with the gains of the output samples from position from on. The
 // region plays [start, end).
 func (e *Envelope) gains(dst []float64, from, start, end int64) {
+	to := from + int64(len(dst))
 	for i := range dst {
-		n := from + int64(i)
-		dst[i] = e.FadeIn.at(n-start) * e.FadeOut.at(end-1-n)
+		dst[i] = 1
+	}
+	for n := from; n < min(to, start+e.FadeIn.Length); n++ {
+		dst[n-from] = e.FadeIn.at(n - start)
+	}
+	for n := max(from, end-e.FadeOut.Length); n < to; n++ {
+		dst[n-from] *= e.FadeOut.at(end - 1 - n)
 	}
 	for _, s := range e.Mutes {
-		for n := max(from, s.Start); n < min(from+int64(len(dst)), s.End); n++ {
+		for n := max(from, s.Start); n < min(to, s.End); n++ {
 			dst[n-from] *= 1 - ramp(n-s.Start, s.FadeIn)*ramp(s.End-1-n, s.FadeOut)
 		}
 	}
@@ -139,29 +145,35 @@ func (c Curve) multiply(dst []float64, from int64) {
 	if len(c) == 0 {
 		return
 	}
-	k := c.behind(float64(from) + 0.5)
-	for i := range dst {
-		x := float64(from+int64(i)) + 0.5
-		for k < len(c) && c[k].At <= x {
-			k++
+	for len(dst) > 0 {
+		first := float64(from) + 0.5
+		k, n := c.behind(first), len(dst)
+		if k < len(c) {
+			n = min(n, max(1, int(math.Ceil(c[k].At-first))))
 		}
-		dst[i] *= c.between(k, x)
+		c.between(k, dst[:n], first)
+		from, dst = from+int64(n), dst[n:]
 	}
 }
 
-// between is the gain at x, before which knot k-1 lies and behind which knot k does.
-func (c Curve) between(k int, x float64) float64 {
-	if k == 0 {
-		return c[0].Gain
+// between multiplies dst, whose first sample is heard around instant first, by the
+// gains between knots k-1 and k.
+func (c Curve) between(k int, dst []float64, first float64) {
+	a, b := c[max(0, k-1)], c[min(k, len(c)-1)]
+	if a.Gain == b.Gain || k == 0 || k == len(c) {
+		level := a.Gain
+		for i := range dst {
+			dst[i] *= level
+		}
+		return
 	}
-	a := c[k-1]
-	if k == len(c) || a.Gain == c[k].Gain {
-		return a.Gain
+	length := b.At - a.At
+	for i := range dst {
+		share := (first + float64(i) - a.At) / length
+		if a.Shape == Decibels {
+			dst[i] *= a.Gain * math.Pow(b.Gain/a.Gain, share)
+		} else {
+			dst[i] *= a.Gain + (b.Gain-a.Gain)*share
+		}
 	}
-	b := c[k]
-	t := (x - a.At) / (b.At - a.At)
-	if a.Shape == Decibels {
-		return a.Gain * math.Pow(b.Gain/a.Gain, t)
-	}
-	return a.Gain + (b.Gain-a.Gain)*t
 }

@@ -22,9 +22,9 @@ const (
 	// encodeTries is how often the mix is encoded until it decodes within full
 	// scale. The first lower ceiling was seen to do; the last one is half.
 	encodeTries = 4
-	// loudnessSlack is how far, in dB, the delivered film may be from the loudness or
-	// the true peak that was asked for. The API promises 0.5.
-	loudnessSlack = 0.3
+	// A delivered film may be softer or louder by so many dB than was asked for. The
+	// API promises 0.5; every further encoding costs as much as the first.
+	mostTooSoft, mostTooLoud = 0.4, 0.3
 )
 
 // encodeAudio runs the final pass on the mix. AAC is lossy: what came out of it is
@@ -122,9 +122,9 @@ func (r *run) matchLoudness(ctx context.Context, name string, level audio.Level)
 	}
 	change := r.headroom(meter)
 	if beyond := toDB(meter.TruePeak()); beyond > 0 { // clipped by players
-		change = min(change, -beyond-loudnessSlack)
+		change = min(change, -beyond-mostTooLoud)
 	}
-	if math.Abs(change) <= loudnessSlack {
+	if -mostTooLoud <= change && change <= mostTooSoft {
 		return level, nil
 	}
 	level.Gain *= fromDB(change)

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -178,7 +179,7 @@ func (b *bench) cold(ctx context.Context, r *report) error {
 // changes measures renders of an edited timeline, each from the cache of the
 // one before the edit.
 func (b *bench) changes(ctx context.Context, r *report) error {
-	var music, segment, alone, sound usage
+	var music, field, every, segment, alone, sound usage
 	for i := range b.runs {
 		e, err := b.engineWith(filepath.Join(b.dir, fmt.Sprintf("warm%d", i)))
 		if err != nil {
@@ -197,6 +198,16 @@ func (b *bench) changes(ctx context.Context, r *report) error {
 			return fmt.Errorf("a change of the music encoded %d frames", o.Stats.FramesEncoded)
 		}
 		music = music.better(u)
+
+		tl.Clips[0].FadeOut = 2 * time.Second
+		if u, _, err = b.render(ctx, e, tl); err != nil {
+			return err
+		}
+		field = field.better(u)
+		if u, _, err = b.render(ctx, e, everySoundField(tl)); err != nil {
+			return err
+		}
+		every = every.better(u)
 
 		tl = b.timeline()
 		tl.Segments[2].TrimStart += 700 * time.Millisecond
@@ -225,10 +236,27 @@ func (b *bench) changes(ctx context.Context, r *report) error {
 		sound = sound.better(u)
 	}
 	r.add("again, music changed", music, b.graph)
+	r.add("again, a fade changed", field, b.graph)
+	r.add("again, every sound field used (%.2f of the wall and %.2f of the CPU of a changed fade)", every, b.graph,
+		every.wall.Seconds()/field.wall.Seconds(), every.cpu.Seconds()/field.cpu.Seconds())
 	r.add("again, one of six segments changed", segment, b.graph)
 	r.add("single graph of that segment alone", alone, b.graph)
 	r.add("sound alone, from nothing", sound, b.graph)
 	return nil
+}
+
+// everySoundField is the timeline with everything that shapes the sound.
+func everySoundField(tl timeline.Timeline) timeline.Timeline {
+	points := []timeline.Point{{At: 0, Volume: 1}, {At: time.Second, Volume: 0.8}, {At: 3 * time.Second, Volume: 0.9}, {At: time.Minute, Volume: 1}}
+	tl.Segments = slices.Clone(tl.Segments)
+	for i := range tl.Segments {
+		tl.Segments[i].Points = points
+	}
+	music := tl.Clips[0]
+	music.FadeIn, music.FadeOut, music.Loop, music.Points, music.Ducking = time.Second, 2*time.Second, true, points, &timeline.DefaultDucking
+	music.SourceTrimEnd, music.End = 3500*time.Millisecond, 28*time.Second
+	tl.Clips, tl.Loudness = []timeline.Clip{music}, &timeline.DefaultLoudness
+	return tl
 }
 
 // large is cold in 1080p, where memory forbids several encoders at once on small
