@@ -3,32 +3,85 @@ package admin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cutroom/internal/db"
 )
 
-// exports are the rows that are a person's own, by the name under which they
-// are handed out. $1 is the user's id. What serves the running of the service,
-// or concerns another person, is left out.
-var exports = []struct{ name, query string }{
-	{"account", `SELECT id, provider, provider_sub, email, name, picture, role, created_at, last_active_at, signed_out_at
-		FROM users WHERE id = $1`},
-	{"balance", `SELECT balance FROM credit_balances WHERE user_id = $1`},
-	{"ledger", `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE user_id = $1 ORDER BY created_at, ref_id`},
-	{"purchases", `SELECT platform, order_id, product_id, credits, created_at, reversed_at, owed FROM purchases
-		WHERE buyer_id = $1 ORDER BY created_at`},
-	{"refusedReceipts", `SELECT platform, order_id, product_id, reason, attempts, created_at FROM receipt_refusals
-		WHERE user_id = $1 ORDER BY created_at`},
-	{"renders", `SELECT id, state, spec, output_kind, source_duration_ms, error, output_size_bytes, created_at, started_at,
-		finished_at, expires_at, deleted_at FROM render_jobs WHERE user_id = $1 ORDER BY created_at, id`},
-	{"renderInputs", `SELECT input_id, sha256, size_bytes, last_used_at FROM render_inputs WHERE user_id = $1 ORDER BY last_used_at`},
-	{"assets", `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at FROM asset_holders h
-		JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 ORDER BY h.created_at, h.asset_key`},
-	{"separations", `SELECT id, state, source_name, source_size_bytes, source_duration_ms, language, credits, error,
-		actual_duration_ms, created_at, ready_at, collected_at, finished_at, deleted_at FROM separation_jobs WHERE user_id = $1 ORDER BY created_at, id`},
-	{"stems", `SELECT s.job_id, s.stem_id, s.content_type, s.size_bytes, s.duration_ms FROM separation_stems s
-		JOIN separation_jobs j ON j.id = s.job_id WHERE j.user_id = $1 ORDER BY s.job_id, s.ordinal`},
+// export is a kind of rows that are a person's own. $1 in rows is the user's id.
+// What serves the running of the service, or concerns another person, is left out.
+type export struct {
+	name    string // under which the rows are handed out
+	columns []column
+	rows    string // what follows the columns in the query
+}
+
+var exports = []export{
+	{"account", list(values("id provider provider_sub email name picture role"), times("created_at last_active_at signed_out_at")),
+		`FROM users WHERE id = $1`},
+	{"balance", values("balance"), `FROM credit_balances WHERE user_id = $1`},
+	{"ledger", list(values("ref_id kind amount"), times("created_at")), `FROM credit_ledger WHERE user_id = $1 ORDER BY created_at, ref_id`},
+	{"purchases", list(values("platform order_id product_id credits owed"), times("created_at reversed_at")),
+		`FROM purchases WHERE buyer_id = $1 ORDER BY created_at`},
+	{"refusedReceipts", list(values("platform order_id product_id reason attempts"), times("created_at")),
+		`FROM receipt_refusals WHERE user_id = $1 ORDER BY created_at`},
+	{"renders", list(values("id state output_kind source_duration_ms error output_size_bytes"), documents("spec"),
+		times("created_at started_at finished_at expires_at deleted_at")),
+		`FROM render_jobs WHERE user_id = $1 ORDER BY created_at, id`},
+	{"renderInputs", list(values("input_id sha256 size_bytes"), times("last_used_at")),
+		`FROM render_inputs WHERE user_id = $1 ORDER BY last_used_at`},
+	{"assets", list(values("asset_key size_bytes content_type"), times("created_at last_used_at")),
+		`FROM (SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at
+			FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1) AS held ORDER BY created_at, asset_key`},
+	{"separations", list(values("id state source_name source_size_bytes source_duration_ms language credits error actual_duration_ms"),
+		times("created_at ready_at collected_at finished_at deleted_at")),
+		`FROM separation_jobs WHERE user_id = $1 ORDER BY created_at, id`},
+	{"stems", values("job_id stem_id content_type size_bytes duration_ms"),
+		`FROM separation_stems WHERE job_id IN (SELECT id FROM separation_jobs WHERE user_id = $1) ORDER BY job_id, ordinal`},
+}
+
+// column is a column of an export and how its value is read.
+type column struct {
+	name string
+	read func(stored any) (any, error)
+}
+
+func list(columns ...[]column) []column { return slices.Concat(columns...) }
+
+// values are columns that are handed out as they are stored.
+func values(names string) []column {
+	return columns(names, func(stored any) (any, error) {
+		if b, ok := stored.([]byte); ok {
+			return string(b), nil
+		}
+		return stored, nil
+	})
+}
+
+// times are columns of epoch milliseconds.
+func times(names string) []column {
+	return columns(names, func(stored any) (any, error) {
+		var t Time
+		err := t.Scan(stored)
+		return t, err
+	})
+}
+
+// documents are columns of JSON.
+func documents(names string) []column {
+	return columns(names, func(stored any) (any, error) {
+		var t Text
+		err := t.Scan(stored)
+		return rawJSON(string(t)), err
+	})
+}
+
+func columns(names string, read func(any) (any, error)) (out []column) {
+	for name := range strings.FieldsSeq(names) {
+		out = append(out, column{name, read})
+	}
+	return out
 }
 
 // Export is everything that is kept of a person, ready to be written as JSON:
@@ -39,51 +92,41 @@ func (r *Reports) Export(ctx context.Context, userID string) (map[string][]map[s
 	}
 	out := map[string][]map[string]any{}
 	for _, e := range exports {
-		out[e.name] = []map[string]any{}
-		err := db.Each(ctx, r.db, func(rows *db.Rows) error {
-			row, err := scanRow(rows)
-			out[e.name] = append(out[e.name], row)
-			return err
-		}, e.query, userID)
+		rows, err := db.All(ctx, r.db, e.scan, e.query(), userID)
 		if err != nil {
 			return nil, fmt.Errorf("export %s: %w", e.name, err)
 		}
+		out[e.name] = append([]map[string]any{}, rows...) // never null
 	}
 	return out, nil
 }
 
-// scanRow reads a row of whatever columns it has. A column whose name ends in
-// _at is a time; one called spec is JSON already.
-func scanRow(rows *db.Rows) (map[string]any, error) {
-	columns, err := rows.Columns()
-	if err != nil {
+func (e export) query() string {
+	names := make([]string, len(e.columns))
+	for i, c := range e.columns {
+		names[i] = c.name
+	}
+	return `SELECT ` + strings.Join(names, ", ") + ` ` + e.rows
+}
+
+func (e export) scan(row db.Scanner) (map[string]any, error) {
+	stored := make([]any, len(e.columns))
+	into := make([]any, len(e.columns))
+	for i := range stored {
+		into[i] = &stored[i]
+	}
+	if err := row.Scan(into...); err != nil {
 		return nil, err
 	}
-	values := make([]any, len(columns))
-	into := make([]any, len(columns))
-	for i, name := range columns {
-		into[i] = &values[i]
-		if strings.HasSuffix(name, "_at") {
-			values[i] = new(Time)
-			into[i] = values[i]
+	out := map[string]any{}
+	for i, c := range e.columns {
+		value, err := c.read(stored[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
+		out[camelCase(c.name)] = value
 	}
-	if err := rows.Scan(into...); err != nil {
-		return nil, err
-	}
-	row := map[string]any{}
-	for i, name := range columns {
-		switch v := values[i].(type) {
-		case []byte:
-			values[i] = string(v)
-		case string:
-			if name == "spec" {
-				values[i] = rawJSON(v)
-			}
-		}
-		row[camelCase(name)] = values[i]
-	}
-	return row, nil
+	return out, nil
 }
 
 // camelCase is the wire's way to write a column's name.
