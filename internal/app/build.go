@@ -71,10 +71,6 @@ func checkConfinement(layers []confine.Layer, must bool, log *slog.Logger) error
 	return nil
 }
 
-// storeTimeout is the longest silence of the bucket that a try survives, where
-// the time-outs of the configuration, made for media transfers, are longer.
-const storeTimeout = 10 * time.Second
-
 // NewBucket returns the configured bucket, nil when there is none.
 func NewBucket(cfg config.Config) *objectstore.Bucket { return newBucket(cfg, nil) }
 
@@ -85,7 +81,7 @@ func newBucket(cfg config.Config, seen *dependencies) *objectstore.Bucket {
 	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint,
 		Bucket: cfg.ObjectStore.Bucket, AccessKeyID: cfg.ObjectStore.AccessKeyID,
 		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal(),
-		StallTimeout:    min(cfg.Outbound.SocketTimeout, storeTimeout),
+		StallTimeout:    cfg.Outbound.BucketSilence(),
 		HTTP:            seen.client("bucket", &http.Client{Transport: objectstore.NewTransport()})})
 }
 
@@ -126,17 +122,15 @@ func (a *App) buildStore(cfg config.Config, dirs folders) error {
 	return nil
 }
 
-// outboundClient is for calls to identity providers and stores: small answers
-// to people who wait, so the request time-out is capped well below that of
-// media transfers.
+// outboundClient is for calls to identity providers and app stores.
 func outboundClient(cfg config.Config) *http.Client {
-	const longest = 30 * time.Second
-	dial := &net.Dialer{Timeout: min(cfg.Outbound.ConnectTimeout, longest)}
+	limits := cfg.Outbound.Prompt()
+	dial := &net.Dialer{Timeout: limits.ConnectTimeout}
 	return &http.Client{
-		Timeout: min(cfg.Outbound.RequestTimeout, longest),
+		Timeout: limits.RequestTimeout,
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext,
-			TLSHandshakeTimeout: min(cfg.Outbound.ConnectTimeout, longest), MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
-			ResponseHeaderTimeout: min(cfg.Outbound.SocketTimeout, longest), ForceAttemptHTTP2: true},
+			TLSHandshakeTimeout: limits.ConnectTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
+			ResponseHeaderTimeout: limits.SocketTimeout, ForceAttemptHTTP2: true},
 	}
 }
 

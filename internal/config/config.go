@@ -280,12 +280,32 @@ type Outbound struct {
 	SocketTimeout  time.Duration // longest silence on a connection
 }
 
+// The time-outs are made for media transfers. Where somebody waits for a small
+// answer they are capped.
+const (
+	maxPromptTimeout = 30 * time.Second
+	maxBucketSilence = 10 * time.Second
+)
+
+// Prompt returns the time-outs of calls to identity providers and app stores.
+func (o Outbound) Prompt() Outbound {
+	return Outbound{ConnectTimeout: min(o.ConnectTimeout, maxPromptTimeout), RequestTimeout: min(o.RequestTimeout, maxPromptTimeout),
+		SocketTimeout: min(o.SocketTimeout, maxPromptTimeout)}
+}
+
+// BucketSilence is the longest silence of the bucket that one attempt survives.
+func (o Outbound) BucketSilence() time.Duration { return min(o.SocketTimeout, maxBucketSilence) }
+
 // Load reads every key through lookup, which behaves like os.LookupEnv. A
 // blank value counts as an absent one. The error joins one *Problem for every
 // broken rule, a line each; the Config is then the zero value, but for the
 // format of the log that is to tell of it.
 func Load(lookup func(string) (string, bool)) (Config, error) {
-	r, s := reader{lookup: lookup}, settings{}
+	return loadFrom(reader{lookup: lookup})
+}
+
+func loadFrom(r reader) (Config, error) {
+	var s settings
 	r.readSecretFiles()
 	for _, k := range s.keys() {
 		if !r.broken[k.Name] {

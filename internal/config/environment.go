@@ -80,16 +80,14 @@ func editDistance(a, b string) int {
 }
 
 func loadWithFile(path string, environment func(string) (string, bool)) (Config, error) {
-	// What can be read of a broken file counts, so that its other keys are not
-	// reported as missing.
 	values, fileErr := readEnvFile(path)
-	cfg, err := Load(func(key string) (string, bool) {
+	cfg, err := loadFrom(reader{incomplete: fileErr != nil, lookup: func(key string) (string, bool) {
 		if value, ok := environment(key); ok {
 			return value, true
 		}
 		value, ok := values[key]
 		return value, ok
-	})
+	}})
 	if err = errors.Join(fileErr, err); err != nil {
 		return Config{Log: cfg.Log}, err
 	}
@@ -158,53 +156,10 @@ func readEnvFile(path string) (map[string]string, error) {
 		return nil, &Problem{Key: path, Rule: "must not be larger than 1 MiB"}
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors on Windows leave this mark
-	lines := strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
-	var problems []error
-	for range maxBrokenLines {
-		values, ok := parseEnv(strings.Join(lines, "\n"))
-		if ok {
-			return values, errors.Join(problems...)
-		}
-		broken := brokenLine(lines)
-		problems = append(problems, &Problem{Key: path, Rule: fmt.Sprintf("line %d is not KEY=value, or its quote is not closed", broken)})
-		lines[broken-1] = ""
+	values, err := godotenv.Unmarshal(strings.ReplaceAll(string(text), "\r\n", "\n"))
+	if _, nameless := values[""]; err != nil || nameless {
+		// The library's message quotes the file, secrets included.
+		return nil, &Problem{Key: path, Rule: "must consist of KEY=value lines, with every quote closed"}
 	}
-	return nil, errors.Join(problems...)
-}
-
-// maxBrokenLines is how many lines are reported before the file is taken for
-// something else.
-const maxBrokenLines = 10
-
-func parseEnv(text string) (map[string]string, bool) {
-	values, err := godotenv.Unmarshal(text)
-	if err != nil {
-		return nil, false // its message quotes the file, secrets included
-	}
-	if _, nameless := values[""]; nameless {
-		return nil, false
-	}
-	return values, true
-}
-
-// longestQuote is how many lines a quoted value may span for brokenLine to
-// look for its end. A private key has about 30.
-const longestQuote = 200
-
-// brokenLine returns the number of the line, from 1, where the first statement
-// begins that does not parse.
-func brokenLine(lines []string) int {
-	for start := 0; start < len(lines); {
-		end, ok := start+1, false
-		for ; end <= min(len(lines), start+longestQuote); end++ {
-			if _, ok = parseEnv(strings.Join(lines[start:end], "\n")); ok {
-				break
-			}
-		}
-		if !ok {
-			return start + 1
-		}
-		start = end
-	}
-	return len(lines)
+	return values, nil
 }

@@ -366,10 +366,10 @@ func (s *settings) storeKeys() []Key {
 func (s *settings) outboundKeys() []Key {
 	return []Key{
 		{Name: "HTTP_CONNECT_TIMEOUT_MS", Default: "120000", Min: 1, Max: maxDayMs, set: number(&s.Outbound.ConnectTimeout, time.Millisecond),
-			Meaning: "Time to connect to another service, in milliseconds."},
+			Meaning: "Time to connect to another service, in milliseconds. At most 30 s to identity providers and app stores."},
 		{Name: "HTTP_REQUEST_TIMEOUT_MS", Default: "600000", Min: 1, Max: maxDayMs, set: number(&s.Outbound.RequestTimeout, time.Millisecond),
-			Meaning: "Time for a whole request to another service, in milliseconds."},
+			Meaning: "Time for a whole request to another service, in milliseconds. At most 30 s to identity providers and app stores."},
 		{Name: "HTTP_SOCKET_TIMEOUT_MS", Default: "600000", Min: 1, Max: maxDayMs, set: number(&s.Outbound.SocketTimeout, time.Millisecond),
-			Meaning: "Longest silence on a connection to another service, in milliseconds."},
+			Meaning: "Longest silence on a connection to another service, in milliseconds. At most 30 s from identity providers and app stores, and 10 s from the bucket."},
 	}
 }

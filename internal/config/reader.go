@@ -21,10 +21,13 @@ func (p *Problem) Error() string { return p.Key + ": " + p.Rule }
 // reader takes values out of the environment, and collects problems and
 // warnings instead of stopping at the first.
 type reader struct {
-	lookup   func(string) (string, bool)
-	broken   map[string]bool // secrets whose file is a problem
-	problems []error
-	warnings []string
+	lookup func(string) (string, bool)
+	broken map[string]bool // secrets whose file is a problem
+	// incomplete says that a file of settings could not be read: a key that is
+	// missing may be in it, and is no problem.
+	incomplete bool
+	problems   []error
+	warnings   []string
 }
 
 func (r *reader) problem(key, rule string) {
@@ -58,7 +61,9 @@ func (r *reader) text(k Key) string {
 	case value != "":
 		return value
 	case k.Required == Always:
-		r.problem(k.Name, "is required")
+		if !r.incomplete {
+			r.problem(k.Name, "is required")
+		}
 	case !k.Computed:
 		return k.Default
 	}
