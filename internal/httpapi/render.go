@@ -66,6 +66,9 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 	if err := parseObject([]byte(text), &cfg); err != nil {
 		return wrongShape("config", []byte(text), &cfg, err)
 	}
+	if err := knownFields(r, []byte(text), &cfg, ""); err != nil {
+		return err
+	}
 	sub := render.Submission{Files: f.files, InputID: strings.TrimSpace(f.text["inputId"])}
 	if !storable(sub.InputID) {
 		sub.InputID = "-" // is as unknown
@@ -96,6 +99,9 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	var cfg configWire
 	if err := parseObject(body, &cfg); err != nil {
 		return wrongShape("the body", body, &cfg, err)
+	}
+	if err := knownFields(r, body, &cfg, ""); err != nil {
+		return err
 	}
 	t, err := cfg.referenced()
 	if err != nil {

@@ -40,13 +40,17 @@ func tooLarge(err error) bool {
 	return errors.As(err, &mbe)
 }
 
-// decodeJSON reads a JSON object into dst. Unknown keys are ignored.
+// decodeJSON reads a JSON object into dst. Unknown keys are ignored, unless the client
+// asks for a strict handling.
 func decodeJSON(w http.ResponseWriter, r *http.Request, dst any) error {
 	b, err := readBody(w, r)
 	if err != nil {
 		return err
 	}
-	return parseObject(b, dst)
+	if err := parseObject(b, dst); err != nil {
+		return err
+	}
+	return knownFields(r, b, dst, "")
 }
 
 // maxValues is more values than any request of the API has. A megabyte of empty

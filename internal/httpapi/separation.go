@@ -1,61 +1,22 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"net/textproto"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"cutroom/internal/account"
 	"cutroom/internal/audio"
 	"cutroom/internal/fault"
-	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/separation"
 )
-
-// idempotencyKey reads the optional header, before the body is: what it breaks
-// must not cost an upload. The caller adds the fingerprint of what the request
-// asks for.
-func idempotencyKey(r *http.Request, user account.Principal) (idempotency.Key, error) {
-	v := strings.TrimSpace(r.Header.Get("Idempotency-Key"))
-	if len(v) > idempotency.MaxKeyLength || strings.ContainsFunc(v, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return idempotency.Key{}, fault.Invalidf("Idempotency-Key must be at most %d printable ASCII characters", idempotency.MaxKeyLength)
-	}
-	return idempotency.Key{UserID: user.UserID, Value: v}, nil
-}
-
-type jobBody struct {
-	JobID string `json:"jobId"`
-}
-
-// submitted answers with the id of the job that a request is now.
-func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string) error {
-	about(r.Context()).jobID = jobID
-	writeJSON(w, status, jobBody{jobID})
-	return nil
-}
-
-// deleteJob cancels and deletes a job, of either kind.
-func deleteJob(remove func(ctx context.Context, owner, jobID string) error) userHandler {
-	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-		if err := remove(r.Context(), user.UserID, r.PathValue("jobId")); err != nil {
-			return err
-		}
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	}
-}
 
 // maxLanguageCode is the length that BCP 47 asks implementations to support, in
 // bytes.
@@ -87,7 +48,7 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	if !given {
 		return fault.Invalidf("file is required")
 	}
-	language, err := separationSpec(f)
+	language, err := separationSpec(r, f)
 	if err != nil {
 		return err
 	}
@@ -99,8 +60,9 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	return submitted(w, r, http.StatusAccepted, id)
 }
 
-// separationSpec reads the form field spec. Unknown and former keys are ignored.
-func separationSpec(f *form) (language string, err error) {
+// separationSpec reads the form field spec. Unknown and former keys are ignored, unless
+// the client asks for a strict handling.
+func separationSpec(r *http.Request, f *form) (language string, err error) {
 	text, given := f.text["spec"]
 	if !given {
 		return "", fault.Invalidf("spec is required")
@@ -110,6 +72,9 @@ func separationSpec(f *form) (language string, err error) {
 	}
 	if err := parseObject([]byte(text), &spec); err != nil {
 		return "", errBadRequest.WithDetail("spec is not a JSON object of the documented form").WithCause(err)
+	}
+	if err := knownFields(r, []byte(text), &spec, "spec."); err != nil {
+		return "", err
 	}
 	if spec.SourceLanguageCode == nil {
 		return "auto", nil
@@ -175,18 +140,20 @@ func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user a
 		if err != nil {
 			return state{}, err
 		}
-		encoded := encode(bodyOfSeparation(st))
-		// Links are fresh in every answer; who has older ones hears of it while those
-		// are still good for a while.
-		var tagged []byte
-		rest := encoded
-		for _, t := range st.Stems {
-			before, after, _ := bytes.Cut(rest, []byte(t.URL))
-			tagged, rest = strconv.AppendInt(append(tagged, before...), st.LinkAge, 10), after
-		}
+		body := bodyOfSeparation(st)
 		ended := st.State == separation.StateReady || st.State == separation.StateFailed || st.State == separation.StateDisposed
-		return state{encoded, weakTag(append(tagged, rest...)), ended}, nil
+		return state{encode(body), weakTag(encode(withoutLinks(body, st.LinkAge))), ended}, nil
 	})
+}
+
+// withoutLinks is a body with the age of its links in their place. Links are fresh in
+// every answer; a client that has older ones is answered while those are still good.
+func withoutLinks(body separationStatusBody, age int64) separationStatusBody {
+	body.Stems = slices.Clone(body.Stems)
+	for i := range body.Stems {
+		body.Stems[i].URL = strconv.FormatInt(age, 10)
+	}
+	return body
 }
 
 func bodyOfSeparation(st separation.Status) separationStatusBody {
@@ -257,180 +224,4 @@ func (s *Server) peaks(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	_, _ = w.Write(b) // when the connection fails there is nobody left to tell
 	return nil
-}
-
-// revalidated is the Cache-Control of what never changes while it is there: a
-// client keeps it, and asks whether it still is.
-const revalidated = "private, no-cache"
-
-// serveObject streams a stored object with Range, HEAD and ETag, and closes it.
-func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object, fileName string) error {
-	defer obj.Close()
-	info := obj.Info()
-	h := w.Header()
-	h.Set("Content-Type", objectstore.ContentType(fileName))
-	h.Set("Content-Disposition", `attachment; filename="`+fileName+`"`)
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "private, no-store")
-	}
-	if info.ETag != "" && h.Get("ETag") == "" {
-		h.Set("ETag", `"`+strings.Trim(info.ETag, `"`)+`"`)
-	}
-	return serveContent(w, r, info.ModTime, obj)
-}
-
-// maxRanges is how many ranges one request gets. Each is a request to the
-// bucket, and players ask for one.
-const maxRanges = 4
-
-// serveContent streams content with Range, HEAD and preconditions. If the
-// content cannot be read and nothing was sent yet, it returns the error.
-func serveContent(w http.ResponseWriter, r *http.Request, modified time.Time, content io.ReadSeeker) error {
-	// Ranges in an unknown unit are ignored (RFC 9110, section 14.2), and so are too
-	// many of them, or several in a HEAD, whose parts the library would read. The
-	// library answers 416 to a unit that it does not know, such as "Bytes".
-	unit, ranges, _ := strings.Cut(r.Header.Get("Range"), "=")
-	several := strings.Count(ranges, ",")
-	if strings.EqualFold(unit, "bytes") && several < maxRanges && (several == 0 || r.Method != http.MethodHead) {
-		r.Header.Set("Range", "bytes="+ranges)
-	} else {
-		ranges = ""
-		r.Header.Del("Range")
-	}
-	if obj, ok := content.(objectstore.Object); ok {
-		obj.Expect(spansOf(ranges, obj.Info().SizeBytes)...)
-	}
-	source := &watchedContent{content: content}
-	answer := &contentWriter{ResponseWriter: w}
-	http.ServeContent(answer, r, "", modified, source)
-	failure := source.end()
-	if failure == nil {
-		answer.begin()
-		return nil
-	}
-	if answer.pending != 0 {
-		answer.forgetContent()
-	}
-	return fmt.Errorf("stream content: %w", failure)
-}
-
-// spansOf returns the spans that the library reads for these ranges of content of
-// the given size: nothing that it refuses, and the whole for none.
-func spansOf(ranges string, size int64) []objectstore.Span {
-	var spans []objectstore.Span
-	var total int64
-	for text := range strings.SplitSeq(ranges, ",") {
-		first, last, ok := strings.Cut(textproto.TrimString(text), "-")
-		from, noFrom := strconv.ParseInt(textproto.TrimString(first), 10, 64)
-		to, noTo := strconv.ParseInt(textproto.TrimString(last), 10, 64)
-		switch {
-		case !ok || noFrom != nil && noTo != nil:
-			continue
-		case noFrom != nil: // the last bytes
-			from, to = size-min(to, size), size
-		case noTo != nil || to >= size:
-			to = size
-		default:
-			to++
-		}
-		spans = append(spans, objectstore.Span{From: from, To: to})
-		total += to - from
-	}
-	if total > size { // the library sends the whole
-		return nil
-	}
-	return spans
-}
-
-// watchedContent remembers the read error that the library swallows. The library
-// reads several ranges in a goroutine of its own, which may outlive the answer:
-// after end, nothing reads the content any more.
-type watchedContent struct {
-	mu      sync.Mutex
-	content io.ReadSeeker
-	err     error
-	ended   bool
-}
-
-func (o *watchedContent) Read(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
-		return 0, io.ErrClosedPipe
-	}
-	n, err := o.content.Read(b)
-	if err != nil && !errors.Is(err, io.EOF) {
-		o.err = err
-	}
-	return n, err
-}
-
-func (o *watchedContent) Seek(offset int64, whence int) (int64, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.ended {
-		return 0, io.ErrClosedPipe
-	}
-	return o.content.Seek(offset, whence)
-}
-
-// end stops all reading and returns the first error that was not the end.
-func (o *watchedContent) end() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ended = true
-	return o.err
-}
-
-// contentWriter puts the API's error body in place of what the library answers to
-// a range that cannot be satisfied or a precondition that does not hold, and
-// holds the status back until there is content to go with it: the store may fail
-// at the first read.
-type contentWriter struct {
-	http.ResponseWriter
-	refused bool
-	pending int // status not sent yet; 0 when there is none
-}
-
-func (w *contentWriter) WriteHeader(status int) {
-	sentence := ""
-	switch status {
-	case http.StatusRequestedRangeNotSatisfiable:
-		sentence = "The requested range is not satisfiable"
-	case http.StatusPreconditionFailed:
-		sentence = "The precondition of the request does not hold"
-	default:
-		w.pending = status
-		return
-	}
-	w.refused = true
-	contentRange := w.Header().Get("Content-Range") // how long the whole is
-	w.forgetContent()
-	if contentRange != "" {
-		w.Header().Set("Content-Range", contentRange)
-	}
-	writeJSON(w.ResponseWriter, status, errorBody{Error: sentence})
-}
-
-// forgetContent drops the headers that describe the content.
-func (w *contentWriter) forgetContent() {
-	for _, name := range []string{"Accept-Ranges", "Content-Disposition", "Content-Length", "Content-Range", "Content-Type", "ETag", "Last-Modified"} {
-		w.Header().Del(name)
-	}
-}
-
-// begin sends the status if it was not sent yet.
-func (w *contentWriter) begin() {
-	if w.pending != 0 {
-		w.ResponseWriter.WriteHeader(w.pending)
-		w.pending = 0
-	}
-}
-
-func (w *contentWriter) Write(b []byte) (int, error) {
-	if w.refused {
-		return len(b), nil
-	}
-	w.begin()
-	return w.ResponseWriter.Write(b)
 }

@@ -183,6 +183,9 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 			writeError(w, errBadRequest.WithDetail("the query cannot be parsed"))
 			return
 		}
+		if prefersStrict(r) {
+			w.Header().Set("Preference-Applied", strictHandling)
+		}
 		s.mux.ServeHTTP(w, r)
 		return
 	}

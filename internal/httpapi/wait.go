@@ -52,7 +52,7 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 			return err
 		}
 		if !st.worthWaiting(r) || !s.await(r, wake, over.C) {
-			w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", seconds))
+			waited(w.Header(), seconds)
 			return st.answer(w, r)
 		}
 	}
@@ -125,22 +125,42 @@ func knows(r *http.Request, tag string) bool {
 	return false
 }
 
+// preference is the value of a preference of the request (RFC 7240), "" without it. The
+// first of several counts.
+func preference(r *http.Request, name string) string {
+	for _, list := range r.Header.Values("Prefer") {
+		for _, p := range splitHeader(list, ',') {
+			given, value, _ := strings.Cut(splitHeader(p, ';')[0], "=")
+			if strings.EqualFold(strings.TrimSpace(given), name) {
+				return strings.Trim(strings.TrimSpace(value), `"`)
+			}
+		}
+	}
+	return ""
+}
+
+// strictHandling is the preference that unknown keys are errors.
+const strictHandling = "handling=strict"
+
+func prefersStrict(r *http.Request) bool {
+	return strings.EqualFold(preference(r, "handling"), "strict")
+}
+
 // waitFor is how many seconds the client would rather wait, 0 for none. What is
 // not within 1 and maxWait is no preference known here, and ignored as such.
 func waitFor(r *http.Request) int {
-	for _, list := range r.Header.Values("Prefer") {
-		for _, preference := range splitHeader(list, ',') {
-			name, value, _ := strings.Cut(splitHeader(preference, ';')[0], "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
-			}
-			// The first of several counts.
-			n, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
-			if err != nil || n < 1 || n > maxWait {
-				return 0
-			}
-			return n
-		}
+	n, err := strconv.Atoi(preference(r, "wait"))
+	if err != nil || n < 1 || n > maxWait {
+		return 0
 	}
-	return 0
+	return n
+}
+
+// waited says that a request to wait was obeyed, beside what else was.
+func waited(h http.Header, seconds int) {
+	applied := fmt.Sprintf("wait=%d", seconds)
+	if other := h.Get("Preference-Applied"); other != "" {
+		applied = other + ", " + applied
+	}
+	h.Set("Preference-Applied", applied)
 }

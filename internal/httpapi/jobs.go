@@ -1,0 +1,44 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"cutroom/internal/account"
+	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
+)
+
+// idempotencyKey reads the optional header, before the body is: what it breaks
+// must not cost an upload. The caller adds the fingerprint of what the request
+// asks for.
+func idempotencyKey(r *http.Request, user account.Principal) (idempotency.Key, error) {
+	v := strings.TrimSpace(r.Header.Get("Idempotency-Key"))
+	if len(v) > idempotency.MaxKeyLength || strings.ContainsFunc(v, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return idempotency.Key{}, fault.Invalidf("Idempotency-Key must be at most %d printable ASCII characters", idempotency.MaxKeyLength)
+	}
+	return idempotency.Key{UserID: user.UserID, Value: v}, nil
+}
+
+type jobBody struct {
+	JobID string `json:"jobId"`
+}
+
+// submitted answers with the id of the job that a request is now.
+func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string) error {
+	about(r.Context()).jobID = jobID
+	writeJSON(w, status, jobBody{jobID})
+	return nil
+}
+
+// deleteJob cancels and deletes a job, of either kind.
+func deleteJob(remove func(ctx context.Context, owner, jobID string) error) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		if err := remove(r.Context(), user.UserID, r.PathValue("jobId")); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+}

@@ -1,0 +1,185 @@
+package httpapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cutroom/internal/fault"
+)
+
+// integer is an int64 on the wire. JSON knows one kind of number, and some
+// encoders write whole ones as 5.0 or 5e3: those are integers too.
+type integer int64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *integer) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	v, ok := parseInteger(string(b))
+	if !ok {
+		return &json.UnmarshalTypeError{Value: string(b[:min(len(b), 32)]), Type: reflect.TypeFor[int64]()}
+	}
+	*n = integer(v)
+	return nil
+}
+
+// parseInteger reads a JSON number without a fractional part. Those that are not
+// written as plain digits must be exact as a double.
+func parseInteger(text string) (int64, bool) {
+	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return v, true
+	}
+	const exact = 1 << 53
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > exact {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// shape is a walk over a JSON document beside the struct that it is decoded into.
+type shape struct {
+	strict bool // unknown keys are errors, too
+}
+
+// typeMismatch finds the first value in a JSON document that cannot be decoded
+// into dst, a pointer to a struct, and says so in a sentence that begins with its
+// path. It is empty when the document is no JSON object, or fits.
+func typeMismatch(document []byte, dst any) string { return shape{}.compare(document, dst) }
+
+// knownFields refuses a decoded document that has a key which dst has no field for, if
+// the client asked for that. The path in the answer begins with prefix.
+func knownFields(r *http.Request, document []byte, dst any, prefix string) error {
+	if !prefersStrict(r) {
+		return nil
+	}
+	if sentence := (shape{strict: true}).compare(document, dst); sentence != "" {
+		return fault.Invalidf("%s%s", prefix, sentence)
+	}
+	return nil
+}
+
+// compare returns a sentence about the first value that does not fit.
+func (s shape) compare(document []byte, dst any) string {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return ""
+	}
+	if _, ok := v.(map[string]any); !ok {
+		return ""
+	}
+	return s.value(v, reflect.TypeOf(dst), "")
+}
+
+// wanted is how a sentence calls what a value of a type is.
+var wanted = map[reflect.Type]string{
+	reflect.TypeFor[integer](): "an integer", reflect.TypeFor[float64](): "a finite number",
+	reflect.TypeFor[string](): "a string", reflect.TypeFor[bool](): "true or false",
+}
+
+func (s shape) value(v any, t reflect.Type, path string) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case v == nil:
+		return "" // as if absent
+	case t.Kind() == reflect.Slice:
+		return s.list(v, t, path)
+	case t.Kind() == reflect.Struct:
+		return s.object(v, t, path)
+	}
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(text, reflect.New(t).Interface())
+	}
+	if err != nil {
+		return path + " must be " + wanted[t]
+	}
+	return ""
+}
+
+func (s shape) list(v any, t reflect.Type, path string) string {
+	list, ok := v.([]any)
+	if !ok {
+		return path + " must be a list"
+	}
+	for i, item := range list {
+		if sentence := s.value(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i)); sentence != "" {
+			return sentence
+		}
+	}
+	return ""
+}
+
+func (s shape) object(v any, t reflect.Type, path string) string {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return path + " must be an object"
+	}
+	if s.strict {
+		if key := unknownKey(object, t); key != "" {
+			return strings.TrimPrefix(path+"."+key, ".") + " is not a known field"
+		}
+	}
+	for f := range t.Fields() {
+		name := wireName(f)
+		for key, value := range object {
+			if !strings.EqualFold(key, name) { // as encoding/json matches them
+				continue
+			}
+			if sentence := s.value(value, f.Type, strings.TrimPrefix(path+"."+name, ".")); sentence != "" {
+				return sentence
+			}
+		}
+	}
+	return ""
+}
+
+// wireName is the key of a field.
+func wireName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return cmp.Or(name, f.Name)
+}
+
+// reserved are keys that clients in the field send, and that never get a meaning.
+var reserved = []string{"frame", "type", "width", "height", "numberOfSpeakers", "imageClips", "dubClips", "stickers"}
+
+// unknownKey returns the first key, in the order of their letters, that is neither
+// reserved nor, exactly as written, that of a field.
+func unknownKey(object map[string]any, t reflect.Type) string {
+	known := slices.Clone(reserved)
+	for f := range t.Fields() {
+		known = append(known, wireName(f))
+	}
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		if !slices.Contains(known, key) {
+			return printable(key)
+		}
+	}
+	return ""
+}
+
+// maxKey is how much of an unknown key an answer repeats, in characters.
+const maxKey = 64
+
+// printable is a client's key as an answer may repeat it.
+func printable(key string) string {
+	runes := []rune(key)
+	if len(runes) > maxKey {
+		key = string(runes[:maxKey]) + "..."
+	}
+	return strings.Trim(strconv.QuoteToASCII(key), `"`)
+}

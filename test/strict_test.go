@@ -1,0 +1,61 @@
+package test
+
+import (
+	"net/http"
+	"testing"
+
+	"cutroom/internal/apitest"
+)
+
+var strict = http.Header{"Prefer": {"handling=strict"}}
+
+// With Prefer: handling=strict a misspelt field is an error instead of another film.
+func TestStrictRequests(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t, apitest.Credits(1))
+	config := func(change M) []apitest.Part {
+		segment := apitest.With(M{"sourceFileKey": "video_0", "order": 0, "durationMs": 2000, "trimEndMs": 300}, change)
+		return apitest.RenderForm(t, M{"segments": []M{segment}}, apitest.File("video_0", redClip(t)))
+	}
+	send := func(q apitest.Request) *apitest.Response {
+		t.Helper()
+		q.Method = "POST"
+		return u.Send(t, q)
+	}
+	for name, tt := range map[string]struct {
+		q    apitest.Request
+		path string
+	}{
+		"JSON body":          {apitest.Request{Path: "/api/v2/assets/complete", JSON: M{"uploadId": "x", "extra": 1}}, "extra"},
+		"config":             {apitest.Request{Path: "/api/v2/render", Form: config(M{"volumScale": 2})}, "segments[0].volumScale"},
+		"case of letters":    {apitest.Request{Path: "/api/v2/render", Form: config(M{"trimEndMS": 2})}, "segments[0].trimEndMS"},
+		"spec":               {apitest.Request{Path: separatePath, Form: []apitest.Part{apitest.File("file", mixture(t)), {Name: "spec", Text: `{"language":"en"}`}}}, "spec.language"},
+		"null is a key, too": {apitest.Request{Path: "/api/v2/render", Form: config(M{"x": nil})}, "segments[0].x"},
+	} {
+		if name == "JSON body" && !u.Server.HasBucket() {
+			tt.q = apitest.Request{Path: "/api/v2/auth/provider_a", JSON: M{"idToken": "x", "extra": 1}, Header: http.Header{"X-Forwarded-For": {"192.0.2.77"}}}
+		}
+		tt.q.Header = tt.q.Header.Clone()
+		if tt.q.Header == nil {
+			tt.q.Header = http.Header{}
+		}
+		tt.q.Header.Set("Prefer", "handling=strict")
+		res := send(tt.q)
+		res.Sentence(400, tt.path+" is not a known field")
+		if got := res.Header.Get("Preference-Applied"); got != "handling=strict" {
+			t.Errorf("%s: Preference-Applied %q", name, got)
+		}
+	}
+	// Reserved names stay ignored, and without the preference everything unknown is.
+	job := send(apitest.Request{Path: "/api/v2/render", Form: config(M{"type": "image", "width": 5}), Header: strict}).Job(200)
+	loose := send(apitest.Request{Path: "/api/v2/render", Form: config(M{"volumScale": 2})})
+	loose.Job(200)
+	if got := loose.Header.Get("Preference-Applied"); got != "" {
+		t.Errorf("Preference-Applied %q without a preference", got)
+	}
+	u.WaitRendered(t, job)
+	res := u.Send(t, apitest.Request{Path: "/api/v2/render/" + job + "/status", Header: http.Header{"Prefer": {"wait=5, handling=strict"}}})
+	if got := res.Expect(200).Header.Get("Preference-Applied"); got != "handling=strict, wait=5" {
+		t.Errorf("together with wait: %q", got)
+	}
+}
