@@ -9,7 +9,7 @@ import (
 	"cutroom/internal/media/confine"
 )
 
-// Report is what Check found.
+// Report is the result of Check.
 type Report struct {
 	FFmpeg, FFprobe string          // first lines of -version
 	Missing         []string        // "encoder libx264", "filter zscale", ...; empty when all is there
@@ -36,10 +36,9 @@ var needs = []struct {
 	}},
 }
 
-// Check looks at everything a render needs: that both binaries start when
-// confined, that codecs, containers and filters are compiled in, and how far this
-// kernel confines. What is missing is in the report; an error means
-// that a binary does not run at all.
+// Check finds out whether both binaries start when confined, which codecs, containers
+// and filters they lack, and which layers of confinement this kernel grants. An error
+// means that a binary does not run at all.
 func (r *Runner) Check(ctx context.Context) (Report, error) {
 	var rep Report
 	var errs []error
@@ -69,20 +68,19 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 	return rep, nil
 }
 
-// Works returns why ffmpeg does not start within its confinement, nil when it
-// does.
+// Works returns nil if ffmpeg starts within its confinement, else why it does not.
 func (r *Runner) Works(ctx context.Context) error {
 	_, err := r.version(ctx, r.ffmpeg)
 	return err
 }
 
-// Confinement says which layers around ffmpeg are in force, finding out if need be.
+// Confinement says which layers around ffmpeg are in force.
 func (r *Runner) Confinement(ctx context.Context) ([]confine.Layer, error) {
 	_, report, err := r.confinement(ctx)
 	return report, err
 }
 
-// printed is what a binary prints when asked for nothing else.
+// printed returns what a binary prints to standard output.
 func (r *Runner) printed(ctx context.Context, binary string, args ...string) (string, error) {
 	var b strings.Builder
 	_, err := r.run(ctx, command{name: args[len(args)-1], binary: binary, args: args, stdout: &b, timeout: probeTimeout})
@@ -96,8 +94,8 @@ func (r *Runner) version(ctx context.Context, binary string) (string, error) {
 	return line, err
 }
 
-// listed returns the names ffmpeg prints in the second column of one of its
-// lists; a demuxer answering to several names is printed with commas.
+// listed returns the names in the second column of one of ffmpeg's lists. Several
+// names of one demuxer are separated by commas.
 func listed(list string) map[string]bool {
 	names := map[string]bool{}
 	for line := range strings.Lines(list) {

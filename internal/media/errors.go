@@ -10,18 +10,18 @@ import (
 )
 
 // ErrTimeout means that a pass ran longer than its Timeout and was stopped.
-var ErrTimeout = errors.New("ffmpeg ran into its time-out")
+var ErrTimeout = errors.New("ffmpeg timed out")
 
 // ErrNotMedia means that a file is not media of a kind the service opens:
 // text, a playlist, an image, an empty or truncated file, an unknown container.
 // It is the sender's fault, never the server's.
 var ErrNotMedia = errors.New("not a media file")
 
-// ErrEncrypted means that a file's media is encrypted. What ffmpeg decodes of it is
+// ErrEncrypted means that the media in a file is encrypted: ffmpeg would decode it to
 // noise. It is a kind of ErrNotMedia.
 var ErrEncrypted = fmt.Errorf("%w: encrypted", ErrNotMedia)
 
-// PictureError is a file whose pictures are larger than [Config.MaxPixels], by so
+// PictureError is the error of a file whose pictures exceed [Config.MaxPixels] by so
 // much that ffprobe does not open it. It is a kind of ErrNotMedia.
 type PictureError struct{ Width, Height int }
 
@@ -33,10 +33,10 @@ func (e *PictureError) Error() string {
 // Unwrap returns ErrNotMedia.
 func (e *PictureError) Unwrap() error { return ErrNotMedia }
 
-// tooLarge is what FFmpeg writes of a picture beyond -max_pixels.
+// tooLarge matches what FFmpeg writes about a picture beyond -max_pixels.
 var tooLarge = regexp.MustCompile(`Picture size (\d+)x(\d+) exceeds specified max pixel count`)
 
-// tooLargePicture returns the PictureError of which a process wrote, or nil.
+// tooLargePicture returns a PictureError if a process wrote about such a picture, else nil.
 func tooLargePicture(stderr string) error {
 	m := tooLarge.FindStringSubmatch(stderr)
 	if m == nil {
@@ -47,7 +47,7 @@ func tooLargePicture(stderr string) error {
 	return &PictureError{w, h}
 }
 
-// ExitError is an ffmpeg or ffprobe that ended by itself and not well.
+// ExitError is the error of an ffmpeg or ffprobe that failed by itself.
 type ExitError struct {
 	Name   string         // the pass
 	Code   int            // exit status, or -1 when a signal ended it

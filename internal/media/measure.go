@@ -16,9 +16,9 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Measured is what a stream's packets say, whatever its header claims. Nothing
-// is decoded. Packets that the container marks for discarding (before the start
-// of an edit list, codec priming) count as Discarded, and in Extent.
+// Measured describes a stream by its packets rather than by the claims of its header.
+// Nothing is decoded. Packets that the container marks for discarding (before the
+// start of an edit list, codec priming) count as Discarded, and in Extent.
 type Measured struct {
 	Index    int
 	Type     string // "video" or "audio"
@@ -26,31 +26,30 @@ type Measured struct {
 	Cover    bool   // cover art, not video to play
 	TimeBase Rational
 
-	// First and End are the presentation times between which a decoder yields
-	// frames or samples: start of the first packet, end of the last, less what
-	// audio decoders drop there (encoder delay and padding of MP3 and Opus). Opus
-	// in webm hides its delay from the packets: First is then up to 7 ms early.
+	// First and End are the presentation times between which a decoder yields frames
+	// or samples: from the start of the first packet to the end of the last, without
+	// the samples that audio decoders drop there (encoder delay and padding of MP3 and
+	// Opus). Opus in webm hides its delay from the packets, so First may be 7 ms early.
 	First, End         time.Duration
 	Packets, Discarded int64
 
-	// Extent is what the packets last without anything dropped: the longer of what
-	// their times span and what their samples take at the sample rate. No clock or
-	// edit list of a container shortens it. SampleRate and
-	// Channels are 0 for video.
+	// Extent is how long the packets last if nothing is dropped: the span of their
+	// times, or the time that their samples take at the sample rate if that is longer.
+	// No clock or edit list of a container shortens it.
 	Extent     time.Duration
-	SampleRate int64
+	SampleRate int64 // 0 for video, as Channels is
 	Channels   int64
 	// Counted says that the packets tell how many samples they hold. Otherwise
 	// Extent is what the container's clock claims.
 	Counted bool
 
-	// Gaps are where neighbouring packets begin much further apart than those before
-	// them did; at most the first few thousand.
+	// Gaps are the places where two neighbouring packets begin much further apart than
+	// the packets before them. Only the first few thousand are kept.
 	Gaps []Gap
 
-	// Of the video of a Probe alone: Starts are the starts of all packets in
-	// TimeBase, in presentation order, and Keyframes the presentation times of
-	// keyframes, ascending; of each at most the first million.
+	// Starts are the starts of all packets in TimeBase, in presentation order, and
+	// Keyframes the ascending presentation times of key frames. Only a Probe sets them,
+	// for video, and keeps at most the first million of each.
 	Starts    []int64
 	Keyframes []time.Duration
 }
@@ -61,9 +60,9 @@ type Gap struct{ From, To time.Duration }
 // Duration is End - First.
 func (m Measured) Duration() time.Duration { return m.End - m.First }
 
-// MeasureOptions says how a file is read, and what that may cost.
+// MeasureOptions says how to read a file and how much that may cost.
 type MeasureOptions struct {
-	IgnoreEdits bool // show every packet that an mp4 holds, as if it had no edit list
+	IgnoreEdits bool // read every packet of an mp4, as if it had no edit list
 
 	MaxPackets     int64         // beyond it the scan ends with ErrTooManyPackets; 0 is no limit
 	MaxStreams     int           // covers not counted; beyond it the error is ErrTooManyStreams; 0 is no limit
@@ -77,18 +76,17 @@ var ErrTooManyPackets = fmt.Errorf("%w: too many packets", ErrNotMedia)
 // ErrTooManyStreams means that a file has more streams than it may have.
 var ErrTooManyStreams = fmt.Errorf("%w: too many streams", ErrNotMedia)
 
-// What a hostile file can make us remember.
+// The most that a hostile file can make us remember.
 const (
 	maxFrames    = 1_000_000     // of a stream: 4.6 hours of intra-only video at 60 frames a second
 	maxAllFrames = 2 * maxFrames // of a file: many tracks may lie on the same few bytes
 	maxGaps      = 4096          // of a stream
 )
 
-// Measure scans the packets of all audio and video streams of a file of the
-// given kind in one reading and returns one value a stream, ordered by index. A
-// stream without packets is there with Packets 0. Memory stays constant, time is
-// that of reading the file once. The error wraps ErrNotMedia when the file
-// cannot be demuxed, and ErrTimeout when that takes too long.
+// Measure reads the packets of all audio and video streams of a file of the given kind
+// once and returns one value for each stream, ordered by index, also for a stream
+// without packets. Its memory is constant. The error wraps ErrNotMedia if the file
+// cannot be demuxed, and ErrTimeout if that takes too long.
 func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, opts MeasureOptions) ([]Measured, error) {
 	scan := newPacketScan(opts)
 	_, err := r.scan(ctx, "measure", path, kind, scan)
@@ -101,8 +99,8 @@ func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, 
 	return scan.finish(), nil
 }
 
-// scanned is all that ffprobe is asked for: packets, streams and the whole. Tags are
-// not, but for one: another may be larger than everything else.
+// scanned lists the fields that ffprobe prints. It includes only one tag, because
+// others may be larger than everything else.
 const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:packet_side_data=skip_samples,discard_padding:" +
 	"stream=index,codec_name,codec_type,profile,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
 	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
@@ -110,8 +108,8 @@ const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:pack
 	"stream_disposition=default,attached_pic,timed_thumbnails:stream_side_data=displaymatrix:stream_tags=enc_key_id:" +
 	"format=duration,start_time"
 
-// scan has ffprobe read a file, headers and packets, confined, under the demuxer of
-// its kind.
+// scan runs ffprobe over the headers and packets of a file, confined, with the demuxer
+// of its kind.
 func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kind, s *packetScan) (outcome, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -133,7 +131,7 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 	return out, notMediaIfExit(err)
 }
 
-// packetScan reads ffprobe's compact output as it comes:
+// packetScan parses ffprobe's compact output while it arrives:
 //
 //	packet|codec_type=video|stream_index=0|pts=0|dts=-1024|duration=512|size=787|flags=K_
 //	packet|codec_type=audio|stream_index=1|pts=0|dts=0|duration=1152|size=192|flags=K_|side_data|skip_samples=1105|discard_padding=0
@@ -141,12 +139,12 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 //	stream|index=1|codec_name=aac|profile=LC|codec_type=audio|sample_rate=48000|channels=2|bits_per_sample=0|time_base=1/48000|disposition:attached_pic=0
 //	format|start_time=0.000000|duration=5.016000
 //
-// The stream lines come behind the packets, so everything is counted in ticks until
-// then. Since ffmpeg 7 the fields of side data carry their section before a colon
+// The lines of streams follow those of packets, so times stay in ticks until then.
+// Since ffmpeg 7 the fields of side data have their section before a colon
 // (side_datum/skip_samples:skip_samples=1105).
 type packetScan struct {
 	opts       MeasureOptions
-	wantFrames bool // the frames of video are remembered
+	wantFrames bool // remember the frames of video
 	packets    int64
 	frames     int // remembered
 	lines      lineSplitter
@@ -163,8 +161,8 @@ func newPacketScan(opts MeasureOptions) *packetScan {
 // maxScanLine is far above any line ffprobe prints for the entries asked for.
 const maxScanLine = 64 << 10
 
-// Write takes the next piece of output. It fails, and so ends ffprobe, when the
-// output is not what ffprobe writes.
+// Write parses the next piece of output. It fails, which ends ffprobe, if a line is too
+// long or there are too many packets.
 func (s *packetScan) Write(p []byte) (int, error) {
 	if !s.lines.split(p, maxScanLine, s.take) {
 		return 0, fmt.Errorf("%w: a line of more than %d bytes", ErrNotMedia, maxScanLine)
@@ -196,7 +194,7 @@ func (s *packetScan) take(line []byte) {
 	}
 }
 
-// fields are the names and values of a line.
+// fields returns the names and values of a line.
 func fields(line string) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		for field := range strings.SplitSeq(line, "|") {
@@ -208,7 +206,7 @@ func fields(line string) iter.Seq2[string, string] {
 	}
 }
 
-// noTicks stands for a timestamp ffprobe does not know.
+// noTicks stands for an unknown timestamp.
 const noTicks = -1 << 63
 
 func (s *packetScan) packet(text string) {
@@ -253,7 +251,7 @@ func (s *packetScan) packet(text string) {
 	}
 }
 
-// at is the scan of a stream, nil where there are too many.
+// at returns the scan of a stream, or nil if there are too many streams.
 func (s *packetScan) at(index int) *streamScan {
 	st := s.streams[index]
 	if st == nil && index >= 0 && len(s.streams) < maxScanStreams {
@@ -263,8 +261,7 @@ func (s *packetScan) at(index int) *streamScan {
 	return st
 }
 
-// maxScanStreams bounds the streams remembered; the muxers of real devices stay
-// far below.
+// maxScanStreams bounds the streams that are remembered. Real devices write far fewer.
 const maxScanStreams = 256
 
 // finish returns the audio and video streams ordered by index.
@@ -280,10 +277,11 @@ func (s *packetScan) finish() []Measured {
 	return all
 }
 
-// header is what ffprobe says of a stream, or of the whole file, by its own names.
+// header holds the fields that ffprobe prints for a stream or for the file, under
+// ffprobe's own names.
 type header map[string]string
 
-// text is "" where ffprobe does not know.
+// text returns "" for a value that ffprobe does not know.
 func (h header) text(name string) string {
 	switch v := h[name]; v {
 	case "N/A", "unknown", "reserved":
@@ -293,14 +291,14 @@ func (h header) text(name string) string {
 	}
 }
 
-// number is 0 where ffprobe does not know.
+// number returns 0 for a value that ffprobe does not know.
 func (h header) number(name string) int64 {
 	n, _ := strconv.ParseInt(h[name], 10, 64)
 	return n
 }
 
-// samples is how many samples a channel of audio have, by packets and bytes; 0 where
-// the codec does not say.
+// samples returns how many samples each channel of audio has in so many packets and
+// bytes, or 0 if the codec does not tell.
 func (h header) samples(packets, bytes int64) int64 {
 	if frame := h.number("bits_per_sample") * h.number("channels"); frame > 0 { // it is not compressed
 		return bytes * 8 / frame
@@ -351,30 +349,28 @@ type packet struct {
 	key, discard, remember               bool
 }
 
-// streamScan sums up one stream. Packets come in decoding order; a few starts are
-// held back to see them in presentation order, which is all the memory a stream
-// needs.
+// streamScan sums up one stream. Packets come in decoding order; the scan holds a few
+// starts back to see them in presentation order, and needs no other memory.
 type streamScan struct {
 	header header
 
 	packets, discarded, size int64
-	first, end               int64 // of what is shown
-	least, most              int64 // first and end of all there is
+	first, end               int64 // of the packets that are shown
+	least, most              int64 // of all packets
 	skip, trim               int64
 	longest, last            int64 // durations of the longest packet and of the one that ends last
 	endsWithDuration         bool
 
-	order    []int64 // starts held back, ascending
-	previous int64   // start taken
-	steps    int64   // starts taken
+	order    []int64 // starts that are held back, ascending
+	previous int64   // start that was taken last
+	steps    int64   // starts that were taken
 	gaps     [][2]int64
 	shortest int64 // distance of two, 0 before the first
 
 	starts, keyframes []int64 // in decoding order
 }
 
-// reorderDepth covers the deepest reordering H.264 and HEVC permit (16 frames)
-// twice over.
+// reorderDepth is twice the deepest reordering of H.264 and HEVC, 16 frames.
 const reorderDepth = 32
 
 func (s *streamScan) add(p packet) {
@@ -466,8 +462,8 @@ func (s *streamScan) finish() Measured {
 	return m
 }
 
-// between is how long it is from one time to another, at most what a Duration
-// can hold.
+// between returns the time from one moment to another, or the longest Duration if it
+// does not fit.
 func between(from, to time.Duration) time.Duration {
 	if d := to - from; d >= 0 {
 		return d

@@ -13,15 +13,15 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Probe is what a file's headers say, which streams are worth using, and what the
-// packets of these are. Durations are claims but for those of Measured.
+// Probe describes a file: what its headers say, which streams to use, and the packets
+// of those streams. Durations are claims of the headers, except those of Measured.
 type Probe struct {
 	Kind     container.Kind
 	Duration time.Duration // claimed, 0 when the header has none
 	Start    time.Duration // earliest timestamp of any stream
 
-	Video *VideoStream // the largest video stream that moves, nil without one
-	Audio *AudioStream // the default or first decodable audio stream, nil without one
+	Video *VideoStream // the largest moving video stream, or nil
+	Audio *AudioStream // the default or first decodable audio stream, or nil
 
 	VideoPackets, AudioPackets Measured // zero without such a stream
 
@@ -85,18 +85,17 @@ type AudioStream struct {
 	Default         bool
 }
 
-// What reading one file may cost. A small one can hold an index of a thousand million
-// packets; one of twelve hours with several tracks of sound has less than this.
+// The cost of reading one file. A small file can hold an index of a thousand million
+// packets; twelve hours with several tracks of sound have fewer than this.
 const (
 	maxProbePackets = 6_000_000
 	maxProbeMemory  = 1 << 30
 )
 
-// Probe reads a file's headers and packets with ffprobe, confined, under the demuxer
-// its magic bytes call for. The error wraps ErrNotMedia when the file is not media
-// that the service opens, and ErrEncrypted when it is and nobody can see or hear
-// it; it is another one when the file cannot be read or ffprobe could not do its
-// work.
+// Probe reads a file's headers and packets with ffprobe, confined, with the demuxer that
+// its magic bytes call for. The error wraps ErrNotMedia if the file is not media that
+// the service opens, and ErrEncrypted if the media is encrypted. It is another error if
+// the file cannot be read or ffprobe could not do its work.
 func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	return r.ProbeWithin(ctx, path, MeasureOptions{MaxPackets: maxProbePackets, MaxMemoryBytes: min(maxProbeMemory, r.cfg.MaxMemoryBytes)})
 }
@@ -129,8 +128,8 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	return p, nil
 }
 
-// encrypted reports whether a track of the file is. ffprobe says so of matroska;
-// of mp4 it names the codec below the encryption.
+// encrypted reports whether a track of the file is encrypted. ffprobe tells for
+// matroska; for mp4 it only names the codec below the encryption.
 func (s *packetScan) encrypted(path string, kind container.Kind) (bool, error) {
 	for _, st := range s.streams {
 		if st.header["enc_key_id"] != "" {
@@ -144,9 +143,9 @@ func (s *packetScan) encrypted(path string, kind container.Kind) (bool, error) {
 	return index.Encrypted, err
 }
 
-// notMediaIfExit blames the file when ffprobe looked at it and gave up, crashed
-// or was stopped by a limit of its confinement. Being cancelled, or killed by somebody
-// else (the kernel out of memory), is not the file's fault.
+// notMediaIfExit blames the file if ffprobe gave up on it, crashed or was stopped by a
+// limit of its confinement. The file is not to blame if ffprobe was cancelled or killed
+// from outside, for example by the kernel for want of memory.
 func notMediaIfExit(err error) error {
 	if exit, ok := errors.AsType[*ExitError](err); ok && exit.Signal != syscall.SIGKILL && exit.Signal != syscall.SIGTERM {
 		if large := tooLargePicture(exit.Stderr); large != nil {
@@ -157,7 +156,7 @@ func notMediaIfExit(err error) error {
 	return err
 }
 
-// probe chooses the streams.
+// probe chooses the streams to use.
 func (s *packetScan) probe(kind container.Kind) Probe {
 	p := Probe{Kind: kind, Streams: s.headers, Duration: parseSeconds(s.format["duration"]), Start: parseSeconds(s.format["start_time"])}
 	for _, m := range s.finish() {

@@ -17,7 +17,7 @@ import (
 
 const stderrTailBytes = 8 << 10
 
-// command is one confined run of either binary.
+// command is one confined run of ffmpeg or ffprobe.
 type command struct {
 	name    string
 	binary  string
@@ -30,13 +30,13 @@ type command struct {
 	memory  int64 // bytes of private memory; 0 is what the configuration allows
 }
 
-// outcome is what is known of a process that ended.
+// outcome is what a process left behind when it ended.
 type outcome struct {
 	stderr  string
-	corrupt int // frames of which ffmpeg said so
+	corrupt int // frames that ffmpeg reported as corrupt
 }
 
-// run runs c, confined as far as this kernel was found to grant.
+// run runs c within every layer of confinement that this kernel grants.
 func (r *Runner) run(ctx context.Context, c command) (_ outcome, err error) {
 	program := "ffmpeg "
 	if c.binary == r.ffprobe {
@@ -51,10 +51,10 @@ func (r *Runner) run(ctx context.Context, c command) (_ outcome, err error) {
 	return r.runWith(ctx, c, layers)
 }
 
-// confinement finds out, once, which layers this kernel grants.
+// confinement finds out which layers this kernel grants, once.
 func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Layer, error) {
 	r.detect.Do(func() {
-		// The first caller's cancellation must not decide for all later ones.
+		// If the first caller is cancelled, the result must still serve later callers.
 		ctx := context.WithoutCancel(ctx)
 		r.layers, r.report, r.detectErr = confine.Detect(func(l confine.Layers) error {
 			_, err := r.runWith(ctx, command{
@@ -72,11 +72,11 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 	return r.layers, r.report, r.detectErr
 }
 
-// runWith starts, watches and judges one process.
+// runWith starts one process, waits for it and turns its end into an error.
 //
-// The goroutine stays on its thread until the process is gone: the kernel sends
-// the parent-death signal when the *thread* that forked ends, and it is this
-// signal that takes ffmpeg along when the server is killed.
+// The goroutine stays on its thread until the process has ended: the kernel sends the
+// parent-death signal when the *thread* that forked ends. That signal kills ffmpeg when
+// the server is killed.
 func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) (outcome, error) {
 	if ctx.Err() != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
@@ -93,7 +93,7 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 
 	cmd, err := confine.Command(ctx, confine.Program{Binary: c.binary, Args: c.args, Dir: c.dir, Reads: c.reads,
 		MemoryBytes: uint64(cmp.Or(c.memory, r.cfg.MaxMemoryBytes)), FileBytes: uint64(r.cfg.MaxFileBytes),
-		// A process using every core for its whole time-out is the honest maximum.
+		// No honest process uses more than every core for its whole time-out.
 		CPU: c.timeout * time.Duration(runtime.GOMAXPROCS(0))}, layers)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
@@ -108,10 +108,10 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	if err := confine.Start(cmd); err != nil {
 		return outcome{}, &startError{name: c.name, err: err}
 	}
-	err = cmd.Wait() // returns when nobody reads stdin or writes what was written any more
+	err = cmd.Wait() // also waits until stdin and the outputs are copied
 	out := outcome{stderr: stderr.String(), corrupt: stderr.corrupt}
 	if output.err != nil {
-		// The process failed because nobody took its output, or does not know.
+		// The process failed because its output was refused, or did not notice.
 		return out, fmt.Errorf("%s: take output: %w", c.name, output.err)
 	}
 	return out, exitError(ctx, c.name, cmd.ProcessState, err, out.stderr)
@@ -140,12 +140,12 @@ func exitError(ctx context.Context, name string, state *os.ProcessState, waitErr
 	return exit
 }
 
-// outputKeeper remembers why a writer refused output, and ends the process: the
-// first process of a PID namespace does not die of a broken pipe.
+// outputKeeper remembers why a writer refused output, and ends the process, because
+// the first process of a PID namespace does not die of a broken pipe.
 type outputKeeper struct {
 	to      io.Writer
 	refused func(error)
-	err     error // read after the process and its pipes have ended
+	err     error // to be read after the process and its pipes have ended
 }
 
 func (k *outputKeeper) Write(p []byte) (int, error) {
@@ -157,7 +157,7 @@ func (k *outputKeeper) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// startError is a process that never came to life.
+// startError is the error of a process that could not be started.
 type startError struct {
 	name string
 	err  error

@@ -24,13 +24,13 @@ const (
 )
 
 const (
-	probeTimeout   = 30 * time.Second // of a Probe, and of what is as short
+	probeTimeout   = 30 * time.Second // of short runs, such as -version
 	measureTimeout = 5 * time.Minute
-	// pipeGrace is how long what a process wrote may take to arrive after its end.
+	// pipeGrace is how long output may take to arrive after the process has ended.
 	pipeGrace = 5 * time.Second
 )
 
-// Config says where the binaries are and what a pass may consume.
+// Config says where the binaries are and how much a pass may consume.
 type Config struct {
 	FFmpeg, FFprobe string // paths or names looked up in PATH; default "ffmpeg" and "ffprobe"
 
@@ -39,8 +39,8 @@ type Config struct {
 	MaxPixels      int64 // width x height of any frame that is decoded, whatever the header said; default 8192x4320
 }
 
-// defaultMaxMemory is three quarters of the machine's memory, between 1 and 8
-// GiB. Encoding 3840x2160 with the slow preset was seen to take 2 GiB.
+// defaultMaxMemory is three quarters of the machine's memory, between 1 and 8 GiB.
+// Encoding 3840x2160 with the slow preset takes about 2 GiB.
 func defaultMaxMemory() int64 {
 	const least, most = 1 << 30, 8 << 30
 	var info unix.Sysinfo_t
@@ -55,15 +55,14 @@ type Runner struct {
 	cfg             Config
 	ffmpeg, ffprobe string // absolute, links resolved
 
-	detect    sync.Once // fills what is below
+	detect    sync.Once // sets the fields below
 	layers    confine.Layers
 	report    []confine.Layer
 	detectErr error
 }
 
-// New finds the binaries. It fails when one is missing, or when the program did
-// not call confine.Main first, because every pass would then start the whole
-// program again.
+// New finds the binaries. It fails if one is missing, or if the program did not call
+// confine.Main first: every pass would then start the whole program again.
 func New(cfg Config) (*Runner, error) {
 	if !confine.Armed() {
 		return nil, errors.New("media: confine.Main must be the first statement of main")
@@ -87,7 +86,7 @@ func New(cfg Config) (*Runner, error) {
 // MaxMemory is how much private memory one process may use, in bytes.
 func (r *Runner) MaxMemory() int64 { return r.cfg.MaxMemoryBytes }
 
-// findBinary resolves links, because the confinement permits files, not names.
+// findBinary resolves links, because Landlock permits files, not names.
 func findBinary(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -118,17 +117,17 @@ type Pass struct {
 	MaxMemoryBytes int64          // 0 is that of any other process
 	OnProgress     func(Progress) // may be nil; called from one goroutine, never after Encode returned
 
-	// Stdin is read as pipe:0, and never after Encode returned, which waits for a
-	// Read in progress. May be nil. What came of input that ended with another
-	// error than io.EOF fails with that error.
+	// Stdin is what the pass reads from pipe:0. May be nil. Encode waits for a Read in
+	// progress and makes none after it returned. If Stdin fails with another error
+	// than io.EOF, so does the pass.
 	Stdin io.Reader
-	// Stdout receives what the pass writes to pipe:1. When nil, pipe:1 carries the
-	// progress and the pass must not write to it; otherwise there is no progress. A
-	// failing writer ends the pass.
+	// Stdout receives what the pass writes to pipe:1, and there is no progress. If it
+	// is nil, pipe:1 carries the progress and the pass must not write to it. A failing
+	// writer ends the pass.
 	Stdout io.Writer
 }
 
-// Progress is how far a pass has come.
+// Progress is how far a pass has got.
 type Progress struct {
 	Frames  int64         // video frames written so far
 	OutTime time.Duration // last timestamp written
@@ -145,11 +144,11 @@ type Result struct {
 // wraps the context's cause when ctx ended first. Result is filled in either
 // case as far as it is known.
 //
-// No error is no proof of a complete output: ffmpeg takes the end of memory and
-// damaged input for the end of the video and exits with 0. Whoever knows how much
-// was to come compares it with Result.Frames, or measures.
+// A nil error does not prove that the output is complete: if memory runs out or the
+// input is damaged, ffmpeg treats that as the end of the video and exits with 0. The
+// caller should compare Result.Frames with what it expects, or measure the output.
 //
-// When Encode returns, the process is gone and nothing writes to Dir anymore.
+// When Encode returns, the process has ended and nothing writes to Dir any more.
 func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 	job := command{name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs, stdin: p.Stdin, stdout: p.Stdout, timeout: p.Timeout, memory: p.MaxMemoryBytes}
 	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-y"}
@@ -168,11 +167,11 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 	return Result{Progress: meter.now, CorruptFrames: out.corrupt}, err
 }
 
-// pixelSlack is what decoders may round the sides of a frame up by.
+// pixelSlack allows for decoders that round the sides of a frame up.
 const pixelSlack = 1 << 20
 
-// maxPixels makes decoders of the next input refuse frames beyond the limit: a
-// stream may begin with small ones, which is all that its header tells.
+// maxPixels makes the decoders of the next input refuse frames beyond the limit. The
+// header only tells the size of the first frames, and later ones may be larger.
 func (r *Runner) maxPixels() []string {
 	return []string{"-max_pixels", strconv.FormatInt(r.cfg.MaxPixels+pixelSlack, 10)}
 }

@@ -26,18 +26,18 @@ func open(path string) (*os.File, int64, error) {
 	return f, st.Size(), nil
 }
 
-// box is the header of a box of an mp4 and how far the box reaches: from at to
-// end, with its content from body.
+// box is the header of a box of an mp4. The box reaches from at to end, its content from
+// body to end.
 type box struct {
 	kind          string
 	at, body, end int64
 }
 
-// unlimited is an end for a box when that of the file is not known.
+// unlimited is the end of a box in a file of unknown size.
 const unlimited = 1 << 62
 
-// boxes is the one walker: it yields the boxes of r from at to end. A box whose
-// size cannot be comes with an error, cut to what holds it, and is the last.
+// boxes yields the boxes of r from at to end. A box with an impossible size comes with
+// an error, is cut to the box that holds it, and is the last.
 func boxes(r io.ReaderAt, at, end int64) iter.Seq2[box, error] {
 	return func(yield func(box, error) bool) {
 		for end-at >= 8 {
@@ -55,8 +55,8 @@ func boxes(r io.ReaderAt, at, end int64) iter.Seq2[box, error] {
 	}
 }
 
-// parseBox reads the header of the box at an offset of a file, of which 16 bytes
-// are given as far as they are there.
+// parseBox parses the header of the box at an offset of a file. head has 16 bytes, or
+// fewer if the file ends.
 func parseBox(head []byte, at, end int64) (box, error) {
 	if len(head) < 8 {
 		return box{}, fmt.Errorf("%w: cut off at %d", ErrDamaged, at)
@@ -81,7 +81,7 @@ func parseBox(head []byte, at, end int64) (box, error) {
 	return b, fmt.Errorf("%w: box of %d bytes at %d", ErrDamaged, size, at)
 }
 
-// content reads the content of a box, no more than limit bytes of it.
+// content reads at most limit bytes of the content of a box.
 func (b box) content(r io.ReaderAt, limit int64) ([]byte, error) {
 	return readAt(r, b.body, int(min(b.end-b.body, limit)))
 }

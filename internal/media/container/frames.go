@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Formats that are a bare run of frames have no magic: the first frame begins
-// behind tags and padding, or behind the rest of a frame that was cut in two.
+// Formats that are a bare run of frames have no magic bytes: the first frame follows
+// tags and padding, or the rest of a frame that was cut in two.
 const (
 	frameWindow   = 64 << 10 // the first frame begins within it, tags not counted
 	maxFrameBytes = 8191     // of MPEG audio and ADTS
-	maxChain      = 4        // frames that must agree where anything may precede them
+	maxChain      = 4        // frames that must agree if anything may precede them
 	adtsHeader    = 7        // bytes, the longer of the two headers
 )
 
-// firstFrame finds where the frames of MPEG audio layer III or ADTS begin.
-// A lone sync word occurs in any data, so frames in a row must agree: two where
-// nothing but zeros precedes them, four elsewhere; or fewer where the file ends.
+// firstFrame finds where the frames of MPEG audio layer III or ADTS begin. A lone sync
+// word occurs in any data, so consecutive frames must agree: two if only zeros precede
+// them, else four; fewer if the file ends.
 func firstFrame(window []byte) (at int, kind Kind) {
 	padding := len(window) - len(bytes.TrimLeft(window, "\x00"))
 	for at < min(len(window), frameWindow) {
@@ -41,11 +41,11 @@ func firstFrame(window []byte) (at int, kind Kind) {
 	return 0, Unknown
 }
 
-// frameLengths are what a frame takes by its header, 0 where it is none.
+// frameLengths return the length of a frame by its header, 0 if it is no frame.
 var frameLengths = map[Kind]func([]byte) int{MP3: mp3Frame, AAC: adtsFrame}
 
-// chained reports whether b begins with a stream of frames. first says that
-// nothing precedes them.
+// chained reports whether b begins with a stream of frames. first says that nothing but
+// padding precedes them.
 func chained(b []byte, length func([]byte) int, first bool) bool {
 	for n := 1; ; n++ {
 		size := length(b)
@@ -83,8 +83,8 @@ func isTrailer(b []byte) bool {
 	return false
 }
 
-// tagBytes is the length of the tag that b begins with, 0 without one. Text that
-// begins with the letters of ID3 has no such version and no such size.
+// tagBytes returns the length of the tag that b begins with, or 0. Text that begins with
+// the letters ID3 has no valid version and size after them.
 func tagBytes(b []byte) int64 {
 	switch {
 	case len(b) >= 10 && bytes.HasPrefix(b, []byte("ID3")) && b[3] >= 2 && b[3] <= 4 && b[4] < 0xff && (b[6]|b[7]|b[8]|b[9])&0x80 == 0:
@@ -99,7 +99,7 @@ func tagBytes(b []byte) int64 {
 	return 0
 }
 
-// skipTags is where the content behind the tags at a file's start begins.
+// skipTags returns where the content after the leading tags begins.
 func skipTags(r io.ReaderAt) (at int64, err error) {
 	for range 8 {
 		head, err := readAt(r, at, 32)
@@ -120,9 +120,9 @@ func isSync(b []byte) bool {
 	return len(b) >= 4 && b[0] == 0xff && b[1]&0xe0 == 0xe0 && b[1]>>3&3 != 1 && b[1]>>1&3 == 1
 }
 
-// FramesDuration walks a file of bare frames and adds up what they last, whatever
-// lies between them. It is for files that ffprobe cannot read; a kind without
-// bare frames lasts 0.
+// FramesDuration walks a file of bare frames and adds up their durations, whatever lies
+// between them. It serves for files that ffprobe cannot read. For a kind without bare
+// frames it returns 0.
 func FramesDuration(path string, kind Kind) (time.Duration, error) {
 	length := frameLengths[kind]
 	if length == nil {
@@ -156,7 +156,7 @@ func FramesDuration(path string, kind Kind) (time.Duration, error) {
 	}
 }
 
-// frameDuration is what one frame lasts by its header.
+// frameDuration returns the duration of one frame by its header.
 func frameDuration(b []byte, kind Kind) time.Duration {
 	if kind == AAC {
 		rates := [13]int{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350}
@@ -172,8 +172,8 @@ func frameDuration(b []byte, kind Kind) time.Duration {
 	return time.Duration(samples) * time.Second / time.Duration(hz)
 }
 
-// mp3Rates are the sample rates of MPEG 1; MPEG 2 has half and MPEG 2.5 a
-// quarter of each.
+// mp3Rates are the sample rates of MPEG 1. Those of MPEG 2 are half of them, those of
+// MPEG 2.5 a quarter.
 var mp3Rates = [3]int{44100, 48000, 32000}
 
 // mp3Frame returns the length of the MPEG audio layer III frame b starts with,

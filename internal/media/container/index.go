@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// Index is what the index of a mov-family file declares, as far as it is there.
-// It is for what ffprobe does not tell and for files that it cannot open; nothing
-// of it is checked against the media.
+// Index is what the index of a mov-family file declares, as far as it is there. It
+// serves for facts that ffprobe does not tell and for files that ffprobe cannot open.
+// Nothing in it is checked against the media.
 type Index struct {
 	Encrypted bool // a protection scheme is declared
 
@@ -18,13 +18,13 @@ type Index struct {
 }
 
 const (
-	// maxIndexBytes is how much of an index is read; that of a video of hours is
-	// smaller. What lies beyond counts as video: nobody knows.
+	// maxIndexBytes is how much of an index is read. Videos of several hours have
+	// smaller ones. A larger index counts as one with video, because it may have any.
 	maxIndexBytes = 16 << 20
 	maxTopBoxes   = 64
 )
 
-// ReadIndex looks at the boxes of a file that may be damaged anywhere.
+// ReadIndex reads the boxes of a file that may be damaged anywhere.
 func ReadIndex(path string) (Index, error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -55,8 +55,8 @@ func ReadIndex(path string) (Index, error) {
 	return x, nil
 }
 
-// read looks for the boxes that matter wherever they are: in a damaged index
-// the sizes of those around them need not be right. A handler box holds its
+// read searches for the names of boxes, because the sizes of the boxes around them may
+// be wrong in a damaged index. A handler box holds its
 // name, version and flags, four reserved bytes and the type; a sample table its
 // name, version and flags, the size of all samples and their number; a protection
 // scheme its name, version and flags and the scheme.

@@ -1,7 +1,7 @@
-// Package container reads files of media without decoding anything: what a file
-// is by its content, what the boxes of an mp4 say, how long bare frames last, and
-// how much of a file that was cut off is there. Every file may be hostile: no
-// size in it is believed, and no more than a bounded part is held in memory.
+// Package container reads media files without decoding anything: it tells what a file
+// is by its content, what the boxes of an mp4 say, how long bare frames last, and how
+// much of a truncated file is there. Every file may be hostile: the package believes no
+// size in it, and holds only a bounded part in memory.
 package container
 
 // Kind is the container family of a file, as told by its content.
@@ -21,16 +21,16 @@ const (
 )
 
 // names holds, for each kind, the one demuxer that ffmpeg may use for it and the
-// ending of a file with nothing but audio.
+// extension of an audio-only file.
 var names = map[Kind]struct{ demuxer, ext string }{
 	MP4: {"mov", "m4a"}, Matroska: {"matroska", "webm"}, WAV: {"wav", "wav"}, MP3: {"mp3", "mp3"},
 	AAC: {"aac", "aac"}, FLAC: {"flac", "flac"}, Ogg: {"ogg", "ogg"},
 }
 
-// Demuxer is ffmpeg's name of the family's demuxer, "" for Unknown.
+// Demuxer returns ffmpeg's name of the family's demuxer, "" for Unknown.
 func (k Kind) Demuxer() string { return names[k].demuxer }
 
-// AudioExt is the ending of an audio file of the family, without a dot; "" for
+// AudioExt returns the extension of an audio file of the family without a dot, "" for
 // Unknown.
 func (k Kind) AudioExt() string { return names[k].ext }
 

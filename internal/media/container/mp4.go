@@ -35,8 +35,7 @@ const (
 	sound = "soun"
 )
 
-// ReadMovie reads the index of an mp4. The error wraps ErrDamaged when it is not
-// whole.
+// ReadMovie reads the index of an mp4. The error wraps ErrDamaged if it is not whole.
 func ReadMovie(path string) (m Movie, err error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -96,14 +95,14 @@ var identity = []byte{
 }
 
 const (
-	maxField = 1 << 20  // of what a track's boxes say, other than tables
-	maxTable = 64 << 20 // of a table of durations: one entry is enough for what we write
+	maxField = 1 << 20  // bytes of a box that is no table
+	maxTable = 64 << 20 // bytes of a table of durations; our own files need one entry
 )
 
 // inner names the box within each box in which a track's boxes are.
 var inner = map[string]string{"trak": "mdia", "mdia": "minf", "minf": "stbl"}
 
-// read takes what is wanted of a track from the boxes within another.
+// read reads the boxes of a track within another box.
 func (t *Track) read(r io.ReaderAt, within box) error {
 	for b, err := range boxes(r, within.body, within.end) {
 		if err != nil {
@@ -129,7 +128,7 @@ func (t *Track) read(r io.ReaderAt, within box) error {
 	return nil
 }
 
-// readField reads a box of few and fixed fields.
+// readField reads a box with a few fixed fields.
 func (t *Track) readField(b box, content []byte) {
 	switch b.kind {
 	case "tkhd":
@@ -159,7 +158,7 @@ func (t *Track) readField(b box, content []byte) {
 	}
 }
 
-// readEntry reads the boxes behind the fixed part of a video track's entry.
+// readEntry reads the boxes after the fixed part of a video track's sample entry.
 func (t *Track) readEntry(r io.ReaderAt, stsd box) error {
 	const fixed = 8 + 8 + 78 // list header, box header, fields of video
 	if t.handler != video {
@@ -203,13 +202,13 @@ func (t *Track) readDurations(r io.ReaderAt, stts box) error {
 	return nil
 }
 
-// Neutral reports whether a player shows the frames as they are: not turned, and
-// not as HDR.
+// Neutral reports whether a player shows the frames as they are, neither rotated nor as
+// HDR.
 func (t Track) Neutral() bool { return t.upright && len(t.lightAt) == 0 }
 
-// Neutralize takes from an mp4 what speaks of its source: ffmpeg copies the
-// display matrix and what is known of the light of an HDR master to the output,
-// even though filters have turned and tone-mapped the frames already.
+// Neutralize removes metadata of the source from an mp4: ffmpeg copies the display
+// matrix and the light levels of an HDR master to the output although filters have
+// already rotated and tone-mapped the frames.
 func Neutralize(path string) error {
 	m, err := ReadMovie(path)
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	"math/bits"
 )
 
-// PresentShare compares the container's own lengths with the size of the file: 1
-// is a whole file. Only containers that state them are judged; anything else is
-// whole.
+// PresentShare compares the lengths that the container states with the size of the
+// file: 1 is a whole file. A container that states none counts as whole.
 func PresentShare(path string, kind Kind) (float64, error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -24,8 +23,8 @@ func PresentShare(path string, kind Kind) (float64, error) {
 	return 1, nil
 }
 
-// matroskaShare is how much of the Segment element, which holds the whole video,
-// is in the file. Live recordings leave its size unknown and count as whole.
+// matroskaShare returns how much of the Segment element, which holds the whole video, is
+// in the file. Live recordings leave its size unknown and count as whole.
 func matroskaShare(r io.ReaderAt, size int64) float64 {
 	const segmentID = 0x18538067
 	var off int64
@@ -55,8 +54,8 @@ func matroskaShare(r io.ReaderAt, size int64) float64 {
 	return 1
 }
 
-// ebmlNumber reads a number of 1 to 8 bytes whose length is told by its leading
-// zero bits; mask drops the length marker. A length of 0 means that b holds none.
+// ebmlNumber reads a number of 1 to 8 bytes, whose leading zero bits tell its length;
+// mask drops the length marker. A length of 0 means that b holds no number.
 func ebmlNumber(b []byte, mask bool) (value uint64, length int) {
 	if len(b) == 0 || b[0] == 0 {
 		return 0, 0
@@ -74,8 +73,8 @@ func ebmlNumber(b []byte, mask bool) (value uint64, length int) {
 	return value, length
 }
 
-// wavShare is how much of the data chunk is in the file. Streaming writers put 0
-// or a number near 2^31 or 2^32 as its size, which means unknown.
+// wavShare returns how much of the data chunk is in the file. Streaming writers give it
+// the size 0 or a number near 2^31 or 2^32, which means unknown.
 func wavShare(r io.ReaderAt, size int64) float64 {
 	off := int64(12)
 	head := make([]byte, 8)
