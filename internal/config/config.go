@@ -35,6 +35,8 @@ type Config struct {
 	Media       Media
 	Credit      Credit
 	IAP         IAP
+	Webhook     Webhook
+	Push        Push
 	Outbound    Outbound
 
 	// PauseSubmissions lists the kinds of jobs of which this process accepts none:
@@ -271,6 +273,40 @@ type PlatformB struct {
 // Configured reports whether every key the verifier needs is set.
 func (p PlatformB) Configured() bool {
 	return p.IssuerID != "" && p.KeyID != "" && !p.PrivateKey.IsBlank() && p.BundleID != ""
+}
+
+// Webhook configures whom of the operator's we tell that a job has ended.
+type Webhook struct {
+	URL            string // "" = off
+	Secret         Secret // whsec_ and base64
+	PreviousSecret Secret // signs as well; may be blank
+}
+
+// Push configures the services that notify phones.
+type Push struct {
+	PlatformA PushPlatformA
+	PlatformB PushPlatformB
+}
+
+// PushPlatformA is the push service of the vendor of provider_a.
+type PushPlatformA struct {
+	ServiceAccountJSON Secret // blank = off
+	BaseURL            string
+}
+
+// PushPlatformB is the push service of the vendor of provider_b.
+type PushPlatformB struct {
+	Key     Secret // PEM, line breaks restored
+	KeyID   string
+	TeamID  string
+	Topic   string
+	BaseURL string
+	RootCAs []byte // PEM certificates trusted beside the system's; nil = none
+}
+
+// Configured reports whether every key that a push needs is set.
+func (p PushPlatformB) Configured() bool {
+	return !p.Key.IsBlank() && p.KeyID != "" && p.TeamID != "" && p.Topic != ""
 }
 
 // Outbound configures calls to other services.

@@ -1,11 +1,13 @@
 package config
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -109,6 +111,48 @@ func serviceAccount(changes map[string]string) string {
 		"token_uri": "https://oauth2.example/token", "private_key": rsaKeyPEM()}
 	maps.Copy(fields, changes)
 	return string(must(json.Marshal(fields)))
+}
+
+// webhookSecretOf is a web hook's secret of so many bytes.
+func webhookSecretOf(n int) string {
+	return "whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, n))
+}
+
+func TestWebhookAndPush(t *testing.T) {
+	type env = map[string]string
+	hook := func(url, secret string) env { return env{"WEBHOOK_URL": url, "WEBHOOK_SECRET": secret} }
+	pushB := func(changes env) env {
+		e := env{"PUSH_PLATFORM_B_KEY": privateKeyPEM(), "PUSH_PLATFORM_B_KEY_ID": "k", "PUSH_PLATFORM_B_TEAM_ID": "t", "PUSH_PLATFORM_B_TOPIC": "app"}
+		maps.Copy(e, changes)
+		return e
+	}
+	const urlRule = "WEBHOOK_URL: must be an https address, or http on loopback, without user or fragment"
+	const secretRule = "WEBHOOK_SECRET: must be whsec_ and 24 to 64 bytes in base64"
+	for name, test := range map[string]struct {
+		env  env
+		want string
+	}{
+		"https":              {hook("https://hooks.example/a?b=c", webhookSecretOf(24)), ""},
+		"http on loopback":   {hook("http://127.0.0.1:9/", webhookSecretOf(64)), ""},
+		"http elsewhere":     {hook("http://hooks.example/", webhookSecretOf(32)), urlRule},
+		"user":               {hook("https://u:p@hooks.example/", webhookSecretOf(32)), urlRule},
+		"no address":         {hook("hooks.example", webhookSecretOf(32)), urlRule},
+		"without a secret":   {env{"WEBHOOK_URL": "https://hooks.example/"}, "WEBHOOK_SECRET: is required when WEBHOOK_URL is set"},
+		"short secret":       {hook("https://hooks.example/", webhookSecretOf(23)), secretRule},
+		"long secret":        {hook("https://hooks.example/", webhookSecretOf(65)), secretRule},
+		"secret, no prefix":  {hook("https://hooks.example/", webhookSecretOf(32)[6:]), secretRule},
+		"secret, no base64":  {hook("https://hooks.example/", "whsec_"+strings.Repeat("!", 44)), secretRule},
+		"push a":             {env{"PUSH_PLATFORM_A_SERVICE_ACCOUNT": serviceAccount(env{"project_id": "p"})}, ""},
+		"push a, no project": {env{"PUSH_PLATFORM_A_SERVICE_ACCOUNT": serviceAccount(nil)}, "PUSH_PLATFORM_A_SERVICE_ACCOUNT: must have a project_id"},
+		"push a, no JSON":    {env{"PUSH_PLATFORM_A_SERVICE_ACCOUNT": "x"}, "PUSH_PLATFORM_A_SERVICE_ACCOUNT: must be a JSON object, the key file of a service account"},
+		"push b":             {pushB(env{"PUSH_PLATFORM_B_BASE_URL": "http://localhost:9"}), ""},
+		"push b, http":       {pushB(env{"PUSH_PLATFORM_B_BASE_URL": "http://push.example"}), "PUSH_PLATFORM_B_BASE_URL: must be an https address, or http on loopback"},
+		"push b, P-384":      {pushB(env{"PUSH_PLATFORM_B_KEY": ecKeyPEM()}), "PUSH_PLATFORM_B_KEY: must be a PEM private key on the curve P-256"},
+	} {
+		if got := strings.Join(problems(t, test.env), "\n"); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
 }
 
 // The public certificate of the store's own root serves as a further one.
@@ -219,6 +263,8 @@ func TestDefaults(t *testing.T) {
 				Notifications: StorePush{KeysURL: "https://www.googleapis.com/oauth2/v3/certs"}},
 			PlatformB: PlatformB{BaseURL: "https://api.storekit.apple.com"},
 		},
+		Push: Push{PlatformA: PushPlatformA{BaseURL: "https://fcm.googleapis.com"},
+			PlatformB: PushPlatformB{BaseURL: "https://api.push.apple.com"}},
 		Outbound: Outbound{ConnectTimeout: 2 * time.Minute, RequestTimeout: 10 * time.Minute, SocketTimeout: 10 * time.Minute},
 	}
 	if !reflect.DeepEqual(cfg, want) {
@@ -608,6 +654,10 @@ func TestWarnings(t *testing.T) {
 		"flag": {env{"ENABLE_API_DOCS": "1"}, "ENABLE_API_DOCS is neither true nor false and stays off"},
 		"plain http": {env{"SEPARATION_PROVIDER_BASE_URL": "http://localhost:9000", "SEPARATION_PROVIDER_STORAGE_BASE_URL": "http://provider:9000"},
 			"SEPARATION_PROVIDER_STORAGE_BASE_URL is plain http to another machine: whoever is in between can read what is sent"},
+		"web hook": {env{"WEBHOOK_SECRET": webhookSecretOf(32)},
+			"the web hook is off: WEBHOOK_URL is blank although WEBHOOK_SECRET is set"},
+		"push": {env{"PUSH_PLATFORM_B_KEY_ID": "k", "PUSH_PLATFORM_B_TEAM_ID": "t"},
+			"push to platform_b is not configured: it lacks PUSH_PLATFORM_B_KEY, PUSH_PLATFORM_B_TOPIC"},
 		"one secret": {env{"SEPARATION_SIGNING_SECRET": jwtSecret},
 			"AUTH_JWT_SECRET and SEPARATION_SIGNING_SECRET are the same: give each its own"},
 	} {

@@ -37,6 +37,14 @@ func serviceAccountRule(text string) (rule string) {
 	return ""
 }
 
+// namesProject reports whether a service account's key file says of which project it is.
+func namesProject(text string) bool {
+	var account struct {
+		ProjectID string `json:"project_id"`
+	}
+	return json.Unmarshal([]byte(text), &account) == nil && account.ProjectID != ""
+}
+
 func isP256Key(text string) bool {
 	key, ok := privateKey(text).(*ecdsa.PrivateKey)
 	return ok && key.Curve == elliptic.P256()

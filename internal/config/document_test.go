@@ -81,6 +81,11 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"IAP_PLATFORM_A_ALLOW_TEST": "true", "IAP_PLATFORM_A_NOTIFICATION_KEYS_URL": "https://x.example", "SIGNUP_BONUS_PER_IDENTITY": "once",
 		"SIGNUP_BONUS_KEY":      strings.Repeat("u", 40),
 		"RENDER_MAX_CONCURRENT": "37", "MIGRATE_ON_START": "false", "ROLES": "api", "PAUSE_SUBMISSIONS": "render",
+		"SIGNUP_BONUS_KEY": strings.Repeat("u", 40),
+		"WEBHOOK_URL":      "https://x.example/hook?a=b", "WEBHOOK_SECRET": webhookSecretOf(40), "WEBHOOK_SECRET_PREVIOUS": webhookSecretOf(41),
+		"PUSH_PLATFORM_A_SERVICE_ACCOUNT": serviceAccount(map[string]string{"project_id": "p"}), "PUSH_PLATFORM_A_BASE_URL": "https://x.example",
+		"PUSH_PLATFORM_B_KEY": privateKeyPEM(), "PUSH_PLATFORM_B_BASE_URL": "https://x.example", "PUSH_PLATFORM_B_ROOT_CA_FILE": rootFile,
+		"RENDER_MAX_CONCURRENT": "37", "MIGRATE_ON_START": "false", "ROLES": "api",
 	}
 	base := with(map[string]string{
 		"DATABASE_URL": "postgres://h/db?sslmode=require", "SIGNUP_BONUS_KEY": strings.Repeat("b", 40),
@@ -88,6 +93,8 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s",
 		"IAP_PLATFORM_A_NOTIFICATION_AUDIENCE": "a", "IAP_PLATFORM_A_NOTIFICATION_SENDER": "s@x.example",
 		"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b", "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(),
+		"WEBHOOK_SECRET":      webhookSecretOf(32),
+		"PUSH_PLATFORM_B_KEY": privateKeyPEM(), "PUSH_PLATFORM_B_KEY_ID": "k", "PUSH_PLATFORM_B_TEAM_ID": "t", "PUSH_PLATFORM_B_TOPIC": "app",
 	})
 	plain, err := Load(lookup(base))
 	if err != nil {

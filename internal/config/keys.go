@@ -20,6 +20,8 @@ const (
 	WithBucket   Requirement = "with a bucket"
 	ForPlatformA Requirement = "for platform_a"
 	ForPlatformB Requirement = "for platform_b"
+	WithWebhook  Requirement = "with WEBHOOK_URL"
+	ForPushB     Requirement = "for push to platform_b"
 )
 
 // Key declares one environment variable: its place in the documentation, its
@@ -65,6 +67,7 @@ type settings struct {
 	Config
 	accountID  string // of the object store
 	rootCAFile string // of platform_b
+	pushCAFile string // of platform_b's push service
 }
 
 // keys declares every key, once.
@@ -83,6 +86,7 @@ func (s *settings) keys() (keys []Key) {
 		{"Rendering", s.renderKeys()},
 		{"Credits", s.creditKeys()},
 		{"In-app purchases", s.storeKeys()},
+		{"Web hook and push", s.eventKeys()},
 		{"Outbound calls", s.outboundKeys()},
 	} {
 		for _, k := range group.keys {
@@ -360,6 +364,33 @@ func (s *settings) storeKeys() []Key {
 			Meaning: "Address of platform_b's store. Changed for tests only."},
 		{Name: "IAP_PLATFORM_B_ROOT_CA_FILE", set: text(&s.rootCAFile),
 			Meaning: "PEM file with a further root that receipts may be signed under, beside the store's own. For tests only."},
+	}
+}
+
+func (s *settings) eventKeys() []Key {
+	return []Key{
+		{Name: "WEBHOOK_URL", set: into(&s.Webhook.URL, webhookURL),
+			Meaning: "Address that is told, as of Standard Webhooks 1.0, when a job has ended: https, or http on loopback. Blank switches the web hook off."},
+		{Name: "WEBHOOK_SECRET", Required: WithWebhook, Secret: true, set: into(&s.Webhook.Secret, webhookSecret),
+			Meaning: "Secret that signs web hooks: `whsec_` and 24 to 64 bytes in base64; `echo whsec_$(openssl rand -base64 32)` makes one."},
+		{Name: "WEBHOOK_SECRET_PREVIOUS", Secret: true, set: into(&s.Webhook.PreviousSecret, webhookSecret),
+			Meaning: "Secret that signs web hooks as well, while receivers change over to a new WEBHOOK_SECRET."},
+		{Name: "PUSH_PLATFORM_A_SERVICE_ACCOUNT", Secret: true, set: into(&s.Push.PlatformA.ServiceAccountJSON, secret),
+			Meaning: "JSON key file, as text, of a service account that may send messages of the app's project. Blank switches push to platform_a off."},
+		{Name: "PUSH_PLATFORM_A_BASE_URL", Default: "https://fcm.googleapis.com", set: into(&s.Push.PlatformA.BaseURL, httpURL),
+			Meaning: "Address of platform_a's push service. Changed for tests only."},
+		{Name: "PUSH_PLATFORM_B_KEY", Required: ForPushB, Secret: true, set: into(&s.Push.PlatformB.Key, pemText),
+			Meaning: "Key of platform_b's push service, a PEM private key on the curve P-256. Line breaks may be written as the two characters `\\n`. Unless all four keys are set push to platform_b is off."},
+		{Name: "PUSH_PLATFORM_B_KEY_ID", Required: ForPushB, set: text(&s.Push.PlatformB.KeyID),
+			Meaning: "Id of that key."},
+		{Name: "PUSH_PLATFORM_B_TEAM_ID", Required: ForPushB, set: text(&s.Push.PlatformB.TeamID),
+			Meaning: "Id of the team whose key it is."},
+		{Name: "PUSH_PLATFORM_B_TOPIC", Required: ForPushB, set: text(&s.Push.PlatformB.Topic),
+			Meaning: "Bundle id of the app that is notified."},
+		{Name: "PUSH_PLATFORM_B_BASE_URL", Default: "https://api.push.apple.com", set: into(&s.Push.PlatformB.BaseURL, httpURL),
+			Meaning: "Address of platform_b's push service; `https://api.sandbox.push.apple.com` for development builds of the app. http on loopback only, for tests."},
+		{Name: "PUSH_PLATFORM_B_ROOT_CA_FILE", set: text(&s.pushCAFile),
+			Meaning: "PEM file with further roots that the certificate of platform_b's push service may be signed under. For tests only."},
 	}
 }
 

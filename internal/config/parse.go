@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/netip"
@@ -96,6 +97,27 @@ func httpURL(text string) (string, string) {
 		return "", "must be an http or https address, without user, query or fragment"
 	}
 	return strings.TrimRight(text, "/"), ""
+}
+
+// webhookURL is an address of the operator's: a query may belong to it.
+func webhookURL(text string) (string, string) {
+	u, err := url.Parse(text)
+	if err != nil || u.User != nil || u.Fragment != "" || !isHTTPURL(u.Scheme+"://"+u.Host) || u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		return "", "must be an https address, or http on loopback, without user or fragment"
+	}
+	return text, ""
+}
+
+// The bytes of a web hook's secret.
+const minWebhookSecret, maxWebhookSecret = 24, 64
+
+func webhookSecret(text string) (Secret, string) {
+	encoded, found := strings.CutPrefix(text, "whsec_")
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if !found || err != nil || len(raw) < minWebhookSecret || len(raw) > maxWebhookSecret {
+		return Secret{}, fmt.Sprintf("must be whsec_ and %d to %d bytes in base64", minWebhookSecret, maxWebhookSecret)
+	}
+	return NewSecret(text), ""
 }
 
 func isHTTPURL(text string) bool {

@@ -25,6 +25,8 @@ func (s *settings) check(r *reader) {
 	}
 	s.checkPlatformA(r)
 	s.checkPlatformB(r)
+	s.checkWebhook(r)
+	s.checkPush(r)
 	if s.Render.MaxConcurrent == 0 {
 		// GOMAXPROCS and not NumCPU: in a container it is the CPU quota, while
 		// NumCPU counts the cores of the whole machine.
@@ -169,6 +171,48 @@ func (s *settings) checkPlatformB(r *reader) {
 		var rule string
 		if p.RootCAs, rule = certificates(s.rootCAFile); rule != "" {
 			r.problem("IAP_PLATFORM_B_ROOT_CA_FILE", rule)
+		}
+	}
+}
+
+func (s *settings) checkWebhook(r *reader) {
+	missing, _ := r.missing(WithWebhook)
+	if s.Webhook.URL == "" {
+		if r.given("WEBHOOK_URL") == "" && len(missing) == 0 {
+			r.warn("the web hook is off: WEBHOOK_URL is blank although WEBHOOK_SECRET is set")
+		}
+		return
+	}
+	for _, key := range missing {
+		r.problem(key, "is required when WEBHOOK_URL is set")
+	}
+}
+
+func (s *settings) checkPush(r *reader) {
+	if a := s.Push.PlatformA.ServiceAccountJSON; !a.IsBlank() {
+		rule := serviceAccountRule(a.Reveal())
+		if rule == "" && !namesProject(a.Reveal()) {
+			rule = "must have a project_id"
+		}
+		if rule != "" {
+			r.problem("PUSH_PLATFORM_A_SERVICE_ACCOUNT", rule)
+		}
+	}
+	b := &s.Push.PlatformB
+	r.warnPartial("push to platform_b", ForPushB)
+	if !b.Configured() {
+		return
+	}
+	if !isP256Key(b.Key.Reveal()) {
+		r.problem("PUSH_PLATFORM_B_KEY", "must be a PEM private key on the curve P-256")
+	}
+	if u, err := url.Parse(b.BaseURL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		r.problem("PUSH_PLATFORM_B_BASE_URL", "must be an https address, or http on loopback")
+	}
+	if s.pushCAFile != "" {
+		var rule string
+		if b.RootCAs, rule = certificates(s.pushCAFile); rule != "" {
+			r.problem("PUSH_PLATFORM_B_ROOT_CA_FILE", rule)
 		}
 	}
 }
