@@ -1,6 +1,7 @@
 // Package sandbox is everybody cutroom talks to, on one machine and with
-// nobody's account: both identity providers, both stores, the separation
-// provider and the object store, as real HTTP servers.
+// nobody's account: both identity providers, both stores, both push services, the
+// separation provider, the object store and a receiver of web hooks, as real HTTP
+// servers.
 //
 // It speaks the vendors' wire formats from their public descriptions and
 // imports nothing of the service, so that a misread format cannot hide on both
@@ -9,6 +10,7 @@
 package sandbox
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +25,7 @@ import (
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/sandbox/notify"
 	"cutroom/internal/sandbox/separator"
 	"cutroom/internal/sandbox/store"
 )
@@ -55,6 +58,9 @@ type Options struct {
 	// one: the servers then listen on every interface, and nothing that they
 	// print or sign names another host. Without it they listen on loopback.
 	PublicHost string
+	// Arrived is called with a line for people when a push or a web hook comes; nil is
+	// not.
+	Arrived func(line string)
 	// Port is the first of the servers' ports, which follow each other; 0 takes
 	// free ones.
 	Port int
@@ -68,6 +74,9 @@ type World struct {
 	PlatformB *store.PlatformB
 	Separator *separator.Provider
 	Bucket    *bucket.Bucket // nil without Options.Bucket
+	PushA     *notify.PlatformA
+	PushB     *notify.PlatformB
+	Receiver  *notify.Receiver
 
 	opts    Options
 	servers []server
@@ -90,7 +99,8 @@ func Start(opts Options) (_ *World, err error) {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	w := &World{opts: opts, ProviderA: identity.NewProviderA(ClientIDA), ProviderB: identity.NewProviderB(ClientIDB),
-		PlatformA: store.NewPlatformA(PackageName), PlatformB: store.NewPlatformB(BundleID, store.EnvironmentSandbox)}
+		PlatformA: store.NewPlatformA(PackageName), PlatformB: store.NewPlatformB(BundleID, store.EnvironmentSandbox),
+		PushA: notify.NewPlatformA(opts.Arrived), PushB: notify.NewPlatformB(BundleID, opts.Arrived)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("start sandbox: %w", err), w.Close())
@@ -99,6 +109,7 @@ func Start(opts Options) (_ *World, err error) {
 	if w.secrets, err = loadSecrets(filepath.Join(opts.DataDir, "secrets.json")); err != nil {
 		return nil, err
 	}
+	w.Receiver = notify.NewReceiver(w.secrets["webhook"], opts.Arrived)
 	w.Separator, err = separator.New(separator.Options{APIKey: w.secrets["providerApiKey"], Space: SpaceID,
 		Dir: filepath.Join(opts.DataDir, "provider"), Fast: opts.Fast, Processing: opts.Processing})
 	if err == nil && opts.Bucket {
@@ -136,6 +147,7 @@ func (w *World) listen() (err error) {
 	if w.Bucket != nil {
 		w.servers = append(w.servers, server{"object_store", w.Bucket.Host})
 	}
+	w.servers = append(w.servers, server{"push_a", w.PushA.Host}, server{"push_b", w.PushB.Host}, server{"webhook_receiver", w.Receiver.Host})
 	for i, s := range w.servers {
 		addr := ""
 		if w.opts.Port != 0 {
@@ -208,6 +220,16 @@ func (w *World) makeEnv() map[string]string {
 		"IAP_PLATFORM_B_BASE_URL":              w.PlatformB.URL(),
 		"IAP_PLATFORM_B_ROOT_CA_FILE":          filepath.Join(w.opts.DataDir, "platform-b-root.pem"),
 
+		"WEBHOOK_URL":                     onLoopback(w.Receiver.Host) + notify.HookPath,
+		"WEBHOOK_SECRET":                  w.secrets["webhook"],
+		"PUSH_PLATFORM_A_SERVICE_ACCOUNT": w.PushA.ServiceAccountJSON(),
+		"PUSH_PLATFORM_A_BASE_URL":        w.PushA.URL(),
+		"PUSH_PLATFORM_B_KEY":             w.PushB.KeyPEM(),
+		"PUSH_PLATFORM_B_KEY_ID":          w.PushB.KeyID(),
+		"PUSH_PLATFORM_B_TEAM_ID":         w.PushB.TeamID(),
+		"PUSH_PLATFORM_B_TOPIC":           BundleID,
+		"PUSH_PLATFORM_B_BASE_URL":        onLoopback(w.PushB.Host),
+
 		"ADMIN_SLUG":           AdminSlug,
 		"ENABLE_API_DOCS":      "true",
 		"ENABLE_TESTDATA_MOCK": "true",
@@ -222,11 +244,22 @@ func (w *World) makeEnv() map[string]string {
 	return env
 }
 
+// onLoopback is the address of a host for a service on this machine, which speaks to
+// some of them without TLS only there.
+func onLoopback(h *fake.Host) string {
+	_, port, err := net.SplitHostPort(h.Addr())
+	if err != nil {
+		panic(err) // it listens
+	}
+	return "http://" + net.JoinHostPort("127.0.0.1", port)
+}
+
 // loadSecrets draws secrets once for a data folder, so that tokens and signed URLs
 // survive a restart of the sandbox.
 func loadSecrets(path string) (map[string]string, error) {
 	s := map[string]string{"jwt": fake.RandomHex(32), "stemSigning": fake.RandomHex(32), "providerApiKey": "pk-" + fake.RandomHex(20),
-		"bucketAccountId": fake.RandomHex(16), "bucketKeyId": fake.RandomHex(16), "bucketSecret": fake.RandomHex(32), "dbPassword": fake.RandomHex(16)}
+		"bucketAccountId": fake.RandomHex(16), "bucketKeyId": fake.RandomHex(16), "bucketSecret": fake.RandomHex(32), "dbPassword": fake.RandomHex(16),
+		"webhook": "whsec_" + base64.StdEncoding.EncodeToString([]byte(fake.RandomHex(16)))}
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, os.WriteFile(path, fake.Must(json.MarshalIndent(s, "", "  ")), 0o600)

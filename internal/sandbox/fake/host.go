@@ -121,7 +121,11 @@ func (h *Host) Listen(addr string) error {
 		return fmt.Errorf("listen for stand-in: %w", err)
 	}
 	base, stop := context.WithCancel(context.Background())
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // for clients that say so at once
 	server := &http.Server{
+		Protocols:         protocols,
 		Handler:           http.HandlerFunc(h.serveTracked),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 30 * time.Second,

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,8 +14,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/golang-jwt/jwt/v5"
 
 	"cutroom/internal/sandbox/fake"
 )
@@ -141,7 +138,7 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 		refuse("unsupported_grant_type", "Invalid grant_type: "+r.FormValue("grant_type"))
 		return
 	}
-	claims, err := checkToken(r.FormValue("assertion"), "RS256", "http://"+r.Host+"/token", s.email, s.key.ID, &s.key.Private.PublicKey)
+	claims, err := fake.CheckToken(r.FormValue("assertion"), "RS256", "http://"+r.Host+"/token", s.email, s.key.ID, &s.key.Private.PublicKey)
 	if err != nil {
 		refuse("invalid_grant", "Invalid JWT: "+err.Error())
 		return
@@ -157,32 +154,6 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	fake.WriteJSON(w, http.StatusOK, map[string]any{
 		"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
-}
-
-// checkToken checks what both stores ask of a token by which the app's server speaks
-// for itself: its algorithm, audience, issuer and key, and a life of at most an hour.
-func checkToken(raw, algorithm, audience, issuer, keyID string, key any) (jwt.MapClaims, error) {
-	claims := jwt.MapClaims{}
-	_, err := jwt.NewParser(
-		jwt.WithValidMethods([]string{algorithm}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
-		jwt.WithAudience(audience), jwt.WithIssuer(issuer), jwt.WithLeeway(5*time.Second),
-	).ParseWithClaims(raw, claims, func(t *jwt.Token) (any, error) {
-		if t.Header["kid"] != keyID {
-			return nil, fmt.Errorf("unknown key %v", t.Header["kid"])
-		}
-		return key, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	issued, err := claims.GetIssuedAt()
-	if err != nil || issued == nil {
-		return nil, errors.New("no iat")
-	}
-	if expires, err := claims.GetExpirationTime(); err != nil || expires.Sub(issued.Time) > time.Hour {
-		return nil, errors.New("lives longer than an hour")
-	}
-	return claims, nil
 }
 
 // admits refuses a question without a good token, or about another application.

@@ -214,7 +214,7 @@ func (s *PlatformB) checkRequestToken(r *http.Request) error {
 	if !found {
 		return errors.New("no bearer")
 	}
-	claims, err := checkToken(raw, "ES256", "appstoreconnect-v1", s.issuerID, s.keyID, &s.private.PublicKey)
+	claims, err := fake.CheckToken(raw, "ES256", "appstoreconnect-v1", s.issuerID, s.keyID, &s.private.PublicKey)
 	if err == nil && claims["bid"] != s.bundleID {
 		err = fmt.Errorf("bid is %v", claims["bid"])
 	}

@@ -1,0 +1,93 @@
+// Package notify stands in for those who are told that a job has ended: the push
+// services of the two platforms, and an operator's receiver of web hooks. Each checks
+// what the real one checks and keeps what it accepted.
+package notify
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"cutroom/internal/sandbox/fake"
+)
+
+// ProjectID is the project of platform_a's push service.
+const ProjectID = "sandbox-project"
+
+// Message is something that a stand-in accepted.
+type Message struct {
+	Token string    `json:"token,omitempty"` // of the device
+	ID    string    `json:"id,omitempty"`    // of the web hook
+	Type  string    `json:"type"`
+	JobID string    `json:"jobId"`
+	Body  string    `json:"body"`
+	At    time.Time `json:"at"`
+}
+
+// inbox is what a stand-in accepted, and the tokens of devices that have gone.
+type inbox struct {
+	*fake.Host
+	name   string
+	arrive func(line string)
+
+	mu       sync.Mutex
+	messages []Message
+	stale    map[string]bool
+}
+
+// newInbox makes an inbox that calls arrive, unless it is nil, with a line for
+// people whenever a message comes.
+func newInbox(name string, arrive func(line string)) *inbox {
+	if arrive == nil {
+		arrive = func(string) {}
+	}
+	b := &inbox{Host: fake.NewHost(nil), name: name, arrive: arrive, stale: map[string]bool{}}
+	b.HandleControl("GET", "messages", "what was accepted, oldest first", nil, func(*http.Request) (any, error) { return b.Messages(), nil })
+	b.HandleControl("DELETE", "messages", "forget what was accepted", nil, func(*http.Request) (any, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.messages = nil
+		return nil, nil
+	})
+	return b
+}
+
+type staleToken struct {
+	Token string `json:"token"`
+}
+
+// Stale makes a device's token one whose app was removed.
+func (b *inbox) Stale(token string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stale[token] = true
+}
+
+func (b *inbox) isStale(token string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stale[token]
+}
+
+// Messages are those accepted so far.
+func (b *inbox) Messages() []Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.messages)
+}
+
+// maxMessages bounds what is kept.
+const maxMessages = 1000
+
+func (b *inbox) accept(m Message) {
+	m.At = time.Now()
+	b.mu.Lock()
+	if len(b.messages) == maxMessages {
+		b.messages = slices.Delete(b.messages, 0, maxMessages/10)
+	}
+	b.messages = append(b.messages, m)
+	b.mu.Unlock()
+	b.arrive(fmt.Sprintf("%s: %s %s", b.name, m.Type, m.JobID))
+}
