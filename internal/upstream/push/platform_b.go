@@ -1,0 +1,140 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/httpcall"
+)
+
+// The service refuses tokens that are older than an hour, and those who renew theirs
+// more often than every 20 minutes.
+const (
+	renewAfter  = 40 * time.Minute
+	renewAtMost = 20 * time.Minute
+)
+
+// PlatformBConfig says for which app messages are sent, and as whom.
+type PlatformBConfig struct {
+	BaseURL string           // of the service, without a trailing slash
+	TeamID  string           // who signs
+	KeyID   string           // the id of KeyPEM
+	KeyPEM  []byte           // P-256 key, PKCS #8 or SEC 1, with real line breaks
+	Topic   string           // the app's bundle id
+	HTTP    *http.Client     // speaks HTTP/2, see [TransportB]
+	Now     func() time.Time // nil means time.Now
+}
+
+// PlatformB sends to the devices of platform_b. It is safe for concurrent use.
+type PlatformB struct {
+	deviceURL     string // up to and including "device/"
+	teamID, keyID string
+	key           *ecdsa.PrivateKey
+	topic         string
+	client        *http.Client
+	now           func() time.Time
+
+	mu     sync.Mutex
+	bearer string
+	signed time.Time // when bearer was
+}
+
+// NewPlatformB reads the key and makes no call.
+func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
+	key, err := jwt.ParseECPrivateKeyFromPEM(cfg.KeyPEM)
+	if err != nil {
+		return nil, errors.New("the key is not an EC key in PEM")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &PlatformB{deviceURL: cfg.BaseURL + "/3/device/", teamID: cfg.TeamID, keyID: cfg.KeyID, key: key, topic: cfg.Topic,
+		client: httpcall.Private(cfg.HTTP), now: cfg.Now}, nil
+}
+
+// Send delivers a message. The error is ErrUnregistered for a device that is gone,
+// a [TemporaryError] where it may help to send again, and else final.
+func (p *PlatformB) Send(ctx context.Context, m Message) error {
+	bearer, err := p.providerToken()
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{
+		"aps":  map[string]any{"alert": map[string]string{"loc-key": m.Type}, "sound": "default"},
+		"type": m.Type, "jobId": m.JobID,
+	})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.deviceURL+url.PathEscape(m.Token), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"authorization": "bearer " + bearer, "content-type": "application/json", "apns-topic": p.topic, "apns-push-type": "alert",
+		"apns-collapse-id": m.JobID, "apns-expiration": strconv.FormatInt(m.Expires.Unix(), 10),
+	} {
+		req.Header.Set(name, value)
+	}
+	got, err := exchange(p.client, req)
+	if err != nil || got.status == http.StatusOK {
+		return err
+	}
+	reason := reasonB(got.body)
+	switch {
+	case got.status == http.StatusGone,
+		got.status == http.StatusBadRequest && (reason == "BadDeviceToken" || reason == "DeviceTokenNotForTopic"):
+		return ErrUnregistered
+	case got.status == http.StatusForbidden && reason == "ExpiredProviderToken":
+		p.discard(bearer)
+		return &TemporaryError{Err: got.failed(reason)}
+	}
+	return got.failed(reason)
+}
+
+// providerToken is the token by which we speak to the service.
+func (p *PlatformB) providerToken() (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if p.bearer != "" && now.Sub(p.signed) < renewAfter {
+		return p.bearer, nil
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": p.teamID, "iat": now.Unix()})
+	token.Header["kid"] = p.keyID
+	bearer, err := token.SignedString(p.key)
+	if err == nil {
+		p.bearer, p.signed = bearer, now
+	}
+	return bearer, err
+}
+
+// discard forgets a token that the service found too old, once it may be renewed.
+func (p *PlatformB) discard(bearer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bearer == bearer && p.now().Sub(p.signed) >= renewAtMost {
+		p.bearer = ""
+	}
+}
+
+// reasonB is the reason in an answer's body, or "".
+func reasonB(body []byte) string {
+	var said struct {
+		Reason string `json:"reason"`
+	}
+	if json.Unmarshal(body, &said) != nil {
+		return ""
+	}
+	return reasonWord.FindString(said.Reason)
+}

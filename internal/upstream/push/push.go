@@ -1,0 +1,84 @@
+// Package push sends notifications to phones by the services of the two
+// platforms: the message of a job that has ended, to one device at a time.
+//
+// It knows the services' wire formats and how they refuse. Which device belongs to
+// whom, and when a message is sent again, is its caller's business.
+package push
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"cutroom/internal/httpcall"
+)
+
+// ErrUnregistered says that the platform knows no such device: the token is of no
+// use any more.
+var ErrUnregistered = errors.New("the platform does not know the device")
+
+// TemporaryError is a failure that may pass: the message can be sent again.
+type TemporaryError struct {
+	After time.Duration // the platform's own wish; 0 when it has none
+	Err   error
+}
+
+func (e *TemporaryError) Error() string { return e.Err.Error() }
+
+func (e *TemporaryError) Unwrap() error { return e.Err }
+
+// Message tells a device that a job has ended.
+type Message struct {
+	Token   string // the device's, as its app registered it
+	Type    string // of the event, such as render.completed
+	JobID   string
+	Expires time.Time // the platform delivers it no later
+}
+
+// maxAnswerBytes bounds what is read of a platform's answer.
+const maxAnswerBytes = 64 << 10
+
+// answer is what a platform said to one request.
+type answer struct {
+	status     int
+	retryAfter time.Duration
+	body       []byte
+}
+
+// exchange sends a request. A platform that cannot be reached is a [TemporaryError].
+func exchange(client *http.Client, req *http.Request) (answer, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, &TemporaryError{Err: httpcall.WithoutURL(err)}
+	}
+	defer func() { _ = resp.Body.Close() }() // nothing was written: closing loses nothing
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	if err != nil {
+		return answer{}, &TemporaryError{Err: fmt.Errorf("read answer: %w", httpcall.WithoutURL(err))}
+	}
+	return answer{resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), body}, nil
+}
+
+// failed returns the error of an answer that is no success. Reason is the
+// platform's word for it.
+func (a answer) failed(reason string) error {
+	err := fmt.Errorf("status %d %s", a.status, reason)
+	if a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError {
+		return &TemporaryError{After: a.retryAfter, Err: err}
+	}
+	return err
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return max(0, time.Duration(seconds)*time.Second)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}
