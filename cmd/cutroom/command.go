@@ -24,6 +24,7 @@ import (
 // command is something that the program can be told to do.
 type command struct {
 	args   int  // how many arguments follow its words
+	fewer  int  // how many of them may be left out
 	daemon bool // what it has to say goes to a log, its last words too
 	flags  func(*flag.FlagSet, *invocation)
 	run    func(context.Context, *invocation) error
@@ -78,7 +79,7 @@ func (v *invocation) parse(c command, args []string) error {
 		v.args = append(v.args, args[0])
 		args = args[1:]
 	}
-	if len(v.args) != c.args {
+	if len(v.args) > c.args || len(v.args) < c.args-c.fewer {
 		return errUsage
 	}
 	return nil
@@ -89,12 +90,14 @@ func rolesFlag(fs *flag.FlagSet, _ *invocation) {
 	fs.Func("roles", "", func(s string) error { return os.Setenv("ROLES", s) })
 }
 
-// sinceFlag adds --since, a day in UTC.
+// sinceFlag adds --since, a day in UTC or a time.
 func sinceFlag(fs *flag.FlagSet, v *invocation) {
 	fs.Func("since", "", func(s string) (err error) {
-		v.since, err = time.Parse(time.DateOnly, s)
+		if v.since, err = time.Parse(time.DateOnly, s); err != nil {
+			v.since, err = time.Parse(time.RFC3339, s)
+		}
 		if err != nil {
-			return errors.New("a date is written YYYY-MM-DD")
+			return errors.New("a date is written YYYY-MM-DD, a time as of RFC 3339, such as 2026-11-22T14:03:00Z")
 		}
 		return nil
 	})

@@ -49,6 +49,11 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
 
   pause render|separation              answer new submissions with 503 on all replicas
   resume render|separation             accept them again
+  events [--failed]                    ends of jobs and what became of their web hooks, newest
+                                       first; with --failed those that were given up
+  events retry <id>                    call the web hook again for an event
+  events retry --since <date or time>  call it again for all events since then
+
   adopt-bucket                         make the bucket that of this database, whosever it was
   sweep [--confirm]                    list the objects that nobody needs; with --confirm remove
                                        them, also where the service's own sweep holds back
@@ -83,6 +88,8 @@ var commands = map[string]command{
 	"credits revoke":  {args: 2, flags: supportFlags, run: revokeCredits},
 	"pause":           {args: 1, run: pauseSubmissions},
 	"resume":          {args: 1, run: resumeSubmissions},
+	"events":          {flags: eventsFlag, run: listEvents},
+	"events retry":    {args: 1, fewer: 1, flags: sinceFlag, run: retryEvents},
 	"adopt-bucket":    {run: adoptBucket},
 	"sweep":           {flags: confirmFlag, run: sweepObjects},
 	"audit":           {flags: sinceFlag, run: showAudit},

@@ -44,10 +44,8 @@ type Service struct {
 	providers map[string]IdentityVerifier
 	credits   *credit.Ledger
 	erasers   []Eraser
-	// forgetters are called by every sign-out.
-	forgetters []Forgetter
-	session    time.Duration
-	log        *slog.Logger
+	session   time.Duration
+	log       *slog.Logger
 }
 
 // Options configures a Service.
@@ -58,8 +56,6 @@ type Options struct {
 	Providers map[string]IdentityVerifier
 	Credits   *credit.Ledger
 	Erasers   []Eraser
-	// Forgetters are called by every sign-out.
-	Forgetters []Forgetter
 	// Session is how long after a sign-in its token may be renewed.
 	Session time.Duration
 	// MaxTokenLife is the longest that any token may live which was ever issued.
@@ -69,7 +65,7 @@ type Options struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB, o.MaxTokenLife), providers: o.Providers, credits: o.Credits, erasers: o.Erasers, forgetters: o.Forgetters,
+	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB, o.MaxTokenLife), providers: o.Providers, credits: o.Credits, erasers: o.Erasers,
 		session: o.Session, log: o.Log}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
+	"cutroom/internal/events"
 	"cutroom/internal/user"
 )
 
@@ -26,6 +27,9 @@ func (s *Service) Delete(ctx context.Context, userID, actor string) error {
 			return err
 		}
 		if err != nil {
+			return err
+		}
+		if err := events.Forget(ctx, tx, userID); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.AccountErased, Target: userID})

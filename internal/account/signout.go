@@ -6,6 +6,7 @@ import (
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
+	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/user"
 )
@@ -13,30 +14,24 @@ import (
 // SignOutDelay is how long a sign-out may take to reach every replica.
 const SignOutDelay = time.Second
 
-// Forgetter removes what ends with a user's sign-out, such as the devices that messages
-// are pushed to, inside its transaction.
-type Forgetter func(ctx context.Context, tx *db.Tx, userID string) error
-
-// SignOut makes every access token that the user had until now invalid. It holds on all
-// replicas after [SignOutDelay].
+// SignOut makes every access token that the user had until now invalid, and forgets the
+// user's devices. It holds on all replicas after [SignOutDelay].
 func (s *Service) SignOut(ctx context.Context, userID string) error {
-	return signOut(ctx, s.db, userID, userID, s.forgetters)
+	return signOut(ctx, s.db, userID, userID)
 }
 
 // SignOut is [Service.SignOut] on behalf of an actor at the command line.
-func SignOut(ctx context.Context, d *db.DB, userID, actor string, forgetters ...Forgetter) error {
-	return ifDeleted(signOut(ctx, d, userID, actor, forgetters), userID)
+func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
+	return ifDeleted(signOut(ctx, d, userID, actor), userID)
 }
 
-func signOut(ctx context.Context, d *db.DB, userID, actor string, forgetters []Forgetter) error {
+func signOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	return d.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.SignOut(ctx, tx, userID); err != nil {
 			return err
 		}
-		for _, forget := range forgetters {
-			if err := forget(ctx, tx, userID); err != nil {
-				return err
-			}
+		if err := events.ForgetDevices(ctx, tx, userID); err != nil {
+			return err
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.SignedOut, Target: userID})
 	})

@@ -29,6 +29,7 @@ func NewGauges(d *db.DB) *Gauges { return &Gauges{db: d} }
 var (
 	jobsDesc      = prometheus.NewDesc("cutroom_jobs", "Jobs by type and state.", []string{"type", "state"}, nil)
 	oldestDesc    = prometheus.NewDesc("cutroom_oldest_job_seconds", "Age of the oldest job in a state that must not last.", []string{"type", "state"}, nil)
+	eventsDesc    = prometheus.NewDesc("cutroom_oldest_event_seconds", "How long the oldest event waits to be delivered, by channel; outbox is what nobody has taken up.", []string{"channel"}, nil)
 	callsDesc     = prometheus.NewDesc("cutroom_provider_calls_last_hour", "Calls to the separation provider in the last hour.", []string{"endpoint", "success"}, nil)
 	ledgerDesc    = prometheus.NewDesc("cutroom_ledger_credits", "Credits in the ledger by kind of entry.", []string{"kind"}, nil)
 	driftDesc     = prometheus.NewDesc("cutroom_ledger_drift_credits", "Sum of balances minus sum of ledger entries; anything but 0 is a fault.", nil, nil)
@@ -37,7 +38,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (g *Gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{jobsDesc, oldestDesc, callsDesc, ledgerDesc, driftDesc, underpaidDesc} {
+	for _, d := range []*prometheus.Desc{jobsDesc, oldestDesc, eventsDesc, callsDesc, ledgerDesc, driftDesc, underpaidDesc} {
 		ch <- d
 	}
 }
@@ -50,11 +51,18 @@ func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 	g.gauge(ctx, ch, jobsDesc, `SELECT SUM(jobs), job_type, state FROM `+allJobs+` GROUP BY job_type, state`, jobStates...)
 	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, job_type, state FROM (`+openJobs+`) AS open
 		GROUP BY job_type, state`, unfinishedStates...)
+	g.gauge(ctx, ch, eventsDesc, oldestEventSQL, []string{"outbox"}, []string{"webhook"}, []string{"platform_a"}, []string{"platform_b"})
 	g.gauge(ctx, ch, callsDesc, `SELECT COUNT(*), endpoint, CASE WHEN success = 1 THEN 'true' ELSE 'false' END
 		FROM provider_calls WHERE created_at > (SELECT now_ms()) - 3600000 GROUP BY endpoint, success`)
 	g.ledger(ctx, ch)
 	g.gauge(ctx, ch, underpaidDesc, underpaidSQL)
 }
+
+// oldestEventSQL counts a delivery from when it was queued, not from its event: an
+// operator may have an old one sent again.
+const oldestEventSQL = `SELECT (now_ms() - MIN(queued_at)) / 1000, channel FROM event_deliveries WHERE state = 'PENDING' GROUP BY channel
+	UNION ALL SELECT (now_ms() - created_at) / 1000, 'outbox' FROM (
+		SELECT created_at FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT 1) AS oldest`
 
 // underpaidSQL has word for word the condition of the index separation_underpaid.
 var underpaidSQL = fmt.Sprintf(`SELECT COUNT(*) FROM separation_jobs

@@ -30,6 +30,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
+	"cutroom/internal/events"
 	"cutroom/internal/httpapi"
 	"cutroom/internal/httpserve"
 	"cutroom/internal/job"
@@ -82,6 +83,8 @@ type App struct {
 	credits     *credit.Ledger
 	separations *separation.Service
 	renders     *render.Service
+	devices     *events.Devices
+	dispatcher  *events.Dispatcher
 	handler     http.Handler
 	stopping    chan struct{} // closed when the public listener is
 }
@@ -202,6 +205,9 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase, a.assets.Erase}, Session: cfg.Auth.Session, MaxTokenLife: config.MaxTokenLife, Log: a.log,
 	})
 	a.metrics = newMetrics(a.version, a.db, a.sweeps)
+	if err := a.buildEvents(cfg); err != nil {
+		return err
+	}
 	if cfg.Roles.Render {
 		a.metrics.showSlots(a.slots)
 	}
@@ -209,7 +215,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.metrics.registry.MustRegister(a.ready, a.seen, pauses)
 	a.stopping = make(chan struct{})
 	api := httpapi.Options{
-		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: a.assets, Quota: limits,
+		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: a.assets, Quota: limits, Devices: a.devices,
 		Analyses: analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: runner, Slots: slots, Maker: a.analyses,
 			CanWork: a.ready.canWork, WorkDir: dirs.work, Log: a.log}),
 		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
@@ -377,6 +383,7 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return a.runWorkers(ctx) })
 	group.Go(func() error { a.runSweeps(ctx); return nil })
+	group.Go(func() error { a.runEvents(ctx); return nil })
 	group.Go(func() error { return a.claimLater(ctx) })
 	a.log.Info("cutroom serves", "address", address, "roles", a.cfg.Roles.String(), "version", a.version)
 	err = group.Wait()

@@ -16,6 +16,7 @@ import (
 
 	"cutroom/internal/admin"
 	"cutroom/internal/db"
+	"cutroom/internal/events"
 	"cutroom/internal/media"
 )
 
@@ -24,6 +25,7 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.HistogramVec
+	events   *prometheus.CounterVec // attempts to deliver them
 }
 
 func newMetrics(version string, d *db.DB, sweeps *sweepMetrics) *metrics {
@@ -34,7 +36,14 @@ func newMetrics(version string, d *db.DB, sweeps *sweepMetrics) *metrics {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_build_info", Help: "Always 1; the labels tell what runs.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
 	build.Set(1)
-	m.registry.MustRegister(build, m.requests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	m.events = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cutroom_event_attempts_total",
+		Help: "Attempts of this process to deliver an event, by what came of them."}, []string{"channel", "outcome"})
+	for _, channel := range events.Channels {
+		for _, outcome := range events.Outcomes {
+			m.events.WithLabelValues(channel, outcome) // shows its zero from the start
+		}
+	}
+	m.registry.MustRegister(build, m.requests, m.events, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		admin.NewGauges(d), sweeps.leader, sweeps.removed, sweeps.held, sweeps.foreign,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_db_connections_in_use", Help: "Pool connections in use."},
 			func() float64 { return float64(d.Stats().InUse) }),
@@ -82,6 +91,11 @@ func (m *sweepMetrics) reset() {
 // observe counts one finished request.
 func (m *metrics) observe(method, route string, status int, seconds float64) {
 	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Observe(seconds)
+}
+
+// observeEvent counts one attempt to deliver an event.
+func (m *metrics) observeEvent(channel, outcome string) {
+	m.events.WithLabelValues(channel, outcome).Inc()
 }
 
 // listenOps opens the operators' listener, nil where none is wanted. It has no

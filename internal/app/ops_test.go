@@ -84,6 +84,10 @@ func TestMetricsShowTheStateOfTheService(t *testing.T) {
 		exec(t, d, `INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
 			VALUES ('1', 'separation', 'upload', 1, 200, 5, now_ms()), ('2', 'separation', 'upload', 0, 500, 5, now_ms()),
 				('3', 'separation', 'upload', 1, 200, 5, now_ms() - 4000000)`)
+		exec(t, d, `INSERT INTO events (id, type, job_id, user_id, created_at) VALUES ('new', 'render.failed', 'r', 'u', now_ms() - 30000)`)
+		exec(t, d, `INSERT INTO events (id, type, job_id, user_id, created_at, fanned_out_at) VALUES ('old', 'render.failed', 'r', 'u', 0, 0)`)
+		exec(t, d, `INSERT INTO event_deliveries (id, event_id, channel, state, attempts, queued_at, due_at)
+			VALUES ('1', 'old', 'webhook', 'PENDING', 0, now_ms() - 70000, 0), ('2', 'old', 'platform_a', 'FAILED', 0, 0, 0)`)
 		a.metrics.observe("GET", "GET /api/v2/credits", 200, .003)
 		a.metrics.observe("other", "unmatched", 404, .001)
 		release, _ := a.slots.TryAcquire()
@@ -103,6 +107,8 @@ func TestMetricsShowTheStateOfTheService(t *testing.T) {
 			`cutroom_jobs{state="PENDING",type="render"} 1`,
 			`cutroom_jobs{state="COMPLETED",type="render"} 0`,
 			`cutroom_oldest_job_seconds{state="SUBMITTING",type="separation"} 0`,
+			`cutroom_oldest_event_seconds{channel="platform_a"} 0`,
+			`cutroom_event_attempts_total{channel="webhook",outcome="given_up"} 0`,
 			`cutroom_provider_calls_last_hour{endpoint="upload",success="true"} 1`,
 			`cutroom_provider_calls_last_hour{endpoint="upload",success="false"} 1`,
 			`cutroom_ledger_credits{kind="signup"} 3`,
@@ -121,7 +127,8 @@ func TestMetricsShowTheStateOfTheService(t *testing.T) {
 		for _, series := range []struct {
 			name       string
 			least, max float64
-		}{{`cutroom_oldest_job_seconds{state="QUEUED",type="separation"} `, 99, 130}, {`cutroom_oldest_job_seconds{state="PENDING",type="render"} `, 49, 80}} {
+		}{{`cutroom_oldest_job_seconds{state="QUEUED",type="separation"} `, 99, 130}, {`cutroom_oldest_job_seconds{state="PENDING",type="render"} `, 49, 80},
+			{`cutroom_oldest_event_seconds{channel="outbox"} `, 29, 60}, {`cutroom_oldest_event_seconds{channel="webhook"} `, 69, 100}} {
 			var got float64
 			_, rest, _ := strings.Cut(text, "\n"+series.name)
 			if _, err := fmt.Sscan(rest, &got); err != nil || got < series.least || got > series.max {

@@ -9,6 +9,7 @@ import (
 
 	"cutroom/internal/admin"
 	"cutroom/internal/audit"
+	"cutroom/internal/events"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/ratelimit"
@@ -58,6 +59,7 @@ func (a *App) rounds() []round {
 		}}}},
 		{fileSweepEvery, []task{ // objects after the rows that decide about them
 			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, a.cfg.Retention.ProviderCalls) }},
+			{"events", func(ctx context.Context) error { return events.Sweep(ctx, a.db) }},
 			{"separations", a.separations.Expire},
 			{"renders", a.renders.Expire},
 			{"objects", func(ctx context.Context) error { return a.sweeper.Sweep(ctx, false) }},

@@ -11,6 +11,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/admin"
+	"cutroom/internal/events"
 	"cutroom/internal/fault"
 )
 
@@ -28,6 +29,7 @@ func (s *Server) adminRoutes() {
 	s.handle("GET /api/v2/admin/users/{userId}/ledger", s.admin(ofUser("entries", reports.Ledger)))
 	s.handle("GET /api/v2/admin/users/{userId}/purchases", s.admin(ofUser("purchases", reports.Purchases)))
 	s.handle("GET /api/v2/admin/users/{userId}/refusals", s.admin(ofUser("refusals", reports.Refusals)))
+	s.handle("GET /api/v2/admin/events", s.admin(s.adminEvents))
 	s.handle("GET /api/v2/admin/jobs/active", s.admin(report(reports.ActiveJobs)))
 	s.handle("GET /api/v2/admin/jobs/status-breakdown", s.admin(report(reports.StatusBreakdown)))
 	s.handle("GET /api/v2/admin/revenue", s.admin(report(reports.Revenue)))
@@ -136,6 +138,16 @@ func ofUser[Row any](name string, read func(context.Context, string, admin.Page)
 		rows, total, err := read(r.Context(), id.String(), page)
 		return answer(w, map[string]any{name: rows, "total": total}, err)
 	}
+}
+
+func (s *Server) adminEvents(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
+	query := r.URL.Query()
+	page, err := pageOf(query)
+	if err != nil {
+		return err
+	}
+	list, err := events.List(r.Context(), s.o.DB, query.Get("failed") == "true", page.Limit, page.Offset)
+	return answer(w, map[string]any{"events": list}, err)
 }
 
 func (s *Server) adminUsers(w http.ResponseWriter, r *http.Request, _ account.Principal) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cutroom/internal/account"
+	"cutroom/internal/events"
 	"cutroom/internal/timeline"
 )
 
@@ -24,6 +25,8 @@ var features = []feature{
 	{"canvas", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"stems.wav", always},
 	{"transition.dissolve", always}, {"transition.fadeBlack", always}, {"transition.fadeWhite", always},
 	{"volumePoints", always},
+	{"devices.platform_a", func(o *Options) bool { return o.Devices.PushTo(events.PlatformA) }},
+	{"devices.platform_b", func(o *Options) bool { return o.Devices.PushTo(events.PlatformB) }},
 }
 
 func always(*Options) bool { return true }

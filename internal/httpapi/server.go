@@ -25,6 +25,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/httpserve"
 	"cutroom/internal/job"
@@ -46,6 +47,7 @@ type Options struct {
 	Assets      *asset.Service
 	Analyses    *analysis.Service
 	Quota       *quota.Limits
+	Devices     *events.Devices
 	Admin       *admin.Reports
 	Staging     *staging.Area
 
@@ -116,6 +118,9 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/auth/sign-out", s.signedIn(s.signOut))
 
 	s.handle("GET /api/v2/capabilities", s.signedIn(s.capabilities))
+
+	s.handle("PUT /api/v2/devices", s.signedIn(device(s.o.Devices.Register)))
+	s.handle("DELETE /api/v2/devices", s.signedIn(device(s.o.Devices.Unregister)))
 
 	s.handle("GET /api/v2/credits", s.signedIn(s.balance))
 	s.handle("GET /api/v2/credits/cost", s.signedIn(s.cost))
@@ -224,7 +229,7 @@ func (p *headerProbe) WriteHeader(status int) {
 func (s *Server) withCORS(next http.Handler) http.Handler {
 	return cors.New(cors.Options{
 		AllowedOrigins: s.o.AllowedOrigins, // empty allows any
-		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete},
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
 		AllowedHeaders: []string{"*"},
 		ExposedHeaders: []string{"Content-Disposition", "Content-Range", "Accept-Ranges", "ETag", "Preference-Applied", "Retry-After", "X-Request-Id"},
 		MaxAge:         600,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"cutroom/internal/db"
+	"cutroom/internal/events"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/user"
@@ -28,6 +29,9 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 				replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
 			WHERE id = $1`, jobID, sentenceDeleted); err != nil {
 			return fmt.Errorf("end deleted render: %w", err)
+		}
+		if err := events.Drop(ctx, tx, jobID); err != nil {
+			return err
 		}
 		return release(ctx, tx, jobID)
 	}, func(ctx context.Context) error { return s.eraseJobs(ctx, jobID) })

@@ -26,6 +26,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/engine"
+	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
@@ -119,7 +120,14 @@ func ended(ctx context.Context, tx *db.Tx, e job.End) error {
 			return err
 		}
 	}
-	return release(ctx, tx, e.ID)
+	if err := release(ctx, tx, e.ID); err != nil {
+		return err
+	}
+	what := events.RenderFailed
+	if e.State == StateCompleted {
+		what = events.RenderCompleted
+	}
+	return events.Record(ctx, tx, events.Event{Type: what, JobID: e.ID, UserID: e.UserID, ErrorCode: string(e.Reason)})
 }
 
 // release lets the sweeps have what only this job still needed, and forgets its parts.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"cutroom/internal/db"
+	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 )
@@ -22,6 +23,9 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 		j, err := s.scanJob(tx.QueryRow(ctx, `UPDATE separation_jobs SET file_name = NULL WHERE id = $1 RETURNING `+jobColumns, jobID))
 		if err != nil {
 			return fmt.Errorf("delete separation job: %w", err)
+		}
+		if err := events.Drop(ctx, tx, jobID); err != nil {
+			return err
 		}
 		return s.end(ctx, tx, j)
 	}, func(ctx context.Context) error {

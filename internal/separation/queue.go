@@ -7,6 +7,7 @@ import (
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/user"
@@ -203,16 +204,23 @@ func (s *Service) failIn(ctx context.Context, tx *db.Tx, j claimedJob, told *fau
 // ended runs in the transaction that makes a separation READY or FAILED. A failed job is
 // refunded, unless its owner deleted it after the provider was asked.
 func ended(ctx context.Context, tx *db.Tx, e job.End) error {
+	var deleted, asked bool
+	if err := tx.QueryRow(ctx, `SELECT deleted_at IS NOT NULL, submit_intent_at IS NOT NULL FROM separation_jobs
+		WHERE id = $1`, e.ID).Scan(&deleted, &asked); err != nil {
+		return fmt.Errorf("read ended separation: %w", err)
+	}
+	what := events.SeparationReady
 	if e.State == StateFailed {
-		var forfeit bool
-		if err := tx.QueryRow(ctx, `SELECT deleted_at IS NOT NULL AND submit_intent_at IS NOT NULL FROM separation_jobs
-			WHERE id = $1`, e.ID).Scan(&forfeit); err != nil {
-			return fmt.Errorf("read failed separation: %w", err)
-		}
-		if !forfeit {
+		what = events.SeparationFailed
+		if !deleted || !asked {
 			if _, err := credit.Refund(ctx, tx, e.UserID, e.ID); err != nil {
 				return err
 			}
+		}
+	}
+	if !deleted {
+		if err := events.Record(ctx, tx, events.Event{Type: what, JobID: e.ID, UserID: e.UserID, ErrorCode: string(e.Reason)}); err != nil {
+			return err
 		}
 	}
 	// Room at the provider and places in the queue have changed.

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+
+	"cutroom/internal/config"
+	"cutroom/internal/db"
+	"cutroom/internal/events"
+)
+
+// eventsFlag adds --failed.
+func eventsFlag(fs *flag.FlagSet, v *invocation) { fs.BoolVar(&v.failed, "failed", false, "") }
+
+// listEvents prints the newest events, or all of those whose web hook was given up.
+func listEvents(ctx context.Context, v *invocation) error {
+	limit := int64(shortList)
+	if v.failed {
+		limit = math.MaxInt32
+	}
+	return v.withDatabase(ctx, func(d *db.DB) error {
+		list, err := events.List(ctx, d, v.failed, limit, 0)
+		if err != nil {
+			return err
+		}
+		return v.print(list, func(w io.Writer) {
+			for _, e := range list {
+				next, lastError := "", ""
+				if e.NextTry != nil {
+					next = "next " + e.NextTry.Format(timeOfDay)
+				}
+				if e.LastError != nil {
+					lastError = *e.LastError
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d attempts\t%s\t%s\n", e.CreatedAt.Format(timeOfDay), e.ID, e.Type, e.JobID, e.Webhook, e.Attempts, next, lastError)
+			}
+		})
+	})
+}
+
+// timeOfDay is how tables show a time.
+const timeOfDay = "2006-01-02T15:04:05Z"
+
+// retryEvents calls the web hook again for one event, or for all since a time.
+func retryEvents(ctx context.Context, v *invocation) error {
+	if (len(v.args) == 1) == !v.since.IsZero() {
+		return fmt.Errorf("%w: events retry needs the id of an event or --since", errUsage)
+	}
+	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
+		if cfg.Webhook.URL == "" {
+			return errors.New("WEBHOOK_URL is not set: there is nobody to send events to")
+		}
+		n := int64(1)
+		var err error
+		if v.since.IsZero() {
+			err = events.Resend(ctx, d, v.args[0])
+		} else {
+			n, err = events.ResendSince(ctx, d, v.since)
+		}
+		if err != nil {
+			return err
+		}
+		return v.print(map[string]int64{"events": n}, func(w io.Writer) { fmt.Fprintf(w, "%d events will be sent again\n", n) })
+	})
+}

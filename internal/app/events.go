@@ -1,0 +1,82 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"cutroom/internal/config"
+	"cutroom/internal/events"
+	"cutroom/internal/upstream/push"
+)
+
+// buildEvents makes what tells others that a job has ended.
+func (a *App) buildEvents(cfg config.Config) error {
+	pushers, err := NewPushers(cfg, a.seen)
+	if err != nil {
+		return err
+	}
+	var platforms []string
+	for _, name := range []string{events.PlatformA, events.PlatformB} {
+		if pushers[name] != nil {
+			platforms = append(platforms, name)
+		}
+	}
+	a.devices = events.NewDevices(a.db, platforms...)
+	o := events.Options{DB: a.db, Push: pushers, Log: a.log, Observe: a.metrics.observeEvent}
+	if o.Webhook, err = newWebhook(cfg, a.seen); err != nil {
+		return err
+	}
+	a.dispatcher = events.New(o)
+	return nil
+}
+
+func newWebhook(cfg config.Config, seen *dependencies) (*events.Webhook, error) {
+	if cfg.Webhook.URL == "" {
+		return nil, nil
+	}
+	hook := &events.Webhook{URL: cfg.Webhook.URL, HTTP: seen.client("webhook", outboundClient(cfg))}
+	for _, secret := range []config.Secret{cfg.Webhook.Secret, cfg.Webhook.PreviousSecret} {
+		if secret.IsBlank() {
+			continue
+		}
+		raw, err := events.DecodeSecret(secret.Reveal())
+		if err != nil {
+			return nil, fmt.Errorf("WEBHOOK_SECRET: %w", err)
+		}
+		hook.Secrets = append(hook.Secrets, raw)
+	}
+	return hook, nil
+}
+
+// NewPushers returns the clients of the push services by platform, none for what is
+// not configured.
+func NewPushers(cfg config.Config, seen *dependencies) (map[string]events.Pusher, error) {
+	pushers := map[string]events.Pusher{}
+	if p := cfg.Push.PlatformA; !p.ServiceAccountJSON.IsBlank() {
+		a, err := push.NewPlatformA(push.PlatformAConfig{BaseURL: p.BaseURL, ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()),
+			HTTP: seen.client("push_platform_a", outboundClient(cfg))})
+		if err != nil {
+			return nil, fmt.Errorf("PUSH_PLATFORM_A_SERVICE_ACCOUNT: %w", err)
+		}
+		pushers[events.PlatformA] = a
+	}
+	if p := cfg.Push.PlatformB; p.Configured() {
+		client := outboundClient(cfg)
+		client.Transport = push.TransportB(client.Transport.(*http.Transport), p.BaseURL, p.RootCAs)
+		b, err := push.NewPlatformB(push.PlatformBConfig{BaseURL: p.BaseURL, TeamID: p.TeamID, KeyID: p.KeyID,
+			KeyPEM: []byte(p.Key.Reveal()), Topic: p.Topic, HTTP: seen.client("push_platform_b", client)})
+		if err != nil {
+			return nil, fmt.Errorf("PUSH_PLATFORM_B_KEY: %w", err)
+		}
+		pushers[events.PlatformB] = b
+	}
+	return pushers, nil
+}
+
+// runEvents delivers events on one replica at a time, until ctx ends.
+func (a *App) runEvents(ctx context.Context) {
+	if a.cfg.Roles.Sweep {
+		a.renewer.Exclusively(ctx, "events", a.dispatcher.Run)
+	}
+}

@@ -1,0 +1,106 @@
+package events
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/user"
+)
+
+// The platforms of devices.
+const (
+	PlatformA = "platform_a"
+	PlatformB = "platform_b"
+)
+
+const (
+	// MaxDevices is how many devices an account may have; the oldest goes.
+	MaxDevices = 20
+	// maxToken is the longest token of a device, in bytes.
+	maxToken = 4096
+)
+
+// Devices registers the devices that are told of a user's jobs.
+type Devices struct {
+	db        *db.DB
+	platforms []string // that push is configured for
+}
+
+// NewDevices returns the devices of a service that pushes to some platforms.
+func NewDevices(d *db.DB, platforms ...string) *Devices { return &Devices{db: d, platforms: platforms} }
+
+// PushTo reports whether devices of a platform are told.
+func (s *Devices) PushTo(platform string) bool { return slices.Contains(s.platforms, platform) }
+
+// Register makes a device the user's, whosever it was.
+func (s *Devices) Register(ctx context.Context, userID, platform, token string) error {
+	id, platform, err := s.check(platform, token)
+	if err != nil {
+		return err
+	}
+	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		if err := user.Lock(ctx, tx, userID); err != nil {
+			return err
+		}
+		// What was to be told to its former owner dies with the former registration.
+		if _, err := tx.Exec(ctx, `DELETE FROM devices WHERE id = $1 AND user_id <> $2`, id, userID); err != nil {
+			return fmt.Errorf("move device: %w", err)
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO devices (id, user_id, platform, token, turn, registered_at)
+			SELECT $1, $2, $3, $4, COALESCE(MAX(turn), 0) + 1, now_ms() FROM devices WHERE user_id = $2
+			ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, turn = excluded.turn, registered_at = excluded.registered_at`,
+			id, userID, platform, token)
+		if err != nil {
+			return fmt.Errorf("register device: %w", err)
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM devices WHERE user_id = $1 AND id NOT IN
+			(SELECT id FROM devices WHERE user_id = $1 ORDER BY turn DESC LIMIT $2)`, userID, MaxDevices)
+		if err != nil {
+			return fmt.Errorf("remove old devices: %w", err)
+		}
+		return nil
+	})
+}
+
+// Unregister forgets a device. One that is not the user's stays.
+func (s *Devices) Unregister(ctx context.Context, userID, platform, token string) error {
+	id, _, err := s.check(platform, token)
+	if err != nil {
+		return err
+	}
+	if _, err := s.db.Exec(ctx, `DELETE FROM devices WHERE id = $1 AND user_id = $2`, id, userID); err != nil {
+		return fmt.Errorf("unregister device: %w", err)
+	}
+	return nil
+}
+
+// check returns the id of a device and its platform, or what is wrong with them.
+func (s *Devices) check(platform, token string) (id, name string, err error) {
+	platform = strings.ToLower(strings.TrimSpace(platform))
+	switch {
+	case platform != PlatformA && platform != PlatformB:
+		return "", "", fault.New(fault.Invalid, "invalid_platform")
+	case !s.PushTo(platform):
+		return "", "", fault.New(fault.Unavailable, "push_disabled")
+	case token == "" || len(token) > maxToken:
+		return "", "", fault.Invalidf("token must have 1 to %d bytes", maxToken)
+	case token != db.Clean(token, maxToken):
+		return "", "", fault.Invalidf("token must not have control characters, or spaces around it")
+	}
+	sum := sha256.Sum256([]byte(platform + "\n" + token))
+	return hex.EncodeToString(sum[:]), platform, nil
+}
+
+// ForgetDevices forgets all devices of a user.
+func ForgetDevices(ctx context.Context, q db.Querier, userID string) error {
+	if _, err := q.Exec(ctx, `DELETE FROM devices WHERE user_id = $1`, userID); err != nil {
+		return fmt.Errorf("forget devices: %w", err)
+	}
+	return nil
+}

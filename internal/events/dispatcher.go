@@ -1,0 +1,360 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/job"
+	"cutroom/internal/upstream/push"
+	"cutroom/internal/user"
+)
+
+const (
+	// pollEvery is how often the dispatcher looks for events and for deliveries that
+	// are due.
+	pollEvery = time.Second
+	// tryTimeout bounds one attempt, from its connection to the end of the answer.
+	tryTimeout = 15 * time.Second
+	// claimLife is after how long a claimed delivery comes up again that nobody
+	// settled: its process died. It is longer than an attempt and its settling.
+	claimLife = 35 * time.Second
+	// settleTimeout bounds the write of an attempt's outcome.
+	settleTimeout = 10 * time.Second
+	// inFlight is how many attempts of one channel may run at a time. A receiver that
+	// hangs holds each for tryTimeout.
+	inFlight = 64
+	// fanOutBatch is how many events one transaction fans out.
+	fanOutBatch = 100
+	// pushLife is how long after a job's end a phone may still be told.
+	pushLife = 24 * time.Hour
+	// maxRetryAfter bounds a platform's wish to be left alone.
+	maxRetryAfter = 24 * time.Hour
+)
+
+// The pauses after each failed attempt. After the last the delivery is given up.
+var (
+	webhookPauses = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+		10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
+	pushPauses = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute}
+)
+
+// The outcomes of an attempt.
+const (
+	Delivered = "delivered"
+	Retried   = "failed"   // it is tried again
+	GivenUp   = "given_up" // it is not
+	Removed   = "device_removed"
+)
+
+// Channels and Outcomes are the labels of what [Options.Observe] is told.
+var (
+	Channels = []string{webhookName, PlatformA, PlatformB}
+	Outcomes = []string{Delivered, Retried, GivenUp, Removed}
+)
+
+// Pusher sends to the devices of one platform.
+type Pusher interface {
+	Send(ctx context.Context, m push.Message) error
+}
+
+// Options configures a Dispatcher.
+type Options struct {
+	DB      *db.DB
+	Webhook *Webhook          // nil: none is configured
+	Push    map[string]Pusher // by platform; none for one that is not configured
+	// Observe counts an attempt.
+	Observe func(channel, outcome string)
+	Log     *slog.Logger
+}
+
+// Dispatcher delivers events. One replica runs it; two for a moment, while a lease
+// changes hands, do no harm.
+type Dispatcher struct {
+	db       *db.DB
+	channels []*channel
+	observe  func(channel, outcome string)
+	log      *slog.Logger
+	wake     chan struct{} // a slot of a channel is free again
+}
+
+// channel is one way to deliver, with slots of its own: what hangs in one holds up
+// no other.
+type channel struct {
+	name   string
+	pauses []time.Duration
+	slots  chan struct{}
+	send   func(ctx context.Context, m message) error
+}
+
+// New returns a Dispatcher.
+func New(o Options) *Dispatcher {
+	d := &Dispatcher{db: o.DB, observe: o.Observe, log: o.Log, wake: make(chan struct{}, 1)}
+	if o.Webhook != nil {
+		d.add(webhookName, webhookPauses, o.Webhook.send)
+	}
+	for _, platform := range []string{PlatformA, PlatformB} {
+		if p := o.Push[platform]; p != nil {
+			d.add(platform, pushPauses, func(ctx context.Context, m message) error {
+				return p.Send(ctx, push.Message{Token: m.token, Type: string(m.kind), JobID: m.jobID, Expires: m.created.Add(pushLife)})
+			})
+		}
+	}
+	return d
+}
+
+func (d *Dispatcher) add(name string, pauses []time.Duration, send func(context.Context, message) error) {
+	d.channels = append(d.channels, &channel{name: name, pauses: pauses, slots: make(chan struct{}, inFlight), send: send})
+}
+
+// Run delivers until ctx ends. Attempts that are under way then end first.
+func (d *Dispatcher) Run(ctx context.Context) {
+	var attempts sync.WaitGroup
+	defer attempts.Wait()
+	if err := d.forgetUnconfigured(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("deliveries of channels that are not configured were left", "err", err)
+	}
+	job.Poll(ctx, d.log, "events", d.wake, pollEvery, func(ctx context.Context) (bool, error) {
+		return d.step(ctx, &attempts)
+	})
+}
+
+// step fans new events out and begins what is due. It reports whether there may be
+// more to do at once.
+func (d *Dispatcher) step(ctx context.Context, attempts *sync.WaitGroup) (more bool, err error) {
+	more, err = d.fanOut(ctx)
+	for _, c := range d.channels {
+		ids, claimErr := d.claim(ctx, c, cap(c.slots)-len(c.slots))
+		err = errors.Join(err, claimErr)
+		for _, id := range ids {
+			c.slots <- struct{}{}
+			attempts.Go(func() {
+				defer d.free(c)
+				d.attempt(context.WithoutCancel(ctx), c, id)
+			})
+		}
+	}
+	return more, err
+}
+
+// free gives a slot back. The dispatcher is woken where all were taken, for more may
+// be due.
+func (d *Dispatcher) free(c *channel) {
+	full := len(c.slots) == cap(c.slots)
+	<-c.slots
+	if full {
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// forgetUnconfigured drops what waits for channels that are no longer configured.
+func (d *Dispatcher) forgetUnconfigured(ctx context.Context) error {
+	_, err := d.db.Exec(ctx, `DELETE FROM event_deliveries WHERE state = 'PENDING' AND channel NOT IN ($1, $2, $3)`, d.names()...)
+	if err != nil {
+		return fmt.Errorf("forget deliveries: %w", err)
+	}
+	return nil
+}
+
+// names are the configured channels, "" for one that is not.
+func (d *Dispatcher) names() []any {
+	names := []any{"", "", ""}
+	for i, c := range d.channels {
+		names[i] = c.name
+	}
+	return names
+}
+
+// fanOut makes the deliveries of new events. Where nothing is configured it keeps
+// no event.
+func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
+	var found int
+	query := `SELECT COUNT(*) FROM (SELECT 1 FROM events WHERE fanned_out_at IS NULL LIMIT 1) AS new`
+	if len(d.channels) == 0 {
+		query = `SELECT COUNT(*) FROM (SELECT 1 FROM events LIMIT 1) AS old`
+	}
+	if err := d.db.QueryRow(ctx, query).Scan(&found); err != nil {
+		return false, fmt.Errorf("look for events: %w", err)
+	}
+	if found == 0 {
+		return false, nil
+	}
+	if len(d.channels) == 0 {
+		if _, err := d.db.Exec(ctx, `DELETE FROM events`); err != nil {
+			return false, fmt.Errorf("drop events: %w", err)
+		}
+		return false, nil
+	}
+	var ids []string
+	err = d.db.InTx(ctx, func(tx *db.Tx) (err error) {
+		ids, err = db.Texts(tx.Query(ctx, `UPDATE events SET fanned_out_at = now_ms() WHERE fanned_out_at IS NULL AND id IN (
+			SELECT id FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT $1`+tx.SkipLocked()+`) RETURNING id`, fanOutBatch))
+		for _, id := range ids {
+			err = errors.Join(err, d.deliver(ctx, tx, id))
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("fan out events: %w", err)
+	}
+	return len(ids) == fanOutBatch, nil
+}
+
+// deliver makes the deliveries of one event.
+func (d *Dispatcher) deliver(ctx context.Context, tx *db.Tx, id string) error {
+	const insert = `INSERT INTO event_deliveries (id, event_id, channel, device_id, state, attempts, queued_at, due_at) `
+	if d.channels[0].name == webhookName {
+		// It is there where an operator was quick to send the event again.
+		if _, err := tx.Exec(ctx, insert+`VALUES ($1, $2, $3, NULL, 'PENDING', 0, now_ms(), now_ms()) ON CONFLICT (id) DO NOTHING`,
+			id+"/"+webhookName, id, webhookName); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(ctx, insert+`SELECT e.id || '/' || v.id, e.id, v.platform, v.id, 'PENDING', 0, now_ms(), now_ms()
+		FROM events e JOIN devices v ON v.user_id = e.user_id
+		WHERE e.id = $1 AND v.platform IN ($2, $3, $4) AND `+user.Exists("e.user_id"), append([]any{id}, d.names()...)...)
+	return err
+}
+
+// dueSQL finds $2 deliveries of channel $1 that are due.
+const dueSQL = `SELECT d.id FROM event_deliveries d WHERE d.state = 'PENDING' AND d.channel = $1 AND d.due_at <= (SELECT now_ms())
+	ORDER BY d.attempts, d.due_at LIMIT $2`
+
+// claim takes up to n deliveries that are due, those with the fewest attempts first:
+// what fails again and again does not hold up what is new.
+func (d *Dispatcher) claim(ctx context.Context, c *channel, n int) ([]string, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	// Cheap to find out where nothing is due, which is nearly always.
+	ids, err := db.Texts(d.db.Query(ctx, dueSQL, c.name, 1))
+	if err == nil && len(ids) > 0 {
+		ids, err = d.db.ExecTexts(ctx, `UPDATE event_deliveries SET due_at = now_ms() + $3 WHERE state = 'PENDING'
+			AND due_at <= now_ms() AND id IN (`+dueSQL+d.db.SkipLockedOf("d")+`) RETURNING id`, c.name, n, claimLife.Milliseconds())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim deliveries: %w", err)
+	}
+	return ids, nil
+}
+
+// message is what one delivery says, and to whom.
+type message struct {
+	eventID       string
+	kind          Type
+	jobID, userID string
+	errorCode     *string
+	created       time.Time
+	attempts      int // before this one
+	token         string
+}
+
+// attempt makes one attempt at a claimed delivery and writes down what came of it.
+func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
+	try, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	m, err := d.load(try, id)
+	if db.IsNoRows(err) {
+		err = d.write(ctx, `DELETE FROM event_deliveries WHERE id = $1 AND state = 'PENDING'`, id)
+	}
+	if err != nil || m.eventID == "" {
+		d.logUnsettled(id, err)
+		return
+	}
+	d.logUnsettled(id, d.settle(ctx, c, id, m, c.send(try, m)))
+}
+
+// logUnsettled says that an outcome was not written: the delivery comes up again.
+func (d *Dispatcher) logUnsettled(id string, err error) {
+	if err != nil {
+		d.log.Warn("event delivery not settled; it is attempted again", "delivery", id, "err", err)
+	}
+}
+
+// load reads a delivery. There is no row where its account, job or device has gone,
+// or its device is another account's by now.
+func (d *Dispatcher) load(ctx context.Context, id string) (m message, err error) {
+	var created int64
+	err = d.db.QueryRow(ctx, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at, d.attempts, COALESCE(v.token, '')
+		FROM event_deliveries d JOIN events e ON e.id = d.event_id LEFT JOIN devices v ON v.id = d.device_id AND v.user_id = e.user_id
+		WHERE d.id = $1 AND d.state = 'PENDING' AND (d.device_id IS NULL OR v.id IS NOT NULL) AND `+user.Exists("e.user_id"), id).
+		Scan(&m.eventID, &m.kind, &m.jobID, &m.userID, &m.errorCode, &created, &m.attempts, &m.token)
+	m.created = time.UnixMilli(created)
+	if err != nil && !db.IsNoRows(err) {
+		err = fmt.Errorf("read delivery: %w", err)
+	}
+	return m, err
+}
+
+// settle writes down what came of an attempt.
+func (d *Dispatcher) settle(ctx context.Context, c *channel, id string, m message, failure error) error {
+	outcome, after := d.judge(c, m, failure)
+	d.observe(c.name, outcome)
+	if failure != nil {
+		d.log.Log(ctx, levelOf(outcome), "event delivery "+strings.ReplaceAll(outcome, "_", " "), "event", m.eventID, "channel", c.name,
+			"type", string(m.kind), "job", m.jobID, "attempt", m.attempts+1, "err", failure)
+	}
+	const unchanged = ` WHERE id = $1 AND state = 'PENDING' AND attempts = $2`
+	switch {
+	case outcome == Retried:
+		return d.write(ctx, `UPDATE event_deliveries SET attempts = attempts + 1, due_at = now_ms() + $3, last_error = $4`+unchanged,
+			id, m.attempts, after.Milliseconds(), text(failure))
+	case outcome == Removed:
+		return d.write(ctx, `DELETE FROM devices WHERE user_id = $2 AND id IN (SELECT device_id FROM event_deliveries WHERE id = $1)`, id, m.userID)
+	case c.name != webhookName: // nobody asks again for a push that is over
+		return d.write(ctx, `DELETE FROM event_deliveries`+unchanged, id, m.attempts)
+	case outcome == Delivered:
+		return d.write(ctx, `UPDATE event_deliveries SET state = 'DELIVERED', attempts = attempts + 1, ended_at = now_ms(), last_error = NULL`+unchanged,
+			id, m.attempts)
+	}
+	return d.write(ctx, `UPDATE event_deliveries SET state = 'FAILED', attempts = attempts + 1, ended_at = now_ms(), last_error = $3`+unchanged,
+		id, m.attempts, text(failure))
+}
+
+func levelOf(outcome string) slog.Level {
+	if outcome == GivenUp {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// judge says what an attempt comes to, and after which pause the next one follows.
+func (d *Dispatcher) judge(c *channel, m message, failure error) (outcome string, after time.Duration) {
+	temporary := (*push.TemporaryError)(nil)
+	switch {
+	case failure == nil:
+		return Delivered, 0
+	case errors.Is(failure, push.ErrUnregistered):
+		return Removed, 0
+	case m.attempts >= len(c.pauses), c.name != webhookName && !errors.As(failure, &temporary):
+		return GivenUp, 0
+	}
+	after = c.pauses[m.attempts]
+	if temporary != nil {
+		after = max(after, min(temporary.After, maxRetryAfter))
+	}
+	// Up to a tenth more: what failed together is not tried again together.
+	return Retried, after + rand.N(after/10)
+}
+
+// write brings an outcome into the database, also while the service stops.
+func (d *Dispatcher) write(ctx context.Context, query string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	_, err := d.db.Exec(ctx, query, args...)
+	return err
+}
+
+// maxErrorText bounds what is kept of an error, in runes.
+const maxErrorText = 200
+
+func text(err error) string { return db.Clean(err.Error(), maxErrorText) }

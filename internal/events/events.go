@@ -1,0 +1,164 @@
+// Package events tells others that a job has ended: the operator's web hook, and the
+// devices of the job's owner. It owns the outbox (the tables events and
+// event_deliveries) and the table devices.
+//
+//	Record ──▶ events ──fan out──▶ event_deliveries: PENDING ──▶ DELIVERED
+//	                                    ▲  │ tried again     └──▶ FAILED
+//	                                    └──┘                 └──▶ no row: a push that is over
+//
+// An event is recorded in the transaction that ends the job. One replica's
+// [Dispatcher] delivers it, at least once: a delivery that was claimed and not settled,
+// because its process died, comes up again. What belongs to a deleted job or account
+// is dropped at every step.
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"cutroom/internal/db"
+	"cutroom/internal/user"
+)
+
+// Type says what happened. Apps and receivers read it.
+type Type string
+
+// The types.
+const (
+	RenderCompleted  Type = "render.completed"
+	RenderFailed     Type = "render.failed"
+	SeparationReady  Type = "separation.ready"
+	SeparationFailed Type = "separation.failed"
+)
+
+// status is the state of a job after an event, as its status shows it.
+func (t Type) status() string {
+	switch t {
+	case RenderCompleted:
+		return "COMPLETED"
+	case SeparationReady:
+		return "READY"
+	}
+	return "FAILED"
+}
+
+// Event is the end of a job.
+type Event struct {
+	Type          Type
+	JobID, UserID string
+	ErrorCode     string // why it failed, "" where it did not
+}
+
+// Record writes an event down, in the transaction that ends the job.
+func Record(ctx context.Context, tx *db.Tx, e Event) error {
+	_, err := tx.Exec(ctx, `INSERT INTO events (id, type, job_id, user_id, error_code, created_at)
+		VALUES ($1, $2, $3, $4, NULLIF($5, ''), now_ms())`, "evt-"+uuid.NewString(), string(e.Type), e.JobID, e.UserID, e.ErrorCode)
+	if err != nil {
+		return fmt.Errorf("record event: %w", err)
+	}
+	return nil
+}
+
+// Drop forgets the events of a job, in the transaction that deletes it.
+func Drop(ctx context.Context, tx *db.Tx, jobID string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM events WHERE job_id = $1`, jobID); err != nil {
+		return fmt.Errorf("drop events: %w", err)
+	}
+	return nil
+}
+
+// Forget drops the events and devices of a user, in the transaction that begins the
+// account's deletion.
+func Forget(ctx context.Context, tx *db.Tx, userID string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM events WHERE user_id = $1`, userID); err != nil {
+		return fmt.Errorf("drop events: %w", err)
+	}
+	return ForgetDevices(ctx, tx, userID)
+}
+
+// Lifetime is how long an event is kept, so that it can be sent again.
+const Lifetime = 30 * 24 * time.Hour
+
+// Sweep removes events that are older than [Lifetime].
+func Sweep(ctx context.Context, d *db.DB) error {
+	if _, err := d.Exec(ctx, `DELETE FROM events WHERE created_at < now_ms() - $1`, Lifetime.Milliseconds()); err != nil {
+		return fmt.Errorf("sweep events: %w", err)
+	}
+	return nil
+}
+
+// ErrUnknown says that there is no event of an id.
+var ErrUnknown = errors.New("there is no such event; events are kept for 30 days")
+
+// Entry is an event with what has become of its web hook, for operators.
+type Entry struct {
+	ID        string     `json:"id"`
+	Type      string     `json:"type"`
+	JobID     string     `json:"jobId"`
+	UserID    string     `json:"userId"`
+	ErrorCode *string    `json:"errorCode"`
+	CreatedAt time.Time  `json:"createdAt"`
+	Webhook   string     `json:"webhook"` // NEW, PENDING, DELIVERED, FAILED, or NONE where none is configured
+	Attempts  int        `json:"attempts"`
+	NextTry   *time.Time `json:"nextTry"` // while PENDING
+	LastError *string    `json:"lastError"`
+}
+
+// List returns events, newest first: all, or those whose web hook was given up.
+func List(ctx context.Context, q db.Querier, failed bool, limit, offset int64) ([]Entry, error) {
+	which := ""
+	if failed {
+		which = ` AND d.state = 'FAILED'`
+	}
+	out, err := db.All(ctx, q, scanEntry, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at,
+			COALESCE(d.state, CASE WHEN e.fanned_out_at IS NULL THEN 'NEW' ELSE 'NONE' END), COALESCE(d.attempts, 0),
+			CASE WHEN d.state = 'PENDING' THEN d.due_at END, d.last_error
+		FROM events e LEFT JOIN event_deliveries d ON d.event_id = e.id AND d.channel = '`+webhookName+`'
+		WHERE `+user.Exists("e.user_id")+which+` ORDER BY e.created_at DESC, e.id LIMIT $1 OFFSET $2`, limit, offset)
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	return out, nil
+}
+
+func scanEntry(row db.Scanner) (e Entry, err error) {
+	var created int64
+	var next *int64
+	err = row.Scan(&e.ID, &e.Type, &e.JobID, &e.UserID, &e.ErrorCode, &created, &e.Webhook, &e.Attempts, &next, &e.LastError)
+	e.CreatedAt = time.UnixMilli(created).UTC()
+	if next != nil {
+		at := time.UnixMilli(*next).UTC()
+		e.NextTry = &at
+	}
+	return e, err
+}
+
+// Resend has the web hook called again for an event, delivered or not.
+func Resend(ctx context.Context, d *db.DB, id string) error {
+	n, err := resend(ctx, d, `id = $1`, id)
+	if err == nil && n == 0 {
+		return ErrUnknown
+	}
+	return err
+}
+
+// ResendSince has the web hook called again for all events since a time, and returns
+// their number.
+func ResendSince(ctx context.Context, d *db.DB, since time.Time) (int64, error) {
+	return resend(ctx, d, `created_at >= $1`, since.UnixMilli())
+}
+
+func resend(ctx context.Context, d *db.DB, which string, arg any) (int64, error) {
+	n, err := d.Exec(ctx, `INSERT INTO event_deliveries (id, event_id, channel, state, attempts, queued_at, due_at)
+		SELECT id || '/`+webhookName+`', id, '`+webhookName+`', 'PENDING', 0, now_ms(), now_ms() FROM events WHERE `+which+`
+		ON CONFLICT (id) DO UPDATE SET state = 'PENDING', attempts = 0, queued_at = excluded.queued_at,
+			due_at = excluded.due_at, ended_at = NULL, last_error = NULL`, arg)
+	if err != nil {
+		return 0, fmt.Errorf("resend events: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,28 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"cutroom/internal/account"
+)
+
+type deviceRequest struct {
+	Platform string `json:"platform"`
+	Token    string `json:"token"`
+}
+
+// device is an endpoint that does something to a device of the caller's.
+func device(do func(ctx context.Context, userID, platform, token string) error) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		var req deviceRequest
+		if err := decodeJSON(w, r, &req); err != nil {
+			return err
+		}
+		if err := do(r.Context(), user.UserID, req.Platform, req.Token); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+}
