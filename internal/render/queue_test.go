@@ -2,6 +2,7 @@ package render
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,16 +69,18 @@ func TestNoTwoReplicasRenderOneJob(t *testing.T) {
 // The owner is told how long the film will be while it is being made.
 func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *rig) {
-		planned, owner := make(chan struct{}), r.user()
-		s := r.service(&simulated{fails: func() error { <-planned; return nil }}, r.db)
+		seen, owner := make(chan struct{}), r.user()
+		s := r.service(&simulated{fails: func() error { <-seen; return nil }}, r.db)
 		ids, _ := r.enqueue(1, owner, nil)
 		r.run(s)
+		goOn := sync.OnceFunc(func() { close(seen) })
+		t.Cleanup(goOn)
 		told := func(state string) bool {
-			st, err := s.Status(t.Context(), owner, ids[0])
-			return err == nil && st.State == state && st.DurationMs == filmLength.Milliseconds()
+			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE id = $1 AND state = $2 AND output_duration_ms = $3`,
+				ids[0], state, filmLength.Milliseconds()) == 1
 		}
 		r.eventually("length told", time.Minute, func() bool { return told(StateProcessing) })
-		close(planned)
+		goOn()
 		r.eventually("film made", time.Minute, func() bool { return told(StateCompleted) })
 	})
 }

@@ -369,7 +369,7 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 		if err := s.db.Notify(ctx, job.Topic(j.ID)); err != nil && ctx.Err() == nil {
 			s.jobs.AttemptLog(j.Claim).Warn("start of render not announced; the first progress is", "err", err)
 		}
-		for written := p.get(); ; {
+		for written := (progress{percent: j.Progress}); ; {
 			select {
 			case <-p.done:
 				return
