@@ -24,11 +24,22 @@ type LedgerEntry struct {
 	CreatedAt Time   `json:"createdAt"`
 }
 
-// scanEntry reads an entry. What it is about is in its reference.
+// reversedOrder is the order that the reversal l is about. A user may owe for
+// several, and references of later settlements go on behind the order number.
+const reversedOrder = `(SELECT MAX(order_id) FROM purchases p WHERE p.buyer_id = l.user_id AND p.order_id IS NOT NULL
+	AND substr(l.ref_id, 1, length('reversal-' || p.platform || '-' || p.order_id)) = 'reversal-' || p.platform || '-' || p.order_id)`
+
+// scanEntry reads an entry of a job.
 func scanEntry(rows db.Scanner) (e LedgerEntry, err error) {
 	if err := rows.Scan(&e.RefID, &e.Kind, &e.Credits, &e.CreatedAt); err != nil {
 		return e, err
 	}
+	e.about()
+	return e, nil
+}
+
+// about reads from an entry's reference what it is about.
+func (e *LedgerEntry) about() {
 	about := strings.TrimPrefix(e.RefID, e.Kind+"-")
 	switch e.Kind {
 	case "consume", "refund":
@@ -40,7 +51,6 @@ func scanEntry(rows db.Scanner) (e LedgerEntry, err error) {
 			}
 		}
 	}
-	return e, nil
 }
 
 var platforms = [2]string{"platform_a", "platform_b"}
@@ -80,8 +90,19 @@ func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page, wh
 // Ledger returns a page of a user's ledger, newest first, and how many entries
 // there are in all. An unknown user is a 404.
 func (r *Reports) Ledger(ctx context.Context, userID string, page Page) (entries []LedgerEntry, total int64, err error) {
-	return ofUser(ctx, r, userID, page, "ledger", `(SELECT COUNT(*) FROM credit_ledger WHERE user_id = u.id)`, scanEntry,
-		`SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE user_id = $1 ORDER BY created_at DESC, ref_id`)
+	const counted = `(SELECT COUNT(*) FROM credit_ledger WHERE user_id = u.id)`
+	return ofUser(ctx, r, userID, page, "ledger", counted, func(rows db.Scanner) (e LedgerEntry, err error) {
+		var order Text
+		if err := rows.Scan(&e.RefID, &e.Kind, &e.Credits, &e.CreatedAt, &order); err != nil {
+			return e, err
+		}
+		e.about()
+		if order != "" {
+			e.OrderID = order
+		}
+		return e, nil
+	}, `SELECT ref_id, kind, amount, created_at, CASE WHEN kind = 'reversal' THEN `+reversedOrder+` END
+		FROM credit_ledger l WHERE user_id = $1 ORDER BY created_at DESC, ref_id`)
 }
 
 // Purchase is something that a user bought.

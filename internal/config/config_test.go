@@ -653,7 +653,7 @@ func TestWarnings(t *testing.T) {
 			"AUTH_PROVIDER_B_CLIENT_IDS lists no client id: provider_b sign-in is off"},
 		"flag": {env{"ENABLE_API_DOCS": "1"}, "ENABLE_API_DOCS is neither true nor false and stays off"},
 		"plain http": {env{"SEPARATION_PROVIDER_BASE_URL": "http://localhost:9000", "SEPARATION_PROVIDER_STORAGE_BASE_URL": "http://provider:9000"},
-			"SEPARATION_PROVIDER_STORAGE_BASE_URL is plain http to another machine: whoever is in between can read what is sent"},
+			"SEPARATION_PROVIDER_STORAGE_BASE_URL is plain http to another machine: anybody on the way can read what is sent"},
 		"web hook": {env{"WEBHOOK_SECRET": webhookSecretOf(32)},
 			"the web hook is off: WEBHOOK_URL is blank although WEBHOOK_SECRET is set"},
 		"push": {env{"PUSH_PLATFORM_B_KEY_ID": "k", "PUSH_PLATFORM_B_TEAM_ID": "t"},

@@ -18,11 +18,10 @@ import (
 // envFile is read from the working directory when it is there.
 const envFile = ".env"
 
-// LoadEnvironment loads the configuration of this process: the environment,
-// and beneath it the file at path, or for "" the file .env in the working
-// directory where there is one. A variable that the environment has, even
-// blank, wins over the file's. A file that cannot be read or understood is one
-// more problem.
+// LoadEnvironment loads the configuration of this process from the environment and
+// from the file at path, or from .env in the working directory, if it exists, for
+// path "". A variable of the environment, even a blank one, wins over the file. A
+// file that cannot be read or parsed is one more problem.
 func LoadEnvironment(path string) (Config, error) {
 	if path == "" {
 		path = envFile
@@ -37,11 +36,11 @@ func LoadEnvironment(path string) (Config, error) {
 	return cfg, err
 }
 
-// shortestGuess is the length of the shortest key that a variable is taken for a
-// misspelling of: too many words are like a shorter one.
+// shortestGuess is the length of the shortest key whose misspellings are reported:
+// too many ordinary variables resemble a shorter one.
 const shortestGuess = 6
 
-// misspelt warns of variables, as name=value, that are not keys but nearly so.
+// misspelt warns of variables, as name=value, within two letters of a key.
 func misspelt(environment []string) (warnings []string) {
 	for _, variable := range slices.Sorted(slices.Values(environment)) {
 		name, _, _ := strings.Cut(variable, "=")

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// The functions of this file make a value of a key's text, or name the rule
-// that it breaks.
+// The functions of this file parse the text of a key, or return the rule that the
+// text breaks.
 
 func secret(text string) (Secret, string) { return NewSecret(text), "" }
 

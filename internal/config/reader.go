@@ -84,8 +84,9 @@ func (r *reader) missing(of Requirement) (blank []string, all int) {
 	return blank, all
 }
 
-// setter takes a key's value to its field. What it cannot understand is a
-// problem, and leaves the field as it is; so does a blank value without default.
+// setter parses a key's value into its field. A value that it cannot parse is a
+// problem. It then leaves the field as it is, as it does for a blank value without a
+// default.
 type setter func(*reader, Key)
 
 // into sets what parse makes of the text. The rule is what a wrong text breaks,

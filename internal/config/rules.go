@@ -119,7 +119,7 @@ func (v *Separation) allowHost(r *reader, key, address string) {
 		return // already a problem of its key
 	}
 	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		r.warn("%s is plain http to another machine: whoever is in between can read what is sent", key)
+		r.warn("%s is plain http to another machine: anybody on the way can read what is sent", key)
 	}
 	if host := strings.ToLower(u.Hostname()); !slices.Contains(v.AllowedHosts, host) {
 		v.AllowedHosts = append(v.AllowedHosts, host)

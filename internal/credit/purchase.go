@@ -33,20 +33,20 @@ type Store interface {
 	// receipt.ErrUnavailable when the store could not be asked and it is safe to
 	// try again, and any other error for a receipt that is not valid.
 	Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error)
-	// Notification reads what a store sends unasked: receipt.ErrForged unless it
-	// is the store's, receipt.ErrNotHeeded while that is not configured.
+	// Notification reads a notification. It returns receipt.ErrForged unless the
+	// store signed it, and receipt.ErrNotHeeded if notifications are not configured.
 	Notification(ctx context.Context, bearer string, body []byte) (receipt.Notice, error)
-	// Reversed returns, for the ids of transactions that the store knows, whether
-	// it has taken them back. It may tell of more than was asked. What it learned
-	// before an error counts.
+	// Reversed returns, for each transaction that the store knows, whether the store
+	// refunded it. The map may hold transactions that were not asked about. Its
+	// contents are valid even with an error.
 	Reversed(ctx context.Context, asked []receipt.Transaction) (map[string]bool, error)
 }
 
-// maxAsking is how many questions a store is asked at once by this process. A
-// store's quota belongs to the app: many forged receipts may not use it up.
+// maxAsking is the number of requests that this process sends to a store at once.
+// Forged receipts must not use up the app's quota at the store.
 const maxAsking = 8
 
-// askedStore is a Store with a limit on requests under way.
+// askedStore is a Store with a limit on concurrent requests.
 type askedStore struct {
 	Store
 	platform string
@@ -60,10 +60,11 @@ func (s *askedStore) Verify(ctx context.Context, p receipt.Purchase) (quantity i
 	return s.Store.Verify(ctx, p)
 }
 
-// maxQueueing is how long a receipt waits for its turn to be verified.
+// maxQueueing is how long a receipt waits for a free request to its store.
 const maxQueueing = 20 * time.Second
 
-// turn waits until a request may be sent; done is called when it has ended.
+// turn waits until a request may be sent. The caller calls done when the request
+// has ended.
 func (s *askedStore) turn(ctx context.Context) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxQueueing)
 	defer cancel()
@@ -71,7 +72,7 @@ func (s *askedStore) turn(ctx context.Context) (done func(), err error) {
 	case s.slots <- struct{}{}:
 		return func() { <-s.slots }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: too many questions at once: %w", receipt.ErrUnavailable, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: too many requests at once: %w", receipt.ErrUnavailable, context.Cause(ctx))
 	}
 }
 
@@ -144,12 +145,12 @@ type purchase struct {
 
 func (p purchase) hash() string { return TransactionHash(p.platform, p.transaction) }
 
-// maxTransaction is far above the length of a store's ids, in bytes, and below
-// what an index of the database takes.
+// maxTransaction is far above the length of a store's ids, in bytes, and below the
+// limit of a database index.
 const maxTransaction = 255
 
-// plausible reports whether a text can be a store's id: ids are short, and made
-// of characters that can be seen.
+// plausible reports whether a text can be a store's id: short, and made of visible
+// characters.
 func plausible(transaction string) bool {
 	return len(transaction) <= maxTransaction &&
 		!strings.ContainsFunc(transaction, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) })

@@ -13,10 +13,10 @@ import (
 	"cutroom/internal/upstream/receipt"
 )
 
-// Notify takes what a store sends about its sales. The claim itself moves
-// nothing: the store is asked whether it is true. When that fails, the purchase
-// is asked about at the next [Ledger.AskAboutSales] instead of having the store
-// repeat.
+// Notify handles a store's notification about a sale. The notification itself
+// moves nothing: the store is asked whether it is true. If the store does not
+// answer, the next [Ledger.AskAboutSales] asks again, so the store need not repeat
+// the notification.
 func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byte) error {
 	store := l.stores[platform]
 	if store == nil {
@@ -48,17 +48,17 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 		}
 	}
 	if notice.Partial {
-		l.log.Warn("a part of a purchase was refunded; take its credits back by hand", "platform", platform, "order", t.ID)
+		l.log.Warn("the store refunded part of a purchase; take the credits back by hand", "platform", platform, "order", t.ID)
 		return nil
 	}
-	return l.askBack(ctx, platform, store, t, notice.Reinstated)
+	return l.confirm(ctx, platform, store, t, notice.Reinstated)
 }
 
-func (l *Ledger) askBack(ctx context.Context, platform string, store *askedStore, t receipt.Transaction, reinstated bool) error {
+func (l *Ledger) confirm(ctx context.Context, platform string, store *askedStore, t receipt.Transaction, reinstated bool) error {
 	known, err := store.reversed(ctx, []receipt.Transaction{t})
 	if err != nil {
-		l.log.Warn("a store's notification cannot be confirmed yet", "platform", platform, "err", err)
-		return l.askSoon(ctx, platform, t.ID)
+		l.log.Warn("the store does not confirm a notification yet", "platform", platform, "err", err)
+		return l.recheckSoon(ctx, platform, t.ID)
 	}
 	for id, reversed := range known {
 		switch {
@@ -83,7 +83,7 @@ func (s *askedStore) reversed(ctx context.Context, asked []receipt.Transaction) 
 	return s.Reversed(ctx, asked)
 }
 
-func (l *Ledger) askSoon(ctx context.Context, platform, transaction string) error {
+func (l *Ledger) recheckSoon(ctx context.Context, platform, transaction string) error {
 	if _, err := l.db.Exec(ctx, `UPDATE purchases SET asked_at = 0 WHERE platform = $1 AND transaction_hash = $2`,
 		platform, TransactionHash(platform, transaction)); err != nil {
 		return fmt.Errorf("mark purchase: %w", err)
@@ -274,16 +274,15 @@ func settleFromRefund(ctx context.Context, tx *db.Tx, userID string, refunded in
 	})
 }
 
-// How the stores are asked about past sales: each purchase about once a night,
-// for as long as a refund is likely, so many at a time.
+// How the stores are asked about past sales: each purchase about once a night, as
+// long as a refund is likely, and askBatch at a time.
 const (
 	askAgain  = 20 * time.Hour
 	askWithin = 90 * day
 	askBatch  = 200
 )
 
-// AskAboutSales asks the stores whether recent purchases still stand: each purchase
-// once a night, and a bounded number at each call.
+// AskAboutSales asks the stores which recent purchases they have refunded.
 func (l *Ledger) AskAboutSales(ctx context.Context) error {
 	var errs []error
 	for platform, store := range l.stores {
@@ -301,13 +300,13 @@ func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *aske
 	}
 	known, err := store.reversed(ctx, due)
 	if err != nil {
-		l.log.Warn("a store did not tell about past sales", "platform", platform, "err", err)
+		l.log.Warn("the store did not answer about past sales", "platform", platform, "err", err)
 	}
 	if errors.Is(err, receipt.ErrUnavailable) {
-		// What could not be asked stays first in line for the same night.
+		// Purchases without an answer are asked about first next time.
 		for _, t := range due {
 			if _, told := known[t.ID]; !told {
-				if err := l.askSoon(context.WithoutCancel(ctx), platform, t.ID); err != nil {
+				if err := l.recheckSoon(context.WithoutCancel(ctx), platform, t.ID); err != nil {
 					return err
 				}
 			}
@@ -324,7 +323,7 @@ func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *aske
 	return nil
 }
 
-// claimSales takes the purchases that are due.
+// claimSales marks a batch of the purchases that are due as asked, and returns it.
 func (l *Ledger) claimSales(ctx context.Context, platform string) ([]receipt.Transaction, error) {
 	var due []receipt.Transaction
 	err := l.db.InTx(ctx, func(tx *db.Tx) (err error) {

@@ -158,6 +158,16 @@ func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 			}
 		}
 		checkLedger(t, d)
+		entries, _, err := admin.New(d).Ledger(t.Context(), user, admin.Page{Limit: 100})
+		for _, e := range entries {
+			// The order number without what later settlements append to it.
+			if e.Kind == "reversal" && string(e.OrderID) != e.RefID[len("reversal-platform_a-"):][:len("t-1")] {
+				t.Errorf("%s is shown as of order %q", e.RefID, e.OrderID)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
 	})
 }
 
