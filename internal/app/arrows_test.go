@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"separation":         {"audio", "clock", "credit", "cursor", "db", "disk", "events", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "quota", "staging", "sweep", "tracing", "upstream/separator", "user"},
 	"render":             {"asset", "cursor", "db", "disk", "diskcache", "engine", "events", "fault", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "quota", "separation", "staging", "sweep", "timeline", "tracing", "user"},
 	"account":            {"audit", "clock", "credit", "db", "events", "fault", "upstream/identity", "user"},
-	"httpapi":            {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "events", "fault", "httpserve", "idempotency", "job", "objectstore", "pause", "quota", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},
+	"httpapi":            {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "disk", "events", "fault", "httpserve", "idempotency", "job", "objectstore", "pause", "quota", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},
 	"httpserve":          {},
 	"sandbox":            {"sandbox"},       // nothing of the service: a misread wire format must not hide on both sides
 	"mediatest":          {"sandbox"},       // how programs are run

@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -67,9 +68,8 @@ type DB struct {
 	// queue fairly here instead of spinning on the file lock. A send takes it.
 	write chan struct{}
 
-	notifier notifier
-	lookups  lookups // on PostgreSQL
-	readers  readers // on SQLite
+	notifier   notifier
+	statements statements
 }
 
 // Open connects, proves that the credentials work, and returns the database.
@@ -175,7 +175,6 @@ func (d *DB) openPostgres(o Options) error {
 	}
 	cfg.DialFunc = (&net.Dialer{Control: giveUpSilent}).DialContext
 	d.postgres, d.pgConfig = true, cfg
-	d.lookups.most = max(1, o.MaxPool/2)
 	d.pool = stdlib.OpenDB(*cfg)
 	d.pool.SetMaxOpenConns(max(1, o.MaxPool))
 	d.pool.SetMaxIdleConns(max(1, o.MaxPool))
@@ -249,8 +248,7 @@ func (d *DB) openSQLite(o Options) error {
 		return fmt.Errorf("open SQLite: %w", err)
 	}
 	d.pool = pool
-	d.readers = newReaders()
-	n := max(2, o.MaxPool) + cap(d.readers.free)
+	n := max(2, o.MaxPool) + runtime.GOMAXPROCS(0)
 	if d.memory {
 		n = 1 // every further connection would see its own empty database
 	}
@@ -273,7 +271,7 @@ func (d *DB) Postgres() bool { return d.postgres }
 
 // Close closes the pool. Transactions under way fail.
 func (d *DB) Close() error {
-	d.readers.close()
+	d.statements.close()
 	return d.pool.Close()
 }
 

@@ -27,18 +27,7 @@ func postgres(t *testing.T, connections int) *db.DB {
 	return dbtest.Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: connections})
 }
 
-// untilWaitedFor returns when somebody waits for the table nodes.
-func untilWaitedFor(ctx context.Context, tx *db.Tx) error {
-	for waiting := 0; waiting == 0; {
-		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = 'nodes'::regclass`).Scan(&waiting); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Lookups at the same time have each their own answer, whatever becomes of the
-// others.
+// Concurrent lookups get their own answers, whatever happens to the others.
 func TestLookupsAreAnsweredEachByItself(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		for n := range 100 {
@@ -88,7 +77,7 @@ func TestLookupsAreAnsweredEachByItself(t *testing.T) {
 	})
 }
 
-// What nobody answers ends in time, for those as well who came while others waited.
+// A lookup that gets no answer ends in time.
 func TestLookupsEndWithTheirTime(t *testing.T) {
 	d := postgres(t, 4)
 	locked, release := make(chan struct{}), make(chan struct{})
@@ -119,64 +108,4 @@ func TestLookupsEndWithTheirTime(t *testing.T) {
 	asked.Wait()
 	close(release)
 	all.Wait()
-}
-
-// A lookup that hangs holds up none that comes after it.
-func TestALookupThatHangsHoldsUpNoOther(t *testing.T) {
-	d := postgres(t, 4)
-	ctx := db.Prompt(t.Context(), 20*time.Second)
-	var hanging sync.WaitGroup
-	err := d.InTx(t.Context(), func(tx *db.Tx) error {
-		if _, err := tx.Exec(t.Context(), `LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE`); err != nil {
-			return err
-		}
-		hanging.Go(func() {
-			if err := d.Lookup(ctx, `SELECT seen_at FROM nodes WHERE id = $1`, []string{"x"}, func(db.Scanner) error { return nil }); err != nil {
-				t.Errorf("the one that hung: %v", err)
-			}
-		})
-		if err := untilWaitedFor(t.Context(), tx); err != nil {
-			return err
-		}
-		return d.Lookup(ctx, `SELECT slots FROM replicas WHERE id = $1`, []string{"x"}, func(db.Scanner) error { return nil })
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	hanging.Wait()
-}
-
-// A lookup whose time is over takes none along that came after it.
-func TestALookupThatIsLateFailsNoOther(t *testing.T) {
-	d := postgres(t, 2)
-	var asked sync.WaitGroup
-	ask := func(limit time.Duration, query string) <-chan error {
-		answer := make(chan error, 1)
-		asked.Go(func() {
-			answer <- d.Lookup(db.Prompt(t.Context(), limit), query, []string{"x"}, func(db.Scanner) error { return nil })
-		})
-		return answer
-	}
-	var hanging, patient <-chan error
-	err := d.InTx(t.Context(), func(tx *db.Tx) error {
-		if _, err := tx.Exec(t.Context(), `LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE`); err != nil {
-			return err
-		}
-		hanging = ask(time.Minute, `SELECT seen_at FROM nodes WHERE id = $1`)
-		if err := untilWaitedFor(t.Context(), tx); err != nil {
-			return err
-		}
-		ask(50*time.Millisecond, `SELECT $1`)
-		time.Sleep(20 * time.Millisecond) // it stands in line, as likely as not
-		patient = ask(time.Minute, `SELECT $1`)
-		time.Sleep(100 * time.Millisecond)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked.Wait()
-	if err := errors.Join(<-hanging, <-patient); err != nil {
-		t.Error(err)
-	}
 }

@@ -16,6 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// IsFull reports whether err says that a disk, or the share of it that a quota allows,
+// is full.
+func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
 // step is how much is read or copied between two looks at the context.
 const step = 64 << 20
 

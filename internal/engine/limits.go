@@ -2,12 +2,10 @@ package engine
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/timeline"
@@ -130,7 +128,7 @@ var ErrNoSpace = fault.Sentencef(fault.Unavailable, "the server has no room for 
 
 // noSpace turns a failure caused by a full disk into ErrNoSpace.
 func noSpace(err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if disk.IsFull(err) {
 		return ErrNoSpace.WithCause(err)
 	}
 	return err

@@ -143,7 +143,7 @@ func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 
 // analyse returns what the cache knows of a file, or looks.
 func (r *run) analyse(ctx context.Context, s *Source) (*Info, error) {
-	key := newKey("info").add("version", infoVersion).add("source", s.SHA256).String() + ".json"
+	key := newKey(kindInfo).add("version", infoVersion).add("source", s.SHA256).String() + ".json"
 	info := &Info{}
 	found := r.fetchJSON(ctx, key, info)
 	if !found {

@@ -79,7 +79,7 @@ func (r *run) loadThreadPlan(ctx context.Context) (s threadPlan, ok bool) {
 
 // threadPlanKey names the decision for the plan on a machine of this kind.
 func (r *run) threadPlanKey() string {
-	k := newKey("staff").add("version", threadPlanVersion).add("machine", r.machine())
+	k := newKey(kindThreads).add("version", threadPlanVersion).add("machine", r.machine())
 	for _, v := range r.plan.Parts {
 		k = k.add("part", v.Key)
 	}

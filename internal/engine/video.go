@@ -162,7 +162,7 @@ func newDissolve(before, behind *placed, canvas Canvas, profile Profile) *videoP
 
 // key names everything that shapes the part.
 func (v *videoPart) key() string {
-	k := newKey("video").add("version", videoVersion)
+	k := newKey(kindVideo).add("version", videoVersion)
 	for _, s := range v.shots {
 		k = s.addTo(k)
 	}

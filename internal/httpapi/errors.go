@@ -9,10 +9,10 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"syscall"
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
@@ -88,7 +88,7 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		if f.Err != nil {
 			log.Log(r.Context(), levelOf(f.Kind), "request refused", "error", f.Answer(), "cause", f.Err)
 		}
-	case errors.Is(err, staging.ErrNoSpace), errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, staging.ErrNoSpace), disk.IsFull(err):
 		log.Error("no space left", "err", err)
 		f = &fault.Error{Kind: fault.Unavailable, Sentence: "The service is short of storage, please try again later", RetryAfter: time.Minute}
 	default:

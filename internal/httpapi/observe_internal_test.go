@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"cutroom/internal/account"
@@ -54,6 +56,9 @@ func TestOnlyFailuresOfOursAreErrorsInTheLog(t *testing.T) {
 		{"internal fault", func(http.ResponseWriter, *http.Request) error { return fault.Sentencef(fault.Internal, "row 5 of x") }, 500, `{"error":"Internal server error"}`, true},
 		{"full disk", func(http.ResponseWriter, *http.Request) error { return fmt.Errorf("x: %w", staging.ErrNoSpace) }, 503,
 			`{"error":"The service is short of storage, please try again later"}`, true},
+		{"full quota of the store", func(http.ResponseWriter, *http.Request) error {
+			return fmt.Errorf("store upload: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.EDQUOT})
+		}, 503, `{"error":"The service is short of storage, please try again later"}`, true},
 		{"client's", func(http.ResponseWriter, *http.Request) error {
 			return fault.Invalidf("no").WithCause(errors.New("why"))
 		}, 400, `{"error":"no"}`, false},

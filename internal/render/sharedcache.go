@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"cutroom/internal/diskcache"
+	"cutroom/internal/engine"
 	"cutroom/internal/objectstore"
 )
 
-// SharedCache is a part cache that replicas share through the bucket, with a
-// local one in front. What is dear to make and cheap to move is shared: video
-// parts, what analysing a source found, and the decision about encoders, which
-// assistants must know. Decoded sound is neither dear nor small.
+// SharedCache is a part cache that replicas share through the bucket, with a local one in
+// front. The engine says which parts are shared.
 type SharedCache struct {
 	local  *diskcache.Cache
 	bucket objectstore.Store
@@ -24,16 +22,12 @@ func NewSharedCache(local *diskcache.Cache, bucket objectstore.Store) *SharedCac
 	return &SharedCache{local: local, bucket: bucket}
 }
 
-func shared(key string) bool {
-	return strings.HasPrefix(key, "video-") || strings.HasPrefix(key, "info-") || strings.HasPrefix(key, "staff-")
-}
-
 func partKey(scope, key string) string { return "parts/" + scope + "/" + key }
 
 // Get implements engine.PartCache.
 func (c *SharedCache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 	found, err := c.local.Get(ctx, scope, key, dst)
-	if found || err != nil || !shared(key) {
+	if found || err != nil || !engine.Shared(key) {
 		return found, err
 	}
 	err = c.bucket.Fetch(ctx, partKey(scope, key), dst)
@@ -49,7 +43,7 @@ func (c *SharedCache) Get(ctx context.Context, scope, key, dst string) (bool, er
 // Put implements engine.PartCache.
 func (c *SharedCache) Put(ctx context.Context, scope, key, src string) error {
 	err := c.local.Put(ctx, scope, key, src)
-	if !shared(key) {
+	if !engine.Shared(key) {
 		return err
 	}
 	return errors.Join(err, c.bucket.Put(ctx, partKey(scope, key), src, "application/octet-stream"))

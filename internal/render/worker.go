@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
@@ -155,7 +154,7 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (over b
 	free, unable := s.CanWork(ctx)
 	seen := fault.As(err)
 	switch {
-	case errors.Is(err, engine.ErrNoSpace), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case errors.Is(err, engine.ErrNoSpace), disk.IsFull(err):
 		// The bytes that are free here now were not enough.
 		s.handBack(ctx, j, retry{forgive: true, needsBytes: free + max(free/10, 64<<20)}, err)
 	case unable != nil:

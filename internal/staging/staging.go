@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -239,7 +238,7 @@ func (e *DiskError) Unwrap() error { return e.Err }
 
 // Is makes a full disk or quota an ErrNoSpace.
 func (e *DiskError) Is(target error) bool {
-	return target == ErrNoSpace && (errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT))
+	return target == ErrNoSpace && disk.IsFull(e.Err)
 }
 
 // Local reports that the sender is not to blame.
