@@ -62,7 +62,8 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 	if *fast {
 		*processing = 0
 	}
-	world := sandbox.Options{DataDir: *data, Bucket: !*noBucket, Fast: *fast, Processing: *processing, PublicHost: *public}
+	world := sandbox.Options{DataDir: *data, Bucket: !*noBucket, Fast: *fast, Processing: *processing, PublicHost: *public,
+		Arrived: func(line string) { fmt.Fprintln(stderr, line) }}
 	if strings.ContainsAny(*public, "/ ") || strings.Contains(*public, ":") && net.ParseIP(*public) == nil {
 		return fmt.Errorf("--public-host %q is neither a name nor an address", *public)
 	}

@@ -56,7 +56,7 @@ func TestWorldStartsWhatItsEnvironmentNames(t *testing.T) {
 		!strings.Contains(err.Error(), fmt.Sprintf("provider_a: port %d is taken, choose others with --port", taken)) {
 		t.Errorf("started on a taken port: %v", err)
 	}
-	if len(w.Servers()) != 8 {
+	if len(w.Servers()) != 11 {
 		t.Errorf("servers %v", w.Servers())
 	}
 	if err := w.Close(); err != nil {
