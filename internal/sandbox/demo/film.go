@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"time"
@@ -35,6 +36,8 @@ type music struct {
 	start    time.Duration // in the film
 	from, to time.Duration // in the file
 	volume   float64
+	fadeOut  time.Duration
+	ducking  float64 // dB; 0 stays as loud under voices
 }
 
 func (m music) end() time.Duration { return m.start + m.to - m.from }
@@ -63,7 +66,11 @@ const (
 	liftBackground = 0.4
 	musicBelow     = 0.45 // under the first segment
 	musicAfter     = 0.9  // under the rest
+	musicDucked    = 9    // dB, while the lifted voice speaks
+	musicFade      = 1500 * time.Millisecond
 	laterVolume    = 0.85 // of the segments after the first
+	targetLUFS     = -20
+	maxTruePeakDB  = -1
 	silence        = 500 * time.Millisecond
 	ownLongest     = 20 * time.Second
 )
@@ -96,11 +103,14 @@ func edit(clips []clip, musicLength time.Duration) film {
 	}
 	// The second stretch of music goes on as if it had played on under the pause.
 	below := min(same, musicLength)
-	f.music = []music{{start: 0, from: 0, to: below, volume: musicBelow}}
+	f.music = []music{{start: 0, from: 0, to: below, volume: musicBelow, ducking: musicDucked}}
 	if after := min(f.length(), musicLength); after > end+time.Second {
 		f.music = append(f.music, music{start: end, from: end, to: after, volume: musicAfter})
 	} else if rest := min(f.length()-end, musicLength); rest > time.Second {
 		f.music = append(f.music, music{start: end, from: 0, to: rest, volume: musicAfter})
+	}
+	if n := len(f.music) - 1; n > 0 {
+		f.music[n].fadeOut = min(musicFade, (f.music[n].to-f.music[n].from)/2)
 	}
 	return f
 }
@@ -134,7 +144,7 @@ func (f film) cuts() []time.Duration {
 		times = append(times, s.start, s.end())
 	}
 	for _, m := range f.music {
-		times = append(times, m.start, m.end())
+		times = append(times, m.start, m.end()-m.fadeOut, m.end())
 	}
 	for _, r := range f.remixes {
 		times = append(times, r.from, r.to)
@@ -151,6 +161,21 @@ func (f film) remixAt(at time.Duration) *remix {
 		}
 	}
 	return nil
+}
+
+// musicGains are the bounds of the music's gain from a time on, by its volume; it
+// moves where it steps back for the voice, and where it fades.
+func (f film) musicGains(at time.Duration) (least, most float64) {
+	for _, m := range f.music {
+		switch r := f.remixAt(at); {
+		case at < m.start || at >= m.end():
+		case at >= m.end()-m.fadeOut:
+			return 0.25, 0.75
+		case m.ducking > 0 && r != nil && r.voice > 0:
+			return math.Pow(10, -m.ducking/20) * 0.97, 0.7 // it rises in pauses
+		}
+	}
+	return 1, 1
 }
 
 // mutedAt tells whether nothing at all is heard at a time.
@@ -206,7 +231,8 @@ func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map
 	for _, m := range f.music {
 		clips = append(clips, map[string]any{
 			audioField: names.music, "startMs": m.start.Milliseconds(), "volume": m.volume,
-			"sourceTrimStartMs": m.from.Milliseconds(), "sourceTrimEndMs": m.to.Milliseconds(),
+			"sourceTrimStartMs": m.from.Milliseconds(), "sourceTrimEndMs": m.to.Milliseconds(), "fadeOutMs": m.fadeOut.Milliseconds(),
+			"ducking": map[string]any{"amountDb": m.ducking, "attackMs": 50},
 		})
 	}
 	for i, r := range f.remixes {
@@ -219,5 +245,6 @@ func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map
 			},
 		})
 	}
-	return map[string]any{"segments": segments, "bgmClips": clips, "separationDirectives": directives, "outputKind": kind, "quality": "medium"}
+	return map[string]any{"segments": segments, "bgmClips": clips, "separationDirectives": directives, "outputKind": kind, "quality": "medium",
+		"loudness": map[string]any{"targetLufs": targetLUFS, "maxTruePeakDb": maxTruePeakDB}}
 }

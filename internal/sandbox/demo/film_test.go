@@ -23,7 +23,7 @@ func TestOwnFilmFallsOnBars(t *testing.T) {
 	if width, height, rate := f.canvas(); width != 1280 || height != 720 || rate.Cmp(big.NewRat(30, 1)) != 0 {
 		t.Errorf("canvas %d×%d at %v", width, height, rate)
 	}
-	if want := []time.Duration{0, 2800 * msec, 5600 * msec, 7900 * msec, 8400 * msec, 14000 * msec}; !slices.Equal(f.cuts(), want) {
+	if want := []time.Duration{0, 2800 * msec, 5600 * msec, 7900 * msec, 8400 * msec, 12500 * msec, 14000 * msec}; !slices.Equal(f.cuts(), want) {
 		t.Errorf("cuts %v, want %v", f.cuts(), want)
 	}
 	if len(f.music) != 2 || f.music[0].end() != 5600*msec || f.music[1].start != 8400*msec || f.music[1].from != 8400*msec {
@@ -85,7 +85,7 @@ func TestConfigOfBothPaths(t *testing.T) {
 		}
 		for _, want := range append(tt.want,
 			`"durationMs":9000`, `"trimStartMs":500,"volumeScale":1`, `"trimEndMs":8900`, `"order":1`,
-			`"startMs":8400,"volume":0.9`, `"sourceTrimStartMs":8400`, `"outputKind":"video"`,
+			`"startMs":8400,"volume":0.9`, `"sourceTrimStartMs":8400`, `"outputKind":"video"`, `"fadeOutMs":1500`, `"ducking":{"amountDb":9,"attackMs":50}`, `"targetLufs":-20`,
 			`"muteOriginalSegmentAudio":true,"rangeEndMs":5600,"rangeStartMs":2800`, `"sourceOffsetMs":3300`,
 			`{"audioUrl":"V","stemId":"voice_all","volume":1.4}`, `{"audioUrl":"B","stemId":"background","volume":0.4}`) {
 			if !strings.Contains(string(raw), want) {

@@ -66,7 +66,7 @@ func (j *judge) decode(ctx context.Context, path string) (audio, error) {
 	return s, err
 }
 
-// measure runs the eight measurements; on gets the progress.
+// measure runs the measurements; on gets the progress.
 func (r result) measure(ctx context.Context, on func(share float64, what string)) (*judge, error) {
 	j := &judge{result: r, heard: map[string]audio{}}
 	var err error
@@ -76,8 +76,8 @@ func (r result) measure(ctx context.Context, on func(share float64, what string)
 	for i, t := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"length and format", j.format}, {"picture against sound", j.sync}, {"stems", j.separated}, {"the mix", j.mix}, {"other renders", j.same}} {
-		on(float64(i)/6, t.name)
+	}{{"length and format", j.format}, {"picture against sound", j.sync}, {"stems", j.separated}, {"the mix", j.mix}, {"loudness", j.loudness}, {"other renders", j.same}} {
+		on(float64(i)/7, t.name)
 		if err := t.run(ctx); err != nil {
 			return nil, fmt.Errorf("measure %s: %w", t.name, err)
 		}
@@ -325,7 +325,8 @@ func (j *judge) mix(ctx context.Context) error {
 		want, got []string
 		ok        bool
 	}
-	voice, music := gains{ok: true}, gains{ok: true}
+	voice, music, moving := gains{ok: true}, gains{ok: true}, gains{ok: true}
+	var overall float64 // the gain that brings the film to its loudness
 	quiet, silent := "", true
 	for i, cuts := 1, j.film.cuts(); i < len(cuts); i++ {
 		a, b := cuts[i-1], cuts[i]
@@ -350,6 +351,16 @@ func (j *judge) mix(ctx context.Context) error {
 			if math.IsNaN(gain) {
 				continue // silent there
 			}
+			if overall == 0 {
+				overall = gain / p.gain
+			}
+			gain /= overall
+			if least, most := j.film.musicGains(a); p.name == "music" && least != most {
+				share := gain / p.gain
+				moving.want, moving.got = append(moving.want, fmt.Sprintf("×%.2f to ×%.2f", least, most)), append(moving.got, fmt.Sprintf("×%.2f", share))
+				moving.ok = moving.ok && share >= least && share <= most
+				continue
+			}
 			into.want, into.got = append(into.want, fmt.Sprintf("×%.2f", p.gain)), append(into.got, fmt.Sprintf("×%.2f", gain))
 			if p.gain == 0 {
 				into.ok = into.ok && math.Abs(gain) < 0.03*math.Pow(10, allowed-0.3)
@@ -364,7 +375,23 @@ func (j *judge) mix(ctx context.Context) error {
 	}{{"clips, voice, background", voice}, {"music", music}} {
 		j.add(g.name, strings.Join(g.want, " ")+fmt.Sprintf(" ± %.1f dB", allowed), strings.Join(g.got, " "), g.ok && len(g.got) > 0)
 	}
+	if j.ownMedia() {
+		j.add("ducked and fading music", strings.Join(moving.want, ", ")+" of its volume", strings.Join(moving.got, ", "), moving.ok && len(moving.got) > 0)
+	}
 	j.add("muted range", fmt.Sprintf("below %.0f dBFS", silentBelow), quiet, silent && quiet != "")
+	return nil
+}
+
+// loudness compares the film's loudness and true peak with what was asked for.
+func (j *judge) loudness(ctx context.Context) error {
+	const within = 0.5
+	lufs, peak, err := loudnessOf(ctx, j.video)
+	if err != nil {
+		return err
+	}
+	met := math.Abs(lufs-targetLUFS) <= within || lufs < targetLUFS && peak >= maxTruePeakDB-within
+	j.add("loudness", fmt.Sprintf("%d LUFS ± %.1f, or the true peak at %d dB", targetLUFS, within, maxTruePeakDB),
+		fmt.Sprintf("%.1f LUFS, true peak %.1f dB", lufs, peak), met && peak <= maxTruePeakDB+within)
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"strconv"
+	"strings"
 	"time"
 
 	"cutroom/internal/sandbox/process"
@@ -136,4 +138,23 @@ func difference(a, b audio) (largest, relative float64) {
 		all += float64(a[i]) * float64(a[i])
 	}
 	return largest, 10 * math.Log10(sum/all)
+}
+
+// loudnessOf is the integrated loudness of a file by EBU R 128, and the higher true
+// peak of its channels in dB.
+func loudnessOf(ctx context.Context, path string) (lufs, peak float64, err error) {
+	raw, err := process.Output(ctx, "ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-i", "file:"+path, "-map", "0:a:0",
+		"-af", `ebur128=peak=true:metadata=1,ametadata=mode=print:file=-`, "-f", "null", "-")
+	if err != nil {
+		return 0, 0, err
+	}
+	last := map[string]float64{}
+	for line := range strings.Lines(string(raw)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if n, err := strconv.ParseFloat(value, 64); err == nil {
+			last[key] = n
+		}
+	}
+	highest := max(last["lavfi.r128.true_peaks_ch0"], last["lavfi.r128.true_peaks_ch1"])
+	return last["lavfi.r128.I"], decibels(highest), nil
 }
