@@ -45,6 +45,7 @@ import (
 	"cutroom/internal/staging"
 	"cutroom/internal/sweep"
 	"cutroom/internal/tracing"
+	"cutroom/internal/upstream/separator"
 )
 
 // drainTimeout is how long a stopping service lets requests end.
@@ -171,8 +172,9 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.ready = &readiness{db: a.db, store: a.store, uploads: a.staging, ffmpeg: works, minFree: cfg.Storage.MinFreeDiskBytes,
 		key: "ready/" + a.nodeID, replica: a.renewer.Owner(), log: a.log}
 	a.replica = job.Replica{ID: a.renewer.Owner(), NodeID: a.storeNode(), Offers: a.ready.offers(cfg.Render.MaxConcurrent), Log: a.log}
+	a.metrics = newMetrics(a.version, a.db, a.sweeps)
 	a.calls = admin.NewCallLog(a.db, a.log)
-	provider, err := NewProvider(cfg, a.calls.Record, a.log)
+	provider, err := NewProvider(cfg, func(c separator.Call) { a.calls.Record(c); a.metrics.call(c) }, a.log)
 	if err != nil {
 		return err
 	}
@@ -192,7 +194,7 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, BusyWait: cfg.Separation.BusyWait, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
-		Tracer: a.tracer, Log: a.log,
+		Tracer: a.tracer, Observer: jobMetrics{a.metrics, "separation"}, Log: a.log,
 	})
 	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes,
 		Lifetime: cfg.Asset.TTL, Quota: limits})
@@ -204,7 +206,6 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 		Providers: newIdentityProviders(cfg, a.seen), Credits: ledger,
 		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase, a.assets.Erase}, Session: cfg.Auth.Session, MaxTokenLife: config.MaxTokenLife, Log: a.log,
 	})
-	a.metrics = newMetrics(a.version, a.db, a.sweeps)
 	if err := a.buildEvents(cfg); err != nil {
 		return err
 	}
@@ -273,7 +274,7 @@ func (a *App) buildRenders(cfg config.Config, dirs folders, runner *media.Runner
 		DB:    a.db, Renewer: a.renewer, Store: a.store, Bucket: a.bucket, Assets: a.assets, Separations: a.separations, Sweeper: a.sweeper, Engine: eng,
 		Slots: a.slots, OnDemand: a.onDemand, Timeout: cfg.Render.JobTimeout, CanWork: a.ready.canWork, NodeID: a.storeNode(), WorkDir: dirs.work, InputLifetime: cfg.Render.InputCacheTTL,
 		JobLifetime: cfg.Retention.Jobs, OutputLifetime: cfg.Render.OutputTTL, SignedURLLife: cfg.ObjectStore.SignedURLTTL,
-		EraseCaches: a.parts.EraseScope, Tracer: a.tracer, Log: a.log,
+		EraseCaches: a.parts.EraseScope, Tracer: a.tracer, Observer: jobMetrics{a.metrics, "render"}, Log: a.log,
 	})
 	return nil
 }

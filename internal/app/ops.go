@@ -18,6 +18,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/events"
 	"cutroom/internal/media"
+	"cutroom/internal/upstream/separator"
 )
 
 // metrics is what /metrics shows: requests of this process, and the state of
@@ -26,13 +27,24 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.HistogramVec
 	events   *prometheus.CounterVec // attempts to deliver them
+	stages   *prometheus.HistogramVec
+	ended    *prometheus.CounterVec
+	calls    *prometheus.HistogramVec
 }
 
 func newMetrics(version string, d *db.DB, sweeps *sweepMetrics) *metrics {
 	m := &metrics{registry: prometheus.NewRegistry(), requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "cutroom_http_request_seconds", Help: "Time to answer, by route and status.",
 		Buckets: []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60},
-	}, []string{"method", "route", "status"})}
+	}, []string{"method", "route", "status"}),
+		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cutroom_job_seconds",
+			Help:    "Time of a job's stages: wait until its first attempt, total until it succeeded, and what a render does between.",
+			Buckets: []float64{.1, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 7200}}, []string{"kind", "stage"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "cutroom_jobs_ended_total",
+			Help: "Jobs that ended on this process, by state."}, []string{"kind", "state"}),
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "cutroom_provider_call_seconds",
+			Help:    "Time of a call to the separation provider.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120, 600}}, []string{"call", "success"})}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_build_info", Help: "Always 1; the labels tell what runs.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
 	build.Set(1)
@@ -43,13 +55,34 @@ func newMetrics(version string, d *db.DB, sweeps *sweepMetrics) *metrics {
 			m.events.WithLabelValues(channel, outcome) // shows its zero from the start
 		}
 	}
-	m.registry.MustRegister(build, m.requests, m.events, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		admin.NewGauges(d), sweeps.leader, sweeps.removed, sweeps.held, sweeps.foreign,
+	m.registry.MustRegister(build, m.requests, m.stages, m.ended, m.calls, m.events, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		admin.NewGauges(d), clockSkew{d}, sweeps.leader, sweeps.removed, sweeps.held, sweeps.foreign,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_db_connections_in_use", Help: "Pool connections in use."},
 			func() float64 { return float64(d.Stats().InUse) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cutroom_db_wait_seconds_total", Help: "Time spent waiting for a pool connection."},
 			func() float64 { return d.Stats().WaitDuration.Seconds() }))
 	return m
+}
+
+// clockSkew compares this machine's clock with the database's at each scrape.
+type clockSkew struct{ db *db.DB }
+
+var clockSkewDesc = prometheus.NewDesc("cutroom_clock_skew_seconds", "This replica's clock minus the database's.", nil, nil)
+
+// Describe implements prometheus.Collector.
+func (c clockSkew) Describe(ch chan<- *prometheus.Desc) { ch <- clockSkewDesc }
+
+// Collect implements prometheus.Collector.
+func (c clockSkew) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	asked := time.Now()
+	var databaseMs int64
+	if c.db.QueryRow(ctx, `SELECT now_ms()`).Scan(&databaseMs) != nil {
+		return // another metric tells that the database is away
+	}
+	halfway := asked.Add(time.Since(asked) / 2)
+	ch <- prometheus.MustNewConstMetric(clockSkewDesc, prometheus.GaugeValue, halfway.Sub(time.UnixMilli(databaseMs)).Seconds())
 }
 
 // showSlots adds what a process that renders tells.
@@ -59,6 +92,25 @@ func (m *metrics) showSlots(slots *media.Slots) {
 			func() float64 { return float64(slots.Size()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_media_slots_in_use", Help: "Slots that run a job."},
 			func() float64 { return float64(slots.InUse()) }))
+}
+
+// jobMetrics counts one kind of job. It implements job.Observer.
+type jobMetrics struct {
+	*metrics
+	kind string
+}
+
+// Stage implements job.Observer.
+func (m jobMetrics) Stage(stage string, took time.Duration) {
+	m.stages.WithLabelValues(m.kind, stage).Observe(took.Seconds())
+}
+
+// Ended implements job.Observer.
+func (m jobMetrics) Ended(state string) { m.ended.WithLabelValues(m.kind, state).Inc() }
+
+// call observes one call to the separation provider.
+func (m *metrics) call(c separator.Call) {
+	m.calls.WithLabelValues(c.Endpoint, strconv.FormatBool(c.Success)).Observe(c.Latency.Seconds())
 }
 
 // sweepMetrics are what alerts need of the sweeps of objects.

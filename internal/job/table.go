@@ -30,13 +30,24 @@ type Table struct {
 	Renewer *Renewer
 	Folder  string // holds the work folders on this disk
 	Tracer  *tracing.Tracer
-	Log     *slog.Logger
+	// Observer counts for metrics; nil counts nothing.
+	Observer Observer
+	Log      *slog.Logger
 
 	// Ended runs in the transaction that ends a job, whichever way it ends, except
 	// when its owner deletes it.
 	Ended func(ctx context.Context, tx *db.Tx, e End) error
 	// Unknown is the answer for a job that does not exist or has another owner.
 	Unknown error
+}
+
+// Observer counts what metrics tell of jobs.
+type Observer interface {
+	// Stage took that long: "wait" until the first attempt, "total" until the job
+	// succeeded, and what a kind of job names between.
+	Stage(stage string, took time.Duration)
+	// Ended is called in the transaction that ends a job in a state.
+	Ended(state string)
 }
 
 // Claim is one worker's attempt at a job.
@@ -80,6 +91,9 @@ func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, d
 	defer os.RemoveAll(dir)
 	err := t.Begin(held, c)
 	defer func() { ended(err) }()
+	if c.Attempts == 1 {
+		t.observeAge(held, "wait", c.ID)
+	}
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
@@ -88,7 +102,21 @@ func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, d
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()
+	if err == nil {
+		t.observeAge(last, "total", c.ID)
+	}
 	settle(last, err != nil && (errors.Is(err, ErrMoved) || errors.Is(context.Cause(held), ErrLost) || db.IsForeignKey(err)), err)
+}
+
+// observeAge reports how long ago a job was submitted, or how long it took.
+func (t Table) observeAge(ctx context.Context, stage, id string) {
+	if t.Observer == nil {
+		return
+	}
+	var ms int64
+	if t.DB.QueryRow(ctx, `SELECT COALESCE(finished_at, now_ms()) - created_at FROM `+t.Name+` WHERE id = $1`, id).Scan(&ms) == nil {
+		t.Observer.Stage(stage, time.Duration(ms)*time.Millisecond)
+	}
 }
 
 // Begin counts the attempt. A claim does not: its commit may take place although the
@@ -178,6 +206,9 @@ func (t Table) Fail(ctx context.Context, tx *db.Tx, told *fault.Error, cause err
 func (t Table) end(ctx context.Context, tx *db.Tx, e End) error {
 	if err := t.Ended(ctx, tx, e); err != nil {
 		return err
+	}
+	if t.Observer != nil {
+		t.Observer.Ended(e.State)
 	}
 	return Announce(ctx, tx, e.ID)
 }

@@ -90,6 +90,7 @@ type Options struct {
 	// EraseCaches removes what local caches hold of a user.
 	EraseCaches func(ctx context.Context, userID string) error
 	Tracer      *tracing.Tracer // nil = off
+	Observer    job.Observer    // also hears of "fetch", "analyse", "parts", "final" and "store"
 	Log         *slog.Logger
 }
 
@@ -110,7 +111,7 @@ type Service struct {
 func New(o Options) *Service {
 	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "render_jobs", Prefix: "rnd-", Topic: topicJobs,
 		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
-		Tracer: o.Tracer, Attempt: "render.attempt"}}
+		Tracer: o.Tracer, Attempt: "render.attempt", Observer: o.Observer}}
 }
 
 // ended runs in the transaction that completes or fails a render.

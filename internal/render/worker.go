@@ -223,10 +223,12 @@ func (s *Service) render(ctx context.Context, j claimedJob, dir string) error {
 	}
 	progress := s.progressWriter(ctx, j)
 	defer progress.stop()
+	fetched := time.Now()
 	sources, err := s.fetch(ctx, j, dir)
 	if err != nil {
 		return err
 	}
+	s.observe("fetch", time.Since(fetched))
 	work := engine.Job{Dir: output, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID,
 		Log: s.jobs.AttemptLog(j.Claim), OnProgress: progress.set, OnPlanned: progress.setLength}
 	if s.Bucket != nil {
@@ -239,7 +241,19 @@ func (s *Service) render(ctx context.Context, j claimedJob, dir string) error {
 	if err != nil {
 		return err
 	}
-	return s.complete(ctx, j, out)
+	s.observe("analyse", out.Stats.Analyse)
+	s.observe("parts", out.Stats.Parts)
+	s.observe("final", out.Stats.Final)
+	stored := time.Now()
+	err = s.complete(ctx, j, out)
+	s.observe("store", time.Since(stored))
+	return err
+}
+
+func (s *Service) observe(stage string, took time.Duration) {
+	if s.Observer != nil {
+		s.Observer.Stage(stage, took)
+	}
 }
 
 // fetch copies every source of the job into its folder.

@@ -86,6 +86,7 @@ type Options struct {
 	PollTimeout     time.Duration   // in PROCESSING
 	BusyWait        time.Duration   // for a busy provider; 0 fails at once
 	Tracer          *tracing.Tracer // nil = off
+	Observer        job.Observer
 	Log             *slog.Logger
 }
 
@@ -107,7 +108,7 @@ type Service struct {
 func New(o Options) *Service {
 	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "separation_jobs", Prefix: "sep-", Topic: topicWorkers,
 		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
-		Tracer: o.Tracer, Attempt: "separation.attempt"},
+		Tracer: o.Tracer, Attempt: "separation.attempt", Observer: o.Observer},
 		signer:   newSigner(o.SigningSecret, o.SigningPrevious),
 		analyses: o.Analyses, analysisWait: analysisWait}
 }
