@@ -113,10 +113,12 @@ func TestAnalysis(t *testing.T) {
 	u.Post(t, analysisPath, M{"assetKey": "assets/" + strings.Repeat("01ab", 16) + ".mp4"}).Expect(404)
 }
 
-func TestNoAnalysisWithoutABucket(t *testing.T) {
+func TestNoUseOfAssetsWithoutABucket(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("CUTROOM_TEST_BUCKET") == "1" {
 		t.Skip("this shape has a bucket")
 	}
-	apitest.Shared(t).SignIn(t).Post(t, analysisPath, M{"assetKey": "x"}).Error(503, "r2_disabled")
+	u := apitest.Shared(t).SignIn(t)
+	u.Post(t, analysisPath, M{"assetKey": "x"}).Error(503, "r2_disabled")
+	u.Post(t, separateV3Path, M{"sourceAssetKey": "x"}).Error(503, "r2_disabled")
 }

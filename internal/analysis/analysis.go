@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"cutroom/internal/asset"
@@ -159,7 +160,7 @@ func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
 	if _, unable := s.o.CanWork(ctx); unable != nil {
 		return ondemand.ErrBusy.WithCause(unable)
 	}
-	dir, err := os.MkdirTemp(s.o.WorkDir, "analysis-*")
+	dir, err := os.MkdirTemp(s.o.WorkDir, folderPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
@@ -181,6 +182,27 @@ func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
 		return err
 	}
 	return s.store(ctx, key.AnalysisKey(), filepath.Join(dir, "analysis.json"), found)
+}
+
+// folderPrefix begins the names of our work folders.
+const folderPrefix = "analysis-"
+
+// SweepFolders removes the work folders that a crash left behind on this disk.
+func (s *Service) SweepFolders(context.Context) error {
+	entries, err := os.ReadDir(s.o.WorkDir)
+	if err != nil {
+		return fmt.Errorf("sweep work folders: %w", err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if !strings.HasPrefix(e.Name(), folderPrefix) || err != nil || time.Since(info.ModTime()) < time.Hour {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(s.o.WorkDir, e.Name())); err != nil {
+			return fmt.Errorf("sweep work folders: %w", err)
+		}
+	}
+	return nil
 }
 
 func (s *Service) store(ctx context.Context, key, file string, found stored) error {

@@ -76,6 +76,7 @@ type App struct {
 	slots       *media.Slots
 	onDemand    *ondemand.Maker
 	analyses    *ondemand.Maker
+	analysis    *analysis.Service
 	calls       *admin.CallLog
 	monitor     *monitor.Monitor
 	tracer      *tracing.Tracer // nil = off
@@ -188,16 +189,18 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.analyses = ondemand.New(64, 30*time.Second, a.log)
 	slots := media.NewFairSlots(runtime.GOMAXPROCS(0))
 	limits := newQuota(cfg)
+	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes,
+		Lifetime: cfg.Asset.TTL, Quota: limits})
+	a.analysis = analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: runner, Slots: slots, Maker: a.analyses,
+		CanWork: a.ready.canWork, WorkDir: dirs.work, Log: a.log})
 	a.separations = separation.New(separation.Options{
-		Quota: limits,
-		DB:    a.db, Renewer: a.renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Analyses: slots, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
+		Quota: limits, Assets: a.assets, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
+		DB: a.db, Renewer: a.renewer, Sweeper: a.sweeper, Store: a.store, Media: runner, OnDemand: a.onDemand, Analyses: slots, Provider: provider, NodeID: a.storeNode(), WorkDir: dirs.work,
 		CanWork: a.ready.canWork, PublicBaseURL: cfg.HTTP.PublicBaseURL, SigningSecret: cfg.Separation.SigningSecret.Reveal(), SigningPrevious: cfg.Separation.SigningPrevious.Reveal(),
 		URLLifetime: cfg.Separation.URLTTL, JobLifetime: cfg.Retention.Jobs, AbandonAfter: cfg.Separation.AbandonTTL, InFlight: cfg.Separation.MaxInFlight,
 		StuckAfter: cfg.Separation.StuckSubmitting, BusyWait: cfg.Separation.BusyWait, PollEvery: cfg.Separation.PollInterval, PollTimeout: cfg.Separation.MaxPoll,
 		Tracer: a.tracer, Observer: jobMetrics{a.metrics, "separation"}, Log: a.log,
 	})
-	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes,
-		Lifetime: cfg.Asset.TTL, Quota: limits})
 	if err := a.buildRenders(cfg, dirs, runner, limits); err != nil {
 		return err
 	}
@@ -217,9 +220,8 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	a.stopping = make(chan struct{})
 	api := httpapi.Options{
 		DB: a.db, Accounts: a.accounts, Credits: ledger, Separations: a.separations, Renders: a.renders, Assets: a.assets, Quota: limits, Devices: a.devices,
-		Analyses: analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: runner, Slots: slots, Maker: a.analyses,
-			CanWork: a.ready.canWork, WorkDir: dirs.work, Log: a.log}),
-		Admin: admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
+		Analyses: a.analysis,
+		Admin:    admin.New(a.db), Staging: a.staging, MaxUploadBytes: cfg.Storage.MaxUploadBytes, MaxAudioBytes: cfg.Separation.MaxAudioBytes,
 		MaxRenderPixels: cfg.Render.MaxPixelFrames, RenderOutputTTL: cfg.Render.OutputTTL,
 		AllowedOrigins: cfg.HTTP.AllowedOrigins, TrustedProxies: cfg.HTTP.TrustedProxies, ProxyHops: cfg.HTTP.ProxyHops,
 		AdminSlug: cfg.HTTP.AdminSlug, AdminClientID: cfg.HTTP.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.HTTP.APIDocs,

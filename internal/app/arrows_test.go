@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"admin":              {"credit", "db", "fault", "upstream/separator"},
 	"audio":              {},
 	"engine":             {"audio", "disk", "fault", "media", "media/container", "timeline"},
-	"separation":         {"audio", "clock", "credit", "cursor", "db", "disk", "events", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "quota", "staging", "sweep", "tracing", "upstream/separator", "user"},
+	"separation":         {"asset", "audio", "clock", "credit", "cursor", "db", "disk", "events", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "quota", "staging", "sweep", "tracing", "upstream/separator", "user"},
 	"render":             {"asset", "cursor", "db", "disk", "diskcache", "engine", "events", "fault", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "quota", "separation", "staging", "sweep", "timeline", "tracing", "user"},
 	"account":            {"audit", "clock", "credit", "db", "events", "fault", "upstream/identity", "user"},
 	"httpapi":            {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "disk", "events", "fault", "httpserve", "idempotency", "job", "objectstore", "pause", "quota", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},

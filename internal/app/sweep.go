@@ -72,6 +72,7 @@ func (a *App) ownRounds() []round {
 	return []round{{fileSweepEvery, []task{
 		{"staged uploads", func(context.Context) error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) }},
 		{"work folders of separations", a.separations.SweepFolders},
+		{"work folders of analyses", a.analysis.SweepFolders},
 		{"work folders of renders", a.renders.SweepFolders},
 		{"asset cache", func(ctx context.Context) error { return a.assetCache.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
 		{"part cache", func(ctx context.Context) error { return a.parts.Sweep(ctx, a.cfg.Asset.CacheTTL) }},

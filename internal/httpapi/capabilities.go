@@ -22,7 +22,7 @@ type feature struct {
 // works, not before.
 var features = []feature{
 	{"analysis", withBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always},
-	{"canvas", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"stems.wav", always},
+	{"canvas", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"separate.v3", withBucket}, {"stems.wav", always},
 	{"transition.dissolve", always}, {"transition.fadeBlack", always}, {"transition.fadeWhite", always},
 	{"volumePoints", always},
 	{"devices.platform_a", func(o *Options) bool { return o.Devices.PushTo(events.PlatformA) }},

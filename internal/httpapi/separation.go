@@ -76,13 +76,18 @@ func separationSpec(r *http.Request, f *form) (language string, err error) {
 	if err := knownFields(r, []byte(text), &spec, "spec."); err != nil {
 		return "", err
 	}
-	if spec.SourceLanguageCode == nil {
+	return readLanguage("spec.sourceLanguageCode", spec.SourceLanguageCode)
+}
+
+// readLanguage reads an optional language code from the field of that name.
+func readLanguage(field string, code *string) (string, error) {
+	if code == nil {
 		return "auto", nil
 	}
-	if len(*spec.SourceLanguageCode) > maxLanguageCode || !languageCode.MatchString(*spec.SourceLanguageCode) {
-		return "", fault.Invalidf("spec.sourceLanguageCode must be auto or an ISO language code")
+	if len(*code) > maxLanguageCode || !languageCode.MatchString(*code) {
+		return "", fault.Invalidf("%s must be auto or an ISO language code", field)
 	}
-	return strings.ToLower(*spec.SourceLanguageCode), nil
+	return strings.ToLower(*code), nil
 }
 
 type stemBody struct {

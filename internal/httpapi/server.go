@@ -132,6 +132,7 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
 
 	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(pause.Separation, s.separate))))
+	s.handle("POST /api/v2/separate/v3", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(pause.Separation, s.separateV3))))
 	s.handle("GET /api/v2/separate", s.signedIn(history("jobs", s.o.Separations.History, listedSeparation)))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
 	s.handle("DELETE /api/v2/separate/{jobId}", s.signedIn(deleteJob(s.o.Separations.Delete)))

@@ -160,7 +160,7 @@ func refused(err error, kind container.Kind, balance int64) error {
 		return errTooMany.WithCause(err)
 	case errors.Is(err, media.ErrTooManyStreams):
 		return errTracks.WithCause(err)
-	case exited && (exit.Signal == syscall.SIGKILL || exit.Signal == syscall.SIGTERM): // by somebody else
+	case exited && killedByOthers(exit):
 		return errBusy.WithCause(err)
 	case errors.Is(err, media.ErrTimeout), exited && exit.Exhausted():
 		return errExhausted.WithCause(err)
@@ -168,6 +168,12 @@ func refused(err error, kind container.Kind, balance int64) error {
 		return err
 	}
 	return nil
+}
+
+// killedByOthers reports whether a program was stopped by somebody else: the kernel out
+// of memory, or an operator.
+func killedByOthers(exit *media.ExitError) bool {
+	return exit.Signal == syscall.SIGKILL || exit.Signal == syscall.SIGTERM
 }
 
 // paddingSamples is more than encoders put before and behind the audio: up to

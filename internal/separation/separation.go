@@ -29,6 +29,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
@@ -62,6 +63,7 @@ type Options struct {
 	Quota    *quota.Limits  // of an account; nil is none
 	Store    objectstore.Store
 	Media    *media.Runner
+	Assets   *asset.Service
 	OnDemand *ondemand.Maker  // of the peaks of stems that have none
 	Analyses *media.FairSlots // for the uploads of each user
 	Provider *separator.Client
@@ -74,6 +76,7 @@ type Options struct {
 	// WorkDir is a local folder for files in the making.
 	WorkDir string
 
+	MaxAudioBytes   int64  // that the provider is sent
 	PublicBaseURL   string // without a trailing slash
 	SigningSecret   string
 	SigningPrevious string        // of links that still open; "" is none

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"cutroom/internal/asset"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/idempotency"
@@ -62,17 +63,28 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		}
 		return "", err
 	}
+	jobID, err = s.newID()
+	if err != nil {
+		return "", err
+	}
+	return s.accept(ctx, key, newJob{id: jobID, owner: owner, fileName: fileName(sub.File.FileName), language: sub.Language,
+		sizeBytes: sub.File.SizeBytes, audio: audio}, sub.File.Path)
+}
+
+func (s *Service) newID() (string, error) {
 	raw, err := uuid.NewV7()
 	if err != nil {
 		return "", fmt.Errorf("job id: %w", err)
 	}
-	jobID = s.jobs.Prefix + raw.String()
-	made := newJob{id: jobID, owner: owner, fileName: fileName(sub.File.FileName), language: sub.Language,
-		sizeBytes: sub.File.SizeBytes, audio: audio}
-	if err := s.Store.Put(ctx, made.source(), sub.File.Path, objectstore.ContentType(made.source())); err != nil {
+	return s.jobs.Prefix + raw.String(), nil
+}
+
+// accept stores the source of a job, charges its owner and puts it into the queue.
+func (s *Service) accept(ctx context.Context, key idempotency.Key, made newJob, file string) (jobID string, err error) {
+	if err := s.Store.Put(ctx, made.source(), file, objectstore.ContentType(made.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
-	answer, unused, err := s.jobs.Enqueue(ctx, key, jobID, func(tx *db.Tx) error { return s.enqueue(ctx, tx, made) })
+	answer, unused, err := s.jobs.Enqueue(ctx, key, made.id, func(tx *db.Tx) error { return s.enqueue(ctx, tx, made) })
 	if unused {
 		s.dropSource(context.WithoutCancel(ctx), made.source())
 	}
@@ -82,9 +94,10 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 // newJob is a job that enters the queue.
 type newJob struct {
 	id, owner, language string
-	fileName            string // as the client called it, or ""
+	fileName            string // as the client called it, its asset key, or ""
 	sizeBytes           int64  // of the source
 	audio               classified
+	used                []asset.Found // that the source was cut from
 }
 
 // maxFileName is how much is kept of the name of an upload, in characters.
@@ -107,6 +120,9 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 		return err
 	}
 	if err := user.Lock(ctx, tx, j.owner); err != nil {
+		return err
+	}
+	if err := asset.Hold(ctx, tx, j.owner, j.used...); err != nil {
 		return err
 	}
 	price := credit.Price(j.audio.durationMs)

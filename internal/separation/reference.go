@@ -1,0 +1,190 @@
+package separation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/credit"
+	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
+	"cutroom/internal/media"
+	"cutroom/internal/media/container"
+	"cutroom/internal/objectstore"
+)
+
+// Reference is a request to separate a stretch of the sound of an asset.
+type Reference struct {
+	AssetKey string
+	From, To time.Duration // of the asset; To 0 is its end
+	Language string        // "auto" or an ISO language code
+}
+
+var (
+	errSilentAsset = fault.Invalidf("sourceAssetKey names a file without sound that can be read")
+	errEmptyCut    = fault.Invalidf("trimStartMs and trimEndMs leave no sound of the asset")
+	errLongAsset   = fault.Invalidf("sourceAssetKey names a file that takes too much time or memory to cut")
+)
+
+// SubmitReference is Submit for a stretch of an asset: its sound is cut out here and
+// now, because the price of the cut is charged with the job.
+func (s *Service) SubmitReference(ctx context.Context, owner string, ref Reference, key idempotency.Key) (jobID string, err error) {
+	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
+		return answer, err
+	}
+	found, errs := s.Assets.Lookup(ctx, []string{ref.AssetKey})
+	if errors.Is(errs[0], objectstore.ErrNotFound) {
+		return "", fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
+	}
+	if errs[0] != nil {
+		return "", errs[0]
+	}
+	jobID, err = s.newID()
+	if err != nil {
+		return "", err
+	}
+	// The name begins with the job's id, so that the sweep of folders knows it.
+	dir, err := os.MkdirTemp(s.WorkDir, jobID+"-cut-*")
+	if err != nil {
+		return "", fmt.Errorf("create work folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	made := newJob{id: jobID, owner: owner, fileName: ref.AssetKey, language: ref.Language, used: found}
+	file, err := s.cut(ctx, dir, ref, &made)
+	if err != nil {
+		// An equal request may have been charged since we looked for its key.
+		if answer, ferr := idempotency.Find(ctx, s.db, key); ferr != nil || answer != "" {
+			return answer, ferr
+		}
+		return "", err
+	}
+	return s.accept(ctx, key, made, file)
+}
+
+// cut brings the stretch of the asset into a file that the provider takes, and
+// describes that file in the job.
+func (s *Service) cut(ctx context.Context, dir string, ref Reference, made *newJob) (file string, err error) {
+	if free, unable := s.CanWork(ctx); unable != nil || made.used[0].SizeBytes+s.MaxAudioBytes > free {
+		return "", errBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to fetch, %d free", made.used[0].SizeBytes, free)))
+	}
+	source := filepath.Join(dir, "asset")
+	if err := s.Assets.FetchTo(ctx, ref.AssetKey, source); err != nil {
+		if errors.Is(err, asset.ErrCorrupt) {
+			return "", fault.NotFoundf("sourceAssetKey: the asset was damaged and removed; upload it again").WithCause(err)
+		}
+		return "", fmt.Errorf("fetch asset: %w", err)
+	}
+	release, err := s.analysisSlot(ctx, made.owner)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	probe, err := s.Media.ProbeWithin(ctx, source, media.MeasureOptions{MaxPackets: maxAssetPackets, MaxMemoryBytes: analysisMemory, Timeout: analysisTimeout})
+	if err != nil {
+		return "", assetRefused(err)
+	}
+	stretch, err := s.plan(ctx, made.owner, probe, ref)
+	if err != nil {
+		return "", err
+	}
+	work := filepath.Join(dir, "job")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return "", fmt.Errorf("create work folder: %w", err)
+	}
+	return s.encode(ctx, work, source, probe, stretch, made)
+}
+
+// maxAssetPackets is more than the packets of twelve hours of film.
+const maxAssetPackets = 6_000_000
+
+// cutTimeout bounds the decoding and encoding of a cut.
+const cutTimeout = 3 * time.Minute
+
+// assetRefused tells what is the asset's fault from what is ours.
+func assetRefused(err error) error {
+	exit, exited := errors.AsType[*media.ExitError](err)
+	switch {
+	case exited && killedByOthers(exit):
+		return errBusy.WithCause(err)
+	case errors.Is(err, media.ErrTimeout), errors.Is(err, media.ErrTooManyPackets), exited && exit.Exhausted():
+		return errLongAsset.WithCause(err)
+	case errors.Is(err, media.ErrNotMedia), exited:
+		return errSilentAsset.WithCause(err)
+	}
+	return err
+}
+
+// plan returns the stretch of the sound that is between the trims, if the owner can
+// pay for it.
+func (s *Service) plan(ctx context.Context, owner string, p media.Probe, ref Reference) (media.SoundWindow, error) {
+	if p.Audio == nil || p.AudioPackets.Packets == 0 {
+		return media.SoundWindow{}, errSilentAsset
+	}
+	end := p.AudioPackets.End - p.Zero()
+	if ref.To > 0 {
+		end = min(end, ref.To)
+	}
+	if end <= ref.From {
+		return media.SoundWindow{}, errEmptyCut
+	}
+	w := media.SoundWindow{From: ref.From, To: end, SampleRate: p.Audio.SampleRate, Stereo: p.Audio.Channels > 2}
+	if !slices.Contains(cutRates, w.SampleRate) {
+		w.SampleRate = 48000
+	}
+	return w, s.affordable(ctx, owner, credit.Price((end - ref.From).Milliseconds()))
+}
+
+// cutRates are the sample rates that WAV and AAC both have; others become 48 kHz.
+var cutRates = []int{8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}
+
+// cutBitrate is that of a cut that is too long for WAV, a channel, in bits a second.
+const cutBitrate = 96_000
+
+// encode writes the stretch as WAV, which is exact, or where that is larger than the
+// provider may be sent as AAC, and measures what came out as it would an upload.
+func (s *Service) encode(ctx context.Context, dir, source string, p media.Probe, w media.SoundWindow, made *newJob) (file string, err error) {
+	channels := int64(min(2, p.Audio.Channels))
+	length := w.To - w.From
+	kind, codec, file := container.WAV, []string{"-c:a", "pcm_s16le", "-f", "wav"}, filepath.Join(dir, "cut.wav")
+	if wavHeader+media.MulDiv(int64(length), 2*channels*int64(w.SampleRate), int64(time.Second)) > s.MaxAudioBytes {
+		if media.MulDiv(int64(length), cutBitrate*channels/8, int64(time.Second)) > s.MaxAudioBytes {
+			return "", s.errLargeCut()
+		}
+		kind, file = container.MP4, filepath.Join(dir, "cut.m4a")
+		codec = []string{"-c:a", "aac", "-b:a", strconv.FormatInt(cutBitrate*channels, 10), "-movflags", "+faststart", "-f", "ipod"}
+	}
+	args := append(append(p.SoundArgs(source, w), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+file)...)
+	if _, err := s.Media.Encode(ctx, media.Pass{Name: "cut sound", Args: args, Dir: dir, Inputs: []string{source},
+		Timeout: cutTimeout, MaxMemoryBytes: analysisMemory}); err != nil {
+		return "", assetRefused(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", fmt.Errorf("cut sound: %w", err)
+	}
+	if made.sizeBytes = info.Size(); made.sizeBytes > s.MaxAudioBytes {
+		return "", s.errLargeCut()
+	}
+	measured, err := s.length(ctx, file, kind, maxPackets)
+	if errors.Is(err, errNoSound) || errors.Is(err, errUnsupported) || err == nil && measured <= 0 {
+		return "", errEmptyCut.WithCause(err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("measure cut: %w", err)
+	}
+	made.audio = classified{kind.AudioExt(), measured.Milliseconds()}
+	return file, nil
+}
+
+// wavHeader is at least the size of the header of a WAV file.
+const wavHeader = 128
+
+func (s *Service) errLargeCut() error {
+	return fault.Invalidf("the sound to separate is larger than the limit of %d MB: choose a shorter stretch", s.MaxAudioBytes>>20)
+}

@@ -1,0 +1,110 @@
+package test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/mediatest"
+)
+
+const separateV3Path = "/api/v2/separate/v3"
+
+// separateV3 submits a stretch of an asset and returns the job's id.
+func separateV3(t testing.TB, u *apitest.User, body M) string {
+	t.Helper()
+	var answer struct{ JobID string }
+	u.Post(t, separateV3Path, body).Expect(202).JSON(&answer)
+	return answer.JobID
+}
+
+// The sound of a film is separated between the trims, at the price of the cut.
+func TestSeparateAnAsset(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(true))
+	u := s.SignIn(t, apitest.Credits(5))
+	film := generate(t, "film.mp4", "-f", "lavfi", "-i", "color=gray:s=64x64:r=25:d=310", "-i", burst(t), "-af", "apad=whole_dur=310",
+		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", "-t", "310")
+	key := uploadAsset(t, u, film, "mp4", "video/mp4")
+	before := u.Balance(t)
+
+	// The burst is loud from 1 to 2 s, silent to 3 s, and 18 dB softer to 4 s.
+	id := separateV3(t, u, M{"sourceAssetKey": key, "trimStartMs": 1500, "trimEndMs": 3500, "sourceLanguageCode": "en"})
+	if spent := before - u.Balance(t); spent != 1 {
+		t.Errorf("two seconds of a film of 310 cost %d", spent)
+	}
+	job := u.WaitReady(t, id)
+	if d := job.ActualDurationMs; d != 2000 {
+		t.Errorf("the stems last %d ms", d)
+	}
+	voice := s.DownloadStem(t, job.Stem(t, "voice_all"))
+	loud, silent, soft := mediatest.RMS(t, voice, mediatest.Between(0, 490)), mediatest.RMS(t, voice, mediatest.Between(520, 1480)),
+		mediatest.RMS(t, voice, mediatest.Between(1520, 1990))
+	if math.Abs(loud-soft-18) > 1 || silent > soft-20 {
+		t.Errorf("levels %.1f, %.1f, %.1f dBFS: time 0 is not trimStartMs", loud, silent, soft)
+	}
+	var list struct {
+		Jobs []struct{ JobID, FileName string }
+	}
+	u.Get(t, "/api/v2/separate").Expect(200).JSON(&list)
+	if len(list.Jobs) != 1 || list.Jobs[0].FileName != key {
+		t.Errorf("history: %+v", list)
+	}
+
+	// Behind a minute and more than five minutes long: two credits, once for one key.
+	request := apitest.Request{Method: "POST", Path: separateV3Path, JSON: M{"sourceAssetKey": key, "trimStartMs": nil, "trimEndMs": 0},
+		Header: map[string][]string{"Idempotency-Key": {"again"}}, Valid: true}
+	before = u.Balance(t)
+	var first, second struct{ JobID string }
+	u.Send(t, request).Expect(202).JSON(&first)
+	u.Send(t, request).Expect(202).JSON(&second)
+	if spent := before - u.Balance(t); spent != 2 || first.JobID != second.JobID {
+		t.Errorf("%d credits for %+v and %+v", spent, first, second)
+	}
+	request.JSON = M{"sourceAssetKey": key, "trimStartMs": 1}
+	if got := u.Send(t, request).Expect(400).ErrorText(); !strings.Contains(got, "Idempotency-Key") {
+		t.Error(got)
+	}
+
+	mute := uploadAsset(t, u, generate(t, "mute.mp4", "-i", film, "-an", "-c", "copy", "-t", "1"), "mp4", "video/mp4")
+	for _, c := range []struct {
+		body M
+		want string
+	}{
+		{M{"sourceAssetKey": mute}, "sourceAssetKey names a file without sound that can be read"},
+		{M{"sourceAssetKey": key, "trimStartMs": 400000}, "trimStartMs and trimEndMs leave no sound of the asset"},
+		{M{"sourceAssetKey": key, "trimStartMs": 2000, "trimEndMs": 2000}, "trimEndMs must be > trimStartMs, or 0 for the end"},
+		{M{"sourceAssetKey": key, "trimStartMs": -1}, "trimStartMs must be 0..4398046511104"},
+		{M{"sourceAssetKey": key, "sourceLanguageCode": "English"}, "sourceLanguageCode must be auto or an ISO language code"},
+		{M{"sourceAssetKey": "assets/x"}, "invalid_asset_key"},
+	} {
+		u.Send(t, apitest.Request{Method: "POST", Path: separateV3Path, JSON: c.body}).Error(400, c.want)
+	}
+	u.Post(t, separateV3Path, M{"sourceAssetKey": "assets/" + strings.Repeat("01ab", 16) + ".mp4"}).Expect(404)
+	poor := s.SignIn(t)
+	for poor.Balance(t) > 0 {
+		separateV3(t, poor, M{"sourceAssetKey": key, "trimEndMs": 100})
+	}
+	poor.Post(t, separateV3Path, M{"sourceAssetKey": key, "trimEndMs": 100}).Error(402, "insufficient_credits")
+}
+
+// What the provider is sent is bounded: WAV where it fits, else AAC, else 400.
+func TestACutIsBounded(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("MAX_SEPARATION_AUDIO_MB", "1"))
+	u := s.SignIn(t, apitest.Credits(5))
+	noise := generate(t, "noise.mp3", "-f", "lavfi", "-i", "anoisesrc=d=90:r=44100", "-ac", "2")
+	key := uploadAsset(t, u, noise, "mp3", "audio/mpeg")
+	before := u.Balance(t)
+	job := u.WaitReady(t, separateV3(t, u, M{"sourceAssetKey": key, "trimStartMs": 10_000, "trimEndMs": 40_000}))
+	if d := job.ActualDurationMs; math.Abs(float64(d-30_000)) > 60 {
+		t.Errorf("the stems last %d ms", d)
+	}
+	u.Post(t, separateV3Path, M{"sourceAssetKey": key}).Error(400, "the sound to separate is larger than the limit of 1 MB: choose a shorter stretch")
+	if spent := before - u.Balance(t); spent != 1 {
+		t.Errorf("%d credits", spent)
+	}
+}
