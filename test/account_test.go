@@ -69,6 +69,13 @@ func TestAccount(t *testing.T) {
 	if got := accountOf(t, u).StoredBytes; got != size {
 		t.Errorf("an input of %d bytes takes %d", size, got)
 	}
+	var shown struct {
+		Usage struct{ StoredBytes, MaxStoredBytes, WaitingJobs, MaxWaitingJobs int64 }
+	}
+	command(t, s, &shown, "user", "show", u.Sub)
+	if shown.Usage.StoredBytes != size || shown.Usage.MaxWaitingJobs != 50 || shown.Usage.MaxStoredBytes != 20480<<20 {
+		t.Errorf("user show: %+v", shown.Usage)
+	}
 	gone := s.SignIn(t)
 	deleteAccount(t, gone)
 	gone.Send(t, apitest.Request{Path: "/api/v2/auth/account"}).Error(401, "account_deleted")

@@ -33,7 +33,26 @@ type person struct {
 	Purchases []admin.Purchase    `json:"purchases"`
 	Jobs      []admin.UserJob     `json:"jobs"`
 	Assets    []admin.Asset       `json:"assets"`
+	Usage     accountUsage        `json:"usage"`
 	Audit     []audit.Entry       `json:"audit"`
+}
+
+// accountUsage is what an account has of its limits; a limit of 0 is none.
+type accountUsage struct {
+	WaitingJobs    int64 `json:"waitingJobs"`
+	MaxWaitingJobs int64 `json:"maxWaitingJobs"`
+	StoredBytes    int64 `json:"storedBytes"`
+	MaxStoredBytes int64 `json:"maxStoredBytes"`
+}
+
+func (v *invocation) usageOf(ctx context.Context, d *db.DB, userID string) (accountUsage, error) {
+	cfg, _, err := v.load()
+	if err != nil {
+		return accountUsage{}, err
+	}
+	limits := app.NewQuota(cfg)
+	has, err := limits.Usage(ctx, d, userID)
+	return accountUsage{has.WaitingJobs, limits.Max.WaitingJobs, has.StoredBytes, limits.Max.StoredBytes}, err
 }
 
 // showUser shows the user that its argument names, or the user who presented an
@@ -56,6 +75,9 @@ func showUser(ctx context.Context, v *invocation) error {
 			return err
 		}
 		p.Others = others
+		if p.Usage, err = v.usageOf(ctx, d, u.ID); err != nil {
+			return err
+		}
 		return v.print(p, p.table)
 	})
 }
@@ -107,6 +129,8 @@ func readPerson(ctx context.Context, d *db.DB, id string) (p person, err error) 
 func (p person) table(w io.Writer) {
 	fmt.Fprintf(w, "id\t%s\ne-mail\t%s\nname\t%s\nprovider\t%s\nrole\t%s\n", p.UserID, p.Email, p.Name, p.Provider, p.Role)
 	fmt.Fprintf(w, "first sign-in\t%s\nlast activity\t%s\nbalance\t%d credits\n", p.CreatedAt, p.LastActivityAt, p.Balance)
+	fmt.Fprintf(w, "waiting\t%d jobs of %d\nstored\t%d bytes of %d\n",
+		p.Usage.WaitingJobs, p.Usage.MaxWaitingJobs, p.Usage.StoredBytes, p.Usage.MaxStoredBytes)
 	if p.Owed > 0 {
 		fmt.Fprintf(w, "owed\t%d credits of purchases that the store took back\n", p.Owed)
 	}

@@ -71,6 +71,7 @@ type App struct {
 	seen        *dependencies
 	assetCache  *diskcache.Cache
 	assets      *asset.Service
+	quota       *quota.Limits
 	parts       *diskcache.Cache
 	staging     *staging.Area
 	slots       *media.Slots
@@ -188,7 +189,8 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	// Requests wait longer for an analysis; the slots bound how many are made at once.
 	a.analyses = ondemand.New(64, 30*time.Second, a.log)
 	slots := media.NewFairSlots(runtime.GOMAXPROCS(0))
-	limits := newQuota(cfg)
+	limits := NewQuota(cfg)
+	a.quota = limits
 	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache, MaxBytes: cfg.Storage.MaxUploadBytes,
 		Lifetime: cfg.Asset.TTL, Quota: limits})
 	a.analysis = analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: runner, Slots: slots, Maker: a.analyses,
@@ -234,8 +236,8 @@ func (a *App) build(ctx context.Context, cfg config.Config, dirs folders) error 
 	return nil
 }
 
-// newQuota returns the limits of an account, and what counts.
-func newQuota(cfg config.Config) *quota.Limits {
+// NewQuota returns the limits of an account, and what counts.
+func NewQuota(cfg config.Config) *quota.Limits {
 	return quota.New(quota.Usage{WaitingJobs: cfg.Account.MaxWaitingJobs, StoredBytes: cfg.Account.MaxStoredBytes},
 		render.Counts, separation.Counts, asset.Counts)
 }

@@ -73,6 +73,7 @@ func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store, bucket *ob
 	}
 	return sweep.New(sweep.Options{DB: d, Store: store, Check: check,
 		Rules:   append(separation.SweepRules(cfg.Storage.UploadsTTL), render.SweepRules(cfg.Storage.UploadsTTL, cfg.Asset.CacheTTL)...),
+		Listed:  func(kind string, sizeBytes int64) { m.stored.WithLabelValues(kind).Set(float64(sizeBytes)) },
 		Removed: func(kind string, objects int) { m.removed.WithLabelValues(kind).Add(float64(objects)) },
 		Held:    func(objects int) { m.held.Set(float64(objects)) },
 		Log:     log})

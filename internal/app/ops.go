@@ -56,7 +56,7 @@ func newMetrics(version string, d *db.DB, sweeps *sweepMetrics) *metrics {
 		}
 	}
 	m.registry.MustRegister(build, m.requests, m.stages, m.ended, m.calls, m.events, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		admin.NewGauges(d), clockSkew{d}, sweeps.leader, sweeps.removed, sweeps.held, sweeps.foreign,
+		admin.NewGauges(d), clockSkew{d}, sweeps.leader, sweeps.removed, sweeps.held, sweeps.foreign, sweeps.stored, sweeps.largestStored, sweeps.largestWaiting,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cutroom_db_connections_in_use", Help: "Pool connections in use."},
 			func() float64 { return float64(d.Stats().InUse) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cutroom_db_wait_seconds_total", Help: "Time spent waiting for a pool connection."},
@@ -119,6 +119,9 @@ type sweepMetrics struct {
 	removed *prometheus.CounterVec
 	held    prometheus.Gauge
 	foreign prometheus.Gauge
+	stored  *prometheus.GaugeVec
+	// Of the accounts that have most.
+	largestStored, largestWaiting prometheus.Gauge
 }
 
 func newSweepMetrics() *sweepMetrics {
@@ -130,6 +133,12 @@ func newSweepMetrics() *sweepMetrics {
 			Help: "Objects that the last sweep did not remove because the database does not know suspiciously many; 0 when it was not held."}),
 		foreign: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_bucket_foreign",
 			Help: "1 while the bucket carries the id of another installation, or none; sweeps remove nothing then."}),
+		stored: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_stored_bytes",
+			Help: "Size of the objects that the last sweep found, by kind; of assets, of those that the database knows."}, []string{"kind"}),
+		largestStored: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_largest_account_stored_bytes",
+			Help: "Most that any account stores, as ACCOUNT_MAX_STORED_MB counts; found hourly."}),
+		largestWaiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_largest_account_waiting_jobs",
+			Help: "Most jobs of one account that wait, as ACCOUNT_MAX_WAITING_JOBS counts; found hourly."}),
 	}
 }
 
@@ -138,6 +147,9 @@ func (m *sweepMetrics) reset() {
 	m.leader.Set(0)
 	m.held.Set(0)
 	m.foreign.Set(0)
+	m.stored.Reset()
+	m.largestStored.Set(0)
+	m.largestWaiting.Set(0)
 }
 
 // observe counts one finished request.

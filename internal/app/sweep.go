@@ -55,7 +55,18 @@ func (a *App) rounds() []round {
 			if err := a.sweeper.Check(ctx); err != nil {
 				return err
 			}
-			return a.assets.Sweep(ctx)
+			if err := a.assets.Sweep(ctx); err != nil {
+				return err
+			}
+			sizeBytes, err := a.assets.StoredBytes(ctx)
+			a.sweeps.stored.WithLabelValues("assets").Set(float64(sizeBytes))
+			return err
+		}}}},
+		{fileSweepEvery, []task{{"largest accounts", func(ctx context.Context) error {
+			most, err := a.quota.Largest(ctx, a.db)
+			a.sweeps.largestStored.Set(float64(most.StoredBytes))
+			a.sweeps.largestWaiting.Set(float64(most.WaitingJobs))
+			return err
 		}}}},
 		{fileSweepEvery, []task{ // objects after the rows that decide about them
 			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, a.cfg.Retention.ProviderCalls) }},

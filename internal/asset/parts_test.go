@@ -13,6 +13,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 )
@@ -25,6 +26,7 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, p *partsRig)) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		p.cache = cache
 		p.service = asset.New(asset.Options{DB: d, Bucket: p.store.client, Cache: cache, MaxBytes: 1 << 30})
 		test(t, p)
 	})
@@ -35,6 +37,7 @@ type partsRig struct {
 	db      *db.DB
 	store   *store
 	service *asset.Service
+	cache   *diskcache.Cache
 	content []byte // 17 MiB
 }
 

@@ -33,6 +33,15 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return errors.Join(s.sweepUploads(ctx), s.expire(ctx), s.removeUnheld(ctx), s.lookForObjects(ctx))
 }
 
+// StoredBytes is the size of all assets that the database knows.
+func (s *Service) StoredBytes(ctx context.Context) (n int64, err error) {
+	err = s.db.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(size_bytes), 0) AS BIGINT) FROM assets WHERE given_up_at IS NULL`).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("add up assets: %w", err)
+	}
+	return n, nil
+}
+
 // expire ends the holds that were not used for the lifetime of assets.
 func (s *Service) expire(ctx context.Context) error {
 	if s.lifetime <= 0 {

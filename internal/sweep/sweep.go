@@ -60,6 +60,8 @@ type Options struct {
 	// Check fails unless the store belongs to the database. It is asked before
 	// anything is removed. Nil is for a store that nobody else can reach.
 	Check func(context.Context) error
+	// Listed is called with the size of what a rule found. It may be nil.
+	Listed func(kind string, sizeBytes int64)
 	// Removed is called with every removal, and Held, after every sweep, with
 	// the number of objects that the brake kept. Both may be nil.
 	Removed func(kind string, objects int)
@@ -75,6 +77,9 @@ type Sweeper struct{ Options }
 func New(o Options) *Sweeper {
 	if o.Check == nil {
 		o.Check = func(context.Context) error { return nil }
+	}
+	if o.Listed == nil {
+		o.Listed = func(string, int64) {}
 	}
 	if o.Removed == nil {
 		o.Removed = func(string, int) {}
@@ -251,8 +256,10 @@ func (s *Sweeper) removeAll(ctx context.Context, rule Rule, why string, objects 
 func (s *Sweeper) find(ctx context.Context, rule Rule) (Finding, error) {
 	f := Finding{Rule: rule}
 	owners := map[string]verdict{}
+	var sizeBytes int64
 	err := s.Store.List(ctx, rule.Prefix, func(o objectstore.Info) error {
 		f.Listed++
+		sizeBytes += o.SizeBytes
 		v, err := s.check(ctx, rule, o, owners)
 		switch v {
 		case unneeded:
@@ -262,6 +269,9 @@ func (s *Sweeper) find(ctx context.Context, rule Rule) (Finding, error) {
 		}
 		return err
 	})
+	if err == nil {
+		s.Listed(rule.Kind, sizeBytes)
+	}
 	return f, err
 }
 

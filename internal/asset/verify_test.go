@@ -1,0 +1,146 @@
+package asset_test
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/asset"
+)
+
+// wrongSize asks for the upload of a body that is there, with another size.
+func wrongSize(t *testing.T, service *asset.Service, userID string, body []byte) error {
+	t.Helper()
+	r := asked(userID, body)
+	r.SizeBytes++
+	_, err := service.UploadURL(t.Context(), r)
+	return err
+}
+
+func TestAWrongSizeReadsAnObjectOnce(t *testing.T) {
+	s := newStore(t)
+	service, _, _ := s.service(t, maxBytes)
+	body := []byte("a clip")
+	s.upload(t, service, body)
+	s.setHook(nil)
+	for range 3 {
+		other, _, _ := s.service(t, maxBytes) // another replica, without a copy at hand
+		if err := wrongSize(t, other, s.userID, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.count(http.MethodGet); n != 1 {
+		t.Errorf("the object was read %d times, want once", n)
+	}
+}
+
+func TestVerificationsOfAUserAreLimited(t *testing.T) {
+	s := newStore(t)
+	service, _, _ := s.service(t, maxBytes)
+	refused := 0
+	for i := range 12 {
+		body := fmt.Appendf(nil, "clip %d", i)
+		s.upload(t, service, body)
+		if err := wrongSize(t, service, s.userID, body); code(err) == "rate_limited" {
+			refused++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if refused != 2 {
+		t.Errorf("%d of 12 were refused within a minute, want 2", refused)
+	}
+	if err := wrongSize(t, service, newUser(t, s.db, "another"), []byte("clip 11")); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+}
+
+func TestVerificationsTakeNoDownloadSlots(t *testing.T) {
+	s := newStore(t)
+	service, _, _ := s.service(t, maxBytes)
+	var keys []string
+	for i := range 6 {
+		keys = append(keys, s.upload(t, service, fmt.Appendf(nil, "clip %d", i)))
+	}
+	arrived, gate := make(chan struct{}, 10), make(chan struct{})
+	s.setHook(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && !strings.Contains(r.URL.Path, keys[5]) {
+			arrived <- struct{}{}
+			<-gate
+		}
+		return false
+	})
+	var all sync.WaitGroup
+	for i := range 5 {
+		all.Go(func() {
+			if err := wrongSize(t, service, s.userID, fmt.Appendf(nil, "clip %d", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range 4 {
+		<-arrived
+	}
+	if err := service.FetchTo(t.Context(), keys[5], filepath.Join(t.TempDir(), "clip")); err != nil {
+		t.Errorf("a job's download beside verifications: %v", err)
+	}
+	if len(arrived) > 0 {
+		t.Error("a fifth verification began while four were under way")
+	}
+	close(gate)
+	all.Wait()
+}
+
+func TestAssetsEndSomeDaysAfterTheirLastUse(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		p.service = asset.New(asset.Options{DB: p.db, Bucket: p.store.client, Cache: p.cache, MaxBytes: 1 << 30, Lifetime: 7 * 24 * time.Hour})
+		ann, ben := p.user("ann"), p.user("ben")
+		old, used, shared := p.upload(ann, "old"), p.upload(ann, "used"), p.upload(ann, "shared")
+		age := func(by time.Duration) {
+			p.exec(`UPDATE asset_holders SET last_used_at = last_used_at - $1`, by.Milliseconds())
+		}
+		age(6 * 24 * time.Hour)
+		if err := p.use(ann, nothing, used); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.use(ben, nothing, shared); err != nil {
+			t.Fatal(err)
+		}
+		age(25 * time.Hour)
+		p.sweep()
+		if got := p.held(ann); len(got) != 1 || got[0] != used {
+			t.Errorf("ann holds %v, want %s", got, used)
+		}
+		if p.exists(old) || !p.exists(used) || !p.exists(shared) {
+			t.Errorf("old %v, used %v, held by another %v", p.exists(old), p.exists(used), p.exists(shared))
+		}
+	})
+}
+
+func TestUploadsInPartsOfAUserAreLimited(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		u := p.user("u")
+		kept := p.mustBegin(u)
+		for i := range 63 {
+			p.exec(`INSERT INTO asset_uploads (id, user_id, asset_key, size_bytes, store_id, created_at) VALUES ($1, $2, $3, 1, 'x', now_ms())`,
+				fmt.Sprint(i), u, fmt.Sprint("assets/", i))
+		}
+		p.content = append(p.content[:len(p.content)-1:len(p.content)-1], 'x')
+		if _, err := p.begin(u); code(err) != "rate_limited" {
+			t.Errorf("the 65th upload: %v", err)
+		}
+		if _, err := p.begin(p.user("other")); err != nil {
+			t.Errorf("another user: %v", err)
+		}
+		if err := p.service.Release(t.Context(), u, kept.Key[len("assets/"):]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.begin(u); err != nil {
+			t.Errorf("after one was given up: %v", err)
+		}
+	})
+}
