@@ -201,7 +201,7 @@ func publicSandbox(t *testing.T) (host, dir, printed, base string, servers map[s
 	if err == nil {
 		err = json.Unmarshal(described, &struct{ Servers *map[string]string }{&servers})
 	}
-	if err != nil || len(servers) != 8 {
+	if err != nil || len(servers) != 11 {
 		t.Fatalf("world.json: %v, %v", servers, err)
 	}
 	return host, filepath.Dir(data), printed, base, servers

@@ -46,12 +46,6 @@ func NewPlatformA(arrive func(line string)) *PlatformA {
 	s.Handle(StepSend, "POST /v1/projects/{project}/messages:send", s.send)
 	fake.Control(s.Host, "POST", "stale", "answer a device's token with 404 UNREGISTERED from now on", staleToken{Token: "example"},
 		func(_ context.Context, t staleToken) (any, error) { s.Stale(t.Token); return nil, nil })
-	s.HandleControl("POST", "revoke", "make every access token invalid", nil, func(*http.Request) (any, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		clear(s.bearers)
-		return nil, nil
-	})
 	return s
 }
 
