@@ -1,6 +1,5 @@
-// Package disk has the small tools for files that several packages need: their
-// digest, a second name for them, their way to the disk and off it, and the space
-// that is left.
+// Package disk has small file helpers that several packages need: digest, link or copy, sync,
+// remove, and free space.
 package disk
 
 import (
@@ -20,7 +19,7 @@ import (
 // is full.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// step is how much is read or copied between two looks at the context.
+// step is how many bytes are read or copied between two checks of the context.
 const step = 64 << 20
 
 // Digest returns the SHA-256 of a file in hex, and its size.
@@ -37,9 +36,9 @@ func Digest(ctx context.Context, path string) (sum string, sizeBytes int64, err 
 	return hex.EncodeToString(h.Sum(nil)), sizeBytes, nil
 }
 
-// Link makes dst, which must not exist, hold the bytes of src: by a hard link
-// where the file system allows, by a copy elsewhere. Nobody may write to either
-// of them afterwards. A failure leaves no dst behind.
+// Link makes dst, which must not exist, hold the bytes of src: by a hard link if the file system
+// allows it, otherwise by a copy. Neither file may be written to afterwards. A failure leaves no
+// dst behind.
 func Link(ctx context.Context, src, dst string) error {
 	st, err := os.Lstat(src)
 	if err != nil {
@@ -69,15 +68,14 @@ func copyFile(ctx context.Context, src, dst string) (err error) {
 			err = cerr
 		}
 		if err != nil {
-			os.Remove(dst) // the failure that is told is the first
+			os.Remove(dst) // report the first failure
 		}
 	}()
 	_, err = copySteps(ctx, out, in)
 	return err
 }
 
-// copySteps copies until the end of from or of ctx. Between files io.CopyN stays
-// inside the kernel.
+// copySteps copies until from ends or ctx is done. Between files, io.CopyN stays inside the kernel.
 func copySteps(ctx context.Context, to io.Writer, from io.Reader) (n int64, err error) {
 	for {
 		if ctx.Err() != nil {
@@ -104,7 +102,7 @@ func Sync(path string) error {
 	return f.Sync()
 }
 
-// Remove removes a file that may be gone already.
+// Remove removes a file. A missing file is not an error.
 func Remove(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -112,8 +110,7 @@ func Remove(path string) error {
 	return nil
 }
 
-// Free returns how many bytes an ordinary user may still write to the disk of a
-// folder.
+// Free returns how many bytes an unprivileged user may still write to the disk that holds dir.
 func Free(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -1,11 +1,8 @@
-// Package diskcache keeps files that could be had again on the local disk, up to
-// a size.
+// Package diskcache keeps files that can be fetched or made again on the local disk, up to a size.
 //
-// A key stands for one content for ever: whoever puts it again puts the same
-// bytes. Files go in and out by hard links where the file system allows, so what
-// a job was given stays whatever the cache drops, in this or in another process
-// that shares the folder. A file's modification time is its last use, and a file
-// under its own name is complete.
+// A key always stands for the same content. Files go in and out by hard links if the file system
+// allows it, so a job keeps its files whatever this process, or another one that shares the folder,
+// evicts. A file's modification time is its last use, and a file under its final name is complete.
 package diskcache
 
 import (
@@ -28,29 +25,27 @@ import (
 	"cutroom/internal/disk"
 )
 
-// Config says where a Cache keeps its files, and by which rules.
+// Config says where a Cache keeps its files and when it removes them.
 type Config struct {
 	Dir      string // created when missing
-	MaxBytes int64  // 0 = no limit; the least recently used files go first
-	// Volatile puts files without flushing them to the disk, and drops those that
-	// were put before the machine last started: a power failure may have torn
-	// them. A process that dies tears none.
+	MaxBytes int64  // 0 = no limit; evicts the least recently used files first
+	// Volatile skips flushing files to the disk and drops files written before the machine last
+	// started, because a power failure may have torn them. The death of a process tears none.
 	Volatile bool
-	// EvictLinked removes files that have another name too, such as a running
-	// job's, though that frees nothing until the job ends.
+	// EvictLinked evicts files that have another link too, such as a running job's, although that
+	// frees space only when the job ends.
 	EvictLinked bool
-	// Owns tells the names that are the cache's, which may remove them; nil
-	// stands for all.
+	// Owns reports whether the cache may remove the file of this name; nil means every file.
 	Owns func(name string) bool
 }
 
-// Cache is a folder of files. It is safe for concurrent use. Processes that share
-// a folder each apply the limit to what they know.
+// Cache is a folder of files. It is safe for concurrent use. Processes that share a folder each
+// apply the limit to the files they know of.
 type Cache struct {
 	cfg   Config
-	alive sync.RWMutex // held for writing while the folders of scopes go
+	alive sync.RWMutex // held for writing while folders of scopes are removed
 
-	mu   sync.Mutex // makes removals one at a time
+	mu   sync.Mutex // serializes removals
 	size int64      // as far as we know; guarded by mu
 
 	flightsMu sync.Mutex
@@ -73,9 +68,8 @@ func New(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Get makes the file appear at dst, which does not exist yet, and reports whether
-// it was there. The file at dst may be shared with the cache: it is never written
-// to, only read and removed.
+// Get makes the file appear at dst, which must not exist yet, and reports whether the cache had it.
+// The cache may share the file at dst, so callers may read or remove it but never write to it.
 func (c *Cache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 	c.alive.RLock()
 	defer c.alive.RUnlock()
@@ -86,7 +80,7 @@ func (c *Cache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 	err = disk.Link(ctx, path, dst)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, statErr := os.Lstat(filepath.Dir(dst)); statErr != nil {
-			return false, fmt.Errorf("file cache: %w", statErr) // it is dst's folder that is missing
+			return false, fmt.Errorf("file cache: %w", statErr) // dst's folder is missing
 		}
 		return false, nil
 	}
@@ -100,8 +94,7 @@ func (c *Cache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 	return true, nil
 }
 
-// Put keeps a copy of the finished file src, which is not modified afterwards: it
-// may be linked instead of copied.
+// Put keeps the finished file src, by a link or a copy. The caller must not modify src afterwards.
 func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	c.alive.RLock()
 	defer c.alive.RUnlock()
@@ -132,8 +125,8 @@ func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	return nil
 }
 
-// keep shows a file under its path once fill has made it elsewhere, and returns by
-// how many bytes the cache has grown.
+// keep lets fill make the file under a temporary name, publishes it at path, and returns by how
+// many bytes the cache has grown.
 func (c *Cache) keep(path string, fill func(temp string) error) (grown int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return 0, err
@@ -156,13 +149,13 @@ func (c *Cache) keep(path string, fill func(temp string) error) (grown int64, er
 	if before, err := os.Stat(path); err == nil {
 		grown -= before.Size()
 	}
-	// Renaming one link of a file onto another link of the same file does
-	// nothing; the deferred Remove then drops the spare name.
+	// Renaming one link of a file to another link of it does nothing; the deferred Remove then
+	// drops the spare name.
 	return grown, os.Rename(temp, path)
 }
 
-// Sweep removes what was not used for ttl, then the least recently used files
-// beyond the limit, and what a process that died left behind.
+// Sweep removes files unused for ttl, then the least recently used files beyond the limit, and what
+// dead processes left behind.
 func (c *Cache) Sweep(ctx context.Context, ttl time.Duration) error {
 	files, err := c.files()
 	errs := []error{err}
@@ -181,22 +174,22 @@ func (c *Cache) Sweep(ctx context.Context, ttl time.Duration) error {
 }
 
 func (c *Cache) removeEmptyScopes() error {
-	c.alive.Lock() // a Put must not find its folder gone
+	c.alive.Lock() // a Put must not lose its folder
 	defer c.alive.Unlock()
 	entries, err := os.ReadDir(c.cfg.Dir)
 	for _, e := range entries {
 		if e.IsDir() {
-			os.Remove(filepath.Join(c.cfg.Dir, e.Name())) // succeeds for empty folders alone, which is what is wanted
+			os.Remove(filepath.Join(c.cfg.Dir, e.Name())) // removes only empty folders, as intended
 		}
 	}
 	return err
 }
 
-// EraseScope removes everything kept for scope. Files put later by a job that
-// still runs are kept again; end the scope's jobs first.
+// EraseScope removes every file of scope. A job that still runs may put new ones: end the scope's
+// jobs first.
 func (c *Cache) EraseScope(_ context.Context, scope string) error {
 	if scope == "" {
-		return errors.New("file cache: erase: no scope") // which would be everybody's
+		return errors.New("file cache: erase: no scope") // "" would erase the shared files
 	}
 	c.alive.Lock()
 	defer c.alive.Unlock()
@@ -210,8 +203,8 @@ func (c *Cache) EraseScope(_ context.Context, scope string) error {
 	return nil
 }
 
-// folder is where a scope's files lie: those of none in the cache's own folder.
-// The hash lets a scope be anything, and keeps user ids off the disk.
+// folder is the folder of a scope's files; "" is the cache's own folder. Hashing allows any scope
+// and keeps user ids off the disk.
 func (c *Cache) folder(scope string) string {
 	if scope == "" {
 		return c.cfg.Dir
@@ -227,7 +220,7 @@ func (c *Cache) path(scope, key string) (string, error) {
 	return filepath.Join(c.folder(scope), key), nil
 }
 
-// plainKey accepts lower-case letters, digits, dashes and single dots inside.
+// plainKey accepts lower-case letters, digits, dashes and single inner dots.
 func plainKey(key string) bool {
 	if key == "" || len(key) > 200 || key[0] == '.' || strings.Contains(key, "..") || isTemp(key) {
 		return false
@@ -235,30 +228,28 @@ func plainKey(key string) bool {
 	return strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
 }
 
-// deadTemp is how long a file on its way in may stand still before it is taken
-// for what a killed process left.
+// deadTemp is how long a temporary file may stay unmodified before Sweep treats its writer as dead.
 const deadTemp = time.Hour
 
-// isTemp recognises what is on its way in, in parts perhaps.
+// isTemp recognizes a file that is still being written.
 func isTemp(name string) bool {
 	return strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, ".part")
 }
 
-// file is a file of the cache.
+// file is a cached file.
 type file struct {
 	path   string
 	size   int64
-	used   time.Time // last
+	used   time.Time // last use
 	pinned bool      // not to be removed now
 }
 
-// files lists the cache, the least recently used first. What a process that died
-// left on its way in is removed by the way.
+// files lists the cache, least recently used first. It removes temporary files of dead processes.
 func (c *Cache) files() ([]file, error) {
 	var all []file
 	err := filepath.WalkDir(c.cfg.Dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed meanwhile
+			return nil // removed in the meantime
 		}
 		temp := isTemp(path)
 		if err != nil || d.IsDir() || d.Name() == bootMarker || !temp && c.cfg.Owns != nil && !c.cfg.Owns(d.Name()) {
@@ -272,7 +263,7 @@ func (c *Cache) files() ([]file, error) {
 			return err
 		}
 		if temp && time.Since(st.ModTime()) > deadTemp {
-			os.Remove(path) // fails when the owner was faster, which is as well
+			os.Remove(path) // may fail if the owner removed it first
 			return nil
 		}
 		sys, ok := st.Sys().(*syscall.Stat_t)
@@ -284,8 +275,8 @@ func (c *Cache) files() ([]file, error) {
 	return all, err
 }
 
-// trim adds up what is there and removes the least recently used files beyond
-// the limit, but not keep, which somebody is about to take.
+// trim adds up the sizes and removes the least recently used files beyond the limit, except keep,
+// which the caller is about to use.
 func (c *Cache) trim(keep string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,7 +291,7 @@ func (c *Cache) trim(keep string) error {
 	if c.cfg.MaxBytes <= 0 || c.size <= c.cfg.MaxBytes {
 		return nil
 	}
-	// A tenth below the limit, so that not every Put has to look again.
+	// Trim to a tenth below the limit, so that not every Put lists the folder.
 	for _, f := range files {
 		if c.size <= c.cfg.MaxBytes-c.cfg.MaxBytes/10 {
 			break
@@ -316,16 +307,14 @@ func (c *Cache) trim(keep string) error {
 	return nil
 }
 
-// bootMarker is the file that tells since which start of the machine a volatile
-// cache has been filled.
+// bootMarker is the file that records the boot during which a volatile cache was filled.
 const bootMarker = "boot-id"
 
-// forgetOtherBoot removes the files unless they were put since the machine
-// started.
+// forgetOtherBoot removes files that were put before the machine last started.
 func (c *Cache) forgetOtherBoot() error {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		boot = []byte(rand.Text()) // unknown: trust nothing
+		boot = []byte(rand.Text()) // boot id unknown: trust no file
 	}
 	marker := filepath.Join(c.cfg.Dir, bootMarker)
 	if known, err := os.ReadFile(marker); err == nil && string(known) == string(boot) {

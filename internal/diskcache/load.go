@@ -13,14 +13,13 @@ import (
 // Loader makes the file of a key at a path that does not exist yet.
 type Loader func(ctx context.Context, path string) error
 
-// Load makes the file of no scope appear at dst like Get, read-only, and loads it
-// first when it is not here. Callers of the same key share one load, which ends
-// early only when all of them have gone.
+// Load is Get, read-only and without a scope, that first loads a missing file. Callers of the same
+// key share one load, which is cancelled only when all of them have gone.
 func (c *Cache) Load(ctx context.Context, key, dst string, load Loader) error {
 	return c.have(ctx, key, load, func(string) (bool, error) { return c.Get(ctx, "", key, dst) })
 }
 
-// Size is the size of the file of no scope, which is loaded when it is not here.
+// Size returns the size of the key's file without a scope, and loads it if missing.
 func (c *Cache) Size(ctx context.Context, key string, load Loader) (sizeBytes int64, err error) {
 	err = c.have(ctx, key, load, func(path string) (bool, error) {
 		st, err := os.Stat(path)
@@ -35,7 +34,7 @@ func (c *Cache) Size(ctx context.Context, key string, load Loader) (sizeBytes in
 	return sizeBytes, err
 }
 
-// Drop forgets the file of no scope. Who has it keeps it.
+// Drop removes the key's file without a scope. Callers that already have it keep it.
 func (c *Cache) Drop(key string) error {
 	path, err := c.path("", key)
 	if err != nil {
@@ -53,8 +52,8 @@ func (c *Cache) have(ctx context.Context, key string, load Loader, take func(pat
 	if err != nil {
 		return err
 	}
-	// A file can be removed between its arrival and the look for it, but hardly
-	// again and again.
+	// Another process may remove the file between its arrival and take, but hardly five times in a
+	// row.
 	for range 5 {
 		found, err := take(path)
 		if found || err != nil {
@@ -64,7 +63,7 @@ func (c *Cache) have(ctx context.Context, key string, load Loader, take func(pat
 			return err
 		}
 	}
-	return errors.New("file cache: removed as fast as it arrives")
+	return errors.New("file cache: the file is evicted as soon as it is loaded")
 }
 
 // flight is a load that one or more callers wait for.
@@ -80,7 +79,7 @@ func (c *Cache) await(ctx context.Context, path string, load Loader) error {
 	c.flightsMu.Lock()
 	f := c.flights[path]
 	if f == nil {
-		// The load outlives the caller that happened to be first.
+		// The load must outlive the caller that started it.
 		shared, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		f = &flight{done: make(chan struct{}), cancel: cancel}
 		c.flights[path] = f
@@ -101,14 +100,13 @@ func (c *Cache) await(ctx context.Context, path string, load Loader) error {
 	}
 	if c.leave(path, f, 1) == 0 {
 		f.cancel()
-		<-f.done // nothing goes on behind the last caller's back
+		<-f.done // the last caller waits for the load to stop
 	}
 	return context.Cause(ctx)
 }
 
-// leave takes n waiters from a flight, and returns how many are left. A flight
-// that has ended, or is about to for want of waiters, is found by nobody: the next
-// caller starts anew.
+// leave takes n waiters off a flight and returns how many are left. A flight that has ended or has
+// no waiters left is removed from the map: the next caller starts a new one.
 func (c *Cache) leave(path string, f *flight, n int) (waiters int) {
 	c.flightsMu.Lock()
 	defer c.flightsMu.Unlock()
@@ -124,12 +122,12 @@ func (c *Cache) load(ctx context.Context, path string, load Loader) error {
 		if err := load(ctx, temp); err != nil {
 			return err
 		}
-		return os.Chmod(temp, 0o440) // nobody has a reason to write to it: many jobs read it
+		return os.Chmod(temp, 0o440) // read-only, because jobs share it
 	})
 	if err != nil {
 		return fmt.Errorf("file cache: load: %w", err)
 	}
-	// The caller has its file; the next Sweep meets the same failure and tells it.
+	// The caller has its file. If trim fails, the next Sweep fails too and returns the error.
 	_ = c.trim(path)
 	return nil
 }

@@ -45,22 +45,22 @@ type BucketConfig struct {
 	AccessKeyID     string
 	SecretAccessKey string
 
-	// HTTP is the client to use; nil gives one of the bucket's own. It is not
-	// changed, and it never follows a redirect here.
+	// HTTP is the client to use; nil gives the bucket its own. NewBucket copies it, and the copy
+	// never follows a redirect.
 	HTTP *http.Client
 
-	// PartSizeBytes is the size of one ranged GET or uploaded part, 16 MiB
-	// when 0; S3 refuses less than 5 MiB. Files of more than 4 parts are uploaded in parts.
+	// PartSizeBytes is the size of one ranged GET or uploaded part; 0 means 16 MiB, and S3 refuses
+	// less than 5 MiB. Files of more than 4 parts use a multipart upload.
 	PartSizeBytes int64
-	// Attempts is how often one request is tried in all, 4 when 0.
+	// Attempts is the number of tries per request, the first included; 0 means 4.
 	Attempts int
-	// MaxBackoff bounds the random, growing pause between tries, 5 s when 0.
+	// MaxBackoff bounds the random, growing pause between tries; 0 means 5 s.
 	MaxBackoff time.Duration
-	// StallTimeout ends a try in which no byte moved for so long, 10 s when 0.
-	// Another try follows once.
+	// StallTimeout ends a try after this long without a byte; 0 means 10 s. A stalled try is
+	// repeated once.
 	StallTimeout time.Duration
-	// CallTimeout bounds calls that move no file, all tries together, 8 s when
-	// 0: people wait for them.
+	// CallTimeout bounds a call that moves no file, over all its tries, because a user is waiting;
+	// 0 means 8 s.
 	CallTimeout time.Duration
 }
 
@@ -74,14 +74,14 @@ type Bucket struct {
 	partSize int64
 	attempts int
 	backoff  func(try int) time.Duration
-	// secrets never appear in an error, whatever the service puts in its answer.
+	// secrets are removed from every error, because a service may echo them in its answer.
 	secrets []string
 }
 
 var _ Store = (*Bucket)(nil)
 
-// NewBucket returns a Store in the configured bucket; use Check to find out
-// whether the bucket works.
+// NewBucket returns a Store in the configured bucket. It makes no request; call Check to test the
+// bucket.
 func NewBucket(cfg BucketConfig) *Bucket {
 	cfg.Region = cmp.Or(cfg.Region, "auto")
 	cfg.PartSizeBytes = cmp.Or(cfg.PartSizeBytes, defaultPartSize)
@@ -102,16 +102,15 @@ func NewBucket(cfg BucketConfig) *Bucket {
 		UsePathStyle:       true,
 		Credentials:        credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
 		HTTPClient:         client,
-		// The checksum trailers that the SDK adds on its own are refused by
-		// several compatible services.
+		// Several compatible services refuse the checksum trailers that the SDK adds by default.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
 			o.MaxAttempts = cfg.Attempts
 			o.MaxBackoff = cfg.MaxBackoff
 			o.Backoff = backoff
-			// The default limiter stops retrying altogether after a burst of
-			// failures; the attempts are bounded already.
+			// After a burst of failures the default limiter stops retrying altogether. Attempts
+			// already bounds the retries.
 			o.RateLimiter = ratelimit.None
 		}),
 	}
@@ -139,9 +138,8 @@ func NewBucket(cfg BucketConfig) *Bucket {
 	}
 }
 
-// pathStyle is where the SDK's rules put one bucket, and how its requests are signed.
-// The rules would be asked twice for every request, which with a region that is none of
-// AWS's costs more than the signature.
+// pathStyle resolves the endpoint of one bucket once. For a custom region the SDK would evaluate
+// its endpoint rules twice per request, at a higher cost than the signature.
 type pathStyle struct {
 	region   string
 	endpoint func() (smithyendpoints.Endpoint, error)
@@ -154,7 +152,8 @@ func newPathStyle(cfg BucketConfig) *pathStyle {
 	})}
 }
 
-// ResolveEndpoint implements s3.EndpointResolverV2. The SDK writes into the properties.
+// ResolveEndpoint implements s3.EndpointResolverV2. Each call returns its own properties, because
+// the SDK writes into them.
 func (p *pathStyle) ResolveEndpoint(context.Context, s3.EndpointParameters) (smithyendpoints.Endpoint, error) {
 	sign := smithyauth.Option{SchemeID: smithyauth.SchemeIDSigV4}
 	smithyhttp.SetSigV4SigningName(&sign.SignerProperties, "s3")
@@ -166,10 +165,10 @@ func (p *pathStyle) ResolveEndpoint(context.Context, s3.EndpointParameters) (smi
 	return e, err
 }
 
-// NewTransport returns the transport of a bucket that is given no client.
+// NewTransport returns the transport for a bucket that is configured without a client.
 func NewTransport() *http.Transport {
-	// One connection per part: over HTTP/2 all parts would share one TCP
-	// connection and its congestion window.
+	// Use one connection per part: over HTTP/2 all parts would share one TCP connection and its
+	// congestion window.
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
 	return &http.Transport{
@@ -185,13 +184,13 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// call bounds one call that moves no file. Half of the time is for the first
-// try: a connection that died while it was idle must not take all of it.
+// call bounds a call that moves no file. The first try may use half of the time, so that a dead
+// idle connection leaves time for another.
 func (b *Bucket) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(ctx, tryLimitKey{}, b.timeout/2), b.timeout)
 }
 
-// Stat asks for the object's description.
+// Stat returns the object's description.
 func (b *Bucket) Stat(ctx context.Context, key string) (_ Info, err error) {
 	ctx, end := tracing.Start(ctx, "bucket stat")
 	defer func() { end(err) }()
@@ -213,8 +212,8 @@ func (b *Bucket) Stat(ctx context.Context, key string) (_ Info, err error) {
 	}, nil
 }
 
-// Delete removes the objects one request each: the bulk request needs a
-// checksum header that not every compatible service accepts.
+// Delete sends one request per object: the bulk request needs a checksum header that some
+// compatible services refuse.
 func (b *Bucket) Delete(ctx context.Context, keys ...string) (err error) {
 	ctx, end := tracing.Start(ctx, "bucket delete")
 	defer func() { end(err) }()
@@ -237,7 +236,7 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) (err error) {
 			return nil
 		})
 	}
-	_ = g.Wait() // errs tells more
+	_ = g.Wait() // errs holds every failure, not only the first
 	return errors.Join(errs...)
 }
 
@@ -259,7 +258,7 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(Info) error)
 		for _, o := range page.Contents {
 			key := aws.ToString(o.Key)
 			if CheckKey(key) != nil {
-				continue // somebody else's, such as a "folder" object
+				continue // not one of ours, such as a "folder" object
 			}
 			info := Info{Key: key, SizeBytes: aws.ToInt64(o.Size), ModTime: aws.ToTime(o.LastModified), ETag: aws.ToString(o.ETag)}
 			if err := each(info); err != nil {

@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// opError is a failure of the service or the way to it. It carries a cleaned
-// text and not the SDK's error, which may print a signed request.
+// opError is a failure of the service or of the connection to it. It carries a scrubbed text
+// instead of the SDK's error, which may print a signed request.
 type opError struct {
 	op, key string
 	text    string
@@ -31,7 +31,7 @@ func (e *opError) Error() string {
 
 func (e *opError) Unwrap() error { return e.kind }
 
-// fail turns an error of the SDK into one of ours.
+// fail converts an error of the SDK into one of this package.
 func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s %s: %w", op, key, context.Cause(ctx))
@@ -44,8 +44,8 @@ func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 	case status == 0, status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
 		e.kind = ErrUnavailable
 	case code == "NoSuchUpload":
-		// The upload was completed by a try whose answer was lost, or aborted
-		// by a lifecycle rule. Either way a new Put settles it.
+		// Either an earlier try completed the upload and its answer was lost, or a lifecycle rule
+		// aborted it. A new Put settles both cases.
 		e.kind = ErrUnavailable
 	}
 	e.text = b.scrub(message)
@@ -55,8 +55,8 @@ func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 	return e
 }
 
-// describe picks the telling parts out of an SDK error. The status is 0 when
-// there was no answer.
+// describe extracts status, code and message from an SDK error. The status is 0 if there was no
+// response.
 func describe(err error) (status int, code, message string) {
 	var response *smithyhttp.ResponseError
 	if errors.As(err, &response) && response.Response != nil && response.Response.Response != nil {

@@ -10,8 +10,7 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// Open describes the object and reads it lazily. No connection is held until
-// the first Read.
+// Open describes the object and reads it lazily: it holds no connection until the first Read.
 func (b *Bucket) Open(ctx context.Context, key string) (Object, error) {
 	info, err := b.Stat(ctx, key)
 	if err != nil {
@@ -20,7 +19,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (Object, error) {
 	return &bucketObject{ctx: ctx, bucket: b, info: info, etag: info.ETag}, nil
 }
 
-// OpenKnown sends no request: if the object is missing, the first Read says so.
+// OpenKnown sends no request; if the object is missing, the first Read fails.
 func (b *Bucket) OpenKnown(ctx context.Context, info Info) (Object, error) {
 	if err := CheckKey(info.Key); err != nil {
 		return nil, err
@@ -33,8 +32,8 @@ type bucketObject struct {
 	ctx    context.Context
 	bucket *Bucket
 	info   Info
-	etag   string // the bucket's own; "" until its first answer
-	spans  []Span // that the caller announced
+	etag   string // from the bucket; "" until its first response
+	spans  []Span // announced by the caller
 
 	offset int64 // of the next Read
 	span   rangeReader
@@ -45,10 +44,10 @@ var errClosed = errors.New("object is closed")
 
 func (o *bucketObject) Info() Info { return o.info }
 
-// Expect makes each of the spans one request, for exactly its bytes.
+// Expect makes the object request each span separately and exactly.
 func (o *bucketObject) Expect(spans ...Span) { o.spans = slices.Clone(spans) }
 
-// Seek only moves the offset; the next Read asks for what is there.
+// Seek moves the offset without a request.
 func (o *bucketObject) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
@@ -84,36 +83,35 @@ func (o *bucketObject) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextSpan prepares the request that starts at the offset. Unless the caller
-// announced where its reading stops, it asks for the rest of the object: closing
-// the object ends the transfer.
+// nextSpan prepares the request that starts at the offset. Without an announced span it asks for
+// the rest of the object, and Close ends the transfer.
 func (o *bucketObject) nextSpan() {
 	o.span.Close()
 	end := o.info.SizeBytes
 	if i := slices.IndexFunc(o.spans, func(s Span) bool { return s.From == o.offset }); i >= 0 {
 		end = min(end, o.spans[i].To)
-		o.spans = slices.Delete(o.spans, i, i+1) // the next one may start at the same byte
+		o.spans = slices.Delete(o.spans, i, i+1) // another span may start at the same byte
 	}
 	o.span = rangeReader{ctx: o.ctx, bucket: o.bucket, key: o.info.Key, etag: o.etag, at: o.offset, end: end, progress: 1}
 }
 
-// Close ends the connection, if there is one.
+// Close ends the connection, if one is open.
 func (o *bucketObject) Close() error {
 	o.closed = true
 	return o.span.Close()
 }
 
-// rangeReader reads a range of an object. When the connection breaks it goes on
-// from where it stopped, and gives up when several tries in a row brought little.
+// rangeReader reads a range of an object. It resumes a broken connection where it stopped, and
+// gives up after several tries in a row that made little progress.
 type rangeReader struct {
 	ctx       context.Context
 	bucket    *Bucket
 	key, etag string
 	at, end   int64         // what is left
-	body      io.ReadCloser // nil before it is asked for
-	progress  int64         // bytes that make a broken try count as a good one
-	brought   int64         // by this try
-	failed    int           // tries in a row, this one not counted
+	body      io.ReadCloser // nil before the request
+	progress  int64         // bytes after which a broken try does not count as failed
+	brought   int64         // bytes read by this try
+	failed    int           // failed tries in a row, without this one
 }
 
 func (r *rangeReader) Read(p []byte) (int, error) {
@@ -137,7 +135,7 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 			return n, nil // a broken connection shows at the next Read, if at all
 		}
 		if err != nil {
-			if err := r.again(err); err != nil {
+			if err := r.waitToRetry(err); err != nil {
 				return 0, fmt.Errorf("read %s: %w", r.key, err)
 			}
 		}
@@ -145,8 +143,8 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// again waits before another try, or gives up.
-func (r *rangeReader) again(broken error) error {
+// waitToRetry pauses before another try, or returns an error after the last.
+func (r *rangeReader) waitToRetry(broken error) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
@@ -156,7 +154,7 @@ func (r *rangeReader) again(broken error) error {
 	return httpcall.Sleep(r.ctx, r.bucket.backoff(r.failed))
 }
 
-// Close ends the connection, if there is one.
+// Close ends the connection, if one is open.
 func (r *rangeReader) Close() error {
 	if r.body != nil {
 		r.body.Close() // read-only: nothing can be lost

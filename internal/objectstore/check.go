@@ -16,11 +16,9 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// Check proves that the bucket does what the service needs of it: put, get,
-// presigned uploads that bind type and length, uploads in parts where the store
-// has them, presigned downloads, delete.
-// It works on an object of its own under "doctor/" and names the step that
-// failed.
+// Check tests every operation that the service needs: put, get, presigned uploads that bind type
+// and length, multipart uploads if the store has them, presigned downloads and delete. It works on
+// an object of its own under "doctor/". The error names the failed step.
 func (b *Bucket) Check(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "bucket-check-")
 	if err != nil {
@@ -96,7 +94,7 @@ func (c *check) presignedPut(ctx context.Context) error {
 	return c.mustSend(ctx, http.MethodPut, signed, "text/plain")
 }
 
-// send performs a presigned request, of a PUT with the content, and returns its status.
+// send performs a presigned request and returns the status; a PUT sends the content.
 func (c *check) send(ctx context.Context, method, signed, contentType string) (int, error) {
 	var body io.Reader
 	if method == http.MethodPut {
@@ -124,7 +122,7 @@ func (c *check) mustSend(ctx context.Context, method, signed, contentType string
 	return err
 }
 
-// upload sends one part of an upload, finds it, and gives the upload up.
+// upload starts a multipart upload, sends one part, lists it, and aborts.
 func (c *check) upload(ctx context.Context) (err error) {
 	id, err := c.bucket.CreateUpload(ctx, c.key, "text/plain")
 	if errors.Is(err, ErrUnsupported) {

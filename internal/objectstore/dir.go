@@ -16,12 +16,11 @@ import (
 	"cutroom/internal/disk"
 )
 
-// tempName is the folder under a Dir's root where objects are made before a
-// rename shows them. No key can name it, because it starts with a dot.
+// tempName is the folder under a Dir's root where objects are written before a rename publishes
+// them. Its leading dot keeps it out of the valid keys.
 const tempName = ".tmp"
 
-// staleTemp is how old a file in the temp folder must be to be taken for what
-// a killed process left behind.
+// staleTemp is the age after which NewDir treats a temp file as left behind by a killed process.
 const staleTemp = 24 * time.Hour
 
 // Dir is a Store in a directory. Several processes on one machine may share
@@ -33,8 +32,8 @@ type Dir struct {
 
 var _ Store = (*Dir)(nil)
 
-// NewDir returns a Store in the directory root, which is created if missing.
-// Temporary files that an earlier process left behind are removed.
+// NewDir returns a Store in the directory root, which it creates if missing. It removes temporary
+// files that an earlier process left behind.
 func NewDir(root string) (*Dir, error) {
 	abs, err := filepath.Abs(root)
 	if err != nil {
@@ -58,7 +57,7 @@ func (d *Dir) sweepTemp() error {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || time.Since(info.ModTime()) < staleTemp {
-			continue // gone already, or perhaps another process's work
+			continue // already removed, or in use by another process
 		}
 		if err := disk.Remove(filepath.Join(d.temp, e.Name())); err != nil {
 			return err
@@ -69,8 +68,8 @@ func (d *Dir) sweepTemp() error {
 
 func (d *Dir) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 
-// Put stores the file at path under key, by a hard link where the file system
-// allows and by a copy elsewhere.
+// Put stores the file at path under key, by a hard link if the file system allows it, otherwise by
+// a copy.
 func (d *Dir) Put(ctx context.Context, key, path, _ string) error {
 	if err := CheckKey(key); err != nil {
 		return err
@@ -81,7 +80,7 @@ func (d *Dir) Put(ctx context.Context, key, path, _ string) error {
 	return nil
 }
 
-// put makes an object of the file at path.
+// put creates an object from the file at path.
 func (d *Dir) put(ctx context.Context, key, path string) error {
 	tmp, err := d.tempPath()
 	if err != nil {
@@ -91,8 +90,7 @@ func (d *Dir) put(ctx context.Context, key, path string) error {
 	if err := disk.Link(ctx, path, tmp); err != nil {
 		return err
 	}
-	// The time of the object is the time it was put, as in a bucket; sweeps
-	// by age depend on it.
+	// Sweeps go by age, so the object's time must be the time of the Put, as in a bucket.
 	now := time.Now()
 	if err := os.Chtimes(tmp, now, now); err != nil {
 		return err
@@ -103,23 +101,23 @@ func (d *Dir) put(ctx context.Context, key, path string) error {
 	return d.show(tmp, d.path(key))
 }
 
-// show renames tmp to dst and makes the rename durable.
+// show publishes tmp as dst and makes the rename durable.
 func (d *Dir) show(tmp, dst string) error {
-	// A concurrent Delete may remove the folder as empty between MkdirAll and
-	// Rename, but hardly that often.
+	// A concurrent Delete may remove the empty folder between MkdirAll and Rename; a few retries
+	// are enough.
 	var err error
 	for range 100 {
 		if err = os.MkdirAll(filepath.Dir(dst), 0o750); err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-				continue // it was there for Mkdir and gone for the look at it
+				continue // removed between Mkdir's two looks at it
 			}
 			return err
 		}
-		// Rename of two links to one file does nothing and leaves tmp.
+		// Renaming one link of a file to another link of it does nothing and leaves tmp.
 		if err = os.Rename(tmp, dst); err == nil {
 			err = disk.Sync(filepath.Dir(dst))
 			if errors.Is(err, fs.ErrNotExist) {
-				return nil // deleted again already
+				return nil // already deleted again
 			}
 			return err
 		}
@@ -130,7 +128,7 @@ func (d *Dir) show(tmp, dst string) error {
 	return err
 }
 
-// tempPath returns a name in the temp folder that no file has.
+// tempPath returns an unused name in the temp folder.
 func (d *Dir) tempPath() (string, error) {
 	f, err := os.CreateTemp(d.temp, "put-*")
 	if err != nil {
@@ -143,8 +141,7 @@ func (d *Dir) tempPath() (string, error) {
 	return name, os.Remove(name)
 }
 
-// Fetch places the object at dst, by a hard link where the file system allows
-// and by a copy elsewhere.
+// Fetch places the object at dst, by a hard link if the file system allows it, otherwise by a copy.
 func (d *Dir) Fetch(ctx context.Context, key, dst string) error {
 	if err := CheckKey(key); err != nil {
 		return err
@@ -179,7 +176,7 @@ func (d *Dir) Open(ctx context.Context, key string) (Object, error) {
 	return o, nil
 }
 
-// OpenKnown opens the object's file and describes it as the caller does.
+// OpenKnown opens the object's file and trusts the caller's description of it.
 func (d *Dir) OpenKnown(ctx context.Context, info Info) (Object, error) {
 	o, err := d.open(ctx, info.Key)
 	if err != nil {
@@ -217,7 +214,7 @@ type fileObject struct {
 
 func (o *fileObject) Info() Info { return o.info }
 
-// Expect does nothing: a local file reads as fast without.
+// Expect does nothing: reading a local file needs no announcement.
 func (o *fileObject) Expect(...Span) {}
 
 func (o *fileObject) Read(p []byte) (int, error) {
@@ -227,7 +224,7 @@ func (o *fileObject) Read(p []byte) (int, error) {
 	return o.File.Read(p)
 }
 
-// WriteTo hides the method of os.File, which would not notice the end of ctx.
+// WriteTo hides the method of os.File, which would ignore ctx.
 func (o *fileObject) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, struct{ io.Reader }{o})
 }
@@ -275,7 +272,7 @@ func (d *Dir) Delete(ctx context.Context, keys ...string) error {
 
 func (d *Dir) remove(key string) error {
 	if _, err := d.stat(key); errors.Is(err, ErrNotFound) {
-		return nil // never os.Remove a folder that happens to be empty
+		return nil // os.Remove would remove an empty folder
 	} else if err != nil {
 		return err
 	}
@@ -349,8 +346,8 @@ func fileInfo(key string, st fs.FileInfo) Info {
 	}
 }
 
-// notFound turns the ways a path can lead nowhere into ErrNotFound: ENOTDIR is
-// "a/b" where "a" is an object, ELOOP a symbolic link, which is never ours.
+// notFound maps the errors of a path that leads nowhere to ErrNotFound: ENOTDIR means that "a" of
+// "a/b" is an object, ELOOP a symbolic link, which this package never creates.
 func notFound(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return ErrNotFound

@@ -13,23 +13,23 @@ import (
 )
 
 var (
-	// ErrNoUpload is returned for a multipart upload that the store does not know,
-	// or no more: it was completed, aborted, or has expired.
+	// ErrNoUpload is returned for an unknown multipart upload, or one that was completed, aborted
+	// or has expired.
 	ErrNoUpload = errors.New("no such multipart upload")
 
-	// ErrUnsupported is returned by a store that has no multipart uploads.
+	// ErrUnsupported is returned by a store without multipart uploads.
 	ErrUnsupported = errors.New("not supported by the store")
 )
 
-// Part is a part of a multipart upload that the store has.
+// Part is an uploaded part of a multipart upload.
 type Part struct {
 	Number    int // 1 is the first
 	SizeBytes int64
 	ETag      string
 }
 
-// CreateUpload begins a multipart upload, whose parts others send by
-// PresignPart, and returns the store's id of it.
+// CreateUpload starts a multipart upload and returns its id. Clients send the parts to URLs from
+// PresignPart.
 func (b *Bucket) CreateUpload(ctx context.Context, key, contentType string) (id string, err error) {
 	if err := CheckKey(key); err != nil {
 		return "", err
@@ -43,7 +43,7 @@ func (b *Bucket) CreateUpload(ctx context.Context, key, contentType string) (id 
 	return aws.ToString(out.UploadId), nil
 }
 
-// UploadParts lists the parts of a multipart upload that have come, by number.
+// UploadParts lists the uploaded parts by number.
 func (b *Bucket) UploadParts(ctx context.Context, key, id string) (map[int]Part, error) {
 	parts := map[int]Part{}
 	pages := s3.NewListPartsPaginator(b.client, &s3.ListPartsInput{Bucket: &b.bucket, Key: &key, UploadId: &id})
@@ -62,16 +62,16 @@ func (b *Bucket) UploadParts(ctx context.Context, key, id string) (map[int]Part,
 	return parts, nil
 }
 
-// CompleteUpload makes the parts, in order, the object of the key. It is
-// ErrExists where there is one, as far as the store looks, and ErrChanged where a
-// part is another one by now.
+// CompleteUpload assembles the parts, in order, into the object. It returns ErrChanged if a part
+// was replaced since it was listed, and ErrExists if the key is taken, provided that the store
+// supports the condition.
 func (b *Bucket) CompleteUpload(ctx context.Context, key, id string, parts []Part) error {
 	err := b.complete(ctx, key, id, parts, aws.String("*"))
 	if err == nil {
 		return nil
 	}
 	err = b.failUpload(ctx, "complete upload of", key, err)
-	if errors.Is(err, ErrUnsupported) { // not every store has conditions here
+	if errors.Is(err, ErrUnsupported) { // some stores have no conditional completion
 		if err = b.complete(ctx, key, id, parts, nil); err != nil {
 			err = b.failUpload(ctx, "complete upload of", key, err)
 		}
@@ -90,8 +90,7 @@ func (b *Bucket) complete(ctx context.Context, key, id string, parts []Part, unl
 	return err
 }
 
-// AbortUpload gives up a multipart upload and its parts. One that the store does
-// not know is no error.
+// AbortUpload discards a multipart upload and its parts. An unknown upload is not an error.
 func (b *Bucket) AbortUpload(ctx context.Context, key, id string) error {
 	if err := b.abortOnce(ctx, key, id); !errors.Is(err, ErrNoUpload) {
 		return err
@@ -109,8 +108,8 @@ func (b *Bucket) abortOnce(ctx context.Context, key, id string) error {
 	return nil
 }
 
-// PresignPart returns a URL that lets anybody who has it PUT a part of exactly
-// sizeBytes of a multipart upload until ttl has passed.
+// PresignPart returns a URL with which any holder can PUT one part of exactly sizeBytes until ttl
+// has passed.
 func (b *Bucket) PresignPart(ctx context.Context, key, id string, number int, sizeBytes int64, ttl time.Duration) (string, error) {
 	if sizeBytes <= 0 {
 		return "", fmt.Errorf("presign part of %s: size must be positive", key)
@@ -129,17 +128,17 @@ func (b *Bucket) PresignPart(ctx context.Context, key, id string, number int, si
 	return signed.URL, nil
 }
 
-// failUpload is fail, with the answers that a caller of these methods expects.
+// failUpload is fail with the sentinel errors of multipart uploads.
 func (b *Bucket) failUpload(ctx context.Context, op, key string, err error) error {
 	status, code, _ := describe(err)
 	var kind error
 	switch {
 	case code == "NoSuchUpload":
 		kind = ErrNoUpload
-	case status == http.StatusPreconditionFailed, status == http.StatusConflict: // the latter while another write is under way
+	case status == http.StatusPreconditionFailed, status == http.StatusConflict: // 409: another write is in progress
 		kind = ErrExists
 	case code == "InvalidPart":
-		kind = ErrChanged // a part was sent again since it was listed
+		kind = ErrChanged // a part was replaced since it was listed
 	case status == http.StatusNotImplemented:
 		kind = ErrUnsupported
 	default:

@@ -21,22 +21,19 @@ import (
 // maxPresign is the longest lifetime that signature version 4 allows.
 const maxPresign = 7 * 24 * time.Hour
 
-// PresignPut returns a URL that lets anybody who has it PUT exactly sizeBytes
-// of exactly contentType under key until ttl has passed. The store refuses
-// any other type or length.
+// PresignPut returns a URL with which any holder can PUT exactly sizeBytes of exactly contentType
+// under key until ttl has passed. The store refuses any other type or length.
 //
-// The SHA-256 of the bytes is part of the signed URL, not of the headers that
-// the client must send. A store that reads it there refuses other bytes; most
-// ignore it, so that whoever reads the object still has to look. With onlyNew
-// the client must send If-None-Match: * as well, and cannot replace an object.
+// The SHA-256 of the bytes is part of the signed URL, not of the headers that the client must send.
+// Only some stores enforce it there, so a reader of the object must verify the hash itself. With
+// onlyNew the client must also send If-None-Match: *, and cannot replace an object.
 func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBytes int64, sum [sha256.Size]byte, ttl time.Duration, onlyNew bool) (string, error) {
 	if err := CheckKey(key); err != nil {
 		return "", err
 	}
 	switch {
 	case sizeBytes <= 0:
-		// The SDK leaves type and length out of the signature when the length
-		// is zero: such a URL would accept anything.
+		// For length zero the SDK signs neither type nor length: such a URL would accept anything.
 		return "", fmt.Errorf("presign put %s: size must be positive", key)
 	case contentType == "" || strings.TrimSpace(contentType) != contentType || strings.ContainsFunc(contentType, unprintable):
 		return "", fmt.Errorf("presign put %s: malformed content type", key)
@@ -64,8 +61,8 @@ func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBy
 // checksumQuery is the parameter that carries the hash of an upload in base64.
 const checksumQuery = "X-Amz-Checksum-Sha256"
 
-// withQuery adds a parameter to a URL before it is signed. The SDK would make the
-// checksum a header that the client has to send.
+// withQuery adds a parameter to a URL before it is signed. The SDK would turn the checksum into a
+// header that the client has to send.
 func withQuery(name, value string) func(*s3.PresignOptions) {
 	add := middleware.BuildMiddlewareFunc("AddQuery", func(ctx context.Context, in middleware.BuildInput, next middleware.BuildHandler) (
 		middleware.BuildOutput, middleware.Metadata, error) {
@@ -81,8 +78,7 @@ func withQuery(name, value string) func(*s3.PresignOptions) {
 	}))
 }
 
-// bindsUpload guards the promise of PresignPut against a change in the SDK,
-// which decides on its own what it signs.
+// bindsUpload checks the promise of PresignPut, because a change in the SDK could sign less.
 func bindsUpload(signed, headers, checksum string) error {
 	u, err := url.Parse(signed)
 	if err != nil {
@@ -98,10 +94,9 @@ func bindsUpload(signed, headers, checksum string) error {
 	return nil
 }
 
-// PresignGet returns a URL that lets anybody who has it download the object
-// until ttl has passed, as an attachment called fileName and of contentType.
-// fileName is printable ASCII without quotes and backslashes. It is good for GET
-// requests, or for HEAD requests where head is set: a signature covers the method.
+// PresignGet returns a URL with which any holder can download the object until ttl has passed, as
+// an attachment called fileName and of contentType. fileName must be printable ASCII without quotes
+// and backslashes. The URL works for GET, or with head for HEAD: a signature covers the method.
 func (b *Bucket) PresignGet(ctx context.Context, key string, ttl time.Duration, fileName, contentType string, head bool) (string, error) {
 	err := CheckKey(key)
 	switch {

@@ -21,9 +21,8 @@ const maxSmallBytes = 64 << 10
 // object.
 var ErrExists = errors.New("object exists")
 
-// ErrUnconditional is returned by Create where the store refuses to make a
-// write depend on anything.
-var ErrUnconditional = errors.New("the store knows no conditional writes")
+// ErrUnconditional is returned by Create if the store does not support conditional writes.
+var ErrUnconditional = errors.New("the store has no conditional writes")
 
 // Name is the bucket's name.
 func (b *Bucket) Name() string { return b.bucket }
@@ -52,14 +51,13 @@ func (b *Bucket) Load(ctx context.Context, key string) (_ []byte, err error) {
 	return data, nil
 }
 
-// Save stores a small object, replacing what was there.
+// Save stores a small object and replaces an existing one.
 func (b *Bucket) Save(ctx context.Context, key string, data []byte) error {
 	return b.save(ctx, key, data, nil)
 }
 
-// Create stores a small object under a key that holds none, else it fails with
-// ErrExists. A store that ignores the condition replaces what was there; one
-// that knows of no conditions gives ErrUnconditional.
+// Create stores a small object under an unused key; a used key is ErrExists. A store that ignores
+// the condition replaces the object; one that refuses it is ErrUnconditional.
 func (b *Bucket) Create(ctx context.Context, key string, data []byte) error {
 	return b.save(ctx, key, data, aws.String("*"))
 }
@@ -79,9 +77,9 @@ func (b *Bucket) save(ctx context.Context, key string, data []byte, unless *stri
 	}
 	if status, _, _ := describe(err); unless != nil {
 		switch status {
-		case http.StatusPreconditionFailed, http.StatusConflict: // the latter from S3 while another write is under way
+		case http.StatusPreconditionFailed, http.StatusConflict: // S3 answers 409 while another write is in progress
 			return fmt.Errorf("create %s: %w", key, ErrExists)
-		case http.StatusNotImplemented, http.StatusBadRequest, http.StatusForbidden: // the last where the signature of the header is not understood
+		case http.StatusNotImplemented, http.StatusBadRequest, http.StatusForbidden: // 403: the store does not sign this header
 			return fmt.Errorf("create %s: %w", key, ErrUnconditional)
 		}
 	}

@@ -1,11 +1,10 @@
-// Package objectstore keeps the bytes that outlive a request, as whole objects
-// under keys. It has two implementations of one [Store]: [Dir], a directory of
-// this machine, and [Bucket], an S3-compatible service that also hands out
-// presigned URLs.
+// Package objectstore keeps the bytes that outlive a request, as whole objects under keys. [Store]
+// has two implementations: [Dir], a directory of this machine, and [Bucket], an S3-compatible
+// service that also issues presigned URLs.
 //
-// An object becomes visible only when it is complete and is replaced as a
-// whole; a reader never sees half of one. The package knows nothing of what
-// the bytes mean or who owns them: keys are chosen by its users.
+// An object becomes visible only when it is complete and is replaced as a whole, so a reader never
+// sees half of one. The package does not know what the bytes mean or who owns them; its callers
+// choose the keys.
 package objectstore
 
 import (
@@ -21,14 +20,14 @@ import (
 )
 
 var (
-	// ErrNotFound is returned, possibly wrapped, for a key that holds no object.
+	// ErrNotFound is returned, possibly wrapped, for a key without an object.
 	ErrNotFound = errors.New("object not found")
 
 	// ErrBadKey is returned, possibly wrapped, for a key that [CheckKey] refuses.
 	ErrBadKey = errors.New("bad object key")
 
-	// ErrUnavailable is wrapped by failures that are the store's and may pass:
-	// unreachable, overloaded, stalled or answering 5xx after every retry.
+	// ErrUnavailable is wrapped by temporary failures of the store: unreachable, overloaded,
+	// stalled or answering 5xx after every retry.
 	ErrUnavailable = errors.New("object store unavailable")
 
 	// ErrChanged is returned when an object was overwritten while it was read.
@@ -41,69 +40,67 @@ type Info struct {
 	SizeBytes   int64
 	ModTime     time.Time // when the object was put
 	ETag        string    // quoted, fit for an HTTP header; changes when the bytes change
-	ContentType string    // empty in a List of a Bucket, which does not tell it
+	ContentType string    // empty in a Bucket's List, which does not include it
 }
 
-// Object is an open object with random access, fit for http.ServeContent. It
-// is used by one goroutine at a time and must be closed.
+// Object is an open object with random access, fit for http.ServeContent. Only one goroutine may
+// use it at a time, and the caller must close it.
 type Object interface {
 	io.ReadSeekCloser
 	// Info describes the object as it was when it was opened.
 	Info() Info
-	// Expect announces the spans that will be read, each from its start. It
-	// saves a Bucket requests and bytes; it restricts nothing.
+	// Expect announces the spans that the caller will read, each from its start. It saves a Bucket
+	// requests and bytes, and restricts nothing.
 	Expect(spans ...Span)
 }
 
 // Span is the bytes [From, To) of an object.
 type Span struct{ From, To int64 }
 
-// Store keeps whole objects under keys. Implementations are safe for
-// concurrent use. Every method fails with ErrBadKey on a key that CheckKey
-// refuses, and stops early with ctx's error when ctx ends.
+// Store keeps whole objects under keys. Implementations are safe for concurrent use. Every method
+// returns ErrBadKey for a key that CheckKey refuses, and stops early with ctx's error when ctx
+// ends.
 type Store interface {
-	// Put stores the file at path under key, replacing what was there. The
-	// file stays where it is and remains the caller's to remove, but must not
-	// be written to any more: Dir may share its bytes. contentType may be
-	// empty; Dir always derives it from the key's extension.
+	// Put stores the file at path under key and replaces an existing object. The caller keeps the
+	// file and removes it, but must not write to it again: Dir may share its bytes. contentType may
+	// be empty; Dir always derives it from the key's extension.
 	Put(ctx context.Context, key, path, contentType string) error
 
-	// Fetch copies the whole object to the local file dst, which appears only
-	// when it is complete and replaces what was there. The folder of dst must
-	// exist. dst must be treated as read-only: Dir may share its bytes.
+	// Fetch copies the whole object to the local file dst, which appears only when complete and
+	// replaces an existing file. The folder of dst must exist. The caller must not write to dst:
+	// Dir may share its bytes.
 	Fetch(ctx context.Context, key, dst string) error
 
-	// Open gives random access to the object until ctx ends. Seeking is free.
+	// Open gives random access to the object until ctx ends. Seeking sends no request.
 	Open(ctx context.Context, key string) (Object, error)
 
-	// OpenKnown is Open for an object that the caller has on record, with its
-	// size: a Bucket is not asked to describe it. The Object's Info is info.
+	// OpenKnown is Open for an object whose key and size the caller has on record, so that a Bucket
+	// need not be asked. The Object's Info is info.
 	OpenKnown(ctx context.Context, info Info) (Object, error)
 
-	// Stat describes the object, or fails with ErrNotFound.
+	// Stat describes the object, or returns ErrNotFound.
 	Stat(ctx context.Context, key string) (Info, error)
 
-	// Delete removes objects; keys without one are no error. It goes on after
-	// a failure and returns all failures joined.
+	// Delete removes objects; a key without an object is not an error. It continues after a failure
+	// and returns all failures joined.
 	Delete(ctx context.Context, keys ...string) error
 
-	// List calls each for every object whose key starts with prefix, in no
-	// particular order, and stops at the first error of each. The prefix may
-	// end in the middle of a name. each may delete what it is shown.
+	// List calls each for every object whose key starts with prefix, in no particular order, and
+	// stops at the first error of each. The prefix may end in the middle of a name. each may delete
+	// the object it is given.
 	List(ctx context.Context, prefix string, each func(Info) error) error
 }
 
-// maxKeyBytes is well below S3's 1024 and leaves room for a STORAGE_PATH in
-// front of it; a single name is bounded by the file system's 255.
+// maxKeyBytes is well below S3's 1024 and leaves room for a STORAGE_PATH in front. The file system
+// limits a single name to 255 bytes.
 const (
 	maxKeyBytes  = 700
 	maxNameBytes = 255
 )
 
-// CheckKey reports whether key may name an object: names of [A-Za-z0-9._-]
-// joined by single slashes, none starting with a dot, at most 700 bytes in
-// all and 255 in one name. The error wraps ErrBadKey and does not repeat the
-// key, which may come from a stranger.
+// CheckKey reports whether key may name an object: names of [A-Za-z0-9._-] joined by single
+// slashes, none starting with a dot, at most 700 bytes in all and 255 in one name. The error wraps
+// ErrBadKey and does not repeat the key, which may come from an attacker.
 func CheckKey(key string) error {
 	if key == "" {
 		return fmt.Errorf("%w: empty", ErrBadKey)
@@ -126,8 +123,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// checkPrefix is CheckKey for the start of a key: empty and a trailing slash
-// are fine.
+// checkPrefix is CheckKey for the start of a key: it may be empty or end in a slash.
 func checkPrefix(prefix string) error {
 	if trimmed := strings.TrimSuffix(prefix, "/"); trimmed != "" {
 		return CheckKey(trimmed)
@@ -146,8 +142,7 @@ func badKeyRune(r rune) bool {
 	return r != '.' && r != '_' && r != '-'
 }
 
-// contentTypes is a table of our own because the one of package mime depends
-// on files of the machine.
+// contentTypes replaces package mime, whose table depends on files of the machine.
 var contentTypes = map[string]string{
 	".mp4":  "video/mp4",
 	".m4v":  "video/mp4",
@@ -166,7 +161,7 @@ var contentTypes = map[string]string{
 }
 
 // ContentType returns the media type for the extension of a key or file name,
-// application/octet-stream when it is unknown.
+// application/octet-stream if it is unknown.
 func ContentType(name string) string {
 	if t, ok := contentTypes[strings.ToLower(path.Ext(name))]; ok {
 		return t
@@ -174,11 +169,11 @@ func ContentType(name string) string {
 	return "application/octet-stream"
 }
 
-// prefixesAtOnce is how many prefixes are looked for at the same time.
+// prefixesAtOnce is how many prefixes DeletePrefix lists at once.
 const prefixesAtOnce = 8
 
-// DeletePrefix removes all objects whose keys begin with one of the prefixes, of
-// which there may be thousands.
+// DeletePrefix removes all objects whose keys begin with one of the prefixes, of which there may be
+// thousands.
 func DeletePrefix(ctx context.Context, s Store, prefixes ...string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(prefixesAtOnce)

@@ -20,8 +20,8 @@ import (
 	"cutroom/internal/tracing"
 )
 
-// Put uploads the file, in one request up to four parts' size and beyond that
-// by a multipart upload, which is aborted when it fails.
+// Put uploads the file: in one request up to four parts' size, beyond that by a multipart upload,
+// which it aborts on failure.
 func (b *Bucket) Put(ctx context.Context, key, path, contentType string) (err error) {
 	ctx, end := tracing.Start(ctx, "bucket put")
 	defer func() { end(err) }()
@@ -68,13 +68,13 @@ func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size i
 	return errors.Join(b.fail(ctx, "put", key, err), b.abort(ctx, key, id))
 }
 
-// abort gives up a multipart upload: parts that nobody completes are stored,
-// and paid for, until a lifecycle rule finds them. It does not die with ctx.
+// abort discards a multipart upload, whose parts would be stored and billed until a lifecycle rule
+// removes them. It runs even if ctx has ended.
 func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	// A part that was still on its way in may survive an abort, so it is
-	// repeated until the upload is gone, a few times at most.
+	// A part that is still arriving may survive an abort, so repeat it a few times until the upload
+	// is gone.
 	for try := 1; ; try++ {
 		err := b.abortOnce(ctx, key, id)
 		switch {
@@ -118,13 +118,13 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	// Without a failed part the loop can only have been left early by ctx.
+	// If no part failed, only ctx can have ended the loop.
 	return parts, ctx.Err()
 }
 
-// Fetch downloads the object to dst.part, several ranges at once, and renames
-// it when every byte has arrived. It starts over when the object is
-// overwritten meanwhile, a few times, and then fails with ErrChanged.
+// Fetch downloads the object to dst.part, several ranges at once, and renames it when complete. If
+// the object is overwritten in the meantime it starts over, and after a few times returns
+// ErrChanged.
 func (b *Bucket) Fetch(ctx context.Context, key, dst string) (err error) {
 	ctx, end := tracing.Start(ctx, "bucket fetch")
 	defer func() { end(err) }()
@@ -158,8 +158,7 @@ func (b *Bucket) Fetch(ctx context.Context, key, dst string) (err error) {
 }
 
 func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) error {
-	// The first range also tells size and ETag: a small object costs one
-	// round trip.
+	// The first range also returns size and ETag: a small object costs one round trip.
 	first, err := b.get(ctx, key, "", 0, b.partSize)
 	if errors.Is(err, errEmptyRange) {
 		return nil
@@ -188,13 +187,13 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if ctx.Err() != nil { // without a failed part only ctx can have ended the loop
+	if ctx.Err() != nil { // no part failed, so only ctx can have ended the loop
 		return fmt.Errorf("fetch %s: %w", key, context.Cause(ctx))
 	}
 	return nil
 }
 
-// copyBuffers bounds the memory of a download at one buffer per part in flight.
+// copyBuffers limits the memory of a download to one buffer per part in flight.
 var copyBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
 // ranged is a part of an object, half-open [offset, offset+length), with the
@@ -207,17 +206,17 @@ type ranged struct {
 	length int64
 }
 
-// errEmptyRange is returned by get for a range of an object that has no bytes.
+// errEmptyRange is returned by get for a range of an empty object.
 var errEmptyRange = errors.New("object is empty")
 
-// get asks for up to length bytes from offset on. An etag other than "" must
-// be the object's. The SDK has retried when get fails.
+// get requests up to length bytes from offset. If etag is set, the object must still have it. The
+// SDK has already retried when get fails.
 func (b *Bucket) get(ctx context.Context, key, etag string, offset, length int64) (*ranged, error) {
 	span := fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)
 	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, Range: &span})
 	if err != nil {
 		if status, _, _ := describe(err); status == http.StatusRequestedRangeNotSatisfiable {
-			if etag != "" { // it had these bytes before
+			if etag != "" { // the object had these bytes before
 				return nil, fmt.Errorf("get %s: %w", key, ErrChanged)
 			}
 			return nil, errEmptyRange
@@ -226,7 +225,7 @@ func (b *Bucket) get(ctx context.Context, key, etag string, offset, length int64
 	}
 	if out.ContentLength == nil {
 		out.Body.Close()
-		return nil, fmt.Errorf("get %s: %w: answer without Content-Length", key, ErrUnavailable)
+		return nil, fmt.Errorf("get %s: %w: response without Content-Length", key, ErrUnavailable)
 	}
 	r := &ranged{body: out.Body, etag: aws.ToString(out.ETag), length: *out.ContentLength}
 	if err := r.parse(aws.ToString(out.ContentRange)); err != nil {
@@ -235,15 +234,15 @@ func (b *Bucket) get(ctx context.Context, key, etag string, offset, length int64
 	}
 	wantLength := min(length, r.total-offset)
 	if out.ContentRange == nil && offset == 0 {
-		wantLength = r.total // the server ignores Range: take it all
+		wantLength = r.total // the server ignores Range: read the whole object
 	}
 	switch {
 	case etag != "" && r.etag != etag:
 		err = ErrChanged
 	case r.total == 0:
-		err = errEmptyRange // an answer of 200 without bytes
+		err = errEmptyRange // a 200 without bytes
 	case r.offset != offset || r.length != wantLength:
-		err = fmt.Errorf("%w: asked for %d bytes at %d, was sent %d at %d of %d",
+		err = fmt.Errorf("%w: requested %d bytes at %d, received %d at %d of %d",
 			ErrUnavailable, length, offset, r.length, r.offset, r.total)
 	}
 	if err != nil {
@@ -253,8 +252,7 @@ func (b *Bucket) get(ctx context.Context, key, etag string, offset, length int64
 	return r, nil
 }
 
-// parse reads "bytes 0-9/100". Without the header the answer is the whole
-// object.
+// parse reads "bytes 0-9/100". Without the header the response is the whole object.
 func (r *ranged) parse(contentRange string) error {
 	if contentRange == "" {
 		r.total = r.length

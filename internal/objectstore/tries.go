@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// httpClient sends the SDK's requests. It ends a try over which no byte moved for
-// the limit, and decides whether another may follow.
+// httpClient sends the SDK's requests. It ends a try when no byte moved for the limit, and decides
+// whether another may follow.
 type httpClient struct {
 	client *http.Client
 	limit  time.Duration
@@ -26,32 +26,32 @@ type stalledError struct {
 
 func (e *stalledError) Error() string { return fmt.Sprintf("no data moved for %s", e.limit) }
 
-// CanceledError refuses more than one more try: the connection may have died
-// while it was idle. A store that stands still twice is not asked until nobody
-// waits. The SDK takes any other failure to send for one worth a try.
+// CanceledError allows one more try after a stall, because the connection may have died while idle.
+// After a second stall it stops: no client would still be waiting. The SDK retries any other
+// failure to send.
 func (e *stalledError) CanceledError() bool { return !e.first }
 
-// tryLimitKey is the key of a context value that replaces the limit.
+// tryLimitKey is the context key of a value that replaces the limit.
 type tryLimitKey struct{}
 
 type promptKey struct{}
 
-// Prompt returns a context for somebody who waits for an answer: an upload that
-// stands still for limit has failed, and the store is not asked anything more.
+// Prompt returns a context for a caller who waits: an upload that stalls for limit fails at once,
+// and later calls to the store fail without a request.
 func Prompt(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, promptKey{}, &caller{limit: limit})
 }
 
-// finalError ends the tries.
+// finalError stops the retries.
 type finalError struct{ error }
 
 func (finalError) CanceledError() bool { return true }
 func (e finalError) Unwrap() error     { return e.error }
 
-// caller is who waits.
+// caller tracks one caller's tries.
 type caller struct {
 	limit time.Duration
-	lost  atomic.Bool // an upload stood still
+	lost  atomic.Bool // an upload stalled
 }
 
 func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
@@ -79,7 +79,7 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	res, err := c.client.Do(req)
 	idle.Pause()
 	if err != nil {
-		// The pauses before further tries are longer than anybody waits.
+		// The pauses before further tries would be longer than the caller waits.
 		if err = idle.Explain(err); upload && attempt != "attempt=1" && attempt != "attempt=2" {
 			err = finalError{err}
 		}
@@ -90,8 +90,7 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// limitOf is how long a request may stand still. A store may need a while to
-// put an upload together.
+// limitOf is how long a request may stall. A store may need longer to assemble a multipart upload.
 func (c *httpClient) limitOf(req *http.Request) time.Duration {
 	if limit, set := req.Context().Value(tryLimitKey{}).(time.Duration); set {
 		return limit

@@ -1,6 +1,6 @@
-// Package staging owns the uploads directory: request bodies stream into it,
-// hashed on the way, and leave it for the object store or vanish. Nothing in
-// it outlives its request, except what a killed process left for [Area.Sweep].
+// Package staging owns the uploads directory. Request bodies stream into it, are hashed on the way,
+// and are then moved to the object store or removed. No file outlives its request, unless the
+// process is killed: [Area.Sweep] removes those.
 package staging
 
 import (
@@ -22,18 +22,17 @@ import (
 )
 
 var (
-	// ErrTooLarge is returned when a body is longer than its limit. What
-	// follows the limit has not been read, except for one byte.
+	// ErrTooLarge is returned for a body longer than its limit. Receive has read at most one byte
+	// beyond the limit.
 	ErrTooLarge = errors.New("larger than the limit")
 
-	// ErrNoSpace is what a DiskError is when the disk, or the service's share
-	// of it, is full.
+	// ErrNoSpace matches a DiskError caused by a full disk or quota.
 	ErrNoSpace = errors.New("no space left for uploads")
 
 	errClosed = errors.New("batch is closed")
 )
 
-// batchPrefix begins the names of the folders of requests.
+// batchPrefix begins the folder name of every request.
 const batchPrefix = "batch-"
 
 // Area is the uploads directory. Safe for concurrent use; several processes
@@ -42,7 +41,7 @@ type Area struct {
 	dir string
 }
 
-// New returns the area in dir, which is created if missing.
+// New returns the area in dir, which it creates if missing.
 func New(dir string) (*Area, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -54,11 +53,10 @@ func New(dir string) (*Area, error) {
 	return &Area{dir: abs}, nil
 }
 
-// Free returns how many bytes the service can still write to the disk of the
-// area.
+// Free returns how many bytes the service can still write to the disk of the area.
 func (a *Area) Free() (int64, error) { return disk.Free(a.dir) }
 
-// Batch starts the upload of one request. Its Close must be called.
+// Batch starts the upload of one request. The caller must call Close.
 func (a *Area) Batch() (*Batch, error) {
 	for {
 		dir, err := os.MkdirTemp(a.dir, batchPrefix)
@@ -67,7 +65,7 @@ func (a *Area) Batch() (*Batch, error) {
 		}
 		lock, err := lockNew(filepath.Join(dir, lockName))
 		if errors.Is(err, errSwept) {
-			continue // by another process, in the moment before it was locked
+			continue // another process swept it before it was locked
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("start upload: %w", diskError(err)), os.RemoveAll(dir))
@@ -76,14 +74,13 @@ func (a *Area) Batch() (*Batch, error) {
 	}
 }
 
-// lockName is the file in a batch whose lock says that its process lives. The
-// kernel releases it when the process ends, however it ends.
+// lockName is a file in each batch. Its lock shows that the owning process is alive: the kernel
+// releases it however the process ends.
 const lockName = "lock"
 
 var errSwept = errors.New("batch was swept")
 
-// lockNew makes the file and locks it. It fails with errSwept where a sweep
-// came first.
+// lockNew creates and locks the file. It returns errSwept if a sweep removed the batch first.
 func lockNew(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
@@ -102,8 +99,8 @@ func lockNew(path string) (*os.File, error) {
 
 func tryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 
-// Sweep removes the batches of processes that are gone, and whatever else got
-// into the directory and is older than olderThan.
+// Sweep removes the batches of dead processes, and any other file in the directory that is older
+// than olderThan.
 func (a *Area) Sweep(olderThan time.Duration) error {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -121,12 +118,12 @@ func (a *Area) Sweep(olderThan time.Duration) error {
 func sweepEntry(path string, olderThan time.Duration) error {
 	st, err := os.Lstat(path)
 	if err != nil {
-		return err // closed meanwhile
+		return err // closed in the meantime
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR, 0)
 	if err != nil {
 		if time.Since(st.ModTime()) <= olderThan {
-			return nil // about to be locked, or somebody else's
+			return nil // about to be locked, or not a batch
 		}
 		return os.RemoveAll(path)
 	}
@@ -140,8 +137,8 @@ func sweepEntry(path string, olderThan time.Duration) error {
 	return os.RemoveAll(path)
 }
 
-// File is a received body on disk, complete and closed. It belongs to its
-// batch until it is moved away or linked elsewhere.
+// File is a received body on disk, complete and closed. It belongs to its batch until it is moved
+// or linked elsewhere.
 type File struct {
 	Name      string // of the part, as given to Receive
 	FileName  string // as the client called it; never part of Path
@@ -150,7 +147,7 @@ type File struct {
 	SHA256    string // 64 lower-case hex characters
 }
 
-// Batch is the files of one request. It is used by one goroutine at a time.
+// Batch holds the files of one request. Only one goroutine may use it at a time.
 type Batch struct {
 	dir    string
 	lock   *os.File
@@ -158,18 +155,17 @@ type Batch struct {
 	closed bool
 }
 
-// buffers bounds the memory of an upload.
+// buffers bounds the memory per upload.
 var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
-// Receive writes what r delivers to a file of the batch. It fails with
-// ErrTooLarge when that is more than limit bytes, with a *DiskError, which is
-// ErrNoSpace when the disk is full, and with r's own error, wrapped, when
-// reading fails; then no file is left.
+// Receive writes what r delivers to a file of the batch. It returns ErrTooLarge after more than
+// limit bytes, a *DiskError if writing fails (matching ErrNoSpace if the disk is full), and r's own
+// error, wrapped, if reading fails. No file is left after an error.
 func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, error) {
 	if b.closed {
 		return File{}, fmt.Errorf("receive: %w", errClosed)
 	}
-	// Names on disk are our own numbers: the client's are not trusted.
+	// File names are serial numbers: the client's names are not trusted.
 	b.serial++
 	path := filepath.Join(b.dir, strconv.Itoa(b.serial))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
@@ -178,7 +174,7 @@ func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, 
 	}
 	size, sum, err := receive(f, r, limit)
 	if cerr := f.Close(); err == nil && cerr != nil {
-		err = diskError(cerr) // delayed writes may fail only here
+		err = diskError(cerr) // a delayed write may fail only on Close
 	}
 	if err != nil {
 		return File{}, errors.Join(fmt.Errorf("receive: %w", err), os.Remove(path))
@@ -186,14 +182,14 @@ func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, 
 	return File{Name: name, FileName: fileName, Path: path, SizeBytes: size, SHA256: sum}, nil
 }
 
-// receive copies r to f and returns length and hash.
+// receive copies r to f and returns the length and hash.
 func receive(f io.Writer, r io.Reader, limit int64) (int64, string, error) {
 	buf := buffers.Get().(*[256 << 10]byte)
 	defer buffers.Put(buf)
 	hash := sha256.New()
 	var size int64
 	for {
-		// One byte beyond the limit tells too large from exactly full.
+		// One byte beyond the limit distinguishes too large from exactly full.
 		n, err := r.Read(buf[:min(int64(len(buf)), max(limit, 0)-size+1)])
 		if size+int64(n) > limit {
 			return 0, "", ErrTooLarge
@@ -214,8 +210,7 @@ func receive(f io.Writer, r io.Reader, limit int64) (int64, string, error) {
 	}
 }
 
-// Close removes every file of the batch that was not moved away. Calling it
-// again does nothing.
+// Close removes every file of the batch that was not moved away. Further calls do nothing.
 func (b *Batch) Close() error {
 	if b.closed {
 		return nil
@@ -227,7 +222,7 @@ func (b *Batch) Close() error {
 	return nil
 }
 
-// DiskError is a failure of our disk, as opposed to one of the sender.
+// DiskError is a failure of the service's disk, as opposed to the sender's connection.
 type DiskError struct{ Err error }
 
 // Error describes the failure.
@@ -236,7 +231,7 @@ func (e *DiskError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *DiskError) Unwrap() error { return e.Err }
 
-// Is makes a full disk or quota an ErrNoSpace.
+// Is makes a full disk or quota match ErrNoSpace.
 func (e *DiskError) Is(target error) bool {
 	return target == ErrNoSpace && disk.IsFull(e.Err)
 }
