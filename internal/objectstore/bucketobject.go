@@ -115,6 +115,9 @@ type rangeReader struct {
 }
 
 func (r *rangeReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil { // bytes may still wait in the connection's buffer
+		return 0, fmt.Errorf("read %s: %w", r.key, context.Cause(r.ctx))
+	}
 	for r.at < r.end {
 		if r.body == nil {
 			next, err := r.bucket.get(r.ctx, r.key, r.etag, r.at, r.end-r.at)
