@@ -184,7 +184,8 @@ func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
 			t.Fatalf("the store was asked to delete %d times", len(during)/2)
 		}
 		for _, err := range during {
-			if code(err) != "a file with this hash is being removed, try again in a moment" {
+			// The store deletes the two side by side, so the object may be gone already.
+			if !errors.Is(err, objectstore.ErrNotFound) && code(err) != "a file with this hash is being removed, try again in a moment" {
 				t.Errorf("during the removal: %v", err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"cutroom/internal/dbtest"
+	"cutroom/internal/job"
 	"cutroom/internal/user"
 )
 
@@ -84,7 +85,11 @@ func literal(e ast.Expr, constants map[string]string) string {
 		return constants[e.Name]
 	case *ast.BinaryExpr:
 		return literal(e.X, constants) + literal(e.Y, constants)
-	case *ast.CallExpr: // a condition on a user's id is given by its own package
+	case *ast.SelectorExpr: // conditions of other packages
+		if e.Sel.Name == "Known" {
+			return job.Known
+		}
+	case *ast.CallExpr:
 		if sel, ok := e.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Exists" {
 			return user.Exists(literal(e.Args[0], constants))
 		}
