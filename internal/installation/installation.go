@@ -1,7 +1,6 @@
-// Package installation keeps a database and its bucket together. Both carry one
-// id; a bucket with another id, or one that holds objects and no id, is not
-// this database's, and nothing may be removed from it because the database does
-// not know it.
+// Package installation ties a database to its bucket by an id that both carry. A bucket with
+// another id, or with objects but no id, belongs to another database, and nothing may be removed
+// from it.
 package installation
 
 import (
@@ -20,17 +19,17 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// objectKey holds the id in the bucket.
+// objectKey is the object that holds the id.
 const objectKey = "cutroom-installation"
 
-// settle is how long the claim of an empty bucket waits for rival claims where
-// the store does not decide between them.
+// settle is how long the claim of an empty bucket waits for rival claims if the store has no
+// conditional writes.
 const settle = time.Second
 
 // ForeignError says that a bucket does not belong to the database.
 type ForeignError struct {
 	Bucket string
-	Theirs string // the id in the bucket, "" where there is none
+	Theirs string // the id in the bucket, "" if it has none
 	Ours   string // the id in the database
 }
 
@@ -44,13 +43,13 @@ func (e *ForeignError) Error() string {
 		e.Bucket, e.Theirs, cmp.Or(e.Ours, "none yet"), remedy)
 }
 
-// ID returns the id of the database, which gets one when it is first asked.
+// ID returns the id of the database and creates it on first use.
 func ID(ctx context.Context, d *db.DB) (string, error) {
 	id, err := known(ctx, d)
 	if id != "" || err != nil {
 		return id, err
 	}
-	// Of replicas that start at once one writes, and all read what it wrote.
+	// If several replicas start at once, one writes the id and all read it.
 	if _, err := d.Exec(ctx, `INSERT INTO installation (single, id, created_at) VALUES (1, $1, now_ms()) ON CONFLICT DO NOTHING`,
 		uuid.NewString()); err != nil {
 		return "", fmt.Errorf("write the installation id: %w", err)
@@ -58,7 +57,7 @@ func ID(ctx context.Context, d *db.DB) (string, error) {
 	return known(ctx, d)
 }
 
-// known is the id of the database, "" as long as it has none.
+// known returns the id of the database, "" if it has none yet.
 func known(ctx context.Context, d *db.DB) (id string, err error) {
 	err = d.QueryRow(ctx, `SELECT id FROM installation WHERE single = 1`).Scan(&id)
 	if err != nil && !db.IsNoRows(err) {
@@ -67,15 +66,15 @@ func known(ctx context.Context, d *db.DB) (id string, err error) {
 	return id, nil
 }
 
-// Claim makes sure that the bucket is the database's, and makes it so where it
-// is empty. It fails with a ForeignError where it is not.
+// Claim checks that the bucket belongs to the database, and claims an empty bucket for it. It
+// returns a ForeignError for any other bucket.
 func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 	ours, err := ID(ctx, d)
 	if err != nil {
 		return err
 	}
-	// The id is the first object of a bucket. Looked for after the others, it
-	// cannot be missed while they are seen.
+	// The id is the first object of a bucket. Reading it after the listing makes sure that it is
+	// found if the listing saw other objects.
 	empty, err := isEmpty(ctx, b)
 	if err != nil {
 		return err
@@ -84,8 +83,7 @@ func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 	if err != nil {
 		return err
 	}
-	// In a bucket that is still empty another installation may be about to
-	// overwrite the id.
+	// While the bucket is empty, another installation may be about to overwrite the id.
 	switch {
 	case empty && (theirs == "" || theirs == ours):
 		theirs, err = write(ctx, b, ours)
@@ -98,7 +96,7 @@ func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 	return compare(b, ours, theirs)
 }
 
-// Check fails with a ForeignError unless database and bucket carry one id.
+// Check returns a ForeignError unless database and bucket carry the same id.
 func Check(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 	ours, err := known(ctx, d)
 	if err != nil {
@@ -111,10 +109,9 @@ func Check(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 	return compare(b, ours, theirs)
 }
 
-// Adopt gives the bucket the id of the database, whatever was there, and
-// returns both the id that it had ("" for none) and the one that it has. The
-// record names the actor, and is written first: better an adoption recorded that
-// did not happen than the reverse.
+// Adopt gives the bucket the id of the database, whatever it held, and returns the bucket's id
+// before ("" for none) and after. The audit record names the actor. It is written first: a recorded
+// adoption that did not happen is better than an unrecorded one that did.
 func Adopt(ctx context.Context, d *db.DB, b *objectstore.Bucket, actor string) (before, after string, err error) {
 	if after, err = ID(ctx, d); err != nil {
 		return "", "", err
@@ -132,11 +129,11 @@ func Adopt(ctx context.Context, d *db.DB, b *objectstore.Bucket, actor string) (
 	return before, after, b.Save(ctx, objectKey, []byte(after+"\n"))
 }
 
-// State describes the pair without changing it, and fails where Claim would.
+// State describes the pair without changing it, and returns an error if Claim would.
 func State(ctx context.Context, d *db.DB, b *objectstore.Bucket) (string, error) {
 	ours, err := known(ctx, d)
 	if err != nil {
-		ours = "" // not migrated yet, so it is not of the installation that filled the bucket
+		ours = "" // not migrated yet, so another installation filled the bucket
 	}
 	empty, err := isEmpty(ctx, b)
 	if err != nil {
@@ -159,7 +156,7 @@ func compare(b *objectstore.Bucket, ours, theirs string) error {
 	return &ForeignError{Bucket: b.Name(), Theirs: theirs, Ours: ours}
 }
 
-// read returns the id in the bucket, "" where there is none.
+// read returns the id in the bucket, "" if it has none.
 func read(ctx context.Context, b *objectstore.Bucket) (string, error) {
 	data, err := b.Load(ctx, objectKey)
 	if errors.Is(err, objectstore.ErrNotFound) {
@@ -175,20 +172,20 @@ func read(ctx context.Context, b *objectstore.Bucket) (string, error) {
 	return id, nil
 }
 
-// write puts our id into an empty bucket and returns the one that it has then:
-// another installation may do the same at this moment, and one of them wins.
+// write puts our id into an empty bucket and returns the id that the bucket then has, because
+// another installation may be writing at the same time.
 func write(ctx context.Context, b *objectstore.Bucket, ours string) (string, error) {
 	data := []byte(ours + "\n")
 	err := b.Create(ctx, objectKey, data)
 	if err == nil {
-		err = b.Create(ctx, objectKey, data) // refused now where the store honours the condition
+		err = b.Create(ctx, objectKey, data) // refused here if the store supports the condition
 	}
 	switch {
 	case errors.Is(err, objectstore.ErrExists):
 		if theirs, err := read(ctx, b); theirs != "" || err != nil {
 			return theirs, err
 		}
-		err = nil // it is only just being written
+		err = nil // another installation is just writing it
 	case errors.Is(err, objectstore.ErrUnconditional):
 		err = b.Save(ctx, objectKey, data)
 	}
@@ -198,9 +195,8 @@ func write(ctx context.Context, b *objectstore.Bucket, ours string) (string, err
 	return settled(ctx, b)
 }
 
-// settled returns the id in the bucket once the last write has won. Whoever
-// else claims it found it empty before ours could be seen, so their writes are
-// on their way.
+// settled returns the id in the bucket after the last rival write. A rival that found the bucket
+// empty did so before our id was visible, so its write arrives within settle.
 func settled(ctx context.Context, b *objectstore.Bucket) (string, error) {
 	if err := httpcall.Sleep(ctx, settle); err != nil {
 		return "", err
@@ -211,8 +207,8 @@ func settled(ctx context.Context, b *objectstore.Bucket) (string, error) {
 // errFound ends a listing early.
 var errFound = errors.New("found")
 
-// isEmpty reports whether the bucket holds nothing but the id and what a probe
-// that was cut short left behind.
+// isEmpty reports whether the bucket holds nothing but the id and leftovers of an interrupted
+// probe.
 func isEmpty(ctx context.Context, b *objectstore.Bucket) (bool, error) {
 	err := b.List(ctx, "", func(o objectstore.Info) error {
 		if o.Key == objectKey || strings.HasPrefix(o.Key, "doctor/") || strings.HasPrefix(o.Key, "ready/") {

@@ -1,6 +1,6 @@
-// Package sweep removes from the object store what the database does not need
-// any more. The packages that own the objects give rules about what is needed;
-// how carefully the rest is removed is decided here, once for all of them.
+// Package sweep removes from the object store what the database no longer needs. The packages that
+// own the objects supply rules about what is needed; this package alone decides how carefully the
+// rest is removed.
 package sweep
 
 import (
@@ -16,36 +16,33 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// The brake: a sweep that would remove more than this share of what it lists,
-// and more than so many objects, because the database does not know them,
-// removes nothing. It is more likely that the database is the wrong one.
+// The brake: if the database does not know more than this share of the listed objects, and more
+// than this many, the sweep removes nothing. The service is then more likely connected to the wrong
+// database.
 const (
 	brakeShare   = 10 // a tenth
 	brakeObjects = 100
 )
 
-// Rule says which objects under a prefix are needed. The queries answer with 1
-// for an object that is needed, 0 for one that is not any more, and without a
-// row where the database knows nothing of it.
+// Rule says which objects under a prefix are needed. Its queries return 1 for a needed object, 0
+// for one that is no longer needed, and no row if the database does not know it.
 type Rule struct {
 	Kind string // for people, such as "render outputs"
-	// Prefix is what the keys begin with. The owner is the name in the key up to
-	// the slash behind it: of uploads/sep-1/source under uploads/sep- it is sep-1.
+	// Prefix is the start of the keys. The owner is the name after the prefix's last slash, up to
+	// the next: under the prefix uploads/sep-, the owner of uploads/sep-1/source is sep-1.
 	Prefix string
-	// Owner asks whether the owner $1 needs its objects.
+	// Owner is a query: does the owner $1 need its objects?
 	Owner string
-	// Object asks of $2, a key of the owner $1, whether the object is needed,
-	// where its owner does not settle it. It may be blank.
+	// Object is a query, run if the owner does not settle it: does the owner $1 need the object
+	// with key $2? It may be blank.
 	Object string
-	// Grace is how old an object must be to be removed without being known: its
-	// row may be about to come.
+	// Grace is how old an unknown object must be to be removed: its row may not be written yet.
 	Grace time.Duration
-	// Lifetime is the age at which an object goes although its owner lives; 0
-	// is never.
+	// Lifetime is the age at which an object is removed even if its owner exists; 0 means never.
 	Lifetime time.Duration
 }
 
-// owner is the name of whose object a key is.
+// owner is the owner's name in a key.
 func (r Rule) owner(key string) string {
 	folder := strings.LastIndexByte(r.Prefix, '/') + 1
 	name, _, _ := strings.Cut(key[folder:], "/")
@@ -57,20 +54,19 @@ type Options struct {
 	DB    *db.DB
 	Store objectstore.Store
 	Rules []Rule
-	// Check fails unless the store belongs to the database. It is asked before
-	// anything is removed. Nil is for a store that nobody else can reach.
+	// Check returns an error unless the store belongs to the database. It runs before any removal.
+	// Nil is for a store that no other installation can reach.
 	Check func(context.Context) error
 	// Listed is called with the size of what a rule found. It may be nil.
 	Listed func(kind string, sizeBytes int64)
-	// Removed is called with every removal, and Held, after every sweep, with
-	// the number of objects that the brake kept. Both may be nil.
+	// Removed is called after every removal, and Held after every sweep, with the number of objects
+	// that the brake kept. Both may be nil.
 	Removed func(kind string, objects int)
 	Held    func(objects int)
 	Log     *slog.Logger
 }
 
-// Sweeper removes objects. It is safe for concurrent use, and any number of
-// replicas may sweep at once.
+// Sweeper removes objects. It is safe for concurrent use, also by several replicas.
 type Sweeper struct{ Options }
 
 // New returns a Sweeper.
@@ -90,7 +86,7 @@ func New(o Options) *Sweeper {
 	return &Sweeper{o}
 }
 
-// HeldError says that the brake kept a sweep from removing anything.
+// HeldError says that the brake stopped a sweep from removing anything.
 type HeldError struct{ Unknown, Listed int }
 
 func (e *HeldError) Error() string {
@@ -98,11 +94,11 @@ func (e *HeldError) Error() string {
 		"If they may go, run `cutroom sweep --confirm`", e.Unknown, e.Listed)
 }
 
-// Finding is what a rule found.
+// Finding lists the objects that a rule does not need.
 type Finding struct {
 	Rule     Rule
 	Listed   int
-	Unneeded []objectstore.Info // known to the database, and needed no more
+	Unneeded []objectstore.Info // known to the database, no longer needed
 	Unknown  []objectstore.Info // not known to the database
 }
 
@@ -111,8 +107,8 @@ func suspicious(unknown, listed int) bool {
 	return unknown > brakeObjects && unknown*brakeShare > listed
 }
 
-// Plan looks at all objects and removes none. The HeldError says that the brake
-// would hold; the findings are complete with it.
+// Plan lists what a sweep would remove and removes nothing. It returns a HeldError, with complete
+// findings, if the brake would hold.
 func (s *Sweeper) Plan(ctx context.Context) ([]Finding, error) {
 	var all []Finding
 	var held *HeldError
@@ -138,8 +134,8 @@ func (s *Sweeper) Plan(ctx context.Context) ([]Finding, error) {
 	return all, nil
 }
 
-// Sweep removes what no rule needs. It removes nothing where the store is
-// another installation's, nor, unless it is confirmed, where the brake holds.
+// Sweep removes what no rule needs. It removes nothing if the store belongs to another
+// installation, or if the brake holds and confirmed is false.
 func (s *Sweeper) Sweep(ctx context.Context, confirmed bool) error {
 	if err := s.Check(ctx); err != nil {
 		return err
@@ -168,7 +164,7 @@ func (s *Sweeper) Sweep(ctx context.Context, confirmed bool) error {
 	return errors.Join(errs...)
 }
 
-// Remove deletes objects whose rows are gone already, unless they have come back.
+// Remove deletes objects whose rows are gone, unless a new row needs them.
 func (s *Sweeper) Remove(ctx context.Context, kind string, keys ...string) error {
 	var objects []objectstore.Info
 	for _, key := range keys {
@@ -177,8 +173,8 @@ func (s *Sweeper) Remove(ctx context.Context, kind string, keys ...string) error
 	return s.clean(ctx, kind, "their time was over", objects)
 }
 
-// Clean removes at once what is not needed under a prefix within a rule's, such
-// as the folder of one job.
+// Clean removes unneeded objects at once under a prefix within a rule's, such as the folder of one
+// job.
 func (s *Sweeper) Clean(ctx context.Context, kind, prefix string) error {
 	var objects []objectstore.Info
 	err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
@@ -191,7 +187,7 @@ func (s *Sweeper) Clean(ctx context.Context, kind, prefix string) error {
 	return s.clean(ctx, kind, "their job has ended", objects)
 }
 
-// clean removes those of the objects that are not needed, however young.
+// clean removes those of the objects that are not needed, regardless of age.
 func (s *Sweeper) clean(ctx context.Context, kind, why string, objects []objectstore.Info) error {
 	if len(objects) == 0 {
 		return nil
@@ -207,15 +203,14 @@ func (s *Sweeper) clean(ctx context.Context, kind, why string, objects []objects
 	return nil
 }
 
-// batch is how many objects are deleted at once, between two looks at the
-// database.
+// batch is how many objects are deleted between two checks of the database.
 const batch = 50
 
-// removeAll deletes objects that are still not needed: between the listing and
-// now somebody may have put them again.
+// removeAll deletes objects that are still not needed: a job may have stored one again since the
+// listing.
 func (s *Sweeper) removeAll(ctx context.Context, rule Rule, why string, objects []objectstore.Info) error {
 	var removed int
-	var oldest, newest time.Time // zero where nobody has looked
+	var oldest, newest time.Time // zero if unknown
 	defer func() {
 		if removed == 0 {
 			return
@@ -275,7 +270,7 @@ func (s *Sweeper) find(ctx context.Context, rule Rule) (Finding, error) {
 	return f, err
 }
 
-// verdict is what the database says of an object.
+// verdict is what the database says about an object.
 type verdict int
 
 const (
@@ -284,8 +279,8 @@ const (
 	unknown
 )
 
-// check says whether an object may go. Answers about owners are remembered in
-// owners, where that is not nil.
+// check decides whether an object may be removed. It caches answers about owners in owners, unless
+// that is nil.
 func (s *Sweeper) check(ctx context.Context, rule Rule, o objectstore.Info, owners map[string]verdict) (verdict, error) {
 	age := time.Since(o.ModTime)
 	owner := rule.owner(o.Key)

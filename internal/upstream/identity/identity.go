@@ -1,10 +1,9 @@
-// Package identity turns an identity token of provider_a or provider_b into
-// neutral claims.
+// Package identity turns an identity token of provider_a or provider_b into neutral claims.
 //
-// It owns the two wire formats, every check that makes a token trustworthy,
-// and the cache of provider_b's signing keys. It knows nothing of users, of our
-// own access tokens or of HTTP statuses: a caller learns only whether the token
-// was good, bad ([ErrRejected]) or undecidable for now ([ErrUnavailable]).
+// It owns the two wire formats, every check that makes a token trustworthy, and the cache of
+// provider_b's signing keys. It knows nothing of users, of our access tokens or of HTTP statuses: a
+// caller learns only whether the token is good, bad ([ErrRejected]) or undecidable for now
+// ([ErrUnavailable]).
 package identity
 
 import (
@@ -19,39 +18,37 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The two ways in which verification fails. Every error of a Verify method is
-// exactly one of them under errors.Is. The text around them is for the log; it
-// never holds the token.
+// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of
+// them. The text around them is for the log and never holds the token.
 var (
-	// ErrRejected says that the token is not good, whatever the reason.
+	// ErrRejected says that the token is not valid.
 	ErrRejected = errors.New("identity token rejected")
-	// ErrUnavailable says that the provider could not be asked: unreachable, too
-	// slow, cut off, or answering 5xx. The same token may be good later.
+	// ErrUnavailable says that the provider gave no usable answer: unreachable, too slow, cut off,
+	// or 5xx. The same token may succeed later.
 	ErrUnavailable = errors.New("identity provider unavailable")
 )
 
 // Claims is what a provider vouches for.
 type Claims struct {
-	Subject string // the provider's stable id of the person, never empty
-	Email   string // verified by the provider; empty where it gave no address
-	Name    string // empty where the provider gave none
-	Picture string // URL, empty where the provider gave none
+	Subject string // the provider's stable id for the person, never empty
+	Email   string // verified by the provider; may be empty
+	Name    string // may be empty
+	Picture string // URL; may be empty
 }
 
 const (
-	// maxTokenBytes is far above what the providers issue (1 to 2 KiB) and low
-	// enough that neither a query string nor a parser is troubled by it.
+	// maxTokenBytes is far above what the providers issue (1 to 2 KiB) and small enough for query
+	// strings and parsers.
 	maxTokenBytes = 16 << 10
-	// callTimeout bounds one call to a provider, where the given client and
-	// context do not bound it more tightly: somebody is looking at a sign-in
-	// screen meanwhile.
+	// callTimeout bounds one call to a provider, unless client or context have a tighter limit: a
+	// user is waiting at the sign-in screen.
 	callTimeout = 20 * time.Second
-	// maxClockSkew forgives a provider's clock that runs ahead of ours, for the
-	// moments a token begins (iat, nbf). The moment it ends is exact.
+	// maxClockSkew tolerates a provider's clock that runs ahead of ours, for the start of a token's
+	// validity (iat, nbf). Its expiry is exact.
 	maxClockSkew = 60 * time.Second
 )
 
-// checkSize refuses what cannot be an identity token before anybody is asked.
+// checkSize rejects an empty or oversized token before any call.
 func checkSize(idToken string) error {
 	switch {
 	case idToken == "":
@@ -62,18 +59,18 @@ func checkSize(idToken string) error {
 	return nil
 }
 
-// claimSet is a decoded JSON object of claims. Numbers must be json.Number, so
-// that a time does not pass through a float.
+// claimSet is a decoded JSON object of claims. Decode numbers as json.Number: a float would lose
+// precision of a time.
 type claimSet map[string]any
 
-// policy is what a provider's claims must say to be ours.
+// policy is what a provider's claims must say for us to accept them.
 type policy struct {
 	issuers   []string
-	clientIDs []string // an empty list admits nobody
+	clientIDs []string // an empty list accepts no token
 }
 
-// check applies every rule that both providers share and extracts the claims.
-// Its errors say which rule was broken; the caller adds ErrRejected.
+// check applies the rules that both providers share and extracts the claims. Its errors name the
+// broken rule; the caller adds ErrRejected.
 func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 	if issuer := c.text("iss"); !slices.Contains(p.issuers, issuer) {
 		return Claims{}, fmt.Errorf("issuer %.80q is not the provider's", issuer)
@@ -83,8 +80,8 @@ func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 		return Claims{}, errors.New("no audience")
 	}
 	for _, id := range audience {
-		// Every audience has to be ours: a token that is also meant for
-		// somebody else could have been collected by them.
+		// Every audience must be ours: another party of a token that is also meant for it could
+		// have passed it on.
 		if !slices.Contains(p.clientIDs, id) {
 			return Claims{}, fmt.Errorf("audience %.120q is not a client of ours", id)
 		}
@@ -93,7 +90,7 @@ func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 	if !ok {
 		return Claims{}, errors.New("no readable expiry")
 	}
-	// Both sides are whole seconds, so this is "strictly after now" exactly.
+	// Both sides are whole seconds, so this is exactly "strictly after now".
 	if expiry <= now.Unix() {
 		return Claims{}, fmt.Errorf("expired %d s ago", now.Unix()-expiry)
 	}
@@ -112,8 +109,8 @@ func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 	}, nil
 }
 
-// checkBegun refuses a token from the future, with maxClockSkew of leeway.
-// Both claims are optional; an unreadable one is refused.
+// checkBegun rejects a token from the future, with maxClockSkew of leeway. Both claims are
+// optional; an unreadable one is rejected.
 func (c claimSet) checkBegun(now time.Time) error {
 	for _, name := range []string{"iat", "nbf"} {
 		if c[name] == nil {
@@ -130,7 +127,7 @@ func (c claimSet) checkBegun(now time.Time) error {
 	return nil
 }
 
-// text returns a string claim, or "" when it is absent or no string.
+// text returns a string claim, or "" if it is absent or not a string.
 func (c claimSet) text(name string) string {
 	s, _ := c[name].(string)
 	return s
@@ -156,8 +153,8 @@ func (c claimSet) audience() []string {
 	return ids
 }
 
-// seconds reads an epoch time written as a number or as a string of digits.
-// A fraction is cut off, which can only end a token earlier.
+// seconds reads an epoch time written as a number or as a string of digits. It truncates a
+// fraction, which can only end a token earlier.
 func (c claimSet) seconds(name string) (int64, bool) {
 	switch v := c[name].(type) {
 	case string:
@@ -168,7 +165,7 @@ func (c claimSet) seconds(name string) (int64, bool) {
 			return n, true
 		}
 		f, err := v.Float64()
-		// Beyond 2^53 a float no longer names a second; no token lives there.
+		// Above 2^53 a float cannot represent every second, and no real token expires that late.
 		if err != nil || f < 0 || f > 1<<53 {
 			return 0, false
 		}

@@ -19,24 +19,22 @@ import (
 )
 
 const (
-	// keyLifetime is how long a fetched set is believed without asking again.
+	// keyLifetime is how long a fetched set is used before it is fetched again.
 	keyLifetime = 24 * time.Hour
-	// refetchInterval is the least time between two refetches of a set that we
-	// already hold, whether an unknown key or old age asks for them.
+	// refetchInterval is the shortest time between two refetches of a set that we already hold,
+	// whatever triggers them.
 	refetchInterval = time.Minute
 
 	minModulusBits = 2048
-	// maxModulusBits keeps one hostile or mistaken key from making every
-	// verification slow.
+	// maxModulusBits keeps one hostile or mistaken key from slowing every verification.
 	maxModulusBits = 8192
 )
 
-// keySet is a cache of a provider's published signing keys.
+// keySet caches a provider's published signing keys.
 //
-// An unknown key id makes it ask again, but at most once a minute and only as
-// counted from a refetch that really took place: forged ids that are turned
-// away do not push the next one further out, so a real rotation is seen after a
-// minute at the latest. The last good set outlives every failed refetch.
+// An unknown key id triggers a refetch, at most once a minute. The minute starts at the last
+// refetch that took place: forged ids do not postpone the next one, so a key rotation is seen after
+// a minute at the latest. A failed refetch keeps the last good set.
 type keySet struct {
 	address string
 	client  *http.Client
@@ -44,20 +42,19 @@ type keySet struct {
 
 	flights     singleflight.Group
 	mu          sync.Mutex
-	keys        map[string]*rsa.PublicKey // the last good set; nil before the first
+	keys        map[string]*rsa.PublicKey // last good set; nil before the first
 	loadedAt    time.Time                 // when keys arrived
 	refetchedAt time.Time                 // start of the last refetch of a set we held; the first load does not count
-	lastErr     error                     // how the newest fetch ended
+	lastErr     error                     // result of the newest fetch
 }
 
-// lookup returns the key of that id, fetching the set where that may help.
-// ErrRejected: the provider has no such key. ErrUnavailable: it could not be
-// asked, so nobody knows.
+// lookup returns the key of that id, and fetches the set if that may help. ErrRejected means that
+// the provider has no such key, ErrUnavailable that the provider gave no answer.
 func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error) {
 	if key := s.fresh(kid); key != nil {
 		return key, nil
 	}
-	// A fetch outlives the lookup that began it, because others wait for it too.
+	// The fetch must outlive the lookup that started it, because others wait for it too.
 	fetched := s.flights.DoChan("", func() (any, error) {
 		s.refetch(context.WithoutCancel(ctx))
 		return nil, nil
@@ -74,13 +71,13 @@ func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error)
 		return key, nil
 	}
 	if s.lastErr != nil {
-		// The id may be new since the last good set; a rejection would be a guess.
+		// The id may be newer than the last good set, so it cannot be rejected.
 		return nil, fmt.Errorf("%w: fetch key set: %w", ErrUnavailable, s.lastErr)
 	}
 	return nil, fmt.Errorf("%w: key id %.80q is not in the set", ErrRejected, kid)
 }
 
-// fresh returns the key of that id from a set that need not be asked for again.
+// fresh returns the key of that id if the cached set is recent enough.
 func (s *keySet) fresh(kid string) *rsa.PublicKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +87,7 @@ func (s *keySet) fresh(kid string) *rsa.PublicKey {
 	return s.keys[kid]
 }
 
-// refetch fetches the set, unless that was done lately.
+// refetch fetches the set, unless it was fetched recently.
 func (s *keySet) refetch(ctx context.Context) {
 	if !s.due() {
 		return
@@ -106,7 +103,7 @@ func (s *keySet) refetch(ctx context.Context) {
 	}
 }
 
-// due reports whether a fetch may start, and notes that it does.
+// due reports whether a fetch may start, and records its start.
 func (s *keySet) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +130,7 @@ func fetchKeys(ctx context.Context, client *http.Client, address string) (map[st
 	return parseKeys(body)
 }
 
-// webKey is one entry of a JSON Web Key set (RFC 7517), as far as we read it.
+// webKey holds the members of a JSON Web Key (RFC 7517) that we read.
 type webKey struct {
 	Type     string `json:"kty"`
 	ID       string `json:"kid"`
@@ -143,9 +140,8 @@ type webKey struct {
 	Exponent string `json:"e"`
 }
 
-// parseKeys reads a set and drops the keys that cannot have signed a token of
-// ours. A set without any usable key is an error, so that it never replaces a
-// good one. Of two keys with one id the first counts.
+// parseKeys decodes a set and drops keys that cannot sign a token for us. A set without a usable
+// key is an error, so that it never replaces a good one. If two keys share an id, the first counts.
 func parseKeys(body []byte) (map[string]*rsa.PublicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -156,8 +152,7 @@ func parseKeys(body []byte) (map[string]*rsa.PublicKey, error) {
 	keys := make(map[string]*rsa.PublicKey, len(set.Keys))
 	for _, raw := range set.Keys {
 		var entry webKey
-		// A key of a kind we do not know may have any shape; it must not cost
-		// us the keys that we do know.
+		// A key of an unknown kind may have any shape; skip it and keep the others.
 		if json.Unmarshal(raw, &entry) != nil || keys[entry.ID] != nil {
 			continue
 		}
@@ -171,8 +166,8 @@ func parseKeys(body []byte) (map[string]*rsa.PublicKey, error) {
 	return keys, nil
 }
 
-// publicKey returns the RSA signing key that the entry describes, or nil. The
-// members use and alg are optional in the standard; a wrong one disqualifies.
+// publicKey returns the RSA signing key that the entry describes, or nil. The standard makes use
+// and alg optional; a wrong value disqualifies the key.
 func (k webKey) publicKey() *rsa.PublicKey {
 	if k.ID == "" || k.Type != "RSA" ||
 		(k.Use != "" && k.Use != "sig") || (k.Alg != "" && k.Alg != "RS256") {
@@ -195,7 +190,7 @@ func (k webKey) publicKey() *rsa.PublicKey {
 	if n.BitLen() < minModulusBits || n.BitLen() > maxModulusBits || n.Bit(0) == 0 {
 		return nil
 	}
-	// 2^31-1 is the largest exponent that crypto/rsa works with.
+	// 2^31-1 is the largest exponent that crypto/rsa supports.
 	if e < 3 || e%2 == 0 || e > 1<<31-1 {
 		return nil
 	}

@@ -17,10 +17,10 @@ import (
 // providerAIssuers are the two spellings that provider_a uses.
 var providerAIssuers = []string{"accounts.google.com", "https://accounts.google.com"}
 
-// ProviderAConfig says where provider_a is and which tokens are meant for us.
+// ProviderAConfig says where provider_a is and which tokens it issues for us.
 type ProviderAConfig struct {
 	TokenInfoURL string           // without a query
-	ClientIDs    []string         // accepted audiences; none admits nobody
+	ClientIDs    []string         // accepted audiences; an empty list accepts no token
 	HTTP         *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now          func() time.Time // nil means time.Now
 }
@@ -48,8 +48,8 @@ func NewProviderA(cfg ProviderAConfig) *ProviderA {
 	return p
 }
 
-// Verify asks provider_a about the token and checks what it answers. The error
-// is ErrRejected or ErrUnavailable under errors.Is.
+// Verify asks provider_a about the token and checks the answer. The error is ErrRejected or
+// ErrUnavailable under errors.Is.
 func (p *ProviderA) Verify(ctx context.Context, idToken string) (Claims, error) {
 	if err := checkSize(idToken); err != nil {
 		return Claims{}, fmt.Errorf("provider_a: %w", err)
@@ -81,8 +81,7 @@ func (p *ProviderA) ask(ctx context.Context, idToken string) (Claims, error) {
 	decoder.UseNumber()
 	err = decoder.Decode(&set)
 	if _, trailing := decoder.Token(); err != nil || trailing != io.EOF {
-		// The decoder's own text quotes pieces of an answer that describes a
-		// person, so it stays out of the log.
+		// The decoder's error may quote personal data, so it stays out of the log.
 		return Claims{}, fmt.Errorf("%w: answer is not a JSON object", ErrRejected)
 	}
 	claims, err := p.policy.check(set, p.now())

@@ -13,20 +13,18 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// ProviderBConfig says where provider_b's keys are and which tokens are meant
-// for us.
+// ProviderBConfig says where provider_b's keys are and which tokens it issues for us.
 type ProviderBConfig struct {
-	Name      string           // in errors; blank means provider_b
+	Name      string           // used in errors; blank means provider_b
 	KeysURL   string           // of the published key set
 	Issuer    string           // compared exactly
-	ClientIDs []string         // accepted audiences; none admits nobody
+	ClientIDs []string         // accepted audiences; an empty list accepts no token
 	HTTP      *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now       func() time.Time // nil means time.Now
 }
 
-// ProviderB verifies identity tokens by their RS256 signature against the key
-// set that provider_b, or whoever else speaks OpenID Connect, publishes. It is
-// safe for concurrent use.
+// ProviderB verifies identity tokens by their RS256 signature against the key set that provider_b,
+// or another OpenID Connect provider, publishes. It is safe for concurrent use.
 type ProviderB struct {
 	name   string
 	policy policy
@@ -35,7 +33,7 @@ type ProviderB struct {
 	now    func() time.Time
 }
 
-// NewProviderB returns a verifier; the key set is fetched when first needed.
+// NewProviderB returns a verifier, which fetches the key set on first use.
 func NewProviderB(cfg ProviderBConfig) *ProviderB {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -44,9 +42,9 @@ func NewProviderB(cfg ProviderBConfig) *ProviderB {
 		name:   cmp.Or(cfg.Name, "provider_b"),
 		policy: policy{issuers: []string{cfg.Issuer}, clientIDs: cfg.ClientIDs},
 		keys:   &keySet{address: cfg.KeysURL, client: httpcall.Private(cfg.HTTP), now: cfg.Now},
-		// One algorithm only: "none", and HS256 keyed with the public key, never
-		// reach a key. Claims are checked here rather than by the library, whose
-		// leeway would also stretch the expiry.
+		// Accept one algorithm only: "none", and HS256 keyed with the public key, never reach a
+		// key. The claims are checked here instead of by the library, whose leeway would also
+		// stretch the expiry.
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}),
 			jwt.WithStrictDecoding(),
@@ -66,8 +64,8 @@ func (p *ProviderB) Verify(ctx context.Context, idToken string) (Claims, error) 
 	var claims Claims
 	set := jwt.MapClaims{}
 	_, err := p.parser.ParseWithClaims(idToken, set, func(token *jwt.Token) (any, error) {
-		// The claims come first although nothing vouches for them yet: a token
-		// that would be refused anyway must not cause a call for its key.
+		// Check the unproven claims before the signature: a token that is rejected anyway must not
+		// cause a fetch of keys.
 		var err error
 		if claims, err = p.policy.check(claimSet(set), p.now()); err != nil {
 			return nil, err

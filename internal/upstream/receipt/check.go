@@ -8,11 +8,11 @@ import (
 	"net/http"
 )
 
-// nothing is the name of a purchase that nobody has made.
+// nothing is the id of a purchase that does not exist.
 const nothing = "0"
 
-// Check proves our credentials by asking about a purchase that does not exist:
-// a store that knows us says so.
+// Check tests our credentials by asking about a purchase that does not exist: the store answers
+// that only to an app it knows.
 func (p *PlatformA) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -28,7 +28,7 @@ func (p *PlatformA) Check(ctx context.Context) error {
 	return nil
 }
 
-// reasonOf is the store's code for an error, "" where there is none.
+// reasonOf is the store's error code, "" if there is none.
 func reasonOf(body []byte) string {
 	var answer struct {
 		Error struct {
@@ -43,8 +43,8 @@ func reasonOf(body []byte) string {
 	return answer.Error.Errors[0].Reason
 }
 
-// Check proves our credentials by asking about a transaction that does not
-// exist: a store that knows us says so.
+// Check tests our credentials by asking about a transaction that does not exist: the store answers
+// that only to an app it knows.
 func (p *PlatformB) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()

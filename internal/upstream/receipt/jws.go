@@ -17,9 +17,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The extensions by which platform_b marks the certificates that may sign
-// transactions. Other certificates under the same root lack them, and other
-// people hold the keys of those.
+// The extensions with which platform_b marks the certificates that may sign transactions. Other
+// certificates under the same root lack them and belong to other parties.
 var (
 	leafMarker         = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 11, 1}
 	intermediateMarker = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 2, 1}
@@ -55,13 +54,12 @@ func (r trustedRoots) expiry() time.Time {
 
 // verifySigned returns the payload of a JWS that the store signed.
 //
-// Certificates are judged at now. The store advises to judge them at the time
-// of signing, which is right for a transaction kept on a device for months; we
-// fetch ours this moment and the store signs when it answers. Its signing time,
-// moreover, stands in the very payload that is to be proven: believing it would
-// let the holder of an expired key choose a date at which it was valid.
+// It checks the certificates' validity at now. The store advises the time of signing instead, which
+// suits a transaction kept on a device for months; ours was signed and fetched a moment ago. The
+// signing time is also part of the unproven payload: trusting it would let the holder of an expired
+// key choose a date at which the key was valid.
 func verifySigned(text string, roots trustedRoots, now time.Time) ([]byte, error) {
-	// Decoding skips line breaks, which have no place in a compact JWS.
+	// The decoder skips line breaks, which a compact JWS must not contain.
 	if strings.ContainsAny(text, "\r\n") {
 		return nil, errors.New("line break")
 	}
@@ -78,11 +76,12 @@ func verifySigned(text string, roots trustedRoots, now time.Time) ([]byte, error
 	return signedParser.DecodeSegment(strings.Split(text, ".")[1])
 }
 
-// signedParser knows one algorithm. What is claimed is judged by who asked.
+// signedParser accepts one algorithm and does not check claims; the callers do.
 var signedParser = jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodES256.Alg()}),
 	jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
 
-// chainOf reads the chain of a header that demands no extension.
+// chainOf returns the certificate chain in a header, and refuses a header with a critical
+// extension.
 func chainOf(header map[string]any) ([]*x509.Certificate, error) {
 	if _, ok := header["crit"]; ok {
 		return nil, errors.New("header demands an extension")
@@ -107,9 +106,8 @@ func chainOf(header map[string]any) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// verifyChain checks that chain is exactly leaf, intermediate and one of our
-// roots, and returns the leaf's key. The root in the chain is compared, never
-// trusted.
+// verifyChain checks that chain is exactly leaf, intermediate and one of our roots, and returns the
+// leaf's key. The root in the chain is only compared with ours, never trusted.
 func verifyChain(chain []*x509.Certificate, roots trustedRoots, now time.Time) (*ecdsa.PublicKey, error) {
 	leaf, intermediate, root := chain[0], chain[1], chain[2]
 	if !slices.ContainsFunc(roots, root.Equal) {
@@ -125,20 +123,20 @@ func verifyChain(chain []*x509.Certificate, roots trustedRoots, now time.Time) (
 		return nil, errors.New("leaf is not for signatures")
 	}
 
-	// Until the root vouches for it, the intermediate's key is a stranger's: to check
-	// a signature with one of a million bits takes minutes.
+	// Check the intermediate against the root first: verifying a signature with an attacker's key
+	// of a million bits would take minutes.
 	if err := intermediate.CheckSignatureFrom(root); err != nil {
 		return nil, fmt.Errorf("intermediate: %w", err)
 	}
 
-	// The pools hold one certificate each, so a path that verifies can only be
-	// the one presented (or skip the intermediate, which is refused below).
+	// Each pool holds one certificate, so only the presented path can verify, or one that skips the
+	// intermediate, which is refused below.
 	anchors, between := x509.NewCertPool(), x509.NewCertPool()
 	anchors.AddCert(root)
 	between.AddCert(intermediate)
 	paths, err := leaf.Verify(x509.VerifyOptions{
 		Roots: anchors, Intermediates: between, CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}, // the default asks for a web server's
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}, // the default requires a TLS server certificate
 	})
 	if err != nil {
 		return nil, fmt.Errorf("chain: %w", err)

@@ -10,7 +10,7 @@ import (
 	"net/url"
 )
 
-// The ways in which a notification is not heeded, beside ErrUnavailable.
+// The errors of a notification, besides ErrUnavailable.
 var (
 	// ErrForged says that the store did not sign the notification.
 	ErrForged = errors.New("notification is not signed by the store")
@@ -21,27 +21,27 @@ var (
 // Transaction names a purchase to its store.
 type Transaction struct {
 	ID string // order or transaction id
-	// ProductID and Token let platform_a be asked about one purchase; without
-	// them it is asked for all that were taken back lately.
+	// ProductID and Token let platform_a be asked about this purchase. Without them only its list
+	// of recent refunds is read.
 	ProductID, Token string
 }
 
-// Notice is what a notification of a store claims; nothing of it is proven. The
-// zero Notice claims nothing that concerns a purchase of ours.
+// Notice is the unproven claim of a store's notification. The zero Notice concerns none of our
+// purchases.
 type Notice struct {
 	Transaction Transaction
-	// Reinstated says that a refund was taken back.
+	// Reinstated says that a refund was reversed.
 	Reinstated bool
-	// Partial says that some of several were refunded, and the rest were not.
+	// Partial says that only part of the quantity was refunded.
 	Partial bool
 }
 
-// refundOfAll is the store's word for a refund of the whole purchase.
+// refundOfAll is the store's code for a refund of the whole purchase.
 const refundOfAll = 1
 
-// Notification reads what platform_a pushes: a Pub/Sub message with a developer
-// notification in it. bearer is the token that it came with. The error is
-// ErrNotHeeded, ErrForged or ErrUnavailable under errors.Is.
+// Notification parses a push from platform_a: a Pub/Sub message with a developer notification in
+// it. bearer is the token of the push. The error is ErrNotHeeded, ErrForged or ErrUnavailable under
+// errors.Is.
 func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte) (Notice, error) {
 	if p.sender == nil {
 		return Notice{}, fmt.Errorf("platform_a: %w", ErrNotHeeded)
@@ -67,8 +67,8 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 			SKU   string `json:"sku"`
 		} `json:"oneTimeProductNotification"`
 	}
-	// Whatever is not readable was signed all the same, and will not become
-	// readable by being sent again.
+	// An unreadable message with a valid token stays unreadable: accept it, so that the store does
+	// not send it again.
 	if json.Unmarshal(body, &push) != nil {
 		return Notice{}, nil
 	}
@@ -76,7 +76,7 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 	if err != nil || json.Unmarshal(data, &said) != nil || said.PackageName != p.packageName {
 		return Notice{}, nil
 	}
-	const cancelled = 2 // of a oneTimeProductNotification
+	const cancelled = 2 // notificationType of a oneTimeProductNotification
 	switch {
 	case said.Voided.OrderID != "":
 		return Notice{Transaction: Transaction{ID: said.Voided.OrderID, Token: said.Voided.Token},
@@ -87,13 +87,12 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 	return Notice{}, nil
 }
 
-// maxVoidedPages bounds the pages that are read of what was taken back, of 1,000
-// purchases each.
+// maxVoidedPages bounds how many pages of voided purchases are read, with 1,000 purchases each.
 const maxVoidedPages = 20
 
-// Reversed returns the order ids of the purchases that platform_a has taken
-// back, each true: of the given ones, and of any others within the last 30
-// days, which is what the store tells. The error is ErrUnavailable or ErrInvalid.
+// Reversed returns the order ids of purchases that platform_a has refunded or voided, each true:
+// those of asked, and all others of the last 30 days, which is as far as the store's list reaches.
+// The error is ErrUnavailable or ErrInvalid.
 func (p *PlatformA) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
 	reversed := map[string]bool{}
 	for _, t := range asked {
@@ -125,8 +124,7 @@ func (p *PlatformA) Reversed(ctx context.Context, asked []Transaction) (map[stri
 	return reversed, nil
 }
 
-// voided adds a page of what was taken back to the ids, and returns the token of
-// the next.
+// voided adds a page of voided purchases to ids and returns the token of the next page.
 func (p *PlatformA) voided(ctx context.Context, query url.Values, ids map[string]bool) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -154,8 +152,8 @@ func (p *PlatformA) voided(ctx context.Context, query url.Values, ids map[string
 	return page.Pages.Next, nil
 }
 
-// Notification reads what platform_b sends: a signed payload with a signed
-// transaction in it. The error is ErrForged under errors.Is.
+// Notification parses a notification of platform_b: a signed payload with a signed transaction in
+// it. The error is ErrForged under errors.Is.
 func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Notice, error) {
 	var sent struct {
 		SignedPayload string `json:"signedPayload"`
@@ -176,21 +174,20 @@ func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Noti
 	if json.Unmarshal(payload, &said) != nil {
 		return Notice{}, nil
 	}
-	// REVOKE is of family sharing, which grants nothing here; the store is asked
-	// all the same. Every other type leaves a consumable as it is.
+	// REVOKE concerns family sharing, which grants nothing here; ask the store anyway. No other
+	// type changes a consumable.
 	if said.Type != "REFUND" && said.Type != "REVOKE" && said.Type != "REFUND_REVERSED" {
 		return Notice{}, nil
 	}
 	t, err := p.open(said.Data.Transaction)
-	if err != nil { // of another app or environment, or not a transaction at all
+	if err != nil { // for another app or environment, or not a transaction
 		return Notice{}, nil
 	}
 	return Notice{Transaction: Transaction{ID: t.TransactionID}, Reinstated: said.Type == "REFUND_REVERSED"}, nil
 }
 
-// Reversed asks platform_b about each of the transactions and returns those that
-// it knows, true for what it has taken back. The error is ErrUnavailable, beside
-// what was learned before.
+// Reversed asks platform_b about each transaction and returns the ids that it knows, true if it has
+// refunded or revoked them. With ErrUnavailable it also returns the answers received so far.
 func (p *PlatformB) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
 	known := map[string]bool{}
 	for _, t := range asked {

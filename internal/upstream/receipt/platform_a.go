@@ -15,14 +15,14 @@ import (
 // platformAScope is what our service account asks access to.
 const platformAScope = "https://www.googleapis.com/auth/androidpublisher"
 
-// PlatformAConfig says which app's purchases are verified, and as whom.
+// PlatformAConfig names the app whose purchases are verified, and our account at the store.
 type PlatformAConfig struct {
-	BaseURL            string // of the API, without a trailing slash
+	BaseURL            string // API, without a trailing slash
 	PackageName        string // the app's package
 	ServiceAccountJSON []byte // key file of a service account, as downloaded
-	AllowTest          bool   // licence testers' purchases count
-	// Sender checks the bearer token of a push: nil for one of the store's, else
-	// ErrForged or ErrUnavailable. Without it notifications are not heeded.
+	AllowTest          bool   // accept purchases of licence testers
+	// Sender checks the bearer token of a push: it returns nil if the store issued it, else
+	// ErrForged or ErrUnavailable. If Sender is nil, Notification returns ErrNotHeeded.
 	Sender func(ctx context.Context, bearer string) error
 	HTTP   *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now    func() time.Time // nil means time.Now
@@ -39,7 +39,7 @@ type PlatformA struct {
 	access       *accessTokens
 }
 
-// NewPlatformA reads the service account's key file, and makes no call.
+// NewPlatformA parses the service account's key file. It makes no call.
 func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	account, err := parseServiceAccount(cfg.ServiceAccountJSON)
 	if err != nil {
@@ -59,9 +59,8 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	}, nil
 }
 
-// Verify asks the store about the purchase token in in.Receipt and returns how
-// many of the product were bought (>= 1). The error is ErrInvalid or
-// ErrUnavailable under errors.Is.
+// Verify asks the store about the purchase token in in.Receipt and returns the quantity bought (>=
+// 1). The error is ErrInvalid or ErrUnavailable under errors.Is.
 func (p *PlatformA) Verify(ctx context.Context, in Purchase) (quantity int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -96,13 +95,13 @@ func (p *PlatformA) lookup(ctx context.Context, productID, token string) (produc
 	}
 	var record productPurchase
 	if err := json.Unmarshal(body, &record); err != nil {
-		// The decoder's own text may quote the purchase token.
+		// The decoder's error may quote the purchase token.
 		return productPurchase{}, refuse(Unverified, "the store's record is not readable")
 	}
 	return record, nil
 }
 
-// get asks the store as our service account.
+// get calls the store's API as our service account.
 func (p *PlatformA) get(ctx context.Context, address string) (status int, body []byte, err error) {
 	access, err := p.access.get(ctx)
 	if err != nil {
@@ -110,8 +109,8 @@ func (p *PlatformA) get(ctx context.Context, address string) (status int, body [
 	}
 	status, body, err = authorizedGet(ctx, p.client, address, access)
 	if err == nil && status == http.StatusUnauthorized {
-		// An access token can be revoked before its time. A fresh one settles
-		// whether it was the token or our rights that were refused.
+		// An access token can be revoked early. A fresh one shows whether the store refused the
+		// token or our rights.
 		p.access.discard(access)
 		if access, err = p.access.get(ctx); err != nil {
 			return 0, nil, fmt.Errorf("fresh access token: %w", err)
@@ -121,35 +120,35 @@ func (p *PlatformA) get(ctx context.Context, address string) (status int, body [
 	return status, body, err
 }
 
-// ofAnother begins the store's reasons for a purchase token that is good, for
-// something else than what was asked about.
+// ofAnother begins the store's reasons for a valid purchase token that belongs to another product
+// or app.
 const ofAnother = "purchaseTokenDoesNotMatch"
 
-// What productPurchase says of itself.
+// The values of the fields of productPurchase.
 const (
 	statePurchased = 0
 	stateCancelled = 1
 	statePending   = 2
-	// typeTest is a licence tester's purchase. The type is absent of a plain one.
+	// typeTest is a licence tester's purchase. A regular one has no type.
 	typeTest = 0
 )
 
-// productPurchase is the store's record, as far as we read it.
+// productPurchase holds the fields of the store's record that we read.
 type productPurchase struct {
-	// PurchaseState is 0 purchased, 1 cancelled, 2 pending. The store writes its
-	// zeros out (its purchaseType is documented as present only where it means
-	// something, and 0 is one of its values), so an absent state is no purchase.
+	// PurchaseState is 0 purchased, 1 cancelled, 2 pending. The store writes zeros out, so an
+	// absent state is not a purchase. (Its purchaseType is documented as present only where it
+	// means something, and 0 is one of its values.)
 	PurchaseState *int64 `json:"purchaseState"`
 	PurchaseType  *int64 `json:"purchaseType"`
 	Quantity      *int64 `json:"quantity"`
 	OrderID       string `json:"orderId"`
 	// ProductID is documented as "may not be present".
 	ProductID string `json:"productId"`
-	// ObfuscatedAccountID is present when the app named an account on buying.
+	// ObfuscatedAccountID is present if the app named an account at the purchase.
 	ObfuscatedAccountID string `json:"obfuscatedExternalAccountId"`
 }
 
-// check returns the quantity that was bought, or which rule the record breaks.
+// check returns the quantity bought, or an error that names the broken rule.
 func (r productPurchase) check(in Purchase, allowTest bool) (quantity int64, err error) {
 	switch {
 	case r.PurchaseState == nil:

@@ -19,8 +19,8 @@ import (
 
 const (
 	platformBAudience = "appstoreconnect-v1"
-	// requestLifetime is how long a signed request counts. The store allows an
-	// hour; one call needs far less.
+	// requestLifetime is the validity of a signed request. The store allows an hour; one call needs
+	// far less.
 	requestLifetime = 10 * time.Minute
 )
 
@@ -30,15 +30,15 @@ const (
 //go:embed platform_b_root.pem
 var platformBRoot []byte
 
-// PlatformBConfig says which app's purchases are verified, and as whom.
+// PlatformBConfig names the app whose purchases are verified, and our key at the store.
 type PlatformBConfig struct {
-	BaseURL       string           // of the API, without a trailing slash
-	IssuerID      string           // who signs our requests
+	BaseURL       string           // API, without a trailing slash
+	IssuerID      string           // issuer of our signed requests
 	KeyID         string           // the id of PrivateKeyPEM
 	PrivateKeyPEM []byte           // P-256 key, PKCS #8 or SEC 1, with real line breaks
 	BundleID      string           // the app's bundle
-	Sandbox       bool             // a purchase in the sandbox proves nothing in production, and the other way round
-	ExtraRootsPEM []byte           // trusted beside the store's root; none unless set
+	Sandbox       bool             // accept sandbox purchases instead of production ones
+	ExtraRootsPEM []byte           // trusted besides the store's root; may be empty
 	HTTP          *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now           func() time.Time // nil means time.Now
 }
@@ -57,7 +57,7 @@ type PlatformB struct {
 	now             func() time.Time
 }
 
-// NewPlatformB reads key and certificates, and makes no call.
+// NewPlatformB parses key and certificates. It makes no call.
 func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	key, err := jwt.ParseECPrivateKeyFromPEM(cfg.PrivateKeyPEM)
 	if err != nil {
@@ -87,12 +87,11 @@ func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	}, nil
 }
 
-// RootExpiry is when the first of the trusted root certificates runs out.
+// RootExpiry is when the first of the trusted root certificates expires.
 func (p *PlatformB) RootExpiry() time.Time { return p.roots.expiry() }
 
-// Verify asks the store about the transaction in in.TransactionID and returns
-// how many of the product were bought (>= 1); in.Receipt is not used, because
-// only what the store signs for us now is proof. The error is ErrInvalid or
+// Verify asks the store about the transaction in in.TransactionID and returns the quantity bought
+// (>= 1). It ignores in.Receipt: only what the store signs now is proof. The error is ErrInvalid or
 // ErrUnavailable under errors.Is.
 func (p *PlatformB) Verify(ctx context.Context, in Purchase) (quantity int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
@@ -107,8 +106,7 @@ func (p *PlatformB) Verify(ctx context.Context, in Purchase) (quantity int64, er
 	return quantity, nil
 }
 
-// lookup returns what the store signs about a transaction, which is of our app
-// and of our environment.
+// lookup returns a transaction that the store signed for our app and environment.
 func (p *PlatformB) lookup(ctx context.Context, transactionID string) (transaction, error) {
 	id, err := segment("transaction id", transactionID)
 	if err != nil {
@@ -138,7 +136,7 @@ func (p *PlatformB) lookup(ctx context.Context, transactionID string) (transacti
 	return t, err
 }
 
-// open reads a transaction that the store signed.
+// open verifies and decodes a transaction that the store signed.
 func (p *PlatformB) open(signed string) (transaction, error) {
 	payload, err := verifySigned(signed, p.roots, p.now())
 	if err != nil {
@@ -157,7 +155,7 @@ func (p *PlatformB) open(signed string) (transaction, error) {
 	return t, nil
 }
 
-// requestToken signs one request to the store's API.
+// requestToken signs a token for one request to the store's API.
 func (p *PlatformB) requestToken() (string, error) {
 	now := p.now()
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
@@ -169,7 +167,7 @@ func (p *PlatformB) requestToken() (string, error) {
 	return token.SignedString(p.key)
 }
 
-// transaction is a signed transaction's payload, as far as we read it.
+// transaction holds the fields of a signed transaction that we read.
 type transaction struct {
 	TransactionID   string          `json:"transactionId"`
 	BundleID        string          `json:"bundleId"`
@@ -178,16 +176,16 @@ type transaction struct {
 	Quantity        *int64          `json:"quantity"`
 	Ownership       string          `json:"inAppOwnershipType"`
 	RevocationDate  json.RawMessage `json:"revocationDate"`
-	AppAccountToken string          `json:"appAccountToken"` // a UUID that the app named on buying, if any
+	AppAccountToken string          `json:"appAccountToken"` // UUID that the app named at the purchase, if any
 }
 
-// revoked reports whether the store took the transaction back.
+// revoked reports whether the store refunded or revoked the transaction.
 func (t transaction) revoked() bool {
 	date := strings.TrimSpace(string(t.RevocationDate))
 	return date != "" && date != "null"
 }
 
-// check returns the quantity that was bought, or which rule the payload breaks.
+// check returns the quantity bought, or an error that names the broken rule.
 func (t transaction) check(in Purchase) (quantity int64, err error) {
 	switch {
 	case in.ProductID == "" || t.ProductID != in.ProductID:
@@ -202,7 +200,7 @@ func (t transaction) check(in Purchase) (quantity int64, err error) {
 	return quantityOf(t.Quantity)
 }
 
-// sameUUID compares two UUIDs, whose case means nothing.
+// sameUUID compares two UUIDs, ignoring case.
 func sameUUID(a, b string) bool {
 	x, err := uuid.Parse(a)
 	if err != nil {

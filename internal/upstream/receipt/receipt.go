@@ -1,10 +1,9 @@
-// Package receipt asks the stores about purchases: whether one was made, and
-// whether it was taken back since.
+// Package receipt asks the stores whether a purchase was made, and whether it was reversed since.
 //
-// It owns the wire formats of platform_a and platform_b, our credentials
-// towards them, and the rules by which an answer counts as proof. It knows
-// nothing of credits, users or prices: a purchase is proven (nil), not proven
-// ([ErrInvalid], for a [Reason]) or undecidable for now ([ErrUnavailable]).
+// It owns the wire formats of platform_a and platform_b, our credentials there, and the rules by
+// which an answer counts as proof. It knows nothing of credits, users or prices: a purchase is
+// proven (nil), not proven ([ErrInvalid], with a [Reason]) or undecidable for now
+// ([ErrUnavailable]).
 package receipt
 
 import (
@@ -18,30 +17,28 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// The two ways in which verification fails. Every error of a Verify method is
-// exactly one of them under errors.Is. The text around them is for the log; it
-// never holds a purchase token or a credential.
+// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of
+// them. The text around them is for the log and never holds a purchase token or a credential.
 var (
-	// ErrInvalid says that the store does not confirm the purchase, whatever
-	// the reason.
+	// ErrInvalid says that the store does not confirm the purchase.
 	ErrInvalid = errors.New("receipt invalid")
-	// ErrUnavailable says that the store could not be asked: unreachable, too
-	// slow, cut off, answering 5xx or 429. The same purchase may be tried again.
+	// ErrUnavailable says that the store gave no usable answer: unreachable, too slow, cut off, 5xx
+	// or 429. The same purchase may succeed later.
 	ErrUnavailable = errors.New("store unavailable")
 )
 
-// Reason says in a word why a receipt is not valid.
+// Reason says in one word why a receipt is not valid.
 type Reason string
 
 // The reasons.
 const (
 	Pending      Reason = "pending"       // not paid yet: the same purchase may pass later
-	Cancelled    Reason = "cancelled"     // the store has called it off
-	Revoked      Reason = "revoked"       // the store took it back after the sale
-	OtherAccount Reason = "other_account" // bought by or for somebody else
-	Mismatch     Reason = "mismatch"      // of another product, order, app or environment
-	TestPurchase Reason = "test_purchase" // by a licence tester, for no money
-	Unverified   Reason = "unverified"    // the store does not vouch for it
+	Cancelled    Reason = "cancelled"     // cancelled in the store
+	Revoked      Reason = "revoked"       // refunded or revoked by the store
+	OtherAccount Reason = "other_account" // bought by or for another account
+	Mismatch     Reason = "mismatch"      // belongs to another product, order, app or environment
+	TestPurchase Reason = "test_purchase" // made by a licence tester, free of charge
+	Unverified   Reason = "unverified"    // not confirmed by the store
 )
 
 // refusal is an ErrInvalid with its reason.
@@ -70,16 +67,15 @@ func ReasonOf(err error) Reason {
 type Purchase struct {
 	TransactionID string // the store's order or transaction id
 	ProductID     string // the store's product id
-	Receipt       string // platform_a: the purchase token. platform_b does not need it
-	AccountID     string // who claims it: must match the account the store recorded, if any
+	Receipt       string // platform_a: the purchase token. not used by platform_b
+	AccountID     string // claiming account; must match the account the store recorded, if any
 }
 
-// maxQuantity is the most of a product that one purchase can be of. The stores
-// allow less; it keeps an absurd number out of the ledger.
+// maxQuantity bounds the quantity of one purchase. The stores allow less; it keeps an absurd number
+// out of the ledger.
 const maxQuantity = 1000
 
-// quantityOf is how many of the product a purchase is of; a store that does not
-// say means one.
+// quantityOf is the quantity of a purchase; a store that names none means one.
 func quantityOf(said *int64) (int64, error) {
 	switch {
 	case said == nil:
@@ -92,17 +88,16 @@ func quantityOf(said *int64) (int64, error) {
 }
 
 const (
-	// maxPartBytes caps one path segment made of what a client sent. Purchase
-	// tokens have some 150 characters, ids fewer.
+	// maxPartBytes bounds a path segment made from client input. Purchase tokens have some 150
+	// characters, ids fewer.
 	maxPartBytes = 4 << 10
-	// verifyTimeout bounds a whole verification, where the given client and
-	// context do not bound it more tightly: somebody is waiting for what they
-	// have paid for.
+	// verifyTimeout bounds a whole verification, unless client or context have a tighter limit: a
+	// buyer is waiting.
 	verifyTimeout = 30 * time.Second
 )
 
-// segment escapes one part of a path. A part that could not name anything, or
-// that a server might resolve as a folder, is ErrInvalid.
+// segment escapes one path segment. An empty or oversized one, or one that a server might resolve
+// as a folder, is ErrInvalid.
 func segment(name, part string) (string, error) {
 	if part == "" || part == "." || part == ".." || len(part) > maxPartBytes {
 		return "", fmt.Errorf("%w: %s of %d bytes cannot be one", ErrInvalid, name, len(part))
@@ -110,13 +105,13 @@ func segment(name, part string) (string, error) {
 	return url.PathEscape(part), nil
 }
 
-// authorizedGet asks a store's API with a bearer token; see sorted.
+// authorizedGet calls a store's API with a bearer token and classifies failures with sorted.
 func authorizedGet(ctx context.Context, client *http.Client, address, bearer string) (int, []byte, error) {
 	return sorted(httpcall.Get(ctx, client, address, bearer))
 }
 
-// sorted tells the failures of a call apart: what is transient (no complete
-// answer, 5xx, 429, 408) becomes ErrUnavailable, an absurdly long answer ErrInvalid.
+// sorted classifies the failures of a call: temporary ones (no complete answer, 5xx, 429, 408)
+// become ErrUnavailable, an oversized answer ErrInvalid.
 func sorted(status int, body []byte, err error) (int, []byte, error) {
 	switch {
 	case errors.Is(err, httpcall.ErrTooLong):

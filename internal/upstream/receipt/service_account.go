@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// assertionLifetime is the longest that token endpoints accept.
+	// assertionLifetime is the longest lifetime that token endpoints accept.
 	assertionLifetime = time.Hour
-	// clockSlack backdates what we sign, for a store whose clock runs behind.
+	// clockSlack backdates what we sign, in case the store's clock runs behind.
 	clockSlack = 10 * time.Second
-	// renewBefore is how long before its end an access token is replaced, so
-	// that none expires on its way to the store.
+	// renewBefore is how long before its expiry an access token is replaced, so that none expires
+	// on its way to the store.
 	renewBefore = time.Minute
 )
 
-// serviceAccount is our identity towards platform_a.
+// serviceAccount is our identity at platform_a.
 type serviceAccount struct {
 	Email    string `json:"client_email"`
 	KeyID    string `json:"private_key_id"` // may be empty
@@ -38,7 +38,7 @@ type serviceAccount struct {
 	key *rsa.PrivateKey
 }
 
-// parseServiceAccount reads a key file. Its errors never quote the file.
+// parseServiceAccount parses a key file. Its errors never quote the file.
 func parseServiceAccount(file []byte) (a serviceAccount, err error) {
 	if json.Unmarshal(file, &a) != nil {
 		return a, errors.New("not a JSON key file")
@@ -49,7 +49,7 @@ func parseServiceAccount(file []byte) (a serviceAccount, err error) {
 	return a, nil
 }
 
-// assertion signs a request for access, as in RFC 7523.
+// assertion signs a request for an access token (RFC 7523).
 func (a serviceAccount) assertion(scope string, now time.Time) (string, error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{
 		"iss": a.Email, "scope": scope, "aud": a.TokenURI,
@@ -62,8 +62,8 @@ func (a serviceAccount) assertion(scope string, now time.Time) (string, error) {
 	return token.SignedString(a.key)
 }
 
-// accessTokens hands out a service account's access token and renews it shortly
-// before it expires. Callers that need one at the same time share one request.
+// accessTokens caches a service account's access token and renews it shortly before it expires.
+// Concurrent callers share one request.
 type accessTokens struct {
 	account serviceAccount
 	client  *http.Client
@@ -75,17 +75,17 @@ type accessTokens struct {
 	renewAt time.Time
 }
 
-// get returns a token that is good for a while. The error is ErrInvalid when
-// the endpoint refuses us and ErrUnavailable when it could not be asked.
+// get returns a valid token. The error is ErrInvalid if the endpoint refuses us and ErrUnavailable
+// if it gives no answer.
 func (s *accessTokens) get(ctx context.Context) (string, error) {
 	if token := s.cached(); token != "" {
 		return token, nil
 	}
-	// The request outlives the caller that began it, because others wait for it
-	// too; it ends by its own time-out.
+	// The request must outlive the caller that started it, because others wait for it too. It has
+	// its own time-out.
 	results := s.flights.DoChan("", func() (any, error) {
 		if token := s.cached(); token != "" {
-			return token, nil // renewed between our look and this flight
+			return token, nil // renewed since the check above
 		}
 		shared, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
 		defer cancel()
@@ -109,7 +109,7 @@ func (s *accessTokens) cached() string {
 	return s.token
 }
 
-// discard forgets a token that the store refused, unless it was replaced since.
+// discard forgets a token that the store refused, unless it was already replaced.
 func (s *accessTokens) discard(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,8 @@ func (s *accessTokens) discard(token string) {
 	}
 }
 
-// renew fetches a token and keeps it until shortly before its end. A token of
-// unknown or very short life serves the callers of this flight only.
+// renew fetches a token and keeps it until shortly before its expiry. A token of unknown or very
+// short life serves only the callers of this flight.
 func (s *accessTokens) renew(ctx context.Context) (string, error) {
 	began := s.now()
 	assertion, err := s.account.assertion(platformAScope, began)
@@ -145,9 +145,9 @@ func (s *accessTokens) renew(ctx context.Context) (string, error) {
 		ExpiresIn   json.Number `json:"expires_in"` // seconds; some token endpoints write it as a string
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.AccessToken == "" {
-		return "", fmt.Errorf("%w: the answer holds no access token", ErrInvalid) // never quoted: it may hold one
+		return "", fmt.Errorf("%w: the answer holds no access token", ErrInvalid) // not quoted, because it may contain a token
 	}
-	// A year is far above what endpoints grant, and keeps the sum from overflowing.
+	// A year is far above what endpoints grant, and prevents an overflow of the sum.
 	seconds, _ := answer.ExpiresIn.Int64() // 0 where the lifetime is absent or no whole number
 	life := time.Duration(min(max(seconds, 0), 365*24*3600)) * time.Second
 	s.mu.Lock()
