@@ -93,7 +93,7 @@ type stored struct {
 }
 
 // version is raised when the same asset would be described differently.
-const version = 1
+const version = 2
 
 // Enabled is the error of a service without a bucket.
 func (s *Service) Enabled() error {

@@ -19,6 +19,7 @@ type RhythmDetector struct {
 	samples []float64 // mono, from a step boundary on
 	bands   [fluxLag + 1][]float64
 	flux    [fluxKept]float64 // ring, by step
+	power   [fluxKept]float64 // likewise
 	steps   int64             // in flux so far
 	level   float64           // of the recent flux: its highest value, decaying
 	last    int64             // step of the last onset
@@ -53,6 +54,11 @@ const (
 	fluxShare   = 0.12
 	levelDecay  = 0.999 // a step: to a half in 7 s
 	onsetsApart = 5     // steps
+
+	// A sound that is cut off clicks, which is no onset: fluxEnd steps after it the
+	// power is below cutOff of what it was as many steps before it.
+	fluxEnd = 3
+	cutOff  = 1.0 / 32
 )
 
 // NewRhythmDetector returns a detector of a sound of that many channels.
@@ -131,11 +137,13 @@ func squared(c complex128) float64 { return real(c)*real(c) + imag(c)*imag(c) }
 // neighbours.
 func (d *RhythmDetector) step(spectrum *[fluxWindow/2 + 1]float64) {
 	now := d.bands[d.steps%(fluxLag+1)]
+	var power float64
 	for i, b := range fluxBands {
 		var sum float64
 		for _, p := range spectrum[b.from:b.to] {
 			sum += p
 		}
+		power += sum
 		now[i] = math.Log10(1 + 1000*math.Sqrt(sum)*2/fluxWindow)
 	}
 	before := d.bands[(d.steps+1)%(fluxLag+1)]
@@ -144,7 +152,7 @@ func (d *RhythmDetector) step(spectrum *[fluxWindow/2 + 1]float64) {
 		// A tone that only moves to the next band has not become louder.
 		flux += max(0, x-max(before[i], before[max(0, i-1)], before[min(i+1, len(before)-1)]))
 	}
-	d.flux[d.steps%fluxKept] = flux
+	d.flux[d.steps%fluxKept], d.power[d.steps%fluxKept] = flux, power
 	d.level = max(flux, d.level*levelDecay)
 	d.steps++
 	d.judge(d.steps - 1 - max(fluxAround, meanAfter))
@@ -172,13 +180,18 @@ func (d *RhythmDetector) judge(step int64) {
 		mean += d.at(i) / (meanBefore + meanAfter + 1)
 	}
 	strength := flux - mean
-	if strength < max(fluxAbove, fluxShare*d.level, fluxRise*mean) {
+	if strength < max(fluxAbove, fluxShare*d.level, fluxRise*mean) || d.cutsOff(step) {
 		return
 	}
 	d.last = step
 	if d.found = append(d.found, rhythmOnset{step, strength}); len(d.found) == 2*MaxOnsets {
 		d.keepStrongest()
 	}
+}
+
+// cutsOff tells whether a sound ends at a step, and nothing of note begins.
+func (d *RhythmDetector) cutsOff(step int64) bool {
+	return step >= fluxEnd && d.power[(step+fluxEnd)%fluxKept] < cutOff*d.power[(step-fluxEnd)%fluxKept]
 }
 
 // band is a half-open range of a spectrum.

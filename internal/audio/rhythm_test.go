@@ -92,6 +92,7 @@ func rhythms() []rhythm {
 		}
 		return 0.15 * x * min(1, t/0.04) * min(1, (0.55-t)/0.1)
 	}
+	beep := func(_ int, t float64) float64 { return 0.5 * math.Sin(2*math.Pi*777.7*t) }
 	return []rhythm{
 		{"kicks", every(0.125, 0, 4, 8, 12), kick, 0.4, nil},
 		{"soft kicks", every(0.125, 0, 4, 8, 12), func(e int, t float64) float64 { return 0.05 * kick(e, t) }, 0.4, nil},
@@ -100,6 +101,8 @@ func rhythms() []rhythm {
 		{"syncopated drums over a pad", every(0.125, 0, 3, 4, 7, 10, 11, 12, 14), drums, 0.35, pad},
 		{"syllables", every(0.105, 0, 2, 5, 7, 10, 13), syllable, 0.16, nil},
 		{"bowed notes", every(0.15, 0, 4, 8, 12), strings, 0.55, nil},
+		{"beeps that are cut off", every(0.125, 0, 4, 8, 12), beep, 0.1011, nil},
+		{"cut-off beeps over a soft pad", every(0.125, 0, 4, 8, 12), beep, 0.3, noise(3, 0.01, 0)},
 		{"drums over hiss", every(0.125, 0, 3, 6, 8, 12), kick, 0.4, noise(9, 0.01, 0)},
 	}
 }
