@@ -12,6 +12,7 @@ export interface Clip {
 }
 
 export type JoinType = 'dissolve' | 'fadeBlack' | 'fadeWhite';
+type Aspect = NonNullable<NonNullable<Schemas['RenderConfigV3']['canvas']>['aspect']>;
 export type Fit = 'contain' | 'cover' | 'blur';
 /** A volume at a time; between two points it changes evenly. */
 export interface Point {
@@ -101,7 +102,7 @@ export const lengthOfAll = (segments: Segment[]): number => beginsOf(segments).a
 
 export const nextId = (segments: Segment[]): number => Math.max(0, ...segments.map((s) => s.id)) + 1;
 
-const when = <T extends object>(on: unknown, fields: T): T | object => (on ? fields : {});
+const when = <T extends object>(on: unknown, fields: T): T | Record<never, never> => (on ? fields : {});
 
 /** The draft as the API renders it, with the features that this server has. */
 export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: string) => boolean): Schemas['RenderConfigV3'] {
@@ -109,7 +110,7 @@ export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: 
   const canvas = has('canvas') && (draft.aspect || draft.fit);
   return {
     quality: draft.quality,
-    ...when(canvas, { canvas: { aspect: draft.aspect || 'source', fit: draft.fit ?? 'contain' } }),
+    ...when(canvas, { canvas: { aspect: (draft.aspect || 'source') as Aspect, fit: draft.fit ?? 'contain' } }),
     ...when(draft.loud && has('loudness'), { loudness: {} }),
     segments: draft.segments.map((s, order) => ({
       sourceAssetKey: s.assetKey,
@@ -119,7 +120,7 @@ export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: 
       trimEndMs: s.toMs,
       speedScale: s.speed,
       volumeScale: s.volume,
-      ...when(order > 0 && s.join && has(`transition.${s.join.type}`), { transition: s.join }),
+      ...when(order > 0 && s.join && has(`transition.${s.join.type}`), { transition: s.join ?? null }),
       ...when(canvas, { focusX: s.focusX ?? 0.5, focusY: s.focusY ?? 0.5 }),
     })),
     bgmClips: music

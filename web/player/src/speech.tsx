@@ -146,10 +146,10 @@ async function submit(recording: Recording, key: string, byReference: boolean, s
   const header = { 'Idempotency-Key': key };
   if (!('file' in recording)) {
     const { assetKey, fromMs, toMs } = recording;
-    return reference({ sourceAssetKey: assetKey, trimStartMs: fromMs, trimEndMs: toMs }, header);
+    return reference({ sourceAssetKey: assetKey, trimStartMs: fromMs, trimEndMs: toMs, sourceLanguageCode: 'auto' }, header);
   }
   const { file } = recording;
-  if (byReference) return reference({ sourceAssetKey: await upload(file, (part) => sent(100 * part)) }, header);
+  if (byReference) return reference({ sourceAssetKey: await upload(file, (part) => sent(100 * part)), trimStartMs: 0, trimEndMs: null, sourceLanguageCode: 'auto' }, header);
   const form = new FormData();
   form.set('spec', new Blob(['{"sourceLanguageCode":"auto"}'], { type: 'application/json' }));
   form.set('file', file);
@@ -157,10 +157,8 @@ async function submit(recording: Recording, key: string, byReference: boolean, s
   return (await answer(api.POST('/api/v2/separate', { body, bodySerializer: () => form, params: { header } }))).jobId;
 }
 
-type Reference = { sourceAssetKey: string; trimStartMs?: number; trimEndMs?: number };
-
-async function reference(body: Reference, header: { 'Idempotency-Key': string }): Promise<string> {
-  return (await answer(api.POST('/api/v2/separate/v3' as '/api/v2/separate', { body: body as never, params: { header } }))).jobId;
+async function reference(body: Schemas['SeparationByReference'], header: { 'Idempotency-Key': string }): Promise<string> {
+  return (await answer(api.POST('/api/v2/separate/v3', { body, params: { header } }))).jobId;
 }
 
 /** Separations that were paid before and can still be used. */

@@ -259,7 +259,7 @@ function Card(props: {
       )}
       <div class="moves" hidden={!props.open}>
         {props.separate && (
-          <button type="button" class="plain" aria-label={`Separate the sound of ${name}`} onClick={props.separate}>
+          <button type="button" class="plain" aria-label={`Separate its sound: ${name}`} onClick={props.separate}>
             Separate its sound
           </button>
         )}
