@@ -1,7 +1,6 @@
-// Package account owns what happens to users: sign-in, access tokens, roles, and
-// deletion with erasure. It sits above the packages that keep a user's files,
-// because deleting an account erases those first. It knows the identity providers
-// only through [IdentityVerifier].
+// Package account owns sign-in, access tokens, roles, and the deletion and erasure of accounts. It
+// sits above the packages that keep a user's files, because deleting an account erases those first.
+// It knows the identity providers only through [IdentityVerifier].
 package account
 
 import (
@@ -58,7 +57,7 @@ type Options struct {
 	Erasers   []Eraser
 	// Session is how long after a sign-in its token may be renewed.
 	Session time.Duration
-	// MaxTokenLife is the longest that any token may live which was ever issued.
+	// MaxTokenLife is the longest life of any token issued so far.
 	MaxTokenLife time.Duration
 	Log          *slog.Logger
 }
@@ -76,8 +75,7 @@ type Session struct {
 	User    user.User
 }
 
-// maxSubject bounds a provider's id of a person, in characters. OpenID Connect
-// allows 255.
+// maxSubject bounds a provider's id for a person, in characters. OpenID Connect allows 255.
 const maxSubject = 255
 
 // SignIn exchanges an identity token for a session. The user is created at the
@@ -129,8 +127,8 @@ func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims
 	return user.User{}, fault.Sentencef(fault.Unavailable, "The account is being deleted, please try again later")
 }
 
-// nameFor is the name kept at the first sign-in: the provider's, which
-// provider_b tells only to the client, else the e-mail's local part.
+// nameFor is the name kept at the first sign-in: the one from the provider, which provider_b tells
+// only the client, else the local part of the e-mail.
 func nameFor(provider string, c identity.Claims, fullName string) string {
 	name := c.Name
 	if provider == ProviderB {
@@ -143,8 +141,8 @@ func nameFor(provider string, c identity.Claims, fullName string) string {
 	return db.Clean(local, 200)
 }
 
-// Authenticate checks a bearer token. It asks the database at most once a second,
-// for all users at once, so that the account may have been deleted.
+// Authenticate checks a bearer token. It reads sign-outs at most once a second, for all users at
+// once, and does not check that the account still exists.
 func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
 	p, err := s.checked.check(s.tokens, token)
 	if err != nil {

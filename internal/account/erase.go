@@ -12,11 +12,10 @@ import (
 	"cutroom/internal/user"
 )
 
-// Delete removes a user and everything of theirs. From its first write on, the
-// account does not exist for any request; then the files are erased, and last
-// the row goes and takes credits and jobs with it. An interruption in between
-// is finished by [Service.FinishErasures]. Deleting an unknown user succeeds.
-// Actor is who asked for it, in the audit record's terms.
+// Delete removes a user and all of the user's data. From its first write on, the account does not
+// exist for any request; then the files are erased, and last the row, which cascades to credits and
+// jobs. [Service.FinishErasures] completes an interrupted deletion. Deleting an unknown user
+// succeeds. Actor names the requester in the audit record.
 func (s *Service) Delete(ctx context.Context, userID, actor string) error {
 	var known bool
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
@@ -56,9 +55,8 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 	})
 }
 
-// FinishErasures erases the accounts whose deletion was interrupted. Recent
-// ones are left to the request that works on them. One that cannot be erased
-// does not hold up the others.
+// FinishErasures completes interrupted deletions. It leaves recent ones to the request that is
+// working on them. A failure does not stop the others.
 func (s *Service) FinishErasures(ctx context.Context) error {
 	ids, err := user.ErasingSince(ctx, s.db, time.Minute)
 	if err != nil {

@@ -28,15 +28,14 @@ func (s *Service) Renew(ctx context.Context, p Principal) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	// A sign-out need not have reached this replica; a token that came after it
-	// would outlive it.
+	// This replica may not know of a sign-out yet, and the new token would outlive it.
 	if p.Issued.Before(validFrom(u.SignedOut)) {
 		return Session{}, fault.New(fault.Unauthorized, "invalid_token")
 	}
 	return s.begin(u, p.SignedIn)
 }
 
-// begin makes the session of somebody who signed in at the given time.
+// begin creates the session of a user who signed in at the given time.
 func (s *Service) begin(u user.User, signedIn time.Time) (Session, error) {
 	token, expires, err := s.tokens.Issue(Principal{UserID: u.ID, Role: u.Role, Issued: issued(u), SignedIn: signedIn})
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"cutroom/internal/user"
 )
 
-// ErrUnknown is in the chain of errors about a user who does not exist.
+// ErrUnknown is wrapped by errors about a user who does not exist.
 var ErrUnknown = errors.New("no such user")
 
 func unknown(emailOrID string) error {
 	return fmt.Errorf("%w: nobody has the e-mail or id %q, and an account begins with its first sign-in", ErrUnknown, emailOrID)
 }
 
-// Find returns the user with this e-mail (any case) or UUID. An e-mail may
-// belong to one user per provider; which of them is meant is not guessed.
+// Find returns the user with this e-mail (any case) or UUID. If users of several providers share
+// the e-mail, it returns an error that lists their ids.
 func Find(ctx context.Context, d *db.DB, emailOrID string) (user.User, error) {
 	users, err := user.Find(ctx, d, emailOrID)
 	switch {
@@ -38,8 +38,8 @@ func Find(ctx context.Context, d *db.DB, emailOrID string) (user.User, error) {
 	return users[0], nil
 }
 
-// SetRole gives a user a role, on behalf of actor, and returns the user. A role
-// given counts from the next sign-in, one taken away is gone at once.
+// SetRole gives a user a role, on behalf of actor, and returns the user. A grant takes effect at
+// the next sign-in, a revocation at once.
 func SetRole(ctx context.Context, d *db.DB, emailOrID, role, actor string) (user.User, error) {
 	u, err := Find(ctx, d, emailOrID)
 	if err != nil {

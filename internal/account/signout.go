@@ -43,9 +43,8 @@ func validFrom(signedOut time.Time) time.Time {
 	return signedOut.Add(999 * time.Millisecond).Truncate(time.Second)
 }
 
-// issued is the time of issue of a token for a user who was just read. It is of the
-// database's clock, as sign-outs are: that of a replica which runs ahead would let
-// its tokens outlive one.
+// issued is the time of issue of a token for a user just read. It uses the database's clock, as
+// sign-outs do: with a replica's fast clock, tokens would outlive a sign-out.
 func issued(u user.User) time.Time {
 	if from := validFrom(u.SignedOut); u.Read.Before(from) {
 		return from
@@ -53,17 +52,16 @@ func issued(u user.User) time.Time {
 	return u.Read
 }
 
-// signOuts knows the users who were signed out while tokens of theirs may live.
-// They are few, so all are read at most once in [SignOutDelay], instead of one
-// user at every request.
+// signOuts caches the users who were signed out while tokens of theirs may be alive. They are few,
+// so one query per [SignOutDelay] reads them all instead of one query per request.
 type signOuts struct {
 	db *db.DB
-	// maxLife is the longest life of a token that any configuration allows: one that
-	// was issued before tokens were given a shorter one lives on.
+	// maxLife is the longest life that any configuration allows a token: tokens issued before a
+	// shorter setting live on.
 	maxLife time.Duration
 	// turn is held while the fields below are read or written.
 	turn  chan struct{}
-	asked time.Time            // when the database was asked for at
+	asked time.Time            // when at was read
 	at    map[string]time.Time // by user
 	// failed is when reading last failed, and err why.
 	failed time.Time
@@ -74,7 +72,7 @@ func newSignOuts(d *db.DB, maxLife time.Duration) *signOuts {
 	return &signOuts{db: d, maxLife: maxLife, turn: make(chan struct{}, 1)}
 }
 
-// check answers invalid_token for a token from before its user's sign-out.
+// check returns invalid_token for a token issued before its user's sign-out.
 func (s *signOuts) check(ctx context.Context, p Principal) error {
 	arrived := time.Now()
 	select {
@@ -83,8 +81,8 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-s.turn }()
-	// A request that waited for its turn uses what was read after it had
-	// arrived, however long the database took.
+	// A request that waited for its turn uses what was read after it arrived, however long the
+	// database took.
 	if s.at == nil || arrived.Sub(s.asked) >= SignOutDelay {
 		if s.failed.After(arrived) {
 			return s.err // a database that does not answer one does not answer the next
@@ -104,7 +102,7 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 
 func (s *signOuts) load(ctx context.Context) error {
 	asked := time.Now()
-	// An hour more than a token lives makes up for clocks that do not agree.
+	// An extra hour tolerates clocks that disagree.
 	at, err := user.SignedOut(ctx, s.db, s.maxLife+time.Hour)
 	if err != nil {
 		return err

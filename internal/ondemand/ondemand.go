@@ -1,6 +1,5 @@
-// Package ondemand makes things when somebody asks for them that were not made
-// in time: each once, however many ask at once, and few at the same time. It
-// knows nothing of what they are.
+// Package ondemand makes files on request that were not made in time: each once, however many
+// requests wait for it, and few at the same time. It does not know what they are.
 package ondemand
 
 import (
@@ -16,10 +15,10 @@ import (
 	"cutroom/internal/media"
 )
 
-// timeLimit is what one thing may take, the wait for its turn included.
+// timeLimit bounds the making of one thing, including the wait for its turn.
 const timeLimit = 10 * time.Minute
 
-// ErrBusy answers whoever asked when it takes longer than a request may.
+// ErrBusy answers a request that waited for maxWait.
 var ErrBusy = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: 5 * time.Second}
 
 // Maker makes things. It is safe for concurrent use.
@@ -29,21 +28,21 @@ type Maker struct {
 	log     *slog.Logger
 	flights singleflight.Group
 
-	open    context.Context // ends when it is closed
+	open    context.Context // ends with Close
 	close   context.CancelFunc
-	mu      sync.Mutex // held while something begins, and while it is closed
+	mu      sync.Mutex // held by Close and while a run starts
 	running sync.WaitGroup
 }
 
-// New returns a Maker of as many things at once. A request waits for maxWait; what is
-// being made goes on without it.
+// New returns a Maker that makes atOnce things at a time. A request waits for at most maxWait; the
+// making continues without it.
 func New(atOnce int, maxWait time.Duration, log *slog.Logger) *Maker {
 	m := &Maker{slots: media.NewSlots(atOnce), maxWait: maxWait, log: log}
 	m.open, m.close = context.WithCancel(context.Background())
 	return m
 }
 
-// Close ends what is being made, and returns when nothing is any more.
+// Close cancels all running work and waits for it to end.
 func (m *Maker) Close() {
 	m.mu.Lock()
 	m.close()
@@ -51,9 +50,9 @@ func (m *Maker) Close() {
 	m.running.Wait()
 }
 
-// Make waits until the thing of that name is made, by this call of make or by one
-// that is under way. It is ErrBusy where that takes long: make then goes on, and
-// who asks again finds its result, or joins it.
+// Make waits until the named thing is made, by this call of make or by one already running. After
+// maxWait it returns ErrBusy while make continues: a repeated request finds the result or joins the
+// wait.
 func (m *Maker) Make(ctx context.Context, name string, make func(context.Context) error) error {
 	made := m.flights.DoChan(name, func() (any, error) { return nil, m.run(ctx, name, make) })
 	over := time.NewTimer(m.maxWait)
@@ -68,7 +67,7 @@ func (m *Maker) Make(ctx context.Context, name string, make func(context.Context
 	}
 }
 
-// run makes a thing apart from the request that asked first.
+// run makes a thing independently of the request that asked first.
 func (m *Maker) run(ctx context.Context, name string, make func(context.Context) error) error {
 	if !m.begin() {
 		return ErrBusy
@@ -88,7 +87,7 @@ func (m *Maker) run(ctx context.Context, name string, make func(context.Context)
 		return ErrBusy.WithCause(err)
 	}
 	if took := time.Since(began); err != nil && took > m.maxWait {
-		m.log.Warn("not made on demand", "name", name, "ms", took.Milliseconds(), "err", err) // who asked has left
+		m.log.Warn("not made on demand", "name", name, "ms", took.Milliseconds(), "err", err) // the request may have ended
 	}
 	return err
 }

@@ -1,6 +1,6 @@
-// Package ratelimit counts what happens in the database, so that all replicas
-// share one count and none is lost with a process. It owns the table of the last
-// times of each key, and knows neither users nor addresses: a key is any text.
+// Package ratelimit counts events in the database, so that all replicas share one count that
+// survives a restart. It owns the table with the latest times of each key, and knows neither users
+// nor addresses: a key is any text.
 package ratelimit
 
 import (
@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/fault"
 )
 
-// A Limit lets at most PerMinute (>= 1) of something through in any span of 60
-// seconds, for each key. Limits of different names count apart.
+// A Limit allows at most PerMinute (>= 1) events per key in any span of 60 seconds. Limits with
+// different names count separately.
 type Limit struct {
 	Name      string
 	PerMinute int
@@ -25,12 +25,11 @@ const window = time.Minute
 // until the year 2286.
 const digits = 13
 
-// Take counts one, or answers that it is one too many: then nothing is counted
-// and the error is the [fault.RateLimited] that the client gets.
+// Take counts one event. If that exceeds the limit it counts nothing and returns the
+// [fault.RateLimited] for the client.
 //
-// The row of a key holds the last PerMinute times. One more is let in when the
-// oldest of them is a minute old, and takes its place. Both is one statement, and
-// the row's lock puts requests of one key in order.
+// The row of a key holds its last PerMinute times. A new time replaces the oldest once that is a
+// minute old. Both happen in one statement, and the row's lock serializes requests of one key.
 func (l Limit) Take(ctx context.Context, d *db.DB, key string) error {
 	var taken int
 	err := d.ExecRow(ctx, `INSERT INTO request_times (bucket, times) VALUES ($1, CAST(now_ms() AS TEXT))
@@ -50,8 +49,8 @@ func (l Limit) Take(ctx context.Context, d *db.DB, key string) error {
 	return limited(wait)
 }
 
-// Check answers as [Limit.Take] would, and counts nothing: it is for limits on
-// what is known only afterwards, such as refusals.
+// Check answers like [Limit.Take] and counts nothing, for limits on what is known only afterwards,
+// such as refusals.
 func (l Limit) Check(ctx context.Context, d *db.DB, key string) error {
 	wait, err := l.wait(ctx, d, key)
 	if err != nil || wait <= 0 {
@@ -66,7 +65,7 @@ func limited(wait time.Duration) error {
 	return f
 }
 
-// wait is how long it takes until one more is let in, <= 0 when it is now.
+// wait is how long until the next event is allowed, <= 0 if it is allowed now.
 func (l Limit) wait(ctx context.Context, d *db.DB, key string) (time.Duration, error) {
 	var ms int64
 	err := d.QueryRow(ctx, `SELECT CAST(substr(times, $2 + 1, $3) AS BIGINT) + $4 - now_ms() FROM request_times
@@ -82,7 +81,7 @@ func (l Limit) bucket(key string) string { return l.Name + ":" + key }
 // oldest is the position, in a full row, of the time that must be a minute old.
 func (l Limit) oldest() int { return (l.PerMinute - 1) * digits }
 
-// Sweep forgets keys of which nothing was let in for a minute.
+// Sweep removes keys without an event in the last minute.
 func Sweep(ctx context.Context, d *db.DB) error {
 	_, err := d.Exec(ctx, `DELETE FROM request_times WHERE substr(times, 1, $1) <= CAST(now_ms() - $2 AS TEXT)`, digits, window.Milliseconds())
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"cutroom/internal/db"
 )
 
-// User is somebody with an account.
+// User is a person with an account.
 type User struct {
 	ID, Email, Name, Role string
 	Picture               string // "" when there is none
 
-	// SignedOut is when all of the user's tokens ended, zero when they never did.
+	// SignedOut is when all of the user's tokens were revoked, zero if never.
 	SignedOut time.Time
-	// Read is when this was read, by the database's clock, as SignedOut is.
+	// Read is when the row was read, by the database's clock, like SignedOut.
 	Read time.Time
 	// Erasing says that the account is being deleted.
 	Erasing bool
@@ -35,7 +35,7 @@ func scan(row db.Scanner) (User, error) {
 	return u, err
 }
 
-// Identity is who somebody is to an identity provider.
+// Identity names a person at an identity provider.
 type Identity struct{ Provider, Subject string }
 
 // Upsert returns the user with this identity, active now, and makes one where
@@ -58,8 +58,8 @@ func Upsert(ctx context.Context, d *db.DB, who Identity, email, name, picture st
 	return u, nil
 }
 
-// IdentityOf returns who a user is to the identity provider, the zero Identity for
-// nobody. It tells of accounts that are being erased, too.
+// IdentityOf returns a user's identity at the provider, the zero Identity if there is no such user.
+// It includes accounts that are being erased.
 func IdentityOf(ctx context.Context, q db.Querier, id string) (Identity, error) {
 	var who Identity
 	err := q.QueryRow(ctx, `SELECT provider, provider_sub FROM users WHERE id = $1`, id).Scan(&who.Provider, &who.Subject)
@@ -81,8 +81,8 @@ func Get(ctx context.Context, q db.Querier, id string) (User, error) {
 	return u, nil
 }
 
-// Find returns the users with this e-mail (any case), of whom there may be one
-// for each provider, or the one with this id.
+// Find returns the users with this e-mail (any case), at most one per provider, or the user with
+// this id.
 func Find(ctx context.Context, d *db.DB, emailOrID string) ([]User, error) {
 	return list(ctx, d, `(id = $1 OR (email <> '' AND `+d.Fold("email")+` = $1)) ORDER BY id`,
 		strings.ToLower(strings.TrimSpace(emailOrID)))
@@ -101,18 +101,18 @@ func list(ctx context.Context, d *db.DB, which string, args ...any) ([]User, err
 	return out, nil
 }
 
-// SetRole gives a user a role, or answers ErrDeleted.
+// SetRole gives a user a role. It returns ErrDeleted if there is no such user.
 func SetRole(ctx context.Context, tx *db.Tx, id, role string) error {
 	return change(ctx, tx, `role = $2`, id, role)
 }
 
-// SignOut notes that all of a user's tokens end now, or answers ErrDeleted.
+// SignOut revokes all of a user's tokens as of now. It returns ErrDeleted if there is no such user.
 func SignOut(ctx context.Context, tx *db.Tx, id string) error {
 	return change(ctx, tx, `signed_out_at = now_ms()`, id)
 }
 
-// BeginErasure ends an account for everybody, once: from then on it is
-// ErrDeleted. It is announced on [Topic].
+// BeginErasure ends an account, once: from then on every lookup returns ErrDeleted. It notifies
+// [Topic].
 func BeginErasure(ctx context.Context, tx *db.Tx, id string) error {
 	if err := change(ctx, tx, `erasing_at = now_ms()`, id); err != nil {
 		return err
@@ -120,10 +120,10 @@ func BeginErasure(ctx context.Context, tx *db.Tx, id string) error {
 	return tx.Notify(ctx, Topic(id))
 }
 
-// Topic is what the end of an account is announced on.
+// Topic is the channel that announces the end of an account.
 func Topic(id string) string { return "user/" + id }
 
-// change changes a user who exists.
+// change updates an existing user.
 func change(ctx context.Context, tx *db.Tx, what string, args ...any) error {
 	n, err := tx.Exec(ctx, `UPDATE users SET `+what+` WHERE id = $1 AND erasing_at IS NULL`, args...)
 	if err != nil {
@@ -153,8 +153,7 @@ func Erasing(ctx context.Context, q db.Querier, id string) (bool, error) {
 	return n == 1, nil
 }
 
-// ErasingSince returns the users whose erasure began so long ago and has not
-// ended.
+// ErasingSince returns the users whose erasure began at least age ago and has not ended.
 func ErasingSince(ctx context.Context, q db.Querier, age time.Duration) ([]string, error) {
 	ids, err := db.Texts(q.Query(ctx, `SELECT id FROM users WHERE erasing_at IS NOT NULL AND erasing_at < now_ms() - $1`, age.Milliseconds()))
 	if err != nil {
@@ -163,7 +162,7 @@ func ErasingSince(ctx context.Context, q db.Querier, age time.Duration) ([]strin
 	return ids, nil
 }
 
-// SignedOut returns who was signed out within a time, and when.
+// SignedOut returns the users signed out within the given time, and when.
 func SignedOut(ctx context.Context, q db.Querier, within time.Duration) (map[string]time.Time, error) {
 	out := map[string]time.Time{}
 	err := db.Each(ctx, q, func(row *db.Rows) error {

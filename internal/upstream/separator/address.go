@@ -39,9 +39,9 @@ func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && hostName(a) == hostName(b) && port(a) == port(b)
 }
 
-// checkURL enforces what holds for every URL of the provider's: a host, no
-// credentials, and https. Plain http would show the audio to the network, so it is
-// for loopback, and for hosts that the operator chose to reach by it.
+// checkURL enforces the rules for every URL of the provider's: a host, no credentials, and https.
+// Plain http would expose the audio to the network, so it is limited to loopback and to hosts that
+// the operator configured with http.
 func (c *Client) checkURL(u *url.URL) error {
 	switch {
 	case u.Opaque != "" || u.Hostname() == "":

@@ -13,13 +13,13 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// lagPauses lie between the looks at what the provider is late with: a
-// project's flags, and a link that still answers 404. Together they bound the
-// wait to 12 s, which people spend in front of a bar at its end.
+// lagPauses are the pauses between polls for what the provider publishes late: a project's flags,
+// and a link that still answers 404. They add up to 12 s, at the end of a job that a user is
+// watching.
 var lagPauses = []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}
 
-// How many looks in a row must find the same stems before a project that has a
-// voice, but not everything, is taken as it is.
+// How many polls in a row must find the same stems before an incomplete project that has a voice
+// counts as complete.
 const (
 	settledLooks     = 3 // with a background: only the speakers or the voice of all are missing
 	settledVoiceOnly = 5 // without
@@ -38,11 +38,10 @@ type Stem struct {
 	Kind container.Kind
 }
 
-// Download waits, bounded, for the flags of a finished project, looks up its
-// links and brings home what exists into dir, which must exist and belongs to
-// the caller. Files are named for what they hold and what they are, such as
-// voice.wav; one with such a name is complete. At least one voice stem is
-// there when it succeeds. It may be repeated, into the same folder too.
+// Download waits, for a limited time, for the flags of a finished project, looks up its links and
+// downloads the stems that exist into dir, which must exist and belongs to the caller. Files are
+// named by content and format, such as voice.wav; a file with such a name is complete. On success
+// there is at least one voice stem. The call may be repeated, also into the same folder.
 func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Stems, error) {
 	p, err := c.settledProject(ctx, projectID)
 	if err != nil {
@@ -82,10 +81,9 @@ func noVoice(why error) error {
 	return e
 }
 
-// settledProject looks at the project until everything it can have is there.
-// The flags lag behind completion by an unknown time, and a project may
-// rightly lack some stems; so once there is a voice, and some looks in a row
-// found nothing new, what is there is all.
+// settledProject polls the project until it has every stem that it can have. The flags appear some
+// time after completion, and a project may legitimately lack stems: once there is a voice, and
+// several polls in a row found nothing new, the stems are taken as complete.
 func (c *Client) settledProject(ctx context.Context, projectID int64) (project, error) {
 	var before holding
 	same := 0
@@ -108,8 +106,7 @@ func (c *Client) settledProject(ctx context.Context, projectID int64) (project, 
 	}
 }
 
-// settled reports whether stems that so many looks in a row found unchanged
-// are believed to be all.
+// settled reports whether stems unchanged over this many polls count as complete.
 func (h holding) settled(looks int) bool {
 	if h.anyBackground() {
 		return h.anyVoice() && looks >= settledLooks
@@ -117,11 +114,11 @@ func (h holding) settled(looks int) bool {
 	return h.anyVoice() && looks >= settledVoiceOnly
 }
 
-// lookUp finds the present link of a stem; "" means there is none.
+// lookUp returns the current link of a stem; "" means that there is none.
 type lookUp func(context.Context) (string, error)
 
-// pathIn looks a link up in the project info, anew at each call: links are
-// signed for a time that an earlier download may have used up.
+// pathIn looks up a link in the project info at each call: an earlier download may have outlasted a
+// link's signature.
 func (c *Client) pathIn(projectID int64, pick func(*project) string) lookUp {
 	return func(ctx context.Context) (string, error) {
 		p, err := c.project(ctx, projectID)
@@ -136,8 +133,8 @@ func (c *Client) target(projectID int64, target string) lookUp {
 	return func(ctx context.Context) (string, error) { return c.targetLink(ctx, projectID, target) }
 }
 
-// background takes the first that exists of the background and the places
-// where a sub-background may be; "" when there is none.
+// background downloads the first background stem that exists, or a sub-background; the Stem is
+// empty if there is none.
 func (c *Client) background(ctx context.Context, dir string, projectID int64, p project) (Stem, error) {
 	var places []lookUp
 	if p.backgroundPath() != "" {
@@ -203,15 +200,13 @@ func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (Stem,
 	return Stem{path, class.Kind}, nil
 }
 
-// errMissing says that a stem is not there: no link, or one that kept
-// answering 404.
+// errMissing says that a stem does not exist: it has no link, or the link kept answering 404.
 var errMissing = errors.New("stem is missing")
 
 func isMissing(err error) bool { return errors.Is(err, errMissing) }
 
-// fetch downloads what the link names to path. While the link answers 404 it
-// is looked up again: the provider's CDN remembers the 404 of a link asked too
-// early, so only a fresh one can do better.
+// fetch downloads a link to path. After a 404 it looks the link up again: the provider's CDN caches
+// the 404 of a link requested too early, so only a new link can succeed.
 func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes int64) error {
 	for try := 0; ; try++ {
 		link, err := look(ctx)
@@ -234,7 +229,7 @@ func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes i
 	}
 }
 
-// save downloads one link to path, leaving nothing there when it fails.
+// save downloads one link to path, and leaves no file there on failure.
 func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) error {
 	u, withKey, err := c.resolveLink(link)
 	if err != nil {

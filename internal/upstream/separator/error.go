@@ -10,23 +10,21 @@ import (
 	"cutroom/internal/fault"
 )
 
-// Error is a failure of the provider, or of reaching it. Failures of our own
-// disk are ordinary errors.
+// Error is a failure of the provider or of the connection to it. Failures of the local disk are
+// ordinary errors.
 type Error struct {
 	Op     string // the call that failed, named as in Call.Endpoint
 	Status int    // HTTP status of the answer; 0 when there was none
-	// Ambiguous is set by Submit alone: the request may have reached the
-	// provider, so the project may exist and be paid for. Submitting again
-	// could pay twice.
+	// Ambiguous is set only by Submit: the request may have reached the provider, so the project
+	// may exist and be paid for. Submitting again could pay twice.
 	Ambiguous bool
-	// Transient says that the same call may well succeed later: there was no
-	// answer, a 5xx, or one that made no sense; of a poll also a 408 or 429. No
-	// other 4xx is transient, and no file that is not what it should be.
+	// Transient says that the same call may succeed later: no answer, a 5xx, or a malformed one;
+	// for a poll also a 408 or 429. No other 4xx is transient, and no file with unexpected content.
 	Transient bool
-	// Busy says that the provider refused the call for now: with a 429, or with a 503
-	// that has a Retry-After. It then has done nothing.
+	// Busy says that the provider refused the call for now, with a 429 or with a 503 that has a
+	// Retry-After, and did nothing.
 	Busy bool
-	// RetryAfter is how long a busy provider asks to wait; 0 where it does not say.
+	// RetryAfter is how long a busy provider asks to wait; 0 if it does not say.
 	RetryAfter time.Duration
 	Err        error // cause, for the log only; nil when Status says it all
 
@@ -49,8 +47,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Sentence is what a user may read about the failure. It depends on the
-// provider's status alone.
+// Sentence is the message for the user. It depends only on the provider's status.
 func (e *Error) Sentence() string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
@@ -66,10 +63,9 @@ func (e *Error) Sentence() string {
 	}
 }
 
-// Reason says why in one word. What came and is of no use, however often it is asked
-// for, is a job that the provider failed: a link to a strange host, an archive
-// without end, a project without a voice. Whether there was a voice to find in the
-// audio nobody can tell from that, so it is not the audio that gets the blame.
+// Reason returns the failure's code. An answer that stays unusable however often it is requested
+// counts as rejected by the provider: a link to a foreign host, an endless archive, a project
+// without a voice. It does not show whether the audio had a voice, so the audio is not blamed.
 func (e *Error) Reason() fault.Reason {
 	switch {
 	case e.Status == http.StatusPaymentRequired:
@@ -88,7 +84,7 @@ func (e *Error) Reason() fault.Reason {
 // refused reports whether the provider understood the request and declined it.
 func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
 
-// maxRetryAfter bounds what a provider may ask for.
+// maxRetryAfter bounds the wait that a provider may ask for.
 const maxRetryAfter = 24 * time.Hour
 
 // busy reads whether an answer says that the provider is busy, and for how long.
@@ -108,13 +104,13 @@ var (
 	errNoVoice   = errors.New("the project has no voice stem")
 )
 
-// garbage is an answer that breaks the protocol. One of them may be a hiccup on
-// the way, and a job that is paid for must not be lost to it.
+// garbage is an answer that breaks the protocol. A single one may be a passing fault, which must
+// not cost a paid job.
 func garbage(format string, args ...any) *Error {
 	return &Error{Transient: true, again: true, Err: fmt.Errorf(format, args...)}
 }
 
-// oversize is an answer beyond our limits. More of the same would come later.
+// oversize is an answer beyond our limits. A retry would return the same.
 func oversize(format string, args ...any) *Error {
 	return &Error{Err: fmt.Errorf(format, args...)}
 }

@@ -24,7 +24,7 @@ const (
 	keyHeader    = "XP-API-KEY"
 )
 
-// exchange describes one HTTP call, so that it can be made several times.
+// exchange describes one HTTP call so that it can be repeated.
 type exchange struct {
 	endpoint string // as in Call.Endpoint
 	method   string
@@ -36,7 +36,7 @@ type exchange struct {
 	bodyBytes int64
 }
 
-// beforePayment reports whether nothing is paid for yet when the call is refused.
+// beforePayment reports whether a refusal of the call means that nothing has been paid for.
 func (x exchange) beforePayment() bool {
 	switch x.endpoint {
 	case "upload-token", "upload", "register", "audio-separation":
@@ -45,10 +45,9 @@ func (x exchange) beforePayment() bool {
 	return false
 }
 
-// newTransport returns a transport that keeps no connection and follows no
-// proxy. A kept connection may be closed under a request, and a POST that met
-// that could not be told from one that was carried out; a proxy would resolve
-// names behind our address check.
+// newTransport returns a transport without keep-alive and proxy. The server may close a kept
+// connection during a request, and a POST that failed this way could have been carried out. A proxy
+// would resolve names outside our address check.
 func (c *Client) newTransport() *http.Transport {
 	configured := &net.Dialer{Timeout: c.cfg.ConnectTimeout}
 	guarded := &net.Dialer{Timeout: c.cfg.ConnectTimeout, Control: refusePrivate}
@@ -66,8 +65,8 @@ func (c *Client) newTransport() *http.Transport {
 	}
 }
 
-// retry makes attempts until one succeeds, fails for good, or maxAttempts are
-// used up, with the backoff between them.
+// retry makes attempts, with backoff in between, until one succeeds, fails permanently, or is the
+// last of maxAttempts.
 func (c *Client) retry(ctx context.Context, attempt func() error) error {
 	for n := 1; ; n++ {
 		err := attempt()
@@ -85,7 +84,7 @@ func (c *Client) retry(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// ask makes the one attempt of a poll.
+// ask makes the single attempt of a poll.
 func (c *Client) ask(ctx context.Context, x exchange, a answer) error {
 	err := c.once(ctx, x, decode(a))
 	var e *Error
@@ -96,9 +95,9 @@ func (c *Client) ask(ctx context.Context, x exchange, a answer) error {
 	return err
 }
 
-// once makes one attempt of x, hands a 2xx answer to read, and records the
-// call. Only GETs follow redirects. Errors from read count as the provider's
-// when they are *Error or came from the body, else as ours.
+// once makes one attempt of x, passes a 2xx answer to read, and records the call. Only GETs follow
+// redirects. Errors from read count as the provider's if they are *Error or came from the body,
+// else as local.
 func (c *Client) once(parent context.Context, x exchange, read func(status int, length int64, body io.Reader) error) (err error) {
 	parent, end := tracing.Start(parent, "provider "+x.endpoint)
 	defer func() { end(err) }()
@@ -152,8 +151,8 @@ func (c *Client) once(parent context.Context, x exchange, read func(status int, 
 	return e
 }
 
-// blame completes an *Error from reading an answer with what the reader did
-// not know; any other error is ours, such as a full disk.
+// blame fills in the call and status of an *Error from reading an answer; any other error is local,
+// such as a full disk.
 func blame(err error, endpoint string, status int) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -163,8 +162,7 @@ func blame(err error, endpoint string, status int) error {
 	return e
 }
 
-// roundTrip sends x and follows its redirects. The key stays on only while
-// the requests stay on the API base.
+// roundTrip sends x and follows its redirects. It sends the key only to the API base.
 func (c *Client) roundTrip(ctx context.Context, x exchange, idle *httpcall.IdleTimeout) (*http.Response, error) {
 	target, withKey := x.url, x.withKey
 	for hop := 0; ; hop++ {
@@ -229,7 +227,7 @@ func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withK
 	return req, nil
 }
 
-// localError carries a failure to read our own file through net/http.
+// localError marks a failure to read our own file on its way through net/http.
 type localError struct{ err error }
 
 func (e *localError) Error() string { return e.err.Error() }
@@ -246,8 +244,8 @@ func (b *ownBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// traced starts the clock of an attempt when a connection stands, which it notes:
-// before that the connect time-out rules.
+// traced starts the time-out of an attempt once the connection is established and records that;
+// until then the connect time-out applies.
 func traced(ctx context.Context, idle *httpcall.IdleTimeout, connected *atomic.Bool) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:              func(string) { idle.Pause() },

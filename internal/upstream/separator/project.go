@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// Upload sends the file at path to the provider under the name fileName and
-// registers it there. It may be repeated: each time makes a new upload, and none
-// of them costs anything. It asks ready before each call and returns its error.
+// Upload sends the file at path to the provider under the name fileName and registers it. It may be
+// repeated: each call makes a new upload, free of charge. It calls ready before each request and
+// returns its error.
 func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(ctx context.Context) error) (Medium, error) {
 	var token uploadToken
 	if err := ready(ctx); err != nil {
@@ -31,8 +31,8 @@ func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(c
 	if err != nil {
 		return Medium{}, &Error{Op: "upload", Err: fmt.Errorf("%w: upload address is not a URL", errForbidden)}
 	}
-	// The address comes from the provider's authenticated answer, so its host
-	// need not be listed; that it is public is checked when it is dialled.
+	// The address comes from the provider's authenticated answer, so its host need not be listed.
+	// The dialer checks that it is public.
 	if err := c.checkURL(blob); err != nil {
 		return Medium{}, &Error{Op: "upload", Err: err}
 	}
@@ -77,24 +77,23 @@ func (c *Client) put(ctx context.Context, path string, blob *url.URL) error {
 		body:      func() (io.ReadCloser, error) { return os.Open(path) },
 		bodyBytes: stat.Size(),
 	}
-	// The status alone counts: what a blob store says in its body is not read.
+	// Only the status counts: the body of a blob store's answer is not read.
 	return c.retry(ctx, func() error {
 		return c.once(ctx, x, func(int, int64, io.Reader) error { return nil })
 	})
 }
 
-// withoutQuery is the blob's lasting address, the signature left out.
+// withoutQuery is the blob's permanent address, without the signature.
 func withoutQuery(u *url.URL) string {
 	bare := *u
 	bare.RawQuery, bare.ForceQuery, bare.Fragment, bare.RawFragment = "", false, "", ""
 	return bare.String()
 }
 
-// Submit starts the separation of an uploaded file and returns the provider's
-// project id. The provider is paid for each project, so the call is repeated
-// only when no connection stood and the request certainly never left. The
-// protocol has no way to look a project up by its title: when the outcome is
-// unknown the error is Ambiguous, and the project, if there is one, is lost.
+// Submit starts the separation of an uploaded file and returns the provider's project id. Each
+// project costs money, so Submit retries only if no connection was established and the request
+// cannot have left. The protocol cannot look up a project by its title: if the outcome is unknown
+// the error is Ambiguous, and a project that was created is lost.
 func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (projectID int64, err error) {
 	var made submitted
 	path := fmt.Sprintf("/video-translator/api/v1/projects/spaces/%d/audio-separation", c.cfg.SpaceID)
@@ -118,15 +117,15 @@ func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (proj
 	return int64(made.ProjectIDs[0]), nil
 }
 
-// Progress is how far the provider is with a project.
+// Progress is the state of a project.
 type Progress struct {
 	Percent int  // 0..100; 0 where the answer names no number, which is no news
 	Done    bool // the stems are made
 	Failed  bool // the provider gave up; never together with Done
 }
 
-// Progress asks how far a project is. Like every question about a project that
-// is paid for, it is asked once: whoever polls asks again later.
+// Progress asks for the state of a project. Like all polls of a paid project it does not retry: the
+// caller polls again later.
 func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error) {
 	var p progress
 	x := c.api("progress", http.MethodGet,
@@ -139,7 +138,7 @@ func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error
 	return out, nil
 }
 
-// project asks what stems a project has and where.
+// project asks which stems a project has and where they are.
 func (c *Client) project(ctx context.Context, projectID int64) (project, error) {
 	var p project
 	x := c.api("project", http.MethodGet, c.projectPath(projectID))
@@ -147,8 +146,8 @@ func (c *Client) project(ctx context.Context, projectID int64) (project, error) 
 	return p, err
 }
 
-// targetLink asks for the link of a stem that the project info has no path
-// for. It is "" when the provider knows no such stem.
+// targetLink asks for the link of a stem without a path in the project info. It is "" if the
+// provider does not know the stem.
 func (c *Client) targetLink(ctx context.Context, projectID int64, target string) (string, error) {
 	t := targetAnswer{target: target}
 	x := c.api("download", http.MethodGet, c.projectPath(projectID)+"/download?target="+url.QueryEscape(target))
@@ -257,8 +256,8 @@ func (a *progress) missing() string {
 	return nameIf(!a.Progress.given && a.Reason == "" && !a.HasFailed, "progress")
 }
 
-// project is what a project has. Either part may be absent or null while the
-// provider prepares it, and then stands for no flag and no path yet.
+// project is the state of a project's stems. Either part may be absent or null while the provider
+// prepares it, and then stands for no flag and no path yet.
 type project struct {
 	Has struct {
 		Voice         bool `json:"hasOriginalVoiceOnly"`
@@ -328,11 +327,11 @@ func textIf(ok bool, text string) string {
 	return ""
 }
 
-// noProject is the id of a project that nobody has.
+// noProject is the id of a project that does not exist.
 const noProject = 1
 
-// Check proves the key and the space by calls that cost nothing: an upload
-// address that is not used, and the progress of a project that does not exist.
+// Check tests the key and the space by calls that cost nothing: an unused upload address, and the
+// progress of a project that does not exist.
 func (c *Client) Check(ctx context.Context) error {
 	var token uploadToken
 	err := c.once(ctx, c.api("upload-token", http.MethodGet, "/file/api/upload/sas-token?fileName=check"), decode(&token))

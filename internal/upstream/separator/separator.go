@@ -1,11 +1,10 @@
-// Package separator is the client of the separation provider: it sends audio,
-// submits it for separation, watches the project and brings the stems home.
+// Package separator is the client of the separation provider: it uploads audio, submits it for
+// separation, polls the project and downloads the stems.
 //
-// It owns the provider's wire format, its time-outs and retries, the rules
-// about which addresses may be contacted, and the unpacking of the provider's
-// archive, which it treats as hostile. It knows nothing of jobs, credits or
-// users: callers hand it file paths and titles, and get paths, numbers and
-// [Error] values back.
+// It owns the provider's wire format, its time-outs and retries, the rules about which addresses
+// may be contacted, and the unpacking of the provider's archive, which it treats as hostile. It
+// knows nothing of jobs, credits or users: callers pass file paths and titles, and get paths,
+// numbers and [Error] values.
 //
 // The steps, in the order a job takes them:
 //
