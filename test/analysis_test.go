@@ -106,8 +106,10 @@ func TestAnalysis(t *testing.T) {
 	for range 2 {
 		u.Post(t, analysisPath, M{"assetKey": broken}).Error(400, "assetKey names a file that holds no picture or sound that can be read")
 	}
-	for _, points := range []int{99, 4001} {
-		u.Send(t, apitest.Request{Method: "POST", Path: analysisPath, JSON: M{"assetKey": broken, "points": points}}).Error(400, "points must be 100..4000")
+	for points, sentence := range map[any]string{
+		99: "points must be 100..4000", 4001: "points must be 100..4000", 100.5: "points must be an integer", "100": "points must be an integer",
+	} {
+		u.Send(t, apitest.Request{Method: "POST", Path: analysisPath, JSON: M{"assetKey": broken, "points": points}}).Error(400, sentence)
 	}
 	u.Post(t, analysisPath, M{"assetKey": "assets/x.mp4"}).Error(400, "invalid_asset_key")
 	u.Post(t, analysisPath, M{"assetKey": "assets/" + strings.Repeat("01ab", 16) + ".mp4"}).Expect(404)

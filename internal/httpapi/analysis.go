@@ -31,7 +31,7 @@ func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who accoun
 		return err
 	}
 	var req analysisRequest
-	if err := decodeJSON(w, r, &req); err != nil {
+	if _, err := readObject(w, r, &req); err != nil {
 		return err
 	}
 	points := analysis.DefaultPoints

@@ -53,6 +53,19 @@ func decodeJSON(w http.ResponseWriter, r *http.Request, dst any) error {
 	return knownFields(r, b, dst, "")
 }
 
+// readObject reads a JSON object into dst as decodeJSON does, names a field of the
+// wrong type, and returns the body.
+func readObject(w http.ResponseWriter, r *http.Request, dst any) ([]byte, error) {
+	b, err := readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := parseObject(b, dst); err != nil {
+		return nil, wrongShape("the body", b, dst, err)
+	}
+	return b, knownFields(r, b, dst, "")
+}
+
 // maxValues is more values than any request of the API has. A megabyte of empty
 // ones would take a hundred times its size as structs.
 const maxValues = 50_000

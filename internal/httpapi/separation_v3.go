@@ -42,15 +42,9 @@ func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account
 	if err != nil {
 		return err
 	}
-	body, err := readBody(w, r)
-	if err != nil {
-		return err
-	}
 	var req separateV3Request
-	if err := parseObject(body, &req); err != nil {
-		return wrongShape("the body", body, &req, err)
-	}
-	if err := knownFields(r, body, &req, ""); err != nil {
+	body, err := readObject(w, r, &req)
+	if err != nil {
 		return err
 	}
 	if _, err := asset.ParseKey(req.SourceAssetKey); err != nil {
