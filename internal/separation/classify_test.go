@@ -32,7 +32,7 @@ func judging(t *testing.T) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{Media: runner, Log: slog.New(slog.DiscardHandler)})
+	return New(Options{Media: runner, Analyses: media.NewFairSlots(2), Log: slog.New(slog.DiscardHandler)})
 }
 
 // rich can pay for anything.
