@@ -18,7 +18,7 @@ import (
 	"cutroom/internal/sweep"
 )
 
-// adoptBucket makes the configured bucket that of the configured database.
+// adoptBucket makes the configured bucket belong to the configured database.
 func adoptBucket(ctx context.Context, v *invocation) error {
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
 		bucket := app.NewBucket(cfg)
@@ -43,8 +43,8 @@ func adoptBucket(ctx context.Context, v *invocation) error {
 // confirmFlag adds --confirm.
 func confirmFlag(fs *flag.FlagSet, v *invocation) { fs.BoolVar(&v.confirm, "confirm", false, "") }
 
-// sweepObjects shows what a sweep would remove, and removes it when that is
-// confirmed, even where the service's own sweep holds back.
+// sweepObjects shows what a sweep would remove, and with --confirm removes it even if the brake
+// holds the service's own sweep.
 func sweepObjects(ctx context.Context, v *invocation) error {
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, log *slog.Logger) error {
 		sweeper, err := app.NewSweeper(cfg, d, log)
@@ -68,7 +68,7 @@ func sweepObjects(ctx context.Context, v *invocation) error {
 	})
 }
 
-// recordSweep says who let a sweep go ahead.
+// recordSweep records who confirmed a sweep.
 func recordSweep(ctx context.Context, d *db.DB, found []sweep.Finding) error {
 	id, err := installation.ID(ctx, d)
 	if err != nil {
@@ -108,7 +108,7 @@ func (v *invocation) printFindings(found []sweep.Finding) error {
 	})
 }
 
-// oldestOf is the time of the oldest object, nil where there is none.
+// oldestOf is the time of the oldest object, nil if there is none.
 func oldestOf(lists ...[]objectstore.Info) *time.Time {
 	var oldest *time.Time
 	for _, list := range lists {

@@ -21,7 +21,7 @@ import (
 	"cutroom/internal/db"
 )
 
-// command is something that the program can be told to do.
+// command is a command of the program.
 type command struct {
 	args   int  // how many arguments follow its words
 	fewer  int  // how many of them may be left out
@@ -30,7 +30,7 @@ type command struct {
 	run    func(context.Context, *invocation) error
 }
 
-// invocation is a command as it was called.
+// invocation is a parsed command line.
 type invocation struct {
 	args           []string
 	daemon         bool
@@ -43,8 +43,8 @@ type invocation struct {
 	confirm        bool
 	failed         bool
 	stdout, stderr io.Writer
-	// fatal writes what ended the command into the log, a line a problem; nil
-	// where a person reads it.
+	// fatal logs the error that ended the command, one line per problem; nil if a person reads the
+	// output.
 	fatal func(error)
 }
 

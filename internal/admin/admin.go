@@ -1,15 +1,13 @@
-// Package admin owns the reports about the service, the gauges that monitoring
-// reads, the log of calls to the separation provider, and the web app that shows
-// all that.
+// Package admin owns the reports about the service, the gauges for monitoring, the log of calls to
+// the separation provider, and the web app that shows all that.
 //
-// It may read any table, and writes none but its own: the provider's calls, and
-// totals by day. It refuses to know who is asking: the caller has checked that it
-// is an admin. A user whose erasure has begun does
-// not exist for it, and neither do that user's jobs where a user is shown;
-// totals over jobs count them until their rows are gone.
+// It may read any table, and writes only its own: the provider's calls, and totals by day. It does
+// not authenticate: the caller has checked that the requester is an admin. It hides users whose
+// erasure has begun, and their jobs wherever a user is shown; totals count those jobs until their
+// rows are gone.
 //
-// A report is read by people and programs alike: its rows carry the names that
-// they have on the wire, and are sent as they are.
+// Reports are read by people and programs: their rows carry the names of the wire and are sent
+// unchanged.
 package admin
 
 import (
@@ -26,9 +24,9 @@ type Reports struct{ db *db.DB }
 // New returns the reports on a database, which stays the caller's.
 func New(d *db.DB) *Reports { return &Reports{db: d} }
 
-// dayMs is a day in milliseconds. Epoch time knows no leap seconds, so that a
-// time divided by it is the number of its day in UTC. SQL divides integers, in
-// both databases alike, where their date functions have nothing in common.
+// dayMs is a day in milliseconds. Epoch time has no leap seconds, so a time divided by it is the
+// number of its day in UTC. Integer division works alike in both databases, unlike their date
+// functions.
 const dayMs = 24 * 60 * 60 * 1000
 
 // Day is a day in UTC: the number of days since 1970-01-01.

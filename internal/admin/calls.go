@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// CallLog writes the provider's calls to the database, in the background and
-// in order: a slow database must not slow a call, nor a burst fill memory.
+// CallLog writes the provider's calls to the database, in order and in the background: a slow
+// database must not slow a call, nor a burst fill memory.
 type CallLog struct {
 	db    *db.DB
 	log   *slog.Logger
@@ -30,7 +30,7 @@ func NewCallLog(d *db.DB, log *slog.Logger) *CallLog {
 	return &CallLog{db: d, log: log, calls: make(chan timedCall, 1024)}
 }
 
-// Record takes a call to be written.
+// Record queues a call to be written.
 func (c *CallLog) Record(call separator.Call) {
 	select {
 	case c.calls <- timedCall{call, time.Now()}:
@@ -39,7 +39,7 @@ func (c *CallLog) Record(call separator.Call) {
 	}
 }
 
-// Run writes calls until ctx ends, and then what is left.
+// Run writes calls until ctx ends, then drains the queue.
 func (c *CallLog) Run(ctx context.Context) {
 	for {
 		select {

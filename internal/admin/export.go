@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/db"
 )
 
-// export is a kind of rows that are a person's own. $1 in rows is the user's id.
-// What serves the running of the service, or concerns another person, is left out.
+// export is one kind of a user's personal rows; $1 in rows is the user's id. Rows that serve the
+// operation of the service, or concern another person, are left out.
 type export struct {
 	name    string // under which the rows are handed out
 	columns []column
@@ -84,8 +84,8 @@ func columns(names string, read func(any) (any, error)) (out []column) {
 	return out
 }
 
-// Export is everything that is kept of a person, ready to be written as JSON:
-// rows by the name of their kind. An unknown user is a 404.
+// Export returns all personal data of a user, ready to be written as JSON: rows by the name of
+// their kind. An unknown user is a 404.
 func (r *Reports) Export(ctx context.Context, userID string) (map[string][]map[string]any, error) {
 	if _, err := r.count(ctx, `1`, userID); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (e export) scan(row db.Scanner) (map[string]any, error) {
 	return out, nil
 }
 
-// camelCase is the wire's way to write a column's name.
+// camelCase converts a column name to its name on the wire.
 func camelCase(column string) string {
 	words := strings.Split(column, "_")
 	for i, w := range words[1:] {

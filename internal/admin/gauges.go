@@ -13,8 +13,7 @@ import (
 	"cutroom/internal/db"
 )
 
-// Gauges are the state of jobs, provider calls and credits for monitoring, read
-// at each scrape.
+// Gauges are the state of jobs, provider calls and credits for monitoring, read at each scrape.
 type Gauges struct {
 	db *db.DB
 
@@ -58,8 +57,8 @@ func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 	g.gauge(ctx, ch, underpaidDesc, underpaidSQL)
 }
 
-// oldestEventSQL counts a delivery from when it was queued, not from its event: an
-// operator may have an old one sent again.
+// oldestEventSQL measures a delivery's age from when it was queued, not from its event, because an
+// operator may resend an old event.
 const oldestEventSQL = `SELECT (now_ms() - MIN(queued_at)) / 1000, channel FROM event_deliveries WHERE state = 'PENDING' GROUP BY channel
 	UNION ALL SELECT (now_ms() - created_at) / 1000, 'outbox' FROM (
 		SELECT created_at FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT 1) AS oldest`
@@ -77,9 +76,8 @@ var (
 		{"separation", "READY"}, {"separation", "FAILED"}, {"separation", "DISPOSED"}}, unfinishedStates...)
 )
 
-// ledger sends the sums of the ledger and their difference to the balances. The
-// whole ledger is read for that, at most a hundredth of the time: one of years is
-// not read at every scrape of every replica.
+// ledger sends the sums of the ledger and their difference from the balances. That reads the whole
+// ledger, so it spends at most a hundredth of the time on it instead of reading at every scrape.
 func (g *Gauges) ledger(ctx context.Context, ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,8 +107,8 @@ func (g *Gauges) ledger(ctx context.Context, ch chan<- prometheus.Metric) {
 	}
 }
 
-// gauge sends one metric a row: the value, then its labels. Series of always
-// that have no row are sent as 0.
+// gauge sends one metric per row: the value, then its labels. Series listed in always are sent as 0
+// if they have no row.
 func (g *Gauges) gauge(ctx context.Context, ch chan<- prometheus.Metric, desc *prometheus.Desc, query string, always ...[]string) {
 	found := map[string]bool{}
 	err := g.each(ctx, query, func(value float64, labels []string) {

@@ -55,7 +55,7 @@ func (r *Reports) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
 	return out, nil
 }
 
-// Breakdown says what became of the jobs of one type.
+// Breakdown counts the jobs of one type by outcome.
 type Breakdown struct {
 	JobType    string `json:"jobType"`
 	Total      int64  `json:"total"`
@@ -64,8 +64,8 @@ type Breakdown struct {
 	InProgress int64  `json:"inProgress"`
 }
 
-// StatusBreakdown returns what became of all renders and of all separations,
-// in this order. A separation whose stems were cleaned up did succeed.
+// StatusBreakdown returns the outcomes of all renders and of all separations, in this order. A
+// separation whose stems were removed counts as succeeded.
 func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
 	out := [2]Breakdown{{JobType: JobRender}, {JobType: JobSeparation}}
 	err := db.Each(ctx, r.db, func(rows *db.Rows) error {

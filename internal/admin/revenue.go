@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// counted is the condition on purchases that count: the store refunded none of
-// them, and support granted none of them by hand.
+// counted is the condition for purchases that count: the store has not refunded them, and support
+// did not grant them by hand.
 const counted = `reversed_at IS NULL AND by_support = 0`
 
-// Revenue is what was bought so far and not refunded by its store. Purchases
-// count for ever, those of deleted accounts too.
+// Revenue sums up all purchases that their store has not refunded, those of deleted accounts
+// included.
 type Revenue struct {
 	// PayingUsers counts buyers who still have an account: deleting an account
 	// removes its name from its purchases.
@@ -24,9 +24,8 @@ type Revenue struct {
 	PlatformBPurchaseCount int64 `json:"platformBPurchaseCount"`
 	PlatformACredits       int64 `json:"platformACredits"`
 	PlatformBCredits       int64 `json:"platformBCredits"`
-	// AdminGranted is the credits that admins minted for themselves. They are
-	// no purchase and no part of the numbers above; those of deleted accounts
-	// are forgotten.
+	// AdminGranted is the credits that admins granted themselves. They are no purchases and not
+	// part of the numbers above. Grants of deleted accounts are not counted.
 	AdminGranted int64 `json:"adminGrantedCredits"`
 }
 

@@ -57,8 +57,8 @@ func (r *Reports) Daily(ctx context.Context, span Range) ([]Daily, error) {
 		FROM `+allJobs+` WHERE day >= CAST($1 AS BIGINT) / 86400000 AND day < CAST($2 AS BIGINT) / 86400000 GROUP BY day`)
 }
 
-// Signups is the users who came on one day, by provider, without those who
-// left again.
+// Signups is the users who registered on one day, by provider, without those who have deleted their
+// account.
 type Signups struct {
 	Day       Day   `json:"date"`
 	ProviderA int64 `json:"providerACount"`

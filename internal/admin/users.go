@@ -52,10 +52,10 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 	users = []User{}
 	search = strings.TrimSpace(search)
 	if !utf8.ValidString(search) || strings.ContainsRune(search, 0) || utf8.RuneCountInString(search) > maxSearch {
-		return users, 0, nil // nobody's, and text that a database refuses
+		return users, 0, nil // matches no user, and a database refuses the text
 	}
-	// Everybody is counted and paged in the order of an index; those whom a search
-	// finds are looked for once.
+	// Without a search, users are counted and paged in the order of an index. A search finds its
+	// users once.
 	found, args := `NOT MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL)`, []any{page.Limit, page.Offset}
 	if search != "" {
 		found = `MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL` + r.matching(search) + `)`

@@ -16,13 +16,12 @@ import (
 	"cutroom/internal/sweep"
 )
 
-// claimEvery is how often a bucket that did not answer is asked again for its
-// id.
+// claimEvery is the pause between two claims of a bucket that did not answer.
 const claimEvery = 10 * time.Second
 
-// claimBucket fails where the bucket is another installation's. A bucket that
-// does not answer now is no reason to stop: what needs no bucket goes on, and
-// claimLater asks again.
+// claimBucket returns an error if the bucket belongs to another installation. If the bucket does
+// not answer, the service starts anyway, because not everything needs the bucket, and claimLater
+// tries again.
 func (a *App) claimBucket(ctx context.Context) error {
 	if a.bucket == nil {
 		return nil
@@ -37,7 +36,7 @@ func (a *App) claimBucket(ctx context.Context) error {
 	return nil
 }
 
-// claimLater repeats claimBucket until the bucket has answered.
+// claimLater repeats claimBucket until the bucket answers.
 func (a *App) claimLater(ctx context.Context) error {
 	if a.bucket == nil {
 		return nil
@@ -57,8 +56,8 @@ func (a *App) claimLater(ctx context.Context) error {
 	return nil
 }
 
-// newSweeper returns the sweeper of everything in the store. A nil bucket is a
-// folder on this machine, which has one owner.
+// newSweeper returns the sweeper of the object store. A nil bucket means a folder on this machine,
+// which belongs to this installation alone.
 func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store, bucket *objectstore.Bucket, m *sweepMetrics, log *slog.Logger) *sweep.Sweeper {
 	var check func(context.Context) error
 	if bucket != nil {
@@ -79,8 +78,7 @@ func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store, bucket *ob
 		Log:     log})
 }
 
-// openStore returns the configured bucket, or the local folder where there is
-// none; then the bucket is nil.
+// openStore returns the configured bucket, or with a nil bucket the local folder.
 func openStore(cfg config.Config, dirs folders, seen *dependencies) (objectstore.Store, *objectstore.Bucket, error) {
 	if bucket := newBucket(cfg, seen); bucket != nil {
 		return bucket, bucket, nil
