@@ -1,7 +1,12 @@
 package fake
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"reflect"
@@ -40,7 +45,7 @@ func (h *Host) HandleControl(method, path, what string, example any, handler fun
 func Control[T any](h *Host, method, path, what string, example T, do func(context.Context, T) (any, error)) {
 	h.HandleControl(method, path, what, example, func(r *http.Request) (any, error) {
 		var body T
-		if err := ReadJSON(r, &body); err != nil {
+		if err := ReadControl(r, &body); err != nil {
 			return nil, err
 		}
 		return do(r.Context(), body)
@@ -56,10 +61,42 @@ func fields(example any) map[string]string {
 	all := map[string]string{}
 	for _, f := range reflect.VisibleFields(t) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
-			all[name] = strings.TrimLeft(f.Type.String(), "*")
+			all[name] = jsonType(f.Type)
 		}
 	}
 	return all
+}
+
+// jsonType is what JSON calls a type of Go.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return jsonType(t.Elem())
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		return "string"
+	case reflect.Slice, reflect.Array:
+		return "array"
+	case reflect.Struct, reflect.Map:
+		return "object"
+	}
+	return "number"
+}
+
+// ReadControl decodes the body of a control call into v. It refuses fields that v
+// does not have: a misspelt one would change nothing and say so to nobody.
+func ReadControl(r *http.Request, v any) error {
+	body := json.NewDecoder(io.LimitReader(r.Body, 64<<20))
+	body.DisallowUnknownFields()
+	err := body.Decode(v)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s must be a JSON %s, not a %s", cmp.Or(wrong.Field, "the body"), jsonType(wrong.Type), wrong.Value)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read JSON body: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
 }
 
 // serveIndex lists everything that the host can be told, from the tables that

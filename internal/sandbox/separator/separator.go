@@ -217,7 +217,7 @@ func (p *Provider) routes() {
 	p.API.HandleControl("PUT", "behaviour", "change the fields that are named", Behaviour{ProcessingMs: 6000}, func(r *http.Request) (any, error) {
 		b := p.Behaviour()
 		b.Links, b.Bytes = maps.Clone(b.Links), maps.Clone(b.Bytes) // decoding adds to a map in place
-		if err := fake.ReadJSON(r, &b); err != nil {
+		if err := fake.ReadControl(r, &b); err != nil {
 			return nil, err
 		}
 		p.Configure(func(now *Behaviour) { *now = b })

@@ -102,13 +102,37 @@ func (f *front) close() {
 type service struct {
 	// Ahead is how far its clock is ahead, such as 36h. It goes forward only.
 	Ahead string `json:"ahead"`
-	// Settings are keys of its environment whose values are numbers.
-	Settings map[string]string `json:"settings"`
+	// Settings are keys of its environment that hold a number.
+	Settings map[string]setting `json:"settings"`
 }
 
-// number is a setting that may be changed by whoever reaches the sandbox: none of
-// a path, an address or a secret.
+// setting is a number, as JSON's or as text.
+type setting string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *setting) UnmarshalJSON(text []byte) error {
+	*s = setting(strings.Trim(string(text), `"`))
+	if !number.MatchString(string(*s)) {
+		return fmt.Errorf("a setting must be a whole number, not %s", text)
+	}
+	return nil
+}
+
 var number = regexp.MustCompile(`^[0-9]{1,12}$`)
+
+// Settable lists the keys that anybody who reaches the sandbox may change: numbers,
+// and no path, address or secret.
+var Settable = []string{
+	"ACCOUNT_MAX_STORED_MB", "ACCOUNT_MAX_WAITING_JOBS", "ADMIN_GRANT_DAILY_CAP", "ASSET_CACHE_MAX_MB", "ASSET_CACHE_TTL_HOURS", "ASSET_TTL_DAYS",
+	"AUTH_JWT_EXPIRY_SECONDS", "AUTH_SESSION_MAX_DAYS", "DB_MAX_POOL", "HTTP_CONNECT_TIMEOUT_MS", "HTTP_REQUEST_TIMEOUT_MS",
+	"HTTP_SOCKET_TIMEOUT_MS", "JOBS_TTL_DAYS", "MAX_SEPARATION_AUDIO_MB", "MAX_UPLOAD_FILE_SIZE_MB", "MEDIA_MAX_FILE_MB", "MEDIA_MAX_MEMORY_MB",
+	"MIN_FREE_DISK_MB", "PART_CACHE_MAX_MB", "PROVIDER_CALLS_TTL_DAYS", "PROVIDER_MAX_POLL_MINUTES", "PROVIDER_POLL_INTERVAL_MS",
+	"RATE_LIMIT_TRUSTED_PROXY_HOPS", "RENDER_INPUT_CACHE_TTL_HOURS", "RENDER_JOB_TIMEOUT_MIN", "RENDER_MAX_CONCURRENT", "RENDER_MAX_GIGAPIXELS",
+	"RENDER_MAX_INPUT_PIXELS", "RENDER_MAX_OUTPUT_MINUTES", "RENDER_MAX_SOUND_HOURS", "RENDER_MAX_SOURCE_MINUTES", "RENDER_OUTPUT_TTL_HOURS",
+	"RENDER_PROCESS_TIMEOUT_MIN", "SEPARATION_ABANDON_TTL_MS", "SEPARATION_BUSY_WAIT_MIN", "SEPARATION_MAX_PROVIDER_IN_FLIGHT",
+	"SEPARATION_PROVIDER_SPACE_ID", "SEPARATION_STUCK_SUBMITTING_SEC", "SEPARATION_URL_TTL_SEC", "SIGNED_URL_TTL_SEC", "SIGNUP_BONUS_CREDITS",
+	"UPLOADS_TTL_HOURS",
+}
 
 func (s *System) mountControl() {
 	s.front.HandleControl("GET", "servers", "the addresses of the stand-ins", nil, func(*http.Request) (any, error) { return s.World.Servers(), nil })
@@ -120,7 +144,7 @@ func (s *System) mountControl() {
 		})
 	fake.Control(s.front.Host, "PUT", "service", "start the service anew with its clock ahead, and with these settings, whose values are numbers; "+
 		"requests wait meanwhile. A clock goes forward only, settings that are not named have their defaults again",
-		service{Ahead: "0s", Settings: map[string]string{"SEPARATION_URL_TTL_SEC": "60"}}, func(ctx context.Context, want service) (any, error) {
+		service{Ahead: "0s", Settings: map[string]setting{"SEPARATION_URL_TTL_SEC": "60"}}, func(ctx context.Context, want service) (any, error) {
 			// Whoever asked may leave, and it is done all the same.
 			err := s.change(context.WithoutCancel(ctx), want)
 			return service{s.front.clock().String(), want.Settings}, err
@@ -145,9 +169,9 @@ func (s *System) change(ctx context.Context, want service) error {
 	if ahead != now && s.serve == "" {
 		return errors.New("the clock of this service cannot be moved")
 	}
-	for key, value := range want.Settings {
-		if !number.MatchString(value) || key == "PORT" {
-			return fmt.Errorf("%s=%q cannot be set here: it is no number", key, value)
+	for key := range want.Settings {
+		if !slices.Contains(Settable, key) {
+			return fmt.Errorf("%s cannot be set here: it is no key of the service that holds a number", key)
 		}
 	}
 	before := s.settings
@@ -183,13 +207,15 @@ func (s *System) readClock() (time.Duration, error) {
 }
 
 // environment is that of the service with changed settings.
-func (s *System) environment(settings map[string]string) []string {
+func (s *System) environment(settings map[string]setting) []string {
 	env := maps.Clone(s.env)
-	maps.Copy(env, settings)
+	for key, value := range settings {
+		env[key] = string(value)
+	}
 	var list []string
-	for _, setting := range os.Environ() {
-		if key, _, _ := strings.Cut(setting, "="); inherited.MatchString(key) && env[key] == "" {
-			list = append(list, setting)
+	for _, variable := range os.Environ() {
+		if key, _, _ := strings.Cut(variable, "="); inherited.MatchString(key) && env[key] == "" {
+			list = append(list, variable)
 		}
 	}
 	for key, value := range env {

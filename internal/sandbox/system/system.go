@@ -69,7 +69,7 @@ type System struct {
 	front          *front
 
 	changing sync.Mutex // held while the service is started anew
-	settings map[string]string
+	settings map[string]setting
 
 	mu    sync.Mutex
 	child *process.Child // nil while none is meant to run
@@ -137,7 +137,7 @@ func (s *System) Mount(path string, page http.Handler) {
 }
 
 // startService starts the service and waits for its health check.
-func (s *System) startService(ctx context.Context, ahead time.Duration, settings map[string]string) error {
+func (s *System) startService(ctx context.Context, ahead time.Duration, settings map[string]setting) error {
 	program, args := s.cutroom, []string{"serve"}
 	if s.serve != "" {
 		program, args = s.serve, []string{"serve", "--ahead", ahead.String()}

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 func serve(admins string) int {
-	if os.Getenv("REFUSE_TO_START") != "" {
+	if os.Getenv("DB_MAX_POOL") == "13" {
 		fmt.Println("DATABASE_URL is wrong")
 		return 1
 	}
@@ -135,9 +135,12 @@ func TestStartSignsInAndStops(t *testing.T) {
 	}
 	for _, tt := range []struct{ change, want string }{
 		{`{"settings":{"MEDIA_MAX_MEMORY_MB":"778"}}`, `"MEDIA_MAX_MEMORY_MB":"778"`},
-		{`{"settings":{"REFUSE_TO_START":"1"}}`, "it runs again as it was"},
-		{`{"settings":{"FFMPEG_PATH":"/bin/true"}}`, "it is no number"},
-		{`{"settings":{"PORT":"1"}}`, "it is no number"},
+		{`{"settings":{"DB_MAX_POOL":13}}`, "it runs again as it was"},
+		{`{"settings":{"FFMPEG_PATH":"/bin/true"}}`, "must be a whole number"},
+		{`{"settings":{"PORT":"1"}}`, "PORT cannot be set here"},
+		{`{"settings":{"SEPARATION_URL_TLT_SEC":"60"}}`, "SEPARATION_URL_TLT_SEC cannot be set here"},
+		{`{"aheed":"1h"}`, `unknown field \"aheed\"`},
+		{`{"ahead":1}`, "ahead must be a JSON string, not a number"},
 		{`{"ahead":"1h"}`, "cannot be moved"},
 		{`{"ahead":"-1h"}`, "goes forward only"},
 	} {
@@ -171,7 +174,7 @@ func TestStartSignsInAndStops(t *testing.T) {
 
 func TestServiceThatDoesNotStart(t *testing.T) {
 	opts := options(t)
-	opts.Env = map[string]string{"REFUSE_TO_START": "1"}
+	opts.Env = map[string]string{"DB_MAX_POOL": "13"}
 	var log bytes.Buffer
 	opts.Log = &log
 	if _, err := system.Start(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "ended while starting") {
