@@ -138,7 +138,7 @@ func runPage(t *testing.T, page, dir string) {
 		t.Fatal(err)
 	}
 	// A block ends with a mark, so that it is known which one said what.
-	script := "set -eu\ncommand -v uuidgen >/dev/null || uuidgen() { cat /proc/sys/kernel/random/uuid; }\n"
+	script := "set -eu\n"
 	var want []string
 	for _, block := range regexp.MustCompile("(?s)\n```sh\n(.*?)\n```").FindAllStringSubmatch(string(text), -1) {
 		for line := range strings.SplitSeq(block[1], "\n") {
@@ -242,5 +242,35 @@ func TestAppPagesRunAndNameThePublicHost(t *testing.T) {
 	}
 	if !strings.Contains(printed, "▀") || !strings.Contains(printed, "on every interface") {
 		t.Errorf("no code, or no word of caution, in\n%s", printed)
+	}
+}
+
+// The sample that waits for a separation shows how far it is long before it ends.
+func TestWaitSampleShowsProgress(t *testing.T) {
+	_, dir, _, _, servers := publicSandbox(t)
+	page, err := os.ReadFile("../../docs/app/film.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := regexp.MustCompile("(?s)### Wait instead of polling\n\n```sh\n(.*?)\n```").FindSubmatch(page)
+	if sample == nil {
+		t.Fatal("film.md has no sample that waits")
+	}
+	script := `set -eu
+. sandbox-data/env.sh; auth="Authorization: Bearer $TOKEN"
+curl -s -X PUT ` + servers["separation_api"] + `/__control/behaviour -d '{"processingMs":20000}' >/dev/null
+ffmpeg -v error -y -i sandbox-data/clip.mp4 -vn -c:a aac talk.m4a
+SEPARATION=$(curl -s "$BASE/api/v2/separate" -H "$auth" -F file=@talk.m4a -F 'spec={"sourceLanguageCode":"auto"}' | jq -r .jobId)
+` + string(sample[1])
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
+	cmd.Dir = dir
+	var shown bytes.Buffer
+	cmd.Stderr = &shown
+	if out, err := cmd.Output(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, shown.String())
+	}
+	lines := strings.Split(strings.TrimSpace(shown.String()), "\n")
+	if len(lines) < 3 || strings.Contains(lines[0], "READY") || !strings.Contains(lines[len(lines)-1], "READY") {
+		t.Errorf("the sample shows %q", lines)
 	}
 }
