@@ -64,6 +64,7 @@ func material(t *testing.T, dir string) {
 	for name, path := range map[string]string{
 		"dusk.mp4":   mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 3 * time.Second, Tone: 330}),
 		"aurora.mp4": mediatest.Clip(t, mediatest.Spec{Width: 180, Height: 320, Duration: 2 * time.Second, Tone: 550}),
+		"odd.mp4":    mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, VideoCodec: "mpeg4"}), // Chromium has no decoder for it
 		"song.m4a":   mediatest.Clip(t, mediatest.Spec{Duration: 3 * time.Second, Tone: 220, Container: "m4a"}),
 		"speech.m4a": mediatest.Clip(t, mediatest.Spec{Duration: 3 * time.Second, Tone: 880, Container: "m4a"}),
 	} {
@@ -221,12 +222,20 @@ func makeFilm(t *testing.T, address string) {
 	p.Click(".films .poster")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
 	// What is dropped was uploaded before, so it is only named.
-	p.Eval(`fetch('samples/dusk.mp4').then(r => r.blob()).then(blob => {
-		const dataTransfer = new DataTransfer();
-		dataTransfer.items.add(new File([blob], 'again.mp4', { type: 'video/mp4' }));
-		document.querySelector('.drop').dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer }));
-	})`)
+	drop := func(sample, name string) {
+		p.Eval(fmt.Sprintf(`fetch('samples/%s').then(r => r.blob()).then(blob => {
+			const dataTransfer = new DataTransfer();
+			dataTransfer.items.add(new File([blob], '%s', { type: 'video/mp4' }));
+			document.querySelector('.drop').dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer }));
+		})`, sample, name))
+	}
+	drop("dusk.mp4", "again.mp4")
 	p.See("Segment 3, 3.0 s")
+	// What this browser cannot read is measured by the service, and goes without a picture.
+	drop("odd.mp4", "phone.mp4")
+	p.See("Segment 4, 2.0 s")
+	drop("song.m4a", "song.mp4")
+	p.See("song.mp4 holds no video.")
 	p.Click(".films .plain")
 	p.See("Really?")
 	p.Click(".films .plain")
@@ -246,6 +255,7 @@ func signInAndOut(t *testing.T, address string) {
 	p.Eval(`sessionStorage.setItem('cutroom-player', sessionStorage.getItem('cutroom-player').replace(/"accessToken":"[^"]*"/, '"accessToken":"x.y.z"'))`)
 	p.Reload()
 	p.See("Continue with provider A")
+	p.See("Your session is over.")
 
 	res, err := http.Get(address)
 	if err != nil {

@@ -53,7 +53,7 @@ export function Studio(props: { user: string; balance: number; spent: () => void
   const addClip = async (file: File, sent: (part: number) => void) => {
     const seen = await inspect(file).catch(() => undefined);
     const assetKey = await upload(file, sent);
-    const { durationMs, picture } = seen ?? (await measured(assetKey, file.name, has('analysis')));
+    const { durationMs, picture } = seen?.picture ? seen : await measured(assetKey, file.name, has('analysis'));
     const clip: Clip = { name: file.name, assetKey, durationMs, picture };
     change((old) => ({
       ...old,
