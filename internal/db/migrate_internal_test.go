@@ -4,23 +4,32 @@ import (
 	"context"
 	"slices"
 	"testing"
+
+	"github.com/pressly/goose/v3"
 )
 
-// The migration that makes the ledger anew keeps what is in it.
-func TestLedgerSurvivesItsNewKinds(t *testing.T) {
-	ctx := t.Context()
-	d, err := Open(ctx, Options{URL: "sqlite::memory:"})
+// migratedTo returns an empty SQLite database with the schema of a version.
+func migratedTo(t *testing.T, version int64) (*DB, *goose.Provider) {
+	t.Helper()
+	d, err := Open(t.Context(), Options{URL: "sqlite::memory:"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	t.Cleanup(func() { d.Close() })
 	p, err := d.provider()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.UpTo(ctx, 7); err != nil {
+	if _, err := p.UpTo(t.Context(), version); err != nil {
 		t.Fatal(err)
 	}
+	return d, p
+}
+
+// The migration that makes the ledger anew keeps what is in it.
+func TestLedgerSurvivesItsNewKinds(t *testing.T) {
+	ctx := t.Context()
+	d, p := migratedTo(t, 7)
 	exec := func(query string) error {
 		_, err := d.Exec(context.WithoutCancel(ctx), query)
 		return err
@@ -59,18 +68,7 @@ func TestLedgerSurvivesItsNewKinds(t *testing.T) {
 // Assets that earlier releases were given belong to those who uploaded or used them.
 func TestAssetsOfEarlierReleasesGetHolders(t *testing.T) {
 	ctx := t.Context()
-	d, err := Open(ctx, Options{URL: "sqlite::memory:"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	p, err := d.provider()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.UpTo(ctx, 21); err != nil {
-		t.Fatal(err)
-	}
+	d, p := migratedTo(t, 21)
 	job := `INSERT INTO render_jobs (id, user_id, state, output_kind, created_at, deleted_at, spec) VALUES `
 	for _, query := range []string{
 		`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'p', 's', 1, 1), ('v', 'p', 't', 1, 1)`,
