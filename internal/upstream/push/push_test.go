@@ -258,4 +258,19 @@ func TestPlatformBSpeaksHTTP2(t *testing.T) {
 	if err := clientB(t, keys, calltest.DeadAddress(t), nil, nil).Send(t.Context(), completed); outcome(err) != "again 0s" {
 		t.Errorf("nobody listens: %v", err)
 	}
+	// A lost connection is no sign of a server without HTTP/2.
+	b, p := serviceB(t, nil)
+	for i, kind := range []fake.Kind{"", fake.KindClose, ""} {
+		if kind != "" {
+			if err := b.Faults.Add(fake.Rule{Step: notify.StepDevice, Kind: kind, Times: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Send(t.Context(), completed); (err == nil) != (kind == "") {
+			t.Errorf("message %d: %v", i, err)
+		}
+	}
+	if n := b.Faults.Count(notify.StepDevice); n != 3 {
+		t.Errorf("three messages took %d calls", n)
+	}
 }

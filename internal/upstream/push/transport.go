@@ -32,27 +32,26 @@ func TransportB(base *http.Transport, baseURL string, rootsPEM []byte) http.Roun
 	return base
 }
 
-// cleartext speaks HTTP/2 without TLS, and HTTP/1.1 to a server that does not
-// understand it.
+// cleartext speaks HTTP/2 without TLS. A server that never answered in HTTP/2 is asked
+// again in HTTP/1.1: it may be a stand-in that speaks nothing else.
 type cleartext struct {
 	http2, http1 http.RoundTripper
-	old          atomic.Bool // the server answered in HTTP/1.1
+	answered     atomic.Bool // in HTTP/2
 }
 
 // RoundTrip implements http.RoundTripper.
 func (c *cleartext) RoundTrip(req *http.Request) (*http.Response, error) {
-	if c.old.Load() {
-		return c.http1.RoundTrip(req)
-	}
 	resp, err := c.http2.RoundTrip(req)
-	if err == nil || req.Context().Err() != nil || errors.Is(err, syscall.ECONNREFUSED) || req.GetBody == nil {
-		return resp, err
+	if err == nil {
+		c.answered.Store(true)
+		return resp, nil
+	}
+	if c.answered.Load() || req.Context().Err() != nil || errors.Is(err, syscall.ECONNREFUSED) || req.GetBody == nil {
+		return nil, err
 	}
 	again := req.Clone(req.Context())
 	if again.Body, err = req.GetBody(); err != nil {
 		return nil, err
 	}
-	resp, err = c.http1.RoundTrip(again)
-	c.old.Store(err == nil)
-	return resp, err
+	return c.http1.RoundTrip(again)
 }
