@@ -101,9 +101,7 @@ func TestTheEndOfAJobIsTold(t *testing.T) {
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/devices", JSON: device("platform_a", "phone-a")}).Expect(204) // not u's: it stays
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/devices", JSON: device("platform_b", phoneB)}).Expect(204)
 	register(t, u, "platform_b", "0102")
-	if status, out := x.Command(t, "user", "sign-out", u.Sub); status != 0 {
-		t.Fatal(out)
-	}
+	u.Post(t, "/api/v2/auth/sign-out", nil).Expect(204)
 	apitest.Eventually(t, patience, func() bool { return u.Get(t, "/api/v2/credits").Status == 401 }, func() string { return "the token is still good" })
 	u.SignInAgain(t)
 	theirs, mine := shortFilm(t, next), shortFilm(t, u)
@@ -191,6 +189,29 @@ func TestEventsOutliveACrash(t *testing.T) {
 		t.Errorf("the admin app sees %+v", page)
 	}
 	u.Get(t, "/api/v2/admin/events").Error(403, "admin_required")
+}
+
+// A receiver that hangs holds up no push, and the attempt that died with its process
+// is made again within a minute.
+func TestEventsOutliveACrashDuringAnAttempt(t *testing.T) {
+	t.Parallel()
+	x := apitest.Start(t)
+	receiver := x.World.Receiver
+	u := x.SignIn(t)
+	register(t, u, "platform_a", "phone-a")
+	if err := receiver.Faults.Add(fake.Rule{Step: notify.StepHook, Kind: fake.KindStall}); err != nil {
+		t.Fatal(err)
+	}
+	film := shortFilm(t, u)
+	told(t, x.World.PushA.Messages, film)
+	apitest.Eventually(t, patience, func() bool { return receiver.Faults.Count(notify.StepHook) == 1 }, func() string { return "the receiver was not called" })
+	x.Kill9(t)
+	crashed := time.Now()
+	receiver.Faults.Clear()
+	x.Restart(t)
+	if after := told(t, receiver.Messages, film).At.Sub(crashed); after > time.Minute {
+		t.Errorf("delivered %v after the crash", after)
+	}
 }
 
 func TestNobodyIsTold(t *testing.T) {

@@ -154,7 +154,8 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 	s.database(t)
 	maps.Copy(s.env, o.env)
 	for _, key := range []string{"AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET", "SEPARATION_PROVIDER_API_KEY",
-		"DB_PASSWORD", "OBJECT_STORE_SECRET_ACCESS_KEY", "IAP_PLATFORM_B_PRIVATE_KEY"} {
+		"DB_PASSWORD", "OBJECT_STORE_SECRET_ACCESS_KEY", "IAP_PLATFORM_B_PRIVATE_KEY",
+		"WEBHOOK_SECRET", "PUSH_PLATFORM_B_KEY"} {
 		if v := s.env[key]; len(v) >= 8 {
 			s.secrets = append(s.secrets, v)
 		}

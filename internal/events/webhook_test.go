@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,6 +112,14 @@ func TestWhatIsNotDelivered(t *testing.T) {
 	}
 	if redirected {
 		t.Error("a redirect was followed")
+	}
+	// Nor does what a receiver says whose certificate nobody trusts.
+	untrusted := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	t.Cleanup(untrusted.Close)
+	if err := (&Webhook{URL: untrusted.URL, HTTP: http.DefaultClient}).send(t.Context(), failedRender()); err == nil {
+		t.Error("any certificate is trusted")
 	}
 	// An answer that does not end in time does not count, whatever its status.
 	ctx, end := context.WithCancel(t.Context())
