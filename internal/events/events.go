@@ -108,17 +108,30 @@ type Entry struct {
 	LastError *string    `json:"lastError"`
 }
 
-// List returns events, newest first: all, or those whose web hook was given up.
-func List(ctx context.Context, q db.Querier, failed bool, limit, offset int64) ([]Entry, error) {
-	which := ""
+// listed is the events that an operator sees, all or only those whose web hook was given up.
+func listed(failed bool) string {
+	from := `FROM events e LEFT JOIN event_deliveries d ON d.event_id = e.id AND d.channel = '` + webhookName + `'
+		WHERE ` + user.Exists("e.user_id")
 	if failed {
-		which = ` AND d.state = 'FAILED'`
+		from += ` AND d.state = 'FAILED'`
 	}
+	return from
+}
+
+// Count is the length of the list that [List] pages through.
+func Count(ctx context.Context, q db.Querier, failed bool) (n int64, err error) {
+	if err := q.QueryRow(ctx, `SELECT COUNT(*) `+listed(failed)).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count events: %w", err)
+	}
+	return n, nil
+}
+
+// List returns events, newest first: all, or only those whose web hook was given up.
+func List(ctx context.Context, q db.Querier, failed bool, limit, offset int64) ([]Entry, error) {
 	out, err := db.All(ctx, q, scanEntry, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at,
 			COALESCE(d.state, CASE WHEN e.fanned_out_at IS NULL THEN 'NEW' ELSE 'NONE' END), COALESCE(d.attempts, 0),
 			CASE WHEN d.state = 'PENDING' THEN d.due_at END, d.last_error
-		FROM events e LEFT JOIN event_deliveries d ON d.event_id = e.id AND d.channel = '`+webhookName+`'
-		WHERE `+user.Exists("e.user_id")+which+` ORDER BY e.created_at DESC, e.id LIMIT $1 OFFSET $2`, limit, offset)
+		`+listed(failed)+` ORDER BY e.created_at DESC, e.id LIMIT $1 OFFSET $2`, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
 	}

@@ -146,8 +146,13 @@ func (s *Server) adminEvents(w http.ResponseWriter, r *http.Request, _ account.P
 	if err != nil {
 		return err
 	}
-	list, err := events.List(r.Context(), s.o.DB, query.Get("failed") == "true", page.Limit, page.Offset)
-	return answer(w, map[string]any{"events": list}, err)
+	failed := query.Get("failed") == "true"
+	list, err := events.List(r.Context(), s.o.DB, failed, page.Limit, page.Offset)
+	if err != nil {
+		return err
+	}
+	total, err := events.Count(r.Context(), s.o.DB, failed)
+	return answer(w, map[string]any{"events": list, "total": total}, err)
 }
 
 func (s *Server) adminUsers(w http.ResponseWriter, r *http.Request, _ account.Principal) error {

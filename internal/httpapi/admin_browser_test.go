@@ -59,6 +59,13 @@ func (s *adminServer) populate() (ann string) {
 		s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, progress, created_at)
 			VALUES ($1, $2, $3, '{}', 'video', 95000, $4, $5)`, "rnd-active-"+strings.ToLower(state), ann, state, i*63, ago(0, 3*time.Minute))
 	}
+	for i := range 61 {
+		id, state := fmt.Sprintf("evt-%02d-", i)+uuid.NewString(), []string{"DELIVERED", "PENDING", "FAILED"}[i%3]
+		s.exec(`INSERT INTO events (id, type, job_id, user_id, created_at, fanned_out_at) VALUES ($1, 'render.completed', $2, $3, $4, $4)`,
+			id, "rnd-"+uuid.NewString(), ann, ago(0, time.Duration(i)*time.Minute))
+		s.exec(`INSERT INTO event_deliveries (id, event_id, channel, state, attempts, queued_at, due_at, last_error) VALUES ($1, $1, 'webhook', $2, $3, 0, $4, $5)`,
+			id, state, []int{1, 3, 10}[i%3], ago(-1, 0), map[bool]any{true: nil, false: "status 502"}[state == "DELIVERED"])
+	}
 	for day := range 90 {
 		for k, endpoint := range []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"} {
 			for j := range 1 + (day+k)%4 {
@@ -151,7 +158,7 @@ func TestAdminAppSignInWithTheProvider(t *testing.T) {
 func pages(ann string) map[string]string {
 	return map[string]string{
 		"/": "Jobs a day", "/users": "120 users", "/users/" + ann: "rnd-active-processing", "/jobs": "63 %",
-		"/calls": "audio-separation", "/revenue": "29 purchases", "/signups": "New users a day", "/durations": "15 to 60 min",
+		"/calls": "audio-separation", "/revenue": "29 purchases", "/signups": "New users a day", "/events": "61 events", "/events?failed=true": "status 502", "/durations": "15 to 60 min",
 	}
 }
 

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { SessionContext } from './load';
 import { CallsPage } from './pages/calls';
 import { DurationsPage } from './pages/durations';
+import { EventsPage } from './pages/events';
 import { JobsPage } from './pages/jobs';
 import { OverviewPage } from './pages/overview';
 import { RevenuePage } from './pages/revenue';
@@ -23,6 +24,7 @@ const pages: Page[] = [
   { path: 'users', title: 'Users', show: (route) => (route.rest ? <UserPage key={route.rest} route={route} /> : <UsersPage route={route} />) },
   { path: 'jobs', title: 'Jobs', show: () => <JobsPage /> },
   { path: 'calls', title: 'Provider calls', show: () => <CallsPage /> },
+  { path: 'events', title: 'Events', show: (route) => <EventsPage route={route} /> },
   { path: 'revenue', title: 'Revenue', show: () => <RevenuePage /> },
   { path: 'signups', title: 'Signups', show: () => <SignupsPage /> },
   { path: 'durations', title: 'Durations', show: () => <DurationsPage /> },

@@ -75,7 +75,7 @@ export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]
 export const Time = (props: { at: string | null | undefined }) =>
   props.at ? <time dateTime={props.at}>{time(props.at)}</time> : <span class="quiet">–</span>;
 
-const tones: Record<string, string> = { FAILED: 'bad', COMPLETED: 'good', READY: 'good', DISPOSED: 'good' };
+const tones: Record<string, string> = { FAILED: 'bad', COMPLETED: 'good', READY: 'good', DISPOSED: 'good', DELIVERED: 'good' };
 
 export const Status = (props: { status: string }) => (
   <span class={`status ${tones[props.status] ?? 'going'}`}>{props.status.toLowerCase()}</span>

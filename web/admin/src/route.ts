@@ -43,6 +43,9 @@ export function link(path: string, query: Record<string, string> = {}): string {
   return `#/${path}${next.size ? `?${next}` : ''}`;
 }
 
+/** How many rows of a list the address skips. */
+export const offsetOf = (route: Route, key = 'offset'): number => Math.max(0, Math.floor(Number(route.query.get(key))) || 0);
+
 export const go = (address: string): void => void (location.hash = address);
 
 /** Changes the address without a step in the history. */

@@ -3,7 +3,7 @@ import type { Report, Schemas } from '../api';
 import { count } from '../format';
 import { Empty, Loaded, useReport } from '../load';
 import { Card, Cards, length, Pager, Panel, providerName, Status, Table, Time, type Column } from '../parts';
-import { link, replace, type Route } from '../route';
+import { link, offsetOf, replace, type Route } from '../route';
 
 type LedgerEntry = Schemas['AdminLedgerEntry'];
 type Purchase = Schemas['AdminPurchase'];
@@ -12,8 +12,6 @@ type User = Schemas['AdminUser'];
 type UserJob = Schemas['AdminUserJob'];
 
 const limit = 50;
-
-const offsetOf = (route: Route, key = 'offset'): number => Math.max(0, Math.floor(Number(route.query.get(key))) || 0);
 
 const nameOf = (u: User): string => u.name || u.email || u.userId;
 
