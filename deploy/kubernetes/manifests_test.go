@@ -382,7 +382,7 @@ func number(t *testing.T, path, pattern string) int64 {
 // in and out what it needs.
 func TestPortsAndProbesAreThere(t *testing.T) {
 	m := build(t, asIs)
-	at := map[string]string{"http": read(t, "../../internal/httpapi/server.go"), "ops": read(t, "../../internal/app/ops.go")}
+	at := map[string]string{"http": read(t, "../../internal/httpapi/server.go"), "ops": read(t, "../../internal/ops/ops.go")}
 	var served, watched int32
 	for name, d := range m.deployments {
 		c := d.Spec.Template.Spec.Containers[0]

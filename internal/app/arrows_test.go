@@ -58,6 +58,7 @@ var allowed = map[string][]string{
 	"account":            {"audit", "clock", "credit", "db", "events", "fault", "upstream/identity", "user"},
 	"httpapi":            {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "disk", "events", "fault", "httpserve", "idempotency", "job", "objectstore", "pause", "quota", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},
 	"httpserve":          {},
+	"ops":                {"admin", "db", "events", "httpcall", "job", "media", "objectstore", "staging", "upstream/separator"},
 	"sandbox":            {"sandbox"},       // nothing of the service: a misread wire format must not hide on both sides
 	"mediatest":          {"sandbox"},       // how programs are run
 	"dbtest":             {"db", "sandbox"}, // as above

@@ -11,6 +11,7 @@ import (
 	"cutroom/internal/installation"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/ops"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/sweep"
@@ -20,7 +21,7 @@ import (
 const claimEvery = 10 * time.Second
 
 // claimBucket returns an error if the bucket belongs to another installation. If the bucket does
-// not answer, the service starts anyway, because not everything needs the bucket, and claimLater
+// not answer, the service starts anyway, because not everything needs the bucket, and keepClaimingBucket
 // tries again.
 func (a *App) claimBucket(ctx context.Context) error {
 	if a.bucket == nil {
@@ -30,20 +31,20 @@ func (a *App) claimBucket(ctx context.Context) error {
 	if foreign := (*installation.ForeignError)(nil); errors.As(err, &foreign) {
 		return err
 	}
-	if a.claimed = err == nil; !a.claimed {
-		a.log.Warn("the bucket could not be asked whose it is; it will be asked again", "err", err)
+	if a.bucketClaimed = err == nil; !a.bucketClaimed {
+		a.log.Warn("cannot read which installation the bucket belongs to; will try again", "err", err)
 	}
 	return nil
 }
 
-// claimLater repeats claimBucket until the bucket answers.
-func (a *App) claimLater(ctx context.Context) error {
+// keepClaimingBucket repeats claimBucket until the bucket answers.
+func (a *App) keepClaimingBucket(ctx context.Context) error {
 	if a.bucket == nil {
 		return nil
 	}
 	tick := time.NewTicker(claimEvery)
 	defer tick.Stop()
-	for !a.claimed {
+	for !a.bucketClaimed {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -58,29 +59,26 @@ func (a *App) claimLater(ctx context.Context) error {
 
 // newSweeper returns the sweeper of the object store. A nil bucket means a folder on this machine,
 // which belongs to this installation alone.
-func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store, bucket *objectstore.Bucket, m *sweepMetrics, log *slog.Logger) *sweep.Sweeper {
+func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store,
+	bucket *objectstore.Bucket, m *ops.Sweeps, log *slog.Logger) *sweep.Sweeper {
 	var check func(context.Context) error
 	if bucket != nil {
 		check = func(ctx context.Context) error {
 			err := installation.Check(ctx, d, bucket)
-			m.foreign.Set(0)
-			if foreign := (*installation.ForeignError)(nil); errors.As(err, &foreign) {
-				m.foreign.Set(1)
-			}
+			foreign := (*installation.ForeignError)(nil)
+			m.SetForeign(errors.As(err, &foreign))
 			return err
 		}
 	}
 	return sweep.New(sweep.Options{DB: d, Store: store, Check: check,
-		Rules:   append(separation.SweepRules(cfg.Storage.UploadsTTL), render.SweepRules(cfg.Storage.UploadsTTL, cfg.Asset.CacheTTL)...),
-		Listed:  func(kind string, sizeBytes int64) { m.stored.WithLabelValues(kind).Set(float64(sizeBytes)) },
-		Removed: func(kind string, objects int) { m.removed.WithLabelValues(kind).Add(float64(objects)) },
-		Held:    func(objects int) { m.held.Set(float64(objects)) },
-		Log:     log})
+		Rules: append(separation.SweepRules(cfg.Storage.UploadsTTL),
+			render.SweepRules(cfg.Storage.UploadsTTL, cfg.Asset.CacheTTL)...),
+		Listed: m.SetStored, Removed: m.AddRemoved, Held: m.SetHeld, Log: log})
 }
 
 // openStore returns the configured bucket, or with a nil bucket the local folder.
-func openStore(cfg config.Config, dirs folders, seen *dependencies) (objectstore.Store, *objectstore.Bucket, error) {
-	if bucket := newBucket(cfg, seen); bucket != nil {
+func openStore(cfg config.Config, dirs folders, deps *ops.Dependencies) (objectstore.Store, *objectstore.Bucket, error) {
+	if bucket := newBucket(cfg, deps); bucket != nil {
 		return bucket, bucket, nil
 	}
 	dir, err := objectstore.NewDir(dirs.objects)
@@ -94,7 +92,7 @@ func NewSweeper(cfg config.Config, d *db.DB, log *slog.Logger) (*sweep.Sweeper, 
 	if err != nil {
 		return nil, err
 	}
-	return newSweeper(cfg, d, store, bucket, newSweepMetrics(), log), nil
+	return newSweeper(cfg, d, store, bucket, ops.NewSweeps(), log), nil
 }
 
 // OpenStore opens the configured object store, for a command beside the service. nodeID

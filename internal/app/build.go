@@ -5,93 +5,112 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"cutroom/internal/account"
+	"cutroom/internal/admin"
+	"cutroom/internal/analysis"
 	"cutroom/internal/asset"
 	"cutroom/internal/config"
-	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/diskcache"
+	"cutroom/internal/engine"
+	"cutroom/internal/httpapi"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
+	"cutroom/internal/monitor"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/ondemand"
+	"cutroom/internal/ops"
+	"cutroom/internal/pause"
+	"cutroom/internal/quota"
+	"cutroom/internal/render"
+	"cutroom/internal/separation"
+	"cutroom/internal/staging"
 	"cutroom/internal/tracing"
-	"cutroom/internal/upstream/identity"
-	"cutroom/internal/upstream/receipt"
 	"cutroom/internal/upstream/separator"
 )
 
-// NewMedia returns the runner of ffmpeg as configured.
-func NewMedia(cfg config.Config) (*media.Runner, error) {
-	return media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, FFprobe: cfg.Media.FFprobe,
-		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes, MaxPixels: cfg.Render.MaxInputPixels})
-}
+// folders are the subfolders of STORAGE_PATH.
+type folders struct{ root, uploads, objects, work, assets, parts string }
 
-// buildMedia returns the runner, confined, and what tells whether it works; both
-// are nil where the process runs no ffmpeg.
-func buildMedia(ctx context.Context, cfg config.Config, log *slog.Logger) (*media.Runner, func(context.Context) error, error) {
-	if !cfg.Roles.Media() {
-		return nil, nil, nil
-	}
-	runner, err := NewMedia(cfg)
+func makeFolders(root string) (folders, error) {
+	root, err := filepath.Abs(root)
 	if err != nil {
-		return nil, nil, err
+		return folders{}, fmt.Errorf("STORAGE_PATH: %w", err)
 	}
-	layers, err := runner.Confinement(ctx)
-	if err == nil {
-		err = checkConfinement(layers, cfg.Media.RequireConfinement, log)
-	}
-	return runner, runner.Works, err
-}
-
-// checkConfinement says what does not confine ffmpeg here. Where it must, it
-// fails when neither namespaces nor Landlock do: then a decoder that was taken
-// over would see the server's files and other users'.
-func checkConfinement(layers []confine.Layer, must bool, log *slog.Logger) error {
-	var missing []string
-	kept := false // from the files
-	for _, l := range layers {
-		if !l.InForce {
-			missing = append(missing, l.Name+": "+l.Detail)
-		} else if l.Name != "seccomp" {
-			kept = true
+	f := folders{root: root, uploads: filepath.Join(root, "uploads"), objects: filepath.Join(root, "objects"),
+		work: filepath.Join(root, "work"), assets: filepath.Join(root, "cache", "assets"),
+		parts: filepath.Join(root, "cache", "parts")}
+	for _, dir := range []string{f.uploads, f.objects, f.work, f.assets, f.parts} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return folders{}, fmt.Errorf("STORAGE_PATH: %w", err)
 		}
 	}
-	if must && !kept {
-		return fmt.Errorf("MEDIA_CAGE is required, and this system confines ffmpeg neither by namespaces nor by Landlock (%s)", strings.Join(missing, "; "))
+	return f, nil
+}
+
+// OpenDatabase connects to the configured database and migrates it. If the configuration says that
+// migrations run elsewhere, it only checks the schema.
+func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db.DB, error) {
+	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
+		Password: cfg.Database.Password.Reveal(), MaxPool: cfg.Database.MaxPool, Log: log})
+	if err != nil {
+		return nil, err
 	}
-	if len(missing) > 0 {
-		log.Warn("ffmpeg is not fully confined", "missing", missing)
+	prepare := d.CheckSchema
+	if cfg.Database.MigrateOnStart {
+		prepare = d.Migrate
+	}
+	if err := prepare(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// build makes everything that needs the database, in the order in which one thing needs another.
+func (a *App) build(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		a.buildMonitor, a.buildTracer, a.buildMedia, a.buildStores, a.buildOps, a.buildCredits,
+		a.buildAssets, a.buildSeparations, a.buildRenders, a.buildAccounts, a.buildEvents, a.buildAPI,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// NewBucket returns the configured bucket, nil when there is none.
-func NewBucket(cfg config.Config) *objectstore.Bucket { return newBucket(cfg, nil) }
-
-func newBucket(cfg config.Config, seen *dependencies) *objectstore.Bucket {
-	if !cfg.ObjectStore.Enabled() {
-		return nil
+// buildMonitor makes the monitor. From here on a.log reports failures to it.
+func (a *App) buildMonitor(context.Context) error {
+	release := a.cfg.Monitoring.Release
+	if release == "" {
+		release = a.version
 	}
-	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint,
-		Bucket: cfg.ObjectStore.Bucket, AccessKeyID: cfg.ObjectStore.AccessKeyID,
-		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal(),
-		StallTimeout:    cfg.Outbound.BucketSilence(),
-		HTTP:            seen.client("bucket", &http.Client{Transport: objectstore.NewTransport()})})
+	var err error
+	a.monitor, err = monitor.New(monitor.Options{DSN: a.cfg.Monitoring.DSN.Reveal(),
+		Environment: a.cfg.Monitoring.Environment, Release: release, TraceRate: a.cfg.Monitoring.TracesSampleRate})
+	if err != nil {
+		return err
+	}
+	a.log = slog.New(a.monitor.Handler(a.log.Handler()))
+	return nil
 }
 
-// buildTracer returns the tracer, nil where traces are off. Logs carry the id of
-// their trace from here on.
-func (a *App) buildTracer(ctx context.Context, cfg config.Tracing) error {
-	if cfg.Endpoint == "" {
+// buildTracer makes the tracer, if traces are on. From here on a.log adds trace ids.
+func (a *App) buildTracer(ctx context.Context) error {
+	if a.cfg.Tracing.Endpoint == "" {
 		return nil
 	}
-	for key, value := range cfg.FromFile {
+	for key, value := range a.cfg.Tracing.FromFile {
 		if err := os.Setenv(key, value); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
@@ -106,133 +125,232 @@ func (a *App) buildTracer(ctx context.Context, cfg config.Tracing) error {
 	return err
 }
 
-func (a *App) buildStore(cfg config.Config, dirs folders) error {
+// NewMedia returns the configured runner of ffmpeg.
+func NewMedia(cfg config.Config) (*media.Runner, error) {
+	return media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, FFprobe: cfg.Media.FFprobe,
+		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes,
+		MaxPixels: cfg.Render.MaxInputPixels})
+}
+
+// buildMedia makes the runner of ffmpeg, if a role of this process needs one.
+func (a *App) buildMedia(ctx context.Context) error {
+	if !a.cfg.Roles.Media() {
+		return nil
+	}
 	var err error
-	if a.nodeID, err = job.NodeID(dirs.root); err != nil {
+	if a.media, err = NewMedia(a.cfg); err != nil {
 		return err
 	}
-	if a.assetCache, err = asset.NewCache(dirs.assets, cfg.Asset.CacheMaxBytes); err != nil {
+	layers, err := a.media.Confinement(ctx)
+	if err != nil {
 		return err
 	}
-	if a.store, a.bucket, err = openStore(cfg, dirs, a.seen); err != nil {
-		return err
+	return checkConfinement(layers, a.cfg.Media.RequireConfinement, a.log)
+}
+
+// checkConfinement logs which layers do not confine ffmpeg here. If confinement is required, it
+// fails when neither namespaces nor Landlock are in force: a compromised decoder could then read
+// the server's files and those of other users.
+func checkConfinement(layers []confine.Layer, required bool, log *slog.Logger) error {
+	var missing []string
+	filesHidden := false
+	for _, l := range layers {
+		if !l.InForce {
+			missing = append(missing, l.Name+": "+l.Detail)
+		} else if l.Name != "seccomp" {
+			filesHidden = true
+		}
 	}
-	a.sweeps = newSweepMetrics()
-	a.sweeper = newSweeper(cfg, a.db, a.store, a.bucket, a.sweeps, a.log)
+	if required && !filesHidden {
+		return fmt.Errorf("MEDIA_CAGE is required, and this system confines ffmpeg neither by namespaces nor by Landlock (%s)",
+			strings.Join(missing, "; "))
+	}
+	if len(missing) > 0 {
+		log.Warn("ffmpeg is not fully confined", "missing", missing)
+	}
 	return nil
 }
 
-// outboundClient is for calls to identity providers and app stores.
-func outboundClient(cfg config.Config) *http.Client {
-	limits := cfg.Outbound.Prompt()
-	dial := &net.Dialer{Timeout: limits.ConnectTimeout}
-	return &http.Client{
-		Timeout: limits.RequestTimeout,
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext,
-			TLSHandshakeTimeout: limits.ConnectTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
-			ResponseHeaderTimeout: limits.SocketTimeout, ForceAttemptHTTP2: true},
+// buildStores makes everything that keeps files: the object store, the caches and the staging area.
+func (a *App) buildStores(context.Context) error {
+	a.deps = ops.NewDependencies(a.db)
+	var err error
+	if a.nodeID, err = job.NodeID(a.dirs.root); err != nil {
+		return err
 	}
-}
-
-// authorizeURL is provider_a's page on which staff sign in to the admin app.
-const authorizeURL = "https://accounts.google.com/o/oauth2/v2/auth"
-
-func newIdentityProviders(cfg config.Config, seen *dependencies) map[string]account.IdentityVerifier {
-	client := outboundClient(cfg)
-	out := map[string]account.IdentityVerifier{
-		account.ProviderA: identity.NewProviderA(identity.ProviderAConfig{
-			TokenInfoURL: cfg.Auth.ProviderA.TokenInfoURL, ClientIDs: cfg.Auth.ProviderA.ClientIDs, HTTP: seen.client("provider_a", client)}),
+	if a.store, a.bucket, err = openStore(a.cfg, a.dirs, a.deps); err != nil {
+		return err
 	}
-	if len(cfg.Auth.ProviderB.ClientIDs) > 0 {
-		out[account.ProviderB] = identity.NewProviderB(identity.ProviderBConfig{
-			KeysURL: cfg.Auth.ProviderB.KeysURL, Issuer: cfg.Auth.ProviderB.Issuer,
-			ClientIDs: cfg.Auth.ProviderB.ClientIDs, HTTP: seen.client("provider_b", client)})
+	if a.assetCache, err = asset.NewCache(a.dirs.assets, a.cfg.Asset.CacheMaxBytes); err != nil {
+		return err
 	}
-	return out
-}
-
-// NewLedger returns the ledger with the configured stores.
-func NewLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
-	return newLedger(cfg, d, nil, log)
-}
-
-func newLedger(cfg config.Config, d *db.DB, seen *dependencies, log *slog.Logger) (*credit.Ledger, error) {
-	a, b, err := newStores(cfg, seen)
+	a.parts, err = diskcache.New(diskcache.Config{Dir: a.dirs.parts, MaxBytes: a.cfg.Render.PartCacheMaxBytes})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	stores := map[string]credit.Store{}
-	if a != nil {
-		stores[credit.PlatformA] = a
+	if a.staging, err = staging.New(a.dirs.uploads); err != nil {
+		return err
 	}
-	if b != nil {
-		seen.expires("platform_b_root", b.RootExpiry())
-		stores[credit.PlatformB] = b
-	}
-	o := credit.Options{DB: d, Catalog: cfg.Credit.Products, Stores: stores,
-		SignupBonus: cfg.Credit.SignupBonus, AdminDailyCap: cfg.Credit.AdminGrantDailyCap, Log: log}
-	if cfg.Credit.BonusPerIdentity {
-		o.BonusKey = cfg.Credit.BonusKey.Reveal()
-	}
-	return credit.New(o), nil
+	a.sweeps = ops.NewSweeps()
+	a.sweeper = newSweeper(a.cfg, a.db, a.store, a.bucket, a.sweeps, a.log)
+	return nil
 }
 
-// NewStores returns the stores' clients, nil for what is not configured.
-func NewStores(cfg config.Config) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
-	return newStores(cfg, nil)
+// buildOps makes what identifies and reports this replica.
+func (a *App) buildOps(context.Context) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "cutroom"
+	}
+	a.renewer = job.NewRenewer(a.db, host+"/"+uuid.NewString(), a.log)
+	o := ops.ReadinessOptions{DB: a.db, Store: a.store, Uploads: a.staging, MinFree: a.cfg.Storage.MinFreeDiskBytes,
+		NodeID: a.nodeID, Replica: a.renewer.Owner(), Log: a.log}
+	if a.media != nil {
+		o.StartFFmpeg = a.media.Works
+	}
+	a.ready = ops.NewReadiness(o)
+	a.replica = job.Replica{ID: a.renewer.Owner(), NodeID: a.storeNode(),
+		Offers: a.ready.Offers(a.cfg.Render.MaxConcurrent), Log: a.log}
+	a.metrics = ops.NewMetrics(a.version, a.db, a.sweeps)
+	a.pauses = pause.NewGate(a.db, a.cfg.PauseSubmissions)
+	a.metrics.Register(a.ready, a.deps, a.pauses)
+	a.slots = media.NewSlots(a.cfg.Render.MaxConcurrent)
+	if a.cfg.Roles.Render {
+		a.metrics.RegisterSlots(a.slots)
+	}
+	return nil
 }
 
-func newStores(cfg config.Config, seen *dependencies) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
-	client := outboundClient(cfg)
-	if p := cfg.IAP.PlatformA; p.Configured() {
-		a, err = receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
-			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest, Sender: pushSender(p.Notifications, client), HTTP: seen.client("platform_a", client)})
-		if err != nil {
-			return nil, nil, fmt.Errorf("IAP_PLATFORM_A: %w", err)
-		}
-	}
-	if p := cfg.IAP.PlatformB; p.Configured() {
-		b, err = receipt.NewPlatformB(receipt.PlatformBConfig{BaseURL: p.BaseURL, IssuerID: p.IssuerID, KeyID: p.KeyID, PrivateKeyPEM: []byte(p.PrivateKey.Reveal()),
-			BundleID: p.BundleID, Sandbox: p.Sandbox, ExtraRootsPEM: p.RootCAs, HTTP: seen.client("platform_b", client)})
-		if err != nil {
-			return nil, nil, fmt.Errorf("IAP_PLATFORM_B: %w", err)
-		}
-	}
-	return a, b, nil
+func (a *App) buildCredits(context.Context) error {
+	var err error
+	a.credits, err = newLedger(a.cfg, a.db, a.deps, a.log)
+	return err
 }
 
-// pushIssuer signs the tokens of platform_a's pushes.
-const pushIssuer = "https://accounts.google.com"
-
-// pushSender checks the token of a push from platform_a; nil while pushes are
-// not configured.
-func pushSender(p config.StorePush, client *http.Client) func(ctx context.Context, bearer string) error {
-	if p.Audience == "" {
-		return nil
-	}
-	tokens := identity.NewProviderB(identity.ProviderBConfig{Name: "push token", KeysURL: p.KeysURL, Issuer: pushIssuer,
-		ClientIDs: []string{p.Audience}, HTTP: client})
-	return func(ctx context.Context, bearer string) error {
-		claims, err := tokens.Verify(ctx, bearer)
-		switch {
-		case errors.Is(err, identity.ErrUnavailable):
-			return fmt.Errorf("%w: %w", receipt.ErrUnavailable, err)
-		case err != nil:
-			return fmt.Errorf("%w: %w", receipt.ErrForged, err)
-		case claims.Email != p.Sender:
-			return fmt.Errorf("%w: it is of another sender", receipt.ErrForged)
-		}
-		return nil
-	}
+// NewQuota returns the limits of an account. Each package says what counts.
+func NewQuota(cfg config.Config) *quota.Limits {
+	return quota.New(quota.Usage{WaitingJobs: cfg.Account.MaxWaitingJobs, StoredBytes: cfg.Account.MaxStoredBytes},
+		render.Counts, separation.Counts, asset.Counts)
 }
 
-// NewProvider returns the client of the separation provider, which reports
-// every call to record.
-func NewProvider(cfg config.Config, record func(separator.Call), log *slog.Logger) (*separator.Client, error) {
-	return separator.New(separator.Config{
-		BaseURL: cfg.Separation.BaseURL, StorageBaseURL: cfg.Separation.StorageBaseURL,
-		APIKey: cfg.Separation.APIKey.Reveal(), SpaceID: cfg.Separation.SpaceID, AllowedHosts: cfg.Separation.AllowedHosts,
-		ConnectTimeout: cfg.Outbound.ConnectTimeout, RequestTimeout: cfg.Outbound.RequestTimeout,
-		SocketTimeout: cfg.Outbound.SocketTimeout, Record: record, Log: log,
+func (a *App) buildAssets(context.Context) error {
+	a.quota = NewQuota(a.cfg)
+	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache,
+		MaxBytes: a.cfg.Storage.MaxUploadBytes, Lifetime: a.cfg.Asset.TTL, Quota: a.quota})
+	a.onDemand = ondemand.New(1, 8*time.Second, a.log)
+	// Requests wait longer for an analysis. The slots bound how many run at once.
+	a.analyses = ondemand.New(64, 30*time.Second, a.log)
+	a.analysisSlots = media.NewFairSlots(runtime.GOMAXPROCS(0))
+	a.analysis = analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: a.media,
+		Slots: a.analysisSlots, Maker: a.analyses, CanWork: a.ready.CanWork, WorkDir: a.dirs.work, Log: a.log})
+	return nil
+}
+
+func (a *App) buildSeparations(context.Context) error {
+	a.calls = admin.NewCallLog(a.db, a.log)
+	record := func(c separator.Call) {
+		a.calls.Record(c)
+		a.metrics.ObserveCall(c)
+	}
+	provider, err := NewProvider(a.cfg, record, a.log)
+	if err != nil {
+		return err
+	}
+	cfg := a.cfg.Separation
+	a.separations = separation.New(separation.Options{
+		DB: a.db, Store: a.store, NodeID: a.storeNode(), WorkDir: a.dirs.work, Assets: a.assets, Quota: a.quota,
+		Renewer: a.renewer, Sweeper: a.sweeper, CanWork: a.ready.CanWork,
+		Media: a.media, OnDemand: a.onDemand, Analyses: a.analysisSlots, Provider: provider,
+		MaxAudioBytes: cfg.MaxAudioBytes, PublicBaseURL: a.cfg.HTTP.PublicBaseURL,
+		SigningSecret: cfg.SigningSecret.Reveal(), SigningPrevious: cfg.SigningPrevious.Reveal(),
+		URLLifetime: cfg.URLTTL, JobLifetime: a.cfg.Retention.Jobs, AbandonAfter: cfg.AbandonTTL,
+		InFlight: cfg.MaxInFlight, StuckAfter: cfg.StuckSubmitting, BusyWait: cfg.BusyWait,
+		PollEvery: cfg.PollInterval, PollTimeout: cfg.MaxPoll,
+		Tracer: a.tracer, Observer: a.metrics.Jobs("separation"), Log: a.log,
 	})
+	return nil
+}
+
+func (a *App) buildRenders(context.Context) error {
+	cfg := a.cfg.Render
+	a.renders = render.New(render.Options{
+		DB: a.db, Store: a.store, Bucket: a.bucket, NodeID: a.storeNode(), WorkDir: a.dirs.work, Assets: a.assets,
+		Quota: a.quota, Separations: a.separations,
+		Renewer: a.renewer, Sweeper: a.sweeper, CanWork: a.ready.CanWork,
+		Engine: a.newEngine(), Slots: a.slots, OnDemand: a.onDemand, EraseCaches: a.parts.EraseScope,
+		Timeout: cfg.JobTimeout, InputLifetime: cfg.InputCacheTTL, JobLifetime: a.cfg.Retention.Jobs,
+		OutputLifetime: cfg.OutputTTL, SignedURLLife: a.cfg.ObjectStore.SignedURLTTL,
+		Tracer: a.tracer, Observer: a.metrics.Jobs("render"), Log: a.log,
+	})
+	return nil
+}
+
+func (a *App) newEngine() *engine.Engine {
+	cfg := a.cfg.Render
+	var cache engine.PartCache = a.parts
+	if a.bucket != nil {
+		cache = render.NewSharedCache(a.parts, a.bucket)
+	}
+	return engine.New(engine.Config{Media: a.media, Cores: coresPerRender(cfg.MaxConcurrent), Cache: cache,
+		FinalTimeout: cfg.ProcessTimeout,
+		Limits: engine.Limits{MaxPixels: cfg.MaxInputPixels, MaxSourceDuration: cfg.MaxSourceDuration,
+			MaxOutputDuration: cfg.MaxOutputDuration, MaxPixelFrames: cfg.MaxPixelFrames,
+			MaxSound: cfg.MaxSound, MinFreeBytes: a.cfg.Storage.MinFreeDiskBytes}})
+}
+
+// coresPerRender divides the machine among the renders that may run at once.
+func coresPerRender(concurrent int) int { return max(1, runtime.GOMAXPROCS(0)/concurrent) }
+
+func (a *App) buildAccounts(context.Context) error {
+	cfg := a.cfg.Auth
+	a.accounts = account.New(account.Options{
+		DB:        a.db,
+		Tokens:    account.NewTokens(cfg.JWTSecret.Reveal(), cfg.JWTLifetime, cfg.JWTPrevious.Reveal()),
+		Providers: newIdentityProviders(a.cfg, a.deps), Credits: a.credits,
+		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase, a.assets.Erase},
+		Session: cfg.Session, MaxTokenLife: config.MaxTokenLife, Log: a.log,
+	})
+	return nil
+}
+
+func (a *App) buildAPI(context.Context) error {
+	a.stopping = make(chan struct{})
+	cfg := a.cfg.HTTP
+	o := httpapi.Options{
+		DB: a.db, Accounts: a.accounts, Credits: a.credits, Separations: a.separations, Renders: a.renders,
+		Assets: a.assets, Analyses: a.analysis, Quota: a.quota, Devices: a.devices, Admin: admin.New(a.db),
+		Staging: a.staging, Pauses: a.pauses,
+		MaxUploadBytes: a.cfg.Storage.MaxUploadBytes, MaxAudioBytes: a.cfg.Separation.MaxAudioBytes,
+		MaxRenderPixels: a.cfg.Render.MaxPixelFrames, RenderOutputTTL: a.cfg.Render.OutputTTL,
+		AllowedOrigins: cfg.AllowedOrigins, TrustedProxies: cfg.TrustedProxies, ProxyHops: cfg.ProxyHops,
+		AdminSlug: cfg.AdminSlug, AdminClientID: cfg.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.APIDocs,
+		Trace: a.monitor.Trace, Tracer: a.tracer, Observe: a.metrics.ObserveRequest, Stopping: a.stopping, Log: a.log,
+	}
+	if cfg.TestdataMock {
+		o.TestdataDir = "."
+	}
+	a.handler = httpapi.New(o)
+	return nil
+}
+
+// storeNode names the disk that holds the objects, "" when a bucket does.
+func (a *App) storeNode() string {
+	if a.bucket != nil {
+		return ""
+	}
+	return a.nodeID
+}
+
+// NewBucket returns the configured bucket, nil when there is none.
+func NewBucket(cfg config.Config) *objectstore.Bucket { return newBucket(cfg, nil) }
+
+func newBucket(cfg config.Config, deps *ops.Dependencies) *objectstore.Bucket {
+	if !cfg.ObjectStore.Enabled() {
+		return nil
+	}
+	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint,
+		Bucket: cfg.ObjectStore.Bucket, AccessKeyID: cfg.ObjectStore.AccessKeyID,
+		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal(),
+		StallTimeout:    cfg.Outbound.BucketSilence(),
+		HTTP:            deps.Client("bucket", &http.Client{Transport: objectstore.NewTransport()})})
 }

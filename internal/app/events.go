@@ -7,12 +7,13 @@ import (
 
 	"cutroom/internal/config"
 	"cutroom/internal/events"
+	"cutroom/internal/ops"
 	"cutroom/internal/upstream/push"
 )
 
-// buildEvents makes what tells others that a job has ended.
-func (a *App) buildEvents(cfg config.Config) error {
-	pushers, err := NewPushers(cfg, a.seen)
+// buildEvents makes what delivers events: the registry of devices, the web hook and the push clients.
+func (a *App) buildEvents(context.Context) error {
+	pushers, err := NewPushers(a.cfg, a.deps)
 	if err != nil {
 		return err
 	}
@@ -23,19 +24,19 @@ func (a *App) buildEvents(cfg config.Config) error {
 		}
 	}
 	a.devices = events.NewDevices(a.db, platforms...)
-	o := events.Options{DB: a.db, Push: pushers, Log: a.log, Observe: a.metrics.observeEvent}
-	if o.Webhook, err = newWebhook(cfg, a.seen); err != nil {
+	o := events.Options{DB: a.db, Push: pushers, Log: a.log, Observe: a.metrics.ObserveEvent}
+	if o.Webhook, err = newWebhook(a.cfg, a.deps); err != nil {
 		return err
 	}
 	a.dispatcher = events.New(o)
 	return nil
 }
 
-func newWebhook(cfg config.Config, seen *dependencies) (*events.Webhook, error) {
+func newWebhook(cfg config.Config, deps *ops.Dependencies) (*events.Webhook, error) {
 	if cfg.Webhook.URL == "" {
 		return nil, nil
 	}
-	hook := &events.Webhook{URL: cfg.Webhook.URL, HTTP: seen.client("webhook", outboundClient(cfg))}
+	hook := &events.Webhook{URL: cfg.Webhook.URL, HTTP: deps.Client("webhook", outboundClient(cfg))}
 	for _, secret := range []config.Secret{cfg.Webhook.Secret, cfg.Webhook.PreviousSecret} {
 		if secret.IsBlank() {
 			continue
@@ -49,13 +50,12 @@ func newWebhook(cfg config.Config, seen *dependencies) (*events.Webhook, error) 
 	return hook, nil
 }
 
-// NewPushers returns the clients of the push services by platform, none for what is
-// not configured.
-func NewPushers(cfg config.Config, seen *dependencies) (map[string]events.Pusher, error) {
+// NewPushers returns the clients of the configured push services, by platform.
+func NewPushers(cfg config.Config, deps *ops.Dependencies) (map[string]events.Pusher, error) {
 	pushers := map[string]events.Pusher{}
 	if p := cfg.Push.PlatformA; !p.ServiceAccountJSON.IsBlank() {
 		a, err := push.NewPlatformA(push.PlatformAConfig{BaseURL: p.BaseURL, ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()),
-			HTTP: seen.client("push_platform_a", outboundClient(cfg))})
+			HTTP: deps.Client("push_platform_a", outboundClient(cfg))})
 		if err != nil {
 			return nil, fmt.Errorf("PUSH_PLATFORM_A_SERVICE_ACCOUNT: %w", err)
 		}
@@ -65,7 +65,7 @@ func NewPushers(cfg config.Config, seen *dependencies) (map[string]events.Pusher
 		client := outboundClient(cfg)
 		client.Transport = push.TransportB(client.Transport.(*http.Transport), p.BaseURL, p.RootCAs)
 		b, err := push.NewPlatformB(push.PlatformBConfig{BaseURL: p.BaseURL, TeamID: p.TeamID, KeyID: p.KeyID,
-			KeyPEM: []byte(p.Key.Reveal()), Topic: p.Topic, HTTP: seen.client("push_platform_b", client)})
+			KeyPEM: []byte(p.Key.Reveal()), Topic: p.Topic, HTTP: deps.Client("push_platform_b", client)})
 		if err != nil {
 			return nil, fmt.Errorf("PUSH_PLATFORM_B_KEY: %w", err)
 		}

@@ -25,18 +25,18 @@ const (
 
 // task is one sweep.
 type task struct {
-	what string
-	do   func(context.Context) error
+	name string
+	run  func(context.Context) error
 }
 
-// round is sweeps that run one after the other.
+// round is a list of sweeps that run one after the other.
 type round struct {
 	every time.Duration
 	tasks []task
 }
 
-// rounds are the sweeps of what all replicas share. One replica runs them; that two
-// do, when a lease changes hands, does no harm. What waits for others has a round of its own.
+// rounds are the sweeps of what all replicas share. One replica runs them. Two may while the lease
+// changes hands, which does no harm. A task that waits for other services has its own round.
 func (a *App) rounds() []round {
 	return []round{
 		{jobSweepEvery, []task{
@@ -59,16 +59,15 @@ func (a *App) rounds() []round {
 				return err
 			}
 			sizeBytes, err := a.assets.StoredBytes(ctx)
-			a.sweeps.stored.WithLabelValues("assets").Set(float64(sizeBytes))
+			a.sweeps.SetStored("assets", sizeBytes)
 			return err
 		}}}},
 		{fileSweepEvery, []task{{"largest accounts", func(ctx context.Context) error {
 			most, err := a.quota.Largest(ctx, a.db)
-			a.sweeps.largestStored.Set(float64(most.StoredBytes))
-			a.sweeps.largestWaiting.Set(float64(most.WaitingJobs))
+			a.sweeps.SetLargest(most.StoredBytes, most.WaitingJobs)
 			return err
 		}}}},
-		{fileSweepEvery, []task{ // objects after the rows that decide about them
+		{fileSweepEvery, []task{ // rows before the objects that they keep
 			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, a.cfg.Retention.ProviderCalls) }},
 			{"events", func(ctx context.Context) error { return events.Sweep(ctx, a.db) }},
 			{"separations", a.separations.Expire},
@@ -78,7 +77,7 @@ func (a *App) rounds() []round {
 	}
 }
 
-// ownRounds are the sweeps of the disk of this process.
+// ownRounds are the sweeps of this replica's disk.
 func (a *App) ownRounds() []round {
 	return []round{{fileSweepEvery, []task{
 		{"staged uploads", func(context.Context) error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) }},
@@ -87,30 +86,30 @@ func (a *App) ownRounds() []round {
 		{"work folders of renders", a.renders.SweepFolders},
 		{"asset cache", func(ctx context.Context) error { return a.assetCache.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
 		{"part cache", func(ctx context.Context) error { return a.parts.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
-		{"parts of deleted accounts", a.forgetDeleted},
+		{"parts of deleted accounts", a.erasePartsOfDeleted},
 	}}}
 }
 
-// forgetDeleted removes from this disk the parts of accounts that another replica
-// erased.
-func (a *App) forgetDeleted(ctx context.Context) error {
-	erased, err := audit.List(ctx, a.db, audit.Filter{Action: audit.AccountErased, Since: time.Now().Add(-a.cfg.Asset.CacheTTL - fileSweepEvery)})
+// erasePartsOfDeleted removes from this disk the parts of accounts that another replica erased.
+func (a *App) erasePartsOfDeleted(ctx context.Context) error {
+	erased, err := audit.List(ctx, a.db, audit.Filter{Action: audit.AccountErased,
+		Since: time.Now().Add(-a.cfg.Asset.CacheTTL - fileSweepEvery)})
 	for _, e := range erased {
 		err = errors.Join(err, a.parts.EraseScope(ctx, e.Target))
 	}
 	return err
 }
 
-// runSweeps does what neither a request nor a worker does, until ctx ends.
+// runSweeps runs the sweeps until ctx ends.
 func (a *App) runSweeps(ctx context.Context) {
 	var own sync.WaitGroup
 	defer own.Wait()
 	own.Go(func() { a.runRounds(ctx, a.ownRounds()) })
 	if a.cfg.Roles.Sweep {
-		// Where files lie on a disk, whoever has the disk sweeps it.
+		// Objects on a disk are swept by a replica that has this disk.
 		a.renewer.Exclusively(ctx, "sweep"+a.storeNode(), func(ctx context.Context) {
-			a.sweeps.leader.Set(1)
-			defer a.sweeps.reset()
+			a.sweeps.Lead()
+			defer a.sweeps.Resign()
 			a.runRounds(ctx, a.rounds())
 		})
 	}
@@ -122,7 +121,7 @@ func (a *App) runRounds(ctx context.Context, rounds []round) {
 		all.Go(func() {
 			every(ctx, r.every, func() {
 				for _, t := range r.tasks {
-					a.sweep(t.what, func() error { return t.do(ctx) })
+					a.sweep(t.name, func() error { return t.run(ctx) })
 				}
 			})
 		})
@@ -130,20 +129,19 @@ func (a *App) runRounds(ctx context.Context, rounds []round) {
 	all.Wait()
 }
 
-// sweep runs one sweep. A failure is logged as an error although the sweep is
-// tried again; a panic stops neither the others nor the process.
-func (a *App) sweep(what string, do func() error) {
-	if err := job.Recover(do); err != nil && !errors.Is(err, context.Canceled) {
-		a.outage.Log(a.log, slog.LevelError, what, "sweep failed; it will be tried again", "of", what, "err", err)
+// sweep runs one sweep and logs its failure. A panic stops neither the other sweeps nor the process.
+func (a *App) sweep(name string, run func() error) {
+	if err := job.Recover(run); err != nil && !errors.Is(err, context.Canceled) {
+		a.outage.Log(a.log, slog.LevelError, name, "sweep failed; it will be tried again", "of", name, "err", err)
 	}
 }
 
-// every calls do at once and then at the interval.
-func every(ctx context.Context, interval time.Duration, do func()) {
+// every calls f at once and then at the interval, until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		do()
+		f()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

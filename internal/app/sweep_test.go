@@ -39,7 +39,7 @@ func TestPartsOfDeletedAccountsGoFromEveryDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &App{db: d, parts: parts, cfg: config.Config{Asset: config.Asset{CacheTTL: time.Hour}}, log: slog.New(slog.DiscardHandler)}
-	if err := a.forgetDeleted(t.Context()); err != nil {
+	if err := a.erasePartsOfDeleted(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for user, want := range map[string]bool{"gone": false, "here": true} {

@@ -1,4 +1,4 @@
-package app
+package ops
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/media"
@@ -32,8 +31,15 @@ func exec(t *testing.T, d *db.DB, query string, args ...any) {
 	}
 }
 
-// opsApp is as much of an App as its operators' listener needs.
-func opsApp(t *testing.T, d *db.DB) (*App, *httptest.Server) {
+// replica is what package ops shows of a replica.
+type replica struct {
+	metrics *Metrics
+	ready   *Readiness
+	slots   *media.Slots
+	URL     string // of the operators' listener
+}
+
+func startReplica(t *testing.T, d *db.DB) *replica {
 	t.Helper()
 	dir := t.TempDir()
 	store, err := objectstore.NewDir(filepath.Join(dir, "objects"))
@@ -44,15 +50,15 @@ func opsApp(t *testing.T, d *db.DB) (*App, *httptest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &App{cfg: config.Config{}, log: slog.New(slog.DiscardHandler), db: d, nodeID: "node", store: store, staging: area,
-		slots: media.NewSlots(3)}
-	a.ready = &readiness{db: d, store: store, uploads: area, ffmpeg: func(context.Context) error { return nil }, key: "ready/node", replica: "replica", log: a.log}
-	a.metrics = newMetrics("1.2.3 (abc)", d, newSweepMetrics())
-	a.metrics.showSlots(a.slots)
-	a.metrics.registry.MustRegister(a.ready)
-	s := httptest.NewServer(a.opsHandler())
+	r := &replica{metrics: NewMetrics("1.2.3 (abc)", d, NewSweeps()), slots: media.NewSlots(3)}
+	r.ready = NewReadiness(ReadinessOptions{DB: d, Store: store, Uploads: area, NodeID: "node", Replica: "replica",
+		StartFFmpeg: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)})
+	r.metrics.RegisterSlots(r.slots)
+	r.metrics.Register(r.ready)
+	s := httptest.NewServer(newHandler(r.metrics, r.ready))
 	t.Cleanup(s.Close)
-	return a, s
+	r.URL = s.URL
+	return r
 }
 
 func get(t *testing.T, address string) (int, string) {
@@ -71,7 +77,7 @@ func get(t *testing.T, address string) (int, string) {
 
 func TestMetricsShowTheStateOfTheService(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		a, s := opsApp(t, d)
+		r := startReplica(t, d)
 		exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'provider_a', 's', 0, 0)`)
 		for i, state := range []string{"QUEUED", "QUEUED", "PROCESSING", "READY"} {
 			exec(t, d, `INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
@@ -88,12 +94,12 @@ func TestMetricsShowTheStateOfTheService(t *testing.T) {
 		exec(t, d, `INSERT INTO events (id, type, job_id, user_id, created_at, fanned_out_at) VALUES ('old', 'render.failed', 'r', 'u', 0, 0)`)
 		exec(t, d, `INSERT INTO event_deliveries (id, event_id, channel, state, attempts, queued_at, due_at)
 			VALUES ('1', 'old', 'webhook', 'PENDING', 0, now_ms() - 70000, 0), ('2', 'old', 'platform_a', 'FAILED', 0, 0, 0)`)
-		a.metrics.observe("GET", "GET /api/v2/credits", 200, .003)
-		a.metrics.observe("other", "unmatched", 404, .001)
-		release, _ := a.slots.TryAcquire()
+		r.metrics.ObserveRequest("GET", "GET /api/v2/credits", 200, .003)
+		r.metrics.ObserveRequest("other", "unmatched", 404, .001)
+		release, _ := r.slots.TryAcquire()
 		defer release()
 
-		status, text := get(t, s.URL+"/metrics")
+		status, text := get(t, r.URL+"/metrics")
 		if status != http.StatusOK {
 			t.Fatalf("status %d: %s", status, text)
 		}
@@ -150,11 +156,11 @@ func cutroomLines(text string) string {
 
 func TestMetricsSayThatTheDatabaseIsGone(t *testing.T) {
 	d := dbtest.SQLite(t)
-	_, s := opsApp(t, d)
+	r := startReplica(t, d)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	status, text := get(t, s.URL+"/metrics")
+	status, text := get(t, r.URL+"/metrics")
 	if status != http.StatusOK || strings.Contains(text, "cutroom_jobs{") || !strings.Contains(text, "go_goroutines") {
 		t.Errorf("status %d, want 200 with what needs no database:\n%s", status, cutroomLines(text))
 	}
@@ -162,11 +168,11 @@ func TestMetricsSayThatTheDatabaseIsGone(t *testing.T) {
 
 func TestReadyWhileEverythingWorks(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		a, s := opsApp(t, d)
+		r := startReplica(t, d)
 		for range 3 {
-			wantReady(t, s)
+			wantReady(t, r)
 		}
-		if err := a.store.List(t.Context(), "", func(o objectstore.Info) error {
+		if err := r.ready.Store.List(t.Context(), "", func(o objectstore.Info) error {
 			t.Errorf("readyz leaves %s behind", o.Key)
 			return nil
 		}); err != nil {
@@ -176,28 +182,28 @@ func TestReadyWhileEverythingWorks(t *testing.T) {
 		if _, err := d.Exec(t.Context(), `ALTER TABLE replicas RENAME TO unwritable`); err != nil {
 			t.Fatal(err)
 		}
-		wantUnready(t, s, "the database answers reads but takes no writes")
+		wantUnready(t, r, "the database answers reads but takes no writes")
 		if _, err := d.Exec(t.Context(), `ALTER TABLE unwritable RENAME TO replicas`); err != nil {
 			t.Fatal(err)
 		}
-		wantReady(t, s)
+		wantReady(t, r)
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		wantUnready(t, s, "the database does not answer")
+		wantUnready(t, r, "the database does not answer")
 	})
 }
 
-func wantReady(t *testing.T, s *httptest.Server) {
+func wantReady(t *testing.T, r *replica) {
 	t.Helper()
-	if status, text := get(t, s.URL+"/readyz"); status != http.StatusOK || text != "{\"status\":\"ok\"}\n" {
+	if status, text := get(t, r.URL+"/readyz"); status != http.StatusOK || text != "{\"status\":\"ok\"}\n" {
 		t.Errorf("%d %s", status, text)
 	}
 }
 
-func wantUnready(t *testing.T, s *httptest.Server, sentence string) {
+func wantUnready(t *testing.T, r *replica, sentence string) {
 	t.Helper()
-	status, text := get(t, s.URL+"/readyz")
+	status, text := get(t, r.URL+"/readyz")
 	var body struct{ Status string }
 	if err := json.Unmarshal([]byte(text), &body); err != nil || status != http.StatusServiceUnavailable || body.Status != sentence {
 		t.Errorf("%d %s (%v), want 503 %q", status, text, err, sentence)
@@ -207,8 +213,8 @@ func wantUnready(t *testing.T, s *httptest.Server, sentence string) {
 func TestNotReadyWithoutStorage(t *testing.T) {
 	d := dbtest.SQLite(t)
 	t.Run("folder", func(t *testing.T) {
-		a, s := opsApp(t, d)
-		batch, err := a.staging.Batch()
+		r := startReplica(t, d)
+		batch, err := r.ready.Uploads.Batch()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,17 +225,17 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 		if err := os.RemoveAll(filepath.Dir(filepath.Dir(f.Path))); err != nil { // the whole uploads folder
 			t.Fatal(err)
 		}
-		wantUnready(t, s, "the storage folder takes no files")
+		wantUnready(t, r, "the storage folder takes no files")
 	})
 	t.Run("full disk", func(t *testing.T) {
-		a, s := opsApp(t, d)
-		wantReady(t, s)
-		a.ready.minFree = 1 << 62 // from here on, whenever the last look was
-		wantUnready(t, s, "the storage folder is short of space")
-		if free, err := a.ready.canWork(t.Context()); err == nil || free != 0 {
+		r := startReplica(t, d)
+		wantReady(t, r)
+		r.ready.MinFree = 1 << 62 // from here on, however recent the last probe is
+		wantUnready(t, r, "the storage folder is short of space")
+		if free, err := r.ready.CanWork(t.Context()); err == nil || free != 0 {
 			t.Errorf("%d bytes free, %v", free, err)
 		}
-		_, text := get(t, s.URL+"/metrics")
+		_, text := get(t, r.URL+"/metrics")
 		for _, want := range []string{`cutroom_not_ready{reason="disk"} 1`, `cutroom_not_ready{reason="ffmpeg"} 0`, `cutroom_free_disk_bytes 0`} {
 			if !strings.Contains(text, want+"\n") {
 				t.Errorf("no %s in\n%s", want, cutroomLines(text))
@@ -237,15 +243,15 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 		}
 	})
 	t.Run("ffmpeg", func(t *testing.T) {
-		a, s := opsApp(t, d)
+		r := startReplica(t, d)
 		var log bytes.Buffer
-		a.ready.log = slog.New(slog.NewTextHandler(&log, nil))
+		r.ready.Log = slog.New(slog.NewTextHandler(&log, nil))
 		broken := errors.New("no such file")
-		a.ready.ffmpeg = func(context.Context) error { return broken }
-		offers := a.ready.offers(3)
+		r.ready.StartFFmpeg = func(context.Context) error { return broken }
+		offers := r.ready.Offers(3)
 		for range 3 {
-			wantUnready(t, s, "ffmpeg does not start")
-			if _, err := a.ready.canWork(t.Context()); !errors.Is(err, broken) {
+			wantUnready(t, r, "ffmpeg does not start")
+			if _, err := r.ready.CanWork(t.Context()); !errors.Is(err, broken) {
 				t.Errorf("it can work: %v", err)
 			}
 		}
@@ -253,8 +259,8 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 			t.Errorf("it offers %d slots", slots)
 		}
 		broken = nil
-		a.ready.looked = time.Now().Add(-lookEvery)
-		wantReady(t, s)
+		r.ready.probedAt = time.Now().Add(-probeAge)
+		wantReady(t, r)
 		if slots, _ := offers(t.Context()); slots != 3 {
 			t.Errorf("it offers %d slots", slots)
 		}
@@ -265,9 +271,9 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 	t.Run("bucket", func(t *testing.T) {
 		dead := httptest.NewServer(http.NotFoundHandler())
 		dead.Close()
-		a, s := opsApp(t, d)
-		a.ready.store = objectstore.NewBucket(objectstore.BucketConfig{Endpoint: dead.URL, Region: "auto", Bucket: "b",
+		r := startReplica(t, d)
+		r.ready.Store = objectstore.NewBucket(objectstore.BucketConfig{Endpoint: dead.URL, Region: "auto", Bucket: "b",
 			AccessKeyID: "id", SecretAccessKey: "secret"})
-		wantUnready(t, s, "the object store takes no files")
+		wantUnready(t, r, "the object store takes no files")
 	})
 }

@@ -1,4 +1,4 @@
-package app
+package ops
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 // called off, a 404, and what was only asked for, are not.
 func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 	d := dbtest.SQLite(t)
-	a, ops := opsApp(t, d)
-	seen := newDependencies(d)
-	a.metrics.registry.MustRegister(seen)
+	r := startReplica(t, d)
+	dependencies := NewDependencies(d)
+	r.metrics.Register(dependencies)
 	status := http.StatusOK
 	vendor := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer vendor.Close()
-	client := seen.client("provider_a", vendor.Client())
+	client := dependencies.Client("provider_a", vendor.Client())
 	ask := func(ctx context.Context) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, vendor.URL, nil)
 		if err != nil {
@@ -35,7 +35,7 @@ func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 	}
 	wantLine := func(line string) {
 		t.Helper()
-		if _, body := get(t, ops.URL+"/metrics"); !strings.Contains(body, "\n"+line+"\n") {
+		if _, body := get(t, r.URL+"/metrics"); !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("no line %q in\n%s", line, body)
 		}
 	}

@@ -1,4 +1,4 @@
-package app
+package ops
 
 import (
 	"net"
@@ -24,15 +24,14 @@ func TestWatchdogAsksTheListeners(t *testing.T) {
 	}
 	good, broken, hung := healthz(http.StatusOK), healthz(http.StatusInternalServerError), healthz(0)
 	t.Cleanup(func() { close(release) })
-	a := &App{}
 	patient, hasty := &http.Client{}, &http.Client{Timeout: 50 * time.Millisecond}
-	if err := a.answers(t.Context(), patient, []net.Listener{good, good}); err != nil {
+	if err := requestHealth(t.Context(), patient, []net.Listener{good, good}); err != nil {
 		t.Errorf("two good listeners: %v", err)
 	}
-	if a.answers(t.Context(), patient, []net.Listener{good, broken}) == nil {
+	if requestHealth(t.Context(), patient, []net.Listener{good, broken}) == nil {
 		t.Error("a listener that answers 500 counts as alive")
 	}
-	if a.answers(t.Context(), hasty, []net.Listener{good, hung}) == nil {
+	if requestHealth(t.Context(), hasty, []net.Listener{good, hung}) == nil {
 		t.Error("a listener that hangs counts as alive")
 	}
 }

@@ -1,8 +1,9 @@
-package app
+package ops
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -14,11 +15,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// supervise tells systemd that the service is ready and, as often as the unit
-// demands (WatchdogSec), that it still answers. Each time it asks the listener
-// for /healthz over TCP, as a load balancer does: a service whose handlers hang
-// falls silent, and systemd restarts it. Without systemd it does nothing.
-func (a *App) supervise(ctx context.Context, listeners ...net.Listener) error {
+// Supervise tells systemd that the service is ready and, as often as the unit demands
+// (WatchdogSec), that it still answers. Each time it requests /healthz from every listener over
+// TCP, as a load balancer does. If handlers hang, systemd hears nothing and restarts the service.
+// Without systemd Supervise does nothing.
+func Supervise(ctx context.Context, log *slog.Logger, listeners ...net.Listener) error {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("notify systemd: %w", err)
 	}
@@ -29,27 +30,27 @@ func (a *App) supervise(ctx context.Context, listeners ...net.Listener) error {
 	if interval == 0 {
 		return nil
 	}
-	asks := time.NewTicker(interval / 3)
-	defer asks.Stop()
+	tick := time.NewTicker(interval / 3)
+	defer tick.Stop()
 	client := &http.Client{Timeout: interval / 3, Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
-		if err := a.answers(ctx, client, listeners); err == nil {
+		if err := requestHealth(ctx, client, listeners); err == nil {
 			if _, err := daemon.SdNotify(false, daemon.SdNotifyWatchdog); err != nil {
-				a.log.Warn("systemd not notified", "err", err)
+				log.Warn("systemd not notified", "err", err)
 			}
 		} else if ctx.Err() == nil {
-			a.log.Warn("the service does not answer itself: systemd will restart it", "err", err)
+			log.Warn("the service does not answer itself: systemd will restart it", "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-asks.C:
+		case <-tick.C:
 		}
 	}
 }
 
-// answers asks every listener for /healthz.
-func (a *App) answers(ctx context.Context, client *http.Client, listeners []net.Listener) error {
+// requestHealth requests /healthz from every listener.
+func requestHealth(ctx context.Context, client *http.Client, listeners []net.Listener) error {
 	var all errgroup.Group
 	for _, l := range listeners {
 		all.Go(func() error {
@@ -73,8 +74,8 @@ func (a *App) answers(ctx context.Context, client *http.Client, listeners []net.
 	return all.Wait()
 }
 
-// reachable is the address at which this machine reaches a listener, which may
-// listen on every address.
+// reachable returns the address at which this machine reaches a listener, which may listen on
+// every address.
 func reachable(address net.Addr) string {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {
@@ -83,9 +84,9 @@ func reachable(address net.Addr) string {
 	return net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
 }
 
-// ignoreHangup logs a SIGHUP, which would otherwise end the process without
+// IgnoreHangup logs SIGHUP until ctx ends. Unhandled, the signal would end the process without
 // draining it. Nothing is reloaded: a changed setting needs a restart.
-func (a *App) ignoreHangup(ctx context.Context) {
+func IgnoreHangup(ctx context.Context, log *slog.Logger) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -94,7 +95,7 @@ func (a *App) ignoreHangup(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-hangups:
-			a.log.Warn("SIGHUP ignored: restart the service to apply a changed setting")
+			log.Warn("SIGHUP ignored: restart the service to apply a changed setting")
 		}
 	}
 }

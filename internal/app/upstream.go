@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"cutroom/internal/account"
+	"cutroom/internal/config"
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
+	"cutroom/internal/ops"
+	"cutroom/internal/upstream/identity"
+	"cutroom/internal/upstream/receipt"
+	"cutroom/internal/upstream/separator"
+)
+
+// outboundClient returns a client for identity providers, app stores and push services.
+func outboundClient(cfg config.Config) *http.Client {
+	limits := cfg.Outbound.Prompt()
+	dial := &net.Dialer{Timeout: limits.ConnectTimeout}
+	return &http.Client{
+		Timeout: limits.RequestTimeout,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial.DialContext,
+			TLSHandshakeTimeout: limits.ConnectTimeout, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
+			ResponseHeaderTimeout: limits.SocketTimeout, ForceAttemptHTTP2: true},
+	}
+}
+
+// authorizeURL is provider_a's page where admins sign in to the admin app.
+const authorizeURL = "https://accounts.google.com/o/oauth2/v2/auth"
+
+func newIdentityProviders(cfg config.Config, deps *ops.Dependencies) map[string]account.IdentityVerifier {
+	client := outboundClient(cfg)
+	out := map[string]account.IdentityVerifier{
+		account.ProviderA: identity.NewProviderA(identity.ProviderAConfig{
+			TokenInfoURL: cfg.Auth.ProviderA.TokenInfoURL, ClientIDs: cfg.Auth.ProviderA.ClientIDs,
+			HTTP: deps.Client("provider_a", client)}),
+	}
+	if len(cfg.Auth.ProviderB.ClientIDs) > 0 {
+		out[account.ProviderB] = identity.NewProviderB(identity.ProviderBConfig{
+			KeysURL: cfg.Auth.ProviderB.KeysURL, Issuer: cfg.Auth.ProviderB.Issuer,
+			ClientIDs: cfg.Auth.ProviderB.ClientIDs, HTTP: deps.Client("provider_b", client)})
+	}
+	return out
+}
+
+// NewLedger returns the ledger with the configured stores.
+func NewLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
+	return newLedger(cfg, d, nil, log)
+}
+
+func newLedger(cfg config.Config, d *db.DB, deps *ops.Dependencies, log *slog.Logger) (*credit.Ledger, error) {
+	a, b, err := newStores(cfg, deps)
+	if err != nil {
+		return nil, err
+	}
+	stores := map[string]credit.Store{}
+	if a != nil {
+		stores[credit.PlatformA] = a
+	}
+	if b != nil {
+		deps.SetExpiry("platform_b_root", b.RootExpiry())
+		stores[credit.PlatformB] = b
+	}
+	o := credit.Options{DB: d, Catalog: cfg.Credit.Products, Stores: stores,
+		SignupBonus: cfg.Credit.SignupBonus, AdminDailyCap: cfg.Credit.AdminGrantDailyCap, Log: log}
+	if cfg.Credit.BonusPerIdentity {
+		o.BonusKey = cfg.Credit.BonusKey.Reveal()
+	}
+	return credit.New(o), nil
+}
+
+// NewStores returns the clients of the app stores, nil for a store that is not configured.
+func NewStores(cfg config.Config) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
+	return newStores(cfg, nil)
+}
+
+func newStores(cfg config.Config, deps *ops.Dependencies) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
+	client := outboundClient(cfg)
+	if p := cfg.IAP.PlatformA; p.Configured() {
+		a, err = receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
+			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest,
+			Sender: newPushVerifier(p.Notifications, client), HTTP: deps.Client("platform_a", client)})
+		if err != nil {
+			return nil, nil, fmt.Errorf("IAP_PLATFORM_A: %w", err)
+		}
+	}
+	if p := cfg.IAP.PlatformB; p.Configured() {
+		b, err = receipt.NewPlatformB(receipt.PlatformBConfig{BaseURL: p.BaseURL, IssuerID: p.IssuerID, KeyID: p.KeyID,
+			PrivateKeyPEM: []byte(p.PrivateKey.Reveal()), BundleID: p.BundleID, Sandbox: p.Sandbox,
+			ExtraRootsPEM: p.RootCAs, HTTP: deps.Client("platform_b", client)})
+		if err != nil {
+			return nil, nil, fmt.Errorf("IAP_PLATFORM_B: %w", err)
+		}
+	}
+	return a, b, nil
+}
+
+// pushIssuer issues the tokens of platform_a's refund notifications.
+const pushIssuer = "https://accounts.google.com"
+
+// newPushVerifier returns the function that verifies the token of a notification from platform_a,
+// or nil if notifications are not configured.
+func newPushVerifier(p config.StorePush, client *http.Client) func(ctx context.Context, bearer string) error {
+	if p.Audience == "" {
+		return nil
+	}
+	tokens := identity.NewProviderB(identity.ProviderBConfig{Name: "push token", KeysURL: p.KeysURL,
+		Issuer: pushIssuer, ClientIDs: []string{p.Audience}, HTTP: client})
+	return func(ctx context.Context, bearer string) error {
+		claims, err := tokens.Verify(ctx, bearer)
+		switch {
+		case errors.Is(err, identity.ErrUnavailable):
+			return fmt.Errorf("%w: %w", receipt.ErrUnavailable, err)
+		case err != nil:
+			return fmt.Errorf("%w: %w", receipt.ErrForged, err)
+		case claims.Email != p.Sender:
+			return fmt.Errorf("%w: another sender signed it", receipt.ErrForged)
+		}
+		return nil
+	}
+}
+
+// NewProvider returns the client of the separation provider, which passes every call to record.
+func NewProvider(cfg config.Config, record func(separator.Call), log *slog.Logger) (*separator.Client, error) {
+	return separator.New(separator.Config{
+		BaseURL: cfg.Separation.BaseURL, StorageBaseURL: cfg.Separation.StorageBaseURL,
+		APIKey: cfg.Separation.APIKey.Reveal(), SpaceID: cfg.Separation.SpaceID,
+		AllowedHosts:   cfg.Separation.AllowedHosts,
+		ConnectTimeout: cfg.Outbound.ConnectTimeout, RequestTimeout: cfg.Outbound.RequestTimeout,
+		SocketTimeout: cfg.Outbound.SocketTimeout, Record: record, Log: log,
+	})
+}

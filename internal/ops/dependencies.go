@@ -1,0 +1,106 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"cutroom/internal/db"
+	"cutroom/internal/httpcall"
+)
+
+// Dependencies counts requests to other services that failed: no answer, a 5xx, or a refusal of
+// the service itself. It also records when their certificates expire. Calls to the separation
+// provider are counted in the database instead. A nil Dependencies counts nothing.
+type Dependencies struct {
+	errors *prometheus.CounterVec
+	expiry *prometheus.GaugeVec
+	db     *db.DB
+}
+
+const (
+	dependencyErrors     = "cutroom_dependency_errors_total"
+	dependencyErrorsHelp = "Requests of this process that got no answer, a 5xx, or a refusal of the service itself."
+)
+
+// databaseErrorsDesc is the series that package db counts.
+var databaseErrorsDesc = prometheus.NewDesc(dependencyErrors, dependencyErrorsHelp, []string{"of"}, nil)
+
+// NewDependencies returns a collector to register.
+func NewDependencies(d *db.DB) *Dependencies {
+	return &Dependencies{db: d, errors: newCounter(dependencyErrors, dependencyErrorsHelp, "of"),
+		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_certificate_expiry_timestamp_seconds",
+			Help: "When a certificate that this process saw last, or trusts, runs out."}, []string{"of"})}
+}
+
+// Client returns a copy of base whose requests count as requests to the named dependency.
+func (d *Dependencies) Client(name string, base *http.Client) *http.Client {
+	if d == nil {
+		return base
+	}
+	d.errors.WithLabelValues(name) // shows its zero from the start
+	c := *base
+	c.Transport = &countingTransport{next: base.Transport, name: name, dependencies: d}
+	return &c
+}
+
+// SetExpiry records when a certificate expires.
+func (d *Dependencies) SetExpiry(name string, at time.Time) {
+	if d != nil {
+		d.expiry.WithLabelValues(name).Set(float64(at.Unix()))
+	}
+}
+
+type countingTransport struct {
+	next         http.RoundTripper
+	name         string
+	dependencies *Dependencies
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err != nil && canceled(req.Context()) {
+		return resp, err
+	}
+	if err != nil || isServiceFailure(resp.StatusCode) {
+		t.dependencies.errors.WithLabelValues(t.name).Inc()
+	}
+	if err == nil && resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
+		t.dependencies.SetExpiry(t.name, resp.TLS.PeerCertificates[0].NotAfter)
+	}
+	return resp, err
+}
+
+func isServiceFailure(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return true
+	default:
+		return status >= http.StatusInternalServerError
+	}
+}
+
+// canceled reports that the caller no longer waits, which is not the dependency's failure.
+func canceled(ctx context.Context) bool {
+	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), httpcall.ErrIdle)
+}
+
+// Describe implements prometheus.Collector.
+func (d *Dependencies) Describe(ch chan<- *prometheus.Desc) {
+	d.errors.Describe(ch)
+	d.expiry.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (d *Dependencies) Collect(ch chan<- prometheus.Metric) {
+	if at := d.db.CertificateExpiry(); !at.IsZero() {
+		d.SetExpiry("database", at)
+	}
+	d.errors.Collect(ch)
+	d.expiry.Collect(ch)
+	ch <- prometheus.MustNewConstMetric(databaseErrorsDesc, prometheus.CounterValue, float64(d.db.Failures()), "database")
+}

@@ -1,0 +1,151 @@
+package ops
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"cutroom/internal/admin"
+	"cutroom/internal/db"
+	"cutroom/internal/events"
+	"cutroom/internal/job"
+	"cutroom/internal/media"
+	"cutroom/internal/upstream/separator"
+)
+
+// Metrics are what /metrics shows: what this process did, and the state of the shared database at
+// the time of the scrape.
+type Metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.HistogramVec
+	events   *prometheus.CounterVec // delivery attempts
+	stages   *prometheus.HistogramVec
+	ended    *prometheus.CounterVec
+	calls    *prometheus.HistogramVec
+}
+
+// NewMetrics returns the metrics of a process that runs version. They include sweeps.
+func NewMetrics(version string, d *db.DB, sweeps *Sweeps) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: newHistogram("cutroom_http_request_seconds", "Time to answer, by route and status.",
+			[]float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60}, "method", "route", "status"),
+		stages: newHistogram("cutroom_job_seconds",
+			"Time of a job's stages: wait until its first attempt, total until it succeeded, and what a render does between.",
+			[]float64{.1, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 7200}, "kind", "stage"),
+		ended: newCounter("cutroom_jobs_ended_total", "Jobs that ended on this process, by state.", "kind", "state"),
+		calls: newHistogram("cutroom_provider_call_seconds", "Time of a call to the separation provider.",
+			[]float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120, 600}, "call", "success"),
+		events: newCounter("cutroom_event_attempts_total",
+			"Attempts of this process to deliver an event, by what came of them.", "channel", "outcome"),
+	}
+	for _, channel := range events.Channels {
+		for _, outcome := range events.Outcomes {
+			m.events.WithLabelValues(channel, outcome) // shows its zero from the start
+		}
+	}
+	m.registry.MustRegister(m.requests, m.stages, m.ended, m.calls, m.events,
+		newBuildInfo(version), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		admin.NewGauges(d), clockSkew{d},
+		newGaugeFunc("cutroom_db_connections_in_use", "Pool connections in use.",
+			func() float64 { return float64(d.Stats().InUse) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cutroom_db_wait_seconds_total",
+			Help: "Time spent waiting for a pool connection."},
+			func() float64 { return d.Stats().WaitDuration.Seconds() }))
+	m.registry.MustRegister(sweeps.collectors()...)
+	return m
+}
+
+func newBuildInfo(version string) prometheus.Gauge {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_build_info", Help: "Always 1; the labels tell what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
+	info.Set(1)
+	return info
+}
+
+func newHistogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+func newCounter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func newGauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+func newGaugeFunc(name, help string, value func() float64) prometheus.GaugeFunc {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+}
+
+// Register adds collectors.
+func (m *Metrics) Register(all ...prometheus.Collector) { m.registry.MustRegister(all...) }
+
+// RegisterSlots adds the slots of a process that renders.
+func (m *Metrics) RegisterSlots(slots *media.Slots) {
+	m.Register(
+		newGaugeFunc("cutroom_media_slots", "Media-processing slots of this process.",
+			func() float64 { return float64(slots.Size()) }),
+		newGaugeFunc("cutroom_media_slots_in_use", "Slots that run a job.",
+			func() float64 { return float64(slots.InUse()) }))
+}
+
+// ObserveRequest counts one finished request.
+func (m *Metrics) ObserveRequest(method, route string, status int, seconds float64) {
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Observe(seconds)
+}
+
+// ObserveEvent counts one attempt to deliver an event.
+func (m *Metrics) ObserveEvent(channel, outcome string) {
+	m.events.WithLabelValues(channel, outcome).Inc()
+}
+
+// ObserveCall counts one call to the separation provider.
+func (m *Metrics) ObserveCall(c separator.Call) {
+	m.calls.WithLabelValues(c.Endpoint, strconv.FormatBool(c.Success)).Observe(c.Latency.Seconds())
+}
+
+// Jobs returns the observer of one kind of job.
+func (m *Metrics) Jobs(kind string) job.Observer { return jobObserver{m, kind} }
+
+type jobObserver struct {
+	*Metrics
+	kind string
+}
+
+// Stage implements job.Observer.
+func (o jobObserver) Stage(stage string, took time.Duration) {
+	o.stages.WithLabelValues(o.kind, stage).Observe(took.Seconds())
+}
+
+// Ended implements job.Observer.
+func (o jobObserver) Ended(state string) { o.ended.WithLabelValues(o.kind, state).Inc() }
+
+// clockSkew compares this machine's clock with the database's at each scrape.
+type clockSkew struct{ db *db.DB }
+
+var clockSkewDesc = prometheus.NewDesc("cutroom_clock_skew_seconds",
+	"This replica's clock minus the database's.", nil, nil)
+
+// Describe implements prometheus.Collector.
+func (c clockSkew) Describe(ch chan<- *prometheus.Desc) { ch <- clockSkewDesc }
+
+// Collect implements prometheus.Collector.
+func (c clockSkew) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	sent := time.Now()
+	var databaseMs int64
+	if c.db.QueryRow(ctx, `SELECT now_ms()`).Scan(&databaseMs) != nil {
+		return // cutroom_dependency_errors_total counts database failures
+	}
+	halfway := sent.Add(time.Since(sent) / 2)
+	skew := halfway.Sub(time.UnixMilli(databaseMs))
+	ch <- prometheus.MustNewConstMetric(clockSkewDesc, prometheus.GaugeValue, skew.Seconds())
+}

@@ -1,0 +1,245 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"cutroom/internal/db"
+	"cutroom/internal/job"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/staging"
+)
+
+// A probe of the storage is reused, because a write to a bucket costs money.
+const (
+	probeAge      = 20 * time.Second // for load balancers and metrics, which ask every few seconds
+	claimProbeAge = 2 * time.Second  // for a replica that is about to claim a job
+)
+
+// The reasons why a replica cannot work, each with the sentence for operators. The log has the
+// cause.
+const (
+	reasonDatabase = "database"
+	reasonWrites   = "database_writes"
+	reasonDisk     = "disk"
+	reasonFolder   = "folder"
+	reasonStore    = "store"
+	reasonFFmpeg   = "ffmpeg"
+)
+
+var reasons = []struct{ name, sentence string }{
+	{reasonDatabase, "the database does not answer"},
+	{reasonWrites, "the database answers reads but takes no writes"},
+	{reasonDisk, "the storage folder is short of space"},
+	{reasonFolder, "the storage folder takes no files"},
+	{reasonStore, "the object store takes no files"},
+	{reasonFFmpeg, "ffmpeg does not start"},
+}
+
+// ReadinessOptions is what Readiness checks.
+type ReadinessOptions struct {
+	DB          *db.DB
+	Store       objectstore.Store
+	Uploads     *staging.Area
+	StartFFmpeg func(ctx context.Context) error // nil in a process that runs no ffmpeg
+	MinFree     int64                           // bytes of disk below which uploads will fail
+	NodeID      string                          // names the object that a probe writes and deletes
+	Replica     string                          // whose row a check of the database writes
+	Log         *slog.Logger
+}
+
+// Readiness decides whether this replica can work: the disk has space, the local folder and the
+// object store accept a file, and ffmpeg starts in its jail. Workers ask before they claim a job.
+// Load balancers and metrics get the same answer, which for them includes the database.
+type Readiness struct {
+	ReadinessOptions
+
+	mu       sync.Mutex
+	probedAt time.Time
+	probed   map[string]error // by reason; without disk and database
+
+	outage job.Outage // by reason
+}
+
+// NewReadiness returns an http.Handler for /readyz, and a collector to register.
+func NewReadiness(o ReadinessOptions) *Readiness { return &Readiness{ReadinessOptions: o} }
+
+// CanWork returns how many bytes this replica's jobs may still write, or why it must not claim
+// any.
+func (r *Readiness) CanWork(ctx context.Context) (freeBytes int64, err error) {
+	free, failures := r.check(ctx, claimProbeAge)
+	for reason, cause := range failures {
+		err = errors.Join(err, fmt.Errorf("%s: %w", reason, cause))
+	}
+	return free, err
+}
+
+// Offers returns the function that tells other replicas how many jobs this one may run, and how
+// many bytes these may write.
+func (r *Readiness) Offers(slots int) func(ctx context.Context) (int, int64) {
+	return func(ctx context.Context) (int, int64) {
+		free, failures := r.check(ctx, probeAge)
+		if len(failures) > 0 {
+			return 0, free
+		}
+		return slots, free
+	}
+}
+
+// check returns the free bytes and the failures by reason. It reads the free space each time; the
+// probe may be as old as maxAge.
+func (r *Readiness) check(ctx context.Context, maxAge time.Duration) (free int64, failures map[string]error) {
+	failures = map[string]error{}
+	for reason, err := range r.probe(ctx, maxAge) {
+		failures[reason] = err
+	}
+	free, err := r.Uploads.Free()
+	if err != nil {
+		failures[reasonFolder] = err
+	}
+	if free -= r.MinFree; err == nil && free < 0 {
+		failures[reasonDisk] = fmt.Errorf("%d MB less than the reserve: %w", -free>>20, staging.ErrNoSpace)
+	}
+	r.logChanges(failures, reasonDisk, reasonFolder, reasonStore, reasonFFmpeg)
+	return max(0, free), failures
+}
+
+// probe writes a small file to the local folder and to the object store, and starts ffmpeg, unless
+// the last probe is younger than maxAge.
+func (r *Readiness) probe(ctx context.Context, maxAge time.Duration) map[string]error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.probedAt.IsZero() && time.Since(r.probedAt) < maxAge {
+		return r.probed
+	}
+	// Callers share the result, so it must not depend on one caller's context.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	started := make(chan error, 1)
+	if r.StartFFmpeg == nil {
+		started <- nil
+	} else {
+		go func() { started <- r.StartFFmpeg(ctx) }()
+	}
+	failures := map[string]error{}
+	if reason, err := r.writeFile(ctx); errors.Is(err, staging.ErrNoSpace) {
+		failures[reasonDisk] = err
+	} else if err != nil {
+		failures[reason] = err
+	}
+	if err := <-started; err != nil {
+		failures[reasonFFmpeg] = err
+	}
+	r.probed, r.probedAt = failures, time.Now()
+	return failures
+}
+
+func (r *Readiness) writeFile(ctx context.Context) (reason string, err error) {
+	batch, err := r.Uploads.Batch()
+	if err != nil {
+		return reasonFolder, err
+	}
+	defer func() {
+		if cerr := batch.Close(); err == nil && cerr != nil {
+			reason, err = reasonFolder, cerr
+		}
+	}()
+	file, err := batch.Receive("ready", "", strings.NewReader("ready"), 16)
+	if err != nil {
+		return reasonFolder, err
+	}
+	key := "ready/" + r.NodeID
+	if err := r.Store.Put(ctx, key, file.Path, "text/plain"); err != nil {
+		return reasonStore, fmt.Errorf("write object: %w", err)
+	}
+	return reasonStore, r.Store.Delete(ctx, key)
+}
+
+// logChanges logs each of the reasons when its failure begins, once a minute while it lasts, and
+// when it is over.
+func (r *Readiness) logChanges(failures map[string]error, reasons ...string) {
+	for _, reason := range reasons {
+		if err := failures[reason]; err != nil {
+			r.outage.Log(r.Log, slog.LevelWarn, reason, "not ready: this replica claims no jobs", "reason", reason, "err", err)
+		} else {
+			r.outage.Over(r.Log, reason, "ready again", "reason", reason)
+		}
+	}
+}
+
+// checkAll returns all failures, those of the database included.
+func (r *Readiness) checkAll(ctx context.Context) map[string]error {
+	reason, err := r.checkDatabase(ctx)
+	_, failures := r.check(ctx, probeAge)
+	if err != nil {
+		failures[reason] = err
+	}
+	r.logChanges(failures, reasonDatabase, reasonWrites)
+	return failures
+}
+
+// checkDatabase commits a write. If that fails, it finds out whether reads work.
+func (r *Readiness) checkDatabase(ctx context.Context) (reason string, err error) {
+	write, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err = job.CheckWrites(write, r.DB, r.Replica); err == nil {
+		return "", nil
+	}
+	read, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if r.DB.Ping(read) == nil {
+		return reasonWrites, err
+	}
+	return reasonDatabase, err
+}
+
+// ServeHTTP implements http.Handler: 200 when the replica can serve.
+func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	failures := r.checkAll(req.Context())
+	var sentences []string
+	for _, reason := range reasons {
+		if failures[reason.name] != nil {
+			sentences = append(sentences, reason.sentence)
+		}
+	}
+	if len(sentences) > 0 {
+		writeStatus(w, http.StatusServiceUnavailable, strings.Join(sentences, "; "))
+		return
+	}
+	serveHealthy(w, req)
+}
+
+var (
+	notReadyDesc = prometheus.NewDesc("cutroom_not_ready",
+		"1 while this replica takes no jobs for the reason.", []string{"reason"}, nil)
+	freeDiskDesc = prometheus.NewDesc("cutroom_free_disk_bytes",
+		"Disk that this replica may still fill, the reserve left out.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (r *Readiness) Describe(ch chan<- *prometheus.Desc) { ch <- notReadyDesc; ch <- freeDiskDesc }
+
+// Collect implements prometheus.Collector.
+func (r *Readiness) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // Collect gets no context
+	defer cancel()
+	failures := r.checkAll(ctx)
+	for _, reason := range reasons {
+		value := 0.0
+		if failures[reason.name] != nil {
+			value = 1
+		}
+		ch <- prometheus.MustNewConstMetric(notReadyDesc, prometheus.GaugeValue, value, reason.name)
+	}
+	if free, err := r.Uploads.Free(); err == nil {
+		ch <- prometheus.MustNewConstMetric(freeDiskDesc, prometheus.GaugeValue, float64(max(0, free-r.MinFree)))
+	}
+}

@@ -1,0 +1,74 @@
+package ops
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Sweeps are the metrics of the sweeps. They are zero on a replica that does not sweep for all.
+type Sweeps struct {
+	leader, held, foreign         prometheus.Gauge
+	removed                       *prometheus.CounterVec
+	stored                        *prometheus.GaugeVec
+	largestStored, largestWaiting prometheus.Gauge
+}
+
+// NewSweeps returns metrics for NewMetrics to register.
+func NewSweeps() *Sweeps {
+	return &Sweeps{
+		leader: newGauge("cutroom_sweep_leader", "1 on the replica that sweeps for all."),
+		held: newGauge("cutroom_sweep_held_objects", "Objects that the last sweep did not remove because "+
+			"the database does not know suspiciously many; 0 when it was not held."),
+		foreign: newGauge("cutroom_bucket_foreign",
+			"1 while the bucket carries the id of another installation, or none; sweeps remove nothing then."),
+		removed: newCounter("cutroom_swept_objects_total",
+			"Objects that sweeps of this process removed, by kind.", "kind"),
+		stored: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_stored_bytes",
+			Help: "Size of the objects that the last sweep found, by kind; of assets, of those that the database knows."},
+			[]string{"kind"}),
+		largestStored: newGauge("cutroom_largest_account_stored_bytes",
+			"Most that any account stores, as ACCOUNT_MAX_STORED_MB counts; found hourly."),
+		largestWaiting: newGauge("cutroom_largest_account_waiting_jobs",
+			"Most jobs of one account that wait, as ACCOUNT_MAX_WAITING_JOBS counts; found hourly."),
+	}
+}
+
+func (s *Sweeps) collectors() []prometheus.Collector {
+	return []prometheus.Collector{s.leader, s.held, s.foreign, s.removed, s.stored, s.largestStored, s.largestWaiting}
+}
+
+// Lead marks this replica as the one that sweeps.
+func (s *Sweeps) Lead() { s.leader.Set(1) }
+
+// Resign resets everything that only the sweeping replica reports.
+func (s *Sweeps) Resign() {
+	for _, g := range []prometheus.Gauge{s.leader, s.held, s.foreign, s.largestStored, s.largestWaiting} {
+		g.Set(0)
+	}
+	s.stored.Reset()
+}
+
+// SetStored reports the size of all objects of a kind.
+func (s *Sweeps) SetStored(kind string, sizeBytes int64) {
+	s.stored.WithLabelValues(kind).Set(float64(sizeBytes))
+}
+
+// AddRemoved counts objects that a sweep removed.
+func (s *Sweeps) AddRemoved(kind string, objects int) {
+	s.removed.WithLabelValues(kind).Add(float64(objects))
+}
+
+// SetHeld reports how many objects the last sweep kept out of caution.
+func (s *Sweeps) SetHeld(objects int) { s.held.Set(float64(objects)) }
+
+// SetForeign reports whether the bucket belongs to another installation.
+func (s *Sweeps) SetForeign(foreign bool) {
+	value := 0.0
+	if foreign {
+		value = 1
+	}
+	s.foreign.Set(value)
+}
+
+// SetLargest reports the most that any one account stores and has waiting.
+func (s *Sweeps) SetLargest(storedBytes, waitingJobs int64) {
+	s.largestStored.Set(float64(storedBytes))
+	s.largestWaiting.Set(float64(waitingJobs))
+}
