@@ -52,10 +52,11 @@ func doctor(ctx context.Context, v *invocation) error {
 		{"database", true, checkDatabase}, {"bucket", true, checkBucket}, {"storage", true, checkStorage},
 		{"separation provider", cfg.Roles.Separation, func(ctx context.Context, c config.Config) (string, error) { return checkProvider(ctx, c, log) }},
 		{"provider_a", cfg.Roles.API, func(ctx context.Context, c config.Config) (string, error) {
-			return reach(ctx, c.Auth.ProviderA.TokenInfoURL)
+			return reach(ctx, http.MethodGet, c.Auth.ProviderA.TokenInfoURL)
 		}},
 		{"provider_b", cfg.Roles.API, checkProviderB},
 		{"platform_a", stores, checkPlatformA}, {"platform_b", stores, checkPlatformB},
+		{"web hook", cfg.Roles.Sweep, checkWebhook}, {"push platform_a", cfg.Roles.Sweep, checkPushA}, {"push platform_b", cfg.Roles.Sweep, checkPushB},
 	}
 	failed, findings := false, make([]finding, 0, len(checks))
 	for _, c := range checks {
@@ -202,7 +203,7 @@ func checkProviderB(ctx context.Context, cfg config.Config) (string, error) {
 	if len(cfg.Auth.ProviderB.ClientIDs) == 0 {
 		return "not configured: sign-in with it is off", nil
 	}
-	return reach(ctx, cfg.Auth.ProviderB.KeysURL)
+	return reach(ctx, http.MethodGet, cfg.Auth.ProviderB.KeysURL)
 }
 
 func checkProvider(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
@@ -232,11 +233,44 @@ func checkPlatformB(ctx context.Context, cfg config.Config) (string, error) {
 	return "knows the key, the issuer and the app", store.Check(ctx)
 }
 
+// checkWebhook sends no event. That the secrets are well-formed the configuration
+// has checked.
+func checkWebhook(ctx context.Context, cfg config.Config) (string, error) {
+	if cfg.Webhook.URL == "" {
+		return "not configured: no receiver is told that a job has ended", nil
+	}
+	said, err := reach(ctx, http.MethodHead, cfg.Webhook.URL)
+	secrets := 1
+	if !cfg.Webhook.PreviousSecret.IsBlank() {
+		secrets++
+	}
+	return fmt.Sprintf("asked by HEAD, %s; no event was sent; %d secret(s) will sign", said, secrets), err
+}
+
+// noPush is what is said of a push service that nobody configured.
+const noPush = "not configured: its phones are not told that a job has ended"
+
+func checkPushA(ctx context.Context, cfg config.Config) (string, error) {
+	service, _, err := app.NewPushers(cfg, nil)
+	if err != nil || service == nil {
+		return noPush, err
+	}
+	return "knows the service account, which may send to the project's phones; nothing was sent", service.Check(ctx)
+}
+
+func checkPushB(ctx context.Context, cfg config.Config) (string, error) {
+	_, service, err := app.NewPushers(cfg, nil)
+	if err != nil || service == nil {
+		return noPush, err
+	}
+	return "knows the key, the team and the app; a push to no phone was refused, as it should be", service.Check(ctx)
+}
+
 // reach asks for any answer at all: even a 404 proves the way there.
-func reach(ctx context.Context, address string) (string, error) {
+func reach(ctx context.Context, method, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"cutroom/internal/media/confine"
 	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/notify"
 )
 
 func TestMain(m *testing.M) {
@@ -48,7 +49,7 @@ func examine(t *testing.T, flags ...string) (status int, lines map[string]string
 	var stdout, stderr bytes.Buffer
 	status = run(append([]string{"doctor"}, flags...), &stdout, &stderr)
 	lines = map[string]string{}
-	shape := regexp.MustCompile(`^(ok  |FAIL)  ([a-z_]+(?: provider)?) +(\S.*)$`)
+	shape := regexp.MustCompile(`^(ok  |FAIL)  ((?:push )?[a-z_]+(?: provider| hook)?) +(\S.*)$`)
 	for line := range strings.Lines(stdout.String()) {
 		m := shape.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if m == nil {
@@ -58,7 +59,7 @@ func examine(t *testing.T, flags ...string) (status int, lines map[string]string
 		lines[m[2]] = strings.TrimSpace(m[1]) + " " + m[3]
 	}
 	all = stdout.String() + stderr.String()
-	for _, key := range []string{"DB_PASSWORD", "AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET", "SEPARATION_PROVIDER_API_KEY", "OBJECT_STORE_SECRET_ACCESS_KEY"} {
+	for _, key := range []string{"DB_PASSWORD", "AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET", "SEPARATION_PROVIDER_API_KEY", "OBJECT_STORE_SECRET_ACCESS_KEY", "WEBHOOK_SECRET"} {
 		if secret := os.Getenv(key); secret != "" && strings.Contains(all, secret) {
 			t.Errorf("the report holds %s", key)
 		}
@@ -69,7 +70,8 @@ func examine(t *testing.T, flags ...string) (status int, lines map[string]string
 	return status, lines, all
 }
 
-var checks = []string{"ffmpeg", "database", "bucket", "storage", "separation provider", "provider_a", "provider_b", "platform_a", "platform_b"}
+var checks = []string{"ffmpeg", "database", "bucket", "storage", "separation provider", "provider_a", "provider_b", "platform_a", "platform_b",
+	"web hook", "push platform_a", "push platform_b"}
 
 func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
 	inWorld(t, nil)
@@ -103,10 +105,10 @@ func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
 func TestDoctorChecksWhatTheRolesNeed(t *testing.T) {
 	inWorld(t, map[string]string{"ROLES": "api", "OPS_ADDR": ":9", "DATABASE_URL": "postgres://127.0.0.1:1/cutroom?sslmode=require"})
 	for roles, want := range map[string]string{
-		"sweep":          "bucket database platform_a platform_b storage",
+		"sweep":          "bucket database platform_a platform_b push platform_a push platform_b storage web hook",
 		"render":         "bucket database ffmpeg storage",
 		"separation":     "bucket database ffmpeg separation provider storage",
-		"api,separation": strings.Join(slices.Sorted(slices.Values(checks)), " "),
+		"api,separation": "bucket database ffmpeg platform_a platform_b provider_a provider_b separation provider storage",
 	} {
 		_, lines, all := examine(t, "--roles", roles) // wins over ROLES
 		if got := strings.Join(slices.Sorted(maps.Keys(lines)), " "); got != want {
@@ -138,9 +140,15 @@ func TestDoctorNamesWhatIsBroken(t *testing.T) {
 		{"platform_b", "IAP_PLATFORM_B_BASE_URL", nowhere},
 		{"platform_b", "IAP_PLATFORM_B_KEY_ID", "OTHERKEY"},
 		{"platform_b", "IAP_PLATFORM_B_BUNDLE_ID", "com.example.other"},
+		{"web hook", "WEBHOOK_URL", nowhere},
+		{"push platform_a", "PUSH_PLATFORM_A_SERVICE_ACCOUNT", "another project"},
+		{"push platform_b", "PUSH_PLATFORM_B_TOPIC", "com.example.other"},
 	} {
 		t.Run(tt.check+" "+tt.key, func(t *testing.T) {
-			inWorld(t, map[string]string{tt.key: tt.value})
+			w := inWorld(t, map[string]string{tt.key: tt.value})
+			if tt.value == "another project" {
+				t.Setenv(tt.key, strings.Replace(w.PushA.ServiceAccountJSON(), notify.ProjectID, "another", 1))
+			}
 			status, lines, all := examine(t)
 			if status != 1 {
 				t.Errorf("exit status %d", status)
@@ -160,12 +168,13 @@ func TestDoctorNamesWhatIsBroken(t *testing.T) {
 
 func TestDoctorWithLessConfigured(t *testing.T) {
 	inWorld(t, map[string]string{"OBJECT_STORE_BUCKET": "", "OBJECT_STORE_ACCOUNT_ID": "", "OBJECT_STORE_ENDPOINT": "", "OBJECT_STORE_ACCESS_KEY_ID": "",
-		"OBJECT_STORE_SECRET_ACCESS_KEY": "", "AUTH_PROVIDER_B_CLIENT_IDS": "", "IAP_PLATFORM_A_PACKAGE_NAME": "", "IAP_PLATFORM_B_KEY_ID": ""})
+		"OBJECT_STORE_SECRET_ACCESS_KEY": "", "AUTH_PROVIDER_B_CLIENT_IDS": "", "IAP_PLATFORM_A_PACKAGE_NAME": "", "IAP_PLATFORM_B_KEY_ID": "",
+		"WEBHOOK_URL": "", "PUSH_PLATFORM_A_SERVICE_ACCOUNT": "", "PUSH_PLATFORM_B_KEY": ""})
 	status, lines, all := examine(t)
 	if status != 0 {
 		t.Errorf("exit status %d\n%s", status, all)
 	}
-	for _, name := range []string{"bucket", "provider_b", "platform_a", "platform_b"} {
+	for _, name := range []string{"bucket", "provider_b", "platform_a", "platform_b", "web hook", "push platform_a", "push platform_b"} {
 		if !strings.HasPrefix(lines[name], "ok not configured: ") {
 			t.Errorf("%s: %q", name, lines[name])
 		}

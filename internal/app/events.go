@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	"cutroom/internal/config"
 	"cutroom/internal/events"
@@ -13,17 +15,18 @@ import (
 
 // buildEvents makes what delivers events: the registry of devices, the web hook and the push clients.
 func (a *App) buildEvents(context.Context) error {
-	pushers, err := NewPushers(a.cfg, a.deps)
+	phoneA, phoneB, err := NewPushers(a.cfg, a.deps)
 	if err != nil {
 		return err
 	}
-	var platforms []string
-	for _, name := range []string{events.PlatformA, events.PlatformB} {
-		if pushers[name] != nil {
-			platforms = append(platforms, name)
-		}
+	pushers := map[string]events.Pusher{}
+	if phoneA != nil {
+		pushers[events.PlatformA] = phoneA
 	}
-	a.devices = events.NewDevices(a.db, platforms...)
+	if phoneB != nil {
+		pushers[events.PlatformB] = phoneB
+	}
+	a.devices = events.NewDevices(a.db, slices.Collect(maps.Keys(pushers))...)
 	o := events.Options{DB: a.db, Push: pushers, Log: a.log, Observe: a.metrics.ObserveEvent}
 	if o.Webhook, err = newWebhook(a.cfg, a.deps); err != nil {
 		return err
@@ -50,28 +53,26 @@ func newWebhook(cfg config.Config, deps *ops.Dependencies) (*events.Webhook, err
 	return hook, nil
 }
 
-// NewPushers returns the clients of the configured push services, by platform.
-func NewPushers(cfg config.Config, deps *ops.Dependencies) (map[string]events.Pusher, error) {
-	pushers := map[string]events.Pusher{}
+// NewPushers returns the clients of the push services, nil for what is not configured.
+// deps may be nil.
+func NewPushers(cfg config.Config, deps *ops.Dependencies) (a *push.PlatformA, b *push.PlatformB, err error) {
 	if p := cfg.Push.PlatformA; !p.ServiceAccountJSON.IsBlank() {
-		a, err := push.NewPlatformA(push.PlatformAConfig{BaseURL: p.BaseURL, ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()),
+		a, err = push.NewPlatformA(push.PlatformAConfig{BaseURL: p.BaseURL, ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()),
 			HTTP: deps.Client("push_platform_a", outboundClient(cfg))})
 		if err != nil {
-			return nil, fmt.Errorf("PUSH_PLATFORM_A_SERVICE_ACCOUNT: %w", err)
+			return nil, nil, fmt.Errorf("PUSH_PLATFORM_A_SERVICE_ACCOUNT: %w", err)
 		}
-		pushers[events.PlatformA] = a
 	}
 	if p := cfg.Push.PlatformB; p.Configured() {
 		client := outboundClient(cfg)
 		client.Transport = push.TransportB(client.Transport.(*http.Transport), p.BaseURL, p.RootCAs)
-		b, err := push.NewPlatformB(push.PlatformBConfig{BaseURL: p.BaseURL, TeamID: p.TeamID, KeyID: p.KeyID,
+		b, err = push.NewPlatformB(push.PlatformBConfig{BaseURL: p.BaseURL, TeamID: p.TeamID, KeyID: p.KeyID,
 			KeyPEM: []byte(p.Key.Reveal()), Topic: p.Topic, HTTP: deps.Client("push_platform_b", client)})
 		if err != nil {
-			return nil, fmt.Errorf("PUSH_PLATFORM_B_KEY: %w", err)
+			return nil, nil, fmt.Errorf("PUSH_PLATFORM_B_KEY: %w", err)
 		}
-		pushers[events.PlatformB] = b
 	}
-	return pushers, nil
+	return a, b, nil
 }
 
 // runEvents delivers events on one replica at a time, until ctx ends.

@@ -63,15 +63,29 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 // Send delivers a message. The error is ErrUnregistered for a device that is gone,
 // a [TemporaryError] where it may help to send again, and else final.
 func (p *PlatformA) Send(ctx context.Context, m Message) error {
-	access, err := p.accessToken(ctx)
-	if err != nil {
-		return err
-	}
-	body, err := json.Marshal(map[string]any{"message": map[string]any{
+	return p.post(ctx, map[string]any{"message": map[string]any{
 		"token":   m.Token,
 		"android": map[string]any{"notification": map[string]string{"title_loc_key": m.Type}},
 		"data":    map[string]string{"type": m.Type, "jobId": m.JobID},
 	}})
+}
+
+// Check has the service validate a message to no device, which it does not send.
+func (p *PlatformA) Check(ctx context.Context) error {
+	err := p.post(ctx, map[string]any{"validate_only": true, "message": map[string]any{"token": "check"}})
+	// Once the project accepts our messages, only the token is wrong.
+	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.status == http.StatusBadRequest || errors.Is(err, ErrUnregistered) {
+		return nil
+	}
+	return err
+}
+
+func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
+	access, err := p.accessToken(ctx)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}

@@ -102,6 +102,16 @@ func (p *PlatformB) Send(ctx context.Context, m Message) error {
 	return got.failed(reason)
 }
 
+// Check sends a message to a token that is no device's. The service looks at it only
+// once it accepts our key, team and topic.
+func (p *PlatformB) Check(ctx context.Context) error {
+	err := p.Send(ctx, Message{Token: "check", Type: "check", JobID: "check", Expires: p.now()})
+	if errors.Is(err, ErrUnregistered) {
+		return nil
+	}
+	return err
+}
+
 // providerToken is the token by which we speak to the service.
 func (p *PlatformB) providerToken() (string, error) {
 	p.mu.Lock()

@@ -62,10 +62,17 @@ func exchange(client *http.Client, req *http.Request) (answer, error) {
 	return answer{resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), body}, nil
 }
 
-// failed returns the error of an answer that is no success. Reason is the
-// platform's word for it.
+// refusedError is an answer that is no success. reason is the platform's word for it.
+type refusedError struct {
+	status int
+	reason string
+}
+
+func (e *refusedError) Error() string { return fmt.Sprintf("status %d %s", e.status, e.reason) }
+
+// failed returns the error of an answer that is no success.
 func (a answer) failed(reason string) error {
-	err := fmt.Errorf("status %d %s", a.status, reason)
+	err := &refusedError{a.status, reason}
 	if a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError {
 		return &TemporaryError{After: a.retryAfter, Err: err}
 	}

@@ -154,6 +154,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+func TestChecksSendNothing(t *testing.T) {
+	a, pushA := serviceA(t)
+	b, pushB := serviceB(t, nil)
+	for _, refused := range []bool{false, true} {
+		if refused {
+			for host, step := range map[*fake.Host]string{a.Host: notify.StepSend, b.Host: notify.StepDevice} {
+				if err := host.Faults.Add(fake.Rule{Step: step, Kind: fake.KindStatus, Status: 403}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if errA, errB := pushA.Check(t.Context()), pushB.Check(t.Context()); (errA != nil) != refused || (errB != nil) != refused {
+			t.Errorf("refused %t: %v, %v", refused, errA, errB)
+		}
+	}
+	if n := len(a.Messages()) + len(b.Messages()); n != 0 {
+		t.Errorf("%d messages were sent", n)
+	}
+}
+
 func TestAccessTokenIsRenewedWhenRefused(t *testing.T) {
 	a, p := serviceA(t)
 	for i, status := range []int{0, 401, 0} {
