@@ -65,18 +65,23 @@ clean: ## remove what the targets above made
 # mk/lint.mod pins the versions of the linters and mk/lint.sum their sources, so that
 # no checksum database is asked.
 LINTERS := .tools/lint
+# The database of known vulnerabilities; a mirror will do.
+GOVULNDB ?= https://vuln.go.dev
 
 $(LINTERS): mk/lint.mod mk/lint.sum
 	$(GO) build -modfile=mk/lint.mod -o $@/ tool
 	@touch $@
 
 .PHONY: lint
-lint: $(LINTERS) ## gofmt, go vet, staticcheck and deadcode; any finding fails
+lint: $(LINTERS) ## gofmt, go vet, staticcheck, deadcode, licences and known vulnerabilities; any finding fails
 	@test -z "$$(gofmt -l cmd deploy internal test | tee -a /dev/stderr)"
 	$(GO) vet ./...
 	$(LINTERS)/staticcheck ./...
 	@# Tests count as callers: a function that only tests call is test support.
 	@test -z "$$($(LINTERS)/deadcode -test ./... | tee -a /dev/stderr)"
+	scripts/licenses.sh
+	@if curl -sfo /dev/null -m 10 $(GOVULNDB)/index/db.json; then $(LINTERS)/govulncheck -db $(GOVULNDB) ./...; \
+		else echo "lint: $(GOVULNDB) cannot be reached: nobody looked for known vulnerabilities"; fi
 
 # Needs Node; no other target does but admin-app.
 .PHONY: lint-openapi
@@ -188,7 +193,7 @@ bench-queue: ## claims per second on both databases; writes its section of docs/
 # Releases.
 
 .PHONY: release
-release: ## static binaries, Debian packages, SBOM and checksums of VERSION=1.2.3 in dist/1.2.3
+release: ## static binaries, Debian packages, SBOM, provenance and signed checksums of VERSION=1.2.3 in dist/1.2.3
 	@scripts/release.sh $(VERSION)
 
 DEBIAN ?= trixie

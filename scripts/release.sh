@@ -1,18 +1,24 @@
 #!/usr/bin/env bash
-# Makes a release of what is committed: release.sh 1.2.3. In dist/1.2.3 are then
-# the program for each architecture, a Debian package of each, the list of what
-# is linked in (CycloneDX) and the checksums of all of it. The same commit gives
-# the same programs and packages. ARCHS ("amd64 arm64") chooses the architectures.
+# Builds a release of the commit that is checked out: release.sh 1.2.3. It leaves in
+# dist/1.2.3, for each architecture, the program and a Debian package; the list of
+# the linked modules (CycloneDX), the texts of their licences, a statement of how
+# all of it was built (SLSA provenance), and the checksums, signed with the key in
+# MINISIGN_KEY_FILE. The same commit gives the same programs and packages.
+#
+#   ARCHS                   architectures, "amd64 arm64" unless set
+#   MINISIGN_KEY_FILE       secret key that signs; unset: nothing is signed
+#   MINISIGN_PASSWORD_FILE  its password; unset: minisign asks for it
 set -euo pipefail
 cd "$(dirname "$0")/.."
+root=$PWD
 
 version=${1#v}
 [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$ ]] || {
 	echo "release.sh: VERSION=$version is not of the form 1.2.3 or 1.2.3-rc.1" >&2
 	exit 2
 }
-grep -q "^## $version\b" CHANGELOG.md || echo "release.sh: CHANGELOG.md says nothing of $version" >&2
-git diff --quiet HEAD || echo "release.sh: what is not committed is in it, too" >&2
+grep -q "^## $version\b" CHANGELOG.md || echo "release.sh: CHANGELOG.md does not mention $version" >&2
+git diff --quiet HEAD || echo "release.sh: the release contains changes that are not committed" >&2
 
 out=dist/$version
 stage=$out/stage
@@ -26,20 +32,50 @@ export SOURCE_DATE_EPOCH CGO_ENABLED=0
 flags=(-trimpath -buildvcs=false -ldflags "-s -w -X main.release=$version -X main.commit=$commit")
 tool() { go tool -modfile=deploy/package/tools.mod "$@"; }
 
-# The commands of the man page are those that the program tells.
+# The man page lists the commands as the program's help does.
 go run "${flags[@]}" ./cmd/cutroom help | sed 's/\\/\\e/g; s/-/\\-/g; s/^\./\\\&./' >"$stage/usage"
 sed -e "/^@USAGE@\$/{r $stage/usage" -e 'd}' -e "s/@VERSION@/$version/; s/@DATE@/$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)/" \
 	deploy/package/cutroom.8 | gzip -9n >"$stage/cutroom.8.gz"
+
+scripts/licenses.sh texts >"$out/THIRD_PARTY_NOTICES"
 
 for arch in ${ARCHS:-amd64 arm64}; do
 	binary=$out/cutroom_${version}_linux_$arch
 	GOOS=linux GOARCH=$arch go build "${flags[@]}" -o "$binary" ./cmd/cutroom
 	cp "$binary" "$stage/cutroom"
-	ARCH=$arch VERSION=$version STAGE=$stage \
+	ARCH=$arch VERSION=$version STAGE=$stage NOTICES=$out/THIRD_PARTY_NOTICES \
 		tool nfpm package --config deploy/package/nfpm.yaml --packager deb --target "$out/cutroom_${version}_$arch.deb"
 done
 tool cyclonedx-gomod bin -json -noserial -std -version "$version" -output "$out/cutroom_$version.cdx.json" "$binary"
 
 rm -rf "$stage"
-(cd "$out" && sha256sum -- * >SHA256SUMS)
+cd "$out"
+sha256sum -- * >SHA256SUMS
+
+# An in-toto statement: these files, built from this commit with these tools.
+jq --null-input --rawfile sums SHA256SUMS --arg version "$version" --arg go "$(go env GOVERSION)" --arg commit "$(git rev-parse HEAD)" \
+	--arg source "${RELEASE_SOURCE:-$(git remote get-url origin 2>/dev/null || echo cutroom)}" --arg builder "${RELEASE_BUILDER:-local}" '{
+	_type: "https://in-toto.io/Statement/v1",
+	subject: [$sums | splits("\n") | select(. != "") | split("  ") | {name: .[1], digest: {sha256: .[0]}}],
+	predicateType: "https://slsa.dev/provenance/v1",
+	predicate: {
+		buildDefinition: {
+			buildType: "https://cutroom.example/release/v1",
+			externalParameters: {version: $version},
+			resolvedDependencies: [
+				{uri: $source, digest: {gitCommit: $commit}},
+				{uri: "pkg:golang/stdlib@\($go)"}
+			]
+		},
+		runDetails: {builder: {id: $builder}}
+	}
+}' >"cutroom_$version.provenance.json"
+sha256sum "cutroom_$version.provenance.json" >>SHA256SUMS
+
+if [ -n "${MINISIGN_KEY_FILE-}" ]; then
+	cat "${MINISIGN_PASSWORD_FILE:-/dev/stdin}" |
+		go tool -modfile="$root/deploy/package/tools.mod" minisign -S -s "$MINISIGN_KEY_FILE" -m SHA256SUMS -t "cutroom $version"
+else
+	echo "release.sh: MINISIGN_KEY_FILE is not set: SHA256SUMS is not signed" >&2
+fi
 echo "release.sh: $out" >&2

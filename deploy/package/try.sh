@@ -38,9 +38,20 @@ start() {
 }
 stop() { kill -TERM $server && wait $server; }
 
+minisign() { go tool -modfile=deploy/package/tools.mod minisign "$@"; }
+minisign -G -W -p /tmp/release.pub -s /tmp/release.key
 ARCHS=amd64 scripts/release.sh 0.1.0
-ARCHS=amd64 scripts/release.sh 0.2.0
+ARCHS=amd64 MINISIGN_KEY_FILE=/tmp/release.key scripts/release.sh 0.2.0 </dev/null
 check "checksums" sh -c 'cd dist/0.2.0 && sha256sum -c SHA256SUMS'
+check "signed" minisign -V -p /tmp/release.pub -m dist/0.2.0/SHA256SUMS
+check "the signature refuses other checksums" sh -c '
+	sed s/^./x/ dist/0.2.0/SHA256SUMS >/tmp/SHA256SUMS && ! go tool -modfile=deploy/package/tools.mod \
+		minisign -V -p /tmp/release.pub -x dist/0.2.0/SHA256SUMS.minisig -m /tmp/SHA256SUMS'
+check "the provenance names the commit and the program" sh -c '
+	jq -e --arg commit "$(git rev-parse HEAD)" --arg sum "$(sha256sum dist/0.2.0/cutroom_0.2.0_linux_amd64 | cut -d" " -f1)" \
+		".predicate.buildDefinition.resolvedDependencies[0].digest.gitCommit == \$commit and any(.subject[]; .digest.sha256 == \$sum)" \
+		dist/0.2.0/cutroom_0.2.0.provenance.json'
+check "the notices have a licence of each module" sh -c '[ "$(grep -c "^== " dist/0.2.0/THIRD_PARTY_NOTICES)" -gt 50 ]'
 check "the program is static and stripped" sh -c '! readelf -lS dist/0.2.0/cutroom_0.2.0_linux_amd64 2>/dev/null | grep -E "INTERP|\.symtab|\.debug"'
 check "the SBOM knows a module" grep -q modernc.org/sqlite dist/0.2.0/cutroom_0.2.0.cdx.json
 
