@@ -23,9 +23,13 @@ import (
 	"cutroom/internal/db"
 )
 
-// ErrLost is the cause of a work context whose lease another worker took or which could
-// not be renewed in time. The holder must stop and write nothing.
+// ErrLost is the cause of a work context whose lease another worker took. The holder
+// must stop and write nothing.
 var ErrLost = errors.New("lease lost")
+
+// ErrOutage is the cause of a work context whose lease could not be renewed in time. The
+// holder must stop, because the lease may run out. Nobody may have claimed the row yet.
+var ErrOutage = fmt.Errorf("lease not renewed: %w", db.ErrUnavailable)
 
 // ErrMoved reports that a guarded update found another holder, or another state.
 var ErrMoved = errors.New("job is no longer this worker's")
@@ -88,11 +92,16 @@ func (k *Renewer) Owner() string { return k.owner }
 
 // KeepAlive renews l until release is called. The returned context ends with cause
 // [ErrLost] when the row is no longer this holder's, at once if that is announced on
-// [Revoked], and with the parent's cause when the parent ends. Release waits for the
-// last heartbeat and leaves the row as it is; the statement that ends the job clears
-// the lease.
+// [Revoked]; with [ErrOutage] when renewals have failed for so long that the lease may run
+// out; and with the parent's cause when the parent ends. Release waits for the last
+// heartbeat and leaves the row as it is; the statement that ends the job clears the lease.
 func (k *Renewer) KeepAlive(ctx context.Context, l Lease) (work context.Context, release func()) {
-	return k.KeepRenewing(ctx, l.ID, func(ctx context.Context) (held bool, err error) {
+	h := k.hold(ctx, l)
+	return h.work, h.release
+}
+
+func (k *Renewer) hold(ctx context.Context, l Lease) *holder {
+	return k.keep(ctx, l.ID, func(ctx context.Context) (held bool, err error) {
 		n, err := k.db.Exec(ctx, `UPDATE `+l.Table+` SET lease_until = now_ms() + $1
 			WHERE id = $2 AND fence = $3 AND lease_owner = $4`, TTL.Milliseconds(), l.ID, l.Fence, k.owner)
 		return n == 1, err
@@ -103,30 +112,45 @@ func (k *Renewer) KeepAlive(ctx context.Context, l Lease) (work context.Context,
 // on behalf of the job of that id.
 func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, renew func(ctx context.Context) (held bool, err error)) (
 	work context.Context, release func()) {
-	work, cancel := context.WithCancelCause(ctx)
+	h := k.keep(ctx, jobID, renew)
+	return h.work, h.release
+}
+
+// holder renews one lease. After an outage it goes on renewing, so that its job is claimed
+// by nobody else and can be handed back.
+type holder struct {
+	*Renewer
+	jobID string
+	renew func(context.Context) (held bool, err error)
+
+	work    context.Context
+	cancel  context.CancelCauseFunc
+	release func()
+	over    chan bool // receives whether the lease is still held, when it is known again
+}
+
+func (k *Renewer) keep(ctx context.Context, jobID string, renew func(context.Context) (bool, error)) *holder {
+	h := &holder{Renewer: k, jobID: jobID, renew: renew, over: make(chan bool, 1)}
+	h.work, h.cancel = context.WithCancelCause(ctx)
 	revoked, stopListening := k.db.Listen(Revoked(jobID))
-	done := make(chan struct{})
-	stop := make(chan struct{})
+	done, stop := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		defer stopListening()
-		k.beat(work, jobID, renew, cancel, revoked, stop)
+		h.beat(revoked, stop)
 	}()
-	var once sync.Once
-	return work, func() {
-		once.Do(func() {
-			close(stop)
-			<-done
-			cancel(context.Canceled)
-		})
-	}
+	h.release = sync.OnceFunc(func() {
+		close(stop)
+		<-done
+		h.cancel(context.Canceled)
+	})
+	return h
 }
 
-func (k *Renewer) beat(ctx context.Context, jobID string, renew func(context.Context) (bool, error), lost context.CancelCauseFunc,
-	revoked, stop <-chan struct{}) {
+func (h *holder) beat(revoked, stop <-chan struct{}) {
 	next := time.NewTimer(firstHeartbeat)
 	defer next.Stop()
-	deadline := time.Now().Add(giveUp)
+	deadline, outage := time.Now().Add(giveUp), false
 	for {
 		select {
 		case <-stop:
@@ -134,28 +158,92 @@ func (k *Renewer) beat(ctx context.Context, jobID string, renew func(context.Con
 		case <-revoked:
 		case <-next.C:
 		}
+		limit := heartbeat
+		if !outage {
+			limit = min(heartbeat, time.Until(deadline))
+		}
 		// The lease counts from when the database wrote it, which may be long before
 		// the answer arrives.
 		asked := time.Now()
-		// Renewals go on while the work winds down, so that a clean stop keeps its job.
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(heartbeat, time.Until(deadline)))
-		held, err := renew(call)
-		cancel()
+		held, err := h.renewWithin(limit)
 		switch {
-		case err == nil && !held:
-			lost(ErrLost)
+		case err != nil:
+			h.outage.Log(h.log, slog.LevelWarn, "lease", "leases are not renewed", "job", h.jobID, "err", err)
+			if left := time.Until(deadline); left > 0 {
+				next.Reset(min(retryPause, left))
+				continue
+			}
+			outage = true
+			h.cancel(ErrOutage)
+			next.Reset(retryPause)
+		case !held:
+			h.cancel(ErrLost)
+			h.endOutage(false)
 			return
-		case err == nil:
+		default:
+			if outage {
+				h.endOutage(true)
+			}
+			outage = false
 			deadline = asked.Add(giveUp)
 			next.Reset(heartbeat)
-		default:
-			k.outage.Log(k.log, slog.LevelWarn, "lease", "leases are not renewed", "job", jobID, "err", err)
-			if !time.Now().Before(deadline) {
-				lost(ErrLost)
-				return
-			}
-			next.Reset(min(retryPause, time.Until(deadline)))
 		}
+	}
+}
+
+// renewWithin renews the lease also while the work winds down, so that a clean stop keeps
+// its job.
+func (h *holder) renewWithin(limit time.Duration) (held bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.work), limit)
+	defer cancel()
+	return h.renew(ctx)
+}
+
+func (h *holder) endOutage(held bool) {
+	select {
+	case h.over <- held:
+	default: // a second outage: outlast waits for the first alone
+	}
+}
+
+// outlast waits for the end of an outage that ended the work, and reports whether the
+// lease is still the holder's. It gives up when ctx ends.
+func (h *holder) outlast(ctx context.Context) (held bool) {
+	select {
+	case held = <-h.over:
+		return held
+	case <-ctx.Done():
+		return true
+	}
+}
+
+// Briefly bounds each write of a worker to its job's row. A database without its
+// synchronous standby lets commits hang, and a write that hangs keeps the row locked, so
+// that the lease could not be renewed.
+func Briefly(ctx context.Context) context.Context { return db.Prompt(ctx, heartbeat/2) }
+
+// AfterOutages wraps the work of [Poll], which claims jobs whose leases ran out. During an
+// outage the leases of living workers run out as well, so after a failure the work waits
+// until the database has answered for long enough that these workers have renewed theirs.
+func (k *Renewer) AfterOutages(work func(ctx context.Context) (bool, error)) func(ctx context.Context) (bool, error) {
+	failed := false
+	return func(ctx context.Context) (more bool, err error) {
+		if failed {
+			ping, cancel := context.WithTimeout(ctx, heartbeat)
+			defer cancel()
+			if err := k.db.Ping(ping); err != nil {
+				return false, fmt.Errorf("ask whether the database is back: %w", err)
+			}
+			select {
+			case <-ctx.Done():
+				return false, nil
+			case <-time.After(heartbeat + retryPause):
+			}
+		}
+		failed = true // after a panic as well
+		more, err = work(ctx)
+		failed = err != nil
+		return more, err
 	}
 }
 

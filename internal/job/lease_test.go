@@ -184,8 +184,8 @@ func TestHolderGivesUpInTime(t *testing.T) {
 		<-work.Done()
 		took := time.Since(began)
 		took -= <-control // for which the machine let everybody wait
-		if !errors.Is(context.Cause(work), job.ErrLost) || took >= job.TTL || took < job.TTL/2 {
-			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(work), job.ErrLost)
+		if !errors.Is(context.Cause(work), job.ErrOutage) || took >= job.TTL || took < job.TTL/2 {
+			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(work), job.ErrOutage)
 		}
 	})
 }

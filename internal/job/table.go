@@ -81,9 +81,9 @@ const lastWrite = 10 * time.Second
 // job belongs to somebody else by now, or that its row went with its owner.
 func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, dir string) error,
 	settle func(last context.Context, taken bool, err error)) {
-	held, release := t.Renewer.KeepAlive(ctx, c.Lease)
-	defer release()
-	held, ended := t.Trace(held, t.Attempt, c.ID)
+	holder := t.Renewer.hold(ctx, c.Lease)
+	defer holder.release()
+	held, ended := t.Trace(holder.work, t.Attempt, c.ID)
 	if tracing.Recording(held) {
 		t.AttemptLog(c).InfoContext(held, "attempt traced")
 	}
@@ -100,12 +100,17 @@ func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, d
 	if err == nil {
 		err = Recover(func() error { return do(held, dir) })
 	}
+	lost := errors.Is(context.Cause(held), ErrLost)
+	if err != nil && errors.Is(context.Cause(held), ErrOutage) {
+		lost = !holder.outlast(ctx)
+		err = fmt.Errorf("%w: %w", ErrOutage, err)
+	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()
 	if err == nil {
 		t.observeAge(last, "total", c.ID)
 	}
-	settle(last, err != nil && (errors.Is(err, ErrMoved) || errors.Is(context.Cause(held), ErrLost) || db.IsForeignKey(err)), err)
+	settle(last, err != nil && (lost || errors.Is(err, ErrMoved) || db.IsForeignKey(err)), err)
 }
 
 // observeAge reports how long ago a job was submitted, or how long it took.
@@ -123,7 +128,7 @@ func (t Table) observeAge(ctx context.Context, stage, id string) {
 // answer is lost, and then no worker has the job.
 func (t Table) Begin(ctx context.Context, c Claim) error {
 	return Retry(ctx, func() error {
-		return Guarded(t.DB.Exec(ctx, `UPDATE `+t.Name+` SET attempts = $3 WHERE id = $1 AND fence = $2`, c.ID, c.Fence, c.Attempts))
+		return Guarded(t.DB.Exec(Briefly(ctx), `UPDATE `+t.Name+` SET attempts = $3 WHERE id = $1 AND fence = $2`, c.ID, c.Fence, c.Attempts))
 	})
 }
 

@@ -104,12 +104,14 @@ func (s *Service) share(ctx context.Context) (int, error) {
 
 // claim claims the job whose turn it is.
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
-	share, err := s.share(ctx)
+	// A database that was frozen answers when every lease has run out.
+	look := db.Prompt(ctx, job.TTL/3)
+	share, err := s.share(look)
 	if err != nil {
 		return j, false, err
 	}
 	// Most calls find nothing, and need no lock for that.
-	if waiting, err := s.waits(ctx); err != nil || !waiting {
+	if waiting, err := s.waits(look); err != nil || !waiting {
 		return j, false, err
 	}
 	// CanWork logs the reason.

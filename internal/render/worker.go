@@ -42,7 +42,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}
 	running.Go(func() { s.onAnnouncement(ctx, lookForWork) })
-	job.Poll(ctx, s.log, "render queue", wake, pollQueue, func(ctx context.Context) (more bool, err error) {
+	job.Poll(ctx, s.log, "render queue", wake, pollQueue, s.Renewer.AfterOutages(func(ctx context.Context) (more bool, err error) {
 		freeSlot, got := s.Slots.TryAcquire()
 		if !got {
 			return false, s.stopAssisting(ctx)
@@ -58,7 +58,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		running.Go(func() { work(func() { freeSlot(); lookForWork() }) })
 		return true, nil
-	})
+	}))
 	return nil
 }
 
@@ -389,7 +389,7 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 			case <-tick.C:
 			}
 			if now := p.get(); now != written {
-				_, err := s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE render_jobs SET progress = $3, output_duration_ms = COALESCE(NULLIF($4, 0), output_duration_ms)
+				_, err := s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID), `UPDATE render_jobs SET progress = $3, output_duration_ms = COALESCE(NULLIF($4, 0), output_duration_ms)
 					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress <= $3`, j.ID, j.Fence, now.percent, now.lengthMs)
 				if err == nil { // else the next write includes it
 					written = now

@@ -37,7 +37,8 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	// A cheap question first, because most calls find nothing. Its order is that of the
 	// queue's index; without it PostgreSQL may read jobs that have ended.
 	var waiting int
-	err = s.db.QueryRow(ctx, `SELECT COALESCE(
+	// A database that was frozen answers when every lease has run out.
+	err = s.db.QueryRow(db.Prompt(ctx, job.TTL/3), `SELECT COALESCE(
 		(SELECT 1 FROM separation_jobs WHERE `+inFlight+` AND state = 'PROCESSING' AND COALESCE(lease_until, 0) < now_ms() LIMIT 1),
 		(SELECT 1 FROM separation_jobs WHERE state = 'QUEUED' AND `+notPaused+`
 			AND (SELECT COUNT(*) FROM separation_jobs WHERE `+inFlight+`) < $1 ORDER BY created_at, id LIMIT 1), 0)`, s.InFlight).Scan(&waiting)
@@ -145,7 +146,7 @@ func (s *Service) recoverJobs(ctx context.Context, which string, args ...any) er
 		case j.Attempts >= maxAttempts:
 			moved, err = s.fail(ctx, j, errInterrupted, fmt.Errorf("%d workers were lost or stuck while submitting", j.Attempts))
 		default:
-			moved, err = s.requeue(ctx, j, false)
+			moved, err = s.requeue(ctx, j)
 		}
 		if moved {
 			s.jobs.AttemptLog(j.Claim).Warn("recovered a job from SUBMITTING")
@@ -157,7 +158,7 @@ func (s *Service) recoverJobs(ctx context.Context, which string, args ...any) er
 // each moves the jobs of a condition, oldest first. A job that cannot be moved does not
 // hold up the others.
 func (s *Service) each(ctx context.Context, move func(claimedJob) error, where string, args ...any) error {
-	jobs, err := db.All(ctx, s.db, s.scanJob, `SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
+	jobs, err := db.All(db.Prompt(ctx, job.TTL/3), s.db, s.scanJob, `SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
 	if err != nil {
 		return fmt.Errorf("select separation jobs: %w", err)
 	}
@@ -171,11 +172,10 @@ func (s *Service) each(ctx context.Context, move func(claimedJob) error, where s
 }
 
 // requeue moves SUBMITTING to QUEUED, at the same place in the queue, and takes the
-// lease away from the worker. forgive returns the attempt: a clean stop is no failed
-// attempt. submitting_at becomes the time of the move, so that the sweep for stale jobs
-// does not count the time before it.
-func (s *Service) requeue(ctx context.Context, j claimedJob, forgive bool) (bool, error) {
-	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued, Forgive: forgive,
+// lease away from the worker. submitting_at becomes the time of the move, so that the sweep
+// for stale jobs does not count the time before it.
+func (s *Service) requeue(ctx context.Context, j claimedJob) (bool, error) {
+	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued,
 		Set: `, submitting_at = now_ms()`, And: ` AND submit_intent_at IS NULL`, Topics: []string{TopicQueue}})
 }
 

@@ -171,7 +171,7 @@ func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
 		inSubmitting := func() {
 			unchanged("intent", old, func(j *claimedJob) error { return a.intend(ctx, j) })
 			unchanged("start", old, func(j *claimedJob) error { return a.started(ctx, j, 99) })
-			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.requeue(ctx, *j, true)) })
+			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.withdraw(ctx, *j)) })
 			unchanged("failure", old, func(j *claimedJob) error { return refused(a.fail(ctx, *j, errInternal, nil)) })
 		}
 		inSubmitting()

@@ -34,7 +34,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stopListening()
 	var running sync.WaitGroup
 	defer running.Wait()
-	job.Poll(ctx, s.log, "separation queue", wake, pollQueue, func(ctx context.Context) (bool, error) {
+	job.Poll(ctx, s.log, "separation queue", wake, pollQueue, s.Renewer.AfterOutages(func(ctx context.Context) (bool, error) {
 		if err := s.requeueDead(ctx); err != nil && ctx.Err() == nil {
 			s.outage.Log(s.log, slog.LevelError, "recover", "jobs of dead workers not recovered", "err", err) // others may still be claimed
 		}
@@ -44,7 +44,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		running.Go(func() { s.work(ctx, j) })
 		return true, nil
-	})
+	}))
 	return nil
 }
 
@@ -64,7 +64,7 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 			s.dropStray(last, j)
 		case ctx.Err() == nil && s.waits(last, j, log, err):
 		case s.goesOn(last, j, ctx.Err(), err):
-			if herr := s.handBack(last, j); herr != nil {
+			if herr := job.Retry(last, func() error { return s.handBack(last, j) }); herr != nil {
 				log.Warn("separation not handed back; it will be recovered", "err", herr)
 				return
 			}
@@ -89,11 +89,14 @@ func (s *Service) waits(ctx context.Context, j claimedJob, log *slog.Logger, err
 }
 
 // goesOn reports whether a job whose work ended is for another replica: because
-// this one stops, or cannot work. A job that the provider may be starting is not,
-// whatever stands in its row by now.
+// this one stops, cannot work, or could not reach the database. A job that the provider may
+// be starting is not, whatever stands in its row by now.
 func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) bool {
-	if j.State == StateSubmitting && j.IntentAt.Valid {
+	if j.State == StateSubmitting && j.IntentAt.Valid && !j.ProjectID.Valid {
 		return false
+	}
+	if errors.Is(err, db.ErrUnavailable) {
+		return true
 	}
 	if _, _, expected := verdict(err); stopped != nil || expected {
 		return stopped != nil
@@ -205,12 +208,13 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 // started stores the provider's project id, which moves SUBMITTING to
 // PROCESSING: from here on the job outlives any worker.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
-	if err := job.Guarded(s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms(),
+	j.ProjectID.Int64, j.ProjectID.Valid = project, true // for handBack, if the write gets no answer
+	if err := job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID), `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms(),
 			busy_since = NULL, busy_status = NULL
 		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project)); err != nil {
 		return err
 	}
-	j.State, j.ProjectID.Int64, j.ProjectID.Valid = StateProcessing, project, true
+	j.State = StateProcessing
 	if _, err := s.db.Exec(ctx, `UPDATE separation_pause SET refusals = 0 WHERE refusals > 0`); err != nil {
 		s.jobs.AttemptLog(j.Claim).Warn("end of the provider's refusals not noted; the next pause is longer", "err", err)
 	}
@@ -224,9 +228,7 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 // refunded, and must not be queued again.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := job.Retry(ctx, func() error {
-		write, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		return job.Guarded(s.db.Exec(write, `UPDATE separation_jobs SET submit_intent_at = now_ms()
+		return job.Guarded(s.db.Exec(job.Briefly(context.WithoutCancel(ctx)), `UPDATE separation_jobs SET submit_intent_at = now_ms()
 			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'
 				AND `+user.Exists("user_id"), j.ID, j.Fence))
 	}); err != nil {
@@ -281,7 +283,7 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		}
 		// The last part of the bar belongs to fetching the stems.
 		percent := min(95, max(0, p.Percent*95/100))
-		err = job.Guarded(s.db.ExecNotify(ctx, job.Topic(j.ID), `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
+		err = job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID), `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent))
 		if err != nil {
 			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {
@@ -330,13 +332,27 @@ func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	return err
 }
 
-// handBack gives up a job because the service stops. Its place in the queue, its attempts
-// and its project stay as they were.
+// handBack gives up a job because the service stops or could not reach the database. Its
+// place in the queue, its attempts and its project stay as they were.
 func (s *Service) handBack(ctx context.Context, j claimedJob) error {
+	if j.State == StateSubmitting && j.ProjectID.Valid { // the project is not stored yet
+		if err := s.started(ctx, &j, j.ProjectID.Int64); err != nil {
+			return err
+		}
+	}
 	if j.State == StateSubmitting {
-		_, err := s.requeue(ctx, j, true)
+		_, err := s.withdraw(ctx, j)
 		return err
 	}
 	_, err := s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateProcessing, To: StateProcessing})
 	return err
+}
+
+// withdraw queues a job again whose worker has not asked the provider, and takes back an
+// intent whose write got no answer. A deleted job with an intent was not refunded, and must
+// not be queued again.
+func (s *Service) withdraw(ctx context.Context, j claimedJob) (bool, error) {
+	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued, Forgive: true,
+		Set: `, submitting_at = now_ms(), submit_intent_at = NULL`, And: ` AND (submit_intent_at IS NULL OR deleted_at IS NULL)`,
+		Topics: []string{TopicQueue}})
 }

@@ -1,0 +1,75 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/job"
+)
+
+// An outage ends the work in time. Its worker keeps the job when the outage is over, unless
+// another one has claimed it.
+func TestAttemptOutlastsAnOutage(t *testing.T) {
+	t.Parallel()
+	for name, taken := range map[string]bool{"nobody claimed it": false, "another worker claimed it": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var down atomic.Bool
+			direct, lossy := dbtest.Lossy(t, func(*db.DB) bool { return down.Load() })
+			if _, err := direct.Exec(t.Context(), `CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT,
+				fence BIGINT NOT NULL, user_id TEXT, attempts BIGINT NOT NULL DEFAULT 0)`); err != nil {
+				t.Fatal(err)
+			}
+			table := chores(lossy, t.TempDir())
+			table.Renewer = job.NewRenewer(lossy, "me", quiet)
+			l := claim(t, direct, "me")
+			settled := false
+			table.Work(t.Context(), job.Claim{Lease: l, Attempts: 2}, func(ctx context.Context, _ string) error {
+				down.Store(true)
+				<-ctx.Done()
+				if taken {
+					if _, err := direct.Exec(t.Context(), `UPDATE chores SET fence = 2 WHERE id = $1`, l.ID); err != nil {
+						t.Error(err)
+					}
+				}
+				down.Store(false)
+				return context.Cause(ctx)
+			}, func(last context.Context, lost bool, err error) {
+				settled = true
+				if lost != taken || !errors.Is(err, job.ErrOutage) || last.Err() != nil {
+					t.Errorf("taken %v, %v", lost, err)
+				}
+				if left := until(t, direct, l); !taken && left <= 0 {
+					t.Errorf("the lease ran out %v ago", -left)
+				}
+			})
+			if !settled {
+				t.Error("not settled")
+			}
+		})
+	}
+}
+
+// A worker does not ask for jobs while the database is down, when it might find the leases
+// of living workers run out.
+func TestClaimsWaitForTheDatabase(t *testing.T) {
+	d := dbtest.SQLite(t)
+	asked := 0
+	work := job.NewRenewer(d, "me", quiet).AfterOutages(func(context.Context) (bool, error) {
+		asked++
+		return true, errors.New("down")
+	})
+	for range 2 {
+		if _, err := work(t.Context()); err == nil {
+			t.Error("a failure is not reported")
+		}
+		_ = d.Close() // the second call finds no database
+	}
+	if asked != 1 {
+		t.Errorf("asked for jobs %d times", asked)
+	}
+}
