@@ -178,6 +178,14 @@ drill-hang: build ## stop one of two replicas behind the given nginx for 20 s, u
 	CUTROOM_DRILL=1 CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres $(GO) run ./internal/dbtest/withpg \
 		$(GO) test ./test/drill -run TestHungReplica -count=1 -v
 
+# How long each outage lasts.
+DRILL_OUTAGES ?= 90s 5m
+
+.PHONY: drill-standby
+drill-standby: build ## stop a synchronous standby under renders and separations, for DRILL_OUTAGES; no job may fail
+	CUTROOM_DRILL_OUTAGES="$(DRILL_OUTAGES)" CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres \
+		$(GO) test ./test/drill -run TestStoppedStandby -count=1 -timeout 40m -v
+
 .PHONY: drill-backup
 drill-backup: build ## archive the log, back up, restore and verify a cluster of its own; a tampered ledger must be noticed
 	scripts/drill-backup.sh

@@ -2,7 +2,13 @@ package dbtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -62,6 +68,40 @@ func (p *Pair) Fail() error { return p.primary.Stop() }
 // Promote makes the standby the primary.
 func (p *Pair) Promote(ctx context.Context) error {
 	return p.standby.asSuperuser(ctx, "SELECT pg_promote(true, 30)")
+}
+
+// PSQL is a shell command that asks the primary as its superuser.
+func (p *Pair) PSQL() string {
+	return fmt.Sprintf("%s/psql -h %s -p %s -U postgres", p.primary.bin, p.primary.dir, p.primary.port)
+}
+
+// StopStandby stops the standby as a machine that hangs would: commits of the primary wait
+// for it until ContinueStandby.
+func (p *Pair) StopStandby() error { return p.standby.signal(syscall.SIGSTOP) }
+
+// ContinueStandby lets the standby go on.
+func (p *Pair) ContinueStandby() error { return p.standby.signal(syscall.SIGCONT) }
+
+// signal sends a signal to the server and its children, which have sessions of their own.
+func (c *Cluster) signal(s syscall.Signal) error {
+	text, err := os.ReadFile(filepath.Join(c.dir, "postmaster.pid"))
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%s/task/%s/children", first, first))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, field := range append(strings.Fields(string(children)), first) {
+		pid, err := strconv.Atoi(field)
+		if err == nil {
+			err = syscall.Kill(pid, s)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func (c *Cluster) asSuperuser(ctx context.Context, sql string) error {
