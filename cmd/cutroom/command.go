@@ -41,6 +41,8 @@ type invocation struct {
 	order          credit.Order
 	user, receipt  string
 	confirm        bool
+	roles          string
+	asUnit         bool
 	failed         bool
 	stdout, stderr io.Writer
 	// fatal logs the error that ended the command, one line per problem; nil if a person reads the
@@ -86,8 +88,8 @@ func (v *invocation) parse(c command, args []string) error {
 }
 
 // rolesFlag adds --roles, which wins over the environment and its file.
-func rolesFlag(fs *flag.FlagSet, _ *invocation) {
-	fs.Func("roles", "", func(s string) error { return os.Setenv("ROLES", s) })
+func rolesFlag(fs *flag.FlagSet, v *invocation) {
+	fs.Func("roles", "", func(s string) error { v.roles = s; return os.Setenv("ROLES", s) })
 }
 
 // sinceFlag adds --since, a day in UTC or a time.

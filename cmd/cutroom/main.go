@@ -21,7 +21,8 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   serve [--roles <list>]               run the service, or the part of it that --roles, else
                                        ROLES, names: api, render, separation, sweep
   migrate                              apply database migrations and exit
-  doctor [--roles <list>]              check everything that the service, or the part, depends on
+  doctor [--roles <list>] [--as-unit]  check everything that the service, or the part, depends
+                                       on; with --as-unit inside the sandbox of the systemd unit
   version                              print versions
 
   admin grant <email or uuid>          give a user the admin role
@@ -70,7 +71,7 @@ The configuration comes from the environment, and beneath it from the file that
 var commands = map[string]command{
 	"serve":           {daemon: true, flags: rolesFlag, run: serve},
 	"migrate":         {daemon: true, run: migrate},
-	"doctor":          {flags: rolesFlag, run: doctor},
+	"doctor":          {flags: asUnitFlag, run: doctor},
 	"version":         {run: version},
 	"admin grant":     {args: 1, run: grantRole},
 	"admin revoke":    {args: 1, run: revokeRole},

@@ -278,6 +278,19 @@ func (d *DB) Close() error {
 // Ping checks that the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.pool.PingContext(ctx) }
 
+// Answers asks for an answer on a connection of its own: those of the pool may all wait for
+// commits that hang.
+func (d *DB) Answers(ctx context.Context) error {
+	if !d.postgres {
+		return d.Ping(ctx)
+	}
+	conn, err := pgx.ConnectConfig(ctx, d.pgConfig.Copy())
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.Ping(ctx), conn.Close(ctx))
+}
+
 // Stats reports the pool's state, for metrics.
 func (d *DB) Stats() sql.DBStats { return d.pool.Stats() }
 

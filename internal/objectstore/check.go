@@ -26,7 +26,7 @@ func (b *Bucket) Check(ctx context.Context) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	token := rand.Text()
-	c := &check{bucket: b, key: "doctor/" + token + ".txt", content: []byte("cutroom doctor " + token), dir: dir}
+	c := &check{bucket: b, key: "doctor/" + token + ".txt", content: bytes.Repeat([]byte(token), checkBytes/len(token)+1)[:checkBytes], dir: dir}
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
@@ -50,6 +50,10 @@ func (b *Bucket) Check(ctx context.Context) (err error) {
 	}
 	return nil
 }
+
+// checkBytes is the size of the object. A bucket that is full, or short of its quota, may
+// still take a few bytes.
+const checkBytes = 1 << 20
 
 // check is one run of Bucket.Check.
 type check struct {

@@ -232,6 +232,18 @@ func testCheck(t *testing.T, b *backend) {
 	if err := lax.bucket(t, nil).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "content type") {
 		t.Errorf("a store without signature checks: %v", err)
 	}
+	// A bucket that is nearly full still takes a few bytes.
+	full := standInBackend(t)
+	full.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPut || r.ContentLength < 1<<20 {
+			return false
+		}
+		w.WriteHeader(http.StatusInsufficientStorage)
+		return true
+	})
+	if err := full.bucket(t, nil).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "507") {
+		t.Errorf("a full bucket: %v", err)
+	}
 	files, err := filepath.Glob(filepath.Join(os.TempDir(), "bucket-check-*"))
 	if err != nil || len(files) != 0 {
 		t.Errorf("Check left %v, %v", files, err)

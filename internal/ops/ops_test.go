@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,11 +189,37 @@ func TestReadyWhileEverythingWorks(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantReady(t, r)
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-		wantUnready(t, r, "the database does not answer")
 	})
+}
+
+func TestUnreadyWithoutTheDatabase(t *testing.T) {
+	embedded := dbtest.SQLite(t)
+	r := startReplica(t, embedded)
+	if err := embedded.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantUnready(t, r, "the database does not answer")
+
+	var down atomic.Bool
+	_, lossy := dbtest.Lossy(t, func(*db.DB) bool { return down.Load() })
+	r = startReplica(t, lossy)
+	down.Store(true)
+	wantUnready(t, r, "the database does not answer")
+	down.Store(false)
+
+	// Commits that hang take every connection of the pool.
+	release := make(chan struct{})
+	var waiting, ended sync.WaitGroup
+	for range 4 {
+		waiting.Add(1)
+		ended.Go(func() {
+			_ = lossy.InTx(t.Context(), func(*db.Tx) error { waiting.Done(); <-release; return nil })
+		})
+	}
+	waiting.Wait()
+	wantUnready(t, r, "the database answers reads but takes no writes")
+	close(release)
+	ended.Wait()
 }
 
 func wantReady(t *testing.T, r *replica) {

@@ -195,7 +195,7 @@ func (r *Readiness) checkDatabase(ctx context.Context) (reason string, err error
 	}
 	read, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if r.DB.Ping(read) == nil {
+	if r.DB.Answers(read) == nil {
 		return reasonWrites, err
 	}
 	return reasonDatabase, err
