@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"cutroom/internal/upstream/credentials"
 )
 
 // check works out the defaults that depend on the machine or on other keys, and
@@ -139,8 +141,8 @@ func (s *settings) checkPlatformA(r *reader) {
 	}
 	r.warnPartial("platform_a", ForPlatformA)
 	if p.Configured() {
-		if rule := serviceAccountRule(p.ServiceAccountJSON.Reveal()); rule != "" {
-			r.problem("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", rule)
+		if _, err := credentials.ParseServiceAccount([]byte(p.ServiceAccountJSON.Reveal())); err != nil {
+			r.problem("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", err.Error())
 		}
 	}
 }
@@ -164,8 +166,8 @@ func (s *settings) checkPlatformB(r *reader) {
 	if !p.Configured() {
 		return
 	}
-	if !isP256Key(p.PrivateKey.Reveal()) {
-		r.problem("IAP_PLATFORM_B_PRIVATE_KEY", "must be a PEM private key on the curve P-256")
+	if _, err := credentials.ParseP256([]byte(p.PrivateKey.Reveal())); err != nil {
+		r.problem("IAP_PLATFORM_B_PRIVATE_KEY", err.Error())
 	}
 	if s.rootCAFile != "" {
 		var rule string
@@ -190,12 +192,11 @@ func (s *settings) checkWebhook(r *reader) {
 
 func (s *settings) checkPush(r *reader) {
 	if a := s.Push.PlatformA.ServiceAccountJSON; !a.IsBlank() {
-		rule := serviceAccountRule(a.Reveal())
-		if rule == "" && !namesProject(a.Reveal()) {
-			rule = "must have a project_id"
-		}
-		if rule != "" {
-			r.problem("PUSH_PLATFORM_A_SERVICE_ACCOUNT", rule)
+		account, err := credentials.ParseServiceAccount([]byte(a.Reveal()))
+		if err != nil {
+			r.problem("PUSH_PLATFORM_A_SERVICE_ACCOUNT", err.Error())
+		} else if account.ProjectID == "" {
+			r.problem("PUSH_PLATFORM_A_SERVICE_ACCOUNT", "must have a project_id")
 		}
 	}
 	b := &s.Push.PlatformB
@@ -203,8 +204,8 @@ func (s *settings) checkPush(r *reader) {
 	if !b.Configured() {
 		return
 	}
-	if !isP256Key(b.Key.Reveal()) {
-		r.problem("PUSH_PLATFORM_B_KEY", "must be a PEM private key on the curve P-256")
+	if _, err := credentials.ParseP256([]byte(b.Key.Reveal())); err != nil {
+		r.problem("PUSH_PLATFORM_B_KEY", err.Error())
 	}
 	if u, err := url.Parse(b.BaseURL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		r.problem("PUSH_PLATFORM_B_BASE_URL", "must be an https address, or http on loopback")

@@ -75,6 +75,12 @@ func Do(client *http.Client, req *http.Request) (status int, body []byte, err er
 	return resp.StatusCode, body, nil
 }
 
+// IsTemporary reports whether a status asks for another attempt later.
+func IsTemporary(status int) bool {
+	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests ||
+		status == http.StatusRequestTimeout
+}
+
 // cause is the error without the address. Beneath it, errors of the network and of
 // the context are kept; any other may quote the bytes of a broken answer, which
 // can echo our request, so only its kind is kept.

@@ -5,23 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
-	"time"
-
-	"golang.org/x/oauth2"
-	"golang.org/x/oauth2/jwt"
 
 	"cutroom/internal/httpcall"
+	"cutroom/internal/upstream/credentials"
 )
 
-const (
-	platformAScope = "https://www.googleapis.com/auth/firebase.messaging"
-	// tokenTimeout bounds a request for an access token, for which other messages wait.
-	tokenTimeout = 10 * time.Second
-)
+const platformAScope = "https://www.googleapis.com/auth/firebase.messaging"
 
 // PlatformAConfig says through which project messages are sent, and as whom.
 type PlatformAConfig struct {
@@ -33,30 +25,20 @@ type PlatformAConfig struct {
 // PlatformA sends to the devices of platform_a. It is safe for concurrent use.
 type PlatformA struct {
 	sendURL string
-	account jwt.Config
+	access  *credentials.AccessTokens
 	client  *http.Client
-
-	turn  chan struct{} // held while token is read or renewed
-	token *oauth2.Token
 }
 
 // NewPlatformA reads the key file and makes no call. Its errors never quote the file.
 func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
-	var file struct {
-		ProjectID string `json:"project_id"`
-		Email     string `json:"client_email"`
-		KeyID     string `json:"private_key_id"`
-		Key       string `json:"private_key"`
-		TokenURI  string `json:"token_uri"`
-	}
-	if json.Unmarshal(cfg.ServiceAccountJSON, &file) != nil {
-		return nil, errors.New("not a JSON key file")
+	account, err := credentials.ParseServiceAccount(cfg.ServiceAccountJSON)
+	if err != nil {
+		return nil, err
 	}
 	return &PlatformA{
-		sendURL: cfg.BaseURL + "/v1/projects/" + url.PathEscape(file.ProjectID) + "/messages:send",
-		account: jwt.Config{Email: file.Email, PrivateKeyID: file.KeyID, PrivateKey: []byte(file.Key), TokenURL: file.TokenURI, Scopes: []string{platformAScope}},
+		sendURL: cfg.BaseURL + "/v1/projects/" + url.PathEscape(account.ProjectID) + "/messages:send",
+		access:  credentials.NewAccessTokens(account, platformAScope, cfg.HTTP, nil),
 		client:  httpcall.Private(cfg.HTTP),
-		turn:    make(chan struct{}, 1),
 	}, nil
 }
 
@@ -81,9 +63,11 @@ func (p *PlatformA) Check(ctx context.Context) error {
 }
 
 func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
-	access, err := p.accessToken(ctx)
+	access, err := p.access.Get(ctx)
 	if err != nil {
-		return err
+		// A refusal is as temporary as silence: when an operator corrects the account's rights, no
+		// message is lost.
+		return &TemporaryError{Err: err}
 	}
 	body, err := json.Marshal(message)
 	if err != nil {
@@ -105,51 +89,10 @@ func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 		return ErrUnregistered
 	case got.status == http.StatusUnauthorized:
 		// An access token may be revoked before its time; the next try has a fresh one.
-		p.discard(access)
+		p.access.Discard(access)
 		return &TemporaryError{Err: got.failed(reason)}
 	}
 	return got.failed(reason)
-}
-
-// accessToken returns a token that is good for a while. One message renews it while
-// the others wait.
-func (p *PlatformA) accessToken(ctx context.Context) (string, error) {
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return "", &TemporaryError{Err: fmt.Errorf("wait for an access token: %w", context.Cause(ctx))}
-	}
-	if p.token.Valid() {
-		return p.token.AccessToken, nil
-	}
-	// The library does not heed the end of a context.
-	client := *p.client
-	client.Timeout = tokenTimeout
-	token, err := p.account.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, &client)).Token()
-	if err != nil {
-		return "", tokenError(err)
-	}
-	p.token = token
-	return token.AccessToken, nil
-}
-
-// discard forgets an access token that was refused, unless it was renewed since.
-func (p *PlatformA) discard(access string) {
-	p.turn <- struct{}{}
-	defer func() { <-p.turn }()
-	if p.token != nil && p.token.AccessToken == access {
-		p.token = nil
-	}
-}
-
-// tokenError hides what the token endpoint said. Its refusal is as temporary as its
-// silence: an operator who corrects the account's rights loses no message.
-func tokenError(err error) error {
-	if refused := (*oauth2.RetrieveError)(nil); errors.As(err, &refused) {
-		return &TemporaryError{Err: fmt.Errorf("access token refused: status %d", refused.Response.StatusCode)}
-	}
-	return &TemporaryError{Err: errors.New("no access token: the token endpoint did not answer, or not as expected")}
 }
 
 // reasonWord is what a platform's reason looks like; anything else stays out of logs.

@@ -15,6 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"cutroom/internal/httpcall"
+	"cutroom/internal/upstream/credentials"
 )
 
 // The service refuses tokens that are older than an hour, and those who renew theirs
@@ -51,9 +52,9 @@ type PlatformB struct {
 
 // NewPlatformB reads the key and makes no call.
 func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
-	key, err := jwt.ParseECPrivateKeyFromPEM(cfg.KeyPEM)
+	key, err := credentials.ParseP256(cfg.KeyPEM)
 	if err != nil {
-		return nil, errors.New("the key is not an EC key in PEM")
+		return nil, err
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -3,6 +3,7 @@ package receipt
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"cutroom/internal/httpcall"
+	"cutroom/internal/upstream/credentials"
 )
 
 // platformAScope is what our service account asks access to.
@@ -36,26 +38,22 @@ type PlatformA struct {
 	allowTest    bool
 	sender       func(ctx context.Context, bearer string) error
 	client       *http.Client
-	access       *accessTokens
+	access       *credentials.AccessTokens
 }
 
 // NewPlatformA parses the service account's key file. It makes no call.
 func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
-	account, err := parseServiceAccount(cfg.ServiceAccountJSON)
+	account, err := credentials.ParseServiceAccount(cfg.ServiceAccountJSON)
 	if err != nil {
 		return nil, fmt.Errorf("platform_a: service account: %w", err)
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	client := httpcall.Private(cfg.HTTP)
 	return &PlatformA{
 		purchasesURL: cfg.BaseURL + "/androidpublisher/v3/applications/" + url.PathEscape(cfg.PackageName) + "/purchases/",
 		packageName:  cfg.PackageName,
 		allowTest:    cfg.AllowTest,
 		sender:       cfg.Sender,
-		client:       client,
-		access:       &accessTokens{account: account, client: client, now: cfg.Now},
+		client:       httpcall.Private(cfg.HTTP),
+		access:       credentials.NewAccessTokens(account, platformAScope, cfg.HTTP, cfg.Now),
 	}, nil
 }
 
@@ -103,21 +101,35 @@ func (p *PlatformA) lookup(ctx context.Context, productID, token string) (produc
 
 // get calls the store's API as our service account.
 func (p *PlatformA) get(ctx context.Context, address string) (status int, body []byte, err error) {
-	access, err := p.access.get(ctx)
+	access, err := p.accessToken(ctx)
 	if err != nil {
-		return 0, nil, fmt.Errorf("access token: %w", err)
+		return 0, nil, err
 	}
 	status, body, err = authorizedGet(ctx, p.client, address, access)
 	if err == nil && status == http.StatusUnauthorized {
 		// An access token can be revoked early. A fresh one shows whether the store refused the
 		// token or our rights.
-		p.access.discard(access)
-		if access, err = p.access.get(ctx); err != nil {
-			return 0, nil, fmt.Errorf("fresh access token: %w", err)
+		p.access.Discard(access)
+		if access, err = p.accessToken(ctx); err != nil {
+			return 0, nil, err
 		}
 		status, body, err = authorizedGet(ctx, p.client, address, access)
 	}
 	return status, body, err
+}
+
+// accessToken returns an access token. The error is ErrInvalid if the token endpoint refuses us and
+// ErrUnavailable if it gives no usable answer.
+func (p *PlatformA) accessToken(ctx context.Context) (string, error) {
+	access, err := p.access.Get(ctx)
+	if failed := (*credentials.TokenError)(nil); errors.As(err, &failed) {
+		outcome := ErrInvalid
+		if failed.Temporary {
+			outcome = ErrUnavailable
+		}
+		return "", fmt.Errorf("%w: %w", outcome, err)
+	}
+	return access, err
 }
 
 // ofAnother begins the store's reasons for a valid purchase token that belongs to another product

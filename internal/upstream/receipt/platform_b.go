@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	_ "embed" // for the store's root certificate
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"cutroom/internal/httpcall"
+	"cutroom/internal/upstream/credentials"
 )
 
 const (
@@ -22,6 +22,8 @@ const (
 	// requestLifetime is the validity of a signed request. The store allows an hour; one call needs
 	// far less.
 	requestLifetime = 10 * time.Minute
+	// clockSlack backdates what we sign, in case the store's clock runs behind.
+	clockSlack = 10 * time.Second
 )
 
 // platformBRoot is the store's published root certificate, under which it signs
@@ -59,9 +61,9 @@ type PlatformB struct {
 
 // NewPlatformB parses key and certificates. It makes no call.
 func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
-	key, err := jwt.ParseECPrivateKeyFromPEM(cfg.PrivateKeyPEM)
+	key, err := credentials.ParseP256(cfg.PrivateKeyPEM)
 	if err != nil {
-		return nil, errors.New("platform_b: private key is not an EC key in PEM")
+		return nil, fmt.Errorf("platform_b: private key: %w", err)
 	}
 	roots, err := newTrustedRoots(platformBRoot, cfg.ExtraRootsPEM)
 	if err != nil {

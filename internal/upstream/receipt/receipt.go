@@ -118,7 +118,7 @@ func sorted(status int, body []byte, err error) (int, []byte, error) {
 		return 0, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	case err != nil:
 		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
+	case httpcall.IsTemporary(status):
 		return 0, nil, fmt.Errorf("%w: status %d", ErrUnavailable, status)
 	}
 	return status, body, nil

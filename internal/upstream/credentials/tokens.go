@@ -1,0 +1,148 @@
+package credentials
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/jwt"
+	"golang.org/x/sync/singleflight"
+
+	"cutroom/internal/httpcall"
+)
+
+const (
+	// tokenTimeout bounds one request for an access token, which may have many callers.
+	tokenTimeout = 10 * time.Second
+	// renewBefore is how long before its expiry an access token is replaced, so that none expires
+	// on its way to the vendor.
+	renewBefore = time.Minute
+)
+
+// TokenError is a failure to get an access token.
+type TokenError struct {
+	Temporary bool // no complete answer, or one that asks for another attempt
+	err       error
+}
+
+func (e *TokenError) Error() string { return "access token: " + e.err.Error() }
+
+func (e *TokenError) Unwrap() error { return e.err }
+
+// AccessTokens caches a service account's access token and renews it shortly before it expires.
+// Concurrent callers share one request.
+type AccessTokens struct {
+	signer  jwt.Config
+	client  *http.Client
+	now     func() time.Time
+	flights singleflight.Group
+
+	mu      sync.Mutex
+	token   string
+	renewAt time.Time
+}
+
+// NewAccessTokens makes no call. A nil now means time.Now.
+func NewAccessTokens(a ServiceAccount, scope string, client *http.Client, now func() time.Time) *AccessTokens {
+	if now == nil {
+		now = time.Now
+	}
+	t := &AccessTokens{signer: a.signer, client: httpcall.Private(client), now: now}
+	t.signer.Scopes = []string{scope}
+	return t
+}
+
+// Get returns a valid token. The error is a [TokenError].
+func (t *AccessTokens) Get(ctx context.Context) (string, error) {
+	if token := t.cached(); token != "" {
+		return token, nil
+	}
+	// Other callers wait for the same request, so it must outlive the one that started it.
+	results := t.flights.DoChan("", func() (any, error) {
+		if token := t.cached(); token != "" {
+			return token, nil // renewed since the check above
+		}
+		return t.renew(context.WithoutCancel(ctx))
+	})
+	select {
+	case result := <-results:
+		token, _ := result.Val.(string)
+		return token, result.Err
+	case <-ctx.Done():
+		return "", &TokenError{true, context.Cause(ctx)}
+	}
+}
+
+func (t *AccessTokens) cached() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.now().Before(t.renewAt) {
+		return ""
+	}
+	return t.token
+}
+
+// Discard forgets a token that the vendor refused, unless it was already replaced.
+func (t *AccessTokens) Discard(token string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.token == token {
+		t.renewAt = time.Time{}
+	}
+}
+
+// renew fetches a token. A token of unknown or very short life serves only the callers of this
+// flight.
+func (t *AccessTokens) renew(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
+	defer cancel()
+	began := t.now()
+	sent := &exchange{ctx: ctx, client: t.client}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: sent})
+	token, err := t.signer.TokenSource(ctx).Token()
+	if err != nil || token.AccessToken == "" {
+		return "", sent.tokenError()
+	}
+	life := max(0, time.Until(token.Expiry)) // 0 where the answer names none
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.token, t.renewAt = token.AccessToken, began.Add(life-renewBefore)
+	return token.AccessToken, nil
+}
+
+// exchange is a transport for one request of package oauth2, which ignores its context and keeps
+// only the text of an error. It remembers what came of the request.
+type exchange struct {
+	ctx    context.Context
+	client *http.Client
+	status int
+	err    error
+}
+
+// RoundTrip implements http.RoundTripper.
+func (e *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
+	var body []byte
+	if e.status, body, e.err = httpcall.Do(e.client, req.WithContext(e.ctx)); e.err != nil {
+		return nil, e.err
+	}
+	return &http.Response{StatusCode: e.status, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)),
+		Request: req}, nil
+}
+
+// tokenError explains why the request brought no token.
+func (e *exchange) tokenError() error {
+	switch {
+	case e.err != nil:
+		return &TokenError{!errors.Is(e.err, httpcall.ErrTooLong), e.err}
+	case e.status != http.StatusOK:
+		return &TokenError{httpcall.IsTemporary(e.status), fmt.Errorf("status %d", e.status)}
+	default:
+		return &TokenError{false, errors.New("the answer holds none")}
+	}
+}
