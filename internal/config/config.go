@@ -1,10 +1,9 @@
-// Package config turns the environment into one checked, typed value. It is the
-// only reader of the environment: packages receive plain fields and never learn
-// the name of a key.
+// Package config turns the environment into one checked, typed value. It is the only reader of the
+// environment: packages receive plain fields and never learn the name of a key.
 //
-// A key is declared once, in keys.go, with its default, its range, its
-// documentation and the field that it sets; what ties keys together is in
-// rules.go. .env.example and docs/configuration.md are rendered from [Keys].
+// keys.go declares each key once, with its default, its range, its meaning and the field that it
+// sets. rules.go has the rules that join keys. .env.example and docs/configuration.md are generated
+// from [Keys].
 package config
 
 import (
@@ -14,8 +13,9 @@ import (
 	"time"
 )
 
-// Config is the whole configuration. Load returns only values that keep every
-// rule; it may be copied freely. Printing it shows no secret.
+// Config is the whole configuration. A Config from Load satisfies every rule. Printing it shows no
+// secret. The meaning of a field is that of its key in keys.go; comments here only add what the
+// type does not say.
 type Config struct {
 	Roles       Roles
 	HTTP        HTTP
@@ -39,22 +39,15 @@ type Config struct {
 	Push        Push
 	Outbound    Outbound
 
-	// PauseSubmissions lists the kinds of jobs of which this process accepts none:
-	// render, separation.
-	PauseSubmissions []string
+	PauseSubmissions []string // of render and separation
 
-	// Warnings are sentences about settings that are allowed but probably not
-	// meant. They are to be logged once at start, and hold no values.
+	// Warnings are sentences about settings that are allowed but probably mistakes. Log them once at
+	// start. They hold no values.
 	Warnings []string
 }
 
-// Roles says what this process does of all that the service does.
-type Roles struct {
-	API        bool // answers requests, and measures and pictures what they need at once
-	Render     bool // makes films
-	Separation bool // carries separations to the provider and back
-	Sweep      bool // gives up what is stuck and removes what nobody needs, one replica at a time
-}
+// Roles says which parts of the service this process runs.
+type Roles struct{ API, Render, Separation, Sweep bool }
 
 // AllRoles is one process that is the whole service.
 var AllRoles = Roles{API: true, Render: true, Separation: true, Sweep: true}
@@ -62,75 +55,68 @@ var AllRoles = Roles{API: true, Render: true, Separation: true, Sweep: true}
 // Media reports whether the process runs ffmpeg.
 func (r Roles) Media() bool { return r.API || r.Render || r.Separation }
 
-// Retention is how long rows live that nothing else needs.
-type Retention struct {
-	Jobs          time.Duration // after their end
-	ProviderCalls time.Duration
-}
+// Retention is how long rows outlive their use.
+type Retention struct{ Jobs, ProviderCalls time.Duration }
 
-// HTTP configures the public listener and what it mounts.
+// HTTP configures the public listener and its routes.
 type HTTP struct {
-	Port           int            // 1..65535
+	Port           int
 	BindAddr       netip.Addr     // the zero value is every address
 	PublicBaseURL  string         // absolute, without a trailing slash
 	AllowedOrigins []string       // nil allows any
-	TrustedProxies []netip.Prefix // peers whose X-Forwarded-For is believed; may be empty
-	ProxyHops      int            // position of the client in X-Forwarded-For, from the right, >= 0
-	AdminSlug      string         // "" switches the admin app off
-	AdminClientID  string         // provider_a's client id of the admin app; "" = no sign-in with it
-	APIDocs        bool           // mount /swagger
-	TestdataMock   bool           // mount the dev mock routes
+	TrustedProxies []netip.Prefix // may be empty
+	ProxyHops      int
+	AdminSlug      string // "" = no admin app
+	AdminClientID  string // "" = no sign-in to the admin app with provider_a
+	APIDocs        bool
+	TestdataMock   bool
 }
 
 // Log configures the structured log.
 type Log struct {
 	Level slog.Level
-	JSON  bool // false: text
+	JSON  bool // false = text
 }
 
-// Ops configures the listener for operators.
+// Ops configures the operators' listener.
 type Ops struct {
 	Addr string // "" = off
 }
 
-// Tracing configures the export of spans. The OpenTelemetry SDK reads its other
-// OTEL_* keys from the environment of the process by itself.
+// Tracing configures the export of spans. The OpenTelemetry SDK reads its other OTEL_* keys from
+// the environment of the process.
 type Tracing struct {
-	Endpoint string // "" = off
-	// FromFile holds the OTEL_* keys of the .env file, which the environment of
-	// the process lacks.
-	FromFile map[string]string
+	Endpoint string            // "" = off
+	FromFile map[string]string // OTEL_* keys that only the .env file sets
 }
 
-// Monitoring configures error reports and traces.
+// Monitoring configures error reports and their traces.
 type Monitoring struct {
 	DSN              Secret // blank = off
 	Environment      string
 	TracesSampleRate float64 // 0..1
-	Release          string  // "" leaves it to the build
+	Release          string  // "" = the program's own version
 }
 
-// Database says which database to open, and as whom.
+// Database says which database to open, and as which user.
 type Database struct {
 	// URL is postgres://… with a safe sslmode and without user and password, or
 	// sqlite:///absolute/path, sqlite://relative/path or sqlite::memory:.
-	URL      string
-	User     string
-	Password Secret
-	MaxPool  int // >= 1
-	// MigrateOnStart has the service bring the schema up to date by itself.
+	URL            string
+	User           string
+	Password       Secret
+	MaxPool        int
 	MigrateOnStart bool
 }
 
 // Auth configures sign-in and access tokens.
 type Auth struct {
-	JWTSecret   Secret        // at least 32 characters
+	JWTSecret   Secret
 	JWTPrevious Secret        // verifies, and never signs; may be blank
 	JWTLifetime time.Duration // whole seconds
-	// Session is how long after a sign-in its token may be renewed.
-	Session   time.Duration
-	ProviderA ProviderA
-	ProviderB ProviderB
+	Session     time.Duration
+	ProviderA   ProviderA
+	ProviderB   ProviderB
 }
 
 // ProviderA is the general-purpose identity provider.
@@ -146,35 +132,31 @@ type ProviderB struct {
 	Issuer    string
 }
 
-// Storage configures the local folder and what may be uploaded to it.
+// Storage configures the local folder and uploads to it.
 type Storage struct {
 	Path             string // as given: possibly relative to the working directory
 	UploadsTTL       time.Duration
-	MaxUploadBytes   int64 // multipart ceiling, and size limit of an asset
+	MaxUploadBytes   int64
 	MinFreeDiskBytes int64 // 0 = not checked
 }
 
 // Asset configures uploaded assets and the local copies of objects.
 type Asset struct {
-	TTL           time.Duration // after the last upload or use; 0 = no limit
-	CacheTTL      time.Duration // after the last use; render parts live as long
+	TTL           time.Duration // 0 = no limit
+	CacheTTL      time.Duration
 	CacheMaxBytes int64
 }
 
-// Account configures the limits of one account. 0 is no limit.
-type Account struct {
-	MaxWaitingJobs int64
-	MaxStoredBytes int64
-}
+// Account configures the limits of one account. 0 = no limit.
+type Account struct{ MaxWaitingJobs, MaxStoredBytes int64 }
 
-// ObjectStore configures the bucket. Where Bucket is "" the object store is
-// off and every other field but SignedURLTTL is blank.
+// ObjectStore configures the bucket. If Bucket is "", every other field but SignedURLTTL is blank.
 type ObjectStore struct {
 	Bucket          string
 	Endpoint        string // absolute, without a trailing slash
 	AccessKeyID     string
 	SecretAccessKey Secret
-	SignedURLTTL    time.Duration // lifetime of presigned downloads
+	SignedURLTTL    time.Duration
 }
 
 // Enabled reports whether a bucket is configured.
@@ -183,17 +165,17 @@ func (o ObjectStore) Enabled() bool { return o.Bucket != "" }
 // Separation configures the separation provider, its queue and stem links.
 type Separation struct {
 	APIKey          Secret
-	SpaceID         int64         // > 0
-	BaseURL         string        // without a trailing slash
-	StorageBaseURL  string        // without a trailing slash
-	AllowedHosts    []string      // host or host:port, lower case; those of the two addresses included
-	SigningSecret   Secret        // at least 32 characters
+	SpaceID         int64
+	BaseURL         string   // without a trailing slash
+	StorageBaseURL  string   // without a trailing slash
+	AllowedHosts    []string // host or host:port, lower case; includes the hosts of both addresses
+	SigningSecret   Secret
 	SigningPrevious Secret        // verifies, and never signs; may be blank
 	URLTTL          time.Duration // whole seconds, <= AbandonTTL
 	AbandonTTL      time.Duration
-	MaxInFlight     int // over all replicas
+	MaxInFlight     int
 	StuckSubmitting time.Duration
-	BusyWait        time.Duration // 0 fails at once
+	BusyWait        time.Duration // 0 = fail at once
 	PollInterval    time.Duration
 	MaxPoll         time.Duration
 	MaxAudioBytes   int64
@@ -201,36 +183,33 @@ type Separation struct {
 
 // Render configures render jobs and their limits.
 type Render struct {
-	InputCacheTTL     time.Duration // after the last use
-	OutputTTL         time.Duration // after completion or the last download
-	MaxConcurrent     int           // media-processing jobs in this process, >= 1
-	ProcessTimeout    time.Duration // of the final pass
-	MaxInputPixels    int64         // width x height of a source
+	InputCacheTTL     time.Duration
+	OutputTTL         time.Duration
+	MaxConcurrent     int
+	ProcessTimeout    time.Duration
+	MaxInputPixels    int64
 	MaxSourceDuration time.Duration
 	MaxOutputDuration time.Duration
-	MaxPixelFrames    int64         // of canvas and sources together, over all frames
-	MaxSound          time.Duration // that one render decodes and stretches
-	JobTimeout        time.Duration // from the first attempt to the end
+	MaxPixelFrames    int64
+	MaxSound          time.Duration
+	JobTimeout        time.Duration
 	PartCacheMaxBytes int64
 }
 
 // Media configures the ffmpeg programs and the limits of one process.
 type Media struct {
-	FFmpeg, FFprobe string // "" = looked up in PATH
-	MaxMemoryBytes  int64
-	MaxFileBytes    int64
-
-	// RequireConfinement refuses to start where neither namespaces nor Landlock
-	// confine ffmpeg.
+	FFmpeg, FFprobe    string // "" = found in PATH
+	MaxMemoryBytes     int64
+	MaxFileBytes       int64
 	RequireConfinement bool
 }
 
 // Credit configures what credits cost and how they are granted.
 type Credit struct {
-	SignupBonus        int64            // >= 0
-	BonusPerIdentity   bool             // an identity gets the bonus once, also after deleting its account
-	BonusKey           Secret           // set if BonusPerIdentity is
-	AdminGrantDailyCap int64            // >= 0
+	SignupBonus        int64
+	BonusPerIdentity   bool
+	BonusKey           Secret // set if BonusPerIdentity is
+	AdminGrantDailyCap int64
 	Products           map[string]int64 // product id to credits (> 0), not empty; not to be changed
 }
 
@@ -240,42 +219,42 @@ type IAP struct {
 	PlatformB PlatformB
 }
 
-// PlatformA is the store of the vendor of provider_a.
+// PlatformA is the store of provider_a's vendor.
 type PlatformA struct {
 	PackageName        string
 	ServiceAccountJSON Secret
 	BaseURL            string
-	AllowTest          bool // purchases of licence testers count
+	AllowTest          bool
 	Notifications      StorePush
 }
 
-// StorePush says whose notifications of refunds are heeded.
+// StorePush says which refund notifications are genuine.
 type StorePush struct {
-	Audience string // of the token that a push carries; "" = not heeded
-	Sender   string // e-mail of the service account that signs it
-	KeysURL  string // of the public keys of such tokens
+	Audience string // "" = notifications are off
+	Sender   string
+	KeysURL  string
 }
 
-// Configured reports whether every key the verifier needs is set.
+// Configured reports whether every key that the verifier needs is set.
 func (p PlatformA) Configured() bool { return p.PackageName != "" && !p.ServiceAccountJSON.IsBlank() }
 
-// PlatformB is the store of the vendor of provider_b.
+// PlatformB is the store of provider_b's vendor.
 type PlatformB struct {
 	IssuerID   string
 	KeyID      string
 	PrivateKey Secret // PEM, line breaks restored
 	BundleID   string
-	Sandbox    bool // the store's sandbox, not production
+	Sandbox    bool
 	BaseURL    string
-	RootCAs    []byte // PEM certificates of further roots to believe; nil = the store's own only
+	RootCAs    []byte // PEM certificates trusted besides the store's own; nil = none
 }
 
-// Configured reports whether every key the verifier needs is set.
+// Configured reports whether every key that the verifier needs is set.
 func (p PlatformB) Configured() bool {
 	return p.IssuerID != "" && p.KeyID != "" && !p.PrivateKey.IsBlank() && p.BundleID != ""
 }
 
-// Webhook configures whom of the operator's we tell that a job has ended.
+// Webhook configures the operator's web hook.
 type Webhook struct {
 	URL            string // "" = off
 	Secret         Secret // whsec_ and base64
@@ -288,20 +267,20 @@ type Push struct {
 	PlatformB PushPlatformB
 }
 
-// PushPlatformA is the push service of the vendor of provider_a.
+// PushPlatformA is the push service of provider_a's vendor.
 type PushPlatformA struct {
 	ServiceAccountJSON Secret // blank = off
 	BaseURL            string
 }
 
-// PushPlatformB is the push service of the vendor of provider_b.
+// PushPlatformB is the push service of provider_b's vendor.
 type PushPlatformB struct {
 	Key     Secret // PEM, line breaks restored
 	KeyID   string
 	TeamID  string
 	Topic   string
 	BaseURL string
-	RootCAs []byte // PEM certificates trusted beside the system's; nil = none
+	RootCAs []byte // PEM certificates trusted besides the system's; nil = none
 }
 
 // Configured reports whether every key that a push needs is set.
@@ -310,14 +289,9 @@ func (p PushPlatformB) Configured() bool {
 }
 
 // Outbound configures calls to other services.
-type Outbound struct {
-	ConnectTimeout time.Duration
-	RequestTimeout time.Duration
-	SocketTimeout  time.Duration // longest silence on a connection
-}
+type Outbound struct{ ConnectTimeout, RequestTimeout, SocketTimeout time.Duration }
 
-// The time-outs are made for media transfers. Where somebody waits for a small
-// answer they are capped.
+// The configured time-outs suit media transfers. Calls for which a user waits have these caps.
 const (
 	maxPromptTimeout = 30 * time.Second
 	maxBucketSilence = 10 * time.Second
@@ -325,17 +299,16 @@ const (
 
 // Prompt returns the time-outs of calls to identity providers and app stores.
 func (o Outbound) Prompt() Outbound {
-	return Outbound{ConnectTimeout: min(o.ConnectTimeout, maxPromptTimeout), RequestTimeout: min(o.RequestTimeout, maxPromptTimeout),
-		SocketTimeout: min(o.SocketTimeout, maxPromptTimeout)}
+	return Outbound{min(o.ConnectTimeout, maxPromptTimeout), min(o.RequestTimeout, maxPromptTimeout),
+		min(o.SocketTimeout, maxPromptTimeout)}
 }
 
-// BucketSilence is the longest silence of the bucket that one attempt survives.
+// BucketSilence returns how long the bucket may be silent before an attempt fails.
 func (o Outbound) BucketSilence() time.Duration { return min(o.SocketTimeout, maxBucketSilence) }
 
-// Load reads every key through lookup, which behaves like os.LookupEnv. A
-// blank value counts as an absent one. The error joins one *Problem for every
-// broken rule, a line each; the Config is then the zero value, but for the
-// format of the log that is to tell of it.
+// Load reads every key through lookup, which behaves like os.LookupEnv. A blank value counts as
+// absent. The error joins one *Problem for each broken rule. The Config then holds only the format
+// of the log in which the caller reports them.
 func Load(lookup func(string) (string, bool)) (Config, error) {
 	return loadFrom(reader{lookup: lookup})
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/joho/godotenv"
 )
 
-// envFile is read from the working directory when it is there.
+// envFile is read from the working directory if it exists.
 const envFile = ".env"
 
-// LoadEnvironment loads the configuration of this process from the environment and
-// from the file at path, or from .env in the working directory, if it exists, for
-// path "". A variable of the environment, even a blank one, wins over the file. A
-// file that cannot be read or parsed is one more problem.
+// LoadEnvironment loads the configuration of this process from the environment and from the file
+// at path. For path "" that is .env in the working directory, if it exists. A variable in the
+// environment, even a blank one, overrides the file. A file that cannot be read or parsed is a
+// problem like others.
 func LoadEnvironment(path string) (Config, error) {
 	if path == "" {
 		path = envFile
 	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		cfg, _ := Load(os.LookupEnv) // for the format of the log; what is missing would be in the file
+		cfg, _ := Load(os.LookupEnv) // for the format of the log; the file would have the missing keys
 		return cfg, &Problem{Key: path, Rule: "does not exist"}
 	}
 	cfg, err := loadWithFile(path, os.LookupEnv)
@@ -36,11 +36,12 @@ func LoadEnvironment(path string) (Config, error) {
 	return cfg, err
 }
 
-// shortestGuess is the length of the shortest key whose misspellings are reported:
-// too many ordinary variables resemble a shorter one.
+// shortestGuess is the length of the shortest key whose misspellings are reported. Too many
+// ordinary variables resemble shorter ones.
 const shortestGuess = 6
 
-// misspelt warns of variables, as name=value, within two letters of a key.
+// misspelt warns of variables whose names differ from a key by one or two letters. The environment
+// has the form name=value.
 func misspelt(environment []string) (warnings []string) {
 	for _, variable := range slices.Sorted(slices.Values(environment)) {
 		name, _, _ := strings.Cut(variable, "=")
@@ -57,7 +58,7 @@ func misspelt(environment []string) (warnings []string) {
 	return warnings
 }
 
-// editDistance counts the letters to insert, delete or replace that make b of a.
+// editDistance counts the letters to insert, delete or replace to turn a into b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1) // distances of the prefixes of b from that of a
 	for j := range row {
@@ -99,11 +100,11 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 	return cfg, nil
 }
 
-// keyName is the shape of a variable's name. Anything else in the file may be
-// a piece of a value that was not quoted, and is not repeated.
+// keyName matches names of variables. Anything else in the file may be part of an unquoted value,
+// so warnings do not repeat it.
 var keyName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
 
-// names are the names that are read: of every key, and of every secret's file.
+// names are all variables that are read: the keys, and <KEY>_FILE of every secret.
 var names = func() (names []string) {
 	for _, k := range Keys {
 		names = append(names, k.Name)
@@ -118,10 +119,10 @@ func isKey(name string) bool {
 	return slices.Contains(names, name)
 }
 
-// isTracingKey reports whether the OpenTelemetry SDK may read a key by itself.
+// isTracingKey reports whether the OpenTelemetry SDK may read a key.
 func isTracingKey(name string) bool { return strings.HasPrefix(name, "OTEL_") }
 
-// unknownKeys warns of keys in the file that nobody reads: most are misspelt.
+// unknownKeys warns of keys in the file that are not read, because most are misspelt.
 func unknownKeys(path string, values map[string]string) (warnings []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if isKey(key) || isTracingKey(key) {
@@ -135,7 +136,7 @@ func unknownKeys(path string, values map[string]string) (warnings []string) {
 	return warnings
 }
 
-// maxEnvFileBytes is far more than every key together needs.
+// maxEnvFileBytes is far more than all keys together need.
 const maxEnvFileBytes = 1 << 20
 
 func readEnvFile(path string) (map[string]string, error) {
@@ -157,7 +158,7 @@ func readEnvFile(path string) (map[string]string, error) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors on Windows leave this mark
 	values, err := godotenv.Unmarshal(strings.ReplaceAll(string(text), "\r\n", "\n"))
 	if _, nameless := values[""]; err != nil || nameless {
-		// The library's message quotes the file, secrets included.
+		// The library's message quotes the file, including secrets.
 		return nil, &Problem{Key: path, Rule: "must consist of KEY=value lines, with every quote closed"}
 	}
 	return values, nil

@@ -11,9 +11,8 @@ import (
 // Requirement says when a key must be set.
 type Requirement string
 
-// The requirements. Only Always makes a blank key a problem on its own; the
-// bucket's keys become problems with a bucket, and a store whose keys are not
-// all set is simply not configured.
+// The requirements. A blank key is a problem by itself only under Always. The bucket's keys become
+// problems with a bucket; a store or push service that lacks a key is not configured.
 const (
 	Optional     Requirement = "no"
 	Always       Requirement = "yes"
@@ -24,21 +23,19 @@ const (
 	ForPushB     Requirement = "for push to platform_b"
 )
 
-// Key declares one environment variable: its place in the documentation, its
-// default and range, and where its value goes.
+// Key declares one environment variable: its documentation, its default and range, and the field
+// that it sets.
 type Key struct {
 	Name     string
 	Group    string
 	Required Requirement // Optional where a declaration says nothing
-	// Default is the text that a blank value stands for. When Computed is set
-	// it only describes a default that depends on the machine or another key.
+	// Default replaces a blank value. If Computed is set, it only describes a default that depends
+	// on the machine or on another key.
 	Default  string
 	Computed bool
-	// Min and Max bound a whole number, inclusive. Max 0 means that the value
-	// is not a ranged number.
+	// Min and Max bound a whole number, inclusive. Max 0 means that there is no range.
 	Min, Max int64
-	// Secret keys hold a Secret, and their values are never shown.
-	Secret bool
+	Secret   bool // the value is never shown
 	// Meaning is one paragraph of prose, ending in a full stop.
 	Meaning string
 
@@ -57,12 +54,11 @@ func (k Key) Range() string {
 	}
 }
 
-// Keys lists every environment variable the service reads, in the order of the
-// documentation. It must not be changed.
+// Keys lists every environment variable that the service reads, in the order of the documentation.
+// It must not be changed.
 var Keys = new(settings).keys()
 
-// settings is a configuration in the making. It holds beside it what only the
-// rules across keys need.
+// settings is a Config being read, with the values that only rules across keys need.
 type settings struct {
 	Config
 	accountID  string // of the object store
@@ -97,12 +93,12 @@ func (s *settings) keys() (keys []Key) {
 	return keys
 }
 
-// Upper bounds shared by many keys. They only keep typing errors and
-// arithmetic overflow out; every one is far beyond sensible use.
+// Upper bounds shared by many keys. They catch typing errors and prevent overflow; all are far
+// beyond sensible use.
 const (
 	maxMegabytes = 1 << 30       // 1 PiB
 	maxHours     = 10 * 365 * 24 // ten years
-	maxDays      = 100 * 365     // a hundred: as good as never
+	maxDays      = 100 * 365     // a hundred years
 	maxDayMs     = 24 * 3600 * 1000
 )
 
@@ -118,25 +114,40 @@ const (
 func (s *settings) serverKeys() []Key {
 	return []Key{
 		{Name: "ROLES", Default: "api,render,separation,sweep", set: into(&s.Roles, roles),
-			Meaning: "What this process does, as a comma-separated list: `api` answers requests, `render` makes films, `separation` works with the separation provider, `sweep` removes what nobody needs. `serve --roles` and `doctor --roles` win over it. Less than all needs PostgreSQL and a bucket, and without `api` OPS_ADDR. Every role must run somewhere."},
+			Meaning: "What this process does, as a comma-separated list: `api` answers requests, `render` makes films, " +
+				"`separation` works with the separation provider, `sweep` removes what nobody needs. `serve --roles` and " +
+				"`doctor --roles` win over it. Less than all needs PostgreSQL and a bucket, and without `api` OPS_ADDR. " +
+				"Every role must run somewhere."},
 		{Name: "PAUSE_SUBMISSIONS", set: into(&s.PauseSubmissions, pausedKinds),
-			Meaning: "Comma-separated kinds of jobs, `render` and `separation`, whose submissions this process answers with 503 `paused`. `cutroom pause` does the same on all replicas without a restart."},
+			Meaning: "Comma-separated kinds of jobs, `render` and `separation`, whose submissions this process answers " +
+				"with 503 `paused`. `cutroom pause` does the same on all replicas without a restart."},
 		{Name: "PORT", Default: "8080", Min: 1, Max: 65535, set: number(&s.HTTP.Port, 1),
 			Meaning: "Port of the public listener."},
 		{Name: "BIND_ADDR", set: into(&s.HTTP.BindAddr, ipAddress),
-			Meaning: "IP address that the public listener is bound to, such as `127.0.0.1` behind a proxy on the same machine. Blank is every address."},
-		{Name: "PUBLIC_BASE_URL", Default: "http://localhost:<PORT>", Computed: true, set: into(&s.HTTP.PublicBaseURL, httpURL),
-			Meaning: "Address under which clients reach the service. Signed stem links start with it. A trailing slash is dropped."},
+			Meaning: "IP address that the public listener is bound to, such as `127.0.0.1` behind a proxy on the same " +
+				"machine. Blank is every address."},
+		{Name: "PUBLIC_BASE_URL", Default: "http://localhost:<PORT>", Computed: true,
+			set: into(&s.HTTP.PublicBaseURL, httpURL),
+			Meaning: "Address under which clients reach the service. Signed stem links start with it. A trailing slash " +
+				"is dropped."},
 		{Name: "CORS_ALLOWED_ORIGINS", set: into(&s.HTTP.AllowedOrigins, origins),
-			Meaning: "Comma-separated origins such as `https://app.example.com` that browsers may call from. Blank, or `*`, allows any."},
-		{Name: "TRUSTED_PROXIES", Default: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7", set: into(&s.HTTP.TrustedProxies, networks),
-			Meaning: "Comma-separated CIDR ranges or addresses of peers whose `X-Forwarded-For` header is believed, and who may hold more than 256 connections each. The default is loopback and the private ranges; `none` believes nobody."},
+			Meaning: "Comma-separated origins such as `https://app.example.com` that browsers may call from. Blank, or " +
+				"`*`, allows any."},
+		{Name: "TRUSTED_PROXIES", Default: "127.0.0.0/8,::1/128,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7",
+			set: into(&s.HTTP.TrustedProxies, networks),
+			Meaning: "Comma-separated CIDR ranges or addresses of peers whose `X-Forwarded-For` header is believed, and " +
+				"who may hold more than 256 connections each. The default is loopback and the private ranges; `none` " +
+				"believes nobody."},
 		{Name: "RATE_LIMIT_TRUSTED_PROXY_HOPS", Default: "0", Min: 0, Max: 100, set: number(&s.HTTP.ProxyHops, 1),
-			Meaning: "Position of the client's address in `X-Forwarded-For`, counted from the right, starting at 0. A name in its place counts as well."},
+			Meaning: "Position of the client's address in `X-Forwarded-For`, counted from the right, starting at 0. A " +
+				"name in its place counts as well."},
 		{Name: "ADMIN_SLUG", set: into(&s.HTTP.AdminSlug, adminSlug),
-			Meaning: "The admin web app is served at `/<ADMIN_SLUG>/`: 6 to 64 letters, digits, dashes and underscores. Blank switches the app off."},
+			Meaning: "The admin web app is served at `/<ADMIN_SLUG>/`: 6 to 64 letters, digits, dashes and underscores. " +
+				"Blank switches the app off."},
 		{Name: "ADMIN_PROVIDER_A_CLIENT_ID", set: text(&s.HTTP.AdminClientID),
-			Meaning: "provider_a's client id of the admin web app, one of `AUTH_PROVIDER_A_CLIENT_IDS`: admins then sign in to the app with provider_a, where `<PUBLIC_BASE_URL>/<ADMIN_SLUG>/` is registered as a redirect address. Blank leaves the tokens that `cutroom admin token` prints."},
+			Meaning: "provider_a's client id of the admin web app, one of `AUTH_PROVIDER_A_CLIENT_IDS`: admins then sign " +
+				"in to the app with provider_a, where `<PUBLIC_BASE_URL>/<ADMIN_SLUG>/` is registered as a redirect " +
+				"address. Blank leaves the tokens that `cutroom admin token` prints."},
 		{Name: "ENABLE_API_DOCS", Default: "false", set: toggle(&s.HTTP.APIDocs),
 			Meaning: "`true` serves the API description at `/swagger` without authentication."},
 		{Name: "ENABLE_TESTDATA_MOCK", Default: "false", set: toggle(&s.HTTP.TestdataMock),
@@ -146,12 +157,15 @@ func (s *settings) serverKeys() []Key {
 
 func (s *settings) logKeys() []Key {
 	return []Key{
-		{Name: "LOG_LEVEL", Default: "info", set: into(&s.Log.Level, oneOf("debug, info, warn, error", slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError)),
+		{Name: "LOG_LEVEL", Default: "info",
+			set: into(&s.Log.Level, oneOf("debug, info, warn, error",
+				slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError)),
 			Meaning: "`debug`, `info`, `warn` or `error`."},
 		{Name: "LOG_FORMAT", Default: "json", set: into(&s.Log.JSON, oneOf("json, text", true, false)),
 			Meaning: "`json` or `text`."},
 		{Name: "OPS_ADDR", set: into(&s.Ops.Addr, listenAddress),
-			Meaning: "Address (`host:port` or `:port`) of a second listener with `/metrics`, `/healthz`, `/readyz` and `/debug/pprof`. It asks for no authentication, so keep it private. Blank switches it off."},
+			Meaning: "Address (`host:port` or `:port`) of a second listener with `/metrics`, `/healthz`, `/readyz` and " +
+				"`/debug/pprof`. It asks for no authentication, so keep it private. Blank switches it off."},
 		{Name: "MONITORING_DSN", Secret: true, set: into(&s.Monitoring.DSN, dsn),
 			Meaning: "DSN of the error monitoring service. Blank switches monitoring off."},
 		{Name: "MONITORING_ENV", Default: "dev", set: text(&s.Monitoring.Environment),
@@ -161,46 +175,58 @@ func (s *settings) logKeys() []Key {
 		{Name: "MONITORING_RELEASE", set: text(&s.Monitoring.Release),
 			Meaning: "Release identifier that reports carry. Blank leaves it to the build."},
 		{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", set: into(&s.Tracing.Endpoint, httpURL),
-			Meaning: "Base address of an OpenTelemetry collector (`http://127.0.0.1:4318`), to which traces go by OTLP over HTTP. The other standard `OTEL_*` keys apply, such as `OTEL_TRACES_SAMPLER` and `OTEL_EXPORTER_OTLP_HEADERS`. Blank switches traces off."},
+			Meaning: "Base address of an OpenTelemetry collector (`http://127.0.0.1:4318`), to which traces go by OTLP " +
+				"over HTTP. The other standard `OTEL_*` keys apply, such as `OTEL_TRACES_SAMPLER` and " +
+				"`OTEL_EXPORTER_OTLP_HEADERS`. Blank switches traces off."},
 	}
 }
 
 func (s *settings) databaseKeys() []Key {
 	return []Key{
 		{Name: "DATABASE_URL", Required: Always, set: into(&s.Database.URL, databaseURL),
-			Meaning: "`postgres://host/name?sslmode=require` (also `postgresql://` and `jdbc:postgresql://`; `sslmode` must be `require`, `verify-ca` or `verify-full`), or the embedded database: `sqlite:///absolute/path.db`, `sqlite://relative/path.db` or `sqlite::memory:`. User and password inside the URL are ignored."},
+			Meaning: "`postgres://host/name?sslmode=require` (also `postgresql://` and `jdbc:postgresql://`; `sslmode` " +
+				"must be `require`, `verify-ca` or `verify-full`), or the embedded database: `sqlite:///absolute/path.db`, " +
+				"`sqlite://relative/path.db` or `sqlite::memory:`. User and password inside the URL are ignored."},
 		{Name: "DB_USER", Required: Always, set: text(&s.Database.User),
 			Meaning: "Database user. The embedded database ignores it, yet it must be set."},
 		{Name: "DB_PASSWORD", Required: Always, Secret: true, set: password(&s.Database.Password),
 			Meaning: "Database password. The embedded database ignores it, yet it must be set."},
 		{Name: "JOBS_TTL_DAYS", Default: "365", Min: 1, Max: maxDays, set: number(&s.Retention.Jobs, day),
-			Meaning: "How long jobs stay in the database after their end, in days. Statistics count the jobs that are there; credits and purchases stay."},
+			Meaning: "How long jobs stay in the database after their end, in days. Statistics count the jobs that are " +
+				"there; credits and purchases stay."},
 		{Name: "PROVIDER_CALLS_TTL_DAYS", Default: "30", Min: 1, Max: maxDays, set: number(&s.Retention.ProviderCalls, day),
 			Meaning: "How long the record of calls to the separation provider is kept, in days."},
 		{Name: "DB_MAX_POOL", Default: "5", Min: 1, Max: 1000, set: number(&s.Database.MaxPool, 1),
 			Meaning: "Most open database connections of this process."},
 		{Name: "MIGRATE_ON_START", Default: "true", set: toggle(&s.Database.MigrateOnStart),
-			Meaning: "`false` leaves the schema to `cutroom migrate`, run by a role that owns it: `serve` then needs a role that may read and write rows and no more, and refuses to start on a schema older than the program."},
+			Meaning: "`false` leaves the schema to `cutroom migrate`, run by a role that owns it: `serve` then needs a " +
+				"role that may read and write rows and no more, and refuses to start on a schema older than the program."},
 	}
 }
 
 func (s *settings) signInKeys() []Key {
 	return []Key{
 		{Name: "AUTH_JWT_SECRET", Required: Always, Secret: true, set: into(&s.Auth.JWTSecret, signingSecret),
-			Meaning: "Key that signs access tokens, at least 32 characters; `openssl rand -base64 48` makes one. Changing it signs everybody out, unless the old one stays as AUTH_JWT_SECRET_PREVIOUS."},
+			Meaning: "Key that signs access tokens, at least 32 characters; `openssl rand -base64 48` makes one. " +
+				"Changing it signs everybody out, unless the old one stays as AUTH_JWT_SECRET_PREVIOUS."},
 		{Name: "AUTH_JWT_SECRET_PREVIOUS", Secret: true, set: into(&s.Auth.JWTPrevious, signingSecret),
-			Meaning: "Key of access tokens that are still accepted; nothing is signed with it. Set it to the old key when AUTH_JWT_SECRET changes, and remove it after AUTH_JWT_EXPIRY_SECONDS. At least 32 characters."},
-		{Name: "AUTH_JWT_EXPIRY_SECONDS", Default: "604800", Min: 60, Max: int64(MaxTokenLife / time.Second), set: number(&s.Auth.JWTLifetime, time.Second),
+			Meaning: "Key of access tokens that are still accepted; nothing is signed with it. Set it to the old key " +
+				"when AUTH_JWT_SECRET changes, and remove it after AUTH_JWT_EXPIRY_SECONDS. At least 32 characters."},
+		{Name: "AUTH_JWT_EXPIRY_SECONDS", Default: "604800", Min: 60, Max: int64(MaxTokenLife / time.Second),
+			set:     number(&s.Auth.JWTLifetime, time.Second),
 			Meaning: "Lifetime of an access token, in seconds."},
 		{Name: "AUTH_SESSION_MAX_DAYS", Default: "90", Min: 1, Max: maxDays, set: number(&s.Auth.Session, day),
 			Meaning: "How long after a sign-in its access token may be renewed, in days."},
 		{Name: "AUTH_PROVIDER_A_CLIENT_IDS", Required: Always, set: into(&s.Auth.ProviderA.ClientIDs, clientIDs),
 			Meaning: "Comma-separated client ids that a provider_a identity token may be made for."},
-		{Name: "AUTH_PROVIDER_A_TOKENINFO_URL", Default: "https://oauth2.googleapis.com/tokeninfo", set: into(&s.Auth.ProviderA.TokenInfoURL, httpURL),
+		{Name: "AUTH_PROVIDER_A_TOKENINFO_URL", Default: "https://oauth2.googleapis.com/tokeninfo",
+			set:     into(&s.Auth.ProviderA.TokenInfoURL, httpURL),
 			Meaning: "Token-info endpoint of provider_a. Changed for tests and private deployments only."},
 		{Name: "AUTH_PROVIDER_B_CLIENT_IDS", set: into(&s.Auth.ProviderB.ClientIDs, list),
-			Meaning: "Comma-separated client ids that a provider_b identity token may be made for. Blank switches provider_b sign-in off (503)."},
-		{Name: "AUTH_PROVIDER_B_KEYS_URL", Default: "https://appleid.apple.com/auth/keys", set: into(&s.Auth.ProviderB.KeysURL, httpURL),
+			Meaning: "Comma-separated client ids that a provider_b identity token may be made for. Blank switches " +
+				"provider_b sign-in off (503)."},
+		{Name: "AUTH_PROVIDER_B_KEYS_URL", Default: "https://appleid.apple.com/auth/keys",
+			set:     into(&s.Auth.ProviderB.KeysURL, httpURL),
 			Meaning: "Published key set of provider_b. Changed for tests and private deployments only."},
 		{Name: "AUTH_PROVIDER_B_ISSUER", Default: "https://appleid.apple.com", set: text(&s.Auth.ProviderB.Issuer),
 			Meaning: "Issuer that a provider_b identity token must name, compared exactly."},
@@ -211,38 +237,50 @@ func (s *settings) storageKeys() []Key {
 	return []Key{
 		{Name: "STORAGE_PATH", Default: "./storage", set: text(&s.Storage.Path),
 			Meaning: "Folder for staging, working files, caches and, without a bucket, all results. Created at start."},
-		{Name: "MAX_UPLOAD_FILE_SIZE_MB", Default: "500", Min: 1, Max: maxMegabytes, set: number(&s.Storage.MaxUploadBytes, mebibyte),
+		{Name: "MAX_UPLOAD_FILE_SIZE_MB", Default: "500", Min: 1, Max: maxMegabytes,
+			set:     number(&s.Storage.MaxUploadBytes, mebibyte),
 			Meaning: "Largest body of `/render` and `/render/inputs`, and largest asset, in MiB."},
 		{Name: "UPLOADS_TTL_HOURS", Default: "6", Min: 1, Max: maxHours, set: number(&s.Storage.UploadsTTL, time.Hour),
 			Meaning: "How long an abandoned upload stays in the staging folder, in hours."},
 		{Name: "ASSET_CACHE_TTL_HOURS", Default: "24", Min: 1, Max: maxHours, set: number(&s.Asset.CacheTTL, time.Hour),
 			Meaning: "How long locally cached assets and render parts live after their last use, in hours. Swept hourly."},
-		{Name: "ASSET_CACHE_MAX_MB", Default: "20480", Min: 1, Max: maxMegabytes, set: number(&s.Asset.CacheMaxBytes, mebibyte),
+		{Name: "ASSET_CACHE_MAX_MB", Default: "20480", Min: 1, Max: maxMegabytes,
+			set:     number(&s.Asset.CacheMaxBytes, mebibyte),
 			Meaning: "Size above which the local asset cache drops its least recently used files, in MiB."},
 		{Name: "ASSET_TTL_DAYS", Default: "0", Min: 0, Max: maxDays, set: number(&s.Asset.TTL, day),
-			Meaning: "How long an account holds an uploaded asset after its last upload or use, in days. 0 is for ever, or until the bucket's lifecycle rule."},
+			Meaning: "How long an account holds an uploaded asset after its last upload or use, in days. 0 is for ever, " +
+				"or until the bucket's lifecycle rule."},
 		{Name: "ACCOUNT_MAX_WAITING_JOBS", Default: "50", Min: 0, Max: 1_000_000, set: number(&s.Account.MaxWaitingJobs, 1),
-			Meaning: "Most renders and separations of one account that may wait; further ones are 429 `too_many_jobs`. 0 is no limit."},
-		{Name: "ACCOUNT_MAX_STORED_MB", Default: "20480", Min: 0, Max: maxMegabytes, set: number(&s.Account.MaxStoredBytes, mebibyte),
-			Meaning: "Most that one account may store, in MiB: assets held, cached inputs, films, stems, and uploads of jobs that have not ended. Beyond it requests are 403 `storage_full`. 0 is no limit."},
-		{Name: "MIN_FREE_DISK_MB", Default: "512", Min: 0, Max: maxMegabytes, set: number(&s.Storage.MinFreeDiskBytes, mebibyte),
-			Meaning: "A render fails, with a sentence, and `/readyz` reports the replica while less than this is free under STORAGE_PATH, in MiB. 0 switches the check off."},
+			Meaning: "Most renders and separations of one account that may wait; further ones are 429 `too_many_jobs`. 0 " +
+				"is no limit."},
+		{Name: "ACCOUNT_MAX_STORED_MB", Default: "20480", Min: 0, Max: maxMegabytes,
+			set: number(&s.Account.MaxStoredBytes, mebibyte),
+			Meaning: "Most that one account may store, in MiB: assets held, cached inputs, films, stems, and uploads of " +
+				"jobs that have not ended. Beyond it requests are 403 `storage_full`. 0 is no limit."},
+		{Name: "MIN_FREE_DISK_MB", Default: "512", Min: 0, Max: maxMegabytes,
+			set: number(&s.Storage.MinFreeDiskBytes, mebibyte),
+			Meaning: "A render fails, with a sentence, and `/readyz` reports the replica while less than this is free " +
+				"under STORAGE_PATH, in MiB. 0 switches the check off."},
 	}
 }
 
 func (s *settings) bucketKeys() []Key {
 	return []Key{
 		{Name: "OBJECT_STORE_BUCKET", set: text(&s.ObjectStore.Bucket),
-			Meaning: "Bucket of the S3-compatible object store. Blank switches the object store off: files are streamed by the service and `/render/v3` answers 503."},
+			Meaning: "Bucket of the S3-compatible object store. Blank switches the object store off: files are streamed " +
+				"by the service and `/render/v3` answers 503."},
 		{Name: "OBJECT_STORE_ACCOUNT_ID", Required: WithBucket, set: text(&s.accountID),
 			Meaning: "Account id, 32 hexadecimal characters. It gives the endpoint's host."},
 		{Name: "OBJECT_STORE_ACCESS_KEY_ID", Required: WithBucket, set: text(&s.ObjectStore.AccessKeyID),
 			Meaning: "Id of a token that may read and write the bucket."},
-		{Name: "OBJECT_STORE_SECRET_ACCESS_KEY", Required: WithBucket, Secret: true, set: into(&s.ObjectStore.SecretAccessKey, secret),
+		{Name: "OBJECT_STORE_SECRET_ACCESS_KEY", Required: WithBucket, Secret: true,
+			set:     into(&s.ObjectStore.SecretAccessKey, secret),
 			Meaning: "Secret of that token."},
-		{Name: "OBJECT_STORE_ENDPOINT", Default: "https://<OBJECT_STORE_ACCOUNT_ID>.r2.cloudflarestorage.com", Computed: true, set: into(&s.ObjectStore.Endpoint, httpURL),
+		{Name: "OBJECT_STORE_ENDPOINT", Default: "https://<OBJECT_STORE_ACCOUNT_ID>.r2.cloudflarestorage.com", Computed: true,
+			set:     into(&s.ObjectStore.Endpoint, httpURL),
 			Meaning: "Address of another S3-compatible store. The account id stays required with a bucket."},
-		{Name: "SIGNED_URL_TTL_SEC", Default: "900", Min: 60, Max: 86400, set: number(&s.ObjectStore.SignedURLTTL, time.Second),
+		{Name: "SIGNED_URL_TTL_SEC", Default: "900", Min: 60, Max: 86400,
+			set:     number(&s.ObjectStore.SignedURLTTL, time.Second),
 			Meaning: "Lifetime of presigned download URLs, in seconds. Used only with a bucket."},
 	}
 }
@@ -251,156 +289,101 @@ func (s *settings) separationKeys() []Key {
 	return []Key{
 		{Name: "SEPARATION_PROVIDER_API_KEY", Required: Always, Secret: true, set: into(&s.Separation.APIKey, apiKey),
 			Meaning: "API key of the separation provider."},
-		{Name: "SEPARATION_PROVIDER_SPACE_ID", Required: Always, Min: 1, Max: math.MaxInt64, set: number(&s.Separation.SpaceID, 1),
+		{Name: "SEPARATION_PROVIDER_SPACE_ID", Required: Always, Min: 1, Max: math.MaxInt64,
+			set:     number(&s.Separation.SpaceID, 1),
 			Meaning: "Number of the workspace at the separation provider."},
 		{Name: "SEPARATION_PROVIDER_BASE_URL", Default: "https://api.perso.ai", set: into(&s.Separation.BaseURL, httpURL),
-			Meaning: "API address of the separation provider. Plain http and private addresses are for stand-ins and private networks."},
-		{Name: "SEPARATION_PROVIDER_STORAGE_BASE_URL", Default: "https://portal-media.perso.ai", set: into(&s.Separation.StorageBaseURL, httpURL),
+			Meaning: "API address of the separation provider. Plain http and private addresses are for stand-ins and " +
+				"private networks."},
+		{Name: "SEPARATION_PROVIDER_STORAGE_BASE_URL", Default: "https://portal-media.perso.ai",
+			set:     into(&s.Separation.StorageBaseURL, httpURL),
 			Meaning: "Host that separation outputs are downloaded from. The API key is never sent to it."},
 		{Name: "PROVIDER_DOWNLOAD_ALLOWED_HOSTS", set: into(&s.Separation.AllowedHosts, hosts),
-			Meaning: "Comma-separated further hosts that stems may be downloaded from, as `host` (any port) or `host:port`. The hosts of the two addresses above are always allowed."},
-		{Name: "SEPARATION_SIGNING_SECRET", Required: Always, Secret: true, set: into(&s.Separation.SigningSecret, signingSecret),
-			Meaning: "Key that signs stem links, at least 32 characters; not the same as AUTH_JWT_SECRET. Changing it breaks the links already given out, unless the old one stays as SEPARATION_SIGNING_SECRET_PREVIOUS."},
+			Meaning: "Comma-separated further hosts that stems may be downloaded from, as `host` (any port) or " +
+				"`host:port`. The hosts of the two addresses above are always allowed."},
+		{Name: "SEPARATION_SIGNING_SECRET", Required: Always, Secret: true,
+			set: into(&s.Separation.SigningSecret, signingSecret),
+			Meaning: "Key that signs stem links, at least 32 characters; not the same as AUTH_JWT_SECRET. Changing it " +
+				"breaks the links already given out, unless the old one stays as SEPARATION_SIGNING_SECRET_PREVIOUS."},
 		{Name: "SEPARATION_SIGNING_SECRET_PREVIOUS", Secret: true, set: into(&s.Separation.SigningPrevious, signingSecret),
-			Meaning: "Key of stem links that are still accepted; nothing is signed with it. Set it to the old key when SEPARATION_SIGNING_SECRET changes, and remove it after SEPARATION_URL_TTL_SEC. At least 32 characters."},
-		{Name: "SEPARATION_URL_TTL_SEC", Default: "604800", Min: 60, Max: 604800, set: number(&s.Separation.URLTTL, time.Second),
-			Meaning: "Lifetime of stem links, in seconds. It must not exceed SEPARATION_ABANDON_TTL_MS; the default shrinks to it."},
-		{Name: "SEPARATION_ABANDON_TTL_MS", Default: "604800000", Min: 60000, Max: maxHours * 3600 * 1000, set: number(&s.Separation.AbandonTTL, time.Millisecond),
-			Meaning: "How long the stems of a finished separation are kept after it became ready or was last downloaded, in milliseconds."},
+			Meaning: "Key of stem links that are still accepted; nothing is signed with it. Set it to the old key when " +
+				"SEPARATION_SIGNING_SECRET changes, and remove it after SEPARATION_URL_TTL_SEC. At least 32 characters."},
+		{Name: "SEPARATION_URL_TTL_SEC", Default: "604800", Min: 60, Max: 604800,
+			set: number(&s.Separation.URLTTL, time.Second),
+			Meaning: "Lifetime of stem links, in seconds. It must not exceed SEPARATION_ABANDON_TTL_MS; the default " +
+				"shrinks to it."},
+		{Name: "SEPARATION_ABANDON_TTL_MS", Default: "604800000", Min: 60000, Max: maxHours * 3600 * 1000,
+			set: number(&s.Separation.AbandonTTL, time.Millisecond),
+			Meaning: "How long the stems of a finished separation are kept after it became ready or was last downloaded, " +
+				"in milliseconds."},
 		{Name: "SEPARATION_MAX_PROVIDER_IN_FLIGHT", Default: "2", Min: 1, Max: 5, set: number(&s.Separation.MaxInFlight, 1),
 			Meaning: "Most separations at the provider at a time, over all replicas. The rest wait in the queue."},
-		{Name: "SEPARATION_BUSY_WAIT_MIN", Default: "30", Min: 0, Max: 1440, set: number(&s.Separation.BusyWait, time.Minute),
-			Meaning: "How long a job waits for a provider that answers 429, or 503 with Retry-After, in minutes; then it fails and is refunded. 0 fails at once."},
-		{Name: "SEPARATION_STUCK_SUBMITTING_SEC", Default: "600", Min: 60, Max: 1800, set: number(&s.Separation.StuckSubmitting, time.Second),
+		{Name: "SEPARATION_BUSY_WAIT_MIN", Default: "30", Min: 0, Max: 1440,
+			set: number(&s.Separation.BusyWait, time.Minute),
+			Meaning: "How long a job waits for a provider that answers 429, or 503 with Retry-After, in minutes; then it " +
+				"fails and is refunded. 0 fails at once."},
+		{Name: "SEPARATION_STUCK_SUBMITTING_SEC", Default: "600", Min: 60, Max: 1800,
+			set:     number(&s.Separation.StuckSubmitting, time.Second),
 			Meaning: "A job that has been submitting for longer goes back to the queue, in seconds."},
-		{Name: "PROVIDER_POLL_INTERVAL_MS", Default: "15000", Min: 1000, Max: 3600 * 1000, set: number(&s.Separation.PollInterval, time.Millisecond),
+		{Name: "PROVIDER_POLL_INTERVAL_MS", Default: "15000", Min: 1000, Max: 3600 * 1000,
+			set:     number(&s.Separation.PollInterval, time.Millisecond),
 			Meaning: "Time between two questions to the provider about a job's progress, in milliseconds."},
-		{Name: "PROVIDER_MAX_POLL_MINUTES", Default: "30", Min: 1, Max: 120, set: number(&s.Separation.MaxPoll, time.Minute),
+		{Name: "PROVIDER_MAX_POLL_MINUTES", Default: "30", Min: 1, Max: 120,
+			set:     number(&s.Separation.MaxPoll, time.Minute),
 			Meaning: "A separation that takes the provider longer has failed, in minutes."},
-		{Name: "MAX_SEPARATION_AUDIO_MB", Default: "100", Min: 1, Max: maxMegabytes, set: number(&s.Separation.MaxAudioBytes, mebibyte),
+		{Name: "MAX_SEPARATION_AUDIO_MB", Default: "100", Min: 1, Max: maxMegabytes,
+			set:     number(&s.Separation.MaxAudioBytes, mebibyte),
 			Meaning: "Largest audio file that may be separated, in MiB."},
 	}
 }
 
 func (s *settings) renderKeys() []Key {
 	return []Key{
-		{Name: "RENDER_INPUT_CACHE_TTL_HOURS", Default: "24", Min: 1, Max: maxHours, set: number(&s.Render.InputCacheTTL, time.Hour),
+		{Name: "RENDER_INPUT_CACHE_TTL_HOURS", Default: "24", Min: 1, Max: maxHours,
+			set:     number(&s.Render.InputCacheTTL, time.Hour),
 			Meaning: "How long a video cached by `/render/inputs` lives after its last use, in hours. Swept hourly."},
 		{Name: "RENDER_OUTPUT_TTL_HOURS", Default: "24", Min: 1, Max: maxHours, set: number(&s.Render.OutputTTL, time.Hour),
 			Meaning: "How long a finished file lives after completion or its last download, in hours."},
-		{Name: "RENDER_MAX_CONCURRENT", Default: "half the CPUs, at least 1", Computed: true, Min: 1, Max: 1024, set: number(&s.Render.MaxConcurrent, 1),
+		{Name: "RENDER_MAX_CONCURRENT", Default: "half the CPUs, at least 1", Computed: true, Min: 1, Max: 1024,
+			set:     number(&s.Render.MaxConcurrent, 1),
 			Meaning: "Media-processing jobs that run at a time in this process."},
-		{Name: "RENDER_PROCESS_TIMEOUT_MIN", Default: "30", Min: 1, Max: 1440, set: number(&s.Render.ProcessTimeout, time.Minute),
+		{Name: "RENDER_PROCESS_TIMEOUT_MIN", Default: "30", Min: 1, Max: 1440,
+			set:     number(&s.Render.ProcessTimeout, time.Minute),
 			Meaning: "A final render pass that takes longer is killed, in minutes."},
-		{Name: "RENDER_MAX_INPUT_PIXELS", Default: "35389440", Min: 1, Max: math.MaxInt32, set: number(&s.Render.MaxInputPixels, 1),
+		{Name: "RENDER_MAX_INPUT_PIXELS", Default: "35389440", Min: 1, Max: math.MaxInt32,
+			set:     number(&s.Render.MaxInputPixels, 1),
 			Meaning: "Largest picture of a source video, width x height. The default is 8192x4320."},
-		{Name: "RENDER_MAX_SOURCE_MINUTES", Default: "240", Min: 1, Max: 10080, set: number(&s.Render.MaxSourceDuration, time.Minute),
+		{Name: "RENDER_MAX_SOURCE_MINUTES", Default: "240", Min: 1, Max: 10080,
+			set:     number(&s.Render.MaxSourceDuration, time.Minute),
 			Meaning: "Longest source file, in minutes."},
-		{Name: "RENDER_MAX_OUTPUT_MINUTES", Default: "180", Min: 1, Max: 10080, set: number(&s.Render.MaxOutputDuration, time.Minute),
+		{Name: "RENDER_MAX_OUTPUT_MINUTES", Default: "180", Min: 1, Max: 10080,
+			set:     number(&s.Render.MaxOutputDuration, time.Minute),
 			Meaning: "Longest rendered film, in minutes."},
-		{Name: "RENDER_MAX_GIGAPIXELS", Default: "1344", Min: 1, Max: 1_000_000, set: number(&s.Render.MaxPixelFrames, 1_000_000_000),
-			Meaning: "Most work of one render, in 10^9 pixels: canvas x output frames + source picture x frames decoded. The default is three hours of 1920x1080 at 30 a second, twice."},
+		{Name: "RENDER_MAX_GIGAPIXELS", Default: "1344", Min: 1, Max: 1_000_000,
+			set: number(&s.Render.MaxPixelFrames, 1_000_000_000),
+			Meaning: "Most work of one render, in 10^9 pixels: canvas x output frames + source picture x frames decoded. " +
+				"The default is three hours of 1920x1080 at 30 a second, twice."},
 		{Name: "RENDER_MAX_SOUND_HOURS", Default: "24", Min: 1, Max: maxHours, set: number(&s.Render.MaxSound, time.Hour),
-			Meaning: "Most sound that one render may decode and change in tempo, in hours. An hour takes 1.4 GB of scratch space."},
+			Meaning: "Most sound that one render may decode and change in tempo, in hours. An hour takes 1.4 GB of " +
+				"scratch space."},
 		{Name: "RENDER_JOB_TIMEOUT_MIN", Default: "240", Min: 1, Max: 10080, set: number(&s.Render.JobTimeout, time.Minute),
 			Meaning: "A render that has not ended this long after its first attempt began is FAILED, in minutes."},
-		{Name: "PART_CACHE_MAX_MB", Default: "10240", Min: 1, Max: maxMegabytes, set: number(&s.Render.PartCacheMaxBytes, mebibyte),
+		{Name: "PART_CACHE_MAX_MB", Default: "10240", Min: 1, Max: maxMegabytes,
+			set:     number(&s.Render.PartCacheMaxBytes, mebibyte),
 			Meaning: "Size above which the cache of encoded render parts drops its least recently used ones, in MiB."},
-		{Name: "MEDIA_MAX_MEMORY_MB", Default: "4096", Min: 256, Max: maxMegabytes, set: number(&s.Media.MaxMemoryBytes, mebibyte),
+		{Name: "MEDIA_MAX_MEMORY_MB", Default: "4096", Min: 256, Max: maxMegabytes,
+			set:     number(&s.Media.MaxMemoryBytes, mebibyte),
 			Meaning: "Memory that one ffmpeg process may use, in MiB."},
-		{Name: "MEDIA_MAX_FILE_MB", Default: "20480", Min: 1, Max: maxMegabytes, set: number(&s.Media.MaxFileBytes, mebibyte),
+		{Name: "MEDIA_MAX_FILE_MB", Default: "20480", Min: 1, Max: maxMegabytes,
+			set:     number(&s.Media.MaxFileBytes, mebibyte),
 			Meaning: "Largest file that one ffmpeg process may write, in MiB."},
-		{Name: "MEDIA_CAGE", Default: "required", set: into(&s.Media.RequireConfinement, oneOf("required, best-effort", true, false)),
-			Meaning: "`required` refuses to start where neither namespaces nor Landlock confine ffmpeg; `best-effort` starts all the same and says so."},
+		{Name: "MEDIA_CAGE", Default: "required",
+			set: into(&s.Media.RequireConfinement, oneOf("required, best-effort", true, false)),
+			Meaning: "`required` refuses to start where neither namespaces nor Landlock confine ffmpeg; `best-effort` " +
+				"starts all the same and says so."},
 		{Name: "FFMPEG_PATH", set: text(&s.Media.FFmpeg),
 			Meaning: "The ffmpeg program. Blank looks for `ffmpeg` in PATH."},
 		{Name: "FFPROBE_PATH", set: text(&s.Media.FFprobe),
 			Meaning: "The ffprobe program. Blank looks for `ffprobe` in PATH."},
-	}
-}
-
-func (s *settings) creditKeys() []Key {
-	return []Key{
-		{Name: "SIGNUP_BONUS_CREDITS", Default: "3", Min: 0, Max: 1000000, set: number(&s.Credit.SignupBonus, 1),
-			Meaning: "Credits granted at the first sign-in. 0 grants none."},
-		{Name: "SIGNUP_BONUS_PER_IDENTITY", Default: "always", set: into(&s.Credit.BonusPerIdentity, oneOf("always, once", false, true)),
-			Meaning: "`always` grants the bonus to every new account. `once` grants it once to a person of a provider: a keyed hash of who had it outlives the account's deletion, so that deleting and signing in again earns nothing."},
-		{Name: "SIGNUP_BONUS_KEY", Secret: true, set: into(&s.Credit.BonusKey, signingSecret),
-			Meaning: "Key of that hash, at least 32 characters; required with `once`. Never change it: under another key everybody gets the bonus once more."},
-		{Name: "ADMIN_GRANT_DAILY_CAP", Default: "1000", Min: 0, Max: 1000000000, set: number(&s.Credit.AdminGrantDailyCap, 1),
-			Meaning: "Credits that one admin may grant in any 24 hours."},
-		{Name: "CREDIT_PRODUCTS", Default: "credits.10=10,credits.50=50,credits.150=150", set: into(&s.Credit.Products, products),
-			Meaning: "The product catalogue: comma-separated `productId=credits`, with 1 to 1000000 credits each."},
-	}
-}
-
-func (s *settings) storeKeys() []Key {
-	return []Key{
-		{Name: "IAP_PLATFORM_A_PACKAGE_NAME", Required: ForPlatformA, set: text(&s.IAP.PlatformA.PackageName),
-			Meaning: "Package name of the app in platform_a's store. Unless both keys of platform_a are set its purchases answer `iap_unconfigured`."},
-		{Name: "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", Required: ForPlatformA, Secret: true, set: into(&s.IAP.PlatformA.ServiceAccountJSON, secret),
-			Meaning: "The service account's JSON key file, as text; one line will do."},
-		{Name: "IAP_PLATFORM_A_BASE_URL", Default: "https://androidpublisher.googleapis.com", set: into(&s.IAP.PlatformA.BaseURL, httpURL),
-			Meaning: "Address of platform_a's store. Changed for tests only."},
-		{Name: "IAP_PLATFORM_A_ALLOW_TEST", Default: "false", set: toggle(&s.IAP.PlatformA.AllowTest),
-			Meaning: "`true` grants credits for purchases of licence testers too, who pay nothing. For tests of the app only."},
-		{Name: "IAP_PLATFORM_A_NOTIFICATION_AUDIENCE", set: text(&s.IAP.PlatformA.Notifications.Audience),
-			Meaning: "Audience of the token with which platform_a's refund notifications are pushed to `/api/v2/stores/platform_a/notifications`, as set for the push subscription. Blank: that address answers 404, and refunds are noticed within a day or two."},
-		{Name: "IAP_PLATFORM_A_NOTIFICATION_SENDER", set: text(&s.IAP.PlatformA.Notifications.Sender),
-			Meaning: "E-mail of the service account that the push subscription signs as; needed with the audience."},
-		{Name: "IAP_PLATFORM_A_NOTIFICATION_KEYS_URL", Default: "https://www.googleapis.com/oauth2/v3/certs", set: into(&s.IAP.PlatformA.Notifications.KeysURL, httpURL),
-			Meaning: "Address of the public keys of such tokens. Changed for tests only."},
-		{Name: "IAP_PLATFORM_B_ISSUER_ID", Required: ForPlatformB, set: text(&s.IAP.PlatformB.IssuerID),
-			Meaning: "Issuer id of the store's API key. Unless all four keys of platform_b are set its purchases answer `iap_unconfigured`."},
-		{Name: "IAP_PLATFORM_B_KEY_ID", Required: ForPlatformB, set: text(&s.IAP.PlatformB.KeyID),
-			Meaning: "Id of the store's API key."},
-		{Name: "IAP_PLATFORM_B_PRIVATE_KEY", Required: ForPlatformB, Secret: true, set: into(&s.IAP.PlatformB.PrivateKey, pemText),
-			Meaning: "The API key itself, a PEM private key on the curve P-256. Line breaks may be written as the two characters `\\n`."},
-		{Name: "IAP_PLATFORM_B_BUNDLE_ID", Required: ForPlatformB, set: text(&s.IAP.PlatformB.BundleID),
-			Meaning: "Bundle id that every receipt must name."},
-		{Name: "IAP_PLATFORM_B_ENV", Default: "production", set: into(&s.IAP.PlatformB.Sandbox, oneOf("production, sandbox", false, true)),
-			Meaning: "`production` or `sandbox`: which of platform_b's stores is asked and believed."},
-		{Name: "IAP_PLATFORM_B_BASE_URL", Default: "the address of the store named by IAP_PLATFORM_B_ENV", Computed: true, set: into(&s.IAP.PlatformB.BaseURL, httpURL),
-			Meaning: "Address of platform_b's store. Changed for tests only."},
-		{Name: "IAP_PLATFORM_B_ROOT_CA_FILE", set: text(&s.rootCAFile),
-			Meaning: "PEM file with a further root that receipts may be signed under, beside the store's own. For tests only."},
-	}
-}
-
-func (s *settings) eventKeys() []Key {
-	return []Key{
-		{Name: "WEBHOOK_URL", set: into(&s.Webhook.URL, webhookURL),
-			Meaning: "Address that is told, as of Standard Webhooks 1.0, when a job has ended: https, or http on loopback. Blank switches the web hook off."},
-		{Name: "WEBHOOK_SECRET", Required: WithWebhook, Secret: true, set: into(&s.Webhook.Secret, webhookSecret),
-			Meaning: "Secret that signs web hooks: `whsec_` and 24 to 64 bytes in base64; `echo whsec_$(openssl rand -base64 32)` makes one."},
-		{Name: "WEBHOOK_SECRET_PREVIOUS", Secret: true, set: into(&s.Webhook.PreviousSecret, webhookSecret),
-			Meaning: "Secret that signs web hooks as well, while receivers change over to a new WEBHOOK_SECRET."},
-		{Name: "PUSH_PLATFORM_A_SERVICE_ACCOUNT", Secret: true, set: into(&s.Push.PlatformA.ServiceAccountJSON, secret),
-			Meaning: "JSON key file, as text, of a service account that may send messages of the app's project. Blank switches push to platform_a off."},
-		{Name: "PUSH_PLATFORM_A_BASE_URL", Default: "https://fcm.googleapis.com", set: into(&s.Push.PlatformA.BaseURL, httpURL),
-			Meaning: "Address of platform_a's push service. Changed for tests only."},
-		{Name: "PUSH_PLATFORM_B_KEY", Required: ForPushB, Secret: true, set: into(&s.Push.PlatformB.Key, pemText),
-			Meaning: "Key of platform_b's push service, a PEM private key on the curve P-256. Line breaks may be written as the two characters `\\n`. Unless all four keys are set push to platform_b is off."},
-		{Name: "PUSH_PLATFORM_B_KEY_ID", Required: ForPushB, set: text(&s.Push.PlatformB.KeyID),
-			Meaning: "Id of that key."},
-		{Name: "PUSH_PLATFORM_B_TEAM_ID", Required: ForPushB, set: text(&s.Push.PlatformB.TeamID),
-			Meaning: "Id of the team whose key it is."},
-		{Name: "PUSH_PLATFORM_B_TOPIC", Required: ForPushB, set: text(&s.Push.PlatformB.Topic),
-			Meaning: "Bundle id of the app that is notified."},
-		{Name: "PUSH_PLATFORM_B_BASE_URL", Default: "https://api.push.apple.com", set: into(&s.Push.PlatformB.BaseURL, httpURL),
-			Meaning: "Address of platform_b's push service; `https://api.sandbox.push.apple.com` for development builds of the app. http on loopback only, for tests."},
-		{Name: "PUSH_PLATFORM_B_ROOT_CA_FILE", set: text(&s.pushCAFile),
-			Meaning: "PEM file with further roots that the certificate of platform_b's push service may be signed under. For tests only."},
-	}
-}
-
-func (s *settings) outboundKeys() []Key {
-	return []Key{
-		{Name: "HTTP_CONNECT_TIMEOUT_MS", Default: "120000", Min: 1, Max: maxDayMs, set: number(&s.Outbound.ConnectTimeout, time.Millisecond),
-			Meaning: "Time to connect to another service, in milliseconds. At most 30 s to identity providers and app stores."},
-		{Name: "HTTP_REQUEST_TIMEOUT_MS", Default: "600000", Min: 1, Max: maxDayMs, set: number(&s.Outbound.RequestTimeout, time.Millisecond),
-			Meaning: "Time for a whole request to another service, in milliseconds. At most 30 s to identity providers and app stores."},
-		{Name: "HTTP_SOCKET_TIMEOUT_MS", Default: "600000", Min: 1, Max: maxDayMs, set: number(&s.Outbound.SocketTimeout, time.Millisecond),
-			Meaning: "Longest silence on a connection to another service, in milliseconds. At most 30 s from identity providers and app stores, and 10 s from the bucket."},
 	}
 }

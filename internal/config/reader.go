@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// Problem is one broken rule of the configuration. The error of Load joins one
-// for each. It never holds a value: a secret may have landed in any key.
+// Problem is one broken rule of the configuration. It never holds a value, because any key may
+// have been given a secret by mistake.
 type Problem struct {
 	Key  string // the variable, or the file that could not be read
-	Rule string // what would be right, as the rest of a sentence
+	Rule string // what the value must be, such as "must not be empty"
 }
 
 // Error returns one line, "KEY: rule".
 func (p *Problem) Error() string { return p.Key + ": " + p.Rule }
 
-// reader takes values out of the environment, and collects problems and
-// warnings instead of stopping at the first.
+// reader reads the environment and collects all problems and warnings.
 type reader struct {
 	lookup func(string) (string, bool)
 	broken map[string]bool // secrets whose file is a problem
-	// incomplete says that a file of settings could not be read: a key that is
-	// missing may be in it, and is no problem.
+	// incomplete says that the .env file could not be read. A missing key is then no problem, because
+	// the file may have it.
 	incomplete bool
 	problems   []error
 	warnings   []string
@@ -34,8 +33,7 @@ func (r *reader) problem(key, rule string) {
 	r.problems = append(r.problems, &Problem{Key: key, Rule: rule})
 }
 
-// hasProblem reports whether a key, or the file of a secret, has a problem
-// already.
+// hasProblem reports whether a key, or the file of a secret, already has a problem.
 func (r *reader) hasProblem(key string) bool {
 	return slices.ContainsFunc(r.problems, func(err error) bool {
 		p, ok := err.(*Problem)
@@ -47,14 +45,13 @@ func (r *reader) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
-// given is what the environment says, without surrounding white space.
+// given returns the value in the environment, without surrounding white space.
 func (r *reader) given(key string) string {
 	value, _ := r.lookup(key)
 	return strings.TrimSpace(value)
 }
 
-// text is what is given, or the default where it is blank. A blank required key
-// is a problem.
+// text returns the given value, or the default if that is blank. A blank required key is a problem.
 func (r *reader) text(k Key) string {
 	value := r.given(k.Name)
 	switch {
@@ -70,8 +67,7 @@ func (r *reader) text(k Key) string {
 	return ""
 }
 
-// missing returns those of the keys of a requirement that are blank, and how
-// many there are in all.
+// missing returns the blank keys of a requirement, and how many keys it has.
 func (r *reader) missing(of Requirement) (blank []string, all int) {
 	for _, k := range Keys {
 		if k.Required != of {
@@ -84,13 +80,12 @@ func (r *reader) missing(of Requirement) (blank []string, all int) {
 	return blank, all
 }
 
-// setter parses a key's value into its field. A value that it cannot parse is a
-// problem. It then leaves the field as it is, as it does for a blank value without a
-// default.
+// setter parses a key's value into its field. It leaves the field unchanged if the value is blank,
+// or if it cannot be parsed, which is a problem.
 type setter func(*reader, Key)
 
-// into sets what parse makes of the text. The rule is what a wrong text breaks,
-// "" for a right one; it never quotes the text.
+// into sets the value that parse returns. A rule other than "" is the problem of a wrong text; it
+// never quotes the text.
 func into[T any](to *T, parse func(text string) (value T, rule string)) setter {
 	return func(r *reader, k Key) {
 		text := r.text(k)
@@ -110,8 +105,7 @@ func text(to *string) setter {
 	return into(to, func(text string) (string, string) { return text, "" })
 }
 
-// number sets a whole number within the key's range, in a unit in which the
-// largest fits.
+// number sets a whole number within the key's range, times unit.
 func number[T int | int64 | time.Duration](to *T, unit T) setter {
 	return func(r *reader, k Key) {
 		into(to, func(text string) (T, string) {
@@ -124,7 +118,7 @@ func number[T int | int64 | time.Duration](to *T, unit T) setter {
 	}
 }
 
-// toggle is on for the text true alone, in any case.
+// toggle is on only for the text true, in upper or lower case.
 func toggle(to *bool) setter {
 	return func(r *reader, k Key) {
 		value := strings.ToLower(r.text(k))
@@ -135,8 +129,7 @@ func toggle(to *bool) setter {
 	}
 }
 
-// password sets a value exactly as it is given: white space at its ends may be
-// part of it.
+// password sets the value exactly as given, because white space around it may be part of it.
 func password(to *Secret) setter {
 	return func(r *reader, k Key) {
 		if r.text(k) != "" {
@@ -146,8 +139,7 @@ func password(to *Secret) setter {
 	}
 }
 
-// oneOf takes the name of one of the values, in any case. The names stand in
-// the order of the values.
+// oneOf accepts one of the names, in upper or lower case, and returns the value at its position.
 func oneOf[T any](names string, values ...T) func(string) (T, string) {
 	return func(text string) (value T, rule string) {
 		i := slices.Index(strings.Split(names, ", "), strings.ToLower(text))

@@ -14,9 +14,8 @@ import (
 	"cutroom/internal/upstream/credentials"
 )
 
-// check works out the defaults that depend on the machine or on other keys, and
-// keeps the rules that tie keys together. A field whose key has a problem is
-// blank here, and breaks no further rule.
+// check computes the defaults that depend on the machine or on other keys, and checks the rules
+// that join keys. A field whose key has a problem is blank here, and breaks no further rule.
 func (s *settings) check(r *reader) {
 	s.checkServer(r)
 	s.checkObjectStore(r)
@@ -30,8 +29,7 @@ func (s *settings) check(r *reader) {
 	s.checkWebhook(r)
 	s.checkPush(r)
 	if s.Render.MaxConcurrent == 0 {
-		// GOMAXPROCS and not NumCPU: in a container it is the CPU quota, while
-		// NumCPU counts the cores of the whole machine.
+		// In a container GOMAXPROCS is the CPU quota; NumCPU counts the cores of the whole machine.
 		s.Render.MaxConcurrent = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 }
@@ -40,7 +38,7 @@ func (s *settings) checkServer(r *reader) {
 	if s.HTTP.PublicBaseURL == "" {
 		s.HTTP.PublicBaseURL = "http://localhost:" + strconv.Itoa(s.HTTP.Port)
 	}
-	// The public listener takes its port on every interface.
+	// The public listener binds its port on every interface.
 	if _, port, err := net.SplitHostPort(s.Ops.Addr); err == nil && s.HTTP.Port != 0 {
 		if n, err := strconv.Atoi(port); err == nil && n == s.HTTP.Port {
 			r.problem("OPS_ADDR", "must not use the port of PORT")
@@ -91,7 +89,7 @@ func (s *settings) checkSeparation(r *reader) {
 	v.allowHost(r, "SEPARATION_PROVIDER_BASE_URL", v.BaseURL)
 	v.allowHost(r, "SEPARATION_PROVIDER_STORAGE_BASE_URL", v.StorageBaseURL)
 	if r.given("SEPARATION_URL_TTL_SEC") == "" {
-		// A shorter life of the stems shortens the default, and only the default.
+		// Links must not outlive the stems, so a short SEPARATION_ABANDON_TTL_MS shortens the default.
 		v.URLTTL = min(v.URLTTL, v.AbandonTTL.Truncate(time.Second))
 	}
 	if v.AbandonTTL > 0 && v.URLTTL > v.AbandonTTL {
@@ -99,7 +97,7 @@ func (s *settings) checkSeparation(r *reader) {
 	}
 }
 
-// checkRoles refuses a part of the service that no other part could work with.
+// checkRoles refuses to split the service where the processes could not share database and files.
 func (s *settings) checkRoles(r *reader) {
 	if s.Roles == AllRoles || s.Roles == (Roles{}) {
 		return
@@ -107,18 +105,19 @@ func (s *settings) checkRoles(r *reader) {
 	if strings.HasPrefix(s.Database.URL, "sqlite:") {
 		r.problem("ROLES", "must be all of api, render, separation and sweep on SQLite, which no other process shares")
 	} else if s.ObjectStore.Bucket == "" {
-		r.problem("ROLES", "must be all of api, render, separation and sweep without OBJECT_STORE_BUCKET: no other process would see the files")
+		r.problem("ROLES",
+			"must be all of api, render, separation and sweep without OBJECT_STORE_BUCKET: no other process would see the files")
 	}
 	if !s.Roles.API && s.Ops.Addr == "" {
 		r.problem("OPS_ADDR", "is required where ROLES leaves out api: nothing else tells whether the process is well")
 	}
 }
 
-// allowHost has stems downloaded from the host of one of the two addresses.
+// allowHost allows downloads of stems from the host of an address.
 func (v *Separation) allowHost(r *reader, key, address string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" {
-		return // already a problem of its key
+		return // parsing the key reported the problem
 	}
 	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		r.warn("%s is plain http to another machine: anybody on the way can read what is sent", key)
@@ -128,7 +127,7 @@ func (v *Separation) allowHost(r *reader, key, address string) {
 	}
 }
 
-// isLoopback reports whether a host is this machine, as it is written.
+// isLoopback reports whether a host, as written, is this machine.
 func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
@@ -218,7 +217,7 @@ func (s *settings) checkPush(r *reader) {
 	}
 }
 
-// warnPartial warns of a feature some but not all of whose keys are set.
+// warnPartial warns of a feature if some, but not all, of its keys are set.
 func (r *reader) warnPartial(feature string, needs Requirement) {
 	if blank, all := r.missing(needs); len(blank) > 0 && len(blank) < all {
 		r.warn("%s is not configured: it lacks %s", feature, strings.Join(blank, ", "))

@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// fileSuffix makes of a secret key the key that names a file with its value.
+// fileSuffix turns the name of a secret key into that of the key for a file with its value.
 const fileSuffix = "_FILE"
 
 // maxSecretBytes is far more than a secret needs: a key file has a few KiB.
 const maxSecretBytes = 64 << 10
 
-// secretFile reads the file that <KEY>_FILE names, and returns no value for a
-// blank <KEY>_FILE. Only the line break that ends the file is not part of the
-// value.
+// secretFile reads the file that <KEY>_FILE names. If <KEY>_FILE is blank, there is no value. The
+// line break at the end of the file is not part of the value.
 func (r *reader) secretFile(k Key) (value string, found bool) {
 	path := r.given(k.Name + fileSuffix)
 	switch {
@@ -52,8 +51,8 @@ func readSecret(path string) (value, rule string) {
 	return value, ""
 }
 
-// readSecretFiles lets the reader find the values of files under the names of
-// their keys. A key whose file is a problem counts as given, and is not set.
+// readSecretFiles makes lookup return the content of secret files under the names of their keys. A
+// key whose file is a problem counts as given, and is not set.
 func (r *reader) readSecretFiles() {
 	fromFile := map[string]string{}
 	for _, k := range Keys {
