@@ -23,7 +23,7 @@ import (
 	"cutroom/internal/user"
 )
 
-const maxBytes = 1 << 20
+const maxBytes = 32 << 20
 
 // store is a stand-in bucket with a place in front of it where requests can
 // be counted and changed.
@@ -194,7 +194,7 @@ func TestUploadURLNamesTheBrokenField(t *testing.T) {
 		{func(r *asset.Request) { r.SHA256Hex = hash[1:] + "/" }, "sha256Hex must be 64 lower-case hex characters"},
 		{func(r *asset.Request) { r.SizeBytes = 0 }, "sizeBytes must be > 0"},
 		{func(r *asset.Request) { r.SizeBytes = -1 }, "sizeBytes must be > 0"},
-		{func(r *asset.Request) { r.SizeBytes = maxBytes + 1 }, "sizeBytes must be at most 1048576"},
+		{func(r *asset.Request) { r.SizeBytes = maxBytes + 1 }, "sizeBytes must be at most 33554432"},
 		{func(r *asset.Request) { r.Ext = "" }, "ext must be one of mp4, mov, m4v, webm, m4a, mp3, wav, aac"},
 		{func(r *asset.Request) { r.Ext = ".mp4" }, "ext must be one of mp4, mov, m4v, webm, m4a, mp3, wav, aac"},
 		{func(r *asset.Request) { r.Ext = "exe" }, "ext must be one of mp4, mov, m4v, webm, m4a, mp3, wav, aac"},

@@ -35,44 +35,45 @@ func (s *Service) download(k Key, slots chan struct{}) diskcache.Loader {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		return fetchVerified(ctx, s.bucket, k, path)
+		whole, err := fetchVerified(ctx, s.bucket, k, path)
+		if err != nil {
+			return err
+		}
+		return s.noteVerified(ctx, whole)
 	}
 }
 
 // fetchVerified downloads the object to dst and checks its hash. An object
 // that is damaged in the bucket is deleted there: while it exists, its owner
 // is told to skip the upload and could never mend it.
-func fetchVerified(ctx context.Context, from *objectstore.Bucket, k Key, dst string) error {
+func fetchVerified(ctx context.Context, from *objectstore.Bucket, k Key, dst string) (Found, error) {
 	for try := 1; ; try++ {
-		before, err := from.Stat(ctx, k.String())
-		if err == nil {
-			err = from.Fetch(ctx, k.String(), dst)
-		}
+		etag, err := from.FetchVersion(ctx, k.String(), dst)
 		if err != nil {
-			return fmt.Errorf("fetch asset: %w", err)
+			return Found{}, fmt.Errorf("fetch asset: %w", err)
 		}
-		sum, _, err := disk.Digest(ctx, dst)
+		sum, size, err := disk.Digest(ctx, dst)
 		if err != nil {
-			return fmt.Errorf("verify asset: %w", err)
+			return Found{}, fmt.Errorf("verify asset: %w", err)
 		}
 		if sum == k.SHA256 {
-			return nil
+			return Found{Key: k, SizeBytes: size, etag: etag}, nil
 		}
 		if err := os.Remove(dst); err != nil {
-			return fmt.Errorf("verify asset: %w", err)
+			return Found{}, fmt.Errorf("verify asset: %w", err)
 		}
 		if try == 1 {
 			continue // the line may be to blame, or an upload that replaced it just then
 		}
-		corrupt := fmt.Errorf("%w: %s holds %d bytes of hash %s", ErrCorrupt, k, before.SizeBytes, sum)
+		corrupt := fmt.Errorf("%w: %s holds %d bytes of hash %s", ErrCorrupt, k, size, sum)
 		after, err := from.Stat(ctx, k.String())
-		if err == nil && after.ETag == before.ETag {
+		if err == nil && after.ETag == etag {
 			err = from.Delete(ctx, k.String())
 		}
 		if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
 			// Not %w: that the store is unavailable now is not the job's failure.
 			corrupt = fmt.Errorf("%w; not deleted: %v", corrupt, err)
 		}
-		return corrupt
+		return Found{}, corrupt
 	}
 }

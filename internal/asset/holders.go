@@ -34,7 +34,7 @@ type Found struct {
 	Key         Key
 	SizeBytes   int64
 	contentType string
-	version     string // of the object: ETag and size
+	etag        string
 	// verified says that the bytes of this very version were hashed and fit the key.
 	verified bool
 	// announced says that the object is not there yet: its upload was asked for.
@@ -116,10 +116,13 @@ func (s *Service) stat(ctx context.Context, f *Found, all map[string]known) erro
 	if err != nil {
 		return fmt.Errorf("look for asset: %w", err)
 	}
-	f.SizeBytes, f.contentType, f.version = info.SizeBytes, info.ContentType, fmt.Sprintf("%d %s", info.SizeBytes, info.ETag)
-	f.verified = k.verified == f.version
+	f.SizeBytes, f.contentType, f.etag = info.SizeBytes, info.ContentType, info.ETag
+	f.verified = k.verified == f.version()
 	return nil
 }
+
+// version tells the bytes of an object from others under the same key.
+func (f Found) version() string { return fmt.Sprintf("%d %s", f.SizeBytes, f.etag) }
 
 // find is Lookup for one key.
 func (s *Service) find(ctx context.Context, key Key) (Found, error) {

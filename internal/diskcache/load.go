@@ -34,6 +34,15 @@ func (c *Cache) Size(ctx context.Context, key string, load Loader) (sizeBytes in
 	return sizeBytes, err
 }
 
+// Has reports whether the key's file without a scope is there.
+func (c *Cache) Has(key string) bool {
+	path, err := c.path("", key)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	return err == nil
+}
+
 // Drop removes the key's file without a scope. Callers that already have it keep it.
 func (c *Cache) Drop(key string) error {
 	path, err := c.path("", key)

@@ -52,6 +52,18 @@ type Measured struct {
 	// for video, and keeps at most the first million of each.
 	Starts    []int64
 	Keyframes []time.Duration
+
+	// Runs are the places in the file of all packets of audio, in decoding order, if
+	// MeasureOptions asked for them. They are nil if there are too many, or if the
+	// demuxer does not tell them.
+	Runs []Run
+}
+
+// Run is a stretch of packets that lie close together in the file, with the
+// presentation times of the first and the last.
+type Run struct {
+	First, Last time.Duration
+	Bytes       container.Span
 }
 
 // Gap is a stretch of time, from the start of a packet to the start of the next.
@@ -63,6 +75,7 @@ func (m Measured) Duration() time.Duration { return m.End - m.First }
 // MeasureOptions says how to read a file and how much that may cost.
 type MeasureOptions struct {
 	IgnoreEdits bool // read every packet of an mp4, as if it had no edit list
+	Runs        bool // note where the packets of audio lie, and look into no packet: it may not be there yet
 
 	MaxPackets     int64         // beyond it the scan ends with ErrTooManyPackets; 0 is no limit
 	MaxStreams     int           // covers not counted; beyond it the error is ErrTooManyStreams; 0 is no limit
@@ -81,6 +94,7 @@ const (
 	maxFrames    = 1_000_000     // of a stream: 4.6 hours of intra-only video at 60 frames a second
 	maxAllFrames = 2 * maxFrames // of a file: many tracks may lie on the same few bytes
 	maxGaps      = 4096          // of a stream
+	maxRuns      = 1 << 17       // of a file
 )
 
 // Measure reads the packets of all audio and video streams of a file of the given kind
@@ -123,7 +137,12 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 	if s.opts.IgnoreEdits && kind == container.MP4 {
 		args = append(args, "-ignore_editlist", "1")
 	}
-	args = append(args, "-show_entries", scanned, "-print_format", "compact", inputURL(path))
+	entries := scanned
+	if s.opts.Runs {
+		entries = "packet=pos:" + scanned
+		args = append(args, "-fflags", "+noparse")
+	}
+	args = append(args, "-show_entries", entries, "-print_format", "compact", inputURL(path))
 	out, err := r.run(ctx, command{
 		name: name, binary: r.ffprobe, args: args, reads: []string{path}, stdout: s,
 		timeout: cmp.Or(s.opts.Timeout, measureTimeout), memory: s.opts.MaxMemoryBytes,
@@ -147,6 +166,7 @@ type packetScan struct {
 	wantFrames bool // remember the frames of video
 	packets    int64
 	frames     int // remembered
+	runs       int // remembered
 	lines      lineSplitter
 	streams    map[int]*streamScan
 	headers    int // streams that the file has
@@ -210,12 +230,13 @@ func fields(line string) iter.Seq2[string, string] {
 const noTicks = -1 << 63
 
 func (s *packetScan) packet(text string) {
-	p := packet{pts: noTicks, dts: noTicks}
+	p := packet{pts: noTicks, dts: noTicks, pos: -1}
 	index := -1
 	for name, value := range fields(text) {
 		switch name {
 		case "codec_type":
 			p.remember = s.wantFrames && value == "video" && s.frames < maxAllFrames
+			p.locate = s.opts.Runs && value == "audio"
 			continue
 		case "flags":
 			p.key, p.discard = strings.HasPrefix(value, "K"), strings.Contains(value, "D")
@@ -236,6 +257,8 @@ func (s *packetScan) packet(text string) {
 			p.duration = n
 		case "size":
 			p.size = n
+		case "pos":
+			p.pos = n
 		case "skip_samples":
 			p.skip = n
 		case "discard_padding":
@@ -248,6 +271,10 @@ func (s *packetScan) packet(text string) {
 	}
 	if st := s.at(index); st != nil {
 		st.add(p)
+		if p.locate {
+			s.runs += st.locate(p)
+			st.lost = st.lost || s.runs > maxRuns
+		}
 	}
 }
 
@@ -345,8 +372,8 @@ func (h header) counted() bool {
 }
 
 type packet struct {
-	pts, dts, duration, size, skip, trim int64
-	key, discard, remember               bool
+	pts, dts, duration, size, skip, trim, pos int64
+	key, discard, remember, locate            bool
 }
 
 // streamScan sums up one stream. Packets come in decoding order; the scan holds a few
@@ -368,6 +395,42 @@ type streamScan struct {
 	shortest int64 // distance of two, 0 before the first
 
 	starts, keyframes []int64 // in decoding order
+
+	runs []run
+	lost bool // not all packets are in runs
+}
+
+// run is a Run in ticks.
+type run struct{ first, last, from, to int64 }
+
+// A run goes on with the next packet if that lies at most maxRunGap behind it, until the
+// run is maxRunBytes long.
+const (
+	maxRunGap   = 256 << 10
+	maxRunBytes = 1 << 20
+	maxPosition = 1 << 48 // in a file; hostile tables name any
+)
+
+// locate notes where a packet lies and returns the number of runs that it began.
+func (s *streamScan) locate(p packet) int {
+	if p.pts == noTicks {
+		p.pts = p.dts
+	}
+	if p.pts == noTicks || p.pos < 0 || p.pos > maxPosition || p.size < 0 || p.size > maxPosition {
+		s.lost = true
+	}
+	if s.lost {
+		return 0
+	}
+	if n := len(s.runs); n > 0 {
+		r, end := &s.runs[n-1], p.pos+p.size
+		if gap := p.pos - r.to; gap >= 0 && gap <= maxRunGap && end-r.from <= maxRunBytes {
+			r.last, r.to = p.pts, end
+			return 0
+		}
+	}
+	s.runs = append(s.runs, run{p.pts, p.pts, p.pos, p.pos + p.size})
+	return 1
 }
 
 // reorderDepth is twice the deepest reordering of H.264 and HEVC, 16 frames.
@@ -458,6 +521,11 @@ func (s *streamScan) finish() Measured {
 	}
 	for _, t := range s.keyframes {
 		m.Keyframes = append(m.Keyframes, ticksToDuration(t, base))
+	}
+	if !s.lost {
+		for _, r := range s.runs {
+			m.Runs = append(m.Runs, Run{ticksToDuration(r.first, base), ticksToDuration(r.last, base), container.Span{From: r.from, To: r.to}})
+		}
 	}
 	return m
 }

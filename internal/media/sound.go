@@ -3,6 +3,7 @@ package media
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -48,6 +49,34 @@ func SeeksExactly(kind container.Kind) bool {
 	}
 	return false
 }
+
+// SoundSpans returns what has to be in the file for SoundArgs to decode the window, for a
+// window with an end and a Probe that found runs: the packets from where the demuxer
+// lands when it seeks, which is at a key frame of the video, until after the end.
+func (p Probe) SoundSpans(w SoundWindow) []container.Span {
+	from := time.Duration(math.MinInt64)
+	if w.From > SeekLead {
+		from = w.From - SeekLead + p.Zero()
+		// Demuxers search by decoding time, so they may find a later one, never an earlier.
+		if i, _ := slices.BinarySearch(p.VideoPackets.Keyframes, from); i > 0 {
+			from = p.VideoPackets.Keyframes[i-1]
+		} else if p.Video != nil {
+			from = math.MinInt64
+		}
+	}
+	from = max(from, math.MinInt64+runMargin) - runMargin
+	to := w.To + p.Zero() + runMargin
+	var spans []container.Span
+	for _, r := range p.AudioPackets.Runs {
+		if r.Last >= from && r.First <= to {
+			spans = append(spans, r.Bytes)
+		}
+	}
+	return spans
+}
+
+// runMargin is more than packets last and filters look ahead.
+const runMargin = time.Second
 
 // SoundWindow is a stretch of the sound of a probed file.
 type SoundWindow struct {

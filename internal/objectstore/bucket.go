@@ -3,6 +3,8 @@ package objectstore
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"net"
 	"net/http"
@@ -16,6 +18,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 	smithyauth "github.com/aws/smithy-go/auth"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
@@ -210,6 +213,28 @@ func (b *Bucket) Stat(ctx context.Context, key string) (_ Info, err error) {
 		ETag:        aws.ToString(out.ETag),
 		ContentType: aws.ToString(out.ContentType),
 	}, nil
+}
+
+// SHA256 returns the hash of the object's bytes, and their ETag, if the store computed the hash
+// when the object was put. Otherwise the hash is nil.
+func (b *Bucket) SHA256(ctx context.Context, key string) (sum []byte, etag string, err error) {
+	ctx, end := tracing.Start(ctx, "bucket stat")
+	defer func() { end(err) }()
+	if err := CheckKey(key); err != nil {
+		return nil, "", err
+	}
+	call, cancel := b.call(ctx)
+	defer cancel()
+	out, err := b.client.HeadObject(call, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key, ChecksumMode: types.ChecksumModeEnabled})
+	if err != nil {
+		return nil, "", b.fail(ctx, "stat", key, err)
+	}
+	// The checksum of an upload in parts, which ends in their number, is not that of the bytes.
+	sum, err = base64.StdEncoding.DecodeString(aws.ToString(out.ChecksumSHA256))
+	if err != nil || len(sum) != sha256.Size || out.ChecksumType == types.ChecksumTypeComposite {
+		sum = nil
+	}
+	return sum, aws.ToString(out.ETag), nil
 }
 
 // Delete sends one request per object: the bulk request needs a checksum header that some

@@ -125,19 +125,25 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 // Fetch downloads the object to dst.part, several ranges at once, and renames it when complete. If
 // the object is overwritten in the meantime it starts over, and after a few times returns
 // ErrChanged.
-func (b *Bucket) Fetch(ctx context.Context, key, dst string) (err error) {
+func (b *Bucket) Fetch(ctx context.Context, key, dst string) error {
+	_, err := b.FetchVersion(ctx, key, dst)
+	return err
+}
+
+// FetchVersion is Fetch and returns the ETag of the bytes it brought.
+func (b *Bucket) FetchVersion(ctx context.Context, key, dst string) (etag string, err error) {
 	ctx, end := tracing.Start(ctx, "bucket fetch")
 	defer func() { end(err) }()
 	if err := CheckKey(key); err != nil {
-		return err
+		return "", err
 	}
 	part := dst + ".part"
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
 	if err != nil {
-		return fmt.Errorf("fetch %s: %w", key, err)
+		return "", fmt.Errorf("fetch %s: %w", key, err)
 	}
 	for try := 1; ; try++ {
-		err = b.fetch(ctx, key, f)
+		etag, err = b.fetch(ctx, key, f)
 		if !errors.Is(err, ErrChanged) || try == b.attempts {
 			break
 		}
@@ -150,45 +156,65 @@ func (b *Bucket) Fetch(ctx context.Context, key, dst string) (err error) {
 	}
 	if err == nil {
 		if err = os.Rename(part, dst); err == nil {
-			return nil
+			return etag, nil
 		}
 		err = fmt.Errorf("fetch %s: %w", key, err)
 	}
-	return errors.Join(err, os.Remove(part))
+	return "", errors.Join(err, os.Remove(part))
 }
 
-func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) error {
+func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) (etag string, err error) {
 	// The first range also returns size and ETag: a small object costs one round trip.
 	first, err := b.get(ctx, key, "", 0, b.partSize)
 	if errors.Is(err, errEmptyRange) {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	g, partCtx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	copyRange := func(at, length int64, body io.ReadCloser) {
-		g.Go(func() error {
-			r := &rangeReader{ctx: partCtx, bucket: b, key: key, etag: first.etag, at: at, end: at + length, body: body, progress: 1 << 20}
-			defer r.Close()
-			buf := copyBuffers.Get().(*[256 << 10]byte)
-			defer copyBuffers.Put(buf)
-			if _, err := io.CopyBuffer(io.NewOffsetWriter(f, at), r, buf[:]); err != nil {
-				return fmt.Errorf("fetch %s: %w", key, err)
-			}
-			return nil
-		})
+		g.Go(func() error { return b.copyRange(partCtx, f, key, first.etag, at, length, body) })
 	}
 	copyRange(0, first.length, first.body)
 	for offset := first.length; offset < first.total && partCtx.Err() == nil; offset += b.partSize {
 		copyRange(offset, min(b.partSize, first.total-offset), nil)
 	}
 	if err := g.Wait(); err != nil {
-		return err
+		return "", err
 	}
 	if ctx.Err() != nil { // no part failed, so only ctx can have ended the loop
-		return fmt.Errorf("fetch %s: %w", key, context.Cause(ctx))
+		return "", fmt.Errorf("fetch %s: %w", key, context.Cause(ctx))
+	}
+	return first.etag, nil
+}
+
+// FetchSpans writes spans of the object to the same places of f, several at once. If the object
+// no longer has the ETag of info it returns ErrChanged.
+func (b *Bucket) FetchSpans(ctx context.Context, info Info, f io.WriterAt, spans ...Span) (err error) {
+	ctx, end := tracing.Start(ctx, "bucket fetch spans")
+	defer func() { end(err) }()
+	if err := CheckKey(info.Key); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, s := range spans {
+		g.Go(func() error { return b.copyRange(ctx, f, info.Key, info.ETag, s.From, s.To-s.From, nil) })
+	}
+	return g.Wait()
+}
+
+// copyRange copies bytes of an object to the same place of f. body is the response that brings
+// them, or nil before the request.
+func (b *Bucket) copyRange(ctx context.Context, f io.WriterAt, key, etag string, at, length int64, body io.ReadCloser) error {
+	r := &rangeReader{ctx: ctx, bucket: b, key: key, etag: etag, at: at, end: at + length, body: body, progress: 1 << 20}
+	defer r.Close()
+	buf := copyBuffers.Get().(*[256 << 10]byte)
+	defer copyBuffers.Put(buf)
+	if _, err := io.CopyBuffer(io.NewOffsetWriter(f, at), r, buf[:]); err != nil {
+		return fmt.Errorf("fetch %s: %w", key, err)
 	}
 	return nil
 }

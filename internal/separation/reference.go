@@ -70,26 +70,11 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 // cut brings the stretch of the asset into a file that the provider takes, and
 // describes that file in the job.
 func (s *Service) cut(ctx context.Context, dir string, ref Reference, made *newJob) (file string, err error) {
-	if free, unable := s.CanWork(ctx); unable != nil || made.used[0].SizeBytes+s.MaxAudioBytes > free {
-		return "", errBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to fetch, %d free", made.used[0].SizeBytes, free)))
-	}
 	source := filepath.Join(dir, "asset")
-	if err := s.Assets.FetchTo(ctx, ref.AssetKey, source); err != nil {
-		if errors.Is(err, asset.ErrCorrupt) {
-			return "", fault.NotFoundf("sourceAssetKey: the asset was damaged and removed; upload it again").WithCause(err)
-		}
-		return "", fmt.Errorf("fetch asset: %w", err)
+	found, err := s.fetchStretch(ctx, source, ref, made)
+	if errors.Is(err, asset.ErrWhole) {
+		found, err = s.fetchWhole(ctx, source, ref, made)
 	}
-	release, err := s.analysisSlot(ctx, made.owner)
-	if err != nil {
-		return "", err
-	}
-	defer release()
-	probe, err := s.Media.ProbeWithin(ctx, source, media.MeasureOptions{MaxPackets: maxAssetPackets, MaxMemoryBytes: analysisMemory, Timeout: analysisTimeout})
-	if err != nil {
-		return "", assetRefused(err)
-	}
-	stretch, err := s.plan(ctx, made.owner, probe, ref)
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +82,54 @@ func (s *Service) cut(ctx context.Context, dir string, ref Reference, made *newJ
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return "", fmt.Errorf("create work folder: %w", err)
 	}
-	return s.encode(ctx, work, source, probe, stretch, made)
+	release, err := s.analysisSlot(ctx, made.owner)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	return s.encode(ctx, work, source, found, made)
+}
+
+// stretch is a part of the sound of a file.
+type stretch struct {
+	media.Probe
+	window media.SoundWindow
+}
+
+func (s *Service) fetchWhole(ctx context.Context, path string, ref Reference, made *newJob) (stretch, error) {
+	if err := s.room(ctx, made.used[0].SizeBytes); err != nil {
+		return stretch{}, err
+	}
+	if err := s.Assets.FetchTo(ctx, ref.AssetKey, path); err != nil {
+		if errors.Is(err, asset.ErrCorrupt) {
+			return stretch{}, fault.NotFoundf("sourceAssetKey: the asset was damaged and removed; upload it again").WithCause(err)
+		}
+		return stretch{}, fmt.Errorf("fetch asset: %w", err)
+	}
+	probe, err := s.probe(ctx, made.owner, path, false)
+	if err != nil {
+		return stretch{}, assetRefused(err)
+	}
+	return s.plan(ctx, made.owner, probe, ref)
+}
+
+// room refuses a cut for which so many bytes of the asset do not fit on the disk.
+func (s *Service) room(ctx context.Context, bytes int64) error {
+	free, unable := s.CanWork(ctx)
+	if unable == nil && bytes+s.MaxAudioBytes <= free {
+		return nil
+	}
+	return errBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to fetch, %d free", bytes, free)))
+}
+
+// probe reads a file in one of the places of analyses.
+func (s *Service) probe(ctx context.Context, owner, path string, runs bool) (media.Probe, error) {
+	release, err := s.analysisSlot(ctx, owner)
+	if err != nil {
+		return media.Probe{}, err
+	}
+	defer release()
+	return s.Media.ProbeWithin(ctx, path, media.MeasureOptions{Runs: runs, MaxPackets: maxAssetPackets, MaxMemoryBytes: analysisMemory, Timeout: analysisTimeout})
 }
 
 // maxAssetPackets is more than the packets of twelve hours of film.
@@ -122,22 +154,22 @@ func assetRefused(err error) error {
 
 // plan returns the stretch of the sound that is between the trims, if the owner can
 // pay for it.
-func (s *Service) plan(ctx context.Context, owner string, p media.Probe, ref Reference) (media.SoundWindow, error) {
+func (s *Service) plan(ctx context.Context, owner string, p media.Probe, ref Reference) (stretch, error) {
 	if p.Audio == nil || p.AudioPackets.Packets == 0 {
-		return media.SoundWindow{}, errSilentAsset
+		return stretch{}, errSilentAsset
 	}
 	end := p.AudioPackets.End - p.Zero()
 	if ref.To > 0 {
 		end = min(end, ref.To)
 	}
 	if end <= ref.From {
-		return media.SoundWindow{}, errEmptyCut
+		return stretch{}, errEmptyCut
 	}
 	w := media.SoundWindow{From: ref.From, To: end, SampleRate: p.Audio.SampleRate, Stereo: p.Audio.Channels > 2}
 	if !slices.Contains(cutRates, w.SampleRate) {
 		w.SampleRate = 48000
 	}
-	return w, s.affordable(ctx, owner, credit.Price((end - ref.From).Milliseconds()))
+	return stretch{p, w}, s.affordable(ctx, owner, credit.Price((end - ref.From).Milliseconds()))
 }
 
 // cutRates are the sample rates that WAV and AAC both have; others become 48 kHz.
@@ -148,8 +180,8 @@ const cutBitrate = 96_000
 
 // encode writes the stretch as WAV, which is exact, or where that is larger than the
 // provider may be sent as AAC, and measures what came out as it would an upload.
-func (s *Service) encode(ctx context.Context, dir, source string, p media.Probe, w media.SoundWindow, made *newJob) (file string, err error) {
-	channels := int64(min(2, p.Audio.Channels))
+func (s *Service) encode(ctx context.Context, dir, source string, found stretch, made *newJob) (file string, err error) {
+	w, channels := found.window, int64(min(2, found.Audio.Channels))
 	length := w.To - w.From
 	kind, codec, file := container.WAV, []string{"-c:a", "pcm_s16le", "-f", "wav"}, filepath.Join(dir, "cut.wav")
 	if wavHeader+media.MulDiv(int64(length), 2*channels*int64(w.SampleRate), int64(time.Second)) > s.MaxAudioBytes {
@@ -159,7 +191,7 @@ func (s *Service) encode(ctx context.Context, dir, source string, p media.Probe,
 		kind, file = container.MP4, filepath.Join(dir, "cut.m4a")
 		codec = []string{"-c:a", "aac", "-b:a", strconv.FormatInt(cutBitrate*channels, 10), "-movflags", "+faststart", "-f", "ipod"}
 	}
-	args := append(append(p.SoundArgs(source, w), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+file)...)
+	args := append(append(found.SoundArgs(source, w), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+file)...)
 	if _, err := s.Media.Encode(ctx, media.Pass{Name: "cut sound", Args: args, Dir: dir, Inputs: []string{source},
 		Timeout: cutTimeout, MaxMemoryBytes: analysisMemory}); err != nil {
 		return "", assetRefused(err)

@@ -4,7 +4,8 @@
 //
 // Not there, because the service never asks for it: anonymous access, versions,
 // access lists, several buckets, copies, deletion of many at once, chunked bodies,
-// metadata, checksums other than that of the signature.
+// metadata. Of checksums there are that of the signature and the SHA-256 of objects put whole, which
+// is computed and told, and never compared: tests put bytes that do not fit their key.
 package bucket
 
 import (
