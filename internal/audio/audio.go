@@ -22,7 +22,7 @@ const (
 type frame [2]float64
 
 // pcmFile is a file of samples. Reading outside of what it holds yields silence,
-// so that nobody has to care where a source ends.
+// so callers need not know where a source ends.
 type pcmFile struct {
 	file   *os.File
 	first  int64 // number of the first sample in the file
@@ -45,13 +45,15 @@ func openPCM(path string, first int64) (*pcmFile, error) {
 
 // read fills dst with the samples from position at on.
 func (p *pcmFile) read(dst []frame, at int64) error {
-	clear(dst)
 	at -= p.first
 	skip := max(0, -at)
 	n := min(int64(len(dst)), p.length-at) - skip
 	if skip >= int64(len(dst)) || n <= 0 {
+		clear(dst)
 		return nil
 	}
+	clear(dst[:skip])
+	clear(dst[skip+n:])
 	if need := int(n * FrameBytes); cap(p.buffer) < need {
 		p.buffer = make([]byte, need)
 	}
@@ -59,22 +61,21 @@ func (p *pcmFile) read(dst []frame, at int64) error {
 	if _, err := p.file.ReadAt(b, (at+skip)*FrameBytes); err != nil && err != io.EOF {
 		return fmt.Errorf("read samples: %w", err)
 	}
-	for i := range n {
-		left := math.Float32frombits(binary.LittleEndian.Uint32(b[i*FrameBytes:]))
-		right := math.Float32frombits(binary.LittleEndian.Uint32(b[i*FrameBytes+4:]))
-		dst[skip+i] = frame{finite(left), finite(right)}
+	for i := range dst[skip : skip+n] {
+		bits := binary.LittleEndian.Uint64(b[i*FrameBytes:])
+		dst[skip+int64(i)] = frame{sample(uint32(bits)), sample(uint32(bits >> 32))}
 	}
 	return nil
 }
 
-// finite replaces what a broken float file may hold: one NaN would silence the
-// whole mix.
-func finite(f float32) float64 {
-	x := float64(f)
-	if math.IsNaN(x) || math.IsInf(x, 0) {
+// sample returns the value of float32 bits. NaN and infinity, which a broken file may
+// hold, become 0: one NaN would silence the whole mix.
+func sample(bits uint32) float64 {
+	const exponent = 0xff << 23
+	if bits&exponent == exponent {
 		return 0
 	}
-	return x
+	return float64(math.Float32frombits(bits))
 }
 
 func (p *pcmFile) close() { p.file.Close() }

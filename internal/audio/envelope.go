@@ -167,11 +167,11 @@ func (c Curve) between(k int, dst []float64, first float64) {
 		}
 		return
 	}
-	length := b.At - a.At
+	length, ratio := b.At-a.At, math.Log(b.Gain/a.Gain)
 	for i := range dst {
 		share := (first + float64(i) - a.At) / length
 		if a.Shape == Decibels {
-			dst[i] *= a.Gain * math.Pow(b.Gain/a.Gain, share)
+			dst[i] *= a.Gain * math.Exp(ratio*share)
 		} else {
 			dst[i] *= a.Gain + (b.Gain-a.Gain)*share
 		}

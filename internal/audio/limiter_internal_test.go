@@ -3,17 +3,18 @@ package audio
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
-// through sends frames through a limiter and returns them in step with the input.
+// through sends frames through a limiter in blocks of any length, and returns them in
+// step with the input.
 func through(l *limiter, in []frame) []frame {
-	var out []frame
-	for _, f := range in {
-		out = append(out, l.push(f))
-	}
-	for range lookAhead {
-		out = append(out, l.push(frame{}))
+	out, rng := append(slices.Clone(in), make([]frame, lookAhead)...), rand.New(rand.NewPCG(9, 9))
+	for rest := out; len(rest) > 0; {
+		n := min(len(rest), 1+rng.IntN(4*lookAhead))
+		l.process(rest[:n])
+		rest = rest[n:]
 	}
 	return out[lookAhead:]
 }

@@ -7,7 +7,7 @@ import "math"
 type LoudnessMeter struct {
 	portions portions
 	channels []loudnessChannel
-	hop      int // samples in the blocks of the channels
+	hop      int // samples of the channels' hops that are there
 	hops     [gatingHops]float64
 	begun    int // hops so far
 	blocks   [gatingBins]gatingBin
@@ -36,9 +36,10 @@ type gatingBin struct {
 // loudnessChannel is the state of one channel.
 type loudnessChannel struct {
 	weight float64
-	block  [loudnessHop]float64
-	filter kWeighting
-	peak   truePeak
+	// samples are a hop, after the last peakTaps samples of the hop before.
+	samples [peakTaps + loudnessHop]float64
+	filter  kWeighting
+	peak    float64 // the true peak of the hops before
 }
 
 // ChannelWeights returns the weights of the usual layout of so many channels:
@@ -75,11 +76,17 @@ func NewLoudnessMeter(weights ...float64) *LoudnessMeter {
 func (m *LoudnessMeter) Write(p []byte) (int, error) { return m.portions.each(p, m.frames) }
 
 func (m *LoudnessMeter) frames(p []byte) {
-	for ; len(p) > 0; p = p[m.portions.size:] {
-		for i := range m.channels {
-			m.channels[i].block[m.hop] = float(p[4*i:])
+	size := m.portions.size
+	for len(p) > 0 {
+		n := min(loudnessHop-m.hop, len(p)/size)
+		for c := range m.channels {
+			samples := m.channels[c].samples[peakTaps+m.hop:][:n]
+			for i := range samples {
+				samples[i] = float(p[i*size+4*c:])
+			}
 		}
-		if m.hop++; m.hop == loudnessHop {
+		p = p[n*size:]
+		if m.hop += n; m.hop == loudnessHop {
 			m.endHop()
 		}
 	}
@@ -87,13 +94,14 @@ func (m *LoudnessMeter) frames(p []byte) {
 
 // endHop measures the samples of a hop, and the gating block that they end.
 func (m *LoudnessMeter) endHop() {
-	m.hop = 0
 	var power float64
 	for i := range m.channels {
 		c := &m.channels[i]
-		c.peak.add(c.block[:])
-		power += c.weight * c.filter.power(c.block[:])
+		c.peak = m.peak(c)
+		power += c.weight * c.filter.power(c.samples[peakTaps:])
+		copy(c.samples[:peakTaps], c.samples[loudnessHop:])
 	}
+	m.hop = 0
 	m.hops[m.begun%gatingHops] = power
 	if m.begun++; m.begun < gatingHops {
 		return
@@ -137,11 +145,23 @@ func (m *LoudnessMeter) mean(from int) (power float64, ok bool) {
 func (m *LoudnessMeter) TruePeak() float64 {
 	var highest float64
 	for i := range m.channels {
-		c := m.channels[i] // a copy: more may be written
-		c.peak.add(c.block[:m.hop])
-		highest = max(highest, c.peak.highest)
+		highest = max(highest, m.peak(&m.channels[i]))
 	}
 	return highest
+}
+
+// peak is the true peak of a channel so far. The sound is taken for its mirror image
+// before it begins, because a sound cut out of another one has no peak at the cut.
+func (m *LoudnessMeter) peak(c *loudnessChannel) float64 {
+	if m.begun == 0 {
+		for n := 1; n <= peakTaps; n++ {
+			c.samples[peakTaps-n] = 0
+			if n < m.hop {
+				c.samples[peakTaps-n] = c.samples[peakTaps+n]
+			}
+		}
+	}
+	return truePeak(c.samples[:peakTaps+m.hop], c.peak)
 }
 
 // kWeighting is the two filters that BS.1770 puts before the power, at SampleRate:
@@ -171,37 +191,31 @@ func settled(x float64) float64 {
 	return x
 }
 
-// truePeak finds the highest value between and at the samples of one channel, at four
-// times their rate.
-type truePeak struct {
-	highest float64
-	begun   bool
-	before  [peakTaps]float64 // the last samples of the block before
-}
-
 const (
+	// A true peak is found at peakPhases times the rate of the samples. Each value is
+	// made of peakTaps samples.
 	peakPhases = 4
-	peakTaps   = 32 // samples that each value between two of them is made of
-	peakStep   = 48 // samples that are judged at once
+	peakTaps   = 32
+	peakStep   = peakTaps / 2 // samples that are judged at once
 )
 
-// peakFilter is a low-pass filter of the oversampled signal, by phase. peakGain is
-// the most by which a value can exceed the samples that it is made of.
+// peakFilter is a low-pass filter of the oversampled signal, by tap and phase. peakGain
+// is the most by which a value can exceed the samples that it is made of.
 var peakFilter, peakGain = newPeakFilter()
 
-func newPeakFilter() (filter [peakPhases][peakTaps]float64, gain float64) {
+func newPeakFilter() (filter [peakTaps][peakPhases]float64, gain float64) {
 	const cutoff, beta = 0.97, 9
-	for phase := range filter {
+	for phase := range peakPhases {
 		var sum, abs float64
-		for tap := range filter[phase] {
+		for tap := range filter {
 			x := float64(tap-peakTaps/2) + float64(phase)/peakPhases
 			w := 2 * x / peakTaps
-			filter[phase][tap] = sinc(cutoff*x) * bessel(beta*math.Sqrt(max(0, 1-w*w)))
-			sum += filter[phase][tap]
+			filter[tap][phase] = sinc(cutoff*x) * bessel(beta*math.Sqrt(max(0, 1-w*w)))
+			sum += filter[tap][phase]
 		}
-		for tap := range filter[phase] {
-			filter[phase][tap] /= sum
-			abs += math.Abs(filter[phase][tap])
+		for tap := range filter {
+			filter[tap][phase] /= sum
+			abs += math.Abs(filter[tap][phase])
 		}
 		gain = max(gain, abs)
 	}
@@ -225,42 +239,41 @@ func bessel(x float64) float64 {
 	return sum
 }
 
-// add takes the next samples. What cannot reach the highest value is not filtered,
-// which is nearly everything. The sound is taken for its mirror image before it
-// begins, because a sound cut out of another one has no peak at the cut.
-func (t *truePeak) add(samples []float64) {
-	if !t.begun {
-		t.begun = true
-		for n := 1; n <= peakTaps && n < len(samples); n++ {
-			t.before[peakTaps-n] = samples[n]
+// truePeak returns the highest value between and at the samples after the first
+// peakTaps ones, or highest if that is higher. Samples that cannot reach it, which are
+// nearly all, are not filtered.
+func truePeak(samples []float64, highest float64) float64 {
+	older, old := level(samples[:peakStep]), level(samples[peakStep:peakTaps])
+	for at := peakTaps; at < len(samples); at += peakStep {
+		end := min(at+peakStep, len(samples))
+		now := level(samples[at:end])
+		if max(older, old, now)*peakGain > highest {
+			highest = max(highest, now, between(samples[at-peakTaps+1:end]))
 		}
+		older, old = old, now
 	}
-	var joined [peakTaps + peakStep]float64
-	for len(samples) > 0 {
-		n := copy(joined[peakTaps:], samples[:min(peakStep, len(samples))])
-		copy(joined[:], t.before[:])
-		var level float64
-		for _, x := range joined[:peakTaps+n] {
-			level = max(level, math.Abs(x))
-		}
-		if level*peakGain > t.highest {
-			t.highest = max(t.highest, level)
-			t.search(joined[:peakTaps+n])
-		}
-		copy(t.before[:], joined[n:peakTaps+n])
-		samples = samples[n:]
-	}
+	return highest
 }
 
-func (t *truePeak) search(samples []float64) {
-	for at := 1; at+peakTaps <= len(samples); at++ {
-		part := (*[peakTaps]float64)(samples[at:])
-		for phase := range peakFilter {
-			var sum float64
-			for i, h := range &peakFilter[phase] {
-				sum += h * part[i]
-			}
-			t.highest = max(t.highest, math.Abs(sum))
+// level is the highest of the samples.
+func level(samples []float64) (highest float64) {
+	for _, x := range samples {
+		if x = math.Abs(x); x > highest {
+			highest = x
 		}
 	}
+	return highest
+}
+
+// between is the highest value between samples.
+func between(samples []float64) (highest float64) {
+	for ; len(samples) >= peakTaps; samples = samples[1:] {
+		var a, b, c, d float64 // summed at the same time, because a sum of its own waits for each addition
+		for i, x := range (*[peakTaps]float64)(samples) {
+			h := &peakFilter[i]
+			a, b, c, d = a+h[0]*x, b+h[1]*x, c+h[2]*x, d+h[3]*x
+		}
+		highest = max(highest, math.Abs(a), math.Abs(b), math.Abs(c), math.Abs(d))
+	}
+	return highest
 }

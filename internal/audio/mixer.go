@@ -132,18 +132,20 @@ func (m *Mixer) fill() error {
 	if err := m.mix(m.sum); err != nil {
 		return err
 	}
-	n := 0
-	for i, f := range m.sum {
-		out := m.limiter.push(frame{f[0] * m.gain, f[1] * m.gain})
-		if m.at+int64(i) < lookAhead || m.written == m.total {
-			continue
+	if m.gain != 1 {
+		for i, f := range m.sum {
+			m.sum[i] = frame{f[0] * m.gain, f[1] * m.gain}
 		}
-		putFrame(m.bytes[n*FrameBytes:], out)
-		n++
-		m.written++
+	}
+	m.limiter.process(m.sum)
+	out := m.sum[max(0, lookAhead-m.at):]
+	out = out[:min(int64(len(out)), m.total-m.written)]
+	for i, f := range out {
+		putFrame(m.bytes[i*FrameBytes:], f)
 	}
 	m.at += int64(len(m.sum))
-	m.unread = m.bytes[:n*FrameBytes]
+	m.written += int64(len(out))
+	m.unread = m.bytes[:len(out)*FrameBytes]
 	return nil
 }
 

@@ -1,9 +1,6 @@
 package audio
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "encoding/binary"
 
 // portions turns writes of any length into whole frames of size bytes.
 type portions struct {
@@ -31,4 +28,4 @@ func (w *portions) each(p []byte, f func([]byte)) (int, error) {
 }
 
 // float reads the first sample of b.
-func float(b []byte) float64 { return finite(math.Float32frombits(binary.LittleEndian.Uint32(b))) }
+func float(b []byte) float64 { return sample(binary.LittleEndian.Uint32(b)) }

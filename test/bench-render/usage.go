@@ -26,11 +26,13 @@ func (u usage) better(v usage) usage {
 	return usage{min(u.wall, v.wall), min(u.cpu, v.cpu), max(u.memory, v.memory)}
 }
 
-// measured runs f and watches this process and its children.
+// measured runs f and watches the memory of this process and its children. The CPU time
+// of the watching does not count: it grows with the processes of the machine.
 func measured(f func() error) (usage, error) {
 	runtime.GC()
-	stop, peak := make(chan struct{}), make(chan int64)
+	stop, watched := make(chan struct{}), make(chan usage)
 	go func() {
+		runtime.LockOSThread() // and ends the thread, whose CPU time is that of the watching
 		var highest int64
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
@@ -38,24 +40,24 @@ func measured(f func() error) (usage, error) {
 			highest = max(highest, familyMemory())
 			select {
 			case <-stop:
-				peak <- highest
+				watched <- usage{cpu: processorTime(syscall.RUSAGE_THREAD), memory: highest}
 				return
 			case <-tick.C:
 			}
 		}
 	}()
-	cpu, begin := processorTime(), time.Now()
+	cpu, begin := processorTime(syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN), time.Now()
 	err := f()
-	u := usage{wall: time.Since(begin), cpu: processorTime() - cpu}
+	wall := time.Since(begin)
 	close(stop)
-	u.memory = <-peak
-	return u, err
+	watching := <-watched
+	cpu = processorTime(syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN) - cpu - watching.cpu
+	return usage{wall, cpu, watching.memory}, err
 }
 
-// processorTime is what this process and its finished children have used.
-func processorTime() time.Duration {
-	var sum time.Duration
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+// processorTime is what this process, its finished children or this thread have used.
+func processorTime(of ...int) (sum time.Duration) {
+	for _, who := range of {
 		var r syscall.Rusage
 		if err := syscall.Getrusage(who, &r); err == nil {
 			sum += time.Duration(r.Utime.Nano() + r.Stime.Nano())
