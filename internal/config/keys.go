@@ -364,8 +364,8 @@ func (s *settings) renderKeys() []Key {
 			Meaning: "Most work of one render, in 10^9 pixels: canvas x output frames + source picture x frames decoded. " +
 				"The default is three hours of 1920x1080 at 30 a second, twice."},
 		{Name: "RENDER_MAX_SOUND_HOURS", Default: "24", Min: 1, Max: maxHours, set: number(&s.Render.MaxSound, time.Hour),
-			Meaning: "Most sound that one render may decode and change in tempo, in hours. An hour takes 1.4 GB of " +
-				"scratch space."},
+			Meaning: "Most sound that one render may decode and change in tempo, in hours; its mix may add up " +
+				"16 times as much. An hour takes 1.4 GB of scratch space."},
 		{Name: "RENDER_JOB_TIMEOUT_MIN", Default: "240", Min: 1, Max: 10080, set: number(&s.Render.JobTimeout, time.Minute),
 			Meaning: "A render that has not ended this long after its first attempt began is FAILED, in minutes."},
 		{Name: "PART_CACHE_MAX_MB", Default: "10240", Min: 1, Max: maxMegabytes,

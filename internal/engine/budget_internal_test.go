@@ -41,6 +41,27 @@ func TestScratchSpaceIsReserved(t *testing.T) {
 	reserve(b, 400, true)
 }
 
+// Stems that play at the same time cost little to decode, and each costs its length to mix.
+func TestTheWorkOfMixingIsBounded(t *testing.T) {
+	sources := map[string]*Source{"s": {Path: "/s", SHA256: "s", info: fakeVideo(r(30, 1), 300, 0)}}
+	segment := ms(0, 10_000)
+	segment.SourceKey, segment.Speed = "s", 1
+	tl := timeline.Timeline{OutputKind: timeline.Audio, Quality: timeline.Low, Segments: []timeline.Segment{segment}}
+	for n := range mixedSounds {
+		_, err := makePlan(tl, sources, Limits{MaxSound: 10 * time.Second}.withDefaults(), Machine{Cores: 2})
+		if err != nil {
+			t.Fatalf("%d stems: %v", n, err)
+		}
+		tl.Directives = append(tl.Directives, timeline.Directive{ID: fmt.Sprint(n), AppliedSpeed: 1, Range: timeline.Range{End: time.Minute},
+			Selections: []timeline.Selection{{StemID: "voice_all", SourceKey: "s", Volume: 1}}})
+	}
+	_, err := makePlan(tl, sources, Limits{MaxSound: 10 * time.Second}.withDefaults(), Machine{Cores: 2})
+	f := fault.As(err)
+	if f == nil || f.Reason != fault.SourceTooLarge || f.Answer() != "the sound is too much work: 170.0 s to mix, at most 160.0 s are accepted" {
+		t.Error(err)
+	}
+}
+
 // However a film is cut, and however many stems lie over it, what it would cost is
 // known and refused before any of it is planned.
 func TestPiecesOfSoundAreCounted(t *testing.T) {

@@ -20,7 +20,7 @@ type Limits struct {
 	MaxFrames         int64         // video frames of one source
 	MaxOutputDuration time.Duration // of the timeline
 	MaxPixelFrames    int64         // of work: see Plan.work
-	MaxSound          time.Duration // that is decoded and stretched
+	MaxSound          time.Duration // that is decoded and stretched; a mix may add up mixedSounds times as much
 	MinFreeBytes      int64         // left on the disk of Job.Dir at all times
 }
 
@@ -105,21 +105,34 @@ func checkPieces(t timeline.Timeline, l *layout) error {
 		"separationDirectives: the sound has %d pieces, because stems are cut where segments meet; at most %d are accepted", pieces, maxPieces)
 }
 
+// mixedSounds is how many times Limits.MaxSound a mix may add up: by default 384 hours,
+// which is the longest film under 64 clips and 16 stems. One core mixes an hour of one
+// sound in less than a second.
+const mixedSounds = 16
+
 // checkSound judges the sound that a planned film needs, before any of it is decoded.
 func (l Limits) checkSound(p *Plan) error {
-	var samples int64
+	var decoded, mixed int64
 	for _, s := range p.Audio {
-		samples += s.To - s.From
+		decoded += s.To - s.From
 	}
 	for _, s := range p.Stretches {
-		samples += s.Length
+		decoded += s.Length
 	}
-	if samples <= samplesOf(l.MaxSound) {
-		return nil
+	for _, r := range p.Regions {
+		mixed += r.End - r.Start
 	}
-	length := time.Duration(media.MulDiv(samples, int64(time.Second), sampleRate))
-	return fault.Failedf(fault.SourceTooLarge, "the sound is too much work: %s to decode and to change in tempo, at most %s are accepted",
-		seconds(length), seconds(l.MaxSound))
+	check := func(samples int64, work string, most time.Duration) error {
+		if samples <= samplesOf(most) {
+			return nil
+		}
+		length := time.Duration(media.MulDiv(samples, int64(time.Second), sampleRate))
+		return fault.Failedf(fault.SourceTooLarge, "the sound is too much work: %s to %s, at most %s are accepted", seconds(length), work, seconds(most))
+	}
+	if err := check(decoded, "decode and to change in tempo", l.MaxSound); err != nil {
+		return err
+	}
+	return check(mixed, "mix", mixedSounds*l.MaxSound)
 }
 
 // ErrNoSpace is what a render ends with when the disk fills up: another machine,
