@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -19,10 +18,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	"github.com/aws/smithy-go"
-	smithyauth "github.com/aws/smithy-go/auth"
-	smithyendpoints "github.com/aws/smithy-go/endpoints"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/httpcall"
@@ -99,12 +94,11 @@ func NewBucket(cfg BucketConfig) *Bucket {
 	client := &httpClient{client: httpcall.Private(base), limit: cfg.StallTimeout}
 	backoff := retry.NewExponentialJitterBackoff(cfg.MaxBackoff)
 	opts := s3.Options{
-		BaseEndpoint:       &cfg.Endpoint,
-		EndpointResolverV2: newPathStyle(cfg),
-		Region:             cfg.Region,
-		UsePathStyle:       true,
-		Credentials:        credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
-		HTTPClient:         client,
+		BaseEndpoint: &cfg.Endpoint,
+		Region:       cfg.Region,
+		UsePathStyle: true,
+		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
+		HTTPClient:   client,
 		// Several compatible services refuse the checksum trailers that the SDK adds by default.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
@@ -139,33 +133,6 @@ func NewBucket(cfg BucketConfig) *Bucket {
 		},
 		secrets: []string{cfg.SecretAccessKey, cfg.AccessKeyID},
 	}
-}
-
-// pathStyle resolves the endpoint of one bucket once. For a custom region the SDK would evaluate
-// its endpoint rules twice per request, at a higher cost than the signature.
-type pathStyle struct {
-	region   string
-	endpoint func() (smithyendpoints.Endpoint, error)
-}
-
-func newPathStyle(cfg BucketConfig) *pathStyle {
-	return &pathStyle{cfg.Region, sync.OnceValues(func() (smithyendpoints.Endpoint, error) {
-		return s3.NewDefaultEndpointResolverV2().ResolveEndpoint(context.Background(), s3.EndpointParameters{
-			Endpoint: &cfg.Endpoint, Region: &cfg.Region, Bucket: &cfg.Bucket, ForcePathStyle: aws.Bool(true)})
-	})}
-}
-
-// ResolveEndpoint implements s3.EndpointResolverV2. Each call returns its own properties, because
-// the SDK writes into them.
-func (p *pathStyle) ResolveEndpoint(context.Context, s3.EndpointParameters) (smithyendpoints.Endpoint, error) {
-	sign := smithyauth.Option{SchemeID: smithyauth.SchemeIDSigV4}
-	smithyhttp.SetSigV4SigningName(&sign.SignerProperties, "s3")
-	smithyhttp.SetSigV4SigningRegion(&sign.SignerProperties, p.region)
-	smithyhttp.SetDisableDoubleEncoding(&sign.SignerProperties, true)
-	e, err := p.endpoint()
-	e.Properties = smithy.Properties{}
-	smithyauth.SetAuthOptions(&e.Properties, []*smithyauth.Option{&sign})
-	return e, err
 }
 
 // NewTransport returns the transport for a bucket that is configured without a client.

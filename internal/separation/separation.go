@@ -112,7 +112,7 @@ func New(o Options) *Service {
 	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "separation_jobs", Prefix: "sep-", Topic: topicWorkers,
 		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
 		Tracer: o.Tracer, Attempt: "separation.attempt", Observer: o.Observer},
-		signer:   newSigner(o.SigningSecret, o.SigningPrevious),
+		signer:   signer{o.SigningSecret, o.SigningPrevious},
 		analyses: o.Analyses, analysisWait: analysisWait}
 }
 

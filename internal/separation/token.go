@@ -6,12 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"hash"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"cutroom/internal/clock"
@@ -21,39 +19,22 @@ import (
 
 // signer makes and checks the tokens of stem URLs:
 // <expiryEpochSec>.<base64url HMAC-SHA256 over job id, stem id and expiry>.
-// A previous secret still verifies, and signs nothing; "" is none.
-type signer struct{ secret, previous *signingKey }
+// The previous secret verifies tokens but signs none; "" means that there is none.
+type signer struct{ secret, previous string }
 
-// signingKey keeps the HMACs of a secret: to make one takes twice as long as to use it.
-type signingKey struct{ made sync.Pool }
-
-func newSigner(secret, previous string) signer {
-	s := signer{secret: newSigningKey(secret)}
-	if previous != "" {
-		s.previous = newSigningKey(previous)
-	}
-	return s
-}
-
-func newSigningKey(secret string) *signingKey {
-	return &signingKey{sync.Pool{New: func() any { return hmac.New(sha256.New, []byte(secret)) }}}
-}
-
-func (k *signingKey) sign(jobID, stemID string, expiry int64) string {
-	h := k.made.Get().(hash.Hash)
-	defer k.made.Put(h)
-	h.Reset()
-	// Ids hold no newline, so the three fields cannot be shifted into each other.
+func sign(secret, jobID, stemID string, expiry int64) string {
+	h := hmac.New(sha256.New, []byte(secret))
+	// Ids contain no newline, so the boundaries of the three fields cannot move.
 	h.Write([]byte(jobID + "\n" + stemID + "\n" + strconv.FormatInt(expiry, 10)))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 func (s signer) token(jobID, stemID string, expires time.Time) string {
 	exp := expires.Unix()
-	return strconv.FormatInt(exp, 10) + "." + s.secret.sign(jobID, stemID, exp)
+	return strconv.FormatInt(exp, 10) + "." + sign(s.secret, jobID, stemID, exp)
 }
 
-// The answers to a stem URL that does not open.
+// The refusals of a stem URL.
 var (
 	errMissingToken = fault.New(fault.Unauthorized, "missing_token")
 	errInvalidToken = fault.New(fault.Forbidden, "invalid_stem_token")
@@ -72,8 +53,8 @@ func (s signer) check(jobID, stemID, token string, now time.Time) error {
 	if err != nil || strconv.FormatInt(expiry, 10) != exp {
 		return errInvalidToken
 	}
-	// The text is compared, not what it decodes to: a decoder passes over line
-	// breaks, and one stem would have many tokens.
+	// Compare the text, not the decoded bytes: decoders skip line breaks, so one stem would have
+	// many valid tokens.
 	if !s.signed(sig, jobID, stemID, expiry) {
 		return errInvalidToken
 	}
@@ -84,11 +65,11 @@ func (s signer) check(jobID, stemID, token string, now time.Time) error {
 }
 
 func (s signer) signed(sig, jobID, stemID string, expiry int64) bool {
-	return hmac.Equal([]byte(sig), []byte(s.secret.sign(jobID, stemID, expiry))) ||
-		s.previous != nil && hmac.Equal([]byte(sig), []byte(s.previous.sign(jobID, stemID, expiry)))
+	return hmac.Equal([]byte(sig), []byte(sign(s.secret, jobID, stemID, expiry))) ||
+		s.previous != "" && hmac.Equal([]byte(sig), []byte(sign(s.previous, jobID, stemID, expiry)))
 }
 
-// stemURL is a fresh absolute URL of a stem.
+// stemURL returns an absolute URL of a stem, whose lifetime begins now.
 func (s *Service) stemURL(jobID, stemID string) string {
 	return s.PublicBaseURL + "/api/v2/separate/" + jobID + "/stem/" + stemID + "?token=" +
 		s.signer.token(jobID, stemID, clock.Now().Add(s.URLLifetime))
@@ -103,32 +84,31 @@ type StemRef struct {
 	SHA256        string
 }
 
-// errInvalidStemURL answers for every selection that is not a stem of the caller.
+// errInvalidStemURL refuses every selection that is not a stem of the caller.
 var errInvalidStemURL = fault.New(fault.Invalid, "invalid_stem_url")
 
-// ResolveStemURL turns a stem URL that this service signed into the stored stem.
-// It must be absolute with the service's own address or path-only, carry a
-// valid token, and belong to a READY separation of the owner; anything else is
-// invalid_stem_url, with a detail where only the token's time is over. Nothing
-// is fetched.
+// ResolveStemURL finds the stored stem of a URL that this service signed. The URL must be path-only
+// or have the service's own address, carry a valid token, and belong to a READY separation of the
+// owner. Anything else is invalid_stem_url; if only the token has expired, the detail says so. It
+// fetches nothing.
 func (s *Service) ResolveStemURL(ctx context.Context, owner, raw string) (StemRef, error) {
 	jobID, stemID, token, ok := s.parseStemURL(raw)
 	if !ok {
 		return StemRef{}, errInvalidStemURL
 	}
-	refused := s.signer.check(jobID, stemID, token, clock.Now())
-	if refused != nil && refused != errExpiredToken {
+	tokenErr := s.signer.check(jobID, stemID, token, clock.Now())
+	if tokenErr != nil && tokenErr != errExpiredToken {
 		return StemRef{}, errInvalidStemURL
 	}
 	ref, err := s.ResolveStem(ctx, owner, jobID, stemID)
-	if err == nil && refused != nil {
+	if err == nil && tokenErr != nil {
 		return StemRef{}, errInvalidStemURL.WithDetail("expired")
 	}
 	return ref, err
 }
 
-// ResolveStem finds a stem of a READY separation of the owner by its name;
-// anything else is invalid_stem_url.
+// ResolveStem finds a stem of a READY separation of the owner by job and stem id. Anything else is
+// invalid_stem_url.
 func (s *Service) ResolveStem(ctx context.Context, owner, jobID, stemID string) (StemRef, error) {
 	ref := StemRef{JobID: jobID, StemID: stemID}
 	err := s.db.QueryRow(ctx, `SELECT t.object_key, t.sha256 FROM separation_stems t
@@ -157,7 +137,8 @@ func (s *Service) parseStemURL(raw string) (jobID, stemID, token string, ok bool
 		return "", "", "", false
 	}
 	path, based := strings.CutPrefix(u.Path, base.Path)
-	if (u.IsAbs() || u.Host != "") && !(based && strings.EqualFold(u.Host, base.Host) && strings.EqualFold(u.Scheme, base.Scheme)) {
+	ours := based && strings.EqualFold(u.Host, base.Host) && strings.EqualFold(u.Scheme, base.Scheme)
+	if (u.IsAbs() || u.Host != "") && !ours {
 		return "", "", "", false
 	}
 	m := stemPath.FindStringSubmatch(path)

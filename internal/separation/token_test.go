@@ -14,7 +14,7 @@ import (
 
 func TestTokens(t *testing.T) {
 	const secret, previous = "a secret of at least thirty-two characters", "the secret before it, of thirty-two characters"
-	former, s := newSigner(previous, ""), newSigner(secret, previous)
+	former, s := signer{previous, ""}, signer{secret, previous}
 	now := time.Unix(1_700_000_000, 0)
 	good := s.token("sep-1", "voice_all", now.Add(time.Minute))
 	exp, sig, _ := strings.Cut(good, ".")
@@ -44,7 +44,7 @@ func TestTokens(t *testing.T) {
 		{"a line break inside", "sep-1", "voice_all", good[:20] + "\n" + good[20:], now, errInvalidToken},
 		{"very long", "sep-1", "voice_all", good + strings.Repeat("A", 1<<16), now, errInvalidToken},
 		{"of the former secret", "sep-1", "voice_all", former.token("sep-1", "voice_all", now.Add(time.Minute)), now, nil},
-		{"of another secret", "sep-1", "voice_all", newSigner("x", "").token("sep-1", "voice_all", now.Add(time.Minute)), now, errInvalidToken},
+		{"of another secret", "sep-1", "voice_all", signer{"x", ""}.token("sep-1", "voice_all", now.Add(time.Minute)), now, errInvalidToken},
 		{"expired and forged", "sep-1", "voice_all", "1." + sig, now, errInvalidToken},
 	}
 	for _, tt := range tests {
@@ -56,7 +56,7 @@ func TestTokens(t *testing.T) {
 
 // FuzzToken: no text opens a stem but the token that was signed for it.
 func FuzzToken(f *testing.F) {
-	s := newSigner("a secret of at least thirty-two characters", "")
+	s := signer{"a secret of at least thirty-two characters", ""}
 	now := time.Unix(1_700_000_000, 0)
 	good := s.token("sep-1", "voice_all", now.Add(time.Hour))
 	for _, seed := range []string{good, "", ".", good + "=", good + ".", " " + good, "1e9." + good, strings.ToUpper(good), good[:30]} {
