@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/sandbox/separator"
 )
 
 // line is a TCP connection to a server that can be made to fail.
@@ -226,5 +228,67 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 	s.Do(t, requests[0]).Expect(200).JSON(&up)
 	if up.UploadURL == "" {
 		t.Error("no upload URL after the outage")
+	}
+}
+
+// Work that an outage of the database ended begins again when it is over, and the attempt
+// does not count.
+func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
+	if !apitest.Postgres() {
+		t.Skip("the embedded database has no line that could fail")
+	}
+	t.Parallel()
+	sameInEveryShape(t)
+	address, user, password := dbtest.URL(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	l := newLine(t, u.Host)
+	u.Host = l.addr
+	f := newFlakyStore(t)
+	s := apitest.Start(t, append(f.env(), apitest.Replicas(2), apitest.Env("DATABASE_URL", u.String()), apitest.Env("DB_USER", user),
+		apitest.Env("DB_PASSWORD", password))...)
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
+	who := s.SignIn(t)
+	separation := who.Separate(t, mixture(t))
+	who.WaitSeparation(t, separation, "PROCESSING")
+	healed := make(chan struct{})
+	f.spoil("GET", "/uploads/", 0, func(_ *flakyStore, _ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-healed:
+		}
+		panic(http.ErrAbortHandler)
+	})
+	render := who.Render(t, M{"segments": []M{apitest.Segment("video", 0, time.Second)}}, apitest.File("video", redClip(t)))
+	apitest.Eventually(t, time.Minute, func() bool { return who.Status(t, render).Status == "PROCESSING" }, func() string { return "not claimed" })
+
+	l.cut()
+	expired := 0
+	apitest.Eventually(t, time.Minute, func() bool {
+		err := direct.QueryRow(t.Context(), `SELECT (SELECT COUNT(*) FROM render_jobs WHERE lease_until < now_ms())
+			+ (SELECT COUNT(*) FROM separation_jobs WHERE lease_until < now_ms())`).Scan(&expired)
+		return err == nil && expired == 2
+	}, func() string { return fmt.Sprintf("%d leases have run out", expired) })
+	l.connect(t)
+	apitest.Eventually(t, time.Minute, func() bool {
+		return strings.Contains(s.Logs(), "render handed back") && strings.Contains(s.Logs(), "separation handed back")
+	}, func() string { return "nothing is handed back" })
+	f.heal()
+	close(healed)
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
+	who.WaitRendered(t, render)
+	who.WaitReady(t, separation)
+	for _, id := range []string{render, separation} {
+		var job struct{ Attempts int }
+		if command(t, s, &job, "job", "show", id); job.Attempts != 1 {
+			t.Errorf("%s: %d attempts", id, job.Attempts)
+		}
 	}
 }
