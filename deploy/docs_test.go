@@ -10,45 +10,48 @@ import (
 	"testing"
 )
 
-const operations = "../docs/operations.md"
+// operations are the pages for operators, as one text.
+func operations(t testing.TB) string {
+	return read(t, "../docs/operations.md") + read(t, "../docs/setup.md") + read(t, "../docs/privacy.md")
+}
 
 func TestOperationsExplainEveryMetricAndAlert(t *testing.T) {
-	text := read(t, operations)
+	text := operations(t)
 	for _, name := range metricNames(t) {
 		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/operations.md does not explain %s", name)
+			t.Errorf("the pages for operators do not explain %s", name)
 		}
 	}
 	for _, a := range alerts(t) {
 		if !strings.Contains(text, "\n### "+a.Alert+"\n") {
-			t.Errorf("docs/operations.md has no section %s", a.Alert)
+			t.Errorf("the pages for operators have no section %s", a.Alert)
 		}
 	}
 	for _, m := range regexp.MustCompile(`(?m)^### (Cutroom\w+)$`).FindAllStringSubmatch(text, -1) {
 		if !slices.ContainsFunc(alerts(t), func(a alert) bool { return a.Alert == m[1] }) {
-			t.Errorf("docs/operations.md explains %s, which is no alert", m[1])
+			t.Errorf("the pages for operators explain %s, which is no alert", m[1])
 		}
 	}
 }
 
 func TestOperationsNameWhatExists(t *testing.T) {
-	text := read(t, operations)
+	text := operations(t)
 	for _, m := range regexp.MustCompile("`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=[^`]*)?`").FindAllStringSubmatch(text, -1) {
 		set, _ := envExample(t)
 		_, deployment := set[m[1]]
 		if _, ok := key(m[1]); !ok && !deployment && !strings.HasPrefix(m[1], "OTEL_") { // the SDK's own
-			t.Errorf("docs/operations.md speaks of %s, which is no key", m[1])
+			t.Errorf("the pages for operators speak of %s, which is no key", m[1])
 		}
 	}
 	usage := read(t, "../cmd/cutroom/main.go")
 	for _, m := range regexp.MustCompile(`(?m)(?:^|[ /])cutroom (serve|migrate|doctor|version|admin \w+|[a-z]+)\b`).FindAllStringSubmatch(commands(text), -1) {
 		if !strings.Contains(usage, "\n  "+m[1]) {
-			t.Errorf("docs/operations.md runs cutroom %s, which is no command", m[1])
+			t.Errorf("the pages for operators run cutroom %s, which is no command", m[1])
 		}
 	}
 	for _, m := range regexp.MustCompile(`docker compose (?:exec|stop|start|logs|restart|run|kill)(?: --?[\w-]+(?:=\S+)?)* ([a-z][\w-]*)`).FindAllStringSubmatch(commands(text), -1) {
 		if _, ok := compose(t).Services[m[1]]; !ok {
-			t.Errorf("docs/operations.md names service %s, which docker-compose.yml does not have", m[1])
+			t.Errorf("the pages for operators name service %s, which docker-compose.yml does not have", m[1])
 		}
 	}
 }
@@ -66,8 +69,8 @@ func commands(text string) string {
 // else.
 func TestOperationsListEveryPrefix(t *testing.T) {
 	var used []string
-	for _, file := range []string{"render/render.go", "render/sweep.go", "separation/separation.go", "asset/key.go", "objectstore/check.go", "app/app.go"} {
-		for _, m := range regexp.MustCompile(`"([a-z]+/)(?:"|%s)`).FindAllStringSubmatch(read(t, "../internal/"+file), -1) {
+	for _, file := range []string{"render/render.go", "render/sweep.go", "separation/separation.go", "asset/key.go", "objectstore/check.go", "ops/readiness.go"} {
+		for _, m := range regexp.MustCompile(`"([a-z]+/)(?:"|%s|" \+)`).FindAllStringSubmatch(read(t, "../internal/"+file), -1) {
 			if !slices.Contains(used, m[1]) {
 				used = append(used, m[1])
 			}
@@ -75,12 +78,12 @@ func TestOperationsListEveryPrefix(t *testing.T) {
 	}
 	slices.Sort(used)
 	var listed []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+/)` \\|").FindAllStringSubmatch(read(t, operations), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+/)` \\|").FindAllStringSubmatch(operations(t), -1) {
 		listed = append(listed, m[1])
 	}
 	slices.Sort(listed)
 	if !slices.Equal(used, listed) {
-		t.Errorf("docs/operations.md lists %v, the service stores under %v", listed, used)
+		t.Errorf("docs/setup.md lists %v, the service stores under %v", listed, used)
 	}
 }
 
@@ -133,10 +136,10 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 	delete(tables, "rate_limits") // the next release drops both
 	delete(tables, "sealed_keys")
-	architecture, lives := read(t, "../docs/architecture.md"), read(t, operations)
+	architecture, lives := read(t, "../docs/architecture.md"), operations(t)
 	for name, there := range tables {
 		if there && (!strings.Contains(architecture, "`"+name+"`") || !strings.Contains(lives, "`"+name+"`")) {
-			t.Errorf("table %s has no owner in docs/architecture.md or no life in docs/operations.md", name)
+			t.Errorf("table %s has no owner in docs/architecture.md or no life in docs/privacy.md", name)
 		}
 	}
 }

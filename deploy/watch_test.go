@@ -18,8 +18,13 @@ import (
 func metricNames(t testing.TB) []string {
 	t.Helper()
 	var out []string
-	for _, file := range []string{"app/ops", "app/ready", "app/dependencies", "admin/gauges"} {
-		for _, m := range regexp.MustCompile(`"(cutroom_[a-z_]+)"`).FindAllStringSubmatch(read(t, "../internal/"+file+".go"), -1) {
+	files, err := filepath.Glob("../internal/ops/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") })
+	for _, file := range append(files, "../internal/admin/gauges.go", "../internal/pause/pause.go") {
+		for _, m := range regexp.MustCompile(`"(cutroom_[a-z_]+)"`).FindAllStringSubmatch(read(t, file), -1) {
 			out = append(out, m[1])
 		}
 	}

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Does what docs/operations.md says without containers, on a machine that may be
+# Does what docs/setup.md and docs/operations.md say without containers, on a machine that may be
 # thrown away and has no systemd: installs, makes the roles, migrates, serves as the
 # lesser role, gives a role, backs up and restores, rotates a secret, adds a replica,
-# drains one, fills a disk. Blocks of the page that begin with a comment are run as
+# drains one, fills a disk. Blocks of the pages that begin with a comment are run as
 # they stand there. Root, Debian, and bin/cutroom are needed (make try-operations).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export DEBIAN_FRONTEND=noninteractive
-repo=$PWD page=$PWD/docs/operations.md
+repo=$PWD pages="$PWD/docs/operations.md $PWD/docs/setup.md"
 [ ! -e /etc/cutroom ] && [ ! -e /var/lib/cutroom ] || { echo "try-operations.sh: not on a machine that has cutroom" >&2; exit 2; }
 scripts/setup.sh run
 apt-get install -y -qq --no-install-recommends postgresql curl openssl >/dev/null
@@ -24,8 +24,8 @@ check() { # what, command...
 }
 says() { grep -qF -- "$1" <<<"$2" || { echo "no '$1' in: $2"; return 1; }; }
 fails() { ! "$@"; }
-# block prints the commands of the page below such a comment.
-block() { awk -v head="# $1" '$0 == head { on = 1; next } /^```/ { on = 0 } on' "$page" | grep . || { echo "no block '$1'" >&2; exit 1; }; }
+# block prints the commands of the pages below such a comment.
+block() { awk -v head="# $1" '$0 == head { on = 1; next } /^```/ { on = 0 } on' $pages | grep . || { echo "no block '$1'" >&2; exit 1; }; }
 number() { db psql -tA cutroom -c "$1"; }
 status() { curl -s -o /dev/null -w '%{http_code}' "$@"; }
 

@@ -210,7 +210,7 @@ func checkProviderB(ctx context.Context, cfg config.Config) (string, error) {
 }
 
 func checkProvider(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
-	provider, err := app.NewProvider(cfg, func(separator.Call) {}, log)
+	provider, err := app.NewProvider(cfg, nil, func(separator.Call) {}, log)
 	if err != nil {
 		return "", err
 	}

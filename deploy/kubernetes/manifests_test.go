@@ -538,7 +538,7 @@ func TestRenderWorkersFollowTheQueue(t *testing.T) {
 		}
 		connections += 2 * int64(pods) * int64(keda.config(t, name, d.Spec.Template.Spec).Database.MaxPool+1)
 	}
-	if told := number(t, "../../docs/operations.md", `max_connections\W+of (\d+)`); told != connections {
-		t.Errorf("docs/operations.md tells of %d connections, the overlay may need %d", told, connections)
+	if told := number(t, "../../docs/setup.md", `max_connections\W+of (\d+)`); told != connections {
+		t.Errorf("docs/setup.md tells of %d connections, the overlay may need %d", told, connections)
 	}
 }

@@ -252,7 +252,7 @@ func (a *App) buildSeparations(context.Context) error {
 		a.calls.Record(c)
 		a.metrics.ObserveCall(c)
 	}
-	provider, err := NewProvider(a.cfg, record, a.log)
+	provider, err := NewProvider(a.cfg, a.deps, record, a.log)
 	if err != nil {
 		return err
 	}

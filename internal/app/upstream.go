@@ -127,12 +127,13 @@ func newPushVerifier(p config.StorePush, client *http.Client) func(ctx context.C
 }
 
 // NewProvider returns the client of the separation provider, which passes every call to record.
-func NewProvider(cfg config.Config, record func(separator.Call), log *slog.Logger) (*separator.Client, error) {
+func NewProvider(cfg config.Config, deps *ops.Dependencies, record func(separator.Call), log *slog.Logger) (*separator.Client, error) {
 	return separator.New(separator.Config{
 		BaseURL: cfg.Separation.BaseURL, StorageBaseURL: cfg.Separation.StorageBaseURL,
 		APIKey: cfg.Separation.APIKey.Reveal(), SpaceID: cfg.Separation.SpaceID,
 		AllowedHosts:   cfg.Separation.AllowedHosts,
 		ConnectTimeout: cfg.Outbound.ConnectTimeout, RequestTimeout: cfg.Outbound.RequestTimeout,
 		SocketTimeout: cfg.Outbound.SocketTimeout, Record: record, Log: log,
+		Observe: func(next http.RoundTripper) http.RoundTripper { return deps.Transport("separation_provider", next) },
 	})
 }

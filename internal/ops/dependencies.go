@@ -13,8 +13,8 @@ import (
 )
 
 // Dependencies counts requests to other services that failed: no answer, a 5xx, or a refusal of
-// the service itself. It also records when their certificates expire. Calls to the separation
-// provider are counted in the database instead. A nil Dependencies counts nothing.
+// the service itself. It also records when their certificates expire. A nil Dependencies counts
+// nothing.
 type Dependencies struct {
 	errors *prometheus.CounterVec
 	expiry *prometheus.GaugeVec
@@ -41,10 +41,18 @@ func (d *Dependencies) Client(name string, base *http.Client) *http.Client {
 	if d == nil {
 		return base
 	}
-	d.errors.WithLabelValues(name) // shows its zero from the start
 	c := *base
-	c.Transport = &countingTransport{next: base.Transport, name: name, dependencies: d}
+	c.Transport = d.Transport(name, base.Transport)
 	return &c
+}
+
+// Transport returns next with its requests counted as requests to the named dependency.
+func (d *Dependencies) Transport(name string, next http.RoundTripper) http.RoundTripper {
+	if d == nil {
+		return next
+	}
+	d.errors.WithLabelValues(name) // shows its zero from the start
+	return &countingTransport{next: next, name: name, dependencies: d}
 }
 
 // SetExpiry records when a certificate expires.
@@ -77,7 +85,7 @@ func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 
 func isServiceFailure(status int) bool {
 	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusTooManyRequests:
 		return true
 	default:
 		return status >= http.StatusInternalServerError

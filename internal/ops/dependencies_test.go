@@ -50,7 +50,7 @@ func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 	wantLine(`cutroom_dependency_errors_total{of="provider_a"} 0`)
 	want := float64(vendor.Certificate().NotAfter.Unix())
 	wantLine(`cutroom_certificate_expiry_timestamp_seconds{of="provider_a"} ` + strconv.FormatFloat(want, 'g', -1, 64))
-	for _, status = range []int{401, 429, 503} {
+	for _, status = range []int{401, 402, 429, 503} {
 		ask(t.Context())
 	}
 	vendor.Close()
@@ -58,7 +58,7 @@ func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	ask(late)
-	wantLine(`cutroom_dependency_errors_total{of="provider_a"} 5`)
+	wantLine(`cutroom_dependency_errors_total{of="provider_a"} 6`)
 }
 
 // A connection that PostgreSQL refuses is counted, a mistake in a statement not.

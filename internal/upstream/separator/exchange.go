@@ -170,7 +170,7 @@ func (c *Client) roundTrip(ctx context.Context, x exchange, idle *httpcall.IdleT
 		if err != nil {
 			return nil, err
 		}
-		resp, err := c.transport.RoundTrip(req)
+		resp, err := c.observed.RoundTrip(req)
 		if err != nil {
 			return nil, err
 		}

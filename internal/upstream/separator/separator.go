@@ -58,7 +58,9 @@ type Config struct {
 	// included. It is called from the goroutine of the method that made the
 	// call, so it must be quick and safe for concurrent use.
 	Record func(Call)
-	Log    *slog.Logger // failed attempts and missing stems; discarded when nil
+	// Observe, if set, wraps the transport of every request.
+	Observe func(http.RoundTripper) http.RoundTripper
+	Log     *slog.Logger // failed attempts and missing stems; discarded when nil
 
 	// Backoff is the pause after failed attempt n (counted from 1); doubling
 	// from 1 s up to 10 s.
@@ -84,6 +86,7 @@ type Client struct {
 	hosts     hostSet // that links may name
 	plain     hostSet // that may be spoken to over http, beside loopback
 	transport *http.Transport
+	observed  http.RoundTripper // transport, or what Config.Observe made of it
 	log       *slog.Logger
 }
 
@@ -107,6 +110,10 @@ func New(cfg Config) (*Client, error) {
 		}
 	}
 	c.transport = c.newTransport()
+	c.observed = c.transport
+	if cfg.Observe != nil {
+		c.observed = cfg.Observe(c.transport)
+	}
 	return c, nil
 }
 
