@@ -116,9 +116,6 @@ func TestTraces(t *testing.T) {
 	for _, call := range []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"} {
 		childOf(wait(separation, "provider "+call), attempt)
 	}
-	if apitest.Postgres() {
-		wait(separation, "db INSERT")
-	}
 }
 
 func TestPurchasesAreTraced(t *testing.T) {

@@ -94,7 +94,7 @@ func jobTable(w io.Writer, j admin.Job) {
 	for _, text := range []struct {
 		what string
 		text admin.Text
-	}{{"replica", j.Replica}, {"node", j.Node}, {"the user was told", j.Error}, {"error code", j.ErrorCode}, {"cause", j.Cause}} {
+	}{{"replica", j.Replica}, {"node", j.Node}, {"the user was told", j.Error}, {"error code", j.ErrorCode}, {"cause", j.Cause}, {"trace", j.Trace}} {
 		if text.text != "" {
 			fmt.Fprintf(w, "%s\t%s\n", text.what, text.text)
 		}

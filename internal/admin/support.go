@@ -234,6 +234,7 @@ type Job struct {
 	Error            Text            `json:"error"`     // what the owner was told
 	ErrorCode        Text            `json:"errorCode"`
 	Cause            Text            `json:"cause"` // what the log says of the failure
+	Trace            Text            `json:"trace"` // its id; null unless the job's request was sampled
 	Inputs           json.RawMessage `json:"inputs"`
 	// Ledger is what the job cost, what was given back, and what support added.
 	Ledger []LedgerEntry `json:"ledger"`
@@ -264,9 +265,10 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 func (r *Reports) job(ctx context.Context, id, jobType, columns string, others func(*Job) []any) (Job, error) {
 	j := Job{JobType: jobType}
 	into := []any{&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
-		&j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause}
+		&j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause, &j.Trace}
 	err := r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica), j.node_id,
-			j.source_duration_ms, j.created_at, j.finished_at, j.deleted_at, j.error, j.error_code, j.failure_cause, `+columns+`
+			j.source_duration_ms, j.created_at, j.finished_at, j.deleted_at, j.error, j.error_code, j.failure_cause,
+			SUBSTR(j.trace_parent, 4, 32), `+columns+`
 		FROM `+jobType+`_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).Scan(append(into, others(&j)...)...)
 	return j, err
 }

@@ -29,8 +29,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
-
-	"cutroom/internal/tracing"
 )
 
 // Options says which database to open.
@@ -322,15 +320,15 @@ func (d *DB) lockWrites(ctx context.Context) error {
 		return nil
 	default:
 	}
-	ctx, end := tracing.Start(ctx, "db wait for the writer")
+	began := time.Now()
+	var err error
 	select {
 	case d.write <- struct{}{}:
-		end(nil)
-		return nil
 	case <-ctx.Done():
-		end(ctx.Err())
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	traceWait(ctx, "db wait for the writer", began, err)
+	return err
 }
 
 func (d *DB) unlockWrites() { <-d.write }

@@ -44,25 +44,40 @@ func (t *tracer) count(ctx context.Context, err error) {
 	}
 }
 
-// spanKey is the context key of the function that ends a statement's span.
-type spanKey struct{}
+// minWait is how long a statement of PostgreSQL, or the wait for SQLite's single writer,
+// must take to become a span. The quick ones are hundreds in a film's trace, and hide
+// what made it slow.
+const minWait = 10 * time.Millisecond
 
-// TraceQueryStart implements pgx.QueryTracer. The text of a statement holds no
-// values: those are its parameters.
+// traceWait records a wait for the database that began at a time and has just ended.
+func traceWait(ctx context.Context, name string, began time.Time, err error, attributes ...attribute.KeyValue) {
+	if time.Since(began) >= minWait {
+		tracing.Past(ctx, name, began, err, attributes...)
+	}
+}
+
+// statementKey is the context key of a traced statement.
+type statementKey struct{}
+
+type statement struct {
+	sql   string // without values: those are parameters
+	began time.Time
+}
+
+// TraceQueryStart implements pgx.QueryTracer.
 func (t *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
 	if !tracing.Recording(ctx) {
 		return ctx
 	}
-	verb, _, _ := strings.Cut(strings.TrimSpace(q.SQL), " ")
-	spanned, end := tracing.Start(ctx, "db "+strings.TrimSpace(verb), attribute.String("db.query.text", q.SQL))
-	return context.WithValue(spanned, spanKey{}, end)
+	return context.WithValue(ctx, statementKey{}, statement{sql: q.SQL, began: time.Now()})
 }
 
 // TraceQueryEnd implements pgx.QueryTracer.
 func (t *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryEndData) {
 	t.count(ctx, q.Err)
-	if end, ok := ctx.Value(spanKey{}).(func(error)); ok {
-		end(q.Err)
+	if s, ok := ctx.Value(statementKey{}).(statement); ok {
+		verb, _, _ := strings.Cut(strings.TrimSpace(s.sql), " ")
+		traceWait(ctx, "db "+strings.TrimSpace(verb), s.began, q.Err, attribute.String("db.query.text", s.sql))
 	}
 }
 

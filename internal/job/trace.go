@@ -32,5 +32,5 @@ func (t Table) Trace(ctx context.Context, name, id string) (context.Context, fun
 	if err := t.DB.QueryRow(ctx, `SELECT trace_parent FROM `+t.Name+` WHERE id = $1`, id).Scan(&parent); err != nil {
 		return ctx, func(error) {} // the work itself reports what is wrong with the database
 	}
-	return t.Tracer.Attempt(ctx, name, parent.String, id)
+	return t.Tracer.Attempt(ctx, name, parent.String, id, t.Renewer.Owner())
 }

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -77,12 +78,17 @@ func (t *Tracer) Request(ctx context.Context, method string, header http.Header)
 	if t == nil {
 		return ctx, func(string, int) {}
 	}
-	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
-	ctx, span := t.tracer.Start(ctx, method, trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(attribute.String("http.request.method", method)))
+	if header.Get(traceparent) != "" {
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
+	}
+	ctx, span := t.tracer.Start(ctx, method, trace.WithSpanKind(trace.SpanKindServer))
+	if !span.IsRecording() { // nearly every request: it pays for no attribute
+		return ctx, func(string, int) {}
+	}
 	return ctx, func(route string, status int) {
 		span.SetName(route)
-		span.SetAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status))
+		span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", route),
+			attribute.Int("http.response.status_code", status))
 		if status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, "")
 		}
@@ -93,14 +99,14 @@ func (t *Tracer) Request(ctx context.Context, method string, header http.Header)
 // Attempt begins the span of one attempt at a job. parent is what [Parent]
 // returned when the job was submitted; a job whose request was not sampled has
 // none, and its attempts are not recorded either.
-func (t *Tracer) Attempt(ctx context.Context, name, parent, jobID string) (context.Context, func(error)) {
+func (t *Tracer) Attempt(ctx context.Context, name, parent, jobID, replica string) (context.Context, func(error)) {
 	if t == nil || parent == "" {
 		return ctx, func(error) {}
 	}
 	remote := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: parent})
 	ctx = trace.ContextWithRemoteSpanContext(ctx, trace.SpanContextFromContext(remote))
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(attribute.String("cutroom.job.id", jobID)))
+		trace.WithAttributes(attribute.String("cutroom.job.id", jobID), attribute.String("cutroom.replica", replica)))
 	return ctx, ender(span)
 }
 
@@ -110,7 +116,19 @@ func Start(ctx context.Context, name string, attributes ...attribute.KeyValue) (
 	if !Recording(ctx) {
 		return ctx, func(error) {}
 	}
-	ctx, span := trace.SpanFromContext(ctx).TracerProvider().Tracer(scope).Start(ctx, name,
+	return start(ctx, name, time.Now(), attributes)
+}
+
+// Past records a span under the one in ctx that began earlier and ends now.
+func Past(ctx context.Context, name string, began time.Time, err error, attributes ...attribute.KeyValue) {
+	if Recording(ctx) {
+		_, end := start(ctx, name, began, attributes)
+		end(err)
+	}
+}
+
+func start(ctx context.Context, name string, at time.Time, attributes []attribute.KeyValue) (context.Context, func(error)) {
+	ctx, span := trace.SpanFromContext(ctx).TracerProvider().Tracer(scope).Start(ctx, name, trace.WithTimestamp(at),
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
 	return ctx, ender(span)
 }

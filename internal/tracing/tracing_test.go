@@ -35,7 +35,7 @@ func TestOneTraceFromRequestToPass(t *testing.T) {
 	end("POST /api/v2/render", 200)
 
 	elsewhere, otherSpans := recorded()
-	ctx, ended := elsewhere.Attempt(t.Context(), "render.attempt", stored, "rnd-1")
+	ctx, ended := elsewhere.Attempt(t.Context(), "render.attempt", stored, "rnd-1", "replica-2")
 	_, passed := Start(ctx, "ffmpeg mix", attribute.Int("n", 1))
 	passed(errors.New("/home/somebody/film.mp4 is broken"))
 	ended(nil)
@@ -65,7 +65,7 @@ func TestWhatIsNotSampledIsNotRecorded(t *testing.T) {
 	if parent := Parent(ctx); parent != "" {
 		t.Errorf("a job of it would carry %q", parent)
 	}
-	_, ended = tracer.Attempt(t.Context(), "render.attempt", "", "rnd-1")
+	_, ended = tracer.Attempt(t.Context(), "render.attempt", "", "rnd-1", "replica-2")
 	ended(nil)
 	if n := len(spans.Ended()); n != 0 {
 		t.Errorf("%d spans were recorded", n)
@@ -76,7 +76,7 @@ func TestATracerThatIsOff(t *testing.T) {
 	var off *Tracer
 	ctx, end := off.Request(t.Context(), "GET", http.Header{"Traceparent": {sampled}})
 	end("GET /x", 200)
-	_, ended := off.Attempt(ctx, "render.attempt", sampled, "rnd-1")
+	_, ended := off.Attempt(ctx, "render.attempt", sampled, "rnd-1", "replica-2")
 	ended(nil)
 	if Parent(ctx) != "" || off.Shutdown(t.Context()) != nil {
 		t.Error("it does something")
