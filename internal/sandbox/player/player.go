@@ -10,12 +10,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	"cutroom/internal/sandbox/api"
 	"cutroom/internal/sandbox/demo"
 	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/notify"
 )
 
 // Prefix begins every path of the page. The API has to answer beside it.
@@ -46,6 +48,9 @@ func New(servers func() map[string]string, samples string) http.Handler {
 			steer(w, r, servers()[server], path)
 		})
 	}
+	mux.HandleFunc("GET "+Prefix+"sandbox/pushes/{token}", func(w http.ResponseWriter, r *http.Request) {
+		pushes(w, r, servers()["push_b"])
+	})
 	var making sync.Mutex
 	mux.HandleFunc("GET "+Prefix+"samples/{name}", func(w http.ResponseWriter, r *http.Request) {
 		making.Lock()
@@ -89,4 +94,15 @@ func steer(w http.ResponseWriter, r *http.Request, server, path string) {
 		return
 	}
 	fake.WriteJSON(w, http.StatusOK, answer)
+}
+
+// pushes lists what a stand-in of a push service accepted for one device.
+func pushes(w http.ResponseWriter, r *http.Request, server string) {
+	var all []notify.Message
+	if err := api.New(server).Get(r.Context(), fake.ControlPrefix+"messages", &all); err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	all = slices.DeleteFunc(all, func(m notify.Message) bool { return m.Token != r.PathValue("token") })
+	fake.WriteJSON(w, http.StatusOK, append([]notify.Message{}, all...)) // [] where there is none
 }

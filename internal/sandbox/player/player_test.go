@@ -172,6 +172,7 @@ func makeFilm(t *testing.T, address string) {
 	p.Until(`document.querySelectorAll('.segments li').length === 2`)
 	tab(t, p, ".ask .primary")
 	p.Press(kb.Enter)
+	p.See("Your stems are ready.")
 	p.Until(`document.querySelectorAll('canvas').length >= 2 && [...document.querySelectorAll('canvas')].every(c => c.dataset.points > 50)`)
 	p.See("22 credits")
 
@@ -205,6 +206,7 @@ func makeFilm(t *testing.T, address string) {
 
 	tab(t, p, ".film .primary")
 	p.Press(kb.Enter)
+	p.See("Your film is ready.")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2 && Math.abs(document.querySelector('.film video').duration - 3) < .1`)
 	p.Until(`document.querySelector('.films img')?.naturalWidth > 0`)
 	p.Eval(`document.querySelector('.film video').play()`)

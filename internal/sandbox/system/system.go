@@ -208,7 +208,7 @@ func FindCutroom() (string, error) {
 // inherited is all the service gets of the caller's own environment, with whatever
 // says how it renders: a real DATABASE_URL or bucket of the developer must not get
 // in by accident.
-var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|FFMPEG_PATH|FFPROBE_PATH|GOCOVERDIR|(MEDIA|RENDER)_[A-Z_]+)$`)
+var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|FFMPEG_PATH|FFPROBE_PATH|GOCOVERDIR|(MEDIA|RENDER|OTEL)_[A-Z_]+)$`)
 
 // Ended is closed when the service has ended by itself.
 func (s *System) Ended() <-chan struct{} { return s.ended }

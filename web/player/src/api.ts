@@ -75,6 +75,20 @@ async function steer<T>(path: string, body: object): Promise<T> {
   return (await said.json()) as T;
 }
 
+/** A push that the stand-in of platform B's service accepted. */
+export interface Push {
+  type: string;
+  jobId: string;
+  at: string;
+}
+
+/** The pushes to a device, oldest first. */
+export async function pushesTo(token: string): Promise<Push[]> {
+  const said = await fetch(`sandbox/pushes/${token}`);
+  if (!said.ok) throw new Trouble('The sandbox did not list its pushes.');
+  return (await said.json()) as Push[];
+}
+
 /** Signs in with an identity that the stand-in of a provider makes up. */
 export async function signIn(provider: Provider, name: string): Promise<Session> {
   const email = `${name.toLowerCase().replace(/[^a-z0-9]+/g, '.')}@sandbox.example`;

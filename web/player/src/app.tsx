@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer, api, buy, current, keep, onEnd, onWait, renew, signIn, type Provider, type Schemas, type Session } from './api';
 import type { Trouble } from './errors';
 import { Act, useTask, Wrong } from './parts';
+import { Pushes, unregister } from './pushes';
 import { Studio } from './studio';
 
 export function App() {
@@ -15,11 +16,12 @@ export function App() {
     void renew().catch(() => {});
   }, []);
   if (!session) return <SignIn why={why} done={set} />;
-  const leave = () => {
+  const leave = async () => {
+    await unregister();
     keep(null);
     set(null);
   };
-  return <Signed key={session.user.sub} session={session} leave={leave} />;
+  return <Signed key={session.user.sub} session={session} leave={() => void leave()} />;
 }
 
 const Brand = () => (
@@ -97,6 +99,7 @@ function Signed(props: { session: Session; leave: () => void }) {
           The service is busy. It is asked again in {wait} {wait === 1 ? 'second' : 'seconds'}.
         </p>
       )}
+      <Pushes />
       <main id="studio" tabIndex={-1}>
         <h1 class="unseen">Studio</h1>
         <Studio user={user.sub} balance={balance ?? 0} spent={count} />
