@@ -1,8 +1,14 @@
 package test
 
 import (
+	"bytes"
+	"encoding/json"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"cutroom/internal/apitest"
@@ -106,5 +112,76 @@ func TestACutIsBounded(t *testing.T) {
 	u.Post(t, separateV3Path, M{"sourceAssetKey": key}).Error(400, "the sound to separate is larger than the limit of 1 MB: choose a shorter stretch")
 	if spent := before - u.Balance(t); spent != 1 {
 		t.Errorf("%d credits", spent)
+	}
+}
+
+// A crash before the charge costs nothing, one after it loses no job, and the repeat of
+// the request that was cut off is answered with the one job that there is.
+func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
+	t.Parallel()
+	sound := generate(t, "sound.m4a", "-i", mixture(t), "-c:a", "aac")
+	hang := func(_ *flakyStore, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	stored := func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
+		f.handler.ServeHTTP(httptest.NewRecorder(), r)
+		hang(f, w, r)
+	}
+	for name, c := range map[string]struct {
+		method, object string // the request of the store at which the process is killed
+		how            func(*flakyStore, http.ResponseWriter, *http.Request)
+		charged        int
+	}{
+		"while the asset is fetched":                   {"GET", "/assets/", hang, 0},
+		"between the cut and the charge":               {"PUT", "/uploads/sep-", stored, 0},
+		"between the charge and the provider's upload": {"GET", "/uploads/sep-", hang, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFlakyStore(t)
+			s := apitest.Start(t, f.env()...)
+			u := s.SignIn(t)
+			body := M{"sourceAssetKey": uploadAsset(t, u, sound, "m4a", "audio/mp4")}
+			fault := f.spoil(c.method, c.object, 0, c.how)
+			var cutOff sync.WaitGroup
+			cutOff.Go(func() { postAndForget(t, u, separateV3Path, "key", body) })
+			apitest.Eventually(t, patience, func() bool { return f.spoiledBy(fault) > 0 }, func() string { return "the store was not asked" })
+			s.Kill9(t)
+			cutOff.Wait()
+			f.heal()
+			s.Restart(t)
+			if b := u.Balance(t); b != 3-c.charged {
+				t.Errorf("balance %d after the crash, want %d", b, 3-c.charged)
+			}
+			id := u.Send(t, withKey(apitest.Request{Method: "POST", Path: separateV3Path, JSON: body, Valid: true}, "key")).Job(202)
+			u.WaitReady(t, id)
+			if jobs := history(t, u, "/api/v2/separate", "10"); len(jobs) != 1 || jobs[0].JobID != id {
+				t.Errorf("jobs %v, want %s alone", ids(jobs), id)
+			}
+			if b := u.Balance(t); b != 2 {
+				t.Errorf("balance %d, want 2: charged once", b)
+			}
+			if n := len(s.World.Separator.Titles()); n != 1 {
+				t.Errorf("%d projects at the provider, want 1", n)
+			}
+			if key := "uploads/" + id; slices.ContainsFunc(s.ObjectKeys(t), func(k string) bool { return strings.HasPrefix(k, key) }) {
+				t.Error("the source of the job is left in the bucket")
+			}
+		})
+	}
+}
+
+// postAndForget sends a request under an idempotency key to a service that may die of it.
+func postAndForget(t testing.TB, u *apitest.User, path, key string, body M) {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		t.Error(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL+path, bytes.NewReader(encoded))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	req.Header = http.Header{"Authorization": {"Bearer " + u.Token}, "Content-Type": {"application/json"}, "Idempotency-Key": {key}}
+	if res, err := http.DefaultClient.Do(req); err == nil {
+		res.Body.Close()
 	}
 }

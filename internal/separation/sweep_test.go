@@ -139,9 +139,18 @@ func TestSweepFiles(t *testing.T) {
 		// Without any row: left behind, unless it is so new that it may be
 		// somebody else's.
 		r.object(stemKey("sep-unknown", stemVoice, "flac"))
-		old := time.Now().Add(-2 * job.OrphanAge)
-		if err := os.Chtimes(filepath.Join(r.dir, "objects", stemKey("sep-unknown", stemVoice, "flac")), old, old); err != nil {
+		// A crash between the cut and the charge leaves the source and the folder of the cut.
+		crashed, fresh, cut := sourceKey("sep-crashed", "wav"), sourceKey("sep-fresh", "wav"), filepath.Join(s.WorkDir, "sep-crashed-cut-1")
+		r.object(crashed)
+		r.object(fresh)
+		if err := os.Mkdir(cut, 0o700); err != nil {
 			t.Fatal(err)
+		}
+		old := time.Now().Add(-2 * job.OrphanAge)
+		for _, path := range []string{filepath.Join(r.dir, "objects", stemKey("sep-unknown", stemVoice, "flac")), filepath.Join(r.dir, "objects", crashed), cut} {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
 		}
 		r.object(stemKey("sep-foreign", stemVoice, "flac"))
 		for _, dir := range []string{s.jobs.WorkDir(running.Lease), s.jobs.WorkDir(failed.Lease), filepath.Join(s.WorkDir, "rnd-1-1")} {
@@ -156,6 +165,9 @@ func TestSweepFiles(t *testing.T) {
 			stemKey("sep-foreign", stemVoice, "flac"), peaksKey(done.ID, stemVoice)}
 		if got := r.keys("separation/"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 			t.Errorf("kept %v, want %v", got, want)
+		}
+		if got := r.keys("uploads/sep-"); slices.Contains(got, crashed) || !slices.Contains(got, fresh) {
+			t.Errorf("sources that no job took: %v, want only the new one of %s", got, fresh)
 		}
 		left, err := os.ReadDir(s.WorkDir)
 		if err != nil {
