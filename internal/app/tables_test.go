@@ -48,7 +48,8 @@ var owners = map[string]string{
 	"render_inputs":      "render",
 	"render_jobs":        "render",
 	"render_parts":       "render",
-	"render_sources":     "job", // what keeps objects from every sweep
+	"render_turns":       "render", // written by triggers
+	"render_sources":     "job",    // what keeps objects from every sweep
 	"replicas":           "job",
 	"request_times":      "ratelimit",
 	"sealed_keys":        "", // of a former release

@@ -44,7 +44,11 @@ taken first. **Ideal** is that part alone, or all of them evenly divided, whiche
 How long the queue may grow before claiming suffers. A cycle is a claim, the transaction that completes the job, and the insertion of
 a new job (timed by the rate alone), so that the queue keeps its length; **Waiting** is that length and **Finished** how many ended
 jobs the table holds besides. Workers do nothing else here, sixteen of them are more than the cores, and their waiting for a core is in
-the latencies. A claim reads the queue owner by owner, of whom there are 1000: it grows with the owners who wait, not with their jobs.
+the latencies. The jobs belong to 1000 owners.
+`
+	introTurns = `
+How fast jobs are claimed in fair turns. After each claim a worker ends its job by one bare update, which rate and CPU include, so
+that as many jobs run as there are workers.
 `
 	introReplicas = `
 The real program, real encoding: %d films of %d segments of %v, 960x540, each from files of its own, submitted in turn to all replicas,

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,7 +21,7 @@ var (
 	benchWorkers = flag.Int("bench-scale-workers", 64, "the largest number of simulated workers")
 	benchQueue   = flag.Int("bench-scale-queue", 100_000, "the longest queue")
 	benchFilms   = flag.Int("bench-scale-films", 6, "real films of the batch for real replicas; 0 leaves them out")
-	benchOnly    = flag.String("bench-scale-only", "", "measure one table alone, batch, film, uneven, queue or replicas, and write to no page")
+	benchOnly    = flag.String("bench-scale-only", "", "measure one table alone, batch, film, uneven, queue, turns or replicas, and write to no page")
 	benchReport  = flag.String("bench-scale-report", "../../docs/benchmarks.md", "page to write to")
 )
 
@@ -81,6 +80,15 @@ func TestBenchmarkScale(t *testing.T) {
 					}
 				})
 			}
+		}
+	})
+	part("turns", "Many owners take turns", introTurns, headTurns, func(add row) {
+		for _, owners := range []int{1, 100, 1000} {
+			inTest(t, func(t *testing.T) {
+				for _, l := range measureTurns(t, owners, *benchQueue) {
+					l.line(add)
+				}
+			})
 		}
 	})
 	part("replicas", "Two real replicas", fmt.Sprintf(introReplicas, *benchFilms, realSegments, realLength), headReplicas, func(add row) {
@@ -294,97 +302,6 @@ func measureFilm(t *testing.T, n int, first time.Duration) sharedFilm {
 		}
 	}
 	return f
-}
-
-// queued is one line of the third table.
-type queued struct {
-	waiting, finished, workers int
-	perSecond                  float64
-	claim, end                 []time.Duration // sorted
-}
-
-const headQueue = `Finished | Waiting | Workers | Cycles per second | Claim, median | 95 % | End, median | 95 %`
-
-func (q queued) line(add func(string, ...any)) {
-	add("%d | %d | %d | %.0f | %s | %s | %s | %s", q.finished, q.waiting, q.workers, q.perSecond,
-		benchtest.Millis(benchtest.Quantile(q.claim, 50)), benchtest.Millis(benchtest.Quantile(q.claim, 95)), benchtest.Millis(benchtest.Quantile(q.end, 50)), benchtest.Millis(benchtest.Quantile(q.end, 95)))
-}
-
-// measureQueue claims and completes jobs of a queue that keeps its length,
-// because a new job comes for each that ends.
-func measureQueue(t *testing.T, waiting, finished int) (lines []queued) {
-	url, user, password := dbtest.URL(t)
-	r := newRig(t, dbtest.Open(t, db.Options{URL: url, User: user, Password: password, MaxPool: 2}))
-	const owners = 1000
-	fill := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) `
-	r.exec(fill+`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
-		SELECT 'user-' || i, 'provider_a', 'user-' || i, now_ms(), now_ms() FROM n`, owners)
-	// As long a text as a real film of a few segments has.
-	text, err := spec{Timeline: timelineOf(4), Sources: map[string]object{}}.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	insert := `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, started_at, finished_at) `
-	if finished > 0 {
-		r.exec(fill+insert+`SELECT 'rnd-a-' || i, 'user-' || (i % 1000 + 1), CASE WHEN i % 20 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, $2, 'video', 0,
-			now_ms() - 604800000 + i, now_ms() - 604800000 + i, now_ms() - 604800000 + i FROM n`, finished, text)
-	}
-	r.exec(fill+insert+`SELECT 'rnd-b-' || i, 'user-' || (i % 1000 + 1), 'PENDING', $2, 'video', 0, now_ms() - 100000 + i, NULL, NULL FROM n`, waiting, text)
-	for _, workers := range []int{1, 16} {
-		// As autovacuum does, which the tests' server has switched off.
-		r.exec(`VACUUM ANALYZE render_jobs`)
-		r.exec(`ANALYZE users`)
-		q := queued{waiting: waiting, finished: finished, workers: workers}
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		services := make([]*Service, workers)
-		for i := range services {
-			services[i] = r.service(&simulated{}, dbtest.Open(t, db.Options{URL: url, User: user, Password: password, MaxPool: 1}))
-		}
-		began, until := time.Now(), 2**benchScale
-		for i, s := range services {
-			all.Go(func() {
-				for n := 0; time.Since(began) < until; n++ {
-					at := time.Now()
-					j, ok, err := s.claim(t.Context())
-					// A statement sees the queue as it was at its beginning. One that
-					// the machine let wait may find all of a short queue taken.
-					for err == nil && !ok && time.Since(began) < until {
-						j, ok, err = s.claim(t.Context())
-					}
-					claimed := time.Now()
-					if err != nil {
-						t.Errorf("claim: %v", err)
-					}
-					if err != nil || !ok {
-						return
-					}
-					if err := s.completed(t.Context(), j, stored{key: outputKey(j.ID, "mp4"), size: 1, sha256: "0", length: time.Second}); err != nil {
-						t.Error(err)
-						return
-					}
-					ended := time.Now()
-					if _, err := s.db.Exec(t.Context(), insert+`VALUES ($1, $2, 'PENDING', $3, 'video', 0, now_ms(), NULL, NULL)`,
-						fmt.Sprintf("rnd-c-%d-%d-%d", workers, i, n), j.UserID, text); err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					q.claim, q.end = append(q.claim, claimed.Sub(at)), append(q.end, ended.Sub(claimed))
-					mu.Unlock()
-				}
-			})
-		}
-		all.Wait()
-		q.perSecond = float64(len(q.claim)) / time.Since(began).Seconds()
-		if len(q.claim) == 0 {
-			t.Fatal("nothing was claimed")
-		}
-		slices.Sort(q.claim)
-		slices.Sort(q.end)
-		lines = append(lines, q)
-	}
-	return lines
 }
 
 // meter tells what a database's server has used since it was made.

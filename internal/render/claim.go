@@ -22,47 +22,71 @@ const queueLock = "render-queue"
 const claimable = `COALESCE(j.lease_until, 0) < now_ms() AND (j.state = 'PENDING' OR j.attempts < 3)
 	AND (j.node_id IS NULL OR j.node_id = $1)`
 
-// waitingSQL tells whether any job waits. Each half uses an index without ended jobs.
-const waitingSQL = `SELECT COALESCE(
-	(SELECT 1 FROM render_jobs j WHERE j.state = 'PENDING' AND ` + claimable + ` ORDER BY j.created_at, j.id LIMIT 1),
-	(SELECT 1 FROM render_jobs j WHERE j.state = 'PROCESSING' AND j.lease_until < now_ms() AND ` + claimable + ` ORDER BY j.created_at, j.id LIMIT 1), 0)`
+// withJob adds to owners t the id of the oldest claimable job of each, or null. suffix
+// ends the choice of the job. The list of states keeps both databases on the index
+// render_open_by_user, whose condition it repeats word for word. A join would let
+// PostgreSQL read all jobs.
+func withJob(owners, condition, suffix string) string {
+	return `(SELECT t.*, (SELECT j.id FROM render_jobs j WHERE j.state IN ('PENDING', 'PROCESSING') AND j.user_id = t.user_id
+			AND ` + claimable + condition + ` ORDER BY j.created_at, j.id LIMIT 1` + suffix + `) AS job_id FROM ` + owners + `) AS t`
+}
 
-// The parts of turnSQL. $1 is the node, $2 the share of slots, $3 the bytes of disk.
 const (
-	// ownersHeads is the oldest claimable job of each owner. It jumps from the first job
-	// of one owner to that of the next in the index render_open_by_user, so a long queue
-	// costs as much as its owners are many. SQLite uses that index only if the list of
-	// states repeats the index's condition word for word.
-	ownersHeads = `heads (user_id, job_id) AS (
-			SELECT '', ''
-			UNION ALL
-			SELECT h.user_id, h.id FROM heads o JOIN render_jobs h ON h.id = (SELECT j.id FROM render_jobs j
-				WHERE j.state IN ('PENDING', 'PROCESSING') AND j.user_id > o.user_id AND ` + claimable + ` AND COALESCE(j.needs_bytes, 0) <= $3
-				ORDER BY j.user_id, j.created_at, j.id LIMIT 1))`
-	// ownersRunning counts the running jobs of each owner. It groups by an expression, or
-	// SQLite would read all jobs there ever were in the order of their users.
-	ownersRunning = `running (user_id, jobs) AS MATERIALIZED (
-			SELECT MAX(j.user_id), COUNT(*) FROM render_jobs j
-			WHERE j.state = 'PROCESSING' AND j.lease_owner IS NOT NULL AND j.lease_until > now_ms() GROUP BY j.user_id || '')`
-	// lastStart is when the last job of owner o started, 0 for one who never started any.
-	lastStart = `COALESCE((SELECT MAX(j.started_at) FROM render_jobs j WHERE j.user_id = o.user_id AND j.started_at IS NOT NULL), 0)`
+	// lineOrder is the order of turns, which the index render_turns_waiting has.
+	lineOrder = ` ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id`
+	// inLine are the owners t who have PENDING jobs.
+	inLine = `render_turns t WHERE t.next_job_id IS NOT NULL`
 )
 
-// ownersTurns has what decides the order of owners: one row for each that waits.
-var ownersTurns = `turns AS MATERIALIZED (
-			SELECT COALESCE(r.jobs, 0) AS running, o.job_id, ` + lastStart + ` AS started
-			FROM heads o LEFT JOIN running r ON r.user_id = o.user_id
-			WHERE o.job_id <> '' AND ` + user.Stays("o.user_id") + `)`
+// waitingSQL tells whether any job waits.
+var waitingSQL = `SELECT COALESCE(
+	(SELECT 1 FROM ` + withJob(inLine+lineOrder, "", "") + ` WHERE t.job_id IS NOT NULL` + lineOrder + ` LIMIT 1),
+	(SELECT 1 FROM render_jobs j WHERE j.state = 'PROCESSING' AND ` + claimable + ` ORDER BY j.created_at, j.id LIMIT 1), 0)`
+
+// The parts of turnSQL.
+const (
+	// lostJobs counts the jobs of each owner whose worker died; render_turns still counts
+	// them as processing. It groups by an expression, or SQLite would read all jobs in the
+	// order of their users.
+	lostJobs = `lost (user_id, jobs) AS MATERIALIZED (
+			SELECT MAX(j.user_id), COUNT(*) FROM render_jobs j
+			WHERE j.state = 'PROCESSING' AND (j.lease_owner IS NULL OR j.lease_until <= now_ms()) GROUP BY j.user_id || '')`
+	// outOfLine lists the owners whose place is not the one that render_turns gives them:
+	// those who lost jobs and, if an owner's oldest job is not for this worker, all who may
+	// come before the job that is.
+	outOfLine = `outside (user_id) AS MATERIALIZED (
+			SELECT user_id FROM lost
+			UNION
+			SELECT t.user_id FROM line l JOIN render_turns t ON t.processing = l.processing AND t.last_started_at = l.last_started_at
+				AND t.next_job_id IS NOT NULL AND (t.next_created_at, t.next_job_id) <= (l.created_at, l.job_id)
+			WHERE l.job_id <> l.next_job_id)`
+)
 
 // turnSQL finds the job whose turn it is. It belongs to the owner with the fewest running
 // jobs, among equals to the one whose last job started longest ago, and is that owner's
-// oldest job for which $3 bytes of disk are enough. No owner gets more than $2 slots
-// while another owner waits.
-func turnSQL(skipLocked string) string {
-	return `WITH RECURSIVE ` + ownersHeads + `, ` + ownersRunning + `, ` + ownersTurns + `
-		SELECT j.id FROM turns t CROSS JOIN render_jobs j
-		WHERE j.id = t.job_id AND (t.running < $2 OR (SELECT COUNT(*) FROM turns) = 1)
-		ORDER BY t.running, t.started, j.created_at, j.id LIMIT 1` + skipLocked
+// oldest claimable job for which $2 bytes of disk are enough. No owner gets more than $3
+// slots while another owner waits.
+//
+// A claim reads the first two owners in line who have a job for this worker, however many
+// wait behind them.
+func turnSQL(d *db.DB) string {
+	stays := user.Stays("t.user_id")
+	next := func(owners string) string {
+		return withJob(owners, ` AND COALESCE(j.needs_bytes, 0) <= $2`, d.SkipLockedOf("j")) + ` WHERE t.job_id IS NOT NULL`
+	}
+	return `WITH ` + lostJobs + `,
+		line AS MATERIALIZED (
+			SELECT t.*, (SELECT h.created_at FROM render_jobs h WHERE h.id = t.job_id) AS created_at
+			FROM ` + next(inLine+` AND `+stays+lineOrder) + lineOrder + ` LIMIT 2),
+		` + outOfLine + `,
+		turns (running, last_started_at, created_at, job_id) AS MATERIALIZED (
+			SELECT processing, last_started_at, created_at, job_id FROM line WHERE user_id NOT IN (SELECT user_id FROM outside)
+			UNION ALL
+			SELECT t.processing - COALESCE((SELECT jobs FROM lost WHERE lost.user_id = t.user_id), 0), t.last_started_at,
+				(SELECT h.created_at FROM render_jobs h WHERE h.id = t.job_id), t.job_id
+			FROM ` + next(`outside o JOIN render_turns t ON t.user_id = o.user_id WHERE `+stays) + `)
+		SELECT job_id FROM turns WHERE running < $3 OR (SELECT COUNT(*) FROM turns) = 1
+		ORDER BY running, last_started_at, created_at, job_id LIMIT 1`
 }
 
 // claimSQL claims that job, for $4 and $5 milliseconds. The replica that was lost over it
@@ -70,7 +94,7 @@ func turnSQL(skipLocked string) string {
 func claimSQL(d *db.DB) string {
 	return `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
 			replica = lease_owner, lease_owner = $4, lease_until = now_ms() + $5, fence = fence + 1, short_since = NULL
-		WHERE id = (` + turnSQL(d.SkipLockedOf("j")) + `) AND state IN ('PENDING', 'PROCESSING')
+		WHERE id = (` + turnSQL(d) + `) AND state IN ('PENDING', 'PROCESSING')
 		RETURNING id, COALESCE(replica, ''), user_id, spec, attempts + 1, fence, progress, now_ms() - started_at, now_ms() - created_at`
 }
 
@@ -124,7 +148,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	// A claim in progress is not cut short, because its outcome would be unknown.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
 	defer cancel()
-	err = s.db.ExecRowLocked(call, queueLock, claimSQL(s.db), []any{s.NodeID, share, freeBytes, s.Renewer.Owner(), job.TTL.Milliseconds()},
+	err = s.db.ExecRowLocked(call, queueLock, claimSQL(s.db), []any{s.NodeID, freeBytes, share, s.Renewer.Owner(), job.TTL.Milliseconds()},
 		&j.ID, &j.From, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
 	if db.IsNoRows(err) {
 		return j, false, nil
