@@ -5,6 +5,7 @@
 package kubernetes
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
 	autoscaling "k8s.io/api/autoscaling/v2"
 	batch "k8s.io/api/batch/v1"
@@ -77,6 +79,8 @@ type manifests struct {
 	hpa         *autoscaling.HorizontalPodAutoscaler
 	scaled      *scaledObject
 	namespace   *core.Namespace
+	monitor     *monitoring.PodMonitor
+	rules       *monitoring.PrometheusRule
 }
 
 func read(t testing.TB, path string) string {
@@ -116,7 +120,8 @@ func build(t *testing.T, change [2]string) manifests {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{apps.AddToScheme, autoscaling.AddToScheme, batch.AddToScheme, core.AddToScheme, networking.AddToScheme, disruption.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{apps.AddToScheme, autoscaling.AddToScheme, batch.AddToScheme, core.AddToScheme, networking.AddToScheme, disruption.AddToScheme,
+		monitoring.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -162,6 +167,10 @@ func build(t *testing.T, change [2]string) manifests {
 			m.hpa = o
 		case *core.Namespace:
 			m.namespace = o
+		case *monitoring.PodMonitor:
+			m.monitor = o
+		case *monitoring.PrometheusRule:
+			m.rules = o
 		default:
 			t.Errorf("%T %s is not looked at", o, r.GetName())
 		}
@@ -414,8 +423,9 @@ func TestPortsAndProbesAreThere(t *testing.T) {
 				t.Errorf("%s: %s probe gives %d s", name, kind, p.TimeoutSeconds)
 			}
 		}
-		if c.LivenessProbe.HTTPGet.Path != "/healthz" || cfg.Roles.API && c.ReadinessProbe.HTTPGet.Path != "/healthz" {
-			t.Errorf("%s: a bucket that is away must neither restart it nor take it from the front", name)
+		if c.StartupProbe.HTTPGet.Path != "/healthz" || c.LivenessProbe.HTTPGet.Path != "/healthz" ||
+			cfg.Roles.API && c.ReadinessProbe.HTTPGet.Path != "/healthz" {
+			t.Errorf("%s: a bucket that is away must not keep it from starting, restart it or take it from the front", name)
 		}
 		if d.Spec.Template.Annotations["prometheus.io/port"] != strings.TrimPrefix(cfg.Ops.Addr, ":") {
 			t.Errorf("%s: Prometheus asks %v", name, d.Spec.Template.Annotations)
@@ -475,6 +485,9 @@ func TestEveryDeploymentHasItsBudget(t *testing.T) {
 		}
 		if !with(d.Spec.Selector.MatchLabels) {
 			t.Errorf("%s does not select its pods", name)
+		}
+		if spread := d.Spec.Template.Spec.TopologySpreadConstraints; len(spread) != 1 || !with(spread[0].LabelSelector.MatchLabels) {
+			t.Errorf("%s may run on one node alone: %+v", name, spread)
 		}
 		if n := len(slices.DeleteFunc(slices.Clone(m.budgets), func(b *disruption.PodDisruptionBudget) bool { return !with(b.Spec.Selector.MatchLabels) })); n != 1 {
 			t.Errorf("%s has %d disruption budgets", name, n)
@@ -540,5 +553,63 @@ func TestRenderWorkersFollowTheQueue(t *testing.T) {
 	}
 	if told := number(t, "../../docs/setup.md", `max_connections\W+of (\d+)`); told != connections {
 		t.Errorf("docs/setup.md tells of %d connections, the overlay may need %d", told, connections)
+	}
+}
+
+var update = flag.Bool("update", false, "write monitoring/prometheusrule.yaml")
+
+// Prometheus scrapes the port of operators under the name of job that the rules ask for,
+// and the rules are those of ../alerts.yml.
+func TestTheOperatorScrapesAndAlerts(t *testing.T) {
+	const path = "monitoring/prometheusrule.yaml"
+	text := "# By go test -update, from ../../alerts.yml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata: {name: cutroom}\nspec:\n"
+	for line := range strings.Lines(read(t, "../alerts.yml")) {
+		if strings.TrimSpace(line) != "" {
+			line = "  " + line
+		}
+		text += line
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(t, path) != text {
+		t.Errorf("%s is not ../alerts.yml: go test -update", path)
+	}
+	m := build(t, asIs)
+	if len(m.rules.Spec.Groups) < 2 {
+		t.Errorf("%d groups of rules", len(m.rules.Spec.Groups))
+	}
+	endpoints := m.monitor.Spec.PodMetricsEndpoints
+	if len(endpoints) != 1 || *endpoints[0].Port != "ops" {
+		t.Fatalf("it scrapes %+v", endpoints)
+	}
+	for name, d := range m.deployments {
+		labels := d.Spec.Template.Labels
+		if !strings.Contains(text, `job="`+labels[m.monitor.Spec.JobLabel]+`"`) {
+			t.Errorf("no rule asks for %s's job %q", name, labels[m.monitor.Spec.JobLabel])
+		}
+		for k, v := range m.monitor.Spec.Selector.MatchLabels {
+			if labels[k] != v {
+				t.Errorf("%s is not scraped", name)
+			}
+		}
+	}
+}
+
+// The front takes what the service takes, and waits as long as the given nginx does.
+func TestTheFrontIsLargeAndPatientEnough(t *testing.T) {
+	m := build(t, asIs)
+	const of = "nginx.ingress.kubernetes.io/proxy-"
+	annotations := m.ingress.Annotations
+	body, err := strconv.ParseInt(strings.TrimSuffix(annotations[of+"body-size"], "m"), 10, 64)
+	if largest := m.config(t, "api", m.deployments["api"].Spec.Template.Spec).Storage.MaxUploadBytes; err != nil || body<<20 <= largest {
+		t.Errorf("bodies of %s pass, the service takes %d MB (%v)", annotations[of+"body-size"], largest>>20, err)
+	}
+	for key, want := range map[string]string{"read-timeout": "600", "send-timeout": "600", "buffering": "off", "request-buffering": "off"} {
+		if annotations[of+key] != want {
+			t.Errorf("%s is %q, want %q", key, annotations[of+key], want)
+		}
 	}
 }
