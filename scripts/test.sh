@@ -87,6 +87,8 @@ long-inside)
 		step "separations against random faults and crashes: $shape"
 		$shape ./test/soak
 	done
+	step "broken networks"
+	large ./test/network -parallel 4
 	step "a rolling restart of 8 replicas"
 	CUTROOM_TEST_REPLICAS=8 mixed ./test -run RollingRestart
 	;;
