@@ -55,14 +55,15 @@ func (e *LedgerEntry) about() {
 
 var platforms = [2]string{"platform_a", "platform_b"}
 
-// errNoUser answers for an id without an account.
-var errNoUser = fault.Sentencef(fault.NotFound, "User not found")
+// ErrNoUser answers for an id without an account.
+// ErrNoUser answers for a user who does not exist.
+var ErrNoUser = fault.Sentencef(fault.NotFound, "User not found")
 
 // count runs a query that counts rows of a user who exists.
 func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err error) {
 	err = r.db.QueryRow(ctx, `SELECT `+rows+` FROM users u WHERE u.id = $1 AND u.erasing_at IS NULL`, userID).Scan(&n)
 	if db.IsNoRows(err) {
-		return 0, errNoUser
+		return 0, ErrNoUser
 	}
 	if err != nil {
 		return 0, fmt.Errorf("count rows of a user: %w", err)

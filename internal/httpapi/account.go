@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"cutroom/internal/account"
@@ -45,17 +46,27 @@ func bodyOfUser(u user.User) userBody {
 	return userBody{Sub: u.ID, Email: u.Email, Name: u.Name, Picture: orNull(u.Picture), Role: u.Role}
 }
 
-// accountBody is what a signed-in user may know of the account. Limits are null where
-// there is none.
+// usageBody is what an account has of its limits, which are null where there is none.
+type usageBody struct {
+	StoredBytes    int64  `json:"storedBytes"`
+	MaxStoredBytes *int64 `json:"maxStoredBytes"`
+	WaitingJobs    int64  `json:"waitingJobs"`
+	MaxWaitingJobs *int64 `json:"maxWaitingJobs"`
+}
+
+func (s *Server) usageOf(ctx context.Context, userID string) (usageBody, error) {
+	has, err := s.o.Quota.Usage(ctx, s.o.DB, userID)
+	limit := s.o.Quota.Max
+	return usageBody{has.StoredBytes, positive(limit.StoredBytes), has.WaitingJobs, positive(limit.WaitingJobs)}, err
+}
+
+// accountBody is what a signed-in user may know of the account.
 type accountBody struct {
-	User           userBody `json:"user"`
-	Balance        int64    `json:"balance"`
-	StoredBytes    int64    `json:"storedBytes"`
-	MaxStoredBytes *int64   `json:"maxStoredBytes"`
-	WaitingJobs    int64    `json:"waitingJobs"`
-	MaxWaitingJobs *int64   `json:"maxWaitingJobs"`
-	ExpiresAt      int64    `json:"expiresAt"`     // of the access token, in epoch ms
-	SessionEndsAt  *int64   `json:"sessionEndsAt"` // epoch ms; null for a token that cannot be renewed
+	User    userBody `json:"user"`
+	Balance int64    `json:"balance"`
+	usageBody
+	ExpiresAt     int64  `json:"expiresAt"`     // of the access token, in epoch ms
+	SessionEndsAt *int64 `json:"sessionEndsAt"` // epoch ms; null for a token that cannot be renewed
 }
 
 func (s *Server) account(w http.ResponseWriter, r *http.Request, who account.Principal) error {
@@ -67,10 +78,8 @@ func (s *Server) account(w http.ResponseWriter, r *http.Request, who account.Pri
 	if err != nil {
 		return err
 	}
-	has, err := s.o.Quota.Usage(r.Context(), s.o.DB, who.UserID)
-	return answer(w, accountBody{User: bodyOfUser(u), Balance: balance,
-		StoredBytes: has.StoredBytes, MaxStoredBytes: positive(s.o.Quota.Max.StoredBytes),
-		WaitingJobs: has.WaitingJobs, MaxWaitingJobs: positive(s.o.Quota.Max.WaitingJobs),
+	usage, err := s.usageOf(r.Context(), who.UserID)
+	return answer(w, accountBody{User: bodyOfUser(u), Balance: balance, usageBody: usage,
 		ExpiresAt: who.Expires.UnixMilli(), SessionEndsAt: epochMs(s.o.Accounts.SessionEnd(who))}, err)
 }
 

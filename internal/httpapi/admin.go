@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"cutroom/internal/admin"
 	"cutroom/internal/events"
 	"cutroom/internal/fault"
+	"cutroom/internal/user"
 )
 
 // adminRoutes mounts the read-only reports and, where it has an address, the
@@ -29,6 +31,7 @@ func (s *Server) adminRoutes() {
 	s.handle("GET /api/v2/admin/users/{userId}/ledger", s.admin(ofUser("entries", reports.Ledger)))
 	s.handle("GET /api/v2/admin/users/{userId}/purchases", s.admin(ofUser("purchases", reports.Purchases)))
 	s.handle("GET /api/v2/admin/users/{userId}/refusals", s.admin(ofUser("refusals", reports.Refusals)))
+	s.handle("GET /api/v2/admin/users/{userId}/usage", s.admin(s.adminUserUsage))
 	s.handle("GET /api/v2/admin/events", s.admin(s.adminEvents))
 	s.handle("GET /api/v2/admin/jobs/active", s.admin(report(reports.ActiveJobs)))
 	s.handle("GET /api/v2/admin/jobs/status-breakdown", s.admin(report(reports.StatusBreakdown)))
@@ -126,18 +129,41 @@ func ranged[Row any](read func(context.Context, admin.Range) ([]Row, error)) use
 // ofUser is the endpoint of a list of what one user has, under its name.
 func ofUser[Row any](name string, read func(context.Context, string, admin.Page) ([]Row, int64, error)) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-		// Parse also reads other notations of a UUID, which are no user's id.
-		id, err := uuid.Parse(r.PathValue("userId"))
-		if err != nil || len(r.PathValue("userId")) != len(id.String()) {
-			return fault.New(fault.Invalid, "invalid_user_id")
+		id, err := readUserID(r)
+		if err != nil {
+			return err
 		}
 		page, err := pageOf(r.URL.Query())
 		if err != nil {
 			return err
 		}
-		rows, total, err := read(r.Context(), id.String(), page)
+		rows, total, err := read(r.Context(), id, page)
 		return answer(w, map[string]any{name: rows, "total": total}, err)
 	}
+}
+
+// readUserID reads the user's id from the path.
+func readUserID(r *http.Request) (string, error) {
+	// Parse also reads other notations of a UUID, which are no user's id.
+	id, err := uuid.Parse(r.PathValue("userId"))
+	if err != nil || len(r.PathValue("userId")) != len(id.String()) {
+		return "", fault.New(fault.Invalid, "invalid_user_id")
+	}
+	return id.String(), nil
+}
+
+func (s *Server) adminUserUsage(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
+	id, err := readUserID(r)
+	if err != nil {
+		return err
+	}
+	if _, err := user.Get(r.Context(), s.o.DB, id); errors.Is(err, user.ErrDeleted) {
+		return admin.ErrNoUser
+	} else if err != nil {
+		return err
+	}
+	usage, err := s.usageOf(r.Context(), id)
+	return answer(w, usage, err)
 }
 
 func (s *Server) adminEvents(w http.ResponseWriter, r *http.Request, _ account.Principal) error {

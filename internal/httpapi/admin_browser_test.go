@@ -157,7 +157,7 @@ func TestAdminAppSignInWithTheProvider(t *testing.T) {
 // shows once the report is there.
 func pages(ann string) map[string]string {
 	return map[string]string{
-		"/": "Jobs a day", "/users": "120 users", "/users/" + ann: "rnd-active-processing", "/jobs": "63 %",
+		"/": "Jobs a day", "/users": "120 users", "/users/" + ann: "rnd-active-processing", "/users/" + ann + "?jobs=0": "of 5", "/jobs": "63 %",
 		"/calls": "audio-separation", "/revenue": "29 purchases", "/signups": "New users a day", "/events": "61 events", "/events?failed=true": "status 502", "/durations": "15 to 60 min",
 	}
 }

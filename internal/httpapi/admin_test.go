@@ -26,6 +26,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/httpapi"
+	"cutroom/internal/quota"
 	"cutroom/internal/upstream/identity"
 )
 
@@ -59,6 +60,7 @@ func startAdmin(t *testing.T) *adminServer {
 		Accounts: account.New(account.Options{DB: d, Tokens: s.tokens, Log: quiet, Credits: ledger,
 			Providers: map[string]account.IdentityVerifier{account.ProviderA: staffProvider{}}}),
 		Admin:     admin.New(d),
+		Quota:     quota.New(quota.Usage{WaitingJobs: 5}, quota.Counts{Waiting: []string{"2"}, Stored: []string{"3"}}),
 		AdminSlug: slug, AdminClientID: "web.example", AdminAuthorizeURL: provider.URL + "/authorize",
 		Observe: func(string, string, int, float64) {},
 		Log:     slog.New(alarm{t: t, expected: &s.failing}),
@@ -134,6 +136,7 @@ var adminPaths = []string{
 	"/overview", "/stats/daily", "/users", "/stats/external-calls", "/stats/duration-histogram", "/jobs/active",
 	"/stats/signups", "/revenue", "/revenue/daily", "/jobs/status-breakdown", "/users/" + uuid.NewString() + "/ledger",
 	"/users/" + uuid.NewString() + "/purchases", "/users/" + uuid.NewString() + "/refusals", "/users/" + uuid.NewString() + "/jobs",
+	"/users/" + uuid.NewString() + "/usage",
 }
 
 func TestAdminNeedsTheAdminRole(t *testing.T) {
@@ -228,9 +231,11 @@ func TestAdminPaging(t *testing.T) {
 		"me": "invalid_user_id", "{" + user + "}": "invalid_user_id", strings.ReplaceAll(user, "-", ""): "invalid_user_id",
 		"urn:uuid:" + user: "invalid_user_id", uuid.NewString(): "User not found", strings.ToUpper(user): "",
 	} {
-		status, body := s.report("/users/" + id + "/jobs")
-		if want == "" && status != http.StatusOK || !strings.Contains(body, want) {
-			t.Errorf("jobs of %s: %d %s, want %q", id, status, body, want)
+		for _, list := range []string{"/jobs", "/usage"} {
+			status, body := s.report("/users/" + id + list)
+			if want == "" && status != http.StatusOK || !strings.Contains(body, want) {
+				t.Errorf("%s of %s: %d %s, want %q", list, id, status, body, want)
+			}
 		}
 	}
 }
@@ -273,7 +278,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 		}
 		return strings.TrimSpace(body)
 	}
-	paths := append(adminPaths[:len(adminPaths)-4:len(adminPaths)-4], "/users/"+user+"/jobs", "/users/"+user+"/ledger", "/users/"+user+"/purchases", "/users/"+user+"/refusals")
+	paths := append(adminPaths[:len(adminPaths)-5:len(adminPaths)-5], "/users/"+user+"/usage", "/users/"+user+"/jobs", "/users/"+user+"/ledger", "/users/"+user+"/purchases", "/users/"+user+"/refusals")
 	for _, path := range paths {
 		check(path)
 	}
@@ -320,6 +325,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 			`"createdAt":"2026-01-01T00:00:00.000Z","reversedAt":null,"bySupport":false}],"total":1}`,
 		"/users/" + user + "/refusals": `{"refusals":[{"platform":"platform_a","orderId":"GPA.1","productId":"p","reason":"pending","attempts":2,` +
 			`"createdAt":"2026-01-01T00:00:00.000Z"}],"total":1}`,
+		"/users/" + user + "/usage": `{"storedBytes":3,"maxStoredBytes":null,"waitingJobs":2,"maxWaitingJobs":5}`,
 		"/jobs/active": `[{"jobType":"render","jobId":"rnd-1","status":"PROCESSING","userId":"` + user + `","userEmail":null,` +
 			`"sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z","progress":40}]`,
 		"/jobs/status-breakdown": `[{"jobType":"render","total":1,"succeeded":0,"failed":0,"inProgress":1},` +

@@ -15,6 +15,12 @@ export function percent(part: number): string {
 /** Milliseconds of a call: "340 ms", "1.2 s". */
 export const latency = (ms: number): string => (ms < 1000 ? `${counts.format(ms)} ms` : `${tenths.format(ms / 1000)} s`);
 
+/** Bytes as "0 MB", "340 MB", "1.2 GB". */
+export function size(bytes: number): string {
+  const mb = bytes / 2 ** 20;
+  return mb < 1024 ? `${counts.format(mb)} MB` : `${tenths.format(mb / 1024)} GB`;
+}
+
 /** A duration in its two largest units: "45 s", "3 min 20 s", "5 h 10 min". */
 export function duration(ms: number): string {
   const s = Math.round(ms / 1000);

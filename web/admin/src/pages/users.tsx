@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Report, Schemas } from '../api';
-import { count } from '../format';
+import { count, size } from '../format';
 import { Empty, Loaded, useReport } from '../load';
 import { Card, Cards, length, Pager, Panel, providerName, Status, Table, Time, type Column } from '../parts';
 import { link, offsetOf, replace, type Route } from '../route';
@@ -112,6 +112,7 @@ export function UserPage({ route }: { route: Route }) {
                 <Card label="Source material" value={length(u.totalSourceDurationMs)} />
                 <Card label="Joined" value={u.createdAt.slice(0, 10)} note={`with ${providerName(u.provider)}`} />
                 <Card label="Last active" value={u.lastActivityAt?.slice(0, 10) ?? '–'} note={u.lastActivityAt?.slice(11, 16) ?? ''} />
+                <Usage userId={u.userId} />
               </Cards>
             </>
           )
@@ -153,6 +154,18 @@ export function UserPage({ route }: { route: Route }) {
         rowKey={(e) => e.refId}
         columns={ledgerColumns}
       />
+    </>
+  );
+}
+
+/** What the user has of the limits of an account. */
+function Usage({ userId }: { userId: string }) {
+  const { data: u } = useReport('users/{userId}/usage', { userId });
+  const limit = (most: number | null | undefined, show: (n: number) => string) => (u ? (most == null ? 'no limit' : `of ${show(most)}`) : '');
+  return (
+    <>
+      <Card label="Stored" value={u ? size(u.storedBytes) : '–'} note={limit(u?.maxStoredBytes, size)} />
+      <Card label="Waiting jobs" value={u ? count(u.waitingJobs) : '–'} note={limit(u?.maxWaitingJobs, count)} />
     </>
   );
 }
