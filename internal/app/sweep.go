@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/events"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
+	"cutroom/internal/objectstore"
 	"cutroom/internal/ratelimit"
 )
 
@@ -73,6 +74,7 @@ func (a *App) rounds() []round {
 			{"separations", a.separations.Expire},
 			{"renders", a.renders.Expire},
 			{"objects", func(ctx context.Context) error { return a.sweeper.Sweep(ctx, false) }},
+			{"unfinished uploads", a.abortUploads},
 		}},
 	}
 }
@@ -88,6 +90,26 @@ func (a *App) ownRounds() []round {
 		{"part cache", func(ctx context.Context) error { return a.parts.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
 		{"parts of deleted accounts", a.erasePartsOfDeleted},
 	}}}
+}
+
+// abortUploads aborts the bucket's uploads in parts of more than a day ago: those of clients that
+// the database does not know, and those of replicas that died while they stored a large file.
+func (a *App) abortUploads(ctx context.Context) error {
+	if a.bucket == nil {
+		return nil
+	}
+	if err := a.sweeper.Check(ctx); err != nil {
+		return err
+	}
+	n, err := a.bucket.AbortUploads(ctx, 24*time.Hour, "assets/", "uploads/", "inputs/", "parts/", "render/", "separation/", "doctor/")
+	if n > 0 {
+		a.log.Info("unfinished uploads aborted", "uploads", n)
+	}
+	if errors.Is(err, objectstore.ErrUnsupported) {
+		a.outage.Log(a.log, slog.LevelWarn, "uploads", "the bucket does not list unfinished uploads; a lifecycle rule must abort them", "err", err)
+		return nil
+	}
+	return err
 }
 
 // erasePartsOfDeleted removes from this disk the parts of accounts that another replica erased.

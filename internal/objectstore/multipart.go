@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"golang.org/x/sync/errgroup"
 )
 
 var (
@@ -146,3 +149,44 @@ func (b *Bucket) failUpload(ctx context.Context, op, key string, err error) erro
 	}
 	return fmt.Errorf("%s %s: %w", op, key, kind)
 }
+
+// AbortUploads aborts the multipart uploads of some prefixes that began longer ago than age, and
+// returns how many. Their clients or replicas are gone, and no row may know them. It returns
+// ErrUnsupported if the store, or the policy of the key, does not list uploads.
+func (b *Bucket) AbortUploads(ctx context.Context, age time.Duration, prefixes ...string) (aborted int, err error) {
+	var old []types.MultipartUpload
+	pages := s3.NewListMultipartUploadsPaginator(b.client, &s3.ListMultipartUploadsInput{Bucket: &b.bucket})
+	for pages.HasMorePages() {
+		call, cancel := b.call(ctx)
+		page, err := pages.NextPage(call)
+		cancel()
+		if err != nil {
+			if status, _, _ := describe(err); status == http.StatusForbidden {
+				return 0, fmt.Errorf("list uploads: %w", ErrUnsupported)
+			}
+			return 0, b.failUpload(ctx, "list uploads of", "*", err)
+		}
+		for _, u := range page.Uploads {
+			ours := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(aws.ToString(u.Key), p) })
+			if ours && time.Since(aws.ToTime(u.Initiated)) > age {
+				old = append(old, u)
+			}
+		}
+	}
+	errs := make([]error, len(old))
+	var group errgroup.Group
+	group.SetLimit(abortsAtOnce)
+	for i, u := range old {
+		group.Go(func() error { errs[i] = b.AbortUpload(ctx, aws.ToString(u.Key), aws.ToString(u.UploadId)); return nil })
+	}
+	_ = group.Wait() // errs has more
+	for _, e := range errs {
+		if e == nil {
+			aborted++
+		}
+	}
+	return aborted, errors.Join(errs...)
+}
+
+// abortsAtOnce bounds the aborts of one sweep at a time.
+const abortsAtOnce = 8

@@ -1,0 +1,43 @@
+package objectstore_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"cutroom/internal/objectstore"
+)
+
+// Uploads that nobody will complete are aborted: old ones, under our prefixes alone.
+func TestAbortUploads(t *testing.T) { eachBackend(t, testAbortUploads) }
+
+func testAbortUploads(t *testing.T, b *backend) {
+	bucket := b.bucket(t, nil)
+	for _, key := range []string{"abort/a.mp4", "abort/b.mp4", "abort/b.mp4", "another/a.mp4"} {
+		if _, err := bucket.CreateUpload(t.Context(), key, "video/mp4"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		age  time.Duration
+		want int
+	}{{24 * time.Hour, 0}, {-time.Minute, 3}, {-time.Minute, 0}} {
+		if n, err := bucket.AbortUploads(t.Context(), tt.age, "abort/", "abortive/"); err != nil || n != tt.want {
+			t.Errorf("older than %v: %d are aborted, want %d (%v)", tt.age, n, tt.want, err)
+		}
+	}
+	if n := b.pendingUploads(t, "another/"); n != 1 {
+		t.Errorf("%d uploads of others are left", n)
+	}
+	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && r.URL.Query().Has("uploads") {
+			s3Error(w, http.StatusForbidden, "AccessDenied")
+			return true
+		}
+		return false
+	})
+	if _, err := bucket.AbortUploads(t.Context(), 0, "abort/"); !errors.Is(err, objectstore.ErrUnsupported) {
+		t.Errorf("a key that may not list uploads: %v", err)
+	}
+}
