@@ -112,6 +112,8 @@ func TestStartSignsInAndStops(t *testing.T) {
 	t.Setenv("DATABASE_URL", "postgres://production/")
 	t.Setenv("OBJECT_STORE_BUCKET", "production")
 	t.Setenv("MEDIA_MAX_MEMORY_MB", "777")
+	const collector = "http://127.0.0.1:4318"
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector)
 	opts := options(t)
 	var log bytes.Buffer
 	opts.Log = &log
@@ -122,7 +124,8 @@ func TestStartSignsInAndStops(t *testing.T) {
 	if s.User.Role != "user" || s.User.AccessToken != "token-of-user@sandbox.example" || s.Admin.Role != "admin" {
 		t.Errorf("sessions %+v, %+v", s.User, s.Admin)
 	}
-	for key, want := range map[string]string{"DATABASE_URL": "sqlite://" + opts.World.DataDir + "/cutroom.db", "OBJECT_STORE_BUCKET": "", "MEDIA_MAX_MEMORY_MB": "777"} {
+	for key, want := range map[string]string{"DATABASE_URL": "sqlite://" + opts.World.DataDir + "/cutroom.db", "OBJECT_STORE_BUCKET": "",
+		"MEDIA_MAX_MEMORY_MB": "777", "OTEL_EXPORTER_OTLP_ENDPOINT": collector} {
 		res, err := http.Get(s.BaseURL + "/env/" + key)
 		if err != nil {
 			t.Fatal(err)
