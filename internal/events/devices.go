@@ -20,25 +20,25 @@ const (
 )
 
 const (
-	// MaxDevices is how many devices an account may have; the oldest goes.
+	// MaxDevices is how many devices an account may have; one more replaces the oldest.
 	MaxDevices = 20
 	// maxToken is the longest token of a device, in bytes.
 	maxToken = 4096
 )
 
-// Devices registers the devices that are told of a user's jobs.
+// Devices registers the devices that get pushes about a user's jobs.
 type Devices struct {
 	db        *db.DB
-	platforms []string // that push is configured for
+	platforms []string // with push configured
 }
 
-// NewDevices returns the devices of a service that pushes to some platforms.
+// NewDevices returns the registry of a service that pushes to the given platforms.
 func NewDevices(d *db.DB, platforms ...string) *Devices { return &Devices{db: d, platforms: platforms} }
 
-// PushTo reports whether devices of a platform are told.
+// PushTo reports whether push to a platform is configured.
 func (s *Devices) PushTo(platform string) bool { return slices.Contains(s.platforms, platform) }
 
-// Register makes a device the user's, whosever it was.
+// Register assigns a device to a user, even if it was another user's.
 func (s *Devices) Register(ctx context.Context, userID, platform, token string) error {
 	id, platform, err := s.check(platform, token)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Devices) Register(ctx context.Context, userID, platform, token string) 
 		if err := user.Lock(ctx, tx, userID); err != nil {
 			return err
 		}
-		// What was to be told to its former owner dies with the former registration.
+		// Deleting the row also deletes the pushes that wait for its former owner.
 		if _, err := tx.Exec(ctx, `DELETE FROM devices WHERE id = $1 AND user_id <> $2`, id, userID); err != nil {
 			return fmt.Errorf("move device: %w", err)
 		}
@@ -68,7 +68,7 @@ func (s *Devices) Register(ctx context.Context, userID, platform, token string) 
 	})
 }
 
-// Unregister forgets a device. One that is not the user's stays.
+// Unregister deletes a device. Another user's device stays.
 func (s *Devices) Unregister(ctx context.Context, userID, platform, token string) error {
 	id, _, err := s.check(platform, token)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Devices) check(platform, token string) (id, name string, err error) {
 	return hex.EncodeToString(sum[:]), platform, nil
 }
 
-// ForgetDevices forgets all devices of a user.
+// ForgetDevices deletes all devices of a user.
 func ForgetDevices(ctx context.Context, q db.Querier, userID string) error {
 	if _, err := q.Exec(ctx, `DELETE FROM devices WHERE user_id = $1`, userID); err != nil {
 		return fmt.Errorf("forget devices: %w", err)

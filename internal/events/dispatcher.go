@@ -22,23 +22,23 @@ const (
 	pollEvery = time.Second
 	// tryTimeout bounds one attempt, from its connection to the end of the answer.
 	tryTimeout = 15 * time.Second
-	// claimLife is after how long a claimed delivery comes up again that nobody
-	// settled: its process died. It is longer than an attempt and its settling.
+	// claimLife is how long a claim lasts. If its process dies, the delivery is due again
+	// afterwards. It is longer than an attempt and the write of its outcome.
 	claimLife = 35 * time.Second
 	// settleTimeout bounds the write of an attempt's outcome.
 	settleTimeout = 10 * time.Second
-	// inFlight is how many attempts of one channel may run at a time. A receiver that
-	// hangs holds each for tryTimeout.
+	// inFlight is how many attempts of one channel may run at a time. A hanging receiver
+	// blocks each for tryTimeout.
 	inFlight = 64
 	// fanOutBatch is how many events one transaction fans out.
 	fanOutBatch = 100
-	// pushLife is how long after a job's end a phone may still be told.
+	// pushLife is how long after a job's end a push may still arrive.
 	pushLife = 24 * time.Hour
-	// maxRetryAfter bounds a platform's wish to be left alone.
+	// maxRetryAfter bounds a platform's Retry-After.
 	maxRetryAfter = 24 * time.Hour
 )
 
-// The pauses after each failed attempt. After the last the delivery is given up.
+// The pause after each failed attempt. A delivery that fails after the last is given up.
 var (
 	webhookPauses = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 		10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
@@ -48,12 +48,12 @@ var (
 // The outcomes of an attempt.
 const (
 	Delivered = "delivered"
-	Retried   = "failed"   // it is tried again
-	GivenUp   = "given_up" // it is not
+	Retried   = "failed"   // another attempt follows
+	GivenUp   = "given_up" // none follows
 	Removed   = "device_removed"
 )
 
-// Channels and Outcomes are the labels of what [Options.Observe] is told.
+// Channels and Outcomes are the values with which [Options.Observe] is called.
 var (
 	Channels = []string{webhookName, PlatformA, PlatformB}
 	Outcomes = []string{Delivered, Retried, GivenUp, Removed}
@@ -84,8 +84,8 @@ type Dispatcher struct {
 	wake     chan struct{} // a slot of a channel is free again
 }
 
-// channel is one way to deliver, with slots of its own: what hangs in one holds up
-// no other.
+// channel is one way to deliver. Each has its own slots, so a hanging receiver blocks
+// only its own channel.
 type channel struct {
 	name   string
 	pauses []time.Duration
@@ -143,8 +143,8 @@ func (d *Dispatcher) step(ctx context.Context, attempts *sync.WaitGroup) (more b
 	return more, err
 }
 
-// free gives a slot back. The dispatcher is woken where all were taken, for more may
-// be due.
+// free returns a slot. If it was the last free one, it wakes the dispatcher: more
+// deliveries may be due.
 func (d *Dispatcher) free(c *channel) {
 	full := len(c.slots) == cap(c.slots)
 	<-c.slots
@@ -156,7 +156,7 @@ func (d *Dispatcher) free(c *channel) {
 	}
 }
 
-// forgetUnconfigured drops what waits for channels that are no longer configured.
+// forgetUnconfigured deletes pending deliveries of channels that are no longer configured.
 func (d *Dispatcher) forgetUnconfigured(ctx context.Context) error {
 	_, err := d.db.Exec(ctx, `DELETE FROM event_deliveries WHERE state = 'PENDING' AND channel NOT IN ($1, $2, $3)`, d.names()...)
 	if err != nil {
@@ -174,8 +174,8 @@ func (d *Dispatcher) names() []any {
 	return names
 }
 
-// fanOut makes the deliveries of new events. Where nothing is configured it keeps
-// no event.
+// fanOut makes the deliveries of new events. If no channel is configured, it deletes all
+// events.
 func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
 	var found int
 	query := `SELECT COUNT(*) FROM (SELECT 1 FROM events WHERE fanned_out_at IS NULL LIMIT 1) AS new`
@@ -213,7 +213,7 @@ func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
 func (d *Dispatcher) deliver(ctx context.Context, tx *db.Tx, id string) error {
 	const insert = `INSERT INTO event_deliveries (id, event_id, channel, device_id, state, attempts, queued_at, due_at) `
 	if d.channels[0].name == webhookName {
-		// It is there where an operator was quick to send the event again.
+		// An operator's resend may have made it already.
 		if _, err := tx.Exec(ctx, insert+`VALUES ($1, $2, $3, NULL, 'PENDING', 0, now_ms(), now_ms()) ON CONFLICT (id) DO NOTHING`,
 			id+"/"+webhookName, id, webhookName); err != nil {
 			return err
@@ -229,13 +229,13 @@ func (d *Dispatcher) deliver(ctx context.Context, tx *db.Tx, id string) error {
 const dueSQL = `SELECT d.id FROM event_deliveries d WHERE d.state = 'PENDING' AND d.channel = $1 AND d.due_at <= (SELECT now_ms())
 	ORDER BY d.attempts, d.due_at LIMIT $2`
 
-// claim takes up to n deliveries that are due, those with the fewest attempts first:
-// what fails again and again does not hold up what is new.
+// claim takes up to n due deliveries, those with the fewest attempts first: repeated
+// failures do not delay new events.
 func (d *Dispatcher) claim(ctx context.Context, c *channel, n int) ([]string, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	// Cheap to find out where nothing is due, which is nearly always.
+	// Usually nothing is due, and this query is cheaper than the update.
 	ids, err := db.Texts(d.db.Query(ctx, dueSQL, c.name, 1))
 	if err == nil && len(ids) > 0 {
 		ids, err = d.db.ExecTexts(ctx, `UPDATE event_deliveries SET due_at = now_ms() + $3 WHERE state = 'PENDING'
@@ -258,7 +258,7 @@ type message struct {
 	token         string
 }
 
-// attempt makes one attempt at a claimed delivery and writes down what came of it.
+// attempt makes one attempt at a claimed delivery and records its outcome.
 func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 	try, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -273,15 +273,15 @@ func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 	d.logUnsettled(id, d.settle(ctx, c, id, m, c.send(try, m)))
 }
 
-// logUnsettled says that an outcome was not written: the delivery comes up again.
+// logUnsettled logs an outcome that could not be written: the delivery becomes due again.
 func (d *Dispatcher) logUnsettled(id string, err error) {
 	if err != nil {
 		d.log.Warn("event delivery not settled; it is attempted again", "delivery", id, "err", err)
 	}
 }
 
-// load reads a delivery. There is no row where its account, job or device has gone,
-// or its device is another account's by now.
+// load reads a delivery. It finds no row if the account, job or device was deleted, or
+// if the device now belongs to another account.
 func (d *Dispatcher) load(ctx context.Context, id string) (m message, err error) {
 	var created int64
 	err = d.db.QueryRow(ctx, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at, d.attempts, COALESCE(v.token, '')
@@ -295,7 +295,7 @@ func (d *Dispatcher) load(ctx context.Context, id string) (m message, err error)
 	return m, err
 }
 
-// settle writes down what came of an attempt.
+// settle records the outcome of an attempt.
 func (d *Dispatcher) settle(ctx context.Context, c *channel, id string, m message, failure error) error {
 	outcome, after := d.judge(c, m, failure)
 	d.observe(c.name, outcome)
@@ -310,7 +310,7 @@ func (d *Dispatcher) settle(ctx context.Context, c *channel, id string, m messag
 			id, m.attempts, after.Milliseconds(), text(failure))
 	case outcome == Removed:
 		return d.write(ctx, `DELETE FROM devices WHERE user_id = $2 AND id IN (SELECT device_id FROM event_deliveries WHERE id = $1)`, id, m.userID)
-	case c.name != webhookName: // nobody asks again for a push that is over
+	case c.name != webhookName: // only web hooks can be resent
 		return d.write(ctx, `DELETE FROM event_deliveries`+unchanged, id, m.attempts)
 	case outcome == Delivered:
 		return d.write(ctx, `UPDATE event_deliveries SET state = 'DELIVERED', attempts = attempts + 1, ended_at = now_ms(), last_error = NULL`+unchanged,
@@ -327,7 +327,7 @@ func levelOf(outcome string) slog.Level {
 	return slog.LevelInfo
 }
 
-// judge says what an attempt comes to, and after which pause the next one follows.
+// judge returns the outcome of an attempt and the pause before the next one.
 func (d *Dispatcher) judge(c *channel, m message, failure error) (outcome string, after time.Duration) {
 	temporary := (*push.TemporaryError)(nil)
 	switch {
@@ -342,11 +342,11 @@ func (d *Dispatcher) judge(c *channel, m message, failure error) (outcome string
 	if temporary != nil {
 		after = max(after, min(temporary.After, maxRetryAfter))
 	}
-	// Up to a tenth more: what failed together is not tried again together.
+	// Up to a tenth more, so that deliveries that failed together are not retried together.
 	return Retried, after + rand.N(after/10)
 }
 
-// write brings an outcome into the database, also while the service stops.
+// write runs a statement, also while the service stops.
 func (d *Dispatcher) write(ctx context.Context, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()

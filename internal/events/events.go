@@ -1,15 +1,14 @@
-// Package events tells others that a job has ended: the operator's web hook, and the
-// devices of the job's owner. It owns the outbox (the tables events and
-// event_deliveries) and the table devices.
+// Package events notifies the operator's web hook and the owner's devices when a job
+// has ended. It owns the outbox (tables events and event_deliveries) and the table
+// devices.
 //
 //	Record ──▶ events ──fan out──▶ event_deliveries: PENDING ──▶ DELIVERED
-//	                                    ▲  │ tried again     └──▶ FAILED
-//	                                    └──┘                 └──▶ no row: a push that is over
+//	                                    ▲  │ retry           └──▶ FAILED
+//	                                    └──┘                 └──▶ row deleted: a push that was sent or dropped
 //
 // An event is recorded in the transaction that ends the job. One replica's
-// [Dispatcher] delivers it, at least once: a delivery that was claimed and not settled,
-// because its process died, comes up again. What belongs to a deleted job or account
-// is dropped at every step.
+// [Dispatcher] delivers it at least once: if the process dies during an attempt, the
+// delivery becomes due again. Every step drops the events of deleted jobs and accounts.
 package events
 
 import (
@@ -24,10 +23,10 @@ import (
 	"cutroom/internal/user"
 )
 
-// Type says what happened. Apps and receivers read it.
+// Type says what happened. Apps and receivers see it.
 type Type string
 
-// The types.
+// The types of events.
 const (
 	RenderCompleted  Type = "render.completed"
 	RenderFailed     Type = "render.failed"
@@ -35,7 +34,7 @@ const (
 	SeparationFailed Type = "separation.failed"
 )
 
-// status is the state of a job after an event, as its status shows it.
+// status is the job's status after the event, as the API shows it.
 func (t Type) status() string {
 	switch t {
 	case RenderCompleted:
@@ -53,7 +52,7 @@ type Event struct {
 	ErrorCode     string // why it failed, "" where it did not
 }
 
-// Record writes an event down, in the transaction that ends the job.
+// Record stores an event in the transaction that ends the job.
 func Record(ctx context.Context, tx *db.Tx, e Event) error {
 	_, err := tx.Exec(ctx, `INSERT INTO events (id, type, job_id, user_id, error_code, created_at)
 		VALUES ($1, $2, $3, $4, NULLIF($5, ''), now_ms())`, "evt-"+uuid.NewString(), string(e.Type), e.JobID, e.UserID, e.ErrorCode)
@@ -63,7 +62,7 @@ func Record(ctx context.Context, tx *db.Tx, e Event) error {
 	return nil
 }
 
-// Drop forgets the events of a job, in the transaction that deletes it.
+// Drop deletes a job's events in the transaction that deletes the job.
 func Drop(ctx context.Context, tx *db.Tx, jobID string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM events WHERE job_id = $1`, jobID); err != nil {
 		return fmt.Errorf("drop events: %w", err)
@@ -71,7 +70,7 @@ func Drop(ctx context.Context, tx *db.Tx, jobID string) error {
 	return nil
 }
 
-// Forget drops the events and devices of a user, in the transaction that begins the
+// Forget deletes a user's events and devices in the transaction that begins the
 // account's deletion.
 func Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM events WHERE user_id = $1`, userID); err != nil {
@@ -80,7 +79,7 @@ func Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	return ForgetDevices(ctx, tx, userID)
 }
 
-// Lifetime is how long an event is kept, so that it can be sent again.
+// Lifetime is how long an event is kept for another delivery.
 const Lifetime = 30 * 24 * time.Hour
 
 // Sweep removes events that are older than [Lifetime].
@@ -91,10 +90,10 @@ func Sweep(ctx context.Context, d *db.DB) error {
 	return nil
 }
 
-// ErrUnknown says that there is no event of an id.
+// ErrUnknown means that no event has the given id.
 var ErrUnknown = errors.New("there is no such event; events are kept for 30 days")
 
-// Entry is an event with what has become of its web hook, for operators.
+// Entry is an event and the state of its web hook, for operators.
 type Entry struct {
 	ID        string     `json:"id"`
 	Type      string     `json:"type"`
@@ -108,7 +107,7 @@ type Entry struct {
 	LastError *string    `json:"lastError"`
 }
 
-// listed is the events that an operator sees, all or only those whose web hook was given up.
+// listed selects the events that an operator sees: all, or only those whose web hook was given up.
 func listed(failed bool) string {
 	from := `FROM events e LEFT JOIN event_deliveries d ON d.event_id = e.id AND d.channel = '` + webhookName + `'
 		WHERE ` + user.Exists("e.user_id")
@@ -150,7 +149,7 @@ func scanEntry(row db.Scanner) (e Entry, err error) {
 	return e, err
 }
 
-// Resend has the web hook called again for an event, delivered or not.
+// Resend calls the web hook again for an event, delivered or not.
 func Resend(ctx context.Context, d *db.DB, id string) error {
 	n, err := resend(ctx, d, `id = $1`, id)
 	if err == nil && n == 0 {
@@ -159,8 +158,8 @@ func Resend(ctx context.Context, d *db.DB, id string) error {
 	return err
 }
 
-// ResendSince has the web hook called again for all events since a time, and returns
-// their number.
+// ResendSince calls the web hook again for all events since a time and returns their
+// number.
 func ResendSince(ctx context.Context, d *db.DB, since time.Time) (int64, error) {
 	return resend(ctx, d, `created_at >= $1`, since.UnixMilli())
 }

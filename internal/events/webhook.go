@@ -31,17 +31,17 @@ func DecodeSecret(text string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(encoded)
 }
 
-// Webhook is the operator's receiver, which gets events as of Standard Webhooks 1.0.
+// Webhook calls the operator's receiver as Standard Webhooks 1.0 specifies.
 type Webhook struct {
 	URL     string
-	Secrets [][]byte // a signature is made with each, in this order
+	Secrets [][]byte // each signs, in this order
 	HTTP    *http.Client
 }
 
-// maxWebhookAnswer is how much of a receiver's answer is waited for, in bytes.
+// maxWebhookAnswer is how many bytes of a receiver's answer are read.
 const maxWebhookAnswer = 64 << 10
 
-// Send posts an event. Any answer but a 2xx is an error.
+// send posts an event. Any answer but a 2xx is an error.
 func (h *Webhook) send(ctx context.Context, m message) error {
 	body, err := json.Marshal(webhookBody(m))
 	if err != nil {
@@ -62,7 +62,7 @@ func (h *Webhook) send(ctx context.Context, m message) error {
 		return httpcall.WithoutURL(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // nothing was written: closing loses nothing
-	// The answer counts once it is whole.
+	// A cut-off answer may be a failing receiver's.
 	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxWebhookAnswer)); err != nil {
 		return fmt.Errorf("status %d, then: %w", resp.StatusCode, httpcall.WithoutURL(err))
 	}
@@ -96,7 +96,7 @@ type webhookEvent struct {
 	Data      webhookData `json:"data"`
 }
 
-// webhookBody is the same at each try.
+// webhookBody is the same at each attempt.
 func webhookBody(m message) webhookEvent {
 	return webhookEvent{Type: m.kind, Timestamp: m.created.UTC().Format("2006-01-02T15:04:05.000Z"),
 		Data: webhookData{JobID: m.jobID, UserID: m.userID, Status: m.kind.status(), ErrorCode: m.errorCode}}

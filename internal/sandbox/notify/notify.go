@@ -1,6 +1,6 @@
-// Package notify stands in for those who are told that a job has ended: the push
-// services of the two platforms, and an operator's receiver of web hooks. Each checks
-// what the real one checks and keeps what it accepted.
+// Package notify has stand-ins for the receivers of a job's end: the push services of
+// the two platforms and an operator's web hook. Each checks what the real one checks
+// and keeps what it accepted.
 package notify
 
 import (
@@ -16,7 +16,7 @@ import (
 // ProjectID is the project of platform_a's push service.
 const ProjectID = "sandbox-project"
 
-// Message is something that a stand-in accepted.
+// Message is what a stand-in accepted.
 type Message struct {
 	Token string    `json:"token,omitempty"` // of the device
 	ID    string    `json:"id,omitempty"`    // of the web hook
@@ -26,7 +26,7 @@ type Message struct {
 	At    time.Time `json:"at"`
 }
 
-// inbox is what a stand-in accepted, and the tokens of devices that have gone.
+// inbox holds the messages that a stand-in accepted and the tokens of removed apps.
 type inbox struct {
 	*fake.Host
 	name   string
@@ -37,8 +37,8 @@ type inbox struct {
 	stale    map[string]bool
 }
 
-// newInbox makes an inbox that calls arrive, unless it is nil, with a line for
-// people whenever a message comes.
+// newInbox makes an inbox that calls arrive, unless it is nil, with a line of text for
+// each message.
 func newInbox(name string, arrive func(line string)) *inbox {
 	if arrive == nil {
 		arrive = func(string) {}
@@ -58,7 +58,7 @@ type staleToken struct {
 	Token string `json:"token"`
 }
 
-// Stale makes a device's token one whose app was removed.
+// Stale makes the platform forget a device, as if its app had been removed.
 func (b *inbox) Stale(token string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,14 +71,14 @@ func (b *inbox) isStale(token string) bool {
 	return b.stale[token]
 }
 
-// Messages are those accepted so far.
+// Messages returns the messages accepted so far, oldest first.
 func (b *inbox) Messages() []Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.messages)
 }
 
-// maxMessages bounds what is kept.
+// maxMessages is how many messages are kept.
 const maxMessages = 1000
 
 func (b *inbox) accept(m Message) {

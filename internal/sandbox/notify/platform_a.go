@@ -35,7 +35,7 @@ type PlatformA struct {
 	bearers map[string]time.Time // access token -> expiry
 }
 
-// pushKey is that of the service account, in every world of a process.
+// pushKey is the service account's key, shared by all worlds of a process.
 var pushKey = sync.OnceValue(fake.NewSigningKey)
 
 // NewPlatformA makes a service with one project and one service account.
@@ -49,8 +49,8 @@ func NewPlatformA(arrive func(line string)) *PlatformA {
 	return s
 }
 
-// ServiceAccountJSON is the key file of the service account, on one line. Its
-// token_uri points at this stand-in, so Listen comes first.
+// ServiceAccountJSON returns the key file of the service account, on one line. Call it
+// after Listen: its token_uri is this stand-in's address.
 func (s *PlatformA) ServiceAccountJSON() string {
 	return string(fake.Must(json.Marshal(map[string]string{
 		"type": "service_account", "project_id": ProjectID, "private_key_id": s.key.ID, "private_key": fake.PrivatePEM(s.key.Private),
@@ -73,8 +73,7 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 	fake.WriteJSON(w, http.StatusOK, map[string]any{"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
 }
 
-// sent is the part of a message that the stand-in knows; the real service, too,
-// refuses fields that it does not know.
+// sent is a message. The real service, too, refuses fields that it does not know.
 type sent struct {
 	Message struct {
 		Token        string            `json:"token"`

@@ -18,8 +18,8 @@ import (
 // StepHook is the receiver's: POST /webhook.
 const StepHook = "webhook"
 
-// Receiver is an operator's receiver of web hooks. It refuses what is not signed as
-// of Standard Webhooks 1.0.
+// Receiver is an operator's web hook. It refuses calls without a valid signature of
+// Standard Webhooks 1.0.
 type Receiver struct {
 	*inbox
 	secret []byte
@@ -36,7 +36,7 @@ func NewReceiver(secret string, arrive func(line string)) *Receiver {
 // HookPath is where the receiver takes web hooks.
 const HookPath = "/webhook"
 
-// maxAge is how old a web hook's time may be.
+// maxAge is how far a web hook's timestamp may be from now.
 const maxAge = 5 * time.Minute
 
 func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {

@@ -42,8 +42,8 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	}, nil
 }
 
-// Send delivers a message. The error is ErrUnregistered for a device that is gone,
-// a [TemporaryError] where it may help to send again, and else final.
+// Send delivers a message. Its error is ErrUnregistered if the device is gone, a
+// [TemporaryError] if a retry may help, and otherwise final.
 func (p *PlatformA) Send(ctx context.Context, m Message) error {
 	return p.post(ctx, map[string]any{"message": map[string]any{
 		"token":   m.Token,
@@ -52,10 +52,10 @@ func (p *PlatformA) Send(ctx context.Context, m Message) error {
 	}})
 }
 
-// Check has the service validate a message to no device, which it does not send.
+// Check asks the service to validate a message without sending it.
 func (p *PlatformA) Check(ctx context.Context) error {
 	err := p.post(ctx, map[string]any{"validate_only": true, "message": map[string]any{"token": "check"}})
-	// Once the project accepts our messages, only the token is wrong.
+	// If we may send for the project, the service only objects to the token.
 	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.status == http.StatusBadRequest || errors.Is(err, ErrUnregistered) {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 	return got.failed(reason)
 }
 
-// reasonWord is what a platform's reason looks like; anything else stays out of logs.
+// reasonWord matches a platform's reason; anything else stays out of the log.
 var reasonWord = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
 
 // reasonA is the error code of an answer's body, or "".

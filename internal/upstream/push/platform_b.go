@@ -18,7 +18,7 @@ import (
 	"cutroom/internal/upstream/credentials"
 )
 
-// The service refuses tokens that are older than an hour, and those who renew theirs
+// The service refuses provider tokens older than an hour, and clients that renew theirs
 // more often than every 20 minutes.
 const (
 	renewAfter  = 40 * time.Minute
@@ -30,9 +30,9 @@ type PlatformBConfig struct {
 	BaseURL string           // of the service, without a trailing slash
 	TeamID  string           // who signs
 	KeyID   string           // the id of KeyPEM
-	KeyPEM  []byte           // P-256 key, PKCS #8 or SEC 1, with real line breaks
+	KeyPEM  []byte           // P-256 key, PKCS #8 or SEC 1, in PEM
 	Topic   string           // the app's bundle id
-	HTTP    *http.Client     // speaks HTTP/2, see [TransportB]
+	HTTP    *http.Client     // with a transport of [TransportB]
 	Now     func() time.Time // nil means time.Now
 }
 
@@ -63,8 +63,8 @@ func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 		client: httpcall.Private(cfg.HTTP), now: cfg.Now}, nil
 }
 
-// Send delivers a message. The error is ErrUnregistered for a device that is gone,
-// a [TemporaryError] where it may help to send again, and else final.
+// Send delivers a message. Its error is ErrUnregistered if the device is gone, a
+// [TemporaryError] if a retry may help, and otherwise final.
 func (p *PlatformB) Send(ctx context.Context, m Message) error {
 	bearer, err := p.providerToken()
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *PlatformB) Check(ctx context.Context) error {
 	return err
 }
 
-// providerToken is the token by which we speak to the service.
+// providerToken returns the token that authenticates us, and renews it in time.
 func (p *PlatformB) providerToken() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +130,7 @@ func (p *PlatformB) providerToken() (string, error) {
 	return bearer, err
 }
 
-// discard forgets a token that the service found too old, once it may be renewed.
+// discard drops a token that the service found too old, unless it is too young to renew.
 func (p *PlatformB) discard(bearer string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

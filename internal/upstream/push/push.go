@@ -1,8 +1,8 @@
-// Package push sends notifications to phones by the services of the two
-// platforms: the message of a job that has ended, to one device at a time.
+// Package push sends notifications to phones through the push services of the two
+// platforms, one device at a time.
 //
-// It knows the services' wire formats and how they refuse. Which device belongs to
-// whom, and when a message is sent again, is its caller's business.
+// It knows the services' wire formats and errors. Its caller knows whose device it is
+// and when to retry.
 package push
 
 import (
@@ -16,13 +16,12 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// ErrUnregistered says that the platform knows no such device: the token is of no
-// use any more.
+// ErrUnregistered means that the platform no longer knows the device: its token is dead.
 var ErrUnregistered = errors.New("the platform does not know the device")
 
-// TemporaryError is a failure that may pass: the message can be sent again.
+// TemporaryError is a failure that may pass: the message can be retried.
 type TemporaryError struct {
-	After time.Duration // the platform's own wish; 0 when it has none
+	After time.Duration // the platform's Retry-After, 0 without one
 	Err   error
 }
 
@@ -32,16 +31,16 @@ func (e *TemporaryError) Unwrap() error { return e.Err }
 
 // Message tells a device that a job has ended.
 type Message struct {
-	Token   string // the device's, as its app registered it
+	Token   string // of the device, as its app registered it
 	Type    string // of the event, such as render.completed
 	JobID   string
-	Expires time.Time // the platform delivers it no later
+	Expires time.Time // the platform drops it afterwards
 }
 
-// maxAnswerBytes bounds what is read of a platform's answer.
+// maxAnswerBytes is how much of a platform's answer is read.
 const maxAnswerBytes = 64 << 10
 
-// answer is what a platform said to one request.
+// answer is a platform's answer to one request.
 type answer struct {
 	status     int
 	retryAfter time.Duration
@@ -62,7 +61,7 @@ func exchange(client *http.Client, req *http.Request) (answer, error) {
 	return answer{resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), body}, nil
 }
 
-// refusedError is an answer that is no success. reason is the platform's word for it.
+// refusedError is an answer other than success, with the platform's reason.
 type refusedError struct {
 	status int
 	reason string
@@ -70,7 +69,7 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return fmt.Sprintf("status %d %s", e.status, e.reason) }
 
-// failed returns the error of an answer that is no success.
+// failed returns the error of an answer other than success.
 func (a answer) failed(reason string) error {
 	err := &refusedError{a.status, reason}
 	if a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError {

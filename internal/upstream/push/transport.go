@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// TransportB makes a transport speak to platform_b's service at baseURL: HTTP/2, over
-// TLS with rootsPEM trusted beside the system's roots, or without TLS to a stand-in
-// on this machine. It changes base, which must be the caller's own.
+// TransportB returns a transport for platform_b's service at baseURL, which speaks
+// HTTP/2: over TLS, trusting rootsPEM besides the system's roots, or without TLS to a
+// stand-in on this machine. It modifies base.
 func TransportB(base *http.Transport, baseURL string, rootsPEM []byte) http.RoundTripper {
 	if strings.HasPrefix(baseURL, "http:") {
 		prior := base.Clone()
