@@ -122,9 +122,13 @@ try-operations: build ## do what docs/operations.md says without containers; on 
 
 # Measurements.
 
+# docs/capacity.md is computed from the figures of docs/benchmarks.md.
+CAPACITY = $(GO) test ./deploy -run Capacity -count=1 -update
+
 .PHONY: bench-api
 bench-api: ## measure the API's speed and its memory under uploads; writes its section of docs/benchmarks.md
 	$(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-api $(BENCH_FLAGS)
+	$(CAPACITY)
 
 # Jobs of the year; ten million take 20 GB of disk while they are made, and minutes.
 BENCH_ADMIN_JOBS ?= 10000000
@@ -139,6 +143,7 @@ BENCH_RENDER_RUNS ?= 3
 .PHONY: bench-render
 bench-render: ## the render engine beside one single-graph ffmpeg command; writes its section of docs/benchmarks.md
 	$(GO) run ./test/bench-render -runs $(BENCH_RENDER_RUNS)
+	$(CAPACITY)
 
 # Length of a simulated film: figures shorter than a second are mostly overhead.
 BENCH_SCALE ?= 1s
@@ -149,6 +154,7 @@ BENCH_SCALE_FLAGS ?=
 bench-scale: build ## rendering on 1 to 64 workers, long queues and two replicas; writes its section of docs/benchmarks.md
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres scripts/s3.sh run $(GO) run ./internal/dbtest/withpg \
 		$(GO) test ./internal/render -run TestBenchmarkScale -count=1 -timeout 20m -bench-scale $(BENCH_SCALE) $(BENCH_SCALE_FLAGS) -v
+	$(CAPACITY)
 
 # In memory if possible, so that the benchmark does not measure the disk.
 STORE_TMP := $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
