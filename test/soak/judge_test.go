@@ -223,6 +223,7 @@ func (k *soak) judge() {
 		WHERE lease_until IS NOT NULL OR state = 'FAILED' AND COALESCE(error, '') = ''`)
 	k.judgeProvider(ctx)
 	k.judgeFiles(ctx)
+	k.judgeHistory()
 }
 
 func (k *soak) judgeProvider(ctx context.Context) {

@@ -15,6 +15,7 @@ package soak
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -56,6 +57,8 @@ type soak struct {
 	cutOff   int               // submissions without an answer
 	answers  map[int]int       // to submissions, by status
 
+	credits int // of each user at first
+	history recorder
 	trace   trace
 	watch   watch
 	away    atomic.Bool // the database
@@ -123,6 +126,8 @@ func start(t *testing.T, seed uint64, more ...apitest.Option) *soak {
 	for range 8 {
 		k.users = append(k.users, k.direct[0].SignIn(t, apitest.Credits(60)))
 	}
+	k.credits, k.history.began = k.users[0].Balance(t), k.began
+	k.watchClaims()
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("what happened:\n%s", k.trace.String())
@@ -148,6 +153,10 @@ func (k *soak) work(seed uint64) (stop func()) {
 			}
 		})
 	}
+	for n := range 2 {
+		rng := rand.New(rand.NewPCG(seed, uint64(n)+100))
+		all.Go(func() { k.client(rng, quit) })
+	}
 	all.Go(func() { k.sample(quit) })
 	return func() { close(quit); all.Wait() }
 }
@@ -169,25 +178,34 @@ func (k *soak) submit(rng *rand.Rand) {
 			return
 		}
 		u.Server = k.direct[i]
-		res, err := u.TryDo(k.t, apitest.Request{Method: "POST", Path: "/api/v2/separate", Token: u.Token,
-			Form: apitest.SeparationForm(k.source), Header: map[string][]string{"Idempotency-Key": {key}}})
+		var res *apitest.Response
+		var body struct{ JobID string }
+		k.history.ask(request{user: u.Sub, kind: "submit", key: key}, func() answer {
+			var err error
+			if res, err = u.TryDo(k.t, apitest.Request{Method: "POST", Path: "/api/v2/separate", Token: u.Token,
+				Form: apitest.SeparationForm(k.source), Header: map[string][]string{"Idempotency-Key": {key}}}); err != nil {
+				return answer{}
+			}
+			if res.Status == http.StatusAccepted {
+				res.JSON(&body)
+			}
+			return answer{known: body.JobID != "" || res.Status == http.StatusPaymentRequired, result: body.JobID,
+				refused: res.Status == http.StatusPaymentRequired}
+		})
 		k.mu.Lock()
-		if err != nil {
+		if res == nil {
 			k.cutOff++
+		} else {
+			k.answers[res.Status]++
 		}
 		k.mu.Unlock()
-		if err != nil {
+		if res == nil {
 			time.Sleep(200 * time.Millisecond)
 			continue
 		}
-		k.mu.Lock()
-		k.answers[res.Status]++
-		k.mu.Unlock()
 		if res.Status != 202 {
 			return // no credits left, too many requests, or the account is gone
 		}
-		var body struct{ JobID string }
-		res.JSON(&body)
 		if first != "" && first != body.JobID {
 			k.t.Errorf("one idempotency key made %s and %s", first, body.JobID)
 		}
