@@ -136,7 +136,7 @@ func start(t *testing.T, seed uint64, more ...apitest.Option) *soak {
 	return k
 }
 
-// work starts the submitters and the sampler; stop waits for their end.
+// work starts the submitters, the readers and the sampler; stop ends them.
 func (k *soak) work(seed uint64) (stop func()) {
 	quit := make(chan struct{})
 	var all sync.WaitGroup
@@ -158,7 +158,9 @@ func (k *soak) work(seed uint64) (stop func()) {
 		all.Go(func() { k.client(rng, quit) })
 	}
 	all.Go(func() { k.sample(quit) })
-	return func() { close(quit); all.Wait() }
+	stop = sync.OnceFunc(func() { close(quit); all.Wait() })
+	k.t.Cleanup(stop) // where the test ends early
+	return stop
 }
 
 // submit posts a job to a replica that is up, with an idempotency key; where
