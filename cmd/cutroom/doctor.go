@@ -53,13 +53,15 @@ func doctor(ctx context.Context, v *invocation) error {
 	checks := []check{
 		{"ffmpeg", cfg.Roles.Media(), checkFFmpeg},
 		{"database", true, checkDatabase}, {"bucket", true, checkBucket}, {"storage", true, checkStorage},
-		{"separation provider", cfg.Roles.Separation, func(ctx context.Context, c config.Config) (string, error) { return checkProvider(ctx, c, log) }},
+		{"separation provider", cfg.Roles.Separation,
+			func(ctx context.Context, c config.Config) (string, error) { return checkProvider(ctx, c, log) }},
 		{"provider_a", cfg.Roles.API, func(ctx context.Context, c config.Config) (string, error) {
 			return reach(ctx, http.MethodGet, c.Auth.ProviderA.TokenInfoURL)
 		}},
 		{"provider_b", cfg.Roles.API, checkProviderB},
 		{"platform_a", stores, checkPlatformA}, {"platform_b", stores, checkPlatformB},
-		{"web hook", cfg.Roles.Sweep, checkWebhook}, {"push platform_a", cfg.Roles.Sweep, checkPushA}, {"push platform_b", cfg.Roles.Sweep, checkPushB},
+		{"web hook", cfg.Roles.Sweep, checkWebhook}, {"push platform_a", cfg.Roles.Sweep, checkPushA},
+		{"push platform_b", cfg.Roles.Sweep, checkPushB},
 	}
 	failed, findings := false, make([]finding, 0, len(checks))
 	for _, c := range checks {

@@ -79,7 +79,8 @@ func showFailedJobs(ctx context.Context, v *invocation) error {
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func jobTable(w io.Writer, j admin.Job) {
-	fmt.Fprintf(w, "%s\t%s\nowner\t%s\t%s\nstatus\t%s, %d %%\nattempts\t%d\n", j.JobType, j.JobID, j.UserID, j.Email, j.Status, j.Progress, j.Attempts)
+	fmt.Fprintf(w, "%s\t%s\nowner\t%s\t%s\nstatus\t%s, %d %%\nattempts\t%d\n", j.JobType, j.JobID, j.UserID, j.Email,
+		j.Status, j.Progress, j.Attempts)
 	for _, at := range []struct {
 		what string
 		time admin.Time

@@ -21,7 +21,8 @@ func resumeSubmissions(ctx context.Context, v *invocation) error {
 }
 
 // switchSubmissions pauses or resumes submissions on all replicas.
-func (v *invocation) switchSubmissions(ctx context.Context, do func(context.Context, *db.DB, string, string) (bool, error), done string) error {
+func (v *invocation) switchSubmissions(ctx context.Context,
+	do func(context.Context, *db.DB, string, string) (bool, error), done string) error {
 	kind := v.args[0]
 	if !slices.Contains(pause.Kinds, kind) {
 		return fmt.Errorf("%q is no kind of job: write render or separation", kind)

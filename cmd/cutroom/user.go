@@ -91,7 +91,8 @@ func presenter(order string, o admin.Order) (userID string, others []string, err
 	case !o.PaidAt.IsZero():
 		return "", nil, fmt.Errorf("order %s was paid out on %s to an account that is deleted", order, o.PaidAt)
 	}
-	return "", nil, fmt.Errorf("%w: nobody has the e-mail or id %q, and nobody presented an order of this number within 90 days", account.ErrUnknown, order)
+	return "", nil, fmt.Errorf("%w: nobody has the e-mail or id %q, and nobody presented an order of this number within "+
+		"90 days", account.ErrUnknown, order)
 }
 
 func readPerson(ctx context.Context, d *db.DB, id string) (p person, err error) {

@@ -35,8 +35,9 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 	flags := flag.NewFlagSet("sandbox up", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	port := flags.Int("port", 8080, "port of the API; the stand-ins take those from 10 further on. 0 takes free ones")
-	public := flags.String("public-host", "", "name or address under which a phone reaches this machine, or auto: then everything listens on every interface, "+
-		"and whoever is in the network can steer it")
+	public := flags.String("public-host", "",
+		"name or address under which a phone reaches this machine, or auto: then everything listens on every interface, "+
+			"and whoever is in the network can steer it")
 	standIns := flags.Bool("stand-ins-only", false, "run the stand-ins alone and print the settings of a service of your own, as an env file")
 	data := flags.String("data", "sandbox-data", "folder for database, files and secrets; it is kept")
 	temp := flags.Bool("temp", false, "use a temporary folder instead and remove it at the end")
@@ -203,6 +204,7 @@ func welcome(w io.Writer, s *system.System, data string, forPhones bool) error {
 	fmt.Fprintf(w, "  curl -s -H \"Authorization: Bearer $TOKEN\" -F video=@%s/clip.mp4 \\\n", data)
 	fmt.Fprintf(w, "    -F 'config={\"videoDurationMs\":3000,\"quality\":\"low\"}' $BASE/api/v2/render\n")
 	fmt.Fprintf(w, "  curl -s -H \"Authorization: Bearer $TOKEN\" $BASE/api/v2/render/<jobId>/status\n")
-	fmt.Fprintf(w, "  curl -sL -H \"Authorization: Bearer $TOKEN\" -o film.mp4 $BASE/api/v2/render/<jobId>/download\n\nCtrl-C stops everything.\n")
+	fmt.Fprintf(w, "  curl -sL -H \"Authorization: Bearer $TOKEN\" -o film.mp4 "+
+		"$BASE/api/v2/render/<jobId>/download\n\nCtrl-C stops everything.\n")
 	return nil
 }

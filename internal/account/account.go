@@ -64,7 +64,8 @@ type Options struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB, o.MaxTokenLife), providers: o.Providers, credits: o.Credits, erasers: o.Erasers,
+	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB, o.MaxTokenLife), providers: o.Providers,
+		credits: o.Credits, erasers: o.Erasers,
 		session: o.Session, log: o.Log}
 }
 

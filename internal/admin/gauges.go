@@ -26,12 +26,17 @@ type Gauges struct {
 func NewGauges(d *db.DB) *Gauges { return &Gauges{db: d} }
 
 var (
-	jobsDesc      = prometheus.NewDesc("cutroom_jobs", "Jobs by type and state.", []string{"type", "state"}, nil)
-	oldestDesc    = prometheus.NewDesc("cutroom_oldest_job_seconds", "Age of the oldest job in a state that must not last.", []string{"type", "state"}, nil)
-	eventsDesc    = prometheus.NewDesc("cutroom_oldest_event_seconds", "How long the oldest event waits to be delivered, by channel; outbox is what nobody has taken up.", []string{"channel"}, nil)
-	callsDesc     = prometheus.NewDesc("cutroom_provider_calls_last_hour", "Calls to the separation provider in the last hour.", []string{"endpoint", "success"}, nil)
-	ledgerDesc    = prometheus.NewDesc("cutroom_ledger_credits", "Credits in the ledger by kind of entry.", []string{"kind"}, nil)
-	driftDesc     = prometheus.NewDesc("cutroom_ledger_drift_credits", "Sum of balances minus sum of ledger entries; anything but 0 is a fault.", nil, nil)
+	jobsDesc   = prometheus.NewDesc("cutroom_jobs", "Jobs by type and state.", []string{"type", "state"}, nil)
+	oldestDesc = prometheus.NewDesc("cutroom_oldest_job_seconds",
+		"Age of the oldest job in a state that must not last.", []string{"type", "state"}, nil)
+	eventsDesc = prometheus.NewDesc("cutroom_oldest_event_seconds",
+		"How long the oldest event waits to be delivered, by channel; outbox is what nobody has taken up.",
+		[]string{"channel"}, nil)
+	callsDesc = prometheus.NewDesc("cutroom_provider_calls_last_hour",
+		"Calls to the separation provider in the last hour.", []string{"endpoint", "success"}, nil)
+	ledgerDesc = prometheus.NewDesc("cutroom_ledger_credits", "Credits in the ledger by kind of entry.", []string{"kind"}, nil)
+	driftDesc  = prometheus.NewDesc("cutroom_ledger_drift_credits",
+		"Sum of balances minus sum of ledger entries; anything but 0 is a fault.", nil, nil)
 	underpaidDesc = prometheus.NewDesc("cutroom_separations_underpaid", "Separations whose stems are longer than what was paid for.", nil, nil)
 )
 

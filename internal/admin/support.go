@@ -121,10 +121,11 @@ type Purchase struct {
 // Purchases returns a page of what a user bought, newest first, and how much
 // there is in all. An unknown user is a 404.
 func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold []Purchase, total int64, err error) {
-	return ofUser(ctx, r, userID, page, "purchases", `(SELECT COUNT(*) FROM purchases WHERE buyer_id = u.id)`, func(rows db.Scanner) (p Purchase, err error) {
-		err = rows.Scan(&p.Platform, &p.OrderID, &p.ProductID, &p.Credits, &p.Owed, &p.CreatedAt, &p.ReversedAt, &p.BySupport)
-		return p, err
-	}, `SELECT platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support FROM purchases
+	return ofUser(ctx, r, userID, page, "purchases", `(SELECT COUNT(*) FROM purchases WHERE buyer_id = u.id)`,
+		func(rows db.Scanner) (p Purchase, err error) {
+			err = rows.Scan(&p.Platform, &p.OrderID, &p.ProductID, &p.Credits, &p.Owed, &p.CreatedAt, &p.ReversedAt, &p.BySupport)
+			return p, err
+		}, `SELECT platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support FROM purchases
 		WHERE buyer_id = $1 ORDER BY created_at DESC, transaction_hash`)
 }
 
@@ -205,10 +206,11 @@ type Asset struct {
 // Assets returns a page of the assets that a user holds, newest first, and how many
 // there are in all. An unknown user is a 404.
 func (r *Reports) Assets(ctx context.Context, userID string, page Page) (held []Asset, total int64, err error) {
-	return ofUser(ctx, r, userID, page, "assets", `(SELECT COUNT(*) FROM asset_holders WHERE user_id = u.id)`, func(rows db.Scanner) (a Asset, err error) {
-		err = rows.Scan(&a.AssetKey, &a.SizeBytes, &a.ContentType, &a.CreatedAt, &a.LastUsedAt)
-		return a, err
-	}, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at FROM asset_holders h
+	return ofUser(ctx, r, userID, page, "assets", `(SELECT COUNT(*) FROM asset_holders WHERE user_id = u.id)`,
+		func(rows db.Scanner) (a Asset, err error) {
+			err = rows.Scan(&a.AssetKey, &a.SizeBytes, &a.ContentType, &a.CreatedAt, &a.LastUsedAt)
+			return a, err
+		}, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at FROM asset_holders h
 		JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 ORDER BY h.created_at DESC, h.asset_key`)
 }
 
@@ -254,7 +256,8 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 	case err != nil:
 		return Job{}, fmt.Errorf("look for job: %w", err)
 	}
-	j.Ledger, err = db.All(ctx, r.db, scanEntry, `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE ref_id IN ($1, $2, $3) ORDER BY created_at, ref_id`,
+	j.Ledger, err = db.All(ctx, r.db, scanEntry, `SELECT ref_id, kind, amount, created_at FROM credit_ledger
+		WHERE ref_id IN ($1, $2, $3) ORDER BY created_at, ref_id`,
 		"consume-"+id, "refund-"+id, supportRef)
 	if err != nil {
 		return Job{}, fmt.Errorf("read a job's ledger: %w", err)
@@ -276,7 +279,8 @@ func (r *Reports) job(ctx context.Context, id, jobType, columns string, others f
 
 func (r *Reports) renderJob(ctx context.Context, id string) (Job, error) {
 	var spec string
-	j, err := r.job(ctx, id, JobRender, `j.started_at, j.expires_at, j.spec`, func(j *Job) []any { return []any{&j.StartedAt, &j.ExpiresAt, &spec} })
+	j, err := r.job(ctx, id, JobRender, `j.started_at, j.expires_at, j.spec`,
+		func(j *Job) []any { return []any{&j.StartedAt, &j.ExpiresAt, &spec} })
 	j.Inputs = rawJSON(spec)
 	return j, err
 }

@@ -18,7 +18,8 @@ const openJobs = `SELECT 'render' AS job_type, created_at, state, source_duratio
 // addUp makes columns of job_days of those of job_changes. The buckets are those
 // of DurationHistogram.
 const addUp = `job_type, created_at / 86400000 AS day, state, CASE WHEN source_duration_ms < 60000 THEN 0
-	WHEN source_duration_ms < 300000 THEN 1 WHEN source_duration_ms < 900000 THEN 2 WHEN source_duration_ms < 3600000 THEN 3 ELSE 4 END AS bucket,
+	WHEN source_duration_ms < 300000 THEN 1 WHEN source_duration_ms < 900000 THEN 2
+	WHEN source_duration_ms < 3600000 THEN 3 ELSE 4 END AS bucket,
 	jobs, jobs * source_duration_ms AS source_duration_ms`
 
 // allJobs is what reports on all jobs read: jobs that have ended are counted by

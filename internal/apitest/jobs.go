@@ -58,7 +58,8 @@ func SeparationForm(path string) []Part {
 // Separate submits an audio file and returns the job's id.
 func (u *User) Separate(t testing.TB, path string) string {
 	t.Helper()
-	return u.Send(t, Request{Method: http.MethodPost, Path: "/api/v2/separate", Form: SeparationForm(path), Valid: true}).Job(http.StatusAccepted)
+	return u.Send(t, Request{Method: http.MethodPost, Path: "/api/v2/separate",
+		Form: SeparationForm(path), Valid: true}).Job(http.StatusAccepted)
 }
 
 // Separation is the status of a separation now.
@@ -134,7 +135,8 @@ func File(name, path string) Part { return Part{Name: name, Path: path} }
 // Render submits a multipart render and returns the job's id.
 func (u *User) Render(t testing.TB, config any, media ...Part) string {
 	t.Helper()
-	return u.Send(t, Request{Method: http.MethodPost, Path: "/api/v2/render", Form: RenderForm(t, config, media...), Valid: true}).Job(http.StatusOK)
+	return u.Send(t, Request{Method: http.MethodPost, Path: "/api/v2/render",
+		Form: RenderForm(t, config, media...), Valid: true}).Job(http.StatusOK)
 }
 
 // Status is the state of a render now.

@@ -74,7 +74,8 @@ func (s *Server) ObjectKeys(t testing.TB) []string {
 // were neither completed nor aborted.
 func (s *Server) PendingUploads(t testing.TB) []string {
 	t.Helper()
-	out, err := s3Client(s.env).ListMultipartUploads(t.Context(), &s3.ListMultipartUploadsInput{Bucket: aws.String(s.Config("OBJECT_STORE_BUCKET"))})
+	out, err := s3Client(s.env).ListMultipartUploads(t.Context(),
+		&s3.ListMultipartUploadsInput{Bucket: aws.String(s.Config("OBJECT_STORE_BUCKET"))})
 	if err != nil {
 		t.Fatalf("list uploads: %v", err)
 	}

@@ -24,7 +24,8 @@ import (
 const removalTimeout = time.Minute
 
 // errRemoving answers a request for an object that the sweep is deleting.
-var errRemoving = &fault.Error{Kind: fault.Unavailable, Sentence: "a file with this hash is being removed, try again in a moment", RetryAfter: 5 * time.Second}
+var errRemoving = &fault.Error{Kind: fault.Unavailable,
+	Sentence: "a file with this hash is being removed, try again in a moment", RetryAfter: 5 * time.Second}
 
 // errRemoved reports that the sweep removed an object after it was looked at.
 var errRemoved = errors.New("the asset was removed")

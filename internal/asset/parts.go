@@ -130,7 +130,8 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentTy
 			return err
 		}
 		var under int
-		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM asset_uploads WHERE user_id = $1 AND completed_at IS NULL`, r.UserID).Scan(&under); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM asset_uploads WHERE user_id = $1 AND completed_at IS NULL`,
+			r.UserID).Scan(&under); err != nil {
 			return err
 		}
 		if under >= maxPending {

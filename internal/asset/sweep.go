@@ -91,7 +91,8 @@ func (s *Service) remove(ctx context.Context, key string) error {
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
 		// Whoever takes hold of an asset locks its row first, so the second statement sees
 		// every hold that was there before this lock.
-		if err := tx.QueryRow(ctx, `SELECT given_up_at IS NOT NULL AND given_up_at < now_ms() - $2 FROM assets WHERE asset_key = $1`+tx.ForUpdate(),
+		if err := tx.QueryRow(ctx, `SELECT given_up_at IS NOT NULL AND given_up_at < now_ms() - $2 FROM assets
+			WHERE asset_key = $1`+tx.ForUpdate(),
 			key, lateUpload.Milliseconds()).Scan(&final); err != nil {
 			return err
 		}
@@ -130,7 +131,8 @@ func (s *Service) remove(ctx context.Context, key string) error {
 // lookForObjects looks for objects that were not seen for a day. Where one is gone,
 // nobody holds anything.
 func (s *Service) lookForObjects(ctx context.Context) error {
-	keys, err := db.Texts(s.db.Query(ctx, `SELECT a.asset_key FROM assets a WHERE COALESCE(a.seen_at, 0) < now_ms() - $1 AND a.given_up_at IS NULL
+	keys, err := db.Texts(s.db.Query(ctx, `SELECT a.asset_key FROM assets a WHERE COALESCE(a.seen_at, 0) < now_ms() - $1
+		AND a.given_up_at IS NULL
 		AND NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.last_used_at > now_ms() - $1)
 		ORDER BY COALESCE(a.seen_at, 0) LIMIT $2`, sightEvery.Milliseconds(), sweepBatch))
 	if err != nil {

@@ -39,7 +39,8 @@ const (
 var release = 1 - math.Exp(-1/(0.080*SampleRate))
 
 func newLimiter(threshold, ceiling float64) *limiter {
-	l := &limiter{threshold: threshold, ceiling: ceiling, delay: make([]frame, lookAhead), smooth: make([]float64, lookAhead), held: 1, sum: lookAhead}
+	l := &limiter{threshold: threshold, ceiling: ceiling, delay: make([]frame, lookAhead),
+		smooth: make([]float64, lookAhead), held: 1, sum: lookAhead}
 	for i := range l.smooth {
 		l.smooth[i] = 1
 	}

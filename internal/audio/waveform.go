@@ -70,7 +70,8 @@ func (w *Waveform) UnmarshalBinary(b []byte) error {
 		head[i] = binary.LittleEndian.Uint32(b[4*i:])
 	}
 	b = b[waveformHeader:]
-	if head[0] != waveformVersion || head[1] != eightBits || head[2] == 0 || head[2] > maxSampleRate || head[3] == 0 || head[3] > math.MaxInt32 ||
+	if head[0] != waveformVersion || head[1] != eightBits || head[2] == 0 || head[2] > maxSampleRate || head[3] == 0 ||
+		head[3] > math.MaxInt32 ||
 		head[5] != 1 || len(b) == 0 || uint64(len(b)) != 2*uint64(head[4]) {
 		return fmt.Errorf("%w: %d bytes with header %v", errNoWaveform, len(b), head)
 	}
@@ -99,7 +100,8 @@ type WaveformDrawer struct {
 
 // NewWaveformDrawer returns a drawer of a sound of the given rate, in Hz.
 func NewWaveformDrawer(sampleRate, channels int) *WaveformDrawer {
-	return &WaveformDrawer{wave: Waveform{SampleRate: sampleRate, SamplesPerPair: 2}, channels: channels, portions: portions{size: 2 * channels}}
+	return &WaveformDrawer{wave: Waveform{SampleRate: sampleRate, SamplesPerPair: 2}, channels: channels,
+		portions: portions{size: 2 * channels}}
 }
 
 // Write takes samples in portions of any length.

@@ -102,7 +102,8 @@ func httpURL(text string) (string, string) {
 // webhookURL is an address of the operator's: a query may belong to it.
 func webhookURL(text string) (string, string) {
 	u, err := url.Parse(text)
-	if err != nil || u.User != nil || u.Fragment != "" || !isHTTPURL(u.Scheme+"://"+u.Host) || u.Scheme == "http" && !isLoopback(u.Hostname()) {
+	if err != nil || u.User != nil || u.Fragment != "" || !isHTTPURL(u.Scheme+"://"+u.Host) ||
+		u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		return "", "must be an https address, or http on loopback, without user or fragment"
 	}
 	return text, ""

@@ -43,7 +43,8 @@ func StartPair(t testing.TB) *Pair {
 		return c.command(ctx, "pg_basebackup", "-D", c.dir, "-h", p.primary.dir, "-p", p.primary.port,
 			"-U", "postgres", "-R", "-X", "stream", "-c", "fast", "--no-sync")
 	})
-	for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()", "CREATE DATABASE pair OWNER cutroom"} {
+	for _, sql := range []string{"ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()",
+		"CREATE DATABASE pair OWNER cutroom"} {
 		if err := p.primary.asSuperuser(ctx, sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
@@ -59,7 +60,8 @@ func StartPair(t testing.TB) *Pair {
 
 // Address names both servers, the primary first, and the owner of the database.
 func (p *Pair) Address() (address, user, password string) {
-	return fmt.Sprintf("postgres://127.0.0.1:%s,127.0.0.1:%s/pair?sslmode=require", p.primary.port, p.standby.port), "cutroom", p.primary.password
+	return fmt.Sprintf("postgres://127.0.0.1:%s,127.0.0.1:%s/pair?sslmode=require", p.primary.port, p.standby.port),
+		"cutroom", p.primary.password
 }
 
 // Fail ends the primary as a crash would.

@@ -108,7 +108,8 @@ func videoPass(p *Plan, same bool, out string) []string {
 	if same {
 		convert = "0"
 	}
-	args := []string{"-protocol_whitelist", "file", "-format_whitelist", "concat,mov", "-f", "concat", "-auto_convert", convert, "-i", "file:" + partList}
+	args := []string{"-protocol_whitelist", "file", "-format_whitelist", "concat,mov", "-f", "concat",
+		"-auto_convert", convert, "-i", "file:" + partList}
 	args = append(args, mixInput()...)
 	args = append(args, "-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy")
 	args = append(args, audioEncoder(p)...)

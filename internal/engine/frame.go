@@ -47,7 +47,8 @@ func (s *shot) blurred(whole window, n int) []string {
 	// Mirrored over its edges, the picture is not blurred into the colours that happen
 	// to lie on them.
 	const edge = 3 * backdropBlur
-	background = append(background, fmt.Sprintf("pad=iw+%d:ih+%[1]d:%d:%[2]d", 2*edge, edge), fmt.Sprintf("fillborders=%d:%[1]d:%[1]d:%[1]d:mirror", edge),
+	background = append(background, fmt.Sprintf("pad=iw+%d:ih+%[1]d:%d:%[2]d", 2*edge, edge),
+		fmt.Sprintf("fillborders=%d:%[1]d:%[1]d:%[1]d:mirror", edge),
 		fmt.Sprintf("gblur=sigma=%d:steps=3", backdropBlur), fmt.Sprintf("crop=%d:%d:%d:%[3]d", smallW, smallH, edge),
 		fmt.Sprintf("scale=%d:%d:flags=bilinear", s.canvas.Width, s.canvas.Height), "setsar=1")
 	front := append(s.placedOn(whole, w, h, sharp), "setsar=1")
@@ -146,7 +147,8 @@ func (s *shot) colour(from window, w, h int, scaling string) []string {
 		chain = append(chain, "format=yuv420p")
 	}
 	return append(chain, fmt.Sprintf(
-		"colorspace=ispace=%s:space=bt709:irange=%s:range=tv:iprimaries=%s:primaries=bt709:itrc=gamma22:trc=gamma22:format=yuv420p", matrix, in, primaries))
+		"colorspace=ispace=%s:space=bt709:irange=%s:range=tv:iprimaries=%s:primaries=bt709:itrc=gamma22:trc=gamma22:format=yuv420p",
+		matrix, in, primaries))
 }
 
 // primaries are those of the source in the colorspace filter's words, where they

@@ -78,7 +78,8 @@ func label(name string, n int) string {
 
 // flat is a source of the part's length and rate in one colour.
 func (v *videoPart) flat(colour string) string {
-	return fmt.Sprintf("color=%s:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d", colour, v.canvas.Width, v.canvas.Height, v.canvas.Rate, v.Frames)
+	return fmt.Sprintf("color=%s:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d", colour, v.canvas.Width,
+		v.canvas.Height, v.canvas.Rate, v.Frames)
 }
 
 // mask is a source of pictures that hold the weight of maskedmerge's second input,

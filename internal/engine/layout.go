@@ -110,7 +110,9 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 	length, claim := info.ends()
 	if s.TrimStart >= length {
 		if s.TrimStart < claim {
-			return fault.Failedf(fault.SourceUnreadable, "segments[%d]: the source is damaged: it ends at %s of %s, before trimStartMs", p.index, seconds(length), seconds(claim))
+			return fault.Failedf(fault.SourceUnreadable,
+				"segments[%d]: the source is damaged: it ends at %s of %s, before trimStartMs", p.index, seconds(length),
+				seconds(claim))
 		}
 		if length <= 0 {
 			return fault.Failedf(fault.NoMedia, "segments[%d]: the source holds no pictures or sound", p.index)
@@ -152,7 +154,8 @@ func clearlyLess(got, wanted time.Duration) bool {
 }
 
 func damageFault(user string, got, wanted time.Duration) error {
-	return fault.Failedf(fault.SourceUnreadable, "%s: the source is damaged: only %s of %s could be decoded", user, seconds(got), seconds(wanted))
+	return fault.Failedf(fault.SourceUnreadable, "%s: the source is damaged: only %s of %s could be decoded", user,
+		seconds(got), seconds(wanted))
 }
 
 // countFrames gives every segment its frames, and its place on a film without

@@ -48,7 +48,8 @@ func (l Limits) check(info *Info, user string) error {
 	case info.Streams > l.MaxStreams:
 		return fault.Failedf(fault.SourceTooLarge, "%s: the file has %d streams, at most %d are accepted", user, info.Streams, l.MaxStreams)
 	case info.Duration() > l.MaxSourceDuration:
-		return fault.Failedf(fault.SourceTooLarge, "%s: the source lasts %s, at most %s are accepted", user, seconds(info.Duration()), seconds(l.MaxSourceDuration))
+		return fault.Failedf(fault.SourceTooLarge, "%s: the source lasts %s, at most %s are accepted", user,
+			seconds(info.Duration()), seconds(l.MaxSourceDuration))
 	case v != nil && int64(v.Width)*int64(v.Height) > l.MaxPixels:
 		return l.tooManyPixels(user, v.Width, v.Height)
 	case v != nil && (int64(v.DisplayWidth)*int64(v.DisplayHeight) > l.MaxPixels || max(v.DisplayWidth, v.DisplayHeight) > maxSide):
@@ -61,7 +62,8 @@ func (l Limits) check(info *Info, user string) error {
 }
 
 func (l Limits) tooManyPixels(user string, width, height int) *fault.Error {
-	return fault.Failedf(fault.SourceTooLarge, "%s: the picture of %dx%d is larger than the accepted %d pixels", user, width, height, l.MaxPixels)
+	return fault.Failedf(fault.SourceTooLarge, "%s: the picture of %dx%d is larger than the accepted %d pixels", user,
+		width, height, l.MaxPixels)
 }
 
 // checkCanvas judges a canvas whose long side follows from its aspect: it may be
@@ -70,7 +72,8 @@ func (l Limits) checkCanvas(c Canvas) error {
 	if c.pixels() <= l.MaxPixels && max(c.Width, c.Height) <= maxSide {
 		return nil
 	}
-	return fault.Failedf(fault.SourceTooLarge, "canvas: the film's picture of %dx%d is larger than the accepted %d pixels or %d on a side; set canvas.maxSide",
+	return fault.Failedf(fault.SourceTooLarge,
+		"canvas: the film's picture of %dx%d is larger than the accepted %d pixels or %d on a side; set canvas.maxSide",
 		c.Width, c.Height, l.MaxPixels, maxSide)
 }
 
@@ -82,7 +85,8 @@ func (l Limits) checkWork(p *Plan) error {
 	if work <= l.MaxPixelFrames {
 		return nil
 	}
-	return fault.Failedf(fault.SourceTooLarge, "segments: the film is too much work: %d frames of %dx%d, and %d frames of the sources to decode, are %d gigapixels, at most %d are accepted",
+	return fault.Failedf(fault.SourceTooLarge, "segments: the film is too much work: %d frames of %dx%d, and %d frames "+
+		"of the sources to decode, are %d gigapixels, at most %d are accepted",
 		drawn, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
@@ -127,7 +131,8 @@ func (l Limits) checkSound(p *Plan) error {
 			return nil
 		}
 		length := time.Duration(media.MulDiv(samples, int64(time.Second), sampleRate))
-		return fault.Failedf(fault.SourceTooLarge, "the sound is too much work: %s to %s, at most %s are accepted", seconds(length), work, seconds(most))
+		return fault.Failedf(fault.SourceTooLarge, "the sound is too much work: %s to %s, at most %s are accepted",
+			seconds(length), work, seconds(most))
 	}
 	if err := check(decoded, "decode and to change in tempo", l.MaxSound); err != nil {
 		return err

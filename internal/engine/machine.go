@@ -86,7 +86,8 @@ func (v *videoPart) tooLarge() *fault.Error {
 			w, h, segment = video.Width, video.Height, s.segment
 		}
 	}
-	return fault.Failedf(fault.SourceTooLarge, "segments[%d]: the video has pictures of %dx%d, which need more memory than an encoder may use", segment, w, h)
+	return fault.Failedf(fault.SourceTooLarge,
+		"segments[%d]: the video has pictures of %dx%d, which need more memory than an encoder may use", segment, w, h)
 }
 
 // memory estimates what the part's encoder takes with one thread, or with a few,

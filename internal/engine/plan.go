@@ -63,7 +63,8 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	}
 	p := &Plan{Kind: t.OutputKind, Profile: profiles[t.Quality], Canvas: Canvas{Rate: l.rate}, Frames: l.frames, Samples: l.samples()}
 	if d := framesDuration(l.frames, l.rate); d > limits.MaxOutputDuration {
-		return nil, fault.Failedf(fault.SourceTooLarge, "segments: the film would last %s, at most %s are accepted", seconds(d), seconds(limits.MaxOutputDuration))
+		return nil, fault.Failedf(fault.SourceTooLarge, "segments: the film would last %s, at most %s are accepted",
+			seconds(d), seconds(limits.MaxOutputDuration))
 	}
 	if t.OutputKind == timeline.Video {
 		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video, t.Canvas)

@@ -65,6 +65,7 @@ func posterPass(film, jpeg string, at time.Duration) media.Pass {
 	}
 	scale := "scale=w=" + side("iw", "ih") + ":h=" + side("ih", "iw") +
 		":in_color_matrix=bt709:in_range=limited:out_color_matrix=bt601:out_range=full,format=yuvj420p"
-	args = append(args, "-map", "0:v:0", "-frames:v", "1", "-vf", scale, "-c:v", "mjpeg", "-q:v", "4", "-bitexact", "-f", "mjpeg", "file:"+jpeg)
+	args = append(args, "-map", "0:v:0", "-frames:v", "1", "-vf", scale, "-c:v", "mjpeg", "-q:v", "4", "-bitexact",
+		"-f", "mjpeg", "file:"+jpeg)
 	return media.Pass{Name: "poster", Args: args, Dir: filepath.Dir(jpeg), Inputs: []string{film}, Timeout: posterTimeout}
 }

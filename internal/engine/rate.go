@@ -34,7 +34,8 @@ func samplesOf(d time.Duration) int64 {
 // standardRates are the frame rates cameras and editors use.
 var standardRates = []media.Rational{
 	{Num: 5, Den: 1}, {Num: 8, Den: 1}, {Num: 10, Den: 1}, {Num: 12, Den: 1}, {Num: 25, Den: 2}, {Num: 15000, Den: 1001}, {Num: 15, Den: 1},
-	{Num: 18, Den: 1}, {Num: 20, Den: 1}, {Num: 24000, Den: 1001}, {Num: 24, Den: 1}, {Num: 25, Den: 1}, {Num: 30000, Den: 1001}, {Num: 30, Den: 1},
+	{Num: 18, Den: 1}, {Num: 20, Den: 1}, {Num: 24000, Den: 1001}, {Num: 24, Den: 1}, {Num: 25, Den: 1},
+	{Num: 30000, Den: 1001}, {Num: 30, Den: 1},
 	{Num: 48000, Den: 1001}, {Num: 48, Den: 1}, {Num: 50, Den: 1}, {Num: 60000, Den: 1001}, {Num: 60, Den: 1},
 }
 

@@ -169,7 +169,8 @@ func (w *contentWriter) WriteHeader(status int) {
 
 // forgetContent drops the headers that describe the content.
 func (w *contentWriter) forgetContent() {
-	for _, name := range []string{"Accept-Ranges", "Content-Disposition", "Content-Length", "Content-Range", "Content-Type", "ETag", "Last-Modified"} {
+	for _, name := range []string{"Accept-Ranges", "Content-Disposition", "Content-Length", "Content-Range",
+		"Content-Type", "ETag", "Last-Modified"} {
 		w.Header().Del(name)
 	}
 }

@@ -157,7 +157,8 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 		return
 	}
 	// The path only: queries carry signed tokens.
-	fields := append(make([]slog.Attr, 0, 10), slog.String("request", known.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+	fields := append(make([]slog.Attr, 0, 10), slog.String("request", known.id), slog.String("method", r.Method),
+		slog.String("path", r.URL.Path),
 		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Int64("ms", took.Milliseconds()), slog.String("ip", s.clientIP(r)))
 	if known.principal.UserID != "" {
 		fields = append(fields, slog.String("user", known.principal.UserID))

@@ -38,7 +38,8 @@ func historyPage(r *http.Request) (cursor.Page, error) {
 }
 
 // history answers with a page of a list of the user's, under the list's name.
-func history[T, B any](name string, list func(ctx context.Context, owner string, p cursor.Page) ([]T, string, error), body func(T) B) userHandler {
+func history[T, B any](name string,
+	list func(ctx context.Context, owner string, p cursor.Page) ([]T, string, error), body func(T) B) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 		page, err := historyPage(r)
 		if err != nil {

@@ -341,7 +341,8 @@ func (c *configWire) build(names timeline.Names) (timeline.Timeline, error) {
 	var t timeline.Timeline
 	for i, w := range c.Segments {
 		source := keyOf(names, w.SourceFileKey, w.SourceAssetKey)
-		if err := required("segments", i, field{names.SegmentSource, source != nil}, field{"order", w.Order != nil}, field{"durationMs", w.DurationMs != nil}); err != nil {
+		if err := required("segments", i, field{names.SegmentSource, source != nil}, field{"order", w.Order != nil},
+			field{"durationMs", w.DurationMs != nil}); err != nil {
 			return t, err
 		}
 		points, err := pointsOf(w.VolumePoints, "segments[%d]", i)
@@ -398,7 +399,8 @@ func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
 }
 
 func (w directiveWire) directive(i int) (timeline.Directive, error) {
-	if err := required("separationDirectives", i, field{"id", w.ID != nil}, field{"rangeStartMs", w.RangeStartMs != nil}, field{"rangeEndMs", w.RangeEndMs != nil}); err != nil {
+	if err := required("separationDirectives", i, field{"id", w.ID != nil}, field{"rangeStartMs", w.RangeStartMs != nil},
+		field{"rangeEndMs", w.RangeEndMs != nil}); err != nil {
 		return timeline.Directive{}, err
 	}
 	d := timeline.Directive{

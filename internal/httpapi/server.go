@@ -232,7 +232,8 @@ func (s *Server) withCORS(next http.Handler) http.Handler {
 		AllowedOrigins: s.o.AllowedOrigins, // empty allows any
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
 		AllowedHeaders: []string{"*"},
-		ExposedHeaders: []string{"Content-Disposition", "Content-Range", "Accept-Ranges", "ETag", "Preference-Applied", "Retry-After", "X-Request-Id"},
-		MaxAge:         600,
+		ExposedHeaders: []string{"Content-Disposition", "Content-Range", "Accept-Ranges", "ETag", "Preference-Applied",
+			"Retry-After", "X-Request-Id"},
+		MaxAge: 600,
 	}).Handler(next)
 }

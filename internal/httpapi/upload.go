@@ -60,8 +60,8 @@ func (s *Server) completeUpload(w http.ResponseWriter, r *http.Request, who acco
 }
 
 func uploadBody(up asset.Upload) uploadURLBody {
-	body := uploadURLBody{AssetKey: up.Key, AlreadyExists: up.AlreadyExists, UploadURL: orNull(up.URL), ExpiresInSec: int64(up.Expires.Seconds()),
-		UploadID: up.ID, PartSizeBytes: up.PartSizeBytes}
+	body := uploadURLBody{AssetKey: up.Key, AlreadyExists: up.AlreadyExists, UploadURL: orNull(up.URL),
+		ExpiresInSec: int64(up.Expires.Seconds()), UploadID: up.ID, PartSizeBytes: up.PartSizeBytes}
 	for _, p := range up.Parts {
 		body.Parts = append(body.Parts, uploadPartBody{PartNumber: p.Number, URL: p.URL, SizeBytes: p.SizeBytes, Done: p.Done})
 	}

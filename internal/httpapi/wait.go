@@ -31,7 +31,8 @@ type state struct {
 // answerState answers with the state of a job: at once, or when it differs from the
 // one that the client has. A change is announced on one of the topics; while
 // nothing changes, nothing is asked of the database.
-func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID string, topics []string, read func(context.Context) (state, error)) error {
+func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID string, topics []string,
+	read func(context.Context) (state, error)) error {
 	seconds := waitFor(r)
 	if seconds == 0 || !s.waiters.Take(userID) {
 		st, err := read(r.Context())

@@ -14,7 +14,8 @@ import (
 // reports that the job does not exist and never will, so that the caller may delete
 // what it stored for it. After an error whose outcome is unknown it stays false, and a
 // sweep decides later.
-func (t Table) Enqueue(ctx context.Context, key idempotency.Key, id string, insert func(tx *db.Tx) error) (answer string, unused bool, err error) {
+func (t Table) Enqueue(ctx context.Context, key idempotency.Key, id string,
+	insert func(tx *db.Tx) error) (answer string, unused bool, err error) {
 	inserted := false
 	answer, first, err := idempotency.Once(ctx, t.DB, key, func(tx *db.Tx) (string, error) {
 		err := insert(tx)

@@ -200,8 +200,9 @@ func readVideo(index int, h header) *VideoStream {
 		Index: index, Codec: h.text("codec_name"), Width: int(h.number("width")), Height: int(h.number("height")),
 		// The matrix has lines, which ffprobe prints as one.
 		Orientation: parseDisplayMatrix(strings.ReplaceAll(h["displaymatrix"], `\n`, "\n")),
-		SAR:         parseRational(h["sample_aspect_ratio"]), AvgFrameRate: parseRational(h["avg_frame_rate"]), FrameRate: parseRational(h["r_frame_rate"]),
-		Frames: h.number("nb_frames"), PixelFormat: h.text("pix_fmt"), BitDepth: bitDepth(h),
+		SAR:         parseRational(h["sample_aspect_ratio"]), AvgFrameRate: parseRational(h["avg_frame_rate"]),
+		FrameRate: parseRational(h["r_frame_rate"]),
+		Frames:    h.number("nb_frames"), PixelFormat: h.text("pix_fmt"), BitDepth: bitDepth(h),
 		ColorRange: h.text("color_range"), ColorSpace: h.text("color_space"),
 		ColorTransfer: h.text("color_transfer"), ColorPrimaries: h.text("color_primaries"),
 		FieldOrder: h.text("field_order"), TimeBase: parseRational(h["time_base"]),
@@ -220,7 +221,8 @@ func readVideo(index int, h header) *VideoStream {
 func readAudio(index int, h header) *AudioStream {
 	return &AudioStream{
 		Index: index, Codec: h.text("codec_name"), SampleRate: int(h.number("sample_rate")), Channels: int(h.number("channels")),
-		BitDepth: int(h.number("bits_per_raw_sample")), Frames: h.number("nb_frames"), Start: parseSeconds(h["start_time"]), Duration: parseSeconds(h["duration"]), Default: h.number("default") != 0,
+		BitDepth: int(h.number("bits_per_raw_sample")), Frames: h.number("nb_frames"), Start: parseSeconds(h["start_time"]),
+		Duration: parseSeconds(h["duration"]), Default: h.number("default") != 0,
 	}
 }
 

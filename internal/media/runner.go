@@ -150,7 +150,8 @@ type Result struct {
 //
 // When Encode returns, the process has ended and nothing writes to Dir any more.
 func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
-	job := command{name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs, stdin: p.Stdin, stdout: p.Stdout, timeout: p.Timeout, memory: p.MaxMemoryBytes}
+	job := command{name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs, stdin: p.Stdin, stdout: p.Stdout,
+		timeout: p.Timeout, memory: p.MaxMemoryBytes}
 	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-y"}
 	meter := &progressMeter{notify: p.OnProgress}
 	if p.Stdout == nil {

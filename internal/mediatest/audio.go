@@ -43,7 +43,8 @@ func Samples(t testing.TB, path string) [][]float64 {
 func samples(t testing.TB, path string) [][]float64 {
 	t.Helper()
 	// One thread: see the decoding of sound in the engine.
-	raw := FFmpeg(t, "-threads", "1", "-i", "file:"+path, "-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-")
+	raw := FFmpeg(t, "-threads", "1", "-i", "file:"+path, "-map", "0:a:0", "-af", "aresample=48000:first_pts=0",
+		"-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-")
 	data := bytes.Index(raw, []byte("data"))
 	if data < 0 || len(raw) < data+8 {
 		t.Fatalf("%s: no sound", path)

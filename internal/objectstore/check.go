@@ -26,7 +26,8 @@ func (b *Bucket) Check(ctx context.Context) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	token := rand.Text()
-	c := &check{bucket: b, key: "doctor/" + token + ".txt", content: bytes.Repeat([]byte(token), checkBytes/len(token)+1)[:checkBytes], dir: dir}
+	c := &check{bucket: b, key: "doctor/" + token + ".txt",
+		content: bytes.Repeat([]byte(token), checkBytes/len(token)+1)[:checkBytes], dir: dir}
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()

@@ -27,7 +27,8 @@ const maxPresign = 7 * 24 * time.Hour
 // The SHA-256 of the bytes is part of the signed URL, not of the headers that the client must send.
 // Only some stores enforce it there, so a reader of the object must verify the hash itself. With
 // onlyNew the client must also send If-None-Match: *, and cannot replace an object.
-func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBytes int64, sum [sha256.Size]byte, ttl time.Duration, onlyNew bool) (string, error) {
+func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBytes int64,
+	sum [sha256.Size]byte, ttl time.Duration, onlyNew bool) (string, error) {
 	if err := CheckKey(key); err != nil {
 		return "", err
 	}

@@ -58,7 +58,8 @@ func (l *Limits) Usage(ctx context.Context, q db.Querier, userID string) (u Usag
 func (l *Limits) Largest(ctx context.Context, q db.Querier) (u Usage, err error) {
 	each := strings.ReplaceAll(l.Query, "$1", "u.id")
 	each = `WITH usage (waiting, stored) AS (` + each + ` FROM ` + user.Everybody + `)`
-	if err := q.QueryRow(ctx, each+` SELECT COALESCE(MAX(waiting), 0), COALESCE(MAX(stored), 0) FROM usage`).Scan(&u.WaitingJobs, &u.StoredBytes); err != nil {
+	row := q.QueryRow(ctx, each+` SELECT COALESCE(MAX(waiting), 0), COALESCE(MAX(stored), 0) FROM usage`)
+	if err := row.Scan(&u.WaitingJobs, &u.StoredBytes); err != nil {
 		return u, fmt.Errorf("look for the largest accounts: %w", err)
 	}
 	return u, nil
@@ -82,7 +83,8 @@ func (l *Limits) Check(ctx context.Context, q db.Querier, userID string, more Us
 		return &fault.Error{Kind: fault.RateLimited, Code: "too_many_jobs", RetryAfter: retryAfter,
 			Detail: fmt.Sprintf("at most %d jobs of an account may wait", l.Max.WaitingJobs)}
 	case l.Max.StoredBytes > 0 && have.StoredBytes+more.StoredBytes > l.Max.StoredBytes:
-		return fault.New(fault.Forbidden, "storage_full").WithDetail("the account may store %d bytes; delete jobs or assets first", l.Max.StoredBytes)
+		return fault.New(fault.Forbidden, "storage_full").
+			WithDetail("the account may store %d bytes; delete jobs or assets first", l.Max.StoredBytes)
 	}
 	return nil
 }

@@ -73,7 +73,8 @@ func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 // stillRendered returns ErrMoved unless a worker holds the job.
 func (s *Service) stillRendered(ctx context.Context, q db.Querier, jobID, forUpdate string) error {
 	var one int
-	err := q.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE id = $1 AND state = 'PROCESSING' AND lease_owner IS NOT NULL`+forUpdate, jobID).Scan(&one)
+	err := q.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE id = $1 AND state = 'PROCESSING'
+		AND lease_owner IS NOT NULL`+forUpdate, jobID).Scan(&one)
 	if db.IsNoRows(err) {
 		return job.ErrMoved
 	}

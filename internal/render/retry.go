@@ -75,7 +75,8 @@ func Retry(ctx context.Context, d *db.DB, store objectstore.Store, nodeID, jobID
 func failedJob(ctx context.Context, d *db.DB, nodeID, jobID string) (j claimedJob, err error) {
 	var state, node, encoded string
 	var deleted bool
-	err = d.QueryRow(ctx, `SELECT user_id, state, COALESCE(node_id, ''), spec, fence, deleted_at IS NOT NULL FROM render_jobs WHERE id = $1`, jobID).
+	err = d.QueryRow(ctx, `SELECT user_id, state, COALESCE(node_id, ''), spec, fence, deleted_at IS NOT NULL
+		FROM render_jobs WHERE id = $1`, jobID).
 		Scan(&j.UserID, &state, &node, &encoded, &j.Fence, &deleted)
 	switch {
 	case db.IsNoRows(err):

@@ -50,7 +50,8 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $4`, s.Timeout.Milliseconds()),
 		s.failAll(ctx, errNoRoom, `state = 'PENDING' AND short_since < now_ms() - $4`, waitTimeout.Milliseconds()),
 		s.failAll(ctx, errNoNode, `state IN ('PENDING', 'PROCESSING') AND COALESCE(lease_until, 0) < now_ms()
-			AND created_at < now_ms() - $4 AND node_id <> $5 AND NOT `+job.NodeSeen("render_jobs.node_id", "$4"), waitTimeout.Milliseconds(), s.NodeID))
+			AND created_at < now_ms() - $4 AND node_id <> $5 AND NOT `+job.NodeSeen("render_jobs.node_id", "$4"),
+			waitTimeout.Milliseconds(), s.NodeID))
 }
 
 // waitTimeout is how long a job may wait while no live replica has room for it or
@@ -85,11 +86,13 @@ const kindInputs = "render inputs"
 // Expire forgets expired outputs, which the sweep of objects then removes, and jobs that
 // ended long ago, and removes unused inputs.
 func (s *Service) Expire(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL WHERE output_key IS NOT NULL AND expires_at < now_ms()`)
+	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL WHERE output_key IS NOT NULL
+		AND expires_at < now_ms()`)
 	if err != nil {
 		err = fmt.Errorf("expire outputs: %w", err)
 	}
-	return errors.Join(err, s.expireSpecs(ctx), s.expireInputs(ctx), s.jobs.Expire(ctx, s.JobLifetime, `state IN ('COMPLETED', 'FAILED') AND output_key IS NULL`))
+	return errors.Join(err, s.expireSpecs(ctx), s.expireInputs(ctx),
+		s.jobs.Expire(ctx, s.JobLifetime, `state IN ('COMPLETED', 'FAILED') AND output_key IS NULL`))
 }
 
 // expireBatch bounds the rows of one statement.

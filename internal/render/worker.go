@@ -389,7 +389,8 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 			case <-tick.C:
 			}
 			if now := p.get(); now != written {
-				_, err := s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID), `UPDATE render_jobs SET progress = $3, output_duration_ms = COALESCE(NULLIF($4, 0), output_duration_ms)
+				_, err := s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
+					`UPDATE render_jobs SET progress = $3, output_duration_ms = COALESCE(NULLIF($4, 0), output_duration_ms)
 					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress <= $3`, j.ID, j.Fence, now.percent, now.lengthMs)
 				if err == nil { // else the next write includes it
 					written = now

@@ -125,7 +125,7 @@ func Start(opts Options) (_ *World, err error) {
 	w.env = w.makeEnv()
 	for name, content := range map[string]string{
 		"platform-b-root.pem": w.PlatformB.RootPEM(),
-		"world.json":          string(fake.Must(json.MarshalIndent(map[string]any{"servers": w.Servers()}, "", "  "))), // for scripts and other processes
+		"world.json":          string(fake.Must(json.MarshalIndent(map[string]any{"servers": w.Servers()}, "", "  "))),
 	} {
 		if err := os.WriteFile(filepath.Join(opts.DataDir, name), []byte(content), 0o600); err != nil {
 			return nil, err
@@ -258,8 +258,9 @@ func onLoopback(h *fake.Host) string {
 // survive a restart of the sandbox.
 func loadSecrets(path string) (map[string]string, error) {
 	s := map[string]string{"jwt": fake.RandomHex(32), "stemSigning": fake.RandomHex(32), "providerApiKey": "pk-" + fake.RandomHex(20),
-		"bucketAccountId": fake.RandomHex(16), "bucketKeyId": fake.RandomHex(16), "bucketSecret": fake.RandomHex(32), "dbPassword": fake.RandomHex(16),
-		"webhook": "whsec_" + base64.StdEncoding.EncodeToString([]byte(fake.RandomHex(16)))}
+		"bucketAccountId": fake.RandomHex(16), "bucketKeyId": fake.RandomHex(16), "bucketSecret": fake.RandomHex(32),
+		"dbPassword": fake.RandomHex(16),
+		"webhook":    "whsec_" + base64.StdEncoding.EncodeToString([]byte(fake.RandomHex(16)))}
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, os.WriteFile(path, fake.Must(json.MarshalIndent(s, "", "  ")), 0o600)

@@ -69,7 +69,8 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 		}
 	}
 	if length := stems[0].durationMs; !j.covers(length) {
-		s.jobs.AttemptLog(j.Claim).Warn("stems are longer than what was paid for", "stem_ms", length, "source_ms", j.DurationMs, "credits", j.Credits)
+		s.jobs.AttemptLog(j.Claim).Warn("stems are longer than what was paid for", "stem_ms", length, "source_ms",
+			j.DurationMs, "credits", j.Credits)
 	}
 	stems = slices.DeleteFunc(stems, func(t stem) bool { return t.durationMs == 0 })
 	for _, t := range stems {
@@ -98,7 +99,8 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 			return err
 		}
 		for i, t := range stems {
-			if _, err := tx.Exec(ctx, `INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256, peaks_key)
+			if _, err := tx.Exec(ctx,
+				`INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256, peaks_key)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULLIF($9, ''))`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext()),
 				objectstore.ContentType("."+t.ext()), t.sizeBytes, t.durationMs, t.sha256, t.peaksKey); err != nil {
 				return fmt.Errorf("insert stem: %w", err)

@@ -85,7 +85,8 @@ func (s *Service) makePeaks(ctx context.Context, t collectable) error {
 // deriveFromStem fetches a stored stem, has make store an object that is derived from it,
 // and notes that object's key in the row of the stem. If the job was removed in the
 // meantime, nothing is left.
-func (s *Service) deriveFromStem(ctx context.Context, t collectable, what string, make func(dir string, made *stem) (key string, err error)) error {
+func (s *Service) deriveFromStem(ctx context.Context, t collectable, what string,
+	make func(dir string, made *stem) (key string, err error)) error {
 	// The name begins with the job's id, so that erasing the job finds the folder.
 	dir, err := os.MkdirTemp(s.WorkDir, t.jobID+"-"+what+"-*")
 	if err != nil {
@@ -163,7 +164,8 @@ func (s *Service) draw(ctx context.Context, t *stem) (audio.Waveform, error) {
 	rate, channels := int(t.audio.SampleRate), int(max(1, t.audio.Channels))
 	d := audio.NewWaveformDrawer(rate, channels)
 	args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(t.Kind, t.Path)...)
-	args = append(args, "-map", "0:a:0", "-c:a", "pcm_s16le", "-ar", strconv.Itoa(rate), "-ac", strconv.Itoa(channels), "-f", "s16le", "pipe:1")
+	args = append(args, "-map", "0:a:0", "-c:a", "pcm_s16le", "-ar", strconv.Itoa(rate), "-ac", strconv.Itoa(channels),
+		"-f", "s16le", "pipe:1")
 	_, err := s.Media.Encode(ctx, media.Pass{Name: "draw " + t.id, Args: args, Inputs: []string{t.Path}, Stdout: d, Timeout: drawTimeout})
 	if err != nil {
 		return audio.Waveform{}, err

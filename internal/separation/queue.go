@@ -158,7 +158,8 @@ func (s *Service) recoverJobs(ctx context.Context, which string, args ...any) er
 // each moves the jobs of a condition, oldest first. A job that cannot be moved does not
 // hold up the others.
 func (s *Service) each(ctx context.Context, move func(claimedJob) error, where string, args ...any) error {
-	jobs, err := db.All(db.Prompt(ctx, job.TTL/3), s.db, s.scanJob, `SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
+	jobs, err := db.All(db.Prompt(ctx, job.TTL/3), s.db, s.scanJob,
+		`SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
 	if err != nil {
 		return fmt.Errorf("select separation jobs: %w", err)
 	}

@@ -129,7 +129,8 @@ func (s *Service) probe(ctx context.Context, owner, path string, runs bool) (med
 		return media.Probe{}, err
 	}
 	defer release()
-	return s.Media.ProbeWithin(ctx, path, media.MeasureOptions{Runs: runs, MaxPackets: maxAssetPackets, MaxMemoryBytes: analysisMemory, Timeout: analysisTimeout})
+	return s.Media.ProbeWithin(ctx, path, media.MeasureOptions{Runs: runs, MaxPackets: maxAssetPackets,
+		MaxMemoryBytes: analysisMemory, Timeout: analysisTimeout})
 }
 
 // maxAssetPackets is more than the packets of twelve hours of film.

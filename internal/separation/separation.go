@@ -127,13 +127,14 @@ type claimedJob struct {
 	IntentAt, DoneAt      sql.NullInt64 // the provider was asked, and was done
 }
 
-const jobColumns = `id, user_id, state, node_id, source_key, source_name, source_duration_ms, credits, project_id, submit_intent_at, provider_done_at, attempts, fence`
+const jobColumns = `id, user_id, state, node_id, source_key, source_name, source_duration_ms, credits, project_id,
+	submit_intent_at, provider_done_at, attempts, fence`
 
 func (s *Service) scanJob(row db.Scanner) (claimedJob, error) {
 	var j claimedJob
 	j.Table = s.jobs.Name
-	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits, &j.ProjectID, &j.IntentAt, &j.DoneAt,
-		&j.Attempts, &j.Fence)
+	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits,
+		&j.ProjectID, &j.IntentAt, &j.DoneAt, &j.Attempts, &j.Fence)
 	return j, err
 }
 

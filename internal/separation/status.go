@@ -118,7 +118,8 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 // cost half as much again there.
 const placeQuery = `SELECT COUNT(*), (SELECT AVG(h.took) FROM (SELECT ready_at - submitting_at AS took
 		FROM separation_jobs WHERE ready_at IS NOT NULL AND submitting_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50) h)
-	FROM separation_jobs q WHERE q.state = 'QUEUED' AND (q.created_at < CAST($1 AS BIGINT) OR (q.created_at = CAST($1 AS BIGINT) AND q.id <= $2))`
+	FROM separation_jobs q WHERE q.state = 'QUEUED'
+		AND (q.created_at < CAST($1 AS BIGINT) OR (q.created_at = CAST($1 AS BIGINT) AND q.id <= $2))`
 
 // place puts into the status of a QUEUED job where it is in the queue.
 func (s *Service) place(ctx context.Context, st *Status) error {
@@ -170,9 +171,11 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (co
 	if err := s.signer.check(jobID, stemID, token, clock.Now()); err != nil {
 		return t, err
 	}
-	err := s.db.QueryRow(ctx, `SELECT t.object_key, COALESCE(t.peaks_key, ''), COALESCE(t.wav_key, ''), t.size_bytes, t.sha256, COALESCE(j.ready_at, 0)
+	err := s.db.QueryRow(ctx,
+		`SELECT t.object_key, COALESCE(t.peaks_key, ''), COALESCE(t.wav_key, ''), t.size_bytes, t.sha256, COALESCE(j.ready_at, 0)
 		FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
-		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).Scan(&t.key, &t.peaksKey, &t.wavKey, &t.sizeBytes, &t.sha256, &t.readyAt)
+		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).
+		Scan(&t.key, &t.peaksKey, &t.wavKey, &t.sizeBytes, &t.sha256, &t.readyAt)
 	if db.IsNoRows(err) {
 		return t, ErrNoStem
 	}

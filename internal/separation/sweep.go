@@ -39,7 +39,8 @@ func (s *Service) failStale(ctx context.Context) error {
 const fetchingTime = 10 * time.Minute
 
 func (s *Service) failTimedOut(ctx context.Context) error {
-	return s.failAll(ctx, errTimedOut, "the provider took too long", inFlight+` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - $1
+	return s.failAll(ctx, errTimedOut, "the provider took too long",
+		inFlight+` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - $1
 		AND COALESCE(provider_done_at, 0) < now_ms() - $2`,
 		s.PollTimeout.Milliseconds(), min(s.PollTimeout, fetchingTime).Milliseconds())
 }
@@ -98,7 +99,8 @@ const kindStems = "stems"
 func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "separation uploads", Prefix: "uploads/sep-", Grace: uploadLifetime,
-			Owner: `SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') AND deleted_at IS NULL THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`},
+			Owner: `SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') AND deleted_at IS NULL THEN 1 ELSE 0 END
+				FROM separation_jobs WHERE id = $1`},
 		{Kind: kindStems, Prefix: "separation/", Grace: job.OrphanAge,
 			Owner: `SELECT CASE WHEN state IN ('PROCESSING', 'READY', 'DISPOSED') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
 			Object: `SELECT CASE WHEN j.state = 'PROCESSING' OR j.state = 'READY'

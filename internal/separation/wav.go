@@ -50,8 +50,10 @@ func (s *Service) makeWAV(ctx context.Context, t collectable) error {
 		}
 		file := filepath.Join(dir, "stem.wav")
 		args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(made.Kind, made.Path)...)
-		args = append(args, "-map", fmt.Sprintf("0:%d", probe.Audio.Index), "-map_metadata", "-1", "-bitexact", "-c:a", pcmCodec(probe.Audio.BitDepth), "-f", "wav", "file:"+file)
-		if _, err := s.Media.Encode(ctx, media.Pass{Name: "decode " + t.stemID, Args: args, Dir: dir, Inputs: []string{made.Path}, Timeout: drawTimeout}); err != nil {
+		args = append(args, "-map", fmt.Sprintf("0:%d", probe.Audio.Index), "-map_metadata", "-1", "-bitexact", "-c:a",
+			pcmCodec(probe.Audio.BitDepth), "-f", "wav", "file:"+file)
+		if _, err := s.Media.Encode(ctx, media.Pass{Name: "decode " + t.stemID, Args: args, Dir: dir,
+			Inputs: []string{made.Path}, Timeout: drawTimeout}); err != nil {
 			return "", err
 		}
 		key := wavKey(t.jobID, t.stemID)

@@ -209,7 +209,8 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 // PROCESSING: from here on the job outlives any worker.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
 	j.ProjectID.Int64, j.ProjectID.Valid = project, true // for handBack, if the write gets no answer
-	if err := job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID), `UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms(),
+	if err := job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
+		`UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms(),
 			busy_since = NULL, busy_status = NULL
 		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project)); err != nil {
 		return err
@@ -283,7 +284,8 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		}
 		// The last part of the bar belongs to fetching the stems.
 		percent := min(95, max(0, p.Percent*95/100))
-		err = job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID), `UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
+		err = job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
+			`UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent))
 		if err != nil {
 			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {

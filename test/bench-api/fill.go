@@ -76,7 +76,9 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 			FROM generate_series(31, 365) AS n, (SELECT DISTINCT endpoint FROM provider_calls) AS e`,
 			`INSERT INTO provider_latencies SELECT created_at / 86400000, provider, endpoint, latency_ms, COUNT(*), SUM(1 - success)
 			FROM provider_calls GROUP BY 1, 2, 3, 4`,
-			`INSERT INTO job_days SELECT kind, created_at / 86400000, state, width_bucket(ms, ARRAY[60000, 300000, 900000, 3600000]::bigint[]), COUNT(*), SUM(ms)
+			`INSERT INTO job_days
+				SELECT kind, created_at / 86400000, state, width_bucket(ms, ARRAY[60000, 300000, 900000, 3600000]::bigint[]),
+				COUNT(*), SUM(ms)
 			FROM (SELECT 'render' AS kind, created_at, state, source_duration_ms AS ms FROM render_jobs
 				UNION ALL SELECT 'separation', created_at, state, source_duration_ms FROM separation_jobs) AS j GROUP BY 1, 2, 3, 4`},
 	}

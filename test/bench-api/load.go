@@ -67,7 +67,8 @@ func measure(o options, server int, address, token string) (load, error) {
 	}
 	cpu := (benchtest.TreeCPU(server) - <-used) / time.Duration(len(all))
 	slices.Sort(all)
-	return load{perSecond: float64(len(all)) / o.duration.Seconds(), p50: benchtest.Quantile(all, 50), p99: benchtest.Quantile(all, 99), cpu: cpu, errors: failed}, nil
+	return load{perSecond: float64(len(all)) / o.duration.Seconds(), p50: benchtest.Quantile(all, 50),
+		p99: benchtest.Quantile(all, 99), cpu: cpu, errors: failed}, nil
 }
 
 func ask(client *http.Client, address, token string) error {

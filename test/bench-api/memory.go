@@ -96,7 +96,8 @@ func (s *service) upload(user string, client int, size int64) error {
 	tail := "\r\n--" + boundary + "--\r\n"
 	// Each client's bytes are its own, and recognised as a video by their start.
 	start := fmt.Appendf(nil, "\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isommp41client %06d ", client)
-	body := io.MultiReader(strings.NewReader(head), bytes.NewReader(start), io.LimitReader(&filler{byte(client)}, size-int64(len(start))), strings.NewReader(tail))
+	body := io.MultiReader(strings.NewReader(head), bytes.NewReader(start),
+		io.LimitReader(&filler{byte(client)}, size-int64(len(start))), strings.NewReader(tail))
 	req, err := http.NewRequest(http.MethodPost, s.url+"/api/v2/render/inputs", body)
 	if err != nil {
 		return err

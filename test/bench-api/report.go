@@ -32,7 +32,8 @@ read, which is what a balance is there; it checks token and rule and reads the r
 }
 
 func (r *report) add(endpoint, database string, l load) {
-	r.Row("%s | %s | %.0f | %s | %s | %d µs | %.2f | %d", endpoint, database, l.perSecond, benchtest.Millis(l.p50), benchtest.Millis(l.p99), l.cpu.Microseconds(),
+	r.Row("%s | %s | %.0f | %s | %s | %d µs | %.2f | %d", endpoint, database, l.perSecond, benchtest.Millis(l.p50),
+		benchtest.Millis(l.p99), l.cpu.Microseconds(),
 		l.perSecond/r.bare.perSecond, l.errors)
 }
 
@@ -62,7 +63,8 @@ memory of the service in MiB; the quarters are of the time that the uploads took
 not grow with their size: what a client costs is its buffers.`, o.uploads, o.uploadMB, o.rounds)
 	r.Table("database", "sent", "took", "idle", "1st quarter", "2nd", "3rd", "4th", "peak", "after")
 	for _, m := range r.memory {
-		r.Row("%s | %.0f MB | %s | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f", m.database, m.sentMB, m.took.Round(100*time.Millisecond), m.idle,
+		r.Row("%s | %.0f MB | %s | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f", m.database, m.sentMB,
+			m.took.Round(100*time.Millisecond), m.idle,
 			m.quarters[0], m.quarters[1], m.quarters[2], m.quarters[3], m.peak, m.after)
 	}
 }

@@ -121,7 +121,8 @@ func (s *service) signIn(world *sandbox.World, email string) (token string, err 
 }
 
 // wav is a second of silence that every part of the service accepts.
-var wav = []byte("RIFF\x64\x1f\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x40\x1f\x00\x00" +
+var wav = []byte("RIFF\x64\x1f\x00\x00WAVEfmt " +
+	"\x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x40\x1f\x00\x00" +
 	strings.Repeat("\x80", 8000))
 
 func (s *service) submit(path, user, file, text, content string) (jobID string, err error) {

@@ -31,7 +31,8 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 		for i, name := range []string{"clip_720p2997.mp4", "clip_480p30.mp4"} {
 			path := filepath.Join(b.dir, fmt.Sprintf("phone%d.mp4", i))
 			if err := once(ctx, path, "ffmpeg", "-v", "error", "-y", "-stream_loop", "3", "-i", real(name), "-t", "16",
-				"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "128k", path); err != nil {
+				"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p",
+				"-c:a", "aac", "-b:a", "128k", path); err != nil {
 				return err
 			}
 		}
@@ -39,13 +40,16 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 	} else {
 		for i, source := range []string{"mandelbrot=s=1280x720:r=30:start_scale=1:end_pts=600", "testsrc2=s=854x480:r=30,noise=alls=6:allf=t"} {
 			path := filepath.Join(b.dir, fmt.Sprintf("phone%d.mp4", i))
-			if err := once(ctx, path, "ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-t", "16", "-i", source, "-f", "lavfi", "-t", "16", "-i", "anoisesrc=c=pink:a=0.2:r=44100",
-				"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "128k", path); err != nil {
+			if err := once(ctx, path, "ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-t", "16", "-i", source, "-f", "lavfi",
+				"-t", "16", "-i", "anoisesrc=c=pink:a=0.2:r=44100",
+				"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p",
+				"-c:a", "aac", "-b:a", "128k", path); err != nil {
 				return err
 			}
 		}
 		b.music = filepath.Join(b.dir, "music.mp3")
-		if err := once(ctx, b.music, "ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-t", "20", "-i", "sine=440:r=48000", "-c:a", "libmp3lame", b.music); err != nil {
+		if err := once(ctx, b.music, "ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-t", "20", "-i", "sine=440:r=48000",
+			"-c:a", "libmp3lame", b.music); err != nil {
 			return err
 		}
 	}
@@ -54,7 +58,8 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 		b.segments = append(b.segments, seg(s[0].(string), s[1].(int), s[2].(int)))
 	}
 	b.big = filepath.Join(b.dir, "big.mp4")
-	if err := once(ctx, b.big, "ffmpeg", "-v", "error", "-y", "-i", hd, "-t", "6", "-vf", "scale=1920:1080", "-c:v", "libx264", "-preset", "veryfast",
+	if err := once(ctx, b.big, "ffmpeg", "-v", "error", "-y", "-i", hd, "-t", "6", "-vf", "scale=1920:1080",
+		"-c:v", "libx264", "-preset", "veryfast",
 		"-b:v", "16M", "-g", "30", "-bf", "0", "-c:a", "aac", b.big); err != nil {
 		return err
 	}
@@ -71,8 +76,10 @@ func (b *bench) makeHardSources(ctx context.Context, hd string) error {
 		{"hard-60.mp4", "scale=1920:1080,fps=60000/1001", "16"},
 	} {
 		path := filepath.Join(b.dir, s.name)
-		if err := once(ctx, path, "ffmpeg", "-v", "error", "-y", "-stream_loop", "2", "-i", hd, "-t", s.seconds, "-vf", s.filter+",noise=alls=4:allf=t",
-			"-c:v", "libx264", "-preset", "ultrafast", "-b:v", "19M", "-maxrate", "19M", "-bufsize", "19M", "-g", "240", "-keyint_min", "240", "-sc_threshold", "0",
+		if err := once(ctx, path, "ffmpeg", "-v", "error", "-y", "-stream_loop", "2", "-i", hd, "-t", s.seconds, "-vf",
+			s.filter+",noise=alls=4:allf=t",
+			"-c:v", "libx264", "-preset", "ultrafast", "-b:v", "19M", "-maxrate", "19M", "-bufsize", "19M", "-g", "240",
+			"-keyint_min", "240", "-sc_threshold", "0",
 			"-c:a", "aac", path); err != nil {
 			return err
 		}
@@ -99,8 +106,10 @@ func (b *bench) singleGraph(ctx context.Context, tl timeline.Timeline, out strin
 		width, height = 1280, 720
 	}
 	for i, s := range tl.Segments {
-		args = append(args, "-ss", fmt.Sprintf("%.3f", s.TrimStart.Seconds()), "-t", fmt.Sprintf("%.3f", (s.TrimEnd-s.TrimStart).Seconds()), "-i", s.SourceKey)
-		fmt.Fprintf(&graph, "[%d:v]fps=30000/1001,scale=%d:%d:force_original_aspect_ratio=decrease,pad=%d:%d:-1:-1,setsar=1,format=yuv420p[v%d];", i, width, height, width, height, i)
+		args = append(args, "-ss", fmt.Sprintf("%.3f", s.TrimStart.Seconds()), "-t",
+			fmt.Sprintf("%.3f", (s.TrimEnd-s.TrimStart).Seconds()), "-i", s.SourceKey)
+		fmt.Fprintf(&graph,
+			"[%d:v]fps=30000/1001,scale=%d:%d:force_original_aspect_ratio=decrease,pad=%d:%d:-1:-1,setsar=1,format=yuv420p[v%d];", i, width, height, width, height, i)
 		fmt.Fprintf(&graph, "[%d:a]aresample=48000,aformat=channel_layouts=stereo[a%d];", i, i)
 		fmt.Fprintf(&joined, "[v%d][a%d]", i, i)
 	}
@@ -110,7 +119,8 @@ func (b *bench) singleGraph(ctx context.Context, tl timeline.Timeline, out strin
 	if len(tl.Clips) > 0 {
 		c := tl.Clips[0]
 		args = append(args, "-i", c.SourceKey)
-		fmt.Fprintf(&graph, ";[%d:a]aresample=48000,aformat=channel_layouts=stereo,volume=%g[music];[voice][music]amix=inputs=2:duration=first:normalize=0,alimiter=level=0:latency=1[sound]", n, c.Volume)
+		fmt.Fprintf(&graph,
+			";[%d:a]aresample=48000,aformat=channel_layouts=stereo,volume=%g[music];[voice][music]amix=inputs=2:duration=first:normalize=0,alimiter=level=0:latency=1[sound]", n, c.Volume)
 		sound = "[sound]"
 	}
 	args = append(args, "-filter_complex", graph.String(), "-map", "[v]", "-map", sound,

@@ -260,7 +260,8 @@ func louder(tl timeline.Timeline) timeline.Timeline {
 
 // everySoundField is the timeline with everything that shapes the sound.
 func everySoundField(tl timeline.Timeline) timeline.Timeline {
-	points := []timeline.Point{{At: 0, Volume: 1}, {At: time.Second, Volume: 0.8}, {At: 3 * time.Second, Volume: 0.9}, {At: time.Minute, Volume: 1}}
+	points := []timeline.Point{{At: 0, Volume: 1}, {At: time.Second, Volume: 0.8}, {At: 3 * time.Second, Volume: 0.9},
+		{At: time.Minute, Volume: 1}}
 	tl.Segments = slices.Clone(tl.Segments)
 	for i := range tl.Segments {
 		tl.Segments[i].Points = points
@@ -307,7 +308,8 @@ func (b *bench) hard(ctx context.Context, r *report) error {
 	film := func(cuts ...[3]any) timeline.Timeline {
 		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
 		for i, c := range cuts {
-			tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: filepath.Join(b.dir, c[0].(string)), Order: int64(i), Duration: time.Minute,
+			tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: filepath.Join(b.dir, c[0].(string)), Order: int64(i),
+				Duration:  time.Minute,
 				TrimStart: time.Duration(c[1].(int)) * time.Millisecond, TrimEnd: time.Duration(c[2].(int)) * time.Millisecond, Volume: 1, Speed: 1})
 		}
 		return tl
@@ -320,8 +322,9 @@ func (b *bench) hard(ctx context.Context, r *report) error {
 		name string
 		tl   timeline.Timeline
 	}{
-		{"6 segments, 1080p of 19 Mbit/s, a keyframe in 8 s", film([3]any{"hard.mp4", 3500, 8500}, [3]any{"hard-portrait.mp4", 5000, 9000}, [3]any{"hard-60.mp4", 6100, 11100},
-			[3]any{"hard.mp4", 14000, 19000}, [3]any{"hard-60.mp4", 1000, 5000}, [3]any{"hard.mp4", 31000, 36000})},
+		{"6 segments, 1080p of 19 Mbit/s, a keyframe in 8 s",
+			film([3]any{"hard.mp4", 3500, 8500}, [3]any{"hard-portrait.mp4", 5000, 9000}, [3]any{"hard-60.mp4", 6100, 11100},
+				[3]any{"hard.mp4", 14000, 19000}, [3]any{"hard-60.mp4", 1000, 5000}, [3]any{"hard.mp4", 31000, 36000})},
 		{"one take of 40 s of the same", film([3]any{"hard.mp4", 2300, 42300})},
 		{"20 segments of 1 s of the same", film(ones...)},
 	} {
@@ -387,7 +390,8 @@ func (b *bench) melt(ctx context.Context, binary string) error {
 	args := []string{"-silent"}
 	for _, s := range b.segments {
 		fps := 30.0
-		args = append(args, s.SourceKey, fmt.Sprintf("in=%d", int(s.TrimStart.Seconds()*fps)), fmt.Sprintf("out=%d", int(s.TrimEnd.Seconds()*fps)-1))
+		args = append(args, s.SourceKey, fmt.Sprintf("in=%d", int(s.TrimStart.Seconds()*fps)),
+			fmt.Sprintf("out=%d", int(s.TrimEnd.Seconds()*fps)-1))
 	}
 	args = append(args, "-profile", "atsc_720p_30", "-consumer", "avformat:"+filepath.Join(b.dir, "melt.mp4"),
 		"vcodec=libx264", "preset=fast", "crf=23", "acodec=aac", "ab=192k")

@@ -24,7 +24,8 @@ import (
 func parseTarget(value string) (objectstore.BucketConfig, error) {
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || u.User == nil {
-		return objectstore.BucketConfig{}, errors.New("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET; run this by scripts/s3.sh run")
+		return objectstore.BucketConfig{},
+			errors.New("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET; run this by scripts/s3.sh run")
 	}
 	secret, _ := u.User.Password()
 	return objectstore.BucketConfig{Endpoint: u.Scheme + "://" + u.Host, Region: cmp.Or(u.Query().Get("region"), "auto"),

@@ -105,7 +105,8 @@ func (b *Bucket) getObject(w http.ResponseWriter, r *http.Request, key string, _
 	defer func() { _ = file.Close() }()
 	header := w.Header()
 	header.Set("Content-Type", o.ContentType)
-	for parameter, name := range map[string]string{"response-content-type": "Content-Type", "response-content-disposition": "Content-Disposition"} {
+	for parameter, name := range map[string]string{"response-content-type": "Content-Type",
+		"response-content-disposition": "Content-Disposition"} {
 		if v := r.URL.Query().Get(parameter); v != "" {
 			header.Set(name, v)
 		}

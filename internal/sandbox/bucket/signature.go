@@ -62,7 +62,8 @@ func (b *Bucket) authorize(r *http.Request) (signature, error) {
 		}
 	}
 	if want, err := b.sign(r, s); err != nil || !hmac.Equal([]byte(want), []byte(s.value)) {
-		return s, errors.Join(err, &failure{403, "SignatureDoesNotMatch", "The request signature we calculated does not match the signature you provided."})
+		return s, errors.Join(err, &failure{403, "SignatureDoesNotMatch",
+			"The request signature we calculated does not match the signature you provided."})
 	}
 	return s, nil
 }

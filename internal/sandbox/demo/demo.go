@@ -40,13 +40,16 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.identity, "identity", "", "with --base-url: address of the sandbox's stand-in of provider_a, to sign in by")
 	flags.StringVar(&o.token, "token", "", "with --base-url: an access token, in place of --identity")
 	flags.StringVar(&o.cutroom, "cutroom", "", "the service's binary (default: cutroom beside this one)")
-	flags.Func("video", "a film of yours (mp4, mov, m4v or webm) in place of the drawn clips; may be repeated; the first 20 s of each are used",
+	flags.Func("video",
+		"a film of yours (mp4, mov, m4v or webm) in place of the drawn clips; may be repeated; "+
+			"the first 20 s of each are used",
 		func(path string) error {
 			o.videos = append(o.videos, path)
 			return nil
 		})
 	flags.StringVar(&o.music, "music", "", "music of yours (m4a, mp3, wav or aac) under the film")
-	flags.StringVar(&o.speech, "speech", "", "a recording of yours in place of the synthetic voices; with --video it replaces the first film's sound")
+	flags.StringVar(&o.speech, "speech", "",
+		"a recording of yours in place of the synthetic voices; with --video it replaces the first film's sound")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -184,7 +187,8 @@ func (r *run) step(name string, do func(on *step) (string, error)) error {
 }
 
 func (r *run) all(ctx context.Context) (err error) {
-	r.screen.println("\n" + r.screen.ink(boldInk, "cutroom demo") + r.screen.ink(dimInk, "  from raw clips to a rendered film, with nobody's account") + "\n")
+	r.screen.println("\n" + r.screen.ink(boldInk, "cutroom demo") +
+		r.screen.ink(dimInk, "  from raw clips to a rendered film, with nobody's account") + "\n")
 	if err := r.gather(ctx); err != nil {
 		return err
 	}

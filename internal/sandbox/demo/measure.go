@@ -76,7 +76,8 @@ func (r result) measure(ctx context.Context, on func(share float64, what string)
 	for i, t := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"length and format", j.format}, {"picture against sound", j.sync}, {"stems", j.separated}, {"the mix", j.mix}, {"loudness", j.loudness}, {"other renders", j.same}} {
+	}{{"length and format", j.format}, {"picture against sound", j.sync}, {"stems", j.separated}, {"the mix", j.mix},
+		{"loudness", j.loudness}, {"other renders", j.same}} {
 		on(float64(i)/7, t.name)
 		if err := t.run(ctx); err != nil {
 			return nil, fmt.Errorf("measure %s: %w", t.name, err)
@@ -106,7 +107,8 @@ func (j *judge) format(ctx context.Context) error {
 	}
 	gap := heard.length() - last(got)
 	j.add("length", fmt.Sprintf("%d frames, sound ends within %.0f ms", frames, ms(aacFrame)),
-		fmt.Sprintf("%d frames = %.3f s, sound %+.1f ms", got, last(got).Seconds(), ms(gap)), got >= frames-slack && got <= frames+slack && gap.Abs() <= aacFrame)
+		fmt.Sprintf("%d frames = %.3f s, sound %+.1f ms", got, last(got).Seconds(), ms(gap)),
+		got >= frames-slack && got <= frames+slack && gap.Abs() <= aacFrame)
 
 	raw, err := os.ReadFile(j.video)
 	if err != nil {
@@ -185,7 +187,8 @@ func (j *judge) sync(ctx context.Context) error {
 		}
 	}
 	j.add(name, fmt.Sprintf("%d flashes within %.0f ms", expected, ms(syncWithin)),
-		fmt.Sprintf("%d flashes, mean %+.2f ms, worst %+.2f ms", found, ms(sum)/float64(max(found, 1)), ms(worst)), found == expected && worst.Abs() <= syncWithin)
+		fmt.Sprintf("%d flashes, mean %+.2f ms, worst %+.2f ms", found, ms(sum)/float64(max(found, 1)), ms(worst)),
+		found == expected && worst.Abs() <= syncWithin)
 	return nil
 }
 
@@ -193,7 +196,8 @@ func (j *judge) sync(ctx context.Context) error {
 func brightness(ctx context.Context, path string, a lamp) ([]byte, error) {
 	side := max(a.radius, 2) // well inside the disc
 	return process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
-		fmt.Sprintf("format=gray,crop=%d:%d:%d:%d,scale=1:1:flags=area", side, side, a.x-side/2, a.y-side/2), "-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
+		fmt.Sprintf("format=gray,crop=%d:%d:%d:%d,scale=1:1:flags=area", side, side, a.x-side/2, a.y-side/2),
+		"-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
 }
 
 // flashes are the first bright frames of every flash.
@@ -357,7 +361,8 @@ func (j *judge) mix(ctx context.Context) error {
 			gain /= overall
 			if least, most := j.film.musicGains(a); p.name == "music" && least != most {
 				share := gain / p.gain
-				moving.want, moving.got = append(moving.want, fmt.Sprintf("×%.2f to ×%.2f", least, most)), append(moving.got, fmt.Sprintf("×%.2f", share))
+				moving.want, moving.got = append(moving.want, fmt.Sprintf("×%.2f to ×%.2f", least, most)),
+					append(moving.got, fmt.Sprintf("×%.2f", share))
 				moving.ok = moving.ok && share >= least && share <= most
 				continue
 			}
@@ -376,7 +381,8 @@ func (j *judge) mix(ctx context.Context) error {
 		j.add(g.name, strings.Join(g.want, " ")+fmt.Sprintf(" ± %.1f dB", allowed), strings.Join(g.got, " "), g.ok && len(g.got) > 0)
 	}
 	if j.ownMedia() {
-		j.add("ducked and fading music", strings.Join(moving.want, ", ")+" of its volume", strings.Join(moving.got, ", "), moving.ok && len(moving.got) > 0)
+		j.add("ducked and fading music", strings.Join(moving.want, ", ")+" of its volume", strings.Join(moving.got, ", "),
+			moving.ok && len(moving.got) > 0)
 	}
 	j.add("muted range", fmt.Sprintf("below %.0f dBFS", silentBelow), quiet, silent && quiet != "")
 	return nil
@@ -457,6 +463,7 @@ func (j *judge) same(ctx context.Context) error {
 		ok = ok && relative <= -18 && (film.length()-s.length()).Abs() <= aacFrame
 		got = append(got, fmt.Sprintf("%.0f dB", relative))
 	}
-	j.add("film.m4a (and v3) = film.mp4", "sound differs by at most -18 dB", strings.ReplaceAll(strings.Join(got, " and "), "-Inf dB", "no sample differs"), ok)
+	j.add("film.m4a (and v3) = film.mp4", "sound differs by at most -18 dB",
+		strings.ReplaceAll(strings.Join(got, " and "), "-Inf dB", "no sample differs"), ok)
 	return nil
 }

@@ -73,7 +73,8 @@ func decode(ctx context.Context, path string) (audio, error) {
 
 // pcm runs ffmpeg on an input and returns the sound that comes out.
 func pcm(ctx context.Context, args ...string) (audio, error) {
-	raw, err := process.Output(ctx, "ffmpeg", append(append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"}, args...), "-ac", "2", "-f", "f32le", "pipe:1")...)
+	raw, err := process.Output(ctx, "ffmpeg", append(append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"},
+		args...), "-ac", "2", "-f", "f32le", "pipe:1")...)
 	if err != nil {
 		return nil, fmt.Errorf("decode sound: %w", err)
 	}

@@ -45,7 +45,9 @@ func (s summary) lines(ink func(code, text string) string) []string {
 			out = append(out, strings.Repeat(" ", 36)+ink(dimInk, "expected: "+c.want))
 		}
 	}
-	out = append(out, "", ink(amberInk, "  credits"), fmt.Sprintf("      %d at the start, %d for the separation, %d at the end", s.account.before, s.account.price, s.account.after))
+	out = append(out, "", ink(amberInk, "  credits"),
+		fmt.Sprintf("      %d at the start, %d for the separation, %d at the end", s.account.before, s.account.price,
+			s.account.after))
 	out = append(out, "", ink(amberInk, "  time"))
 	for _, t := range append(s.took, stage{"together", s.total}) {
 		out = append(out, fmt.Sprintf("      %-24s %6.1f s", t.name, t.took.Seconds()))

@@ -284,7 +284,8 @@ func (r *run) finish(ctx context.Context, id, name string, on *step) (string, er
 		return "", err
 	}
 	stem := strings.TrimSuffix(r.path(name), filepath.Ext(name))
-	path, err := r.client.fetch(ctx, r.client.Base+"/api/v2/render/"+id+"/download", stem, func(share float64) { on.update(share, "downloading") })
+	path, err := r.client.fetch(ctx, r.client.Base+"/api/v2/render/"+id+"/download", stem,
+		func(share float64) { on.update(share, "downloading") })
 	if err == nil && path != r.path(name) {
 		err = fmt.Errorf("the service calls the file %s, not %s", filepath.Base(path), name)
 	}

@@ -65,11 +65,13 @@ func drawLanes(waves []wave, path string) (err error) {
 	}
 	for i, w := range waves {
 		top := i * laneStep
-		draw.Draw(page, image.Rect(0, top, laneWidth, top+laneHeight), image.NewUniform(color.NRGBA{0x19, 0x1c, 0x2e, 0xff}), image.Point{}, draw.Src)
+		draw.Draw(page, image.Rect(0, top, laneWidth, top+laneHeight), image.NewUniform(color.NRGBA{0x19, 0x1c, 0x2e, 0xff}),
+			image.Point{}, draw.Src)
 		for x := range laneWidth {
 			if n := x * (len(w.Data) / 2) / laneWidth; 2*n+1 < len(w.Data) {
 				middle := top + laneHeight/2
-				draw.Draw(page, image.Rect(x, middle-height(w.Data[2*n+1]), x+1, middle-height(w.Data[2*n])+1), image.NewUniform(laneInk(i)), image.Point{}, draw.Src)
+				draw.Draw(page, image.Rect(x, middle-height(w.Data[2*n+1]), x+1, middle-height(w.Data[2*n])+1),
+					image.NewUniform(laneInk(i)), image.Point{}, draw.Src)
 			}
 		}
 	}
@@ -91,7 +93,8 @@ func (j *judge) sheetGraph() string {
 		chosen = append(chosen, fmt.Sprintf(`eq(n\,%d)`, j.made.frames*(2*i+1)/(2*n)))
 	}
 	fmt.Fprintf(&g, "[0:v]select='%s',scale=%[2]d:%[3]d:force_original_aspect_ratio=decrease:flags=area,pad=%[2]d:%[3]d:-1:-1:%[4]s,"+
-		"drawtext=font=Sans:text='%%{eif\\:t\\:d}.%%{eif\\:floor(mod(t*10,10))\\:d} s':fontsize=13:fontcolor=%[5]s:box=1:boxcolor=%[6]s@0.72:boxborderw=6:x=w-tw-8:y=h-th-8,"+
+		"drawtext=font=Sans:text='%%{eif\\:t\\:d}.%%{eif\\:floor(mod(t*10,10))\\:d} "+
+		"s':fontsize=13:fontcolor=%[5]s:box=1:boxcolor=%[6]s@0.72:boxborderw=6:x=w-tw-8:y=h-th-8,"+
 		"tile=%[7]dx%[8]d:padding=%[9]d:color=%[6]s,setsar=1,setpts=0[grid];",
 		strings.Join(chosen, "+"), cellWidth, cellHeight, laneBack, sheetInk, sheetBack, sheetColumns, sheetRows, sheetGap)
 	top, left := sheetHead+sheetRows*(cellHeight+sheetGap)+34, sheetMargin+laneLabel
@@ -105,11 +108,14 @@ func (j *judge) sheetGraph() string {
 			fmt.Sprint(sheetMargin), fmt.Sprintf("%d-th/2", top+i*laneStep+laneHeight/2)))
 	}
 	for second := time.Duration(0); second < length; second += time.Second {
-		page.WriteString("," + letters(fmt.Sprintf("%.0f s", second.Seconds()), 13, sheetDim, fmt.Sprint(left+int(laneWidth*second/length)), fmt.Sprint(top-20)))
+		page.WriteString("," + letters(fmt.Sprintf("%.0f s", second.Seconds()), 13, sheetDim,
+			fmt.Sprint(left+int(laneWidth*second/length)), fmt.Sprint(top-20)))
 	}
 	about := fmt.Sprintf("%.1f s · %d×%d · %s · H.264 + AAC", j.film.length().Seconds(), width, height, rateText(rate))
-	fmt.Fprintf(&g, "[lanes]null%s,%s,%s,%s,format=yuvj444p[sheet]", page.String(), letters("cutroom", 40, "0xffc46b", fmt.Sprint(sheetMargin), "26"),
-		letters("a film rendered by the service, and the stems that it was mixed from", 17, sheetInk, "236", "30"), letters(about, 15, sheetDim, "236", "54"))
+	fmt.Fprintf(&g, "[lanes]null%s,%s,%s,%s,format=yuvj444p[sheet]", page.String(),
+		letters("cutroom", 40, "0xffc46b", fmt.Sprint(sheetMargin), "26"),
+		letters("a film rendered by the service, and the stems that it was mixed from", 17, sheetInk, "236", "30"),
+		letters(about, 15, sheetDim, "236", "54"))
 	return g.String()
 }
 

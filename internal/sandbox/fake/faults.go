@@ -48,10 +48,12 @@ type faultKind struct {
 var kinds = []faultKind{
 	{KindStatus, "answers status with headers and body", Rule{Status: 503, Headers: map[string]string{"Retry-After": "2"}}},
 	{KindGarbage, "answers 200, or status, with body, by default bytes that are no JSON", Rule{}},
-	{KindClose, "closes the connection without an answer; with effect after the request was obeyed, else before its body was read", Rule{Effect: true}},
+	{KindClose, "closes the connection without an answer; with effect after the request was obeyed, else before its " +
+		"body was read", Rule{Effect: true}},
 	{KindCut, "closes the connection after sizeBytes of the real answer's body, by default half of it", Rule{SizeBytes: 100}},
 	{KindCutUpload, "closes the connection after reading sizeBytes of the request's body, by default half of it", Rule{SizeBytes: 1000}},
-	{KindStall, "reads the request and never answers; ends when the client leaves, the rule is cleared, or after delayMs", Rule{DelayMs: 60000}},
+	{KindStall, "reads the request and never answers; ends when the client leaves, the rule is cleared, or after delayMs",
+		Rule{DelayMs: 60000}},
 	{KindSlow, "sends the real answer at bytesPerSec, by default 10", Rule{BytesPerSec: 2000}},
 	{KindDelay, "answers as usual, delayMs later", Rule{DelayMs: 3000}},
 	{KindHuge, "answers 200 with sizeBytes (by default 256 MiB) of one JSON string", Rule{SizeBytes: 1 << 20}},

@@ -31,8 +31,9 @@ type PlatformB struct {
 
 // NewPlatformB makes a service with one app, named by topic, and one key.
 func NewPlatformB(topic string, arrive func(line string)) *PlatformB {
-	s := &PlatformB{inbox: newInbox("push to platform_b", arrive), topic: topic, teamID: "SANDBOXTEAM", keyID: strings.ToUpper(fake.RandomHex(5)),
-		key: fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
+	s := &PlatformB{inbox: newInbox("push to platform_b", arrive), topic: topic, teamID: "SANDBOXTEAM",
+		keyID: strings.ToUpper(fake.RandomHex(5)),
+		key:   fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
 	s.Handle(StepDevice, "POST /3/device/{token}", s.send)
 	fake.Control(s.Host, "POST", "stale", "answer a device's token with 410 Unregistered from now on", staleToken{Token: "c0ffee"},
 		func(_ context.Context, t staleToken) (any, error) { s.Stale(t.Token); return nil, nil })
@@ -107,7 +108,8 @@ func (s *PlatformB) checkProvider(header string) (status int, reason string) {
 		return http.StatusForbidden, "MissingProviderToken"
 	}
 	claims := jwt.MapClaims{}
-	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(s.teamID), jwt.WithIssuedAt(), jwt.WithLeeway(time.Minute)).
+	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(s.teamID), jwt.WithIssuedAt(),
+		jwt.WithLeeway(time.Minute)).
 		ParseWithClaims(raw, claims, func(t *jwt.Token) (any, error) {
 			if t.Header["kid"] != s.keyID {
 				return nil, jwt.ErrTokenUnverifiable

@@ -43,7 +43,8 @@ type Stream struct {
 
 // Probe reads a file's headers, with further arguments of ffprobe.
 func Probe(ctx context.Context, path string, args ...string) (Media, error) {
-	out, err := Output(ctx, "ffprobe", append(args, "-loglevel", "error", "-show_format", "-show_streams", "-print_format", "json", "file:"+path)...)
+	out, err := Output(ctx, "ffprobe", append(args, "-loglevel", "error", "-show_format", "-show_streams",
+		"-print_format", "json", "file:"+path)...)
 	if err != nil {
 		return Media{}, fmt.Errorf("probe %s: %w", path, err)
 	}

@@ -213,16 +213,18 @@ func (p *Provider) routes() {
 	p.Upload.Handle(StepUpload, "PUT /upload-container/{blob}/{name}", p.withoutKey(p.putBlob))
 	p.Storage.Handle(StepDownload, "GET /perso-storage/{project}/{file}", p.withoutKey(p.serveResult))
 
-	p.API.HandleControl("GET", "behaviour", "how the provider behaves without failing outright", nil, func(*http.Request) (any, error) { return p.Behaviour(), nil })
-	p.API.HandleControl("PUT", "behaviour", "change the fields that are named", Behaviour{ProcessingMs: 6000}, func(r *http.Request) (any, error) {
-		b := p.Behaviour()
-		b.Links, b.Bytes = maps.Clone(b.Links), maps.Clone(b.Bytes) // decoding adds to a map in place
-		if err := fake.ReadControl(r, &b); err != nil {
-			return nil, err
-		}
-		p.Configure(func(now *Behaviour) { *now = b })
-		return b, nil
-	})
+	p.API.HandleControl("GET", "behaviour", "how the provider behaves without failing outright", nil,
+		func(*http.Request) (any, error) { return p.Behaviour(), nil })
+	p.API.HandleControl("PUT", "behaviour", "change the fields that are named", Behaviour{ProcessingMs: 6000},
+		func(r *http.Request) (any, error) {
+			b := p.Behaviour()
+			b.Links, b.Bytes = maps.Clone(b.Links), maps.Clone(b.Bytes) // decoding adds to a map in place
+			if err := fake.ReadControl(r, &b); err != nil {
+				return nil, err
+			}
+			p.Configure(func(now *Behaviour) { *now = b })
+			return b, nil
+		})
 }
 
 const keyHeader = "XP-API-KEY"

@@ -81,7 +81,8 @@ func Split(ctx context.Context, rawPath, dir string, opts Options) (_ Result, er
 	estimate, mono := filepath.Join(dir, "estimate.pcm"), filepath.Join(dir, "mono.pcm")
 	defer func() { err = errors.Join(err, os.RemoveAll(estimate), os.RemoveAll(mono)) }()
 	err = process.FFmpeg(ctx, "-f", "s16le", "-ar", "48000", "-ac", "2", "-i", "file:"+rawPath,
-		"-filter_complex", fmt.Sprintf("%s,atrim=start_sample=2400,asetpts=N/SR/TB,apad,asplit[v][m];[v]atrim=end_sample=%d[voice];[m]atrim=end_sample=%d[mono]",
+		"-filter_complex", fmt.Sprintf("%s,atrim=start_sample=2400,asetpts=N/SR/TB,apad,asplit[v][m];"+
+			"[v]atrim=end_sample=%d[voice];[m]atrim=end_sample=%d[mono]",
 			filter, frames, max(frames, shortest)),
 		"-map", "[voice]", "-f", "s16le", "file:"+estimate, "-map", "[mono]", "-ac", "1", "-ar", "8000", "-f", "s16le", "file:"+mono)
 	if err != nil {

@@ -71,7 +71,8 @@ func NewPlatformB(bundleID, environment string) *PlatformB {
 	}
 	s.root, s.chains = newChains()
 	s.Handle(StepTransaction, "GET /inApps/v1/transactions/{id}", s.getTransaction)
-	fake.Control(s.Host, "POST", "transactions", "make a transaction known, or change that of an id; answers it with its signed form as receipt",
+	fake.Control(s.Host, "POST", "transactions",
+		"make a transaction known, or change that of an id; answers it with its signed form as receipt",
 		TransactionB{TransactionID: "1001", ProductID: "credits.10"}, func(_ context.Context, t TransactionB) (any, error) {
 			t = s.Register(t)
 			receipt, err := s.Sign(t)
@@ -80,7 +81,8 @@ func NewPlatformB(bundleID, environment string) *PlatformB {
 				Receipt string `json:"receipt"`
 			}{t, receipt}, err
 		})
-	fake.Control(s.Host, "POST", "refund", "take a transaction back, or let it stand again (reversed), and push the notification to the address in notify",
+	fake.Control(s.Host, "POST", "refund",
+		"take a transaction back, or let it stand again (reversed), and push the notification to the address in notify",
 		refundB{TransactionID: "1001"}, func(ctx context.Context, ask refundB) (any, error) {
 			t, err := s.Refund(ask.TransactionID, !ask.Reversed)
 			if err != nil || ask.Notify == "" {

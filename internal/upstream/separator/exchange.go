@@ -202,7 +202,8 @@ func redirects(status int) bool {
 	return false
 }
 
-func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withKey bool, idle *httpcall.IdleTimeout) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withKey bool,
+	idle *httpcall.IdleTimeout) (*http.Request, error) {
 	req := (&http.Request{Method: x.method, URL: target, Host: target.Host, Header: http.Header{}}).WithContext(ctx)
 	req.Header.Set("User-Agent", "cutroom")
 	for name, value := range x.header {
