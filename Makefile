@@ -166,6 +166,15 @@ bench-store: ## 500 MB to and from a real S3 server, beside the plain SDK; write
 
 # Separations: the long run against crashes, the fault matrix and the speed of the queue.
 
+# A million take a night on two cores. FIRST is the seed of the first.
+SCHEDULES ?= 1000000
+FIRST ?= 1
+
+.PHONY: simulate
+simulate: ## SCHEDULES schedules of two replicas on one database, with faults; any of them can be replayed
+	$(GO) test ./internal/simulation -run TestSchedules -count=1 -timeout 0 -v -args \
+		-schedules=$(SCHEDULES) -first=$(FIRST) -processes=$(shell nproc)
+
 SOAK_KILLS ?= 200
 BENCH_QUEUE ?= 5s
 

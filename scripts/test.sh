@@ -80,6 +80,8 @@ s3-inside)
 	large ./test -run 'Asset|RenderV3|UploadURL|Machine|EitherReplica|ReplicasShare|Restore|StemDownload|RenderInputs|Peaks|Poster'
 	;;
 long-inside)
+	step "100,000 schedules, and bugs that they must find"
+	go test ./internal/simulation -vet=off -count=1 -timeout 60m -run 'TestSchedules|TestPlanted' -v -args -schedules=100000 -processes="$(nproc)" -planted
 	step "every fault of the provider, at every step"
 	small ./test/matrix
 	mixed ./test/matrix

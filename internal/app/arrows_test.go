@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"ratelimit":            {"db", "fault"},
 	"audit":                {"db"},
 	"pause":                {"audit", "db", "fault"},
-	"events":               {"db", "fault", "httpcall", "job", "upstream/push", "user"},
+	"events":               {"clock", "db", "fault", "httpcall", "job", "upstream/push", "user"},
 	"cursor":               {"db", "fault"},
 	"ondemand":             {"fault", "job", "media"},
 	"credit":               {"audit", "cursor", "db", "fault", "ratelimit", "tracing", "upstream/receipt", "user"},
@@ -55,10 +55,11 @@ var allowed = map[string][]string{
 	"audio":                {},
 	"engine":               {"audio", "disk", "fault", "media", "media/container", "timeline"},
 	"separation":           {"asset", "audio", "clock", "credit", "cursor", "db", "disk", "events", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "quota", "staging", "sweep", "tracing", "upstream/separator", "user"},
-	"render":               {"asset", "cursor", "db", "disk", "diskcache", "engine", "events", "fault", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "quota", "separation", "staging", "sweep", "timeline", "tracing", "user"},
+	"render":               {"asset", "clock", "cursor", "db", "disk", "diskcache", "engine", "events", "fault", "idempotency", "job", "media", "media/container", "objectstore", "ondemand", "quota", "separation", "staging", "sweep", "timeline", "tracing", "user"},
 	"account":              {"audit", "clock", "credit", "db", "events", "fault", "upstream/identity", "user"},
 	"httpapi":              {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "disk", "events", "fault", "httpserve", "idempotency", "job", "objectstore", "pause", "quota", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},
 	"httpserve":            {},
+	"simulation":           {}, // tests alone
 	"ops":                  {"admin", "db", "events", "httpcall", "job", "media", "objectstore", "staging", "upstream/separator"},
 	"sandbox":              {"sandbox"},       // nothing of the service: a misread wire format must not hide on both sides
 	"mediatest":            {"sandbox"},       // how programs are run

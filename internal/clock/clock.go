@@ -7,6 +7,7 @@
 package clock
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 )
@@ -18,3 +19,17 @@ func Now() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 
 // Advance moves the clock of this process ahead, once at its start.
 func Advance(by time.Duration) { ahead.Store(int64(by)) }
+
+var steady atomic.Bool
+
+// Jitter is a random part of limit, by which replicas spread what they would otherwise
+// all do at once.
+func Jitter(limit time.Duration) time.Duration {
+	if steady.Load() || limit <= 0 {
+		return 0
+	}
+	return rand.N(limit)
+}
+
+// NoJitter makes every later Jitter of this process 0, so that a simulation repeats.
+func NoJitter() { steady.Store(true) }

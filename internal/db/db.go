@@ -10,6 +10,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -40,7 +41,9 @@ type Options struct {
 	User, Password string
 	// MaxPool bounds open connections (>= 1). An in-memory database has one.
 	MaxPool int
-	Log     *slog.Logger
+	// Driver names another database/sql driver for SQLite, for tests; "" is the built-in one.
+	Driver string
+	Log    *slog.Logger
 }
 
 // Querier is what both a DB and a Tx can do. Functions that may run inside or
@@ -66,8 +69,9 @@ type DB struct {
 	// queue fairly here instead of spinning on the file lock. A send takes it.
 	write chan struct{}
 
-	notifier   notifier
-	statements statements
+	notifier   *notifier
+	statements *statements
+	gate       Gate // nil: calls pass freely
 }
 
 // Open connects, proves that the credentials work, and returns the database.
@@ -76,7 +80,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &DB{log: o.Log, write: make(chan struct{}, 1)}
+	d := &DB{log: o.Log, write: make(chan struct{}, 1), notifier: &notifier{}, statements: &statements{}}
 	var err error
 	if strings.HasPrefix(o.URL, "sqlite:") {
 		err = d.openSQLite(o)
@@ -241,7 +245,7 @@ func (d *DB) openSQLite(o Options) error {
 		q.Add("_pragma", "synchronous(FULL)")
 		path = "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
 	}
-	pool, err := sql.Open(sqliteDriver, path)
+	pool, err := sql.Open(cmp.Or(o.Driver, sqliteDriver), path)
 	if err != nil {
 		return fmt.Errorf("open SQLite: %w", err)
 	}
@@ -295,7 +299,7 @@ func (d *DB) Stats() sql.DBStats { return d.pool.Stats() }
 // Exec runs one statement in its own transaction.
 func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	var n int64
-	err := d.writing(ctx, func(ctx context.Context) (err error) {
+	err := d.writing(ctx, query, args, func(ctx context.Context) (err error) {
 		n, err = rowsAffected(d.pool.ExecContext(ctx, query, args...))
 		return err
 	})
@@ -303,8 +307,8 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error)
 }
 
 // writing runs a single statement that writes.
-func (d *DB) writing(ctx context.Context, do func(ctx context.Context) error) error {
-	ctx, end := bounded(ctx)
+func (d *DB) writing(ctx context.Context, query string, args []any, do func(ctx context.Context) error) error {
+	ctx, end := d.begin(ctx, query, args)
 	if !d.postgres && !d.memory {
 		if err := d.lockWrites(ctx); err != nil {
 			return end(err)
@@ -337,7 +341,7 @@ func (d *DB) unlockWrites() { <-d.write }
 // that it returns; without one the error is sql.ErrNoRows. It is one round trip,
 // where a transaction takes three.
 func (d *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any) error {
-	return d.writing(ctx, func(ctx context.Context) error {
+	return d.writing(ctx, query, args, func(ctx context.Context) error {
 		return d.pool.QueryRowContext(ctx, query, args...).Scan(dest...)
 	})
 }
@@ -345,7 +349,7 @@ func (d *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any)
 // ExecTexts runs one writing statement in its own transaction and reads the only
 // column of the rows that it returns.
 func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []string, err error) {
-	err = d.writing(ctx, func(ctx context.Context) (err error) {
+	err = d.writing(ctx, query, args, func(ctx context.Context) (err error) {
 		out, err = Texts(newRows(func(err error) error { return err })(d.pool.QueryContext(ctx, query, args...)))
 		return err
 	})
@@ -355,13 +359,13 @@ func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []st
 // Query runs a read. Close or exhaust the rows before the next call: an
 // in-memory database has a single connection.
 func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
-	ctx, end := bounded(ctx)
+	ctx, end := d.begin(ctx, query, args)
 	return newRows(end)(d.pool.QueryContext(ctx, query, args...))
 }
 
 // QueryRow runs a read that returns at most one row.
 func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *Row {
-	ctx, end := bounded(ctx)
+	ctx, end := d.begin(ctx, query, args)
 	return &Row{d.pool.QueryRowContext(ctx, query, args...), end}
 }
 

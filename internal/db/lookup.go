@@ -57,7 +57,7 @@ func (d *DB) Lookup(ctx context.Context, query string, keys []string, row func(S
 	for i, key := range keys {
 		args[i] = key
 	}
-	ctx, end := bounded(ctx)
+	ctx, end := d.begin(ctx, query, args)
 	stmt, err := d.statements.prepare(ctx, d.pool, query)
 	if err != nil {
 		return end(err)

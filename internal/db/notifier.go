@@ -61,7 +61,7 @@ func (b *notifier) notifyAll() {
 // everybody is woken when there is one again.
 func (d *DB) Listen(topics ...string) (wake <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
-	b := &d.notifier
+	b := d.notifier
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.listeners == nil {

@@ -44,7 +44,7 @@ func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 }
 
 func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
-	ctx, end := bounded(ctx)
+	ctx, end := d.begin(ctx, beginTx, nil)
 	defer end(nil)
 	if !d.postgres {
 		if err := d.lockWrites(ctx); err != nil {
@@ -67,7 +67,7 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if err := raw.Commit(); err != nil {
+	if err := tx.commit(ctx); err != nil {
 		return fmt.Errorf("commit: %w", end(err))
 	}
 	committed = true
@@ -77,22 +77,33 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	return nil
 }
 
+func (t *Tx) commit(ctx context.Context) error {
+	if t.db.gate == nil {
+		return t.tx.Commit()
+	}
+	ctx, end := t.begin(ctx, commitTx, nil)
+	if err := context.Cause(ctx); err != nil {
+		return end(err)
+	}
+	return end(t.tx.Commit())
+}
+
 // Exec runs a statement and returns the number of rows it touched.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	ctx, end := t.bounded(ctx)
+	ctx, end := t.begin(ctx, query, args)
 	n, err := rowsAffected(t.tx.ExecContext(ctx, query, args...))
 	return n, end(err)
 }
 
 // Query runs a read. Close or exhaust the rows before the next call.
 func (t *Tx) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
-	ctx, end := t.bounded(ctx)
+	ctx, end := t.begin(ctx, query, args)
 	return newRows(end)(t.tx.QueryContext(ctx, query, args...))
 }
 
 // QueryRow runs a read that returns at most one row.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
-	ctx, end := t.bounded(ctx)
+	ctx, end := t.begin(ctx, query, args)
 	return &Row{t.tx.QueryRowContext(ctx, query, args...), end}
 }
 
@@ -123,7 +134,7 @@ func (d *DB) ExecRowLocked(ctx context.Context, name, query string, args []any, 
 	if !d.postgres {
 		return d.ExecRow(ctx, query, args, dest...)
 	}
-	ctx, end := bounded(ctx)
+	ctx, end := d.begin(ctx, query, args)
 	conn, err := d.pool.Conn(ctx)
 	if err != nil {
 		return end(err)

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
+	"cutroom/internal/clock"
 	"cutroom/internal/db"
 	"cutroom/internal/job"
 	"cutroom/internal/upstream/push"
@@ -343,7 +343,7 @@ func (d *Dispatcher) judge(c *channel, m message, failure error) (outcome string
 		after = max(after, min(temporary.After, maxRetryAfter))
 	}
 	// Up to a tenth more, so that deliveries that failed together are not retried together.
-	return Retried, after + rand.N(after/10)
+	return Retried, after + clock.Jitter(after/10)
 }
 
 // write runs a statement, also while the service stops.

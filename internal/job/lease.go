@@ -157,6 +157,7 @@ func (h *holder) beat(revoked, stop <-chan struct{}) {
 			return
 		case <-revoked:
 		case <-next.C:
+			drain(revoked) // the renewal finds out
 		}
 		limit := heartbeat
 		if !outage {
@@ -276,5 +277,16 @@ func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct
 		case <-wake:
 		case <-tick.C:
 		}
+		// One look serves all that came meanwhile.
+		drain(wake)
+		drain(tick.C)
+	}
+}
+
+// drain takes what waits in a channel of one place.
+func drain[T any](c <-chan T) {
+	select {
+	case <-c:
+	default:
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/asset"
+	"cutroom/internal/clock"
 	"cutroom/internal/db"
 	"cutroom/internal/disk"
 	"cutroom/internal/engine"
@@ -81,7 +81,7 @@ func (s *Service) onAnnouncement(ctx context.Context, look func()) {
 			return
 		case <-announced:
 			remote := max(0, s.fleet.slots.Load()-int64(s.Slots.Size()))
-			time.AfterFunc(rand.N(min(time.Duration(remote)*spreadPerSlot, longestSpread)+1), look)
+			time.AfterFunc(clock.Jitter(min(time.Duration(remote)*spreadPerSlot, longestSpread)+1), look)
 		}
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ondemand"
 	"cutroom/internal/quota"
@@ -55,6 +56,15 @@ const (
 // maxAttempts bounds how often a job may enter SUBMITTING.
 const maxAttempts = 3
 
+// Media reads and converts sound. It is an interface so that a simulation needs no
+// ffmpeg. [media.Runner] documents the methods.
+type Media interface {
+	Measure(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error)
+	Probe(ctx context.Context, path string) (media.Probe, error)
+	ProbeWithin(ctx context.Context, path string, opts media.MeasureOptions) (media.Probe, error)
+	Encode(ctx context.Context, p media.Pass) (media.Result, error)
+}
+
 // Options configures a Service. All fields are required.
 type Options struct {
 	DB       *db.DB
@@ -62,7 +72,7 @@ type Options struct {
 	Sweeper  *sweep.Sweeper // removes what is needed no more
 	Quota    *quota.Limits  // of an account; nil is none
 	Store    objectstore.Store
-	Media    *media.Runner
+	Media    Media
 	Assets   *asset.Service
 	OnDemand *ondemand.Maker  // of the peaks of stems that have none
 	Analyses *media.FairSlots // for the uploads of each user

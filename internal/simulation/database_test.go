@@ -1,0 +1,188 @@
+package simulation
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"cutroom/internal/db"
+)
+
+// driverName is SQLite with prepared statements that are kept. Preparing takes most of the
+// time of a small statement.
+const driverName = "sqlite-kept"
+
+func init() {
+	pool, err := sql.Open("sqlite", "") // the driver that knows now_ms()
+	if err != nil {
+		panic(err)
+	}
+	sql.Register(driverName, keepingDriver{pool.Driver()})
+}
+
+type keepingDriver struct{ inner driver.Driver }
+
+func (d keepingDriver) Open(name string) (driver.Conn, error) {
+	c, err := d.inner.Open(name)
+	return &keepingConn{Conn: c, kept: map[string]driver.Stmt{}}, err
+}
+
+type keepingConn struct {
+	driver.Conn
+	kept map[string]driver.Stmt
+}
+
+func (c *keepingConn) stmt(ctx context.Context, query string) (driver.Stmt, error) {
+	if s := c.kept[query]; s != nil {
+		return s, nil
+	}
+	s, err := c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+	if err == nil {
+		c.kept[query] = s
+	}
+	return s, err
+}
+
+func (c *keepingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	s, err := c.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.(driver.StmtExecContext).ExecContext(ctx, args)
+}
+
+func (c *keepingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	s, err := c.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.(driver.StmtQueryContext).QueryContext(ctx, args)
+}
+
+func (c *keepingConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+}
+
+func (c *keepingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	return c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+}
+
+func (c *keepingConn) Close() error {
+	var errs []error
+	for _, s := range c.kept {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, c.Conn.Close())...)
+}
+
+// database is the one database of the process, which every schedule empties.
+type database struct {
+	*db.DB
+	empty []string // statements that bring it back to what the migrations left
+}
+
+var openDatabase = sync.OnceValues(func() (*database, error) {
+	ctx := context.Background()
+	d, err := db.Open(ctx, db.Options{URL: "sqlite::memory:", Driver: driverName})
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	tables, err := db.Texts(d.Query(ctx, `SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'schema_migrations'`))
+	if err != nil {
+		return nil, err
+	}
+	depths, err := referring(ctx, d, tables)
+	if err != nil {
+		return nil, err
+	}
+	// Triggers write into these while others are emptied.
+	depths["job_changes"], depths["provider_latencies"] = -1, -1
+	slices.SortStableFunc(tables, func(a, b string) int { return depths[b] - depths[a] })
+	var empty []string
+	for _, table := range tables {
+		empty = append(empty, `DELETE FROM `+table)
+	}
+	for _, table := range tables {
+		rows, err := insertsOf(ctx, d, table)
+		if err != nil {
+			return nil, err
+		}
+		empty = append(empty, rows...)
+	}
+	return &database{d, empty}, nil
+})
+
+// referring is how many tables are on the longest way from a table along its references.
+func referring(ctx context.Context, d *db.DB, tables []string) (depths map[string]int, err error) {
+	depths = map[string]int{}
+	for range tables {
+		for _, table := range tables {
+			targets, err := db.Texts(d.Query(ctx, `SELECT "table" FROM pragma_foreign_key_list($1)`, table))
+			if err != nil {
+				return nil, err
+			}
+			for _, target := range targets {
+				if target != table {
+					depths[table] = max(depths[table], depths[target]+1)
+				}
+			}
+		}
+	}
+	return depths, nil
+}
+
+// insertsOf are the statements that insert the rows of a table.
+func insertsOf(ctx context.Context, d *db.DB, table string) (inserts []string, err error) {
+	columns, err := db.Texts(d.Query(ctx, `SELECT 'quote(' || name || ')' FROM pragma_table_info($1)`, table))
+	if err != nil {
+		return nil, err
+	}
+	return db.Texts(d.Query(ctx, fmt.Sprintf(`SELECT 'INSERT INTO %s VALUES (' || %s || ')' FROM %s`, table,
+		strings.Join(columns, ` || ',' || `), table)))
+}
+
+// reset empties the database.
+func (d *database) reset(ctx context.Context) error {
+	for _, statement := range d.empty {
+		if _, err := d.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+func TestDatabaseIsEmptied(t *testing.T) {
+	d, err := openDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		if err := d.QueryRow(t.Context(), `SELECT (SELECT COUNT(*) FROM users) + 10 * (SELECT COUNT(*) FROM separation_pause WHERE refusals = 0)`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for range 2 {
+		if _, err := d.Exec(t.Context(), `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'p', 's', 0, 0)`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Exec(t.Context(), `UPDATE separation_pause SET refusals = 7`); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := count(); n != 10 {
+			t.Errorf("%d", n)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package simulation
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var plant = flag.Bool("planted", false, "run TestPlantedBugsAreFound, which compiles the service with each")
+
+// edit is a change of one file of the service, from one text to another.
+type edit struct{ file, from, to string }
+
+// planted are bugs that the simulation must find. They exist in copies of files alone,
+// which the compiler takes instead of ours.
+var planted = []struct {
+	name  string
+	edits []edit
+}{
+	{"the result of a former holder counts", []edit{{"job/table.go",
+		`WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'` + "`, append([]any{c.ID, c.Fence, state}",
+		`WHERE id = $1 AND $2 > 0 AND state = 'PROCESSING'` + "`, append([]any{c.ID, c.Fence, state}"}}},
+	{"a refund outside of the transaction of its failure", []edit{
+		{"separation/queue.go", `if !deleted || !asked {`, `if deleted && !asked {`},
+		{"separation/queue.go", "	if err == nil && moved {\n", `	if err == nil && moved {
+			if err := s.db.InTx(ctx, func(tx *db.Tx) error { _, err := credit.Refund(ctx, tx, j.UserID, j.ID); return err }); err != nil {
+				return moved, err
+			}
+	`}}},
+	{"a job is taken over without a look at its lease", []edit{{"separation/queue.go",
+		`(j.lease_until IS NULL OR j.lease_until < now_ms()) AND `, ``}}},
+	{"the provider is asked again after an intent", []edit{
+		{"separation/queue.go", `case j.IntentAt.Valid:`, `case j.IntentAt.Valid && j.Attempts > 2:`},
+		{"separation/queue.go", `And: ` + "` AND submit_intent_at IS NULL`, ", ``}}},
+	{"an idempotency key is saved after the commit", []edit{{"idempotency/idempotency.go",
+		"		return Save(ctx, tx, k, answer)\n	})\n", `		return nil
+	})
+	if err == nil {
+		err = d.InTx(ctx, func(tx *db.Tx) error { return Save(ctx, tx, k, answer) })
+	}
+`}}},
+}
+
+// within is how many schedules may pass before a planted bug is found.
+const within = 10_000
+
+var failedSeed = regexp.MustCompile(`seed (\d+): (.*)`)
+
+func TestPlantedBugsAreFound(t *testing.T) {
+	if !*plant {
+		t.Skip("compiles the service several times: -planted runs it")
+	}
+	for _, p := range planted {
+		t.Run(strings.ReplaceAll(p.name, " ", "_"), func(t *testing.T) {
+			bin := compile(t, p.edits)
+			out, err := exec.CommandContext(t.Context(), bin, "-test.run=^TestSchedules$", fmt.Sprintf("-schedules=%d", within)).CombinedOutput()
+			found := failedSeed.FindSubmatch(out)
+			if err == nil || found == nil {
+				t.Fatalf("not found within %d schedules (%v)\n%.2000s", within, err, out)
+			}
+			t.Logf("seed %s: %s", found[1], found[2])
+		})
+	}
+}
+
+// compile compiles these tests with a changed service.
+func compile(t *testing.T, edits []edit) (bin string) {
+	t.Helper()
+	dir := t.TempDir()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := map[string]string{}
+	for n, e := range edits {
+		file := filepath.Join(root, e.file)
+		from := file
+		if changed[file] != "" {
+			from = changed[file]
+		}
+		content, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(content), e.from); n != 1 {
+			t.Fatalf("%s has %d times: %s", e.file, n, e.from)
+		}
+		changed[file] = filepath.Join(dir, fmt.Sprintf("%d.go", n))
+		if err := os.WriteFile(changed[file], []byte(strings.Replace(string(content), e.from, e.to, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": changed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin = filepath.Join(dir, "simulation.test")
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}

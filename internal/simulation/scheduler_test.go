@@ -1,0 +1,466 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"cutroom/internal/db"
+)
+
+// scheduler lets one call after the other pass: of the database, the store, the provider,
+// the app store and the receiver of web hooks. Between two calls a goroutine touches
+// nothing that it shares with another replica, so the order of the calls is the schedule.
+// All its methods are called in the bubble of one schedule.
+type scheduler struct {
+	order  *rand.Rand // which call goes next
+	faults []fault    // sorted by position; those that struck are gone
+	quiet  bool       // no more faults, and nobody is held up
+
+	mu      sync.Mutex
+	parked  []*call
+	arrived chan struct{} // a call was parked, or may be ready
+
+	events []event // sorted by time
+
+	steps, strikable int
+	digest           uint64 // of all steps, which another run of the seed repeats
+	trace            *trace // nil unless the schedule is told
+	after            func(c *call)
+	touched          tables  // by the step under way
+	tx               txFault // of the transaction under way
+}
+
+// event is something that the scheduler does at a time. A timer of its own would race
+// with those of the service.
+type event struct {
+	at time.Time
+	do func()
+}
+
+// later has an event take place after a while.
+func (s *scheduler) later(after time.Duration, do func()) {
+	s.events = append(s.events, event{time.Now().Add(after), do})
+	slices.SortStableFunc(s.events, func(a, b event) int { return a.at.Compare(b.at) })
+}
+
+// call is one call that waits for its turn.
+type call struct {
+	from    *replica
+	what    string
+	args    []any
+	weight  weight
+	ctx     context.Context
+	resume  chan fault
+	until   time.Time   // held up until then
+	frozen  bool        // a deadline does not end the wait
+	way     [12]uintptr // that led to the call: tells apart what else is equal
+	caller  string      // for the trace
+	strikes bool        // a fault was chosen for it
+}
+
+// weight says which faults suit a call.
+type weight int
+
+const (
+	read        weight = iota // without effect: few faults
+	write                     // one statement, or one request of the store
+	transaction               // with a statement in which it can fail
+	paid                      // to the provider
+	other                     // to the app store, or of a web hook
+)
+
+// The errors of simulated faults.
+var (
+	errCrashed = fmt.Errorf("simulated: the replica crashed: %w", io.ErrUnexpectedEOF)
+	errLost    = fmt.Errorf("simulated: connection lost: %w", io.ErrUnexpectedEOF)
+)
+
+func newScheduler(order uint64, faults []fault) *scheduler {
+	return &scheduler{order: rand.New(rand.NewPCG(order, 1)), faults: slices.Clone(faults), arrived: make(chan struct{}, 1)}
+}
+
+// pass waits for the turn of a call and returns the fault that strikes it.
+func (s *scheduler) pass(ctx context.Context, from *replica, w weight, what string, args ...any) (fault, error) {
+	if from.dead.Load() {
+		return fault{}, errCrashed
+	}
+	c := &call{from: from, what: what, args: args, weight: w, ctx: ctx, resume: make(chan fault, 1)}
+	runtime.Callers(3, c.way[:])
+	if s.trace != nil {
+		c.caller = caller()
+	}
+	if from.frozenUntil.After(time.Now()) {
+		c.until, c.frozen = from.frozenUntil, true
+	}
+	s.mu.Lock()
+	s.parked = append(s.parked, c)
+	s.mu.Unlock()
+	s.wake()
+	f := s.await(c)
+	switch {
+	case from.dead.Load():
+		return fault{}, errCrashed
+	case ctx.Err() != nil:
+		return fault{}, context.Cause(ctx)
+	}
+	return f, nil
+}
+
+// await waits for the turn of a call, or for the end of its context unless its replica
+// stands still. The end of a context is no step, because a goroutine may or may not call
+// once more after it.
+func (s *scheduler) await(c *call) fault {
+	select {
+	case f := <-c.resume:
+		return f
+	case <-c.ctx.Done():
+	}
+	s.mu.Lock()
+	frozen := c.frozen && !s.quiet && c.until.After(time.Now())
+	if !frozen {
+		s.parked = slices.DeleteFunc(s.parked, func(p *call) bool { return p == c })
+	}
+	s.mu.Unlock()
+	if frozen {
+		return <-c.resume
+	}
+	return fault{}
+}
+
+func (s *scheduler) wake() {
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// run makes steps until done reports true or the time is over.
+func (s *scheduler) run(limit time.Duration, done func() bool) {
+	end := time.Now().Add(limit)
+	for {
+		synctest.Wait()
+		if s.refuseDead() {
+			continue
+		}
+		if len(s.events) > 0 && !s.events[0].at.After(time.Now()) {
+			do := s.events[0].do
+			s.events = s.events[1:]
+			do()
+			continue
+		}
+		if c := s.next(); c != nil {
+			s.step(c)
+			continue
+		}
+		if done() || !time.Now().Before(end) {
+			return
+		}
+		s.idle(end)
+	}
+}
+
+// idle lets time pass until a call is ready.
+func (s *scheduler) idle(end time.Time) {
+	if len(s.events) > 0 && s.events[0].at.Before(end) {
+		end = s.events[0].at
+	}
+	for _, c := range s.parked {
+		if c.until.Before(end) {
+			end = c.until
+		}
+	}
+	timer := time.NewTimer(max(time.Millisecond, time.Until(end)))
+	defer timer.Stop()
+	select {
+	case <-s.arrived:
+	case <-timer.C:
+	}
+}
+
+// refuseDead lets go of the calls of dead replicas, which are no steps either.
+func (s *scheduler) refuseDead() (any bool) {
+	var over []*call
+	s.mu.Lock()
+	s.parked = slices.DeleteFunc(s.parked, func(c *call) bool {
+		dead := c.from.dead.Load()
+		if dead {
+			over = append(over, c)
+		}
+		return dead
+	})
+	s.mu.Unlock()
+	for _, c := range over {
+		c.resume <- fault{}
+	}
+	return len(over) > 0
+}
+
+// next takes one of the calls that are ready.
+func (s *scheduler) next() *call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	var ready []*call
+	for _, c := range s.parked {
+		if s.quiet || !c.until.After(now) {
+			ready = append(ready, c)
+		}
+	}
+	if len(ready) == 0 {
+		return nil
+	}
+	c := ready[0]
+	if len(ready) > 1 {
+		slices.SortStableFunc(ready, compareCalls)
+		c = ready[s.order.IntN(len(ready))]
+	}
+	s.parked = slices.DeleteFunc(s.parked, func(p *call) bool { return p == c })
+	return c
+}
+
+func compareCalls(a, b *call) int {
+	if n := cmp.Or(cmp.Compare(a.from.number, b.from.number), strings.Compare(a.what, b.what)); n != 0 {
+		return n
+	}
+	return cmp.Or(strings.Compare(fmt.Sprint(a.args...), fmt.Sprint(b.args...)), slices.Compare(a.way[:], b.way[:]), cmp.Compare(client(a.ctx), client(b.ctx)))
+}
+
+// client is the number of the request that a call is made for, 0 for none.
+func client(ctx context.Context) int {
+	n, _ := ctx.Value(clientKey{}).(int)
+	return n
+}
+
+type clientKey struct{}
+
+// step lets a call pass, with the fault that strikes it, and waits until all is still.
+func (s *scheduler) step(c *call) {
+	var f fault
+	if !s.quiet {
+		f = s.strike(c)
+	}
+	if f.kind == stall || f.kind == freeze {
+		s.tell(c, f.kind)
+		s.mu.Lock()
+		s.parked = append(s.parked, c)
+		s.mu.Unlock()
+		return
+	}
+	s.steps++
+	s.tell(c, f.kind)
+	s.touched = tables{}
+	c.resume <- f
+	if c.weight != read {
+		time.Sleep(time.Millisecond) // so that no two rows have the same time
+	}
+	synctest.Wait()
+	if s.touched != (tables{}) {
+		s.after(c)
+	}
+}
+
+// tables are those that the judge looks at.
+type tables struct{ jobs, money bool }
+
+func (t *tables) note(query string) {
+	t.jobs = t.jobs || strings.Contains(query, "separation_jobs") || strings.Contains(query, "render_jobs")
+	t.money = t.money || strings.Contains(query, "credit_")
+}
+
+// strike is the fault for a call.
+func (s *scheduler) strike(c *call) fault {
+	if c.from.dead.Load() || c.strikes {
+		return fault{}
+	}
+	if c.weight != read {
+		s.strikable++
+	}
+	for i, f := range s.faults {
+		if f.at > s.strikable {
+			break
+		}
+		if !f.suits(c) {
+			continue
+		}
+		s.faults = slices.Delete(s.faults, i, i+1)
+		switch c.strikes = true; f.kind {
+		case stall:
+			c.until = time.Now().Add(f.long())
+		case freeze:
+			c.from.frozenUntil = time.Now().Add(f.long())
+			c.until, c.frozen = c.from.frozenUntil, true
+			s.freeze(c.from)
+		case crashBefore:
+			c.from.crash()
+		case jump:
+			c.from.world.jump(f.long())
+		case stop:
+			c.from.stop()
+		}
+		return f
+	}
+	return fault{}
+}
+
+// freeze holds up all that the replica has called.
+func (s *scheduler) freeze(r *replica) {
+	for _, c := range s.parked {
+		if c.from == r {
+			c.until, c.frozen = r.frozenUntil, true
+		}
+	}
+}
+
+func (s *scheduler) tell(c *call, k kind) {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %d %s %d %d", s.digest, c.from.number, c.what, k, time.Now().UnixMilli())
+	s.digest = h.Sum64()
+	if s.trace != nil {
+		s.trace.step(c, k)
+	}
+}
+
+// txFault is what strikes within a transaction.
+type txFault struct {
+	kind kind
+	at   int // the statement, from 0
+	seen int
+}
+
+// Pass is [db.Gate] for the calls of one replica.
+func (r *replica) Pass(ctx context.Context, c db.Call) (context.Context, func(error) error) {
+	s := r.world.sched
+	if c.Tx {
+		return r.passInTx(ctx, c)
+	}
+	w := weigh(c.Query)
+	f, err := s.pass(ctx, r, w, c.Query, c.Args...)
+	if w == write {
+		s.touched.note(c.Query)
+	}
+	calm := context.WithoutCancel(ctx)
+	switch {
+	case err != nil:
+		return refuse(err)
+	case f.kind == failBefore:
+		return refuse(errLost)
+	case c.Query == begin:
+		s.tx = txFault{kind: f.kind, at: f.arg % 4}
+		return calm, same
+	case f.kind == loseAnswer:
+		return calm, func(error) error { return errLost }
+	case f.kind == crashAfter:
+		return calm, func(error) error { r.crash(); return errCrashed }
+	}
+	return calm, same
+}
+
+// passInTx lets the statements of a transaction pass, which is one step.
+func (r *replica) passInTx(ctx context.Context, c db.Call) (context.Context, func(error) error) {
+	r.world.sched.touched.note(c.Query)
+	f := &r.world.sched.tx
+	here := f.seen == f.at
+	f.seen++
+	calm := context.WithoutCancel(ctx)
+	commit := c.Query == "COMMIT"
+	switch {
+	case r.dead.Load():
+		return refuse(errCrashed)
+	case f.kind == deadlock && (here || commit):
+		f.kind = none
+		return refuse(&pgconn.PgError{Code: "40P01", Message: "simulated: deadlock"})
+	case f.kind == failInside && (here || commit):
+		f.kind = none
+		return refuse(errLost)
+	case f.kind == crashInside && (here || commit):
+		r.crash()
+		return refuse(errCrashed)
+	case commit && f.kind == loseAnswer:
+		return calm, func(error) error { return errLost }
+	case commit && f.kind == crashAfter:
+		return calm, func(error) error { r.crash(); return errCrashed }
+	}
+	return calm, same
+}
+
+// The queries by which package db begins a transaction.
+const begin = "BEGIN"
+
+func weigh(query string) weight {
+	switch {
+	case query == begin:
+		return transaction
+	case strings.HasPrefix(strings.TrimSpace(query), "SELECT"), strings.HasPrefix(query, "DELETE FROM replicas"):
+		return read
+	}
+	return write
+}
+
+func same(err error) error { return err }
+
+// refuse returns a context in which no call is made, and its error.
+func refuse(cause error) (context.Context, func(error) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx, func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return cause
+	}
+}
+
+// do makes a call that is none of the database's: effect takes place unless the call
+// fails before.
+func (r *replica) do(ctx context.Context, w weight, what, about string, effect func() error) error {
+	f, err := r.world.sched.pass(ctx, r, w, what, about)
+	switch {
+	case err != nil:
+		return err
+	case f.kind == failBefore:
+		return errLost
+	}
+	err = effect()
+	switch f.kind {
+	case loseAnswer:
+		return errLost
+	case crashAfter:
+		r.crash()
+		return errCrashed
+	}
+	return err
+}
+
+// caller is the function of the service that makes a call.
+func caller() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
+	for {
+		f, more := frames.Next()
+		pkg, name, _ := strings.Cut(path.Base(f.Function), ".")
+		if strings.HasPrefix(f.Function, "cutroom/") && !slices.Contains([]string{"db", "simulation", "cursor", "idempotency", "user", "credit"}, pkg) &&
+			!strings.Contains(name, "Retry") {
+			name = strings.TrimSuffix(strings.NewReplacer("(*", "", ")", "").Replace(name), ".func1")
+			return pkg + "." + name
+		}
+		if !more {
+			return "client"
+		}
+	}
+}
+
+var errUnfinished = errors.New("the schedule does not come to an end")
