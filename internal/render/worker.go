@@ -388,6 +388,11 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 				return
 			case <-tick.C:
 			}
+			select {
+			case <-p.done: // the end of the job says more than its progress
+				return
+			default:
+			}
 			if now := p.get(); now != written {
 				_, err := s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
 					`UPDATE render_jobs SET progress = $3, output_duration_ms = COALESCE(NULLIF($4, 0), output_duration_ms)
