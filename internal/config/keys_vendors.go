@@ -108,12 +108,12 @@ func (s *settings) outboundKeys() []Key {
 	return []Key{
 		{Name: "HTTP_CONNECT_TIMEOUT_MS", Default: "120000", Min: 1, Max: maxDayMs,
 			set: number(&s.Outbound.ConnectTimeout, time.Millisecond),
-			Meaning: "Time to connect to another service, in milliseconds. At most 30 s to identity providers and app " +
-				"stores."},
+			Meaning: "Time to connect to the separation provider, in milliseconds. Identity providers and app stores get " +
+				"30 s at most."},
 		{Name: "HTTP_REQUEST_TIMEOUT_MS", Default: "600000", Min: 1, Max: maxDayMs,
 			set: number(&s.Outbound.RequestTimeout, time.Millisecond),
-			Meaning: "Time for a whole request to another service, in milliseconds. At most 30 s to identity providers " +
-				"and app stores."},
+			Meaning: "Time for a whole request to the separation provider, in milliseconds. Identity providers and app " +
+				"stores get 30 s at most; bucket, web hook and push services have limits of their own."},
 		{Name: "HTTP_SOCKET_TIMEOUT_MS", Default: "600000", Min: 1, Max: maxDayMs,
 			set: number(&s.Outbound.SocketTimeout, time.Millisecond),
 			Meaning: "Longest silence on a connection to another service, in milliseconds. At most 30 s from identity " +
