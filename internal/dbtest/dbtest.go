@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -59,11 +60,34 @@ func Beside(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, Postgres(t)) })
 }
 
-// SQLite opens a database in a file, which ends with the test.
+// SQLite opens a database in a file, which ends with the test. The file begins as a
+// copy of a migrated one.
 func SQLite(t testing.TB) *db.DB {
 	t.Helper()
-	return Open(t, db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db"), MaxPool: 8})
+	content, err := sqliteTemplate()
+	if err != nil {
+		t.Fatalf("SQLite for tests: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "x.db")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Open(t, db.Options{URL: "sqlite://" + path, MaxPool: 8})
 }
+
+// sqliteTemplate is the content of a migrated database, made once for each process.
+var sqliteTemplate = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "cutroom-sqlite-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the system's temp folder harms nobody
+	path := filepath.Join(dir, "template.db")
+	if err := migrate(context.Background(), db.Options{URL: "sqlite://" + path, MaxPool: 1}); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 // Postgres opens the database of [URL].
 func Postgres(t testing.TB) *db.DB {
@@ -212,14 +236,16 @@ func makeTemplate(ctx context.Context, u *url.URL, name string) error {
 		return err
 	}
 	password, _ := u.User.Password()
-	d, err := db.Open(ctx, db.Options{URL: addressOf(u, name), User: u.User.Username(), Password: password, MaxPool: 2})
+	return migrate(ctx, db.Options{URL: addressOf(u, name), User: u.User.Username(), Password: password, MaxPool: 2})
+}
+
+// migrate migrates a database and closes it.
+func migrate(ctx context.Context, o db.Options) error {
+	d, err := db.Open(ctx, o)
 	if err != nil {
 		return err
 	}
-	if err := d.Migrate(ctx); err != nil {
-		return err
-	}
-	return d.Close()
+	return errors.Join(d.Migrate(ctx), d.Close())
 }
 
 // addressOf is the address of a database of the cluster, without credentials.

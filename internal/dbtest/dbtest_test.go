@@ -43,6 +43,16 @@ func TestEachTestHasItsOwnMigratedDatabase(t *testing.T) {
 	}
 }
 
+func TestEachSQLiteTestHasItsOwnMigratedDatabase(t *testing.T) {
+	for range 2 {
+		d := dbtest.SQLite(t)
+		// Fails where the other database is the same one, or where one is not migrated.
+		if _, err := d.Exec(t.Context(), `CREATE TABLE mine AS SELECT id FROM users`); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestEmptyHasNoTables(t *testing.T) {
 	address, user, password := dbtest.Empty(t)
 	d, err := open(t, address, user, password)
