@@ -38,10 +38,13 @@ type Options struct {
 }
 
 // Service analyses assets. It is safe for concurrent use.
-type Service struct{ o Options }
+type Service struct {
+	o     Options
+	limit time.Duration // of one analysis
+}
 
 // New returns a Service.
-func New(o Options) *Service { return &Service{o} }
+func New(o Options) *Service { return &Service{o, timeLimit} }
 
 // The points that a waveform may be asked in.
 const (
@@ -56,6 +59,9 @@ const (
 	maxPackets = 6_000_000
 	timeLimit  = 60 * time.Second
 	slotWait   = 20 * time.Second
+	// retryAfter is when an analysis that took too much is tried again: the machine may
+	// have been busy.
+	retryAfter = time.Hour
 )
 
 var (
@@ -89,6 +95,8 @@ type Sound struct {
 type stored struct {
 	Version  int
 	NotMedia bool // the asset holds nothing to analyse
+	// TriedAt is when the analysis took too much time or memory, in epoch ms.
+	TriedAt int64 `json:",omitempty"`
 	Analysis
 }
 
@@ -126,8 +134,11 @@ func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (
 	if err != nil {
 		return Analysis{}, err
 	}
-	if found.NotMedia {
+	switch {
+	case found.NotMedia:
 		return Analysis{}, errNotMedia
+	case found.TriedAt > 0:
+		return Analysis{}, errExhausted
 	}
 	if found.Sound != nil {
 		found.Sound.Peaks = found.Sound.Peaks.Coarser(points)
@@ -135,7 +146,7 @@ func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (
 	return found.Analysis, nil
 }
 
-// read reads a stored analysis. One of another version is not found.
+// read reads a stored analysis. One of another version, or to be tried again, is not found.
 func (s *Service) read(ctx context.Context, key string) (found stored, err error) {
 	obj, err := s.o.Bucket.Open(ctx, key)
 	if err != nil {
@@ -152,6 +163,9 @@ func (s *Service) read(ctx context.Context, key string) (found stored, err error
 	if found.Version != version {
 		return found, fmt.Errorf("analysis of version %d: %w", found.Version, objectstore.ErrNotFound)
 	}
+	if found.TriedAt > 0 && time.Since(time.UnixMilli(found.TriedAt)) > retryAfter {
+		return found, fmt.Errorf("analysis to be tried again: %w", objectstore.ErrNotFound)
+	}
 	return found, nil
 }
 
@@ -166,7 +180,9 @@ func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "asset")
-	if err := s.o.Assets.FetchTo(ctx, key.String(), file); err != nil {
+	if err := s.o.Assets.FetchTo(ctx, key.String(), file); errors.Is(err, asset.ErrCorrupt) {
+		return fault.NotFoundf("assetKey: the asset was damaged and removed; upload it again").WithCause(err)
+	} else if err != nil {
 		return err
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, slotWait, errBusy)
@@ -177,8 +193,13 @@ func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
 	}
 	defer release()
 	found := stored{Version: version}
-	found.Analysis, err = s.analyse(ctx, file)
-	if found.NotMedia = errors.Is(err, errNotMedia); err != nil && !found.NotMedia {
+	switch found.Analysis, err = s.analyse(ctx, file); {
+	case errors.Is(err, errNotMedia):
+		found.NotMedia = true
+	case errors.Is(err, errExhausted):
+		found.TriedAt = time.Now().UnixMilli()
+		s.o.Log.Info("an analysis takes too much", "asset", key, "err", err)
+	case err != nil:
 		return err
 	}
 	return s.store(ctx, key.AnalysisKey(), filepath.Join(dir, "analysis.json"), found)

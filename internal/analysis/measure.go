@@ -2,12 +2,10 @@ package analysis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
-	"syscall"
 	"time"
 
 	"cutroom/internal/audio"
@@ -17,13 +15,13 @@ import (
 // analyse reads and decodes a local file.
 func (s *Service) analyse(ctx context.Context, file string) (Analysis, error) {
 	began := time.Now()
-	probe, err := s.o.Media.ProbeWithin(ctx, file, media.MeasureOptions{MaxPackets: maxPackets, MaxMemoryBytes: maxMemory, Timeout: timeLimit})
+	probe, err := s.o.Media.ProbeWithin(ctx, file, media.MeasureOptions{MaxPackets: maxPackets, MaxMemoryBytes: maxMemory, Timeout: s.limit})
 	if err != nil {
 		return Analysis{}, refusal(err)
 	}
 	found := Analysis{DurationMs: probe.End().Round(time.Millisecond).Milliseconds(), Video: describeVideo(probe)}
 	if probe.AudioPackets.Packets > 0 {
-		if found.Sound, err = s.listen(ctx, file, probe, timeLimit-time.Since(began)); err != nil {
+		if found.Sound, err = s.listen(ctx, file, probe, s.limit-time.Since(began)); err != nil {
 			return Analysis{}, refusal(err)
 		}
 	}
@@ -35,14 +33,12 @@ func (s *Service) analyse(ctx context.Context, file string) (Analysis, error) {
 
 // refusal tells what is the file's fault from what is ours.
 func refusal(err error) error {
-	exit, failed := errors.AsType[*media.ExitError](err)
-	if failed && (exit.Signal == syscall.SIGKILL || exit.Signal == syscall.SIGTERM) {
-		return err // the machine was out of memory, or is going down
-	}
-	switch {
-	case errors.Is(err, media.ErrTimeout), errors.Is(err, media.ErrTooManyPackets):
+	switch media.BlameFor(err) {
+	case media.BlameMachine:
+		return errBusy.WithCause(err)
+	case media.BlameCost:
 		return errExhausted.WithCause(err)
-	case errors.Is(err, media.ErrNotMedia), failed:
+	case media.BlameFile:
 		return errNotMedia.WithCause(err)
 	}
 	return err
@@ -72,7 +68,7 @@ func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeou
 	args := p.SoundArgs(file, media.SoundWindow{SampleRate: audio.SampleRate, Stereo: p.Audio.Channels > audio.MaxChannels})
 	_, err := s.o.Media.Encode(ctx, media.Pass{
 		Name: "analyse sound", Args: append(args, "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), Inputs: []string{file},
-		Stdout: io.MultiWriter(loudness, onsets, waveform.Floats()), Timeout: max(timeout, time.Second), MaxMemoryBytes: maxMemory,
+		Stdout: io.MultiWriter(loudness, onsets, waveform.Floats()), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: maxMemory,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("analyse sound: %w", err)

@@ -62,6 +62,37 @@ func (e *ExitError) Exhausted() bool {
 	return e.Signal != 0 || strings.Contains(e.Stderr, "Cannot allocate memory")
 }
 
+// stoppedFromOutside reports whether the kernel, out of memory, or an operator ended the
+// process.
+func (e *ExitError) stoppedFromOutside() bool {
+	return e.Signal == syscall.SIGKILL || e.Signal == syscall.SIGTERM
+}
+
+// Blame is why a file was not read to its end.
+type Blame int
+
+// What BlameFor distinguishes.
+const (
+	BlameUnknown Blame = iota
+	BlameMachine       // the kernel, out of memory, or an operator ended the process
+	BlameCost          // the file takes more time, memory or packets than it may
+	BlameFile          // the file is not media that can be read
+)
+
+// BlameFor tells from the error of a probe or a pass what is to blame.
+func BlameFor(err error) Blame {
+	exit, exited := errors.AsType[*ExitError](err)
+	switch {
+	case exited && exit.stoppedFromOutside():
+		return BlameMachine
+	case errors.Is(err, ErrTimeout), errors.Is(err, ErrTooManyPackets), exited && exit.Exhausted():
+		return BlameCost
+	case errors.Is(err, ErrNotMedia), exited:
+		return BlameFile
+	}
+	return BlameUnknown
+}
+
 // Error names the pass, how it ended and the last line it wrote.
 func (e *ExitError) Error() string {
 	how := fmt.Sprintf("exit status %d", e.Code)

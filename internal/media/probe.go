@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"cutroom/internal/media/container"
@@ -147,7 +146,7 @@ func (s *packetScan) encrypted(path string, kind container.Kind) (bool, error) {
 // limit of its confinement. The file is not to blame if ffprobe was cancelled or killed
 // from outside, for example by the kernel for want of memory.
 func notMediaIfExit(err error) error {
-	if exit, ok := errors.AsType[*ExitError](err); ok && exit.Signal != syscall.SIGKILL && exit.Signal != syscall.SIGTERM {
+	if exit, ok := errors.AsType[*ExitError](err); ok && !exit.stoppedFromOutside() {
 		if large := tooLargePicture(exit.Stderr); large != nil {
 			return fmt.Errorf("%w: %w", large, err)
 		}

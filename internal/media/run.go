@@ -105,7 +105,9 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 		cmd.Stdout = output
 	}
 	cmd.WaitDelay = pipeGrace
-	if err := confine.Start(cmd); err != nil {
+	if err := confine.Start(cmd); err != nil && ctx.Err() != nil {
+		return outcome{}, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
+	} else if err != nil {
 		return outcome{}, &startError{name: c.name, err: err}
 	}
 	err = cmd.Wait() // also waits until stdin and the outputs are copied

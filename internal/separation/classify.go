@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"cutroom/internal/credit"
@@ -152,7 +151,7 @@ const creditSeconds = 300 // that one credit pays for
 // refused is the answer to a file that is not analysed to its end, or nil where its
 // size may price it: it is damaged.
 func refused(err error, kind container.Kind, balance int64) error {
-	exit, exited := errors.AsType[*media.ExitError](err)
+	blame := media.BlameFor(err)
 	switch {
 	case errors.Is(err, media.ErrTooManyPackets) && packetBudget(kind, balance) < maxPackets:
 		return credit.Insufficient(balance+1, balance).WithCause(err)
@@ -160,20 +159,14 @@ func refused(err error, kind container.Kind, balance int64) error {
 		return errTooMany.WithCause(err)
 	case errors.Is(err, media.ErrTooManyStreams):
 		return errTracks.WithCause(err)
-	case exited && killedByOthers(exit):
+	case blame == media.BlameMachine:
 		return errBusy.WithCause(err)
-	case errors.Is(err, media.ErrTimeout), exited && exit.Exhausted():
+	case blame == media.BlameCost:
 		return errExhausted.WithCause(err)
 	case errors.Is(err, errUnsupported), errors.Is(err, errUncounted):
 		return err
 	}
 	return nil
-}
-
-// killedByOthers reports whether a program was stopped by somebody else: the kernel out
-// of memory, or an operator.
-func killedByOthers(exit *media.ExitError) bool {
-	return exit.Signal == syscall.SIGKILL || exit.Signal == syscall.SIGTERM
 }
 
 // paddingSamples is more than encoders put before and behind the audio: up to

@@ -136,18 +136,18 @@ func (s *Service) probe(ctx context.Context, owner, path string, runs bool) (med
 // maxAssetPackets is more than the packets of twelve hours of film.
 const maxAssetPackets = 6_000_000
 
-// cutTimeout bounds the decoding and encoding of a cut.
+// cutTimeout bounds the decoding and encoding of a cut: AAC of the usual size limit takes
+// a minute and a half.
 const cutTimeout = 3 * time.Minute
 
 // assetRefused tells what is the asset's fault from what is ours.
 func assetRefused(err error) error {
-	exit, exited := errors.AsType[*media.ExitError](err)
-	switch {
-	case exited && killedByOthers(exit):
+	switch media.BlameFor(err) {
+	case media.BlameMachine:
 		return errBusy.WithCause(err)
-	case errors.Is(err, media.ErrTimeout), errors.Is(err, media.ErrTooManyPackets), exited && exit.Exhausted():
+	case media.BlameCost:
 		return errLongAsset.WithCause(err)
-	case errors.Is(err, media.ErrNotMedia), exited:
+	case media.BlameFile:
 		return errSilentAsset.WithCause(err)
 	}
 	return err
