@@ -1,8 +1,8 @@
-// Package fault defines the one kind of failure a client is allowed to see.
+// Package fault defines the failures that a client may see.
 //
-// Packages that know the reason for a failure return an [Error]; every other
-// error is an internal one and reaches the client as a bare 500. The package
-// knows nothing of HTTP: one table in httpapi turns a [Kind] into a status.
+// The package that knows the reason for a failure returns an [Error]. Every other error is internal
+// and reaches the client as a bare 500. This package knows nothing of HTTP: a table in httpapi turns
+// a [Kind] into a status.
 package fault
 
 import (
@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Kind says what class of failure an Error is. It picks the HTTP status.
+// Kind is the class of an Error. It determines the HTTP status.
 type Kind int
 
-// The kinds, each beside the status httpapi answers with.
+// The kinds, with the status that httpapi answers.
 const (
 	Internal        Kind = iota // 500
 	Invalid                     // 400
@@ -30,19 +30,19 @@ const (
 	Unavailable                 // 503
 )
 
-// Error is a failure the client is allowed to see.
+// Error is a failure that the client may see.
 type Error struct {
 	Kind     Kind
 	Code     string // wire "error": a machine code; "" where the API defines none
 	Sentence string // wire "error" where there is no code
 	Detail   string // wire "detail"; never an upstream's text, a path or a stack
-	Reason   Reason // why a job failed; "" is a failure of no job
+	Reason   Reason // why a job failed; "" for a failure outside a job
 	// RetryAfter is how long the client should wait, for RateLimited; 0 omits the header.
 	RetryAfter time.Duration
 	Err        error // cause, for the log only
 }
 
-// Answer is the wire's "error": the machine code, or else the sentence.
+// Answer returns the wire's "error": the machine code, or else the sentence.
 func (e *Error) Answer() string { return cmp.Or(e.Code, e.Sentence) }
 
 // New returns a failure of the given kind with a machine code.
@@ -90,11 +90,11 @@ func (e *Error) Error() string {
 	return s
 }
 
-// maxCause bounds what is kept of an error's text, in bytes: enough for a chain
-// of causes and the last lines of a program's complaint.
+// maxCause bounds the stored text of an error, in bytes. It is enough for a chain of causes and the
+// last lines of a program's output.
 const maxCause = 4000
 
-// Cause is the text of an error as a database can keep it, for support and never
+// Cause returns the text of an error in a form that a database accepts. It is for support, never
 // for a client.
 func Cause(err error) string {
 	if err == nil {

@@ -38,15 +38,14 @@ type errorBody struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// errBadRequest answers a body that cannot be parsed.
+// errBadRequest refuses a body that cannot be parsed.
 var errBadRequest = fault.New(fault.Invalid, "bad_request")
 
-// handler is an endpoint: it answers, or returns why it could not.
+// handler is an endpoint. It writes the answer or returns an error.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// serve adapts a handler. It writes the error answer and logs the cause once.
-// Only failures that a client cannot be told of are errors of ours, and what is
-// logged at that level is what the monitoring is told of.
+// serve adapts a handler. It answers errors and logs each cause once. Only internal failures are
+// logged at level error, which the monitor reports.
 func (s *Server) serve(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := h(w, r)
@@ -75,8 +74,7 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		err = errUnavailable
 	}
 	if rec != nil && rec.status != 0 {
-		// The connection is cut when the promised length is not reached, so
-		// the client knows; nobody else would.
+		// The client sees a body shorter than its Content-Length. Operators only see this line.
 		if !errors.Is(err, errUnavailable) {
 			log.Error("answer broke off", "err", err)
 		}
@@ -98,19 +96,19 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 	writeError(w, f)
 }
 
-// errUnavailable answers while a dependency does not.
+// errUnavailable is the answer while a dependency is down.
 var errUnavailable = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: 10 * time.Second}
 
-// dependencyLimit is how long a request waits for the database or the bucket. The
-// answer is on its way 10 s after the request, transfers of bodies aside.
+// dependencyLimit is how long a request waits for the database or the bucket. It leaves time to
+// answer within 10 s, transfers of bodies aside.
 const dependencyLimit = 7 * time.Second
 
-// promptly bounds how long a request waits for what the service depends on.
+// promptly bounds how long a request waits for database and bucket.
 func promptly(ctx context.Context) context.Context {
 	return objectstore.Prompt(db.Prompt(ctx, dependencyLimit), dependencyLimit)
 }
 
-// dependency names what is to blame for an error, "" when it is something else.
+// dependency names the dependency that caused an error, or returns "".
 func dependency(err error) string {
 	switch {
 	case errors.Is(err, db.ErrUnavailable):
@@ -128,7 +126,7 @@ func levelOf(k fault.Kind) slog.Level {
 	return slog.LevelInfo
 }
 
-// gone reports that the client hung up, so that nobody reads an answer.
+// gone reports that the client hung up and will read no answer.
 func gone(r *http.Request, err error) bool {
 	return r.Context().Err() != nil && errors.Is(context.Cause(r.Context()), context.Canceled) &&
 		(errors.Is(err, context.Canceled) || fault.As(err) == nil)

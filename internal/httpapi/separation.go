@@ -138,7 +138,7 @@ func listedSeparation(st separation.Status) separationHistoryBody {
 
 func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 	id := r.PathValue("jobId")
-	// The queue moves on whoever leaves it.
+	// The position changes whenever any job leaves the queue.
 	topics := []string{job.Topic(id), separation.TopicQueue}
 	return s.answerState(w, r, user.UserID, topics, func(ctx context.Context) (state, error) {
 		st, err := s.o.Separations.Status(ctx, user.UserID, id)

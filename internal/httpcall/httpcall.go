@@ -1,6 +1,5 @@
-// Package httpcall is what the clients of other people's services share: short
-// calls that carry a token or a credential, the end of a call over which nothing
-// moves, and errors that are fit for the log.
+// Package httpcall is what the clients of other services share: short calls that carry a token or a
+// credential, idle time-outs, and errors that are safe to log.
 package httpcall
 
 import (

@@ -1,9 +1,9 @@
-// Package idempotency remembers the answers to requests that a client may
-// repeat, for 24 hours per user.
+// Package idempotency remembers a user's answers to requests with an Idempotency-Key for 24 hours,
+// so that a client may repeat them.
 //
-// The answer is stored in the transaction that did the work, so a repeat finds
-// either both or neither. The fingerprint is of the request's content, not of
-// its bytes on the wire: a repeated multipart body has another boundary.
+// The transaction that does the work also stores the answer, so a repeat finds both or neither. The
+// fingerprint covers the request's content, not its bytes on the wire: a repeated multipart body has
+// another boundary.
 package idempotency
 
 import (
@@ -22,23 +22,23 @@ const Lifetime = 24 * time.Hour
 // MaxKeyLength bounds a key, in bytes.
 const MaxKeyLength = 255
 
-// Key is one client's idempotency key. The zero Key means that the client sent
-// none; every function then does nothing.
+// Key is one client's idempotency key. The zero Key means that the client sent none. Every function
+// then does nothing.
 type Key struct {
 	UserID      string
 	Value       string
 	Fingerprint string // hex digest of the request's content and endpoint
 }
 
-// errReused is the answer to a key that comes back with another body.
+// errReused refuses a key that was used with another body.
 var errReused = fault.Sentencef(fault.Invalid, "Idempotency-Key was already used with a different request")
 
 // ErrRace reports that the same key was stored by a concurrent request between
 // Find and Save. The caller rolls back and calls Find again.
 var ErrRace = errors.New("idempotency key stored concurrently")
 
-// Find returns the stored answer of k, or "" when there is none. A key that was
-// used with another fingerprint is a client's error.
+// Find returns the stored answer of k, or "" if there is none. A key that was used with another
+// fingerprint is the client's error.
 func Find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
 	if k.Value == "" {
 		return "", nil
@@ -59,7 +59,7 @@ func Find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
 	return answer, nil
 }
 
-// Known reports whether k has an answer, whatever the request that got it held.
+// Known reports whether k has an answer, even if the fingerprint differs.
 func Known(ctx context.Context, q db.Querier, k Key) (bool, error) {
 	_, err := Find(ctx, q, k)
 	if errors.Is(err, errReused) {
@@ -68,8 +68,8 @@ func Known(ctx context.Context, q db.Querier, k Key) (bool, error) {
 	return false, err
 }
 
-// Save stores the answer of k inside the transaction that does the work. It
-// returns [ErrRace] when the key is there already.
+// Save stores the answer of k in the transaction that does the work. It returns [ErrRace] if the key
+// already exists.
 func Save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
 	if k.Value == "" {
 		return nil
@@ -90,12 +90,11 @@ func Save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
 	return nil
 }
 
-// Once runs work in a transaction under key k and returns its answer, or the
-// answer of the first request that carried the same key: the caller has looked
-// for it with Find, but it may have come up since. An error of work counts only
-// when it has not: the first of two equal requests may have taken what the second
-// then lacks.
-func Once(ctx context.Context, d *db.DB, k Key, work func(tx *db.Tx) (answer string, err error)) (answer string, first bool, err error) {
+// Once runs work in a transaction under key k and returns its answer. If another request with the
+// same key has committed since the caller's Find, Once returns that request's answer instead, even
+// if work failed: the first of two equal requests may have spent the credits that the second lacks.
+func Once(ctx context.Context, d *db.DB, k Key,
+	work func(tx *db.Tx) (answer string, err error)) (answer string, first bool, err error) {
 	err = d.InTx(ctx, func(tx *db.Tx) error {
 		if answer, err = work(tx); err != nil {
 			return err
@@ -110,7 +109,7 @@ func Once(ctx context.Context, d *db.DB, k Key, work func(tx *db.Tx) (answer str
 	case ferr != nil && errors.Is(err, ErrRace):
 		return "", false, ferr
 	case stored != "" && ferr == nil:
-		// Our own answer is there when only the commit's reply was lost.
+		// If only the reply to our commit was lost, the stored answer is our own.
 		return stored, stored == answer, nil
 	}
 	return "", false, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"cutroom/internal/db"
@@ -17,17 +18,16 @@ import (
 // sources, is to blame, so that an operator can run it again.
 const retryFor = 24 * time.Hour
 
+// serviceReasons are the failures for which the service is to blame, not the sources.
+var serviceReasons = [...]fault.Reason{fault.Unexplained, fault.Interrupted, fault.Stale, fault.TimedOut}
+
 // serviceToBlame is the condition that a FAILED job may be run again with its uploads.
 var serviceToBlame = fmt.Sprintf(`state = 'FAILED' AND deleted_at IS NULL AND error_code IN ('%s', '%s', '%s', '%s')`,
-	fault.Unexplained, fault.Interrupted, fault.Stale, fault.TimedOut)
+	serviceReasons[0], serviceReasons[1], serviceReasons[2], serviceReasons[3])
 
-// keepsUploads is the same for a failure that is about to be written.
-func keepsUploads(told *fault.Error) bool {
-	switch told.Reason {
-	case fault.Unexplained, fault.Interrupted, fault.Stale, fault.TimedOut, "":
-		return true
-	}
-	return false
+// keepsUploads reports whether a failure that is about to be written keeps the job's uploads.
+func keepsUploads(failure *fault.Error) bool {
+	return failure.Reason == "" || slices.Contains(serviceReasons[:], failure.Reason)
 }
 
 // Retry puts a FAILED render back into the queue, with all its attempts and all its
