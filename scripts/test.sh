@@ -80,8 +80,14 @@ s3-inside)
 	large ./test -run 'Asset|RenderV3|UploadURL|Machine|EitherReplica|ReplicasShare|Restore|StemDownload|RenderInputs|Peaks|Poster'
 	;;
 long-inside)
+	# The simulation takes what the others leave: they mostly wait.
+	printf '%s\n' faults simulation | xargs -P 2 -n 1 "$0"
+	;;
+simulation)
 	step "100,000 schedules, and bugs that they must find"
-	go test ./internal/simulation -vet=off -count=1 -timeout 60m -run 'TestSchedules|TestPlanted' -v -args -schedules=100000 -processes="$(nproc)" -planted
+	nice -n 19 go test ./internal/simulation -vet=off -count=1 -timeout 60m -run 'TestSchedules|TestPlanted' -v -args -schedules=100000 -processes="$(nproc)" -planted
+	;;
+faults)
 	step "every fault of the provider, at every step"
 	small ./test/matrix
 	mixed ./test/matrix
