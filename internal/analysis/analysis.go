@@ -180,9 +180,12 @@ func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "asset")
-	if err := s.o.Assets.FetchTo(ctx, key.String(), file); errors.Is(err, asset.ErrCorrupt) {
+	switch err := s.o.Assets.FetchTo(ctx, key.String(), file); {
+	case errors.Is(err, asset.ErrCorrupt):
 		return fault.NotFoundf("assetKey: the asset was damaged and removed; upload it again").WithCause(err)
-	} else if err != nil {
+	case errors.Is(err, objectstore.ErrNotFound): // removed since it was found
+		return fault.NotFoundf("assetKey: the asset does not exist in the object store").WithCause(err)
+	case err != nil:
 		return err
 	}
 	wait, cancel := context.WithTimeoutCause(ctx, slotWait, errBusy)

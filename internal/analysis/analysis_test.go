@@ -94,4 +94,7 @@ func TestAnalysesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("bytes that do not hash to the key", damaged, fault.NotFound)
+	if f := fault.As(s.make(t.Context(), owner.ID, damaged)); f == nil || f.Kind != fault.NotFound {
+		t.Errorf("removed since it was found: %v", f)
+	}
 }

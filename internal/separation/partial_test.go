@@ -191,6 +191,13 @@ func TestSomeAssetsAreFetchedWhole(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	gone := c.put(film)
+	if err := c.bucket.Delete(t.Context(), gone.Key.String()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.cutBy(c.fetchWhole, gone, 0, time.Second); !errors.Is(err, errNoAsset) {
+		t.Errorf("removed since it was found: %v", err)
+	}
 	// Bytes that do not hash to the key are found out by reading them all.
 	film = padded(t, film)
 	a := c.put(film)

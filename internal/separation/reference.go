@@ -29,6 +29,7 @@ type Reference struct {
 var (
 	errSilentAsset = fault.Invalidf("sourceAssetKey names a file without sound that can be read")
 	errEmptyCut    = fault.Invalidf("trimStartMs and trimEndMs leave no sound of the asset")
+	errNoAsset     = fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
 	errLongAsset   = fault.Invalidf("sourceAssetKey names a file that takes too much time or memory to cut")
 )
 
@@ -40,7 +41,7 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 	}
 	found, errs := s.Assets.Lookup(ctx, []string{ref.AssetKey})
 	if errors.Is(errs[0], objectstore.ErrNotFound) {
-		return "", fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
+		return "", errNoAsset
 	}
 	if errs[0] != nil {
 		return "", errs[0]
@@ -100,10 +101,12 @@ func (s *Service) fetchWhole(ctx context.Context, path string, ref Reference, ma
 	if err := s.room(ctx, made.used[0].SizeBytes); err != nil {
 		return stretch{}, err
 	}
-	if err := s.Assets.FetchTo(ctx, ref.AssetKey, path); err != nil {
-		if errors.Is(err, asset.ErrCorrupt) {
-			return stretch{}, fault.NotFoundf("sourceAssetKey: the asset was damaged and removed; upload it again").WithCause(err)
-		}
+	switch err := s.Assets.FetchTo(ctx, ref.AssetKey, path); {
+	case errors.Is(err, asset.ErrCorrupt):
+		return stretch{}, fault.NotFoundf("sourceAssetKey: the asset was damaged and removed; upload it again").WithCause(err)
+	case errors.Is(err, objectstore.ErrNotFound): // removed since it was found
+		return stretch{}, errNoAsset.WithCause(err)
+	case err != nil:
 		return stretch{}, fmt.Errorf("fetch asset: %w", err)
 	}
 	probe, err := s.probe(ctx, made.owner, path, false)
