@@ -14,12 +14,12 @@ import (
 	"cutroom/internal/user"
 )
 
-// Poster opens the picture of the owner's film, for reading until ctx ends; it does
-// not renew the film's life. The caller closes the object. It is streamed from a
-// bucket too: what shows pictures in an app keeps them by an address that stays the
-// same and by their ETag, and would send its bearer token along to a presigned
-// address, which a bucket refuses. Where a film of before, or a failure, left no
-// poster, it is made now, and kept.
+// Poster opens the picture of the owner's film, for reading until ctx ends. It does not renew the
+// film's lifetime. The caller closes the object. If the job left no poster, because it failed to
+// make one or ran under an earlier release, Poster makes and stores it.
+//
+// Posters are streamed from a bucket too, without a redirect: apps cache pictures by a constant URL
+// and their ETag, and would send their bearer token to a presigned URL, which a bucket refuses.
 func (s *Service) Poster(ctx context.Context, owner, jobID string) (obj objectstore.Object, fileName string, err error) {
 	f, err := s.findFilm(ctx, owner, jobID)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Service) Poster(ctx context.Context, owner, jobID string) (obj objectst
 			obj, err = s.Store.Open(ctx, key)
 		}
 	}
-	if errors.Is(err, objectstore.ErrNotFound) { // gone meanwhile
+	if errors.Is(err, objectstore.ErrNotFound) { // deleted in the meantime
 		return nil, "", errExpired.WithCause(err)
 	}
 	if err != nil {
@@ -49,13 +49,13 @@ func (s *Service) Poster(ctx context.Context, owner, jobID string) (obj objectst
 
 var errNoPicture = fault.NotFoundf("a render of sound alone has no poster")
 
-// makePoster makes the poster of a stored film and notes it in its row. Where the
-// film has gone meanwhile, nothing is left.
+// makePoster makes the poster of a stored film and records it in the job's row. If the film was
+// deleted in the meantime, it deletes the poster.
 func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error {
 	if free, unable := s.CanWork(ctx); unable != nil || f.size > free {
 		return ondemand.ErrBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to fetch, %d free", f.size, free)))
 	}
-	// Named so that the sweep finds it only when it is old.
+	// The name begins with the job's id, so the sweep removes the folder only when it is old.
 	dir, err := os.MkdirTemp(s.WorkDir, jobID+"-poster-*")
 	if err != nil {
 		return fmt.Errorf("create work folder: %w", err)

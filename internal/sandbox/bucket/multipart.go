@@ -69,7 +69,7 @@ func (b *Bucket) uploadPart(w http.ResponseWriter, r *http.Request, key string, 
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u, err := b.findUpload(r, key) // it may have been aborted meanwhile
+	u, err := b.findUpload(r, key) // it may have been aborted in the meantime
 	stale := part
 	if err == nil {
 		stale = u.parts[number]

@@ -56,7 +56,7 @@ func New(servers func() map[string]string, samples string) http.Handler {
 		making.Lock()
 		_, err := os.Stat(samples)
 		if err != nil {
-			// Whoever asked may leave; the next one finds it made.
+			// The client may leave; the next one finds the file.
 			err = demo.Samples(context.WithoutCancel(r.Context()), samples)
 		}
 		making.Unlock()

@@ -150,13 +150,13 @@ func (s *System) mountControl() {
 		"start the service anew with its clock ahead, and with these settings, whose values are numbers; "+
 			"requests wait meanwhile. A clock goes forward only, settings that are not named have their defaults again",
 		service{Ahead: "0s", Settings: map[string]setting{"SEPARATION_URL_TTL_SEC": "60"}}, func(ctx context.Context, want service) (any, error) {
-			// Whoever asked may leave, and it is done all the same.
+			// The change goes on even if the client leaves.
 			err := s.change(context.WithoutCancel(ctx), want)
 			return service{s.front.clock().String(), want.Settings}, err
 		})
 }
 
-// change starts the service anew. Where it does not come up, it is as it was.
+// change restarts the service. If it does not start, the former settings stay.
 func (s *System) change(ctx context.Context, want service) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
