@@ -32,7 +32,7 @@ func main() {
 	runs := flag.Int("runs", 3, "runs of each measurement")
 	out := flag.String("out", "docs/benchmarks.md", "page to write to; empty writes none")
 	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
-	only := flag.String("only", "cold,changes,large,hard,many", "measurements to run")
+	only := flag.String("only", "cold,changes,large,hard,joins,many", "measurements to run")
 	work := flag.String("work", "", "folder to work in; its sources are used again; empty makes one and removes it")
 	flag.Parse()
 	if err := run(context.Background(), *runs, *out, *clips, *only, *work); err != nil {
@@ -60,7 +60,7 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 	for _, m := range []struct {
 		name    string
 		measure func(context.Context, *report) error
-	}{{"cold", b.cold}, {"changes", b.changes}, {"large", b.large}, {"hard", b.hard}, {"many", b.many}} {
+	}{{"cold", b.cold}, {"changes", b.changes}, {"large", b.large}, {"hard", b.hard}, {"joins", b.joins}, {"many", b.many}} {
 		if !strings.Contains(only, m.name) {
 			continue
 		}

@@ -223,10 +223,14 @@ func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map
 	}
 	var segments, clips, directives []map[string]any
 	for i, s := range f.segments {
-		segments = append(segments, map[string]any{
+		body := map[string]any{
 			sourceField: names.clips[s.clip], "order": i, "durationMs": f.clips[s.clip].length.Milliseconds(),
 			"trimStartMs": s.from.Milliseconds(), "trimEndMs": s.to.Milliseconds(), "volumeScale": s.volume, "speedScale": 1,
-		})
+		}
+		if i == 1 {
+			body["fit"] = "blur"
+		}
+		segments = append(segments, body)
 	}
 	for _, m := range f.music {
 		clips = append(clips, map[string]any{
