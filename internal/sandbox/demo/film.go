@@ -25,6 +25,8 @@ type segment struct {
 	from, to time.Duration // in the clip
 	volume   float64
 	start    time.Duration // in the film
+	fit      string        // "" pads
+	dissolve time.Duration // how long it lies over the segment before it
 }
 
 func (s segment) length() time.Duration { return s.to - s.from }
@@ -60,7 +62,8 @@ type film struct {
 // The mix that the demonstration shows. In the first third of the first segment
 // its sound is untouched, in the second its voice is lifted out, in the last
 // both stems are as loud as they were; the music pauses there, so that nothing
-// covers the comparison. A moment of silence leads to the cut.
+// covers the comparison. A moment of silence leads to the dissolve, in which the
+// two clips' own sounds cross.
 const (
 	liftVoice      = 1.4
 	liftBackground = 0.4
@@ -72,12 +75,13 @@ const (
 	targetLUFS     = -20
 	maxTruePeakDB  = -1
 	silence        = 500 * time.Millisecond
+	dissolve       = 500 * time.Millisecond
 	ownLongest     = 20 * time.Second
 )
 
-// edit lays the film out. Clips with a lamp are the demonstration's own, whose
-// lead is trimmed away so that the cut falls on a bar; of other clips the
-// first part is used as it is.
+// edit lays the film out. Clips with a lamp are the demonstration's own: a bar
+// begins where their lead ends, so the first is trimmed to it, and the second shows
+// its lead in the dissolve. Other clips are used from their start.
 func edit(clips []clip, musicLength time.Duration) film {
 	f := film{clips: clips}
 	var at time.Duration
@@ -89,19 +93,29 @@ func edit(clips []clip, musicLength time.Duration) film {
 		if i > 0 {
 			s.volume = laterVolume
 		}
-		at += s.length()
-		f.segments = append(f.segments, s)
+		if i == 1 {
+			s.fit = "blur"
+			f.segments = append(f.segments, f.dissolveInto(s))
+		} else {
+			f.segments = append(f.segments, s)
+		}
+		at = f.length()
 	}
 	first := f.segments[0]
 	third := (first.length() / 3).Truncate(time.Millisecond)
 	lift, same, end := first.start+third, first.start+2*third, first.end()
-	muted := end - min(silence, third/2)
+	if len(f.segments) > 1 {
+		end = f.segments[1].start
+	}
+	muted := end - min(silence, (end-same)/2)
 	f.remixes = []remix{
 		{from: lift, to: same, offset: first.from + third, voice: liftVoice, background: liftBackground},
 		{from: same, to: muted, offset: first.from + 2*third, voice: 1, background: 1},
 		{from: muted, to: end, offset: first.from + muted - first.start},
 	}
-	// The second stretch of music goes on as if it had played on under the pause.
+	// The second stretch of music goes on as if it had played on under the pause, once
+	// the first segment is over.
+	end = first.end()
 	below := min(same, musicLength)
 	f.music = []music{{start: 0, from: 0, to: below, volume: musicBelow, ducking: musicDucked}}
 	if after := min(f.length(), musicLength); after > end+time.Second {
@@ -115,13 +129,59 @@ func edit(clips []clip, musicLength time.Duration) film {
 	return f
 }
 
+// dissolveInto lays the start of s over the end of the segment before it, for whole
+// frames of the film. Segments too short for that are cut.
+func (f film) dissolveInto(s segment) segment {
+	before, frames := f.segments[len(f.segments)-1], f.frameAt(dissolve)
+	if f.clips[s.clip].lamp != nil {
+		s.from -= min(s.from, dissolve)
+	}
+	if min(before.length(), s.length()) >= 5*dissolve {
+		s.dissolve = f.timeOf(frames)
+		s.start -= s.dissolve
+	}
+	return s
+}
+
+// dissolveAt is the segment that dissolves in at a time, or nil.
+func (f film) dissolveAt(at time.Duration) *segment {
+	for i, s := range f.segments {
+		if s.start <= at && at < s.start+s.dissolve {
+			return &f.segments[i]
+		}
+	}
+	return nil
+}
+
+// alone is the time in which a segment is not mixed with another.
+func (f film) alone(n int) (from, to time.Duration) {
+	from, to = f.segments[n].start+f.segments[n].dissolve, f.segments[n].end()
+	if n+1 < len(f.segments) {
+		to = f.segments[n+1].start
+	}
+	return from, to
+}
+
+// frameAt is the number of the film's frame nearest to a time, and timeOf its time.
+func (f film) frameAt(at time.Duration) int {
+	_, _, rate := f.canvas()
+	exact, _ := new(big.Rat).Mul(rate, big.NewRat(at.Microseconds(), 1e6)).Float64()
+	return int(exact + 0.5)
+}
+
+func (f film) timeOf(frame int) time.Duration {
+	_, _, rate := f.canvas()
+	seconds, _ := new(big.Rat).Quo(big.NewRat(int64(frame), 1), rate).Float64()
+	return time.Duration(seconds * float64(time.Second))
+}
+
 // length is how long the film lasts.
 func (f film) length() time.Duration { return f.segments[len(f.segments)-1].end() }
 
 // canvas is the film's resolution and frame rate: the first clip's, with even
 // sides and at most 60 frames a second.
 func (f film) canvas() (width, height int, rate *big.Rat) {
-	c := f.clips[f.segments[0].clip]
+	c := f.clips[0]
 	rate = c.rate
 	if limit := big.NewRat(60, 1); rate.Cmp(limit) > 0 {
 		rate = limit
@@ -130,12 +190,7 @@ func (f film) canvas() (width, height int, rate *big.Rat) {
 }
 
 // frames is how many frames the film has.
-func (f film) frames() int {
-	_, _, rate := f.canvas()
-	exact := new(big.Rat).Mul(rate, big.NewRat(f.length().Microseconds(), 1e6))
-	n, _ := exact.Float64()
-	return int(n + 0.5)
-}
+func (f film) frames() int { return f.frameAt(f.length()) }
 
 // cuts are the times at which what is heard changes, from zero to the end.
 func (f film) cuts() []time.Duration {
@@ -184,15 +239,24 @@ func (f film) mutedAt(at time.Duration) bool {
 	return r != nil && r.voice == 0 && r.background == 0
 }
 
-// lampArea is a clip's lamp on the film's canvas: other clips are scaled to fit
-// and centred.
-func (f film) lampArea(n int) lamp {
+// area is a rectangle of a picture, in pixels.
+type area struct{ left, top, width, height int }
+
+// inside is where the film shows the whole picture of a clip: scaled to fit and
+// centred.
+func (f film) inside(n int) area {
 	width, height, _ := f.canvas()
 	c := f.clips[n]
 	scale := min(float64(width)/float64(c.width), float64(height)/float64(c.height))
-	left := (float64(width) - float64(c.width)*scale) / 2
-	top := (float64(height) - float64(c.height)*scale) / 2
-	return lamp{x: int(left + float64(c.lamp.x)*scale), y: int(top + float64(c.lamp.y)*scale), radius: int(float64(c.lamp.radius) * scale)}
+	w, h := float64(c.width)*scale, float64(c.height)*scale
+	return area{int((float64(width) - w) / 2), int((float64(height) - h) / 2), int(w), int(h)}
+}
+
+// lampArea is a clip's lamp on the film's canvas.
+func (f film) lampArea(n int) lamp {
+	a, c := f.inside(n), f.clips[n]
+	scale := float64(a.height) / float64(c.height)
+	return lamp{x: a.left + int(float64(c.lamp.x)*scale), y: a.top + int(float64(c.lamp.y)*scale), radius: int(float64(c.lamp.radius) * scale)}
 }
 
 // Names of the media in a submission: the parts of a multipart request, or the
@@ -227,8 +291,11 @@ func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map
 			sourceField: names.clips[s.clip], "order": i, "durationMs": f.clips[s.clip].length.Milliseconds(),
 			"trimStartMs": s.from.Milliseconds(), "trimEndMs": s.to.Milliseconds(), "volumeScale": s.volume, "speedScale": 1,
 		}
-		if i == 1 {
-			body["fit"] = "blur"
+		if s.fit != "" {
+			body["fit"] = s.fit
+		}
+		if s.dissolve > 0 {
+			body["transition"] = map[string]any{"type": "dissolve", "durationMs": dissolve.Milliseconds()}
 		}
 		segments = append(segments, body)
 	}

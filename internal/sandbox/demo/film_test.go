@@ -23,16 +23,19 @@ func TestOwnFilmFallsOnBars(t *testing.T) {
 	if width, height, rate := f.canvas(); width != 1280 || height != 720 || rate.Cmp(big.NewRat(30, 1)) != 0 {
 		t.Errorf("canvas %d×%d at %v", width, height, rate)
 	}
-	if want := []time.Duration{0, 2800 * msec, 5600 * msec, 7900 * msec, 8400 * msec, 12500 * msec, 14000 * msec}; !slices.Equal(f.cuts(), want) {
+	if want := []time.Duration{0, 2800 * msec, 5600 * msec, 7400 * msec, 7900 * msec, 8400 * msec, 12500 * msec, 14000 * msec}; !slices.Equal(f.cuts(), want) {
 		t.Errorf("cuts %v, want %v", f.cuts(), want)
 	}
 	if len(f.music) != 2 || f.music[0].end() != 5600*msec || f.music[1].start != 8400*msec || f.music[1].from != 8400*msec {
 		t.Errorf("music %+v", f.music)
 	}
-	if !f.mutedAt(7900*msec) || f.mutedAt(7899*msec) || f.mutedAt(8400*msec) {
-		t.Error("silence does not lead to the cut alone")
+	if !f.mutedAt(7400*msec) || f.mutedAt(7399*msec) || f.mutedAt(7900*msec) {
+		t.Error("silence does not lead to the dissolve alone")
 	}
-	for at, want := range map[time.Duration]float64{0: 0, 2799 * msec: 0, 2800 * msec: liftVoice, 5600 * msec: 1, 7900 * msec: 0, 8400 * msec: 0} {
+	if s := f.segments[1]; s.from != 0 || s.start != 7900*msec || s.dissolve != 500*msec {
+		t.Errorf("second segment %+v", s)
+	}
+	for at, want := range map[time.Duration]float64{0: 0, 2799 * msec: 0, 2800 * msec: liftVoice, 5600 * msec: 1, 7400 * msec: 0, 8400 * msec: 0} {
 		var got float64
 		if r := f.remixAt(at); r != nil {
 			got = r.voice
@@ -49,7 +52,7 @@ func TestUsersFilm(t *testing.T) {
 		{name: "long.mp4", width: 1920, height: 1080, rate: big.NewRat(30000, 1001), length: time.Hour},
 	}
 	f := edit(clips, 5*time.Second)
-	if want := 3333*msec + ownLongest; f.length() != want {
+	if want := 3333*msec + ownLongest - 500*msec; f.length() != want {
 		t.Errorf("length %v, want %v", f.length(), want)
 	}
 	if width, height, rate := f.canvas(); width != 478 || height != 852 || rate.Cmp(big.NewRat(60, 1)) != 0 {
@@ -84,8 +87,8 @@ func TestConfigOfBothPaths(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range append(tt.want,
-			`"durationMs":9000`, `"trimStartMs":500,"volumeScale":1`, `"trimEndMs":8900`, `"order":1`,
-			`"startMs":8400,"volume":0.9`, `"sourceTrimStartMs":8400`, `"outputKind":"video"`, `"fadeOutMs":1500`, `"ducking":{"amountDb":9,"attackMs":50}`, `"targetLufs":-20`,
+			`"durationMs":9000`, `"trimStartMs":500,"volumeScale":1`, `"trimEndMs":8900`, `"trimEndMs":6100`, `"order":1`,
+			`"startMs":8400,"volume":0.9`, `"sourceTrimStartMs":8400`, `"outputKind":"video"`, `"fit":"blur"`, `"transition":{"durationMs":500,"type":"dissolve"}`, `"fadeOutMs":1500`, `"ducking":{"amountDb":9,"attackMs":50}`, `"targetLufs":-20`,
 			`"muteOriginalSegmentAudio":true,"rangeEndMs":5600,"rangeStartMs":2800`, `"sourceOffsetMs":3300`,
 			`{"audioUrl":"V","stemId":"voice_all","volume":1.4}`, `{"audioUrl":"B","stemId":"background","volume":0.4}`) {
 			if !strings.Contains(string(raw), want) {

@@ -28,6 +28,9 @@ const (
 	backgroundStem = "background"
 )
 
+// musicPart is the name of the music among the sounds of a stretch.
+const musicPart = "music"
+
 // result is what the demonstration brought home.
 type result struct {
 	film             film
@@ -76,9 +79,11 @@ func (r result) measure(ctx context.Context, on func(share float64, what string)
 	for i, t := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"length and format", j.format}, {"picture against sound", j.sync}, {"stems", j.separated}, {"the mix", j.mix},
-		{"loudness", j.loudness}, {"other renders", j.same}} {
-		on(float64(i)/7, t.name)
+	}{
+		{"length and format", j.format}, {"picture against sound", j.sync}, {"dissolve and bars", j.pictures}, {"stems", j.separated},
+		{"the mix", j.mix}, {"loudness", j.loudness}, {"other renders", j.same},
+	} {
+		on(float64(i)/8, t.name)
 		if err := t.run(ctx); err != nil {
 			return nil, fmt.Errorf("measure %s: %w", t.name, err)
 		}
@@ -97,17 +102,13 @@ func (j *judge) format(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last := func(n int) time.Duration {
-		s, _ := new(big.Rat).Quo(big.NewRat(int64(n), 1), rate).Float64()
-		return time.Duration(s * float64(time.Second))
-	}
 	frames, got, slack := j.film.frames(), j.made.frames, 0
 	if !j.ownMedia() {
 		slack = 1 // a stranger's clip may end within a frame
 	}
-	gap := heard.length() - last(got)
+	gap := heard.length() - j.film.timeOf(got)
 	j.add("length", fmt.Sprintf("%d frames, sound ends within %.0f ms", frames, ms(aacFrame)),
-		fmt.Sprintf("%d frames = %.3f s, sound %+.1f ms", got, last(got).Seconds(), ms(gap)),
+		fmt.Sprintf("%d frames = %.3f s, sound %+.1f ms", got, j.film.timeOf(got).Seconds(), ms(gap)),
 		got >= frames-slack && got <= frames+slack && gap.Abs() <= aacFrame)
 
 	raw, err := os.ReadFile(j.video)
@@ -157,22 +158,20 @@ func (j *judge) sync(ctx context.Context) error {
 	}
 	expected, found := 0, 0
 	var worst, sum time.Duration
-	_, _, rate := j.film.canvas()
-	for _, s := range j.film.segments {
+	for i, s := range j.film.segments {
+		from, to := j.film.alone(i)
 		bright, err := brightness(ctx, j.video, j.film.lampArea(s.clip))
 		if err != nil {
 			return err
 		}
 		for second := (s.from + time.Second - 1).Truncate(time.Second); second < s.to; second += time.Second {
-			if at := s.start + second - s.from; j.film.mutedAt(at) {
-				continue
+			if at := s.start + second - s.from; at >= from && at < to && !j.film.mutedAt(at) {
+				expected++
 			}
-			expected++
 		}
 		for _, n := range flashes(bright) {
-			seconds, _ := new(big.Rat).Quo(big.NewRat(int64(n), 1), rate).Float64()
-			flash := time.Duration(seconds * float64(time.Second))
-			if flash < s.start || flash >= s.end() || j.film.mutedAt(flash) {
+			flash := j.film.timeOf(n)
+			if flash < from || flash >= to || j.film.mutedAt(flash) {
 				continue // the other clip's picture under this lamp, or silence
 			}
 			late, score := findChirp(heard, chirp, flash)
@@ -302,15 +301,36 @@ func (j *judge) partsAt(ctx context.Context, a time.Duration) ([]part, error) {
 				if err := add(j.film.clips[s.clip].name, j.film.clips[s.clip].path, a-s.start+s.from, s.volume); err != nil {
 					return nil, err
 				}
+				if d := j.film.dissolveAt(a); d != nil {
+					parts[len(parts)-1].cross(a-d.start, d.dissolve, s.start == d.start)
+				}
 			}
 		}
 	}
 	for _, m := range j.film.music {
 		if m.start <= a && a < m.end() {
-			return parts, add("music", j.music, a-m.start+m.from, m.volume)
+			return parts, add(musicPart, j.music, a-m.start+m.from, m.volume)
 		}
 	}
-	return parts, add("music", j.music, a, 0) // where the music rests it must not be heard either
+	return parts, add(musicPart, j.music, a, 0) // where the music rests it must not be heard either
+}
+
+// cross fades the sound in or out with equal power over a dissolve that began into ago.
+// A sound that is hardly heard there becomes silence, because its gain would be a guess.
+func (p *part) cross(into, length time.Duration, in bool) {
+	p.sound = p.sound.cut(p.from, p.from+length-into)
+	p.from = 0
+	for i := range p.sound {
+		turn := math.Pi / 2 * (float64(at(into)/2+i/2) + 0.5) / float64(at(length)/2)
+		if in {
+			p.sound[i] *= float32(math.Sin(turn))
+		} else {
+			p.sound[i] *= float32(math.Cos(turn))
+		}
+	}
+	if p.sound.level() < -50 {
+		clear(p.sound)
+	}
 }
 
 // mix takes the film's sound apart, stretch by stretch: each sound must be as
@@ -349,7 +369,7 @@ func (j *judge) mix(ctx context.Context) error {
 		}
 		for k, gain := range unmix(heard.cut(a, b), parts, b-a) {
 			p, into := parts[k], &voice
-			if p.name == "music" {
+			if p.name == musicPart {
 				into = &music
 			}
 			if math.IsNaN(gain) {
@@ -359,7 +379,7 @@ func (j *judge) mix(ctx context.Context) error {
 				overall = gain / p.gain
 			}
 			gain /= overall
-			if least, most := j.film.musicGains(a); p.name == "music" && least != most {
+			if least, most := j.film.musicGains(a); p.name == musicPart && least != most {
 				share := gain / p.gain
 				moving.want, moving.got = append(moving.want, fmt.Sprintf("×%.2f to ×%.2f", least, most)),
 					append(moving.got, fmt.Sprintf("×%.2f", share))

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The contact sheet: twelve frames of the film over the waveforms of the stems,
-// which come from the service.
+// The contact sheet: twelve frames of the film, what is heard in it and how loud
+// voice and music are, and the waveforms of the stems, which come from the service.
 const (
 	sheetColumns, sheetRows = 4, 3
 	sheetWidth              = 1360
@@ -38,23 +38,74 @@ const (
 // laneInks are the colours of the stems, from top to bottom.
 var laneInks = []color.NRGBA{{0xff, 0xd1, 0x66, 0xff}, {0xff, 0x8f, 0x6b, 0xff}, {0x3f, 0xd8, 0xb4, 0xff}, {0x8a, 0x7b, 0xff, 0xff}}
 
+var (
+	lanePaper = color.NRGBA{0x19, 0x1c, 0x2e, 0xff}
+	musicInk  = color.NRGBA{0x5a, 0xa9, 0xff, 0xff}
+)
+
 func laneInk(i int) color.NRGBA { return laneInks[i%len(laneInks)] }
 
 // drawSheet draws the contact sheet of a film into a JPEG file.
 func (j *judge) drawSheet(ctx context.Context, scratch, path string) error {
+	curves, err := j.levels(ctx)
+	if err != nil {
+		return fmt.Errorf("measure levels: %w", err)
+	}
 	lanes := filepath.Join(scratch, "lanes.png")
-	if err := drawLanes(j.waves, lanes); err != nil {
+	if err := j.drawLanes(curves, lanes); err != nil {
 		return fmt.Errorf("draw contact sheet: %w", err)
 	}
 	return ffmpeg(ctx, "draw contact sheet", "-i", "file:"+j.video, "-i", "file:"+lanes, "-filter_complex", j.sheetGraph(),
 		"-map", "[sheet]", "-frames:v", "1", "-q:v", "2", "-update", "1", "file:"+path)
 }
 
-// drawLanes draws waveforms below each other.
-func drawLanes(waves []wave, path string) (err error) {
-	page := image.NewNRGBA(image.Rect(0, 0, laneWidth, max(len(waves)*laneStep, 1)))
+// The film's lanes, above those of the stems.
+const (
+	heardLane = iota
+	voiceLane
+	musicLane
+	filmLanes
+	stemsTop = filmLanes*laneStep + 44 // leaves room for the stems' seconds
+)
+
+// drawLanes draws the lanes below each other: what is heard when, the levels of
+// voice and music with the music's gain over them, and the stems' waveforms.
+func (j *judge) drawLanes(c curves, path string) (err error) {
+	page := image.NewNRGBA(image.Rect(0, 0, laneWidth, stemsTop+max(len(j.waves)*laneStep, 1)))
+	fill := func(x0, y0, x1, y1 int, ink color.Color) {
+		draw.Draw(page, image.Rect(x0, y0, x1, y1), image.NewUniform(ink), image.Point{}, draw.Src)
+	}
+	for i := range filmLanes {
+		fill(0, i*laneStep, laneWidth, i*laneStep+laneHeight, lanePaper)
+	}
+	for i, s := range j.film.stretches() {
+		ink := color.NRGBA{0x2b, 0x30, 0x4d, 0xff}
+		if i%2 == 1 {
+			ink = color.NRGBA{0x3a, 0x40, 0x66, 0xff}
+		}
+		fill(j.film.laneX(s.from), heardLane*laneStep, j.film.laneX(s.to), heardLane*laneStep+laneHeight, ink)
+	}
+	for x := range laneWidth {
+		w := c.at(float64(x) / laneWidth)
+		fill(x, bottomOf(voiceLane)-levelHeight(w.voice), x+1, bottomOf(voiceLane), laneInk(0))
+		fill(x, bottomOf(musicLane)-levelHeight(w.music), x+1, bottomOf(musicLane), musicInk)
+		if !math.IsNaN(w.gain) {
+			y := bottomOf(musicLane) - levelHeight(w.gain-6) // 0 dB is a little below the top
+			fill(x, y-1, x+1, y+2, color.White)
+		}
+	}
+	j.drawWaves(fill)
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(png.Encode(file, page), file.Close())
+}
+
+// drawWaves draws the waveforms of the stems.
+func (j *judge) drawWaves(fill func(x0, y0, x1, y1 int, ink color.Color)) {
 	loudest := 1.0
-	for _, w := range waves {
+	for _, w := range j.waves {
 		for _, v := range w.Data {
 			loudest = max(loudest, math.Abs(float64(v)))
 		}
@@ -63,61 +114,118 @@ func drawLanes(waves []wave, path string) (err error) {
 	height := func(v int) int {
 		return int(math.Copysign(math.Sqrt(math.Abs(float64(v))/loudest), float64(v)) * laneHeight / 2)
 	}
-	for i, w := range waves {
-		top := i * laneStep
-		draw.Draw(page, image.Rect(0, top, laneWidth, top+laneHeight), image.NewUniform(color.NRGBA{0x19, 0x1c, 0x2e, 0xff}),
-			image.Point{}, draw.Src)
+	for i, w := range j.waves {
+		top := stemsTop + i*laneStep
+		fill(0, top, laneWidth, top+laneHeight, lanePaper)
 		for x := range laneWidth {
 			if n := x * (len(w.Data) / 2) / laneWidth; 2*n+1 < len(w.Data) {
 				middle := top + laneHeight/2
-				draw.Draw(page, image.Rect(x, middle-height(w.Data[2*n+1]), x+1, middle-height(w.Data[2*n])+1),
-					image.NewUniform(laneInk(i)), image.Point{}, draw.Src)
+				fill(x, middle-height(w.Data[2*n+1]), x+1, middle-height(w.Data[2*n])+1, laneInk(i))
 			}
 		}
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
+}
+
+func bottomOf(lane int) int { return lane*laneStep + laneHeight }
+
+// levelHeight is how high a level in dB stands in a lane that shows 54 dB.
+func levelHeight(db float64) int { return int(max(0, min(1, 1+db/54)) * laneHeight) }
+
+// laneX is where a time of the film lies in its lanes.
+func (f film) laneX(at time.Duration) int { return int(laneWidth * at / f.length()) }
+
+// chosen are the frames that the sheet shows: evenly spread, and the middle of a
+// dissolve instead of the frame nearest to it.
+func (j *judge) chosen() []int {
+	var frames []int
+	n := sheetColumns * sheetRows
+	for i := range n {
+		frames = append(frames, j.made.frames*(2*i+1)/(2*n))
 	}
-	return errors.Join(png.Encode(file, page), file.Close())
+	for _, s := range j.film.segments {
+		if middle := j.film.frameAt(s.start + s.dissolve/2); s.dissolve > 0 {
+			frames[min(n-1, middle*n/j.made.frames)] = middle
+		}
+	}
+	return frames
+}
+
+// caption says what a frame of the film shows.
+func (f film) caption(frame int) string {
+	at := f.timeOf(frame)
+	text := fmt.Sprintf("%.1f s", at.Seconds())
+	for i, s := range f.segments {
+		switch {
+		case f.dissolveAt(at) != nil && s.dissolve > 0 && at >= s.start && at < s.start+s.dissolve:
+			return text + " · dissolve"
+		case at >= s.start && at < s.end() && f.dissolveAt(at) == nil:
+			text += " · " + f.clips[f.segments[i].clip].name
+			if s.fit == "blur" && f.inside(s.clip).left+f.inside(s.clip).top > 0 {
+				text += " on its blur"
+			}
+		}
+	}
+	return text
 }
 
 // sheetGraph is the filter graph of the sheet. The film is the first input, the
 // lanes are the second.
 func (j *judge) sheetGraph() string {
-	var g, page strings.Builder
+	var g strings.Builder
 	width, height, rate := j.film.canvas()
-	n := sheetColumns * sheetRows
-	var chosen []string
-	for i := range n {
-		chosen = append(chosen, fmt.Sprintf(`eq(n\,%d)`, j.made.frames*(2*i+1)/(2*n)))
+	var chosen, captions []string
+	for i, n := range j.chosen() {
+		chosen = append(chosen, fmt.Sprintf(`eq(n\,%d)`, n))
+		captions = append(captions, fmt.Sprintf("drawtext=font=Sans:text='%s':enable='eq(n,%d)':fontsize=13:fontcolor=%s:"+
+			"box=1:boxcolor=%s@0.72:boxborderw=6:x=w-tw-8:y=h-th-8",
+			strings.Map(plainLetters, j.film.caption(n)), i, sheetInk, sheetBack))
 	}
-	fmt.Fprintf(&g, "[0:v]select='%s',scale=%[2]d:%[3]d:force_original_aspect_ratio=decrease:flags=area,pad=%[2]d:%[3]d:-1:-1:%[4]s,"+
-		"drawtext=font=Sans:text='%%{eif\\:t\\:d}.%%{eif\\:floor(mod(t*10,10))\\:d} "+
-		"s':fontsize=13:fontcolor=%[5]s:box=1:boxcolor=%[6]s@0.72:boxborderw=6:x=w-tw-8:y=h-th-8,"+
-		"tile=%[7]dx%[8]d:padding=%[9]d:color=%[6]s,setsar=1,setpts=0[grid];",
-		strings.Join(chosen, "+"), cellWidth, cellHeight, laneBack, sheetInk, sheetBack, sheetColumns, sheetRows, sheetGap)
+	fmt.Fprintf(&g, "[0:v]select='%s',scale=%[2]d:%[3]d:force_original_aspect_ratio=decrease:flags=area,pad=%[2]d:%[3]d:-1:-1:%[4]s,%[5]s,"+
+		"tile=%[6]dx%[7]d:padding=%[8]d:color=%[9]s,setsar=1,setpts=0[grid];",
+		strings.Join(chosen, "+"), cellWidth, cellHeight, laneBack, strings.Join(captions, ","), sheetColumns, sheetRows, sheetGap, sheetBack)
 	top, left := sheetHead+sheetRows*(cellHeight+sheetGap)+34, sheetMargin+laneLabel
 	fmt.Fprintf(&g, "color=%s:s=%dx%d:r=1:d=1[page];[page][grid]overlay=%d:%d[frames];[frames][1:v]overlay=%d:%d[lanes];",
-		sheetBack, sheetWidth, top+len(j.waves)*laneStep+sheetMargin-10, sheetMargin, sheetHead, left, top)
+		sheetBack, sheetWidth, top+stemsTop+len(j.waves)*laneStep+sheetMargin-10, sheetMargin, sheetHead, left, top)
+	about := fmt.Sprintf("%.1f s · %d×%d · %s · H.264 + AAC", j.film.length().Seconds(), width, height, rateText(rate))
+	const title = "a film rendered by the service, what is heard in it, and the stems that it was mixed from"
+	texts := append(j.laneTexts(left, top), letters("cutroom", 40, "0xffc46b", fmt.Sprint(sheetMargin), "26"),
+		letters(title, 17, sheetInk, "236", "30"), letters(about, 15, sheetDim, "236", "54"))
+	fmt.Fprintf(&g, "[lanes]null,%s,format=yuvj444p[sheet]", strings.Join(texts, ","))
+	return g.String()
+}
+
+// laneTexts are the labels of the lanes and the seconds above them.
+func (j *judge) laneTexts(left, top int) []string {
+	var texts []string
+	add := func(text string, size int, ink string, x int, y string) {
+		texts = append(texts, letters(strings.Map(plainLetters, text), size, ink, fmt.Sprint(x), y))
+	}
+	label := func(text, about string, ink color.NRGBA, y int) {
+		add(text, 17, hexInk(ink), sheetMargin, fmt.Sprintf("%d-th", top+y+laneHeight/2))
+		add(about, 12, sheetDim, sheetMargin, fmt.Sprint(top+y+laneHeight/2+6))
+	}
+	seconds := func(length time.Duration, y int) {
+		for second := time.Duration(0); second < length; second += time.Second {
+			add(fmt.Sprintf("%.0f s", second.Seconds()), 13, sheetDim, left+int(laneWidth*second/length), fmt.Sprint(top+y-20))
+		}
+	}
+	seconds(j.film.length(), 0)
+	for _, s := range j.film.stretches() {
+		add(s.name, 12, sheetInk, left+j.film.laneX(s.from)+6, fmt.Sprintf("%d-th/2", top+laneHeight/2))
+	}
+	label("heard", "in the film", color.NRGBA{0xf2, 0xea, 0xd8, 0xff}, heardLane*laneStep)
+	label("voice", "its level in the film", laneInk(0), voiceLane*laneStep)
+	label("music", "its level · gain in white", musicInk, musicLane*laneStep)
 	var length time.Duration
 	for i, w := range j.waves {
 		length = max(length, w.length)
-		ink := laneInk(i)
-		page.WriteString("," + letters(strings.Map(plainLetters, w.label), 17, fmt.Sprintf("0x%02x%02x%02x", ink.R, ink.G, ink.B),
-			fmt.Sprint(sheetMargin), fmt.Sprintf("%d-th/2", top+i*laneStep+laneHeight/2)))
+		label(w.label, "stem", laneInk(i), stemsTop+i*laneStep)
 	}
-	for second := time.Duration(0); second < length; second += time.Second {
-		page.WriteString("," + letters(fmt.Sprintf("%.0f s", second.Seconds()), 13, sheetDim,
-			fmt.Sprint(left+int(laneWidth*second/length)), fmt.Sprint(top-20)))
-	}
-	about := fmt.Sprintf("%.1f s · %d×%d · %s · H.264 + AAC", j.film.length().Seconds(), width, height, rateText(rate))
-	fmt.Fprintf(&g, "[lanes]null%s,%s,%s,%s,format=yuvj444p[sheet]", page.String(),
-		letters("cutroom", 40, "0xffc46b", fmt.Sprint(sheetMargin), "26"),
-		letters("a film rendered by the service, and the stems that it was mixed from", 17, sheetInk, "236", "30"),
-		letters(about, 15, sheetDim, "236", "54"))
-	return g.String()
+	seconds(length, stemsTop)
+	return texts
 }
+
+func hexInk(c color.NRGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.G, c.B) }
 
 // plainLetters keeps what means nothing to ffmpeg's filters.
 func plainLetters(r rune) rune {
