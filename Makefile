@@ -137,8 +137,8 @@ BENCH_ADMIN_JOBS ?= 10000000
 bench-admin: ## reports, submits, polls and claims on a database with a year of jobs; writes its section of docs/benchmarks.md
 	$(GO) run ./test/bench-api -year $(BENCH_ADMIN_JOBS)
 
-# Runs of each measurement; the best counts.
-BENCH_RENDER_RUNS ?= 3
+# Runs of each measurement; the best counts. Two take 20 minutes on two quiet cores.
+BENCH_RENDER_RUNS ?= 2
 
 .PHONY: bench-render
 bench-render: ## the render engine beside one single-graph ffmpeg command; writes its section of docs/benchmarks.md

@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// makeSources chooses real clips where there are some, and makes artificial
-// ones that are about as hard to encode.
+// makeSources uses the real clips if there are any. Otherwise it makes artificial ones
+// that are about as hard to encode.
 func (b *bench) makeSources(ctx context.Context, clips string) error {
 	seg := func(path string, from, to int) timeline.Segment {
 		return timeline.Segment{
@@ -66,9 +66,8 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 	return b.makeHardSources(ctx, hd)
 }
 
-// makeHardSources makes what is dear to decode: 1080p of 19 Mbit/s with a keyframe
-// in eight seconds, a portrait among them and one of twice the frame rate, and a
-// long take.
+// makeHardSources makes sources that are expensive to decode: 1080p of 19 Mbit/s with
+// a key frame every eight seconds. One is a portrait and one has twice the frame rate.
 func (b *bench) makeHardSources(ctx context.Context, hd string) error {
 	for _, s := range []struct{ name, filter, seconds string }{
 		{"hard.mp4", "scale=1920:1080", "45"},

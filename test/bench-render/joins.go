@@ -11,14 +11,17 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// joins compares films with dissolves, with a blurred background and with cropped
-// pictures with one graph that does the same by xfade, gblur and crop.
+// joins measures films with dissolves, with a blurred background and with cropped
+// pictures against one graph that does the same with xfade, gblur and crop.
 func (b *bench) joins(ctx context.Context, r *report) error {
 	film := func(n int, source string, change func(*timeline.Segment)) timeline.Timeline {
 		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
 		for i := range n {
 			from := time.Duration(i*1370+300) * time.Millisecond
-			s := timeline.Segment{SourceKey: filepath.Join(b.dir, source), Order: int64(i), Duration: time.Minute, TrimStart: from, TrimEnd: from + 5*time.Second, Volume: 1, Speed: 1}
+			s := timeline.Segment{
+				SourceKey: filepath.Join(b.dir, source), Order: int64(i), Duration: time.Minute,
+				TrimStart: from, TrimEnd: from + 5*time.Second, Volume: 1, Speed: 1,
+			}
 			change(&s)
 			tl.Segments = append(tl.Segments, s)
 		}
@@ -33,8 +36,10 @@ func (b *bench) joins(ctx context.Context, r *report) error {
 		return tl
 	}
 	const (
-		fade  = "fps=30000/1001,format=yuv420p,setsar=1,settb=1001/30000,setpts=N"
-		blur  = "fps=30000/1001,split[f%d][b%[1]d];[b%[1]d]crop=ih*9/16:ih,scale=68:120:flags=area,gblur=sigma=4,scale=1080:1920[c%[1]d];[f%[1]d]scale=1080:-2[p%[1]d];[c%[1]d][p%[1]d]overlay=0:(H-h)/2,setsar=1,format=yuv420p"
+		fade = "fps=30000/1001,format=yuv420p,setsar=1,settb=1001/30000,setpts=N"
+		blur = "fps=30000/1001,split[f%d][b%[1]d];" +
+			"[b%[1]d]crop=ih*9/16:ih,scale=68:120:flags=area,gblur=sigma=4,scale=1080:1920[c%[1]d];" +
+			"[f%[1]d]scale=1080:-2[p%[1]d];[c%[1]d][p%[1]d]overlay=0:(H-h)/2,setsar=1,format=yuv420p"
 		cover = "fps=30000/1001,crop=ih*9/16:ih,scale=1080:1920,setsar=1,format=yuv420p"
 	)
 	for _, m := range []struct {
@@ -91,14 +96,17 @@ func (b *bench) joinedGraph(ctx context.Context, tl timeline.Timeline, picture s
 		case i == 0:
 			graph = append(graph, "[v0]null[film0];[a0]anull[sound0]")
 		case overlap > 0:
-			graph = append(graph, fmt.Sprintf("[film%d][v%d]xfade=duration=%g:offset=%.3f[film%[2]d];[sound%[1]d][a%[2]d]acrossfade=d=%[3]g:c1=qsin:c2=qsin[sound%[2]d]", i-1, i, overlap, end-overlap))
+			graph = append(graph, fmt.Sprintf("[film%d][v%d]xfade=duration=%g:offset=%.3f[film%[2]d];"+
+				"[sound%[1]d][a%[2]d]acrossfade=d=%[3]g:c1=qsin:c2=qsin[sound%[2]d]", i-1, i, overlap, end-overlap))
 		default:
 			graph = append(graph, fmt.Sprintf("[film%d][sound%[1]d][v%d][a%[2]d]concat=n=2:v=1:a=1[film%[2]d][sound%[2]d]", i-1, i))
 		}
 		end += length - overlap*float64(min(i, 1))
 	}
 	last := len(tl.Segments) - 1
-	args = append(args, "-filter_complex", strings.Join(graph, ";"), "-map", fmt.Sprintf("[film%d]", last), "-map", fmt.Sprintf("[sound%d]", last),
-		"-pix_fmt", "yuv420p", "-c:v", "libx264", "-profile:v", "high", "-preset", "fast", "-crf", "23", "-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", filepath.Join(b.dir, "joined.mp4"))
+	args = append(args, "-filter_complex", strings.Join(graph, ";"),
+		"-map", fmt.Sprintf("[film%d]", last), "-map", fmt.Sprintf("[sound%d]", last),
+		"-pix_fmt", "yuv420p", "-c:v", "libx264", "-profile:v", "high", "-preset", "fast", "-crf", "23",
+		"-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", filepath.Join(b.dir, "joined.mp4"))
 	return command(ctx, "ffmpeg", args...)
 }

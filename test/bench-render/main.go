@@ -2,10 +2,10 @@
 // that does the same job in a single filter graph, the practical lower bound of
 // a cold render. It prints a table and puts it into docs/benchmarks.md.
 //
-//	go run ./test/bench-render [-runs 3] [-out docs/benchmarks.md] [-media dir]
+//	go run ./test/bench-render [-runs 2] [-out docs/benchmarks.md] [-media dir]
 //
-// Both sides run in turn, several times; the best of each counts, because
-// everything that disturbs a run makes it slower and nothing makes it faster.
+// Both sides run in turn, several times. The best run of each counts, because other
+// work on the machine can only make a run slower.
 package main
 
 import (
@@ -29,11 +29,11 @@ import (
 
 func main() {
 	confine.Main()
-	runs := flag.Int("runs", 3, "runs of each measurement")
+	runs := flag.Int("runs", 2, "runs of each measurement")
 	out := flag.String("out", "docs/benchmarks.md", "page to write to; empty writes none")
 	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
 	only := flag.String("only", "cold,changes,large,hard,joins,many", "measurements to run")
-	work := flag.String("work", "", "folder to work in; its sources are used again; empty makes one and removes it")
+	work := flag.String("work", "", "folder to work in, whose sources are reused; empty makes one and removes it")
 	flag.Parse()
 	if err := run(context.Background(), *runs, *out, *clips, *only, *work); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-render:", err)
@@ -275,8 +275,8 @@ func everySoundField(tl timeline.Timeline) timeline.Timeline {
 	return tl
 }
 
-// large is cold in 1080p, where memory forbids several encoders at once on small
-// machines.
+// large is cold in 1080p, where small machines lack the memory for several encoders at
+// once.
 func (b *bench) large(ctx context.Context, r *report) error {
 	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
 	for i := range 6 {
@@ -302,8 +302,8 @@ func (b *bench) large(ctx context.Context, r *report) error {
 	return nil
 }
 
-// hard is cold with sources that are dear to decode: six segments, and one long
-// take.
+// hard is cold with sources that are expensive to decode: six segments, one long take
+// and many short segments.
 func (b *bench) hard(ctx context.Context, r *report) error {
 	film := func(cuts ...[3]any) timeline.Timeline {
 		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
