@@ -53,8 +53,9 @@ func TestHDRIsToneMapped(t *testing.T) {
 	if m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorSpace != "bt709" || m.PixelFormat != "yuv420p" {
 		t.Errorf("tags: %+v", m)
 	}
+	pictures := mediatest.Frames(t, out.Path, mediatest.Every(200*time.Millisecond, 400*time.Millisecond, len(tests))...)
 	for n, v := range tests {
-		img := mediatest.Frame(t, out.Path, time.Duration(400*n+200)*time.Millisecond)
+		img := pictures[n]
 		var grey [4]color.RGBA
 		for i := range grey {
 			grey[i] = mediatest.ColorAt(img, (float64(i)+0.5)/4, 0.5)
@@ -75,8 +76,8 @@ func TestHDRIsToneMapped(t *testing.T) {
 	}
 }
 
-// The canvas takes the first segment's rate exactly, whatever it is (see also
-// TestCanvasRate); segments of other rates join it without changing the length.
+// Real files get the rate that TestCanvasRate says, and segments of other rates join
+// without changing the length.
 func TestFrameRates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -89,14 +90,9 @@ func TestFrameRates(t *testing.T) {
 		rate                 float64
 	}{
 		{"24000/1001", "mkv", "24000/1001", 24000.0 / 1001},
-		{"25", "mp4", "25/1", 25},
-		{"30000/1001", "mp4", "30000/1001", 30000.0 / 1001},
-		{"30000/1001", "mkv", "30000/1001", 30000.0 / 1001},
 		{"2997/100", "mp4", "30000/1001", 30000.0 / 1001},
-		{"60000/1001", "mp4", "60000/1001", 60000.0 / 1001},
 		{"60", "mkv", "60/1", 60},
 		{"240", "mp4", "60/1", 60},
-		{"90", "mp4", "60/1", 60},
 		{"10", "mp4", "10/1", 10},
 	} {
 		t.Run(tt.fps+" "+tt.container, func(t *testing.T) {
@@ -205,7 +201,7 @@ func TestTrimIsExactToTheFrame(t *testing.T) {
 			args = append(args, "-preset", "veryfast", "-bf", "3", "-crf", "12", "-x264-params", "open-gop=1")
 		}
 		mediatest.FFmpeg(t, append(args, path)...)
-		for _, from := range []int{1, 29, 30, 44, 72, 74} {
+		for _, from := range []int{29, 30, 44, 74} { // around a key frame, inside, and the last frame
 			to := min(75, from+3)
 			cuts = append(cuts, cut(path, int64(from*40), int64(to*40)))
 			for n := from; n < to; n++ {
@@ -217,7 +213,7 @@ func TestTrimIsExactToTheFrame(t *testing.T) {
 	for i := range got {
 		got[i] /= 40
 	}
-	if !slices.Equal(got, want) { // 16 frames of each clip
+	if !slices.Equal(got, want) {
 		t.Errorf("the film shows\n%v, want\n%v", got, want)
 	}
 }
@@ -454,8 +450,9 @@ func TestContainersAndCodecs(t *testing.T) {
 	}
 	out := b.render(t, film(cuts...))
 	mediatest.ConstantRate(t, out.Path, 25, 15*len(cuts), 20*time.Microsecond)
+	pictures := mediatest.Frames(t, out.Path, mediatest.Every(300*time.Millisecond, 600*time.Millisecond, len(names))...)
 	for i, name := range names {
-		if got := seen(t, out.Path, time.Duration(600*i+300)*time.Millisecond); got != "RGBW" {
+		if got := seen(t, pictures[i]); got != "RGBW" {
 			t.Errorf("%s shows %s", name, got)
 		}
 		if l := mediatest.ToneLevel(t, out.Path, 440, mediatest.Between(600*i+100, 600*i+500)); l < -20 {

@@ -30,7 +30,6 @@ func TestSyncSurvivesCuts(t *testing.T) {
 		total int64
 		cuts  int64
 	}{
-		{"on frames", "30", 30, 6000, 6},
 		{"between frames", "25", 25, 5870, 9},
 		{"ntsc", "30000/1001", 30000.0 / 1001, 6000, 20},
 	} {
@@ -97,7 +96,6 @@ func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 			t.Errorf("%s: only %d flashes left", name, seen[name])
 		}
 	}
-	t.Log(points)
 }
 
 // Segments from all over a clip, at rates that fit badly: within each, sound and
@@ -142,7 +140,6 @@ func TestCutSineHasNoSeam(t *testing.T) {
 		total     int64
 		cuts      int64
 	}{
-		{"48k at 30", "30", 48000, 4000, 6},
 		{"44.1k at 29.97, odd cuts", "30000/1001", 44100, 5999, 20},
 		{"48k at 25, odd cuts", "25", 48000, 5431, 9},
 	} {

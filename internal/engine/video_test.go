@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"image"
 	"image/color"
 	"maps"
 	"math"
@@ -28,10 +29,9 @@ func quarters(w, h int, fps string, d time.Duration) []string {
 
 var corners = map[string]color.RGBA{"R": {255, 0, 0, 255}, "G": {0, 255, 0, 255}, "B": {0, 0, 255, 255}, "W": {255, 255, 255, 255}}
 
-// seen names the colours of the four quarters of a film at a time, reading order.
-func seen(t *testing.T, path string, at time.Duration) string {
+// seen names the colours of a picture's four quarters in reading order.
+func seen(t *testing.T, img *image.RGBA) string {
 	t.Helper()
-	img := mediatest.Frame(t, path, at)
 	names := ""
 	for _, p := range [][2]float64{{0.25, 0.25}, {0.75, 0.25}, {0.25, 0.75}, {0.75, 0.75}} {
 		c, best, distance := mediatest.ColorAt(img, p[0], p[1]), "?", 40
@@ -82,9 +82,9 @@ func TestRotationAndMirror(t *testing.T) {
 		if m := mediatest.Inspect(t, out.Path).Video(t); m.Width != canvas[0] || m.Height != canvas[1] || m.Rotated {
 			t.Errorf("%dx%d, rotated %v; want %v upright", m.Width, m.Height, m.Rotated, canvas)
 		}
-		for i, turn := range turns {
-			if got := seen(t, out.Path, time.Duration(300*i+100)*time.Millisecond); got != turn.want {
-				t.Errorf("%s shows %s, want %s", turn.name, got, turn.want)
+		for i, img := range mediatest.Frames(t, out.Path, mediatest.Every(100*time.Millisecond, 300*time.Millisecond, len(turns))...) {
+			if got := seen(t, img); got != turns[i].want {
+				t.Errorf("%s shows %s, want %s", turns[i].name, got, turns[i].want)
 			}
 		}
 	}
@@ -120,7 +120,7 @@ func TestSizesAndPixelShapes(t *testing.T) {
 			if m.Width != tt.wantW || m.Height != tt.wantH || m.SAR != "1:1" {
 				t.Errorf("%dx%d, pixels %s; want %dx%d, 1:1", m.Width, m.Height, m.SAR, tt.wantW, tt.wantH)
 			}
-			if got := seen(t, out.Path, 100*time.Millisecond); got != "RGBW" {
+			if got := seen(t, mediatest.Frame(t, out.Path, 100*time.Millisecond)); got != "RGBW" {
 				t.Errorf("shows %s", got)
 			}
 		})
@@ -129,19 +129,19 @@ func TestSizesAndPixelShapes(t *testing.T) {
 		t.Parallel()
 		out := b.render(t, film(cut(make(320, 180, ""), 0, 0), cut(make(180, 320, ""), 0, 0), cut(make(160, 120, ",setsar=2"), 0, 0), cut(make(640, 362, ""), 0, 0)))
 		black := color.RGBA{0, 0, 0, 255}
-		at := func(ms int) func(x, y float64) color.RGBA {
-			img := mediatest.Frame(t, out.Path, time.Duration(ms)*time.Millisecond)
-			return func(x, y float64) color.RGBA { return mediatest.ColorAt(img, x, y) }
+		pictures := mediatest.Frames(t, out.Path, mediatest.Every(450*time.Millisecond, 300*time.Millisecond, 3)...)
+		at := func(n int) func(x, y float64) color.RGBA {
+			return func(x, y float64) color.RGBA { return mediatest.ColorAt(pictures[n], x, y) }
 		}
-		portrait := at(450) // 101 wide in 320
+		portrait := at(0) // 101 wide in 320
 		sameColor(t, "left bar", portrait(0.3, 0.5), black, 8)
 		sameColor(t, "right bar", portrait(0.7, 0.5), black, 8)
 		sameColor(t, "portrait", portrait(0.42, 0.25), corners["R"], 40)
-		wide := at(750) // 320x120 of display: 120 high in 180
+		wide := at(1) // 320x120 of display: 120 high in 180
 		sameColor(t, "upper bar", wide(0.5, 0.1), black, 8)
 		sameColor(t, "lower bar", wide(0.5, 0.9), black, 8)
 		sameColor(t, "wide", wide(0.05, 0.3), corners["R"], 40)
-		nearly := at(1050) // half a percent off the canvas' shape: no bars
+		nearly := at(2) // half a percent off the canvas' shape: no bars
 		sameColor(t, "top edge", nearly(0.25, 0.03), corners["R"], 40)
 		sameColor(t, "left edge", nearly(0.02, 0.25), corners["R"], 40)
 	})
@@ -237,15 +237,15 @@ func TestColoursAreKept(t *testing.T) {
 	if m.PixelFormat != "yuv420p" || m.ColorSpace != "bt709" || m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorRange != "tv" || m.Profile != "High" {
 		t.Errorf("tags: %+v", m)
 	}
+	pictures := mediatest.Frames(t, out.Path, mediatest.Every(200*time.Millisecond, 400*time.Millisecond, len(names))...)
 	for n, name := range names {
-		img := mediatest.Frame(t, out.Path, time.Duration(400*n+200)*time.Millisecond)
 		for i, p := range [][2]float64{{0.25, 0.25}, {0.75, 0.25}, {0.25, 0.75}, {0.75, 0.75}} {
 			want := rgb[i]
 			if name == "gray" { // its own luma
 				y := uint8(math.Round(0.2126*float64(want.R) + 0.7152*float64(want.G) + 0.0722*float64(want.B)))
 				want = color.RGBA{y, y, y, 255}
 			}
-			sameColor(t, fmt.Sprintf("%s: patch %d", name, i), mediatest.ColorAt(img, p[0], p[1]), want, 7)
+			sameColor(t, fmt.Sprintf("%s: patch %d", name, i), mediatest.ColorAt(pictures[n], p[0], p[1]), want, 7)
 		}
 	}
 }
@@ -314,14 +314,19 @@ func TestPicturesThatChangeInTheMiddle(t *testing.T) {
 	}
 	mediatest.ConstantRate(t, out.Path, 10, 35, time.Millisecond)
 	red, green, black := color.RGBA{R: 255, A: 255}, color.RGBA{G: 128, A: 255}, color.RGBA{A: 255}
-	for _, at := range []struct {
-		ms           int
+	moments := []struct {
+		at           time.Duration
 		middle, side color.RGBA
-	}{{50, red, red}, {950, red, red}, {1050, green, black}, {1950, green, black}, {2250, green, black}, {2950, green, black}, {3250, red, red}} {
-		img := mediatest.Frame(t, out.Path, time.Duration(at.ms)*time.Millisecond)
+	}{{50, red, red}, {950, red, red}, {1050, green, black}, {1950, green, black}, {2250, green, black}, {2950, green, black}, {3250, red, red}}
+	var times []time.Duration
+	for _, m := range moments {
+		times = append(times, m.at*time.Millisecond)
+	}
+	for i, img := range mediatest.Frames(t, out.Path, times...) {
+		at := moments[i]
 		for x, want := range map[float64]color.RGBA{0.5: at.middle, 0.1: at.side} {
 			if got := mediatest.ColorAt(img, x, 0.1); mediatest.ColorDistance(got, want) > 40 {
-				t.Errorf("at %d ms, %.1f of the width: %v, want %v", at.ms, x, got, want)
+				t.Errorf("at %d ms, %.1f of the width: %v, want %v", at.at, x, got, want)
 			}
 		}
 	}

@@ -1,10 +1,12 @@
 package mediatest
 
 import (
+	"bytes"
 	"fmt"
 	"image"
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,27 +52,46 @@ func ConstantRate(t testing.TB, path string, fps float64, frames int, tolerance 
 // applied).
 func Frame(t testing.TB, path string, at time.Duration) *image.RGBA {
 	t.Helper()
-	shown := 0
-	for i, start := range FrameTimes(t, path) {
-		if start <= at {
-			shown = i
-		}
+	return Frames(t, path, at)[0]
+}
+
+// Frames is Frame for several ascending times, of which no two show the same picture,
+// in one pass.
+func Frames(t testing.TB, path string, at ...time.Duration) (pictures []*image.RGBA) {
+	t.Helper()
+	starts := FrameTimes(t, path)
+	var chosen []string
+	for _, a := range at {
+		shown, _ := slices.BinarySearch(starts, a+1)
+		chosen = append(chosen, fmt.Sprintf(`eq(n\,%d)`, max(0, shown-1)))
 	}
 	// The whole film up to there is decoded: seeking is what tests must not trust.
-	raw := FFmpeg(t, "-i", "file:"+path, "-map", "0:v:0", "-vf", fmt.Sprintf(`select=eq(n\,%d)`, shown),
-		"-fps_mode", "passthrough", "-frames:v", "1", "-c:v", "pam", "-pix_fmt", "rgba", "-f", "image2pipe", "-")
-	return parsePAM(t, raw)
+	raw := FFmpeg(t, "-i", "file:"+path, "-map", "0:v:0", "-vf", "select="+strings.Join(chosen, "+"),
+		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(len(at)), "-c:v", "pam", "-pix_fmt", "rgba", "-f", "image2pipe", "-")
+	for range at {
+		p, rest := parsePAM(t, raw)
+		pictures, raw = append(pictures, p), rest
+	}
+	return pictures
+}
+
+// Every is n times, a step apart.
+func Every(first, step time.Duration, n int) (times []time.Duration) {
+	for i := range n {
+		times = append(times, first+time.Duration(i)*step)
+	}
+	return times
 }
 
 // parsePAM reads the one picture format of ffmpeg that is a short text header
-// and raw pixels.
-func parsePAM(t testing.TB, raw []byte) *image.RGBA {
+// and raw pixels, and returns what follows it.
+func parsePAM(t testing.TB, raw []byte) (picture *image.RGBA, rest []byte) {
 	t.Helper()
-	head, pixels, ok := strings.Cut(string(raw), "ENDHDR\n")
+	head, pixels, ok := bytes.Cut(raw, []byte("ENDHDR\n"))
 	if !ok {
 		t.Fatalf("no picture was decoded (%d bytes)", len(raw))
 	}
-	fields := strings.Fields(head)
+	fields := strings.Fields(string(head))
 	size := map[string]int{}
 	for i := 1; i+1 < len(fields); i += 2 {
 		size[fields[i]], _ = strconv.Atoi(fields[i+1]) // others are names
@@ -79,7 +100,7 @@ func parsePAM(t testing.TB, raw []byte) *image.RGBA {
 	if copy(img.Pix, pixels) != len(img.Pix) {
 		t.Fatalf("a picture of %v with %d bytes", img.Rect, len(pixels))
 	}
-	return img
+	return img, pixels[len(img.Pix):]
 }
 
 // ColorAt is the mean colour of the 9x9 pixels around a point given in
