@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,29 +14,56 @@ import (
 )
 
 // PartCoordinator shares the video parts of one render among machines that use the same
-// part cache. Whoever renders the job and whoever assists take one part after the
-// other. It is safe for concurrent use.
+// part cache. The machine that renders the job and those that assist claim one part
+// after another. It is safe for concurrent use.
 type PartCoordinator interface {
-	// Announce opens the parts that have to be made to everybody, who take them in
-	// this order. Only whoever renders the job calls it, before anything else.
+	// Announce offers the parts that have to be made; they are claimed in this order.
+	// The machine that renders the job calls it once, before anything else.
 	Announce(ctx context.Context, keys []string) error
 	// Next ends the caller's claim of a part that is in the cache now, unless made is
 	// "", and in the same step claims one that nobody has, or whose maker was lost. It
-	// returns "" where there is none, and when ctx is over.
+	// returns "" if there is none, and when ctx is over.
 	Next(ctx context.Context, made string) (key string, err error)
 	// GiveUp ends a claim without a part.
 	GiveUp(ctx context.Context, key string) error
-	// Await waits for parts that others claimed, and tells which of them have ended
-	// and whether they were made: none, when there is one to be claimed instead.
+	// Await waits for parts that others claimed. It returns the parts that have ended
+	// and whether they were made, or none if there is a part to be claimed.
 	Await(ctx context.Context, keys []string) (made map[string]bool, err error)
+}
+
+// alone is the coordinator of a render that shares its parts with nobody.
+type alone struct {
+	mu   sync.Mutex
+	open []string
+}
+
+func (a *alone) Announce(_ context.Context, keys []string) error {
+	a.open = keys
+	return nil
+}
+
+func (a *alone) Next(ctx context.Context, _ string) (key string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.open) == 0 || ctx.Err() != nil {
+		return "", nil
+	}
+	key, a.open = a.open[0], a.open[1:]
+	return key, nil
+}
+
+func (a *alone) GiveUp(context.Context, string) error { return nil }
+
+func (a *alone) Await(ctx context.Context, keys []string) (map[string]bool, error) {
+	return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("nobody makes %v", keys))
 }
 
 // fetchLanes is how many parts of others are fetched at once.
 const fetchLanes = 8
 
-// shareParts makes the missing parts, the dearest first, together with whoever
-// assists.
-func (r *run) shareParts(ctx context.Context, missing []*videoPart, parallel int) error {
+// makeVideo makes the missing parts in their order, together with the machines that
+// assist.
+func (r *run) makeVideo(ctx context.Context, missing []*videoPart, parallel int) error {
 	open := map[string]*videoPart{}
 	var keys []string
 	for _, p := range missing {
@@ -49,14 +77,14 @@ func (r *run) shareParts(ctx context.Context, missing []*videoPart, parallel int
 		var ended map[string]bool
 		var err error
 		if claimable {
-			_, err = r.takeParts(ctx, open, parallel, "")
+			_, err = r.claimParts(ctx, open, parallel, "")
 			claimable = false
 		} else if ended, err = r.job.Coordinator.Await(ctx, slices.Collect(maps.Keys(open))); err == nil {
 			err = r.collectParts(ctx, open, parallel, ended)
 			claimable = len(ended) == 0
 		}
 		if err != nil {
-			return fmt.Errorf("share parts: %w", err)
+			return fmt.Errorf("make parts: %w", err)
 		}
 		maps.DeleteFunc(open, func(key string, p *videoPart) bool {
 			_, over := ended[key]
@@ -67,41 +95,17 @@ func (r *run) shareParts(ctx context.Context, missing []*videoPart, parallel int
 	return nil
 }
 
-// takeParts makes part after part until the coordinator has none left, and returns
-// how many. The first one, unless "", is claimed already.
-func (r *run) takeParts(ctx context.Context, parts map[string]*videoPart, parallel int, first string) (int, error) {
-	c := r.job.Coordinator
+// claimParts makes part after part, up to parallel at once, until the coordinator has
+// none left. first is claimed already, unless "". It returns how many parts it made.
+func (r *run) claimParts(ctx context.Context, parts map[string]*videoPart, parallel int, first string) (int, error) {
 	var made atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for range parallel {
 		key := first
 		first = ""
-		group.Go(func() (err error) {
-			if key == "" {
-				key, err = c.Next(ctx, "")
-			}
-			for key != "" && err == nil {
-				p := parts[key]
-				if p == nil { // whoever announced it is of another version
-					return c.GiveUp(ctx, key)
-				}
-				if err := r.makePart(ctx, p); err != nil {
-					if ctx.Err() == nil { // else somebody else may well make it
-						err = errors.Join(err, c.GiveUp(ctx, key))
-					}
-					return err
-				}
-				made.Add(1)
-				r.mu.Lock()
-				kept := complete(r.decoded[p])
-				r.mu.Unlock()
-				if !kept {
-					err, key = c.GiveUp(context.WithoutCancel(ctx), key), ""
-				}
-				if err == nil {
-					key, err = c.Next(ctx, key)
-				}
-			}
+		group.Go(func() error {
+			n, err := r.claimOneByOne(ctx, parts, key)
+			made.Add(n)
 			if err != nil {
 				return fmt.Errorf("claim part: %w", err)
 			}
@@ -112,40 +116,68 @@ func (r *run) takeParts(ctx context.Context, parts map[string]*videoPart, parall
 	return int(made.Load()), err
 }
 
-// collectParts fetches the parts that others made, and makes those that they could
-// not, or that the cache has lost. That such a part might be made twice costs time
-// only; the same one comes out.
+// claimOneByOne is one lane of claimParts.
+func (r *run) claimOneByOne(ctx context.Context, parts map[string]*videoPart, key string) (made int64, err error) {
+	c := r.job.Coordinator
+	if key == "" {
+		key, err = c.Next(ctx, "")
+	}
+	for key != "" && err == nil {
+		p := parts[key]
+		if p == nil { // announced by another release
+			return made, c.GiveUp(ctx, key)
+		}
+		if err := r.makePart(ctx, p); err != nil {
+			if ctx.Err() == nil { // otherwise another machine may still succeed
+				err = errors.Join(err, c.GiveUp(ctx, key))
+			}
+			return made, err
+		}
+		made++
+		if !r.madeWhole(p) {
+			err, key = c.GiveUp(context.WithoutCancel(ctx), key), ""
+		}
+		if err == nil {
+			key, err = c.Next(ctx, key)
+		}
+	}
+	return made, err
+}
+
+// madeWhole reports whether a part made here is complete, and therefore in the cache.
+func (r *run) madeWhole(p *videoPart) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return complete(r.decoded[p])
+}
+
+// collectParts fetches the parts that others made, and makes those that they could not
+// make or that the cache has lost. Making one twice costs time only: both are equal.
 func (r *run) collectParts(ctx context.Context, parts map[string]*videoPart, parallel int, ended map[string]bool) error {
 	var mu sync.Mutex
-	var lost []string
-	fetching, fetchCtx := errgroup.WithContext(ctx)
-	fetching.SetLimit(fetchLanes)
+	var fetches, repairs []step
 	for key, made := range ended {
-		fetching.Go(func() error {
-			if p := parts[key]; made && r.fetchPart(fetchCtx, p) {
+		p := parts[key]
+		fetches = append(fetches, func(ctx context.Context) error {
+			if made && r.fetchPart(ctx, p) {
 				p.task.finish()
 				return nil
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			lost = append(lost, key)
-			return context.Cause(fetchCtx)
+			repairs = append(repairs, func(ctx context.Context) error { return r.makePart(ctx, p) })
+			return nil
 		})
 	}
-	if err := fetching.Wait(); err != nil {
+	if err := runSteps(ctx, fetches, fetchLanes); err != nil {
 		return err
 	}
-	making, ctx := errgroup.WithContext(ctx)
-	making.SetLimit(parallel)
-	for _, key := range lost {
-		making.Go(func() error { return r.makePart(ctx, parts[key]) })
-	}
-	return making.Wait()
+	return runSteps(ctx, repairs, parallel)
 }
 
-// Assist makes parts of a job that somebody else renders, the claimed one first,
-// until none is left or ctx ends. It writes to the part cache only. Of an error the
-// client hears nothing here: whoever renders the job finds the same and says so.
+// Assist makes parts of a job that another machine renders, the claimed one first,
+// until none is left or ctx ends. It writes to the part cache only. Its errors do not
+// reach the client: the machine that renders the job meets the same error and reports it.
 func (e *Engine) Assist(ctx context.Context, job Job, claimed string) (made int, err error) {
 	r := e.newRun(job)
 	defer r.close()
@@ -161,5 +193,5 @@ func (e *Engine) Assist(ctx context.Context, job Job, claimed string) (made int,
 	for _, p := range r.plan.Parts {
 		parts[p.Key] = p
 	}
-	return r.takeParts(ctx, parts, parallel, claimed)
+	return r.claimParts(ctx, parts, parallel, claimed)
 }

@@ -18,14 +18,15 @@ import (
 // step is one piece of work between planning and the final pass.
 type step func(ctx context.Context) error
 
-// dearestFirst orders by cost.
-func dearestFirst[T interface{ cost() float64 }](a, b T) int { return cmp.Compare(b.cost(), a.cost()) }
+// mostExpensiveFirst orders by cost.
+func mostExpensiveFirst[T interface{ cost() float64 }](a, b T) int {
+	return cmp.Compare(b.cost(), a.cost())
+}
 
-// makeParts makes every video part and every sound that the cache does not
-// have. Video parts are made as many at once as suit cores and memory, the
-// dearest first: the small ones then fill the gaps at the end. Sounds need
-// little of either and have a lane of their own, where they use what encoders
-// leave idle.
+// makeParts makes every video part and every sound that the cache lacks. As many
+// video parts are made at once as suit cores and memory, the most expensive first:
+// the small ones then fill the gaps at the end. Sounds need little of either and
+// have a lane of their own, where they use what encoders leave idle.
 func (r *run) makeParts(ctx context.Context) error {
 	missing, parallel, err := r.missingParts(ctx)
 	if err != nil {
@@ -34,17 +35,13 @@ func (r *run) makeParts(ctx context.Context) error {
 	if err := r.reserveSpace(); err != nil {
 		return err
 	}
-	slices.SortStableFunc(missing, dearestFirst)
-	steps := make([]step, len(missing))
-	for i, p := range missing {
+	slices.SortStableFunc(missing, mostExpensiveFirst)
+	for _, p := range missing {
 		p.task = r.meter.work(p.cost() / float64(parallel))
-		steps[i] = func(ctx context.Context) error { return r.makePart(ctx, p) }
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	if r.job.Coordinator != nil && len(missing) > 0 {
-		group.Go(func() error { return r.shareParts(ctx, missing, parallel) })
-	} else {
-		group.Go(func() error { return runSteps(ctx, steps, parallel) })
+	if len(missing) > 0 {
+		group.Go(func() error { return r.makeVideo(ctx, missing, parallel) })
 	}
 	audioLanes := 1
 	if len(missing) == 0 {
@@ -63,8 +60,8 @@ func (r *run) makeParts(ctx context.Context) error {
 	return r.checkDamage()
 }
 
-// missingParts are those that the cache does not have, and how many of them are to be
-// encoded at once.
+// missingParts returns the parts that the cache lacks, and how many of them to encode
+// at once.
 func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel int, err error) {
 	for _, p := range r.plan.Parts {
 		found := r.fetchPart(ctx, p)
@@ -77,9 +74,8 @@ func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel 
 	return missing, parallel, err
 }
 
-// audioSteps returns the work for the sounds that the cache does not have, the
-// longest first. Both kinds run in so many lanes, the stretches after the decodes that
-// they read.
+// audioSteps returns the work for the sounds that the cache lacks, the longest first.
+// Stretches read what the decodes write, so they run after them.
 func (r *run) audioSteps(ctx context.Context, lanes int) (decodes, stretches []step) {
 	var undecoded []*decodedAudio
 	var missing []*stretchedAudio
@@ -95,8 +91,8 @@ func (r *run) audioSteps(ctx context.Context, lanes int) (decodes, stretches []s
 			undecoded = append(undecoded, s)
 		}
 	}
-	slices.SortStableFunc(undecoded, dearestFirst)
-	slices.SortStableFunc(missing, dearestFirst)
+	slices.SortStableFunc(undecoded, mostExpensiveFirst)
+	slices.SortStableFunc(missing, mostExpensiveFirst)
 	for _, s := range undecoded {
 		t := r.meter.work(s.cost() / float64(lanes))
 		decodes = append(decodes, func(ctx context.Context) error { return r.decodeAudio(ctx, s, t) })
@@ -115,7 +111,7 @@ func (r *run) fetchSound(ctx context.Context, key, file string) bool {
 	return found
 }
 
-// runSteps runs the steps in their order, so many at once.
+// runSteps starts the steps in their order, up to parallel at once.
 func runSteps(ctx context.Context, steps []step, parallel int) error {
 	lanes, ctx := errgroup.WithContext(ctx)
 	lanes.SetLimit(parallel)
@@ -141,7 +137,7 @@ func (r *run) makePart(ctx context.Context, p *videoPart) error {
 	if err := r.reserveSpace(); err != nil {
 		return err
 	}
-	got, err := r.encodeAnyhow(ctx, p, out)
+	got, err := r.encodeWithRetries(ctx, p, out)
 	if err != nil {
 		return r.blameEncoder(ctx, err, p)
 	}
@@ -170,9 +166,9 @@ func (r *run) makePart(ctx context.Context, p *videoPart) error {
 // what names the shot's pictures in a message.
 func (s *shot) what() string { return fmt.Sprintf("segments[%d]: the video", s.segment) }
 
-// encodeAnyhow encodes a part, again where its sources need another treatment than
-// most. It tells how much of each was decoded in the end.
-func (r *run) encodeAnyhow(ctx context.Context, p *videoPart, out string) ([]coverage, error) {
+// encodeWithRetries encodes a part, and encodes it again if its sources turn out to
+// need special treatment. It returns how much of each source was decoded in the end.
+func (r *run) encodeWithRetries(ctx context.Context, p *videoPart, out string) ([]coverage, error) {
 	keys := p.keyframes(0)
 	got, err := r.encodePart(ctx, p, out, keys)
 	if refusedSize(err) || err == nil && p.rebuilt(r.path(out)) {
@@ -182,9 +178,9 @@ func (r *run) encodeAnyhow(ctx context.Context, p *videoPart, out string) ([]cov
 		}
 		got, err = r.encodePart(ctx, p, out, keys)
 	}
-	// Some decoders lose frames after a start in the middle, and broken indexes
-	// make seeks land anywhere. A start further ahead, and in the end the start of
-	// the file, shows whether it is the film that is broken.
+	// Some decoders lose frames after a seek, and broken indexes make seeks land
+	// anywhere. Starting further ahead, and finally at the start of the file, shows
+	// whether the file itself is broken.
 	earlier := p.keyframes(3)
 	lossy := func(i int) bool { return got[i].missing > 0 && keys[i] > 0 }
 	if err == nil && replaceWhere(keys, earlier, lossy) {
@@ -198,7 +194,7 @@ func (r *run) encodeAnyhow(ctx context.Context, p *videoPart, out string) ([]cov
 	return got, err
 }
 
-// replaceWhere replaces the entries that the condition names, and reports whether
+// replaceWhere replaces the entries that meet the condition, and reports whether
 // there were any.
 func replaceWhere(entries, by []float64, condition func(i int) bool) bool {
 	any := false
@@ -210,7 +206,7 @@ func replaceWhere(entries, by []float64, condition func(i int) bool) bool {
 	return any
 }
 
-// encodePart runs the part's pass and tells how much of each shot's source was
+// encodePart runs the part's pass and returns how much of each shot's source was
 // decoded.
 func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []float64) ([]coverage, error) {
 	pass := p.pass(out, keys)
@@ -240,8 +236,8 @@ func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []f
 	return got, nil
 }
 
-// blameEncoder tells whose fault it is that a part was not made: where frames came
-// out of the decoder, it was not the source's.
+// blameEncoder says why a part could not be made. A source is to blame only if no
+// frame of it was decoded.
 func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart) error {
 	for i, s := range p.shots {
 		if times, readErr := readTimes(r.path(p.log(i))); readErr != nil || len(times) == 0 {
@@ -260,9 +256,9 @@ func (r *run) checkDamage() error {
 	for _, p := range r.plan.Sequence {
 		whole := framesDuration(p.Frames, p.canvas.Rate)
 		for i, s := range p.shots {
-			c := coverage{got: whole, wanted: whole} // from the cache, which keeps whole parts alone
-			if fresh, ok := r.decoded[p]; ok {
-				c = fresh[i]
+			c := coverage{got: whole, wanted: whole} // the cache keeps only complete parts
+			if made, ok := r.decoded[p]; ok {
+				c = made[i]
 			}
 			sum := sums[s.segment]
 			sums[s.segment] = coverage{got: sum.got + c.got, wanted: sum.wanted + c.wanted}

@@ -51,6 +51,9 @@ type run struct {
 }
 
 func (e *Engine) newRun(job Job) *run {
+	if job.Coordinator == nil {
+		job.Coordinator = &alone{}
+	}
 	return &run{Engine: e, job: job, log: cmp.Or(job.Log, slog.New(slog.DiscardHandler)), work: filepath.Join(job.Dir, "work"),
 		meter: newMeter(job.OnProgress), decoded: map[*videoPart][]coverage{}}
 }
@@ -63,10 +66,10 @@ func (r *run) close() {
 
 func (r *run) path(name string) string { return filepath.Join(r.work, name) }
 
-// open readies the folder and plans.
+// open empties the working folder and plans.
 func (r *run) open(ctx context.Context) error {
-	// What an earlier attempt left must not be written into: parts in the folder
-	// may be the very files of the cache.
+	// Never write into the files of an earlier attempt: they may be hard links to the
+	// cache.
 	if err := os.RemoveAll(r.work); err != nil {
 		return fmt.Errorf("render: %w", err)
 	}
@@ -104,8 +107,8 @@ func (r *run) render(ctx context.Context) (Output, error) {
 	return out, err
 }
 
-// analyseAll finds out about every distinct content of the job, and returns it by
-// the keys of the timeline.
+// analyseAll analyses every distinct content of the job once. It returns the sources
+// by their keys in the timeline.
 func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 	byKey, byContent := map[string]*Source{}, map[string]*Source{}
 	for _, u := range uses(r.job.Timeline) {
@@ -141,7 +144,7 @@ func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 	return byKey, group.Wait()
 }
 
-// analyse returns what the cache knows of a file, or looks.
+// analyse returns the cached analysis of a file, or makes it.
 func (r *run) analyse(ctx context.Context, s *Source) (*Info, error) {
 	key := newKey(kindInfo).add("version", infoVersion).add("source", s.SHA256).String() + ".json"
 	info := &Info{}
@@ -168,7 +171,7 @@ func (r *run) count(all, reused *int, wasReused bool) {
 	}
 }
 
-// encode runs a pass in the run's folder. corrupt is how many frames it decoded
+// encode runs a pass in the working folder. corrupt counts the frames that were decoded
 // with errors.
 func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err error) {
 	pass.Dir = r.work
@@ -176,10 +179,10 @@ func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err err
 	return result.CorruptFrames, noSpace(err)
 }
 
-// blame turns the failure of a pass over a client's file into a sentence about
-// the file: what names the user and the thing, "segments[2]: the video", and ended
-// is for a pass that ended by itself, nil where that is our own fault. A full disk
-// and an end from outside are not the file's fault.
+// blame turns the failure of a pass over a client's file into a sentence about the
+// file. what names the field and the stream: "segments[2]: the video". ended is the
+// fault if ffmpeg itself gave up, nil if that is an internal error. A full disk and a
+// killed process are not the file's fault.
 func (r *run) blame(ctx context.Context, err error, what string, ended *fault.Error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -8,20 +8,19 @@ import (
 // threadPlanVersion is raised when the same situation would be planned differently.
 const threadPlanVersion = 1
 
-// threadPlan is who encodes what: how many encoders run at once and how many threads
-// each has.
+// threadPlan says how many encoders run at once and how many threads each has.
 //
-// Encoders of one thread waste nothing, and with enough of them all cores are
-// busy; few parts need more threads each. Which it is depends on how many parts
-// are missing, and x264's output depends on the threads. So the decision is made
-// once for a plan and kept in the cache: a render that continues after a crash
-// finds fewer parts missing, and must still give the same frames.
+// Encoders with one thread waste nothing, and enough of them keep all cores busy. A few
+// parts need more threads each. The choice depends on how many parts are missing, and
+// x264's output depends on its threads. So the plan is made once and kept in the cache:
+// a render that continues after a crash finds fewer parts missing, and must still give
+// the same frames.
 type threadPlan struct {
 	Parallel int            `json:"parallel"`
 	Threads  map[string]int `json:"threads"` // by part key; parts not named have the plan's
 }
 
-// planThreads decides for the missing parts of a plan, of which there are some.
+// planThreads plans the threads for the missing parts of a plan; there is at least one.
 func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	s := threadPlan{Parallel: p.Parallel, Threads: map[string]int{}}
 	var largest int64
@@ -33,18 +32,18 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 		return s
 	}
 	s.Parallel = alone
-	// The last ones, which do not fill a round, keep their threads: they would
-	// leave cores idle otherwise.
+	// The last parts, which do not fill a round, keep their threads. Otherwise they
+	// would leave cores idle.
 	ordered := slices.Clone(missing)
-	slices.SortStableFunc(ordered, dearestFirst)
+	slices.SortStableFunc(ordered, mostExpensiveFirst)
 	for _, v := range ordered[:len(ordered)-len(ordered)%alone] {
 		s.Threads[v.Key] = 1
 	}
 	return s
 }
 
-// assignThreads sets the threads of the missing parts, as an earlier attempt decided or
-// anew, and returns how many passes run at once.
+// assignThreads sets the threads of the missing parts by the plan of an earlier attempt
+// or a new one, and returns how many passes run at once.
 func (r *run) assignThreads(ctx context.Context, missing []*videoPart) (parallel int, err error) {
 	if len(missing) == 0 {
 		return r.plan.Parallel, nil
@@ -69,7 +68,7 @@ func (s threadPlan) apply(parts []*videoPart) {
 	}
 }
 
-// loadThreadPlan returns what was decided for the plan, if anything was.
+// loadThreadPlan returns the thread plan of an earlier attempt, if there is one.
 func (r *run) loadThreadPlan(ctx context.Context) (s threadPlan, ok bool) {
 	if !r.fetchJSON(ctx, r.threadPlanKey(), &s) || s.Parallel < 1 {
 		return threadPlan{}, false
@@ -77,7 +76,7 @@ func (r *run) loadThreadPlan(ctx context.Context) (s threadPlan, ok bool) {
 	return s, true
 }
 
-// threadPlanKey names the decision for the plan on a machine of this kind.
+// threadPlanKey is the cache key of the thread plan on a machine of this kind.
 func (r *run) threadPlanKey() string {
 	k := newKey(kindThreads).add("version", threadPlanVersion).add("machine", r.machine())
 	for _, v := range r.plan.Parts {
