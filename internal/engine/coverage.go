@@ -11,10 +11,10 @@ import (
 	"cutroom/internal/media"
 )
 
-// ffmpeg ends with success after decoding next to nothing of a broken file: the
-// gaps are filled with repeated frames and silence. So every pass that decodes
-// also writes down when each frame that really left the decoder begins, through
-// a second output of the muxer mkvtimestamp_v2: a line of milliseconds a frame.
+// ffmpeg reports success even if it decodes almost nothing of a broken file, and fills
+// the gaps with repeated frames and silence. So every decoding pass has a second output,
+// of the muxer mkvtimestamp_v2, that lists when each decoded frame begins: one line of
+// milliseconds per frame.
 
 // readTimes reads such a log. The times are in milliseconds, ascending.
 func readTimes(path string) ([]int64, error) {
@@ -37,7 +37,7 @@ func readTimes(path string) ([]int64, error) {
 	return times, nil
 }
 
-// covered adds up how much of [from, to) the frames starting at times show, in
+// covered returns how much of [from, to) the frames starting at times fill, in
 // milliseconds. A frame lasts until the next one, but never longer than longest.
 func covered(times []int64, from, to, longest int64) int64 {
 	var sum int64
@@ -56,12 +56,12 @@ func covered(times []int64, from, to, longest int64) int64 {
 // coverage is how much of the wanted stretch of a source was really decoded.
 type coverage struct {
 	got, wanted time.Duration
-	missing     int  // frames that did not come
-	noise       bool // most of what came was decoded with errors
+	missing     int  // frames that were not decoded
+	noise       bool // most frames were decoded with errors
 }
 
-// complete reports whether the rest is too little to call the source damaged. Of a
-// stretch beyond the source's end nothing is wanted.
+// complete reports whether too little is missing to call the source damaged. Nothing is
+// wanted beyond the source's end.
 func (c coverage) complete() bool {
 	return c.wanted == 0 || c.got > 0 && !c.noise && !clearlyLess(c.got, c.wanted)
 }
@@ -75,7 +75,7 @@ func complete(all []coverage) bool {
 func (s *shot) decoded(times []int64) coverage {
 	info := s.source.info.Video
 	ms := info.TimeBase.Float() * 1000
-	// The longest a frame may stand is as long as any does in this stretch.
+	// A frame may last as long as the longest one in this stretch.
 	usual := info.usualStep().Milliseconds()
 	longest := float64(usual)
 	for i := s.first + 1; i <= s.last; i++ {
@@ -85,8 +85,8 @@ func (s *shot) decoded(times []int64) coverage {
 	wanted := int64(float64(info.Starts[s.last]-info.Starts[s.first])*ms) + usual
 	var got int64
 	if len(times) > 0 {
-		// The log counts from wherever the muxer put its zero: only distances hold.
-		// A late first frame is a hole as well, and shows in the sum.
+		// The muxer chooses the log's zero, so only distances count. A late first frame
+		// is a hole as well, and shows in the sum.
 		got = covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
 	c := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}

@@ -9,17 +9,17 @@
 //	sounds ── ffmpeg, each source once ─▶ *.f32           (48 kHz, sample exact)
 //	mix (package audio, streaming) ─▶ final ffmpeg: AAC once, video copied ─▶ out.mp4
 //
-// Everything before the mix is kept in a [PartCache] under a key of all that
-// shaped it, so that a repeated render, a render after a crash, and a render of
-// an edited timeline only do what is new.
+// Everything before the mix is kept in a [PartCache]. A key hashes all that shaped the
+// part, so a repeated render, a render after a crash, and a render of an edited timeline
+// only make what is new.
 //
-// The grid. Video is laid out on whole frames of the canvas' rate. Each segment
-// starts at the frame of the source that is visible at its trim start, and its
-// sound starts at the same instant, so that sound and picture never part. Where
-// two segments continue the same source, the second starts at exactly the frame
-// and the sample behind the first: cutting a film into pieces changes nothing.
+// Video is laid out on a grid of whole frames of the canvas's rate. Each segment starts
+// at the source frame that is visible at its trim start, and its sound starts at the
+// same instant, so sound and picture never drift apart. If a segment continues the
+// source where the previous one ended, it starts at exactly the next frame and sample:
+// cutting a film into pieces changes nothing.
 //
-// The package knows nothing of jobs, users, HTTP or the object store. Failures
-// the client may see are *fault.Error sentences that name the segment; anything
-// else is internal.
+// The package knows nothing of jobs, users, HTTP or the object store. Failures that the
+// client may see are *fault.Error sentences that name the segment. All other errors are
+// internal.
 package engine

@@ -21,9 +21,8 @@ type Config struct {
 	FinalTimeout time.Duration // of the final pass; 0 = 30 minutes
 }
 
-// Engine renders timelines. It holds no state between renders but the cache.
-// Safe for concurrent use; how many renders may run at once is the caller's
-// decision.
+// Engine renders timelines. It keeps no state between renders except the cache. It is
+// safe for concurrent use; the caller decides how many renders run at once.
 type Engine struct {
 	cfg     Config
 	scratch *scratch
@@ -41,8 +40,8 @@ func (e *Engine) machine() Machine {
 	return Machine{Cores: e.cfg.Cores, MemoryBytes: int64(e.cfg.Cores) * memoryPerCore, ProcessBytes: e.cfg.Media.MaxMemory()}
 }
 
-// Source is a local file behind a key of the timeline. The engine finds out the
-// rest, in a copy of its own: one for all keys of the same content.
+// Source is the local file behind a key of the timeline. The engine completes a copy of
+// it: one for all keys of the same content.
 type Source struct {
 	Path   string // absolute; the engine only reads it
 	SHA256 string // hex of the content
@@ -53,20 +52,19 @@ type Source struct {
 
 // Job is one render.
 type Job struct {
-	// Dir is the job's private working folder, absolute. It must exist. The
-	// engine leaves the output and intermediate files there; the caller owns and
-	// removes it. What an earlier attempt left behind is ignored and overwritten.
+	// Dir is the absolute path of the job's private working folder. It must exist. The
+	// engine leaves the output there; the caller owns and removes the folder. Files of
+	// an earlier attempt are overwritten.
 	Dir string
 
 	Timeline timeline.Timeline // must have passed Validate
 	Sources  map[string]Source // a file for every key of Timeline.SourceKeys
 
-	// CacheScope separates users in the cache: parts are found again only under
-	// the scope that made them.
+	// CacheScope separates users in the cache: a part is found only in the scope that
+	// it was made in.
 	CacheScope string
 
-	// Coordinator shares the making of video parts with other machines. Nil makes all
-	// of them here.
+	// Coordinator shares the video parts with other machines. Nil makes all of them here.
 	Coordinator PartCoordinator
 
 	Log *slog.Logger // nil discards
@@ -85,9 +83,9 @@ type Output struct {
 	SizeBytes int64
 	Duration  time.Duration // of the timeline: Frames at FrameRate
 
-	Frames        int64          // video frames; for sound alone, what the film would have had
+	Frames        int64          // video frames; in an audio-only render, those of its grid
 	FrameRate     media.Rational // exact
-	Width, Height int            // 0 for sound alone
+	Width, Height int            // 0 in an audio-only render
 	Samples       int64          // sound, per channel at 48 kHz
 	Stats         Stats
 }

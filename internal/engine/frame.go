@@ -11,7 +11,7 @@ import (
 
 // picture is the part of the chain that turns a decoded frame into one of the
 // canvas: size, colour, orientation, bars. Cropping and scaling come first, because
-// all that follows costs by the pixel. n tells the labels from another shot's.
+// everything after them costs by the pixel. n numbers the labels, see filters.
 func (s *shot) picture(n int) []string {
 	video := s.source.info.Video
 	switch whole := (window{w: video.Width, h: video.Height}); {
@@ -31,7 +31,7 @@ func (s *shot) picture(n int) []string {
 	}
 }
 
-// margins are where a picture of w x h lies on the canvas.
+// margins returns the place of a picture of w x h on the canvas.
 func (s *shot) margins(w, h int) (x, y int) {
 	return (s.canvas.Width - w) / 4 * 2, (s.canvas.Height - h) / 4 * 2
 }
@@ -44,8 +44,8 @@ func (s *shot) blurred(whole window, n int) []string {
 	x, y := s.margins(w, h)
 	smallW, smallH := backdrop(s.canvas)
 	background := append([]string{s.framing.window.crop()}, s.placedOn(s.framing.window, smallW, smallH, coarse)...)
-	// Mirrored over its edges, the picture is not blurred into the colours that happen
-	// to lie on them.
+	// Mirroring the picture over its edges keeps the colours of the outermost pixels
+	// from spreading.
 	const edge = 3 * backdropBlur
 	background = append(background, fmt.Sprintf("pad=iw+%d:ih+%[1]d:%d:%[2]d", 2*edge, edge),
 		fmt.Sprintf("fillborders=%d:%[1]d:%[1]d:%[1]d:mirror", edge),
@@ -57,7 +57,7 @@ func (s *shot) blurred(whole window, n int) []string {
 		fill, fit, fill, strings.Join(background, ","), bars, fit, strings.Join(front, ","), inside, bars, inside, x, y)}
 }
 
-// How a picture is scaled: what is blurred anyway needs no sharp scaling.
+// Scaling algorithms; a picture that is blurred afterwards needs no sharp one.
 const (
 	sharp  = "bicubic"
 	coarse = "area"
@@ -77,34 +77,34 @@ func (s *shot) placedOn(from window, w, h int, scaling string) []string {
 	return chain
 }
 
-// guard names the filter of sameSize where ffmpeg reports what it refuses.
+// guard is the name of requireSize's filter in ffmpeg's error messages.
 const guard = "crop@same-size"
 
-// sameSize lets pictures of the size that the analysis found through, at no
-// cost, and refuses others. Recordings of calls and screens turn or change their
-// resolution in the middle: ffmpeg then builds the graph anew, which forgets how
-// many frames it has seen, and everything behind counts on one size.
-func (s *shot) sameSize() string {
+// requireSize fails the pass if a picture does not have the size that the analysis
+// found; it costs nothing. Recordings of calls and screens rotate or change their
+// resolution in the middle. ffmpeg would rebuild the graph, which forgets how many
+// frames it has seen, and the filters behind count on one size.
+func (s *shot) requireSize() string {
 	w, h := s.source.info.Video.Width, s.source.info.Video.Height
 	return fmt.Sprintf("%s=w='if(eq(iw,%d)*eq(ih,%d),iw,-1)':h=ih:exact=1", guard, w, h)
 }
 
-// oneSize fits every picture, by its own size, into the one that the analysis
-// found, in one format. The graph stays as it is: these two filters alone follow
-// the change.
-func (s *shot) oneSize() string {
+// scaleToSize fits every picture into the size that the analysis found. Only these
+// two filters follow a change of the size; the rest of the graph stays as it is.
+func (s *shot) scaleToSize() string {
 	w, h := s.source.info.Video.Width, s.source.info.Video.Height
 	return fmt.Sprintf("scale=%d:%d:flags=bicubic:force_original_aspect_ratio=decrease:eval=frame,"+
 		"pad=%d:%d:(ow-iw)/2:(oh-ih)/2:black:eval=frame", w, h, w, h)
 }
 
-// refusedSize reports whether a pass ended because of sameSize.
+// refusedSize reports whether requireSize failed a pass.
 func refusedSize(err error) bool {
 	exit, ok := errors.AsType[*media.ExitError](err)
 	return ok && strings.Contains(exit.Stderr, guard)
 }
 
-// resize is the way to w x h: nothing, the loss of an odd line, or scaling.
+// resize is the filter that brings pictures to w x h: none, a crop of an odd line, or
+// a scaler.
 func resize(from window, w, h int, scaling string) string {
 	switch dw, dh := from.w-w, from.h-h; {
 	case dw == 0 && dh == 0:
@@ -115,8 +115,8 @@ func resize(from window, w, h int, scaling string) string {
 	return fmt.Sprintf("scale=%d:%d:flags=%s", w, h, scaling)
 }
 
-// colour scales pictures of the window's size to w x h and leaves 8-bit 4:2:0 in
-// BT.709 and limited range, whatever the source is in.
+// colour scales pictures of the window's size to w x h and converts them to 8-bit
+// 4:2:0 in BT.709 and limited range.
 func (s *shot) colour(from window, w, h int, scaling string) []string {
 	video := s.source.info.Video
 	if video.HDR() {
@@ -139,22 +139,19 @@ func (s *shot) colour(from window, w, h int, scaling string) []string {
 	if matrix == "bt709" && in == "tv" && primaries == "bt709" {
 		return append(chain, "format=yuv420p")
 	}
-	// The filter works on planar 4:2:0, 4:2:2 and 4:4:4 of 8 to 12 bits and
-	// converts matrix, range, depth and primaries in one go. The transfer is that of
-	// a display on both sides: between SDR systems it differs by less than players
-	// care about.
+	// The filter works on planar 4:2:0, 4:2:2 and 4:4:4 of 8 to 12 bits and converts
+	// matrix, range, depth and primaries at once. Both sides get a display's transfer
+	// function: those of SDR systems differ by less than players care about.
 	if !strings.HasPrefix(video.PixelFormat, "yuv4") && !strings.HasPrefix(video.PixelFormat, "yuvj4") && !isRGB(video.PixelFormat) {
 		chain = append(chain, "format=yuv420p")
 	}
-	return append(chain, fmt.Sprintf(
-		"colorspace=ispace=%s:space=bt709:irange=%s:range=tv:iprimaries=%s:primaries=bt709:itrc=gamma22:trc=gamma22:format=yuv420p",
-		matrix, in, primaries))
+	return append(chain, fmt.Sprintf("colorspace=ispace=%s:space=bt709:irange=%s:range=tv:iprimaries=%s:primaries=bt709:"+
+		"itrc=gamma22:trc=gamma22:format=yuv420p", matrix, in, primaries))
 }
 
-// primaries are those of the source in the colorspace filter's words, where they
-// are wide enough that taking them for BT.709 would pale the picture. Those of
-// other SDR systems differ by less than players care about, and converting them
-// would cost a detour over light.
+// primaries names the source's primaries for the colorspace filter if they are so wide
+// that reading them as BT.709 would pale the picture. Those of other SDR systems differ
+// by less than players care about, and converting them would go through linear light.
 func (s *shot) primaries() string {
 	switch p := s.source.info.Video.ColorPrimaries; p {
 	case "smpte431", "smpte432", "bt2020":
@@ -163,7 +160,7 @@ func (s *shot) primaries() string {
 	return "bt709"
 }
 
-// matrix is the YUV matrix of the source in the colorspace filter's words.
+// matrix names the source's YUV matrix for the colorspace filter.
 // Files that do not say follow the habit players rely on: BT.601 for standard
 // definition, BT.709 above.
 func (s *shot) matrix() string {
@@ -195,7 +192,7 @@ func fullRange(v *videoInfo) bool {
 	return v.ColorRange == "pc" || strings.HasPrefix(v.PixelFormat, "yuvj")
 }
 
-// toneMap brings PQ and HLG down to SDR.
+// toneMap converts PQ and HLG to SDR.
 func (s *shot) toneMap(w, h int) []string {
 	video := s.source.info.Video
 	transfer := video.ColorTransfer
@@ -209,8 +206,8 @@ func (s *shot) toneMap(w, h int) []string {
 	}
 }
 
-// rebuilt reports whether ffmpeg built the graph anew in the middle of a part, as
-// it does for another format, too: the times then begin again.
+// rebuilt reports whether ffmpeg rebuilt the graph in the middle of a part, which it
+// also does when the pixel format changes: the times then begin again.
 func (v *videoPart) rebuilt(path string) bool {
 	m, err := container.ReadMovie(path)
 	return err == nil && (!m.Video.Uniform || m.Video.Samples != v.Frames)

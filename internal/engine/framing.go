@@ -10,8 +10,8 @@ import (
 // smallestSide is the least that a side of the output has.
 const smallestSide = 16
 
-// canvasSize is the size of the output for a first segment with video v: as it
-// is displayed, or in the shape and size that the canvas asks for.
+// canvasSize is the size of the output for a first segment with video v: its size as
+// displayed, or the shape and size that the canvas asks for.
 func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
 	w, h := float64(v.DisplayWidth&^1), float64(v.DisplayHeight&^1)
 	if c == nil {
@@ -31,9 +31,8 @@ func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
 // nearestEven rounds to the nearest even number; odd numbers go up.
 func nearestEven(f float64) int { return 2 * int(math.Floor(f/2+0.5)) }
 
-// contain scales w x h into the canvas keeping its shape. A side that would fall
-// short of the canvas by up to half a percent fills it: a hairline of black
-// looks worse than that much stretching.
+// contain scales w x h into the canvas and keeps its shape. A side up to half a percent
+// short of the canvas is stretched to fill it, because a hairline of black looks worse.
 func contain(w, h int, canvas Canvas) (int, int) {
 	ratio := min(float64(canvas.Width)/float64(w), float64(canvas.Height)/float64(h))
 	side := func(n, limit int) int {
@@ -46,10 +45,10 @@ func contain(w, h int, canvas Canvas) (int, int) {
 	return side(w, canvas.Width), side(h, canvas.Height)
 }
 
-// framing is how pictures of another shape than the canvas's fill it. The zero
-// value pads, and is that of all pictures of the canvas's own shape.
+// framing says how a picture of another shape fills the canvas. The zero value pads;
+// pictures of the canvas's own shape always have it.
 type framing struct {
-	window window // what is cut out to cover the canvas, in pixels as coded; zero for all
+	window window // the crop that covers the canvas, in coded pixels; zero = everything
 	blur   bool   // the window is only the background, see backdrop
 }
 
@@ -65,7 +64,7 @@ func newFraming(v *videoInfo, canvas Canvas, fit timeline.Fit, focus timeline.Fo
 }
 
 // cover is the largest window of the source's picture that has the canvas's shape,
-// as near to the focus as the edges allow.
+// with its middle as near to the focus as the edges allow.
 func cover(v *videoInfo, canvas Canvas, focus timeline.Focus) window {
 	shape := float64(canvas.Width) / float64(canvas.Height) * float64(v.DisplayHeight) / float64(v.DisplayWidth)
 	wide, high := min(1, shape), min(1, 1/shape) // shares of the displayed picture
@@ -105,19 +104,19 @@ func coded(v *videoInfo, p timeline.Focus) (x, y float64) {
 	return x, y
 }
 
-// backdropSide is the shorter side of the picture that a background is blurred in,
-// and backdropBlur the sigma of its blur there: a sixteenth of the canvas, which
-// leaves nothing of detail that is finer than a twentieth.
+// A background is blurred on a picture whose shorter side is backdropSide, with the
+// sigma backdropBlur. That is a sixteenth of the canvas, which removes all detail finer
+// than a twentieth.
 const (
 	backdropSide = 64
 	backdropBlur = 4
 )
 
-// backdrop is the size in which the canvas's background is blurred.
+// backdrop is the size at which the canvas's background is blurred.
 func backdrop(canvas Canvas) (width, height int) {
 	scale := min(1, backdropSide/float64(min(canvas.Width, canvas.Height)))
 	return max(2, nearestEven(float64(canvas.Width)*scale)), max(2, nearestEven(float64(canvas.Height)*scale))
 }
 
-// crop is the filter that cuts the window out.
+// crop is the filter that cuts out the window.
 func (c window) crop() string { return fmt.Sprintf("crop=%d:%d:%d:%d", c.w, c.h, c.x, c.y) }

@@ -16,8 +16,8 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Info is what a render needs to know of a source. It depends on the file's
-// content alone and is found once per content.
+// Info is what a render needs to know about a source. It depends only on the file's
+// content, so each content is analysed once.
 type Info struct {
 	Kind    container.Kind
 	Streams int
@@ -30,36 +30,37 @@ type Info struct {
 	Zero time.Duration
 }
 
-// videoInfo is the video stream as its packets are.
+// videoInfo is the video stream as measured on its packets.
 type videoInfo struct {
 	media.VideoStream
 	Packets int64
 	Starts  tickList      // starts of the frames in TimeBase, file time, ascending
 	Keys    tickList      // starts of the keyframes in nanoseconds, file time, ascending
 	End     time.Duration // real end
-	// ClaimedEnd is where a sound file of this kind would end; greater than End
-	// only when part of the file is known to be missing.
+	// ClaimedEnd is where the undamaged file would end. It is greater than End only if
+	// part of the file is known to be missing.
 	ClaimedEnd time.Duration
 }
 
-// audioInfo is the audio stream as its packets are.
+// audioInfo is the audio stream as measured on its packets.
 type audioInfo struct {
 	media.AudioStream
 	Packets    int64
 	First, End time.Duration // real
 	ClaimedEnd time.Duration // see videoInfo
-	Holes      []media.Gap   // where the recorder wrote nothing, see Info.holes
+	Holes      []media.Gap   // times at which the recorder wrote nothing, see Info.holes
 }
 
-// longestPacket is how long a packet may stand for the sound behind it: packets that
-// are further apart leave a hole.
+// longestPacket is the longest time that one packet covers. Packets further apart leave
+// a hole.
 func (a *audioInfo) longestPacket() time.Duration {
 	return 2*(a.End-a.First)/time.Duration(max(1, a.Packets)) + 150*time.Millisecond
 }
 
-// holes tells the silence of a recorder, which writes nothing while a call or another
-// app has the microphone, from sound that the file has lost. The index of an mp4
-// lists every packet; what was lost elsewhere has taken the pictures along.
+// holes returns the gaps in which the recorder wrote nothing, because a call or another
+// app had the microphone. In other gaps the file has lost its sound. The index of an mp4
+// lists every packet, so its gaps are never losses; in other files, a loss has taken the
+// pictures with it.
 func (i *Info) holes(gaps []media.Gap) []media.Gap {
 	var holes []media.Gap
 	for _, g := range gaps {
@@ -89,7 +90,7 @@ func (i *Info) ends() (end, claimed time.Duration) {
 	return end, claimed
 }
 
-// pixels are those of one coded picture.
+// pixels is the size of one coded picture.
 func (v *videoInfo) pixels() int64 { return int64(v.Width) * int64(v.Height) }
 
 // start is the time of the n-th frame relative to zero, in seconds.
@@ -129,9 +130,8 @@ func (v *videoInfo) steps() []int64 {
 // singleStep is how long a single frame is shown.
 const singleStep = time.Second / 30
 
-// usualStep is the usual distance between neighbouring frames: the mean of
-// those within a quarter of the median, so that neither pauses nor the rounding
-// of a coarse clock count.
+// usualStep is the usual distance between neighbouring frames: the mean of those within
+// a quarter of the median. Neither pauses nor the rounding of a coarse clock affect it.
 func (v *videoInfo) usualStep() time.Duration {
 	steps := v.steps()
 	if len(steps) == 0 {
@@ -196,8 +196,8 @@ func (l *tickList) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// analyse reads a file's headers and all its packets' times. The error wraps
-// media.ErrNotMedia when it is the file's fault.
+// analyse reads a file's headers and the times of all its packets. The error wraps
+// media.ErrNotMedia if the file is to blame.
 func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, error) {
 	probe, err := runner.Probe(ctx, path)
 	if err != nil {
@@ -210,8 +210,8 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	return newInfo(probe, share), nil
 }
 
-// newInfo combines the claims and the facts. share is how much of its data the
-// container still holds, 1 when nothing is known to be missing.
+// newInfo combines what the headers claim with what the packets show. share is how much
+// of its data the container still holds, 1 if nothing is known to be missing.
 func newInfo(p media.Probe, share float64) *Info {
 	info := &Info{Kind: p.Kind, Streams: p.Streams}
 	zero := p.Zero()
@@ -226,8 +226,8 @@ func newInfo(p media.Probe, share float64) *Info {
 	}
 	info.Zero = zero
 	if v := info.Video; v != nil {
-		// A tick is what ffmpeg says of the last of reordered frames, and hands on
-		// when it copies them: no length at all.
+		// ffmpeg gives the last of reordered frames a length of one tick, and keeps it
+		// when it copies them. That is no real length.
 		last := time.Duration(v.microsAt(len(v.Starts)-1)) * time.Microsecond
 		if tick := time.Duration(v.TimeBase.Float() * float64(time.Second)); v.End <= last+tick+time.Microsecond {
 			v.End = max(v.End, last+v.usualStep())
@@ -260,7 +260,7 @@ func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets int64, s
 	case container.WAV:
 		return time.Duration(float64(end) / share)
 	case container.FLAC:
-		return max(end, p.Duration) // its header counts the samples, or says that it does not know
+		return max(end, p.Duration) // its header counts the samples, or admits that it does not know
 	}
 	return end
 }

@@ -7,15 +7,15 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// fade is frames on a part that go to a colour or come from it.
+// fade is a run of a part's frames that goes to a colour or comes from it.
 type fade struct {
-	colour string // in ffmpeg's words
-	from   int64  // the part's frame at which the fade begins; < 0 where a part before it has the first ones
+	colour string // as ffmpeg spells it
+	from   int64  // the part's frame at which the fade begins; < 0 if it begins in an earlier part
 	frames int64
 	in     bool // the picture comes from the colour
 }
 
-// fadesOf are the fades of a segment's two ends that reach into its frames c.
+// fadesOf returns the fades at a segment's two ends that reach into its frames c.
 func fadesOf(s *placed, c span) []fade {
 	var fades []fade
 	add := func(kind timeline.TransitionKind, from, frames int64, in bool) {
@@ -68,7 +68,7 @@ func (v *videoPart) graph() string {
 	return strings.Join(graph, ";")
 }
 
-// label numbers a label, but for the first, which stands alone in most graphs.
+// label numbers a label. The first has no number, because it is the only one in most graphs.
 func label(name string, n int) string {
 	if n == 0 {
 		return name
@@ -78,13 +78,13 @@ func label(name string, n int) string {
 
 // flat is a source of the part's length and rate in one colour.
 func (v *videoPart) flat(colour string) string {
-	return fmt.Sprintf("color=%s:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d", colour, v.canvas.Width,
-		v.canvas.Height, v.canvas.Rate, v.Frames)
+	return fmt.Sprintf("color=%s:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d",
+		colour, v.canvas.Width, v.canvas.Height, v.canvas.Rate, v.Frames)
 }
 
 // mask is a source of pictures that hold the weight of maskedmerge's second input,
-// in 256ths. A few pixels are computed and spread over the canvas, because an
-// expression costs much for every pixel.
+// in 256ths. Expressions are expensive per pixel, so a few pixels are computed and
+// scaled up to the canvas.
 func (v *videoPart) mask(weight, out string) string {
 	value := fmt.Sprintf("'round(256*%s)'", weight)
 	return fmt.Sprintf("color=black:size=16x16:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,scale=%d:%d:flags=neighbor[%s]",

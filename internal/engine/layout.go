@@ -14,9 +14,8 @@ import (
 // placed is a segment on the output's frame grid.
 //
 // The client's timeline is exact: segment k begins at the sum of the played
-// lengths before it. The film has whole frames. The two differ by less than a
-// frame or two, and shift says by how much, so that stems meet the sound they
-// belong to at the sample.
+// lengths before it. The film has whole frames. The two differ by at most a frame or
+// two; shift is that difference, and keeps stems in step with their sound to the sample.
 type placed struct {
 	segment timeline.Segment
 	index   int     // in the client's list
@@ -28,19 +27,19 @@ type placed struct {
 	start  float64
 	frame  int64 // first frame in the output
 	frames int64
-	// base is the number of frames before the drift was corrected: frames beyond
-	// it are made as a part of their own.
+	// base is the number of frames before the drift was corrected. The frames beyond
+	// it become a part of their own.
 	base int64
 
-	tolerance float64 // see tolerance; of video alone
-	framing   framing // of video alone
+	tolerance float64 // see tolerance; not set in an audio-only render
+	framing   framing // not set in an audio-only render
 
 	// begin and end are the client's times of the segment in the output, seconds.
 	begin, end float64
 
 	join, next timeline.Join // the transitions at the segment's two ends
 
-	continues bool // goes on exactly where the segment before it ended
+	continues bool // begins exactly where the segment before it ended
 	// sample is the source's sample at 48 kHz that plays at the segment's first
 	// output sample. Only for speed 1.
 	sample int64
@@ -61,34 +60,34 @@ type layout struct {
 func (l *layout) samples() int64 { return samplesAt(l.frames, l.rate) }
 
 const (
-	// cutSlack is how far a trim may lie before a frame and still mean it: trims
-	// are whole milliseconds, frames are not. It is no multiple of a millisecond,
-	// so that no trim ever lies exactly on the edge.
+	// cutSlack is how far a trim may lie before a frame and still mean that frame:
+	// trims are whole milliseconds, frames are not. It is not a multiple of a
+	// millisecond, so no trim lies exactly on the edge.
 	cutSlack = 0.00137
-	// coarseRate is the rate below which cuts do not snap to the source's frames:
-	// the sound would start up to a whole, long frame too early.
+	// coarseRate is the rate below which cuts do not snap to the source's frames,
+	// because the sound would start up to a whole long frame too early.
 	coarseRate = 20
 	// maxDrift is how many frames the film may be ahead of or behind the client's
-	// timeline before a segment gives up its own rounding; at its end the film
-	// may be half a frame short. Like roundingUp, they are such that whole milliseconds
-	// never lie exactly on the edge.
+	// timeline before a segment's length is corrected. At its end the film may be half
+	// a frame short. Whole milliseconds never lie exactly on the edge of these limits,
+	// nor on that of roundingUp.
 	maxDrift    = 0.7501
 	maxEndDrift = 0.5001
-	// roundingUp is added before a segment's length is cut to whole frames. Less than
-	// a half, because a frame too few can be added as a part of its own, while a
-	// frame too many means making the segment again: with 0.35, editing one of six
-	// segments changes another one 4 times in 100, with 0.5 it would be 28.
+	// roundingUp is added before a segment's length is cut to whole frames. It is less
+	// than a half, because a missing frame can be added as a part of its own, while
+	// for a surplus frame the segment must be encoded again. With 0.35, editing one of
+	// six segments changes another one in 4 of 100 cases; with 0.5 it would be 28.
 	roundingUp = 0.3501
-	// audioGridRate is the grid of a timeline that makes sound alone: a millisecond,
-	// 48 samples. Trims are whole milliseconds.
+	// audioGridRate is the grid of an audio-only render: a millisecond, 48 samples.
+	// Trims are whole milliseconds.
 	audioGridRate = 1000
 )
 
-// layOut places the segments. The sources must have been checked.
+// layOut places the segments. It expects sources that passed checkSources.
 func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	ordered, indexes := t.InOrder()
 	l := &layout{rate: media.Rational{Num: audioGridRate, Den: 1}}
-	// Sound alone has the film's grid where transitions count its frames.
+	// Transitions count frames, so with them an audio-only render has the film's grid.
 	if v := sources[ordered[0].SourceKey].info.Video; v != nil && (t.OutputKind == timeline.Video || t.HasTransitions()) {
 		l.rate = canvasRate(v)
 	}
@@ -104,20 +103,20 @@ func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	return l, nil
 }
 
-// trim resolves the segment's ends against what its source really holds.
+// trim resolves the segment's ends against the real length of its source.
 func (p *placed) trim(kind timeline.OutputKind) error {
 	info, s := p.source.info, p.segment
 	length, claim := info.ends()
 	if s.TrimStart >= length {
 		if s.TrimStart < claim {
-			return fault.Failedf(fault.SourceUnreadable,
-				"segments[%d]: the source is damaged: it ends at %s of %s, before trimStartMs", p.index, seconds(length),
-				seconds(claim))
+			return fault.Failedf(fault.SourceUnreadable, "segments[%d]: the source is damaged: it ends at %s of %s, before trimStartMs",
+				p.index, seconds(length), seconds(claim))
 		}
 		if length <= 0 {
 			return fault.Failedf(fault.NoMedia, "segments[%d]: the source holds no pictures or sound", p.index)
 		}
-		return fault.Failedf(fault.NoMedia, "segments[%d]: trimStartMs lies at or beyond the end of the source (%s)", p.index, seconds(length))
+		return fault.Failedf(fault.NoMedia, "segments[%d]: trimStartMs lies at or beyond the end of the source (%s)",
+			p.index, seconds(length))
 	}
 	asked := cmp.Or(s.TrimEnd, math.MaxInt64)
 	p.in, p.out = s.TrimStart, min(length, asked)
@@ -132,8 +131,8 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 	return nil
 }
 
-// damaged reports a stream of which the file promises [in, promised) and holds
-// only what lies before end.
+// damaged returns a fault if the file promises a stream for [in, promised) and the
+// stream ends clearly before that.
 func damaged(user string, in, promised, end time.Duration) error {
 	wanted, got := promised-in, max(0, end-in)
 	if missing := wanted - got; missing <= edgeTolerance || missing <= wanted/40 {
@@ -142,31 +141,30 @@ func damaged(user string, in, promised, end time.Duration) error {
 	return damageFault(user, got, wanted)
 }
 
-// edgeTolerance is what may be missing of any file: its edges.
+// edgeTolerance is how much any file may lack at its edges.
 const edgeTolerance = 250 * time.Millisecond
 
-// clearlyLess draws the line between damage and what decoders rightly drop, with
-// nothing but the sound or the pictures to go by: a tenth. Where the file's own
-// index lists what is missing, see damaged, less is enough.
+// clearlyLess tells damage from frames that decoders rightly drop, judging only by
+// what was decoded: more than a tenth is damage. If the file's own index lists what is
+// missing, less is enough, see damaged.
 func clearlyLess(got, wanted time.Duration) bool {
 	missing := wanted - got
 	return missing > edgeTolerance && missing > wanted/10
 }
 
 func damageFault(user string, got, wanted time.Duration) error {
-	return fault.Failedf(fault.SourceUnreadable, "%s: the source is damaged: only %s of %s could be decoded", user,
-		seconds(got), seconds(wanted))
+	return fault.Failedf(fault.SourceUnreadable, "%s: the source is damaged: only %s of %s could be decoded",
+		user, seconds(got), seconds(wanted))
 }
 
 // countFrames gives every segment its frames, and its place on a film without
 // transitions.
 //
-// Cutting a source into pieces that follow each other must change nothing, so
-// within such a run a piece ends at the very grid line where the next begins.
-// Elsewhere the count is the played length in whole frames, which depends on
-// nothing but the segment: parts in the cache stay valid when a neighbour is
-// edited. Only where the rounding would add up to more than maxDrift does a
-// segment get a frame more or, rarely, less.
+// Cutting a source into consecutive pieces must change nothing, so within such a run
+// each piece ends at the grid line where the next begins. Otherwise the count is the
+// played length in whole frames. It depends only on the segment, so cached parts stay
+// valid when a neighbour is edited. A segment gets a frame more or, rarely, less only
+// where the rounding would add up to more than maxDrift.
 func (l *layout) countFrames() {
 	rate := l.rate.Float()
 	var anchor float64 // grid line 0 of the run, source seconds
@@ -203,8 +201,7 @@ func (l *layout) countFrames() {
 	}
 }
 
-// arrange lays segments over each other where they dissolve, and places their
-// sound.
+// arrange overlaps segments that dissolve, and places their sound.
 func (l *layout) arrange(ordered []timeline.Segment) {
 	frames := make([]int64, len(l.segments))
 	for k, p := range l.segments {
@@ -226,8 +223,8 @@ func (l *layout) arrange(ordered []timeline.Segment) {
 	l.frames = length
 }
 
-// count gives a segment that nothing continues its frames: length is what its run
-// has left for it, in frames, ideal where the client's timeline stands behind it.
+// count sets the frames of a segment that no other continues. length is what its run
+// has left for it, ideal where the client's timeline has it end, both in frames.
 func (p *placed) count(length, ideal float64, last bool) {
 	p.frames = max(0, int64(math.Floor(length+roundingUp)))
 	for p.frames > 0 && float64(p.frame+p.frames)-ideal > maxDrift {
@@ -243,8 +240,8 @@ func (p *placed) count(length, ideal float64, last bool) {
 	}
 }
 
-// placeAudio derives the segment's place in the sound from that of the first
-// segment of its run, so that a run's sound is read without a seam.
+// placeAudio derives the segment's place in the sound from the first segment of its
+// run, so the sound of a run is read without a seam.
 func (l *layout) placeAudio(p, run *placed) {
 	first := samplesAt(run.frame, l.rate)
 	if p == run {
@@ -260,9 +257,9 @@ func (l *layout) placeAudio(p, run *placed) {
 	p.shift = run.shift
 }
 
-// anchor is a grid line of the source: its first frame; at another speed, whose
-// grid skips frames, the frame that the trim begins in; or the trim start itself
-// where cuts do not snap.
+// anchor is a grid line of the source. At speed 1 it is the source's first frame. The
+// grid of another speed skips frames, so it begins at the frame that the trim starts
+// in. Where cuts do not snap, it is the trim start itself.
 func (p *placed) anchor(rate float64) float64 {
 	info := p.source.info
 	if info.Video == nil || rate < coarseRate || rate == audioGridRate {
@@ -275,14 +272,14 @@ func (p *placed) anchor(rate float64) float64 {
 	return info.Video.start(first, info.Zero)
 }
 
-// gridLine is the last line at or before t, but none before the source begins.
+// gridLine is the last grid line at or before t that the source has.
 func gridLine(t, anchor, step float64) int64 {
 	slack := min(cutSlack, step/4)
 	line := math.Floor((t - anchor + slack) / step)
 	return int64(max(line, math.Ceil((0-anchor-slack)/step)))
 }
 
-// follows reports whether b goes on in the same source where a ends.
+// follows reports whether b continues the same source where a ends.
 func follows(a, b *placed) bool {
 	return a.source == b.source && a.segment.Speed == b.segment.Speed && a.out == b.in
 }

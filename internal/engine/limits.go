@@ -11,23 +11,22 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// Limits bounds what one render may cost. Each has a name that appears in the
-// client's sentence when it is exceeded.
+// Limits bounds what one render may cost. If one is exceeded, the client reads which.
 type Limits struct {
 	MaxPixels         int64         // width x height of a source's video
 	MaxSourceDuration time.Duration // of a source as measured
 	MaxStreams        int           // in one source
 	MaxFrames         int64         // video frames of one source
 	MaxOutputDuration time.Duration // of the timeline
-	MaxPixelFrames    int64         // of work: see Plan.work
-	MaxSound          time.Duration // that is decoded and stretched; a mix may add up mixedSounds times as much
+	MaxPixelFrames    int64         // see Plan.work
+	MaxSound          time.Duration // decoded and stretched; a mix may add up mixedSounds times as much
 	MinFreeBytes      int64         // left on the disk of Job.Dir at all times
 }
 
-// maxSide is the longest side of a picture that the H.264 encoder takes.
+// maxSide is the longest side of a picture that the H.264 encoder accepts.
 const maxSide = 16384
 
-// withDefaults fills in what is zero: generous for phones.
+// withDefaults replaces zero fields by defaults that are generous for phones.
 func (l Limits) withDefaults() Limits {
 	l.MaxPixels = cmp.Or(l.MaxPixels, 8192*4320)
 	l.MaxSourceDuration = cmp.Or(l.MaxSourceDuration, 12*time.Hour)
@@ -48,8 +47,8 @@ func (l Limits) check(info *Info, user string) error {
 	case info.Streams > l.MaxStreams:
 		return fault.Failedf(fault.SourceTooLarge, "%s: the file has %d streams, at most %d are accepted", user, info.Streams, l.MaxStreams)
 	case info.Duration() > l.MaxSourceDuration:
-		return fault.Failedf(fault.SourceTooLarge, "%s: the source lasts %s, at most %s are accepted", user,
-			seconds(info.Duration()), seconds(l.MaxSourceDuration))
+		return fault.Failedf(fault.SourceTooLarge, "%s: the source lasts %s, at most %s are accepted",
+			user, seconds(info.Duration()), seconds(l.MaxSourceDuration))
 	case v != nil && int64(v.Width)*int64(v.Height) > l.MaxPixels:
 		return l.tooManyPixels(user, v.Width, v.Height)
 	case v != nil && (int64(v.DisplayWidth)*int64(v.DisplayHeight) > l.MaxPixels || max(v.DisplayWidth, v.DisplayHeight) > maxSide):
@@ -62,8 +61,8 @@ func (l Limits) check(info *Info, user string) error {
 }
 
 func (l Limits) tooManyPixels(user string, width, height int) *fault.Error {
-	return fault.Failedf(fault.SourceTooLarge, "%s: the picture of %dx%d is larger than the accepted %d pixels", user,
-		width, height, l.MaxPixels)
+	return fault.Failedf(fault.SourceTooLarge, "%s: the picture of %dx%d is larger than the accepted %d pixels",
+		user, width, height, l.MaxPixels)
 }
 
 // checkCanvas judges a canvas whose long side follows from its aspect: it may be
@@ -77,22 +76,22 @@ func (l Limits) checkCanvas(c Canvas) error {
 		c.Width, c.Height, l.MaxPixels, maxSide)
 }
 
-// checkWork judges what a planned film costs, before any of it is spent: two
-// pictures that are hours apart make a small file and a day's work.
+// checkWork judges what a planned film costs, before anything is encoded: a small file
+// with two pictures hours apart can make a day's work.
 func (l Limits) checkWork(p *Plan) error {
 	const giga = 1_000_000_000
 	work, drawn, decoded := p.work()
 	if work <= l.MaxPixelFrames {
 		return nil
 	}
-	return fault.Failedf(fault.SourceTooLarge, "segments: the film is too much work: %d frames of %dx%d, and %d frames "+
-		"of the sources to decode, are %d gigapixels, at most %d are accepted",
+	return fault.Failedf(fault.SourceTooLarge, "segments: the film is too much work: %d frames of %dx%d, "+
+		"and %d frames of the sources to decode, are %d gigapixels, at most %d are accepted",
 		drawn, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
 // maxPieces is how many pieces of sound one film may be mixed from: 200 segments under
-// 20 stems. The mixer looks at all those that play at the same time, and each may
-// need a stretch of its own.
+// 20 stems. The mixer visits all that play at the same time, and each may need a
+// stretch of its own.
 const maxPieces = 4096
 
 // checkPieces judges how many pieces of sound a film would have, before any of them
@@ -140,8 +139,8 @@ func (l Limits) checkSound(p *Plan) error {
 	return check(mixed, "mix", mixedSounds*l.MaxSound)
 }
 
-// ErrNoSpace is what a render ends with when the disk fills up: another machine,
-// or the same one later, may have the room.
+// ErrNoSpace ends a render when the disk fills up. Another machine, or the same one
+// later, may have room.
 var ErrNoSpace = fault.Sentencef(fault.Unavailable, "the server has no room for this render at the moment")
 
 // noSpace turns a failure caused by a full disk into ErrNoSpace.

@@ -15,18 +15,17 @@ type Machine struct {
 	ProcessBytes int64
 }
 
-// memoryPerCore is how much memory encoders may take for every core: enough for
-// one of 1080p with a single thread.
+// memoryPerCore is how much memory encoders may take per core: enough for one of 1080p
+// with a single thread.
 const memoryPerCore = 350 << 20
 
-// encoders says how many encoders run at once, and with how many threads each.
+// encoders returns how many encoders run at once, and how many threads each has.
 //
-// One encoder leaves cores idle while it starts and while it drains, so several
-// at once are faster, and small thread counts waste less; but every encoder
-// keeps dozens of pictures in memory. x264's output depends on the number of
-// threads, so it must follow from the plan and the machine alone and never from
-// what else is going on: a render that continues after a crash has to give the
-// same frames.
+// One encoder leaves cores idle while it starts and drains, so several at once are
+// faster, and small thread counts waste less. But every encoder keeps dozens of pictures
+// in memory. x264's output depends on the number of threads, and a render that continues
+// after a crash must give the same frames. So the numbers follow only from the plan and
+// the machine, never from the load.
 func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	cores := max(1, m.Cores)
 	if cores == 1 {
@@ -44,9 +43,9 @@ func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	return parallel, min(16, max(threads, (busy+parallel-1)/parallel))
 }
 
-// An economy is what an encoder does without where its preset would take more
-// memory than a process may use: most of it holds pictures to come, and every
-// thread has its own in work.
+// economy lowers an encoder's settings if its preset would take more memory than a
+// process may use. Most of that memory holds the pictures of the lookahead, and every
+// thread works on pictures of its own.
 type economy struct {
 	lookahead, references, threads int // 0 is the preset's, or the plan's
 }
@@ -66,9 +65,9 @@ func (e economy) args() []string {
 	return args
 }
 
-// economize finds the first economy with which the part's encoder fits into one
-// process, with an eighth to spare: it counts what is reserved, and not only
-// what is touched.
+// economize sets the first economy with which the part's encoder fits into one process.
+// An eighth is left to spare, because the limit counts reserved memory, not only used
+// memory.
 func (v *videoPart) economize(machine Machine) error {
 	for _, v.economy = range economies {
 		if machine.ProcessBytes <= 0 || v.memory(2) <= machine.ProcessBytes/8*7 {
@@ -78,7 +77,7 @@ func (v *videoPart) economize(machine Machine) error {
 	return v.tooLarge()
 }
 
-// tooLarge says what an encoder cannot hold.
+// tooLarge is the fault of a part that no encoder can hold.
 func (v *videoPart) tooLarge() *fault.Error {
 	w, h, segment := v.canvas.Width, v.canvas.Height, v.shots[0].segment
 	for _, s := range v.shots {
@@ -90,11 +89,10 @@ func (v *videoPart) tooLarge() *fault.Error {
 		"segments[%d]: the video has pictures of %dx%d, which need more memory than an encoder may use", segment, w, h)
 }
 
-// memory estimates what the part's encoder takes with one thread, or with a few,
-// unless its economy says how many: measured on pictures from 720p
-// to 7680x4320.
+// memory estimates what the part's encoder takes with one thread or with several; the
+// economy's number of threads comes first. Measured on pictures from 720p to 7680x4320.
 func (v *videoPart) memory(threads int) int64 {
-	lookahead, perPixel := int64(30), int64(60) // a dozen pictures in work
+	lookahead, perPixel := int64(30), int64(60) // a dozen pictures being encoded
 	if v.profile.Preset == "slow" {
 		lookahead, perPixel = 50, 80 // and more references
 	}
@@ -112,7 +110,7 @@ func (v *videoPart) memory(threads int) int64 {
 	return total
 }
 
-// memory estimates what decoding and fitting the shot take.
+// memory estimates the memory for decoding and fitting the shot.
 func (s *shot) memory() int64 {
 	const picture = 20 // bytes a pixel, of a few pictures
 	video := s.source.info.Video

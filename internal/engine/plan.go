@@ -18,7 +18,7 @@ type Plan struct {
 
 	Parallel int // passes at once
 
-	Parts     []*videoPart // each once, in the order of first use; none for sound alone
+	Parts     []*videoPart // each once, in the order of first use; none for an audio-only render
 	Sequence  []*videoPart // what plays after what; a part may occur more than once
 	Audio     []*decodedAudio
 	Stretches []*stretchedAudio
@@ -27,20 +27,20 @@ type Plan struct {
 
 // Canvas is the picture every segment is brought to.
 type Canvas struct {
-	Width, Height int // even; 0 for sound alone
+	Width, Height int // even; 0 for an audio-only render
 	Rate          media.Rational
 }
 
 func (c Canvas) pixels() int64 { return int64(c.Width) * int64(c.Height) }
 
-// Profile is what a quality means to the encoders.
+// Profile is what a quality means for the encoders.
 type Profile struct {
 	CRF          int
 	Preset       string
 	AudioBitrate string
 }
 
-// profiles is SPEC's table.
+// profiles are the qualities of the API.
 var profiles = map[timeline.Quality]Profile{
 	timeline.High:   {CRF: 20, Preset: "slow", AudioBitrate: "192k"},
 	timeline.Medium: {CRF: 23, Preset: "fast", AudioBitrate: "192k"},
@@ -90,9 +90,9 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	return p, nil
 }
 
-// work is the pixels of all pictures drawn, and of every source's frame as often
-// as it is decoded. A frame of the film is drawn once, and once more for the
-// second picture of a dissolve and for a blurred background.
+// work counts the pixels of all pictures drawn, and of every source frame each time
+// it is decoded. A frame of the film is drawn once, and once more for the second
+// picture of a dissolve and for a blurred background.
 func (p *Plan) work() (pixels, drawn, decoded int64) {
 	drawn = p.Frames
 	for _, v := range p.Parts {
@@ -146,7 +146,8 @@ func uses(t timeline.Timeline) []use {
 	return all
 }
 
-// checkSources makes sure that each use can be served.
+// checkSources checks that every source exists, keeps the limits, and has the picture or
+// sound that it is used for.
 func checkSources(t timeline.Timeline, sources map[string]*Source, limits Limits) error {
 	for _, u := range uses(t) {
 		s := sources[u.key]

@@ -15,15 +15,15 @@ const (
 	// posterSide is the longer side of a poster, in pixels.
 	posterSide    = 640
 	posterTimeout = time.Minute
-	// posterExact is up to where a poster shows exactly the frame that was meant. Behind
-	// it the keyframe before that one does: up to it there are 250 frames to decode,
-	// which can take longer than one percent of the render. Near the start that
-	// keyframe would be the first frame of all, which is often black.
+	// posterExact is the time up to which a poster shows exactly the chosen frame. After
+	// it the poster shows the key frame before that frame: decoding the up to 250 frames
+	// in between can take longer than one percent of the render. Near the start that
+	// key frame would be the first frame of the film, which is often black.
 	posterExact = 2 * time.Second
 )
 
-// Poster makes a JPEG file of a frame from the first third of a film that Render
-// made, close to the end of the third.
+// Poster makes a JPEG file of a frame near the end of the first third of a film that
+// Render made.
 func (e *Engine) Poster(ctx context.Context, film, jpeg string) error {
 	movie, err := container.ReadMovie(film)
 	if err != nil {
@@ -38,8 +38,8 @@ func (e *Engine) Poster(ctx context.Context, film, jpeg string) error {
 	return nil
 }
 
-// posterTime is where in a film its poster is looked for. A seek may land up to
-// reorderDelay frames too late; the frame is in the first third all the same.
+// posterTime is the time of the poster's frame. A seek may land up to reorderDelay
+// frames too late, still within the first third.
 func posterTime(video container.Track) time.Duration {
 	frame := (video.Samples+2)/3 - 1 - reorderDelay - 1
 	if frame <= 0 {
@@ -55,7 +55,7 @@ func posterPass(film, jpeg string, at time.Duration) media.Pass {
 		args = append(args, "-ss", decimal(at.Seconds()))
 	}
 	if at > posterExact {
-		// Frames before the time asked for would be left out but for copyts.
+		// Without copyts ffmpeg would drop the frames before the requested time.
 		args = append(args, "-noaccurate_seek", "-copyts")
 	}
 	args = append(args, media.InputArgs(container.MP4, film)...)
@@ -65,7 +65,7 @@ func posterPass(film, jpeg string, at time.Duration) media.Pass {
 	}
 	scale := "scale=w=" + side("iw", "ih") + ":h=" + side("ih", "iw") +
 		":in_color_matrix=bt709:in_range=limited:out_color_matrix=bt601:out_range=full,format=yuvj420p"
-	args = append(args, "-map", "0:v:0", "-frames:v", "1", "-vf", scale, "-c:v", "mjpeg", "-q:v", "4", "-bitexact",
-		"-f", "mjpeg", "file:"+jpeg)
+	args = append(args, "-map", "0:v:0", "-frames:v", "1", "-vf", scale,
+		"-c:v", "mjpeg", "-q:v", "4", "-bitexact", "-f", "mjpeg", "file:"+jpeg)
 	return media.Pass{Name: "poster", Args: args, Dir: filepath.Dir(jpeg), Inputs: []string{film}, Timeout: posterTimeout}
 }

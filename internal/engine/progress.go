@@ -17,8 +17,8 @@ func newMeter(notify func(int)) *meter {
 	return &meter{notify: notify, shown: -1}
 }
 
-// work announces weight more work. Announcing late makes the bar stand for a
-// while instead of falling.
+// work adds work of the given weight. Work that is added late makes the percentage
+// pause; it never falls.
 func (m *meter) work(weight float64) *task {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -26,7 +26,7 @@ func (m *meter) work(weight float64) *task {
 	return &task{meter: m, weight: weight}
 }
 
-// task is a piece of announced work; nil is one of which nobody is told.
+// task is one piece of a meter's work; a nil task reports to nobody.
 type task struct {
 	meter  *meter
 	weight float64
@@ -50,7 +50,7 @@ func (t *task) reached(part float64) {
 	if m.total <= 0 || m.notify == nil {
 		return
 	}
-	// The hundredth percent is the caller's: the output is not stored yet.
+	// The caller reports 100 percent when the output is stored.
 	if percent := min(99, int(100*m.done/m.total)); percent > m.shown {
 		m.shown = percent
 		m.notify(percent)

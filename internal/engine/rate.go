@@ -44,14 +44,13 @@ const maxRate = 60
 
 // canvasRate chooses the output's frame rate for a first segment with video v.
 //
-// A constant rate is kept exactly; 29.97 written as 2997/100 or 19001/634
-// becomes the 30000/1001 it stands for. A variable rate becomes the standard
-// rate nearest to the one the camera aimed at, which is told by the usual
-// distance between frames, not by the mean: a phone that drops frames in the
-// dark still films at 30. Where the usual frame is a long one among shorter ones,
-// as in a recording of a screen that mostly stands still, the short ones count:
-// what is seen for a moment is shown. More than 60 is divided down where that gives a
-// standard rate, so that motion stays even, and cut to 60 otherwise.
+// A constant rate is kept exactly; 29.97 written as 2997/100 or 19001/634 becomes
+// 30000/1001. A variable rate becomes the standard rate nearest to the one the camera
+// aimed at. The usual distance between frames shows it, not the mean: a phone that drops
+// frames in the dark still films at 30. In a screen recording that mostly stands still,
+// the usual frame is long; there the short ones count, so that brief pictures are shown.
+// Rates above 60 are divided if that gives a standard rate, which keeps motion even, and
+// cut to 60 otherwise.
 func canvasRate(v *videoInfo) media.Rational {
 	rate := constantRate(v)
 	if !rate.Known() {
@@ -65,7 +64,7 @@ func canvasRate(v *videoInfo) media.Rational {
 		rate = divided(rate)
 	}
 	if rate.Float() < 1 {
-		return media.Rational{Num: 1, Den: 1} // a slide show: a frame a second is the coarsest grid that still cuts sensibly
+		return media.Rational{Num: 1, Den: 1} // a slide show: coarser grids would not cut sensibly
 	}
 	return rate
 }
@@ -84,8 +83,8 @@ func constantRate(v *videoInfo) media.Rational {
 		}
 		return media.Rational{Num: 30, Den: 1}
 	}
-	// Every frame must lie where an even rate puts it, give or take the rounding
-	// of the container's clock (1 ms in matroska).
+	// Every frame must lie where an even rate puts it, within the rounding of the
+	// container's clock (1 ms in matroska).
 	step := float64(v.Starts[n-1]-v.Starts[0]) / float64(n-1)
 	tick := v.TimeBase.Float()
 	slack := max(1.01, 0.0011/tick, step*0.02)
@@ -95,7 +94,7 @@ func constantRate(v *videoInfo) media.Rational {
 		}
 	}
 	measured := 1 / (step * tick)
-	// The header knows the exact ratio where the measured one only comes near.
+	// The header has the exact ratio; the measured one is only close to it.
 	uncertainty := 2*slack/(step*float64(n-1)) + 1e-6
 	for _, r := range []media.Rational{claimed, v.FrameRate} {
 		if r.Known() && math.Abs(r.Float()/measured-1) <= uncertainty {
@@ -127,9 +126,9 @@ func snap(f float64) media.Rational {
 	return media.Rational{}
 }
 
-// nearestStandard is the standard rate closest to f by ratio. Of two that are a
-// thousandth apart (29.97 and 30) the whole one wins unless f is just the other:
-// a variable rate comes from a clock that aims at 30.
+// nearestStandard is the standard rate closest to f by ratio. Between 29.97 and 30 the
+// whole rate wins unless f is almost exactly the other one: the clock of a variable rate
+// aims at 30.
 func nearestStandard(f float64) media.Rational {
 	if f < 4 {
 		return media.Rational{Num: max(1, int64(math.Round(f))), Den: 1}

@@ -16,23 +16,22 @@ func (r *run) fetch(ctx context.Context, key, path string) bool {
 	}
 	found, err := r.cfg.Cache.Get(ctx, r.job.CacheScope, key, path)
 	if err != nil && !errors.Is(err, fs.ErrExist) { // made for the same content elsewhere in this film
-		r.log.Warn("part cache does not answer", "key", key, "error", err)
+		r.log.Warn("reading from the part cache failed", "key", key, "error", err)
 	}
 	return found
 }
 
-// keep puts a finished file into the cache. A render does not fail for a cache
-// that does not take it.
+// keep puts a finished file into the cache. A failing cache does not fail the render.
 func (r *run) keep(ctx context.Context, key, path string) {
 	if r.cfg.Cache == nil {
 		return
 	}
 	if err := r.cfg.Cache.Put(ctx, r.job.CacheScope, key, path); err != nil && ctx.Err() == nil {
-		r.log.Warn("part cache does not keep", "key", key, "error", err)
+		r.log.Warn("writing to the part cache failed", "key", key, "error", err)
 	}
 }
 
-// fetchPart takes a part from the cache, unless what lies there is not whole.
+// fetchPart takes a part from the cache, unless the cached file is broken.
 func (r *run) fetchPart(ctx context.Context, p *videoPart) bool {
 	path := r.path(p.File)
 	if !r.fetch(ctx, p.Key, path) {
@@ -45,7 +44,7 @@ func (r *run) fetchPart(ctx context.Context, p *videoPart) bool {
 	return true
 }
 
-// finish gives what was made beside file its name, and keeps it if it is whole.
+// finish renames an unfinished file to its final name, and caches it if it is whole.
 func (r *run) finish(ctx context.Context, key, file string, whole bool) error {
 	if err := os.Rename(r.path(unfinished(file)), r.path(file)); err != nil {
 		return fmt.Errorf("render: %w", err)
@@ -69,12 +68,12 @@ func (r *run) fetchJSON(ctx context.Context, key string, value any) bool {
 	if err == nil {
 		err = json.Unmarshal(data, value)
 	}
-	// The file may be the cache's own: what is written anew must not go into it.
+	// The file may be a hard link to the cache, so keepJSON must not write into it.
 	if rerr := os.Remove(path); err == nil {
 		err = rerr
 	}
 	if err != nil {
-		r.log.Warn("kept value is unreadable", "key", key, "error", err)
+		r.log.Warn("cached value is unreadable", "key", key, "error", err)
 	}
 	return err == nil
 }

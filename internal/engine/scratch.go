@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/disk"
 )
 
-// scratch reserves disk space for the renders of this process. Looking at the free
-// space alone would let two renders pass that only fit one after the other.
+// scratch reserves disk space for the renders of this process. Checking only the free
+// space would admit two renders that fit only one after the other.
 type scratch struct {
 	free func(dir string) (int64, error) // disk.Free
 
@@ -22,9 +22,9 @@ func newScratch(free func(dir string) (int64, error)) *scratch {
 	return &scratch{free: free, renders: map[string]int64{}}
 }
 
-// reserve makes sure that dir, the working folder of a render, can take bytes in all,
-// beside what other renders may still write, with leaveFree bytes to spare. A render
-// reserves as often as it likes; what it has written counts as written.
+// reserve checks that dir, the working folder of a render, can grow to bytes while other
+// renders use their reservations, with leaveFree bytes to spare. A render may reserve
+// repeatedly; bytes that it has already written are not counted twice.
 func (s *scratch) reserve(dir string, bytes, leaveFree int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +52,8 @@ func (s *scratch) release(dir string) {
 	delete(s.renders, dir)
 }
 
-// written is the size of the files in a working folder. What cannot be read there
-// has just been removed.
+// written is the size of the files in a working folder. A file that cannot be read has
+// just been removed.
 func written(dir string) (bytes int64) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -84,8 +84,8 @@ func (p *Plan) scratchBytes() int64 {
 	for _, s := range p.Stretches {
 		need += s.Length * audio.FrameBytes
 	}
-	// An eighth of a bit per pixel is well above what CRF 20 takes of busy
-	// pictures. Parts, output and its copy with the index in front: three times.
+	// An eighth of a bit per pixel is well above CRF 20 on busy pictures. The film is
+	// written three times: as parts, as output, and as a copy with the index in front.
 	film := int64(float64(p.Canvas.Width*p.Canvas.Height) * float64(p.Frames) / 64)
 	film += int64(p.Samples / sampleRate * 24000)
 	return need + 3*film

@@ -17,7 +17,7 @@ type shot struct {
 	canvas  Canvas
 	framing framing
 	frames  int64   // of the output
-	uneven  bool    // pictures of the source differ in size or format, see sameSize
+	uneven  bool    // pictures of the source differ in size or format, see requireSize
 	start   float64 // source seconds of the first output frame
 	speed   float64
 
@@ -42,7 +42,7 @@ func newShot(p *placed, c span, canvas Canvas) *shot {
 	s.origin = s.startMicros() + s.source.info.Zero.Microseconds() + micros(p.tolerance)
 	s.step = printed(step * 1e6)
 	s.first = max(0, s.framesUpTo(0)-1)
-	for starts := s.source.info.Video.Starts; s.first > 0 && starts[s.first-1] == starts[s.first]; { // bounds cannot part them
+	for starts := s.source.info.Video.Starts; s.first > 0 && starts[s.first-1] == starts[s.first]; { // bounds cannot separate them
 		s.first--
 	}
 	s.last = max(s.first, s.framesUpTo(s.frames-1)-1)
@@ -51,7 +51,7 @@ func newShot(p *placed, c span, canvas Canvas) *shot {
 
 func (s *shot) startMicros() int64 { return micros(s.start) }
 
-// addTo adds all that shapes the shot's frames to a part's key, but for the canvas.
+// addTo adds to a part's key everything that shapes the shot's frames, except the canvas.
 func (s *shot) addTo(k key) key {
 	k = k.add("source", s.source.SHA256).add("stream", s.source.info.Video.Index).
 		add("start", s.startMicros()).add("frames", s.frames).add("speed", decimal(s.speed))
@@ -62,33 +62,33 @@ func (s *shot) addTo(k key) key {
 }
 
 // tolerance is how much later than an output frame a source frame may begin and
-// still be shown in it, in source seconds, as step is: two fifths of a frame, so
-// that the jitter of a camera's clock neither drops nor doubles frames. It is no
-// simple fraction, because between common rates those fall exactly on the edge.
+// still be shown in it. Like step, it is in source seconds. Two fifths of a frame keep
+// the jitter of a camera's clock from dropping or doubling frames. It is not a simple
+// fraction, because those fall exactly on the edge between common rates.
 func tolerance(step float64, video *videoInfo) float64 {
 	return 0.4142 * min(step, video.usualStep().Seconds())
 }
 
 // line is the output frame at which the n-th source frame appears.
 //
-// The plan and ffmpeg find the same number, whatever the source's clock, because
-// they compute it alike: settb rounds the frame's time to the nearest
-// microsecond, as microsAt does; origin is whole; and the filters get the step
-// with the digits that printed keeps, for one subtraction, division and rounding
-// up in 64-bit floating point on either side.
+// The plan and ffmpeg find the same number for every source clock, because they
+// compute it in the same way. settb rounds the frame's time to the nearest
+// microsecond, as microsAt does. origin is a whole number. The filters get the step
+// with the digits that printed keeps, so both sides do one subtraction, one division
+// and one rounding up in 64-bit floating point.
 func (s *shot) line(n int) int64 {
 	return int64(max(0, math.Ceil(float64(s.source.info.Video.microsAt(n)-s.origin)/s.step)))
 }
 
-// framesUpTo is how many of the source's frames have begun by the output frame.
+// framesUpTo counts the source frames that have begun by the output frame.
 func (s *shot) framesUpTo(frame int64) int {
 	return sort.Search(len(s.source.info.Video.Starts), func(n int) bool { return s.line(n) > frame })
 }
 
-// bounds are the ticks of the source's clock that hold the frames from first to
-// last and no other, half-open. As far as possible from the frames wanted, for
-// those whose decoder moves them; at the ends, where the file may hold frames
-// that its edit list hides, as near as possible.
+// bounds is the half-open range of the source's ticks that holds the frames from first
+// to last and no others. It is as wide as possible, because some decoders move frames.
+// At the ends of the file, where an edit list may hide frames, it is as narrow as
+// possible.
 func (s *shot) bounds() (from, to int64) {
 	starts := s.source.info.Video.Starts
 	from, to = starts[s.first], starts[s.last]+1
@@ -103,8 +103,8 @@ func (s *shot) bounds() (from, to int64) {
 
 // keyframe is the file time in seconds of the last key frame at least lead
 // seconds before the shot's first frame, or 0 to decode from the start of the file.
-// H.264 in 4:4:4 always starts there: ffmpeg corrects what old versions of x264 did
-// wrongly only once it has read the first packet, which names the version.
+// H.264 in 4:4:4 always starts there: ffmpeg works around a fault of old x264 versions
+// only after it has read the first packet, which names the version.
 func (s *shot) keyframe(lead float64) float64 {
 	video := s.source.info.Video
 	if video.Codec == "h264" && strings.Contains(video.PixelFormat, "444") {
@@ -118,8 +118,8 @@ func (s *shot) keyframe(lead float64) float64 {
 	return float64(video.Keys[n-1]) / 1e9
 }
 
-// decodes is how many of the source's frames are decoded for the shot, from the
-// key frame before it on.
+// decodes counts the source frames that are decoded for the shot, beginning at the
+// key frame before it.
 func (s *shot) decodes() int64 {
 	video, key := s.source.info.Video, s.keyframe(0)
 	from := 0
@@ -130,8 +130,8 @@ func (s *shot) decodes() int64 {
 	return int64(s.last - from + 1)
 }
 
-// filters is the chain from the trimmed source to the canvas. n tells the labels in
-// it from those of another shot in the same graph.
+// filters is the chain from the trimmed source to the canvas. n numbers its labels,
+// because a graph may hold two shots.
 func (s *shot) filters(n int) []string {
 	var chain []string
 	video := s.source.info.Video
@@ -139,15 +139,14 @@ func (s *shot) filters(n int) []string {
 		parity := map[string]string{"tt": "tff", "bt": "tff", "bb": "bff", "tb": "bff"}[video.FieldOrder]
 		chain = append(chain, "bwdif=mode=send_frame:parity="+parity+":deint=all")
 	}
-	// Every source frame is put on the output frame from which on it is shown, see
-	// line, and fps then repeats and drops: the last of several on one line stays,
-	// and start_time=0 shows the first one from the start where the video begins
-	// late. The last frame is held for as long as the part lasts by tpad, before
-	// fps and not behind it: when its input ends, fps drops what an imprecise
-	// length of the last frame, as a coarse clock has, puts past the end. The
-	// times of the held copies are tpad's guess and are not used: they are counted
-	// on from the end of the part. ld(0), the line before, keeps the order where
-	// frames are missing.
+	// setpts moves every source frame to the first output frame that shows it, see
+	// line. fps then repeats and drops: it keeps the last of several frames on one
+	// line, and start_time=0 shows the first frame from the start if the video begins
+	// late. tpad holds the last frame for as long as the part lasts. It stands before
+	// fps, because at the end of its input fps drops frames that an imprecise length of
+	// the last frame puts past the end. tpad only guesses the times of the copies, so
+	// setpts counts them on from the end of the part. ld(0), the previous line, keeps
+	// the order where frames are missing.
 	count := int64(s.last - s.first + 1)
 	timing := []string{
 		"settb=1/1000000",
@@ -157,14 +156,14 @@ func (s *shot) filters(n int) []string {
 		fmt.Sprintf("fps=%s:start_time=0", s.canvas.Rate),
 		fmt.Sprintf("trim=end_frame=%d", s.frames),
 	}
-	// Pictures are turned where there are fewer of them: before frames are
-	// repeated, after frames are dropped.
+	// Pictures are fitted where there are fewer of them: before frames are repeated,
+	// or after frames are dropped.
 	if picture := s.picture(n); count > s.frames {
 		chain = append(append(chain, timing...), picture...)
 	} else {
 		chain = append(append(chain, picture...), timing...)
 	}
-	// Side data speaks of the source: its light, its turn, its captions.
+	// Side data describes the source: its mastering display, its rotation, its captions.
 	return append(chain, "sidedata=mode=delete", "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog")
 }
 
@@ -173,9 +172,9 @@ func (s *shot) filters(n int) []string {
 func (s *shot) input(threads string, key float64) []string {
 	args := []string{"-noaccurate_seek", "-noautorotate", "-threads", threads}
 	if key > 0 {
-		// Asked for the key frame itself, the demuxer cannot land on a later one.
-		// Asked for the frame, it can: it compares decoding times, and a key frame
-		// is decoded before frames that are shown before it.
+		// Seek to the key frame itself and not to the wanted frame. The demuxer
+		// compares decoding times, and a key frame is decoded before frames that are
+		// shown before it, so seeking to a frame may land on the key frame after it.
 		args = append(args, "-seek_timestamp", "1", "-ss", decimal(key+0.0002))
 	}
 	args = append(args, "-an", "-sn", "-dn")
@@ -185,15 +184,15 @@ func (s *shot) input(threads string, key float64) []string {
 	return append(args, media.InputArgs(s.source.info.Kind, s.source.Path)...)
 }
 
-// graph is the part of a filter graph that brings the n-th input onto the canvas:
-// frames leave it as [out], and the times of all decoded ones as [log].
+// graph is the part of a filter graph that brings the n-th input onto the canvas.
+// It ends in [out], and in [log] for the times of all decoded frames.
 func (s *shot) graph(n int, out, film, log string) string {
-	steady := s.sameSize()
+	steady := s.requireSize()
 	if s.uneven {
-		steady = s.oneSize()
+		steady = s.scaleToSize()
 	}
-	// Bounds in ticks: from seconds, ffmpeg would round them to the source's clock,
-	// and a clock as coarse as the frames makes one bound of two neighbours.
+	// Bounds are in ticks. ffmpeg would round seconds to the source's clock, and on a
+	// clock as coarse as the frames two neighbours would become one.
 	from, to := s.bounds()
 	return fmt.Sprintf("[%d:%d]%s,trim=start_pts=%d:end_pts=%d,split[%s][%s];[%s]%s[%s]",
 		n, s.source.info.Video.Index, steady, from, to, film, log, film, strings.Join(s.filters(n), ","), out)

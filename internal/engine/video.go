@@ -34,7 +34,7 @@ type videoPart struct {
 	profile Profile
 	economy economy
 	threads int   // set by assignThreads
-	task    *task // its share of the progress; nil where nobody is told
+	task    *task // its share of the progress; nil when assisting another machine
 }
 
 const (
@@ -85,11 +85,11 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, machine Machine) error 
 // span is a half-open range, of frames or of samples.
 type span struct{ from, to int64 }
 
-// chunks splits a segment at multiples of chunkSeconds of the source's grid, or
-// rather at the key frame that follows, as long as both sides are at least
-// minChunkSeconds. Frames that only correct the drift come apart, so that they can
-// come and go without the rest. What overlaps a neighbour is left out, and moves no
-// border: another transition changes the pieces at the segment's ends alone.
+// chunks splits a segment at the first key frame after each multiple of chunkSeconds
+// on the source's grid, if both sides are at least minChunkSeconds long. Frames that
+// only correct the drift are a chunk of their own, so that they can come and go
+// without the rest. Frames that overlap a neighbour are left out but move no border,
+// so changing a transition changes only the chunks at the segment's ends.
 func chunks(s *placed, rate media.Rational) []span {
 	all := baseChunks(s, rate)
 	if s.frames > s.base {
@@ -124,9 +124,9 @@ func baseChunks(s *placed, rate media.Rational) []span {
 	return append(out, span{from, s.base})
 }
 
-// keyLine is the first output frame of the segment, from the given one on and
-// fewer than within further, that shows a key frame of the source: a part that
-// begins there decodes nothing twice. It is the given one where there is none.
+// keyLine is the first output frame in [frame, frame+within) that shows a key frame
+// of the source, or frame if there is none. A part that begins at a key frame decodes
+// nothing twice.
 func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	keys := s.source.info.Video.Keys
 	zero := s.start + s.source.info.Zero.Seconds() + s.tolerance
@@ -150,7 +150,7 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart 
 	return v
 }
 
-// newDissolve is the frames in which a segment and the next lie over each other.
+// newDissolve is the part in which two segments overlap.
 func newDissolve(before, behind *placed, canvas Canvas, profile Profile) *videoPart {
 	n := behind.join.Overlap()
 	return &videoPart{
@@ -177,7 +177,7 @@ func (v *videoPart) key() string {
 	return k.String() + ".mp4"
 }
 
-// keyframes are where decoding of each shot begins, see shot.keyframe.
+// keyframes are the file times at which decoding of each shot begins, see shot.keyframe.
 func (v *videoPart) keyframes(lead float64) []float64 {
 	keys := make([]float64, len(v.shots))
 	for i, s := range v.shots {
@@ -214,7 +214,7 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out)
 	for i := range v.shots {
 		args = append(args, "-map", fmt.Sprintf("[%s]", label("log", i)), "-c:v", "wrapped_avframe", "-fps_mode", "passthrough",
-			"-enc_time_base", "1:1000", // not of the usual rate: where frames begin between its ticks, they would be moved
+			"-enc_time_base", "1:1000", // a frame rate as time base would move frames that begin between its ticks
 			"-f", "mkvtimestamp_v2", v.log(i))
 	}
 	return media.Pass{
@@ -250,8 +250,8 @@ func (v *videoPart) cost() float64 {
 	return cost
 }
 
-// passTimeout is a bound no honest pass reaches: twenty times its estimate per
-// second of output, and at least five minutes.
+// passTimeout is a limit that no honest pass reaches: twenty times its estimated CPU
+// time, and at least five minutes.
 func passTimeout(length time.Duration, cpuPerSecond float64) time.Duration {
 	return max(5*time.Minute, time.Duration(20*cpuPerSecond*float64(length)))
 }

@@ -5,8 +5,7 @@ import "time"
 // TransitionKind says how a film goes from one segment to the next.
 type TransitionKind string
 
-// The transitions, spelled as on the wire. A cut has no name: it is what
-// segments without a transition do.
+// The transitions, spelled as on the wire. A cut is the absence of a transition.
 const (
 	Dissolve  TransitionKind = "dissolve"
 	FadeBlack TransitionKind = "fadeBlack"
@@ -33,7 +32,7 @@ type Join struct {
 	Frames int64 // 0 is a cut
 }
 
-// Overlap is how many frames of the two segments lie over each other.
+// Overlap is how many frames the two segments share.
 func (j Join) Overlap() int64 {
 	if j.Kind == Dissolve {
 		return j.Frames
@@ -67,17 +66,17 @@ type Place struct {
 //
 // A cut and a fade shorten nothing. A dissolve lays the last N frames of one
 // segment over the first N frames of the next: the film is N frames shorter,
-// and everything behind begins N frames earlier. Of a fade's N frames the
-// smaller half ends the one segment and the larger half begins the next.
+// and everything after it begins N frames earlier. The smaller half of a fade's N
+// frames ends one segment, the larger half begins the next.
 //
 // N is the transition's duration in frames, halves rounded up, but at most half
-// the frames of the shorter neighbour, rounded down. So the transitions at both
-// ends of a segment never meet, and the frames that a segment plays depend on no
-// transition.
+// the frames of the shorter neighbour, rounded down. So the transitions at the two
+// ends of a segment never meet, and no transition changes the frames that a segment
+// plays.
 //
 // All times that a client gives on the output timeline (a clip's startMs, the
-// range of a directive) count on this film, as delivered. What counts from a
-// segment, such as its volume points, counts from its Begin. A range that starts
+// range of a directive) count on this film, as delivered. Times of a segment, such as
+// its volume points, count from its Begin. A range that starts
 // before C begins follows B to its end and C from there; a range that starts
 // where C begins, or later, follows C.
 func Arrange(segments []Segment, frames []int64, rateNum, rateDen int64) (places []Place, length int64) {

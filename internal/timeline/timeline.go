@@ -3,10 +3,9 @@
 // separated stems replace or join the original sound.
 //
 // The types are pure values. The package checks everything that can be checked
-// without opening a file; what only the media itself can tell (how long a
-// source really is, whether it decodes) is the engine's to say. It knows
-// neither HTTP nor ffmpeg: the two wire formats are turned into a Timeline by
-// the package that owns them.
+// without opening a file; the engine checks the media (how long a source really is,
+// whether it decodes). The package knows neither HTTP nor ffmpeg: the package that
+// owns the two wire formats turns them into a Timeline.
 package timeline
 
 import (
@@ -22,7 +21,7 @@ type OutputKind string
 // The output kinds, spelled as on the wire.
 const (
 	Video OutputKind = "video" // mp4: H.264 and AAC
-	Audio OutputKind = "audio" // m4a: AAC alone, the same sound as the video would have
+	Audio OutputKind = "audio" // m4a: only AAC, with the sound that the video would have
 )
 
 // Quality names an encoding profile.
@@ -41,8 +40,8 @@ const (
 	MaxClips      = 64
 	MaxDirectives = 64
 	MaxSelections = 16 // of one directive
-	// MaxName bounds ids and names that a client chooses, in bytes: the job's row
-	// keeps them.
+	// MaxName bounds the ids and names that a client chooses, in bytes, because the
+	// job's row keeps them.
 	MaxName   = 128
 	MaxVolume = 10.0
 	MinSpeed  = 0.1
@@ -172,9 +171,8 @@ func (t Timeline) SourceKeys() []string {
 	return keys
 }
 
-// SourceDuration adds up what the client says its segments' sources last. It is
-// the figure the statistics report; it never sizes anything. It saturates
-// instead of overflowing.
+// SourceDuration adds up the lengths that the client claims for its segments' sources.
+// The statistics report it; nothing is sized by it. It saturates instead of overflowing.
 func (t Timeline) SourceDuration() time.Duration {
 	var sum time.Duration
 	for _, s := range t.Segments {

@@ -232,8 +232,8 @@ func endsTooEarly(start, end time.Duration) bool {
 	return end != 0 && end != math.MaxInt64 && end <= start
 }
 
-// outOfRange is nil for a finite number of least..most, and otherwise tells which
-// half of that is broken. Where nought is too little it says so first.
+// outOfRange is nil for a finite number of least..most. Otherwise it says which of the
+// two is broken; if 0 is too little, it says so first.
 func outOfRange(at fieldName, field string, v, least, most float64) error {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
