@@ -36,7 +36,7 @@ func (a area) crop() string { return fmt.Sprintf("crop=%d:%d:%d:%d", a.width, a.
 
 // dissolved measures the dissolve where the second clip's own picture is.
 func (j *judge) dissolved(ctx context.Context) error {
-	const columns, rows, within = 8, 14, 4.0
+	const columns, rows, within = 8, 14, 6.0
 	before, s := j.film.segments[0], j.film.segments[1]
 	_, _, rate := j.film.canvas()
 	first, n := j.film.frameAt(s.start), j.film.frameAt(s.dissolve)
