@@ -11,6 +11,7 @@ import (
 
 func TestCostTable(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t) // balance 3
 	for _, tt := range []struct {
 		durationMs int64

@@ -12,6 +12,7 @@ import (
 // tests say.
 func TestRenderShapesTheSound(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	var told struct{ Features []string }
 	u.Get(t, "/api/v2/capabilities").Expect(200).JSON(&told)

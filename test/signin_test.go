@@ -70,6 +70,7 @@ func TestFirstSignInMakesAUserAndGrantsTheBonusOnce(t *testing.T) {
 
 func TestAccessTokenClaims(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	auth := u.SignInAgain(t)
 	claims := claimsOf(t, auth.AccessToken)
@@ -95,6 +96,7 @@ func TestAccessTokenClaims(t *testing.T) {
 // service does that was put together with it.
 func TestIdentityTokensAreJudged(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Shared(t)
 	mint := map[string]func(testing.TB, identity.Claims) string{"provider_a": s.World.MintA, "provider_b": s.World.MintB}
 	type token struct {

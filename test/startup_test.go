@@ -199,6 +199,7 @@ func TestStartupAcceptsEveryDatabaseForm(t *testing.T) {
 
 func TestDotEnvIsReadAndTheEnvironmentWins(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	dir := t.TempDir()
 	env := validEnv(t)
 	delete(env, "AUTH_JWT_SECRET")
@@ -310,6 +311,7 @@ func TestTheServiceNeedsNoRightButToRows(t *testing.T) {
 
 func TestLastWordsAreInTheFormatOfTheLog(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	for format, lineIsJSON := range map[string]bool{"json": true, "text": false} {
 		env := validEnv(t)
 		maps.Copy(env, map[string]string{"LOG_FORMAT": format, "PORT": "0", "DB_MAX_POOL": "0"})

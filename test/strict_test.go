@@ -12,6 +12,7 @@ var strict = http.Header{"Prefer": {"handling=strict"}}
 // With Prefer: handling=strict a misspelt field is an error instead of another film.
 func TestStrictRequests(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t, apitest.Credits(1))
 	config := func(change M) []apitest.Part {
 		segment := apitest.With(M{"sourceFileKey": "video_0", "order": 0, "durationMs": 2000, "trimEndMs": 300}, change)

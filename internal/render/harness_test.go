@@ -156,7 +156,7 @@ func (r *rig) service(e Engine, d *db.DB) *Service {
 		r.t.Fatal(err)
 	}
 	return New(Options{DB: d, Renewer: job.NewRenewer(d, name, log), Store: r.store, Bucket: r.bucket, Engine: e,
-		Slots: media.NewSlots(1), OnDemand: ondemand.New(1, 8*time.Second, log), CanWork: func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour,
+		Slots: media.NewSlots(1), OnDemand: ondemand.New(1, 2*time.Minute, log), CanWork: func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour,
 		WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour,
 		Sweeper:       sweep.New(sweep.Options{DB: d, Store: r.store, Rules: SweepRules(time.Hour, time.Hour), Log: log}),
 		SignedURLLife: time.Minute, EraseCaches: func(context.Context, string) error { return nil }, Log: log})

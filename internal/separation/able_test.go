@@ -15,7 +15,7 @@ import (
 // A replica that cannot work takes no job, and the log tells what happened to
 // those that the other one takes.
 func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		owner := r.user(3)
 		full := r.service(func(o *Options) {

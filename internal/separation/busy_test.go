@@ -13,7 +13,7 @@ import (
 // A provider that is busy at any call before the payment is asked again when it says,
 // and neither costs an attempt nor a second charge.
 func TestABusyProviderIsWaitedFor(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		for status, step := range map[int]string{503: "register", 429: "audio-separation"} {
 			r := newHarness(t, d).withProvider()
 			s := r.service(func(o *Options) { o.BusyWait, o.InFlight = 30*time.Minute, 1 })

@@ -40,6 +40,13 @@ func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	dbtest.Beside(t, test)
 }
 
+// oneDatabase runs a test on SQLite alone, beside other tests: its statements run on
+// both databases in other tests.
+func oneDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Parallel()
+	test(t, dbtest.SQLite(t))
+}
+
 // harness is a database, a store and a provider, for any number of Services.
 type harness struct {
 	t        testing.TB
@@ -94,7 +101,7 @@ func (r *harness) service(change ...func(*Options)) *Service {
 	o := Options{DB: r.db, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
 		Renewer: job.NewRenewer(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
 		Sweeper: sweep.New(sweep.Options{DB: r.db, Store: r.store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
-		Store:   r.store, OnDemand: ondemand.New(1, 8*time.Second, slog.New(slog.DiscardHandler)), Analyses: media.NewFairSlots(2), NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
+		Store:   r.store, OnDemand: ondemand.New(1, 2*time.Minute, slog.New(slog.DiscardHandler)), Analyses: media.NewFairSlots(2), NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, JobLifetime: 365 * 24 * time.Hour, AbandonAfter: time.Hour, InFlight: 2,
 		StuckAfter: 10 * time.Minute, PollEvery: 20 * time.Millisecond, PollTimeout: 30 * time.Minute, Log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(o.WorkDir, 0o700); err != nil {

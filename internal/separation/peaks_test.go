@@ -14,7 +14,7 @@ import (
 // Stems of before have no peaks until they are asked for, and then keep them;
 // what is made while its job goes leaves nothing behind.
 func TestPeaksOfStemsOfBefore(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		s := r.service()
 		id := r.enqueueAudio(s, r.user(1))
