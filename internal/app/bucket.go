@@ -27,7 +27,13 @@ func (a *App) claimBucket(ctx context.Context) error {
 	if a.bucket == nil {
 		return nil
 	}
-	err := installation.Claim(ctx, a.db, a.bucket)
+	lost, err := installation.LostBucket(ctx, a.db, a.bucket)
+	if err == nil {
+		err = installation.Claim(ctx, a.db, a.bucket)
+	}
+	if lost && err == nil {
+		a.log.Warn("the bucket is empty and now belongs to this database, which had one before; if that had objects, OBJECT_STORE_BUCKET is wrong")
+	}
 	if foreign := (*installation.ForeignError)(nil); errors.As(err, &foreign) {
 		return err
 	}

@@ -96,6 +96,20 @@ func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 	return compare(b, ours, theirs)
 }
 
+// LostBucket reports whether a database that has had a bucket finds an empty one without an id.
+func LostBucket(ctx context.Context, d *db.DB, b *objectstore.Bucket) (bool, error) {
+	ours, err := known(ctx, d)
+	if err != nil || ours == "" {
+		return false, err
+	}
+	empty, err := isEmpty(ctx, b)
+	if err != nil || !empty {
+		return false, err
+	}
+	theirs, err := read(ctx, b)
+	return theirs == "", err
+}
+
 // Check returns a ForeignError unless database and bucket carry the same id.
 func Check(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 	ours, err := known(ctx, d)

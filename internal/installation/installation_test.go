@@ -110,6 +110,13 @@ func TestAnEmptyBucketIsClaimedAndKept(t *testing.T) {
 			t.Error("a bucket that nobody claimed passes")
 		}
 		put(t, b, "doctor/left-behind.txt")
+		lost := func(want bool) {
+			t.Helper()
+			if got, err := installation.LostBucket(t.Context(), d, b); got != want || err != nil {
+				t.Errorf("the bucket is lost: %v, want %v (%v)", got, want, err)
+			}
+		}
+		lost(false)   // the first one
 		for range 2 { // a restart changes nothing
 			if err := installation.Claim(t.Context(), d, b); err != nil {
 				t.Fatal(err)
@@ -119,6 +126,11 @@ func TestAnEmptyBucketIsClaimedAndKept(t *testing.T) {
 		if err := installation.Check(t.Context(), d, b); err != nil {
 			t.Error(err)
 		}
+		lost(false)
+		if err := b.Delete(t.Context(), "assets/x.mp4", "cutroom-installation"); err != nil {
+			t.Fatal(err)
+		}
+		lost(true) // as another bucket, which nobody has used, would be
 	})
 }
 
