@@ -22,25 +22,23 @@ const queueLock = "render-queue"
 const claimable = `COALESCE(j.lease_until, 0) < now_ms() AND (j.state = 'PENDING' OR j.attempts < 3)
 	AND (j.node_id IS NULL OR j.node_id = $1)`
 
-// withJob adds to owners t the id of the oldest claimable job of each, or null. suffix
-// ends the choice of the job. The list of states keeps both databases on the index
-// render_open_by_user, whose condition it repeats word for word. A join would let
-// PostgreSQL read all jobs.
-func withJob(owners, condition, suffix string) string {
-	return `(SELECT t.*, (SELECT j.id FROM render_jobs j WHERE j.state IN ('PENDING', 'PROCESSING') AND j.user_id = t.user_id
-			AND ` + claimable + condition + ` ORDER BY j.created_at, j.id LIMIT 1` + suffix + `) AS job_id FROM ` + owners + `) AS t`
+// oldestJob selects the oldest claimable job of owner t, by a further condition. suffix
+// ends the statement. The list of states keeps both databases on the index
+// render_open_by_user, whose condition it repeats word for word.
+func oldestJob(condition, suffix string) string {
+	return `(SELECT j.id FROM render_jobs j WHERE j.state IN ('PENDING', 'PROCESSING') AND j.user_id = t.user_id
+		AND ` + claimable + condition + ` ORDER BY j.created_at, j.id LIMIT 1` + suffix + `)`
 }
 
-const (
-	// lineOrder is the order of turns, which the index render_turns_waiting has.
-	lineOrder = ` ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id`
-	// inLine are the owners t who have PENDING jobs.
-	inLine = `render_turns t WHERE t.next_job_id IS NOT NULL`
-)
+// inLine is the end of a query for the first owners t in line who have such a job. Order
+// and limit stand together, or PostgreSQL may look for the jobs of all owners and sort.
+func inLine(job string, limit int) string {
+	return fmt.Sprintf(`FROM render_turns t WHERE t.next_job_id IS NOT NULL AND %s IS NOT NULL AND %s
+		ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id LIMIT %d`, job, user.Stays("t.user_id"), limit)
+}
 
 // waitingSQL tells whether any job waits.
-var waitingSQL = `SELECT COALESCE(
-	(SELECT 1 FROM ` + withJob(inLine+lineOrder, "", "") + ` WHERE t.job_id IS NOT NULL` + lineOrder + ` LIMIT 1),
+var waitingSQL = `SELECT COALESCE((SELECT 1 ` + inLine(oldestJob("", ""), 1) + `),
 	(SELECT 1 FROM render_jobs j WHERE j.state = 'PROCESSING' AND ` + claimable + ` ORDER BY j.created_at, j.id LIMIT 1), 0)`
 
 // The parts of turnSQL.
@@ -70,21 +68,17 @@ const (
 // A claim reads the first two owners in line who have a job for this worker, however many
 // wait behind them.
 func turnSQL(d *db.DB) string {
-	stays := user.Stays("t.user_id")
-	next := func(owners string) string {
-		return withJob(owners, ` AND COALESCE(j.needs_bytes, 0) <= $2`, d.SkipLockedOf("j")) + ` WHERE t.job_id IS NOT NULL`
-	}
+	job := oldestJob(` AND COALESCE(j.needs_bytes, 0) <= $2`, d.SkipLockedOf("j"))
+	const createdAt = `(SELECT h.created_at FROM render_jobs h WHERE h.id = t.job_id) AS created_at`
 	return `WITH ` + lostJobs + `,
-		line AS MATERIALIZED (
-			SELECT t.*, (SELECT h.created_at FROM render_jobs h WHERE h.id = t.job_id) AS created_at
-			FROM ` + next(inLine+` AND `+stays+lineOrder) + lineOrder + ` LIMIT 2),
+		line AS MATERIALIZED (SELECT t.*, ` + createdAt + ` FROM (SELECT t.*, ` + job + ` AS job_id ` + inLine(job, 2) + `) AS t),
 		` + outOfLine + `,
 		turns (running, last_started_at, created_at, job_id) AS MATERIALIZED (
 			SELECT processing, last_started_at, created_at, job_id FROM line WHERE user_id NOT IN (SELECT user_id FROM outside)
 			UNION ALL
-			SELECT t.processing - COALESCE((SELECT jobs FROM lost WHERE lost.user_id = t.user_id), 0), t.last_started_at,
-				(SELECT h.created_at FROM render_jobs h WHERE h.id = t.job_id), t.job_id
-			FROM ` + next(`outside o JOIN render_turns t ON t.user_id = o.user_id WHERE `+stays) + `)
+			SELECT t.processing - COALESCE((SELECT jobs FROM lost WHERE lost.user_id = t.user_id), 0), t.last_started_at, ` + createdAt + `, t.job_id
+			FROM (SELECT t.*, ` + job + ` AS job_id FROM outside o JOIN render_turns t ON t.user_id = o.user_id
+				WHERE ` + user.Stays("t.user_id") + `) AS t WHERE t.job_id IS NOT NULL)
 		SELECT job_id FROM turns WHERE running < $3 OR (SELECT COUNT(*) FROM turns) = 1
 		ORDER BY running, last_started_at, created_at, job_id LIMIT 1`
 }

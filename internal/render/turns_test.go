@@ -3,12 +3,14 @@ package render
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
@@ -170,7 +172,7 @@ func (l *lottery) steps(ctx context.Context) []func() {
 		func() { // complete
 			l.move(func(_ waitingJob, c claimedJob) error {
 				err := s.completed(ctx, c, stored{key: outputKey(c.ID, "mp4"), size: 1, sha256: "0", length: time.Second})
-				if err == job.ErrMoved {
+				if errors.Is(err, job.ErrMoved) {
 					err = nil // deleted
 				}
 				return err
@@ -247,35 +249,34 @@ func TestTurnsAreThoseOfTheRules(t *testing.T) {
 	})
 }
 
-// Submissions, claims and ends of the same owners' jobs may commit in any order.
-func TestTurnsSurviveConcurrency(t *testing.T) {
+// A job that is submitted while the owner's last waiting one ends gets its turn: the end
+// waits for the submission's commit before it looks for the owner's oldest job.
+func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 	r := newRig(t, dbtest.Postgres(t))
-	r.replicas(1000)
-	owners := []string{r.user(), r.user()}
-	var all sync.WaitGroup
-	for range 6 {
-		s := r.service(&simulated{}, r.db)
-		all.Go(func() {
-			for i := range 40 {
-				r.enqueue(1, owners[i%2], nil)
-				j, ok, err := s.claim(t.Context())
-				switch {
-				case err != nil:
-					t.Error(err)
-				case !ok: // another worker was faster
-				case i%4 == 0:
-					_, err = s.jobs.HandBack(t.Context(), j.Claim, job.Return{From: StateProcessing, To: StatePending})
-				case i%4 == 1:
-					err = s.Delete(t.Context(), j.UserID, j.ID)
-				default:
-					_, err = s.fail(t.Context(), j, errInternal, nil)
-				}
-				if err != nil {
-					t.Error(err)
-				}
+	owner := r.user()
+	ids, _ := r.enqueue(1, owner, nil)
+	var end errgroup.Group
+	err := r.db.InTx(t.Context(), func(tx *db.Tx) error {
+		for _, query := range []string{`SET CONSTRAINTS ALL IMMEDIATE`, // as if this commit took long
+			`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-new', '` + owner + `', 'PENDING', '', 'video', now_ms())`} {
+			if _, err := tx.Exec(t.Context(), query); err != nil {
+				return err
 			}
+		}
+		end.Go(func() error {
+			_, err := r.db.Exec(t.Context(), `UPDATE render_jobs SET state = 'FAILED' WHERE id = $1`, ids[0])
+			return err
 		})
+		for waiting, ended := 0, false; waiting == 0 && !ended; {
+			if err := tx.QueryRow(t.Context(), `SELECT COUNT(*), (SELECT state = 'FAILED' FROM render_jobs WHERE id = $1) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`, ids[0]).Scan(&waiting, &ended); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(err, end.Wait()); err != nil {
+		t.Fatal(err)
 	}
-	all.Wait()
 	r.turnsAreRight()
 }
