@@ -30,7 +30,7 @@ var (
 
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(1600) // little is alive
 	clock.NoJitter()
 	os.Exit(m.Run())
 }
@@ -192,15 +192,22 @@ func shrink(t *testing.T, dir string, p plan) plan {
 	return p
 }
 
-// kept are plans that failed once, as the trace of a failure prints them.
-var kept = map[string]plan{}
+// kept are plans that failed once, as the trace of a failure prints them: so far with
+// planted bugs alone.
+var kept = map[string]plan{
+	"the result of a former holder": {order: 190, requests: []request{{0, 2, 1, 2270000000, 1, 0}, {1, 0, 0, 0, 0, 0}}, faults: []fault{{4, 6, 78}, {29, 9, 589}}},
+	"a failure without its refund": {order: 381, requests: []request{{0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0}, {2, 1, 0, 6971000000, 1, 0}, {3, 2, 1, 72000000, 1, 0}},
+		faults: []fault{{22, 7, 899}, {36, 13, 228}, {40, 2, 150}}},
+	"a takeover of a living worker": {order: 12, requests: []request{{0, 1, 0, 5771000000, 1, 0}, {1, 1, 0, 4015000000, 1, 0}, {2, 0, 0, 0, 0, 0}}},
+}
 
 func TestKeptPlans(t *testing.T) {
 	dir := scratch(t)
 	for name, p := range kept {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			first := p.order
 			for n := range uint64(orders) {
-				if p.order += n; simulate(t, dir, p, nil).why != "" {
+				if p.order = first + n; simulate(t, dir, p, nil).why != "" {
 					report(t, dir, p)
 					t.Fatal("it fails again")
 				}
