@@ -82,6 +82,21 @@ func (s *store) Verify(context.Context, receipt.Purchase) (int64, error) {
 	return 1, s.err
 }
 
+// deleteUser ends an account as a deletion does.
+func deleteUser(t *testing.T, d *db.DB, l *credit.Ledger, user string) {
+	t.Helper()
+	err := d.InTx(t.Context(), func(tx *db.Tx) error {
+		if err := l.Forget(t.Context(), tx, user); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), `DELETE FROM users WHERE id = $1`, user)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func addUser(t *testing.T, d *db.DB) string {
 	t.Helper()
 	id := uuid.NewString()
@@ -221,15 +236,7 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 		}
 		// The receipt stays spent when its buyers are gone, and says nothing of them.
 		for _, u := range users {
-			if err := d.InTx(t.Context(), func(tx *db.Tx) error {
-				if err := l.Forget(t.Context(), tx, u); err != nil {
-					return err
-				}
-				_, err := tx.Exec(t.Context(), `DELETE FROM users WHERE id = $1`, u)
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			deleteUser(t, d, l, u)
 		}
 		var named int
 		if err := d.QueryRow(t.Context(), `SELECT COUNT(order_id) FROM purchases`).Scan(&named); err != nil || named != 0 {

@@ -265,15 +265,7 @@ func TestBonusOncePerIdentityOutlivesTheAccount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := d.InTx(t.Context(), func(tx *db.Tx) error {
-				if err := l.Forget(t.Context(), tx, user); err != nil {
-					return err
-				}
-				_, err := tx.Exec(t.Context(), `DELETE FROM users WHERE id = $1`, user)
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			deleteUser(t, d, l, user)
 			return have
 		}
 		always := newLedger(t, d, &store{})
