@@ -9,6 +9,7 @@
 #
 # unit       The tests beside the code, once. Packages that own rows run theirs
 #            on both databases.
+# waiting    The unit tests that wait for leases and vendors, many at once.
 # black-box  The suite of test/, which speaks HTTP to the real program, once for
 #            each database and once for each place in which files lie:
 #              large  PostgreSQL, a real S3 server, two replicas: every test.
@@ -29,6 +30,9 @@ export TEST_BEGAN=${TEST_BEGAN:-$(date +%s)}
 
 # As `make build` compiles, so that nothing is compiled twice.
 export CGO_ENABLED=0 GOFLAGS=-trimpath
+
+# Packages whose tests wait for leases to run out, most of their time.
+waiting=(cutroom/internal/separation cutroom/internal/job cutroom/internal/render)
 
 step() { printf '\n== %s (%ss) ==\n' "$*" $(($(date +%s) - TEST_BEGAN)); }
 
@@ -53,13 +57,17 @@ all | long | s3)
 	;;
 all-inside)
 	# A failure of one lets the others end: xargs then fails.
-	printf '%s\n' black-box unit vet | xargs -P 3 -n 1 "$0"
+	printf '%s\n' black-box unit waiting vet | xargs -P 4 -n 1 "$0"
 	;;
 unit)
 	step "unit tests"
 	# The slowest first.
-	slow=(cutroom/internal/engine cutroom/internal/separation cutroom/internal/httpapi)
-	run -p 2 "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... ./test/rerun | grep -vxF "$(printf '%s\n' "${slow[@]}")")
+	slow=(cutroom/internal/engine cutroom/internal/httpapi)
+	run -p 2 "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... ./test/rerun | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
+	;;
+waiting)
+	step "unit tests that mostly wait"
+	run -p 3 -parallel=8 "${waiting[@]}"
 	;;
 black-box)
 	step "black box: large"
