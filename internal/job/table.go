@@ -185,17 +185,17 @@ func (t Table) Complete(ctx context.Context, tx *db.Tx, c Claim, state, set stri
 }
 
 // Fail moves the jobs of a condition to FAILED and takes them from their workers. Its
-// parameters begin with $4. The owner reads the sentence and the reason of told; cause
+// parameters begin with $4. The owner reads the sentence and the reason of failure; cause
 // is for support.
-func (t Table) Fail(ctx context.Context, tx *db.Tx, told *fault.Error, cause error, where string, args ...any) ([]End, error) {
-	reason := cmp.Or(told.Reason, fault.Unexplained)
+func (t Table) Fail(ctx context.Context, tx *db.Tx, failure *fault.Error, cause error, where string, args ...any) ([]End, error) {
+	reason := cmp.Or(failure.Reason, fault.Unexplained)
 	ends, err := db.All(ctx, tx, func(row db.Scanner) (End, error) {
 		e := End{State: "FAILED", Reason: reason}
 		err := row.Scan(&e.ID, &e.UserID)
 		return e, err
 	}, `UPDATE `+t.Name+` SET state = 'FAILED', error = $1, error_code = $2, failure_cause = NULLIF($3, ''), finished_at = now_ms(),
 			replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
-		WHERE `+where+` RETURNING id, user_id`, append([]any{told.Answer(), string(reason), fault.Cause(cause)}, args...)...)
+		WHERE `+where+` RETURNING id, user_id`, append([]any{failure.Answer(), string(reason), fault.Cause(cause)}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("fail jobs: %w", err)
 	}

@@ -92,8 +92,8 @@ func claimSQL(d *db.DB) string {
 		RETURNING id, COALESCE(replica, ''), user_id, spec, attempts + 1, fence, progress, now_ms() - started_at, now_ms() - created_at`
 }
 
-// waits reports whether a job waits that this replica could claim.
-func (s *Service) waits(ctx context.Context) (bool, error) {
+// hasWaitingJob reports whether a job waits that this replica could claim.
+func (s *Service) hasWaitingJob(ctx context.Context) (bool, error) {
 	var n int
 	if err := s.db.QueryRow(ctx, waitingSQL, s.NodeID).Scan(&n); err != nil {
 		return false, fmt.Errorf("look for waiting render jobs: %w", err)
@@ -129,7 +129,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 		return j, false, err
 	}
 	// Most calls find nothing, and need no lock for that.
-	if waiting, err := s.waits(look); err != nil || !waiting {
+	if waiting, err := s.hasWaitingJob(look); err != nil || !waiting {
 		return j, false, err
 	}
 	// CanWork logs the reason.
@@ -143,7 +143,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
 	defer cancel()
 	err = s.db.ExecRowLocked(call, queueLock, claimSQL(s.db), []any{s.NodeID, freeBytes, share, s.Renewer.Owner(), job.TTL.Milliseconds()},
-		&j.ID, &j.From, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
+		&j.ID, &j.LostReplica, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
 	if db.IsNoRows(err) {
 		return j, false, nil
 	}
@@ -152,10 +152,10 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	}
 	j.Deadline = time.Now().Add(s.Timeout - time.Duration(runMs)*time.Millisecond)
 	j.Table = s.jobs.Name
-	if log := s.jobs.AttemptLog(j.Claim); j.From == "" {
+	if log := s.jobs.AttemptLog(j.Claim); j.LostReplica == "" {
 		log.Info("render claimed", "ageMs", ageMs)
 	} else {
-		log.Info("render taken over", "from", j.From, "ageMs", ageMs)
+		log.Info("render taken over", "from", j.LostReplica, "ageMs", ageMs)
 	}
 	if j.Spec, err = decodeSpec(encoded); err != nil {
 		_, ferr := s.fail(ctx, j, errInternal, err)

@@ -279,7 +279,7 @@ func (s *Service) stopAssisting(ctx context.Context) error {
 	if stop == nil {
 		return nil
 	}
-	waiting, err := s.waits(ctx)
+	waiting, err := s.hasWaitingJob(ctx)
 	if waiting {
 		(*stop)()
 	}

@@ -15,7 +15,7 @@ func (r *rig) owners(s *Service, n int) (names []string) {
 	r.t.Helper()
 	for range n {
 		j, ok, err := s.claim(r.t.Context())
-		waiting, waitErr := s.waits(r.t.Context())
+		waiting, waitErr := s.hasWaitingJob(r.t.Context())
 		switch {
 		case err != nil || waitErr != nil:
 			r.t.Fatal(err, waitErr)

@@ -142,10 +142,10 @@ func release(ctx context.Context, tx *db.Tx, jobID string) error {
 // claimedJob is the part of a row that a worker needs.
 type claimedJob struct {
 	job.Claim
-	From     string // the replica that died while it held the job, or ""
-	Spec     spec
-	Progress int
-	Deadline time.Time
+	LostReplica string // died while it held the job, or ""
+	Spec        spec
+	Progress    int
+	Deadline    time.Time
 }
 
 // uploadKey is where the n-th uploaded part of a job waits for its worker.

@@ -65,17 +65,17 @@ func (s *Service) overdue() *fault.Error {
 
 // failAll fails the jobs of a condition, whose parameters begin with $4. The next sweep
 // of files removes their uploads.
-func (s *Service) failAll(ctx context.Context, told *fault.Error, where string, args ...any) error {
+func (s *Service) failAll(ctx context.Context, failure *fault.Error, where string, args ...any) error {
 	var ends []job.End
 	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		ends, err = s.jobs.Fail(ctx, tx, told, nil, where, args...)
+		ends, err = s.jobs.Fail(ctx, tx, failure, nil, where, args...)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("give up render jobs: %w", err)
 	}
 	for _, e := range ends {
-		s.log.Warn("render job given up", "job", e.ID, "why", told.Sentence)
+		s.log.Warn("render job given up", "job", e.ID, "why", failure.Sentence)
 	}
 	return nil
 }

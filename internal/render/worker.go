@@ -168,11 +168,11 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (over b
 	case j.Attempts < maxAttempts:
 		s.handBack(ctx, j, retry{pause: time.Second}, err)
 	default:
-		told := errInternal
+		failure := errInternal
 		if errors.Is(err, media.ErrTimeout) {
-			told = errSlow
+			failure = errSlow
 		}
-		over = s.giveUp(ctx, j, told, err)
+		over = s.giveUp(ctx, j, failure, err)
 		s.jobs.AttemptLog(j.Claim).Error("render failed", "err", err)
 	}
 	return over
@@ -180,15 +180,15 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (over b
 
 // giveUp fails a job, and reports whether its uploads may go. If the failure cannot be
 // written, the lease runs out and another worker claims the job.
-func (s *Service) giveUp(ctx context.Context, j claimedJob, told *fault.Error, cause error) bool {
-	moved, err := s.fail(ctx, j, told, cause)
+func (s *Service) giveUp(ctx context.Context, j claimedJob, failure *fault.Error, cause error) bool {
+	moved, err := s.fail(ctx, j, failure, cause)
 	log := s.jobs.AttemptLog(j.Claim)
 	if err != nil {
 		log.Warn("end of render not written; it will be claimed again", "err", err)
 	} else if moved {
-		log.Info("render ended", "state", StateFailed, "why", told.Answer(), "cause", cause)
+		log.Info("render ended", "state", StateFailed, "why", failure.Answer(), "cause", cause)
 	}
-	return moved && err == nil && !keepsUploads(told)
+	return moved && err == nil && !keepsUploads(failure)
 }
 
 // retry says how the next worker may take up a job that is handed back.
@@ -336,10 +336,10 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 }
 
 // fail moves a job to FAILED, unless another worker has it. The owner reads the sentence
-// and the reason of told; the cause is for support.
-func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cause error) (moved bool, err error) {
+// and the reason of failure; the cause is for support.
+func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		ends, err := s.jobs.Fail(ctx, tx, told, cause, `id = $4 AND fence = $5 AND state = 'PROCESSING'`, j.ID, j.Fence)
+		ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $4 AND fence = $5 AND state = 'PROCESSING'`, j.ID, j.Fence)
 		moved = len(ends) == 1
 		return err
 	})

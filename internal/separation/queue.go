@@ -181,12 +181,12 @@ func (s *Service) requeue(ctx context.Context, j claimedJob) (bool, error) {
 }
 
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds it, in one
-// transaction. The owner reads the sentence and the reason of told; the cause is for
+// transaction. The owner reads the sentence and the reason of failure; the cause is for
 // support. It writes nothing and reports false if the job has moved on since it was
 // read.
-func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cause error) (moved bool, err error) {
+func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		moved, err = s.failIn(ctx, tx, j, told, cause)
+		moved, err = s.failIn(ctx, tx, j, failure, cause)
 		return err
 	})
 	if err == nil && moved {
@@ -196,8 +196,8 @@ func (s *Service) fail(ctx context.Context, j claimedJob, told *fault.Error, cau
 }
 
 // failIn is fail within a transaction.
-func (s *Service) failIn(ctx context.Context, tx *db.Tx, j claimedJob, told *fault.Error, cause error) (moved bool, err error) {
-	ends, err := s.jobs.Fail(ctx, tx, told, cause, `id = $4 AND fence = $5 AND state = $6 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`,
+func (s *Service) failIn(ctx context.Context, tx *db.Tx, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
+	ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $4 AND fence = $5 AND state = $6 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`,
 		j.ID, j.Fence, j.State)
 	return len(ends) == 1, err
 }

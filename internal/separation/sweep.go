@@ -45,9 +45,9 @@ func (s *Service) failTimedOut(ctx context.Context) error {
 		s.PollTimeout.Milliseconds(), min(s.PollTimeout, fetchingTime).Milliseconds())
 }
 
-func (s *Service) failAll(ctx context.Context, told *fault.Error, why, where string, args ...any) error {
+func (s *Service) failAll(ctx context.Context, failure *fault.Error, why, where string, args ...any) error {
 	return s.each(ctx, func(j claimedJob) error {
-		moved, err := s.fail(ctx, j, told, errors.New(why))
+		moved, err := s.fail(ctx, j, failure, errors.New(why))
 		if moved {
 			s.jobs.AttemptLog(j.Claim).Warn("separation job given up", "state", j.State, "why", why)
 			s.dropStray(ctx, j)

@@ -105,9 +105,9 @@ func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) 
 	return unable != nil
 }
 
-// verdict is what the client is told of a job that failed with err, and what the
+// verdict is what the client is failure of a job that failed with err, and what the
 // log says; expected is whether it is no fault of ours.
-func verdict(err error) (told *fault.Error, message string, expected bool) {
+func verdict(err error) (failure *fault.Error, message string, expected bool) {
 	const ours = "separation failed"
 	var refused *separator.Error
 	switch {
@@ -135,8 +135,8 @@ func toldOf(refused *separator.Error) *fault.Error {
 // giveUp fails a job. Where that cannot be written, the lease runs out and the job
 // is recovered from its row.
 func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, cause error) {
-	told, message, expected := verdict(cause)
-	moved, err := s.fail(ctx, j, told, cause)
+	failure, message, expected := verdict(cause)
+	moved, err := s.fail(ctx, j, failure, cause)
 	if err != nil {
 		log.Warn("end of separation not written; it will be recovered", "err", err)
 		return
@@ -153,7 +153,7 @@ func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, ca
 		level = slog.LevelInfo
 	}
 	log.Log(ctx, level, message, "err", cause)
-	log.Info("separation ended", "state", StateFailed, "why", told.Answer())
+	log.Info("separation ended", "state", StateFailed, "why", failure.Answer())
 }
 
 // covers reports whether what was paid is enough for sound of that length.

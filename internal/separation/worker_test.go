@@ -304,8 +304,8 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 		{fmt.Errorf("store stem: %w", objectstore.ErrUnavailable), fault.Unexplained, false},
 		{&job.PanicError{Value: "boom"}, fault.Unexplained, false},
 	} {
-		if told, _, expected := verdict(test.err); told.Reason != test.want || expected != test.expected || told.Answer() == "" {
-			t.Errorf("%v: %+v, expected %v; want %s", test.err, told, expected, test.want)
+		if failure, _, expected := verdict(test.err); failure.Reason != test.want || expected != test.expected || failure.Answer() == "" {
+			t.Errorf("%v: %+v, expected %v; want %s", test.err, failure, expected, test.want)
 		}
 	}
 }

@@ -100,7 +100,7 @@ var reasonWord = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
 
 // reasonA is the error code of an answer's body, or "".
 func reasonA(body []byte) string {
-	var said struct {
+	var refusal struct {
 		Error struct {
 			Status  string `json:"status"`
 			Details []struct {
@@ -108,11 +108,11 @@ func reasonA(body []byte) string {
 			} `json:"details"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(body, &said) != nil {
+	if json.Unmarshal(body, &refusal) != nil {
 		return ""
 	}
-	reason := said.Error.Status
-	for _, d := range said.Error.Details {
+	reason := refusal.Error.Status
+	for _, d := range refusal.Error.Details {
 		if d.ErrorCode != "" {
 			reason = d.ErrorCode
 		}

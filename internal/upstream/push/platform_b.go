@@ -141,11 +141,11 @@ func (p *PlatformB) discard(bearer string) {
 
 // reasonB is the reason in an answer's body, or "".
 func reasonB(body []byte) string {
-	var said struct {
+	var refusal struct {
 		Reason string `json:"reason"`
 	}
-	if json.Unmarshal(body, &said) != nil {
+	if json.Unmarshal(body, &refusal) != nil {
 		return ""
 	}
-	return reasonWord.FindString(said.Reason)
+	return reasonWord.FindString(refusal.Reason)
 }

@@ -54,7 +54,7 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 			Data string `json:"data"`
 		} `json:"message"`
 	}
-	var said struct {
+	var notice struct {
 		PackageName string `json:"packageName"`
 		Voided      struct {
 			Token      string `json:"purchaseToken"`
@@ -73,16 +73,16 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 		return Notice{}, nil
 	}
 	data, err := base64.StdEncoding.DecodeString(push.Message.Data)
-	if err != nil || json.Unmarshal(data, &said) != nil || said.PackageName != p.packageName {
+	if err != nil || json.Unmarshal(data, &notice) != nil || notice.PackageName != p.packageName {
 		return Notice{}, nil
 	}
 	const cancelled = 2 // notificationType of a oneTimeProductNotification
 	switch {
-	case said.Voided.OrderID != "":
-		return Notice{Transaction: Transaction{ID: said.Voided.OrderID, Token: said.Voided.Token},
-			Partial: said.Voided.RefundType > refundOfAll}, nil
-	case said.OneTime.Type == cancelled:
-		return Notice{Transaction: Transaction{ProductID: said.OneTime.SKU, Token: said.OneTime.Token}}, nil
+	case notice.Voided.OrderID != "":
+		return Notice{Transaction: Transaction{ID: notice.Voided.OrderID, Token: notice.Voided.Token},
+			Partial: notice.Voided.RefundType > refundOfAll}, nil
+	case notice.OneTime.Type == cancelled:
+		return Notice{Transaction: Transaction{ProductID: notice.OneTime.SKU, Token: notice.OneTime.Token}}, nil
 	}
 	return Notice{}, nil
 }
@@ -165,25 +165,25 @@ func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Noti
 	if err != nil {
 		return Notice{}, fmt.Errorf("platform_b: %w: %w", ErrForged, err)
 	}
-	var said struct {
+	var notice struct {
 		Type string `json:"notificationType"`
 		Data struct {
 			Transaction string `json:"signedTransactionInfo"`
 		} `json:"data"`
 	}
-	if json.Unmarshal(payload, &said) != nil {
+	if json.Unmarshal(payload, &notice) != nil {
 		return Notice{}, nil
 	}
 	// REVOKE concerns family sharing, which grants nothing here; ask the store anyway. No other
 	// type changes a consumable.
-	if said.Type != "REFUND" && said.Type != "REVOKE" && said.Type != "REFUND_REVERSED" {
+	if notice.Type != "REFUND" && notice.Type != "REVOKE" && notice.Type != "REFUND_REVERSED" {
 		return Notice{}, nil
 	}
-	t, err := p.open(said.Data.Transaction)
+	t, err := p.open(notice.Data.Transaction)
 	if err != nil { // for another app or environment, or not a transaction
 		return Notice{}, nil
 	}
-	return Notice{Transaction: Transaction{ID: t.TransactionID}, Reinstated: said.Type == "REFUND_REVERSED"}, nil
+	return Notice{Transaction: Transaction{ID: t.TransactionID}, Reinstated: notice.Type == "REFUND_REVERSED"}, nil
 }
 
 // Reversed asks platform_b about each transaction and returns the ids that it knows, true if it has

@@ -76,14 +76,14 @@ type Purchase struct {
 const maxQuantity = 1000
 
 // quantityOf is the quantity of a purchase; a store that names none means one.
-func quantityOf(said *int64) (int64, error) {
+func quantityOf(claimed *int64) (int64, error) {
 	switch {
-	case said == nil:
+	case claimed == nil:
 		return 1, nil
-	case *said < 1 || *said > maxQuantity:
-		return 0, refuse(Unverified, "quantity %d", *said)
+	case *claimed < 1 || *claimed > maxQuantity:
+		return 0, refuse(Unverified, "quantity %d", *claimed)
 	default:
-		return *said, nil
+		return *claimed, nil
 	}
 }
 
