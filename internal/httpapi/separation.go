@@ -60,8 +60,8 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	return submitted(w, r, http.StatusAccepted, id)
 }
 
-// separationSpec reads the form field spec. Unknown and former keys are ignored, unless
-// the client asks for a strict handling.
+// separationSpec reads the form field spec. It ignores unknown and former keys, unless
+// the client asks for strict handling.
 func separationSpec(r *http.Request, f *form) (language string, err error) {
 	text, given := f.text["spec"]
 	if !given {
@@ -97,7 +97,7 @@ type stemBody struct {
 	DurationMs int64  `json:"durationMs"`
 }
 
-// separationBody is what the status and the history of a separation both tell.
+// separationBody has the fields that status and history share.
 type separationBody struct {
 	JobID      string `json:"jobId"`
 	Status     string `json:"status"`
@@ -151,8 +151,8 @@ func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user a
 	})
 }
 
-// withoutLinks is a body with the age of its links in their place. Links are fresh in
-// every answer; a client that has older ones is answered while those are still good.
+// withoutLinks replaces the links of a body by their age, for the ETag. Every answer has
+// fresh links, which must not change the ETag while the client's links are good.
 func withoutLinks(body separationStatusBody, age int64) separationStatusBody {
 	body.Stems = slices.Clone(body.Stems)
 	for i := range body.Stems {
@@ -181,7 +181,7 @@ func (s *Server) stem(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	format := query.Get("format")
 	if format == "" && query.Has("format") {
-		format = "none" // which is refused like any other
+		format = "none" // refused like any unknown format
 	}
 	obj, name, err := s.o.Separations.OpenStem(r.Context(), r.PathValue("jobId"), r.PathValue("stemId"), query.Get("token"), format)
 	if err != nil {
@@ -227,6 +227,6 @@ func (s *Server) peaks(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	_, _ = w.Write(b) // when the connection fails there is nobody left to tell
+	_, _ = w.Write(b) // after a failed write nobody can receive the error
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package job gives a row to one worker, and to no other, until the job ends.
+// Package job lets one worker at a time hold a job's row.
 //
 // A table whose rows are jobs has the columns lease_owner, lease_until and fence. A
 // claim sets all three and raises the fence by one. The package that owns the table
@@ -126,7 +126,7 @@ type holder struct {
 	work    context.Context
 	cancel  context.CancelCauseFunc
 	release func()
-	over    chan bool // receives whether the lease is still held, when it is known again
+	over    chan bool // receives, after an outage, whether the lease is still held
 }
 
 func (k *Renewer) keep(ctx context.Context, jobID string, renew func(context.Context) (bool, error)) *holder {
@@ -277,13 +277,13 @@ func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct
 		case <-wake:
 		case <-tick.C:
 		}
-		// One look serves all that came meanwhile.
+		// One look answers all wake-ups that came during the work.
 		drain(wake)
 		drain(tick.C)
 	}
 }
 
-// drain takes what waits in a channel of one place.
+// drain empties a channel with a buffer of one.
 func drain[T any](c <-chan T) {
 	select {
 	case <-c:

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// NodeID returns the identity of the disk under dir, made at the first call
-// and kept in a file there. Two processes on one disk are one node; a process
-// that restarts on its disk is the node it was.
+// NodeID returns the identity of the disk under dir. The first call creates it and stores
+// it in a file there. Processes that share a disk are one node, and a process that
+// restarts on its disk stays the same node.
 func NodeID(dir string) (string, error) {
 	path := filepath.Join(dir, "node-id")
 	if b, err := os.ReadFile(path); err == nil {
@@ -32,7 +32,7 @@ func NodeID(dir string) (string, error) {
 	if err := f.Close(); err != nil {
 		return "", fmt.Errorf("write node id: %w", err)
 	}
-	// Link fails when another process was faster; then its id is the node's.
+	// Link fails if another process was faster; then use the id of that process.
 	if err := os.Link(f.Name(), path); err != nil {
 		b, rerr := os.ReadFile(path)
 		if parsed, perr := uuid.Parse(strings.TrimSpace(string(b))); rerr == nil && perr == nil {

@@ -36,10 +36,9 @@ func (e *PanicError) Error() string {
 // StackTrace returns the program counters of the goroutine when it panicked.
 func (e *PanicError) StackTrace() []uintptr { return e.callers }
 
-// Recover runs a piece of background work and turns a panic in it into a
-// [*PanicError], so that one job or sweep that trips over a bug of ours does not
-// take the process, and every other job in it, down. It does not reach
-// goroutines that do starts.
+// Recover calls do and returns a panic in it as a [*PanicError], so that a bug in one
+// job or sweep does not end the process and all other jobs in it. It does not catch
+// panics in goroutines that do starts.
 func Recover(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -13,7 +13,7 @@ import (
 // ReplicaTTL is how long a replica counts as alive after it was last seen.
 const ReplicaTTL = 30 * time.Second
 
-// Replica is what one process tells the others about itself.
+// Replica is what one process announces to the others about itself.
 type Replica struct {
 	ID string // the owner of its leases
 	// NodeID names the disk that jobs of this process may be bound to, or is "".
@@ -24,7 +24,7 @@ type Replica struct {
 	Log    *slog.Logger
 }
 
-// Run says that the replica lives, until ctx ends, and then that it has gone.
+// Run announces the replica until ctx ends, and then signs it off.
 func (r Replica) Run(ctx context.Context, d *db.DB) error {
 	tick := time.NewTicker(ReplicaTTL / 3)
 	defer tick.Stop()
@@ -46,8 +46,8 @@ func (r Replica) Run(ctx context.Context, d *db.DB) error {
 	}
 }
 
-// Announce says once that the replica lives and what it offers, and forgets
-// those that have been silent for long.
+// Announce records once that the replica lives and what it offers, and deletes replicas
+// that have been silent for long.
 func (r Replica) Announce(ctx context.Context, d *db.DB) error {
 	slots, free := r.Offers(ctx)
 	_, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, $2, $3, now_ms())
@@ -65,9 +65,9 @@ func (r Replica) Announce(ctx context.Context, d *db.DB) error {
 	return nil
 }
 
-// CheckWrites commits a write to the row of a replica, which it makes where there is
-// none. A database can answer every read and still not commit, such as a primary
-// without its synchronous standby.
+// CheckWrites commits a write to the row of a replica, which it creates if necessary. A
+// database may answer every read and still not commit: for example, a primary without its
+// synchronous standby.
 func CheckWrites(ctx context.Context, d *db.DB, id string) error {
 	if _, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 0, 0, 0)
 		ON CONFLICT (id) DO UPDATE SET seen_at = replicas.seen_at`, id); err != nil {
@@ -76,8 +76,8 @@ func CheckWrites(ctx context.Context, d *db.DB, id string) error {
 	return nil
 }
 
-// Live tells what all live replicas together offer: how many jobs may run at once,
-// and how many bytes those of the replica that has most room may still write.
+// Live returns the slots of all live replicas together, and the free bytes of the replica
+// that has most.
 func Live(ctx context.Context, q db.Querier) (slots, mostFreeBytes int64, err error) {
 	err = q.QueryRow(ctx, `SELECT COALESCE(SUM(slots), 0), COALESCE(MAX(free_bytes), 0) FROM replicas WHERE seen_at > now_ms() - $1`,
 		ReplicaTTL.Milliseconds()).Scan(&slots, &mostFreeBytes)

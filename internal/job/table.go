@@ -77,8 +77,8 @@ const lastWrite = 10 * time.Second
 
 // Work runs one attempt in a work folder, which it removes afterwards. do gets a
 // context that ends when the lease is lost. settle writes down what came of the
-// attempt, in a context that outlives a stop of the service. taken reports that the
-// job belongs to somebody else by now, or that its row went with its owner.
+// attempt, in a context that outlives a stop of the service. taken reports that another
+// worker holds the job, or that its row was deleted with its owner.
 func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, dir string) error,
 	settle func(last context.Context, taken bool, err error)) {
 	holder := t.Renewer.hold(ctx, c.Lease)
@@ -171,10 +171,10 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (moved bool, err
 	return moved, err
 }
 
-// Complete ends a claimed job that did what it was for. Set is further assignments,
+// Complete ends a claimed job that succeeded. Set is further assignments,
 // each after a comma, with parameters from $4 on; clock.ms is the time of the end.
 func (t Table) Complete(ctx context.Context, tx *db.Tx, c Claim, state, set string, args ...any) error {
-	// The clock is read once, so that what counts from finished_at adds up.
+	// Read the clock once, so that times computed from finished_at agree with it.
 	err := Guarded(tx.Exec(ctx, `UPDATE `+t.Name+` SET state = $3, progress = 100, finished_at = clock.ms,
 			replica = lease_owner, lease_owner = NULL, lease_until = NULL`+set+` FROM (SELECT now_ms() AS ms) AS clock
 		WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, append([]any{c.ID, c.Fence, state}, args...)...))
@@ -185,8 +185,8 @@ func (t Table) Complete(ctx context.Context, tx *db.Tx, c Claim, state, set stri
 }
 
 // Fail moves the jobs of a condition to FAILED and takes them from their workers. Its
-// parameters begin with $4. The owner reads the sentence and the reason of failure; cause
-// is for support.
+// parameters begin with $4. The owner reads the sentence and the reason of failure; support
+// reads cause.
 func (t Table) Fail(ctx context.Context, tx *db.Tx, failure *fault.Error, cause error, where string, args ...any) ([]End, error) {
 	reason := cmp.Or(failure.Reason, fault.Unexplained)
 	ends, err := db.All(ctx, tx, func(row db.Scanner) (End, error) {
@@ -207,7 +207,7 @@ func (t Table) Fail(ctx context.Context, tx *db.Tx, failure *fault.Error, cause 
 	return ends, nil
 }
 
-// end is where every job ends that its owner did not delete.
+// end runs for every job that ends, unless its owner deletes it.
 func (t Table) end(ctx context.Context, tx *db.Tx, e End) error {
 	if err := t.Ended(ctx, tx, e); err != nil {
 		return err
@@ -218,8 +218,8 @@ func (t Table) end(ctx context.Context, tx *db.Tx, e End) error {
 	return Announce(ctx, tx, e.ID)
 }
 
-// Announce notifies everybody who waits for a change of a job, and the listeners of
-// the topics.
+// Announce notifies the clients that wait for a change of a job, and the listeners of the
+// topics.
 func Announce(ctx context.Context, tx *db.Tx, id string, topics ...string) error {
 	for _, topic := range append(topics, Topic(id)) {
 		if err := tx.Notify(ctx, topic); err != nil {
@@ -229,12 +229,11 @@ func Announce(ctx context.Context, tx *db.Tx, id string, topics ...string) error
 	return nil
 }
 
-// Known is the condition that job j is there for the user $1.
+// Known is the condition that the user $1 owns job j and has not deleted it.
 var Known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
 
-// Delete makes a job unknown to its owner and stops its worker. end brings the rows of
-// the job to their end in the same transaction; erase removes its files, which the
-// sweeps do if it fails.
+// Delete makes a job unknown to its owner and stops its worker. end ends the job's rows
+// in the same transaction. erase removes its files; if it fails, the sweeps remove them.
 func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx) error, erase func(ctx context.Context) error) error {
 	err := t.DB.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE `+t.Name+` AS j SET deleted_at = now_ms() WHERE j.id = $2 AND `+Known, owner, id)
@@ -288,7 +287,7 @@ func (t Table) Revoke(ctx context.Context, userID, condition string) (ids []stri
 	return ids, t.clearFolders(ids...)
 }
 
-// Expire forgets the jobs of a condition that ended longer ago than a lifetime.
+// Expire deletes the jobs of a condition that ended longer ago than a lifetime.
 func (t Table) Expire(ctx context.Context, lifetime time.Duration, condition string) error {
 	_, err := t.DB.Exec(ctx, `DELETE FROM `+t.Name+` WHERE created_at < now_ms() - $1 AND finished_at < now_ms() - $1 AND `+condition,
 		lifetime.Milliseconds())

@@ -12,13 +12,13 @@ import (
 	"cutroom/internal/user"
 )
 
-// queueLock orders claims over all replicas. Whose turn it is depends on what runs, and
-// two claims that count at once would both pick the same owner.
+// queueLock makes the claims of all replicas run one after another. Turns depend on the
+// running jobs, so two claims at once would both pick the same owner.
 const queueLock = "render-queue"
 
-// claimable is the condition that job j waits for a worker and that node $1 reaches its
-// files. A PROCESSING job waits when its worker died; lease_until of a PENDING one is
-// when it may be tried again.
+// claimable is the condition that job j waits for a worker and that node $1 can reach its
+// files. A PROCESSING job waits once its worker has died and its lease has run out. The
+// lease_until of a PENDING job is the end of its pause before a retry.
 const claimable = `COALESCE(j.lease_until, 0) < now_ms() AND (j.state = 'PENDING' OR j.attempts < 3)
 	AND (j.node_id IS NULL OR j.node_id = $1)`
 
@@ -83,8 +83,8 @@ func turnSQL(d *db.DB) string {
 		ORDER BY running, last_started_at, created_at, job_id LIMIT 1`
 }
 
-// claimSQL claims that job, for $4 and $5 milliseconds. The replica that was lost over it
-// is put aside for the log.
+// claimSQL claims that job for replica $4, for $5 milliseconds. It keeps the name of the
+// replica that died with the job, for the log.
 func claimSQL(d *db.DB) string {
 	return `UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
 			replica = lease_owner, lease_owner = $4, lease_until = now_ms() + $5, fence = fence + 1, short_since = NULL
@@ -101,13 +101,13 @@ func (s *Service) hasWaitingJob(ctx context.Context) (bool, error) {
 	return n == 1, nil
 }
 
-// fleet caches the slots of all replicas, which claims need not know to the second.
+// fleet caches the number of slots of all replicas; claims may use a count some seconds old.
 type fleet struct {
 	slots, counted atomic.Int64 // counted at, in Unix nanoseconds
 }
 
-// share is how many slots one owner may hold while another one waits: half of
-// those of all replicas, and one at least.
+// share is how many slots one owner may hold while another one waits: half of all
+// replicas' slots, and at least one.
 func (s *Service) share(ctx context.Context) (int, error) {
 	if now := time.Now().UnixNano(); now-s.fleet.counted.Load() > int64(job.ReplicaTTL/3) {
 		n, _, err := job.Live(ctx, s.db)
@@ -122,14 +122,15 @@ func (s *Service) share(ctx context.Context) (int, error) {
 
 // claim claims the job whose turn it is.
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
-	// A database that was frozen answers when every lease has run out.
-	look := db.Prompt(ctx, job.TTL/3)
-	share, err := s.share(look)
+	// A database that was frozen answers only after every lease has run out, so do not
+	// wait for it.
+	prompt := db.Prompt(ctx, job.TTL/3)
+	share, err := s.share(prompt)
 	if err != nil {
 		return j, false, err
 	}
 	// Most calls find nothing, and need no lock for that.
-	if waiting, err := s.hasWaitingJob(look); err != nil || !waiting {
+	if waiting, err := s.hasWaitingJob(prompt); err != nil || !waiting {
 		return j, false, err
 	}
 	// CanWork logs the reason.

@@ -50,7 +50,7 @@ func (c *partCoordinator) renew(ctx context.Context) (rendered bool, err error) 
 	return err == nil, err
 }
 
-// stop hands back the parts that are claimed, so that another replica can make them.
+// stop hands the claimed parts back, so that another replica can make them.
 func (c *partCoordinator) stop() {
 	c.release()
 	ctx, cancel := context.WithTimeout(context.Background(), job.TTL/3)
@@ -91,8 +91,8 @@ func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
 	})
 }
 
-// nextSQL reports part $4 as made and claims another one. It is one statement, because
-// every part costs one. Workers that ask at the same moment get different parts and do
+// nextSQL reports part $4 as made and claims another one, in one statement, because it
+// runs for every part. Workers that ask at the same moment get different parts and do
 // not wait for each other. The report of a worker that lost its claim has no effect,
 // even if the part is open again.
 func nextSQL(d *db.DB) string {

@@ -37,7 +37,7 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	}, func(ctx context.Context) error { return s.eraseJobs(ctx, jobID) })
 }
 
-// eraseJobs removes what is stored for these jobs alone.
+// eraseJobs removes the objects that only these jobs need.
 func (s *Service) eraseJobs(ctx context.Context, ids ...string) error {
 	var prefixes []string
 	for _, id := range ids {

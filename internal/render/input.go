@@ -43,8 +43,8 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 		return Input{}, fault.Invalidf("video is not a video file of a supported format")
 	}
 	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}
-	// Saving the same bytes twice is harmless, so the key only has to refuse
-	// other bytes.
+	// Saving the same bytes twice is harmless, so the key only has to refuse different
+	// bytes.
 	if known == "" && key.Value != "" {
 		_, _, err = idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) { return in.ID, user.Lock(ctx, tx, owner) })
 		if err != nil {
@@ -94,8 +94,8 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	return in, nil
 }
 
-// roomForInput refuses an input that would take more space than the account has. One
-// that is cached already takes no more.
+// roomForInput refuses an input that would exceed the account's space. An input that is
+// cached already takes no more.
 func (s *Service) roomForInput(ctx context.Context, q db.Querier, owner string, in Input) error {
 	var cached int
 	err := q.QueryRow(ctx, `SELECT COUNT(*) FROM render_inputs WHERE user_id = $1 AND input_id = $2 AND size_bytes >= $3`,

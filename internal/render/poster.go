@@ -61,7 +61,8 @@ func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error 
 		return fmt.Errorf("create work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	// Beside the folder that ffmpeg may write to: it may share its bytes with the store.
+	// Keep the film outside the folder that ffmpeg may write to: it may share its bytes
+	// with the store.
 	film, work := filepath.Join(dir, "film"), filepath.Join(dir, "job")
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
@@ -84,9 +85,9 @@ func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error 
 	return nil
 }
 
-// addPoster makes and stores the poster of a film that was just rendered, and
-// returns its key. No film fails for its poster: where there is none, "", it is
-// made when somebody asks.
+// addPoster makes and stores the poster of a film that was just rendered, and returns
+// its key. If that fails, it returns "", the film still succeeds, and Poster makes the
+// poster on request.
 func (s *Service) addPoster(ctx context.Context, j claimedJob, film string) string {
 	if j.Spec.Timeline.OutputKind == timeline.Audio {
 		return ""
@@ -98,8 +99,7 @@ func (s *Service) addPoster(ctx context.Context, j claimedJob, film string) stri
 	return key
 }
 
-// storePoster makes a poster in a folder, which must lie apart from everything that
-// ffmpeg must not change, and stores it.
+// storePoster makes a poster in dir and stores it. ffmpeg may change anything in dir.
 func (s *Service) storePoster(ctx context.Context, jobID, film, dir string) (key string, err error) {
 	jpeg := filepath.Join(dir, "poster.jpg")
 	if err := s.Engine.Poster(ctx, film, jpeg); err != nil {

@@ -5,8 +5,8 @@ import "cutroom/internal/quota"
 // open is the condition of an index, word for word: SQLite recognises it by its text.
 const open = `state IN ('PENDING', 'PROCESSING')`
 
-// Counts are what renders take of an account's limits: jobs that wait, and cached
-// inputs, films and the uploads of jobs that have not ended.
+// Counts are what renders count against an account's limits: waiting jobs, and the bytes of
+// cached inputs, films and the uploads of jobs that have not ended.
 var Counts = quota.Counts{
 	Waiting: []string{`(SELECT COUNT(*) FROM render_jobs WHERE user_id = $1 AND ` + open + ` AND state = 'PENDING')`},
 	Stored: []string{

@@ -20,16 +20,16 @@ type Status struct {
 	JobID, State        string
 	Progress            int    // percent, never falling, 100 only when COMPLETED
 	Error               string // a sentence, only when FAILED
-	ErrorCode           string // why in one word, or "": of the API's closed list
+	ErrorCode           string // why it FAILED, from the API's closed list, or ""
 	OutputKind, Quality string
 	DurationMs          int64 // of the film, 0 before it is planned
 	SizeBytes           int64 // of the film, 0 before there is one
-	// Zero for what has not happened. Expires is when the film goes, or went.
+	// Each is zero until it has happened. Expires is when the film is, or was, removed.
 	Created, Finished, Expires time.Time
 }
 
-// statusColumns of job j are what scanStatus reads. Jobs of releases that kept no
-// quality have it in their spec alone.
+// statusColumns of job j are what scanStatus reads. Jobs of early releases have their
+// quality in the spec only.
 const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), j.output_kind,
 	COALESCE(j.quality, ''), CASE WHEN j.quality IS NULL THEN j.spec ELSE '' END,
 	COALESCE(j.output_duration_ms, 0), COALESCE(j.output_size_bytes, 0), j.created_at, COALESCE(j.finished_at, 0), COALESCE(j.expires_at, 0)`
@@ -88,7 +88,7 @@ type Download struct {
 	ETag        string // hex digest of the content
 }
 
-// findFilm finds the owner's film while it is there.
+// findFilm finds the owner's film, unless it has expired.
 func (s *Service) findFilm(ctx context.Context, owner, jobID string) (stored, error) {
 	var f stored
 	var state string
@@ -110,8 +110,8 @@ func (s *Service) findFilm(ctx context.Context, owner, jobID string) (stored, er
 	return f, nil
 }
 
-// Open gives the owner the film of a COMPLETED job, and renews its life. A URL to
-// redirect to is good for HEAD requests when head is set, and for GET otherwise.
+// Open gives the owner the film of a COMPLETED job and renews its lifetime. A URL to
+// redirect to works for HEAD requests if head is set, and for GET otherwise.
 func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Download, error) {
 	f, err := s.findFilm(ctx, owner, jobID)
 	if err != nil {

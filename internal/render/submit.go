@@ -50,8 +50,8 @@ func (s spec) encode() (string, error) {
 	return string(b), err
 }
 
-// specWhenEnded is what a job's row keeps of its request once the film is made:
-// nothing, unless the row is of a release that kept the quality in it alone.
+// specWhenEnded is the request that a job's row keeps once the film is made: none, except
+// in rows of releases that stored the quality nowhere else.
 const specWhenEnded = `CASE WHEN quality IS NULL THEN spec ELSE '' END`
 
 // failedSpecs is how many failed jobs of a user keep their request, for support and a
@@ -104,16 +104,16 @@ func (s spec) ext() string {
 // selections still carry the URLs or names the client sent.
 type Submission struct {
 	Timeline timeline.Timeline
-	// Files are the uploaded parts by name; InputID, when not "", stands for
-	// every key that begins with "video". Both are unused when ByReference.
+	// Files are the uploaded parts by name. InputID, unless "", replaces every key that
+	// begins with "video". Both are unused if ByReference.
 	Files   map[string]staging.File
 	InputID string
 	// ByReference says that source keys are asset keys.
 	ByReference bool
 }
 
-// Submit enqueues a job. The staged files stay the caller's. A repeat under
-// the same idempotency key answers the first job.
+// Submit enqueues a job. The staged files stay the caller's. A repeat under the same
+// idempotency key returns the first job.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
 	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
 		return answer, err
@@ -165,7 +165,7 @@ type upload struct {
 	file staging.File
 }
 
-// resolve asks first what costs nothing to find out.
+// resolve makes the cheapest checks first.
 func (r *resolver) resolve() error {
 	t := &r.sub.Timeline
 	if err := r.stems(); err != nil {
@@ -192,7 +192,7 @@ func (r *resolver) resolve() error {
 	return nil
 }
 
-// stems turns the URLs and names of selections into the stems they stand for.
+// stems resolves the link or the ids of each selection to a stored stem of the owner.
 func (r *resolver) stems() error {
 	t := &r.sub.Timeline
 	for i := range t.Directives {
@@ -244,14 +244,15 @@ func (r *resolver) source(key, field string) error {
 	return nil
 }
 
-// Has reports whether a source key that begins with "video" names something.
+// Has reports whether a source key that begins with "video" names an upload or the
+// cached input.
 func (s Submission) Has(key string) bool {
 	_, uploaded := findPart(s.Files, key)
 	return uploaded || s.InputID != ""
 }
 
-// findPart looks a part up by name. Clients in the field name music parts with
-// an ending, such as bgm_0.audio, and refer to them without it.
+// findPart looks a part up by name. Released clients name music parts with an extension,
+// for example bgm_0.audio, and refer to them without it.
 func findPart(files map[string]staging.File, key string) (staging.File, bool) {
 	if f, ok := files[key]; ok {
 		return f, true
@@ -316,7 +317,7 @@ func (r *resolver) findInput() error {
 	return nil
 }
 
-// store puts the uploads where every replica that may take the job finds them.
+// store stores the uploads where every replica that may claim the job finds them.
 func (r *resolver) store() error {
 	for _, u := range r.uploads {
 		if err := r.s.Store.Put(r.ctx, u.key, u.file.Path, "application/octet-stream"); err != nil {
@@ -326,7 +327,7 @@ func (r *resolver) store() error {
 	return nil
 }
 
-// uploadBytes is what is stored for the job alone.
+// uploadBytes is the size of the objects stored for this job only.
 func (r *resolver) uploadBytes() (n int64) {
 	for _, u := range r.uploads {
 		n += u.file.SizeBytes

@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/user"
 )
 
-// SweepRules says which objects of renders are needed. uploadLifetime is for
-// uploads that no job took, partLifetime for shared parts since they were made.
+// SweepRules says which objects of renders are needed. uploadLifetime is for uploads that
+// never got a job, partLifetime for shared parts since they were made.
 func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "render uploads", Prefix: "uploads/rnd-", Grace: uploadLifetime,
@@ -32,7 +32,7 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 
 // SweepJobs fails the jobs that no worker will end: those whose workers died too often,
 // whose time ran out while they waited, for which no replica has had room, and whose
-// files are on a disk that is gone. This replica's own disk is here, even if it was
+// files are on a disk that is gone. This replica's own disk is present, even if it was
 // away so long that it is not announced yet.
 func (s *Service) SweepJobs(ctx context.Context) error {
 	_, free, err := job.Live(ctx, s.db)
@@ -80,11 +80,11 @@ func (s *Service) failAll(ctx context.Context, failure *fault.Error, where strin
 	return nil
 }
 
-// kindInputs is what sweeps call cached inputs.
+// kindInputs is the sweeps' name for cached inputs.
 const kindInputs = "render inputs"
 
-// Expire forgets expired outputs, which the sweep of objects then removes, and jobs that
-// ended long ago, and removes unused inputs.
+// Expire forgets expired outputs, which the sweep of objects then removes. It also deletes
+// unused inputs and jobs that ended long ago.
 func (s *Service) Expire(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL WHERE output_key IS NOT NULL
 		AND expires_at < now_ms()`)
@@ -133,8 +133,8 @@ func (s *Service) expireInputs(ctx context.Context) error {
 	return s.Sweeper.Remove(ctx, kindInputs, keys...)
 }
 
-// Erase removes every file of a user's renders and takes running jobs away from
-// their workers. The rows go with the user.
+// Erase removes every file of a user's renders and takes running jobs away from their
+// workers. Deleting the user deletes the rows.
 func (s *Service) Erase(ctx context.Context, userID string) error {
 	ids, err := s.jobs.Revoke(ctx, userID, `state IN ('PENDING', 'PROCESSING')`)
 	if err != nil {

@@ -68,11 +68,11 @@ const (
 	longestSpread = 200 * time.Millisecond
 )
 
-// onAnnouncement calls look after each announcement of jobs or parts, until ctx ends.
+// onAnnouncement calls lookForWork after each announcement of jobs or parts, until ctx ends.
 // Every replica receives it and waits at random, up to spreadPerSlot for each remote
 // slot. Replicas that wake later find the job already claimed instead of queueing on
 // the lock.
-func (s *Service) onAnnouncement(ctx context.Context, look func()) {
+func (s *Service) onAnnouncement(ctx context.Context, lookForWork func()) {
 	announced, stopListening := s.db.Listen(s.jobs.Topic, topicParts)
 	defer stopListening()
 	for {
@@ -81,7 +81,7 @@ func (s *Service) onAnnouncement(ctx context.Context, look func()) {
 			return
 		case <-announced:
 			remote := max(0, s.fleet.slots.Load()-int64(s.Slots.Size()))
-			time.AfterFunc(clock.Jitter(min(time.Duration(remote)*spreadPerSlot, longestSpread)+1), look)
+			time.AfterFunc(clock.Jitter(min(time.Duration(remote)*spreadPerSlot, longestSpread)+1), lookForWork)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (s *Service) findWork(ctx context.Context) (work func(done func()), err err
 	return func(done func()) { a.assist(); done() }, nil
 }
 
-// errOverdue is the cause of the end of work that took too long.
+// errOverdue is the cause that ends work which took too long.
 var errOverdue = errors.New("job has taken too long")
 
 // work drives one claimed job to its end, and reports whether the uploads of the job are
@@ -215,8 +215,8 @@ func (s *Service) handBack(ctx context.Context, j claimedJob, r retry, why any) 
 }
 
 func (s *Service) render(ctx context.Context, j claimedJob, dir string) error {
-	// Sources lie beside the folder that ffmpeg may write to, not in it: they
-	// may share their bytes with a cache that other users read.
+	// Keep the sources outside the folder that ffmpeg may write to: they may share their
+	// bytes with a cache that other users read.
 	output := filepath.Join(dir, "job")
 	if err := os.Mkdir(output, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
@@ -299,21 +299,21 @@ func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
 // complete stores the film and moves the job to COMPLETED.
 func (s *Service) complete(ctx context.Context, j claimedJob, out engine.Output) error {
 	f := stored{key: outputKey(j.ID, j.Spec.ext()), length: out.Duration}
-	var beside errgroup.Group
-	beside.Go(func() error { f.poster = s.addPoster(ctx, j, out.Path); return nil })
+	var poster errgroup.Group
+	poster.Go(func() error { f.poster = s.addPoster(ctx, j, out.Path); return nil })
 	var err error
 	if f.sha256, f.size, err = disk.Digest(ctx, out.Path); err != nil {
 		err = fmt.Errorf("digest output: %w", err)
 	} else if err = s.Store.Put(ctx, f.key, out.Path, objectstore.ContentType(f.key)); err != nil {
 		err = fmt.Errorf("store output: %w", err)
 	}
-	if err := errors.Join(err, beside.Wait()); err != nil {
+	if err := errors.Join(err, poster.Wait()); err != nil {
 		return err
 	}
 	return job.Retry(ctx, func() error { return s.completed(ctx, j, f) })
 }
 
-// stored is a finished output where it is kept.
+// stored is a finished output in the store.
 type stored struct {
 	kind   timeline.OutputKind
 	key    string
@@ -336,7 +336,7 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 }
 
 // fail moves a job to FAILED, unless another worker has it. The owner reads the sentence
-// and the reason of failure; the cause is for support.
+// and the reason of failure; support reads the cause.
 func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $4 AND fence = $5 AND state = 'PROCESSING'`, j.ID, j.Fence)
@@ -389,7 +389,7 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 			case <-tick.C:
 			}
 			select {
-			case <-p.done: // the end of the job says more than its progress
+			case <-p.done: // a job that ended needs no progress
 				return
 			default:
 			}
@@ -406,7 +406,7 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 	return p
 }
 
-// progress is what a job's row says of a render that runs.
+// progress is the progress of a running render, as its row has it.
 type progress struct {
 	percent  int
 	lengthMs int64 // of the film, 0 while unknown

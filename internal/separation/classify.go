@@ -15,26 +15,26 @@ import (
 	"cutroom/internal/staging"
 )
 
-// classified is what classifying an upload found.
+// classified is the kind and length of an upload.
 type classified struct {
 	ext        string // m4a, mp3 or wav
 	durationMs int64
 }
 
-// payer is who pays for an upload, with the balance at the time.
+// payer is the user who pays for an upload, with the current balance.
 type payer struct {
 	owner   string
 	balance int64
 }
 
-// What the analysis of one upload may cost. Two million packets are more than
-// twelve hours of AAC.
+// The limits of analysing one upload. Two million packets are more than twelve hours
+// of AAC.
 const (
 	analysisMemory  = 512 << 20
 	analysisTimeout = 60 * time.Second
 	maxPackets      = 2_000_000
 	maxTracks       = 32
-	analysisWait    = 20 * time.Second // for a place, while others are analysed
+	analysisWait    = 20 * time.Second // for a free slot
 )
 
 var (
@@ -46,7 +46,7 @@ var (
 	errExhausted   = fault.Invalidf("the file takes too much time or memory to analyse: convert it to a plain m4a, mp3 or wav file")
 )
 
-// classify accepts m4a, mp3 and wav, by content first, and by name only where the
+// classify accepts m4a, mp3 and wav by their content. The name decides only if the
 // content is of the right family but cannot be read.
 func (s *Service) classify(ctx context.Context, by payer, f staging.File) (classified, error) {
 	class, err := container.SniffFile(f.Path)
@@ -82,8 +82,8 @@ func (s *Service) classify(ctx context.Context, by payer, f staging.File) (class
 	return s.classifyUnread(f, class, err)
 }
 
-// analysisSlot waits for one of the places at which uploads are analysed: as many
-// as there are cores, one for each user, in turns.
+// analysisSlot waits for a slot to analyse an upload. There is one per core, each user
+// holds at most one, and users take turns.
 func (s *Service) analysisSlot(ctx context.Context, owner string) (release func(), err error) {
 	wait, cancel := context.WithTimeoutCause(ctx, s.analysisWait, errBusy)
 	defer cancel()
@@ -94,9 +94,9 @@ func (s *Service) analysisSlot(ctx context.Context, owner string) (release func(
 // most, so that the answer names the exact price.
 const longIndex = 250_000
 
-// checkTables refuses an mp4 that would take long to read, and in vain, by what its
-// index declares: the length that it comes to cannot be paid, even where packets
-// hold half the samples that they usually do, or nobody knows it.
+// checkTables refuses an mp4 that would take long to read and then be refused. Its index
+// declares a length that the balance cannot pay for, even if each packet holds half the
+// usual number of samples, or declares no length.
 func checkTables(path string, balance int64) error {
 	index, err := container.ReadTables(path)
 	switch {
@@ -137,8 +137,8 @@ func checkTables(path string, balance int64) error {
 // its shortest frames and PCM at 192 kHz among them. WAV is bounded by its size.
 const maxPacketRate = 512
 
-// packetBudget is how many packets are read of a file: no more than the balance
-// could pay for, in case the index hides them.
+// packetBudget is how many packets of a file to read. The index may hide packets, so the
+// budget is what the balance could pay for.
 func packetBudget(kind container.Kind, balance int64) int64 {
 	if kind == container.WAV || balance > maxPackets/maxPacketRate {
 		return maxPackets
@@ -148,8 +148,8 @@ func packetBudget(kind container.Kind, balance int64) int64 {
 
 const creditSeconds = 300 // that one credit pays for
 
-// refused is the answer to a file that is not analysed to its end, or nil where its
-// size may price it: it is damaged.
+// refused is the answer to a file whose analysis did not finish. It is nil for a damaged
+// file, which is priced by its size.
 func refused(err error, kind container.Kind, balance int64) error {
 	blame := media.BlameFor(err)
 	switch {
@@ -177,10 +177,10 @@ const (
 	maxPadding     = 400 * time.Millisecond
 )
 
-// length is what the audio of a file lasts, and is priced by. Headers lie, and
-// clocks and edit lists hide; the packets and their samples do not. What an
-// encoder added is left out as far as it is plausible. Of several tracks the
-// longest counts: the provider gets all of them.
+// length measures the audio of a file, for its price. It counts the packets and their
+// samples, because headers, clocks and edit lists can declare too little. It leaves out
+// a plausible amount of encoder padding. The longest track counts, because the provider
+// gets all of them.
 func (s *Service) length(ctx context.Context, path string, kind container.Kind, packets int64) (time.Duration, error) {
 	tracks, err := s.tracks(ctx, path, kind, media.MeasureOptions{IgnoreEdits: true, MaxPackets: packets})
 	if err != nil {
@@ -192,8 +192,8 @@ func (s *Service) length(ctx context.Context, path string, kind container.Kind, 
 		bare = max(bare, t.Extent-min(maxPadding, paddingSamples*time.Second/time.Duration(t.SampleRate)))
 		heard = max(heard, t.Duration())
 	}
-	// Only the edit list of an mp4 knows its encoder's padding. It is asked where
-	// that could tip the price.
+	// Only the edit list of an mp4 declares its encoder's padding. Read it if the padding
+	// could change the price.
 	if kind == container.MP4 && credit.Price(extent.Milliseconds()) != credit.Price(bare.Milliseconds()) {
 		if tracks, err = s.tracks(ctx, path, kind, media.MeasureOptions{MaxPackets: packets}); err != nil {
 			return 0, err
@@ -239,9 +239,9 @@ func (s *Service) tracks(ctx context.Context, path string, kind container.Kind, 
 	return tracks, nil
 }
 
-// classifyUnread decides on a file that could not be measured, and prices it by
-// its size. What the content leaves open its name must settle: a damaged mp4
-// may hold video, and a lone frame header may be chance.
+// classifyUnread decides on a file that could not be measured, and prices it by its
+// size. Where the content is ambiguous, the name must decide: a damaged mp4 may hold
+// video, and random bytes may look like a frame header.
 func (s *Service) classifyUnread(f staging.File, class container.Class, cause error) (classified, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
 	var index container.Index
@@ -272,9 +272,9 @@ func (s *Service) classifyUnread(f staging.File, class container.Class, cause er
 		index.Samples*1000*aacFrame/maxAACRate)}, nil
 }
 
-// What prices audio that cannot be measured. 64 kbit/s is less than almost all
-// audio has, so the length comes out on the long side; packets that an index
-// declares are taken for the shortest of the usual ones.
+// The price of audio that cannot be measured. Almost all audio has more than 64 kbit/s,
+// so the estimated length is rather too long. Packets that an index declares count as
+// the shortest usual ones.
 const (
 	fallbackBytesPerSecond = 8000
 	aacFrame, maxAACRate   = 1024, 48000

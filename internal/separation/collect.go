@@ -30,7 +30,7 @@ type stem struct {
 	sha256     string
 	sizeBytes  int64
 	durationMs int64
-	peaksKey   string // "" where they could not be made
+	peaksKey   string // "" if they could not be made
 }
 
 func (t stem) ext() string { return t.Kind.AudioExt() }
@@ -110,12 +110,12 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 	})
 }
 
-// heldByFLAC are the codecs of WAV whose every sample FLAC holds. Of floating
-// point it would cut what is above full scale, as the parts of a loud mix are.
+// heldByFLAC are the WAV codecs that FLAC stores without loss. It would clip
+// floating-point samples above full scale, which the parts of a loud mix have.
 var heldByFLAC = []string{"pcm_u8", "pcm_s16le", "pcm_s24le"}
 
-// prepare turns PCM into FLAC, which is half the size, where nothing is lost by
-// it, leaves anything else byte for byte as it came, and measures the result.
+// prepare converts PCM to FLAC, which has half the size, if that loses nothing. It
+// leaves any other file as it is, and measures the result.
 func (s *Service) prepare(ctx context.Context, dir string, t *stem) (err error) {
 	if err := s.measure(ctx, t); err != nil {
 		return err
@@ -158,8 +158,8 @@ func (s *Service) measure(ctx context.Context, t *stem) error {
 // errEmptyStem is a stem without a single sample.
 var errEmptyStem = fmt.Errorf("%w: no sound", errProviderFailed)
 
-// providerMedia blames the provider for a stem that cannot be read, unless it
-// is the service that stops.
+// providerMedia blames the provider for a stem that cannot be read, unless the service
+// is stopping.
 func providerMedia(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -187,8 +187,8 @@ func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (s
 	if len(stems) == 1 {
 		args = append(args, "-map", "0:a:0")
 	} else {
-		// normalize=0: amix otherwise divides by the input count, and the
-		// voice would come out quieter than it was.
+		// Without normalize=0 amix divides by the number of inputs, and the voice
+		// would come out quieter.
 		graph := fmt.Sprintf("amix=inputs=%d:normalize=0:duration=longest", len(stems))
 		args = append(args, "-filter_complex", graph)
 	}

@@ -14,10 +14,10 @@ import (
 // errDeleted ends a job that its owner deleted.
 var errDeleted = fault.Failedf(fault.Interrupted, "Deleted by its owner")
 
-// Delete makes a job unknown to its owner and erases its files. A job that the provider
-// has not been asked for ends and is refunded. The provider cannot be stopped once it
-// was asked: the job then stays in flight until the provider is done, so that the limit
-// holds, and its stems are not fetched.
+// Delete makes a job unknown to its owner and erases its files. If the provider has not
+// been asked, the job ends and is refunded. The provider cannot be stopped once it was
+// asked: the job then counts as in flight until the provider is done, and its stems are
+// not fetched.
 func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
 		j, err := s.scanJob(tx.QueryRow(ctx, `UPDATE separation_jobs SET file_name = NULL WHERE id = $1 RETURNING `+jobColumns, jobID))
@@ -33,7 +33,7 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	})
 }
 
-// end brings a deleted job to its end, unless the provider works on it.
+// end ends a deleted job, unless the provider is working on it.
 func (s *Service) end(ctx context.Context, tx *db.Tx, j claimedJob) error {
 	switch {
 	case j.State == StateReady:

@@ -20,13 +20,14 @@ const (
 	headBytes = 2 << 20
 	// maxOutline is more than head and outline of an mp4 together.
 	maxOutline = 48 << 20
-	// minSaving is how many times smaller than the asset its parts have to be.
+	// minSaving is how many times smaller than the asset the fetched parts must be.
 	minSaving = 2
 )
 
-// fetchStretch fetches the parts of an asset that its stretch of sound is decoded from:
-// the index, and the packets that the index names. Decoding them gives the samples that
-// the whole file gives. The error is asset.ErrWhole where that cannot be, or does not pay.
+// fetchStretch fetches only the parts of an asset that are needed to decode a stretch of
+// its sound: the index, and the packets that the index names. The decoded samples are
+// the same as those of the whole file. The error is asset.ErrWhole if that is impossible or
+// saves too little.
 func (s *Service) fetchStretch(ctx context.Context, path string, ref Reference, made *newJob) (stretch, error) {
 	if err := s.room(ctx, maxOutline); err != nil {
 		return stretch{}, err
@@ -57,8 +58,8 @@ func (s *Service) fillStretch(ctx context.Context, part *asset.Partial, path str
 	if err != nil {
 		return stretch{}, err
 	}
-	// The first packets tell what the index does not. If they were missing, the file is
-	// read again with them.
+	// ffprobe needs the first packets, too. If they were missing, fetch them and probe
+	// again.
 	for range 2 {
 		probe, err := s.probe(ctx, made.owner, path, true)
 		switch {
@@ -94,14 +95,14 @@ func (s *Service) fillStretch(ctx context.Context, part *asset.Partial, path str
 	return stretch{}, whole(nil)
 }
 
-// mute reports whether the index of an mp4 declares no track of sound.
+// mute reports whether the index of an mp4 declares no audio track.
 func mute(path string) bool {
 	index, err := container.ReadTables(path)
 	return err == nil && !index.Compressed && !slices.ContainsFunc(index.Tracks, func(t container.SampleTable) bool { return t.Sound })
 }
 
-// locatable reports whether the packets of the sound are known, and read from the index
-// alone: the demuxer must not look into them to tell where one ends.
+// locatable reports whether the index alone gives the place of every audio packet: the
+// demuxer must not need their content to find where one ends.
 func locatable(p media.Probe) bool {
 	return p.Audio != nil && len(p.AudioPackets.Runs) > 0 &&
 		(p.Audio.Codec == "aac" || p.Audio.Codec == "alac" || strings.HasPrefix(p.Audio.Codec, "pcm_"))

@@ -18,7 +18,7 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// The points that a waveform may be asked in.
+// The numbers of points that a waveform may have.
 const (
 	minPoints     = 100
 	maxPoints     = 4000
@@ -28,8 +28,8 @@ const (
 var errInvalidPoints = fault.New(fault.Invalid, "invalid_points")
 
 // Peaks returns the waveform of a stem in at most so many points, by the stem's
-// signed token. It does not count as collecting the result. Where a job of before,
-// or a failure, left a stem without peaks, they are made now, and kept.
+// signed token. The job does not count as collected. If the stem has no peaks, after a
+// failure or a job of an earlier release, Peaks makes and stores them.
 func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points int) (audio.Waveform, error) {
 	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {
@@ -45,13 +45,13 @@ func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points
 			w, err = s.readPeaks(ctx, t.peaksKey)
 		}
 	}
-	if errors.Is(err, objectstore.ErrNotFound) { // gone meanwhile
+	if errors.Is(err, objectstore.ErrNotFound) { // removed in the meantime
 		return w, ErrNoStem.WithCause(err)
 	}
 	return w.Coarser(points), err
 }
 
-// readPeaks reads stored peaks; "" is not found.
+// readPeaks reads stored peaks. The key "" gives objectstore.ErrNotFound.
 func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, err error) {
 	if key == "" {
 		return w, objectstore.ErrNotFound
@@ -71,8 +71,8 @@ func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, 
 	return w, nil
 }
 
-// makePeaks draws a stored stem and notes the peaks in its row.
-func (s *Service) makePeaks(ctx context.Context, t collectable) error {
+// makePeaks draws a stored stem and records the peaks in its row.
+func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
 	return s.deriveFromStem(ctx, t, "peaks", func(dir string, made *stem) (string, error) {
 		if err := s.measure(ctx, made); err != nil {
 			return "", err
@@ -82,18 +82,19 @@ func (s *Service) makePeaks(ctx context.Context, t collectable) error {
 	})
 }
 
-// deriveFromStem fetches a stored stem, has make store an object that is derived from it,
-// and notes that object's key in the row of the stem. If the job was removed in the
-// meantime, nothing is left.
-func (s *Service) deriveFromStem(ctx context.Context, t collectable, what string,
-	make func(dir string, made *stem) (key string, err error)) error {
+// deriveFromStem fetches a stored stem, calls derive to store an object made from it, and
+// records that object's key in the stem's row. If the job was removed in the meantime,
+// deriveFromStem deletes the object.
+func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what string,
+	derive func(dir string, made *stem) (key string, err error)) error {
 	// The name begins with the job's id, so that erasing the job finds the folder.
 	dir, err := os.MkdirTemp(s.WorkDir, t.jobID+"-"+what+"-*")
 	if err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	// Beside the folder that ffmpeg may write to: it may share its bytes with the store.
+	// Keep the stem outside the folder that ffmpeg may write to: it may share its bytes
+	// with the store.
 	file, work := filepath.Join(dir, "stem"), filepath.Join(dir, "job")
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
@@ -105,7 +106,7 @@ func (s *Service) deriveFromStem(ctx context.Context, t collectable, what string
 	if err != nil {
 		return err
 	}
-	key, err := make(work, &stem{id: t.stemID, Stem: separator.Stem{Path: file, Kind: class.Kind}})
+	key, err := derive(work, &stem{id: t.stemID, Stem: separator.Stem{Path: file, Kind: class.Kind}})
 	if err != nil {
 		return err
 	}
@@ -120,8 +121,8 @@ func (s *Service) deriveFromStem(ctx context.Context, t collectable, what string
 	return nil
 }
 
-// addPeaks draws and stores the waveforms of stems that were measured. What cannot
-// be drawn now is drawn when somebody asks: no result waits for it.
+// addPeaks draws and stores the waveforms of measured stems. A waveform that fails does
+// not fail the job: Peaks makes it on request.
 func (s *Service) addPeaks(ctx context.Context, j *claimedJob, dir string, stems []stem) error {
 	for i := range stems {
 		err := s.storePeaks(ctx, dir, j.ID, &stems[i])

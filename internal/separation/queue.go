@@ -34,7 +34,7 @@ var ownerStays = user.Stays("j.user_id")
 // next claims a job for this replica: one whose worker died, or else the next of the
 // queue.
 func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
-	// A cheap question first, because most calls find nothing. Its order is that of the
+	// A cheap query comes first, because most calls find nothing. It has the order of the
 	// queue's index; without it PostgreSQL may read jobs that have ended.
 	var waiting int
 	// A database that was frozen answers when every lease has run out.
@@ -123,8 +123,8 @@ func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) 
 	return j, ok && err == nil, err
 }
 
-// requeueDead requeues the jobs whose worker died while submitting, and fails those of
-// which the provider may know.
+// requeueDead requeues the jobs whose worker died while submitting, and fails those that
+// the provider may have received.
 func (s *Service) requeueDead(ctx context.Context) error {
 	return s.recoverJobs(ctx, `(lease_until IS NULL OR lease_until < now_ms())`)
 }

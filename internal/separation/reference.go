@@ -33,8 +33,8 @@ var (
 	errLongAsset   = fault.Invalidf("sourceAssetKey names a file that takes too much time or memory to cut")
 )
 
-// SubmitReference is Submit for a stretch of an asset: its sound is cut out here and
-// now, because the price of the cut is charged with the job.
+// SubmitReference is Submit for a stretch of an asset. It cuts the sound at once,
+// because the job's charge needs the price of the cut.
 func (s *Service) SubmitReference(ctx context.Context, owner string, ref Reference, key idempotency.Key) (jobID string, err error) {
 	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
 		return answer, err
@@ -68,8 +68,8 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 	return s.accept(ctx, key, made, file)
 }
 
-// cut brings the stretch of the asset into a file that the provider takes, and
-// describes that file in the job.
+// cut writes the stretch of the asset to a file that the provider accepts, and describes
+// that file in the job.
 func (s *Service) cut(ctx context.Context, dir string, ref Reference, made *newJob) (file string, err error) {
 	source := filepath.Join(dir, "asset")
 	found, err := s.fetchStretch(ctx, source, ref, made)
@@ -116,7 +116,7 @@ func (s *Service) fetchWhole(ctx context.Context, path string, ref Reference, ma
 	return s.plan(ctx, made.owner, probe, ref)
 }
 
-// room refuses a cut for which so many bytes of the asset do not fit on the disk.
+// room refuses a cut if so many bytes of the asset do not fit on the disk.
 func (s *Service) room(ctx context.Context, bytes int64) error {
 	free, unable := s.CanWork(ctx)
 	if unable == nil && bytes+s.MaxAudioBytes <= free {
@@ -125,7 +125,7 @@ func (s *Service) room(ctx context.Context, bytes int64) error {
 	return errBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to fetch, %d free", bytes, free)))
 }
 
-// probe reads a file in one of the places of analyses.
+// probe reads a file in an analysis slot.
 func (s *Service) probe(ctx context.Context, owner, path string, runs bool) (media.Probe, error) {
 	release, err := s.analysisSlot(ctx, owner)
 	if err != nil {
@@ -143,7 +143,7 @@ const maxAssetPackets = 6_000_000
 // a minute and a half.
 const cutTimeout = 3 * time.Minute
 
-// assetRefused tells what is the asset's fault from what is ours.
+// assetRefused separates faults of the asset from faults of the service.
 func assetRefused(err error) error {
 	switch media.BlameFor(err) {
 	case media.BlameMachine:
@@ -156,8 +156,7 @@ func assetRefused(err error) error {
 	return err
 }
 
-// plan returns the stretch of the sound that is between the trims, if the owner can
-// pay for it.
+// plan returns the stretch of sound between the trims, if the owner can pay for it.
 func (s *Service) plan(ctx context.Context, owner string, p media.Probe, ref Reference) (stretch, error) {
 	if p.Audio == nil || p.AudioPackets.Packets == 0 {
 		return stretch{}, errSilentAsset
@@ -179,11 +178,11 @@ func (s *Service) plan(ctx context.Context, owner string, p media.Probe, ref Ref
 // cutRates are the sample rates that WAV and AAC both have; others become 48 kHz.
 var cutRates = []int{8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000}
 
-// cutBitrate is that of a cut that is too long for WAV, a channel, in bits a second.
+// cutBitrate is the bit rate per channel of a cut that is too long for WAV.
 const cutBitrate = 96_000
 
-// encode writes the stretch as WAV, which is exact, or where that is larger than the
-// provider may be sent as AAC, and measures what came out as it would an upload.
+// encode writes the stretch as WAV, which is exact, or as AAC if the WAV file would be
+// too large for the provider. It measures the result as it measures an upload.
 func (s *Service) encode(ctx context.Context, dir, source string, found stretch, made *newJob) (file string, err error) {
 	w, channels := found.window, int64(min(2, found.Audio.Channels))
 	length := w.To - w.From

@@ -1,5 +1,5 @@
 // Package separation owns separation jobs: audio in, stems out, paid by
-// credits. It holds the queue, the workers that speak to the provider, the
+// credits. It holds the queue, the workers that call the provider, the
 // sweeps, the stored stems and their signed URLs.
 //
 // A job is one row, and every move is one guarded UPDATE that names the state
@@ -16,9 +16,9 @@
 //
 // The charge and the insert are one transaction, and so are every move to
 // FAILED and its refund. The call that makes the provider start (and bill) a
-// job is made at most once: the intent is written down before it, and a job
-// found with an intent but no project id fails and is refunded, because nobody
-// can know whether the provider heard.
+// job is made at most once: the worker writes its intent before the call. A job
+// with an intent but no project id fails and is refunded, because the provider
+// may or may not have received the call.
 package separation
 
 import (
@@ -69,12 +69,12 @@ type Media interface {
 type Options struct {
 	DB       *db.DB
 	Renewer  *job.Renewer
-	Sweeper  *sweep.Sweeper // removes what is needed no more
+	Sweeper  *sweep.Sweeper // removes unneeded objects
 	Quota    *quota.Limits  // of an account; nil is none
 	Store    objectstore.Store
 	Media    Media
 	Assets   *asset.Service
-	OnDemand *ondemand.Maker  // of the peaks of stems that have none
+	OnDemand *ondemand.Maker  // makes missing peaks
 	Analyses *media.FairSlots // for the uploads of each user
 	Provider *separator.Client
 	// CanWork says how many bytes jobs here may still write, or why this replica
@@ -83,16 +83,16 @@ type Options struct {
 	// NodeID names the disk that Store writes to, or is "" when Store is a
 	// bucket that every replica shares.
 	NodeID string
-	// WorkDir is a local folder for files in the making.
+	// WorkDir is a local folder for temporary files.
 	WorkDir string
 
-	MaxAudioBytes   int64  // that the provider is sent
+	MaxAudioBytes   int64  // of a file sent to the provider
 	PublicBaseURL   string // without a trailing slash
 	SigningSecret   string
-	SigningPrevious string        // of links that still open; "" is none
+	SigningPrevious string        // the secret before, whose links still work; "" is none
 	URLLifetime     time.Duration // of a stem URL
 	JobLifetime     time.Duration // of an ended job
-	AbandonAfter    time.Duration // of stems nobody collects
+	AbandonAfter    time.Duration // lifetime of uncollected stems
 	InFlight        int           // jobs at the provider, over all replicas
 	StuckAfter      time.Duration // in SUBMITTING
 	PollEvery       time.Duration
@@ -151,7 +151,7 @@ func (s *Service) scanJob(row db.Scanner) (claimedJob, error) {
 // sourceKey is where a job's upload waits for the provider.
 func sourceKey(jobID, ext string) string { return "uploads/" + jobID + "/source." + ext }
 
-// folder is the prefix of all that came out of a job.
+// folder is the prefix of a job's results.
 func folder(jobID string) string { return "separation/" + jobID + "/" }
 
 // stemKey is where a stem is kept.
@@ -185,8 +185,8 @@ func Label(stemID string) string {
 	return "Speaker " + strconv.Itoa(n+1)
 }
 
-// errUnknownJob answers for a job that does not exist and for one that belongs
-// to somebody else: the two cannot be told apart.
+// errUnknownJob is the answer for a job that does not exist and for another user's job,
+// so that clients cannot tell them apart.
 var errUnknownJob = fault.NotFoundf("separation job not found")
 
 // A project that failed or was not done in time is to a client what a 5xx is.
@@ -195,7 +195,7 @@ const (
 	sentenceNoAnswer = "Provider service unavailable"
 )
 
-// What the client reads of a job that failed without a status of the provider's.
+// The failures without a status of the provider.
 var (
 	errInternal       = fault.Failedf(fault.Unexplained, sentenceInternal)
 	errSlow           = fault.Failedf(fault.TimedOut, sentenceInternal) // a program of ours

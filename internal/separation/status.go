@@ -39,20 +39,21 @@ type Status struct {
 	// from recent history; both are 0 unless QUEUED.
 	QueuePosition int64
 	EstimatedWait time.Duration
-	// LinkAge grows while the links of earlier answers still have half their life.
+	// LinkAge changes every half lifetime of a link. While it is the same, the links of
+	// earlier answers have at least half their lifetime left.
 	LinkAge int64
 
-	ErrorCode  string // why it FAILED in one word, or "": of the API's closed list
-	FileName   string // as the client called what it uploaded
+	ErrorCode  string // why it FAILED, from the API's closed list, or ""
+	FileName   string // the client's name of the upload
 	DurationMs int64  // of the source, as it was priced
-	Credits    int64  // what it cost
+	Credits    int64  // the price
 	Refunded   bool
-	// Zero for what has not happened. Expires is when the stems go, or went.
+	// Each is zero until it has happened. Expires is when the stems are, or were, removed.
 	Created, Finished, Expires time.Time
 }
 
 const (
-	// noHistory is what a job takes while there is nothing to average.
+	// noHistory is the assumed time of a job while no finished jobs can be averaged.
 	noHistory = 180 * time.Second
 )
 
@@ -61,7 +62,7 @@ const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESC
 	COALESCE(j.file_name, j.source_name), j.source_duration_ms, j.credits, j.created_at,
 	COALESCE(j.finished_at, 0), COALESCE(j.collected_at, 0)`
 
-// scanStatus reads statusColumns, and into more what follows them.
+// scanStatus reads statusColumns, and the columns after them into more.
 func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 	var st Status
 	var created, finished, collected int64
@@ -113,21 +114,21 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 	return out, nil
 }
 
-// placeQuery asks how many are in the queue up to a job, and how long one takes. Most
-// jobs that are asked for are in no queue, and to have this in the query of all would
-// cost half as much again there.
+// placeQuery counts the queued jobs up to one job, and averages how long a job takes. It
+// is a query of its own because most polled jobs are not queued, and as part of
+// statusQuery it would make that half as expensive again.
 const placeQuery = `SELECT COUNT(*), (SELECT AVG(h.took) FROM (SELECT ready_at - submitting_at AS took
 		FROM separation_jobs WHERE ready_at IS NOT NULL AND submitting_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50) h)
 	FROM separation_jobs q WHERE q.state = 'QUEUED'
 		AND (q.created_at < CAST($1 AS BIGINT) OR (q.created_at = CAST($1 AS BIGINT) AND q.id <= $2))`
 
-// place puts into the status of a QUEUED job where it is in the queue.
+// place adds the queue position and the estimated wait to the status of a QUEUED job.
 func (s *Service) place(ctx context.Context, st *Status) error {
 	return s.db.Lookup(ctx, placeQuery, []string{strconv.FormatInt(st.Created.UnixMilli(), 10), st.JobID}, func(row db.Scanner) error {
 		var position int64
 		var took sql.NullFloat64
 		err := row.Scan(&position, &took)
-		// It may have left the queue by now.
+		// The job may have left the queue since its status was read.
 		st.QueuePosition = max(1, position)
 		st.EstimatedWait = estimate(st.QueuePosition, took, s.InFlight)
 		return err
@@ -151,8 +152,8 @@ func estimate(position int64, meanMs sql.NullFloat64, inFlight int) time.Duratio
 	return time.Duration(seconds) * time.Second
 }
 
-// collectable is a stem of a READY job, as its row has it.
-type collectable struct {
+// storedStem is the row of a READY job's stem.
+type storedStem struct {
 	jobID, stemID, key string
 	peaksKey, wavKey   string // "" before they are made
 
@@ -161,13 +162,13 @@ type collectable struct {
 }
 
 // object describes the stem without asking the store.
-func (t collectable) object() objectstore.Info {
+func (t storedStem) object() objectstore.Info {
 	return objectstore.Info{Key: t.key, SizeBytes: t.sizeBytes, ModTime: time.UnixMilli(t.readyAt), ETag: `"` + t.sha256 + `"`}
 }
 
 // findStem finds a stem by its signed token.
-func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (collectable, error) {
-	t := collectable{jobID: jobID, stemID: stemID}
+func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (storedStem, error) {
+	t := storedStem{jobID: jobID, stemID: stemID}
 	if err := s.signer.check(jobID, stemID, token, clock.Now()); err != nil {
 		return t, err
 	}
@@ -185,18 +186,17 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (co
 	return t, nil
 }
 
-// readable is the condition on job j that its stems open for whoever has a token.
+// readable is the condition that the stems of job j may be downloaded with a token.
 var readable = `j.state = 'READY' AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
 
-// ErrNoStem answers for a stem that is not there, or no longer.
+// ErrNoStem is the error of a stem that does not exist, or no longer does.
 var ErrNoStem = fault.NotFoundf("stem not found")
 
-// OpenStem opens a stem by its signed token, for reading until ctx ends, and
-// counts as collecting the result. The caller closes the object. The file name
-// is the one to offer to the client. In a bucket, a missing object shows at the
-// first Read.
+// OpenStem opens a stem by its signed token, for reading until ctx ends. The job then
+// counts as collected. The caller closes the object and offers it to the client under
+// fileName. If the object is missing from a bucket, only the first Read fails.
 //
-// The format is "" for the stem as it is kept, or FormatWAV.
+// The format is "" for the stem as it is stored, or FormatWAV.
 func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format string) (obj objectstore.Object, fileName string, err error) {
 	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {

@@ -24,8 +24,8 @@ type Submission struct {
 	Language string // "auto" or an ISO language code
 }
 
-// Admit refuses an owner who is gone or has nothing to pay with, before the upload
-// is read. The repeat of a request that was answered costs nothing and is let through.
+// Admit refuses an owner without an account or without credits, before the upload is
+// read. It admits the repeat of an answered request, which costs nothing.
 func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) error {
 	err := s.affordable(ctx, owner, 1)
 	if err == nil {
@@ -40,10 +40,10 @@ func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) 
 	return err
 }
 
-// Submit charges the owner and enqueues the job, in one transaction: no job is
-// uncharged and no charge lacks its job, whatever dies in between. The staged
-// file stays the caller's. A repeat under the same idempotency key answers the
-// first job and charges nothing.
+// Submit charges the owner and enqueues the job in one transaction, so a crash leaves
+// neither an uncharged job nor a charge without a job. The staged file stays the
+// caller's. A repeat under the same idempotency key returns the first job and charges
+// nothing.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
 	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
 		return answer, err
@@ -91,7 +91,7 @@ func (s *Service) accept(ctx context.Context, key idempotency.Key, made newJob, 
 	return answer, err
 }
 
-// newJob is a job that enters the queue.
+// newJob is a job that is not in the queue yet.
 type newJob struct {
 	id, owner, language string
 	fileName            string // as the client called it, its asset key, or ""
@@ -111,10 +111,10 @@ func fileName(name string) string {
 
 func (j newJob) source() string { return sourceKey(j.id, j.audio.ext) }
 
-// enqueue charges the owner and inserts the job. It holds the queue's lock, so
-// that created_at is in the order of the commits: without it a job could become
-// visible before an older one, and be claimed first. The lock comes before any
-// row, as in claim, or the two could wait for each other.
+// enqueue charges the owner and inserts the job. It holds the queue's lock, so jobs
+// become visible in the order of created_at; otherwise a job could be claimed before an
+// older one. It takes the lock before any row, as claim does, so the two cannot
+// deadlock.
 func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	if err := tx.Lock(ctx, queueLock); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	return tx.Notify(ctx, s.jobs.Topic)
 }
 
-// affordable refuses early what the charge would refuse after the upload was
+// affordable refuses early a job that the charge would refuse after the upload is
 // stored.
 func (s *Service) affordable(ctx context.Context, owner string, price int64) error {
 	have, err := credit.Balance(ctx, s.db, owner)
@@ -152,15 +152,15 @@ func (s *Service) affordable(ctx context.Context, owner string, price int64) err
 	if have >= price {
 		return nil
 	}
-	// A balance that is gone with its account is not what the client has to know.
+	// Tell the client of the deleted account, not of its missing balance.
 	if err := user.Check(ctx, s.db, owner); err != nil {
 		return err
 	}
 	return credit.Insufficient(price, have)
 }
 
-// dropSource removes an upload that no job needs. A failure is made good by
-// the sweep of orphaned uploads.
+// dropSource removes an upload that no job needs. If it fails, the sweep of orphaned
+// uploads removes it.
 func (s *Service) dropSource(ctx context.Context, key string) {
 	if err := s.Store.Delete(ctx, key); err != nil {
 		s.log.Warn("source not deleted; the sweep will", "key", key, "err", err)

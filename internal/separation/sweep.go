@@ -16,16 +16,16 @@ import (
 // staleAfter is how long a job may wait in a queue that does not move.
 const staleAfter = 30 * time.Minute
 
-// SweepJobs moves on whatever a worker cannot: jobs stuck in SUBMITTING, stale
-// in the queue, too long at the provider, or READY and abandoned.
+// SweepJobs moves the jobs that no worker will move: those stuck in SUBMITTING, stale in
+// the queue, too long at the provider, or READY and abandoned.
 func (s *Service) SweepJobs(ctx context.Context) error {
 	return errors.Join(s.requeueStuck(ctx), s.failBusy(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
 }
 
-// failStale fails queued jobs that cannot start: their source was on a node
-// that is gone, or nothing has left the queue for as long as they wait. A job
-// that only waits its turn in a moving queue, or for a busy provider, is not stale. Our own node is here,
-// even if it was away so long that nobody has noticed yet.
+// failStale fails queued jobs that cannot start: their source was on a node that is
+// gone, or no job has left the queue since they entered it. A job that waits its turn in a
+// moving queue, or for a busy provider, is not stale. This replica's own node is present,
+// even if it was away so long that it is not announced yet.
 func (s *Service) failStale(ctx context.Context) error {
 	return s.failAll(ctx, errStale, "it could not start", `state = 'QUEUED' AND created_at < now_ms() - $1 AND (
 		(node_id <> $2 AND NOT `+job.NodeSeen("separation_jobs.node_id", "$1")+`)
@@ -34,8 +34,8 @@ func (s *Service) failStale(ctx context.Context) error {
 		staleAfter.Milliseconds(), s.NodeID)
 }
 
-// fetchingTime is how long stems may take to fetch, beyond the poll time-out,
-// when the provider was done within it.
+// fetchingTime is how long fetching the stems may take after the poll time-out, if the
+// provider finished before it.
 const fetchingTime = 10 * time.Minute
 
 func (s *Service) failTimedOut(ctx context.Context) error {
@@ -56,7 +56,7 @@ func (s *Service) failAll(ctx context.Context, failure *fault.Error, why, where 
 	}, where, args...)
 }
 
-// unread is the condition on a job that no render still reads its stems.
+// unread is the condition that no render reads the stems of a job.
 var unread = `NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = separation_jobs.id AND ` + job.Held("t.object_key") + `)`
 
 // disposeAbandoned removes results that nobody collected. Stems that a render
@@ -93,9 +93,9 @@ func (s *Service) dispose(ctx context.Context, j claimedJob) error {
 // kindStems is what sweeps call stored stems.
 const kindStems = "stems"
 
-// SweepRules says which objects of separations are needed. While a job is
-// PROCESSING its stems are stored before their rows; of a job that was deleted a
-// render may still read them. uploadLifetime is for sources that no job took.
+// SweepRules says which objects of separations are needed. The stems of a PROCESSING job
+// are stored before their rows, and a render may still read those of a deleted job.
+// uploadLifetime is for sources that never got a job.
 func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "separation uploads", Prefix: "uploads/sep-", Grace: uploadLifetime,
@@ -110,7 +110,7 @@ func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	}
 }
 
-// Expire forgets jobs that ended long ago.
+// Expire deletes jobs that ended long ago.
 func (s *Service) Expire(ctx context.Context) error {
 	return s.jobs.Expire(ctx, s.JobLifetime, `state IN ('DISPOSED', 'FAILED')`)
 }
@@ -118,9 +118,9 @@ func (s *Service) Expire(ctx context.Context) error {
 // SweepFolders removes the work folders that a crash left behind on this disk.
 func (s *Service) SweepFolders(ctx context.Context) error { return s.jobs.SweepFolders(ctx, "") }
 
-// Erase removes every file of a user's separations, stored or in the making on
-// this replica, and takes running jobs away from their workers. The rows go
-// with the user.
+// Erase removes every file of a user's separations, in the store and in this replica's
+// work folders, and takes running jobs away from their workers. Deleting the user
+// deletes the rows.
 func (s *Service) Erase(ctx context.Context, userID string) error {
 	ids, err := s.jobs.Revoke(ctx, userID, `state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 // signer makes and checks the tokens of stem URLs:
 // <expiryEpochSec>.<base64url HMAC-SHA256 over job id, stem id and expiry>.
-// The previous secret verifies tokens but signs none; "" means that there is none.
+// The previous secret, unless "", verifies tokens but signs none.
 type signer struct{ secret, previous string }
 
 func sign(secret, jobID, stemID string, expiry int64) string {
@@ -34,7 +34,7 @@ func (s signer) token(jobID, stemID string, expires time.Time) string {
 	return strconv.FormatInt(exp, 10) + "." + sign(s.secret, jobID, stemID, exp)
 }
 
-// The refusals of a stem URL.
+// The errors of a token.
 var (
 	errMissingToken = fault.New(fault.Unauthorized, "missing_token")
 	errInvalidToken = fault.New(fault.Forbidden, "invalid_stem_token")
@@ -55,7 +55,7 @@ func (s signer) check(jobID, stemID, token string, now time.Time) error {
 	}
 	// Compare the text, not the decoded bytes: decoders skip line breaks, so one stem would have
 	// many valid tokens.
-	if !s.signed(sig, jobID, stemID, expiry) {
+	if !s.verify(sig, jobID, stemID, expiry) {
 		return errInvalidToken
 	}
 	if now.Unix() >= expiry {
@@ -64,7 +64,7 @@ func (s signer) check(jobID, stemID, token string, now time.Time) error {
 	return nil
 }
 
-func (s signer) signed(sig, jobID, stemID string, expiry int64) bool {
+func (s signer) verify(sig, jobID, stemID string, expiry int64) bool {
 	return hmac.Equal([]byte(sig), []byte(sign(s.secret, jobID, stemID, expiry))) ||
 		s.previous != "" && hmac.Equal([]byte(sig), []byte(sign(s.previous, jobID, stemID, expiry)))
 }
@@ -84,7 +84,7 @@ type StemRef struct {
 	SHA256        string
 }
 
-// errInvalidStemURL refuses every selection that is not a stem of the caller.
+// errInvalidStemURL is the error of every selection that is not a stem of the caller.
 var errInvalidStemURL = fault.New(fault.Invalid, "invalid_stem_url")
 
 // ResolveStemURL finds the stored stem of a URL that this service signed. The URL must be path-only

@@ -12,13 +12,13 @@ import (
 	"cutroom/internal/ondemand"
 )
 
-// FormatWAV is the format that a stem can be had in beside its own, "".
+// FormatWAV asks for a stem as WAV instead of its stored format, "".
 const FormatWAV = "wav"
 
 var errFormat = fault.Invalidf("format must be wav, or absent for the stem as it is kept")
 
 // openWAV opens the WAV file with the samples of a stem, which is made at first use.
-func (s *Service) openWAV(ctx context.Context, t collectable) (objectstore.Object, error) {
+func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object, error) {
 	if t.wavKey != "" {
 		obj, err := s.Store.Open(ctx, t.wavKey)
 		if !errors.Is(err, objectstore.ErrNotFound) {
@@ -32,11 +32,11 @@ func (s *Service) openWAV(ctx context.Context, t collectable) (objectstore.Objec
 	return s.Store.Open(ctx, key)
 }
 
-// wavGrowth is at least how much larger a WAV file is than the stem it is made of, and
-// the copy of the stem beside it: speech in FLAC is a third of its samples.
+// wavGrowth is how many times the stem's size making its WAV file takes on disk, with a
+// copy of the stem. Speech in FLAC has a third of the size of its samples.
 const wavGrowth = 4
 
-func (s *Service) makeWAV(ctx context.Context, t collectable) error {
+func (s *Service) makeWAV(ctx context.Context, t storedStem) error {
 	if free, unable := s.CanWork(ctx); unable != nil || wavGrowth*t.sizeBytes > free {
 		return ondemand.ErrBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to decode, %d free", t.sizeBytes, free)))
 	}
@@ -64,8 +64,8 @@ func (s *Service) makeWAV(ctx context.Context, t collectable) error {
 	})
 }
 
-// pcmCodec is the encoder that keeps samples of so many bits. Lossy sound has none, and
-// gets 16.
+// pcmCodec is the encoder that keeps samples of so many bits. Lossy sound has no bit
+// depth and gets 16.
 func pcmCodec(bits int) string {
 	switch {
 	case bits > 24:

@@ -25,10 +25,9 @@ import (
 // expired lease can go unnoticed.
 const pollQueue = time.Second
 
-// Run takes jobs from the queue and carries them to their end until ctx ends.
-// It then hands back what it holds and returns when nothing of it runs any
-// more: a stopped job is queued again or followed by another replica, without
-// a refund and without an attempt lost.
+// Run claims jobs and drives them to their end until ctx ends. It then hands its
+// jobs back and returns when all its work has stopped. A stopped job is queued again
+// or continued by another replica, without a refund and without a lost attempt.
 func (s *Service) Run(ctx context.Context) error {
 	wake, stopListening := s.db.Listen(s.jobs.Topic)
 	defer stopListening()
@@ -75,8 +74,7 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 	})
 }
 
-// waits queues a job again that was refused because the provider is busy, and reports
-// whether it did.
+// waits requeues a job that the busy provider refused, and reports whether it did.
 func (s *Service) waits(ctx context.Context, j claimedJob, log *slog.Logger, err error) bool {
 	if errors.Is(err, errPaused) {
 		if herr := s.handBack(ctx, j); herr != nil {
@@ -88,9 +86,9 @@ func (s *Service) waits(ctx context.Context, j claimedJob, log *slog.Logger, err
 	return may && s.waitForProvider(ctx, j, busy, log)
 }
 
-// goesOn reports whether a job whose work ended is for another replica: because
-// this one stops, cannot work, or could not reach the database. A job that the provider may
-// be starting is not, whatever stands in its row by now.
+// goesOn reports whether another replica continues a job whose work ended here, because
+// this replica stops, cannot work, or could not reach the database. A job that the
+// provider may be starting ends here, whatever its row says.
 func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) bool {
 	if j.State == StateSubmitting && j.IntentAt.Valid && !j.ProjectID.Valid {
 		return false
@@ -105,8 +103,8 @@ func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) 
 	return unable != nil
 }
 
-// verdict is what the client is failure of a job that failed with err, and what the
-// log says; expected is whether it is no fault of ours.
+// verdict returns the failure that the client sees for err, and the message for the log.
+// Expected reports that the service is not to blame.
 func verdict(err error) (failure *fault.Error, message string, expected bool) {
 	const ours = "separation failed"
 	var refused *separator.Error
@@ -127,13 +125,13 @@ func verdict(err error) (failure *fault.Error, message string, expected bool) {
 	return errInternal, ours, false
 }
 
-// toldOf is what the owner reads of a provider's refusal.
+// toldOf returns what the owner reads after the provider refused.
 func toldOf(refused *separator.Error) *fault.Error {
 	return fault.Failedf(refused.Reason(), "%s", refused.Sentence())
 }
 
-// giveUp fails a job. Where that cannot be written, the lease runs out and the job
-// is recovered from its row.
+// giveUp fails a job. If the failure cannot be written, the lease runs out and another
+// worker recovers the job from its row.
 func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, cause error) {
 	failure, message, expected := verdict(cause)
 	moved, err := s.fail(ctx, j, failure, cause)
@@ -173,7 +171,7 @@ func (s *Service) advance(ctx context.Context, j *claimedJob, dir string) error 
 	return s.collect(ctx, j, dir)
 }
 
-// submit uploads the source and has the provider start on it, once.
+// submit uploads the source and makes the provider start on it, once.
 func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	source := filepath.Join(dir, "source"+filepath.Ext(j.SourceName))
 	if err := job.Retry(ctx, func() error { return s.Store.Fetch(ctx, j.SourceKey, source) }); err != nil {
@@ -195,8 +193,8 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	if err := s.intend(ctx, j); err != nil {
 		return err
 	}
-	// From here to the stored project id nothing may be cut short by a stop of
-	// the service: the provider bills what it has heard.
+	// A stop of the service must not interrupt what follows until the project id is
+	// stored: the provider bills every call that it received.
 	ctx = context.WithoutCancel(ctx)
 	project, err := s.Provider.Submit(ctx, medium.Seq, j.ID)
 	if err != nil {
@@ -205,8 +203,8 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	return job.Retry(ctx, func() error { return s.started(ctx, j, project) })
 }
 
-// started stores the provider's project id, which moves SUBMITTING to
-// PROCESSING: from here on the job outlives any worker.
+// started stores the provider's project id and moves SUBMITTING to PROCESSING. From
+// then on any worker can continue the job.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
 	j.ProjectID.Int64, j.ProjectID.Valid = project, true // for handBack, if the write gets no answer
 	if err := job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
@@ -222,11 +220,10 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 	return nil
 }
 
-// intend writes down that the provider is about to be asked. The write is not
-// cut short by a stop of the service: a stop must know whether the intent
-// stands. Where the stop came first, the intent is taken back, so that the job
-// can be handed back and run by another replica; a job deleted meanwhile was not
-// refunded, and must not be queued again.
+// intend records that the provider is about to be asked. A stop of the service does not
+// interrupt the write, because it must know whether the intent is stored. If the stop
+// came first, intend withdraws the intent, so that another replica can run the job. A
+// job deleted in the meantime was not refunded and must not be queued again.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := job.Retry(ctx, func() error {
 		return job.Guarded(s.db.Exec(job.Briefly(context.WithoutCancel(ctx)), `UPDATE separation_jobs SET submit_intent_at = now_ms()
@@ -248,8 +245,8 @@ func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	return context.Cause(ctx)
 }
 
-// dropStray removes stored stems of a job that will not be READY. A failure is
-// made good by the sweep of orphans.
+// dropStray removes stored stems of a job that will not be READY. The sweep of orphans
+// removes what it could not.
 func (s *Service) dropStray(ctx context.Context, j claimedJob) {
 	if j.State != StateProcessing {
 		return // nothing can have been stored yet
@@ -282,7 +279,7 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		case p.Done:
 			return s.done(ctx, j)
 		}
-		// The last part of the bar belongs to fetching the stems.
+		// Fetching the stems has the last part of the progress bar.
 		percent := min(95, max(0, p.Percent*95/100))
 		err = job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
 			`UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
@@ -299,9 +296,8 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 	}
 }
 
-// untilAnswered asks the provider about a project that is paid for, again at
-// each interval while it does not answer. Like all polling it ends when the
-// sweep takes the job away.
+// untilAnswered asks the provider about a paid project, at each interval until it
+// answers. Like all polling it ends when the sweep revokes the job.
 func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() error) error {
 	for {
 		err := ask()
@@ -316,8 +312,8 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 	}
 }
 
-// done notes when the provider was done, unless the job was given up meanwhile. Of
-// a deleted job nothing is fetched.
+// done records when the provider finished, unless the job has failed in the meantime.
+// Nothing is fetched for a deleted job.
 func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	deleted := false
 	err := job.Retry(ctx, func() error {
@@ -350,9 +346,9 @@ func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 	return err
 }
 
-// withdraw queues a job again whose worker has not asked the provider, and takes back an
-// intent whose write got no answer. A deleted job with an intent was not refunded, and must
-// not be queued again.
+// withdraw requeues a job before its worker has asked the provider, and removes an intent
+// whose write got no answer. A deleted job with an intent was not refunded and must not
+// be queued again.
 func (s *Service) withdraw(ctx context.Context, j claimedJob) (bool, error) {
 	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued, Forgive: true,
 		Set: `, submitting_at = now_ms(), submit_intent_at = NULL`, And: ` AND (submit_intent_at IS NULL OR deleted_at IS NULL)`,
