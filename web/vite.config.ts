@@ -1,6 +1,6 @@
 import { defineConfig } from 'vite';
 
-// Where each app is built to, beside the package that embeds it.
+// The output folder of each app, in the package that embeds it.
 const places: Record<string, string> = { admin: 'internal/admin/page/dist', player: 'internal/sandbox/player/dist' };
 
 const service = process.env['CUTROOM_URL'] ?? 'http://localhost:8080';
@@ -16,11 +16,11 @@ export default defineConfig(({ mode: app }) => ({
     target: 'es2022',
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
-    // The licences of what is built in ask for their text to go along.
+    // The licences of the bundled packages require their text in the build.
     license: { fileName: 'licenses.md' },
   },
   server: {
-    // What runs elsewhere, while working on an app.
+    // The servers for developing an app.
     proxy: {
       '/api': service,
       '^/(sandbox|samples)/': { target: service, rewrite: (path) => `/player${path}` },

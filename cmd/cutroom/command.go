@@ -25,7 +25,7 @@ import (
 type command struct {
 	args   int  // how many arguments follow its words
 	fewer  int  // how many of them may be left out
-	daemon bool // what it has to say goes to a log, its last words too
+	daemon bool // writes to a log, its final error included
 	flags  func(*flag.FlagSet, *invocation)
 	run    func(context.Context, *invocation) error
 }
@@ -87,7 +87,7 @@ func (v *invocation) parse(c command, args []string) error {
 	return nil
 }
 
-// rolesFlag adds --roles, which wins over the environment and its file.
+// rolesFlag adds --roles, which overrides the environment and its file.
 func rolesFlag(fs *flag.FlagSet, v *invocation) {
 	fs.Func("roles", "", func(s string) error { v.roles = s; return os.Setenv("ROLES", s) })
 }
@@ -127,8 +127,8 @@ func (v *invocation) load() (config.Config, *slog.Logger, error) {
 	return cfg, log, err
 }
 
-// withDatabase calls use with the configured database as it is: beside a running
-// fleet a command neither migrates nor needs the right to.
+// withDatabase calls use with the configured database, without migrating it: a command
+// runs while replicas do, and may lack the right to migrate.
 func (v *invocation) withDatabase(ctx context.Context, use func(*db.DB) error) error {
 	return v.withInstallation(ctx, func(_ config.Config, d *db.DB, _ *slog.Logger) error { return use(d) })
 }
@@ -151,8 +151,8 @@ func (v *invocation) withInstallation(ctx context.Context, use func(config.Confi
 // userID is the shape of a user's number on this machine.
 var userID = regexp.MustCompile(`^[0-9]{1,10}$`)
 
-// actor is who the audit record names for a command: the number of the person
-// on this machine, also where sudo has made another user of them.
+// actor is the user id of the person who runs a command, for the audit record. Under sudo
+// it is the id of the user who called sudo.
 func actor() string {
 	if id := os.Getenv("SUDO_UID"); userID.MatchString(id) {
 		return "cli:" + id
@@ -160,7 +160,7 @@ func actor() string {
 	return "cli:" + strconv.Itoa(os.Getuid())
 }
 
-// print writes value as JSON where that was asked for, else as a table.
+// print writes value as JSON if --json is set, or else as a table.
 func (v *invocation) print(value any, table func(w io.Writer)) error {
 	if v.json {
 		return v.printJSON(value)

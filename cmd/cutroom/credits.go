@@ -33,7 +33,7 @@ func grantFlags(fs *flag.FlagSet, v *invocation) {
 func grantCredits(ctx context.Context, v *invocation) error  { return v.support(ctx, 1) }
 func revokeCredits(ctx context.Context, v *invocation) error { return v.support(ctx, -1) }
 
-// maxSupport bounds one entry: beyond it somebody has mistyped.
+// maxSupport bounds one entry. A larger amount is a typing error.
 const maxSupport = 1_000_000
 
 // maxReason bounds the text that the audit record keeps for ever, in bytes.
@@ -71,7 +71,7 @@ type supported struct {
 	Ref     string `json:"refId"`
 }
 
-// enter writes the entry and its audit record, which stand or fall together.
+// enter writes the entry and its audit record in one transaction.
 func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
 	detail := audit.Detail{"credits": e.Credits, "reason": v.reason, "ref": "support-" + e.Ref}
 	if v.order.Platform != "" {

@@ -37,7 +37,7 @@ type finding struct {
 	Detail string `json:"detail"`
 }
 
-// errUnhealthy makes the doctor exit with 1; the report has said why.
+// errUnhealthy makes the doctor exit with 1. The report has printed the reason.
 var errUnhealthy = errors.New("some checks failed")
 
 // doctor checks everything that the roles of this process depend on, one line each.
@@ -163,8 +163,8 @@ func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
 	return "put, get, presigned put and get, delete; " + whose, err
 }
 
-// bucketOwner says whether database and bucket belong together. A database that
-// does not answer has a line of its own.
+// bucketOwner checks whether database and bucket belong together. Another check reports a
+// database that does not answer.
 func bucketOwner(ctx context.Context, cfg config.Config, b *objectstore.Bucket) (string, error) {
 	d, err := openDatabase(ctx, cfg)
 	if err != nil {
@@ -219,7 +219,7 @@ func checkProvider(ctx context.Context, cfg config.Config, log *slog.Logger) (st
 	return "knows the key and the space", provider.Check(ctx)
 }
 
-// noStore is what is said of a store that nobody configured.
+// noStore is the finding for a store that is not configured.
 const noStore = "not configured: purchases on it are refused"
 
 func checkPlatformA(ctx context.Context, cfg config.Config) (string, error) {
@@ -238,8 +238,7 @@ func checkPlatformB(ctx context.Context, cfg config.Config) (string, error) {
 	return "knows the key, the issuer and the app", store.Check(ctx)
 }
 
-// checkWebhook sends no event. That the secrets are well-formed the configuration
-// has checked.
+// checkWebhook sends no event. The configuration has already checked the secrets' form.
 func checkWebhook(ctx context.Context, cfg config.Config) (string, error) {
 	if cfg.Webhook.URL == "" {
 		return "not configured: no receiver is told that a job has ended", nil
@@ -252,7 +251,7 @@ func checkWebhook(ctx context.Context, cfg config.Config) (string, error) {
 	return fmt.Sprintf("asked by HEAD, %s; no event was sent; %d secret(s) will sign", said, secrets), err
 }
 
-// noPush is what is said of a push service that nobody configured.
+// noPush is the finding for a push service that is not configured.
 const noPush = "not configured: its phones are not told that a job has ended"
 
 func checkPushA(ctx context.Context, cfg config.Config) (string, error) {
@@ -271,7 +270,7 @@ func checkPushB(ctx context.Context, cfg config.Config) (string, error) {
 	return "knows the key, the team and the app; a push to no phone was refused, as it should be", service.Check(ctx)
 }
 
-// reach asks for any answer at all: even a 404 proves the way there.
+// reach accepts any answer: even a 404 proves that the service can be reached.
 func reach(ctx context.Context, method, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

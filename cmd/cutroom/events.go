@@ -44,7 +44,7 @@ func listEvents(ctx context.Context, v *invocation) error {
 	})
 }
 
-// timeOfDay is how tables show a time.
+// timeOfDay formats a time for tables.
 const timeOfDay = "2006-01-02T15:04:05Z"
 
 // retryEvents calls the web hook again for one event, or for all since a time.

@@ -67,7 +67,7 @@ The configuration comes from the environment, and beneath it from the file that
 .env.example. --json prints JSON where a command prints a table.
 `
 
-// commands are the commands by their words.
+// commands maps the words of each command to the command.
 var commands = map[string]command{
 	"serve":           {daemon: true, flags: rolesFlag, run: serve},
 	"migrate":         {daemon: true, run: migrate},
@@ -121,7 +121,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		v.fatal(err)
 		return 1
 	case errors.Is(err, errUsage):
-		if err != errUsage { // more than the text can say
+		if err != errUsage { // the usage text does not explain it
 			fmt.Fprintf(stderr, "%v\n\n", err)
 		}
 		fmt.Fprint(stderr, usage)
@@ -161,8 +161,8 @@ func serve(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
-	// What the service keeps is small beside what requests leave behind: a few MB more
-	// save a tenth of their time. Who sets GOGC has other wishes.
+	// The service keeps little memory compared with the garbage of its requests: a few MB
+	// more save a tenth of their time. Leave GOGC alone if it is set.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}

@@ -16,10 +16,10 @@ import (
 	"cutroom/internal/user"
 )
 
-// screen is how many rows of each kind a person reads at once. --json has all.
+// screen is how many rows of each kind fit a screen. --json prints all.
 const screen = 20
 
-// everything is a page that holds whatever there is.
+// everything is a page with all rows.
 var everything = admin.Page{Limit: 1 << 32}
 
 // person is a user as support sees them.
@@ -27,7 +27,7 @@ type person struct {
 	admin.User
 	Owed     int64           `json:"owed"` // of reversed purchases, not settled
 	Refusals []admin.Refusal `json:"refusals"`
-	// Others are further users who presented the order that was searched for.
+	// Others are the other users who presented the order.
 	Others    []string            `json:"alsoPresentedBy,omitempty"`
 	Ledger    []admin.LedgerEntry `json:"ledger"`
 	Purchases []admin.Purchase    `json:"purchases"`
@@ -37,7 +37,7 @@ type person struct {
 	Audit     []audit.Entry       `json:"audit"`
 }
 
-// accountUsage is what an account has of its limits; a limit of 0 is none.
+// accountUsage is an account's usage and limits; a limit of 0 is none.
 type accountUsage struct {
 	WaitingJobs    int64 `json:"waitingJobs"`
 	MaxWaitingJobs int64 `json:"maxWaitingJobs"`
@@ -55,8 +55,8 @@ func (v *invocation) usageOf(ctx context.Context, d *db.DB, userID string) (acco
 	return accountUsage{has.WaitingJobs, limits.Max.WaitingJobs, has.StoredBytes, limits.Max.StoredBytes}, err
 }
 
-// showUser shows the user that its argument names, or the user who presented an
-// order: the one whom it was paid out to, else the one who was refused last.
+// showUser shows the user whose id its argument is, or the user of an order: the user it
+// was paid out to, or else the last user who was refused.
 func showUser(ctx context.Context, v *invocation) error {
 	return v.withDatabase(ctx, func(d *db.DB) error {
 		var others []string
@@ -249,7 +249,7 @@ func (v *invocation) withUser(ctx context.Context, use func(*db.DB, user.User) e
 	})
 }
 
-// done says in a sentence, or as JSON, what happened to a user.
+// done prints what happened to a user, as a sentence or as JSON.
 func (v *invocation) done(userID, sentence string, args ...any) error {
 	if v.json {
 		return v.printJSON(map[string]string{"userId": userID})

@@ -22,12 +22,11 @@ import (
 	"cutroom/internal/sandbox/system"
 )
 
-// stopWait is how long the service may take to end; it hands running jobs back
-// to the queue meanwhile.
+// stopWait is how long the service may take to stop and hand its jobs back.
 const stopWait = 45 * time.Second
 
-// firstStandIn is how far the stand-ins' ports are from the API's: the next ones
-// are often a tool's of those who write apps.
+// firstStandIn is the distance from the API's port to the first stand-in's. App
+// developers' tools often use the ports in between.
 const firstStandIn = 10
 
 // up runs the sandbox until ctx ends or the service does.
@@ -37,7 +36,7 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 	port := flags.Int("port", 8080, "port of the API; the stand-ins take those from 10 further on. 0 takes free ones")
 	public := flags.String("public-host", "",
 		"name or address under which a phone reaches this machine, or auto: then everything listens on every interface, "+
-			"and whoever is in the network can steer it")
+			"and everyone in the network can control it")
 	standIns := flags.Bool("stand-ins-only", false, "run the stand-ins alone and print the settings of a service of your own, as an env file")
 	data := flags.String("data", "sandbox-data", "folder for database, files and secrets; it is kept")
 	temp := flags.Bool("temp", false, "use a temporary folder instead and remove it at the end")
@@ -132,8 +131,8 @@ func runStandIns(ctx context.Context, opts sandbox.Options, port int, stdout, st
 	return w.Close()
 }
 
-// furnish makes what the printed examples use: a clip to render and stems for
-// the dev mock routes, which serve folders of the service's working directory.
+// furnish makes the files of the printed examples: a clip to render, and stems for the dev
+// mock routes, which serve folders of the service's working directory.
 func furnish(ctx context.Context, data string) error {
 	clip := filepath.Join(data, "clip.mp4")
 	mock := filepath.Join(data, "work", "0-5")
@@ -160,7 +159,7 @@ func furnish(ctx context.Context, data string) error {
 	return nil
 }
 
-// leaveEnv writes addresses and tokens for shells to source.
+// leaveEnv writes addresses and tokens to a file that shells can source.
 func leaveEnv(s *system.System, data string) error {
 	text := fmt.Sprintf("BASE=%s\nTOKEN=%s\nSUB=%s\nADMIN_TOKEN=%s\n", s.BaseURL, s.User.AccessToken, s.User.Sub, s.Admin.AccessToken)
 	servers := s.World.Servers()
@@ -182,7 +181,7 @@ func welcome(w io.Writer, s *system.System, data string, forPhones bool) error {
 			return err
 		}
 		fmt.Fprintln(w, code)
-		fmt.Fprint(w, "API and stand-ins listen on every interface: whoever is in this network can use and steer them\n\n")
+		fmt.Fprint(w, "API and stand-ins listen on every interface: everyone in this network can use and control them\n\n")
 	}
 	fmt.Fprintf(w, "  API docs    %s/swagger\n", s.BaseURL)
 	fmt.Fprintf(w, "  admin app   %s/%s/\n", s.BaseURL, sandbox.AdminSlug)

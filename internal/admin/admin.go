@@ -63,8 +63,8 @@ func (r Range) bounds() (from, to int64) { return int64(r.From) * dayMs, int64(r
 
 // byDay runs a query whose arguments are the range's bounds and whose first
 // column is the number of a day, and returns a row for every day of the range:
-// zeros where the database has nothing. columns says where a row keeps its day
-// and the columns that follow, what is for errors.
+// zeros where the database has nothing. columns says where a row stores its day and the
+// columns that follow; what names the rows in errors.
 func byDay[T any](ctx context.Context, d *db.DB, r Range, what string, columns func(*T) (*Day, []any), query string) ([]T, error) {
 	out := make([]T, r.Days())
 	for i := range out {

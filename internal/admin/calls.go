@@ -58,10 +58,10 @@ func (c *CallLog) Run(ctx context.Context) {
 	}
 }
 
-// callsByDay is the SQL of what is reported of the calls of the days for which a
-// condition holds, by day, provider and endpoint: their number, failures, and the
-// latency of the smallest rank that covers 95 % of n calls, ceil(0.95 n), written
-// in integers. A trigger counts every call by its latency.
+// callsByDay is the SQL that reports the calls of the days of a condition, by day,
+// provider and endpoint: their number, their failures, and the latency of rank
+// ceil(0.95 n) of n calls, computed in integers. A trigger counts every call by its
+// latency.
 func callsByDay(condition string) string {
 	return `SELECT day, provider, endpoint, calls, CAST(SUM(failures) AS BIGINT) AS failures,
 			MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_ms
@@ -72,10 +72,10 @@ func callsByDay(condition string) string {
 		GROUP BY day, provider, endpoint, calls`
 }
 
-// Sweep adds up the calls of days that have been over for an hour, for ever, and
-// forgets the calls themselves when they are older than so many days. A call that
-// was written later still is found by its day having more calls than were counted.
-// Any number of replicas may do it at once.
+// Sweep stores the totals of days that ended more than an hour ago, and deletes calls
+// that are older than so many days. If a call is written later still, its day has more
+// calls than its total counted, and Sweep adds them up again. Any number of replicas may
+// run it at once.
 func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
 	days, err := db.All(ctx, c.db, func(rows db.Scanner) (day Day, err error) { err = rows.Scan(&day); return day, err },
 		`SELECT day FROM (SELECT day, SUM(calls) AS calls FROM provider_latencies

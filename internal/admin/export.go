@@ -14,7 +14,7 @@ import (
 type export struct {
 	name    string // under which the rows are handed out
 	columns []column
-	rows    string // what follows the columns in the query
+	rows    string // the query after its columns
 }
 
 var exports = []export{

@@ -13,8 +13,7 @@ const (
 	JobSeparation = "separation"
 )
 
-// maxActive bounds the list of active jobs. A queue beyond it is counted by
-// the status breakdown.
+// maxActive bounds the list of active jobs. The status breakdown counts a longer queue.
 const maxActive = 1000
 
 // ActiveJob is a job that has neither finished nor failed.
@@ -101,7 +100,7 @@ type UserJob struct {
 	SourceDurationMs int64  `json:"sourceDurationMs"`
 	CreatedAt        Time   `json:"createdAt"`
 	FinishedAt       Time   `json:"finishedAt"` // zero while the job is in progress
-	Error            Text   `json:"error"`      // what the client was told; "" when it did not fail
+	Error            Text   `json:"error"`      // the client's sentence; "" unless the job failed
 }
 
 // UserJobs returns a page of a user's renders and separations, newest first,

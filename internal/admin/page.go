@@ -5,8 +5,8 @@ import (
 	"io/fs"
 )
 
-// The web app as it was built from web/admin. It is kept beside the source so
-// that building the service needs no Node.
+// The web app built from web/admin. It is committed, so building the service needs no
+// Node.
 //
 //go:embed all:page/dist
 var page embed.FS

@@ -54,7 +54,7 @@ func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
 const buyersSQL = `SELECT COUNT(*) FROM (SELECT DISTINCT buyer_id FROM (
 	SELECT buyer_id FROM purchases WHERE ` + counted + ` AND buyer_id IS NOT NULL ORDER BY buyer_id) AS ordered) AS buyers`
 
-// sum adds up a column, which may be null, over rows of which there may be none.
+// sum adds up a nullable column; without rows it is 0.
 func sum(column string) string { return `CAST(COALESCE(SUM(` + column + `), 0) AS BIGINT), ` }
 
 // DailyRevenue is the purchases of one day.

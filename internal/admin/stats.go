@@ -8,7 +8,7 @@ import (
 	"cutroom/internal/db"
 )
 
-// Overview is the service in six numbers.
+// Overview has the six main numbers of the service.
 type Overview struct {
 	Users       int64 `json:"totalUsers"`
 	Renders     int64 `json:"totalRenders"`
@@ -20,11 +20,11 @@ type Overview struct {
 	ActiveUsers int64 `json:"activeUsersLast7Days"`
 }
 
-// Overview counts everything there is.
+// Overview counts all jobs and users.
 func (r *Reports) Overview(ctx context.Context) (Overview, error) {
 	var o Overview
-	// now_ms() stands in a subquery to be read once: PostgreSQL would call it
-	// for every row, and could not use the index.
+	// The subquery makes PostgreSQL read now_ms() once. Otherwise it would call it for
+	// every row and could not use the index.
 	err := r.db.QueryRow(ctx, `SELECT
 		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL),
 		CAST(COALESCE(SUM(CASE WHEN job_type = 'render' THEN jobs END), 0) AS BIGINT),

@@ -18,14 +18,14 @@ import (
 type LedgerEntry struct {
 	RefID     string `json:"refId"`
 	Kind      string `json:"kind"`
-	Credits   int64  `json:"credits"` // below zero where they were taken
-	JobID     Text   `json:"jobId"`   // of what was charged or refunded
-	OrderID   Text   `json:"orderId"` // of what was bought or reversed
+	Credits   int64  `json:"credits"` // negative if they were taken
+	JobID     Text   `json:"jobId"`   // of a charge or refund
+	OrderID   Text   `json:"orderId"` // of a purchase or reversal
 	CreatedAt Time   `json:"createdAt"`
 }
 
-// reversedOrder is the order that the reversal l is about. A user may owe for
-// several, and references of later settlements go on behind the order number.
+// reversedOrder is the order number of the reversal l. The reference of a later
+// settlement continues after the order number.
 const reversedOrder = `(SELECT MAX(order_id) FROM purchases p WHERE p.buyer_id = l.user_id AND p.order_id IS NOT NULL
 	AND substr(l.ref_id, 1, length('reversal-' || p.platform || '-' || p.order_id)) = 'reversal-' || p.platform || '-' || p.order_id)`
 
@@ -38,7 +38,7 @@ func scanEntry(rows db.Scanner) (e LedgerEntry, err error) {
 	return e, nil
 }
 
-// about reads from an entry's reference what it is about.
+// about finds the job or the order in an entry's reference.
 func (e *LedgerEntry) about() {
 	about := strings.TrimPrefix(e.RefID, e.Kind+"-")
 	switch e.Kind {
@@ -56,7 +56,7 @@ func (e *LedgerEntry) about() {
 var platforms = [2]string{"platform_a", "platform_b"}
 
 // ErrNoUser answers for an id without an account.
-// ErrNoUser answers for a user who does not exist.
+// ErrNoUser is the error for a user who does not exist.
 var ErrNoUser = fault.Sentencef(fault.NotFound, "User not found")
 
 // count runs a query that counts rows of a user who exists.
@@ -74,8 +74,8 @@ func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err 
 // Page is a part of a list: Limit >= 1 rows after the first Offset >= 0.
 type Page struct{ Limit, Offset int64 }
 
-// ofUser returns a page of what a user who exists has, in the order of the query
-// for $1, and how much that is in all.
+// ofUser returns a page of an existing user's rows, in the order of the query for $1,
+// and the number of all of them.
 func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page, what, counted string,
 	scan func(db.Scanner) (T, error), query string) (list []T, total int64, err error) {
 	if total, err = r.count(ctx, counted, userID); err != nil {
@@ -118,8 +118,8 @@ type Purchase struct {
 	BySupport  bool   `json:"bySupport"`  // support granted its credits by hand
 }
 
-// Purchases returns a page of what a user bought, newest first, and how much
-// there is in all. An unknown user is a 404.
+// Purchases returns a page of a user's purchases, newest first, and how many there are
+// in all. An unknown user is a 404.
 func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold []Purchase, total int64, err error) {
 	return ofUser(ctx, r, userID, page, "purchases", `(SELECT COUNT(*) FROM purchases WHERE buyer_id = u.id)`,
 		func(rows db.Scanner) (p Purchase, err error) {
@@ -129,7 +129,7 @@ func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold
 		WHERE buyer_id = $1 ORDER BY created_at DESC, transaction_hash`)
 }
 
-// Order is what is known of a store's order number.
+// Order is the history of a store's order number.
 type Order struct {
 	// Users presented it: first the one it was paid out to, then those whose
 	// receipts were refused, the latest first.
@@ -137,8 +137,8 @@ type Order struct {
 	PaidAt Time // zero if it was not paid out
 }
 
-// FindOrder looks for a store's order number among all that was paid out or
-// refused. Deleting an account removes the number, and leaves its hash.
+// FindOrder looks for a store's order number among all purchases paid out or refused.
+// Deleting an account removes the number and keeps its hash.
 func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err error) {
 	number = strings.TrimSpace(number)
 	if !utf8.ValidString(number) || strings.ContainsRune(number, 0) || utf8.RuneCountInString(number) > maxSearch {
@@ -214,7 +214,7 @@ func (r *Reports) Assets(ctx context.Context, userID string, page Page) (held []
 		JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 ORDER BY h.created_at DESC, h.asset_key`)
 }
 
-// Job is all there is to know of one job, for support.
+// Job is everything that support can see of a job.
 type Job struct {
 	JobID            string          `json:"jobId"`
 	JobType          string          `json:"jobType"`
@@ -233,13 +233,13 @@ type Job struct {
 	FinishedAt       Time            `json:"finishedAt"`
 	CollectedAt      Time            `json:"collectedAt"`
 	ExpiresAt        Time            `json:"expiresAt"`
-	DeletedAt        Time            `json:"deletedAt"` // by its owner, who does not see it any more
-	Error            Text            `json:"error"`     // what the owner was told
+	DeletedAt        Time            `json:"deletedAt"` // by its owner, who no longer sees it
+	Error            Text            `json:"error"`     // the owner's sentence
 	ErrorCode        Text            `json:"errorCode"`
 	Cause            Text            `json:"cause"` // what the log says of the failure
 	Trace            Text            `json:"trace"` // its id; null unless the job's request was sampled
 	Inputs           json.RawMessage `json:"inputs"`
-	// Ledger is what the job cost, what was given back, and what support added.
+	// Ledger has the job's charge, its refund and the entry of support.
 	Ledger []LedgerEntry `json:"ledger"`
 }
 

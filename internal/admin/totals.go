@@ -15,17 +15,16 @@ const openJobs = `SELECT 'render' AS job_type, created_at, state, source_duratio
 	UNION ALL SELECT 'separation', created_at, state, source_duration_ms, 1 FROM separation_jobs WHERE state = 'QUEUED'
 	UNION ALL SELECT 'separation', created_at, state, source_duration_ms, 1 FROM separation_jobs WHERE state IN ('SUBMITTING', 'PROCESSING')`
 
-// addUp makes columns of job_days of those of job_changes. The buckets are those
-// of DurationHistogram.
+// addUp converts columns of job_changes to columns of job_days, with the buckets of
+// DurationHistogram.
 const addUp = `job_type, created_at / 86400000 AS day, state, CASE WHEN source_duration_ms < 60000 THEN 0
 	WHEN source_duration_ms < 300000 THEN 1 WHEN source_duration_ms < 900000 THEN 2
 	WHEN source_duration_ms < 3600000 THEN 3 ELSE 4 END AS bucket,
 	jobs, jobs * source_duration_ms AS source_duration_ms`
 
-// allJobs is what reports on all jobs read: jobs that have ended are counted by
-// day, state and bucket in job_days, by triggers that see every way in which one
-// ends or goes. It is exact at every moment, and grows with the days and not with
-// the jobs.
+// allJobs is the source of reports on all jobs. Triggers count every job that ends or is
+// deleted, by day, state and bucket in job_days. The result is always exact, and its size
+// grows with the days, not with the jobs.
 const allJobs = `(SELECT job_type, day, state, bucket, jobs, source_duration_ms FROM job_days
 	UNION ALL SELECT ` + addUp + ` FROM (SELECT job_type, created_at, state, source_duration_ms, jobs FROM job_changes
 		UNION ALL ` + openJobs + `) AS changes) AS jobs`
@@ -38,11 +37,11 @@ type group struct {
 	bucket  int
 }
 
-// AddUpJobs moves what has changed into the totals by day. It changes no report;
-// any number of replicas may do it at once.
+// AddUpJobs moves the changes into the totals by day. No report changes, and any number of
+// replicas may run it at once.
 func AddUpJobs(ctx context.Context, d *db.DB) error {
 	err := d.InTx(ctx, func(tx *db.Tx) error {
-		// Two that add to the same rows in another order would wait for each other.
+		// Always add in the same order, or two replicas could deadlock.
 		if err := tx.Lock(ctx, "job-days"); err != nil {
 			return err
 		}
@@ -69,8 +68,8 @@ func AddUpJobs(ctx context.Context, d *db.DB) error {
 	return nil
 }
 
-// takeChanges removes what has changed and returns its sums: jobs, and the
-// duration of their sources in milliseconds.
+// takeChanges removes all changes and returns their sums: jobs, and the duration of their
+// sources in milliseconds.
 func takeChanges(ctx context.Context, tx *db.Tx) (map[group][2]int64, error) {
 	sums := map[group][2]int64{}
 	err := db.Each(ctx, tx, func(rows *db.Rows) error {

@@ -61,8 +61,8 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 		found = `MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL` + r.matching(search) + `)`
 		args = append(args, "%"+escapeLike(search)+"%", strings.ToLower(search), search)
 	}
-	// The page is cut first, and jobs are counted for its users only. The total is
-	// told although the page may be empty: then the rest of the row is null.
+	// Select the page first, and count jobs only for its users. The query returns the
+	// total even for an empty page; the rest of the row is then null.
 	err = db.Each(ctx, r.db, func(rows *db.Rows) error {
 		var u User
 		var id sql.NullString

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Time is an instant as the reports show it: an ISO-8601 string in UTC, to the
-// millisecond and always of the same width, so that the strings sort as the
-// times do. Zero is null. The database keeps epoch milliseconds.
+// Time is an instant in a report: an ISO-8601 string in UTC with milliseconds. All strings
+// have the same width, so they sort by time. Zero is null. The database stores epoch
+// milliseconds.
 type Time struct{ time.Time }
 
 const isoMillis = "2006-01-02T15:04:05.000Z"
@@ -34,7 +34,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t.UTC().Format(isoMillis))
 }
 
-// String is the time as people read it, "-" where there is none.
+// String is the time for people to read, or "-".
 func (t Time) String() string {
 	if t.IsZero() {
 		return "-"

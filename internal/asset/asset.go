@@ -27,24 +27,24 @@ import (
 const (
 	// UploadLifetime is how long a presigned upload URL works.
 	UploadLifetime = 300 * time.Second
-	// verifyWait is how long a request waits for the bytes of an object to be
-	// looked at, which may go on for verifyTimeout.
+	// verifyWait is how long a request waits for the verification of an object,
+	// which may take verifyTimeout.
 	verifyWait    = 8 * time.Second
 	verifyTimeout = 5 * time.Minute
 	// maxContentTypeBytes is more than any media type needs.
 	maxContentTypeBytes = 255
 )
 
-// ErrDisabled answers everything that needs a bucket where none is configured.
+// ErrDisabled is the error of every call that needs a bucket if none is configured.
 var ErrDisabled = fault.New(fault.Unavailable, "r2_disabled")
 
-// ErrInvalidKey answers a key that ParseKey refuses.
+// ErrInvalidKey is the error for a key that ParseKey refuses.
 var ErrInvalidKey = fault.New(fault.Invalid, "invalid_asset_key")
 
 // ErrCorrupt reports an object whose bytes do not hash to its key.
 var ErrCorrupt = errors.New("asset does not match its key")
 
-// errVerifying answers while an object is looked at that may have to be uploaded
+// errVerifying is the answer while an object is verified that may have to be uploaded
 // again.
 var errVerifying = fault.Sentencef(fault.Unavailable, "the file under this hash is being checked, try again later")
 
@@ -61,7 +61,7 @@ type Options struct {
 	Quota    *quota.Limits
 }
 
-// Service is the assets of the bucket. It is safe for concurrent use.
+// Service manages the assets in the bucket. It is safe for concurrent use.
 type Service struct {
 	db       *db.DB
 	bucket   *objectstore.Bucket
@@ -100,8 +100,8 @@ type Upload struct {
 	AlreadyExists bool
 	URL           string        // for one exact PUT; "" when the object exists, or takes parts
 	Expires       time.Duration // of the URLs; 0 when the object exists
-	// Of an upload in parts, what it is completed by, the size of all parts but
-	// the last, and its parts.
+	// For an upload in parts: its id, the size of all parts but the last, and its
+	// parts.
 	ID            string
 	PartSizeBytes int64
 	Parts         []Part
@@ -128,7 +128,7 @@ func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	return Upload{}, errRemoving
 }
 
-// offer is errRemoved if the sweep removed the object meanwhile.
+// offer returns errRemoved if the sweep removed the object in the meantime.
 func (s *Service) offer(ctx context.Context, r Request, key Key, contentType string) (Upload, error) {
 	found, err := s.find(ctx, key)
 	intact := false
@@ -142,7 +142,7 @@ func (s *Service) offer(ctx context.Context, r Request, key Key, contentType str
 	case !missing(err):
 		return Upload{}, err
 	}
-	if !intact { // nobody can hold a file that has the hash and another size
+	if !intact { // no file has this hash and another size
 		announced := Found{Key: key, SizeBytes: r.SizeBytes, contentType: contentType, announced: true}
 		if err := s.holdAlone(ctx, r.UserID, announced); err != nil {
 			return Upload{}, err
@@ -173,9 +173,9 @@ func (s *Service) presign(ctx context.Context, r Request, key Key, contentType s
 // verifyLimit bounds how often one user makes us read an object.
 var verifyLimit = ratelimit.Limit{Name: "verify", PerMinute: 10}
 
-// disproved decides between the object under a key and a claim that its size is
-// another. One of them is wrong, and only the bytes can tell which: no URL for a
-// wrong claim may replace an intact object. The bytes of one object are read once.
+// disproved verifies the object under a key when a client declares another size. Either
+// the object or the client is wrong, and only the bytes show which: a wrong client must
+// not get a URL that replaces an intact object. Each object is read once.
 func (s *Service) disproved(ctx context.Context, found Found, r Request) (bool, error) {
 	if found.verified {
 		return true, nil
@@ -197,7 +197,7 @@ func (s *Service) disproved(ctx context.Context, found Found, r Request) (bool, 
 	return size != r.SizeBytes, nil
 }
 
-// noteVerified remembers that this version of an object is what its key says.
+// noteVerified records that this version of an object matches its key.
 func (s *Service) noteVerified(ctx context.Context, f Found) error {
 	_, err := s.db.Exec(ctx, `UPDATE assets SET verified = $2 WHERE asset_key = $1`, f.Key.String(), f.version())
 	if err != nil {
@@ -206,8 +206,8 @@ func (s *Service) noteVerified(ctx context.Context, f Found) error {
 	return nil
 }
 
-// look reads the object under a key, unless a copy is at hand, and returns its
-// size. One that is not what its key says is removed, and not found.
+// look reads the object under a key, unless it is cached, and returns its size. It
+// removes an object that does not match its key and reports it as not found.
 func (s *Service) look(ctx context.Context, key Key) (sizeBytes int64, err error) {
 	if _, err := s.bucket.Stat(ctx, key.String()); err != nil {
 		return 0, err
@@ -219,8 +219,8 @@ func (s *Service) look(ctx context.Context, key Key) (sizeBytes int64, err error
 	return sizeBytes, err
 }
 
-// goOn waits for do as long as a request may. Then it goes on without the asker,
-// who will find it done the next time.
+// goOn waits for do as long as a request may. After that do continues in the background,
+// and a repeat of the request finds it done.
 func goOn(ctx context.Context, do func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -240,10 +240,10 @@ func goOn(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// validate returns the key and the content type as it has to be signed.
+// validate returns the key and the content type to sign.
 func (s *Service) validate(r Request) (key Key, contentType string, err error) {
 	ext := strings.ToLower(r.Ext)
-	// Spaces around a header's value do not survive the transport.
+	// HTTP drops spaces around a header's value.
 	contentType = strings.TrimSpace(r.ContentType)
 	switch {
 	case !isHash(r.SHA256Hex):
@@ -266,9 +266,9 @@ func (s *Service) validate(r Request) (key Key, contentType string, err error) {
 // belongs to the caller, through the cache. dst is read-only: it shares its
 // bytes with the cache and with other jobs.
 //
-// Bytes that do not hash to the key are ErrCorrupt, a missing object is
-// objectstore.ErrNotFound, and a store out of reach, worth another try later,
-// objectstore.ErrUnavailable.
+// The error is ErrCorrupt for bytes that do not hash to the key, objectstore.ErrNotFound
+// for a missing object, and objectstore.ErrUnavailable if the store cannot be reached and
+// a retry may help.
 func (s *Service) FetchTo(ctx context.Context, key, dst string) error {
 	if s.bucket == nil {
 		return ErrDisabled

@@ -43,9 +43,9 @@ func (s *Service) download(k Key, slots chan struct{}) diskcache.Loader {
 	}
 }
 
-// fetchVerified downloads the object to dst and checks its hash. An object
-// that is damaged in the bucket is deleted there: while it exists, its owner
-// is told to skip the upload and could never mend it.
+// fetchVerified downloads the object to dst and checks its hash. It deletes an object
+// that is damaged in the bucket: while it exists, uploads of it are skipped, so nobody
+// could replace it.
 func fetchVerified(ctx context.Context, from *objectstore.Bucket, k Key, dst string) (Found, error) {
 	for try := 1; ; try++ {
 		etag, err := from.FetchVersion(ctx, k.String(), dst)
@@ -63,7 +63,7 @@ func fetchVerified(ctx context.Context, from *objectstore.Bucket, k Key, dst str
 			return Found{}, fmt.Errorf("verify asset: %w", err)
 		}
 		if try == 1 {
-			continue // the line may be to blame, or an upload that replaced it just then
+			continue // the transfer may be at fault, or an upload that has just replaced the object
 		}
 		corrupt := fmt.Errorf("%w: %s holds %d bytes of hash %s", ErrCorrupt, k, size, sum)
 		after, err := from.Stat(ctx, k.String())

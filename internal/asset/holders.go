@@ -20,34 +20,34 @@ import (
 )
 
 // removalTimeout bounds the deletion of an object by the sweep. A removal that was
-// marked longer ago than twice that is over, whether it succeeded or not.
+// marked more than twice as long ago has ended, whether it succeeded or not.
 const removalTimeout = time.Minute
 
-// errRemoving answers a request for an object that the sweep is deleting.
+// errRemoving is the answer for an object that the sweep is deleting.
 var errRemoving = &fault.Error{Kind: fault.Unavailable,
 	Sentence: "a file with this hash is being removed, try again in a moment", RetryAfter: 5 * time.Second}
 
 // errRemoved reports that the sweep removed an object after it was looked at.
 var errRemoved = errors.New("the asset was removed")
 
-// Found is an asset whose object was seen in the bucket.
+// Found is an asset whose object is in the bucket.
 type Found struct {
 	Key         Key
 	SizeBytes   int64
 	contentType string
 	etag        string
-	// verified says that the bytes of this very version were hashed and fit the key.
+	// verified says that the bytes of this version were hashed and match the key.
 	verified bool
-	// announced says that the object is not there yet: its upload was asked for.
+	// announced says that the object is missing but its upload was requested.
 	announced bool
-	// removals is the number of removals before the object was looked at.
+	// removals is the number of removals when the object was looked up.
 	removals int64
 }
 
-// parallelLookups bounds how many questions one request has at the bucket at a time.
+// parallelLookups bounds the concurrent bucket calls of one request.
 const parallelLookups = 8
 
-// Lookup parses keys and looks for their objects, side by side. The error of a key is
+// Lookup parses keys and looks for their objects in parallel. The error of a key is
 // ErrInvalidKey, or objectstore.ErrNotFound for a missing object. Pass what was found
 // to [Hold] in the transaction that uses it.
 func (s *Service) Lookup(ctx context.Context, keys []string) (found []Found, errs []error) {
@@ -75,7 +75,7 @@ func (s *Service) Lookup(ctx context.Context, keys []string) (found []Found, err
 			group.Go(func() error { errs[i] = s.stat(ctx, &found[i], removals); return nil })
 		}
 	}
-	_ = group.Wait() // errs tells more
+	_ = group.Wait() // errs has every error
 	return found, errs
 }
 
@@ -85,8 +85,8 @@ type known struct {
 	verified string // version
 }
 
-// removals reads what is known of assets. It comes before the look at their objects,
-// so that [Hold] notices a removal in between.
+// removals reads the rows of assets. It runs before their objects are looked up, so that
+// [Hold] notices a removal in between.
 func (s *Service) removals(ctx context.Context, keys []string) (map[string]known, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -109,7 +109,7 @@ func (s *Service) removals(ctx context.Context, keys []string) (map[string]known
 	return all, nil
 }
 
-// stat completes what was found of a key by a look at its object.
+// stat looks up the object of a key and completes its Found.
 func (s *Service) stat(ctx context.Context, f *Found, all map[string]known) error {
 	k := all[f.Key.String()]
 	f.removals = k.removals
@@ -122,7 +122,7 @@ func (s *Service) stat(ctx context.Context, f *Found, all map[string]known) erro
 	return nil
 }
 
-// version tells the bytes of an object from others under the same key.
+// version distinguishes the bytes of an object from others under the same key.
 func (f Found) version() string { return fmt.Sprintf("%d %s", f.SizeBytes, f.etag) }
 
 // find is Lookup for one key.
@@ -131,9 +131,9 @@ func (s *Service) find(ctx context.Context, key Key) (Found, error) {
 	return found[0], errs[0]
 }
 
-// Hold makes a user a holder of assets that a request uses, inside the transaction
-// that accepts the request and after [user.Lock]. An object that the sweep removed
-// since it was found is a 404.
+// Hold makes a user a holder of the assets that a request uses. It runs in the
+// transaction that accepts the request, after [user.Lock]. If the sweep removed an
+// object since it was found, the error is a 404.
 func Hold(ctx context.Context, tx *db.Tx, userID string, found ...Found) error {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.Key.String(), b.Key.String()) }) // one order of locks
@@ -152,7 +152,7 @@ func Hold(ctx context.Context, tx *db.Tx, userID string, found ...Found) error {
 func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	var removals int64
 	var removing bool
-	// The row's lock keeps the sweep away until the holder is there.
+	// The row's lock keeps the sweep from removing the object before the holder is written.
 	err := tx.QueryRow(ctx, `INSERT INTO assets (asset_key, size_bytes, content_type, seen_at)
 		VALUES ($1, $2, $3, CASE WHEN $4 = 0 THEN now_ms() END)
 		ON CONFLICT (asset_key) DO UPDATE SET size_bytes = excluded.size_bytes, content_type = excluded.content_type,
@@ -163,7 +163,7 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	case err != nil:
 		return fmt.Errorf("hold asset: %w", err)
 	case removing:
-		return errRemoving // it would take what is uploaded now, too
+		return errRemoving // the removal would delete a new upload, too
 	case removals != f.removals && !f.announced:
 		return errRemoved
 	}
@@ -191,7 +191,7 @@ func toInt(b bool) int {
 	return 0
 }
 
-// holdAlone makes a user a holder who asks for an upload.
+// holdAlone makes a user a holder of an asset whose upload the user requests.
 func (s *Service) holdAlone(ctx context.Context, userID string, f Found) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.Lock(ctx, tx, userID); err != nil {
@@ -202,14 +202,14 @@ func (s *Service) holdAlone(ctx context.Context, userID string, f Found) error {
 			return err
 		}
 		if err := hold(ctx, tx, userID, f); err != nil || had && !f.announced {
-			return err // what is held already takes no more space
+			return err // an asset that the user holds already takes no more space
 		}
 		return s.quota.Check(ctx, tx, userID, quota.Usage{})
 	})
 }
 
 // Use finds an asset for a request that reads it at once, and makes its user a holder.
-// The error is that of [Service.Lookup], or a 404 that names the field assetKey.
+// The error is as in [Service.Lookup], or a 404 that names the field assetKey.
 func (s *Service) Use(ctx context.Context, userID, key string) (Key, error) {
 	found, errs := s.Lookup(ctx, []string{key})
 	err := errs[0]
@@ -222,7 +222,7 @@ func (s *Service) Use(ctx context.Context, userID, key string) (Key, error) {
 	return found[0].Key, err
 }
 
-// Counts are what assets take of an account's limits: each in full for each holder.
+// Counts are what assets count against an account's limits: the full size for each holder.
 var Counts = quota.Counts{Stored: []string{
 	quota.Bytes("a.size_bytes", `asset_holders o JOIN assets a ON a.asset_key = o.asset_key WHERE o.user_id = $1`)}}
 
@@ -252,8 +252,8 @@ func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Hel
 	return page, next, nil
 }
 
-// Release gives up an asset, and the user's upload of it that has not ended. One that
-// the user does not hold is no error.
+// Release ends the user's hold of an asset and the user's unfinished upload of it. It is
+// no error if the user does not hold the asset.
 func (s *Service) Release(ctx context.Context, userID, name string) error {
 	key, err := parseFileName(name)
 	if err != nil {
@@ -268,8 +268,8 @@ func (s *Service) Release(ctx context.Context, userID, name string) error {
 	return nil
 }
 
-// Erase gives up all assets of a user and the uploads under way. Objects that nobody
-// else holds go with the next sweep.
+// Erase ends all holds and unfinished uploads of a user. The next sweep removes objects
+// without another holder.
 func (s *Service) Erase(ctx context.Context, userID string) error {
 	if err := s.abandonAll(ctx, `user_id = $1`, userID); err != nil {
 		return err

@@ -17,7 +17,7 @@ const (
 	hashChars = 64 // hex characters of a SHA-256
 )
 
-// extensions are what an asset may be, in the order shown to clients.
+// extensions are those that an asset may have, in the order shown to clients.
 var extensions = []string{"mp4", "mov", "m4v", "webm", "m4a", "mp3", "wav", "aac"}
 
 // ParseKey parses a key that a client sent.
@@ -57,6 +57,6 @@ func isHash(s string) bool {
 	return true
 }
 
-// AnalysisKey is where the analysis of the asset's bytes is kept, whatever extension
-// the asset was uploaded under.
+// AnalysisKey is where the analysis of the asset's bytes is stored, for all extensions
+// of these bytes.
 func (k Key) AnalysisKey() string { return "analysis/" + k.SHA256 + ".json" }

@@ -17,7 +17,7 @@ import (
 var ErrWhole = errors.New("the asset has to be fetched whole")
 
 const (
-	// minPartialBytes is the size of an asset from which fetching a part of it pays.
+	// minPartialBytes is the smallest asset for which fetching only a part is worth it.
 	minPartialBytes = 16 << 20
 	// maxSpans bounds the requests for one fetch, and spans closer to each other than
 	// minSpanGap are fetched as one.
@@ -39,8 +39,8 @@ type Partial struct {
 }
 
 // OpenPartial creates a Partial at path, to be used until ctx ends. The error is ErrWhole
-// for an asset that is small or in the cache, and for one whose bytes nobody has compared
-// with its hash yet: a part of them cannot be.
+// for an asset that is small or in the cache, and for one whose bytes were never compared
+// with its hash: a part of the bytes cannot be verified.
 func (s *Service) OpenPartial(ctx context.Context, f Found, path string) (*Partial, error) {
 	if f.SizeBytes < minPartialBytes || s.cache.Has(f.Key.fileName()) {
 		return nil, ErrWhole
@@ -59,7 +59,7 @@ func (s *Service) OpenPartial(ctx context.Context, f Found, path string) (*Parti
 }
 
 // proven reports whether this version of the object is known to hash to its key: it was
-// read whole before, or the store compared its hash at the upload.
+// read whole before, or the store checked its hash at the upload.
 func (s *Service) proven(ctx context.Context, f Found) (bool, error) {
 	if f.verified {
 		return true, nil
@@ -72,10 +72,10 @@ func (s *Service) proven(ctx context.Context, f Found) (bool, error) {
 	return true, s.noteVerified(ctx, f)
 }
 
-// Close closes the file, which stays.
+// Close closes the file and keeps it.
 func (p *Partial) Close() error { return p.file.Close() }
 
-// Fetch brings spans of the asset that are not there yet. The error is ErrWhole if the
+// Fetch fetches the missing bytes of spans of the asset. The error is ErrWhole if the
 // object was replaced in the meantime.
 func (p *Partial) Fetch(spans ...objectstore.Span) error {
 	spans = slices.DeleteFunc(slices.Clone(spans), p.Has)
@@ -129,7 +129,7 @@ func (p *Partial) ReadAt(b []byte, off int64) (int, error) {
 	return p.file.ReadAt(b, off)
 }
 
-// merge joins spans until few enough requests bring them.
+// merge joins spans until few enough requests fetch them.
 func merge(spans []objectstore.Span) []objectstore.Span {
 	for gap := int64(minSpanGap); ; gap *= 2 {
 		if spans = join(spans, gap); len(spans) <= maxSpans {

@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// singleMaxBytes is up to where a file is uploaded in one piece.
+	// singleMaxBytes is the largest file that is uploaded in one piece.
 	singleMaxBytes = 16 << 20
-	// minPartBytes is what a broken connection costs at most to send again. Parts
-	// of larger files are larger, so that no answer holds more than maxParts URLs.
+	// minPartBytes is the part size of small files, and so what a client repeats after a
+	// broken connection. Larger files have larger parts, so that no answer holds more
+	// than maxParts URLs.
 	minPartBytes = 8 << 20
 	maxParts     = 128
-	// uploadLifetime is how long after its beginning an upload may be completed.
-	// The bucket's lifecycle rule gives it up as well.
+	// uploadLifetime is how long after its start an upload may be completed. The
+	// bucket's lifecycle rule aborts it after the same time.
 	uploadLifetime = 24 * time.Hour
 )
 
-// errNoUpload answers an upload that is not there, or another user's.
+// errNoUpload is the answer for an upload that does not exist, or is another user's.
 var errNoUpload = fault.NotFoundf("no such upload; ask for its addresses again")
 
-// errMismatch answers an upload of other bytes than were announced.
+// errMismatch is the answer for an upload whose bytes differ from those declared.
 var errMismatch = fault.Invalidf("what was uploaded does not hash to sha256Hex; upload the file again")
 
 // Part is a part of an upload.
@@ -38,13 +39,13 @@ type Part struct {
 	Number    int // 1 is the first
 	URL       string
 	SizeBytes int64
-	// Done says that the store has it. A store may take half of what a lost
-	// connection brought for the whole, so it can be sent again.
+	// Done says that the store has the part. A client may send it again anyway, because
+	// a store may accept a part that a lost connection cut off.
 	Done bool
 }
 
-// pending is an upload in parts that was begun. Which parts have come, only the
-// store knows.
+// pending is an upload in parts that was begun. Only the store knows which parts have
+// arrived.
 type pending struct {
 	id, storeID string
 	key         Key
@@ -60,8 +61,8 @@ func partBytes(sizeBytes int64) int64 {
 	return n
 }
 
-// parts are the parts of the upload, of which the store has some. One of another
-// size has not come.
+// parts are the parts of the upload, and which of them the store has. A stored part of
+// the wrong size counts as missing.
 func (p pending) parts(stored map[int]objectstore.Part) []Part {
 	size := partBytes(p.sizeBytes)
 	var list []Part
@@ -73,10 +74,10 @@ func (p pending) parts(stored map[int]objectstore.Part) []Part {
 	return list
 }
 
-// uploadInParts presigns the parts of the user's upload of a file, which goes on
-// where it was interrupted.
+// uploadInParts presigns the parts of the user's upload of a file. An interrupted upload
+// continues.
 func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, contentType string) (Upload, error) {
-	for range 3 { // one that is found may just have ended
+	for range 3 { // an upload that was found may just have ended
 		p, err := s.findOrBegin(ctx, r, key, contentType)
 		if err != nil {
 			return Upload{}, err
@@ -86,7 +87,7 @@ func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, content
 			stored, err = s.bucket.UploadParts(ctx, key.String(), p.storeID)
 		}
 		if p.completed || errors.Is(err, objectstore.ErrNoUpload) {
-			// Its object has gone since, or the store gave it up.
+			// Its object was removed since, or the store aborted the upload.
 			if err := s.forget(ctx, p); err != nil {
 				return Upload{}, err
 			}
@@ -113,7 +114,7 @@ const maxPending = 64
 var errTooManyUploads = &fault.Error{Kind: fault.RateLimited, Code: "rate_limited", RetryAfter: time.Minute,
 	Detail: fmt.Sprintf("%d uploads in parts are under way; complete some first", maxPending)}
 
-// findOrBegin returns the user's upload of a file, of which there is one.
+// findOrBegin returns the user's only upload of a file, and begins it if necessary.
 func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentType string) (pending, error) {
 	const same = `user_id = $1 AND asset_key = $2 AND size_bytes = $3`
 	p, err := s.findUpload(ctx, same, r.UserID, key.String(), r.SizeBytes)
@@ -153,7 +154,7 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentTy
 	return s.findUpload(ctx, same, r.UserID, key.String(), r.SizeBytes)
 }
 
-// findUpload returns the upload that a condition is true of, or an error that is
+// findUpload returns the upload that matches a condition, or an error that is
 // db.IsNoRows.
 func (s *Service) findUpload(ctx context.Context, where string, args ...any) (pending, error) {
 	p, err := scanPending(s.db.QueryRow(ctx, selectPending+where, args...))
@@ -180,9 +181,9 @@ func (s *Service) forget(ctx context.Context, p pending) error {
 	return nil
 }
 
-// Complete makes an object of the parts of an upload that the user began, and
-// reads it: bytes that do not hash to the key are refused and removed. A repeat
-// is answered as the first time.
+// Complete makes an object from the parts of the user's upload, and verifies it: an
+// object that does not hash to its key is refused and removed. A repeat gets the first
+// answer.
 func (s *Service) Complete(ctx context.Context, userID, uploadID string) (Upload, error) {
 	if s.bucket == nil {
 		return Upload{}, ErrDisabled
@@ -204,9 +205,9 @@ func (s *Service) Complete(ctx context.Context, userID, uploadID string) (Upload
 	return Upload{Key: p.key.String(), AlreadyExists: true}, nil
 }
 
-// complete is safe to repeat after an interruption anywhere in it. An object
-// under the key, of this upload or not, is looked at first: an intact one is
-// replaced by nobody.
+// complete is safe to repeat after any interruption. It first verifies an object that
+// already exists under the key, from this upload or not, because an intact object must not
+// be replaced.
 func (s *Service) complete(ctx context.Context, p pending) error {
 	size, err := s.look(ctx, p.key)
 	there := err == nil
@@ -222,7 +223,7 @@ func (s *Service) complete(ctx context.Context, p pending) error {
 			return err
 		}
 		if err != nil && !errors.Is(err, ErrCorrupt) {
-			return errNoUpload // it was given up meanwhile
+			return errNoUpload // abandoned in the meantime
 		}
 		return errMismatch.WithCause(err)
 	case err != nil:
@@ -237,8 +238,8 @@ func (s *Service) complete(ctx context.Context, p pending) error {
 	return nil
 }
 
-// assemble puts the parts together, where all of them have come. Without an error
-// somebody else may have been first, or the upload is over: the next look decides.
+// assemble completes the upload at the store if all parts have arrived. It also returns
+// nil if another request was first or the upload is over; the caller looks again.
 func (s *Service) assemble(ctx context.Context, p pending) error {
 	stored, err := s.bucket.UploadParts(ctx, p.key.String(), p.storeID)
 	switch {
@@ -259,7 +260,7 @@ func (s *Service) assemble(ctx context.Context, p pending) error {
 	if len(lacking) > 0 {
 		return fault.Invalidf("parts are missing: %s", strings.Join(lacking, ", "))
 	}
-	// A copy of a former object says nothing of the bytes of this one.
+	// A cached copy may be of an earlier object.
 	if err := s.cache.Drop(p.key.fileName()); err != nil {
 		return err
 	}
@@ -275,7 +276,7 @@ func (s *Service) assemble(ctx context.Context, p pending) error {
 	return nil
 }
 
-// abandon gives up an upload with its parts; the object of one that was completed stays.
+// abandon aborts an upload and removes its parts. The object of a completed upload stays.
 func (s *Service) abandon(ctx context.Context, p pending) error {
 	if !p.completed {
 		if err := s.bucket.AbortUpload(ctx, p.key.String(), p.storeID); err != nil {
@@ -285,7 +286,7 @@ func (s *Service) abandon(ctx context.Context, p pending) error {
 	return s.forget(ctx, p)
 }
 
-// sweepUploads gives up the uploads whose time is over.
+// sweepUploads abandons expired uploads.
 func (s *Service) sweepUploads(ctx context.Context) error {
 	return s.abandonAll(ctx, `created_at < now_ms() - $1`, uploadLifetime.Milliseconds())
 }

@@ -17,15 +17,15 @@ const (
 	sweepBatch = 2000
 	// parallelCalls bounds the calls of one sweep to the bucket at a time.
 	parallelCalls = 8
-	// lateUpload is how long after an asset was given up an upload may still end.
+	// lateUpload is how long an upload may still end after its asset was released.
 	lateUpload = 24 * time.Hour
-	// sightEvery is how often an object is looked for: it may have gone by a rule of
-	// the bucket, or never come.
+	// sightEvery is how often an object is looked for: a rule of the bucket may have
+	// removed it, or it may never have arrived.
 	sightEvery = 24 * time.Hour
 )
 
 // Sweep erases the objects that no account and no running job holds, forgets assets
-// whose objects are gone, and ends uploads and holds whose time is over.
+// whose objects are gone, and ends expired uploads and holds.
 func (s *Service) Sweep(ctx context.Context) error {
 	if s.bucket == nil {
 		return nil
@@ -33,7 +33,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return errors.Join(s.sweepUploads(ctx), s.expire(ctx), s.removeUnheld(ctx), s.lookForObjects(ctx))
 }
 
-// StoredBytes is the size of all assets that the database knows.
+// StoredBytes is the size of all assets in the database.
 func (s *Service) StoredBytes(ctx context.Context) (n int64, err error) {
 	err = s.db.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(size_bytes), 0) AS BIGINT) FROM assets WHERE given_up_at IS NULL`).Scan(&n)
 	if err != nil {
@@ -56,9 +56,9 @@ func (s *Service) expire(ctx context.Context) error {
 // unheld is the condition that nobody holds the asset in the row a.
 var unheld = `NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key) AND NOT ` + job.Held("a.asset_key")
 
-// due is the condition that the sweep has to delete the object in the row a: at once,
-// in the next hour again, because an upload may just have ended, and a last time when
-// none can.
+// due is the condition that the sweep must delete the object in the row a: at once, again
+// in the next hour, because an upload may just have ended, and a last time when no upload
+// can still end.
 const due = `(a.removing_at IS NULL OR a.removing_at < now_ms() - $1)
 	AND (a.given_up_at IS NULL OR a.given_up_at > now_ms() - 3600000 OR a.given_up_at < now_ms() - $2)`
 
@@ -79,18 +79,18 @@ func each[T any](list []T, do func(T) error) error {
 	for i, item := range list {
 		group.Go(func() error { errs[i] = do(item); return nil })
 	}
-	_ = group.Wait() // errs tells more
+	_ = group.Wait() // errs has every error
 	return errors.Join(errs...)
 }
 
-// remove deletes the object of an asset, unless somebody holds it by now. The mark in
-// its row keeps others from counting on the object meanwhile.
+// remove deletes the object of an asset, unless a user holds it now. Until the deletion has
+// ended, the mark in its row keeps requests from using the object.
 func (s *Service) remove(ctx context.Context, key string) error {
 	var final bool
 	var removals int64
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		// Whoever takes hold of an asset locks its row first, so the second statement sees
-		// every hold that was there before this lock.
+		// Hold locks the row first, so the second statement sees every hold that was
+		// written before this lock.
 		if err := tx.QueryRow(ctx, `SELECT given_up_at IS NOT NULL AND given_up_at < now_ms() - $2 FROM assets
 			WHERE asset_key = $1`+tx.ForUpdate(),
 			key, lateUpload.Milliseconds()).Scan(&final); err != nil {
@@ -111,7 +111,7 @@ func (s *Service) remove(ctx context.Context, key string) error {
 	}
 	call, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
-	// Where the same bytes are held under another extension, the analysis is made again.
+	// If the same bytes are held under another extension, the analysis is made again.
 	if err := s.bucket.Delete(call, key, k.AnalysisKey()); err != nil {
 		return fmt.Errorf("remove asset: %w", err)
 	}
@@ -128,8 +128,8 @@ func (s *Service) remove(ctx context.Context, key string) error {
 	return nil
 }
 
-// lookForObjects looks for objects that were not seen for a day. Where one is gone,
-// nobody holds anything.
+// lookForObjects looks for objects that were not seen for a day, and ends the holds of
+// missing ones.
 func (s *Service) lookForObjects(ctx context.Context) error {
 	keys, err := db.Texts(s.db.Query(ctx, `SELECT a.asset_key FROM assets a WHERE COALESCE(a.seen_at, 0) < now_ms() - $1
 		AND a.given_up_at IS NULL
@@ -147,8 +147,8 @@ func (s *Service) lookFor(ctx context.Context, key string) error {
 		_, err = s.db.Exec(ctx, `UPDATE assets SET seen_at = now_ms(), size_bytes = $2, content_type = $3 WHERE asset_key = $1`,
 			key, info.SizeBytes, info.ContentType)
 	} else if missing(err) {
-		// A hold of the last day may be of an upload under way. The row goes with the
-		// removal of what nobody holds.
+		// A hold of the last day may belong to an upload in progress. Removing the unheld
+		// asset deletes the row.
 		_, err = s.db.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`, key, sightEvery.Milliseconds())
 	}
 	if err != nil {

@@ -3,12 +3,11 @@
 // The balance is one integer per user. It can never be negative and always
 // equals the sum of the user's ledger entries, because every change writes the
 // entry and moves the balance in one transaction, and the entry's ref_id is a
-// unique key: the same change made twice is made once. Functions that take a
-// [db.Tx] join the caller's transaction, so that a charge and its job, or a
-// failure and its refund, stand or fall together.
+// unique key, so a repeated change has no effect. Functions that take a [db.Tx]
+// join the caller's transaction, so that a charge and its job, or a failure and
+// its refund, commit together.
 //
-// The package knows receipts only through [Store]; it does not speak a store's
-// language.
+// The package knows receipts only through [Store], never a store's protocol.
 package credit
 
 import (
@@ -28,8 +27,8 @@ const (
 	BillableBlockMs = 300_000
 	// GraceMs is what an encoder's padding may add before the next block begins.
 	GraceMs = 1_000
-	// PaddingMs is how much longer than we did somebody else may measure the same
-	// sound, who counts what its encoder put before and behind it.
+	// PaddingMs is how much longer the provider may measure the same sound than we do,
+	// because it counts the encoder's padding.
 	PaddingMs = 500
 )
 
@@ -117,7 +116,7 @@ func Balance(ctx context.Context, q db.Querier, userID string) (int64, error) {
 	return n, nil
 }
 
-// Quote is the cost of a separation beside what the user has.
+// Quote is the cost of a separation and the user's balance.
 type Quote struct {
 	Credits, Balance int64
 	Sufficient       bool
@@ -134,8 +133,8 @@ func (l *Ledger) Quote(ctx context.Context, userID string, durationMs int64) (Qu
 }
 
 // GrantSignup grants the signup bonus unless the user had it or, with a bonus
-// key, an earlier account of the same identity had it. Every sign-in may call it,
-// so a grant that failed is made later.
+// key, an earlier account of the same identity had it. Every sign-in calls it, so a
+// later sign-in repeats a grant that failed.
 func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
 	if l.signupBonus <= 0 {
 		return nil
@@ -159,9 +158,9 @@ func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
 	})
 }
 
-// Charge takes credits for a job inside the caller's transaction. When the
-// balance does not cover them the answer is insufficient_credits, and the
-// transaction must not be committed. Charging the same job twice is an error of ours.
+// Charge takes credits for a job inside the caller's transaction. If the balance does
+// not cover them, the error is insufficient_credits and the transaction must not be
+// committed. Charging the same job twice is a bug.
 func Charge(ctx context.Context, tx *db.Tx, userID, jobID string, credits int64) error {
 	fresh, err := enter(ctx, tx, userID, kindConsume, "consume-"+jobID, -credits)
 	if err == nil && !fresh {
@@ -176,10 +175,9 @@ func Insufficient(required, have int64) *fault.Error {
 		WithDetail("required=%d balance=%d", required, have)
 }
 
-// Refund gives back what a job was charged, inside the caller's transaction, and
-// settles with it what the user owes for purchases that a store refunded. It
-// does nothing if the job was never charged or is already refunded, and reports
-// whether it did something.
+// Refund returns a job's charge inside the caller's transaction. The refund first
+// settles the user's debts for purchases that a store refunded. Refund reports false,
+// and does nothing, if the job was never charged or is already refunded.
 func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) {
 	var amount int64
 	err := tx.QueryRow(ctx, `SELECT amount FROM credit_ledger WHERE ref_id = $1 AND user_id = $2`,
@@ -197,10 +195,9 @@ func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) 
 	return true, settleFromRefund(ctx, tx, userID, -amount)
 }
 
-// enter writes a ledger entry under its reference, once, and moves the balance
-// by the same amount. It reports whether the entry is new. An amount below zero
-// that the balance does not hold is insufficient_credits: the entry is then in
-// a transaction that must not be committed.
+// enter writes a ledger entry under its reference, once, and changes the balance
+// by the same amount. It reports whether the entry is new. If the balance would become
+// negative, the error is insufficient_credits and the transaction must not be committed.
 func enter(ctx context.Context, tx *db.Tx, userID, kind, ref string, amount int64) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
 		VALUES ($1, $2, $3, $4, now_ms()) ON CONFLICT (ref_id) DO NOTHING`, ref, userID, kind, amount)

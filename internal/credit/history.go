@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/user"
 )
 
-// Product is what a store sells.
+// Product is a number of credits that a store sells.
 type Product struct {
 	ID      string
 	Credits int64
@@ -31,7 +31,7 @@ func (l *Ledger) Products() []Product {
 	return out
 }
 
-// Entry is a change of a balance, as its owner sees it.
+// Entry is a change of a balance, as shown to its owner.
 type Entry struct {
 	Kind    string
 	Credits int64  // below zero where they were taken

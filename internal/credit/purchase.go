@@ -29,9 +29,9 @@ const (
 
 // Store is asked about purchases.
 type Store interface {
-	// Verify returns how many of its product a purchase is of (>= 1),
-	// receipt.ErrUnavailable when the store could not be asked and it is safe to
-	// try again, and any other error for a receipt that is not valid.
+	// Verify returns the quantity of a purchase (>= 1), receipt.ErrUnavailable if the
+	// store could not be asked and a retry is safe, and any other error for an invalid
+	// receipt.
 	Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error)
 	// Notification reads a notification. It returns receipt.ErrForged unless the
 	// store signed it, and receipt.ErrNotHeeded if notifications are not configured.
@@ -89,7 +89,7 @@ type Grant struct {
 }
 
 // Purchase verifies a receipt with its store and grants the product's credits,
-// once per (platform, transaction) for ever.
+// once per (platform, transaction).
 func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseRequest) (Grant, error) {
 	platform, err := platformOf(req.Platform)
 	if err != nil {
@@ -179,7 +179,7 @@ func (l *Ledger) verify(ctx context.Context, store *askedStore, p purchase, toke
 	return 0, err
 }
 
-// askStore returns how many of its product a purchase is of.
+// askStore asks the store for the quantity of a purchase.
 func (p purchase) askStore(ctx context.Context, store *askedStore, token string) (quantity int64, err error) {
 	err = fmt.Errorf("%w: a transaction id of %d bytes cannot be one", receipt.ErrInvalid, len(p.transaction))
 	if plausible(p.transaction) {
@@ -215,8 +215,8 @@ func (p purchase) insert(ctx context.Context, tx *db.Tx) (inserted bool, err err
 func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 	paid := false
 	err := l.db.InTx(ctx, func(tx *db.Tx) error {
-		// An account whose deletion has begun must not spend the receipt: it would
-		// take the credits with it.
+		// An account whose deletion has begun must not spend the receipt: the credits
+		// would be lost with the account.
 		err := user.Lock(ctx, tx, p.buyer)
 		if err != nil {
 			return err
@@ -255,7 +255,7 @@ func (l *Ledger) spentBy(ctx context.Context, p purchase) (buyer string, spent b
 	return buyer, true, nil
 }
 
-// replay answers for a transaction that was paid out to a buyer.
+// replay answers a request for a transaction that was already paid out.
 func (l *Ledger) replay(ctx context.Context, p purchase, buyer string) (Grant, error) {
 	if buyer != p.buyer {
 		l.log.Warn("suspicious: a spent receipt was presented by another account",
@@ -265,8 +265,8 @@ func (l *Ledger) replay(ctx context.Context, p purchase, buyer string) (Grant, e
 	return Grant{Balance: have, TransactionID: p.transaction}, err
 }
 
-// TransactionHash is what stays of a transaction when its buyer's account is
-// deleted: it recognises the transaction and says nothing about a person.
+// TransactionHash replaces a transaction's number when its buyer's account is deleted.
+// It recognises the transaction and contains nothing about a person.
 func TransactionHash(platform, transaction string) string {
 	sum := sha256.Sum256([]byte(platform + "\x00" + transaction))
 	return hex.EncodeToString(sum[:])

@@ -10,14 +10,14 @@ import (
 	"cutroom/internal/user"
 )
 
-// receiptInvalid is the code of the answer to a receipt that a store refuses.
+// receiptInvalid is the error code for a receipt that a store refuses.
 const receiptInvalid = "receipt_invalid"
 
-// refusals bounds how many receipts of one user a store may refuse before it is
-// asked no more.
+// refusals is how many receipts of one user a store may refuse before the service stops
+// asking it.
 var refusals = ratelimit.Limit{Name: "receipt-refusals", PerMinute: 20}
 
-// What is kept of refused receipts, for support.
+// The limits of the records of refused receipts, which are for support.
 const (
 	refusalsKept    = 90 * day
 	refusalsPerUser = 100
@@ -28,9 +28,9 @@ func isRefusal(err error) bool {
 	return f != nil && f.Code == receiptInvalid
 }
 
-// recordRefusal remembers that a user presented an order in vain, and why. It
-// keeps no receipt, and the newest orders of a user only: a client chooses the
-// order numbers, so it could fill the table.
+// recordRefusal records that the receipt of a user's order was refused, and why. It
+// stores no receipt, and only a user's newest orders: clients choose the order numbers,
+// so they could fill the table.
 func (l *Ledger) recordRefusal(ctx context.Context, p purchase, reason string) error {
 	err := l.db.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.Lock(ctx, tx, p.buyer); err != nil {

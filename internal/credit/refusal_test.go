@@ -65,7 +65,7 @@ func TestRefusedReceiptsAreKeptForSupport(t *testing.T) {
 	})
 }
 
-// What support pays out is spent, whoever presents it later, and only once.
+// An order that support paid out is spent: presenting it later, as any user, grants nothing.
 func TestSupportSpendsAnOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{reversed: map[string]bool{"GPA.1": true}}

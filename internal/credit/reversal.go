@@ -91,9 +91,9 @@ func (l *Ledger) recheckSoon(ctx context.Context, platform, transaction string) 
 	return nil
 }
 
-// reverse takes back what a purchase granted, once and as far as the balance
-// holds it. The rest is owed. A purchase that is unknown or already reversed
-// stays as it is.
+// reverse takes back the credits of a purchase, once, as far as the balance covers
+// them. The user owes the rest. It does nothing for a purchase that is unknown or already
+// reversed.
 func (l *Ledger) reverse(ctx context.Context, platform, transaction string) error {
 	var taken, owed int64
 	p, changed, err := l.changeSale(ctx, platform, transaction, func(tx *db.Tx, p sale) (bool, error) {
@@ -106,7 +106,7 @@ func (l *Ledger) reverse(ctx context.Context, platform, transaction string) erro
 			owed = p.credits - taken
 			entered, err := enter(ctx, tx, p.buyer, kindReversal, reversalRef(platform, transaction), -taken)
 			if err != nil || !entered {
-				return false, err // reversed and reinstated before: that happens once
+				return false, err // reversed and reinstated before: allowed once
 			}
 		}
 		_, err := tx.Exec(ctx, `UPDATE purchases SET reversed_at = now_ms(), owed = $1
@@ -128,8 +128,8 @@ func (l *Ledger) reverse(ctx context.Context, platform, transaction string) erro
 	return nil
 }
 
-// reinstate gives back what a reversal took, once, because the store cancelled
-// its refund. A debt that was not settled is dropped.
+// reinstate returns the credits that a reversal took, once, because the store cancelled
+// its refund. It drops a debt that was not settled.
 func (l *Ledger) reinstate(ctx context.Context, platform, transaction string) error {
 	p, changed, err := l.changeSale(ctx, platform, transaction, func(tx *db.Tx, p sale) (bool, error) {
 		if !p.reversed {
@@ -163,8 +163,7 @@ func reversalRef(platform, transaction string) string {
 	return "reversal-" + platform + "-" + transaction
 }
 
-// sale is a purchase as a refund by the store sees it. Its zero value is an
-// unknown purchase.
+// sale is a purchase that a store may refund. Its zero value is an unknown purchase.
 type sale struct {
 	found, reversed bool
 	buyer           string // "" after the account's deletion
@@ -174,8 +173,8 @@ type sale struct {
 
 // changeSale calls change with a purchase that is locked, in a transaction that
 // may run more than once, and returns the purchase and what change reported.
-// Every transaction that moves a debt locks the buyer's balance before it locks
-// the purchase: a debt and a job's refund cannot miss each other, nor deadlock.
+// Every transaction that changes a debt locks the buyer's balance before the purchase,
+// so a debt and a job's refund neither miss each other nor deadlock.
 func (l *Ledger) changeSale(ctx context.Context, platform, transaction string,
 	change func(*db.Tx, sale) (bool, error)) (p sale, changed bool, err error) {
 	err = l.db.InTx(ctx, func(tx *db.Tx) (err error) {
@@ -228,9 +227,9 @@ type debt struct {
 	owed                        int64
 }
 
-// settle counts up to that many credits against what a user owes, the oldest
-// debt first. For each debt it calls pay with what is paid of it. The caller's
-// transaction holds the user's balance.
+// settle uses up to that many credits to pay the debts of a user, the oldest first. It
+// calls pay with the amount paid of each debt. The caller's transaction has locked the
+// user's balance.
 func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay func(d debt, paid int64) error) error {
 	debts, err := db.All(ctx, tx, func(row db.Scanner) (d debt, err error) {
 		err = row.Scan(&d.platform, &d.hash, &d.transaction, &d.owed)
@@ -257,7 +256,7 @@ func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay fu
 	return nil
 }
 
-// settleFromRefund takes from a job's refund what the user owes.
+// settleFromRefund pays the user's debts from a job's refund.
 func settleFromRefund(ctx context.Context, tx *db.Tx, userID string, refunded int64) error {
 	return settle(ctx, tx, userID, refunded, func(d debt, paid int64) error {
 		base := reversalRef(d.platform, d.transaction) + "-"
@@ -274,8 +273,8 @@ func settleFromRefund(ctx context.Context, tx *db.Tx, userID string, refunded in
 	})
 }
 
-// How the stores are asked about past sales: each purchase about once a night, as
-// long as a refund is likely, and askBatch at a time.
+// How often the stores are asked about past sales: about once a night for each purchase
+// while a refund is likely, askBatch purchases at a time.
 const (
 	askAgain  = 20 * time.Hour
 	askWithin = 90 * day

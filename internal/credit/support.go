@@ -12,11 +12,10 @@ import (
 	"cutroom/internal/upstream/receipt"
 )
 
-// Support writes what support gives (amount > 0) or takes back (amount < 0)
-// inside the caller's transaction, once under the reference id: the ledger
-// names it support-<id>. It reports whether the entry is new. Taking more than
-// the balance holds is insufficient_credits. What is taken settles what the
-// user owes, the oldest debt first.
+// Support writes an entry of support inside the caller's transaction: credits given
+// (amount > 0) or taken back (amount < 0). The ledger's reference is support-<id>, so
+// an id is used once. Support reports whether the entry is new. Taking more than the
+// balance is insufficient_credits. Credits taken settle the user's debts, the oldest first.
 func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (bool, error) {
 	fresh, err := enter(ctx, tx, userID, kindSupport, "support-"+id, amount)
 	if err != nil || !fresh {
@@ -84,11 +83,11 @@ func (l *Ledger) VerifyOrder(ctx context.Context, userID string, o Order, token 
 	return Grant{}, fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.Mismatch)
 }
 
-// supportSpace is the namespace of the ids of entries that are bound to a job.
+// supportSpace is the UUID namespace of the entries that are bound to a job.
 var supportSpace = uuid.MustParse("5b0c2a3e-5e8d-4d43-9d0a-6a1a3f1f7c55")
 
-// SupportID is the id of a new entry of support. Of those bound to a job there
-// is one: the ledger's unique reference refuses a second.
+// SupportID is the id of a new entry of support. A job gives a fixed id, so the ledger's
+// unique reference refuses a second entry for it.
 func SupportID(jobID string) string {
 	if jobID == "" {
 		return uuid.NewString()

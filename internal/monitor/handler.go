@@ -10,7 +10,7 @@ import (
 // Handler returns a log handler that passes every record on to next and reports
 // those at level Error. Of a record's attributes it sends only the error, under
 // "err", scrubbed, the id of the request, under "request", and its route, under
-// "route". Next decides alone what is logged.
+// "route". Next alone decides what is logged.
 func (m *Monitor) Handler(next slog.Handler) slog.Handler {
 	if m.hub == nil {
 		return next

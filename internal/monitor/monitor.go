@@ -24,8 +24,8 @@ type Options struct {
 	TraceRate   float64 // 0..1, the share of requests that is traced
 }
 
-// Of the same failure, maxSame are reported within quietFor; maxKnown failures
-// are told apart. A database that is down fails every request.
+// At most maxSame reports of the same failure are sent within quietFor, because a
+// database that is down fails every request. At most maxKnown failures are distinguished.
 const (
 	quietFor = time.Minute
 	maxSame  = 10
@@ -41,8 +41,8 @@ type Monitor struct {
 	seen map[string]*repeats // by failure
 }
 
-// repeats is since when the reports of a failure are counted, how many there were,
-// and how often it was passed over since the last one.
+// repeats counts the reports of a failure since a time, and the failures skipped since
+// the last report.
 type repeats struct {
 	since         time.Time
 	sent, skipped int
@@ -112,8 +112,8 @@ func (m *Monitor) report(f failure) {
 	hub.CaptureEvent(e)
 }
 
-// stackOf is the stack that an error carries, such as a caught panic's, else
-// that of the caller.
+// stackOf is the stack in an error, for example of a caught panic, or else the caller's
+// stack.
 func stackOf(err error) *sentry.Stacktrace {
 	var carrier interface{ StackTrace() []uintptr }
 	if errors.As(err, &carrier) {
@@ -124,8 +124,8 @@ func stackOf(err error) *sentry.Stacktrace {
 	return sentry.NewStacktrace()
 }
 
-// quiet says whether a failure was reported often enough lately, and if not, how
-// many of its like were passed over.
+// quiet reports whether a failure was reported often enough lately, and if not, how many
+// repeats were skipped.
 func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
 	now := time.Now()
 	m.mu.Lock()
@@ -151,7 +151,7 @@ func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
 }
 
 // Trace begins the trace of a request. The returned function ends it and names
-// it by its route, a pattern without ids. It costs nothing where traces are off.
+// it by its route, a pattern without ids. It costs nothing if traces are off.
 func (m *Monitor) Trace(ctx context.Context, method, requestID string) (context.Context, func(route string, status int)) {
 	if m.hub == nil || !m.hub.Client().Options().EnableTracing {
 		return ctx, func(string, int) {}

@@ -12,16 +12,16 @@ import (
 // maxText bounds the text of a report, in bytes.
 const maxText = 2000
 
-// sqlState is all that is told of a PostgreSQL error. Its message and detail
-// can quote values of the row.
+// sqlState is the only part of a PostgreSQL error in a report. Its message and detail may
+// quote values of the row.
 type sqlState interface {
 	error
 	SQLState() string
 }
 
-// scrub is the text of an error without what it may hold of a person, a secret
-// or a row: known kinds of errors lose the part that quotes, and then whatever
-// looks like an address, a token, an id, a path or a quotation goes.
+// scrub returns the text of an error without personal data, secrets and values of rows.
+// It drops the quoting part of known errors, and then everything that looks like an
+// address, a token, an id, a path or a quotation.
 func scrub(err error) string {
 	text := err.Error()
 	forEach(err, func(e error) {

@@ -1,6 +1,6 @@
 // Package pause owns the switch by which an operator pauses the submission of
 // jobs of a kind. It is a row in the database, so it holds for all replicas at
-// once and outlives them. Jobs that were submitted go on.
+// once and outlives them. Submitted jobs continue.
 package pause
 
 import (

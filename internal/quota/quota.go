@@ -1,5 +1,5 @@
-// Package quota bounds what one account may have waiting and stored. The packages
-// whose rows count say so in SQL; this one adds them up and compares.
+// Package quota bounds how many jobs one account may have waiting and how many bytes it may
+// store. Other packages count their rows in SQL; this one adds the counts up and compares.
 package quota
 
 import (
@@ -15,7 +15,7 @@ import (
 
 // Usage is what an account has. As a limit, 0 is none.
 type Usage struct {
-	WaitingJobs int64 // that no worker has begun
+	WaitingJobs int64 // not yet claimed
 	StoredBytes int64
 }
 
@@ -54,7 +54,7 @@ func (l *Limits) Usage(ctx context.Context, q db.Querier, userID string) (u Usag
 	return u, nil
 }
 
-// Largest reads the most that any account has waiting, and the most that any stores.
+// Largest reads the largest number of waiting jobs and of stored bytes of any account.
 func (l *Limits) Largest(ctx context.Context, q db.Querier) (u Usage, err error) {
 	each := strings.ReplaceAll(l.Query, "$1", "u.id")
 	each = `WITH usage (waiting, stored) AS (` + each + ` FROM ` + user.Everybody + `)`
@@ -65,12 +65,12 @@ func (l *Limits) Largest(ctx context.Context, q db.Querier) (u Usage, err error)
 	return u, nil
 }
 
-// retryAfter is when a queue of one's own may have become shorter.
+// retryAfter is when the account's queue may have become shorter.
 const retryAfter = 30 * time.Second
 
-// Check refuses what would take an account beyond its limits: what it has and more.
-// It is exact in a transaction that holds the user's row and has written what the
-// request adds; then more is nothing.
+// Check refuses a request that would exceed an account's limits by adding more. It is
+// exact in a transaction that has locked the user's row and written the request's rows;
+// more is then zero.
 func (l *Limits) Check(ctx context.Context, q db.Querier, userID string, more Usage) error {
 	if l == nil || l.Max == (Usage{}) {
 		return nil

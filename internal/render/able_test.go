@@ -29,12 +29,12 @@ func free(bytes int64) func(context.Context) (int64, error) {
 	return func(context.Context) (int64, error) { return bytes, nil }
 }
 
-func (r *rig) in(state string) int64 {
+func (r *harness) in(state string) int64 {
 	return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = $1`, state)
 }
 
 func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		idle, busy := &simulated{}, &simulated{}
 		full := r.service(idle, r.db)
 		full.CanWork = func(context.Context) (int64, error) { return 0, errors.New("disk: full") }
@@ -50,7 +50,7 @@ func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
 
 // A panic while work is looked for costs no slot.
 func TestASlotOutlivesAPanic(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(&simulated{}, r.db)
 		var asked atomic.Int64
 		s.CanWork = func(context.Context) (int64, error) {
@@ -67,7 +67,7 @@ func TestASlotOutlivesAPanic(t *testing.T) {
 
 // What does not fit on one replica is made by another one that has more room.
 func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		tight := r.service(&simulated{fails: func() error { return engine.ErrNoSpace }}, r.db)
 		tight.CanWork = free(1 << 30)
 		log := logged(tight)
@@ -90,7 +90,7 @@ func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
 }
 
 func TestJobsFailForWantOfRoomOnlyWhereNobodyHadAny(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		announce := func(bytes int64) {
 			r.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, $1, now_ms())
 				ON CONFLICT (id) DO UPDATE SET free_bytes = excluded.free_bytes, seen_at = excluded.seen_at`, bytes)
@@ -131,7 +131,7 @@ func TestJobsFailForWantOfRoomOnlyWhereNobodyHadAny(t *testing.T) {
 
 // A job waits for its files only while the disk that holds them may come back.
 func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		here := r.service(&simulated{}, r.db)
 		here.NodeID = "here"
 		const minute = 60_000
@@ -174,7 +174,7 @@ func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
 
 // A film is not blamed for what its replica suffers from.
 func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		var broken atomic.Bool
 		s := r.service(&simulated{fails: func() error {
 			broken.Store(true) // it breaks while the film is being made
@@ -202,7 +202,7 @@ func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
 
 // The database may be away for a moment while a film is made and when it is done.
 func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		var calls atomic.Int64
 		films := &simulated{fails: func() error {
 			if calls.Add(1) == 1 {
@@ -231,7 +231,7 @@ func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 // An error that nobody can explain costs an attempt, and is reported when none is
 // left.
 func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		var calls atomic.Int64
 		passing := &simulated{fails: func() error {
 			if calls.Add(1) == 1 {
@@ -277,7 +277,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 
 // Each failure has its word, and none is a guess.
 func TestWhatAFailureIsCalled(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		owner := r.user()
 		for _, test := range []struct {
 			err  error
@@ -319,7 +319,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 }
 
 func TestAJobHasSoLongFromItsFirstAttempt(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(&simulated{takes: time.Hour}, r.db)
 		s.Timeout = time.Minute
 		ids, _ := r.enqueue(2, r.user(), nil)

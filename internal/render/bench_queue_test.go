@@ -16,7 +16,7 @@ import (
 
 // longQueue is a PostgreSQL database with many owners' jobs.
 type longQueue struct {
-	*rig
+	*harness
 	options db.Options
 	owners  int
 	spec    string // as long as that of a real film of a few segments
@@ -31,7 +31,7 @@ func newLongQueue(t *testing.T, owners, waiting, finished int) *longQueue {
 	t.Helper()
 	q := &longQueue{owners: owners}
 	q.options.URL, q.options.User, q.options.Password = dbtest.URL(t)
-	q.rig = newRig(t, q.open(t, 2))
+	q.harness = newHarness(t, q.open(t, 2))
 	q.exec(numbered+`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
 		SELECT 'user-' || i, 'provider_a', 'user-' || i, now_ms(), now_ms() FROM n`, owners)
 	var err error

@@ -1,6 +1,6 @@
 package render
 
-// What the report says of its figures. It stands apart from the code that
+// The texts of the report. They are separate from the code that
 // measures, and says nothing that a figure might contradict.
 const (
 	introScale = `

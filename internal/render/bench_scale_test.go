@@ -28,7 +28,7 @@ var (
 const (
 	jobsPerWorker = 8
 	filmParts     = 64
-	dearest       = 4 // times what any other part of the uneven film takes
+	slowest       = 4 // times what any other part of the uneven film takes
 	finishedJobs  = 100_000
 )
 
@@ -66,9 +66,9 @@ func TestBenchmarkScale(t *testing.T) {
 			inTest(t, func(t *testing.T) { measureFilm(t, n, 1).line(add) })
 		}
 	})
-	part("uneven", "One long film with a segment that is dear", fmt.Sprintf(introUneven, dearest), headFilm, func(add row) {
+	part("uneven", "One long film with a segment that is dear", fmt.Sprintf(introUneven, slowest), headFilm, func(add row) {
 		for _, n := range steps {
-			inTest(t, func(t *testing.T) { measureFilm(t, n, dearest).line(add) })
+			inTest(t, func(t *testing.T) { measureFilm(t, n, slowest).line(add) })
 		}
 	})
 	part("queue", "A queue that grows", introQueue, headQueue, func(add row) {
@@ -121,7 +121,7 @@ func inTest(t *testing.T, measure func(t *testing.T)) {
 // crowd is workers that each are a replica: with connections to database and bucket,
 // a listener and a local cache of their own, and one slot.
 type crowd struct {
-	*rig
+	*harness
 	url, role, password string
 	engines             []*simulated
 	pools               []*db.DB
@@ -133,7 +133,7 @@ func newCrowd(t *testing.T, n int, takes time.Duration, parts int) *crowd {
 	c := &crowd{}
 	c.url, c.role, c.password = dbtest.URL(t)
 	// One connection, so that every other session is a worker's.
-	c.rig = newRig(t, dbtest.Open(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 1}))
+	c.harness = newHarness(t, dbtest.Open(t, db.Options{URL: c.url, User: c.role, Password: c.password, MaxPool: 1}))
 	c.shareBucket()
 	var services []*Service
 	for range n {
@@ -282,7 +282,7 @@ func measureFilm(t *testing.T, n int, first time.Duration) sharedFilm {
 	takes := *benchScale / 2
 	c := newCrowd(t, n, takes, filmParts)
 	for _, e := range c.engines {
-		e.dearest = (first - 1) * takes
+		e.slowest = (first - 1) * takes
 	}
 	owner := c.user()
 	sources := c.source(owner)
@@ -306,7 +306,7 @@ func measureFilm(t *testing.T, n int, first time.Duration) sharedFilm {
 
 // meter tells what a database's server has used since it was made.
 type meter struct {
-	r                  *rig
+	r                  *harness
 	postmaster         int
 	cpuBefore          time.Duration
 	transactionsBefore int64
@@ -315,8 +315,8 @@ type meter struct {
 // meter starts measuring. PostgreSQL counts a session's transactions late, at
 // the latest when it ends; those of sessions that are open now are counted first.
 func (c *crowd) meter() *meter {
-	m := &meter{r: c.rig}
-	r := c.rig
+	m := &meter{r: c.harness}
+	r := c.harness
 	for _, d := range append([]*db.DB{c.db}, c.pools...) {
 		if _, err := d.Exec(c.t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
 			c.t.Fatal(err)
@@ -333,14 +333,14 @@ func (c *crowd) meter() *meter {
 
 func (m *meter) cpu() time.Duration { return benchtest.FamilyCPU(m.postmaster) - m.cpuBefore }
 
-// counted is without what the rig itself asks: it looks the more often the longer the
+// counted is without what the harness itself asks: it looks the more often the longer the
 // others take.
 func (m *meter) counted() int64 {
 	m.r.number(`SELECT COUNT(pg_stat_force_next_flush())`)
 	return -m.r.asked.Load() + m.r.number(`SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()`)
 }
 
-// transactions is called when every session but the rig's own has ended.
+// transactions is called when every session but the harness's own has ended.
 func (m *meter) transactions() float64 {
 	m.r.eventually("sessions ended", time.Minute, func() bool {
 		return m.r.number(`SELECT COUNT(*) FROM `+sessions) == 0

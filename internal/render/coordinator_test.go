@@ -17,7 +17,7 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 	if err := flag.Set("rapid.checks", "20"); err != nil {
 		t.Fatal(err)
 	}
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		rapid.Check(t, func(rt *rapid.T) {
 			defer r.exec(`DELETE FROM users`)
 			ids, _ := r.enqueue(1, r.user(), nil)
@@ -66,7 +66,7 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 
 // A film that makes the engine panic costs an assistant no more than that part.
 func TestAnAssistantOutlivesAPanic(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		ids, _ := r.enqueue(1, r.user(), nil)
 		film := r.service(&simulated{}, r.db)
 		if _, ok, err := film.claim(t.Context()); !ok || err != nil {
@@ -93,10 +93,10 @@ func TestAnAssistantOutlivesAPanic(t *testing.T) {
 	})
 }
 
-// makers is a model of who makes what.
+// makers is a model of which worker makes which part.
 type makers struct {
 	rt     *rapid.T
-	r      *rig
+	r      *harness
 	job    string
 	all    []*maker
 	holder map[string]int  // who lives and makes a part
@@ -123,7 +123,7 @@ func (m *makers) step(i int, what string) bool {
 	m.rt.Helper()
 	one, ctx := m.all[i], m.r.t.Context()
 	had := one.has
-	// A report of one whose part was given to somebody else counts for nothing.
+	// The report of a worker whose part was given to another one has no effect.
 	by, held := m.holder[had]
 	counts := had != "" && (!one.lost || held && by == i)
 	var err error
@@ -169,9 +169,9 @@ func (m *makers) step(i int, what string) bool {
 	return true
 }
 
-// Those who ask at the same moment get different parts, the dearest first, each once.
+// Workers that ask at the same moment get different parts, each once, in the announced order.
 func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		const parts, helpers = 250, 6 // more than one statement announces
 		ids, _ := r.enqueue(1, r.user(), nil)
 		film := r.service(&simulated{}, r.db)

@@ -18,9 +18,9 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// Who helps with a deleted film, and who waits for a helper's part, stops at once.
+// If a film is deleted, its assistants and a worker that waits for their parts stop at once.
 func TestDeletionStopsEveryReplica(t *testing.T) {
-	r := newRig(t, dbtest.Postgres(t))
+	r := newHarness(t, dbtest.Postgres(t))
 	r.shareBucket()
 	cache := r.partCache()
 	for range 2 {
@@ -47,7 +47,7 @@ func TestDeletionStopsEveryReplica(t *testing.T) {
 	}
 }
 
-func (r *rig) partCache() engine.PartCache {
+func (r *harness) partCache() engine.PartCache {
 	r.t.Helper()
 	local, err := diskcache.New(diskcache.Config{Dir: r.t.TempDir()})
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *rig) partCache() engine.PartCache {
 }
 
 // folders are what is left in the work folders of all replicas.
-func (r *rig) folders() (left []string) {
+func (r *harness) folders() (left []string) {
 	for n := range r.serial.Load() + 1 {
 		dir := fmt.Sprintf("%s/replica-%d", r.dir, n)
 		entries, _ := os.ReadDir(dir) // not all numbers are a replica's
@@ -74,7 +74,7 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 	if err := flag.Set("rapid.checks", "8"); err != nil {
 		t.Fatal(err)
 	}
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.shareBucket()
 		cache := r.partCache()
 		rapid.Check(t, func(rt *rapid.T) {
@@ -93,7 +93,7 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 }
 
 // interleave lets everything happen at once, and tells how often each job was deleted.
-func (r *rig) interleave(rt *rapid.T, owner string, ids []string, cache engine.PartCache) map[string]int {
+func (r *harness) interleave(rt *rapid.T, owner string, ids []string, cache engine.PartCache) map[string]int {
 	ctx := r.t.Context()
 	var mu sync.Mutex
 	deleted := map[string]int{}
@@ -154,7 +154,7 @@ func (r *rig) interleave(rt *rapid.T, owner string, ids []string, cache engine.P
 }
 
 // judge checks what must hold of a job when nobody works any more.
-func (r *rig) judge(id string, deleted int) {
+func (r *harness) judge(id string, deleted int) {
 	r.t.Helper()
 	var state, output string
 	var hidden int

@@ -11,7 +11,7 @@ import (
 )
 
 // owners is what a claim of each of n turns gives, by the owner's name.
-func (r *rig) owners(s *Service, n int) (names []string) {
+func (r *harness) owners(s *Service, n int) (names []string) {
 	r.t.Helper()
 	for range n {
 		j, ok, err := s.claim(r.t.Context())
@@ -32,13 +32,13 @@ func (r *rig) owners(s *Service, n int) (names []string) {
 }
 
 // replicas makes others known that have so many slots together.
-func (r *rig) replicas(slots int) {
+func (r *harness) replicas(slots int) {
 	r.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', $1, 0, now_ms())
 		ON CONFLICT (id) DO UPDATE SET slots = excluded.slots`, slots)
 }
 
 func TestSlotsGoToWhoeverHasFewest(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.replicas(100)
 		a, b, c := r.user(), r.user(), r.user()
 		s := r.service(&simulated{}, r.db)
@@ -71,7 +71,7 @@ func TestSlotsGoToWhoeverHasFewest(t *testing.T) {
 }
 
 func TestNobodyHoldsMoreThanHalfOfTheSlotsWhileOthersWait(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		a, b := r.user(), r.user()
 		s := r.service(&simulated{}, r.db)
 		r.enqueue(4, a, nil)
@@ -99,7 +99,7 @@ func TestNobodyHoldsMoreThanHalfOfTheSlotsWhileOthersWait(t *testing.T) {
 // A job that its worker lost waits like any other and counts for nobody, and
 // neither do those of an account that is being deleted.
 func TestOnlyLivingJobsCount(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.replicas(100)
 		a, b, gone := r.user(), r.user(), r.user()
 		s := r.service(&simulated{}, r.db)
@@ -126,7 +126,7 @@ func TestOnlyLivingJobsCount(t *testing.T) {
 
 // However many claim at the same moment, they give every owner the same.
 func TestReplicasThatClaimAtOnceAreFair(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		const replicas, owners, each = 8, 4, 4
 		r.replicas(replicas * 2)
 		var services []*Service
@@ -156,7 +156,7 @@ func TestReplicasThatClaimAtOnceAreFair(t *testing.T) {
 
 // Neither the length of the queue nor the number of owners costs anything.
 func TestAClaimFromALongQueueIsCheap(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.replicas(1000)
 		hoarder, other := r.user(), r.user()
 		numbers := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) `
@@ -191,9 +191,9 @@ func TestAClaimFromALongQueueIsCheap(t *testing.T) {
 	})
 }
 
-// A part of somebody's film is left for the job of somebody else that waits.
+// An assistant gives up its part for a waiting job of another owner.
 func TestHelpForAFilmEndsWhenAJobWaits(t *testing.T) {
-	r := newRig(t, dbtest.Postgres(t))
+	r := newHarness(t, dbtest.Postgres(t))
 	r.shareBucket()
 	cache := r.partCache()
 	engines := make([]*simulated, 2)

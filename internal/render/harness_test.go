@@ -29,9 +29,9 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// rig is a database and a store, and any number of replicas on them whose
-// engine only takes its time. Everything else is the real thing.
-type rig struct {
+// harness is a database, a store, and any number of replicas on them. Their engine only
+// waits; everything else is real.
+type harness struct {
 	t      testing.TB
 	db     *db.DB
 	store  objectstore.Store
@@ -42,9 +42,9 @@ type rig struct {
 	asked  atomic.Int64 // by number
 }
 
-func newRig(t testing.TB, d *db.DB) *rig {
+func newHarness(t testing.TB, d *db.DB) *harness {
 	t.Helper()
-	r := &rig{t: t, db: d, dir: t.TempDir()}
+	r := &harness{t: t, db: d, dir: t.TempDir()}
 	store, err := objectstore.NewDir(filepath.Join(r.dir, "objects"))
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +53,9 @@ func newRig(t testing.TB, d *db.DB) *rig {
 	return r
 }
 
-// shareBucket puts the store into a bucket: of the S3 server of
-// CUTROOM_TEST_S3, else of the stand-in. Replicas share parts through it.
-func (r *rig) shareBucket() {
+// shareBucket makes the store a bucket, on the S3 server of CUTROOM_TEST_S3 or else on the
+// stand-in. Replicas share parts through it.
+func (r *harness) shareBucket() {
 	r.t.Helper()
 	const access, secret = "access", "a secret of the stand-in"
 	cfg := objectstore.BucketConfig{Bucket: "bucket", AccessKeyID: access, SecretAccessKey: secret}
@@ -80,17 +80,17 @@ func (r *rig) shareBucket() {
 	r.store = r.bucket
 }
 
-// openBucket is the bucket once more, over connections of its own.
-func (r *rig) openBucket() *objectstore.Bucket { return objectstore.NewBucket(r.config) }
+// openBucket opens the bucket again, with its own connections.
+func (r *harness) openBucket() *objectstore.Bucket { return objectstore.NewBucket(r.config) }
 
-func (r *rig) exec(query string, args ...any) {
+func (r *harness) exec(query string, args ...any) {
 	r.t.Helper()
 	if _, err := r.db.Exec(r.t.Context(), query, args...); err != nil {
 		r.t.Fatalf("%s: %v", query, err)
 	}
 }
 
-func (r *rig) number(query string, args ...any) int64 {
+func (r *harness) number(query string, args ...any) int64 {
 	r.t.Helper()
 	var n int64
 	r.asked.Add(1)
@@ -100,15 +100,15 @@ func (r *rig) number(query string, args ...any) int64 {
 	return n
 }
 
-func (r *rig) user() string {
+func (r *harness) user() string {
 	r.t.Helper()
 	id := fmt.Sprintf("user-%d", r.serial.Add(1))
 	r.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id)
 	return id
 }
 
-// source is an object that jobs read, as the cached input of an owner is.
-func (r *rig) source(owner string) map[string]object {
+// source stores an object for jobs to read, like a cached input of the owner.
+func (r *harness) source(owner string) map[string]object {
 	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "source")
 	if err := os.WriteFile(path, []byte("a film"), 0o600); err != nil {
@@ -121,10 +121,9 @@ func (r *rig) source(owner string) map[string]object {
 	return map[string]object{"video": {Object: key}}
 }
 
-// enqueue inserts jobs as Submit does, all of them in one transaction: whoever
-// listens wakes once, to a full queue. It returns their ids in order and when
-// they were there, by the database's clock.
-func (r *rig) enqueue(n int, owner string, sources map[string]object) (ids []string, atMs int64) {
+// enqueue inserts jobs as Submit does, but all in one transaction: listeners wake once, to
+// a full queue. It returns their ids in order, and the database's time of the insert.
+func (r *harness) enqueue(n int, owner string, sources map[string]object) (ids []string, atMs int64) {
 	r.t.Helper()
 	s := r.service(&simulated{}, r.db)
 	sub := Submission{Timeline: timeline.Legacy("video", time.Second)}
@@ -146,8 +145,8 @@ func (r *rig) enqueue(n int, owner string, sources map[string]object) (ids []str
 	return ids, atMs
 }
 
-// service is one more replica, on the connections of d, with one slot.
-func (r *rig) service(e Engine, d *db.DB) *Service {
+// service returns one more replica, on the connections of d, with one slot.
+func (r *harness) service(e Engine, d *db.DB) *Service {
 	r.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	name := fmt.Sprintf("replica-%d", r.serial.Add(1))
@@ -162,9 +161,9 @@ func (r *rig) service(e Engine, d *db.DB) *Service {
 		SignedURLLife: time.Minute, EraseCaches: func(context.Context, string) error { return nil }, Log: log})
 }
 
-// run runs a replica, which hears what others notify, until stop is called.
-// stop returns when nothing of the replica runs any more.
-func (r *rig) run(s *Service) (stop func()) {
+// run runs a replica and its notifications until stop is called. stop returns when all
+// work of the replica has ended.
+func (r *harness) run(s *Service) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -183,7 +182,7 @@ func (r *rig) run(s *Service) (stop func()) {
 }
 
 // eventually waits for done; the test ends when that takes too long.
-func (r *rig) eventually(what string, limit time.Duration, done func() bool) {
+func (r *harness) eventually(what string, limit time.Duration, done func() bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(limit); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -192,26 +191,26 @@ func (r *rig) eventually(what string, limit time.Duration, done func() bool) {
 	}
 }
 
-// simulated is an engine whose films take a fixed time and no processor. It
-// shares parts through the coordinator exactly as the engine does, with one encoder.
+// simulated is an engine whose films take a fixed time and no CPU. It shares parts through
+// the coordinator exactly as the engine does, with one encoder.
 type simulated struct {
 	takes time.Duration // a film, or each of its parts
 	parts int           // of a film; 0 makes films of one piece, without a coordinator
-	// dearest is how much longer the first part takes than the others.
-	dearest time.Duration
-	// begin, unless nil, is when the first part is begun.
+	// slowest is how much longer the first part takes than the others.
+	slowest time.Duration
+	// begin, unless nil, delays the first part until it is closed.
 	begin <-chan struct{}
-	cache engine.PartCache // where parts go
-	fails func() error     // instead of a film, unless nil or it returns nil
-	helps func()           // before it helps, unless nil
+	cache engine.PartCache // stores the parts
+	fails func() error     // its error, if any, fails a film; may be nil
+	helps func()           // runs before Assist; may be nil
 
 	mu     sync.Mutex
 	films  []film // in the order of their beginning
-	made   int    // parts, for whatever film
-	helped int    // parts made for the films of others
+	made   int    // parts of all films
+	helped int    // parts of other replicas' films
 }
 
-// filmLength is how long the films are that a simulated engine makes.
+// filmLength is the length of the simulated films.
 const filmLength = 1234 * time.Millisecond
 
 // film is one call of Render.
@@ -305,7 +304,7 @@ func (e *simulated) render(ctx context.Context, job engine.Job) error {
 	return nil
 }
 
-// take makes part after part, as the engine does.
+// take claims and makes one part after another, as the engine does.
 func (e *simulated) take(ctx context.Context, job engine.Job, key string, each func()) (made []string, err error) {
 	if key == "" {
 		key, err = job.Coordinator.Next(ctx, "")
@@ -336,7 +335,7 @@ func (e *simulated) Poster(_ context.Context, film, jpeg string) error {
 	return os.WriteFile(jpeg, []byte("a poster"), 0o600)
 }
 
-// keys are what a plan would name; the caches keep them apart by owner.
+// keys are the part keys of a plan. The caches separate them by owner.
 func (e *simulated) keys() []string {
 	keys := make([]string, e.parts)
 	for i := range keys {
@@ -350,7 +349,7 @@ func videoPart(i int) string { return fmt.Sprintf("video-%03d", i) }
 func (e *simulated) make(ctx context.Context, job engine.Job, key string) error {
 	takes := e.takes
 	if key == videoPart(0) {
-		takes += e.dearest
+		takes += e.slowest
 		if e.begin != nil {
 			select {
 			case <-ctx.Done():

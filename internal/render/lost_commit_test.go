@@ -17,7 +17,7 @@ func TestClaimsWithoutAnAnswerCostNoAttempt(t *testing.T) {
 		return err == nil && n > 0
 	}
 	direct, lossy := dbtest.Lossy(t, claimed)
-	r := newRig(t, direct)
+	r := newHarness(t, direct)
 	owner := r.user()
 	r.enqueue(1, owner, r.source(owner))
 	for range maxAttempts + 1 {

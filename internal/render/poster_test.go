@@ -22,10 +22,10 @@ func (e *noPosters) Poster(ctx context.Context, film, jpeg string) error {
 	return e.simulated.Poster(ctx, film, jpeg)
 }
 
-// No film fails for its poster, which is made when somebody asks for it, as those
-// of films of before are; what is made while its film goes leaves nothing behind.
+// A film without a poster, after a failure or from an earlier release, gets one on
+// request. If the film is deleted in the meantime, no poster stays.
 func TestPosterIsMadeLater(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		engine := &noPosters{&simulated{}, errors.New("no JPEG today")}
 		s := r.service(engine, r.db)
 		owner := r.user()
@@ -55,7 +55,7 @@ func TestPosterIsMadeLater(t *testing.T) {
 		}
 		s.Store = storeThatSees{s.Store, func() { r.exec(`UPDATE render_jobs SET output_key = NULL`) }}
 		if _, _, err := s.Poster(t.Context(), owner, id); !errors.Is(err, errExpired) {
-			t.Errorf("of a film that goes meanwhile: %v", err)
+			t.Errorf("poster of a film deleted in the meantime: %v", err)
 		}
 		if _, err := r.store.Stat(t.Context(), posterKey(id)); !errors.Is(err, objectstore.ErrNotFound) || noted() != 0 {
 			t.Errorf("left: %v, noted %d", err, noted())

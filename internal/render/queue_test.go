@@ -10,12 +10,12 @@ import (
 	"cutroom/internal/dbtest"
 )
 
-func eachDatabase(t *testing.T, test func(t *testing.T, r *rig)) {
-	dbtest.Beside(t, func(t *testing.T, d *db.DB) { test(t, newRig(t, d)) })
+func eachDatabase(t *testing.T, test func(t *testing.T, r *harness)) {
+	dbtest.Beside(t, func(t *testing.T, d *db.DB) { test(t, newHarness(t, d)) })
 }
 
 func TestJobsAreRenderedInTheOrderTheyCame(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		ids, _ := r.enqueue(8, r.user(), nil)
 		e := &simulated{takes: time.Millisecond}
 		stop := r.run(r.service(e, r.db))
@@ -34,7 +34,7 @@ func TestJobsAreRenderedInTheOrderTheyCame(t *testing.T) {
 }
 
 func TestNoTwoReplicasRenderOneJob(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		const jobs, replicas = 24, 4
 		engines := make([]*simulated, replicas)
 		for i := range engines {
@@ -68,7 +68,7 @@ func TestNoTwoReplicasRenderOneJob(t *testing.T) {
 
 // The owner is told how long the film will be while it is being made.
 func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		seen, owner := make(chan struct{}), r.user()
 		s := r.service(&simulated{fails: func() error { <-seen; return nil }}, r.db)
 		ids, _ := r.enqueue(1, owner, nil)
@@ -87,7 +87,7 @@ func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
 
 // A job that its worker left is older than those that wait, and goes first.
 func TestAbandonedJobsComeBeforeWaitingOnes(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		ids, _ := r.enqueue(3, r.user(), nil)
 		lost := r.service(&simulated{}, r.db)
 		for _, want := range ids[:2] {
@@ -112,7 +112,7 @@ func TestAbandonedJobsComeBeforeWaitingOnes(t *testing.T) {
 // each part once.
 func TestIdleReplicasAssist(t *testing.T) {
 	const parts, replicas = 12, 3
-	r := newRig(t, dbtest.Postgres(t))
+	r := newHarness(t, dbtest.Postgres(t))
 	r.shareBucket()
 	engines := make([]*simulated, replicas)
 	begin := make(chan struct{})
@@ -123,7 +123,7 @@ func TestIdleReplicasAssist(t *testing.T) {
 	}
 	owner := r.user()
 	r.enqueue(1, owner, r.source(owner))
-	// Whoever took the first part waits with it until somebody else has made another.
+	// The replica with the first part waits until another replica has made a part.
 	r.eventually("two work on it", time.Minute, func() bool {
 		return r.number(`SELECT COUNT(*) FROM render_parts WHERE state = 'MADE'`) > 0
 	})

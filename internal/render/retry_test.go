@@ -13,7 +13,7 @@ import (
 // A render that failed without a fault of its sources runs again with its uploads, and
 // with all its attempts; any other is refused with a reason.
 func TestRetryRunsAFailedRenderAgain(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		owner := r.user()
 		fails := true
 		s := r.service(&simulated{fails: func() error {

@@ -9,11 +9,11 @@ import (
 	"cutroom/internal/dbtest"
 )
 
-// A row keeps no request of a film that is made or deleted, and that of a failed one
+// A row keeps no request of a film that is made or deleted. It keeps that of a failed one
 // as long as its inputs.
 func TestEndedRendersKeepNoRequest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		r := newRig(t, d)
+		r := newHarness(t, d)
 		owner := r.user()
 		source := r.source(owner)
 		kept := func(state string) int64 {

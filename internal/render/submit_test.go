@@ -78,7 +78,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 
 // What a submission stored that no job took is deleted at once.
 func TestARefusedSubmissionLeavesNoUpload(t *testing.T) {
-	r := newRig(t, dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
+	r := newHarness(t, dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
 	path := filepath.Join(t.TempDir(), "upload")
 	wav := "RIFF\x24\x08\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x80\xbb\x00\x00\x00\x77\x01\x00\x02\x00\x10\x00data\x00\x08\x00\x00" + strings.Repeat("\x00", 2048)
 	if err := os.WriteFile(path, []byte(wav), 0o600); err != nil {

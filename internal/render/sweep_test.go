@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// What is over goes, rows after their files, and what a job still reads stays.
+// The sweeps remove expired files, then their rows, and keep what a job still reads.
 func TestExpiry(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(nil, r.db)
 		s.JobLifetime = 24 * time.Hour
 		owner := r.user()

@@ -28,7 +28,7 @@ type waitingJob struct {
 // lottery does what may happen to jobs, in an order drawn at random, and knows whose turn
 // it is without the table of turns.
 type lottery struct {
-	*rig
+	*harness
 	*rand.Rand
 	service *Service
 	owners  []string
@@ -36,8 +36,8 @@ type lottery struct {
 	held    map[string]claimedJob
 }
 
-func newLottery(r *rig, seed uint64) *lottery {
-	l := &lottery{rig: r, Rand: rand.New(rand.NewPCG(seed, 0)), service: r.service(&simulated{}, r.db),
+func newLottery(r *harness, seed uint64) *lottery {
+	l := &lottery{harness: r, Rand: rand.New(rand.NewPCG(seed, 0)), service: r.service(&simulated{}, r.db),
 		starts: map[string]int64{}, held: map[string]claimedJob{}}
 	for range 10 {
 		owner := r.user()
@@ -222,7 +222,7 @@ func (l *lottery) steps(ctx context.Context) []func() {
 }
 
 // turnsAreRight compares the table with what it is made from.
-func (r *rig) turnsAreRight() {
+func (r *harness) turnsAreRight() {
 	r.t.Helper()
 	if n := r.number(`SELECT COUNT(*) FROM users u LEFT JOIN render_turns t ON t.user_id = u.id
 		WHERE COALESCE(t.processing, 0) <> (SELECT COUNT(*) FROM render_jobs j WHERE j.user_id = u.id AND j.state = 'PROCESSING')
@@ -236,7 +236,7 @@ func (r *rig) turnsAreRight() {
 // Whatever happens to jobs, the table of turns gives every slot to the job that the rules
 // name.
 func TestTurnsAreThoseOfTheRules(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *rig) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		for seed := range uint64(6) {
 			l := newLottery(r, seed)
 			steps := l.steps(t.Context())
@@ -252,7 +252,7 @@ func TestTurnsAreThoseOfTheRules(t *testing.T) {
 // A job that is submitted while the owner's last waiting one ends gets its turn: the end
 // waits for the submission's commit before it looks for the owner's oldest job.
 func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
-	r := newRig(t, dbtest.Postgres(t))
+	r := newHarness(t, dbtest.Postgres(t))
 	owner := r.user()
 	ids, _ := r.enqueue(1, owner, nil)
 	var end errgroup.Group

@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// Stems of before have no peaks until they are asked for, and then keep them;
-// what is made while its job goes leaves nothing behind.
+// Stems of earlier releases get their peaks at the first request and keep them. If the
+// job is deleted in the meantime, no peaks stay.
 func TestPeaksOfStemsOfBefore(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -45,7 +45,7 @@ func TestPeaksOfStemsOfBefore(t *testing.T) {
 			o.Store = storeThatSees{r.store, func() { r.exec(`UPDATE separation_jobs SET deleted_at = now_ms()`) }}
 		})
 		if _, err := going.Peaks(t.Context(), id, stemVoice, token, 1000); !errors.Is(err, ErrNoStem) {
-			t.Errorf("of a job that goes meanwhile: %v", err)
+			t.Errorf("peaks of a job deleted in the meantime: %v", err)
 		}
 		if keys := r.keys(peaksKey(id, stemVoice)); len(keys) > 0 || noted() > 0 {
 			t.Errorf("left: %v, noted %d", keys, noted())

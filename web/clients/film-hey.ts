@@ -1,4 +1,4 @@
-// As film.ts, with the client that hey-api generates; the clip goes along as a part.
+// Like film.ts, with the client that hey-api generates; the clip is a part of the form.
 
 import { readFile, writeFile } from 'node:fs/promises';
 import { downloadRender, getRenderStatus, signInProviderA, submitRender } from './hey/sdk.gen';

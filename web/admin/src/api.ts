@@ -1,14 +1,14 @@
-// The reports of /api/v2/admin: how to ask for them. What they hold is
-// generated from the API's description.
+// Fetches the reports of /api/v2/admin. Their types are generated from the API's
+// description.
 
 import type { components, paths } from '../../api/schema';
 
 export type Schemas = components['schemas'];
 
-/** The reports by what follows /api/v2/admin/ in their path. */
+/** The reports, by their path after /api/v2/admin/. */
 export type Path = { [P in keyof paths]: P extends `/api/v2/admin/${infer R}` ? R : never }[keyof paths];
 
-/** What a report answers. */
+/** The body of a report. */
 export type Report<P extends Path> = paths[`/api/v2/admin/${P}`] extends {
   get: { responses: { 200: { content: { 'application/json': infer Body } } } };
 }
@@ -19,7 +19,7 @@ export type Report<P extends Path> = paths[`/api/v2/admin/${P}`] extends {
 export class ReportError extends Error {
   constructor(
     message: string,
-    /** HTTP status, 0 where the server was not reached. */
+    /** HTTP status, 0 if the server was not reached. */
     readonly status: number,
   ) {
     super(message);
@@ -40,7 +40,7 @@ const sentences: Record<string, string> = {
 /** Parameters: `userId` goes into the path, the others into the query. Empty and absent ones are left out. */
 export type Query = Record<string, string | undefined>;
 
-/** Asks for a report, such as "stats/daily". Throws a ReportError. */
+/** Fetches a report, such as "stats/daily". Throws a ReportError. */
 export async function report<P extends Path>(path: P, { userId = '', ...query }: Query, token: string, signal?: AbortSignal): Promise<Report<P>> {
   // Relative to the page, so that a prefix in front of the service is kept.
   const url = new URL(`../api/v2/admin/${path.replace('{userId}', encodeURIComponent(userId))}`, document.baseURI);

@@ -71,10 +71,10 @@ function Shell(props: { token: string; signOut: () => void }) {
   const current = useRef<HTMLAnchorElement>(null);
   useEffect(() => {
     document.title = `${title} · cutroom admin`;
-    // A reader by ear hears of the new page; the first one speaks for itself.
+    // Screen readers announce a new page; they announce the first one by themselves.
     if (moved.current) heading.current?.focus();
     moved.current = true;
-    // On a narrow screen the pages are a row that may reach beyond it.
+    // On a narrow screen the row of pages may be wider than the screen.
     current.current?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   }, [route.page, route.rest]);
   const end = tokenEnd(props.token);

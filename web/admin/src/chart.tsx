@@ -1,5 +1,5 @@
-// A chart by day, with the same numbers as a table for those who cannot see
-// it, or want them exactly.
+// A chart by day, with the same numbers as a table for readers who cannot see it or want
+// exact values.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
@@ -15,14 +15,14 @@ export interface Series {
 }
 
 interface Props {
-  /** What is shown, for the table and for screen readers. */
+  /** The title, for the table and for screen readers. */
   label: string;
   dates: string[];
   series: Series[];
-  /** Bars stand on each other; lines are for what does not add up. */
+  /** Bars are stacked; use lines for values that do not add up. */
   kind: 'bars' | 'lines';
   format: (n: number) => string;
-  /** The distances that lines across the chart may have; any round number where absent. */
+  /** The allowed distances between grid lines; any round number if absent. */
   steps?: number[];
   empty: string;
 }
@@ -30,7 +30,7 @@ interface Props {
 const height = 220;
 const powers = (...of: number[]) => Array.from({ length: 12 }, (_, e) => of.map((n) => n * 10 ** e)).flat();
 
-/** Steps where only whole numbers make sense. */
+/** Steps for whole numbers. */
 export const wholeSteps = powers(1, 2, 5);
 
 /** Steps of a scale in milliseconds that a person reads in minutes and hours. */
@@ -89,7 +89,7 @@ function Numbers({ label, dates, series, format }: Props) {
   );
 }
 
-/** Bars are drawn tallest first, each over the one that it stands on. */
+/** Draws the tallest stack first, so that each bar covers the lower part of the one above it. */
 function data({ dates, series, kind }: Props): uPlot.AlignedData {
   const days = dates.map((_, i) => i);
   if (kind === 'lines') return [days, ...series.map((s) => s.values)];

@@ -5,7 +5,7 @@ const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 export const count = (n: number): string => counts.format(n);
 
-/** 0.0314 as "3.1 %". What is not zero never reads as "0 %". */
+/** 0.0314 as "3.1 %". A share above zero never reads as "0 %". */
 export function percent(part: number): string {
   if (part > 0 && part < 0.001) return '< 0.1 %';
   if (part < 1 && part > 0.999) return '> 99.9 %';

@@ -1,4 +1,4 @@
-// Loading a report, and what stands in its place while it is not there.
+// Loads a report, and shows a placeholder until it arrives.
 
 import type { ComponentChildren } from 'preact';
 import { createContext } from 'preact';
@@ -18,7 +18,7 @@ export interface Loading<T> {
   data: T | undefined;
   error: string | undefined;
   busy: boolean;
-  /** When data came, in epoch milliseconds. */
+  /** When data arrived, in epoch milliseconds. */
   at: number;
   reload(): void;
 }
@@ -48,7 +48,7 @@ export function useReport<P extends Path>(path: P, query: Query = {}): Loading<R
           session.end(failure.message);
           return;
         }
-        // What was there stays, so that one lost refresh empties no page.
+        // Keep the old data, so that one failed refresh does not empty the page.
         setAnswer((old) => ({ ...(old.key === key ? old : { at: 0 }), key, error: failure.message }));
         setBusy(false);
       },
@@ -64,7 +64,7 @@ export function useReport<P extends Path>(path: P, query: Query = {}): Loading<R
   return { data: current?.data, error: current?.error, busy, at: current?.at ?? 0, reload: load };
 }
 
-/** Shows a loaded report, or why it is not there. */
+/** Shows a loaded report, or why it could not be loaded. */
 export function Loaded<T>(props: { of: Loading<T>; children: (data: T) => ComponentChildren }) {
   const { data, error, busy, reload } = props.of;
   return (

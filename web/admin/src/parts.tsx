@@ -32,11 +32,11 @@ export function Panel(props: { title: string; aside?: ComponentChildren; childre
 export interface Column<T> {
   title: string;
   cell: (row: T) => ComponentChildren;
-  /** Numbers stand to the right. */
+  /** Aligns numbers to the right. */
   number?: boolean;
 }
 
-/** A table that scrolls sideways where the screen is narrower. */
+/** A table that scrolls sideways on a narrower screen. */
 export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T) => string }) {
   return (
     <div class="scroll" role="region" aria-label={props.label} tabIndex={0}>
@@ -81,7 +81,7 @@ export const Status = (props: { status: string }) => (
   <span class={`status ${tones[props.status] ?? 'going'}`}>{props.status.toLowerCase()}</span>
 );
 
-/** A source's length; renders of old may not know theirs. */
+/** A source's length, which renders of early releases may lack. */
 export const length = (ms: number | null | undefined): string => (ms ? duration(ms) : '–');
 
 export const providerName = (provider: string): string => provider.replace('provider_a', 'Provider A').replace('provider_b', 'Provider B');
@@ -131,7 +131,7 @@ export function DayRange() {
   );
 }
 
-/** The chosen days as the reports take them: the end is the day after the last. */
+/** The chosen days as query parameters: the end is the day after the last. */
 export function useDays(): { from: string; to: string } {
   const { from, last } = daysOf(useRoute().query);
   return { from, to: addDays(last, 1) || last };

@@ -1,10 +1,10 @@
-// Signing in with provider_a: its page sends the person back with an identity
-// token behind the #, so that no script but our own ever runs in this page.
+// Signs in with provider_a: its page sends the user back with an identity token after
+// the #. So only our own scripts run in this page.
 
 import { ReportError, type Schemas } from './api';
 import { claimsOf } from './session';
 
-/** What the service says of signing in; no client id, no provider. */
+/** The service's sign-in settings. Without a client id there is no provider. */
 export interface SignInConfig {
   clientId: string;
   authorizeUrl: string;
@@ -35,7 +35,7 @@ export function leave(config: SignInConfig): void {
   location.assign(url);
 }
 
-/** The access token of a person who came back from the provider's page, or null where nobody did. */
+/** The access token, if the user has just come back from the provider's page, or else null. */
 export async function comeBack(): Promise<string | null> {
   const answer = new URLSearchParams(location.hash.slice(1));
   const idToken = answer.get('id_token');
@@ -43,7 +43,7 @@ export async function comeBack(): Promise<string | null> {
   history.replaceState(null, '', '#/');
   const sent = JSON.parse(sessionStorage.getItem(key) ?? '{}') as { state?: string; nonce?: string };
   sessionStorage.removeItem(key);
-  // An answer to a question that this tab has not asked is somebody else's.
+  // Refuse an answer to a request that this tab did not send.
   if (!idToken || !sent.state || answer.get('state') !== sent.state || claimsOf(idToken)['nonce'] !== sent.nonce)
     throw new ReportError('Signing in with the provider did not succeed. Try again.', 0);
   const reply = await fetch('../api/v2/auth/provider_a', {

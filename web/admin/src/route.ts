@@ -1,5 +1,5 @@
 // Where in the app we are: the part of the address after #, such as
-// "#/users/7f…?from=2026-01-01". The range of days goes along to every page.
+// "#/users/7f…?from=2026-01-01". Every page's link keeps the range of days.
 
 import { useEffect, useState } from 'preact/hooks';
 import { addDays, today } from './format';
@@ -7,7 +7,7 @@ import { addDays, today } from './format';
 export interface Route {
   /** The page's name, "" for the overview. */
   page: string;
-  /** What follows the page's name, such as a user's id. */
+  /** The path after the page's name, such as a user's id. */
   rest: string;
   query: URLSearchParams;
 }
@@ -48,7 +48,7 @@ export const offsetOf = (route: Route, key = 'offset'): number => Math.max(0, Ma
 
 export const go = (address: string): void => void (location.hash = address);
 
-/** Changes the address without a step in the history. */
+/** Changes the address without a new history entry. */
 export function replace(address: string): void {
   history.replaceState(null, '', address);
   dispatchEvent(new HashChangeEvent('hashchange'));
@@ -58,7 +58,7 @@ export function replace(address: string): void {
 export interface Days {
   from: string;
   last: string;
-  /** The number of days up to today, or 0 for a range of its own. */
+  /** The number of days up to today, or 0 for a custom range. */
   preset: number;
 }
 

@@ -7,8 +7,8 @@ export const saveToken = (token: string): void => sessionStorage.setItem(key, to
 export const forgetToken = (): void => sessionStorage.removeItem(key);
 
 /**
- * What was pasted, without the decoration that comes along when a token is
- * copied out of a header, a shell or a JSON document.
+ * Removes from a pasted token the extra text of the header, shell or JSON document that it
+ * was copied from.
  */
 export function cleanToken(pasted: string): string {
   return pasted
@@ -19,19 +19,19 @@ export function cleanToken(pasted: string): string {
     .replace(/\s+/g, '');
 }
 
-/** What a token says, unverified; nothing where it is none. */
+/** The unverified claims of a token; empty if it is not a token. */
 export function claimsOf(token: string): Record<string, unknown> {
   try {
     const payload = token.split('.')[1] ?? '';
     const claims: unknown = JSON.parse(atob(payload.replace(/-/g, '+').replace(/_/g, '/')));
     if (typeof claims === 'object' && claims) return claims as Record<string, unknown>;
   } catch {
-    // Not a token at all: the server says so with better words.
+    // Not a token: the server's answer explains that better.
   }
   return {};
 }
 
-/** When the token ends in epoch milliseconds, or null where it does not say. */
+/** When the token expires, in epoch milliseconds, or null if it does not say. */
 export function tokenEnd(token: string): number | null {
   const { exp } = claimsOf(token);
   return typeof exp === 'number' ? exp * 1000 : null;

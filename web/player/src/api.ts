@@ -1,4 +1,4 @@
-// The API as this page speaks it: typed by its description, signed in, patient.
+// The API client of this page: typed by the API's description, signed in, with retries.
 
 import { bytesToHex, randomBytes } from '@noble/hashes/utils.js';
 import createClient from 'openapi-fetch';
@@ -15,9 +15,9 @@ let ended: (why: string) => void = () => {};
 let waiting: (seconds: number) => void = () => {};
 
 export const current = (): Session | null => session;
-/** Is told why the session is over. */
+/** Receives the reason when the session ends. */
 export const onEnd = (f: (why: string) => void): void => void (ended = f);
-/** Is told for how many seconds a busy service is waited for, and 0 when the wait is over. */
+/** Receives the seconds that the page waits for a busy service, and 0 when the wait is over. */
 export const onWait = (f: (seconds: number) => void): void => void (waiting = f);
 
 export function keep(fresh: Session | null): void {
@@ -28,7 +28,7 @@ export function keep(fresh: Session | null): void {
 
 export const pause = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
-/** Asks a busy service again, as late as it says. A submit carries its key, so this is safe. */
+/** Repeats a request to a busy service after its Retry-After. A submit has its key, so this is safe. */
 async function patient(request: Request): Promise<Response> {
   for (let attempt = 0; ; attempt++) {
     const answer = await fetch(request.clone());
@@ -40,7 +40,7 @@ async function patient(request: Request): Promise<Response> {
   }
 }
 
-// The page is served beside the API, one folder below it.
+// The page is on the API's host, one folder below it.
 export const api = createClient<paths>({ baseUrl: new URL('..', document.baseURI).href.replace(/\/$/, ''), fetch: patient });
 api.use({
   onRequest({ request }) {
@@ -68,7 +68,7 @@ export async function answer<T>(call: Promise<{ data?: T; error?: Schemas['Error
 /** A key for something that costs: made when it is offered, so that a second click is the same submit. */
 export const newKey = (): string => bytesToHex(randomBytes(16));
 
-/** Tells a stand-in of the sandbox what to do. */
+/** Controls a stand-in of the sandbox. */
 async function steer<T>(path: string, body: object): Promise<T> {
   const said = await fetch(`sandbox/${path}`, { method: 'POST', body: JSON.stringify(body) });
   if (!said.ok) throw new Trouble('The sandbox did not do as it was told.');
@@ -89,7 +89,7 @@ export async function pushesTo(token: string): Promise<Push[]> {
   return (await said.json()) as Push[];
 }
 
-/** Signs in with an identity that the stand-in of a provider makes up. */
+/** Signs in with an identity that a provider's stand-in invents. */
 export async function signIn(provider: Provider, name: string): Promise<Session> {
   const email = `${name.toLowerCase().replace(/[^a-z0-9]+/g, '.')}@sandbox.example`;
   const { idToken } = await steer<{ idToken: string }>(`${provider}/mint`, { email, name });
@@ -105,7 +105,7 @@ export async function renew(): Promise<void> {
   if (session && session.expiresAt - Date.now() < 6 * 86_400_000) keep(await answer(api.POST('/api/v2/auth/refresh')));
 }
 
-/** What the server that this page talks to can do. */
+/** The capabilities of the server. */
 export const capabilities = () => answer(api.GET('/api/v2/capabilities'));
 
 /** Buys in the stand-in of a store, as an app does: bound to the user, then presented. */
@@ -122,7 +122,7 @@ export async function follow<S extends { status: string }>(
   show: (state: S) => void,
 ): Promise<S> {
   for (let tag = ''; ; ) {
-    // The first answer is wanted at once.
+    // The first request does not wait.
     const call = ask(tag ? { Prefer: 'wait=30', 'If-None-Match': tag } : {});
     const { response } = await call.catch(() => ({ response: null }));
     if (response && response.status !== 304) {
@@ -149,13 +149,13 @@ export async function bytesOf(what: 'download' | 'poster', jobId: string): Promi
   return URL.createObjectURL((await answer<Blob | string>(call)) as Blob);
 }
 
-/** The address of a stem as this page reaches it. */
+/** The URL of a stem, relative to this page. */
 export function stemAddress(stem: Schemas['Stem']): URL {
   const { pathname, search } = new URL(stem.url);
   return new URL(`..${pathname}${search}`, document.baseURI);
 }
 
-/** The waveform that the API drew of a stem. */
+/** The API's waveform of a stem. */
 export async function peaksOf(stem: Schemas['Stem'], points: number): Promise<Schemas['Waveform']> {
   const url = stemAddress(stem);
   url.pathname += '/peaks';

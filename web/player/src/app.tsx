@@ -112,7 +112,7 @@ function Signed(props: { session: Session; leave: () => void }) {
   );
 }
 
-/** Opens the shop, from wherever credits are missing. */
+/** Opens the shop when credits are missing. */
 export function openShop(): void {
   const shop = document.querySelector<HTMLDetailsElement>('.credits');
   if (!shop) return;

@@ -1,4 +1,4 @@
-// The film that is being made: kept in this browser, by keys that do not run out.
+// The draft of the film. The browser stores it with asset keys, which do not expire.
 
 import { useEffect, useState } from 'preact/hooks';
 import type { Schemas } from './api';
@@ -27,9 +27,9 @@ export interface Segment {
   toMs: number;
   speed: number;
   volume: number;
-  /** How it follows on its predecessor; a cut without. */
+  /** The transition from the segment before; a cut if absent. */
   join?: { type: JoinType; durationMs: number } | undefined;
-  /** What stays in sight where the canvas cuts something off, 0 to 1. */
+  /** Which part stays visible if the canvas crops the clip, 0 to 1. */
   focusX?: number;
   focusY?: number;
 }
@@ -41,7 +41,7 @@ export interface Music {
   fadeInMs?: number;
   fadeOutMs?: number;
   loop?: boolean;
-  /** How far it steps back while somebody speaks; 0 is not at all. */
+  /** How far the music is ducked under speech; 0 is not at all. */
   duckDb?: number;
   points?: Point[];
 }
@@ -84,14 +84,14 @@ export function useDraft(user: string): [Draft, (change: (old: Draft) => Draft) 
 
 export const lengthOf = (s: Segment): number => (s.toMs - s.fromMs) / s.speed;
 
-/** How long a segment and its predecessor lie over each other. */
+/** How long a segment overlaps the one before. */
 export function overlapOf(segments: Segment[], i: number): number {
   const [before, s] = [segments[i - 1], segments[i]];
   if (!before || !s || s.join?.type !== 'dissolve') return 0;
   return Math.min(s.join.durationMs, lengthOf(before) / 2, lengthOf(s) / 2);
 }
 
-/** Where each segment begins in the film, and at last where the film ends. */
+/** The start of each segment in the film, and the film's end. */
 export function beginsOf(segments: Segment[]): number[] {
   const begins = [0];
   segments.forEach((s, i) => begins.push((begins[i] ?? 0) + lengthOf(s) - overlapOf(segments, i + 1)));

@@ -1,9 +1,9 @@
-// What a person reads when something goes wrong: what happened, and what to do.
+// The error messages for users: what happened, and what to do.
 // docs/app/errors.md lists every code.
 
 import type { Schemas } from './api';
 
-/** What went wrong, in words for the person in front of the screen. */
+/** An error with a message for the user. */
 export class Trouble extends Error {
   constructor(
     message: string,

@@ -10,7 +10,7 @@ import type { Change } from './studio';
 
 type Status = Schemas['RenderStatus'];
 
-/** Where the film that is followed is remembered over a reload or a new sign-in. */
+/** The storage key of the current film, which survives a reload or a new sign-in. */
 const followed = 'cutroom-follows';
 
 export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem'][]; uploading: boolean; has: (feature: string) => boolean }) {
@@ -24,7 +24,7 @@ export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem
   const player = useRef<HTMLVideoElement>(null);
   const body = configOf(draft, props.stems, props.has);
   const [made, setMade] = useState(0);
-  // The same film asked for twice is one job; changed, or asked for again later, it is another.
+  // Two submits of the same film are one job; a changed film, or a later submit, is a new one.
   const key = useMemo(newKey, [JSON.stringify(body), made]);
 
   async function list(after = ''): Promise<Schemas['RenderHistoryJob'][]> {
@@ -69,7 +69,7 @@ export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem
   }, []);
 
   const percent = state?.progress ?? 0;
-  // The list shows what the panel knows: one state for both.
+  // The list and the panel share one state.
   const shown = jobs.map((job) => (job.jobId === state?.jobId ? { ...job, status: state.status, progress: percent } : job));
   return (
     <div class="result">

@@ -1,4 +1,4 @@
-// The films that were made, by this browser or another.
+// The user's films, made in this browser or another.
 
 import { useEffect, useState } from 'preact/hooks';
 import { answer, api, bytesOf, type Schemas } from './api';

@@ -1,6 +1,6 @@
-// What the browser knows of a file before it is uploaded.
+// What the browser can read from a file before its upload.
 
-/** The length of a file, and a picture of it where it has pictures. */
+/** The length of a file, and a frame of it if it is a video. */
 export async function inspect(file: File): Promise<{ durationMs: number; picture: string }> {
   const video = document.createElement('video');
   const url = URL.createObjectURL(file);

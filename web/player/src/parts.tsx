@@ -38,8 +38,8 @@ export function Panel(props: { title: string; step?: number; aside?: ComponentCh
 }
 
 /**
- * Runs one task at a time: what is asked for while one runs is ignored, so that a double click buys, separates or
- * renders once. `report` hears how it failed, and undefined at the start.
+ * Runs one task at a time and ignores requests while it runs, so that a double click buys, separates or renders
+ * once. `report` receives the failure, and undefined at the start.
  */
 export function useTask(report: (trouble: Trouble | undefined) => void): [busy: boolean, run: (task: () => Promise<unknown>) => Promise<void>] {
   const running = useRef(false);
@@ -60,7 +60,7 @@ export function useTask(report: (trouble: Trouble | undefined) => void): [busy: 
   return [busy, run];
 }
 
-/** A button that does nothing while it is off, and keeps the focus all the same. */
+/** A button that does nothing while it is off, but keeps the focus. */
 export function Act(props: { off?: boolean; class?: string; label?: string; act: () => void; children: ComponentChildren }) {
   return (
     <button
@@ -77,7 +77,7 @@ export function Act(props: { off?: boolean; class?: string; label?: string; act:
   );
 }
 
-/** What went wrong, and a way to try again where that may help. */
+/** An error message, with a button to try again if that may help. */
 export function Wrong(props: { trouble: Trouble | undefined; again?: (() => void) | undefined }) {
   return (
     <div class="wrong" role="alert">
@@ -91,7 +91,7 @@ export function Wrong(props: { trouble: Trouble | undefined; again?: (() => void
   );
 }
 
-/** Tells what was removed and takes it back. It has the focus, which was on what is gone. */
+/** Says what was removed and offers to undo it. It takes the focus from the removed element. */
 export function Undo(props: { label: string; undo: () => void; close: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => button.current?.focus(), [props.label]);
@@ -147,7 +147,7 @@ export function Drop(props: { label: string; hint: string; icon: keyof typeof ic
 
 export function Slider(props: {
   label: string;
-  /** The label for the ear, where the one for the eye is not enough. */
+  /** The label for screen readers, if the visible one is not enough. */
   of?: string;
   value: number;
   min?: number;
@@ -179,7 +179,7 @@ export const Volume = (props: { of: string; value: number; set: (value: number) 
   <Slider label="Volume" of={`Volume of ${props.of}`} value={props.value} max={2} step={0.05} text={`${Math.round(props.value * 100)} %`} set={props.set} />
 );
 
-/** How far something is, for eye and ear. */
+/** A progress bar, also for screen readers. */
 export function Progress(props: { label: string; value: number | null }) {
   return (
     <div class="going" role="status">

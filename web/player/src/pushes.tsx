@@ -14,7 +14,7 @@ function deviceToken(): string {
 
 const device = () => ({ platform: 'platform_b' as const, token: deviceToken() });
 
-/** Ends the pushes to this browser, before its user signs out. A server without push has none to end. */
+/** Ends the pushes to this browser before its user signs out. Does nothing if the server has no push. */
 export const unregister = () => answer(api.DELETE('/api/v2/devices', { body: device() })).catch(() => {});
 
 /** What a phone would show for the message's loc-key. */
@@ -32,7 +32,7 @@ export function Pushes() {
   const [shown, show] = useState<Push[]>([]);
   useEffect(() => {
     let open = true;
-    let seen = -1; // when the newest push that is not to be shown again came
+    let seen = -1; // arrival time of the newest push already shown
     const look = async () => {
       const all = await pushesTo(deviceToken());
       const fresh = all.filter((p) => seen >= 0 && Date.parse(p.at) > seen);

@@ -1,5 +1,5 @@
-// The music under the film: its waveform, fades, volume over time, and how it
-// gives way to voices.
+// The film's music: its waveform, fades, volume over time, and ducking under
+// voices.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer, api, type Schemas } from './api';
@@ -10,7 +10,7 @@ import type { Change, Remove } from './studio';
 
 type Analysis = Schemas['Analysis'];
 
-/** What the service knows of a file, asked for once. */
+/** The service's analysis of a file, fetched once. */
 const known = new Map<string, Promise<Analysis>>();
 export function analysisOf(assetKey: string): Promise<Analysis> {
   const asked = known.get(assetKey) ?? answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 600 } }));
@@ -66,7 +66,7 @@ export function Sound(props: { music: Music; change: Change; remove: Remove; has
 
 const top = 2; // the largest volume of a point
 
-/** The waveform with handles: fades at its ends, volume points wherever somebody puts one. */
+/** The waveform with handles for the fades and the volume points. */
 function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Music>) => void; has: (feature: string) => boolean }) {
   const { music, analysis, set, has } = props;
   const lane = useRef<SVGSVGElement>(null);

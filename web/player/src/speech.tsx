@@ -1,5 +1,5 @@
-// A recording, or the sound of a clip, that is separated into stems: priced, asked
-// for, followed, mixed anew, and found again.
+// A recording, or the sound of a clip, that is separated into stems: its price, submit,
+// progress, mix and history.
 
 import { useEffect, useState } from 'preact/hooks';
 import { answer, api, followSeparation, newKey, type Schemas } from './api';
@@ -15,7 +15,7 @@ import { upload } from './upload';
 type Status = Schemas['SeparationStatus'];
 type Old = Schemas['SeparationHistoryJob'];
 
-/** What can be separated: a file, or a piece of a clip that was uploaded before. */
+/** A source to separate: a file, or a piece of a clip that was uploaded before. */
 export type Recording = { file: File } | { name: string; assetKey: string; fromMs: number; toMs: number; segment: number };
 
 interface Offer {
@@ -35,7 +35,7 @@ export function Speech(props: {
   spent: () => void;
   /** Whether the server separates what was uploaded to the object store. */
   byReference: boolean;
-  /** Where the rest of the page finds what takes a recording. */
+  /** Lets the rest of the page find the input for recordings. */
   ask: { current: (recording: Recording) => Promise<void> };
   stems: Schemas['Stem'][];
   found: (stems: Schemas['Stem'][]) => void;
@@ -188,7 +188,7 @@ function Earlier(props: { current: string | undefined; use: (job: Old) => void }
   );
 }
 
-/** What a separation does while there are no stems, or why there will be none. */
+/** The progress of a separation without stems, or why it failed. */
 function Going({ state }: { state: Status }) {
   switch (state.status) {
     case 'QUEUED':

@@ -64,7 +64,7 @@ export function Stems(props: { stems: Stem[]; volumes: Record<string, number>; s
   );
 }
 
-/** The waveform that the API drew of a stem: pairs of the lowest and the highest sample. */
+/** The API's waveform of a stem: pairs of the lowest and the highest sample. */
 function Wave(props: { stem: Stem; at: number; loud: number; seek: (ms: number) => void }) {
   const { stem } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -78,7 +78,7 @@ function Wave(props: { stem: Stem; at: number; loud: number; seek: (ms: number) 
     const { width, height } = paint.canvas;
     const style = getComputedStyle(paint.canvas);
     const played = (props.at / stem.durationMs) * width;
-    // What is quiet is drawn larger; a volume shows.
+    // Draw quiet sound larger; a change of volume stays visible.
     const size = (props.loud ? Math.min(1.5, 0.3 + 0.7 * props.loud) : 0.8) / Math.max(0.15, ...wave.data.map((v) => Math.abs(v) / 128));
     paint.clearRect(0, 0, width, height);
     for (let i = 0; i < wave.length; i++) {

@@ -1,4 +1,4 @@
-// The studio: material comes in at the top, a film goes out at the bottom.
+// The studio: clips are added at the top, and the film appears at the bottom.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer, api, capabilities, type Schemas } from './api';
@@ -13,7 +13,7 @@ import { Timeline } from './timeline';
 import { upload } from './upload';
 
 export type Change = (change: (old: Draft) => Draft) => void;
-/** Removes something that may be brought back. */
+/** Removes something and offers to undo it. */
 export type Remove = (what: string, change: (old: Draft) => Draft) => void;
 
 const nothing: Schemas['Capabilities'] = { features: [], limits: {} as Schemas['Capabilities']['limits'] };
@@ -37,7 +37,7 @@ export function Studio(props: { user: string; balance: number; spent: () => void
     return () => removeEventListener('beforeunload', warn);
   }, [!upping]);
 
-  /** Does something that takes a while, tells how it goes, and can do it again if it failed. */
+  /** Runs a long task, shows its progress, and offers to repeat it if it failed. */
   function work(label: string, task: (sent: (part: number) => void) => Promise<unknown>) {
     lastTry.current = () => work(label, task);
     return run(async () => {
@@ -147,7 +147,7 @@ export function Studio(props: { user: string; balance: number; spent: () => void
   );
 }
 
-/** What the service knows of a clip that this browser cannot read, such as HEVC. */
+/** The service's analysis of a clip that this browser cannot read, such as HEVC. */
 async function measured(assetKey: string, name: string, canAnalyse: boolean): Promise<{ durationMs: number; picture: string }> {
   if (!canAnalyse) throw new Trouble(`This browser cannot read ${name}.`);
   const found = await answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 100 } })).catch(() => undefined);

@@ -108,7 +108,7 @@ function useOnsets(assetKey: string | undefined): number[] {
   return onsets;
 }
 
-/** What stands between two segments: a click opens its kind and its length. */
+/** The transition between two segments: a click opens its kind and its length. */
 function Join(props: { segment: Segment; name: string; has: (feature: string) => boolean; set: (join: Segment['join']) => void }) {
   const { segment, has, set } = props;
   const offered = joins.filter(([type]) => type === 'cut' || has(`transition.${type}`));
@@ -145,7 +145,7 @@ function Join(props: { segment: Segment; name: string; has: (feature: string) =>
   );
 }
 
-/** The shape of the film, how clips fill it, and what of a clip stays in sight. */
+/** The shape of the film, how clips fill it, and which part of a clip stays visible. */
 function Canvas(props: {
   draft: Draft;
   change: Change;

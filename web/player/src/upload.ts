@@ -14,10 +14,10 @@ const types: Record<string, string> = {
 const parallel = 3;
 const tries = 4;
 
-/** Tells how much of a file is hashed or sent, from 0 to 1. */
+/** Receives how much of a file is hashed or sent, from 0 to 1. */
 export type Sent = (part: number) => void;
 
-/** Uploads a file, or finds that it was uploaded before. Asked again, it goes on where it stopped. */
+/** Uploads a file, unless it was uploaded before. A repeat continues an interrupted upload. */
 export async function upload(file: File, sent: Sent): Promise<string> {
   const ext = file.name.split('.').pop()?.toLowerCase() ?? '';
   const contentType = types[ext];
@@ -65,7 +65,7 @@ async function putParts(file: File, to: Schemas['AssetUploadUrlResponse'], sent:
   await answer(api.POST('/api/v2/assets/complete', { body: { uploadId } }));
 }
 
-/** One PUT; unlike fetch, XMLHttpRequest tells how far it is. */
+/** One PUT; unlike fetch, XMLHttpRequest reports the progress. */
 function put(url: string, bytes: Blob, contentType: string, sent: Sent): Promise<void> {
   return new Promise((done, failed) => {
     const request = new XMLHttpRequest();

@@ -17,7 +17,7 @@ export function JobsPage() {
   useEffect(() => {
     if (!live) return;
     const tick = setInterval(() => {
-      // Nobody looks at a hidden tab: it asks for nothing.
+      // A hidden tab sends no requests.
       if (document.hidden) return;
       active.reload();
       breakdown.reload();

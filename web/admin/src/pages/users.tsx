@@ -32,7 +32,7 @@ export function UsersPage({ route }: { route: Route }) {
   }, [q]);
   useEffect(() => {
     if (draft === q) return;
-    // While somebody types, only the pause after the last key is a question.
+    // Search only after a pause in typing.
     const pause = setTimeout(ask, 300);
     return () => clearTimeout(pause);
   }, [draft]);
@@ -158,7 +158,7 @@ export function UserPage({ route }: { route: Route }) {
   );
 }
 
-/** What the user has of the limits of an account. */
+/** The user's usage of the account limits. */
 function Usage({ userId }: { userId: string }) {
   const { data: u } = useReport('users/{userId}/usage', { userId });
   const limit = (most: number | null | undefined, show: (n: number) => string) => (u ? (most == null ? 'no limit' : `of ${show(most)}`) : '');
@@ -170,7 +170,7 @@ function Usage({ userId }: { userId: string }) {
   );
 }
 
-/** One page of a list that a user has; the address keeps where in each list we are. */
+/** One page of a list of a user; the address keeps the position in each list. */
 function UserPanel<P extends `users/{userId}/${'jobs' | 'ledger' | 'purchases' | 'refusals'}`, Row>(props: {
   route: Route;
   title: string;
