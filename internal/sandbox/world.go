@@ -30,7 +30,7 @@ import (
 	"cutroom/internal/sandbox/store"
 )
 
-// What the stand-ins know of the app under test.
+// The identity of the app under test, as the stand-ins know it.
 const (
 	ClientIDA   = "cutroom-sandbox.apps.provider-a.example"
 	ClientIDB   = "app.cutroom.sandbox"

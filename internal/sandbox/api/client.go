@@ -115,7 +115,7 @@ func (c *Client) Post(ctx context.Context, path string, body, answer any) error 
 	return c.Call(ctx, http.MethodPost, path, bytes.NewReader(raw), "application/json", answer)
 }
 
-// User is somebody signed in.
+// User is a signed-in user.
 type User struct{ Sub, Email, Role string }
 
 // SignIn exchanges an identity token of provider_a for an access token, with

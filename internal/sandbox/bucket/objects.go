@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// described is an object with what the request says about it, without bytes.
+// described returns an object with the request's metadata, without bytes.
 func described(r *http.Request, key string) Object {
 	o := Object{Key: key, ContentType: r.Header.Get("Content-Type"), ModifiedAt: time.Now().UTC().Truncate(time.Second)}
 	if o.ContentType == "" {

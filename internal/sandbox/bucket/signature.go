@@ -25,7 +25,7 @@ const (
 // unsignedPayload is the x-amz-content-sha256 that is no hash.
 const unsignedPayload = "UNSIGNED-PAYLOAD"
 
-// signature is what a request says about how it was signed.
+// signature is a request's declaration of how it was signed.
 type signature struct {
 	accessKey, date, region string // of the credential scope
 	signed                  []string

@@ -16,7 +16,7 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Object is what is known of an object; it is kept beside its bytes.
+// Object is the metadata of an object, stored next to its bytes.
 type Object struct {
 	Key         string    `json:"key"`
 	SizeBytes   int64     `json:"sizeBytes"`

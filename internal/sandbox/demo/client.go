@@ -18,7 +18,7 @@ import (
 	"cutroom/internal/sandbox/api"
 )
 
-// client asks of the service what the mobile app does.
+// client sends the same requests as the mobile app.
 type client struct{ *api.Client }
 
 func newClient(base string) *client { return &client{api.New(base)} }
@@ -34,7 +34,7 @@ func (c *client) balance(ctx context.Context) (int64, error) {
 	return *answer.Balance, nil
 }
 
-// quote is what a separation will cost.
+// quote is the price of a separation.
 type quote struct {
 	DurationMs, Credits, Balance int64
 	Sufficient                   bool

@@ -134,7 +134,7 @@ type run struct {
 	options
 	screen  *screen
 	began   time.Time
-	scratch string // for what is not a result
+	scratch string // for temporary files
 
 	client  *client
 	result  result

@@ -26,7 +26,7 @@ type segment struct {
 	volume   float64
 	start    time.Duration // in the film
 	fit      string        // "" pads
-	dissolve time.Duration // how long it lies over the segment before it
+	dissolve time.Duration // overlap with the segment before
 }
 
 func (s segment) length() time.Duration { return s.to - s.from }
@@ -192,7 +192,7 @@ func (f film) canvas() (width, height int, rate *big.Rat) {
 // frames is how many frames the film has.
 func (f film) frames() int { return f.frameAt(f.length()) }
 
-// cuts are the times at which what is heard changes, from zero to the end.
+// cuts are the times at which the audible sources change, from zero to the end.
 func (f film) cuts() []time.Duration {
 	times := []time.Duration{0, f.length()}
 	for _, s := range f.segments {

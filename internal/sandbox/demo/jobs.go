@@ -23,7 +23,7 @@ import (
 // request wait.
 const pollInterval = time.Second
 
-// jobStatus is what both kinds of job answer.
+// jobStatus has the status fields that both kinds of job share.
 type jobStatus struct {
 	JobID, Status    string
 	Progress         int

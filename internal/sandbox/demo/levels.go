@@ -53,7 +53,7 @@ func (j *judge) levels(ctx context.Context) (curves, error) {
 	return all, nil
 }
 
-// layersAt lists what may be heard from a on, with the first clip in its stems.
+// layersAt lists the sounds that may be audible from a on, with the first clip in its stems.
 func (j *judge) layersAt(ctx context.Context, a time.Duration) ([]part, error) {
 	var parts []part
 	add := func(name, path string, from time.Duration, gain float64) error {
@@ -92,7 +92,7 @@ type stretch struct {
 	name     string
 }
 
-// stretches are what the film's sound is made of, one after the other.
+// stretches are the stretches of the film's sound, in order.
 func (f film) stretches() []stretch {
 	var all []stretch
 	for i := range f.segments {

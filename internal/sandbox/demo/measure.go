@@ -31,7 +31,7 @@ const (
 // musicPart is the name of the music among the sounds of a stretch.
 const musicPart = "music"
 
-// result is what the demonstration brought home.
+// result has the demonstration's results.
 type result struct {
 	film             film
 	music            string // path
@@ -242,7 +242,7 @@ func sharpen(s audio) audio {
 	return s
 }
 
-// separated checks that the stems together are exactly what was sent.
+// separated checks that the sum of the stems is exactly the uploaded sound.
 func (j *judge) separated(ctx context.Context) error {
 	tracks := map[string]audio{"": nil}
 	var err error
@@ -279,7 +279,7 @@ type part struct {
 	gain  float64
 }
 
-// partsAt lists what is heard from a on.
+// partsAt lists the audible sounds from a on.
 func (j *judge) partsAt(ctx context.Context, a time.Duration) ([]part, error) {
 	var parts []part
 	add := func(name, path string, from time.Duration, gain float64) error {
@@ -343,7 +343,7 @@ func (j *judge) mix(ctx context.Context) error {
 	}
 	allowed := 0.3 // dB
 	if !j.ownMedia() {
-		allowed = 1.5 // what an encoder drops of a noisy recording makes it quieter
+		allowed = 1.5 // encoders make noisy recordings quieter
 	}
 	type gains struct {
 		want, got []string
@@ -408,7 +408,7 @@ func (j *judge) mix(ctx context.Context) error {
 	return nil
 }
 
-// loudness compares the film's loudness and true peak with what was asked for.
+// loudness compares the film's loudness and true peak with the request.
 func (j *judge) loudness(ctx context.Context) error {
 	const within = 0.5
 	lufs, peak, err := loudnessOf(ctx, j.video)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// account is what the run did to the user's credits.
+// account shows how the run changed the user's credits.
 type account struct {
 	before, price, after int64
 }

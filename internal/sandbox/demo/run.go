@@ -113,7 +113,7 @@ func (r *run) connect(ctx context.Context) (stop func() error, err error) {
 	return stop, nil
 }
 
-// startSandbox starts the stand-ins and the service with a data folder of its own.
+// startSandbox starts the stand-ins and the service with their own data folder.
 func (r *run) startSandbox(ctx context.Context) (*system.System, func() error, error) {
 	log, err := os.Create(r.path("service.log"))
 	if err != nil {

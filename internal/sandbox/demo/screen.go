@@ -48,7 +48,7 @@ func (s *screen) ink(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// println writes a line of its own.
+// println writes a separate line.
 func (s *screen) println(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ const (
 	noteColumns = 40 // beside a bar, on a terminal of 106
 )
 
-// update shows how much is done (0..1) and what is happening.
+// update shows the progress (0..1) and the current activity.
 func (st *step) update(share float64, note string) {
 	s := st.screen
 	s.mu.Lock()
@@ -96,7 +96,7 @@ func (st *step) update(share float64, note string) {
 	}
 	share = min(max(share, 0), 1)
 	if !s.tty {
-		// Only what takes a while is worth lines on the way.
+		// Only long steps get lines in between.
 		if time.Since(st.drawn) > plainInterval && share > st.share {
 			st.share, st.drawn = share, time.Now()
 			fmt.Fprintf(s.w, "  .. %s %3.0f %%  %s\n", pad(st.name, nameColumns), share*100, note)
@@ -120,7 +120,7 @@ func (s *screen) bar(share float64) string {
 	return s.ink(amberInk, strings.Repeat("━", full)) + s.ink(dimInk, strings.Repeat("─", barColumns-full))
 }
 
-// done ends the step well; note says what came of it.
+// done ends the step successfully; note describes its result.
 func (st *step) done(note string) { st.end("✓", greenInk, note) }
 
 // skip ends a step that could not be taken, without that being a failure.

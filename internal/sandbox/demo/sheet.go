@@ -110,7 +110,7 @@ func (j *judge) drawWaves(fill func(x0, y0, x1, y1 int, ink color.Color)) {
 			loudest = max(loudest, math.Abs(float64(v)))
 		}
 	}
-	// A root makes quiet sounds visible beside loud ones.
+	// The square root makes quiet sounds visible next to loud ones.
 	height := func(v int) int {
 		return int(math.Copysign(math.Sqrt(math.Abs(float64(v))/loudest), float64(v)) * laneHeight / 2)
 	}
@@ -128,10 +128,10 @@ func (j *judge) drawWaves(fill func(x0, y0, x1, y1 int, ink color.Color)) {
 
 func bottomOf(lane int) int { return lane*laneStep + laneHeight }
 
-// levelHeight is how high a level in dB stands in a lane that shows 54 dB.
+// levelHeight is the height of a level in dB in a lane that shows 54 dB.
 func levelHeight(db float64) int { return int(max(0, min(1, 1+db/54)) * laneHeight) }
 
-// laneX is where a time of the film lies in its lanes.
+// laneX is the x position of a time of the film in its lanes.
 func (f film) laneX(at time.Duration) int { return int(laneWidth * at / f.length()) }
 
 // chosen are the frames that the sheet shows: evenly spread, and the middle of a
@@ -150,7 +150,7 @@ func (j *judge) chosen() []int {
 	return frames
 }
 
-// caption says what a frame of the film shows.
+// caption describes a frame of the film.
 func (f film) caption(frame int) string {
 	at := f.timeOf(frame)
 	text := fmt.Sprintf("%.1f s", at.Seconds())

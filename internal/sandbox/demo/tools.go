@@ -10,7 +10,7 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// checkTools says what has to be installed before anything is started.
+// checkTools names missing programs before anything is started.
 // speech tells whether espeak-ng will be needed.
 func checkTools(speech bool) error {
 	var missing, packages []string

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// controlCall is what the index says of a control call.
+// controlCall describes a control call in the index.
 type controlCall struct {
 	Method  string            `json:"method"`
 	Path    string            `json:"path"`
@@ -67,7 +67,7 @@ func fields(example any) map[string]string {
 	return all
 }
 
-// jsonType is what JSON calls a type of Go.
+// jsonType is the JSON name of a Go type.
 func jsonType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -16,7 +16,7 @@ import (
 // ProjectID is the project of platform_a's push service.
 const ProjectID = "sandbox-project"
 
-// Message is what a stand-in accepted.
+// Message is a message that a stand-in accepted.
 type Message struct {
 	Token string    `json:"token,omitempty"` // of the device
 	ID    string    `json:"id,omitempty"`    // of the web hook

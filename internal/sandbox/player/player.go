@@ -20,7 +20,7 @@ import (
 	"cutroom/internal/sandbox/notify"
 )
 
-// Prefix begins every path of the page. The API has to answer beside it.
+// Prefix begins every path of the page. The API must be on the same host.
 const Prefix = "/player/"
 
 // The page as it was built from web/player. It is kept beside the source so that
@@ -29,7 +29,7 @@ const Prefix = "/player/"
 //go:embed all:dist
 var dist embed.FS
 
-// steering is what the page may ask of the stand-ins.
+// steering lists the stand-in calls that the page may make.
 var steering = []string{"provider_a/mint", "provider_b/mint", "platform_a/purchases"}
 
 // New serves the page under Prefix. servers are the addresses of the stand-ins by
@@ -38,7 +38,7 @@ var steering = []string{"provider_a/mint", "provider_b/mint", "platform_a/purcha
 func New(servers func() map[string]string, samples string) http.Handler {
 	files, err := fs.Sub(dist, "dist")
 	if err != nil {
-		panic(err) // what is embedded is there
+		panic(err) // the embedded files always exist
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Prefix, page(http.StripPrefix(Prefix, http.FileServerFS(files)), servers))
@@ -104,5 +104,5 @@ func pushes(w http.ResponseWriter, r *http.Request, server string) {
 		return
 	}
 	all = slices.DeleteFunc(all, func(m notify.Message) bool { return m.Token != r.PathValue("token") })
-	fake.WriteJSON(w, http.StatusOK, append([]notify.Message{}, all...)) // [] where there is none
+	fake.WriteJSON(w, http.StatusOK, append([]notify.Message{}, all...)) // [] instead of null
 }

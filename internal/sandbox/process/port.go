@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// held keeps, until this process ends, what nobody else shall be given.
+// held keeps ports from being given out twice, until this process ends.
 var held struct {
 	mu  sync.Mutex
 	udp []net.PacketConn

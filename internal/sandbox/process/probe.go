@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Media is what ffprobe says of a file.
+// Media is ffprobe's description of a file.
 type Media struct {
 	Duration time.Duration
 	Format   string
 	Streams  []Stream
 }
 
-// Stream is one track. What ffprobe leaves out is zero.
+// Stream is one track. Fields that ffprobe omits are zero.
 type Stream struct {
 	Index           int
 	Type            string `json:"codec_type"` // "video", "audio", ...

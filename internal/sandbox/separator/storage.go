@@ -45,7 +45,7 @@ func (p *Provider) serveResult(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", at, file)
 }
 
-// resultOf tells which result a link stands for, or "". Called under the lock.
+// resultOf returns the result that a link names, or "". The caller holds the lock.
 func (p *Provider) resultOf(pr *project, r *http.Request) string {
 	file := r.PathValue("file")
 	if r.URL.Query().Get("sub") != "" {

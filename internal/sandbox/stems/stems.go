@@ -54,7 +54,7 @@ type Result struct {
 // of half a tap line is taken off the front again.
 const (
 	highTones = "firequalizer=gain='if(gte(f,600),0,-200)':delay=0.05:wfunc=nuttall"
-	// Dialogue stands in the middle of the stereo image, in the band of speech.
+	// Dialogue is in the middle of the stereo image, in the band of speech.
 	middle = "pan=stereo|c0=.5*c0+.5*c1|c1=.5*c0+.5*c1,firequalizer=gain='if(between(f,120,7500),0,-200)':delay=0.05:wfunc=nuttall"
 )
 

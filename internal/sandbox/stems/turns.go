@@ -119,7 +119,7 @@ func isHigh(voice []int16) bool {
 	return balance > 0
 }
 
-// pitch is that of a moment in Hz, by autocorrelation; 0 where there is none.
+// pitch is the pitch of a moment in Hz, by autocorrelation; 0 if it has none.
 func pitch(v []int16) float64 {
 	const shortest, longest = listenRate / 400, listenRate / 70
 	var scores [longest + 1]float64

@@ -81,7 +81,7 @@ func issue(t template, parent *certificate) *certificate {
 
 // chain is the x5c list of a token and the key that signs it.
 type chain struct {
-	x5c []string // nil: there is none
+	x5c []string // nil for none
 	key *ecdsa.PrivateKey
 }
 

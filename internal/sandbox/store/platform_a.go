@@ -66,7 +66,7 @@ type PlatformA struct {
 	bearers   map[string]time.Time // access token -> expiry
 }
 
-// accountKey is that of the service account, in every world of a process.
+// accountKey is the service account's key. All worlds of a process share it.
 var accountKey = sync.OnceValue(fake.NewSigningKey)
 
 // NewPlatformA makes a store that knows one app, packageName, and one service

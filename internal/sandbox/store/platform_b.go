@@ -173,7 +173,7 @@ func (s *PlatformB) signPayload(payload jwt.MapClaims, name Chain) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("sign: %w", err) // what the payload holds cannot be written
 	}
-	if name == ChainTampered { // the payload is of a dearer product, the signature is kept
+	if name == ChainTampered { // a payload for a more expensive product, under the old signature
 		parts := strings.Split(signed, ".")
 		payload["quantity"] = 1000
 		parts[1] = base64.RawURLEncoding.EncodeToString(fake.Must(json.Marshal(payload)))

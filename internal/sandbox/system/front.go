@@ -150,7 +150,7 @@ func (s *System) mountControl() {
 		"start the service anew with its clock ahead, and with these settings, whose values are numbers; "+
 			"requests wait meanwhile. A clock goes forward only, settings that are not named have their defaults again",
 		service{Ahead: "0s", Settings: map[string]setting{"SEPARATION_URL_TTL_SEC": "60"}}, func(ctx context.Context, want service) (any, error) {
-			// The change goes on even if the client leaves.
+			// The change continues if the client disconnects.
 			err := s.change(context.WithoutCancel(ctx), want)
 			return service{s.front.clock().String(), want.Settings}, err
 		})
@@ -212,7 +212,7 @@ func (s *System) readClock() (time.Duration, error) {
 	return time.ParseDuration(string(raw))
 }
 
-// environment is that of the service with changed settings.
+// environment is the service's environment with changed settings.
 func (s *System) environment(settings map[string]setting) []string {
 	env := maps.Clone(s.env)
 	for key, value := range settings {

@@ -35,20 +35,20 @@ const (
 // Options chooses what Start starts.
 type Options struct {
 	World sandbox.Options
-	// Cutroom is the service's binary; "" looks beside the running executable.
+	// Cutroom is the service's binary; "" looks in the running executable's folder.
 	Cutroom string
 	// Serve is a program that runs the service in place of Cutroom, as
 	// `serve --ahead <duration>`, by a clock that far ahead.
 	Serve string
 	// Port is where the API is reached; 0 takes a free one.
 	Port int
-	// Log receives what the service logs; nil discards it.
+	// Log receives the service's log; nil discards it.
 	Log io.Writer
 	// Env adds to or replaces the world's environment of the service.
 	Env map[string]string
 }
 
-// Session is somebody signed in.
+// Session is a signed-in user.
 type Session struct {
 	api.User
 	AccessToken string
@@ -130,7 +130,7 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	return s, s.signInBoth(ctx)
 }
 
-// Mount serves a page beside the API, below path, and leads there from the root.
+// Mount serves a page on the API's host, below path, and redirects the root to it.
 func (s *System) Mount(path string, page http.Handler) {
 	s.front.Handle("page", "GET /{$}", http.RedirectHandler(path, http.StatusFound).ServeHTTP)
 	s.front.Handle("page", path, page.ServeHTTP)
@@ -192,7 +192,7 @@ func (s *System) stopService(ctx context.Context) error {
 	return err
 }
 
-// FindCutroom looks for the service's binary beside the running executable.
+// FindCutroom looks for the service's binary in the running executable's folder.
 func FindCutroom() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
