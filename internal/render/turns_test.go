@@ -267,8 +267,9 @@ func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 			_, err := r.db.Exec(t.Context(), `UPDATE render_jobs SET state = 'FAILED' WHERE id = $1`, ids[0])
 			return err
 		})
+		// On another connection: a transaction sees the activity as it was at its first look.
 		for waiting, ended := 0, false; waiting == 0 && !ended; {
-			if err := tx.QueryRow(t.Context(), `SELECT COUNT(*), (SELECT state = 'FAILED' FROM render_jobs WHERE id = $1) FROM pg_stat_activity
+			if err := r.db.QueryRow(t.Context(), `SELECT COUNT(*), (SELECT state = 'FAILED' FROM render_jobs WHERE id = $1) FROM pg_stat_activity
 				WHERE datname = current_database() AND wait_event_type = 'Lock'`, ids[0]).Scan(&waiting, &ended); err != nil {
 				return err
 			}
