@@ -39,6 +39,20 @@ sed -e "/^@USAGE@\$/{r $stage/usage" -e 'd}' -e "s/@VERSION@/$version/; s/@DATE@
 
 scripts/licenses.sh texts >"$out/THIRD_PARTY_NOTICES"
 
+# The package has some of the pages and examples: links to those are rewritten, others become text.
+mkdir "$stage/docs"
+packaged=$(sed -n 's|.*dst: /usr/share/doc/cutroom/\([^,]*\),.*|\1|p' deploy/package/nfpm.yaml)
+for page in docs/{operations,setup,privacy,configuration,capacity}.md CHANGELOG.md; do
+	staged=$stage/docs/${page#docs/}
+	sed -E 's#\]\(docs/#](#g; s#\]\(deploy/#](../deploy/#g; s#\]\(\.\./deploy/([a-z]+/)?([^)/]+)\)#](examples/\2)#g; s#\]\(examples/backup\.sh\)#](/usr/share/cutroom/backup.sh)#g
+		s#\]\(examples/systemd\)#](/usr/lib/systemd/system)#g; s#\]\(examples/cutroom\.service\)#](/usr/lib/systemd/system/cutroom.service)#g
+		s#\]\(\.\./\.env\.example\)#](/usr/share/cutroom/cutroom.env)#g' "$page" >"$staged"
+	grep -oE '\]\([^)#]+' "$staged" | cut -c3- | sort -u | while read -r to; do
+		[[ $to == http* || $to == /usr/* ]] || grep -qxF "$to" <<<"$packaged" ||
+			sed -i -E "s#\[([^]]*)\]\(${to//./\\.}(\#[^)]*)?\)#\1#g" "$staged"
+	done
+done
+
 for arch in ${ARCHS:-amd64 arm64}; do
 	binary=$out/cutroom_${version}_linux_$arch
 	GOOS=linux GOARCH=$arch go build "${flags[@]}" -o "$binary" ./cmd/cutroom
@@ -46,7 +60,9 @@ for arch in ${ARCHS:-amd64 arm64}; do
 	ARCH=$arch VERSION=$version STAGE=$stage NOTICES=$out/THIRD_PARTY_NOTICES \
 		tool nfpm package --config deploy/package/nfpm.yaml --packager deb --target "$out/cutroom_${version}_$arch.deb"
 done
-tool cyclonedx-gomod bin -json -noserial -std -version "$version" -output "$out/cutroom_$version.cdx.json" "$binary"
+tool cyclonedx-gomod bin -json -noserial -std -version "$version" -output "$stage/sbom.json" "$binary"
+# The time of the commit in place of now, so that the same commit gives the same checksums.
+jq --arg at "$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)" '.metadata.timestamp = $at' "$stage/sbom.json" >"$out/cutroom_$version.cdx.json"
 
 rm -rf "$stage"
 cd "$out"

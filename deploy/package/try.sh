@@ -58,6 +58,8 @@ check "the SBOM knows a module" grep -q modernc.org/sqlite dist/0.2.0/cutroom_0.
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends ./dist/0.1.0/cutroom_0.1.0_amd64.deb binutils curl man-db nginx-light openssl systemd >/tmp/install.log 2>&1 || { tail -n 20 /tmp/install.log; exit 1; }
 check "installed" says "cutroom 0.1.0" "$(cutroom version)"
+check "no link of its pages leads nowhere" sh -c 'cd /usr/share/doc/cutroom && ! grep -ohE "\]\([^)#]+" ./*.md | cut -c3- | grep -v ^http |
+	while read -r to; do ls "$to" >/dev/null 2>&1 || echo "$to"; done | grep .'
 check "only its user reads the settings" says "640 root:cutroom" "$(stat -c '%a %U:%G' $settings)"
 check "its folder is its own" says "700 cutroom:cutroom" "$(stat -c '%a %U:%G' /var/lib/cutroom)"
 check "secrets were made" sh -c "grep -qE '^AUTH_JWT_SECRET=.{64}\$' $settings && grep -qE '^SEPARATION_SIGNING_SECRET=.{64}\$' $settings"
