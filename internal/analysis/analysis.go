@@ -17,10 +17,10 @@ import (
 
 	"cutroom/internal/asset"
 	"cutroom/internal/audio"
+	"cutroom/internal/derived"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/ondemand"
 )
 
 // Options configures a Service. All fields are required.
@@ -29,7 +29,7 @@ type Options struct {
 	Bucket *objectstore.Bucket // nil disables the service
 	Media  *media.Runner
 	Slots  *media.FairSlots // shared with the analysis of uploads, by user
-	Maker  *ondemand.Maker
+	Maker  *derived.Maker
 	// CanWork says how many bytes may still be written here, or why this replica must
 	// not work now.
 	CanWork func(ctx context.Context) (freeBytes int64, err error)
@@ -124,13 +124,8 @@ func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (
 	if err != nil {
 		return Analysis{}, err
 	}
-	found, err := s.read(ctx, key.AnalysisKey())
-	if errors.Is(err, objectstore.ErrNotFound) {
-		name := key.AnalysisKey()
-		if err = s.o.Maker.Make(ctx, name, func(ctx context.Context) error { return s.make(ctx, owner, key) }); err == nil {
-			found, err = s.read(ctx, name)
-		}
-	}
+	found, err := derived.Get(ctx, s.o.Maker, key.AnalysisKey(), func() (stored, error) { return s.read(ctx, key.AnalysisKey()) },
+		func(ctx context.Context) error { return s.make(ctx, owner, key) })
 	if err != nil {
 		return Analysis{}, err
 	}
@@ -171,8 +166,8 @@ func (s *Service) read(ctx context.Context, key string) (found stored, err error
 
 // make analyses an asset and stores what it found.
 func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
-	if _, unable := s.o.CanWork(ctx); unable != nil {
-		return ondemand.ErrBusy.WithCause(unable)
+	if err := derived.Room(ctx, s.o.CanWork, 0); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp(s.o.WorkDir, folderPrefix+"*")
 	if err != nil {

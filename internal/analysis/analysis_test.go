@@ -13,12 +13,12 @@ import (
 
 	"cutroom/internal/asset"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/derived"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/ondemand"
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/user"
 )
@@ -52,7 +52,7 @@ func TestAnalysesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	maker := ondemand.New(1, time.Minute, slog.New(slog.DiscardHandler))
+	maker := derived.New(1, time.Minute, slog.New(slog.DiscardHandler))
 	defer maker.Close()
 	s := New(Options{Assets: asset.New(asset.Options{DB: d, Bucket: store, Cache: cache, MaxBytes: 1 << 30}), Bucket: store, Media: runner,
 		Slots: media.NewFairSlots(1), Maker: maker, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },

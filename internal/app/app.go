@@ -24,6 +24,7 @@ import (
 	"cutroom/internal/config"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/derived"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/events"
 	"cutroom/internal/httpserve"
@@ -31,7 +32,6 @@ import (
 	"cutroom/internal/media"
 	"cutroom/internal/monitor"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/ondemand"
 	"cutroom/internal/ops"
 	"cutroom/internal/pause"
 	"cutroom/internal/quota"
@@ -73,8 +73,8 @@ type App struct {
 	media         *media.Runner // nil = no role runs ffmpeg
 	slots         *media.Slots
 	analysisSlots *media.FairSlots
-	onDemand      *ondemand.Maker
-	analyses      *ondemand.Maker
+	onDemand      *derived.Maker
+	analyses      *derived.Maker
 	quota         *quota.Limits
 	pauses        *pause.Gate
 	assets        *asset.Service

@@ -20,6 +20,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/config"
 	"cutroom/internal/db"
+	"cutroom/internal/derived"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/httpapi"
@@ -28,7 +29,6 @@ import (
 	"cutroom/internal/media/confine"
 	"cutroom/internal/monitor"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/ondemand"
 	"cutroom/internal/ops"
 	"cutroom/internal/pause"
 	"cutroom/internal/quota"
@@ -237,9 +237,9 @@ func (a *App) buildAssets(context.Context) error {
 	a.quota = NewQuota(a.cfg)
 	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache,
 		MaxBytes: a.cfg.Storage.MaxUploadBytes, Lifetime: a.cfg.Asset.TTL, Quota: a.quota})
-	a.onDemand = ondemand.New(1, 8*time.Second, a.log)
+	a.onDemand = derived.New(1, 8*time.Second, a.log)
 	// Requests wait longer for an analysis. The slots bound how many run at once.
-	a.analyses = ondemand.New(64, 30*time.Second, a.log)
+	a.analyses = derived.New(64, 30*time.Second, a.log)
 	a.analysisSlots = media.NewFairSlots(runtime.GOMAXPROCS(0))
 	a.analysis = analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: a.media,
 		Slots: a.analysisSlots, Maker: a.analyses, CanWork: a.ready.CanWork, WorkDir: a.dirs.work, Log: a.log})

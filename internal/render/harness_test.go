@@ -19,11 +19,11 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/db"
+	"cutroom/internal/derived"
 	"cutroom/internal/engine"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/ondemand"
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sweep"
 	"cutroom/internal/timeline"
@@ -155,7 +155,7 @@ func (r *harness) service(e Engine, d *db.DB) *Service {
 		r.t.Fatal(err)
 	}
 	return New(Options{DB: d, Renewer: job.NewRenewer(d, name, log), Store: r.store, Bucket: r.bucket, Engine: e,
-		Slots: media.NewSlots(1), OnDemand: ondemand.New(1, 2*time.Minute, log), CanWork: func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour,
+		Slots: media.NewSlots(1), OnDemand: derived.New(1, 2*time.Minute, log), CanWork: func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour,
 		WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour,
 		Sweeper:       sweep.New(sweep.Options{DB: d, Store: r.store, Rules: SweepRules(time.Hour, time.Hour), Log: log}),
 		SignedURLLife: time.Minute, EraseCaches: func(context.Context, string) error { return nil }, Log: log})

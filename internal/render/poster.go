@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
+	"cutroom/internal/derived"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/ondemand"
 	"cutroom/internal/timeline"
 	"cutroom/internal/user"
 )
@@ -29,15 +28,8 @@ func (s *Service) Poster(ctx context.Context, owner, jobID string) (obj objectst
 		return nil, "", errNoPicture
 	}
 	key := posterKey(jobID)
-	err = objectstore.ErrNotFound
-	if f.poster != "" {
-		obj, err = s.Store.Open(ctx, key)
-	}
-	if errors.Is(err, objectstore.ErrNotFound) {
-		if err = s.OnDemand.Make(ctx, key, func(ctx context.Context) error { return s.makePoster(ctx, jobID, f) }); err == nil {
-			obj, err = s.Store.Open(ctx, key)
-		}
-	}
+	obj, err = derived.Get(ctx, s.OnDemand, key, func() (objectstore.Object, error) { return s.Store.Open(ctx, key) },
+		func(ctx context.Context) error { return s.makePoster(ctx, jobID, f) })
 	if errors.Is(err, objectstore.ErrNotFound) { // deleted in the meantime
 		return nil, "", errExpired.WithCause(err)
 	}
@@ -49,40 +41,20 @@ func (s *Service) Poster(ctx context.Context, owner, jobID string) (obj objectst
 
 var errNoPicture = fault.NotFoundf("a render of sound alone has no poster")
 
-// makePoster makes the poster of a stored film and records it in the job's row. If the film was
-// deleted in the meantime, it deletes the poster.
+// makePoster makes the poster of a stored film and records it in the job's row.
 func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error {
-	if free, unable := s.CanWork(ctx); unable != nil || f.size > free {
-		return ondemand.ErrBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to fetch, %d free", f.size, free)))
-	}
-	// The name begins with the job's id, so the sweep removes the folder only when it is old.
-	dir, err := os.MkdirTemp(s.WorkDir, jobID+"-poster-*")
-	if err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	// Keep the film outside the folder that ffmpeg may write to: it may share its bytes
-	// with the store.
-	film, work := filepath.Join(dir, "film"), filepath.Join(dir, "job")
-	if err := os.Mkdir(work, 0o700); err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	if err := s.Store.Fetch(ctx, f.key, film); err != nil {
-		return fmt.Errorf("fetch film: %w", err)
-	}
-	key, err := s.storePoster(ctx, jobID, film, work)
-	if err != nil {
+	if err := derived.Room(ctx, s.CanWork, f.size); err != nil {
 		return err
 	}
-	n, err := s.db.Exec(ctx, `UPDATE render_jobs SET poster_key = $2
-		WHERE id = $1 AND output_key = $3 AND deleted_at IS NULL AND `+user.Exists("user_id"), jobID, key, f.key)
-	if err != nil {
-		return fmt.Errorf("note poster: %w", err)
-	}
-	if n == 0 {
-		return s.Store.Delete(ctx, key)
-	}
-	return nil
+	return derived.Recipe{Store: s.Store, Source: f.key, Key: posterKey(jobID), Folder: filepath.Join(s.WorkDir, jobID+"-poster-*"),
+		Make: func(ctx context.Context, film, dir string) error {
+			_, err := s.storePoster(ctx, jobID, film, dir)
+			return err
+		},
+		Note: func(ctx context.Context) (int64, error) {
+			return s.db.Exec(ctx, `UPDATE render_jobs SET poster_key = $2
+				WHERE id = $1 AND output_key = $3 AND deleted_at IS NULL AND `+user.Exists("user_id"), jobID, posterKey(jobID), f.key)
+		}}.Run(ctx)
 }
 
 // addPoster makes and stores the poster of a film that was just rendered, and returns

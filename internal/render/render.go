@@ -25,13 +25,13 @@ import (
 
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
+	"cutroom/internal/derived"
 	"cutroom/internal/engine"
 	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/ondemand"
 	"cutroom/internal/quota"
 	"cutroom/internal/separation"
 	"cutroom/internal/sweep"
@@ -73,8 +73,8 @@ type Options struct {
 	Sweeper     *sweep.Sweeper // removes unneeded objects
 	Quota       *quota.Limits  // of an account; nil is none
 	Engine      Engine
-	Slots       *media.Slots    // media-processing jobs of this process
-	OnDemand    *ondemand.Maker // makes missing posters
+	Slots       *media.Slots   // media-processing jobs of this process
+	OnDemand    *derived.Maker // makes missing posters
 	// CanWork returns how many bytes jobs here may still write, or why this replica must
 	// not work now, which it logs.
 	CanWork func(ctx context.Context) (freeBytes int64, err error)

@@ -94,9 +94,9 @@ func (s *Service) findFilm(ctx context.Context, owner, jobID string) (stored, er
 	var state string
 	var alive sql.NullBool
 	err := s.db.QueryRow(ctx, `SELECT j.state, j.output_kind, COALESCE(j.output_key, ''), COALESCE(j.output_size_bytes, 0),
-		COALESCE(j.output_sha256, ''), COALESCE(j.poster_key, ''), j.expires_at > now_ms() FROM render_jobs j
+		COALESCE(j.output_sha256, ''), j.expires_at > now_ms() FROM render_jobs j
 		WHERE j.id = $2 AND `+job.Known, owner, jobID).
-		Scan(&state, &f.kind, &f.key, &f.size, &f.sha256, &f.poster, &alive)
+		Scan(&state, &f.kind, &f.key, &f.size, &f.sha256, &alive)
 	switch {
 	case db.IsNoRows(err):
 		return f, errUnknownJob

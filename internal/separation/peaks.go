@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cutroom/internal/audio"
+	"cutroom/internal/derived"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
@@ -38,24 +39,16 @@ func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points
 	if points < minPoints || points > maxPoints {
 		return audio.Waveform{}, errInvalidPoints
 	}
-	w, err := s.readPeaks(ctx, t.peaksKey)
-	if errors.Is(err, objectstore.ErrNotFound) {
-		t.peaksKey = peaksKey(jobID, stemID)
-		if err = s.OnDemand.Make(ctx, t.peaksKey, func(ctx context.Context) error { return s.makePeaks(ctx, t) }); err == nil {
-			w, err = s.readPeaks(ctx, t.peaksKey)
-		}
-	}
+	key := peaksKey(jobID, stemID)
+	w, err := derived.Get(ctx, s.OnDemand, key, func() (audio.Waveform, error) { return s.readPeaks(ctx, key) },
+		func(ctx context.Context) error { return s.makePeaks(ctx, t) })
 	if errors.Is(err, objectstore.ErrNotFound) { // removed in the meantime
 		return w, ErrNoStem.WithCause(err)
 	}
 	return w.Coarser(points), err
 }
 
-// readPeaks reads stored peaks. The key "" gives objectstore.ErrNotFound.
 func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, err error) {
-	if key == "" {
-		return w, objectstore.ErrNotFound
-	}
 	obj, err := s.Store.Open(ctx, key)
 	if err != nil {
 		return w, fmt.Errorf("open peaks: %w", err)
@@ -73,52 +66,29 @@ func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, 
 
 // makePeaks draws a stored stem and records the peaks in its row.
 func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
-	return s.deriveFromStem(ctx, t, "peaks", func(dir string, made *stem) (string, error) {
+	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), func(ctx context.Context, dir string, made *stem) error {
 		if err := s.measure(ctx, made); err != nil {
-			return "", err
+			return err
 		}
-		err := s.storePeaks(ctx, dir, t.jobID, made)
-		return made.peaksKey, err
+		return s.storePeaks(ctx, dir, t.jobID, made)
 	})
 }
 
-// deriveFromStem fetches a stored stem, calls derive to store an object made from it, and
-// records that object's key in the stem's row. If the job was removed in the meantime,
-// deriveFromStem deletes the object.
-func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what string,
-	derive func(dir string, made *stem) (key string, err error)) error {
-	// The name begins with the job's id, so that erasing the job finds the folder.
-	dir, err := os.MkdirTemp(s.WorkDir, t.jobID+"-"+what+"-*")
-	if err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	// Keep the stem outside the folder that ffmpeg may write to: it may share its bytes
-	// with the store.
-	file, work := filepath.Join(dir, "stem"), filepath.Join(dir, "job")
-	if err := os.Mkdir(work, 0o700); err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	if err := s.Store.Fetch(ctx, t.key, file); err != nil {
-		return fmt.Errorf("fetch stem: %w", err)
-	}
-	class, err := container.SniffFile(file)
-	if err != nil {
-		return err
-	}
-	key, err := derive(work, &stem{id: t.stemID, Stem: separator.Stem{Path: file, Kind: class.Kind}})
-	if err != nil {
-		return err
-	}
-	n, err := s.db.Exec(ctx, `UPDATE separation_stems SET `+what+`_key = $3 WHERE job_id = $1 AND stem_id = $2
-		AND EXISTS (SELECT 1 FROM separation_jobs j WHERE j.id = $1 AND `+readable+`)`, t.jobID, t.stemID, key)
-	if err != nil {
-		return fmt.Errorf("note %s: %w", what, err)
-	}
-	if n == 0 {
-		return s.Store.Delete(ctx, key)
-	}
-	return nil
+// deriveFromStem makes an object from a stored stem and records its key in the stem's row.
+func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key string,
+	derive func(ctx context.Context, dir string, made *stem) error) error {
+	return derived.Recipe{Store: s.Store, Source: t.key, Key: key, Folder: filepath.Join(s.WorkDir, t.jobID+"-"+what+"-*"),
+		Make: func(ctx context.Context, source, dir string) error {
+			class, err := container.SniffFile(source)
+			if err != nil {
+				return err
+			}
+			return derive(ctx, dir, &stem{id: t.stemID, Stem: separator.Stem{Path: source, Kind: class.Kind}})
+		},
+		Note: func(ctx context.Context) (int64, error) {
+			return s.db.Exec(ctx, `UPDATE separation_stems SET `+what+`_key = $3 WHERE job_id = $1 AND stem_id = $2
+				AND EXISTS (SELECT 1 FROM separation_jobs j WHERE j.id = $1 AND `+readable+`)`, t.jobID, t.stemID, key)
+		}}.Run(ctx)
 }
 
 // addPeaks draws and stores the waveforms of measured stems. A waveform that fails does

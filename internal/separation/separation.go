@@ -31,12 +31,12 @@ import (
 
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
+	"cutroom/internal/derived"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/ondemand"
 	"cutroom/internal/quota"
 	"cutroom/internal/sweep"
 	"cutroom/internal/tracing"
@@ -74,7 +74,7 @@ type Options struct {
 	Store    objectstore.Store
 	Media    Media
 	Assets   *asset.Service
-	OnDemand *ondemand.Maker  // makes missing peaks
+	OnDemand *derived.Maker   // makes missing peaks
 	Analyses *media.FairSlots // for the uploads of each user
 	Provider *separator.Client
 	// CanWork says how many bytes jobs here may still write, or why this replica

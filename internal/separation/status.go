@@ -155,8 +155,6 @@ func estimate(position int64, meanMs sql.NullFloat64, inFlight int) time.Duratio
 // storedStem is the row of a READY job's stem.
 type storedStem struct {
 	jobID, stemID, key string
-	peaksKey, wavKey   string // "" before they are made
-
 	sizeBytes, readyAt int64 // readyAt in epoch ms
 	sha256             string
 }
@@ -173,10 +171,10 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (st
 		return t, err
 	}
 	err := s.db.QueryRow(ctx,
-		`SELECT t.object_key, COALESCE(t.peaks_key, ''), COALESCE(t.wav_key, ''), t.size_bytes, t.sha256, COALESCE(j.ready_at, 0)
+		`SELECT t.object_key, t.size_bytes, t.sha256, COALESCE(j.ready_at, 0)
 		FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
 		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).
-		Scan(&t.key, &t.peaksKey, &t.wavKey, &t.sizeBytes, &t.sha256, &t.readyAt)
+		Scan(&t.key, &t.sizeBytes, &t.sha256, &t.readyAt)
 	if db.IsNoRows(err) {
 		return t, ErrNoStem
 	}

@@ -2,14 +2,13 @@ package separation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
+	"cutroom/internal/derived"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/ondemand"
 )
 
 // FormatWAV asks for a stem as WAV instead of its stored format, "".
@@ -19,34 +18,26 @@ var errFormat = fault.Invalidf("format must be wav, or absent for the stem as it
 
 // openWAV opens the WAV file with the samples of a stem, which is made at first use.
 func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object, error) {
-	if t.wavKey != "" {
-		obj, err := s.Store.Open(ctx, t.wavKey)
-		if !errors.Is(err, objectstore.ErrNotFound) {
-			return obj, err
-		}
-	}
 	key := wavKey(t.jobID, t.stemID)
-	if err := s.OnDemand.Make(ctx, key, func(ctx context.Context) error { return s.makeWAV(ctx, t) }); err != nil {
-		return nil, err
-	}
-	return s.Store.Open(ctx, key)
+	return derived.Get(ctx, s.OnDemand, key, func() (objectstore.Object, error) { return s.Store.Open(ctx, key) },
+		func(ctx context.Context) error { return s.makeWAV(ctx, t, key) })
 }
 
 // wavGrowth is how many times the stem's size making its WAV file takes on disk, with a
 // copy of the stem. Speech in FLAC has a third of the size of its samples.
 const wavGrowth = 4
 
-func (s *Service) makeWAV(ctx context.Context, t storedStem) error {
-	if free, unable := s.CanWork(ctx); unable != nil || wavGrowth*t.sizeBytes > free {
-		return ondemand.ErrBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to decode, %d free", t.sizeBytes, free)))
+func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
+	if err := derived.Room(ctx, s.CanWork, wavGrowth*t.sizeBytes); err != nil {
+		return err
 	}
-	return s.deriveFromStem(ctx, t, "wav", func(dir string, made *stem) (string, error) {
+	return s.deriveFromStem(ctx, t, "wav", key, func(ctx context.Context, dir string, made *stem) error {
 		probe, err := s.Media.Probe(ctx, made.Path)
 		if err != nil {
-			return "", fmt.Errorf("probe stem: %w", err)
+			return fmt.Errorf("probe stem: %w", err)
 		}
 		if probe.Audio == nil {
-			return "", errEmptyStem
+			return errEmptyStem
 		}
 		file := filepath.Join(dir, "stem.wav")
 		args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(made.Kind, made.Path)...)
@@ -54,13 +45,12 @@ func (s *Service) makeWAV(ctx context.Context, t storedStem) error {
 			pcmCodec(probe.Audio.BitDepth), "-f", "wav", "file:"+file)
 		if _, err := s.Media.Encode(ctx, media.Pass{Name: "decode " + t.stemID, Args: args, Dir: dir,
 			Inputs: []string{made.Path}, Timeout: drawTimeout}); err != nil {
-			return "", err
+			return err
 		}
-		key := wavKey(t.jobID, t.stemID)
 		if err := s.Store.Put(ctx, key, file, objectstore.ContentType(key)); err != nil {
-			return "", fmt.Errorf("store wav: %w", err)
+			return fmt.Errorf("store wav: %w", err)
 		}
-		return key, nil
+		return nil
 	})
 }
 

@@ -19,11 +19,11 @@ import (
 	"cutroom/internal/clock"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/derived"
 	"cutroom/internal/events"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
-	"cutroom/internal/ondemand"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -127,7 +127,7 @@ func (r *replica) build() error {
 	r.sweeper = sweep.New(sweep.Options{DB: r.db, Store: s, Log: quietLog,
 		Rules: append(separation.SweepRules(time.Hour), render.SweepRules(time.Hour, 24*time.Hour)...)})
 	able := func(context.Context) (int64, error) { return 1 << 40, nil }
-	onDemand := ondemand.New(1, 8*time.Second, quietLog)
+	onDemand := derived.New(1, 8*time.Second, quietLog)
 	client, err := separator.New(separator.Config{BaseURL: "https://provider.test", StorageBaseURL: "https://storage.test", APIKey: "key", SpaceID: 1, Observe: func(http.RoundTripper) http.RoundTripper { return line{r} }})
 	if err != nil {
 		return err

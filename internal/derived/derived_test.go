@@ -1,4 +1,4 @@
-package ondemand
+package derived
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 
 const maxWait = 8 * time.Second
 
-func TestMadeOnceHoweverManyAsk(t *testing.T) {
+func TestObjectsAreMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(2, maxWait, slog.New(slog.DiscardHandler))
 		var made, now, most atomic.Int64
 		var all sync.WaitGroup
 		for i := range 40 {
 			all.Go(func() {
-				err := m.Make(t.Context(), string(rune('a'+i%4)), func(context.Context) error {
+				err := m.wait(t.Context(), string(rune('a'+i%4)), func(context.Context) error {
 					for n, seen := now.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 					}
 					time.Sleep(time.Second)
@@ -35,15 +35,15 @@ func TestMadeOnceHoweverManyAsk(t *testing.T) {
 		}
 		all.Wait()
 		if made.Load() != 4 || most.Load() != 2 {
-			t.Errorf("made %d times of 4 things, %d at once of 2", made.Load(), most.Load())
+			t.Errorf("made %d times instead of 4, %d at once instead of 2", made.Load(), most.Load())
 		}
 		m.Close()
 	})
 }
 
-// Who asks for what takes long is told to come again, and finds it: the work goes
-// on, also when they leave.
-func TestSlowThingIsMadeForTheNextWhoAsks(t *testing.T) {
+// A request that waits too long gets ErrBusy, and the work continues for the next one, even if all
+// clients leave.
+func TestNextRequestFindsSlowObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(1, maxWait, slog.New(slog.DiscardHandler))
 		var made atomic.Int64
@@ -52,36 +52,36 @@ func TestSlowThingIsMadeForTheNextWhoAsks(t *testing.T) {
 			made.Add(1)
 			return ctx.Err()
 		}
-		if err := m.Make(t.Context(), "film", slow); !errors.Is(err, ErrBusy) {
-			t.Errorf("at first: %v", err)
+		if err := m.wait(t.Context(), "film", slow); !errors.Is(err, ErrBusy) {
+			t.Errorf("first request: %v", err)
 		}
 		leaves, leave := context.WithCancel(t.Context())
 		leave()
-		if err := m.Make(leaves, "film", slow); !errors.Is(err, context.Canceled) {
-			t.Errorf("who has left: %v", err)
+		if err := m.wait(leaves, "film", slow); !errors.Is(err, context.Canceled) {
+			t.Errorf("client that left: %v", err)
 		}
-		if err := m.Make(t.Context(), "film", slow); err != nil || made.Load() != 1 {
-			t.Errorf("asked again: %v, made %d times", err, made.Load())
+		if err := m.wait(t.Context(), "film", slow); err != nil || made.Load() != 1 {
+			t.Errorf("second request: %v, made %d times", err, made.Load())
 		}
 		m.Close()
 	})
 }
 
-func TestCloseEndsWhatIsBeingMade(t *testing.T) {
+func TestCloseEndsRunningWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(1, maxWait, slog.New(slog.DiscardHandler))
 		forever := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		for _, name := range []string{"runs", "waits"} {
 			go func() {
-				if err := m.Make(t.Context(), name, forever); !errors.Is(err, ErrBusy) {
+				if err := m.wait(t.Context(), name, forever); !errors.Is(err, ErrBusy) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}()
 		}
 		synctest.Wait()
 		m.Close()
-		if err := m.Make(t.Context(), "late", forever); !errors.Is(err, ErrBusy) {
-			t.Errorf("after the end: %v", err)
+		if err := m.wait(t.Context(), "late", forever); !errors.Is(err, ErrBusy) {
+			t.Errorf("after Close: %v", err)
 		}
 	})
 }
