@@ -10,7 +10,7 @@ import (
 // maxCertificatesBytes is far more than a file of root certificates needs.
 const maxCertificatesBytes = 1 << 20
 
-// certificates reads a PEM file of certificates, or says which rule it breaks.
+// certificates reads a PEM file of certificates, or returns the rule that it breaks.
 func certificates(path string) (text []byte, rule string) {
 	const unreadable = "must name a file that can be read"
 	f, err := os.Open(path)
@@ -32,7 +32,7 @@ func areCertificates(text []byte) bool {
 	for found := false; ; found = true {
 		block, rest := pem.Decode(text)
 		if block == nil {
-			return found // text around the blocks is for people
+			return found // text around the blocks is ignored
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
 			return false

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// databaseURL brings an address to the form that Database.URL promises, or
-// says which rule it breaks. The rule never quotes the address: it may hold a
-// password.
+// databaseURL converts an address to the form documented at Database.URL, or returns the rule that it
+// breaks. The rule never quotes the address, which may contain a password.
 func databaseURL(value string) (address, rule string) {
 	if rest, ok := strings.CutPrefix(value, "sqlite:"); ok {
 		return sqliteURL(rest)
@@ -36,9 +35,8 @@ func sqliteURL(rest string) (address, rule string) {
 
 var safeSSLModes = []string{"require", "verify-ca", "verify-full"}
 
-// postgresURL takes what follows the scheme. It works on the text instead of
-// a parsed URL, because a list of hosts is no URL for net/url, and so that
-// parameters meant for the driver pass through letter by letter.
+// postgresURL takes the text after the scheme. It does not use net/url, which rejects lists of hosts
+// and would change the driver's parameters.
 func postgresURL(rest string) (address, rule string) {
 	if strings.ContainsAny(rest, "# \t\r\n\x00") {
 		return "", "must be a PostgreSQL URL with special characters percent-encoded"

@@ -50,7 +50,7 @@ func misspelt(environment []string) (warnings []string) {
 		}
 		for _, known := range names {
 			if len(known) >= shortestGuess && editDistance(name, known) <= 2 {
-				warnings = append(warnings, fmt.Sprintf("%s is not a key of this service; is %s meant?", name, known))
+				warnings = append(warnings, fmt.Sprintf("%s is not a key of this service; did you mean %s?", name, known))
 				break
 			}
 		}
@@ -159,7 +159,7 @@ func readEnvFile(path string) (map[string]string, error) {
 	values, err := godotenv.Unmarshal(strings.ReplaceAll(string(text), "\r\n", "\n"))
 	if _, nameless := values[""]; err != nil || nameless {
 		// The library's message quotes the file, including secrets.
-		return nil, &Problem{Key: path, Rule: "must consist of KEY=value lines, with every quote closed"}
+		return nil, &Problem{Key: path, Rule: "must contain only KEY=value lines, with every quote closed"}
 	}
 	return values, nil
 }

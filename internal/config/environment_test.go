@@ -43,7 +43,7 @@ func TestNoFileIsNoProblem(t *testing.T) {
 }
 
 func TestBrokenFileIsAProblem(t *testing.T) {
-	const rule = ": must consist of KEY=value lines, with every quote closed"
+	const rule = ": must contain only KEY=value lines, with every quote closed"
 	for name, test := range map[string]struct{ text, want string }{
 		"no separator":      {"PORT=1\n\n# fine\nhunter2 hunter2\nLOG_LEVEL=info\n", rule},
 		"last, no newline":  {"PORT=1\nhunter2", rule},
@@ -90,9 +90,9 @@ func TestMisspeltVariablesAreWarnedOf(t *testing.T) {
 	got := misspelt([]string{"RENDER_MAX_CONCURENT=2", "PATH=/bin", "PROT=1", "LOG_LEVEL=info", "LOG_LEVLE=x", "HOME=/", "AUTH_JWT_SECRET_PREV=hunter2",
 		"render_max_concurent=2", "OPS_ADDRESS=1", "BIND_ADR=::1"})
 	want := []string{
-		"BIND_ADR is not a key of this service; is BIND_ADDR meant?",
-		"LOG_LEVLE is not a key of this service; is LOG_LEVEL meant?",
-		"RENDER_MAX_CONCURENT is not a key of this service; is RENDER_MAX_CONCURRENT meant?",
+		"BIND_ADR is not a key of this service; did you mean BIND_ADDR?",
+		"LOG_LEVLE is not a key of this service; did you mean LOG_LEVEL?",
+		"RENDER_MAX_CONCURENT is not a key of this service; did you mean RENDER_MAX_CONCURRENT?",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("warnings\n got %q\nwant %q", got, want)

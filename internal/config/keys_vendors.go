@@ -8,12 +8,12 @@ func (s *settings) creditKeys() []Key {
 			Meaning: "Credits granted at the first sign-in. 0 grants none."},
 		{Name: "SIGNUP_BONUS_PER_IDENTITY", Default: "always",
 			set: into(&s.Credit.BonusPerIdentity, oneOf("always, once", false, true)),
-			Meaning: "`always` grants the bonus to every new account. `once` grants it once to a person of a provider: a " +
-				"keyed hash of who had it outlives the account's deletion, so that deleting and signing in again earns " +
+			Meaning: "`always` grants the bonus to every new account. `once` grants it once to each identity at a provider: " +
+				"a keyed hash of the identity outlives the account, so deleting the account and signing in again earns " +
 				"nothing."},
 		{Name: "SIGNUP_BONUS_KEY", Secret: true, set: into(&s.Credit.BonusKey, signingSecret),
-			Meaning: "Key of that hash, at least 32 characters; required with `once`. Never change it: under another key " +
-				"everybody gets the bonus once more."},
+			Meaning: "Key of that hash, at least 32 characters; required with `once`. Never change it: with another key, " +
+				"deleted accounts could collect the bonus again."},
 		{Name: "ADMIN_GRANT_DAILY_CAP", Default: "1000", Min: 0, Max: 1000000000,
 			set:     number(&s.Credit.AdminGrantDailyCap, 1),
 			Meaning: "Credits that one admin may grant in any 24 hours."},
@@ -26,81 +26,79 @@ func (s *settings) creditKeys() []Key {
 func (s *settings) storeKeys() []Key {
 	return []Key{
 		{Name: "IAP_PLATFORM_A_PACKAGE_NAME", Required: ForPlatformA, set: text(&s.IAP.PlatformA.PackageName),
-			Meaning: "Package name of the app in platform_a's store. Unless both keys of platform_a are set its " +
-				"purchases answer `iap_unconfigured`."},
+			Meaning: "Package name of the app in platform_a's store. Unless both required keys of platform_a are set, " +
+				"its purchases answer `iap_unconfigured`."},
 		{Name: "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", Required: ForPlatformA, Secret: true,
 			set:     into(&s.IAP.PlatformA.ServiceAccountJSON, secret),
-			Meaning: "The service account's JSON key file, as text; one line will do."},
+			Meaning: "JSON key file of the service account, as text on one or more lines."},
 		{Name: "IAP_PLATFORM_A_BASE_URL", Default: "https://androidpublisher.googleapis.com",
 			set:     into(&s.IAP.PlatformA.BaseURL, httpURL),
-			Meaning: "Address of platform_a's store. Changed for tests only."},
+			Meaning: "Address of platform_a's store. Change it only for tests."},
 		{Name: "IAP_PLATFORM_A_ALLOW_TEST", Default: "false", set: toggle(&s.IAP.PlatformA.AllowTest),
-			Meaning: "`true` grants credits for purchases of licence testers too, who pay nothing. For tests of the app " +
-				"only."},
+			Meaning: "`true` also grants credits for purchases of licence testers, who pay nothing. Only for tests of the " +
+				"app."},
 		{Name: "IAP_PLATFORM_A_NOTIFICATION_AUDIENCE", set: text(&s.IAP.PlatformA.Notifications.Audience),
-			Meaning: "Audience of the token with which platform_a's refund notifications are pushed to " +
-				"`/api/v2/stores/platform_a/notifications`, as set for the push subscription. Blank: that address answers " +
-				"404, and refunds are noticed within a day or two."},
+			Meaning: "Audience of the tokens in platform_a's refund notifications to " +
+				"`/api/v2/stores/platform_a/notifications`, as configured in the push subscription. If it is blank, that " +
+				"address answers 404, and the nightly query finds refunds within a day or two."},
 		{Name: "IAP_PLATFORM_A_NOTIFICATION_SENDER", set: text(&s.IAP.PlatformA.Notifications.Sender),
-			Meaning: "E-mail of the service account that the push subscription signs as; needed with the audience."},
+			Meaning: "E-mail of the push subscription's service account; set both this and the audience, or neither."},
 		{Name: "IAP_PLATFORM_A_NOTIFICATION_KEYS_URL", Default: "https://www.googleapis.com/oauth2/v3/certs",
 			set:     into(&s.IAP.PlatformA.Notifications.KeysURL, httpURL),
-			Meaning: "Address of the public keys of such tokens. Changed for tests only."},
+			Meaning: "Address of the public keys that verify those tokens. Change it only for tests."},
 		{Name: "IAP_PLATFORM_B_ISSUER_ID", Required: ForPlatformB, set: text(&s.IAP.PlatformB.IssuerID),
-			Meaning: "Issuer id of the store's API key. Unless all four keys of platform_b are set its purchases answer " +
-				"`iap_unconfigured`."},
+			Meaning: "Issuer id of the store's API key. Unless all four required keys of platform_b are set, its purchases " +
+				"answer `iap_unconfigured`."},
 		{Name: "IAP_PLATFORM_B_KEY_ID", Required: ForPlatformB, set: text(&s.IAP.PlatformB.KeyID),
 			Meaning: "Id of the store's API key."},
 		{Name: "IAP_PLATFORM_B_PRIVATE_KEY", Required: ForPlatformB, Secret: true,
 			set: into(&s.IAP.PlatformB.PrivateKey, pemText),
-			Meaning: "The API key itself, a PEM private key on the curve P-256. Line breaks may be written as the two " +
+			Meaning: "The store's API key, a PEM private key on the curve P-256. Line breaks may be written as the two " +
 				"characters `\\n`."},
 		{Name: "IAP_PLATFORM_B_BUNDLE_ID", Required: ForPlatformB, set: text(&s.IAP.PlatformB.BundleID),
 			Meaning: "Bundle id that every receipt must name."},
 		{Name: "IAP_PLATFORM_B_ENV", Default: "production",
 			set:     into(&s.IAP.PlatformB.Sandbox, oneOf("production, sandbox", false, true)),
-			Meaning: "`production` or `sandbox`: which of platform_b's stores is asked and believed."},
+			Meaning: "`production` or `sandbox`: the store of platform_b that verifies purchases."},
 		{Name: "IAP_PLATFORM_B_BASE_URL", Default: "the address of the store named by IAP_PLATFORM_B_ENV", Computed: true,
 			set:     into(&s.IAP.PlatformB.BaseURL, httpURL),
-			Meaning: "Address of platform_b's store. Changed for tests only."},
+			Meaning: "Address of platform_b's store. Change it only for tests."},
 		{Name: "IAP_PLATFORM_B_ROOT_CA_FILE", set: text(&s.rootCAFile),
-			Meaning: "PEM file with a further root that receipts may be signed under, beside the store's own. For tests " +
-				"only."},
+			Meaning: "PEM file of another root certificate, accepted for receipts beside the store's own. Only for tests."},
 	}
 }
 
 func (s *settings) eventKeys() []Key {
 	return []Key{
 		{Name: "WEBHOOK_URL", set: into(&s.Webhook.URL, webhookURL),
-			Meaning: "Address that is told, as of Standard Webhooks 1.0, when a job has ended: https, or http on " +
+			Meaning: "Address of the web hook (Standard Webhooks 1.0) that reports the end of each job: https, or http on " +
 				"loopback. Blank switches the web hook off."},
 		{Name: "WEBHOOK_SECRET", Required: WithWebhook, Secret: true, set: into(&s.Webhook.Secret, webhookSecret),
-			Meaning: "Secret that signs web hooks: `whsec_` and 24 to 64 bytes in base64; `echo whsec_$(openssl rand " +
-				"-base64 32)` makes one."},
+			Meaning: "Secret that signs web hook requests: `whsec_` and 24 to 64 bytes in base64; `echo whsec_$(openssl " +
+				"rand -base64 32)` makes one."},
 		{Name: "WEBHOOK_SECRET_PREVIOUS", Secret: true, set: into(&s.Webhook.PreviousSecret, webhookSecret),
-			Meaning: "Secret that signs web hooks as well, while receivers change over to a new WEBHOOK_SECRET."},
+			Meaning: "Old secret. Requests carry a signature with each secret while receivers change to the new one."},
 		{Name: "PUSH_PLATFORM_A_SERVICE_ACCOUNT", Secret: true, set: into(&s.Push.PlatformA.ServiceAccountJSON, secret),
-			Meaning: "JSON key file, as text, of a service account that may send messages of the app's project. Blank " +
+			Meaning: "JSON key file, as text, of a service account that may send push messages for the app's project. Blank " +
 				"switches push to platform_a off."},
 		{Name: "PUSH_PLATFORM_A_BASE_URL", Default: "https://fcm.googleapis.com",
 			set:     into(&s.Push.PlatformA.BaseURL, httpURL),
-			Meaning: "Address of platform_a's push service. Changed for tests only."},
+			Meaning: "Address of platform_a's push service. Change it only for tests."},
 		{Name: "PUSH_PLATFORM_B_KEY", Required: ForPushB, Secret: true, set: into(&s.Push.PlatformB.Key, pemText),
 			Meaning: "Key of platform_b's push service, a PEM private key on the curve P-256. Line breaks may be written " +
-				"as the two characters `\\n`. Unless all four keys are set push to platform_b is off."},
+				"as the two characters `\\n`. Push to platform_b is off unless all four required keys are set."},
 		{Name: "PUSH_PLATFORM_B_KEY_ID", Required: ForPushB, set: text(&s.Push.PlatformB.KeyID),
 			Meaning: "Id of that key."},
 		{Name: "PUSH_PLATFORM_B_TEAM_ID", Required: ForPushB, set: text(&s.Push.PlatformB.TeamID),
-			Meaning: "Id of the team whose key it is."},
+			Meaning: "Id of the team that owns the key."},
 		{Name: "PUSH_PLATFORM_B_TOPIC", Required: ForPushB, set: text(&s.Push.PlatformB.Topic),
-			Meaning: "Bundle id of the app that is notified."},
+			Meaning: "Bundle id of the app that receives the pushes."},
 		{Name: "PUSH_PLATFORM_B_BASE_URL", Default: "https://api.push.apple.com",
 			set: into(&s.Push.PlatformB.BaseURL, httpURL),
 			Meaning: "Address of platform_b's push service; `https://api.sandbox.push.apple.com` for development builds " +
-				"of the app. http on loopback only, for tests."},
+				"of the app. Plain http works on loopback only, for tests."},
 		{Name: "PUSH_PLATFORM_B_ROOT_CA_FILE", set: text(&s.pushCAFile),
-			Meaning: "PEM file with further roots that the certificate of platform_b's push service may be signed under. " +
-				"For tests only."},
+			Meaning: "PEM file of additional root certificates, accepted for platform_b's push service. Only for tests."},
 	}
 }
 
@@ -116,7 +114,7 @@ func (s *settings) outboundKeys() []Key {
 				"stores get 30 s at most; bucket, web hook and push services have limits of their own."},
 		{Name: "HTTP_SOCKET_TIMEOUT_MS", Default: "600000", Min: 1, Max: maxDayMs,
 			set: number(&s.Outbound.SocketTimeout, time.Millisecond),
-			Meaning: "Longest silence on a connection to another service, in milliseconds. At most 30 s from identity " +
-				"providers and app stores, and 10 s from the bucket."},
+			Meaning: "Maximum time without data on a connection to another service, in milliseconds. Identity providers " +
+				"and app stores get 30 s at most, the bucket 10 s."},
 	}
 }

@@ -41,7 +41,7 @@ func (s *settings) checkServer(r *reader) {
 	// The public listener binds its port on every interface.
 	if _, port, err := net.SplitHostPort(s.Ops.Addr); err == nil && s.HTTP.Port != 0 {
 		if n, err := strconv.Atoi(port); err == nil && n == s.HTTP.Port {
-			r.problem("OPS_ADDR", "must not use the port of PORT")
+			r.problem("OPS_ADDR", "must use another port than PORT")
 		}
 	}
 	if id := s.HTTP.AdminClientID; id != "" && !slices.Contains(s.Auth.ProviderA.ClientIDs, id) {
@@ -51,7 +51,7 @@ func (s *settings) checkServer(r *reader) {
 		r.warn("AUTH_PROVIDER_B_CLIENT_IDS lists no client id: provider_b sign-in is off")
 	}
 	if jwt := s.Auth.JWTSecret; !jwt.IsBlank() && jwt.Reveal() == s.Separation.SigningSecret.Reveal() {
-		r.warn("AUTH_JWT_SECRET and SEPARATION_SIGNING_SECRET are the same: give each its own")
+		r.warn("AUTH_JWT_SECRET and SEPARATION_SIGNING_SECRET are the same: use a different secret for each")
 	}
 }
 
@@ -103,13 +103,13 @@ func (s *settings) checkRoles(r *reader) {
 		return
 	}
 	if strings.HasPrefix(s.Database.URL, "sqlite:") {
-		r.problem("ROLES", "must be all of api, render, separation and sweep on SQLite, which no other process shares")
+		r.problem("ROLES", "must be all of api, render, separation and sweep on SQLite, which processes cannot share")
 	} else if s.ObjectStore.Bucket == "" {
 		r.problem("ROLES",
-			"must be all of api, render, separation and sweep without OBJECT_STORE_BUCKET: no other process would see the files")
+			"must be all of api, render, separation and sweep without OBJECT_STORE_BUCKET, because other processes could not see the files")
 	}
 	if !s.Roles.API && s.Ops.Addr == "" {
-		r.problem("OPS_ADDR", "is required where ROLES leaves out api: nothing else tells whether the process is well")
+		r.problem("OPS_ADDR", "is required if ROLES leaves out api: without it there is no health check")
 	}
 }
 
@@ -120,7 +120,7 @@ func (v *Separation) allowHost(r *reader, key, address string) {
 		return // parsing the key reported the problem
 	}
 	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-		r.warn("%s is plain http to another machine: anybody on the way can read what is sent", key)
+		r.warn("%s is plain http to another machine: the network can read what is sent", key)
 	}
 	if host := strings.ToLower(u.Hostname()); !slices.Contains(v.AllowedHosts, host) {
 		v.AllowedHosts = append(v.AllowedHosts, host)

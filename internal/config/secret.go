@@ -5,12 +5,11 @@ import (
 	"io"
 )
 
-// redacted is all that anybody sees of a Secret without asking for it.
+// redacted is how every Secret is printed.
 const redacted = "***"
 
-// Secret is a value that must not reach a log, an error or a report. However
-// it is printed it reads "***"; only Reveal gives the value. The zero Secret is
-// blank.
+// Secret is a value that must not reach a log, an error or a report. It always prints as "***";
+// only Reveal returns the value. The zero Secret is blank.
 type Secret struct {
 	// A pointer, because fmt prints the unexported fields of a struct without
 	// asking their methods: through a pointer it prints an address.

@@ -37,7 +37,7 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	if err != nil || !cfg.Database.Password.equals(" pass word ") {
 		t.Errorf("the password is %q, %v", cfg.Database.Password.Reveal(), err)
 	}
-	if got := misspelt([]string{"DB_PASSWORD_FILE=/x", "DB_PASWORD_FILE=/x"}); !slices.Equal(got, []string{"DB_PASWORD_FILE is not a key of this service; is DB_PASSWORD_FILE meant?"}) {
+	if got := misspelt([]string{"DB_PASSWORD_FILE=/x", "DB_PASWORD_FILE=/x"}); !slices.Equal(got, []string{"DB_PASWORD_FILE is not a key of this service; did you mean DB_PASSWORD_FILE?"}) {
 		t.Errorf("%q", got)
 	}
 }
