@@ -81,7 +81,7 @@ lint: $(LINTERS) ## gofmt, go vet, staticcheck, deadcode, licences and known vul
 	@test -z "$$($(LINTERS)/deadcode -test ./... | tee -a /dev/stderr)"
 	scripts/licenses.sh
 	@if curl -sfo /dev/null -m 10 $(GOVULNDB)/index/db.json; then $(LINTERS)/govulncheck -db $(GOVULNDB) ./...; \
-		else echo "lint: $(GOVULNDB) cannot be reached: nobody looked for known vulnerabilities"; fi
+		else echo "lint: $(GOVULNDB) cannot be reached: known vulnerabilities were not checked"; fi
 
 # Needs Node; no other target does but admin-app.
 .PHONY: lint-openapi

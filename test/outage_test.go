@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,117 +14,6 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/sandbox/separator"
 )
-
-// line is a TCP connection to a server that can be made to fail.
-type line struct {
-	target string
-	addr   string
-
-	mu     sync.Mutex
-	down   bool
-	ln     net.Listener
-	conns  map[net.Conn]bool
-	thawed chan struct{} // closed while bytes pass
-}
-
-func newLine(t testing.TB, target string) *line {
-	t.Helper()
-	l := &line{target: target, addr: "127.0.0.1:" + freePort(t), conns: map[net.Conn]bool{}, thawed: make(chan struct{})}
-	close(l.thawed)
-	l.connect(t)
-	t.Cleanup(func() { l.thaw(); l.cut() })
-	return l
-}
-
-// connect takes connections, at the same address as before.
-func (l *line) connect(t testing.TB) {
-	t.Helper()
-	ln, err := net.Listen("tcp", l.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.mu.Lock()
-	l.ln, l.down = ln, false
-	l.mu.Unlock()
-	go func() {
-		for {
-			near, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go l.join(near)
-		}
-	}()
-}
-
-func (l *line) join(near net.Conn) {
-	l.wait()
-	far, err := net.Dial("tcp", l.target)
-	if err != nil {
-		_ = near.Close()
-		return
-	}
-	l.mu.Lock()
-	if l.down {
-		_, _ = near.Close(), far.Close()
-	}
-	l.conns[near], l.conns[far] = true, true
-	l.mu.Unlock()
-	pass := func(to, from net.Conn) {
-		defer func() { _, _ = to.Close(), from.Close() }()
-		buf := make([]byte, 32<<10)
-		for {
-			n, err := from.Read(buf)
-			l.wait()
-			if n > 0 {
-				if _, err := to.Write(buf[:n]); err != nil {
-					return
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
-	}
-	go pass(near, far)
-	pass(far, near)
-}
-
-func (l *line) wait() {
-	l.mu.Lock()
-	thawed := l.thawed
-	l.mu.Unlock()
-	<-thawed
-}
-
-// freeze lets connections be made and nothing pass.
-func (l *line) freeze() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.thawed = make(chan struct{})
-}
-
-func (l *line) thaw() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-l.thawed:
-	default:
-		close(l.thawed)
-	}
-}
-
-// cut refuses connections and ends those there are.
-func (l *line) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.down = true
-	_ = l.ln.Close()
-	for c := range l.conns {
-		_ = c.Close()
-	}
-	clear(l.conns)
-}
 
 // unavailable sends requests at once and fails the test unless each is told in
 // time that a dependency does not answer.
@@ -173,8 +61,8 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLine(t, u.Host)
-	u.Host = l.addr
+	l := apitest.NewLine(t, u.Host)
+	u.Host = l.Addr
 	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("DATABASE_URL", u.String()), apitest.Env("DB_USER", user), apitest.Env("DB_PASSWORD", password))
 	who := s.SignIn(t)
 	get := func(path string) apitest.Request { return apitest.Request{Path: path, Token: who.Token} }
@@ -187,14 +75,14 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 		requests = append(requests, get("/api/v2/credits/cost?durationMs=1"))
 	}
 	time.Sleep(time.Second) // who was signed out is asked for anew, once a second
-	l.freeze()
+	l.Poison(apitest.HalfOpen...)
 	unavailable(t, s, 30*time.Second, requests...)
 	s.Do(t, apitest.Request{Path: "/healthz"}).Expect(200)
-	l.cut()
-	l.thaw()
+	l.Cut()
+	l.Heal()
 	unavailable(t, s, 30*time.Second, requests...)
 	loggedOnce(t, s, "database")
-	l.connect(t)
+	l.Connect()
 	if b := who.Balance(t); b != 3 {
 		t.Errorf("balance %d after the outage", b)
 	}
@@ -208,8 +96,8 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLine(t, u.Host)
-	s := apitest.Start(t, append(f.env(), apitest.Env("OBJECT_STORE_ENDPOINT", "http://"+l.addr))...)
+	l := apitest.NewLine(t, u.Host)
+	s := apitest.Start(t, append(f.env(), apitest.Env("OBJECT_STORE_ENDPOINT", "http://"+l.Addr))...)
 	who := s.SignIn(t)
 	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
 	requests := []apitest.Request{
@@ -217,13 +105,13 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 		{Method: "POST", Path: "/api/v2/render/v3", Token: who.Token, JSON: M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 1000}}}},
 		{Method: "POST", Path: "/api/v2/render/inputs", Token: who.Token, Form: []apitest.Part{{Name: "video", Path: redClip(t)}}},
 	}
-	l.freeze()
+	l.Poison(apitest.HalfOpen...)
 	unavailable(t, s, 30*time.Second, requests...)
-	l.cut()
-	l.thaw()
+	l.Cut()
+	l.Heal()
 	unavailable(t, s, 30*time.Second, requests...)
 	loggedOnce(t, s, "object store")
-	l.connect(t)
+	l.Connect()
 	var up struct{ UploadURL string }
 	s.Do(t, requests[0]).Expect(200).JSON(&up)
 	if up.UploadURL == "" {
@@ -249,8 +137,8 @@ func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer direct.Close()
-	l := newLine(t, u.Host)
-	u.Host = l.addr
+	l := apitest.NewLine(t, u.Host)
+	u.Host = l.Addr
 	f := newFlakyStore(t)
 	s := apitest.Start(t, append(f.env(), apitest.Replicas(2), apitest.Env("DATABASE_URL", u.String()), apitest.Env("DB_USER", user),
 		apitest.Env("DB_PASSWORD", password))...)
@@ -269,14 +157,14 @@ func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	render := who.Render(t, M{"segments": []M{apitest.Segment("video", 0, time.Second)}}, apitest.File("video", redClip(t)))
 	apitest.Eventually(t, time.Minute, func() bool { return who.Status(t, render).Status == "PROCESSING" }, func() string { return "not claimed" })
 
-	l.cut()
+	l.Cut()
 	expired := 0
 	apitest.Eventually(t, time.Minute, func() bool {
 		err := direct.QueryRow(t.Context(), `SELECT (SELECT COUNT(*) FROM render_jobs WHERE lease_until < now_ms())
 			+ (SELECT COUNT(*) FROM separation_jobs WHERE lease_until < now_ms())`).Scan(&expired)
 		return err == nil && expired == 2
 	}, func() string { return fmt.Sprintf("%d leases have run out", expired) })
-	l.connect(t)
+	l.Connect()
 	apitest.Eventually(t, time.Minute, func() bool {
 		return strings.Contains(s.Logs(), "render handed back") && strings.Contains(s.Logs(), "separation handed back")
 	}, func() string { return "nothing is handed back" })

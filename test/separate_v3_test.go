@@ -1,8 +1,6 @@
 package test
 
 import (
-	"bytes"
-	"encoding/json"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -142,7 +140,8 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 			body := M{"sourceAssetKey": uploadAsset(t, u, sound, "m4a", "audio/mp4")}
 			fault := f.spoil(c.method, c.object, 0, c.how)
 			var cutOff sync.WaitGroup
-			cutOff.Go(func() { postAndForget(t, u, separateV3Path, "key", body) })
+			request := withKey(apitest.Request{Method: "POST", Path: separateV3Path, JSON: body, Token: u.Token, Valid: true}, "key")
+			cutOff.Go(func() { _, _ = u.TryDo(t, request) }) // the service dies of it
 			apitest.Eventually(t, patience, func() bool { return f.spoiledBy(fault) > 0 }, func() string { return "the store was not asked" })
 			s.Kill9(t)
 			cutOff.Wait()
@@ -151,7 +150,7 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 			if b := u.Balance(t); b != 3-c.charged {
 				t.Errorf("balance %d after the crash, want %d", b, 3-c.charged)
 			}
-			id := u.Send(t, withKey(apitest.Request{Method: "POST", Path: separateV3Path, JSON: body, Valid: true}, "key")).Job(202)
+			id := u.Send(t, request).Job(202)
 			u.WaitReady(t, id)
 			if jobs := history(t, u, "/api/v2/separate", "10"); len(jobs) != 1 || jobs[0].JobID != id {
 				t.Errorf("jobs %v, want %s alone", ids(jobs), id)
@@ -166,22 +165,5 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 				t.Error("the source of the job is left in the bucket")
 			}
 		})
-	}
-}
-
-// postAndForget sends a request under an idempotency key to a service that may die of it.
-func postAndForget(t testing.TB, u *apitest.User, path, key string, body M) {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		t.Error(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL+path, bytes.NewReader(encoded))
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	req.Header = http.Header{"Authorization": {"Bearer " + u.Token}, "Content-Type": {"application/json"}, "Idempotency-Key": {key}}
-	if res, err := http.DefaultClient.Do(req); err == nil {
-		res.Body.Close()
 	}
 }

@@ -233,14 +233,15 @@ func (s *Server) makeReplicas(t testing.TB, o options) error {
 }
 
 // roundRobin passes each request to the next target. X-Forwarded-For goes
-// through as the client sent it, so that one hop count fits every shape.
+// through as the client sent it, so that one hop count fits every shape. The connection of a
+// client ends with its target's, as it does without the proxy.
 func roundRobin(targets []*url.URL) http.Handler {
 	var turn atomic.Uint64
 	return &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
 		p.SetURL(targets[int(turn.Add(1))%len(targets)])
 		p.Out.Header["X-Forwarded-For"] = p.In.Header["X-Forwarded-For"]
 		p.Out.Host = p.In.Host
-	}}
+	}, ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }}
 }
 
 // startReplica starts one process and waits until it answers.

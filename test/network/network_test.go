@@ -8,7 +8,6 @@
 package network
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -16,10 +15,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
@@ -42,7 +37,7 @@ const (
 
 // toxics are the ways in which a network breaks.
 var toxics = map[string][]string{
-	"half-open": {`{"type":"timeout","stream":"upstream"}`, `{"type":"timeout","stream":"downstream"}`},
+	"half-open": apitest.HalfOpen,
 	"resets":    {`{"type":"limit_data","stream":"downstream","attributes":{"bytes":700}}`},
 	"slow":      {`{"type":"latency","stream":"downstream","attributes":{"latency":3000}}`},
 	"narrow":    {`{"type":"bandwidth","stream":"upstream","attributes":{"rate":1}}`, `{"type":"bandwidth","stream":"downstream","attributes":{"rate":1}}`},
@@ -65,12 +60,14 @@ func TestBrokenNetworks(t *testing.T) {
 		t.Skip("takes minutes")
 	}
 	for dependency, keys := range dependencies() {
-		for toxic, specs := range toxics {
-			t.Run(dependency+"/"+toxic, func(t *testing.T) {
+		for name, toxic := range toxics {
+			t.Run(dependency+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				b := start(t, keys)
 				b.submit("before")
-				b.poison(specs)
+				for _, l := range b.lines {
+					l.Poison(toxic...)
+				}
 				b.meanwhile()
 				b.heal()
 				b.submit("after")
@@ -82,12 +79,12 @@ func TestBrokenNetworks(t *testing.T) {
 
 // bench is a service whose network to one dependency can be broken.
 type bench struct {
-	t       *testing.T
-	s       *apitest.Server
-	users   map[string]*apitest.User // one a phase, because submissions of a user are limited
-	source  string
-	clip    string
-	proxies []*toxiproxy.Proxy
+	t      *testing.T
+	s      *apitest.Server
+	users  map[string]*apitest.User // one a phase, because submissions of a user are limited
+	source string
+	clip   string
+	lines  []*apitest.Line
 
 	mu      sync.Mutex
 	jobs    map[string]map[string]string // phase -> idempotency key -> job
@@ -111,39 +108,24 @@ func start(t *testing.T, keys []string) *bench {
 		b.jobs[phase], b.users[phase] = map[string]string{}, b.s.SignIn(t, apitest.Credits(credits))
 	}
 	b.s.Stop(t)
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	for _, key := range keys {
 		u, err := url.Parse(b.s.Config(key))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := toxiproxy.NewProxy(server, key, "127.0.0.1:0", u.Host)
-		if err := p.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(p.Stop)
-		u.Host = p.Listen
+		l := apitest.NewLine(t, u.Host)
+		u.Host = l.Addr
 		b.s.SetEnv(key, u.String())
-		b.proxies = append(b.proxies, p)
+		b.lines = append(b.lines, l)
 	}
 	b.s.Restart(t)
 	return b
 }
 
-func (b *bench) poison(specs []string) {
-	for _, p := range b.proxies {
-		for _, spec := range specs {
-			if _, err := p.Toxics.AddToxicJson(strings.NewReader(spec)); err != nil {
-				b.t.Fatal(err)
-			}
-		}
-	}
-}
-
 // heal removes the toxics and waits until every kind of request succeeds.
 func (b *bench) heal() {
-	for _, p := range b.proxies {
-		p.Toxics.ResetToxics(context.Background())
+	for _, l := range b.lines {
+		l.Heal()
 	}
 	began := time.Now()
 	for name, r := range b.requests("healed") {
