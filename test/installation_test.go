@@ -57,8 +57,8 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	command(1, "run `cutroom adopt-bucket`", "sweep", "--confirm")
 
 	// It was meant, and yet the database knows nothing of all this.
-	command(0, "is of this database now", "adopt-bucket")
-	command(0, "is of this database already", "adopt-bucket")
+	command(0, "now belongs to this database", "adopt-bucket")
+	command(0, "already belongs to this database", "adopt-bucket")
 	command(0, "of this database", "doctor")
 	if s.World.Bucket != nil {
 		if err := s.World.Bucket.Age(30 * 24 * time.Hour); err != nil {
@@ -90,7 +90,7 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	if status != 1 || !strings.Contains(out, "belongs to another installation") {
 		t.Errorf("serve on a bucket that another adopted: %d\n%s", status, out)
 	}
-	command(0, "is of this database now", "adopt-bucket")
+	command(0, "now belongs to this database", "adopt-bucket")
 	s.Restart(t)
 }
 

@@ -304,8 +304,8 @@ func TestSupportAnswersWhoPaidAndGotNothing(t *testing.T) {
 
 	grant := []string{"credits", "grant", other.Sub, "9", "--reason", "the store cannot find it", "--order", "platform_a:GPA.by-hand"}
 	command(t, s, &struct{}{}, grant...)
-	refusedCommand(t, s, grant, "GPA.by-hand", "paid out already")
-	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "9", "--reason", "x", "--order", "platform_a:" + sale.OrderID}, "paid out already")
+	refusedCommand(t, s, grant, "GPA.by-hand", "already paid out")
+	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "9", "--reason", "x", "--order", "platform_a:" + sale.OrderID}, "already paid out")
 	for _, args := range [][]string{append(grant[:7:7], "GPA.1"), {"credits", "revoke", u.Sub, "1", "--reason", "x", "--order", "platform_a:x"}, {"purchase", "verify", "platform_a", "x"}} {
 		if status, out := s.Command(t, args...); status != 2 {
 			t.Errorf("cutroom %v: status %d: %s", args, status, out)

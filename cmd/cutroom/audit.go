@@ -10,8 +10,7 @@ import (
 	"cutroom/internal/db"
 )
 
-// shortList is how many entries of the audit record are shown when no date says
-// how far back to go.
+// shortList is the number of audit entries shown without --since.
 const shortList = 100
 
 func showAudit(ctx context.Context, v *invocation) error {

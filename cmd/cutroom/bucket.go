@@ -18,7 +18,7 @@ import (
 	"cutroom/internal/sweep"
 )
 
-// adoptBucket makes the configured bucket belong to the configured database.
+// adoptBucket assigns the configured bucket to the configured database.
 func adoptBucket(ctx context.Context, v *invocation) error {
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
 		bucket := app.NewBucket(cfg)
@@ -30,12 +30,12 @@ func adoptBucket(ctx context.Context, v *invocation) error {
 		case err != nil:
 			return err
 		case before == after:
-			_, err = fmt.Fprintf(v.stdout, "the bucket %s is of this database already (installation %s)\n", bucket.Name(), after)
+			_, err = fmt.Fprintf(v.stdout, "the bucket %s already belongs to this database (installation %s)\n", bucket.Name(), after)
 			return err
 		case before == "":
 			before = "no installation id"
 		}
-		_, err = fmt.Fprintf(v.stdout, "the bucket %s is of this database now (installation %s; before: %s)\n", bucket.Name(), after, before)
+		_, err = fmt.Fprintf(v.stdout, "the bucket %s now belongs to this database (installation %s; before: %s)\n", bucket.Name(), after, before)
 		return err
 	})
 }
@@ -43,7 +43,7 @@ func adoptBucket(ctx context.Context, v *invocation) error {
 // confirmFlag adds --confirm.
 func confirmFlag(fs *flag.FlagSet, v *invocation) { fs.BoolVar(&v.confirm, "confirm", false, "") }
 
-// sweepObjects shows what a sweep would remove, and with --confirm removes it even if the brake
+// sweepObjects lists what a sweep would remove. With --confirm it removes that, even if the brake
 // holds the service's own sweep.
 func sweepObjects(ctx context.Context, v *invocation) error {
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, log *slog.Logger) error {
@@ -97,7 +97,7 @@ func (v *invocation) printFindings(found []sweep.Finding) error {
 		rows = append(rows, row{f.Rule.Kind, f.Listed, len(f.Unneeded), len(f.Unknown), oldestOf(f.Unneeded, f.Unknown)})
 	}
 	return v.print(rows, func(w io.Writer) {
-		fmt.Fprintln(w, "KIND\tOBJECTS\tNEEDED NO MORE\tNOT IN THE DATABASE\tOLDEST OF THESE")
+		fmt.Fprintln(w, "KIND\tOBJECTS\tNO LONGER NEEDED\tNOT IN THE DATABASE\tOLDEST OF THESE")
 		for _, r := range rows {
 			oldest := ""
 			if r.Oldest != nil {

@@ -36,17 +36,17 @@ func revokeCredits(ctx context.Context, v *invocation) error { return v.support(
 // maxSupport bounds one entry. A larger amount is a typing error.
 const maxSupport = 1_000_000
 
-// maxReason bounds the text that the audit record keeps for ever, in bytes.
+// maxReason is the maximum length of a reason in bytes. The audit record keeps reasons for ever.
 const maxReason = 500
 
 // support gives credits (sign 1) or takes them back (sign -1).
 func (v *invocation) support(ctx context.Context, sign int64) error {
 	n, err := strconv.ParseInt(v.args[1], 10, 64)
 	if err != nil || n < 1 || n > maxSupport {
-		return fmt.Errorf("%q is no number of credits from 1 to %d", v.args[1], maxSupport)
+		return fmt.Errorf("%q is not a number of credits from 1 to %d", v.args[1], maxSupport)
 	}
 	if strings.TrimSpace(v.reason) == "" || len(v.reason) > maxReason {
-		return fmt.Errorf("--reason <text> is needed, of at most %d characters and without personal data: the audit record keeps it", maxReason)
+		return fmt.Errorf("--reason <text> is required: at most %d characters, without personal data, because the audit record keeps it for ever", maxReason)
 	}
 	return v.withUser(ctx, func(d *db.DB, u user.User) error {
 		e := supported{UserID: u.ID, Credits: sign * n, Ref: credit.SupportID(v.job)}
@@ -63,7 +63,7 @@ func (v *invocation) support(ctx context.Context, sign int64) error {
 	})
 }
 
-// supported is what support did to a balance.
+// supported is a change of a balance by support.
 type supported struct {
 	UserID  string `json:"userId"`
 	Credits int64  `json:"credits"`
@@ -75,7 +75,7 @@ type supported struct {
 func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
 	detail := audit.Detail{"credits": e.Credits, "reason": v.reason, "ref": "support-" + e.Ref}
 	if v.order.Platform != "" {
-		detail["order"] = v.order.Platform // its number would outlive the account here
+		detail["order"] = v.order.Platform // not its number, which would outlive the account
 	}
 	if v.job != "" {
 		j, err := readJob(ctx, d, v.job)
@@ -83,7 +83,7 @@ func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
 			return err
 		}
 		if j.UserID != e.UserID {
-			return fmt.Errorf("job %s is not of user %s", v.job, e.UserID)
+			return fmt.Errorf("job %s does not belong to user %s", v.job, e.UserID)
 		}
 		detail["job"] = v.job
 	}
@@ -93,7 +93,7 @@ func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
 			return err
 		}
 		if !fresh {
-			return fmt.Errorf("support has made an entry for job %s already: support-%s", v.job, e.Ref)
+			return fmt.Errorf("support has already made an entry for job %s: support-%s", v.job, e.Ref)
 		}
 		if err := v.spendOrder(ctx, tx, e); err != nil {
 			return err
@@ -117,7 +117,7 @@ func (v *invocation) spendOrder(ctx context.Context, tx *db.Tx, e supported) err
 	}
 	spent, err := credit.SpendOrder(ctx, tx, e.UserID, v.order, e.Credits)
 	if err == nil && !spent {
-		err = fmt.Errorf("order %s was paid out already; see cutroom user show %s", v.order.TransactionID, v.order.TransactionID)
+		err = fmt.Errorf("order %s was already paid out; see cutroom user show %s", v.order.TransactionID, v.order.TransactionID)
 	}
 	return err
 }

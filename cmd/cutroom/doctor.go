@@ -22,15 +22,15 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// check is one line of the doctor's report. It returns what it saw, and an
-// error when that is not good enough. Errors name no secret.
+// check is one line of the doctor's report. run returns what it found, or an error if that is not
+// good enough. Errors contain no secret.
 type check struct {
 	name   string
-	needed bool // by the roles of this process
+	needed bool // whether the roles of this process need it
 	run    func(ctx context.Context, cfg config.Config) (string, error)
 }
 
-// finding is what a check found, for a script.
+// finding is the result of a check, for scripts.
 type finding struct {
 	Check  string `json:"check"`
 	OK     bool   `json:"ok"`
@@ -49,7 +49,7 @@ func doctor(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
-	stores := cfg.Roles.API || cfg.Roles.Sweep // which asks about past sales
+	stores := cfg.Roles.API || cfg.Roles.Sweep // the sweep queries refunds
 	checks := []check{
 		{"ffmpeg", cfg.Roles.Media(), checkFFmpeg},
 		{"database", true, checkDatabase}, {"bucket", true, checkBucket}, {"storage", true, checkStorage},
@@ -69,16 +69,16 @@ func doctor(ctx context.Context, v *invocation) error {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		said, err := c.run(ctx, cfg)
+		detail, err := c.run(ctx, cfg)
 		cancel()
 		mark := "ok  "
 		if err != nil {
-			mark, said, failed = "FAIL", err.Error(), true
+			mark, detail, failed = "FAIL", err.Error(), true
 		}
-		said = strings.Join(strings.Fields(said), " ") // a line each, whatever an error looks like
-		findings = append(findings, finding{Check: c.name, OK: err == nil, Detail: said})
-		if !v.json { // as they come: one may take a minute
-			fmt.Fprintf(v.stdout, "%s  %-20s %s\n", mark, c.name, said)
+		detail = strings.Join(strings.Fields(detail), " ") // errors may have several lines
+		findings = append(findings, finding{Check: c.name, OK: err == nil, Detail: detail})
+		if !v.json { // print each at once: a check may take a minute
+			fmt.Fprintf(v.stdout, "%s  %-20s %s\n", mark, c.name, detail)
 		}
 	}
 	if v.json {
@@ -92,7 +92,7 @@ func doctor(ctx context.Context, v *invocation) error {
 	return nil
 }
 
-// versionWords is how much of ffmpeg's first line says which it is.
+// versionWords is the number of words of ffmpeg's first line that name its version.
 const versionWords = 3
 
 func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
@@ -117,7 +117,7 @@ func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
 		}
 		missing = append(missing, fmt.Sprintf("no %s (%s)", layer.Name, layer.Detail))
 		if len(layer.Gaps) > 0 {
-			missing = append(missing, "so a decoder that is taken over can "+strings.Join(layer.Gaps, ", "))
+			missing = append(missing, "so an exploited decoder can "+strings.Join(layer.Gaps, ", "))
 		}
 	}
 	if len(missing) > 0 {
@@ -138,13 +138,13 @@ func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {
 	if d.Postgres() {
 		kind = "PostgreSQL"
 	}
-	writes := "takes writes"
+	writes := "accepts writes"
 	if d.CheckSchema(ctx) != nil {
 		writes = "is not migrated yet"
 	} else if err == nil {
 		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 		if err = job.CheckWrites(limited, d, "doctor"); err != nil {
-			err = fmt.Errorf("the database answers reads but takes no writes: %w", err)
+			err = fmt.Errorf("the database answers reads but accepts no writes: %w", err)
 		}
 		cancel()
 	}
@@ -154,7 +154,7 @@ func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {
 func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
 	b := app.NewBucket(cfg)
 	if b == nil {
-		return "not configured: files stay on this machine, no render by reference", nil
+		return "not configured: files stay on this machine, and renders by reference are off", nil
 	}
 	if err := b.Check(ctx); err != nil {
 		return "", err
@@ -170,8 +170,8 @@ func bucketOwner(ctx context.Context, cfg config.Config, b *objectstore.Bucket) 
 	if err != nil {
 		return "not compared with the database", nil
 	}
-	said, err := installation.State(ctx, d, b)
-	return said, errors.Join(err, d.Close())
+	detail, err := installation.State(ctx, d, b)
+	return detail, errors.Join(err, d.Close())
 }
 
 func openDatabase(ctx context.Context, cfg config.Config) (*db.DB, error) {
@@ -206,7 +206,7 @@ func checkStorage(_ context.Context, cfg config.Config) (string, error) {
 
 func checkProviderB(ctx context.Context, cfg config.Config) (string, error) {
 	if len(cfg.Auth.ProviderB.ClientIDs) == 0 {
-		return "not configured: sign-in with it is off", nil
+		return "not configured: sign-in with provider_b is off", nil
 	}
 	return reach(ctx, http.MethodGet, cfg.Auth.ProviderB.KeysURL)
 }
@@ -216,18 +216,18 @@ func checkProvider(ctx context.Context, cfg config.Config, log *slog.Logger) (st
 	if err != nil {
 		return "", err
 	}
-	return "knows the key and the space", provider.Check(ctx)
+	return "accepts the key and knows the workspace", provider.Check(ctx)
 }
 
 // noStore is the finding for a store that is not configured.
-const noStore = "not configured: purchases on it are refused"
+const noStore = "not configured: its purchases are refused"
 
 func checkPlatformA(ctx context.Context, cfg config.Config) (string, error) {
 	store, _, err := app.NewStores(cfg)
 	if err != nil || store == nil {
 		return noStore, err
 	}
-	return "knows the service account and the app", store.Check(ctx)
+	return "accepts the service account and knows the app", store.Check(ctx)
 }
 
 func checkPlatformB(ctx context.Context, cfg config.Config) (string, error) {
@@ -235,31 +235,31 @@ func checkPlatformB(ctx context.Context, cfg config.Config) (string, error) {
 	if err != nil || store == nil {
 		return noStore, err
 	}
-	return "knows the key, the issuer and the app", store.Check(ctx)
+	return "accepts the key, the issuer and the app", store.Check(ctx)
 }
 
 // checkWebhook sends no event. The configuration has already checked the secrets' form.
 func checkWebhook(ctx context.Context, cfg config.Config) (string, error) {
 	if cfg.Webhook.URL == "" {
-		return "not configured: no receiver is told that a job has ended", nil
+		return "not configured: the end of a job is not reported", nil
 	}
-	said, err := reach(ctx, http.MethodHead, cfg.Webhook.URL)
+	detail, err := reach(ctx, http.MethodHead, cfg.Webhook.URL)
 	secrets := 1
 	if !cfg.Webhook.PreviousSecret.IsBlank() {
 		secrets++
 	}
-	return fmt.Sprintf("asked by HEAD, %s; no event was sent; %d secret(s) will sign", said, secrets), err
+	return fmt.Sprintf("HEAD: %s; no event was sent; requests are signed with %d secret(s)", detail, secrets), err
 }
 
 // noPush is the finding for a push service that is not configured.
-const noPush = "not configured: its phones are not told that a job has ended"
+const noPush = "not configured: its phones get no push messages"
 
 func checkPushA(ctx context.Context, cfg config.Config) (string, error) {
 	service, _, err := app.NewPushers(cfg, nil)
 	if err != nil || service == nil {
 		return noPush, err
 	}
-	return "knows the service account, which may send to the project's phones; nothing was sent", service.Check(ctx)
+	return "accepts the service account for the project's phones; nothing was sent", service.Check(ctx)
 }
 
 func checkPushB(ctx context.Context, cfg config.Config) (string, error) {
@@ -267,7 +267,7 @@ func checkPushB(ctx context.Context, cfg config.Config) (string, error) {
 	if err != nil || service == nil {
 		return noPush, err
 	}
-	return "knows the key, the team and the app; a push to no phone was refused, as it should be", service.Check(ctx)
+	return "accepts the key, the team and the app; it refused a push to an invalid phone, as it should", service.Check(ctx)
 }
 
 // reach accepts any answer: even a 404 proves that the service can be reached.
@@ -281,11 +281,11 @@ func reach(ctx context.Context, method, address string) (string, error) {
 	started := time.Now()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		var located *url.Error // whose text repeats the address, query included
-		if errors.As(err, &located) {
-			err = located.Err
+		var withURL *url.Error // its text repeats the address with the query
+		if errors.As(err, &withURL) {
+			err = withURL.Err
 		}
-		return "", fmt.Errorf("%s is out of reach: %w", req.URL.Host, err)
+		return "", fmt.Errorf("%s cannot be reached: %w", req.URL.Host, err)
 	}
 	resp.Body.Close()
 	if resp.StatusCode >= 500 {

@@ -54,7 +54,7 @@ func retryEvents(ctx context.Context, v *invocation) error {
 	}
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
 		if cfg.Webhook.URL == "" {
-			return errors.New("WEBHOOK_URL is not set: there is nobody to send events to")
+			return errors.New("WEBHOOK_URL is not set: there is no receiver for events")
 		}
 		n := int64(1)
 		var err error

@@ -75,7 +75,7 @@ func showFailedJobs(ctx context.Context, v *invocation) error {
 	})
 }
 
-// oneLine is a text without line breaks.
+// oneLine removes the line breaks of a text.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func jobTable(w io.Writer, j admin.Job) {

@@ -1,5 +1,5 @@
-// Command cutroom is the production service. It is configured by the
-// environment alone and holds no way to mint an identity, a receipt or a stem.
+// Command cutroom is the production service. Only the environment configures it. It contains no code
+// that could forge an identity, a receipt or a stem.
 package main
 
 import (
@@ -18,11 +18,11 @@ import (
 
 const usage = `usage: cutroom <command> [--env-file <path>] [--json]
 
-  serve [--roles <list>]               run the service, or the part of it that --roles, else
-                                       ROLES, names: api, render, separation, sweep
+  serve [--roles <list>]               run the service, or only some of its roles (overrides
+                                       ROLES): api, render, separation, sweep
   migrate                              apply database migrations and exit
-  doctor [--roles <list>] [--as-unit]  check everything that the service, or the part, depends
-                                       on; with --as-unit inside the sandbox of the systemd unit
+  doctor [--roles <list>] [--as-unit]  check everything that these roles depend on; with
+                                       --as-unit inside the sandbox of the systemd unit
   version                              print versions
 
   admin grant <email or uuid>          give a user the admin role
@@ -33,38 +33,38 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   user show <email, uuid or order number>
                                        sign-ins, role, balance, ledger, purchases, refused
                                        receipts, jobs
-  user export <email or uuid>          the person's own data, as JSON
+  user export <email or uuid>          the user's own data, as JSON
   user sign-out <email or uuid>        make every token issued until now invalid
   user erase <email or uuid>           delete the account with all its files
   job show <id>                        one job of any user, with the cause of its failure
-  job retry <id>                       queue a FAILED render again whose inputs are still there
+  job retry <id>                       queue a FAILED render again if its inputs still exist
   jobs --failed [--since <date>]       failed jobs with their causes, newest first
   purchase verify <platform> <transactionId> --user <email or uuid> [--receipt <token>]
-                                       ask the store about an order, and pay out as the
-                                       person's own call would
+                                       verify an order with the store, and grant its credits as
+                                       the user's own request would
   credits grant <email or uuid> <n> --reason <text> [--job <id>]
           [--order <platform>:<transactionId>]
-                                       give credits; an order is spent by it
+                                       give credits; --order marks that order as paid out
   credits revoke <email or uuid> <n> --reason <text> [--job <id>]
                                        take credits back
 
   pause render|separation              answer new submissions with 503 on all replicas
   resume render|separation             accept them again
-  events [--failed]                    ends of jobs and what became of their web hooks, newest
-                                       first; with --failed those that were given up
+  events [--failed]                    events of ended jobs and the state of their web hooks,
+                                       newest first; with --failed those that were given up
   events retry <id>                    call the web hook again for an event
   events retry --since <date or time>  call it again for all events since then
 
-  adopt-bucket                         make the bucket that of this database, whosever it was
-  sweep [--confirm]                    list the objects that nobody needs; with --confirm remove
-                                       them, also where the service's own sweep holds back
+  adopt-bucket                         assign the bucket to this database, also from another
+  sweep [--confirm]                    list the objects that are no longer needed; with --confirm
+                                       remove them, even if the service's own sweep is held
 
   audit [--since <date>]               who did what, newest first
   erasures --since <date>              ids of the accounts deleted since then
 
-The configuration comes from the environment, and beneath it from the file that
---env-file names, else from .env in the working directory where there is one; see
-.env.example. --json prints JSON where a command prints a table.
+The configuration comes from the environment. The file that --env-file names, or else
+.env in the working directory, adds the variables that the environment lacks; see
+.env.example. --json prints JSON instead of a table.
 `
 
 // commands maps the words of each command to the command.
@@ -102,7 +102,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// errUsage is answered with the usage text.
+// errUsage makes the program print the usage text.
 var errUsage = errors.New("usage")
 
 func run(args []string, stdout, stderr io.Writer) int {
@@ -110,7 +110,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	go func() {
 		<-ctx.Done()
-		stop() // the first signal drains; with the handler gone, a second one kills
+		stop() // the first signal drains; without the handler, a second one kills
 	}()
 	v := &invocation{stdout: stdout, stderr: stderr}
 	err := dispatch(ctx, args, v)
@@ -161,8 +161,8 @@ func serve(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
-	// The service keeps little memory compared with the garbage of its requests: a few MB
-	// more save a tenth of their time. Leave GOGC alone if it is set.
+	// Requests make much garbage compared with the live heap: a few MB more save a tenth of their
+	// time. Keep GOGC if it is set.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}

@@ -25,7 +25,7 @@ func (v *invocation) switchSubmissions(ctx context.Context,
 	do func(context.Context, *db.DB, string, string) (bool, error), done string) error {
 	kind := v.args[0]
 	if !slices.Contains(pause.Kinds, kind) {
-		return fmt.Errorf("%q is no kind of job: write render or separation", kind)
+		return fmt.Errorf("%q is not a kind of job: write render or separation", kind)
 	}
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
 		changed, err := do(ctx, d, kind, actor())
@@ -40,7 +40,7 @@ func (v *invocation) switchSubmissions(ctx context.Context,
 			}
 			fmt.Fprintf(w, "Submissions of %s are %s%s on all replicas.\n", kind, done, before)
 			if slices.Contains(cfg.PauseSubmissions, kind) {
-				fmt.Fprintf(w, "PAUSE_SUBMISSIONS pauses them as well, on every replica with this setting.\n")
+				fmt.Fprintf(w, "PAUSE_SUBMISSIONS still pauses them on replicas that have this setting.\n")
 			}
 		})
 	})

@@ -22,7 +22,7 @@ func verifyFlags(fs *flag.FlagSet, v *invocation) {
 	fs.StringVar(&v.receipt, "receipt", "", "")
 }
 
-// verified is the outcome of asking a store about an order.
+// verified is the result of verifying an order with its store.
 type verified struct {
 	UserID        string `json:"userId"`
 	Platform      string `json:"platform"`
@@ -31,8 +31,8 @@ type verified struct {
 	Balance       int64  `json:"balance"`
 }
 
-// verifyPurchase asks the store about an order of a user, and pays out as the
-// user's own call would.
+// verifyPurchase verifies a user's order with its store, and grants the credits as the user's own
+// request would.
 func verifyPurchase(ctx context.Context, v *invocation) error {
 	if v.user == "" {
 		return fmt.Errorf("%w: purchase verify needs --user <email or uuid>", errUsage)
@@ -72,7 +72,7 @@ func verifyPurchase(ctx context.Context, v *invocation) error {
 	})
 }
 
-// whyNotPaid says in a sentence why an order cannot be paid out.
+// whyNotPaid explains why an order cannot be paid out.
 func whyNotPaid(err error, o credit.Order) error {
 	f := fault.As(err)
 	if f == nil {

@@ -14,8 +14,8 @@ import (
 // unitName is the unit that the package installs.
 const unitName = "cutroom.service"
 
-// supervision are the settings of a unit's [Service] that say how systemd starts, watches
-// and ends it, and so do not fit a check that runs once.
+// supervision lists the settings of a unit's [Service] that control how systemd starts, watches and
+// ends it. They do not fit a check that runs once.
 var supervision = []string{"Type", "ExecStart", "ExecReload", "Restart", "RestartSec", "WatchdogSec", "TimeoutAbortSec", "TimeoutStopSec",
 	"KillMode", "KillSignal", "OOMPolicy"}
 

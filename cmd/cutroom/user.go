@@ -16,7 +16,7 @@ import (
 	"cutroom/internal/user"
 )
 
-// screen is how many rows of each kind fit a screen. --json prints all.
+// screen is the number of rows of each kind that fit on a screen. --json prints all.
 const screen = 20
 
 // everything is a page with all rows.
@@ -37,7 +37,7 @@ type person struct {
 	Audit     []audit.Entry       `json:"audit"`
 }
 
-// accountUsage is an account's usage and limits; a limit of 0 is none.
+// accountUsage is an account's usage and limits; 0 means no limit.
 type accountUsage struct {
 	WaitingJobs    int64 `json:"waitingJobs"`
 	MaxWaitingJobs int64 `json:"maxWaitingJobs"`
@@ -191,7 +191,7 @@ func signOutUser(ctx context.Context, v *invocation) error {
 		if err := account.SignOut(ctx, d, u.ID, actor()); err != nil {
 			return err
 		}
-		time.Sleep(account.SignOutDelay) // when the command has ended, it is so everywhere
+		time.Sleep(account.SignOutDelay) // then every replica has seen the sign-out
 		return v.done(u.ID, "Every access token issued to %s until now is invalid.", u.ID)
 	})
 }
@@ -216,7 +216,7 @@ func eraseUser(ctx context.Context, v *invocation) error {
 	return v.done(u.ID, "The account %s and its files are deleted.", u.ID)
 }
 
-// tokenLife is how long a token from the command line lives.
+// tokenLife is the lifetime of a token from the command line.
 const tokenLife = 15 * time.Minute
 
 func issueToken(ctx context.Context, v *invocation) error {
@@ -249,7 +249,7 @@ func (v *invocation) withUser(ctx context.Context, use func(*db.DB, user.User) e
 	})
 }
 
-// done prints what happened to a user, as a sentence or as JSON.
+// done prints the result of a command on a user, as a sentence or as JSON.
 func (v *invocation) done(userID, sentence string, args ...any) error {
 	if v.json {
 		return v.printJSON(map[string]string{"userId": userID})

@@ -184,7 +184,7 @@ func TestReadyWhileEverythingWorks(t *testing.T) {
 		if _, err := d.Exec(t.Context(), `ALTER TABLE replicas RENAME TO unwritable`); err != nil {
 			t.Fatal(err)
 		}
-		wantUnready(t, r, "the database answers reads but takes no writes")
+		wantUnready(t, r, "the database answers reads but accepts no writes")
 		if _, err := d.Exec(t.Context(), `ALTER TABLE unwritable RENAME TO replicas`); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestUnreadyWithoutTheDatabase(t *testing.T) {
 		})
 	}
 	waiting.Wait()
-	wantUnready(t, r, "the database answers reads but takes no writes")
+	wantUnready(t, r, "the database answers reads but accepts no writes")
 	close(release)
 	ended.Wait()
 }

@@ -37,7 +37,7 @@ const (
 
 var reasons = []struct{ name, sentence string }{
 	{reasonDatabase, "the database does not answer"},
-	{reasonWrites, "the database answers reads but takes no writes"},
+	{reasonWrites, "the database answers reads but accepts no writes"},
 	{reasonDisk, "the storage folder is short of space"},
 	{reasonFolder, "the storage folder takes no files"},
 	{reasonStore, "the object store takes no files"},

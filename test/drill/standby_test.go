@@ -63,12 +63,12 @@ func (d *standbyDrill) outage(length time.Duration, without bool) {
 	d.wait("work under way", time.Minute, func() bool { return d.count(`state = 'PROCESSING' AND lease_owner IS NOT NULL`) >= 3 })
 	d.must(d.pair.StopStandby())
 	stopped := time.Now()
-	d.wait("the database takes no writes", time.Minute, func() bool {
+	d.wait("the database accepts no writes", time.Minute, func() bool {
 		status, body := d.s.Ops("/readyz")
-		return status == 503 && strings.Contains(body, "takes no writes")
+		return status == 503 && strings.Contains(body, "accepts no writes")
 	})
 	d.Logf("/readyz names the database after %v", time.Since(stopped).Round(time.Millisecond))
-	if status, out := d.s.Command(d.T, "doctor"); status == 0 || !strings.Contains(out, "takes no writes") {
+	if status, out := d.s.Command(d.T, "doctor"); status == 0 || !strings.Contains(out, "accepts no writes") {
 		d.Errorf("doctor: %d %s", status, out)
 	}
 	time.Sleep(time.Until(stopped.Add(length)))
