@@ -198,14 +198,14 @@ func TestSupportMakesAPersonWhole(t *testing.T) {
 		t.Errorf("%+v", entry)
 	}
 	refusedCommand(t, s, grant, "already", entry.RefID)
-	refusedCommand(t, s, []string{"credits", "grant", other.Sub, "5", "--reason", "x", "--job", job}, "not of user")
+	refusedCommand(t, s, []string{"credits", "grant", other.Sub, "5", "--reason", "x", "--job", job}, "does not belong to user")
 	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "5", "--reason", "x", "--job", "rnd-nothing"}, "no job")
 	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "5"}, "--reason")
 	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "5", "--reason", "  "}, "--reason")
 	if _, screen := s.Command(t, "user", "show", u.Email); !strings.Contains(screen, `"reason":"the film failed"`) {
 		t.Errorf("the screen of a user does not give the reason of the entry: %s", screen)
 	}
-	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "0", "--reason", "x"}, "no number")
+	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "0", "--reason", "x"}, "is not a number")
 	refusedCommand(t, s, []string{"credits", "revoke", u.Email, "19", "--reason", "x"}, "balance=18")
 	refusedCommand(t, s, []string{"credits", "revoke", "nobody@example.test", "1", "--reason", "x"}, "nobody@example.test")
 	refusedCommand(t, s, []string{"user", "show", "nobody@example.test"}, "nobody@example.test")
