@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -170,6 +171,15 @@ func part(x int16, v float64) int16 {
 	return int16(min(max(taken, int32(x)-math.MaxInt16), int32(x)-math.MinInt16))
 }
 
+// format is the "fmt " chunk of a WAV file with this package's audio.
+var format = func() string {
+	le := binary.LittleEndian
+	chunk := le.AppendUint32([]byte("fmt "), 16)
+	chunk = le.AppendUint32(append(chunk, 1, 0, Channels, 0), SampleRate) // 1 is PCM
+	chunk = le.AppendUint32(chunk, SampleRate*frameBytes)
+	return string(append(chunk, frameBytes, 0, 16, 0))
+}()
+
 // createWAV starts a WAV file whose length is known from the start.
 func createWAV(path string, frames int64) (*os.File, error) {
 	size := frames * frameBytes
@@ -178,10 +188,7 @@ func createWAV(path string, frames int64) (*os.File, error) {
 	}
 	le := binary.LittleEndian
 	header := le.AppendUint32([]byte("RIFF"), uint32(36+size))
-	header = le.AppendUint32(append(header, "WAVEfmt "...), 16)
-	header = le.AppendUint32(append(header, 1, 0, Channels, 0), SampleRate) // 1 is PCM
-	header = le.AppendUint32(header, SampleRate*frameBytes)
-	header = append(header, frameBytes, 0, 16, 0)
+	header = append(append(header, "WAVE"...), format...)
 	header = le.AppendUint32(append(header, "data"...), uint32(size))
 	file, err := os.Create(path)
 	if err != nil {
@@ -199,6 +206,59 @@ var ErrNotAudio = errors.New("no decodable audio")
 // Decode turns the first audio track of any file into raw PCM in rawPath and
 // returns the number of sample frames. A file without audio is ErrNotAudio.
 func Decode(ctx context.Context, path, rawPath string) (frames int64, err error) {
+	copied, err := copySamples(path, rawPath)
+	if err == nil && !copied {
+		err = decode(ctx, path, rawPath)
+	}
+	if err != nil {
+		return 0, err
+	}
+	info, err := os.Stat(rawPath)
+	if err != nil {
+		return 0, fmt.Errorf("decode audio: %w", err)
+	}
+	if info.Size() < frameBytes {
+		return 0, fmt.Errorf("%w: not one sample", ErrNotAudio)
+	}
+	return info.Size() / frameBytes, nil
+}
+
+// copySamples does without ffmpeg if the file is a WAV file with this package's audio.
+// Two starts of ffmpeg take longer than the rest of a short separation.
+func copySamples(path, rawPath string) (copied bool, err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return false, fmt.Errorf("decode audio: %w", err)
+	}
+	defer func() { _ = in.Close() }()
+	head := make([]byte, 12+len(format))
+	if _, err := io.ReadFull(in, head); err != nil || string(head[:4])+string(head[8:]) != "RIFFWAVE"+format {
+		return false, nil
+	}
+	var chunk struct {
+		ID   [4]byte
+		Size uint32
+	}
+	for chunk.ID != [4]byte([]byte("data")) {
+		if _, err := in.Seek(int64(chunk.Size), io.SeekCurrent); err != nil {
+			return false, fmt.Errorf("decode audio: %w", err)
+		}
+		if binary.Read(in, binary.LittleEndian, &chunk) != nil {
+			return false, nil
+		}
+	}
+	out, err := os.Create(rawPath)
+	if err != nil {
+		return false, fmt.Errorf("decode audio: %w", err)
+	}
+	_, err = io.CopyN(out, in, int64(chunk.Size))
+	if errors.Is(err, io.EOF) { // a file that is cut short has fewer samples
+		err = nil
+	}
+	return true, errors.Join(err, out.Close())
+}
+
+func decode(ctx context.Context, path, rawPath string) error {
 	// Mono goes to both sides as loud as it is: ffmpeg's own way would make it
 	// 3 dB quieter.
 	toStereo := []string{"-ac", "2"}
@@ -210,18 +270,11 @@ func Decode(ctx context.Context, path, rawPath string) (frames int64, err error)
 	args := append([]string{"-i", "file:" + path, "-map", "0:a:0"}, toStereo...)
 	if err := process.FFmpeg(ctx, append(args, "-ar", "48000", "-f", "s16le", "file:"+rawPath)...); err != nil {
 		if ctx.Err() != nil {
-			return 0, fmt.Errorf("decode audio: %w", ctx.Err())
+			return fmt.Errorf("decode audio: %w", ctx.Err())
 		}
-		return 0, fmt.Errorf("%w: %w", ErrNotAudio, err)
+		return fmt.Errorf("%w: %w", ErrNotAudio, err)
 	}
-	info, err := os.Stat(rawPath)
-	if err != nil {
-		return 0, fmt.Errorf("decode audio: %w", err)
-	}
-	if info.Size() < frameBytes {
-		return 0, fmt.Errorf("%w: not one sample", ErrNotAudio)
-	}
-	return info.Size() / frameBytes, nil
+	return nil
 }
 
 // Encode turns a WAV file into the format that outPath's extension names
