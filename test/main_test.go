@@ -28,9 +28,9 @@ func TestMain(m *testing.M) {
 	os.Exit(apitest.Main(m))
 }
 
-// sameInEveryShape marks a test of what neither the database nor the place of
-// the files nor the number of replicas changes: scripts/test.sh runs it in one
-// shape of the service. Tests of money, jobs, erasure and crashes are none.
+// sameInEveryShape marks a test whose outcome depends on neither the database nor the
+// place of the files nor the number of replicas. scripts/test.sh runs it once, on SQLite
+// with a folder and one process. Tests of money, jobs, erasure and crashes are not marked.
 func sameInEveryShape(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CUTROOM_TEST_SHAPE_ONLY") != "" {
