@@ -60,10 +60,23 @@ func readObject(w http.ResponseWriter, r *http.Request, dst any) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := parseObject(b, dst); err != nil {
-		return nil, wrongShape("the body", b, dst, err)
+	return b, checkObject(r, "the body", b, dst)
+}
+
+// checkObject parses a JSON object into dst. Its error names a field of the wrong type, or
+// what is not an object.
+func checkObject(r *http.Request, what string, document []byte, dst any) error {
+	err := parseObject(document, dst)
+	if err == nil {
+		return knownFields(r, document, dst, "")
 	}
-	return b, knownFields(r, b, dst, "")
+	if fault.As(err) == errManyValues {
+		return err
+	}
+	if sentence := typeMismatch(document, dst); sentence != "" {
+		return fault.Sentencef(fault.Invalid, "%s", sentence).WithCause(err)
+	}
+	return errBadRequest.WithDetail("%s is not a JSON object", what).WithCause(err)
 }
 
 // maxValues is more values than any request of the API has. A megabyte of empty

@@ -1,0 +1,370 @@
+package httpapi
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/fault"
+	"cutroom/internal/render"
+	"cutroom/internal/timeline"
+)
+
+// configWire is the wire form of RenderConfig and RenderConfigV3. Pointers distinguish an absent
+// field from a zero.
+type configWire struct {
+	VideoDurationMs      *integer        `json:"videoDurationMs"`
+	Segments             []segmentWire   `json:"segments"`
+	BgmClips             []clipWire      `json:"bgmClips"`
+	SeparationDirectives []directiveWire `json:"separationDirectives"`
+	OutputKind           *string         `json:"outputKind"`
+	Quality              *string         `json:"quality"`
+	Loudness             *loudnessWire   `json:"loudness"`
+	Canvas               *canvasWire     `json:"canvas"`
+}
+
+type segmentWire struct {
+	SourceFileKey  *string  `json:"sourceFileKey"`
+	SourceAssetKey *string  `json:"sourceAssetKey"`
+	Order          *integer `json:"order"`
+	DurationMs     *integer `json:"durationMs"`
+	TrimStartMs    *integer `json:"trimStartMs"`
+	TrimEndMs      *integer `json:"trimEndMs"`
+	VolumeScale    *float64 `json:"volumeScale"`
+	SpeedScale     *float64 `json:"speedScale"`
+
+	VolumePoints []pointWire     `json:"volumePoints"`
+	Transition   *transitionWire `json:"transition"`
+	Fit          *string         `json:"fit"`
+	FocusX       *float64        `json:"focusX"`
+	FocusY       *float64        `json:"focusY"`
+}
+
+type clipWire struct {
+	AudioFileKey      *string  `json:"audioFileKey"`
+	AudioAssetKey     *string  `json:"audioAssetKey"`
+	StartMs           *integer `json:"startMs"`
+	SourceTrimStartMs *integer `json:"sourceTrimStartMs"`
+	SourceTrimEndMs   *integer `json:"sourceTrimEndMs"`
+	Volume            *float64 `json:"volume"`
+	Speed             *float64 `json:"speed"`
+
+	FadeInMs     *integer     `json:"fadeInMs"`
+	FadeOutMs    *integer     `json:"fadeOutMs"`
+	Loop         *bool        `json:"loop"`
+	EndMs        *integer     `json:"endMs"`
+	Ducking      *duckingWire `json:"ducking"`
+	VolumePoints []pointWire  `json:"volumePoints"`
+}
+
+type directiveWire struct {
+	ID                       *string         `json:"id"`
+	RangeStartMs             *integer        `json:"rangeStartMs"`
+	RangeEndMs               *integer        `json:"rangeEndMs"`
+	MuteOriginalSegmentAudio *bool           `json:"muteOriginalSegmentAudio"`
+	Selections               []selectionWire `json:"selections"`
+	SourceOffsetMs           *integer        `json:"sourceOffsetMs"`
+	AppliedSpeedScale        *float64        `json:"appliedSpeedScale"`
+}
+
+type selectionWire struct {
+	StemID          *string  `json:"stemId"`
+	AudioURL        *string  `json:"audioUrl"`
+	SeparationJobID *string  `json:"separationJobId"`
+	Volume          *float64 `json:"volume"`
+
+	VolumePoints []pointWire `json:"volumePoints"`
+}
+
+type pointWire struct {
+	AtMs   *integer `json:"atMs"`
+	Volume *float64 `json:"volume"`
+}
+
+type duckingWire struct {
+	AmountDb  *float64 `json:"amountDb"`
+	AttackMs  *integer `json:"attackMs"`
+	ReleaseMs *integer `json:"releaseMs"`
+}
+
+type loudnessWire struct {
+	TargetLufs    *float64 `json:"targetLufs"`
+	MaxTruePeakDb *float64 `json:"maxTruePeakDb"`
+}
+
+type canvasWire struct {
+	Aspect  *string  `json:"aspect"`
+	MaxSide *integer `json:"maxSide"`
+	Fit     *string  `json:"fit"`
+}
+
+type transitionWire struct {
+	Type       *string  `json:"type"`
+	DurationMs *integer `json:"durationMs"`
+}
+
+func ms(n integer) time.Duration { return timeline.Milliseconds(int64(n)) }
+
+// msOr reads an optional time.
+func msOr(n *integer, fallback time.Duration) time.Duration {
+	if n == nil {
+		return fallback
+	}
+	return ms(*n)
+}
+
+func or[T any](p *T, fallback T) T {
+	if p == nil {
+		return fallback
+	}
+	return *p
+}
+
+// timeline reads the multipart form of the configuration.
+func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) {
+	if len(c.Segments) > 0 || c.VideoDurationMs == nil {
+		if c.Segments == nil {
+			return timeline.Timeline{}, fault.Invalidf("segments or videoDurationMs is required")
+		}
+		return c.build(timeline.MultipartNames)
+	}
+	const key = "video"
+	t := timeline.Legacy(key, ms(*c.VideoDurationMs))
+	if err := c.rest(&t, timeline.LegacyNames); err != nil {
+		return t, err
+	}
+	if !sub.Has(key) {
+		return t, fault.Invalidf("video is required")
+	}
+	return t, nil
+}
+
+// referenced reads the form whose sources are asset keys.
+func (c *configWire) referenced() (timeline.Timeline, error) {
+	if c.Segments == nil {
+		return timeline.Timeline{}, fault.Invalidf("segments is required")
+	}
+	if err := c.checkAssetKeys(); err != nil {
+		return timeline.Timeline{}, err
+	}
+	return c.build(timeline.AssetNames)
+}
+
+// checkAssetKeys refuses malformed keys. build reports missing ones, by name.
+func (c *configWire) checkAssetKeys() error {
+	keys := make([]*string, 0, len(c.Segments)+len(c.BgmClips))
+	for _, s := range c.Segments {
+		keys = append(keys, s.SourceAssetKey)
+	}
+	for _, k := range c.BgmClips {
+		keys = append(keys, k.AudioAssetKey)
+	}
+	for _, key := range keys {
+		if key == nil {
+			continue
+		}
+		if _, err := asset.ParseKey(*key); err != nil {
+			return fault.New(fault.Invalid, "invalid_asset_key")
+		}
+	}
+	return nil
+}
+
+// keyOf picks the field that names a source in this form.
+func keyOf(names timeline.Names, file, asset *string) *string {
+	if names == timeline.AssetNames {
+		return asset
+	}
+	return file
+}
+
+func (c *configWire) build(names timeline.Names) (timeline.Timeline, error) {
+	var t timeline.Timeline
+	for i, w := range c.Segments {
+		source := keyOf(names, w.SourceFileKey, w.SourceAssetKey)
+		if err := required("segments", i, field{names.SegmentSource, source != nil}, field{"order", w.Order != nil},
+			field{"durationMs", w.DurationMs != nil}); err != nil {
+			return t, err
+		}
+		points, err := pointsOf(w.VolumePoints, "segments[%d]", i)
+		if err != nil {
+			return t, err
+		}
+		s := timeline.Segment{
+			SourceKey: *source, Order: int64(*w.Order), Duration: ms(*w.DurationMs),
+			TrimStart: msOr(w.TrimStartMs, 0), TrimEnd: msOr(w.TrimEndMs, 0),
+			Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1), Points: points,
+		}
+		if err := w.picture(i, &s); err != nil {
+			return t, err
+		}
+		t.Segments = append(t.Segments, s)
+	}
+	err := c.rest(&t, names)
+	return t, err
+}
+
+// rest reads what both forms share: music, directives, kind and quality. Then it validates the
+// timeline.
+func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
+	t.OutputKind = timeline.OutputKind(or(c.OutputKind, string(timeline.Video)))
+	t.Quality = timeline.Quality(or(c.Quality, string(timeline.Medium)))
+	t.Loudness = c.Loudness.loudness()
+	t.Canvas = c.Canvas.canvas()
+	for i, w := range c.BgmClips {
+		clip, err := w.clip(i, names)
+		if err != nil {
+			return err
+		}
+		t.Clips = append(t.Clips, clip)
+	}
+	for i, w := range c.SeparationDirectives {
+		d, err := w.directive(i)
+		if err != nil {
+			return err
+		}
+		t.Directives = append(t.Directives, d)
+	}
+	return t.Validate(names)
+}
+
+func (w clipWire) clip(i int, names timeline.Names) (timeline.Clip, error) {
+	audio := keyOf(names, w.AudioFileKey, w.AudioAssetKey)
+	if err := required("bgmClips", i, field{names.ClipSource, audio != nil}, field{"startMs", w.StartMs != nil}); err != nil {
+		return timeline.Clip{}, err
+	}
+	points, err := pointsOf(w.VolumePoints, "bgmClips[%d]", i)
+	return timeline.Clip{
+		SourceKey: *audio, Start: ms(*w.StartMs), End: msOr(w.EndMs, 0),
+		SourceTrimStart: msOr(w.SourceTrimStartMs, 0), SourceTrimEnd: msOr(w.SourceTrimEndMs, 0),
+		Volume: or(w.Volume, 1), Speed: or(w.Speed, 1), FadeIn: msOr(w.FadeInMs, 0), FadeOut: msOr(w.FadeOutMs, 0),
+		Loop: or(w.Loop, false), Ducking: w.Ducking.ducking(), Points: points,
+	}, err
+}
+
+func (w directiveWire) directive(i int) (timeline.Directive, error) {
+	if err := required("separationDirectives", i, field{"id", w.ID != nil}, field{"rangeStartMs", w.RangeStartMs != nil},
+		field{"rangeEndMs", w.RangeEndMs != nil}); err != nil {
+		return timeline.Directive{}, err
+	}
+	d := timeline.Directive{
+		ID:           *w.ID,
+		Range:        timeline.Range{Start: ms(*w.RangeStartMs), End: ms(*w.RangeEndMs)},
+		MuteOriginal: or(w.MuteOriginalSegmentAudio, false),
+		SourceOffset: msOr(w.SourceOffsetMs, 0), AppliedSpeed: or(w.AppliedSpeedScale, 1),
+	}
+	for j, sel := range w.Selections {
+		points, err := pointsOf(sel.VolumePoints, "separationDirectives[%d].selections[%d]", i, j)
+		if err != nil {
+			return d, err
+		}
+		s := sel.selection()
+		s.Points = points
+		d.Selections = append(d.Selections, s)
+	}
+	return d, nil
+}
+
+// selection reads the name of a stem: its URL alone, or the ids of its separation and itself. If
+// both are missing, resolving the stem refuses "-" as an invalid URL.
+func (w selectionWire) selection() timeline.Selection {
+	s := timeline.Selection{StemID: nonBlank(or(w.StemID, "")), SeparationID: strings.TrimSpace(or(w.SeparationJobID, "")),
+		SourceKey: or(w.AudioURL, ""), Volume: or(w.Volume, 1)}
+	switch {
+	case s.SeparationID == "":
+		s.SourceKey = nonBlank(s.SourceKey)
+	case strings.TrimSpace(s.SourceKey) == "":
+		s.SourceKey = ""
+	}
+	if !storable(s.SeparationID) || !storable(s.StemID) {
+		s.SeparationID, s.StemID = "-", "-" // unknown ids
+	}
+	return s
+}
+
+func nonBlank(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "-"
+	}
+	return s
+}
+
+// field is a required field of an object.
+type field struct {
+	name  string
+	given bool
+}
+
+// required returns an error that names the first field missing from an item of a list.
+func required(list string, i int, fields ...field) error {
+	for _, f := range fields {
+		if !f.given {
+			return fault.Invalidf("%s[%d].%s is required", list, i, f.name)
+		}
+	}
+	return nil
+}
+
+// pointsOf reads the volumePoints of an object. The format and its indexes are the object's path.
+func pointsOf(wire []pointWire, object string, indexes ...any) ([]timeline.Point, error) {
+	var points []timeline.Point
+	for i, w := range wire {
+		list := fmt.Sprintf(object, indexes...) + ".volumePoints"
+		if err := required(list, i, field{"atMs", w.AtMs != nil}, field{"volume", w.Volume != nil}); err != nil {
+			return nil, err
+		}
+		points = append(points, timeline.Point{At: ms(*w.AtMs), Volume: *w.Volume})
+	}
+	return points, nil
+}
+
+// ducking returns nil if the field is absent.
+func (w *duckingWire) ducking() *timeline.Ducking {
+	if w == nil {
+		return nil
+	}
+	d := timeline.DefaultDucking
+	d.AmountDB, d.Attack, d.Release = or(w.AmountDb, d.AmountDB), msOr(w.AttackMs, d.Attack), msOr(w.ReleaseMs, d.Release)
+	return &d
+}
+
+// loudness returns nil if the field is absent.
+func (w *loudnessWire) loudness() *timeline.Loudness {
+	if w == nil {
+		return nil
+	}
+	l := timeline.DefaultLoudness
+	l.TargetLUFS, l.MaxTruePeakDB = or(w.TargetLufs, l.TargetLUFS), or(w.MaxTruePeakDb, l.MaxTruePeakDB)
+	return &l
+}
+
+// canvas returns nil, the first segment's picture, if the field is absent.
+func (w *canvasWire) canvas() *timeline.Canvas {
+	if w == nil {
+		return nil
+	}
+	return &timeline.Canvas{
+		Aspect:  timeline.Aspect(or(w.Aspect, string(timeline.SourceAspect))),
+		MaxSide: (*int64)(w.MaxSide),
+		Fit:     timeline.Fit(or(w.Fit, string(timeline.Contain))),
+	}
+}
+
+// picture reads how the i-th segment joins the previous one and fits the canvas.
+func (w *segmentWire) picture(i int, s *timeline.Segment) error {
+	if t := w.Transition; t != nil {
+		if t.Type == nil {
+			return fault.Invalidf("segments[%d].transition.type is required", i)
+		}
+		s.Transition = &timeline.Transition{Kind: timeline.TransitionKind(*t.Type),
+			Duration: msOr(t.DurationMs, timeline.DefaultTransition)}
+	}
+	if w.Fit != nil {
+		s.Fit = timeline.Fit(nonBlank(*w.Fit))
+	}
+	if w.FocusX != nil || w.FocusY != nil {
+		s.Focus = &timeline.Focus{X: or(w.FocusX, 0.5), Y: or(w.FocusY, 0.5)}
+	}
+	return nil
+}
