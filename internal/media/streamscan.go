@@ -1,0 +1,177 @@
+package media
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"cutroom/internal/media/container"
+)
+
+type packet struct {
+	pts, dts, duration, size, skip, trim, pos int64
+	key, discard, remember, locate            bool
+}
+
+// streamScan sums up one stream. Packets come in decoding order; the scan holds a few
+// starts back to see them in presentation order, and needs no other memory.
+type streamScan struct {
+	header header
+
+	packets, discarded, size int64
+	first, end               int64 // of the packets that are shown
+	least, most              int64 // of all packets
+	skip, trim               int64
+	longest, last            int64 // durations of the longest packet and of the one that ends last
+	endsWithDuration         bool
+
+	order    []int64 // starts that are held back, ascending
+	previous int64   // start that was taken last
+	steps    int64   // starts that were taken
+	gaps     [][2]int64
+	shortest int64 // distance of two, 0 before the first
+
+	starts, keyframes []int64 // in decoding order
+
+	runs []run
+	lost bool // not all packets are in runs
+}
+
+// run is a Run in ticks.
+type run struct{ first, last, from, to int64 }
+
+// A run goes on with the next packet if that lies at most maxRunGap behind it, until the
+// run is maxRunBytes long.
+const (
+	maxRunGap   = 256 << 10
+	maxRunBytes = 1 << 20
+	maxPosition = 1 << 48 // in a file; hostile tables name any
+)
+
+// locate notes where a packet lies and returns the number of runs that it began.
+func (s *streamScan) locate(p packet) int {
+	if p.pts == noTicks {
+		p.pts = p.dts
+	}
+	if p.pts == noTicks || p.pos < 0 || p.pos > maxPosition || p.size < 0 || p.size > maxPosition {
+		s.lost = true
+	}
+	if s.lost {
+		return 0
+	}
+	if n := len(s.runs); n > 0 {
+		r, end := &s.runs[n-1], p.pos+p.size
+		if gap := p.pos - r.to; gap >= 0 && gap <= maxRunGap && end-r.from <= maxRunBytes {
+			r.last, r.to = p.pts, end
+			return 0
+		}
+	}
+	s.runs = append(s.runs, run{p.pts, p.pts, p.pos, p.pos + p.size})
+	return 1
+}
+
+// reorderDepth is twice the deepest reordering of H.264 and HEVC, 16 frames.
+const reorderDepth = 32
+
+func (s *streamScan) add(p packet) {
+	if p.pts == noTicks {
+		p.pts = p.dts
+	}
+	if p.pts == noTicks { // no timestamps at all: packets follow each other
+		p.pts = s.end
+	}
+	if s.packets+s.discarded == 0 {
+		s.least, s.most = p.pts, p.pts
+	}
+	s.least, s.most = min(s.least, p.pts), max(s.most, p.pts+max(p.duration, 0))
+	s.size += p.size
+	if p.discard {
+		s.discarded++
+		return
+	}
+	if s.packets == 0 || p.pts < s.first {
+		s.first = p.pts
+	}
+	if end := p.pts + max(p.duration, 0); s.packets == 0 || end > s.end || end == s.end && p.duration > 0 {
+		s.end, s.last, s.endsWithDuration = end, p.duration, p.duration > 0
+	}
+	s.longest = max(s.longest, p.duration)
+	s.packets++
+	s.skip += p.skip
+	s.trim += p.trim
+	at, _ := slices.BinarySearch(s.order, p.pts)
+	s.order = slices.Insert(s.order, at, p.pts)
+	if len(s.order) > reorderDepth {
+		s.step()
+	}
+	if p.remember && len(s.starts) < maxFrames {
+		s.starts = append(s.starts, p.pts)
+		if p.key {
+			s.keyframes = append(s.keyframes, p.pts)
+		}
+	}
+}
+
+// step takes the next start in presentation order.
+func (s *streamScan) step() {
+	next := s.order[0]
+	s.order = slices.Delete(s.order, 0, 1)
+	if d := next - s.previous; s.steps > 0 && d > 0 {
+		if s.shortest == 0 || d < s.shortest {
+			s.shortest = d
+		}
+		if s.steps > 1 && d/4 > (s.previous-s.first)/(s.steps-1) && len(s.gaps) < maxGaps {
+			s.gaps = append(s.gaps, [2]int64{s.previous, next})
+		}
+	}
+	s.previous = next
+	s.steps++
+}
+
+func (s *streamScan) finish() Measured {
+	for len(s.order) > 0 {
+		s.step()
+	}
+	if s.packets > 0 && !s.endsWithDuration {
+		s.end += s.shortest // the last packet lasts as long as its neighbours
+	}
+	slices.Sort(s.starts)
+	slices.Sort(s.keyframes)
+	base := parseRational(s.header["time_base"])
+	m := Measured{
+		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0, TimeBase: base,
+		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Counted: s.header.counted(),
+		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
+		Packets: s.packets, Discarded: s.discarded, Starts: s.starts,
+		Extent: between(ticksToDuration(s.least, base), ticksToDuration(max(s.most, s.end), base)),
+	}
+	if sample := (Rational{1, m.SampleRate}); sample.Known() && s.packets+s.discarded > 0 {
+		m.Extent = max(m.Extent, ticksToDuration(s.header.samples(s.packets+s.discarded, s.size), sample))
+		m.First += ticksToDuration(s.skip, sample)
+		// The packets of Ogg, and since ffmpeg 8 of mp4 and webm, are already shortened
+		// by what is dropped; those of MP3 never are.
+		shortened := ticksToDuration(s.longest-s.last, base)
+		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
+	}
+	for _, g := range s.gaps {
+		m.Gaps = append(m.Gaps, Gap{ticksToDuration(g[0], base), ticksToDuration(g[1], base)})
+	}
+	for _, t := range s.keyframes {
+		m.Keyframes = append(m.Keyframes, ticksToDuration(t, base))
+	}
+	if !s.lost {
+		for _, r := range s.runs {
+			m.Runs = append(m.Runs, Run{ticksToDuration(r.first, base), ticksToDuration(r.last, base), container.Span{From: r.from, To: r.to}})
+		}
+	}
+	return m
+}
+
+// between returns the time from one moment to another, or the longest Duration if it
+// does not fit.
+func between(from, to time.Duration) time.Duration {
+	if d := to - from; d >= 0 {
+		return d
+	}
+	return math.MaxInt64
+}
