@@ -55,7 +55,6 @@ func (e *LedgerEntry) about() {
 
 var platforms = [2]string{"platform_a", "platform_b"}
 
-// ErrNoUser answers for an id without an account.
 // ErrNoUser is the error for a user who does not exist.
 var ErrNoUser = fault.Sentencef(fault.NotFound, "User not found")
 

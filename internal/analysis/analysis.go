@@ -12,12 +12,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"cutroom/internal/asset"
 	"cutroom/internal/audio"
 	"cutroom/internal/derived"
+	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
@@ -208,18 +208,8 @@ const folderPrefix = "analysis-"
 
 // SweepFolders removes the work folders that a crash left behind on this disk.
 func (s *Service) SweepFolders(context.Context) error {
-	entries, err := os.ReadDir(s.o.WorkDir)
-	if err != nil {
+	if err := disk.RemoveOld(s.o.WorkDir, folderPrefix, time.Hour); err != nil {
 		return fmt.Errorf("sweep work folders: %w", err)
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if !strings.HasPrefix(e.Name(), folderPrefix) || err != nil || time.Since(info.ModTime()) < time.Hour {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(s.o.WorkDir, e.Name())); err != nil {
-			return fmt.Errorf("sweep work folders: %w", err)
-		}
 	}
 	return nil
 }

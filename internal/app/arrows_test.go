@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"derived":              {"fault", "job", "media", "objectstore"},
 	"credit":               {"audit", "cursor", "db", "fault", "ratelimit", "tracing", "upstream/receipt", "user"},
 	"asset":                {"cursor", "db", "disk", "diskcache", "fault", "job", "objectstore", "quota", "ratelimit", "user"},
-	"analysis":             {"asset", "audio", "derived", "fault", "media", "objectstore"},
+	"analysis":             {"asset", "audio", "derived", "disk", "fault", "media", "objectstore"},
 	"installation":         {"audit", "db", "httpcall", "objectstore"},
 	"sweep":                {"db", "objectstore"},
 	"tracing":              {},

@@ -324,22 +324,19 @@ func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *aske
 
 // claimSales marks a batch of the purchases that are due as asked, and returns it.
 func (l *Ledger) claimSales(ctx context.Context, platform string) ([]receipt.Transaction, error) {
-	var due []receipt.Transaction
-	err := l.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		due, err = db.All(ctx, tx, func(row db.Scanner) (t receipt.Transaction, err error) {
-			err = row.Scan(&t.ID)
-			return t, err
-		}, `UPDATE purchases SET asked_at = now_ms()
-			WHERE platform = $1 AND transaction_hash IN (
-				SELECT transaction_hash FROM purchases
-				WHERE platform = $1 AND reversed_at IS NULL AND order_id IS NOT NULL
-					AND created_at > now_ms() - $2 AND COALESCE(asked_at, created_at) <= now_ms() - $3
-				ORDER BY COALESCE(asked_at, created_at) LIMIT $4`+tx.SkipLocked()+`)
-			RETURNING order_id`, platform, askWithin.Milliseconds(), askAgain.Milliseconds(), askBatch)
-		return err
-	})
+	ids, err := l.db.ExecTexts(ctx, `UPDATE purchases SET asked_at = now_ms()
+		WHERE platform = $1 AND transaction_hash IN (
+			SELECT transaction_hash FROM purchases
+			WHERE platform = $1 AND reversed_at IS NULL AND order_id IS NOT NULL
+				AND created_at > now_ms() - $2 AND COALESCE(asked_at, created_at) <= now_ms() - $3
+			ORDER BY COALESCE(asked_at, created_at) LIMIT $4`+l.db.SkipLockedOf("purchases")+`)
+		RETURNING order_id`, platform, askWithin.Milliseconds(), askAgain.Milliseconds(), askBatch)
 	if err != nil {
 		return nil, fmt.Errorf("claim past sales: %w", err)
+	}
+	due := make([]receipt.Transaction, len(ids))
+	for i, id := range ids {
+		due[i].ID = id
 	}
 	return due, nil
 }

@@ -2,7 +2,7 @@
 //
 // It owns the connection pool, transactions, the embedded migrations and the
 // few differences between the two databases, each under a name that says what
-// it means: [Tx.Lock], [Tx.SkipLocked], [Tx.Notify]. It knows no table of the
+// it means: [Tx.Lock], [DB.SkipLockedOf], [Tx.Notify]. It knows no table of the
 // domain. One SQL text serves both: $n placeholders, integers for time, and
 // now_ms(), the database's clock in epoch milliseconds, which is a function in
 // both. Because every replica compares leases against that one clock, replicas

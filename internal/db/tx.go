@@ -160,17 +160,8 @@ func (d *DB) ExecRowLocked(ctx context.Context, name, query string, args []any, 
 	}))
 }
 
-// SkipLocked is the suffix of a SELECT that claims rows: other claimers pass
-// over rows already taken. SQLite's single writer needs none.
-func (t *Tx) SkipLocked() string {
-	if t.db.postgres {
-		return " FOR UPDATE SKIP LOCKED"
-	}
-	return ""
-}
-
-// SkipLockedOf is [Tx.SkipLocked] for a SELECT over a join, locking the rows of
-// the named alias only. A single statement may have it outside of a transaction.
+// SkipLockedOf is the suffix of a SELECT that claims rows of the named table or alias: it
+// passes over rows that another claimer has locked. SQLite's single writer needs none.
 func (d *DB) SkipLockedOf(alias string) string {
 	if d.postgres {
 		return " FOR UPDATE OF " + alias + " SKIP LOCKED"

@@ -197,7 +197,7 @@ func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
 	var ids []string
 	err = d.db.InTx(ctx, func(tx *db.Tx) (err error) {
 		ids, err = db.Texts(tx.Query(ctx, `UPDATE events SET fanned_out_at = now_ms() WHERE fanned_out_at IS NULL AND id IN (
-			SELECT id FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT $1`+tx.SkipLocked()+`) RETURNING id`, fanOutBatch))
+			SELECT id FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT $1`+d.db.SkipLockedOf("events")+`) RETURNING id`, fanOutBatch))
 		for _, id := range ids {
 			err = errors.Join(err, d.deliver(ctx, tx, id))
 		}

@@ -160,41 +160,38 @@ func (b *Bucket) call(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(context.WithValue(ctx, tryLimitKey{}, b.timeout/2), b.timeout)
 }
 
-// Stat returns the object's description.
-func (b *Bucket) Stat(ctx context.Context, key string) (_ Info, err error) {
+// head asks for an object's headers. With the mode, they include its checksum.
+func (b *Bucket) head(ctx context.Context, key string, mode types.ChecksumMode) (out *s3.HeadObjectOutput, err error) {
 	ctx, end := tracing.Start(ctx, "bucket stat")
 	defer func() { end(err) }()
 	if err := CheckKey(key); err != nil {
-		return Info{}, err
+		return nil, err
 	}
 	call, cancel := b.call(ctx)
 	defer cancel()
-	out, err := b.client.HeadObject(call, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key})
+	out, err = b.client.HeadObject(call, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key, ChecksumMode: mode})
 	if err != nil {
-		return Info{}, b.fail(ctx, "stat", key, err)
+		return nil, b.fail(ctx, "stat", key, err)
 	}
-	return Info{
-		Key:         key,
-		SizeBytes:   aws.ToInt64(out.ContentLength),
-		ModTime:     aws.ToTime(out.LastModified),
-		ETag:        aws.ToString(out.ETag),
-		ContentType: aws.ToString(out.ContentType),
-	}, nil
+	return out, nil
+}
+
+// Stat returns the object's description.
+func (b *Bucket) Stat(ctx context.Context, key string) (Info, error) {
+	out, err := b.head(ctx, key, "")
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{Key: key, SizeBytes: aws.ToInt64(out.ContentLength), ModTime: aws.ToTime(out.LastModified),
+		ETag: aws.ToString(out.ETag), ContentType: aws.ToString(out.ContentType)}, nil
 }
 
 // SHA256 returns the hash of the object's bytes, and their ETag, if the store computed the hash
 // when the object was put. Otherwise the hash is nil.
 func (b *Bucket) SHA256(ctx context.Context, key string) (sum []byte, etag string, err error) {
-	ctx, end := tracing.Start(ctx, "bucket stat")
-	defer func() { end(err) }()
-	if err := CheckKey(key); err != nil {
-		return nil, "", err
-	}
-	call, cancel := b.call(ctx)
-	defer cancel()
-	out, err := b.client.HeadObject(call, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key, ChecksumMode: types.ChecksumModeEnabled})
+	out, err := b.head(ctx, key, types.ChecksumModeEnabled)
 	if err != nil {
-		return nil, "", b.fail(ctx, "stat", key, err)
+		return nil, "", err
 	}
 	// The checksum of an upload in parts, which ends in their number, is not that of the bytes.
 	sum, err = base64.StdEncoding.DecodeString(aws.ToString(out.ChecksumSHA256))

@@ -43,27 +43,10 @@ func NewDir(root string) (*Dir, error) {
 	if err := os.MkdirAll(d.temp, 0o750); err != nil {
 		return nil, fmt.Errorf("object directory: %w", err)
 	}
-	if err := d.sweepTemp(); err != nil {
+	if err := disk.RemoveOld(d.temp, "", staleTemp); err != nil {
 		return nil, fmt.Errorf("object directory: %w", err)
 	}
 	return d, nil
-}
-
-func (d *Dir) sweepTemp() error {
-	entries, err := os.ReadDir(d.temp)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || time.Since(info.ModTime()) < staleTemp {
-			continue // already removed, or in use by another process
-		}
-		if err := disk.Remove(filepath.Join(d.temp, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (d *Dir) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }

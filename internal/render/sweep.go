@@ -121,12 +121,8 @@ func (s *Service) SweepFolders(ctx context.Context) error {
 }
 
 func (s *Service) expireInputs(ctx context.Context) error {
-	var keys []string
-	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		keys, err = db.Texts(tx.Query(ctx, `DELETE FROM render_inputs WHERE last_used_at < now_ms() - $1
-			AND NOT `+job.Held("render_inputs.object_key")+` RETURNING object_key`, s.InputLifetime.Milliseconds()))
-		return err
-	})
+	keys, err := s.db.ExecTexts(ctx, `DELETE FROM render_inputs WHERE last_used_at < now_ms() - $1
+		AND NOT `+job.Held("render_inputs.object_key")+` RETURNING object_key`, s.InputLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("expire inputs: %w", err)
 	}

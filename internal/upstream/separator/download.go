@@ -155,18 +155,20 @@ func (c *Client) background(ctx context.Context, dir string, projectID int64, p 
 	return Stem{}, nil
 }
 
+// The limits of the archive of speaker tracks.
+const (
+	maxArchiveEntries = 64      // of any kind
+	maxArchiveBytes   = 4 << 30 // packed, and again unpacked
+)
+
 // speakers downloads the archive of speaker tracks and unpacks it.
 func (c *Client) speakers(ctx context.Context, dir string, projectID int64) ([]Stem, error) {
 	archive := filepath.Join(dir, "speakers.tar.part")
 	defer os.Remove(archive) // not there when the download failed
-	if err := c.fetch(ctx, c.target(projectID, targetSpeakers), archive, c.cfg.MaxArchiveBytes); err != nil {
+	if err := c.fetch(ctx, c.target(projectID, targetSpeakers), archive, maxArchiveBytes); err != nil {
 		return nil, err
 	}
-	stems, err := unpack(ctx, archive, dir, archiveLimits{
-		entries:    c.cfg.MaxArchiveEntries,
-		entryBytes: c.cfg.MaxDownloadBytes,
-		totalBytes: c.cfg.MaxArchiveBytes,
-	})
+	stems, err := unpack(ctx, archive, dir, archiveLimits{maxArchiveEntries, c.cfg.MaxDownloadBytes, maxArchiveBytes})
 	var e *Error
 	if errors.As(err, &e) {
 		e.Op, e.Transient = "download", ctx.Err() != nil

@@ -50,9 +50,7 @@ type Config struct {
 	RequestTimeout time.Duration // one attempt as a whole, its body included; 10 minutes
 	SocketTimeout  time.Duration // the longest silence within an attempt; 10 minutes
 
-	MaxDownloadBytes  int64 // one stem, downloaded or unpacked; 2 GiB
-	MaxArchiveEntries int   // entries of any kind in the speaker archive; 64
-	MaxArchiveBytes   int64 // the speaker archive, and all it unpacks to; 4 GiB
+	MaxDownloadBytes int64 // one stem, downloaded or unpacked; 2 GiB
 
 	// Record, if set, is told of every HTTP call once it has ended, retries
 	// included. It is called from the goroutine of the method that made the
@@ -122,8 +120,6 @@ func withDefaults(cfg Config) Config {
 	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, 10*time.Minute)
 	cfg.SocketTimeout = cmp.Or(cfg.SocketTimeout, 10*time.Minute)
 	cfg.MaxDownloadBytes = cmp.Or(cfg.MaxDownloadBytes, 2<<30)
-	cfg.MaxArchiveEntries = cmp.Or(cfg.MaxArchiveEntries, 64)
-	cfg.MaxArchiveBytes = cmp.Or(cfg.MaxArchiveBytes, 4<<30)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Record == nil {
 		cfg.Record = func(Call) {}
