@@ -26,7 +26,7 @@ import (
 // Options configures a Service. All fields are required.
 type Options struct {
 	Assets *asset.Service
-	Bucket *objectstore.Bucket // nil disables the service
+	Bucket *objectstore.Bucket
 	Media  *media.Runner
 	Slots  *media.FairSlots // shared with the analysis of uploads, by user
 	Maker  *derived.Maker
@@ -45,13 +45,6 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service { return &Service{o, timeLimit} }
-
-// The points that a waveform may be asked in.
-const (
-	minPoints     = 100
-	maxPoints     = 4000
-	DefaultPoints = 1000
-)
 
 // What the analysis of one asset may cost.
 const (
@@ -103,22 +96,11 @@ type stored struct {
 // version is raised when the same asset would be described differently.
 const version = 2
 
-// Enabled is the error of a service without a bucket.
-func (s *Service) Enabled() error {
-	if s.o.Bucket == nil {
-		return asset.ErrDisabled
-	}
-	return nil
-}
-
 // Get returns the analysis of an asset that the owner uses with it, the waveform in at
 // most so many points.
 func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (Analysis, error) {
-	if err := s.Enabled(); err != nil {
-		return Analysis{}, err
-	}
-	if points < minPoints || points > maxPoints {
-		return Analysis{}, fault.Invalidf("points must be %d..%d", minPoints, maxPoints)
+	if points < audio.MinPoints || points > audio.MaxPoints {
+		return Analysis{}, fault.Invalidf("points must be %d..%d", audio.MinPoints, audio.MaxPoints)
 	}
 	key, err := s.o.Assets.Use(ctx, owner, assetKey)
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 	maxContentTypeBytes = 255
 )
 
-// ErrDisabled is the error of every call that needs a bucket if none is configured.
+// ErrDisabled is the answer to a request that needs a bucket if none is configured.
 var ErrDisabled = fault.New(fault.Unavailable, "r2_disabled")
 
 // ErrInvalidKey is the error for a key that ParseKey refuses.
@@ -112,9 +112,6 @@ type Upload struct {
 // user a holder of the asset. A large file is uploaded in parts if the client asks for
 // it. A field that breaks a rule is a fault.Invalid that names it.
 func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
-	if s.bucket == nil {
-		return Upload{}, ErrDisabled
-	}
 	key, contentType, err := s.validate(r)
 	if err != nil {
 		return Upload{}, err

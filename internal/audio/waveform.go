@@ -16,6 +16,13 @@ type Waveform struct {
 	Pairs          []int8 // lowest, highest, lowest, ...; -128 and 127 are full scale
 }
 
+// The numbers of pairs in which clients may ask for a waveform.
+const (
+	MinPoints     = 100
+	MaxPoints     = 4000
+	DefaultPoints = 1000
+)
+
 // Len is the number of pairs.
 func (w Waveform) Len() int { return len(w.Pairs) / 2 }
 

@@ -84,11 +84,7 @@ func (s *Server) account(w http.ResponseWriter, r *http.Request, who account.Pri
 }
 
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request, who account.Principal) error {
-	if err := s.o.Accounts.SignOut(r.Context(), who.UserID); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent(w, s.o.Accounts.SignOut(r.Context(), who.UserID))
 }
 
 func (s *Server) renewSession(w http.ResponseWriter, r *http.Request, user account.Principal) error {
@@ -97,9 +93,5 @@ func (s *Server) renewSession(w http.ResponseWriter, r *http.Request, user accou
 }
 
 func (s *Server) deleteAccount(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	if err := s.o.Accounts.Delete(r.Context(), user.UserID, user.UserID); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent(w, s.o.Accounts.Delete(r.Context(), user.UserID, user.UserID))
 }

@@ -5,6 +5,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/analysis"
+	"cutroom/internal/audio"
 )
 
 type analysisRequest struct {
@@ -27,14 +28,11 @@ type analysisBody struct {
 }
 
 func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who account.Principal) error {
-	if err := s.o.Analyses.Enabled(); err != nil {
-		return err
-	}
 	var req analysisRequest
 	if _, err := readObject(w, r, &req); err != nil {
 		return err
 	}
-	points := analysis.DefaultPoints
+	points := audio.DefaultPoints
 	if req.Points != nil {
 		points = int(*req.Points)
 	}

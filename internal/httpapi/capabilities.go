@@ -21,8 +21,8 @@ type feature struct {
 // features is the list that GET /capabilities answers from. Add a feature when it
 // works, not before.
 var features = []feature{
-	{"analysis", withBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always},
-	{"canvas", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"separate.v3", withBucket}, {"stems.wav", always},
+	{"analysis", needsBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always},
+	{"canvas", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"separate.v3", needsBucket}, {"stems.wav", always},
 	{"transition.dissolve", always}, {"transition.fadeBlack", always}, {"transition.fadeWhite", always},
 	{"volumePoints", always},
 	{"devices.platform_a", func(o *Options) bool { return o.Devices.PushTo(events.PlatformA) }},
@@ -31,7 +31,7 @@ var features = []feature{
 
 func always(*Options) bool { return true }
 
-func withBucket(o *Options) bool { return o.Assets.Enabled() }
+func needsBucket(o *Options) bool { return o.Assets.Enabled() }
 
 func supportedFeatures(o *Options) []string {
 	names := make([]string, 0, len(features))

@@ -19,10 +19,6 @@ func device(do func(ctx context.Context, userID, platform, token string) error) 
 		if err := decodeJSON(w, r, &req); err != nil {
 			return err
 		}
-		if err := do(r.Context(), user.UserID, req.Platform, req.Token); err != nil {
-			return err
-		}
-		w.WriteHeader(http.StatusNoContent)
-		return nil
+		return noContent(w, do(r.Context(), user.UserID, req.Platform, req.Token))
 	}
 }

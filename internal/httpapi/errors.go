@@ -162,12 +162,20 @@ func encode(body any) []byte {
 	return b.Bytes()
 }
 
-// answer is ok with what a method of the domain returned, or its error.
+// answer answers 200 with the body unless a method of the domain returned an error.
 func answer(w http.ResponseWriter, body any, err error) error {
 	if err != nil {
 		return err
 	}
 	return ok(w, body)
+}
+
+// noContent answers 204 unless a method of the domain returned an error.
+func noContent(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
 }
 
 // ok answers 200 with a body.

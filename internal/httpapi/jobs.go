@@ -35,10 +35,6 @@ func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string)
 // deleteJob cancels and deletes a job, of either kind.
 func deleteJob(remove func(ctx context.Context, owner, jobID string) error) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-		if err := remove(r.Context(), user.UserID, r.PathValue("jobId")); err != nil {
-			return err
-		}
-		w.WriteHeader(http.StatusNoContent)
-		return nil
+		return noContent(w, remove(r.Context(), user.UserID, r.PathValue("jobId")))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"cutroom/internal/account"
-	"cutroom/internal/asset"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/render"
@@ -80,9 +79,6 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 }
 
 func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	if !s.o.Assets.Enabled() {
-		return asset.ErrDisabled
-	}
 	key, err := idempotencyKey(r, user)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"cutroom/internal/account"
+	"cutroom/internal/asset"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/user"
@@ -172,6 +173,16 @@ func (s *Server) unpaused(kind string, h userHandler) userHandler {
 		}
 		if known, err := idempotency.Known(r.Context(), s.o.DB, key); err != nil || !known {
 			return cmp.Or(err, paused)
+		}
+		return h(w, r, who)
+	}
+}
+
+// withBucket answers r2_disabled before it reads the request, if no bucket is configured.
+func (s *Server) withBucket(h userHandler) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+		if !s.o.Assets.Enabled() {
+			return asset.ErrDisabled
 		}
 		return h(w, r, who)
 	}

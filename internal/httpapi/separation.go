@@ -211,7 +211,7 @@ func bodyOfPeaks(wave audio.Waveform) peaksBody {
 }
 
 func (s *Server) peaks(w http.ResponseWriter, r *http.Request) error {
-	points, query := separation.DefaultPoints, r.URL.Query()
+	points, query := audio.DefaultPoints, r.URL.Query()
 	if query.Has("points") {
 		points, _ = strconv.Atoi(query.Get("points")) // 0 is refused as well
 	}

@@ -35,9 +35,6 @@ func (q separateV3Request) reference() (separation.Reference, error) {
 }
 
 func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	if !s.o.Assets.Enabled() {
-		return asset.ErrDisabled
-	}
 	key, err := idempotencyKey(r, user)
 	if err != nil {
 		return err

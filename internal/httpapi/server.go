@@ -132,7 +132,7 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
 
 	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(pause.Separation, s.separate))))
-	s.handle("POST /api/v2/separate/v3", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(pause.Separation, s.separateV3))))
+	s.handle("POST /api/v2/separate/v3", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(pause.Separation, s.withBucket(s.separateV3)))))
 	s.handle("GET /api/v2/separate", s.signedIn(history("jobs", s.o.Separations.History, listedSeparation)))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
 	s.handle("DELETE /api/v2/separate/{jobId}", s.signedIn(deleteJob(s.o.Separations.Delete)))
@@ -141,16 +141,16 @@ func (s *Server) routes() {
 
 	s.handle("POST /api/v2/render/inputs", s.limited(limitRender, s.byUser, s.submitter(s.renderInput)))
 	s.handle("POST /api/v2/render", s.limited(limitRender, s.byUser, s.submitter(s.unpaused(pause.Render, s.renderMultipart))))
-	s.handle("POST /api/v2/render/v3", s.limited(limitRender, s.byUser, s.submitter(s.unpaused(pause.Render, s.renderV3))))
+	s.handle("POST /api/v2/render/v3", s.limited(limitRender, s.byUser, s.submitter(s.unpaused(pause.Render, s.withBucket(s.renderV3)))))
 	s.handle("GET /api/v2/render", s.signedIn(history("jobs", s.o.Renders.History, listedRender)))
 	s.handle("DELETE /api/v2/render/{jobId}", s.signedIn(deleteJob(s.o.Renders.Delete)))
 	s.handle("GET /api/v2/render/{jobId}/status", s.signedIn(s.renderStatus))
 	s.handle("GET /api/v2/render/{jobId}/download", s.signedIn(s.renderDownload))
 	s.handle("GET /api/v2/render/{jobId}/poster", s.signedIn(s.renderPoster))
 
-	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.uploadURL)))
-	s.handle("POST /api/v2/assets/complete", s.limited(limitAssets, s.byUser, s.submitter(s.completeUpload)))
-	s.handle("POST /api/v2/assets/analysis", s.limited(limitAssets, s.byUser, s.submitter(s.analyseAsset)))
+	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.uploadURL))))
+	s.handle("POST /api/v2/assets/complete", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.completeUpload))))
+	s.handle("POST /api/v2/assets/analysis", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.analyseAsset))))
 	s.handle("GET /api/v2/assets", s.signedIn(history("assets", s.o.Assets.List, bodyOfAsset)))
 	s.handle("DELETE /api/v2/assets/{name}", s.signedIn(s.deleteAsset))
 

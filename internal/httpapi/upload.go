@@ -33,9 +33,6 @@ type uploadPartBody struct {
 }
 
 func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, who account.Principal) error {
-	if !s.o.Assets.Enabled() {
-		return asset.ErrDisabled
-	}
 	var req uploadURLRequest
 	if err := decodeJSON(w, r, &req); err != nil {
 		return err
@@ -46,9 +43,6 @@ func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, who account.P
 }
 
 func (s *Server) completeUpload(w http.ResponseWriter, r *http.Request, who account.Principal) error {
-	if !s.o.Assets.Enabled() {
-		return asset.ErrDisabled
-	}
 	var req struct {
 		UploadID string `json:"uploadId"`
 	}
@@ -82,9 +76,5 @@ func bodyOfAsset(h asset.Held) assetBody {
 }
 
 func (s *Server) deleteAsset(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	if err := s.o.Assets.Release(r.Context(), user.UserID, r.PathValue("name")); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent(w, s.o.Assets.Release(r.Context(), user.UserID, r.PathValue("name")))
 }

@@ -19,13 +19,6 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// The numbers of points that a waveform may have.
-const (
-	minPoints     = 100
-	maxPoints     = 4000
-	DefaultPoints = 1000
-)
-
 var errInvalidPoints = fault.New(fault.Invalid, "invalid_points")
 
 // Peaks returns the waveform of a stem in at most so many points, by the stem's
@@ -36,7 +29,7 @@ func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points
 	if err != nil {
 		return audio.Waveform{}, err
 	}
-	if points < minPoints || points > maxPoints {
+	if points < audio.MinPoints || points > audio.MaxPoints {
 		return audio.Waveform{}, errInvalidPoints
 	}
 	key := peaksKey(jobID, stemID)
