@@ -12,11 +12,11 @@ help: ## list the targets
 	@grep -hsE '^[a-z0-9-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: ## build both programs, static, into bin/
+build: ## build both static programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: setup
-setup: ## install what the service needs (ffmpeg, espeak-ng) from Debian's packages
+setup: ## install ffmpeg and espeak-ng from Debian's packages
 	@scripts/setup.sh run
 
 .PHONY: demo
@@ -24,27 +24,27 @@ demo: setup build ## run the main job end to end on generated media; results in 
 	bin/sandbox demo
 
 .PHONY: sandbox
-sandbox: setup build ## run the whole system on this machine, without any account
+sandbox: setup build ## run the whole system on this machine; needs no accounts
 	bin/sandbox
 
 .PHONY: test
-test: ## install what the tests need and run all but the long ones
+test: ## install the tests' dependencies and run all tests but the long ones
 	@scripts/setup.sh test
 	scripts/test.sh
 
 .PHONY: test-long
-test-long: ## faults of the provider at every step, random crashes in every shape, a failover, 8 replicas; minutes
+test-long: ## run the long tests: provider faults at every step, random crashes, a failover, 8 replicas
 	@scripts/setup.sh test
 	scripts/test.sh long
 	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "no npm: generated clients are not tested"; fi
 
 .PHONY: test-s3
-test-s3: ## all that stores objects, on MinIO, which takes minutes to build, once
+test-s3: ## run the tests of the object store on MinIO (the first run builds it, for minutes)
 	@scripts/setup.sh test
 	scripts/test.sh s3
 
 .PHONY: test-short
-test-short: setup ## the unit tests alone, on SQLite
+test-short: setup ## run the unit tests only, on SQLite
 	$(GO) test -short ./cmd/... ./internal/...
 
 .PHONY: admin-app
@@ -52,20 +52,19 @@ admin-app: ## rebuild the admin web app (needs Node; the result is committed)
 	cd web && npm ci && npm run admin
 
 .PHONY: player-app
-player-app: ## rebuild the sandbox's studio, use it in Chromium and audit it (needs Node; the result is committed)
+player-app: ## rebuild the sandbox's studio and test it in Chromium (needs Node; the result is committed)
 	cd web && npm ci && npm run player
 	$(GO) test -count=1 ./internal/sandbox/player
 
 .PHONY: clean
-clean: ## remove what the targets above made
+clean: ## remove the output of the targets above
 	rm -rf bin dist demo-output sandbox-data storage
 
 # Checks.
 
-# mk/lint.mod pins the versions of the linters and mk/lint.sum their sources, so that
-# no checksum database is asked.
+# mk/lint.mod pins the versions of the linters, and mk/lint.sum their checksums.
 LINTERS := .tools/lint
-# The database of known vulnerabilities; a mirror will do.
+# The database of known vulnerabilities, or a mirror.
 GOVULNDB ?= https://vuln.go.dev
 
 $(LINTERS): mk/lint.mod mk/lint.sum
@@ -73,7 +72,7 @@ $(LINTERS): mk/lint.mod mk/lint.sum
 	@touch $@
 
 .PHONY: lint
-lint: $(LINTERS) ## gofmt, go vet, staticcheck, deadcode, licences and known vulnerabilities; any finding fails
+lint: $(LINTERS) ## run gofmt, go vet, staticcheck, deadcode, and check licences and known vulnerabilities
 	@test -z "$$(gofmt -l cmd deploy internal test | tee -a /dev/stderr)"
 	$(GO) vet ./...
 	$(LINTERS)/staticcheck ./...
@@ -83,7 +82,6 @@ lint: $(LINTERS) ## gofmt, go vet, staticcheck, deadcode, licences and known vul
 	@if curl -sfo /dev/null -m 10 $(GOVULNDB)/index/db.json; then $(LINTERS)/govulncheck -db $(GOVULNDB) ./...; \
 		else echo "lint: $(GOVULNDB) cannot be reached: known vulnerabilities were not checked"; fi
 
-# Needs Node; no other target does but admin-app.
 .PHONY: lint-openapi
 lint-openapi: ## check the API description with redocly and spectral (needs Node)
 	REDOCLY_TELEMETRY=off npx --yes @redocly/cli@2.77.0 lint --config mk/redocly.yaml internal/httpapi/openapi.yaml
@@ -91,7 +89,7 @@ lint-openapi: ## check the API description with redocly and spectral (needs Node
 
 # The generators' versions are pinned in web/package-lock.json and test/clients/go/go.mod.
 .PHONY: clients
-clients: ## generate TypeScript and Go clients from the API description; each makes a film (needs Node)
+clients: ## generate TypeScript and Go clients, and make a film with each (needs Node)
 	cd web && npm ci && npm run clients
 	cd test/clients/go && $(GO) generate . && $(GO) vet . && $(GO) build -o film .
 	CUTROOM_TEST_CLIENTS=1 $(GO) run ./test/rerun -count=1 -timeout 5m ./test/clients
@@ -102,8 +100,7 @@ FUZZTIME ?= 5m
 fuzz: ## fuzz each target for FUZZTIME (default 5m)
 	@scripts/fuzz.sh $(FUZZTIME)
 
-# promtool and amtool are unpacked from Debian's packages, not installed, so that
-# no daemon starts.
+# promtool and amtool are unpacked from Debian's packages. Installing the packages would start daemons.
 PROMTOOL := .tools/prometheus/usr/bin/promtool
 
 $(PROMTOOL):
@@ -112,12 +109,12 @@ $(PROMTOOL):
 		for deb in *.deb; do dpkg -x "$$deb" . && rm "$$deb"; done
 
 .PHONY: check-alerts
-check-alerts: $(PROMTOOL) ## check the alert rules, their unit tests and the route with Prometheus's own tools
+check-alerts: $(PROMTOOL) ## check the alert rules, their unit tests and the routing with Prometheus's own tools
 	cd deploy && ../$(PROMTOOL) check config --syntax-only prometheus.yml && ../$(PROMTOOL) check rules alerts.yml && \
 		../$(PROMTOOL) test rules alerts_test.yml && ../$(dir $(PROMTOOL))amtool check-config alertmanager.yml
 
 .PHONY: try-operations
-try-operations: build ## do what docs/operations.md says without containers; on a machine that may be thrown away
+try-operations: build ## follow docs/setup.md and docs/operations.md without containers, on a disposable machine
 	scripts/try-operations.sh
 
 # Measurements.
@@ -126,52 +123,52 @@ try-operations: build ## do what docs/operations.md says without containers; on 
 CAPACITY = $(GO) test ./deploy -run Capacity -count=1 -update
 
 .PHONY: bench-api
-bench-api: ## measure the API's speed and its memory under uploads; writes its section of docs/benchmarks.md
+bench-api: ## measure the API's speed, and its memory during uploads; writes docs/benchmarks.md
 	$(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-api $(BENCH_FLAGS)
 	$(CAPACITY)
 
-# Jobs of the year; ten million take 20 GB of disk while they are made, and minutes.
+# Number of jobs in the year. Ten million take minutes, and 20 GB of disk while they are created.
 BENCH_ADMIN_JOBS ?= 10000000
 
 .PHONY: bench-admin
-bench-admin: ## reports, submits, polls and claims on a database with a year of jobs; writes its section of docs/benchmarks.md
+bench-admin: ## measure reports, submits, polls and claims beside a year of jobs; writes docs/benchmarks.md
 	$(GO) run ./test/bench-api -year $(BENCH_ADMIN_JOBS)
 
-# Runs of each measurement; the best counts. Two take 20 minutes on two quiet cores.
+# Number of runs, of which the best counts. Two take 20 minutes on two idle cores.
 BENCH_RENDER_RUNS ?= 2
 
 .PHONY: bench-render
-bench-render: ## the render engine beside one single-graph ffmpeg command; writes its section of docs/benchmarks.md
+bench-render: ## compare renders with single ffmpeg commands; writes docs/benchmarks.md
 	$(GO) run ./test/bench-render -runs $(BENCH_RENDER_RUNS)
 	$(CAPACITY)
 
-# Length of a simulated film: figures shorter than a second are mostly overhead.
+# Length of a simulated film. Below a second, the figures are mostly overhead.
 BENCH_SCALE ?= 1s
-# One table alone, which writes to no page: BENCH_SCALE_FLAGS="-bench-scale-only film".
+# To print one table without writing the page: BENCH_SCALE_FLAGS="-bench-scale-only film".
 BENCH_SCALE_FLAGS ?=
 
 .PHONY: bench-scale
-bench-scale: build ## rendering on 1 to 64 workers, long queues and two replicas; writes its section of docs/benchmarks.md
+bench-scale: build ## measure 1 to 64 workers, long queues and two replicas; writes docs/benchmarks.md
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres scripts/s3.sh run $(GO) run ./internal/dbtest/withpg \
 		$(GO) test ./internal/render -run TestBenchmarkScale -count=1 -timeout 20m -bench-scale $(BENCH_SCALE) $(BENCH_SCALE_FLAGS) -v
 	$(CAPACITY)
 
-# In memory if possible, so that the benchmark does not measure the disk.
+# Memory if possible, so that the benchmark does not measure the disk.
 STORE_TMP := $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
 
 .PHONY: bench-store
-bench-store: ## 500 MB to and from a real S3 server, beside the plain SDK; writes its section of docs/benchmarks.md
+bench-store: ## compare 500 MB to and from an S3 server with the plain SDK; writes docs/benchmarks.md
 	TMPDIR=$(STORE_TMP) scripts/s3.sh run $(GO) run ./internal/objectstore/storebench -report docs/benchmarks.md
 
 
-# Separations: the long run against crashes, the fault matrix and the speed of the queue.
+# Separations: crashes, faults, the speed of the queue.
 
-# A million take a night on two cores. FIRST is the seed of the first.
+# A million schedules take a night on two cores. FIRST is the seed of the first one.
 SCHEDULES ?= 1000000
 FIRST ?= 1
 
 .PHONY: simulate
-simulate: ## SCHEDULES schedules of two replicas on one database, with faults; any of them can be replayed
+simulate: ## simulate SCHEDULES runs of two replicas with faults; each can be replayed
 	$(GO) test ./internal/simulation -run TestSchedules -count=1 -timeout 0 -v -args \
 		-schedules=$(SCHEDULES) -first=$(FIRST) -processes=$(shell nproc)
 
@@ -179,7 +176,7 @@ SOAK_KILLS ?= 200
 BENCH_QUEUE ?= 5s
 
 .PHONY: soak
-soak: build ## separations against SOAK_KILLS crashes on two replicas, then a while on SQLite
+soak: build ## run separations through SOAK_KILLS crashes of two replicas, then on SQLite
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres CUTROOM_SOAK_KILLS=$(SOAK_KILLS) \
 		$(GO) test ./test/soak -count=1 -v -timeout 90m
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres CUTROOM_TEST_BUCKET=1 CUTROOM_SOAK_SECONDS=120 \
@@ -188,7 +185,7 @@ soak: build ## separations against SOAK_KILLS crashes on two replicas, then a wh
 		$(GO) test ./test/soak -count=1 -v -timeout 30m
 
 .PHONY: drill-hang
-drill-hang: build ## stop one of two replicas behind the given nginx for 20 s, under load, and time every answer
+drill-hang: build ## suspend one of two replicas behind nginx for 20 s under load, and time every answer
 	@test -x /usr/sbin/nginx || apt-get install -y -qq --no-install-recommends nginx-light
 	CUTROOM_DRILL=1 CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres $(GO) run ./internal/dbtest/withpg \
 		$(GO) test ./test/drill -run TestHungReplica -count=1 -v
@@ -197,30 +194,30 @@ drill-hang: build ## stop one of two replicas behind the given nginx for 20 s, u
 DRILL_OUTAGES ?= 90s 5m
 
 .PHONY: drill-standby
-drill-standby: build ## stop a synchronous standby under renders and separations, for DRILL_OUTAGES; no job may fail
+drill-standby: build ## stop a synchronous standby for DRILL_OUTAGES during jobs; no job may fail
 	CUTROOM_DRILL_OUTAGES="$(DRILL_OUTAGES)" CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres \
 		$(GO) test ./test/drill -run TestStoppedStandby -count=1 -timeout 40m -v
 
 .PHONY: drill-backup
-drill-backup: build ## archive the log, back up, restore and verify a cluster of its own; a tampered ledger must be noticed
+drill-backup: build ## back up, restore and verify a PostgreSQL cluster of its own; must detect a tampered ledger
 	scripts/drill-backup.sh
 
 .PHONY: fault-matrix
-fault-matrix: build ## fail every step of the provider in every way and write docs/separation.md's tables
+fault-matrix: build ## fail every step of the provider in every way; writes the tables of docs/separation.md
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom $(GO) test ./test/matrix -count=1 -timeout 40m -update
 
 .PHONY: bench-queue
-bench-queue: ## claims per second on both databases; writes its section of docs/benchmarks.md
+bench-queue: ## measure claims per second on both databases; writes docs/benchmarks.md
 	$(GO) test ./internal/separation -run TestBenchmarkQueue -count=1 -timeout 30m -bench-queue $(BENCH_QUEUE) -v
 
 # Releases.
 
 .PHONY: release
-release: ## static binaries, Debian packages, SBOM, provenance and signed checksums of VERSION=1.2.3 in dist/1.2.3
+release: ## build binaries, Debian packages, SBOM, provenance and signed checksums of VERSION=1.2.3 in dist/1.2.3
 	@scripts/release.sh $(VERSION)
 
 DEBIAN ?= trixie
 
 .PHONY: test-package
-test-package: ## install, upgrade and remove the Debian package on a bare Debian (DEBIAN=bookworm or trixie; as root)
+test-package: ## install, upgrade and remove the Debian package on a bare system (DEBIAN=bookworm or trixie; as root)
 	scripts/fresh.sh $(DEBIAN) deploy/package/try.sh

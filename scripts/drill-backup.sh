@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Rehearses deploy/postgres/backup.sh on a cluster of its own (make drill-backup):
-# archives the log, makes a base backup, goes on writing, restores to the last
-# committed transaction, and must notice a ledger that was tampered with.
+# Rehearses deploy/postgres/backup.sh on a cluster of its own (make drill-backup): archives the log, makes a base
+# backup, writes more, restores to the last committed transaction, and must detect a tampered ledger.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
@@ -60,10 +59,10 @@ sql "SELECT pg_switch_wal()" >/dev/null
 until [ -e "$work/backup/wal/$segment" ]; do sleep 0.2; done
 restored=$(backup verify)
 check "restored to what was written after the base backup" grep 2023-11-14 <<<"$restored"
-check "only its owner may read it" test -z "$(find "$work/backup" ! -type l -perm /077 | tee -a /dev/stderr)"
+check "only its owner can read the backup" test -z "$(find "$work/backup" ! -type l -perm /077 | tee -a /dev/stderr)"
 check "second base backup" backup base
-check "third, which removes the first" backup base
-check "two are kept" test "$(find "$work/backup/base" -mindepth 1 -maxdepth 1 | wc -l)" = 2
+check "third base backup, which removes the first" backup base
+check "two base backups are kept" test "$(find "$work/backup/base" -mindepth 1 -maxdepth 1 | wc -l)" = 2
 sql "UPDATE credit_balances SET balance = 4" >/dev/null
 check "a base backup of a tampered ledger" backup base
-check "the tampering is noticed" fails backup verify
+check "verify detects the tampering" fails backup verify

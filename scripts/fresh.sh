@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Tries the README on a bare Debian: makes one in a folder, without a container
-# engine, clones what is committed here into it and runs commands there.
+# Tries the README on a bare Debian: creates one in a folder, without a container
+# engine, clones the committed tree into it and runs commands there.
 #
 #   scripts/fresh.sh RELEASE          runs `make demo` and `make test`
 #   scripts/fresh.sh RELEASE CMD...   runs CMD instead
 #
-# RELEASE is bookworm, trixie or sid. Root and debootstrap are needed. What the
-# README takes for granted (Go, git, make) is there, Go as the host's own, and
-# nothing else.
+# RELEASE is bookworm, trixie or sid. Needs root and debootstrap. The new system
+# has only what the README presupposes: git, make, and the host's Go.
 # Packages come from the host's mirror (or DEBIAN_MIRROR) and modules from its
 # GOPROXY. FRESH_DIR (/var/tmp/cutroom-fresh) keeps the base system as a tar
-# file, so that a second run needs no debootstrap; the machine itself is gone
-# when the command ends, however it ends.
+# file, so that a second run needs no debootstrap. The new system is always
+# removed when the command ends.
 set -euo pipefail
 
 repo=$(cd "$(dirname "$0")/.." && pwd)
@@ -20,7 +19,7 @@ release=${1-}
 case $release in
 bookworm | trixie | sid) shift ;;
 *)
-	sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac
@@ -28,14 +27,14 @@ esac
 
 step() { printf 'fresh.sh: %s\n' "$*" >&2; }
 
-# repository prints the host's repository whose address ends so, or Debian's.
+# repository prints the address of the host's mirror of a repository, or Debian's own.
 repository() {
 	local host
 	host=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep "/$1/\$" | head -n 1) || true
 	echo "${host:-http://deb.debian.org/$1/}"
 }
 
-# base makes the tar file of the release: a minimal Debian with git and make.
+# base creates the tar file of the release: a minimal Debian with git and make.
 base() {
 	local root=$1/base mirror security
 	mirror=${DEBIAN_MIRROR:-$(repository debian)} security=$(repository debian-security)
@@ -73,7 +72,7 @@ root=$work/root
 mkdir "$root"
 tar -C "$root" -xf "$cache/$release.tar"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
-# The host's certificates: its mirror or module proxy may have one of its own.
+# Copy the host's certificates: its mirror or module proxy may use a private one.
 cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" "$root/etc/ssl/certs/ca-certificates.crt"
 git clone -q --no-hardlinks "$repo" "$root/root/cutroom"
 step "$release with cutroom at $(git -C "$root/root/cutroom" log -1 --format='%h %s')"
@@ -86,12 +85,11 @@ for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
 	[ -z "${!name-}" ] || environment+=("$name=${!name}")
 done
 
-# Mounts and processes live in namespaces of their own, which end with the
-# command. The folder becomes the root by pivot_root: in a chroot nobody may make
-# the user namespaces that the service shuts ffmpeg into.
+# Mounts and processes have namespaces of their own, which end with the command. pivot_root makes the
+# folder the root, because a chroot does not allow the user namespaces in which the service confines ffmpeg.
 export root goroot
 goroot=$(go env GOROOT)
-set -m # a signal for this script ends the machine, not waits for it
+set -m # so that a signal to this script ends the command at once
 unshare --mount --pid --fork --kill-child --propagation private bash -ec '
 	mount --bind "$root" "$root"
 	cd "$root"

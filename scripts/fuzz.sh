@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes every target of the module, one after the other: fuzz.sh [time] [pattern].
-# Minimizing is kept short: coverage of a whole service varies from run to run, and
-# the default would spend the time on it. The pattern chooses targets by package and name, such as httpapi or FuzzForm.
+# The pattern selects targets by package and name, such as httpapi or FuzzForm. Minimizing is kept short: the coverage of
+# a whole service varies from run to run, so the default would spend most of the time on it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The licences of what is linked into the programs and built into their web apps.
+# Licences of the modules linked into the programs and of the packages built into their web apps.
 #
-#   scripts/licenses.sh          compare with docs/licenses.md; any other licence than ALLOWED fails
-#   scripts/licenses.sh write    the same, and write that page
-#   scripts/licenses.sh texts    print the texts, which a release has to carry
+#   scripts/licenses.sh          compare with docs/licenses.md, and fail on a licence outside ALLOWED
+#   scripts/licenses.sh write    check the licences and write docs/licenses.md
+#   scripts/licenses.sh texts    print the licence texts, which a release must include
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CGO_ENABLED=0
-# Licences that ask for nothing but their notice. BSD-Source-Code is what the
-# detector calls a BSD-3-Clause text with bullets in place of numbers.
+# Licences that require only their notice. The detector reports a BSD-3-Clause text with bullets
+# instead of numbers as BSD-Source-Code.
 ALLOWED='Apache-2.0 BSD-2-Clause BSD-3-Clause BSD-Source-Code ISC MIT'
 page=docs/licenses.md
 
@@ -31,8 +31,8 @@ texts() {
 	cat internal/admin/page/dist/licenses.md
 }
 
-# table prints a row for each dependency: name, version and the licence that each
-# of its files resembles most. Below 0.8 the detector is guessing.
+# table prints a row for each dependency: name, version, and the most likely licence of each of its
+# files. Below a confidence of 0.8 the detector is guessing.
 table() {
 	local listed
 	listed=$(modules)

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Builds a release of the commit that is checked out: release.sh 1.2.3. It leaves in
-# dist/1.2.3, for each architecture, the program and a Debian package; the list of
-# the linked modules (CycloneDX), the texts of their licences, a statement of how
-# all of it was built (SLSA provenance), and the checksums, signed with the key in
-# MINISIGN_KEY_FILE. The same commit gives the same programs and packages.
+# Builds a release of the checked-out commit: release.sh 1.2.3. It writes to dist/1.2.3: for each
+# architecture the program and a Debian package; the list of linked modules (CycloneDX); their licence
+# texts; a statement of how everything was built (SLSA provenance); and the checksums, signed with the
+# key in MINISIGN_KEY_FILE. The same commit gives the same programs and packages.
 #
-#   ARCHS                   architectures, "amd64 arm64" unless set
-#   MINISIGN_KEY_FILE       secret key that signs; unset: nothing is signed
-#   MINISIGN_PASSWORD_FILE  its password; unset: minisign asks for it
+#   ARCHS                   architectures; default "amd64 arm64"
+#   MINISIGN_KEY_FILE       secret key that signs; without it nothing is signed
+#   MINISIGN_PASSWORD_FILE  its password; without it minisign asks for it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -39,7 +38,7 @@ sed -e "/^@USAGE@\$/{r $stage/usage" -e 'd}' -e "s/@VERSION@/$version/; s/@DATE@
 
 scripts/licenses.sh texts >"$out/THIRD_PARTY_NOTICES"
 
-# The package has some of the pages and examples: links to those are rewritten, others become text.
+# Rewrite links to pages and examples that are in the package; all other relative links become text.
 mkdir "$stage/docs"
 packaged=$(sed -n 's|.*dst: /usr/share/doc/cutroom/\([^,]*\),.*|\1|p' deploy/package/nfpm.yaml)
 for page in docs/{operations,setup,privacy,configuration,capacity}.md CHANGELOG.md; do
@@ -61,7 +60,7 @@ for arch in ${ARCHS:-amd64 arm64}; do
 		tool nfpm package --config deploy/package/nfpm.yaml --packager deb --target "$out/cutroom_${version}_$arch.deb"
 done
 tool cyclonedx-gomod bin -json -noserial -std -version "$version" -output "$stage/sbom.json" "$binary"
-# The time of the commit in place of now, so that the same commit gives the same checksums.
+# Use the time of the commit, so that the same commit gives the same checksums.
 jq --arg at "$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)" '.metadata.timestamp = $at' "$stage/sbom.json" >"$out/cutroom_$version.cdx.json"
 
 rm -rf "$stage"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # A real S3 server for the tests, on a free loopback port, with its files in a
-# temporary folder: versitygw, or with S3_SERVER=minio another one, which takes
+# temporary folder: versitygw, or MinIO with S3_SERVER=minio, which takes
 # minutes to build.
 #
 #   scripts/s3.sh run CMD...   runs CMD with CUTROOM_TEST_S3 set, then stops the server
 #   scripts/s3.sh start        starts a server and prints the value of CUTROOM_TEST_S3
-#   scripts/s3.sh stop         stops the server of start and removes its files
+#   scripts/s3.sh stop         stops that server and removes its files
 #   scripts/s3.sh install      installs the server into .tools/bin if it is missing
 #
-# The value has the form http://ACCESS:SECRET@127.0.0.1:PORT/BUCKET. A start
-# while a server of an earlier start is up prints that server's value.
+# The value has the form http://ACCESS:SECRET@127.0.0.1:PORT/BUCKET. If a server
+# is already running, start prints its value.
 set -euo pipefail
 
 server=${S3_SERVER:-versitygw}
@@ -31,7 +31,7 @@ install() {
 	[ -x "$binary" ] && return
 	mkdir -p "$tools/bin"
 	exec 9>"$tools/install.lock"
-	flock 9 # builds by several test runs at once would only slow each other down
+	flock 9 # let only one of several test runs build it
 	if [ ! -x "$binary" ]; then
 		echo "s3.sh: installing $server $version (a minute or more, once)" >&2
 		staging=$(mktemp -d "$tools/install.XXXXXX")
@@ -42,11 +42,11 @@ install() {
 	exec 9>&-
 }
 
-# serve becomes the server.
+# serve replaces the process with the server.
 serve() {
 	case $server in
 	versitygw)
-		# Metadata beside the files: not every file system has user attributes.
+		# Keep metadata in files, because not every file system has user attributes.
 		exec "$binary" --access "$access" --secret "$secret" --region auto --quiet --port "$1" --health "$health" \
 			posix --sidecar "$dir/meta" "$dir/objects"
 		;;
@@ -68,11 +68,11 @@ launch() {
 		serve "127.0.0.1:$port" >"$dir/log" 2>&1 9>&- &
 		pid=$!
 		if healthy "$port"; then
-			mkdir "$dir/objects/$bucket" # both keep a bucket in a folder
+			mkdir "$dir/objects/$bucket" # both servers keep a bucket in a folder
 			value="http://$access:$secret@127.0.0.1:$port/$bucket"
 			return
 		fi
-		halt "$pid" # the port may have been taken
+		halt "$pid" # the port may be in use
 	done
 	echo "s3.sh: the server does not start:" >&2
 	tail -n 20 "$dir/log" >&2
@@ -80,7 +80,7 @@ launch() {
 	return 1
 }
 
-# healthy waits until our server, not another one on the port, answers.
+# healthy waits until our server answers, and not another process on the port.
 healthy() {
 	local i
 	for i in $(seq 100); do
@@ -94,7 +94,7 @@ healthy() {
 	return 1
 }
 
-# halt ends a process and waits until it is gone.
+# halt ends a process and waits for its end.
 halt() {
 	kill "$1" 2>/dev/null || return 0
 	local i
@@ -105,7 +105,7 @@ halt() {
 	kill -9 "$1" 2>/dev/null || true
 }
 
-# running tells whether the recorded process is still our server.
+# running reports whether the recorded process is still our server.
 running() {
 	[ -f "$state" ] && [ "$(readlink "/proc/$(sed -n 1p "$state")/exe" 2>/dev/null)" = "$binary" ]
 }

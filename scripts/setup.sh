@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing from Debian's packages, and nothing else.
+# Installs missing dependencies from Debian's packages.
 #
-#   scripts/setup.sh run    what the service and the demo need: ffmpeg, espeak-ng
-#   scripts/setup.sh test   also what the tests need: PostgreSQL, PgBouncer, Chromium, an S3 server
+#   scripts/setup.sh run    for the service and the demo: ffmpeg, espeak-ng
+#   scripts/setup.sh test   also for the tests: PostgreSQL, PgBouncer, Chromium, an S3 server
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -33,12 +33,12 @@ if [ ${#need[@]} -gt 0 ]; then
 	fi
 	echo "setup.sh: installing ${need[*]}" >&2
 	export DEBIAN_FRONTEND=noninteractive
-	# A system cluster of PostgreSQL would only run unused: the tests start their own.
+	# Do not create a system cluster of PostgreSQL: the tests start their own.
 	if [[ " ${need[*]} " == *" postgresql "* ]] && [ ! -e /etc/postgresql-common/createcluster.conf ]; then
 		"${as_root[@]}" mkdir -p /etc/postgresql-common
 		echo "create_main_cluster = false" | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
 	fi
-	# Nor is a pooler of the machine wanted.
+	# Do not start a system PgBouncer either.
 	if [[ " ${need[*]} " == *" pgbouncer "* ]] && [ ! -e /etc/systemd/system/pgbouncer.service ]; then
 		"${as_root[@]}" mkdir -p /etc/systemd/system
 		"${as_root[@]}" ln -s /dev/null /etc/systemd/system/pgbouncer.service
