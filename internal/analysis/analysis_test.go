@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// An analysis that takes too long is a 400, at once for whoever asks within an hour.
+// An analysis that takes too long is a 400. For an hour, further requests get the 400 at once.
 func TestAnalysesAreBounded(t *testing.T) {
 	opts := bucket.Options{Name: "bucket", AccessKeyID: "id", SecretAccessKey: "secret", Dir: t.TempDir()}
 	standIn, err := bucket.New(opts)

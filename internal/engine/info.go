@@ -210,8 +210,8 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	return newInfo(probe, share), nil
 }
 
-// newInfo combines what the headers claim with what the packets show. share is how much
-// of its data the container still holds, 1 if nothing is known to be missing.
+// newInfo combines the claims of the headers with the measured packets. share is the share of
+// its data that the file still contains: 1 unless data is known to be missing.
 func newInfo(p media.Probe, share float64) *Info {
 	info := &Info{Kind: p.Kind, Streams: p.Streams}
 	zero := p.Zero()

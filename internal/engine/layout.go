@@ -141,12 +141,11 @@ func damaged(user string, in, promised, end time.Duration) error {
 	return damageFault(user, got, wanted)
 }
 
-// edgeTolerance is how much any file may lack at its edges.
+// edgeTolerance is the length that any file may lack at its edges.
 const edgeTolerance = 250 * time.Millisecond
 
-// clearlyLess tells damage from frames that decoders rightly drop, judging only by
-// what was decoded: more than a tenth is damage. If the file's own index lists what is
-// missing, less is enough, see damaged.
+// clearlyLess reports damage rather than a few frames that decoders drop legitimately: more than a
+// tenth is missing. If the file's index lists the missing frames, damaged has a stricter limit.
 func clearlyLess(got, wanted time.Duration) bool {
 	missing := wanted - got
 	return missing > edgeTolerance && missing > wanted/10
@@ -160,11 +159,11 @@ func damageFault(user string, got, wanted time.Duration) error {
 // countFrames gives every segment its frames, and its place on a film without
 // transitions.
 //
-// Cutting a source into consecutive pieces must change nothing, so within such a run
-// each piece ends at the grid line where the next begins. Otherwise the count is the
-// played length in whole frames. It depends only on the segment, so cached parts stay
-// valid when a neighbour is edited. A segment gets a frame more or, rarely, less only
-// where the rounding would add up to more than maxDrift.
+// A run is a sequence of segments that continue the same source. Cutting a source into such pieces
+// must change nothing, so within a run each segment ends at the grid line where the next begins.
+// Otherwise the count is the played length in whole frames, which depends only on the segment, so
+// cached parts stay valid when a neighbour is edited. A segment gets a frame more or, rarely, less
+// only if the rounding would add up to more than maxDrift.
 func (l *layout) countFrames() {
 	rate := l.rate.Float()
 	var anchor float64 // grid line 0 of the run, source seconds
@@ -223,8 +222,8 @@ func (l *layout) arrange(ordered []timeline.Segment) {
 	l.frames = length
 }
 
-// count sets the frames of a segment that no other continues. length is what its run
-// has left for it, ideal where the client's timeline has it end, both in frames.
+// count sets the frames of the last segment of a run. length is the length that is left for it, and
+// ideal its end on the client's timeline, both in frames.
 func (p *placed) count(length, ideal float64, last bool) {
 	p.frames = max(0, int64(math.Floor(length+roundingUp)))
 	for p.frames > 0 && float64(p.frame+p.frames)-ideal > maxDrift {

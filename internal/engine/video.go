@@ -87,9 +87,9 @@ type span struct{ from, to int64 }
 
 // chunks splits a segment at the first key frame after each multiple of chunkSeconds
 // on the source's grid, if both sides are at least minChunkSeconds long. Frames that
-// only correct the drift are a chunk of their own, so that they can come and go
-// without the rest. Frames that overlap a neighbour are left out but move no border,
-// so changing a transition changes only the chunks at the segment's ends.
+// only correct the drift are a chunk of their own, so that they can be added and removed alone. Frames
+// that overlap a neighbour are left out. This shortens only the chunks at the segment's ends, so changing
+// a transition encodes no other chunk again.
 func chunks(s *placed, rate media.Rational) []span {
 	all := baseChunks(s, rate)
 	if s.frames > s.base {
@@ -124,9 +124,8 @@ func baseChunks(s *placed, rate media.Rational) []span {
 	return append(out, span{from, s.base})
 }
 
-// keyLine is the first output frame in [frame, frame+within) that shows a key frame
-// of the source, or frame if there is none. A part that begins at a key frame decodes
-// nothing twice.
+// keyLine is the first output frame in [frame, frame+within) that shows a key frame of the source. If
+// there is none it is frame. A part that begins at a key frame repeats no decoding.
 func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	keys := s.source.info.Video.Keys
 	zero := s.start + s.source.info.Zero.Seconds() + s.tolerance

@@ -116,8 +116,8 @@ func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, renew func(ctx
 	return h.work, h.release
 }
 
-// holder renews one lease. After an outage it goes on renewing, so that its job is claimed
-// by nobody else and can be handed back.
+// holder renews one lease. After an outage it continues to renew, so that no other worker claims the
+// job and it can be handed back.
 type holder struct {
 	*Renewer
 	jobID string
@@ -157,7 +157,7 @@ func (h *holder) beat(revoked, stop <-chan struct{}) {
 			return
 		case <-revoked:
 		case <-next.C:
-			drain(revoked) // the renewal finds out
+			drain(revoked) // the renewal below notices a revocation
 		}
 		limit := heartbeat
 		if !outage {
@@ -203,7 +203,7 @@ func (h *holder) renewWithin(limit time.Duration) (held bool, err error) {
 func (h *holder) endOutage(held bool) {
 	select {
 	case h.over <- held:
-	default: // a second outage: outlast waits for the first alone
+	default: // outlast waits only for the end of the first outage
 	}
 }
 
@@ -277,7 +277,7 @@ func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct
 		case <-wake:
 		case <-tick.C:
 		}
-		// One look answers all wake-ups that came during the work.
+		// The next call answers all wake-ups that came during the work.
 		drain(wake)
 		drain(tick.C)
 	}

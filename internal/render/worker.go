@@ -147,9 +147,9 @@ func (s *Service) work(ctx context.Context, j claimedJob) (over bool) {
 	return over
 }
 
-// conclude decides about a job whose attempt failed. A failure on a replica that cannot
-// work may be the replica's, so the job is first tried elsewhere. It reports whether
-// the uploads may go.
+// conclude decides whether a job whose attempt failed is retried or fails. If this replica cannot work,
+// it may have caused the failure, so another replica tries the job. conclude reports whether the
+// uploads are no longer needed.
 func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (over bool) {
 	free, unable := s.CanWork(ctx)
 	seen := fault.As(err)
@@ -178,7 +178,7 @@ func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (over b
 	return over
 }
 
-// giveUp fails a job, and reports whether its uploads may go. If the failure cannot be
+// giveUp fails a job, and reports whether its uploads are no longer needed. If the failure cannot be
 // written, the lease runs out and another worker claims the job.
 func (s *Service) giveUp(ctx context.Context, j claimedJob, failure *fault.Error, cause error) bool {
 	moved, err := s.fail(ctx, j, failure, cause)
@@ -191,7 +191,7 @@ func (s *Service) giveUp(ctx context.Context, j claimedJob, failure *fault.Error
 	return moved && err == nil && !keepsUploads(failure)
 }
 
-// retry says how the next worker may take up a job that is handed back.
+// retry describes the next attempt at a job that is handed back.
 type retry struct {
 	forgive    bool          // the attempt does not count: the job is not to blame
 	pause      time.Duration // before the next attempt

@@ -22,22 +22,20 @@ const TopicQueue = "separation-queue"
 // topicWorkers wakes the workers of every replica.
 const topicWorkers = db.ForWorkers + "separation"
 
-// inFlight is the states that count against the limit. Every query on one of them names
-// both, because SQLite uses a partial index only if the query repeats its condition.
-// The sweeps write COALESCE(time, 0), because SQLite would answer a bare range with the
-// index on that time, which holds every job that ever ended.
+// inFlight is the condition of jobs that count against the limit. A query on one of these states names
+// both, because SQLite uses a partial index only if the query repeats its condition. The sweeps write
+// COALESCE(time, 0) to keep SQLite off the index on that time, which has every job that ever ended.
 const inFlight = `state IN ('SUBMITTING', 'PROCESSING')`
 
 // ownerStays is the condition that the account of job j is not being deleted.
 var ownerStays = user.Stays("j.user_id")
 
-// next claims a job for this replica: one whose worker died, or else the next of the
-// queue.
+// next claims a job for this replica: one whose worker died, or else the next one in the queue.
 func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	// A cheap query comes first, because most calls find nothing. It has the order of the
 	// queue's index; without it PostgreSQL may read jobs that have ended.
 	var waiting int
-	// A database that was frozen answers when every lease has run out.
+	// A frozen database may answer only after every lease has run out, so do not wait for it.
 	err = s.db.QueryRow(db.Prompt(ctx, job.TTL/3), `SELECT COALESCE(
 		(SELECT 1 FROM separation_jobs WHERE `+inFlight+` AND state = 'PROCESSING' AND COALESCE(lease_until, 0) < now_ms() LIMIT 1),
 		(SELECT 1 FROM separation_jobs WHERE state = 'QUEUED' AND `+notPaused+`
@@ -155,8 +153,7 @@ func (s *Service) recoverJobs(ctx context.Context, which string, args ...any) er
 	}, inFlight+` AND state = 'SUBMITTING' AND `+which, args...)
 }
 
-// each moves the jobs of a condition, oldest first. A job that cannot be moved does not
-// hold up the others.
+// each calls move for the jobs of a condition, oldest first, also after one of the calls failed.
 func (s *Service) each(ctx context.Context, move func(claimedJob) error, where string, args ...any) error {
 	jobs, err := db.All(db.Prompt(ctx, job.TTL/3), s.db, s.scanJob,
 		`SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
@@ -181,9 +178,8 @@ func (s *Service) requeue(ctx context.Context, j claimedJob) (bool, error) {
 }
 
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds it, in one
-// transaction. The owner reads the sentence and the reason of failure; the cause is for
-// support. It writes nothing and reports false if the job has moved on since it was
-// read.
+// transaction. The owner sees failure, support also cause. It writes nothing and reports false if
+// another worker has moved the job since it was read.
 func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) (err error) {
 		moved, err = s.failIn(ctx, tx, j, failure, cause)

@@ -50,7 +50,7 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 	if err != nil {
 		return "", err
 	}
-	// The name begins with the job's id, so that the sweep of folders knows it.
+	// The sweep of folders recognises the job's id at the start of the name.
 	dir, err := os.MkdirTemp(s.WorkDir, jobID+"-cut-*")
 	if err != nil {
 		return "", fmt.Errorf("create work folder: %w", err)
@@ -116,7 +116,7 @@ func (s *Service) fetchWhole(ctx context.Context, path string, ref Reference, ma
 	return s.plan(ctx, made.owner, probe, ref)
 }
 
-// room refuses a cut if so many bytes of the asset do not fit on the disk.
+// room refuses a cut if that many bytes of the asset do not fit on the disk.
 func (s *Service) room(ctx context.Context, bytes int64) error {
 	free, unable := s.CanWork(ctx)
 	if unable == nil && bytes+s.MaxAudioBytes <= free {

@@ -97,14 +97,14 @@ type newJob struct {
 	fileName            string // as the client called it, its asset key, or ""
 	sizeBytes           int64  // of the source
 	audio               classified
-	used                []asset.Found // that the source was cut from
+	used                []asset.Found // the asset from which the source was cut, if any
 }
 
-// maxFileName is how much is kept of the name of an upload, in characters.
+// maxFileName is the number of characters kept of an upload's name.
 const maxFileName = 255
 
-// fileName is the name of an upload as its owner may see it again, without the
-// folders that some clients put before it.
+// fileName is the name of an upload as its status shows it, without the folders that some clients
+// send.
 func fileName(name string) string {
 	return db.Clean(name[strings.LastIndexAny(name, `/\`)+1:], maxFileName)
 }
@@ -142,8 +142,7 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	return tx.Notify(ctx, s.jobs.Topic)
 }
 
-// affordable refuses early a job that the charge would refuse after the upload is
-// stored.
+// affordable refuses a job before its source is stored if the charge would refuse it later.
 func (s *Service) affordable(ctx context.Context, owner string, price int64) error {
 	have, err := credit.Balance(ctx, s.db, owner)
 	if err != nil {
@@ -152,7 +151,7 @@ func (s *Service) affordable(ctx context.Context, owner string, price int64) err
 	if have >= price {
 		return nil
 	}
-	// Tell the client of the deleted account, not of its missing balance.
+	// Report the deleted account rather than its missing balance.
 	if err := user.Check(ctx, s.db, owner); err != nil {
 		return err
 	}
