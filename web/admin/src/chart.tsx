@@ -6,7 +6,7 @@ import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { shortDay } from './format';
 import { Empty } from './load';
-import { Table } from './parts';
+import { Panel, Table } from './parts';
 
 export interface Series {
   label: string;
@@ -15,14 +15,15 @@ export interface Series {
 }
 
 interface Props {
-  /** The title, for the table and for screen readers. */
+  title: string;
+  /** What the numbers are, for the table and for screen readers. */
   label: string;
   dates: string[];
   series: Series[];
   /** Bars are stacked; use lines for values that do not add up. */
   kind: 'bars' | 'lines';
   format: (n: number) => string;
-  /** The allowed distances between grid lines; any round number if absent. */
+  /** The allowed distances between grid lines. If absent, lines take any round number and bars whole ones. */
   steps?: number[];
   empty: string;
 }
@@ -31,7 +32,7 @@ const height = 220;
 const powers = (...of: number[]) => Array.from({ length: 12 }, (_, e) => of.map((n) => n * 10 ** e)).flat();
 
 /** Steps for whole numbers. */
-export const wholeSteps = powers(1, 2, 5);
+const wholeSteps = powers(1, 2, 5);
 
 /** Steps of a scale in milliseconds that a person reads in minutes and hours. */
 export const timeSteps = [...[1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800].map((s) => s * 1000), ...powers(1, 2, 5).map((h) => h * 3600_000)];
@@ -56,15 +57,20 @@ export function Chart(props: Props) {
     };
   }, [key, scheme, nothing]);
 
-  if (nothing) return <Empty>{props.empty}</Empty>;
   return (
-    <div>
-      <div class="chart" ref={box} role="img" aria-label={`Chart: ${props.label}. The same numbers follow as a table.`} />
-      <details onToggle={(e) => setAsTable(e.currentTarget.open)}>
-        <summary>As a table</summary>
-        {asTable && <Numbers {...props} />}
-      </details>
-    </div>
+    <Panel title={props.title}>
+      {nothing ? (
+        <Empty>{props.empty}</Empty>
+      ) : (
+        <div>
+          <div class="chart" ref={box} role="img" aria-label={`Chart: ${props.label}. The same numbers follow as a table.`} />
+          <details onToggle={(e) => setAsTable(e.currentTarget.open)}>
+            <summary>As a table</summary>
+            {asTable && <Numbers {...props} />}
+          </details>
+        </div>
+      )}
+    </Panel>
   );
 }
 
@@ -96,7 +102,7 @@ function data({ dates, series, kind }: Props): uPlot.AlignedData {
   return [days, ...series.map((_, k) => days.map((i) => series.slice(k).reduce((sum, s) => sum + (s.values[i] ?? 0), 0)))];
 }
 
-function options({ dates, series, kind, format, steps }: Props, width: number): uPlot.Options {
+function options({ dates, series, kind, format, steps = kind === 'bars' ? wholeSteps : undefined }: Props, width: number): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(name).trim();
   const font = `12px ${style.fontFamily}`;

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { addDays, duration, time, today } from './format';
+import { Empty } from './load';
 import { daysOf, go, link, useRoute } from './route';
 
 export function Card(props: { label: string; value: string; note?: string }) {
@@ -36,8 +37,15 @@ export interface Column<T> {
   number?: boolean;
 }
 
+interface TableProps<T> {
+  label: string;
+  columns: Column<T>[];
+  rows: T[];
+  rowKey: (row: T) => string;
+}
+
 /** A table that scrolls sideways on a narrower screen. */
-export function Table<T>(props: { label: string; columns: Column<T>[]; rows: T[]; rowKey: (row: T) => string }) {
+export function Table<T>(props: TableProps<T>) {
   return (
     <div class="scroll" role="region" aria-label={props.label} tabIndex={0}>
       <table>
@@ -137,9 +145,29 @@ export function useDays(): { from: string; to: string } {
   return { from, to: addDays(last, 1) || last };
 }
 
-/** Steps through the pages of a list. */
-export function Pager(props: { offset: number; limit: number; total: number; to: (offset: number) => string }) {
-  const { offset, limit, total } = props;
+/** How many rows a page of a list has. */
+export const pageLimit = 50;
+
+interface PagerProps {
+  offset: number;
+  total: number;
+  /** The address of the page that begins at the offset. */
+  to: (offset: number) => string;
+}
+
+/** One page of a list, and links to its neighbours. */
+export function PagedTable<T>(props: TableProps<T> & PagerProps & { empty: string }) {
+  return (
+    <>
+      {props.rows.length === 0 ? <Empty>{props.total ? 'This page is past the end.' : props.empty}</Empty> : <Table {...props} />}
+      <Pager {...props} />
+    </>
+  );
+}
+
+function Pager(props: PagerProps) {
+  const { offset, total } = props;
+  const limit = pageLimit;
   if (total <= limit && offset === 0) return null;
   const last = Math.min(offset + limit, total);
   return (

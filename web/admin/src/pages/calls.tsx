@@ -1,5 +1,5 @@
 import type { Schemas } from '../api';
-import { Chart, wholeSteps } from '../chart';
+import { Chart } from '../chart';
 import { count, latency, percent } from '../format';
 import { Empty, Loaded, useReport } from '../load';
 import { DayRange, Panel, Table, useDays } from '../parts';
@@ -45,37 +45,33 @@ export function CallsPage() {
               <Panel title="By call">
                 <Table label="Calls by endpoint" rows={endpoints} rowKey={(e) => e.name} columns={columns} />
               </Panel>
-              <Panel title="Calls a day">
-                <Chart
-                  label="calls a day"
-                  kind="bars"
-                  steps={wholeSteps}
-                  dates={dates}
-                  format={count}
-                  empty="No calls in these days."
-                  series={endpoints.map((e) => ({ label: e.name, values: e.days.map((d) => d.callCount) }))}
-                />
-              </Panel>
-              <Panel title="Failure rate">
-                <Chart
-                  label="failed part of the calls of each day"
-                  kind="lines"
-                  dates={dates}
-                  format={percent}
-                  empty="No call failed in these days."
-                  series={endpoints.map((e) => ({ label: e.name, values: e.days.map((d) => (d.callCount ? d.failureRate : null)) }))}
-                />
-              </Panel>
-              <Panel title="Latency, 95th percentile">
-                <Chart
-                  label="latency that 95 % of the calls of each day did not exceed"
-                  kind="lines"
-                  dates={dates}
-                  format={latency}
-                  empty="No calls in these days."
-                  series={endpoints.map((e) => ({ label: e.name, values: e.days.map((d) => (d.callCount ? d.p95LatencyMs : null)) }))}
-                />
-              </Panel>
+              <Chart
+                title="Calls a day"
+                label="calls a day"
+                kind="bars"
+                dates={dates}
+                format={count}
+                empty="No calls in these days."
+                series={endpoints.map((e) => ({ label: e.name, values: e.days.map((d) => d.callCount) }))}
+              />
+              <Chart
+                title="Failure rate"
+                label="failed part of the calls of each day"
+                kind="lines"
+                dates={dates}
+                format={percent}
+                empty="No call failed in these days."
+                series={endpoints.map((e) => ({ label: e.name, values: e.days.map((d) => (d.callCount ? d.failureRate : null)) }))}
+              />
+              <Chart
+                title="Latency, 95th percentile"
+                label="latency that 95 % of the calls of each day did not exceed"
+                kind="lines"
+                dates={dates}
+                format={latency}
+                empty="No calls in these days."
+                series={endpoints.map((e) => ({ label: e.name, values: e.days.map((d) => (d.callCount ? d.p95LatencyMs : null)) }))}
+              />
             </>
           );
         }}

@@ -1,17 +1,15 @@
 import type { Schemas } from '../api';
 import { count } from '../format';
-import { Empty, Loaded, useReport } from '../load';
-import { Pager, Status, Table, Time } from '../parts';
+import { Loaded, useReport } from '../load';
+import { PagedTable, pageLimit, Status, Time } from '../parts';
 import { go, link, offsetOf, type Route } from '../route';
 
 type Event = Schemas['AdminEvent'];
 
-const limit = 50;
-
 export function EventsPage({ route }: { route: Route }) {
   const failed = route.query.get('failed') === 'true' ? 'true' : '';
   const offset = offsetOf(route);
-  const found = useReport('events', { failed, limit: String(limit), offset: String(offset) });
+  const found = useReport('events', { failed, limit: String(pageLimit), offset: String(offset) });
   return (
     <>
       <label class="check">
@@ -24,12 +22,16 @@ export function EventsPage({ route }: { route: Route }) {
             <p class="quiet" role="status">
               {count(total)} {total === 1 ? 'event' : 'events'} of the last 30 days, newest first
             </p>
-            {events.length === 0 ? (
-              <Empty>{total ? 'This page is past the end.' : failed ? 'No web hook was given up.' : 'No job has ended, or neither a web hook nor push is configured.'}</Empty>
-            ) : (
-              <Table label="Events" rows={events} rowKey={(e) => e.id} columns={columns} />
-            )}
-            <Pager offset={offset} limit={limit} total={total} to={(o) => link('events', { failed, offset: String(o) })} />
+            <PagedTable
+              label="Events"
+              rows={events}
+              rowKey={(e) => e.id}
+              columns={columns}
+              empty={failed ? 'No web hook was given up.' : 'No job has ended, or neither a web hook nor push is configured.'}
+              offset={offset}
+              total={total}
+              to={(o) => link('events', { failed, offset: String(o) })}
+            />
           </>
         )}
       </Loaded>

@@ -1,7 +1,7 @@
-import { Chart, timeSteps, wholeSteps } from '../chart';
+import { Chart, timeSteps } from '../chart';
 import { count, duration } from '../format';
 import { Loaded, useReport } from '../load';
-import { Card, Cards, DayRange, Panel, useDays } from '../parts';
+import { Card, Cards, DayRange, useDays } from '../parts';
 
 export function OverviewPage() {
   const overview = useReport('overview');
@@ -25,31 +25,28 @@ export function OverviewPage() {
           const dates = days.map((d) => d.date);
           return (
             <>
-              <Panel title="Jobs a day">
-                <Chart
-                  label="jobs a day"
-                  kind="bars"
-                  steps={wholeSteps}
-                  dates={dates}
-                  format={count}
-                  empty="No jobs in these days."
-                  series={[
-                    { label: 'Renders', values: days.map((d) => d.renderCount) },
-                    { label: 'Separations', values: days.map((d) => d.separationCount) },
-                  ]}
-                />
-              </Panel>
-              <Panel title="Source material a day">
-                <Chart
-                  label="length of the sources of each day's jobs"
-                  kind="bars"
-                  dates={dates}
-                  format={duration}
-                  steps={timeSteps}
-                  empty="No jobs in these days."
-                  series={[{ label: 'Length', values: days.map((d) => d.totalSourceDurationMs) }]}
-                />
-              </Panel>
+              <Chart
+                title="Jobs a day"
+                label="jobs a day"
+                kind="bars"
+                dates={dates}
+                format={count}
+                empty="No jobs in these days."
+                series={[
+                  { label: 'Renders', values: days.map((d) => d.renderCount) },
+                  { label: 'Separations', values: days.map((d) => d.separationCount) },
+                ]}
+              />
+              <Chart
+                title="Source material a day"
+                label="length of the sources of each day's jobs"
+                kind="bars"
+                dates={dates}
+                format={duration}
+                steps={timeSteps}
+                empty="No jobs in these days."
+                series={[{ label: 'Length', values: days.map((d) => d.totalSourceDurationMs) }]}
+              />
             </>
           );
         }}

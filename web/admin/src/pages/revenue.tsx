@@ -1,7 +1,7 @@
-import { Chart, wholeSteps } from '../chart';
+import { Chart } from '../chart';
 import { count } from '../format';
 import { Loaded, useReport } from '../load';
-import { Card, Cards, DayRange, Panel, useDays } from '../parts';
+import { Card, Cards, DayRange, useDays } from '../parts';
 
 const purchases = (n: number): string => `${count(n)} ${n === 1 ? 'purchase' : 'purchases'}`;
 
@@ -28,31 +28,27 @@ export function RevenuePage() {
           const dates = days.map((d) => d.date);
           return (
             <>
-              <Panel title="Credits sold a day">
-                <Chart
-                  label="credits sold a day by platform"
-                  kind="bars"
-                  steps={wholeSteps}
-                  dates={dates}
-                  format={count}
-                  empty="Nothing was sold in these days."
-                  series={[
-                    { label: 'Platform A', values: days.map((d) => d.platformACredits) },
-                    { label: 'Platform B', values: days.map((d) => d.platformBCredits) },
-                  ]}
-                />
-              </Panel>
-              <Panel title="Purchases a day">
-                <Chart
-                  label="purchases a day"
-                  kind="bars"
-                  steps={wholeSteps}
-                  dates={dates}
-                  format={count}
-                  empty="Nothing was sold in these days."
-                  series={[{ label: 'Purchases', values: days.map((d) => d.purchaseCount) }]}
-                />
-              </Panel>
+              <Chart
+                title="Credits sold a day"
+                label="credits sold a day by platform"
+                kind="bars"
+                dates={dates}
+                format={count}
+                empty="Nothing was sold in these days."
+                series={[
+                  { label: 'Platform A', values: days.map((d) => d.platformACredits) },
+                  { label: 'Platform B', values: days.map((d) => d.platformBCredits) },
+                ]}
+              />
+              <Chart
+                title="Purchases a day"
+                label="purchases a day"
+                kind="bars"
+                dates={dates}
+                format={count}
+                empty="Nothing was sold in these days."
+                series={[{ label: 'Purchases', values: days.map((d) => d.purchaseCount) }]}
+              />
             </>
           );
         }}

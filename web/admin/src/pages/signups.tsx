@@ -1,7 +1,7 @@
-import { Chart, wholeSteps } from '../chart';
+import { Chart } from '../chart';
 import { count } from '../format';
 import { Loaded, useReport } from '../load';
-import { Card, Cards, DayRange, Panel, useDays } from '../parts';
+import { Card, Cards, DayRange, useDays } from '../parts';
 
 export function SignupsPage() {
   const signups = useReport('stats/signups', useDays());
@@ -20,20 +20,18 @@ export function SignupsPage() {
                 <Card label="Provider A" value={count(sum(a))} />
                 <Card label="Provider B" value={count(sum(b))} />
               </Cards>
-              <Panel title="New users a day">
-                <Chart
-                  label="new users a day by provider"
-                  kind="bars"
-                  steps={wholeSteps}
-                  dates={days.map((d) => d.date)}
-                  format={count}
-                  empty="Nobody joined in these days."
-                  series={[
-                    { label: 'Provider A', values: a },
-                    { label: 'Provider B', values: b },
-                  ]}
-                />
-              </Panel>
+              <Chart
+                title="New users a day"
+                label="new users a day by provider"
+                kind="bars"
+                dates={days.map((d) => d.date)}
+                format={count}
+                empty="Nobody joined in these days."
+                series={[
+                  { label: 'Provider A', values: a },
+                  { label: 'Provider B', values: b },
+                ]}
+              />
             </>
           );
         }}

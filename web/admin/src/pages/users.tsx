@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Report, Schemas } from '../api';
 import { count, size } from '../format';
-import { Empty, Loaded, useReport } from '../load';
-import { Card, Cards, length, Pager, Panel, providerName, Status, Table, Time, type Column } from '../parts';
+import { Loaded, useReport } from '../load';
+import { Card, Cards, length, PagedTable, pageLimit, Panel, providerName, Status, Time, type Column } from '../parts';
 import { link, offsetOf, replace, type Route } from '../route';
 
 type LedgerEntry = Schemas['AdminLedgerEntry'];
@@ -10,8 +10,6 @@ type Purchase = Schemas['AdminPurchase'];
 type Refusal = Schemas['AdminRefusal'];
 type User = Schemas['AdminUser'];
 type UserJob = Schemas['AdminUserJob'];
-
-const limit = 50;
 
 const nameOf = (u: User): string => u.name || u.email || u.userId;
 
@@ -36,7 +34,7 @@ export function UsersPage({ route }: { route: Route }) {
     const pause = setTimeout(ask, 300);
     return () => clearTimeout(pause);
   }, [draft]);
-  const found = useReport('users', { q, limit: String(limit), offset: String(offset) });
+  const found = useReport('users', { q, limit: String(pageLimit), offset: String(offset) });
   return (
     <>
       <form
@@ -56,12 +54,16 @@ export function UsersPage({ route }: { route: Route }) {
             <p class="quiet" role="status">
               {count(total)} {total === 1 ? 'user' : 'users'}, newest activity first
             </p>
-            {users.length === 0 ? (
-              <Empty>{q ? `Nobody's e-mail or name contains “${q}”, and no user, job or order has this number.` : total ? 'This page is past the end.' : 'Nobody has signed in yet.'}</Empty>
-            ) : (
-              <Table label="Users" rows={users} rowKey={(u) => u.userId} columns={columns} />
-            )}
-            <Pager offset={offset} limit={limit} total={total} to={(o) => link('users', { q, offset: String(o) })} />
+            <PagedTable
+              label="Users"
+              rows={users}
+              rowKey={(u) => u.userId}
+              columns={columns}
+              empty={q ? `Nobody's e-mail or name contains “${q}”, and no user, job or order has this number.` : 'Nobody has signed in yet.'}
+              offset={offset}
+              total={total}
+              to={(o) => link('users', { q, offset: String(o) })}
+            />
           </>
         )}
       </Loaded>
@@ -185,7 +187,7 @@ function UserPanel<P extends `users/{userId}/${'jobs' | 'ledger' | 'purchases' |
   const { route, title, list } = props;
   const id = route.rest;
   const offset = offsetOf(route, list);
-  const found = useReport(props.path, { userId: id, limit: String(limit), offset: String(offset) });
+  const found = useReport(props.path, { userId: id, limit: String(pageLimit), offset: String(offset) });
   const elsewhere = Object.fromEntries(['jobs', 'purchases', 'refusals', 'entries'].map((key) => [key, route.query.get(key) ?? '']));
   return (
     <Panel title={title}>
@@ -193,19 +195,16 @@ function UserPanel<P extends `users/{userId}/${'jobs' | 'ledger' | 'purchases' |
         {(page) => {
           const [rows, total] = props.rows(page);
           return (
-            <>
-              {rows.length === 0 ? (
-                <Empty>{total ? 'This page is past the end.' : 'There are none.'}</Empty>
-              ) : (
-                <Table label={`${title} of this user`} rows={rows} rowKey={props.rowKey} columns={props.columns} />
-              )}
-              <Pager
-                offset={offset}
-                limit={limit}
-                total={total}
-                to={(o) => link(`users/${id}`, { ...elsewhere, [list]: String(o) })}
-              />
-            </>
+            <PagedTable
+              label={`${title} of this user`}
+              rows={rows}
+              rowKey={props.rowKey}
+              columns={props.columns}
+              empty="There are none."
+              offset={offset}
+              total={total}
+              to={(o) => link(`users/${id}`, { ...elsewhere, [list]: String(o) })}
+            />
           );
         }}
       </Loaded>
