@@ -9,8 +9,8 @@ import (
 
 // The types of a job.
 const (
-	JobRender     = "render"
-	JobSeparation = "separation"
+	jobRender     = "render"
+	jobSeparation = "separation"
 )
 
 // maxActive bounds the list of active jobs. The status breakdown counts a longer queue.
@@ -66,7 +66,7 @@ type Breakdown struct {
 // StatusBreakdown returns the outcomes of all renders and of all separations, in this order. A
 // separation whose stems were removed counts as succeeded.
 func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
-	out := [2]Breakdown{{JobType: JobRender}, {JobType: JobSeparation}}
+	out := [2]Breakdown{{JobType: jobRender}, {JobType: jobSeparation}}
 	err := db.Each(ctx, r.db, func(rows *db.Rows) error {
 		var separation int
 		var state string

@@ -278,7 +278,7 @@ func (r *Reports) job(ctx context.Context, id, jobType, columns string, others f
 
 func (r *Reports) renderJob(ctx context.Context, id string) (Job, error) {
 	var spec string
-	j, err := r.job(ctx, id, JobRender, `j.started_at, j.expires_at, j.spec`,
+	j, err := r.job(ctx, id, jobRender, `j.started_at, j.expires_at, j.spec`,
 		func(j *Job) []any { return []any{&j.StartedAt, &j.ExpiresAt, &spec} })
 	j.Inputs = rawJSON(spec)
 	return j, err
@@ -295,7 +295,7 @@ type separationInput struct {
 
 func (r *Reports) separationJob(ctx context.Context, id string) (Job, error) {
 	var in separationInput
-	j, err := r.job(ctx, id, JobSeparation, `j.submitting_at, j.processing_at, j.provider_done_at, j.collected_at,
+	j, err := r.job(ctx, id, jobSeparation, `j.submitting_at, j.processing_at, j.provider_done_at, j.collected_at,
 			j.source_name, j.source_size_bytes, j.language, j.credits, COALESCE(j.project_id, 0)`, func(j *Job) []any {
 		return []any{&j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.CollectedAt,
 			&in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID}
@@ -328,7 +328,7 @@ func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([
 		return `SELECT id, '` + jobType + `' AS job_type, user_id, attempts, replica, created_at, finished_at, error, error_code, failure_cause
 			FROM ` + jobType + `_jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1`
 	}
-	query := `SELECT * FROM (` + of(JobRender) + ` UNION ALL ` + of(JobSeparation) + `) AS failed ORDER BY finished_at DESC, id`
+	query := `SELECT * FROM (` + of(jobRender) + ` UNION ALL ` + of(jobSeparation) + `) AS failed ORDER BY finished_at DESC, id`
 	args := []any{max(0, since.UnixMilli())}
 	if limit > 0 {
 		query, args = query+` LIMIT $2`, append(args, limit)

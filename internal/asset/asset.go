@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// UploadLifetime is how long a presigned upload URL works.
-	UploadLifetime = 300 * time.Second
+	// urlLifetime is how long a presigned upload URL works.
+	urlLifetime = 300 * time.Second
 	// verifyWait is how long a request waits for the verification of an object,
 	// which may take verifyTimeout.
 	verifyWait    = 8 * time.Second
@@ -160,11 +160,11 @@ func (s *Service) presign(ctx context.Context, r Request, key Key, contentType s
 	if _, err := hex.Decode(sum[:], []byte(r.SHA256Hex)); err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
 	}
-	url, err := s.bucket.PresignPut(ctx, key.String(), contentType, r.SizeBytes, sum, UploadLifetime, intact)
+	url, err := s.bucket.PresignPut(ctx, key.String(), contentType, r.SizeBytes, sum, urlLifetime, intact)
 	if err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
 	}
-	return Upload{Key: key.String(), URL: url, Expires: UploadLifetime}, nil
+	return Upload{Key: key.String(), URL: url, Expires: urlLifetime}, nil
 }
 
 // verifyLimit bounds how often one user makes us read an object.

@@ -96,10 +96,10 @@ func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, content
 		if err != nil {
 			return Upload{}, fmt.Errorf("look for parts: %w", err)
 		}
-		up := Upload{Key: key.String(), Expires: UploadLifetime, ID: p.id, PartSizeBytes: partBytes(p.sizeBytes), Parts: p.parts(stored)}
+		up := Upload{Key: key.String(), Expires: urlLifetime, ID: p.id, PartSizeBytes: partBytes(p.sizeBytes), Parts: p.parts(stored)}
 		for i := range up.Parts {
 			part := &up.Parts[i]
-			if part.URL, err = s.bucket.PresignPart(ctx, up.Key, p.storeID, part.Number, part.SizeBytes, UploadLifetime); err != nil {
+			if part.URL, err = s.bucket.PresignPart(ctx, up.Key, p.storeID, part.Number, part.SizeBytes, urlLifetime); err != nil {
 				return Upload{}, err
 			}
 		}

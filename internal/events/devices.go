@@ -20,8 +20,8 @@ const (
 )
 
 const (
-	// MaxDevices is how many devices an account may have; one more replaces the oldest.
-	MaxDevices = 20
+	// maxDevices is how many devices an account may have; one more replaces the oldest.
+	maxDevices = 20
 	// maxToken is the longest token of a device, in bytes.
 	maxToken = 4096
 )
@@ -60,7 +60,7 @@ func (s *Devices) Register(ctx context.Context, userID, platform, token string) 
 			return fmt.Errorf("register device: %w", err)
 		}
 		_, err = tx.Exec(ctx, `DELETE FROM devices WHERE user_id = $1 AND id NOT IN
-			(SELECT id FROM devices WHERE user_id = $1 ORDER BY turn DESC LIMIT $2)`, userID, MaxDevices)
+			(SELECT id FROM devices WHERE user_id = $1 ORDER BY turn DESC LIMIT $2)`, userID, maxDevices)
 		if err != nil {
 			return fmt.Errorf("remove old devices: %w", err)
 		}

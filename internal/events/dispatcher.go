@@ -47,16 +47,16 @@ var (
 
 // The outcomes of an attempt.
 const (
-	Delivered = "delivered"
-	Retried   = "failed"   // another attempt follows
-	GivenUp   = "given_up" // none follows
-	Removed   = "device_removed"
+	delivered = "delivered"
+	retried   = "failed"   // another attempt follows
+	givenUp   = "given_up" // none follows
+	removed   = "device_removed"
 )
 
 // Channels and Outcomes are the values with which [Options.Observe] is called.
 var (
 	Channels = []string{webhookName, PlatformA, PlatformB}
-	Outcomes = []string{Delivered, Retried, GivenUp, Removed}
+	Outcomes = []string{delivered, retried, givenUp, removed}
 )
 
 // Pusher sends to the devices of one platform.
@@ -305,14 +305,14 @@ func (d *Dispatcher) settle(ctx context.Context, c *channel, id string, m messag
 	}
 	const unchanged = ` WHERE id = $1 AND state = 'PENDING' AND attempts = $2`
 	switch {
-	case outcome == Retried:
+	case outcome == retried:
 		return d.write(ctx, `UPDATE event_deliveries SET attempts = attempts + 1, due_at = now_ms() + $3, last_error = $4`+unchanged,
 			id, m.attempts, after.Milliseconds(), text(failure))
-	case outcome == Removed:
+	case outcome == removed:
 		return d.write(ctx, `DELETE FROM devices WHERE user_id = $2 AND id IN (SELECT device_id FROM event_deliveries WHERE id = $1)`, id, m.userID)
 	case c.name != webhookName: // only web hooks can be resent
 		return d.write(ctx, `DELETE FROM event_deliveries`+unchanged, id, m.attempts)
-	case outcome == Delivered:
+	case outcome == delivered:
 		return d.write(ctx, `UPDATE event_deliveries SET state = 'DELIVERED', attempts = attempts + 1, ended_at = now_ms(), last_error = NULL`+unchanged,
 			id, m.attempts)
 	}
@@ -321,7 +321,7 @@ func (d *Dispatcher) settle(ctx context.Context, c *channel, id string, m messag
 }
 
 func levelOf(outcome string) slog.Level {
-	if outcome == GivenUp {
+	if outcome == givenUp {
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo
@@ -332,18 +332,18 @@ func (d *Dispatcher) judge(c *channel, m message, failure error) (outcome string
 	temporary := (*push.TemporaryError)(nil)
 	switch {
 	case failure == nil:
-		return Delivered, 0
+		return delivered, 0
 	case errors.Is(failure, push.ErrUnregistered):
-		return Removed, 0
+		return removed, 0
 	case m.attempts >= len(c.pauses), c.name != webhookName && !errors.As(failure, &temporary):
-		return GivenUp, 0
+		return givenUp, 0
 	}
 	after = c.pauses[m.attempts]
 	if temporary != nil {
 		after = max(after, min(temporary.After, maxRetryAfter))
 	}
 	// Up to a tenth more, so that deliveries that failed together are not retried together.
-	return Retried, after + clock.Jitter(after/10)
+	return retried, after + clock.Jitter(after/10)
 }
 
 // write runs a statement, also while the service stops.

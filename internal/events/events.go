@@ -79,19 +79,19 @@ func Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	return ForgetDevices(ctx, tx, userID)
 }
 
-// Lifetime is how long an event is kept for another delivery.
-const Lifetime = 30 * 24 * time.Hour
+// lifetime is how long an event is kept for another delivery.
+const lifetime = 30 * 24 * time.Hour
 
-// Sweep removes events that are older than [Lifetime].
+// Sweep removes events that are older than lifetime.
 func Sweep(ctx context.Context, d *db.DB) error {
-	if _, err := d.Exec(ctx, `DELETE FROM events WHERE created_at < now_ms() - $1`, Lifetime.Milliseconds()); err != nil {
+	if _, err := d.Exec(ctx, `DELETE FROM events WHERE created_at < now_ms() - $1`, lifetime.Milliseconds()); err != nil {
 		return fmt.Errorf("sweep events: %w", err)
 	}
 	return nil
 }
 
-// ErrUnknown means that no event has the given id.
-var ErrUnknown = errors.New("there is no such event; events are kept for 30 days")
+// errUnknown means that no event has the given id.
+var errUnknown = errors.New("there is no such event; events are kept for 30 days")
 
 // Entry is an event and the state of its web hook, for operators.
 type Entry struct {
@@ -153,7 +153,7 @@ func scanEntry(row db.Scanner) (e Entry, err error) {
 func Resend(ctx context.Context, d *db.DB, id string) error {
 	n, err := resend(ctx, d, `id = $1`, id)
 	if err == nil && n == 0 {
-		return ErrUnknown
+		return errUnknown
 	}
 	return err
 }

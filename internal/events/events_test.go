@@ -273,7 +273,7 @@ func TestGivesUpAfterTheLastPauseAndSendsAgainOnRequest(t *testing.T) {
 				t.Errorf("again %d: %+v", i, w.sent)
 			}
 		}
-		if err := Resend(t.Context(), d, "evt-none"); !errors.Is(err, ErrUnknown) {
+		if err := Resend(t.Context(), d, "evt-none"); !errors.Is(err, errUnknown) {
 			t.Errorf("unknown event: %v", err)
 		}
 		if n, err := ResendSince(t.Context(), d, time.Now().Add(time.Hour)); n != 0 || err != nil {
@@ -293,18 +293,18 @@ func TestPauses(t *testing.T) {
 		outcome  string
 		atLeast  time.Duration
 	}{
-		{hook, 0, refused, Retried, 5 * time.Second},
-		{hook, 1, refused, Retried, 5 * time.Minute},
-		{hook, 8, refused, Retried, 24 * time.Hour},
-		{hook, 9, refused, GivenUp, 0},
-		{phone, 0, refused, GivenUp, 0},
-		{phone, 0, push.ErrUnregistered, Removed, 0},
-		{phone, 0, busy, Retried, 5 * time.Second},
-		{phone, 4, busy, Retried, 30 * time.Minute},
-		{phone, 5, busy, GivenUp, 0},
-		{phone, 0, &push.TemporaryError{After: time.Minute, Err: refused}, Retried, time.Minute},
-		{phone, 4, &push.TemporaryError{After: time.Minute, Err: refused}, Retried, 30 * time.Minute},
-		{phone, 0, nil, Delivered, 0},
+		{hook, 0, refused, retried, 5 * time.Second},
+		{hook, 1, refused, retried, 5 * time.Minute},
+		{hook, 8, refused, retried, 24 * time.Hour},
+		{hook, 9, refused, givenUp, 0},
+		{phone, 0, refused, givenUp, 0},
+		{phone, 0, push.ErrUnregistered, removed, 0},
+		{phone, 0, busy, retried, 5 * time.Second},
+		{phone, 4, busy, retried, 30 * time.Minute},
+		{phone, 5, busy, givenUp, 0},
+		{phone, 0, &push.TemporaryError{After: time.Minute, Err: refused}, retried, time.Minute},
+		{phone, 4, &push.TemporaryError{After: time.Minute, Err: refused}, retried, 30 * time.Minute},
+		{phone, 0, nil, delivered, 0},
 	} {
 		for range 20 {
 			outcome, after := w.judge(c.channel, message{attempts: c.attempts}, c.failure)
@@ -356,12 +356,12 @@ func TestDevices(t *testing.T) {
 			w.check(err)
 			return tokens
 		}
-		for i := range MaxDevices {
+		for i := range maxDevices {
 			w.check(s.Register(t.Context(), a, " Platform_A ", fmt.Sprint("t", i)))
 		}
 		w.check(s.Register(t.Context(), a, PlatformA, "t0")) // the app starts again
 		w.check(s.Register(t.Context(), a, PlatformA, strings.Repeat("x", 4096)))
-		if got := of(a); len(got) != MaxDevices || got[0] != "t2" || got[MaxDevices-2] != "t0" {
+		if got := of(a); len(got) != maxDevices || got[0] != "t2" || got[maxDevices-2] != "t0" {
 			t.Errorf("devices %v", got)
 		}
 		w.record(Event{Type: RenderCompleted, JobID: "rnd-1", UserID: a})
@@ -370,7 +370,7 @@ func TestDevices(t *testing.T) {
 		w.check(s.Register(t.Context(), b, PlatformA, "t2"))
 		w.check(s.Unregister(t.Context(), a, PlatformA, "t2"))
 		w.check(s.Unregister(t.Context(), a, PlatformA, "t3"))
-		if got := of(b); !slices.Equal(got, []string{"t2"}) || len(of(a)) != MaxDevices-2 {
+		if got := of(b); !slices.Equal(got, []string{"t2"}) || len(of(a)) != maxDevices-2 {
 			t.Errorf("b has %v, a %v", got, of(a))
 		}
 		w.run()
@@ -416,7 +416,7 @@ func TestNothingIsKeptWhereNobodyIsTold(t *testing.T) {
 		if n := w.count(`SELECT COUNT(*) FROM events`); n != 1 {
 			t.Errorf("%d events after the sweep of old ones", n)
 		}
-		w.exec(`UPDATE events SET created_at = created_at - $1`, Lifetime.Milliseconds())
+		w.exec(`UPDATE events SET created_at = created_at - $1`, lifetime.Milliseconds())
 		w.check(Sweep(t.Context(), d))
 		w.record(Event{Type: RenderCompleted, JobID: "rnd-2", UserID: w.user("a")})
 		if n := w.count(`SELECT COUNT(*) FROM events`); n != 1 {

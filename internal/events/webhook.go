@@ -19,14 +19,14 @@ import (
 // webhookName is the channel of the web hook.
 const webhookName = "webhook"
 
-// SecretPrefix begins the text of a web hook's secret; base64 follows.
-const SecretPrefix = "whsec_"
+// secretPrefix begins the text of a web hook's secret; base64 follows.
+const secretPrefix = "whsec_"
 
 // DecodeSecret returns the bytes of a web hook's secret.
 func DecodeSecret(text string) ([]byte, error) {
-	encoded, found := strings.CutPrefix(text, SecretPrefix)
+	encoded, found := strings.CutPrefix(text, secretPrefix)
 	if !found {
-		return nil, fmt.Errorf("the secret does not begin with %s", SecretPrefix)
+		return nil, fmt.Errorf("the secret does not begin with %s", secretPrefix)
 	}
 	return base64.StdEncoding.DecodeString(encoded)
 }

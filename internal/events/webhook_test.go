@@ -27,7 +27,7 @@ func secretOf(t *testing.T, text string) []byte {
 }
 
 func secretText(fill byte) string {
-	return SecretPrefix + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(fill), 32)))
+	return secretPrefix + base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(fill), 32)))
 }
 
 func failedRender() message {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// MaxAnswerBytes caps what is read of an answer. Real ones are a few KiB.
-const MaxAnswerBytes = 1 << 20
+// maxAnswerBytes caps what is read of an answer. Real ones are a few KiB.
+const maxAnswerBytes = 1 << 20
 
-// ErrTooLong is a 200 answer beyond MaxAnswerBytes.
+// ErrTooLong is a 200 answer beyond the limit.
 var ErrTooLong = errors.New("answer too long")
 
 // Private returns a copy of client that follows no redirects and keeps no
@@ -61,14 +61,14 @@ func Do(client *http.Client, req *http.Request) (status int, body []byte, err er
 	if resp.StatusCode >= http.StatusInternalServerError {
 		return resp.StatusCode, nil, nil
 	}
-	body, err = io.ReadAll(io.LimitReader(resp.Body, MaxAnswerBytes+1))
+	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	if resp.StatusCode != http.StatusOK {
 		return resp.StatusCode, body, nil
 	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("read answer: %w", err)
 	}
-	if len(body) > MaxAnswerBytes {
+	if len(body) > maxAnswerBytes {
 		return 0, nil, ErrTooLong
 	}
 	return resp.StatusCode, body, nil

@@ -33,9 +33,9 @@ type Key struct {
 // errReused refuses a key that was used with another body.
 var errReused = fault.Sentencef(fault.Invalid, "Idempotency-Key was already used with a different request")
 
-// ErrRace reports that the same key was stored by a concurrent request between
-// Find and Save. The caller rolls back and calls Find again.
-var ErrRace = errors.New("idempotency key stored concurrently")
+// errRace reports that the same key was stored by a concurrent request between
+// Find and save. The caller rolls back and calls Find again.
+var errRace = errors.New("idempotency key stored concurrently")
 
 // Find returns the stored answer of k, or "" if there is none. A key that was used with another
 // fingerprint is the client's error.
@@ -68,9 +68,9 @@ func Known(ctx context.Context, q db.Querier, k Key) (bool, error) {
 	return false, err
 }
 
-// Save stores the answer of k in the transaction that does the work. It returns [ErrRace] if the key
+// save stores the answer of k in the transaction that does the work. It returns errRace if the key
 // already exists.
-func Save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
+func save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
 	if k.Value == "" {
 		return nil
 	}
@@ -85,7 +85,7 @@ func Save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
 		return fmt.Errorf("save idempotency key: %w", err)
 	}
 	if n == 0 {
-		return ErrRace
+		return errRace
 	}
 	return nil
 }
@@ -99,14 +99,14 @@ func Once(ctx context.Context, d *db.DB, k Key,
 		if answer, err = work(tx); err != nil {
 			return err
 		}
-		return Save(ctx, tx, k, answer)
+		return save(ctx, tx, k, answer)
 	})
 	if err == nil {
 		return answer, true, nil
 	}
 	stored, ferr := Find(context.WithoutCancel(ctx), d, k)
 	switch {
-	case ferr != nil && errors.Is(err, ErrRace):
+	case ferr != nil && errors.Is(err, errRace):
 		return "", false, ferr
 	case stored != "" && ferr == nil:
 		// If only the reply to our commit was lost, the stored answer is our own.

@@ -92,7 +92,7 @@ func (k *Renewer) Owner() string { return k.owner }
 
 // KeepAlive renews l until release is called. The returned context ends with cause
 // [ErrLost] when the row is no longer this holder's, at once if that is announced on
-// [Revoked]; with [ErrOutage] when renewals have failed for so long that the lease may run
+// [revoked]; with [ErrOutage] when renewals have failed for so long that the lease may run
 // out; and with the parent's cause when the parent ends. Release waits for the last
 // heartbeat and leaves the row as it is; the statement that ends the job clears the lease.
 func (k *Renewer) KeepAlive(ctx context.Context, l Lease) (work context.Context, release func()) {
@@ -132,7 +132,7 @@ type holder struct {
 func (k *Renewer) keep(ctx context.Context, jobID string, renew func(context.Context) (bool, error)) *holder {
 	h := &holder{Renewer: k, jobID: jobID, renew: renew, over: make(chan bool, 1)}
 	h.work, h.cancel = context.WithCancelCause(ctx)
-	revoked, stopListening := k.db.Listen(Revoked(jobID))
+	revoked, stopListening := k.db.Listen(revoked(jobID))
 	done, stop := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

@@ -246,7 +246,7 @@ func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx)
 		if err := end(tx); err != nil {
 			return err
 		}
-		return Announce(ctx, tx, id, Revoked(id))
+		return Announce(ctx, tx, id, revoked(id))
 	})
 	if err != nil {
 		return err
@@ -274,7 +274,7 @@ func (t Table) Revoke(ctx context.Context, userID, condition string) (ids []stri
 			return fmt.Errorf("stop jobs: %w", err)
 		}
 		for _, id := range open {
-			err = errors.Join(err, tx.Notify(ctx, Revoked(id)))
+			err = errors.Join(err, tx.Notify(ctx, revoked(id)))
 		}
 		return err
 	})

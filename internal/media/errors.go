@@ -55,9 +55,9 @@ type ExitError struct {
 	Stderr string         // last 8 KiB; for the log, it may hold paths of the server
 }
 
-// Exhausted reports whether the process ended because a limit of its memory or its
+// exhausted reports whether the process ended because a limit of its memory or its
 // time was reached, or because it crashed, rather than by what it read.
-func (e *ExitError) Exhausted() bool {
+func (e *ExitError) exhausted() bool {
 	// FFmpeg has no exit status of its own for ENOMEM.
 	return e.Signal != 0 || strings.Contains(e.Stderr, "Cannot allocate memory")
 }
@@ -85,7 +85,7 @@ func BlameFor(err error) Blame {
 	switch {
 	case exited && exit.stoppedFromOutside():
 		return BlameMachine
-	case errors.Is(err, ErrTimeout), errors.Is(err, ErrTooManyPackets), exited && exit.Exhausted():
+	case errors.Is(err, ErrTimeout), errors.Is(err, ErrTooManyPackets), exited && exit.exhausted():
 		return BlameCost
 	case errors.Is(err, ErrNotMedia), exited:
 		return BlameFile

@@ -170,8 +170,8 @@ const (
 	speakerPrefix  = "speaker_"
 )
 
-// Label is the name shown for a stem.
-func Label(stemID string) string {
+// label is the name shown for a stem.
+func label(stemID string) string {
 	switch {
 	case stemID == stemVoice:
 		return "All speakers"

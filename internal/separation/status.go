@@ -109,7 +109,7 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 		if err != nil {
 			return Status{}, fmt.Errorf("read stems: %w", err)
 		}
-		out.Stems = append(out.Stems, Stem{ID: pair[0], Label: Label(pair[0]), URL: s.stemURL(jobID, pair[0]), DurationMs: ms})
+		out.Stems = append(out.Stems, Stem{ID: pair[0], Label: label(pair[0]), URL: s.stemURL(jobID, pair[0]), DurationMs: ms})
 	}
 	return out, nil
 }
@@ -194,13 +194,13 @@ var ErrNoStem = fault.NotFoundf("stem not found")
 // counts as collected. The caller closes the object and offers it to the client under
 // fileName. If the object is missing from a bucket, only the first Read fails.
 //
-// The format is "" for the stem as it is stored, or FormatWAV.
+// The format is "" for the stem as it is stored, or "wav".
 func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format string) (obj objectstore.Object, fileName string, err error) {
 	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {
 		return nil, "", err
 	}
-	if format != "" && format != FormatWAV {
+	if format != "" && format != formatWAV {
 		return nil, "", errFormat
 	}
 	_, err = s.db.ExecNotify(ctx, job.Topic(jobID), `UPDATE separation_jobs SET collected_at = now_ms()
@@ -209,7 +209,7 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format str
 		return nil, "", fmt.Errorf("note collection: %w", err)
 	}
 	ext := path.Ext(t.key)
-	if format == FormatWAV && ext != ".wav" { // stems of early releases are kept as WAV
+	if format == formatWAV && ext != ".wav" { // stems of early releases are kept as WAV
 		ext = ".wav"
 		obj, err = s.openWAV(ctx, t)
 	} else {

@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// FormatWAV asks for a stem as WAV instead of its stored format, "".
-const FormatWAV = "wav"
+// formatWAV asks for a stem as WAV instead of its stored format, "".
+const formatWAV = "wav"
 
 var errFormat = fault.Invalidf("format must be wav, or absent for the stem as it is kept")
 

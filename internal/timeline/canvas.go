@@ -26,8 +26,8 @@ func (a Aspect) Ratio() (width, height int) { return aspects[a][0], aspects[a][1
 
 // Limits of a canvas's longer side, in pixels.
 const (
-	MinSide = 240
-	MaxSide = 3840
+	minSide = 240
+	maxSide = 3840
 )
 
 // Canvas is the picture that all segments are brought to.

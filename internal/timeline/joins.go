@@ -14,8 +14,8 @@ const (
 
 // Limits and default of a transition's duration.
 const (
-	MinTransition     = 100 * time.Millisecond
-	MaxTransition     = 5 * time.Second
+	minTransition     = 100 * time.Millisecond
+	maxTransition     = 5 * time.Second
 	DefaultTransition = 500 * time.Millisecond
 )
 
@@ -23,7 +23,7 @@ const (
 // carries it. On the first segment it is checked and ignored.
 type Transition struct {
 	Kind     TransitionKind `json:"type"`
-	Duration time.Duration  `json:"durationNs"` // MinTransition..MaxTransition
+	Duration time.Duration  `json:"durationNs"` // minTransition..maxTransition
 }
 
 // Join is a transition on the film's frame grid.

@@ -9,8 +9,8 @@ import (
 
 // Limits of the sound's fields, part of the API's contract.
 const (
-	MaxFade    = 30 * time.Second
-	MaxPoints  = 64 // of one envelope
+	maxFade    = 30 * time.Second
+	maxPoints  = 64 // of one envelope
 	maxDuckDB  = 24.0
 	maxAttack  = 2 * time.Second
 	maxRelease = 5 * time.Second
@@ -52,10 +52,10 @@ type fieldName func(field string) string
 
 func (c *Clip) validateSound(at fieldName) error {
 	switch {
-	case c.FadeIn < 0 || c.FadeIn > MaxFade:
-		return fault.Invalidf("%s must be 0..%d", at("fadeInMs"), MaxFade.Milliseconds())
-	case c.FadeOut < 0 || c.FadeOut > MaxFade:
-		return fault.Invalidf("%s must be 0..%d", at("fadeOutMs"), MaxFade.Milliseconds())
+	case c.FadeIn < 0 || c.FadeIn > maxFade:
+		return fault.Invalidf("%s must be 0..%d", at("fadeInMs"), maxFade.Milliseconds())
+	case c.FadeOut < 0 || c.FadeOut > maxFade:
+		return fault.Invalidf("%s must be 0..%d", at("fadeOutMs"), maxFade.Milliseconds())
 	case c.End < 0 || endsTooEarly(c.Start, c.End):
 		return fault.Invalidf("%s must be 0 or > startMs", at("endMs"))
 	}
@@ -91,8 +91,8 @@ func (l *Loudness) validate() error {
 
 // validatePoints checks the volumePoints of a segment, clip or selection.
 func validatePoints(at fieldName, points []Point) error {
-	if len(points) > MaxPoints {
-		return fault.Invalidf("%s must have at most %d entries", at("volumePoints"), MaxPoints)
+	if len(points) > maxPoints {
+		return fault.Invalidf("%s must have at most %d entries", at("volumePoints"), maxPoints)
 	}
 	for i, p := range points {
 		in := func(field string) string { return at(indexed("volumePoints", i) + "." + field) }
@@ -101,8 +101,8 @@ func validatePoints(at fieldName, points []Point) error {
 			return fault.Invalidf("%s must be >= 0", in("atMs"))
 		case i > 0 && p.At <= points[i-1].At && p.At != math.MaxInt64:
 			return fault.Invalidf("%s must be > that of the point before it", in("atMs"))
-		case !within(p.Volume, 0, MaxVolume):
-			return fault.Invalidf("%s must be 0..%g", in("volume"), MaxVolume)
+		case !within(p.Volume, 0, maxVolume):
+			return fault.Invalidf("%s must be 0..%g", in("volume"), maxVolume)
 		}
 	}
 	return nil

@@ -39,13 +39,13 @@ const (
 	MaxSegments   = 200
 	MaxClips      = 64
 	MaxDirectives = 64
-	MaxSelections = 16 // of one directive
-	// MaxName bounds the ids and names that a client chooses, in bytes, because the
+	maxSelections = 16 // of one directive
+	// maxName bounds the ids and names that a client chooses, in bytes, because the
 	// job's row keeps them.
-	MaxName   = 128
-	MaxVolume = 10.0
-	MinSpeed  = 0.1
-	MaxSpeed  = 10.0
+	maxName   = 128
+	maxVolume = 10.0
+	minSpeed  = 0.1
+	maxSpeed  = 10.0
 )
 
 // Timeline is one edit. Segments play one after the other in ascending Order,

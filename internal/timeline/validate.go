@@ -80,8 +80,8 @@ func (c *Canvas) validate() error {
 	if _, known := aspects[c.Aspect]; !known && c.Aspect != SourceAspect {
 		return fault.Invalidf("canvas.aspect must be source, 16:9, 9:16, 1:1, 4:5, 4:3 or 3:4")
 	}
-	if c.MaxSide != nil && (*c.MaxSide < MinSide || *c.MaxSide > MaxSide) {
-		return fault.Invalidf("canvas.maxSide must be %d..%d", MinSide, MaxSide)
+	if c.MaxSide != nil && (*c.MaxSide < minSide || *c.MaxSide > maxSide) {
+		return fault.Invalidf("canvas.maxSide must be %d..%d", minSide, maxSide)
 	}
 	return c.Fit.validate("canvas.fit")
 }
@@ -103,8 +103,8 @@ func (t *Transition) validate(field string) error {
 	default:
 		return fault.Invalidf("%s.type must be %s, %s or %s", field, Dissolve, FadeBlack, FadeWhite)
 	}
-	if t.Duration < MinTransition || t.Duration > MaxTransition {
-		return fault.Invalidf("%s.durationMs must be %d..%d", field, MinTransition.Milliseconds(), MaxTransition.Milliseconds())
+	if t.Duration < minTransition || t.Duration > maxTransition {
+		return fault.Invalidf("%s.durationMs must be %d..%d", field, minTransition.Milliseconds(), maxTransition.Milliseconds())
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (s *Segment) validate(names Names, i int) error {
 	switch {
 	case s.SourceKey == "":
 		return fault.Invalidf("%s is required", at(names.SegmentSource))
-	case len(s.SourceKey) > MaxName:
+	case len(s.SourceKey) > maxName:
 		return tooLong(at(names.SegmentSource))
 	case s.Duration <= 0:
 		return fault.Invalidf("%s must be > 0", at("durationMs"))
@@ -155,7 +155,7 @@ func (s *Segment) validate(names Names, i int) error {
 	case endsTooEarly(s.TrimStart, s.TrimEnd):
 		return fault.Invalidf("%s must be 0 or > trimStartMs", at("trimEndMs"))
 	}
-	return cmp.Or(outOfRange(at, "volumeScale", s.Volume, 0, MaxVolume), outOfRange(at, "speedScale", s.Speed, MinSpeed, MaxSpeed),
+	return cmp.Or(outOfRange(at, "volumeScale", s.Volume, 0, maxVolume), outOfRange(at, "speedScale", s.Speed, minSpeed, maxSpeed),
 		validatePoints(at, s.Points), s.validatePicture(at))
 }
 
@@ -164,7 +164,7 @@ func (c *Clip) validate(names Names, i int) error {
 	switch {
 	case c.SourceKey == "":
 		return fault.Invalidf("%s is required", at(names.ClipSource))
-	case len(c.SourceKey) > MaxName:
+	case len(c.SourceKey) > maxName:
 		return tooLong(at(names.ClipSource))
 	case c.Start < 0:
 		return fault.Invalidf("%s must be >= 0", at("startMs"))
@@ -175,7 +175,7 @@ func (c *Clip) validate(names Names, i int) error {
 	case endsTooEarly(c.SourceTrimStart, c.SourceTrimEnd):
 		return fault.Invalidf("%s must be 0 or > sourceTrimStartMs", at("sourceTrimEndMs"))
 	}
-	return cmp.Or(outOfRange(at, "volume", c.Volume, 0, MaxVolume), outOfRange(at, "speed", c.Speed, MinSpeed, MaxSpeed),
+	return cmp.Or(outOfRange(at, "volume", c.Volume, 0, maxVolume), outOfRange(at, "speed", c.Speed, minSpeed, maxSpeed),
 		c.validateSound(at))
 }
 
@@ -184,7 +184,7 @@ func (d *Directive) validate(i int) error {
 	switch {
 	case d.ID == "":
 		return fault.Invalidf("%s is required", at("id"))
-	case len(d.ID) > MaxName:
+	case len(d.ID) > maxName:
 		return tooLong(at("id"))
 	case d.Range.Start < 0:
 		return fault.Invalidf("%s must be >= 0", at("rangeStartMs"))
@@ -192,10 +192,10 @@ func (d *Directive) validate(i int) error {
 		return fault.Invalidf("%s must be > rangeStartMs", at("rangeEndMs"))
 	case d.SourceOffset < 0:
 		return fault.Invalidf("%s must be >= 0", at("sourceOffsetMs"))
-	case len(d.Selections) > MaxSelections:
-		return fault.Invalidf("%s must have at most %d entries", at("selections"), MaxSelections)
+	case len(d.Selections) > maxSelections:
+		return fault.Invalidf("%s must have at most %d entries", at("selections"), maxSelections)
 	}
-	if err := outOfRange(at, "appliedSpeedScale", d.AppliedSpeed, MinSpeed, MaxSpeed); err != nil {
+	if err := outOfRange(at, "appliedSpeedScale", d.AppliedSpeed, minSpeed, maxSpeed); err != nil {
 		return err
 	}
 	for j := range d.Selections {
@@ -204,14 +204,14 @@ func (d *Directive) validate(i int) error {
 		switch {
 		case s.StemID == "":
 			return fault.Invalidf("%s is required", in("stemId"))
-		case len(s.StemID) > MaxName:
+		case len(s.StemID) > maxName:
 			return tooLong(in("stemId"))
 		case s.SourceKey == "" && s.SeparationID == "":
 			return fault.Invalidf("%s is required", in("audioUrl"))
 		case s.SourceKey != "" && s.SeparationID != "":
 			return fault.Invalidf("%s must be absent beside separationJobId", in("audioUrl"))
 		}
-		if err := cmp.Or(outOfRange(in, "volume", s.Volume, 0, MaxVolume), validatePoints(in, s.Points)); err != nil {
+		if err := cmp.Or(outOfRange(in, "volume", s.Volume, 0, maxVolume), validatePoints(in, s.Points)); err != nil {
 			return err
 		}
 	}
@@ -222,7 +222,7 @@ func (d *Directive) validate(i int) error {
 func indexed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
 func tooLong(field string) error {
-	return fault.Invalidf("%s must have at most %d bytes", field, MaxName)
+	return fault.Invalidf("%s must have at most %d bytes", field, maxName)
 }
 
 // endsTooEarly reports an end that lies at or before its start. Two ends that
