@@ -261,8 +261,8 @@ func TestMalformedPathsAndMethods(t *testing.T) {
 		for _, c := range []struct{ method, path, allow string }{
 			{"POST", "/healthz", "GET, HEAD"}, {"GET", "/api/v2/auth/provider_a", "POST"}, {"PUT", "/api/v2/auth/account", "DELETE, GET, HEAD"}, {"DELETE", "/api/v2/credits", "GET, HEAD"},
 			{"GET", "/api/v2/credits/purchase", "POST"}, {"HEAD", "/api/v2/credits/purchase", "POST"}, {"PUT", "/api/v2/separate", "GET, HEAD, POST"}, {"POST", "/api/v2/separate/x", "DELETE, GET, HEAD"},
-			{"PUT", "/api/v2/render", "GET, HEAD, POST"}, {"GET", "/api/v2/render/v3", "DELETE, POST"}, {"GET", "/api/v2/render/inputs", "DELETE, POST"}, {"PATCH", "/api/v2/render/x/status", "GET, HEAD"},
-			{"GET", "/api/v2/assets/upload-url", "DELETE, POST"}, {"POST", "/api/v2/admin/overview", "GET, HEAD"}, {"BREW", "/healthz", "GET, HEAD"}, {"OPTIONS", "/api/v2/credits", "GET, HEAD"},
+			{"PUT", "/api/v2/render", "GET, HEAD, POST"}, {"GET", "/api/v2/separate/v3", "POST"}, {"DELETE", "/api/v2/render/inputs", "POST"}, {"PATCH", "/api/v2/render/x/status", "GET, HEAD"},
+			{"DELETE", "/api/v2/assets/upload-url", "POST"}, {"POST", "/api/v2/admin/overview", "GET, HEAD"}, {"BREW", "/healthz", "GET, HEAD"}, {"OPTIONS", "/api/v2/credits", "GET, HEAD"},
 		} {
 			w := r.do(request{method: c.method, target: c.path})
 			if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != c.allow || strings.TrimSpace(w.Body.String()) != wrongMethod {

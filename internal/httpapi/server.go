@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -93,6 +94,8 @@ type Server struct {
 	o   Options
 	log *slog.Logger
 	mux *http.ServeMux
+	// methods are those of each path, so that /separate/v3 is no job with the id v3.
+	methods map[string][]string
 
 	outages job.Outage
 	waiters *httpserve.Shares // of each user, on this replica
@@ -100,7 +103,7 @@ type Server struct {
 
 // New returns the handler of the whole public listener.
 func New(o Options) http.Handler {
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), waiters: httpserve.NewShares(maxWaiters)}
+	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), methods: map[string][]string{}, waiters: httpserve.NewShares(maxWaiters)}
 	s.routes()
 	return httpserve.Guard(s.observed(s.withCORS(http.HandlerFunc(s.dispatch))), o.Stopping)
 }
@@ -164,7 +167,15 @@ func (s *Server) routes() {
 	}
 }
 
-func (s *Server) handle(pattern string, h handler) { s.mux.Handle(pattern, s.serve(h)) }
+func (s *Server) handle(pattern string, h handler) {
+	s.mux.Handle(pattern, s.serve(h))
+	method, path, _ := strings.Cut(pattern, " ")
+	s.methods[path] = append(s.methods[path], method)
+	if method == http.MethodGet {
+		s.methods[path] = append(s.methods[path], http.MethodHead)
+	}
+	slices.Sort(s.methods[path])
+}
 
 // dispatch routes a request. Where no route fits it answers 404, or 405 with
 // Allow, in the API's own words; the mux only knows plain text.
@@ -177,6 +188,10 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 	if !storable(r.URL.Path) || clean != r.URL.Path {
 		writeError(w, fault.Sentencef(fault.NotFound, "Not found"))
+		return
+	}
+	if methods := s.methods[r.URL.Path]; methods != nil && !slices.Contains(methods, r.Method) {
+		notAllowed(w, strings.Join(methods, ", "))
 		return
 	}
 	h, pattern := s.mux.Handler(r)
@@ -199,11 +214,15 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(probe, r)
 	switch {
 	case probe.status == http.StatusMethodNotAllowed:
-		w.Header().Set("Allow", probe.header.Get("Allow"))
-		writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
+		notAllowed(w, probe.header.Get("Allow"))
 	default:
 		writeError(w, fault.Sentencef(fault.NotFound, "Not found"))
 	}
+}
+
+func notAllowed(w http.ResponseWriter, methods string) {
+	w.Header().Set("Allow", methods)
+	writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
 }
 
 // storable reports whether a text can be a parameter of a query: PostgreSQL
