@@ -60,7 +60,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 		return fault.Invalidf("config is required")
 	}
 	var cfg configWire
-	if err := checkObject(r, "config", []byte(text), &cfg); err != nil {
+	if err := checkObject(r, "config", []byte(text), &cfg, "sourceAssetKey", "audioAssetKey"); err != nil {
 		return err
 	}
 	sub := render.Submission{Files: f.files, InputID: strings.TrimSpace(f.text["inputId"])}
@@ -84,7 +84,7 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 		return err
 	}
 	var cfg configWire
-	body, err := readObject(w, r, &cfg)
+	body, err := readObject(w, r, &cfg, "sourceFileKey", "audioFileKey", "videoDurationMs")
 	if err != nil {
 		return err
 	}

@@ -55,21 +55,21 @@ func decodeJSON(w http.ResponseWriter, r *http.Request, dst any) error {
 }
 
 // readObject reads a JSON object into dst as decodeJSON does, names a field of the
-// wrong type, and returns the body.
-func readObject(w http.ResponseWriter, r *http.Request, dst any) ([]byte, error) {
+// wrong type, and returns the body. The endpoint does not have the absent fields of dst.
+func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...string) ([]byte, error) {
 	b, err := readBody(w, r)
 	if err != nil {
 		return nil, err
 	}
-	return b, checkObject(r, "the body", b, dst)
+	return b, checkObject(r, "the body", b, dst, absent...)
 }
 
 // checkObject parses a JSON object into dst. Its error names a field of the wrong type, or
 // what is not an object.
-func checkObject(r *http.Request, what string, document []byte, dst any) error {
+func checkObject(r *http.Request, what string, document []byte, dst any, absent ...string) error {
 	err := parseObject(document, dst)
 	if err == nil {
-		return knownFields(r, document, dst, "")
+		return knownFields(r, document, dst, "", absent...)
 	}
 	if fault.As(err) == errManyValues {
 		return err

@@ -49,7 +49,8 @@ func parseInteger(text string) (int64, bool) {
 
 // shape is a walk over a JSON document beside the struct that it is decoded into.
 type shape struct {
-	strict bool // unknown keys are errors, too
+	strict bool     // unknown keys are errors, too
+	absent []string // fields of the struct that this endpoint does not have
 }
 
 // typeMismatch finds the first value in a JSON document that cannot be decoded
@@ -58,12 +59,13 @@ type shape struct {
 func typeMismatch(document []byte, dst any) string { return shape{}.compare(document, dst) }
 
 // knownFields refuses a decoded document that has a key which dst has no field for, if
-// the client asked for that. The path in the answer begins with prefix.
-func knownFields(r *http.Request, document []byte, dst any, prefix string) error {
+// the client asked for that. Fields of dst that the endpoint does not have are absent. The
+// path in the answer begins with prefix.
+func knownFields(r *http.Request, document []byte, dst any, prefix string, absent ...string) error {
 	if !prefersStrict(r) {
 		return nil
 	}
-	if sentence := (shape{strict: true}).compare(document, dst); sentence != "" {
+	if sentence := (shape{strict: true, absent: absent}).compare(document, dst); sentence != "" {
 		return fault.Invalidf("%s%s", prefix, sentence)
 	}
 	return nil
@@ -130,7 +132,7 @@ func (s shape) object(v any, t reflect.Type, path string) string {
 		return path + " must be an object"
 	}
 	if s.strict {
-		if key := unknownKey(object, t); key != "" {
+		if key, found := s.unknownKey(object, t); found {
 			return strings.TrimPrefix(path+"."+key, ".") + " is not a known field"
 		}
 	}
@@ -157,19 +159,21 @@ func wireName(f reflect.StructField) string {
 // reserved are keys that clients in the field send, and that never get a meaning.
 var reserved = []string{"frame", "type", "width", "height", "numberOfSpeakers", "imageClips", "dubClips", "stickers"}
 
-// unknownKey returns the first key, in the order of their letters, that is neither
-// reserved nor, exactly as written, that of a field.
-func unknownKey(object map[string]any, t reflect.Type) string {
+// unknownKey returns the first key in alphabetical order that is neither reserved nor,
+// exactly as written, that of a field.
+func (s shape) unknownKey(object map[string]any, t reflect.Type) (key string, found bool) {
 	known := slices.Clone(reserved)
 	for f := range t.Fields() {
-		known = append(known, wireName(f))
+		if name := wireName(f); !slices.Contains(s.absent, name) {
+			known = append(known, name)
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		if !slices.Contains(known, key) {
-			return printable(key)
+			return cmp.Or(printable(key), `""`), true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // maxKey is how much of an unknown key an answer repeats, in characters.
