@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"time"
 
 	"cutroom/internal/account"
 	"cutroom/internal/asset"
@@ -17,21 +16,17 @@ type separateV3Request struct {
 	SourceLanguageCode *string `json:"sourceLanguageCode"`
 }
 
-// maxTrimMs is more than any sound lasts, and small enough for a Duration.
-const maxTrimMs = 1 << 42
-
 func (q separateV3Request) reference() (separation.Reference, error) {
 	switch {
-	case q.TrimStartMs < 0 || q.TrimStartMs > maxTrimMs:
-		return separation.Reference{}, fault.Invalidf("trimStartMs must be 0..%d", int64(maxTrimMs))
-	case q.TrimEndMs < 0 || q.TrimEndMs > maxTrimMs:
-		return separation.Reference{}, fault.Invalidf("trimEndMs must be 0..%d, 0 for the end", int64(maxTrimMs))
+	case q.TrimStartMs < 0:
+		return separation.Reference{}, fault.Invalidf("trimStartMs must be >= 0")
+	case q.TrimEndMs < 0:
+		return separation.Reference{}, fault.Invalidf("trimEndMs must be >= 0, 0 for the end")
 	case q.TrimEndMs > 0 && q.TrimEndMs <= q.TrimStartMs:
 		return separation.Reference{}, fault.Invalidf("trimEndMs must be > trimStartMs, or 0 for the end")
 	}
 	code, err := readLanguage("sourceLanguageCode", q.SourceLanguageCode)
-	return separation.Reference{AssetKey: q.SourceAssetKey, Language: code,
-		From: time.Duration(q.TrimStartMs) * time.Millisecond, To: time.Duration(q.TrimEndMs) * time.Millisecond}, err
+	return separation.Reference{AssetKey: q.SourceAssetKey, Language: code, From: ms(q.TrimStartMs), To: ms(q.TrimEndMs)}, err
 }
 
 func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {

@@ -161,11 +161,11 @@ func (s *Service) plan(ctx context.Context, owner string, p media.Probe, ref Ref
 	if p.Audio == nil || p.AudioPackets.Packets == 0 {
 		return stretch{}, errSilentAsset
 	}
-	end := p.AudioPackets.End - p.Zero()
+	begin, end := p.AudioPackets.First-p.Zero(), p.AudioPackets.End-p.Zero()
 	if ref.To > 0 {
 		end = min(end, ref.To)
 	}
-	if end <= ref.From {
+	if end <= max(begin, ref.From) {
 		return stretch{}, errEmptyCut
 	}
 	w := media.SoundWindow{From: ref.From, To: end, SampleRate: p.Audio.SampleRate, Stereo: p.Audio.Channels > 2}
