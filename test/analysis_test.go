@@ -93,6 +93,11 @@ func TestAnalysis(t *testing.T) {
 	if !silent.HasAudio || silent.IntegratedLUFS != nil || silent.TruePeakDB != nil || len(silent.OnsetsMs) > 0 || silent.Peaks == nil {
 		t.Errorf("silence: %+v", silent)
 	}
+	// A voice in the centre of three channels.
+	centre := analyse(u, generate(t, "centre.wav", "-f", "lavfi", "-i", "aevalsrc=0|0|0.2*sin(2*PI*997*t):c=3.0:s=48000:d=1"), "wav", nil)
+	if l := centre.IntegratedLUFS; l == nil || math.Abs(*l+17) > 0.2 {
+		t.Errorf("the centre channel alone: %+v", centre)
+	}
 	mute := analyse(u, generate(t, "mute.webm", "-f", "lavfi", "-i", "testsrc2=s=64x64:r=10:d=1", "-c:v", "libvpx"), "webm", nil)
 	if mute.HasAudio || mute.Peaks != nil || mute.OnsetsMs != nil || mute.IntegratedLUFS != nil || !mute.HasVideo || *mute.FrameRate != 10 {
 		t.Errorf("a film without sound: %+v", mute)

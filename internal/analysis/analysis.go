@@ -94,7 +94,7 @@ type stored struct {
 }
 
 // version is raised when the same asset would be described differently.
-const version = 2
+const version = 3
 
 // Get returns the analysis of an asset that the owner uses with it, the waveform in at
 // most so many points.

@@ -58,14 +58,11 @@ func describeVideo(p media.Probe) *Video {
 // listen decodes the sound once, for all that is measured of it. Sound that cannot be
 // decoded to a single sample is none.
 func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeout time.Duration) (*Sound, error) {
-	channels := p.Audio.Channels
-	if channels > audio.MaxChannels {
-		channels = 2
-	}
+	layout, channels := layoutFor(p.Audio.Channels)
 	loudness := audio.NewLoudnessMeter(audio.ChannelWeights(channels)...)
 	onsets := audio.NewRhythmDetector(channels)
 	waveform := audio.NewWaveformDrawer(audio.SampleRate, channels)
-	args := p.SoundArgs(file, media.SoundWindow{SampleRate: audio.SampleRate, Stereo: p.Audio.Channels > audio.MaxChannels})
+	args := p.SoundArgs(file, media.SoundWindow{SampleRate: audio.SampleRate, Layout: layout})
 	_, err := s.o.Media.Encode(ctx, media.Pass{
 		Name: "analyse sound", Args: append(args, "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), Inputs: []string{file},
 		Stdout: io.MultiWriter(loudness, onsets, waveform.Floats()), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: maxMemory,
@@ -88,6 +85,21 @@ func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeou
 	}
 	found.OnsetsMs = slices.Compact(found.OnsetsMs)
 	return found, nil
+}
+
+// layoutFor returns the layout in which sound of so many channels is measured, and its
+// number of channels. It is "" for sound whose channels need no conversion. The loudness of
+// the others depends on the place of each channel, such as the centre or the LFE.
+func layoutFor(channels int) (name string, n int) {
+	switch {
+	case channels <= 2:
+		return "", channels
+	case channels <= 6:
+		return "5.1", 6
+	case channels <= 8:
+		return "7.1", 8
+	}
+	return "stereo", 2
 }
 
 // rounded is a level to a hundredth of a decibel.

@@ -42,23 +42,11 @@ type loudnessChannel struct {
 	peak    float64 // the true peak of the hops before
 }
 
-// ChannelWeights returns the weights of the usual layout of so many channels:
-// surround channels count more, and an LFE does not count.
+// ChannelWeights returns the weights of mono, stereo, 5.1 or 7.1: surround channels count
+// more, and the LFE does not count.
 func ChannelWeights(channels int) []float64 {
-	weights := []float64{1, 1, 1, 0, surroundWeight, surroundWeight, surroundWeight, surroundWeight}
-	switch channels {
-	case 3:
-		weights[2] = 0
-	case 4:
-		weights[3] = surroundWeight
-	case 5:
-		weights[3] = surroundWeight
-	}
-	return weights[:channels]
+	return []float64{1, 1, 1, 0, surroundWeight, surroundWeight, surroundWeight, surroundWeight}[:channels]
 }
-
-// MaxChannels is the most channels that ChannelWeights knows.
-const MaxChannels = 8
 
 // surroundWeight is +1.5 dB.
 const surroundWeight = 1.41

@@ -82,7 +82,7 @@ const runMargin = time.Second
 type SoundWindow struct {
 	From, To   time.Duration // counted from Zero; To 0 is the end
 	SampleRate int           // of what comes out, Hz
-	Stereo     bool          // fold all channels down to two
+	Layout     string        // ffmpeg's name of the channels that come out, "" for those of the file
 }
 
 // SoundArgs returns the arguments that decode a window of the sound of the file, exact
@@ -96,8 +96,8 @@ func (p Probe) SoundArgs(path string, w SoundWindow) []string {
 	// the wrong packets of FLAC and ALAC, and every other one of the rest is lost.
 	args = append(append(args, "-vn", "-sn", "-dn", "-threads", "1"), InputArgs(p.Kind, path)...)
 	graph := fmt.Sprintf("[0:%d]asetpts=PTS-(%s)/TB", p.Audio.Index, seconds(p.Zero()+w.From))
-	if w.Stereo {
-		graph += ",aformat=sample_fmts=fltp,aformat=channel_layouts=stereo"
+	if w.Layout != "" {
+		graph += ",aformat=sample_fmts=fltp,aformat=channel_layouts=" + w.Layout
 	}
 	graph += fmt.Sprintf(",aresample=%d:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=0", w.SampleRate)
 	if w.To > 0 {

@@ -168,7 +168,10 @@ func (s *Service) plan(ctx context.Context, owner string, p media.Probe, ref Ref
 	if end <= max(begin, ref.From) {
 		return stretch{}, errEmptyCut
 	}
-	w := media.SoundWindow{From: ref.From, To: end, SampleRate: p.Audio.SampleRate, Stereo: p.Audio.Channels > 2}
+	w := media.SoundWindow{From: ref.From, To: end, SampleRate: p.Audio.SampleRate}
+	if p.Audio.Channels > 2 {
+		w.Layout = "stereo"
+	}
 	if !slices.Contains(cutRates, w.SampleRate) {
 		w.SampleRate = 48000
 	}
