@@ -1,12 +1,15 @@
 package render
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 )
 
@@ -180,15 +183,53 @@ func TestAClaimFromALongQueueIsCheap(t *testing.T) {
 		if got, want := r.owners(r.service(&simulated{}, r.db), 3), []string{other, "late-1", "late-2"}; !slices.Equal(got, want) {
 			t.Errorf("turns %v, want %v", got, want)
 		}
-		for query, args := range map[string][]any{waitingSQL: {""}, turnSQL(r.db): {"", 0, 1}} {
+		for query, args := range map[string][]any{waitingSQL: {""}, usualTurnSQL(r.db): {"", 0, 1}, turnSQL(r.db): {"", 0, 1}} {
 			plan := strings.Join(dbtest.Plan(t, r.db, "", query, args...), "\n")
 			rest := strings.ReplaceAll(plan, "SCAN j USING INDEX render_processing", "") // the few that run
-			if !strings.Contains(plan, "render_open_by_user") || !strings.Contains(plan, "render_turns_waiting") ||
+			if query != usualTurnSQL(r.db) && !strings.Contains(plan, "render_open_by_user") || !strings.Contains(plan, "render_turns_waiting") ||
 				strings.Contains(rest, "Seq Scan on render_jobs") || strings.Contains(rest, "SCAN j") {
 				t.Errorf("the plan of a claim:\n%s", plan)
 			}
 		}
 	})
+}
+
+// Where all jobs waited when PostgreSQL analysed the table, it may prefer indexes that hold
+// the ended jobs as well. The long ids make the right index look more expensive.
+func TestAClaimReadsNoEndedJobs(t *testing.T) {
+	r := newHarness(t, dbtest.Postgres(t))
+	r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at)
+		SELECT repeat('x', 300) || i, $1, 'PENDING', repeat('x', 1000), 'video', i FROM generate_series(1, 2000) AS i`, r.user())
+	r.exec(`ANALYZE`)
+	r.exec(`UPDATE render_jobs SET state = 'FAILED' WHERE created_at <= 1000`)
+	claim := func(turn string) func(ctx context.Context, tx *db.Tx) error {
+		return func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.Exec(ctx, claimSQL(turn), "", 0, 1000, "replica", 9000)
+			return err
+		}
+	}
+	for name, step := range map[string]func(ctx context.Context, tx *db.Tx) error{
+		"look":        func(ctx context.Context, tx *db.Tx) error { _, err := tx.Exec(ctx, waitingSQL, ""); return err },
+		"usual claim": claim(usualTurnSQL(r.db)), "claim": claim(turnSQL(r.db)),
+		"end": func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'FAILED' WHERE created_at = 1999`)
+			return err
+		},
+	} {
+		var before, after int64
+		if err := r.db.InTx(t.Context(), func(tx *db.Tx) error {
+			count := func(n *int64) error {
+				return tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'render_jobs'`).Scan(n)
+			}
+			_, err := tx.Exec(t.Context(), `SET CONSTRAINTS ALL IMMEDIATE`)
+			return errors.Join(err, count(&before), step(t.Context(), tx), count(&after))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if read := after - before; read > 100 {
+			t.Errorf("%s: %d rows read", name, read)
+		}
+	}
 }
 
 // An assistant gives up its part for a waiting job of another owner.

@@ -105,6 +105,7 @@ type Service struct {
 	// nil.
 	assisting atomic.Pointer[context.CancelFunc]
 	fleet     fleet
+	claimed   atomic.Bool // the last claim found a job
 }
 
 // New returns a Service.

@@ -6,15 +6,18 @@
 -- +goose NO TRANSACTION
 -- +goose Up
 
--- Each row is recounted under its lock. The lock is a statement of its own, because the
+-- Each row is changed under its lock. The lock is a statement of its own, because the
 -- statement after it sees what others committed while this one waited. The trigger is
--- deferred: nobody waits for the lock longer than a commit takes. The condition on the
--- state keeps the planner on the index of the account's open jobs.
+-- deferred: nobody waits for the lock longer than a commit takes.
+--
+-- Only when the oldest waiting job no longer waits is another one looked for, and from that
+-- job on: without the bound, PostgreSQL may choose an index that holds all ended jobs.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION recount_render_turn() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    job RECORD := COALESCE(NEW, OLD);
-    next RECORD;
+    owner TEXT := COALESCE(NEW.user_id, OLD.user_id);
+    next_at BIGINT;
+    next_id TEXT;
     change BIGINT := 0;
 BEGIN
     IF TG_OP <> 'INSERT' AND OLD.state = 'PROCESSING' THEN
@@ -23,17 +26,30 @@ BEGIN
     IF TG_OP <> 'DELETE' AND NEW.state = 'PROCESSING' THEN
         change := change + 1;
     END IF;
-    PERFORM 1 FROM render_turns WHERE user_id = job.user_id FOR UPDATE;
-    IF NOT FOUND AND TG_OP <> 'DELETE' THEN
-        INSERT INTO render_turns (user_id) VALUES (job.user_id) ON CONFLICT (user_id) DO NOTHING;
-        PERFORM 1 FROM render_turns WHERE user_id = job.user_id FOR UPDATE;
+    IF change = -1 AND NEW.state IS DISTINCT FROM 'PENDING' THEN -- the end of a running job
+        UPDATE render_turns SET processing = processing - 1, last_started_at = GREATEST(last_started_at, NEW.started_at)
+        WHERE user_id = owner;
+        RETURN NULL;
     END IF;
-    SELECT created_at, id INTO next FROM render_jobs
-        WHERE user_id = job.user_id AND state IN ('PENDING', 'PROCESSING') AND state <> 'PROCESSING' ORDER BY created_at, id LIMIT 1;
-    UPDATE render_turns SET processing = processing + change, last_started_at = GREATEST(last_started_at, job.started_at),
-        next_created_at = next.created_at, next_job_id = next.id
-    WHERE user_id = job.user_id
-        AND (change <> 0 OR job.started_at > last_started_at OR next_job_id IS DISTINCT FROM next.id);
+    SELECT next_created_at, next_job_id INTO next_at, next_id FROM render_turns WHERE user_id = owner FOR UPDATE;
+    IF NOT FOUND AND TG_OP <> 'DELETE' THEN
+        INSERT INTO render_turns (user_id) VALUES (owner) ON CONFLICT (user_id) DO NOTHING;
+        SELECT next_created_at, next_job_id INTO next_at, next_id FROM render_turns WHERE user_id = owner FOR UPDATE;
+    END IF;
+    IF NEW.state = 'PENDING' THEN
+        IF next_id IS NULL OR (NEW.created_at, NEW.id) < (next_at, next_id) THEN
+            next_at := NEW.created_at;
+            next_id := NEW.id;
+        END IF;
+    ELSIF next_id = OLD.id THEN
+        SELECT created_at, id INTO next_at, next_id FROM render_jobs
+        WHERE user_id = owner AND state IN ('PENDING', 'PROCESSING') AND state <> 'PROCESSING' AND (created_at, id) > (next_at, next_id)
+        ORDER BY created_at, id LIMIT 1;
+    END IF;
+    UPDATE render_turns SET processing = processing + change, last_started_at = GREATEST(last_started_at, NEW.started_at),
+        next_created_at = next_at, next_job_id = next_id
+    WHERE user_id = owner
+        AND (change <> 0 OR NEW.started_at > last_started_at OR next_job_id IS DISTINCT FROM next_id);
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
