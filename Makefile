@@ -36,7 +36,6 @@ test: ## install the tests' dependencies and run all tests but the long ones
 test-long: ## run the long tests: provider faults at every step, random crashes, a failover, 8 replicas
 	@scripts/setup.sh test
 	scripts/test.sh long
-	@if command -v npm >/dev/null; then $(MAKE) clients; else echo "no npm: generated clients are not tested"; fi
 
 .PHONY: test-s3
 test-s3: ## run the tests of the object store on MinIO (the first run builds it, for minutes)

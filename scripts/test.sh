@@ -10,8 +10,9 @@
 # unit       The tests beside the code, once. Packages that own rows run theirs
 #            on both databases.
 # waiting    The unit tests that wait for leases and vendors, many at once.
-# black-box  The suite of test/, which speaks HTTP to the real program, in three shapes
-#            of the service:
+# small, large, mixed
+#            The black-box suite of test/, which speaks HTTP to the real program, in
+#            three shapes of the service:
 #              small  SQLite, a folder, one process: every test. A test that calls
 #                     sameInEveryShape runs in this shape alone: it is the cheapest.
 #              large  PostgreSQL, a real S3 server, two replicas: all other tests.
@@ -20,8 +21,8 @@
 # vet        go vet, of everything, and the tests of deploy/kubernetes, a module of
 #            its own.
 #
-# These run side by side, because the black-box suite mostly waits: for leases
-# to run out, for time-outs, for retries.
+# Four of these run at a time, because many tests wait: for leases to run out, for
+# time-outs, for retries.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -56,8 +57,8 @@ all | long | s3)
 	step "passed"
 	;;
 all-inside)
-	# A failure of one lets the others end: xargs then fails.
-	printf '%s\n' black-box unit waiting vet | xargs -P 4 -n 1 "$0"
+	# The longest first. A failure of one lets the others end: xargs then fails.
+	printf '%s\n' large small unit waiting mixed vet | xargs -P 4 -n 1 "$0"
 	;;
 unit)
 	step "unit tests"
@@ -69,11 +70,15 @@ waiting)
 	step "unit tests that mostly wait"
 	run -p 3 -parallel=8 "${waiting[@]}"
 	;;
-black-box)
+large)
 	step "black box: large"
 	CUTROOM_TEST_SHAPE_ONLY=1 large ./test
+	;;
+small)
 	step "black box: small"
 	small ./test
+	;;
+mixed)
 	step "black box: mixed"
 	mixed ./test -run 'KillInTheMiddleOfASeparation$|AccountDeletion|StemDownload|RenderInputs|RenderDownload|SupportExports|OutageOfTheDatabase'
 	;;
@@ -89,7 +94,17 @@ s3-inside)
 	;;
 long-inside)
 	# The simulation takes what the others leave: they mostly wait.
-	printf '%s\n' faults simulation | xargs -P 2 -n 1 "$0"
+	printf '%s\n' faults simulation frames-and-clients | xargs -P 3 -n 1 "$0"
+	;;
+frames-and-clients)
+	step "every frame of films cut at random"
+	go test ./internal/engine -vet=off -count=1 -run TestEveryFrameIsTheRightOne -args -framemap-all
+	step "generated clients"
+	if command -v npm >/dev/null; then
+		make --no-print-directory clients
+	else
+		echo "no npm: generated clients are not tested"
+	fi
 	;;
 simulation)
 	step "100,000 schedules, and bugs that they must find"

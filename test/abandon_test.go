@@ -51,6 +51,7 @@ func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 
 func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("SEPARATION_STUCK_SUBMITTING_SEC", "60"))
 	u := s.SignIn(t)
 	s.World.FailSeparator(t, stallOnce(separator.StepUpload))

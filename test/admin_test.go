@@ -26,6 +26,7 @@ type adminUsers struct {
 
 func TestAdminReports(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	admin, a, b := s.Admin(t), s.SignIn(t, apitest.Credits(50)), s.SignIn(t, apitest.ProviderB())
 	buyB(t, b, transactionFor(b)).Expect(200)

@@ -61,11 +61,10 @@ func demanding() M {
 }
 
 func TestDeleteARunningRender(t *testing.T) {
-	options := []apitest.Option{apitest.Env("RENDER_MAX_CONCURRENT", "1")}
-	if apitest.Postgres() {
-		options = append(options, apitest.Replicas(2), apitest.Bucket(true))
+	if !apitest.Postgres() {
+		t.Skip("two replicas share a PostgreSQL database")
 	}
-	s := apitest.Start(t, options...)
+	s := apitest.Start(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"), apitest.Replicas(2), apitest.Bucket(true))
 	u := s.SignIn(t)
 	id := u.Render(t, demanding(), apitest.File("video_0", noisyClip(t)))
 	path := "/api/v2/render/" + id

@@ -17,6 +17,7 @@ import (
 
 func TestRenderTwoSegments(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	// In the list the second comes first: order decides.
 	film := u.RenderFilm(t, M{"segments": []M{

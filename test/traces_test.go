@@ -66,12 +66,12 @@ func startTraces(t *testing.T) (address string, wait func(trace, prefix string) 
 	}
 }
 
-// One trace goes from the client's request to the passes, transfers and calls of
-// the job, on whichever replica it ran.
+// One trace goes from the client's request to the passes, transfers and calls of the job.
 func TestTraces(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	address, wait := startTraces(t)
-	s := apitest.Start(t, apitest.Env("OTEL_EXPORTER_OTLP_ENDPOINT", address), apitest.Env("OTEL_BSP_SCHEDULE_DELAY", "50"))
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("OTEL_EXPORTER_OTLP_ENDPOINT", address), apitest.Env("OTEL_BSP_SCHEDULE_DELAY", "50"))
 	u := s.SignIn(t, apitest.Credits(2))
 	submit := func(trace, path string, status int, form []apitest.Part) string {
 		header := http.Header{"Traceparent": {"00-" + trace + "-00f067aa0ba902b7-01"}}
@@ -101,9 +101,7 @@ func TestTraces(t *testing.T) {
 	childOf(attempt, request)
 	childOf(pass, attempt)
 	checkText(request, attempt, pass)
-	if s.HasBucket() {
-		childOf(wait(film, "bucket fetch"), attempt)
-	}
+	childOf(wait(film, "bucket fetch"), attempt)
 	if !strings.Contains(s.Logs(), `"trace":"`+film+`"`) {
 		t.Error("no line of the log carries the trace")
 	}
