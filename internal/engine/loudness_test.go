@@ -2,9 +2,9 @@ package engine_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -51,11 +51,8 @@ func TestLoudnessIsMet(t *testing.T) {
 		want   timeline.Loudness
 	}{
 		"speech":                {speech, timeline.DefaultLoudness},
-		"music":                 {music, timeline.DefaultLoudness},
 		"music, turned down":    {music, timeline.Loudness{TargetLUFS: -31, MaxTruePeakDB: 0}},
-		"noise":                 {noise, timeline.DefaultLoudness},
 		"noise, low peak":       {noise, timeline.Loudness{TargetLUFS: -9, MaxTruePeakDB: -9}},
-		"loud":                  {loud, timeline.Loudness{TargetLUFS: -23, MaxTruePeakDB: -1}},
 		"loud, up to the brim":  {loud, timeline.Loudness{TargetLUFS: -9, MaxTruePeakDB: 0}},
 		"clicks: the peak ends": {clicks, timeline.DefaultLoudness},
 	} {
@@ -82,7 +79,7 @@ func TestLoudnessIsMet(t *testing.T) {
 			plain := b.render(t, tl)
 			tl.Loudness = &timeline.DefaultLoudness
 			given := b.render(t, tl)
-			if got, want := fmt.Sprint(mediatest.Samples(t, given.Path)), fmt.Sprint(mediatest.Samples(t, plain.Path)); got != want {
+			if !reflect.DeepEqual(mediatest.Samples(t, given.Path), mediatest.Samples(t, plain.Path)) {
 				t.Errorf("%s up to %d ms is changed", filepath.Base(path), toMs)
 			}
 		}
