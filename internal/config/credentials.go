@@ -3,29 +3,26 @@ package config
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"io"
-	"os"
+
+	"cutroom/internal/upstream/credentials"
 )
 
 // maxCertificatesBytes is far more than a file of root certificates needs.
 const maxCertificatesBytes = 1 << 20
 
-// certificates reads a PEM file of certificates, or returns the rule that it breaks.
-func certificates(path string) (text []byte, rule string) {
-	const unreadable = "must name a file that can be read"
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, unreadable
+// certificates reads the PEM file of certificates that a key names, or nothing for a blank path.
+func (r *reader) certificates(key, path string) []byte {
+	if path == "" {
+		return nil
 	}
-	defer f.Close()
-	text, err = io.ReadAll(io.LimitReader(f, maxCertificatesBytes+1))
-	if err != nil {
-		return nil, unreadable
+	text, err := readFile(path, maxCertificatesBytes)
+	switch {
+	case err != nil:
+		r.problem(key, unreadable)
+	case len(text) > maxCertificatesBytes || !areCertificates(text):
+		r.problem(key, "must name a file of PEM certificates")
 	}
-	if len(text) > maxCertificatesBytes || !areCertificates(text) {
-		return nil, "must name a file of PEM certificates"
-	}
-	return text, ""
+	return text
 }
 
 func areCertificates(text []byte) bool {
@@ -39,4 +36,18 @@ func areCertificates(text []byte) bool {
 		}
 		text = rest
 	}
+}
+
+func (r *reader) checkP256(key string, pem Secret) {
+	if _, err := credentials.ParseP256([]byte(pem.Reveal())); err != nil {
+		r.problem(key, err.Error())
+	}
+}
+
+func (r *reader) serviceAccount(key string, json Secret) (account credentials.ServiceAccount, ok bool) {
+	account, err := credentials.ParseServiceAccount([]byte(json.Reveal()))
+	if err != nil {
+		r.problem(key, err.Error())
+	}
+	return account, err == nil
 }

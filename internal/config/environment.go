@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -140,15 +139,10 @@ func unknownKeys(path string, values map[string]string) (warnings []string) {
 const maxEnvFileBytes = 1 << 20
 
 func readEnvFile(path string) (map[string]string, error) {
-	f, err := os.Open(path)
+	text, err := readFile(path, maxEnvFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, &Problem{Key: path, Rule: "cannot be opened"}
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxEnvFileBytes+1))
 	if err != nil {
 		return nil, &Problem{Key: path, Rule: "cannot be read"}
 	}

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"cutroom/internal/upstream/credentials"
 )
 
 // check computes the defaults that depend on the machine or on other keys, and checks the rules
@@ -140,9 +138,7 @@ func (s *settings) checkPlatformA(r *reader) {
 	}
 	r.warnPartial("platform_a", ForPlatformA)
 	if p.Configured() {
-		if _, err := credentials.ParseServiceAccount([]byte(p.ServiceAccountJSON.Reveal())); err != nil {
-			r.problem("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", err.Error())
-		}
+		r.serviceAccount("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", p.ServiceAccountJSON)
 	}
 }
 
@@ -165,15 +161,8 @@ func (s *settings) checkPlatformB(r *reader) {
 	if !p.Configured() {
 		return
 	}
-	if _, err := credentials.ParseP256([]byte(p.PrivateKey.Reveal())); err != nil {
-		r.problem("IAP_PLATFORM_B_PRIVATE_KEY", err.Error())
-	}
-	if s.rootCAFile != "" {
-		var rule string
-		if p.RootCAs, rule = certificates(s.rootCAFile); rule != "" {
-			r.problem("IAP_PLATFORM_B_ROOT_CA_FILE", rule)
-		}
-	}
+	r.checkP256("IAP_PLATFORM_B_PRIVATE_KEY", p.PrivateKey)
+	p.RootCAs = r.certificates("IAP_PLATFORM_B_ROOT_CA_FILE", s.rootCAFile)
 }
 
 func (s *settings) checkWebhook(r *reader) {
@@ -191,10 +180,7 @@ func (s *settings) checkWebhook(r *reader) {
 
 func (s *settings) checkPush(r *reader) {
 	if a := s.Push.PlatformA.ServiceAccountJSON; !a.IsBlank() {
-		account, err := credentials.ParseServiceAccount([]byte(a.Reveal()))
-		if err != nil {
-			r.problem("PUSH_PLATFORM_A_SERVICE_ACCOUNT", err.Error())
-		} else if account.ProjectID == "" {
+		if account, ok := r.serviceAccount("PUSH_PLATFORM_A_SERVICE_ACCOUNT", a); ok && account.ProjectID == "" {
 			r.problem("PUSH_PLATFORM_A_SERVICE_ACCOUNT", "must have a project_id")
 		}
 	}
@@ -203,18 +189,11 @@ func (s *settings) checkPush(r *reader) {
 	if !b.Configured() {
 		return
 	}
-	if _, err := credentials.ParseP256([]byte(b.Key.Reveal())); err != nil {
-		r.problem("PUSH_PLATFORM_B_KEY", err.Error())
-	}
+	r.checkP256("PUSH_PLATFORM_B_KEY", b.Key)
 	if u, err := url.Parse(b.BaseURL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		r.problem("PUSH_PLATFORM_B_BASE_URL", "must be an https address, or http on loopback")
 	}
-	if s.pushCAFile != "" {
-		var rule string
-		if b.RootCAs, rule = certificates(s.pushCAFile); rule != "" {
-			r.problem("PUSH_PLATFORM_B_ROOT_CA_FILE", rule)
-		}
-	}
+	b.RootCAs = r.certificates("PUSH_PLATFORM_B_ROOT_CA_FILE", s.pushCAFile)
 }
 
 // warnPartial warns of a feature if some, but not all, of its keys are set.

@@ -31,13 +31,7 @@ func (r *reader) secretFile(k Key) (value string, found bool) {
 }
 
 func readSecret(path string) (value, rule string) {
-	const unreadable = "must name a file that can be read"
-	f, err := os.Open(path)
-	if err != nil {
-		return "", unreadable
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSecretBytes+1))
+	text, err := readFile(path, maxSecretBytes)
 	if err != nil {
 		return "", unreadable
 	}
@@ -49,6 +43,19 @@ func readSecret(path string) (value, rule string) {
 		return "", "must name a file that is not empty"
 	}
 	return value, ""
+}
+
+// unreadable is the rule that the name of a missing file breaks.
+const unreadable = "must name a file that can be read"
+
+// readFile reads a file, but at most one byte more than limit.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
 // readSecretFiles makes lookup return the content of secret files under the names of their keys. A

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -78,6 +80,19 @@ func Do(client *http.Client, req *http.Request) (status int, body []byte, err er
 func IsTemporary(status int) bool {
 	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests ||
 		status == http.StatusRequestTimeout
+}
+
+// RetryAfter returns how long an answer asks to wait: seconds, or until a date. It is 0 if the
+// answer does not say.
+func RetryAfter(header http.Header, now time.Time) time.Duration {
+	text := header.Get("Retry-After")
+	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.Duration(min(max(seconds, 0), math.MaxInt32)) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
 }
 
 // cause is the error without the address. Beneath it, errors of the network and of

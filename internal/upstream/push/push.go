@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"cutroom/internal/httpcall"
@@ -58,7 +57,7 @@ func exchange(client *http.Client, req *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, &TemporaryError{Err: fmt.Errorf("read answer: %w", httpcall.WithoutURL(err))}
 	}
-	return answer{resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now()), body}, nil
+	return answer{resp.StatusCode, httpcall.RetryAfter(resp.Header, time.Now()), body}, nil
 }
 
 // refusedError is an answer other than success, with the platform's reason.
@@ -76,15 +75,4 @@ func (a answer) failed(reason string) error {
 		return &TemporaryError{After: a.retryAfter, Err: err}
 	}
 	return err
-}
-
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
-		return max(0, time.Duration(seconds)*time.Second)
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
 }

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"cutroom/internal/fault"
+	"cutroom/internal/httpcall"
 )
 
 // Error is a failure of the provider or of the connection to it. Failures of the local disk are
@@ -89,13 +89,9 @@ const maxRetryAfter = 24 * time.Hour
 
 // busy reads whether an answer says that the provider is busy, and for how long.
 func busy(resp *http.Response, now time.Time) (busy bool, wait time.Duration) {
-	header := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.Atoi(header); err == nil {
-		wait = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(header); err == nil {
-		wait = min(max(at.Sub(now), 0), maxRetryAfter)
-	}
-	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable && header != "", wait
+	busy = resp.StatusCode == http.StatusTooManyRequests ||
+		resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
+	return busy, min(httpcall.RetryAfter(resp.Header, now), maxRetryAfter)
 }
 
 var (
