@@ -79,11 +79,10 @@ type Session struct {
 // maxSubject bounds a provider's id for a person, in characters. OpenID Connect allows 255.
 const maxSubject = 255
 
-// SignIn exchanges an identity token for a session. The user is created at the
-// first sign-in; the name, which provider_a puts into its claims and for
-// provider_b comes as fullName (which may be empty), counts only then, while e-mail and picture are refreshed each time. The signup
-// bonus is granted when the user has not had it; a failure of that grant is
-// logged and made good at the next sign-in.
+// SignIn exchanges an identity token for a session, and creates the user at the first sign-in. The
+// name counts only then: provider_a has it in its claims, provider_b's client sends it as fullName,
+// which may be empty. E-mail and picture are updated each time. SignIn grants the signup bonus to a
+// user who has not had it. If that fails, SignIn logs it and the next sign-in tries again.
 func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string) (Session, error) {
 	verifier := s.providers[provider]
 	if verifier == nil {

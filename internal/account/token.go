@@ -31,10 +31,9 @@ const (
 type Principal struct {
 	UserID  string
 	Role    string
-	Issued  time.Time // when the token was, to the second; zero where it does not say
-	Expires time.Time // when the token does
-	// SignedIn is when the session began, to the second. It stays through
-	// renewals; see [Service.Renew].
+	Issued  time.Time // of the token, to the second; zero if the token does not say
+	Expires time.Time // of the token
+	// SignedIn is when the session began, to the second. Renewals keep it; see [Service.Renew].
 	SignedIn time.Time
 }
 
@@ -50,16 +49,16 @@ type Tokens struct {
 	parser *jwt.Parser
 }
 
-// claims are those of an access token. auth_time is OpenID Connect's name for
-// the time at which the person proved who they are.
+// claims are those of an access token. auth_time is OpenID Connect's name for the time of the
+// sign-in.
 type claims struct {
 	Role     string           `json:"role,omitempty"`
 	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
 	jwt.RegisteredClaims
 }
 
-// NewTokens returns Tokens that sign with secret, which has at least 32
-// characters. Tokens signed with a previous secret are valid, too; "" is none.
+// NewTokens returns Tokens that sign with secret, which has at least 32 characters. Tokens signed
+// with a previous secret are valid, too; "" is none.
 func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 	t := &Tokens{secret: []byte(secret), life: life, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithStrictDecoding(),
@@ -73,15 +72,14 @@ func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 	return t
 }
 
-// Issue mints a token for a user and returns when it expires. It says that it was
-// issued at p.Issued, or now where that is zero. A token without p.SignedIn is no
-// part of a session and cannot be renewed.
+// Issue mints a token for a user, issued at p.Issued or, if that is zero, now. It returns when the
+// token expires. A token without p.SignedIn belongs to no session and cannot be renewed.
 func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error) {
 	now := clock.Now()
 	if p.Issued.IsZero() {
 		p.Issued = now
 	}
-	if now.Sub(p.Issued).Abs() < 2*time.Second { // clocks that agree: its life is exact
+	if now.Sub(p.Issued).Abs() < 2*time.Second { // the clocks agree: keep its life exact
 		now = p.Issued
 	}
 	expires = now.Add(t.life).Truncate(time.Second)
@@ -99,8 +97,8 @@ func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error)
 // maxToken bounds what is parsed, in bytes; ours are under 400.
 const maxToken = 4096
 
-// Check verifies a bearer token. Anything but a valid one is invalid_token; of one
-// that has only run out the detail says so.
+// Check verifies a bearer token. The error is invalid_token; its detail is "expired" if nothing else
+// is wrong.
 func (t *Tokens) Check(token string) (Principal, error) {
 	invalid := fault.New(fault.Unauthorized, "invalid_token")
 	if len(token) > maxToken {
@@ -125,7 +123,7 @@ func (t *Tokens) Check(token string) (Principal, error) {
 	if c.IssuedAt != nil {
 		p.Issued = c.IssuedAt.Time
 	}
-	// Tokens of releases before there was auth_time came from a sign-in.
+	// Tokens of releases without auth_time came from a sign-in.
 	p.SignedIn = p.Issued
 	if c.AuthTime != nil {
 		p.SignedIn = c.AuthTime.Time
@@ -133,15 +131,14 @@ func (t *Tokens) Check(token string) (Principal, error) {
 	return p, nil
 }
 
-// checked remembers valid tokens: a phone asks every few seconds with the same
-// one, and to parse it costs as much as all else that is not the question. It
-// knows of what a token says alone; who was signed out since is another's matter.
+// checked caches valid tokens, because a phone polls with the same one every few seconds, and
+// parsing it takes a quarter of the CPU time of a poll. It does not know of sign-outs; see signOuts.
 type checked struct {
 	mu     sync.RWMutex
 	tokens map[string]Principal
 }
 
-// maxChecked bounds the tokens that are remembered, which take half a kilobyte each.
+// maxChecked bounds the cache. A token takes half a kilobyte.
 const maxChecked = 8192
 
 func (c *checked) check(t *Tokens, token string) (Principal, error) {
@@ -160,7 +157,7 @@ func (c *checked) check(t *Tokens, token string) (Principal, error) {
 	if c.tokens == nil || len(c.tokens) >= maxChecked {
 		c.tokens = map[string]Principal{}
 	}
-	// A copy: the text may be part of a request's whole header.
+	// Clone the text, which may be part of a whole request header.
 	c.tokens[strings.Clone(token)] = p
 	return p, nil
 }

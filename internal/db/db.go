@@ -1,12 +1,10 @@
 // Package db puts PostgreSQL and SQLite behind one small set of calls.
 //
-// It owns the connection pool, transactions, the embedded migrations and the
-// few differences between the two databases, each under a name that says what
-// it means: [Tx.Lock], [DB.SkipLockedOf], [Tx.Notify]. It knows no table of the
-// domain. One SQL text serves both: $n placeholders, integers for time, and
-// now_ms(), the database's clock in epoch milliseconds, which is a function in
-// both. Because every replica compares leases against that one clock, replicas
-// need no synchronised clocks of their own.
+// It owns the connection pool, transactions, the embedded migrations and the few differences
+// between the two databases, such as [Tx.Lock], [DB.SkipLockedOf] and [Tx.Notify]. It knows no
+// table of the domain. One SQL text serves both: $n placeholders, integers for times, and now_ms(),
+// the database's clock in epoch milliseconds. All replicas compare leases against that clock, so
+// their own clocks need not agree.
 package db
 
 import (
@@ -46,10 +44,9 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Querier is what both a DB and a Tx can do. Functions that may run inside or
-// outside of a transaction take it.
+// Querier is a DB or a Tx, for functions that may run inside or outside a transaction.
 type Querier interface {
-	// Exec runs a statement and returns the number of rows it touched.
+	// Exec runs a statement and returns the number of affected rows.
 	Exec(ctx context.Context, query string, args ...any) (int64, error)
 	Query(ctx context.Context, query string, args ...any) (*Rows, error)
 	QueryRow(ctx context.Context, query string, args ...any) *Row
@@ -65,17 +62,17 @@ type DB struct {
 	log      *slog.Logger
 	tracer   tracer
 
-	// write serialises SQLite transactions inside the process, so that they
-	// queue fairly here instead of spinning on the file lock. A send takes it.
+	// write serialises SQLite's writers in this process, so that they queue fairly instead of
+	// spinning on the file lock. A send takes it.
 	write chan struct{}
 
 	notifier   *notifier
 	statements *statements
-	gate       Gate // nil: calls pass freely
+	gate       Gate // nil outside simulations
 }
 
-// Open connects, proves that the credentials work, and returns the database.
-// The caller closes it. Migrations are applied by [DB.Migrate].
+// Open connects and checks the credentials. The caller closes the database. [DB.Migrate] applies
+// migrations.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -97,7 +94,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	if d.postgres {
-		if err := d.lookAtServer(ping); err != nil {
+		if err := d.inspectServer(ping); err != nil {
 			d.pool.Close()
 			return nil, err
 		}
@@ -105,9 +102,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return d, nil
 }
 
-// lookAtServer learns what a PostgreSQL server can do, and refuses a way to it that
-// cannot do enough.
-func (d *DB) lookAtServer(ctx context.Context) error {
+// inspectServer finds out what the PostgreSQL server supports, and refuses a transaction pooler.
+func (d *DB) inspectServer(ctx context.Context) error {
 	conn, err := d.pool.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
@@ -122,15 +118,14 @@ func (d *DB) lookAtServer(ctx context.Context) error {
 			return fmt.Errorf("look at the database: %w", err)
 		}
 		if session == c.PgConn().PID() {
-			return nil // nobody is in between
+			return nil // no pooler in between
 		}
 		return d.refusePooledTransactions(ctx)
 	})
 }
 
-// Fold is the SQL of a text in lower case, whatever alphabet it is in. A
-// PostgreSQL database of the locale C knows the letters of ASCII alone, so that
-// Unicode's own rules are named where the server has them.
+// Fold is the SQL of a text in lower case, in any alphabet. A PostgreSQL database with the locale C
+// folds only ASCII, so Fold names Unicode's collation if the server has it.
 func (d *DB) Fold(text string) string {
 	if d.foldICU {
 		return `lower(` + text + ` COLLATE "und-x-icu")`
@@ -138,8 +133,7 @@ func (d *DB) Fold(text string) string {
 	return "lower(" + text + ")"
 }
 
-// FoldASCII is Fold where other letters than those of ASCII do not matter, in a
-// fraction of its time.
+// FoldASCII is Fold for ASCII letters only, in a fraction of the time.
 func (d *DB) FoldASCII(text string) string {
 	if d.postgres {
 		return `lower(` + text + ` COLLATE "C")`
@@ -157,18 +151,16 @@ func (d *DB) openPostgres(o Options) error {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "cutroom"
 	}
-	// A process that freezes within a transaction would keep its locks, which
-	// others wait for, as long as its connection seems alive. No transaction of
-	// ours waits for anything but the database, so none is idle for long.
-	// It is set on the connection: a pooler refuses what it does not know in the
-	// startup message.
+	// A process that freezes within a transaction would keep its locks while its connection seems
+	// alive. Our transactions wait only for the database, so none is idle for long. Set the limit on
+	// the connection, because poolers refuse unknown parameters in the startup message.
 	if cfg.RuntimeParams["idle_in_transaction_session_timeout"] == "" {
 		cfg.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 			return c.Exec(ctx, "SET idle_in_transaction_session_timeout = 10000").Close()
 		}
 	}
-	// Of several servers the one that takes writes is meant, not a standby, and one
-	// that is silent leaves time to try the next.
+	// If several servers are listed, connect to the one that accepts writes, and leave time to try
+	// the next one if a server does not answer.
 	if cfg.ValidateConnect == nil {
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
@@ -187,13 +179,12 @@ func (d *DB) openPostgres(o Options) error {
 const (
 	// connectTimeout bounds the attempt to connect to one server.
 	connectTimeout = 3 * time.Second
-	// silence is how long a server's machine may leave bytes unacknowledged. One
-	// that lost its power does not say goodbye, and the kernel would wait for it for
-	// a quarter of an hour.
+	// silence is how long a server may leave bytes unacknowledged. A machine that lost power closes
+	// no connection, and the kernel would wait for a quarter of an hour.
 	silence = 20 * time.Second
 )
 
-// giveUpSilent ends a connection to a machine that has gone.
+// giveUpSilent makes the kernel close a connection whose peer no longer acknowledges bytes.
 func giveUpSilent(network, _ string, raw syscall.RawConn) (err error) {
 	if network == "unix" {
 		return nil
@@ -204,8 +195,8 @@ func giveUpSilent(network, _ string, raw syscall.RawConn) (err error) {
 	return errors.Join(failed, err)
 }
 
-// notParsed says what is wrong with a PostgreSQL address, of which it repeats the
-// path of a certificate alone: the rest may hold a password.
+// notParsed explains what is wrong with a PostgreSQL address. It repeats only the path of a
+// certificate, because the rest may hold a password.
 func notParsed(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -239,8 +230,8 @@ func (d *DB) openSQLite(o Options) error {
 				return fmt.Errorf("create the database's folder: %w", err)
 			}
 		}
-		// WAL lets readers go on beside the writer. synchronous=FULL makes a
-		// committed charge survive a power cut, not only a crash.
+		// WAL lets readers run beside the writer. With synchronous=FULL a committed charge survives
+		// a power cut, not only a crash.
 		q.Add("_pragma", "journal_mode(WAL)")
 		q.Add("_pragma", "synchronous(FULL)")
 		path = "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
@@ -252,7 +243,7 @@ func (d *DB) openSQLite(o Options) error {
 	d.pool = pool
 	n := max(2, o.MaxPool) + runtime.GOMAXPROCS(0)
 	if d.memory {
-		n = 1 // every further connection would see its own empty database
+		n = 1 // another connection would open its own empty database
 	}
 	d.pool.SetMaxOpenConns(n)
 	d.pool.SetMaxIdleConns(n)
@@ -267,11 +258,11 @@ func sqlitePath(raw string) string {
 	return p
 }
 
-// Postgres reports whether this is PostgreSQL (else SQLite). For reports and
-// tests; SQL differences belong in this package.
+// Postgres reports whether this is PostgreSQL and not SQLite, for reports and tests. Differences in
+// SQL belong in this package.
 func (d *DB) Postgres() bool { return d.postgres }
 
-// Close closes the pool. Transactions under way fail.
+// Close closes the pool. Running transactions fail.
 func (d *DB) Close() error {
 	d.statements.close()
 	return d.pool.Close()
@@ -280,8 +271,8 @@ func (d *DB) Close() error {
 // Ping checks that the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.pool.PingContext(ctx) }
 
-// Answers asks for an answer on a connection of its own: those of the pool may all wait for
-// commits that hang.
+// Answers checks that the database answers, on a connection of its own: those of the pool may all
+// wait for commits that hang.
 func (d *DB) Answers(ctx context.Context) error {
 	if !d.postgres {
 		return d.Ping(ctx)
@@ -337,17 +328,16 @@ func (d *DB) lockWrites(ctx context.Context) error {
 
 func (d *DB) unlockWrites() { <-d.write }
 
-// ExecRow runs one writing statement in its own transaction and scans the row
-// that it returns; without one the error is sql.ErrNoRows. It is one round trip,
-// where a transaction takes three.
+// ExecRow runs one writing statement in its own transaction and scans the row that it returns. If
+// there is none, the error is sql.ErrNoRows. ExecRow takes one round trip, a transaction three.
 func (d *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any) error {
 	return d.writing(ctx, query, args, func(ctx context.Context) error {
 		return d.pool.QueryRowContext(ctx, query, args...).Scan(dest...)
 	})
 }
 
-// ExecTexts runs one writing statement in its own transaction and reads the only
-// column of the rows that it returns.
+// ExecTexts runs one writing statement in its own transaction and returns the only column of its
+// rows.
 func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []string, err error) {
 	err = d.writing(ctx, query, args, func(ctx context.Context) (err error) {
 		out, err = Texts(newRows(func(err error) error { return err })(d.pool.QueryContext(ctx, query, args...)))
@@ -356,8 +346,8 @@ func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []st
 	return out, err
 }
 
-// Query runs a read. Close or exhaust the rows before the next call: an
-// in-memory database has a single connection.
+// Query runs a read. Close or exhaust the rows before the next call, because an in-memory database
+// has a single connection.
 func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
 	ctx, end := d.begin(ctx, query, args)
 	return newRows(end)(d.pool.QueryContext(ctx, query, args...))

@@ -2,12 +2,11 @@ package db
 
 import "context"
 
-// A Gate stands between a [DB] and its database. A simulation decides there when each
-// call is made, whether it fails, and whether its answer is lost.
+// Gate stands between a [DB] and its database. A simulation uses it to decide when each call is
+// made, whether it fails, and whether its answer is lost.
 type Gate interface {
-	// Pass is called before each call. The call is made in the returned context, which
-	// refuses it if it has ended, and its caller gets what the returned function makes
-	// of its error. That function may be called more than once.
+	// Pass is called before each call. The call runs in the returned context, unless that has
+	// ended. The returned function maps the call's error and may be called more than once.
 	Pass(ctx context.Context, c Call) (context.Context, func(error) error)
 }
 
@@ -15,27 +14,26 @@ type Gate interface {
 type Call struct {
 	Query string
 	Args  []any
-	Tx    bool // within a transaction, whose commit is such a call as well
+	Tx    bool // within a transaction, or its commit
 }
 
-// The queries of calls that are no statement.
+// The queries of calls that are not statements.
 const beginTx, commitTx = "BEGIN", "COMMIT"
 
-// Through returns a DB on the same connections, whose calls pass a gate. A notification
-// of either wakes the listeners of both.
+// Through returns a DB on the same connections, whose calls pass a gate. A notification of either
+// DB wakes the listeners of both.
 func (d *DB) Through(g Gate) *DB {
 	return &DB{pool: d.pool, postgres: d.postgres, memory: d.memory, pgConfig: d.pgConfig, foldICU: d.foldICU, log: d.log,
 		write: d.write, notifier: d.notifier, statements: d.statements, gate: g}
 }
 
-// begin begins a call: the context to make it in, and what must be called with its
-// result when it has ended.
+// begin returns the context of a call, and a function to call with the call's error.
 func (d *DB) begin(ctx context.Context, query string, args []any) (context.Context, func(error) error) {
 	bound, end := bounded(ctx)
 	return passed(bound, end, d.gate, Call{Query: query, Args: args})
 }
 
-// begin is as the method of DB; a statement ends with its transaction at the latest.
+// begin is like the method of DB, with the transaction's deadline.
 func (t *Tx) begin(ctx context.Context, query string, args []any) (context.Context, func(error) error) {
 	bound, end := t.bounded(ctx)
 	return passed(bound, end, t.db.gate, Call{Query: query, Args: args, Tx: true})

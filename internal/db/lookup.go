@@ -9,7 +9,7 @@ import (
 // Scanner reads one row.
 type Scanner interface{ Scan(dest ...any) error }
 
-// statements are prepared statements by their text, which the program bounds.
+// statements are prepared statements by text. The program has a fixed number of texts.
 type statements struct {
 	mu   sync.Mutex
 	kept map[string]*sql.Stmt
@@ -49,9 +49,8 @@ func (p *statements) close() {
 	p.kept = nil
 }
 
-// Lookup runs a read of a few rows and calls row with each of them. Its statement stays
-// prepared, so it is for the constant queries of the busiest requests: to prepare one
-// costs more than to run it.
+// Lookup runs a read of a few rows and calls row with each of them. It keeps its statement prepared,
+// so use it for the constant queries of the busiest requests: preparing costs more than running.
 func (d *DB) Lookup(ctx context.Context, query string, keys []string, row func(Scanner) error) error {
 	args := make([]any, len(keys))
 	for i, key := range keys {

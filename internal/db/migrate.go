@@ -18,14 +18,14 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// nowMs gives PostgreSQL the clock that SQLite has from the driver. It is
-// clock_timestamp, not now(): a transaction that waited for a lock must see
-// the time at which it goes on. Rounded up it would be ahead of every other clock.
+// nowMs defines in PostgreSQL the clock that SQLite has from the driver. It uses clock_timestamp
+// instead of now(), because a transaction that waited for a lock must see the current time. Rounding
+// up would put it ahead of every other clock.
 const nowMs = `CREATE OR REPLACE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$`
 
-// Migrate applies all migrations that the database does not have yet. Replicas
-// may call it at the same time: one works and the others wait.
+// Migrate applies the migrations that the database lacks. If several replicas call it, one migrates
+// and the others wait.
 func (d *DB) Migrate(ctx context.Context) error {
 	var opts []goose.ProviderOption
 	if d.postgres {
@@ -74,22 +74,20 @@ func (d *DB) provider(opts ...goose.ProviderOption) (*goose.Provider, error) {
 	return p, nil
 }
 
-// without is a folder without the files whose names end so: what only one
-// database understands stands in a file of its own.
+// without is a folder without the files of one suffix: SQL for the other database only.
 type without struct {
 	fs.FS
 	suffix string
 }
 
-// Glob is how goose finds its files.
+// Glob is what goose calls to find its files.
 func (w without) Glob(pattern string) ([]string, error) {
 	names, err := fs.Glob(w.FS, pattern)
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, w.suffix) }), err
 }
 
-// CheckSchema reports an error unless the database has all migrations that this
-// program knows. It needs no more than the right to read. A database that has
-// more is a newer program's, on which this one still works.
+// CheckSchema returns an error unless the database has all migrations of this program. It only
+// reads. A database with later migrations belongs to a newer program; this one still works on it.
 func (d *DB) CheckSchema(ctx context.Context) error {
 	p, err := d.provider()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ForWorkers begins the topics that concern workers. The others are what clients wait
-// for: they come far more often, and a replica that answers nobody is not woken by them.
+// ForWorkers begins the topics for workers. Clients wait for the others, which are far more
+// frequent and wake only replicas that serve clients.
 const ForWorkers = "work/"
 
 // The PostgreSQL notification channels, of clients and of workers; the payload is the topic.
@@ -37,7 +37,7 @@ func (b *notifier) notify(topic string) {
 	for ch := range b.listeners[topic] {
 		select {
 		case ch <- struct{}{}:
-		default: // already rung and not yet heard: one wake-up is enough
+		default: // the listener has not handled the last wake-up yet
 		}
 	}
 }
@@ -54,11 +54,10 @@ func (b *notifier) notifyAll() {
 	}
 }
 
-// Listen returns a channel that receives after a [Tx.Notify] of one of the topics
-// was committed anywhere, and a function that ends it. Wake-ups collapse: a
-// receiver looks for all work there is. They are a hint for speed only; a
-// listener polls as well, for a notification may be lost with a connection, though
-// everybody is woken when there is one again.
+// Listen returns a channel that receives after any replica commits a [Tx.Notify] of one of the
+// topics, and a function that stops listening. Wake-ups collapse, so a receiver looks for all work.
+// They are only hints: a notification may be lost with the connection, so listeners poll as well.
+// After a reconnect, every listener is woken.
 func (d *DB) Listen(topics ...string) (wake <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	b := d.notifier
@@ -97,8 +96,8 @@ func (d *DB) Notify(ctx context.Context, topic string) error {
 	return nil
 }
 
-// ExecNotify is [DB.Exec] of a statement that writes, and Notify where it touched a
-// row, in one round trip and one transaction.
+// ExecNotify is [DB.Exec], and Notify if the statement affected a row, in one round trip and one
+// transaction.
 func (d *DB) ExecNotify(ctx context.Context, topic, query string, args ...any) (n int64, err error) {
 	if !d.postgres {
 		if n, err = d.Exec(ctx, query, args...); n > 0 {
@@ -112,10 +111,9 @@ func (d *DB) ExecNotify(ctx context.Context, topic, query string, args ...any) (
 	return n, err
 }
 
-// RunNotifier receives PostgreSQL's notifications, those for clients, those for
-// workers, or both, on a connection of its own, outside of the pool, until ctx ends.
-// It reconnects by itself. On SQLite, where one process holds the database, it only
-// waits.
+// RunNotifier receives PostgreSQL's notifications for clients, for workers, or for both, on a
+// connection outside the pool, until ctx ends. It reconnects by itself. On SQLite, whose database
+// belongs to one process, it only waits.
 func (d *DB) RunNotifier(ctx context.Context, clients, workers bool) error {
 	listen := ""
 	if clients {
@@ -148,7 +146,7 @@ func (d *DB) receive(ctx context.Context, listen string) error {
 		return err
 	}
 	defer func() {
-		// The server drops the session in any case; ctx may be over already.
+		// The server drops the session in any case; ctx may have ended.
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = conn.Close(closing)
@@ -156,7 +154,7 @@ func (d *DB) receive(ctx context.Context, listen string) error {
 	if err := conn.PgConn().Exec(ctx, listen).Close(); err != nil {
 		return err
 	}
-	d.notifier.notifyAll() // whatever was notified while nobody listened
+	d.notifier.notifyAll() // for notifications missed while disconnected
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {

@@ -11,17 +11,16 @@ import (
 var errPooledTransactions = errors.New("DATABASE_URL leads to a pooler that gives each transaction another session: " +
 	"LISTEN, prepared statements and the lock of migrations need one of their own; let it pool sessions, or name the server itself")
 
-// looks is how often two connections are looked at beside each other. A pooler
-// gives out the session that was free last, so that they meet at once, unless
-// others are busy.
-const looks = 20
+// samples is the number of times to compare the backend PIDs of two connections. A pooler hands out
+// the session that became free last, so an idle pooler shows at once.
+const samples = 20
 
-// refusePooledTransactions answers errPooledTransactions where connections do not
-// keep their sessions: two that share one, or one that has two, prove it.
+// refusePooledTransactions returns errPooledTransactions if connections do not keep their sessions:
+// two connections share a session, or one connection has two.
 func (d *DB) refusePooledTransactions(ctx context.Context) error {
 	var ends [2]*pgx.Conn
 	var seen [2]uint32
-	for n := range looks {
+	for n := range samples {
 		for i := range ends {
 			if ends[i] == nil {
 				conn, err := pgx.ConnectConfig(ctx, d.pgConfig.Copy())

@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Visible removes from a text what nobody sees in a list: control characters,
-// those that turn the direction of the text around them, and bytes that are no
-// text.
+// Visible removes control characters, characters that change the direction of text, and invalid
+// bytes.
 func Visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
@@ -18,8 +17,8 @@ func Visible(s string) string {
 	}, s)
 }
 
-// Clean makes a text from outside storable (PostgreSQL refuses NUL) and harmless
-// to show: visible, trimmed, at most limit runes.
+// Clean returns a client's text in a form that is safe to store (PostgreSQL refuses NUL) and to
+// show: visible, trimmed, at most limit runes.
 func Clean(s string, limit int) string {
 	s = strings.TrimSpace(Visible(s))
 	if r := []rune(s); len(r) > limit {

@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/tracing"
 )
 
-// tracer watches what a PostgreSQL pool does on the wire, for metrics.
+// tracer counts failures of a PostgreSQL pool for metrics, and records slow statements.
 type tracer struct {
 	failures atomic.Int64
 	expiry   atomic.Int64 // Unix seconds, 0 while no connection used TLS
@@ -25,12 +25,11 @@ var (
 	_ pgx.ConnectTracer = (*tracer)(nil)
 )
 
-// Failures is how many connections and statements failed so far because the
-// database did not answer. SQLite, which is in the process, has none.
+// Failures is how many connections and statements have failed because the database did not answer.
+// SQLite, which runs in the process, has none.
 func (d *DB) Failures() int64 { return d.tracer.failures.Load() }
 
-// CertificateExpiry is when the certificate that the server showed last runs
-// out; zero where it showed none.
+// CertificateExpiry is when the server's last certificate expires; zero without TLS.
 func (d *DB) CertificateExpiry() time.Time {
 	if s := d.tracer.expiry.Load(); s != 0 {
 		return time.Unix(s, 0)
@@ -44,12 +43,11 @@ func (t *tracer) count(ctx context.Context, err error) {
 	}
 }
 
-// minWait is how long a statement of PostgreSQL, or the wait for SQLite's single writer,
-// must take to become a span. The quick ones are hundreds in a film's trace, and hide
-// what made it slow.
+// minWait is the shortest statement of PostgreSQL, or wait for SQLite's writer, that becomes a span.
+// A film's trace has hundreds of quick ones, which would hide the slow ones.
 const minWait = 10 * time.Millisecond
 
-// traceWait records a wait for the database that began at a time and has just ended.
+// traceWait records a wait for the database that has just ended.
 func traceWait(ctx context.Context, name string, began time.Time, err error, attributes ...attribute.KeyValue) {
 	if time.Since(began) >= minWait {
 		tracing.Past(ctx, name, began, err, attributes...)

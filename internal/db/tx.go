@@ -20,12 +20,12 @@ type Tx struct {
 	tx       *sql.Tx
 	limits   context.Context // its deadline is that of every statement
 	db       *DB
-	onCommit []string // topics to ring after the commit (SQLite)
+	onCommit []string // topics to notify after the commit (SQLite)
 }
 
-// InTx runs fn in one transaction and commits when fn returns nil. A deadlock
-// or serialisation failure runs fn again from the start, at most three times
-// in all, so fn must have no effect outside of the transaction.
+// InTx runs fn in one transaction and commits if fn returns nil. After a deadlock or serialisation
+// failure it runs fn again, at most three times in all, so fn must have no effect outside the
+// transaction.
 func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	var err error
 	for attempt := range 3 {
@@ -60,7 +60,7 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	committed := false
 	defer func() {
 		if !committed {
-			// The error that brought us here says more than a failed rollback.
+			// The error that caused the rollback says more than a failed rollback.
 			_ = raw.Rollback()
 		}
 	}()
@@ -88,7 +88,7 @@ func (t *Tx) commit(ctx context.Context) error {
 	return end(t.tx.Commit())
 }
 
-// Exec runs a statement and returns the number of rows it touched.
+// Exec runs a statement and returns the number of affected rows.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	ctx, end := t.begin(ctx, query, args)
 	n, err := rowsAffected(t.tx.ExecContext(ctx, query, args...))
@@ -107,9 +107,9 @@ func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
 	return &Row{t.tx.QueryRowContext(ctx, query, args...), end}
 }
 
-// Lock takes a named lock until the transaction ends, over all replicas. It is
-// for rules across rows ("at most two in flight"), where counting and then
-// claiming would race. SQLite has one writer, so there it is already held.
+// Lock takes a named lock over all replicas until the transaction ends. It serves rules across rows
+// ("at most two in flight"), where counting and then claiming would race. SQLite's single writer
+// already holds it.
 func (t *Tx) Lock(ctx context.Context, name string) error {
 	if !t.db.postgres {
 		return nil
@@ -128,8 +128,8 @@ func lockNumber(name string) int64 {
 	return int64(h.Sum64())
 }
 
-// ExecRowLocked is [DB.ExecRow] under a named lock, see [Tx.Lock]. Lock, statement and
-// commit are one round trip: nobody waits for the lock while they are on their way.
+// ExecRowLocked is [DB.ExecRow] under a named lock, see [Tx.Lock]. Lock, statement and commit are
+// one round trip, so other replicas do not wait for the lock during our round trips.
 func (d *DB) ExecRowLocked(ctx context.Context, name, query string, args []any, dest ...any) error {
 	if !d.postgres {
 		return d.ExecRow(ctx, query, args, dest...)
@@ -177,8 +177,7 @@ func (t *Tx) ForUpdate() string {
 	return ""
 }
 
-// Notify wakes every listener of topic, on every replica, when and only when
-// the transaction commits.
+// Notify wakes every listener of topic, on every replica, if the transaction commits.
 func (t *Tx) Notify(ctx context.Context, topic string) error {
 	if !t.db.postgres {
 		t.onCommit = append(t.onCommit, topic)
@@ -190,11 +189,10 @@ func (t *Tx) Notify(ctx context.Context, topic string) error {
 	return nil
 }
 
-// IsNoRows reports whether err says that a read found no row.
+// IsNoRows reports whether a read found no row.
 func IsNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
-// IsForeignKey reports whether err is the breach of a foreign key: the row
-// that was pointed at has gone.
+// IsForeignKey reports whether err violates a foreign key: the referenced row is gone.
 func IsForeignKey(err error) bool {
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {
@@ -204,8 +202,8 @@ func IsForeignKey(err error) bool {
 	return errors.As(err, &se) && se.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
 }
 
-// retryable reports a deadlock or serialisation failure: nothing happened and
-// the same transaction may succeed when tried again.
+// retryable reports a deadlock or serialisation failure: nothing was written, and the same
+// transaction may succeed now.
 func retryable(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && (pe.Code == "40P01" || pe.Code == "40001")

@@ -16,22 +16,19 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrUnavailable is in the chain of every error that says nothing about the
-// statement: the database cannot be reached, refuses connections, or does not
-// answer in the time that [Prompt] allows.
+// ErrUnavailable is wrapped by every error that is not the statement's: the database cannot be
+// reached, refuses connections, or does not answer within the time that [Prompt] allows.
 var ErrUnavailable = errors.New("the database does not answer")
 
 type promptKey struct{}
 
-// Prompt returns a context in which no statement and no transaction takes longer
-// than limit, the wait for a connection included: somebody waits for an answer.
-// Without it, as in workers and sweeps, they take what time they need.
+// Prompt returns a context that bounds every statement and every transaction, including the wait
+// for a connection, for callers whose clients wait. Workers and sweeps set no limit.
 func Prompt(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, promptKey{}, limit)
 }
 
-// bounded begins a call: the context to make it in, and what must be called with
-// its result when it has ended.
+// bounded returns the context of a call, and a function to call with the call's error.
 func bounded(ctx context.Context) (context.Context, func(error) error) {
 	limit, prompt := ctx.Value(promptKey{}).(time.Duration)
 	if !prompt {
@@ -40,7 +37,7 @@ func bounded(ctx context.Context) (context.Context, func(error) error) {
 	return deadline(ctx, time.Now().Add(limit))
 }
 
-// bounded is as the function; a statement ends with its transaction at the latest.
+// bounded is like the function, with the transaction's deadline.
 func (t *Tx) bounded(ctx context.Context) (context.Context, func(error) error) {
 	end, limited := t.limits.Deadline()
 	if !limited {
@@ -57,7 +54,7 @@ func deadline(ctx context.Context, at time.Time) (context.Context, func(error) e
 	}
 }
 
-// classified puts ErrUnavailable into the errors that are.
+// classified wraps ErrUnavailable into the errors of an unavailable database.
 func classified(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrUnavailable), errors.Is(err, sql.ErrNoRows):
@@ -77,8 +74,7 @@ func unavailable(err error) bool {
 		return true
 	}
 	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// Connection exceptions, a server that starts or stops, and one that has no
-		// connection left.
+		// Connection exceptions, a server that starts or stops, and too many connections.
 		return strings.HasPrefix(answer.Code, "08") || strings.HasPrefix(answer.Code, "57P0") || answer.Code == "53300"
 	}
 	if busy, ok := errors.AsType[*sqlite.Error](err); ok {
@@ -90,13 +86,13 @@ func unavailable(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
-// Row is the result of a read that returns at most one row.
+// Row is the result of a read of at most one row.
 type Row struct {
 	row *sql.Row
 	end func(error) error
 }
 
-// Scan reads the row; without one the error is sql.ErrNoRows. It must be called.
+// Scan reads the row. If there is none, the error is sql.ErrNoRows. It must be called.
 func (r *Row) Scan(dest ...any) error { return r.end(r.row.Scan(dest...)) }
 
 // Rows is the result of a read.
@@ -117,10 +113,10 @@ func newRows(end func(error) error) func(*sql.Rows, error) (*Rows, error) {
 // Close ends the read.
 func (r *Rows) Close() error { return r.end(r.Rows.Close()) }
 
-// Err is what ended the read before its last row. It is called before Close.
+// Err returns the error that ended the read before its last row. Call it before Close.
 func (r *Rows) Err() error { return r.end(r.Rows.Err()) }
 
-// Texts reads the only column of the rows of a query, and closes them.
+// Texts returns the only column of the rows of a query, and closes them.
 func Texts(rows *Rows, err error) ([]string, error) {
 	return all(rows, err, func(row Scanner) (v string, err error) {
 		err = row.Scan(&v)
@@ -137,7 +133,7 @@ func Each(ctx context.Context, q Querier, row func(*Rows) error, query string, a
 	return each(rows, func(Scanner) error { return row(rows) })
 }
 
-// All runs a query and reads its rows. What it returns is never nil.
+// All runs a query and returns its rows. The list is never nil.
 func All[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, query, args...)
 	return all(rows, err, scan)
