@@ -8,9 +8,9 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// The tests of this file do little and wait long, most of them more than a
-// minute because the service accepts no shorter time. The name of the file
-// makes them start first, so that the others run meanwhile.
+// The tests in this file mostly wait, often for more than a minute, because the service
+// accepts no shorter time-outs. The name of the file makes them start first, so that other
+// tests run in the meantime.
 
 func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	t.Parallel()
@@ -74,8 +74,8 @@ func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
 	}
 }
 
-// The provider's flags may lag behind completion, so that a result which will
-// never come is waited for.
+// The provider's flags may lag behind completion, so the service waits for a background
+// that never comes.
 func TestRecordingWithoutBackground(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

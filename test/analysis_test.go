@@ -26,7 +26,7 @@ type analysis struct {
 	Peaks          *waveform
 }
 
-// generate runs ffmpeg to make a file of its own for a test.
+// generate makes a file for one test with ffmpeg.
 func generate(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -58,11 +58,11 @@ func uploadAsset(t testing.TB, u *apitest.User, path, ext, contentType string) s
 	return got.AssetKey
 }
 
-// uniqueCopy is the same film as the mp4 at path in a file with other bytes,
-// so that no object store has it yet.
+// uniqueCopy returns the film at path as a file with other bytes, which no object store has
+// yet.
 func uniqueCopy(t testing.TB, path string) string { return largerCopy(t, path, 24) }
 
-// largerCopy is uniqueCopy, larger by so many bytes.
+// largerCopy is uniqueCopy with that many more bytes.
 func largerCopy(t testing.TB, path string, by uint32) string {
 	t.Helper()
 	box := make([]byte, by)
@@ -214,7 +214,7 @@ func TestAssetsHaveOwners(t *testing.T) {
 	renders(t, ben, both)
 }
 
-// Without a bucket nobody holds anything.
+// Without a bucket there are no assets.
 func TestAssetsWithoutABucket(t *testing.T) {
 	t.Parallel()
 	u := apitest.Shared(t).SignIn(t)
@@ -291,8 +291,8 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	}
 }
 
-// An asset that was spoilt in the bucket can be uploaded again by whoever has the
-// bytes, and an intact one is replaced by nobody.
+// Every user who has the bytes can upload a damaged asset again, but nobody can replace an
+// intact one.
 func TestSpoiltAssetIsMendedAndAnIntactOneKept(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -69,8 +69,8 @@ func TestStoreDownIsSaidSoAndPasses(t *testing.T) {
 	noFilesLeft(t, s)
 }
 
-// Each step of a separation that moves bytes to or from the store survives a
-// connection that breaks in the middle, and a store that is gone for a while.
+// Each step of a separation that transfers bytes survives a broken connection, and a short
+// outage of the store.
 func TestSeparationOnABadLine(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -107,8 +107,8 @@ func TestSeparationOnABadLine(t *testing.T) {
 	}
 }
 
-// While stems cannot be stored there is nothing to download, and a job that
-// never gets them stored fails and is refunded.
+// Until all stems are stored none can be downloaded. A job whose stems cannot be stored
+// fails and is refunded.
 func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -136,7 +136,7 @@ func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 	}
 }
 
-// A stem is served whole or visibly broken off, never short.
+// A stem download is complete or visibly broken off, never silently short.
 func TestStemsOnABadLine(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -174,7 +174,7 @@ func TestStemsOnABadLine(t *testing.T) {
 	}
 }
 
-// A stem costs the bucket one request a range, for the bytes of the range.
+// A stem download makes one request to the bucket for each range.
 func TestStemRangesCostOneRequestEach(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -15,14 +15,14 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// deleted deletes a job and checks that it is unknown from then on.
+// deleted deletes a job and checks that it is then unknown.
 func deleted(t testing.TB, u *apitest.User, path string) {
 	t.Helper()
 	u.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(204)
 	unknown(t, u, path)
 }
 
-// unknown checks that no endpoint knows a job of the user any more.
+// unknown checks that every endpoint answers as for an unknown job.
 func unknown(t testing.TB, u *apitest.User, path string) {
 	t.Helper()
 	again := u.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(404)
@@ -136,7 +136,7 @@ func TestDeleteARunningRender(t *testing.T) {
 	}
 }
 
-// gone checks that no file of the jobs is left, once their workers have ended.
+// gone waits until no file of the jobs is left.
 func gone(t testing.TB, s *apitest.Server, jobs ...string) {
 	t.Helper()
 	var left []string

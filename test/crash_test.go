@@ -31,7 +31,7 @@ func longRender() M {
 	return M{"segments": []M{apitest.Segment("video_0", 0, noisyLength)}}
 }
 
-// inProgress waits until a render is being processed, but not done.
+// inProgress waits until a render is PROCESSING, and checks that it has not ended.
 func inProgress(t testing.TB, u *apitest.User, id string) {
 	t.Helper()
 	var st apitest.RenderStatus
@@ -43,7 +43,7 @@ func inProgress(t testing.TB, u *apitest.User, id string) {
 	}, func() string { return fmt.Sprintf("%s is %s at %d", id, st.Status, st.Progress) })
 }
 
-// TestLongRenders runs one test after the other: each keeps all cores busy.
+// TestLongRenders runs its tests one after another, because each keeps all cores busy.
 func TestLongRenders(t *testing.T) {
 	t.Parallel()
 	t.Run("kill in the middle", func(t *testing.T) { endInTheMiddleOfARender(t, (*apitest.Server).Kill9) })

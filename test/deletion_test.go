@@ -21,8 +21,8 @@ func deleteAccount(t testing.TB, u *apitest.User) {
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
 }
 
-// filesOf lists the files that the service keeps, on disk and in the bucket:
-// those whose names hold one of the ids, or all of them without ids.
+// filesOf lists the service's files, on disk and in the bucket, whose names contain one of
+// the ids. Without ids it lists all files.
 func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 	t.Helper()
 	named := func(name string) bool {
@@ -43,7 +43,7 @@ func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 	return found
 }
 
-// dropFiles removes the files of a job whose names end so, behind the service's
+// dropFiles removes the files of a job whose names have the suffix, behind the service's
 // back.
 func dropFiles(t testing.TB, s *apitest.Server, jobID, suffix string) {
 	t.Helper()
@@ -117,7 +117,7 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 		return len(left) <= len(before)
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
 
-	// The same person may come back, as somebody new.
+	// The same identity may sign in again, as a new account.
 	old := r.Sub
 	r.SignInAgain(t)
 	if r.Sub == old {
@@ -129,7 +129,7 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 	r.Send(t, apitest.Request{Path: "/api/v2/separate/" + r.separation}).Expect(404)
 }
 
-// An account that goes while its file is on the way is gone, not poor.
+// An account deleted during an upload gets account_deleted, not insufficient_credits.
 func TestAccountDeletedDuringAnUpload(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -209,7 +209,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
 }
 
-// Another user's things answer exactly as things that do not exist.
+// Another user's jobs and files answer exactly like unknown ones.
 func TestTenancy(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -240,7 +240,7 @@ func TestTenancy(t *testing.T) {
 	}
 }
 
-// otherID is a job id of the same shape that was never given out.
+// otherID is an unused job id of the same form.
 func otherID(id string) string {
 	b := []byte(id)
 	for i := 4; i < len(b); i++ {

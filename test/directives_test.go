@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// mixtureClip is a video whose sound is mixture's: 300 Hz and 1200 Hz.
+// mixtureClip is a video with the sound of mixture: 300 Hz and 1200 Hz.
 func mixtureClip(t testing.TB) string {
 	return fixture(t, "mixture clip", func(t testing.TB) string {
 		path := t.TempDir() + "/mixture.mp4"
@@ -23,7 +23,7 @@ func mixtureClip(t testing.TB) string {
 	})
 }
 
-// mixtureLevel is the dBFS of each tone of mixture.
+// mixtureLevel is the level of each tone of mixture, in dBFS.
 const mixtureLevel = -13.98
 
 func directive(from, to int, more M) M {
@@ -34,7 +34,7 @@ func selection(stem apitest.Stem, volume float64) M {
 	return M{"stemId": stem.StemID, "audioUrl": stem.URL, "volume": volume}
 }
 
-// named selects a stem without its URL, which runs out.
+// named selects a stem by its ids instead of its URL, which expires.
 func named(separation, stem string, volume float64) M {
 	return M{"stemId": stem, "separationJobId": separation, "volume": volume}
 }
@@ -95,8 +95,8 @@ func TestRenderStems(t *testing.T) {
 	})
 }
 
-// A stem that changes over time shows where in it a range begins, and how fast
-// it is played.
+// In a stem that changes over time one can hear where its range begins and at which speed it
+// plays.
 func TestRenderStemOffsetAndSpeed(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

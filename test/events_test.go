@@ -22,7 +22,7 @@ func shortFilm(t testing.TB, u *apitest.User) string {
 	return id
 }
 
-// told waits until a stand-in accepted a message of a job, and returns it.
+// told waits until a stand-in has accepted a message about a job, and returns the message.
 func told(t testing.TB, messages func() []notify.Message, job string) notify.Message {
 	t.Helper()
 	find := func() int {
@@ -32,7 +32,7 @@ func told(t testing.TB, messages func() []notify.Message, job string) notify.Mes
 	return messages()[find()]
 }
 
-// timesTold counts the messages of a job.
+// timesTold counts the messages about a job.
 func timesTold(messages []notify.Message, job string) (n int) {
 	for _, m := range messages {
 		if m.JobID == job {
@@ -124,8 +124,8 @@ func TestTheEndOfAJobIsTold(t *testing.T) {
 	}
 }
 
-// What is not delivered is tried again under the same id, by whichever process lives;
-// nothing of a job that was deleted goes out.
+// Any living process repeats a failed delivery, under the same id. Events of a deleted job
+// are not sent.
 func TestEventsOutliveACrash(t *testing.T) {
 	t.Parallel()
 	x := apitest.Start(t)
@@ -200,8 +200,8 @@ func TestEventsOutliveACrash(t *testing.T) {
 	u.Get(t, "/api/v2/admin/events").Error(403, "admin_required")
 }
 
-// A receiver that hangs holds up no push, and the attempt that died with its process
-// is made again within a minute.
+// A hanging receiver delays no push, and an attempt whose process died is repeated within a
+// minute.
 func TestEventsOutliveACrashDuringAnAttempt(t *testing.T) {
 	t.Parallel()
 	x := apitest.Start(t)

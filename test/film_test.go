@@ -26,8 +26,7 @@ func pictureIs(t testing.TB, path string, at time.Duration, want color.RGBA) {
 	}
 }
 
-// toneIs fails the test unless the window sounds as hz, of all tones that the
-// shared clips have.
+// toneIs fails the test unless hz is the loudest of the shared clips' tones in the window.
 func toneIs(t testing.TB, path string, w mediatest.Window, hz float64) {
 	t.Helper()
 	if got := mediatest.DominantTone(t, path, w, 300, 440, 880, 1200, 1500); got != hz {
@@ -35,10 +34,10 @@ func toneIs(t testing.TB, path string, w mediatest.Window, hz float64) {
 	}
 }
 
-// clipLevel is the dBFS of a shared clip's tone, music's included.
+// clipLevel is the level of the tone of a shared clip or of music, in dBFS.
 const clipLevel = -12.04
 
-// levelIs fails the test unless the tone has the level, within what AAC costs.
+// levelIs fails the test unless the tone has the level, within the error of AAC.
 func levelIs(t testing.TB, path string, hz float64, w mediatest.Window, dB float64) {
 	t.Helper()
 	if got := mediatest.ToneLevel(t, path, hz, w); math.Abs(got-dB) > 0.4 {
@@ -54,9 +53,9 @@ func absent(t testing.TB, path string, hz float64, w mediatest.Window) {
 	}
 }
 
-// isFilm fails the test unless the file is what CONTRACT 4 says of every
-// film: H.264 High, yuv420p, BT.709, constant rate, AAC-LC 48 kHz stereo, the
-// index first, as long as wanted, and both tracks ending together.
+// isFilm fails the test unless the file has the promised format of a film: H.264 High,
+// yuv420p, BT.709, constant rate, AAC-LC 48 kHz stereo, the index first, the wanted length,
+// and both tracks ending together.
 func isFilm(t testing.TB, path string, width, height int, rate string, length time.Duration) {
 	t.Helper()
 	m := mediatest.Inspect(t, path)

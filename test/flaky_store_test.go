@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/sandbox/bucket"
 )
 
-// flakyStore is an object store behind a line that can be made to fail: the
-// real S3 server of CUTROOM_TEST_S3, else the stand-in.
+// flakyStore is an object store behind a proxy that can fail requests: the real S3 server of
+// CUTROOM_TEST_S3, or else the stand-in.
 type flakyStore struct {
 	*httptest.Server
 	bucket, access, secret string
@@ -109,14 +109,14 @@ func (f *flakyStore) heal() {
 	f.faults = nil
 }
 
-// spoiledBy says how many requests a fault has hit.
+// spoiledBy returns the number of requests that a fault has affected.
 func (f *flakyStore) spoiledBy(fault *storeFault) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return fault.spoiled
 }
 
-// down answers as a store that is overloaded.
+// down answers like an overloaded store.
 func down(_ *flakyStore, w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body) // the client may have gone
 	w.Header().Set("Content-Type", "application/xml")
@@ -127,13 +127,13 @@ func down(_ *flakyStore, w http.ResponseWriter, r *http.Request) {
 // storeSecretText must never reach a client.
 const storeSecretText = "internal words of the object store"
 
-// cutUpload breaks the connection in the middle of what the client sends.
+// cutUpload breaks the connection in the middle of the request's body.
 func cutUpload(_ *flakyStore, _ http.ResponseWriter, r *http.Request) {
 	_, _ = io.CopyN(io.Discard, r.Body, max(1, r.ContentLength/2))
 	panic(http.ErrAbortHandler)
 }
 
-// cutDownload breaks the connection after so many bytes of the answer.
+// cutDownload breaks the connection after n bytes of the answer.
 func cutDownload(n int) func(*flakyStore, http.ResponseWriter, *http.Request) {
 	return func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
 		f.handler.ServeHTTP(&cutWriter{ResponseWriter: w, left: n}, r)
@@ -155,7 +155,7 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// slow moves so many bytes a second, in both directions.
+// slow limits the transfer to that many bytes a second in each direction.
 func slow(bytesPerSecond int) func(*flakyStore, http.ResponseWriter, *http.Request) {
 	return func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
 		r.Body = &slowBody{ReadCloser: r.Body, perSecond: bytesPerSecond}

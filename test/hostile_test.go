@@ -9,16 +9,15 @@ import (
 	"cutroom/internal/sandbox/identity"
 )
 
-// hostileStrings break databases, logs, headers or paths that are careless.
+// hostileStrings break careless databases, logs, headers and paths.
 var hostileStrings = []string{
 	"\x00", "a\x00b", "'", "' OR '1'='1", `"; DROP TABLE users; --`, `\`, "%", "%s%n", "${jndi:x}", "<script>alert(1)</script>",
 	"../../../../etc/passwd", "/etc/passwd", "a\r\nX-Injected: yes", "\u202e\u2066", "👩‍👩‍👧‍👦", "\ufeff", "\ud7ff\ue000",
 	strings.Repeat("x", 5000), strings.Repeat("9", 400), "NaN", "-0", "1e309", "null", "{}", "[]",
 }
 
-// What the providers say of a person is no more trustworthy than what the
-// person says: names and addresses may hold anything. What a person may send is
-// tried beside the handlers.
+// Names and addresses from the identity providers may contain anything, like a user's own
+// input, which the handlers' tests cover.
 func TestHostileStringsFromProviders(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)

@@ -12,9 +12,8 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// A slip in the configuration must not empty a bucket: the service refuses a
-// bucket that is not its database's, and holds back a sweep that finds most of
-// what is there unknown.
+// A mistake in the configuration must not empty a bucket: the service refuses a bucket of
+// another database, and stops a sweep to which most objects are unknown.
 func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -94,8 +93,7 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	s.Restart(t)
 }
 
-// A bucket that holds objects and no id, as one from before there were ids, is
-// refused the same way.
+// The service also refuses a bucket with objects and no id, as earlier releases left it.
 func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -110,7 +108,7 @@ func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 	if status, out := s.Command(t, "adopt-bucket"); status != 0 || !strings.Contains(out, "before: no installation id") {
 		t.Errorf("status %d: %s", status, out)
 	}
-	// A bucket that does not answer at the start stops nobody, and is asked again.
+	// A bucket that does not answer does not prevent the start, and is checked again later.
 	f.spoil("", "", 0, down)
 	s.Restart(t)
 	f.heal()

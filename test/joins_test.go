@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// A vertical film of two clips that dissolve, and fade to white and back, is as long
-// as the API says before and after it is made.
+// A vertical film with a dissolve and a fade to white has the length that the API reports
+// before and after it is made.
 func TestRenderJoinsAndCanvas(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

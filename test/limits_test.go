@@ -85,8 +85,8 @@ func TestForwardedForIsIgnoredFromStrangers(t *testing.T) {
 	t.Run("connections", func(t *testing.T) { oneAddressHasAShare(t, s) })
 }
 
-// rawHealth sends a request on a connection of its own, from one of this
-// machine's addresses, and returns the status, 0 where there was no answer.
+// rawHealth sends a request on a new connection, from one of this machine's addresses. It
+// returns the status, or 0 without an answer.
 func rawHealth(t *testing.T, s *apitest.Server, from, rest string) int {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
@@ -105,8 +105,8 @@ func rawHealth(t *testing.T, s *apitest.Server, from, rest string) int {
 	return answer.StatusCode
 }
 
-// oneAddressHasAShare takes connections until it is refused, and then looks
-// whether others are served.
+// oneAddressHasAShare opens connections until one is refused, and then checks that other
+// addresses are served.
 func oneAddressHasAShare(t *testing.T, s *apitest.Server) {
 	taken := 0
 	for rawHealth(t, s, "127.0.0.1", "\r\n") == 200 && taken < 300 {

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(apitest.Main(m))
 }
 
-// sameInEveryShape marks a test whose outcome depends on neither the database nor the
-// place of the files nor the number of replicas. scripts/test.sh runs it once, on SQLite
+// sameInEveryShape marks a test whose result depends neither on the database nor on the
+// location of files nor on the number of replicas. scripts/test.sh runs it once, on SQLite
 // with a folder and one process. Tests of money, jobs, erasure and crashes are not marked.
 func sameInEveryShape(t *testing.T) {
 	t.Helper()
@@ -41,9 +41,8 @@ func sameInEveryShape(t *testing.T) {
 // M is a JSON object.
 type M = apitest.M
 
-// patience is how long a test waits for what a healthy service does within seconds:
-// the machine may be slow and have other work. What must happen in a certain time
-// has a bound of its own.
+// patience is the time-out for things that a healthy service does within seconds, on a slow
+// and busy machine. A test of a promised time has its own limit.
 const patience = 4 * time.Minute
 
 // fixtures are the clips that tests share, made at most once per process.
@@ -57,8 +56,8 @@ func fixture(t testing.TB, name string, make func(t testing.TB) string) string {
 	return f.(func() string)()
 }
 
-// The shared clips. Each video has a colour and a tone of its own, so that a
-// film tells which clip is where.
+// The shared clips. Each video has its own colour and tone, so that a test can find it in a
+// film.
 const clipLength = 2 * time.Second
 
 func redClip(t testing.TB) string {
@@ -84,13 +83,13 @@ func music(t testing.TB) string {
 	return fixture(t, "music", func(t testing.TB) string { return mediatest.Tone(t, 1500, 3*time.Second) })
 }
 
-// mixture is three seconds of 300 Hz and 1200 Hz at once. The separation
-// stand-in calls what is above 600 Hz voice and the rest background.
+// mixture is three seconds of 300 Hz and 1200 Hz at once. The separation stand-in treats
+// sound above 600 Hz as voice and the rest as background.
 func mixture(t testing.TB) string {
 	return fixture(t, "mixture", func(t testing.TB) string { return mediatest.Tones(t, 300, 1200) })
 }
 
-// mixtureLength is how long mixture is.
+// mixtureLength is the length of mixture.
 const mixtureLength = 3 * time.Second
 
 // sha256Of is the hash of a file in hex.

@@ -15,7 +15,7 @@ import (
 
 const completePath = "/api/v2/assets/complete"
 
-// inParts asks for the upload of a film in parts.
+// inParts requests the upload of a file in parts.
 func inParts(t testing.TB, u *apitest.User, path string) uploadURL {
 	t.Helper()
 	var got uploadURL
@@ -23,8 +23,8 @@ func inParts(t testing.TB, u *apitest.User, path string) uploadURL {
 	return got
 }
 
-// sendParts sends the wanted parts of a file, or all that are missing, and returns
-// the numbers of those that the store had.
+// sendParts sends the given parts of a file, or all missing ones, and returns the numbers of
+// the parts that the store already had.
 func sendParts(t testing.TB, u *apitest.User, up uploadURL, content []byte, wanted ...int) (had []int) {
 	t.Helper()
 	for i, part := range up.Parts {
@@ -60,7 +60,7 @@ func complete(t testing.TB, u *apitest.User, id string) *apitest.Response {
 	return u.Post(t, completePath, M{"uploadId": id})
 }
 
-// renders renders the asset, which fails where its bytes are others.
+// renders checks the bytes of an asset by rendering it.
 func renders(t testing.TB, u *apitest.User, key string) string {
 	t.Helper()
 	job := u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 2000, "trimEndMs": 400}}}).Job(200)
@@ -155,7 +155,7 @@ func TestUploadInPartsOfOtherBytesIsRefused(t *testing.T) {
 	if again.UploadID == up.UploadID || again.Parts[0].Done {
 		t.Errorf("after other bytes: %+v", again)
 	}
-	// Somebody puts the right object meanwhile: it stays.
+	// If another client uploads the right object in the meantime, it stays.
 	sendParts(t, u, again, forged)
 	uploadAsset(t, s.SignIn(t), film, "mp4", "video/mp4")
 	complete(t, u, again.UploadID).Expect(200)

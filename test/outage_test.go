@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// unavailable sends requests at once and fails the test unless each is told in
-// time that a dependency does not answer.
+// unavailable sends requests at once, and fails the test unless each gets 503 unavailable in
+// time.
 func unavailable(t *testing.T, s *apitest.Server, within time.Duration, requests ...apitest.Request) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -36,7 +36,7 @@ func unavailable(t *testing.T, s *apitest.Server, within time.Duration, requests
 	wg.Wait()
 }
 
-// loggedOnce fails the test unless the log says once that something is out of reach.
+// loggedOnce fails the test unless the log reports an outage exactly once.
 func loggedOnce(t *testing.T, s *apitest.Server, of string) {
 	t.Helper()
 	n := 0
@@ -119,8 +119,8 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 	}
 }
 
-// Work that an outage of the database ended begins again when it is over, and the attempt
-// does not count.
+// Work that a database outage ended starts again after the outage, and the attempt does not
+// count.
 func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	if !apitest.Postgres() {
 		t.Skip("the embedded database has no line that could fail")

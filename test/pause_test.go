@@ -7,8 +7,8 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// An operator pauses new jobs of one kind on all replicas at once; what was
-// submitted goes on, and its submission may be repeated.
+// An operator pauses new jobs of one kind on all replicas. Submitted jobs continue, and
+// their submissions can be repeated.
 func TestOperatorsPauseSubmissions(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("OPS_ADDR", "127.0.0.1:"+freePort(t)))

@@ -22,15 +22,15 @@ type waveform struct {
 	Data                            []int
 }
 
-// peaksPath is the address of a stem's peaks, more being further parameters.
+// peaksPath is the address of a stem's peaks with more query parameters.
 func peaksPath(t testing.TB, stem apitest.Stem, more string) string {
 	t.Helper()
 	path, query, _ := strings.Cut(stemPath(t, stem), "?")
 	return path + "/peaks?" + query + more
 }
 
-// burst is a voice of one loud second and one soft one, silence around each, in two
-// channels of which one has half the level, at 44.1 kHz.
+// burst is a voice with one loud and one soft second, surrounded by silence, at 44.1 kHz in
+// two channels, one at half the level of the other.
 func burst(t testing.TB) string {
 	return fixture(t, "burst", func(t testing.TB) string {
 		path := t.TempDir() + "/burst.wav"
@@ -40,7 +40,7 @@ func burst(t testing.TB) string {
 	})
 }
 
-// checkPeaks fails the test unless the peaks are those of a file of 16 bits.
+// checkPeaks fails the test unless the peaks are those of a 16-bit file.
 func checkPeaks(t testing.TB, w waveform, path string, points int) {
 	t.Helper()
 	stream, per := mediatest.Inspect(t, path).Audio(t), w.SamplesPerPixel
@@ -144,8 +144,8 @@ func TestPeaksAreRefusedAsTheStemIs(t *testing.T) {
 	gone(t, s, job.JobID)
 }
 
-// onDemand asks for what is made when it is asked for. Where that takes longer than
-// a request may, the service says so, and is asked again.
+// onDemand requests a file that the first request makes, and repeats the request while the
+// answer is 503.
 func onDemand(t testing.TB, s *apitest.Server, r apitest.Request) (res *apitest.Response) {
 	t.Helper()
 	apitest.Eventually(t, patience, func() bool {
@@ -155,7 +155,7 @@ func onDemand(t testing.TB, s *apitest.Server, r apitest.Request) (res *apitest.
 	return res
 }
 
-// What has no peaks, as stems of before, gets them when it is asked, once.
+// The first request makes the peaks of a stem from an earlier release, once.
 func TestPeaksAreMadeWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)

@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// poster is the picture of a film; the test ends where it is none.
+// poster returns the poster of a film, and ends the test if it is not a picture.
 func poster(t testing.TB, u *apitest.User, jobID string) (image.Image, *apitest.Response) {
 	t.Helper()
 	res := u.Get(t, "/api/v2/render/"+jobID+"/poster").Expect(200)
@@ -29,7 +29,7 @@ func poster(t testing.TB, u *apitest.User, jobID string) (image.Image, *apitest.
 	return picture, res
 }
 
-// looksLike fails the test unless the middle of a picture is of the colour.
+// looksLike fails the test unless the middle of a picture has the colour.
 func looksLike(t testing.TB, picture image.Image, want color.RGBA) {
 	t.Helper()
 	b := picture.Bounds()
@@ -40,8 +40,8 @@ func looksLike(t testing.TB, picture image.Image, want color.RGBA) {
 	}
 }
 
-// The picture is one of the first third, to its very end, and of the film's own
-// colours, whatever the film's shape and length.
+// The poster is a frame of the film's first third with the film's colours, for every shape
+// and length.
 func TestPoster(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -105,7 +105,7 @@ func TestPosterIsServedWhileThereIsAFilm(t *testing.T) {
 		t.Errorf("another's: %s, unknown: %s", foreign.Body, unknown.Body)
 	}
 
-	// What has none, as films of before, gets it when it is asked for, once.
+	// The first request makes the poster of a film from an earlier release, once.
 	dropFiles(t, s, job, ".jpg")
 	var all sync.WaitGroup
 	for range 6 {

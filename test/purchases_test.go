@@ -12,7 +12,7 @@ import (
 
 const purchasePath = "/api/v2/credits/purchase"
 
-// purchase posts a purchase as u and leaves the answer to the caller.
+// purchase posts a purchase as u and returns the answer.
 func purchase(t testing.TB, u *apitest.User, platform, transaction, receipt, product string) *apitest.Response {
 	t.Helper()
 	return u.Send(t, apitest.Request{Method: "POST", Path: purchasePath, JSON: M{
@@ -67,8 +67,7 @@ func refusedFor(t *testing.T, res *apitest.Response, reason string) {
 	}
 }
 
-// The tables of all receipts are tests of the receipt package; these are every
-// reason, as a client reads it.
+// Every reason as a client sees it. The receipt package tests all receipts.
 func TestReceiptsAreRefusedForAReason(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -127,7 +126,7 @@ func TestQuantityMultipliesOnBothStores(t *testing.T) {
 	}
 }
 
-// Whoever presents forged receipts stops nobody but themselves from buying.
+// A user with forged receipts is limited, and other users can still buy.
 func TestForgedReceiptsAreLimitedOverAllReplicas(t *testing.T) {
 	t.Parallel()
 	replicas := 1
@@ -214,7 +213,7 @@ func TestReceiptStaysSpentAfterAccountDeletion(t *testing.T) {
 	}
 }
 
-// Which failure is an outage is told by tests of the receipt package.
+// The receipt package tests which failures count as outages.
 func TestStoreOutages(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -256,7 +255,7 @@ func TestAccountsAreBoundOnBothStores(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
-	// Where the store knows no account, anybody may redeem; where it does, only
+	// If the store knows no account, any user may redeem; otherwise only
 	// that account.
 	buyA(t, u, store.PurchaseA{}).Expect(200)
 	buyB(t, u, store.TransactionB{}).Expect(200)
@@ -269,7 +268,7 @@ func transactionFor(u *apitest.User) store.TransactionB {
 	return store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub}
 }
 
-// badChains are all the ways to sign a platform_b transaction wrongly.
+// badChains lists all ways to sign a platform_b transaction wrongly.
 var badChains = []store.Chain{
 	store.ChainOtherRoot, store.ChainGraftedRoot, store.ChainNoLeafMarker, store.ChainNoIntermediateMarker,
 	store.ChainExpired, store.ChainWrongKey, store.ChainLeafOnly, store.ChainEmpty, store.ChainMissing,

@@ -16,7 +16,7 @@ const (
 	notifyB = "/api/v2/stores/platform_b/notifications"
 )
 
-// push sends a notification as a store does.
+// push sends a notification like a store.
 func push(t testing.TB, s *apitest.Server, path string, p store.Push) *apitest.Response {
 	t.Helper()
 	header := http.Header{}
@@ -26,7 +26,7 @@ func push(t testing.TB, s *apitest.Server, path string, p store.Push) *apitest.R
 	return s.Do(t, apitest.Request{Method: "POST", Path: path, Raw: string(p.Body), Header: header})
 }
 
-// mustPush is a push that was made without an error.
+// mustPush returns a push, and ends the test if making it failed.
 func mustPush(t testing.TB) func(store.Push, error) store.Push {
 	return func(p store.Push, err error) store.Push {
 		t.Helper()

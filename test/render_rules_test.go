@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// newSubmitter returns a user for some submits: ten a minute are allowed, so a
-// table of refusals changes users on the way.
+// newSubmitter returns a function that provides a user. It changes users in time, because
+// each is allowed ten submits a minute.
 func newSubmitter(t testing.TB, s *apitest.Server) func() *apitest.User {
 	var u *apitest.User
 	used := 0
@@ -43,8 +43,8 @@ func TestRenderForms(t *testing.T) {
 		apitest.Part{Name: "bgm_0", Path: music(t)}).Expect(200)
 }
 
-// Files that are no media, or media of the wrong kind, are either refused at
-// submit with a sentence or end as a FAILED job with one.
+// Files that are not media, or of the wrong kind, are refused at submit or make the job
+// FAILED, with a sentence in both cases.
 func TestRenderHostileInputs(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

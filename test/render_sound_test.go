@@ -8,8 +8,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// What shapes the sound goes from the request into the film; how exactly, the engine's
-// tests say.
+// Fields that shape the sound reach the film. The engine's tests check their exact effect.
 func TestRenderShapesTheSound(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -17,14 +17,13 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// sharedKeys are what replicas of one service have in common.
+// sharedKeys are the settings that replicas of one service have in common.
 var sharedKeys = []string{"DATABASE_URL", "DB_USER", "DB_PASSWORD", "AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET",
 	"AUTH_PROVIDER_A_CLIENT_IDS", "AUTH_PROVIDER_A_TOKENINFO_URL", "SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_SPACE_ID",
 	"SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL", "PUBLIC_BASE_URL"}
 
-// startPeer starts a second replica of a's service on a disk of its own, as on
-// another machine: all they share is the database and the bucket. It ends
-// before a does.
+// startPeer starts a second replica of a's service with its own disk, as on another machine:
+// the two share only database and bucket. It ends before a does.
 func startPeer(t *testing.T, a *apitest.Server, f *flakyStore) *apitest.Server {
 	t.Helper()
 	var same []apitest.Option
@@ -34,7 +33,7 @@ func startPeer(t *testing.T, a *apitest.Server, f *flakyStore) *apitest.Server {
 	return startOn(t, f, same...)
 }
 
-// at is the user as seen through another replica.
+// at returns the user as a client of another replica.
 func at(u *apitest.User, s *apitest.Server) *apitest.User {
 	moved := *u
 	moved.Server = s
@@ -48,7 +47,7 @@ func needPostgres(t *testing.T) {
 	}
 }
 
-// Two machines that share nothing but database and bucket are one service.
+// Two machines that share only database and bucket act as one service.
 func TestEitherReplicaServesEverything(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)
@@ -91,7 +90,7 @@ func TestEitherReplicaServesEverything(t *testing.T) {
 	}
 }
 
-// A job whose replica is lost with its disk goes on elsewhere.
+// A job whose replica is lost with its disk continues on another replica.
 func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)
@@ -121,8 +120,7 @@ func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
 	}
 }
 
-// front passes requests to the replicas that are in it, in turn, as the
-// reverse proxy of a deployment does.
+// front passes requests to its replicas in turn, like the reverse proxy of a deployment.
 type front struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -183,8 +181,8 @@ func (f *front) add(t *testing.T, address string) {
 	f.targets = append(f.targets, &target{url: u})
 }
 
-// remove returns when the replica has answered what was passed to it: the script
-// gives it a second for that.
+// remove takes a replica out and waits until it has answered its requests. The script gives it
+// a second for that.
 func (f *front) remove(address string) {
 	f.mu.Lock()
 	i := slices.IndexFunc(f.targets, func(to *target) bool { return to.url.String() == address })

@@ -11,9 +11,8 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// The commands of the operations page, but for those that need its system,
-// bring the database of the backup back, also where the one before ended in a
-// crash and left its log behind.
+// The commands of the operations page restore the backup, even if the previous database
+// crashed and left its log behind. Commands that need systemd are left out.
 func TestSQLiteIsRestoredAsTheDocumentsSay(t *testing.T) {
 	t.Parallel()
 	if apitest.Postgres() {

@@ -7,8 +7,7 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// Support finds a failed render with its cause, and runs it again while its inputs are
-// there.
+// Support finds a failed render with its cause, and can run it again while its inputs exist.
 func TestSupportRunsAFailedRenderAgain(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)

@@ -10,7 +10,7 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// A film and a separation, made by replicas of which each does one thing.
+// Replicas with one role each make a film and a separation together.
 func TestReplicasWithOneRoleEach(t *testing.T) {
 	t.Parallel()
 	if !apitest.Postgres() {

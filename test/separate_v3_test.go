@@ -23,7 +23,7 @@ func separateV3(t testing.TB, u *apitest.User, body M) string {
 	return answer.JobID
 }
 
-// The sound of a film is separated between the trims, at the price of the cut.
+// The sound between the trims is separated, at the price of the cut.
 func TestSeparateAnAsset(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -97,7 +97,7 @@ func TestSeparateAnAsset(t *testing.T) {
 	poor.Post(t, separateV3Path, M{"sourceAssetKey": key, "trimEndMs": 100}).Error(402, "insufficient_credits")
 }
 
-// What the provider is sent is bounded: WAV where it fits, else AAC, else 400.
+// The size of a cut is limited: WAV if it fits, or else AAC, or else 400.
 func TestACutIsBounded(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -116,8 +116,8 @@ func TestACutIsBounded(t *testing.T) {
 	}
 }
 
-// A crash before the charge costs nothing, one after it loses no job, and the repeat of
-// the request that was cut off is answered with the one job that there is.
+// A crash before the charge costs nothing, and a crash after it loses no job. Repeating the
+// interrupted request returns the same job.
 func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 	t.Parallel()
 	sound := generate(t, "sound.m4a", "-i", mixture(t), "-c:a", "aac")

@@ -14,9 +14,8 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// waitRefunded waits until a separation FAILED and fails the test unless the
-// charge came back at that moment, once. It returns what
-// the client reads, as "code: sentence".
+// waitRefunded waits until a separation is FAILED, and fails the test unless the charge was
+// refunded at that moment, once. It returns what the client reads, as "code: sentence".
 func waitRefunded(t testing.TB, u *apitest.User, id string, balance int) string {
 	t.Helper()
 	job := u.WaitSeparation(t, id, "FAILED")
@@ -29,8 +28,8 @@ func waitRefunded(t testing.TB, u *apitest.User, id string, balance int) string 
 	return job.ErrorCode + ": " + job.Error
 }
 
-// Every sentence; the table of all steps and faults is a test of the client, and of
-// test/matrix.
+// Every sentence that a client can read. The tests of the provider's client and test/matrix
+// cover all steps and faults.
 func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 	t.Parallel()
 	const (
@@ -102,8 +101,8 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 	})
 }
 
-// A busy provider is asked again when it said so: the job waits in the queue, charged
-// once, and is done in the end.
+// The service asks a busy provider again after the time that it named. Until then the job
+// waits in the queue, charged once.
 func TestABusyProviderIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)

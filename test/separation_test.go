@@ -21,7 +21,7 @@ import (
 
 const separatePath = "/api/v2/separate"
 
-// submit posts a separation form and leaves the answer to the caller.
+// submit posts a separation form and returns the answer.
 func submit(t testing.TB, u *apitest.User, form ...apitest.Part) *apitest.Response {
 	t.Helper()
 	return u.Send(t, apitest.Request{Method: "POST", Path: separatePath, Form: form})
@@ -88,8 +88,7 @@ func TestSeparationFromSubmitToStems(t *testing.T) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// Content decides about the format, whatever a part is called. How a format is
-// recognised is tested beside that.
+// The content decides the format, not the part's name. Recognition has its own tests.
 func TestSeparationFormats(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -141,8 +140,8 @@ func TestSeparationFormats(t *testing.T) {
 	}
 }
 
-// A file that can be recognised and not probed is priced by its size; its name
-// must agree where its content alone says little.
+// A file that is recognised but cannot be probed is priced by its size. If its content says
+// too little, its name must agree.
 func TestSeparationOfDamagedFiles(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -249,8 +248,8 @@ func TestSeparationPrice(t *testing.T) {
 	}
 }
 
-// An account with nothing to pay with is told so before its upload is read, and
-// the repeat of what was accepted is still answered.
+// An account without credits is refused before its upload is read. A repeat of an accepted
+// request still gets its answer.
 func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -299,7 +298,7 @@ func TestUploadsTooLarge(t *testing.T) {
 	u.RenderFilm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
 }
 
-// noFilesLeft fails the test unless the staging area of uploads empties soon.
+// noFilesLeft fails the test unless the staging folder becomes empty.
 func noFilesLeft(t testing.TB, s *apitest.Server) {
 	t.Helper()
 	var left []string

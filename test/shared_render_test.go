@@ -34,13 +34,13 @@ func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
 	s, u, id := sharedRender(t)
 	u.WaitRendered(t, id)
 	isFilm(t, u.Download(t, id), 320, 180, "30/1", 18*time.Second)
-	// Who assisted may say so after the film's end.
+	// An assistant may log its end after the film has ended.
 	apitest.Eventually(t, patience, func() bool { return strings.Contains(s.Logs(), "assisted a render") },
 		func() string { return "no replica assisted the other" })
 }
 
-// A replica that is told to stop, as when there are fewer workers to be, hands back
-// what it has of the film and ends well; the other one finishes it.
+// A replica that is stopped, as when scaling down, hands its parts back and exits cleanly.
+// The other replica finishes the film.
 func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 	t.Parallel()
 	s, u, id := sharedRender(t)

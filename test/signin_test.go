@@ -17,7 +17,7 @@ import (
 	"cutroom/internal/sandbox/store"
 )
 
-// login posts a body to a login endpoint from an address of its own.
+// login posts a body to a login endpoint from a new client address.
 func login(t testing.TB, s *apitest.Server, provider string, body any) *apitest.Response {
 	t.Helper()
 	r := apitest.Request{Method: "POST", Path: "/api/v2/auth/" + provider, Header: http.Header{"X-Forwarded-For": {s.IP()}}}
@@ -92,8 +92,7 @@ func TestAccessTokenClaims(t *testing.T) {
 	}
 }
 
-// The tables of all claims are tests of the identity package; these are what a
-// service does that was put together with it.
+// The assembled service checks identity tokens. The identity package tests all claims.
 func TestIdentityTokensAreJudged(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -199,7 +198,7 @@ func TestParallelFirstSignInsMakeOneUser(t *testing.T) {
 	}
 }
 
-// Which failure is an outage is told by tests of the identity package.
+// The identity package tests which failures count as outages.
 func TestIdentityProviderOutages(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -249,7 +248,7 @@ func TestSettingsOfAccounts(t *testing.T) {
 	buyA(t, u, store.PurchaseA{ProductID: "credits.10"}).Error(400, "unknown_product")
 }
 
-// forgeries are all the ways to sign a provider_b token wrongly.
+// forgeries lists all ways to sign a provider_b token wrongly.
 var forgeries = []identity.Forge{
 	identity.ForgeNone, identity.ForgeHMAC, identity.ForgeHMACBits, identity.ForgeStranger, identity.ForgeUnknown,
 	identity.ForgeTampered, identity.ForgeNoKeyID, identity.ForgeRetired, identity.ForgeEmbedded, identity.ForgeStrongAlg,

@@ -18,13 +18,13 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// secretsOfStartup must not be printed whatever is wrong with them or beside them.
+// secretsOfStartup must never be printed, even if they or other settings are wrong.
 var secretsOfStartup = []string{
 	"apikey-never-print-1", "stemsecret-never-print-0123456789abcdef", "jwtsecret-never-print-0123456789abcdef",
 	"dbpassword-never-print", "s3secret-never-print", "urlpassword-never-print", "tooshort-secret",
 }
 
-// validEnv is the least configuration that starts.
+// validEnv is the smallest configuration that starts.
 func validEnv(t *testing.T) map[string]string {
 	return map[string]string{
 		"SEPARATION_PROVIDER_API_KEY":  secretsOfStartup[0],
@@ -94,8 +94,8 @@ func dials(ctx context.Context, port string) bool {
 	}
 }
 
-// The table of all rules is a test of the config package; these are what a process
-// does with a problem, above all with one beside a secret.
+// The program reports problems and exits, without printing a secret. The config package
+// tests all rules.
 func TestStartupRefusesBadConfiguration(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -171,7 +171,7 @@ func TestStartupRefusesWrongDatabasePassword(t *testing.T) {
 	}
 }
 
-// The forms that no other test starts with.
+// Forms of DATABASE_URL that no other test uses.
 func TestStartupAcceptsEveryDatabaseForm(t *testing.T) {
 	t.Parallel()
 	forms := map[string]map[string]string{
@@ -333,7 +333,7 @@ func TestLastWordsAreInTheFormatOfTheLog(t *testing.T) {
 				t.Errorf("%s: %s", format, line)
 			}
 		}
-		// A person who runs a command reads sentences.
+		// Commands print sentences.
 		if _, out, err := apitest.Run(t.Context(), t.TempDir(), env, "admin", "list"); err != nil || strings.HasPrefix(out, "{") {
 			t.Errorf("%s: cutroom admin list: %v, %s", format, err, out)
 		}

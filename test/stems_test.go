@@ -53,7 +53,8 @@ func TestStemDownload(t *testing.T) {
 	s.Do(t, apitest.Request{Path: strings.Replace(path, job.JobID, otherID(job.JobID), 1)}).Error(403, "invalid_stem_token")
 }
 
-// A stem as WAV has the samples of the stem, is served like it and goes with it.
+// A stem as WAV has the same samples, is served in the same way, and is deleted with the
+// stem.
 func TestStemAsWAV(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -86,8 +87,8 @@ func TestStemAsWAV(t *testing.T) {
 	s.Do(t, wav).Expect(404)
 }
 
-// checkRanges fails the test unless the resource serves HEAD and byte ranges
-// of body as RFC 9110 has it.
+// checkRanges fails the test unless the resource supports HEAD and byte ranges of body as
+// RFC 9110 requires.
 func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte) {
 	t.Helper()
 	size := len(body)

@@ -9,7 +9,7 @@ import (
 
 var strict = http.Header{"Prefer": {"handling=strict"}}
 
-// With Prefer: handling=strict a misspelt field is an error instead of another film.
+// With Prefer: handling=strict a misspelt field is an error instead of being ignored.
 func TestStrictRequests(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// systemd hears that the service is ready, and then again and again that it
-// lives; a SIGHUP neither ends nor interrupts it.
+// The service notifies systemd when it is ready, and then regularly that it is alive. SIGHUP
+// does not end or interrupt it.
 func TestSupervision(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

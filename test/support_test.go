@@ -12,7 +12,7 @@ import (
 	"cutroom/internal/sandbox/store"
 )
 
-// command runs a command that must succeed, and reads what it prints as JSON.
+// command runs a command that must succeed, and reads its output as JSON.
 func command(t *testing.T, s *apitest.Server, into any, args ...string) {
 	t.Helper()
 	status, out := s.Command(t, append(args, "--json")...)
@@ -24,8 +24,7 @@ func command(t *testing.T, s *apitest.Server, into any, args ...string) {
 	}
 }
 
-// refusedCommand runs a command that must fail with a sentence that holds all
-// of want.
+// refusedCommand runs a command that must fail with a sentence that contains all of want.
 func refusedCommand(t *testing.T, s *apitest.Server, args []string, want ...string) {
 	t.Helper()
 	status, out := s.Command(t, args...)
@@ -101,7 +100,7 @@ func TestCommandsNeitherMigrateNorGuess(t *testing.T) {
 			t.Errorf("cutroom %v: status %d: %s", args, status, out)
 		}
 	}
-	// A file of settings lies beneath the environment.
+	// The environment overrides the settings file.
 	dir := t.TempDir()
 	file := filepath.Join(dir, "env")
 	var text strings.Builder
@@ -245,8 +244,8 @@ func TestSupportMakesAPersonWhole(t *testing.T) {
 	}
 }
 
-// "I paid and got nothing": support finds the order, has the store asked, or
-// grants the credits so that the order pays nothing later.
+// "I paid and got nothing": support finds the order, verifies it with the store, or grants
+// the credits so that the order grants nothing later.
 func TestSupportAnswersWhoPaidAndGotNothing(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)

@@ -16,7 +16,7 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// span is what the collector of a test knows of one.
+// span is a span as the test's collector received it.
 type span struct{ name, id, parent, trace, text string }
 
 // startTraces runs a collector that speaks OTLP over HTTP, and returns its
@@ -66,7 +66,7 @@ func startTraces(t *testing.T) (address string, wait func(trace, prefix string) 
 	}
 }
 
-// One trace goes from the client's request to the passes, transfers and calls of the job.
+// One trace connects the client's request with the job's passes, transfers and calls.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -12,7 +12,7 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// status asks for a job with headers, of which an empty one is not sent.
+// status requests a job's status with these headers, leaving out empty ones.
 func status(t testing.TB, u *apitest.User, path, prefer, tag string) *apitest.Response {
 	t.Helper()
 	h := http.Header{}
@@ -60,7 +60,7 @@ func TestWaitingForARender(t *testing.T) {
 	if distinct := slices.Compact(slices.Clone(seen)); len(distinct) != len(seen) {
 		t.Errorf("an answer came without a change: %v", seen)
 	}
-	// What has ended is answered at once to those who do not know it.
+	// The end of a job is answered at once to a client that does not know it.
 	tag := applied(t, status(t, u, path, "wait=30", "").Expect(200), "wait=30").Header.Get("ETag")
 	applied(t, status(t, u, path, "wait=30", `"another", W/"one"`).Expect(200), "wait=30")
 	if again := applied(t, status(t, u, path, "", tag).Expect(304), ""); again.Header.Get("ETag") != tag || len(again.Body) > 0 {
@@ -75,7 +75,7 @@ func TestWaitingForARender(t *testing.T) {
 		applied(t, status(t, u, path, prefer, tag).Expect(304), "")
 	}
 	status(t, apitest.Shared(t).SignIn(t), path, "wait=30", "").Expect(404)
-	// Who waits hears of the end of the account.
+	// Waiting requests learn of the account's deletion.
 	answered := make(chan *apitest.Response)
 	go func() { answered <- status(t, u, path, `x="a, wait=5", wait=30`, tag) }()
 	time.Sleep(200 * time.Millisecond) // so that it waits; one that does not fails nothing
@@ -87,8 +87,8 @@ func TestWaitingForARender(t *testing.T) {
 	}
 }
 
-// fourWait lets four requests of a user wait on one replica, and returns when they
-// do: a fifth is not kept waiting.
+// fourWait makes four requests of a user wait on one replica, and returns when they do. A
+// fifth request would be answered at once.
 func fourWait(t testing.TB, u *apitest.User, path, tag string) <-chan *apitest.Response {
 	t.Helper()
 	answers := make(chan *apitest.Response, 4)
