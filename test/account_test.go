@@ -140,6 +140,7 @@ func TestAnAccountHasLimits(t *testing.T) {
 	}
 	balance := u.Balance(t)
 	u.Send(t, apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}).Error(429, "too_many_jobs")
+	u.Post(t, separateV3Path, M{"sourceAssetKey": key}).Error(429, "too_many_jobs")
 	if b := u.Balance(t); b != balance {
 		t.Errorf("a refused separation cost %d", balance-b)
 	}

@@ -101,16 +101,18 @@ func TestSeparateAnAsset(t *testing.T) {
 func TestACutIsBounded(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("MAX_SEPARATION_AUDIO_MB", "1"))
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("MAX_SEPARATION_AUDIO_MB", "1"), apitest.Env("ACCOUNT_MAX_STORED_MB", "3"))
 	u := s.SignIn(t, apitest.Credits(5))
 	noise := generate(t, "noise.mp3", "-f", "lavfi", "-i", "anoisesrc=d=90:r=44100", "-ac", "2")
 	key := uploadAsset(t, u, noise, "mp3", "audio/mpeg")
 	before := u.Balance(t)
+	u.Post(t, separateV3Path, M{"sourceAssetKey": key}).Error(400, "the sound to separate is larger than the limit of 1 MB: choose a shorter stretch")
 	job := u.WaitReady(t, separateV3(t, u, M{"sourceAssetKey": key, "trimStartMs": 10_000, "trimEndMs": 40_000}))
 	if d := job.ActualDurationMs; math.Abs(float64(d-30_000)) > 60 {
 		t.Errorf("the stems last %d ms", d)
 	}
-	u.Post(t, separateV3Path, M{"sourceAssetKey": key}).Error(400, "the sound to separate is larger than the limit of 1 MB: choose a shorter stretch")
+	// Asset and stems take all that the account may store.
+	u.Post(t, separateV3Path, M{"sourceAssetKey": key, "trimEndMs": 1000}).Error(403, "storage_full")
 	if spent := before - u.Balance(t); spent != 1 {
 		t.Errorf("%d credits", spent)
 	}
