@@ -39,14 +39,16 @@ func doctorAsUnit(ctx context.Context, v *invocation) error {
 	if program == "" {
 		return fmt.Errorf("the unit %s has no ExecStart", unitName)
 	}
-	args := []string{"--pipe", "--wait", "--collect", "--quiet", "--service-type=exec"}
+	own := fmt.Sprintf("cutroom-doctor-%d.service", os.Getpid())
+	args := []string{"--unit=" + own, "--pipe", "--wait", "--collect", "--quiet", "--service-type=exec"}
 	for _, p := range properties {
-		args = append(args, "--property="+p)
-	}
-	if v.roles != "" {
-		args = append(args, "--setenv=ROLES="+v.roles)
+		// systemd-run does not expand the specifier for the folder of the unit's credentials.
+		args = append(args, "--property="+strings.ReplaceAll(p, "%d", "/run/credentials/"+own))
 	}
 	args = append(args, "--", program, "doctor")
+	if v.roles != "" { // a flag, because ROLES of an EnvironmentFile wins over --setenv
+		args = append(args, "--roles", v.roles)
+	}
 	if v.json {
 		args = append(args, "--json")
 	}

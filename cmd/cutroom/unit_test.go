@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The programs of systemd are stood in for: the one prints the unit of deploy/ with a
-// drop-in, the other notes its arguments and runs the doctor's last words.
+// Scripts stand in for systemd: systemctl prints the unit of deploy/ with a drop-in, and
+// systemd-run records its arguments and fails as an unhealthy doctor does.
 func TestDoctorRunsAsTheUnit(t *testing.T) {
 	unit, err := filepath.Abs("../../deploy/cutroom.service")
 	if err != nil {
@@ -18,7 +18,7 @@ func TestDoctorRunsAsTheUnit(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, script := range map[string]string{
-		"systemctl": "cat " + unit + "; printf '[Service]\\nEnvironment=LOG_LEVEL=debug\\nExecStart=\\nExecStart=/opt/cutroom serve\\n'",
+		"systemctl": "cat " + unit + "; printf '[Service]\\nEnvironment=DB_PASSWORD_FILE=%%d/db\\nExecStart=\\nExecStart=/opt/cutroom serve\\n'",
 		"systemd-run": `printf '%s\n' "$@" > ` + dir + `/args
 			echo "FAIL  ffmpeg  no landlock"; exit 1`,
 	} {
@@ -27,7 +27,7 @@ func TestDoctorRunsAsTheUnit(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	t.Setenv("ROLES", "")
+	t.Setenv("ROLES", "") // undone with what --roles sets
 	var stdout, stderr bytes.Buffer
 	if status := run([]string{"doctor", "--as-unit", "--roles", "render"}, &stdout, &stderr); status != 1 || stdout.String() != "FAIL  ffmpeg  no landlock\n" {
 		t.Errorf("exit status %d: %s%s", status, &stdout, &stderr)
@@ -37,10 +37,11 @@ func TestDoctorRunsAsTheUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := strings.Split(strings.TrimSpace(string(noted)), "\n")
-	if end := args[len(args)-4:]; !slices.Equal(end, []string{"--setenv=ROLES=render", "--", "/opt/cutroom", "doctor"}) {
+	if end := args[len(args)-5:]; !slices.Equal(end, []string{"--", "/opt/cutroom", "doctor", "--roles", "render"}) {
 		t.Errorf("it runs %q", end)
 	}
-	for _, want := range []string{"User=cutroom", "EnvironmentFile=/etc/cutroom/cutroom.env", "Environment=LOG_LEVEL=debug", "ProtectSystem=strict",
+	for _, want := range []string{"User=cutroom", "EnvironmentFile=/etc/cutroom/cutroom.env", "ProtectSystem=strict",
+		"Environment=DB_PASSWORD_FILE=/run/credentials/" + strings.TrimPrefix(args[0], "--unit=") + "/db",
 		"RestrictNamespaces=user net ipc pid", "SystemCallErrorNumber=EPERM", "StateDirectory=cutroom"} {
 		if !slices.Contains(args, "--property="+want) {
 			t.Errorf("the transient unit lacks %s", want)
