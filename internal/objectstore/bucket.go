@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go/middleware"
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/httpcall"
@@ -99,6 +100,7 @@ func NewBucket(cfg BucketConfig) *Bucket {
 		UsePathStyle: true,
 		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
 		HTTPClient:   client,
+		APIOptions:   []func(*middleware.Stack) error{nameLastTry},
 		// Several compatible services refuse the checksum trailers that the SDK adds by default.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,

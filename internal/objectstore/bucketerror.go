@@ -34,7 +34,11 @@ func (e *opError) Unwrap() error { return e.kind }
 // fail converts an error of the SDK into one of this package.
 func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s %s: %w", op, key, context.Cause(ctx))
+		cause := context.Cause(ctx)
+		if late, ok := errors.AsType[*lateError](err); ok {
+			return fmt.Errorf("%s %s: %w (last try: %s)", op, key, cause, b.scrub(late.lastTry.Error()))
+		}
+		return fmt.Errorf("%s %s: %w", op, key, cause)
 	}
 	e := &opError{op: op, key: key}
 	status, code, message := describe(err)

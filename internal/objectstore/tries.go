@@ -2,11 +2,15 @@ package objectstore
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/aws/smithy-go/middleware"
 
 	"cutroom/internal/httpcall"
 )
@@ -78,9 +82,13 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	}
 	res, err := c.client.Do(req)
 	idle.Pause()
+	recordFailure(req.Context(), res, err)
 	if err != nil {
-		// The pauses before further tries would be longer than the caller waits.
-		if err = idle.Explain(err); upload && attempt != "attempt=1" && attempt != "attempt=2" {
+		// The pauses before further tries would be longer than the caller waits. No try changes a
+		// certificate.
+		err = idle.Explain(err)
+		_, badCertificate := errors.AsType[*tls.CertificateVerificationError](err)
+		if badCertificate || upload && attempt != "attempt=1" && attempt != "attempt=2" {
 			err = finalError{err}
 		}
 		idle.Stop()
@@ -88,6 +96,41 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	}
 	res.Body = idle.Received(res.Body)
 	return res, nil
+}
+
+// lateError is the error of a call whose time ended before its tries were used up.
+type lateError struct{ err, lastTry error }
+
+func (e *lateError) Error() string { return fmt.Sprintf("%v (last try: %v)", e.err, e.lastTry) }
+func (e *lateError) Unwrap() error { return e.err }
+
+// lastTryKey is the context key of where recordFailure leaves the failure of a call's last try.
+type lastTryKey struct{}
+
+// nameLastTry makes the SDK's calls return a lateError: the SDK itself returns only that the
+// context ended while it waited for the next try.
+func nameLastTry(stack *middleware.Stack) error {
+	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("NameLastTry", func(ctx context.Context,
+		in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+		var lastTry error
+		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, lastTryKey{}, &lastTry), in)
+		if err != nil && ctx.Err() != nil && lastTry != nil {
+			err = &lateError{err, lastTry}
+		}
+		return out, metadata, err
+	}), middleware.Before)
+}
+
+// recordFailure keeps why a try failed, unless the call's time ended meanwhile.
+func recordFailure(ctx context.Context, res *http.Response, err error) {
+	lastTry, _ := ctx.Value(lastTryKey{}).(*error)
+	switch {
+	case lastTry == nil || ctx.Err() != nil:
+	case err != nil:
+		*lastTry = httpcall.WithoutURL(err)
+	case res.StatusCode >= http.StatusInternalServerError:
+		*lastTry = fmt.Errorf("store answered %d", res.StatusCode)
+	}
 }
 
 // limitOf is how long a request may stall. A store may need longer to assemble a multipart upload.
