@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 type tracer struct {
 	failures atomic.Int64
 	expiry   atomic.Int64 // Unix seconds, 0 while no connection used TLS
+	refused  atomic.Bool  // the certificate that the server showed last
 }
 
 var (
@@ -36,6 +38,9 @@ func (d *DB) CertificateExpiry() time.Time {
 	}
 	return time.Time{}
 }
+
+// CertificateRefused reports whether the server's last certificate was refused.
+func (d *DB) CertificateRefused() bool { return d.tracer.refused.Load() }
 
 func (t *tracer) count(ctx context.Context, err error) {
 	if err = classified(ctx, err); errors.Is(err, ErrUnavailable) {
@@ -87,12 +92,20 @@ func (t *tracer) TraceConnectStart(ctx context.Context, _ pgx.TraceConnectStartD
 // TraceConnectEnd implements pgx.ConnectTracer.
 func (t *tracer) TraceConnectEnd(ctx context.Context, end pgx.TraceConnectEndData) {
 	t.count(ctx, end.Err)
+	if refused, ok := errors.AsType[*tls.CertificateVerificationError](end.Err); ok {
+		t.sawCertificate(refused.UnverifiedCertificates, true)
+	}
 	if end.Err != nil {
 		return
 	}
 	if c, ok := end.Conn.PgConn().Conn().(*tls.Conn); ok {
-		if shown := c.ConnectionState().PeerCertificates; len(shown) > 0 {
-			t.expiry.Store(shown[0].NotAfter.Unix())
-		}
+		t.sawCertificate(c.ConnectionState().PeerCertificates, false)
+	}
+}
+
+func (t *tracer) sawCertificate(chain []*x509.Certificate, refused bool) {
+	if len(chain) > 0 {
+		t.expiry.Store(chain[0].NotAfter.Unix())
+		t.refused.Store(refused)
 	}
 }

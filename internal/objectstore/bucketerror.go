@@ -2,6 +2,7 @@ package objectstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,7 +20,7 @@ import (
 type opError struct {
 	op, key string
 	text    string
-	kind    error // ErrNotFound, ErrUnavailable or nil
+	kind    error // ErrNotFound, ErrUnavailable (with the reason, for a refused certificate) or nil
 }
 
 func (e *opError) Error() string {
@@ -51,6 +52,9 @@ func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 		// Either an earlier try completed the upload and its answer was lost, or a lifecycle rule
 		// aborted it. A new Put settles both cases.
 		e.kind = ErrUnavailable
+	}
+	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		e.kind = errors.Join(ErrUnavailable, refused)
 	}
 	e.text = b.scrub(message)
 	if status != 0 {

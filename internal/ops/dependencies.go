@@ -2,6 +2,8 @@ package ops
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"time"
@@ -13,12 +15,13 @@ import (
 )
 
 // Dependencies counts requests to other services that failed: no answer, a 5xx, or a refusal of
-// the service itself. It also records when their certificates expire. A nil Dependencies counts
-// nothing.
+// the service itself. It also records when their certificates expire, and which of them this
+// process refuses. A nil Dependencies counts nothing.
 type Dependencies struct {
-	errors *prometheus.CounterVec
-	expiry *prometheus.GaugeVec
-	db     *db.DB
+	errors  *prometheus.CounterVec
+	expiry  *prometheus.GaugeVec
+	refused *prometheus.GaugeVec
+	db      *db.DB
 }
 
 const (
@@ -33,7 +36,9 @@ var databaseErrorsDesc = prometheus.NewDesc(dependencyErrors, dependencyErrorsHe
 func NewDependencies(d *db.DB) *Dependencies {
 	return &Dependencies{db: d, errors: newCounter(dependencyErrors, dependencyErrorsHelp, "of"),
 		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_certificate_expiry_timestamp_seconds",
-			Help: "When a certificate that this process saw last, or trusts, runs out."}, []string{"of"})}
+			Help: "When a certificate that this process saw last, or trusts, runs out."}, []string{"of"}),
+		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_certificate_refused",
+			Help: "1 while this process refuses the certificate that it saw last."}, []string{"of"})}
 }
 
 // Client returns a copy of base whose requests count as requests to the named dependency.
@@ -77,10 +82,20 @@ func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	if err != nil || isServiceFailure(resp.StatusCode) {
 		t.dependencies.errors.WithLabelValues(t.name).Inc()
 	}
-	if err == nil && resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
-		t.dependencies.SetExpiry(t.name, resp.TLS.PeerCertificates[0].NotAfter)
+	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		t.dependencies.sawCertificate(t.name, refused.UnverifiedCertificates, 1)
+	}
+	if err == nil && resp.TLS != nil {
+		t.dependencies.sawCertificate(t.name, resp.TLS.PeerCertificates, 0)
 	}
 	return resp, err
+}
+
+func (d *Dependencies) sawCertificate(name string, chain []*x509.Certificate, refused float64) {
+	if len(chain) > 0 {
+		d.SetExpiry(name, chain[0].NotAfter)
+		d.refused.WithLabelValues(name).Set(refused)
+	}
 }
 
 func isServiceFailure(status int) bool {
@@ -101,14 +116,17 @@ func canceled(ctx context.Context) bool {
 func (d *Dependencies) Describe(ch chan<- *prometheus.Desc) {
 	d.errors.Describe(ch)
 	d.expiry.Describe(ch)
+	d.refused.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (d *Dependencies) Collect(ch chan<- prometheus.Metric) {
 	if at := d.db.CertificateExpiry(); !at.IsZero() {
 		d.SetExpiry("database", at)
+		d.refused.WithLabelValues("database").Set(gauge(d.db.CertificateRefused()))
 	}
 	d.errors.Collect(ch)
 	d.expiry.Collect(ch)
+	d.refused.Collect(ch)
 	ch <- prometheus.MustNewConstMetric(databaseErrorsDesc, prometheus.CounterValue, float64(d.db.Failures()), "database")
 }

@@ -2,6 +2,9 @@ package ops
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -11,6 +14,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/objectstore"
 )
 
 // What gives no answer or refuses the service is counted; a request that was
@@ -59,6 +63,38 @@ func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 	defer cancel()
 	ask(late)
 	wantLine(`cutroom_dependency_errors_total{of="provider_a"} 6`)
+}
+
+// An expired certificate is named to operators, and no longer counts as refused once it is renewed.
+func TestRefusedCertificatesAreNamed(t *testing.T) {
+	d := dbtest.SQLite(t)
+	r := startReplica(t, d)
+	dependencies := NewDependencies(d)
+	r.metrics.Register(dependencies)
+	store := httptest.NewUnstartedServer(http.NotFoundHandler())
+	store.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshakes that fail
+	store.StartTLS()
+	defer store.Close()
+	client, expiry := store.Client(), store.Certificate().NotAfter
+	now := expiry.Add(time.Hour)
+	transport := client.Transport.(*http.Transport)
+	transport.TLSClientConfig.Time, transport.DisableKeepAlives = func() time.Time { return now }, true
+	client = dependencies.Client("bucket", client)
+	r.ready.Store = objectstore.NewBucket(objectstore.BucketConfig{Endpoint: store.URL, Bucket: "b", AccessKeyID: "id",
+		SecretAccessKey: "secret", HTTP: client})
+	wantUnready(t, r, fmt.Sprintf("the object store takes no files, because its certificate is refused: x509: certificate has expired"+
+		" or is not yet valid: current time %s is after %s", now.Format(time.RFC3339), expiry.Format(time.RFC3339)))
+	for _, refused := range []string{"1", "0"} {
+		if resp, err := client.Get(store.URL); err == nil {
+			_ = resp.Body.Close() // nothing was written
+		}
+		for _, want := range []string{`cutroom_certificate_refused{of="bucket"} ` + refused, `cutroom_certificate_expiry_timestamp_seconds{of="bucket"} `} {
+			if _, body := get(t, r.URL+"/metrics"); !strings.Contains(body, "\n"+want) {
+				t.Errorf("no %s in\n%s", want, cutroomLines(body))
+			}
+		}
+		now = expiry.Add(-time.Hour) // as after its renewal
+	}
 }
 
 // A connection that PostgreSQL refuses is counted, a mistake in a statement not.

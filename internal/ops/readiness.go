@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -206,8 +207,8 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	failures := r.checkAll(req.Context())
 	var sentences []string
 	for _, reason := range reasons {
-		if failures[reason.name] != nil {
-			sentences = append(sentences, reason.sentence)
+		if err := failures[reason.name]; err != nil {
+			sentences = append(sentences, reason.sentence+certificateCause(err))
 		}
 	}
 	if len(sentences) > 0 {
@@ -215,6 +216,21 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	serveHealthy(w, req)
+}
+
+// certificateCause says why a certificate was refused, if that caused the failure.
+func certificateCause(err error) string {
+	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return ", because its certificate is refused: " + refused.Err.Error()
+	}
+	return ""
+}
+
+func gauge(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 var (
@@ -233,11 +249,7 @@ func (r *Readiness) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	failures := r.checkAll(ctx)
 	for _, reason := range reasons {
-		value := 0.0
-		if failures[reason.name] != nil {
-			value = 1
-		}
-		ch <- prometheus.MustNewConstMetric(notReadyDesc, prometheus.GaugeValue, value, reason.name)
+		ch <- prometheus.MustNewConstMetric(notReadyDesc, prometheus.GaugeValue, gauge(failures[reason.name] != nil), reason.name)
 	}
 	if free, err := r.Uploads.Free(); err == nil {
 		ch <- prometheus.MustNewConstMetric(freeDiskDesc, prometheus.GaugeValue, float64(max(0, free-r.MinFree)))
