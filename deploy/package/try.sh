@@ -81,6 +81,8 @@ cp deploy/nginx/*.conf /etc/nginx/cutroom/
 cp deploy/nginx/nginx.conf /etc/nginx/nginx.conf
 check "$(nginx -v 2>&1) loads the file" nginx -t
 nginx
+workers() { grep -lx nginx /proc/[0-9]*/comm | xargs -n 1 dirname | xargs stat -c %U | sort -u | xargs; }
+check "its workers are not nobody" says "root www-data" "$(workers)"
 check "the front answers over HTTP/2" says "HTTP/2 200" "$(header https://127.0.0.1/healthz)"
 check "with HSTS" says "strict-transport-security: max-age=31536000" "$(header https://127.0.0.1/healthz)"
 check "plain HTTP is sent on" says "308" "$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/healthz)"

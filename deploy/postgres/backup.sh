@@ -3,13 +3,14 @@
 #
 #   backup.sh base             make a base backup; keep the newest KEEP of them
 #   backup.sh archive %p %f    the archive_command: copy one segment of the log
-#   backup.sh restore DIR      put base backup and log into DIR, ready to start
+#   backup.sh restore DIR      fill DIR from base backup and log, ready to start
 #   backup.sh verify           restore into a scratch cluster, start it and compare
-#                              every balance with its ledger; fails if they differ
+#                              every balance with its ledger; fails if they differ,
+#                              or if no log was archived within the last day
 #
-# It runs as the user of the database server. Everything lies below BACKUP_DIR,
-# readable by that user alone; copy it to another machine, or lose it with this
-# one. cutroom-backup.timer and cutroom-backup-verify.timer run it.
+# It runs as the user of the database server. Everything is below BACKUP_DIR, which
+# only that user can read; copy it to another machine. cutroom-backup.timer and
+# cutroom-backup-verify.timer run it.
 set -euo pipefail
 umask 077
 dir=${BACKUP_DIR:-/var/backups/cutroom-postgres} keep=${KEEP:-7}
@@ -60,8 +61,8 @@ restore() {
 	cp -a "$from/." "$to"
 	chmod 700 "$to"
 	mkdir -p "$to/pg_wal/archive_status"
+	# Nothing here switches archiving off: the restored server has to go on with it.
 	cat >>"$to/postgresql.auto.conf" <<-CONF
-		archive_mode = off
 		restore_command = 'cp "$dir/wal/%f" "%p"'
 		recovery_target_timeline = latest
 	CONF
@@ -70,14 +71,18 @@ restore() {
 
 verify() {
 	local scratch started=
+	[ -n "$(find "$dir/wal" -type f -newermt '-1 day' -print -quit)" ] || {
+		echo "backup.sh: PostgreSQL has archived no log for a day: see archive_mode and pg_stat_archiver" >&2
+		return 1
+	}
 	scratch=$(mktemp -d "${TMPDIR:-/tmp}/cutroom-verify.XXXXXX")
 	trap '[ -z "$started" ] || "$bin/pg_ctl" --pgdata "$scratch/data" --mode immediate stop >/dev/null || true; rm -rf "$scratch"' RETURN
 	restore "$scratch/data"
 	# Debian keeps these outside of the data folder; the scratch cluster has its own.
 	printf 'local all all trust\n' >"$scratch/hba"
 	touch "$scratch/ident"
-	printf "listen_addresses = ''\nssl = off\n" >"$scratch/conf"
-	cat "$scratch/data/postgresql.auto.conf" >>"$scratch/conf"
+	grep -v '^archive' "$scratch/data/postgresql.auto.conf" >"$scratch/conf"
+	printf "listen_addresses = ''\nssl = off\narchive_mode = off\n" >>"$scratch/conf"
 	started=1
 	"$bin/pg_ctl" --pgdata "$scratch/data" --wait --timeout "${VERIFY_TIMEOUT:-3600}" --log "$scratch/log" --silent start \
 		--options "-c config_file=$scratch/conf -c hba_file=$scratch/hba -c ident_file=$scratch/ident -c unix_socket_directories=$scratch -c max_connections=${MAX_CONNECTIONS:-500}" ||
@@ -102,7 +107,7 @@ base | verify) "$1" ;;
 archive) archive "$2" "$3" ;;
 restore) restore "$2" ;;
 *)
-	sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

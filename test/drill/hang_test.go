@@ -150,7 +150,8 @@ func startFront(t *testing.T, s *apitest.Server) *http.Client {
 		`listen 443 ssl http2( default_server)?;`, "listen unix:"+socket+"$1;",
 		`/etc/nginx/cutroom/`, dir+"/",
 		`/var/log/nginx/|/run/`, dir+"/",
-		`worker_rlimit_nofile 16384;`, "daemon off;\nuser root;",
+		`worker_rlimit_nofile 16384;`, "daemon off;",
+		`user www-data;`, "user root;", // which may open the test's folder
 		`limit_conn client 200;`, "",
 	)
 	upstreams := edit(t, "../../deploy/nginx/replicas.conf",
