@@ -108,7 +108,7 @@ func TestScriptsParse(t *testing.T) {
 	}
 }
 
-func TestCertificatesServeWhoTheyAreFor(t *testing.T) {
+func TestCertificatesMatchTheirServers(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Fatal("openssl is needed: apt-get install openssl")
 	}

@@ -293,7 +293,7 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 
 // Every user who has the bytes can upload a damaged asset again, but nobody can replace an
 // intact one.
-func TestSpoiltAssetIsMendedAndAnIntactOneKept(t *testing.T) {
+func TestADamagedAssetIsReplacedAndAnIntactOneKept(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))

@@ -20,7 +20,7 @@ func startOn(t *testing.T, f *flakyStore, extra ...apitest.Option) *apitest.Serv
 	return apitest.Start(t, append(append(f.env(), apitest.Replicas(1)), extra...)...)
 }
 
-func TestStoreDownIsSaidSoAndPasses(t *testing.T) {
+func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	f := newFlakyStore(t)

@@ -49,7 +49,7 @@ func register(t testing.TB, u *apitest.User, platform, token string) {
 	u.Send(t, apitest.Request{Method: "PUT", Path: "/api/v2/devices", JSON: device(platform, token)}).Expect(204)
 }
 
-func TestTheEndOfAJobIsTold(t *testing.T) {
+func TestTheEndOfAJobIsReported(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	x := apitest.Start(t)

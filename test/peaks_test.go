@@ -156,7 +156,7 @@ func onDemand(t testing.TB, s *apitest.Server, r apitest.Request) (res *apitest.
 }
 
 // The first request makes the peaks of a stem from an earlier release, once.
-func TestPeaksAreMadeWhenAskedFor(t *testing.T) {
+func TestPeaksAreMadeOnDemand(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u := s.SignIn(t)

@@ -161,7 +161,7 @@ func TestForgedReceiptsAreLimitedOverAllReplicas(t *testing.T) {
 	buyA(t, s.SignIn(t), store.PurchaseA{}).Expect(200)
 }
 
-func TestPurchaseIsIdempotentForEverybody(t *testing.T) {
+func TestPurchaseIsGrantedOnceOverAllUsers(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	owner, thief := s.SignIn(t), s.SignIn(t)

@@ -93,7 +93,7 @@ func TestAccessTokenClaims(t *testing.T) {
 }
 
 // The assembled service checks identity tokens. The identity package tests all claims.
-func TestIdentityTokensAreJudged(t *testing.T) {
+func TestIdentityTokensAreChecked(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	s := apitest.Shared(t)

@@ -149,7 +149,7 @@ type person struct {
 	Audit           []auditEntry
 }
 
-func TestSupportMakesAPersonWhole(t *testing.T) {
+func TestSupportCorrectsCredits(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	admin, u, other := s.Admin(t), s.SignIn(t), s.SignIn(t)
@@ -246,7 +246,7 @@ func TestSupportMakesAPersonWhole(t *testing.T) {
 
 // "I paid and got nothing": support finds the order, verifies it with the store, or grants
 // the credits so that the order grants nothing later.
-func TestSupportAnswersWhoPaidAndGotNothing(t *testing.T) {
+func TestSupportSettlesAMissingPurchase(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	admin, u, other := s.Admin(t), s.SignIn(t), s.SignIn(t)

@@ -147,7 +147,7 @@ func TestWaitingForASeparation(t *testing.T) {
 	}
 }
 
-func TestWhoeverWaitsIsAnsweredWhenTheServiceStops(t *testing.T) {
+func TestAStoppingServiceAnswersWaitingRequests(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	u := s.Replica(0).SignIn(t) // each replica counts its own

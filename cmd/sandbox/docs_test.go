@@ -208,7 +208,7 @@ func publicSandbox(t *testing.T) (host, dir, printed, base string, servers map[s
 }
 
 // Everything that docs/sandbox.md and the indexes tell happens as they tell it.
-func TestSandboxIsSteeredAsItsPageSays(t *testing.T) {
+func TestSandboxPageWorks(t *testing.T) {
 	_, dir, _, base, servers := publicSandbox(t)
 	for _, address := range append(slices.Collect(maps.Values(servers)), base) {
 		tryIndex(t, address)

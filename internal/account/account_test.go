@@ -463,7 +463,7 @@ func (a *arriving) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-func TestAClientThatLeavesFailsNobodyElse(t *testing.T) {
+func TestAClientThatDisconnectsFailsNoOther(t *testing.T) {
 	r := newRoom(t, dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
 	u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
 	token, _, err := account.NewTokens(secret, time.Hour).Issue(account.Principal{UserID: u.ID})

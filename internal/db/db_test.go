@@ -139,7 +139,7 @@ func TestWorkersHearOfWorkAlone(t *testing.T) {
 }
 
 // What many decide at once from what they count is decided one after the other.
-func TestExecRowLockedCountsWhatOthersDid(t *testing.T) {
+func TestExecRowLockedSeesConcurrentWrites(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		var all sync.WaitGroup
 		var done atomic.Int32

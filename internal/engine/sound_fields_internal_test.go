@@ -140,7 +140,7 @@ func between(at, begin, end, a, b float64) float64 {
 
 func msec(n int64) time.Duration { return timeline.Milliseconds(n) }
 
-func TestFadesLieInsideWhatIsHeard(t *testing.T) {
+func TestFadesAreInsideThePlayedSpan(t *testing.T) {
 	t.Parallel()
 	given := sounds{"silence": {4, silence, silence}, "music": {10, half, silence}}
 	for name, tt := range map[string]struct {
@@ -212,7 +212,7 @@ func TestALoopRepeatsItsRange(t *testing.T) {
 	}
 }
 
-func TestVolumePointsCountFromWhatTheyAreOn(t *testing.T) {
+func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 	t.Parallel()
 	given := sounds{"silence": {6, silence, silence}, "music": {10, half, silence}}
 	points := []timeline.Point{{At: msec(500), Volume: 0.2}, {At: msec(1500), Volume: 1}, {At: msec(1501), Volume: 0}}

@@ -100,7 +100,7 @@ func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 
 // Segments from all over a clip, at rates that fit badly: within each, sound and
 // picture stay together, and the whole is as long as asked.
-func TestSyncHoldsInScatteredSegments(t *testing.T) {
+func TestSoundStaysInSyncInScatteredSegments(t *testing.T) {
 	t.Parallel()
 	clip := mediatest.FlashBeep(t, 8*time.Second, "30000/1001")
 	var segments []timeline.Segment

@@ -401,7 +401,7 @@ func TestDevices(t *testing.T) {
 	})
 }
 
-func TestNothingIsKeptWhereNobodyIsTold(t *testing.T) {
+func TestNothingIsKeptWithoutReceivers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := newWorld(t, d)
 		w.record(Event{Type: RenderCompleted, JobID: "rnd-1", UserID: w.user("a")})

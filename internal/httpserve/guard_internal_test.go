@@ -61,7 +61,7 @@ func say(t *testing.T, c net.Conn, text string) {
 
 // The server reads what is left of a short body before it writes an answer. A
 // client that never sends it must not hold the connection for ever.
-func TestASilentBodyThatNobodyReadsIsCutOff(t *testing.T) {
+func TestAStalledUnreadBodyIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := hastyConn(t, hasty, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)

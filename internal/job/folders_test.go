@@ -11,7 +11,7 @@ import (
 	"cutroom/internal/job"
 )
 
-func TestSweepFoldersRemovesWhatNobodyHolds(t *testing.T) {
+func TestSweepFoldersRemovesUnusedFolders(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		for id, until := range map[string]string{"chore-held": "now_ms() + 60000", "chore-lost": "now_ms() - 1", "chore-done": "NULL"} {
 			if _, err := d.Exec(t.Context(), `INSERT INTO chores (id, lease_owner, lease_until, fence) VALUES ($1, 'me', `+until+`, 7)`, id); err != nil {

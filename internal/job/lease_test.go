@@ -80,7 +80,7 @@ func TestHolderKeepsItsLease(t *testing.T) {
 	})
 }
 
-func TestHolderIsToldOfItsLoss(t *testing.T) {
+func TestHolderNoticesItsLoss(t *testing.T) {
 	t.Parallel()
 	for name, steal := range map[string]string{
 		"by a later claim": `UPDATE chores SET fence = 2, lease_owner = 'other' WHERE id = $1`,
@@ -111,7 +111,7 @@ func TestHolderIsToldOfItsLoss(t *testing.T) {
 }
 
 // What is announced is heard at once, by the holder alone.
-func TestHolderHearsOfARevocation(t *testing.T) {
+func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var notifier sync.WaitGroup

@@ -259,7 +259,7 @@ func serverMain() {
 	os.Exit(1)
 }
 
-func TestKilledServerTakesFFmpegAlong(t *testing.T) {
+func TestAKilledServerEndsItsFFmpeg(t *testing.T) {
 	server := exec.CommandContext(t.Context(), "/proc/self/exe")
 	server.Env = append(os.Environ(), roleEnv+"=server")
 	server.Stderr = os.Stderr

@@ -284,8 +284,8 @@ func TestScanReadsEveryFFprobe(t *testing.T) {
 	}
 }
 
-// TestCheckLooksForWhatPlansUse holds the list against the golden plans of the engine.
-func TestCheckLooksForWhatPlansUse(t *testing.T) {
+// TestCheckCoversEverythingThatPlansUse holds the list against the golden plans of the engine.
+func TestCheckCoversEverythingThatPlansUse(t *testing.T) {
 	listed := map[string]bool{}
 	for _, need := range needs {
 		for _, name := range need.names {

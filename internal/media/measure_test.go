@@ -117,7 +117,7 @@ func TestMeasureWithoutDurations(t *testing.T) {
 	}
 }
 
-func TestMeasureSeesThroughLies(t *testing.T) {
+func TestMeasureIgnoresFalseLengths(t *testing.T) {
 	t.Parallel()
 	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440})
 	const claim = 143165 // seconds

@@ -194,7 +194,7 @@ func TestTheSameFailureIsReportedTenTimesAMinute(t *testing.T) {
 var secrets = []string{"alice@example.com", "eyJhbGciOiJIUzI1NiJ9", "hunter2hunter2", "0190b6f2-7e0a-7cc1-8f5e-0123456789ab",
 	"/var/lib/cutroom", "Alice", "203.0.113.77", "2001:db8::77", "4111111111111111", "db.internal", "id_token", "s3cr3t"}
 
-func TestReportsHoldNothingOfAPerson(t *testing.T) {
+func TestReportsHoldNoPersonalData(t *testing.T) {
 	c, m, log, _ := start(t, 1)
 	const jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJlc2lnbmF0dXJl"
 	for _, err := range []error{
@@ -280,7 +280,7 @@ func TestABadDSNIsRefusedWithoutRepeatingIt(t *testing.T) {
 	}
 }
 
-func TestADeadCollectorHoldsNobodyUp(t *testing.T) {
+func TestADeadCollectorDelaysNoRequest(t *testing.T) {
 	c := startCollector(t)
 	dsn := c.dsn()
 	c.Close()

@@ -92,7 +92,7 @@ func TestDirNeverFollowsALink(t *testing.T) {
 	}
 }
 
-func TestDirForgetsWhatAKilledProcessLeft(t *testing.T) {
+func TestDirRemovesFilesOfAKilledProcess(t *testing.T) {
 	_, root := newDir(t)
 	old, young := filepath.Join(root, ".tmp", "put-1"), filepath.Join(root, ".tmp", "put-2")
 	for _, path := range []string{old, young} {

@@ -89,7 +89,7 @@ func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
 	})
 }
 
-func TestJobsFailForWantOfRoomOnlyWhereNobodyHadAny(t *testing.T) {
+func TestJobsFailForWantOfRoomOnlyIfNoReplicaHasAny(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		announce := func(bytes int64) {
 			r.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, $1, now_ms())

@@ -40,7 +40,7 @@ func (r *harness) replicas(slots int) {
 		ON CONFLICT (id) DO UPDATE SET slots = excluded.slots`, slots)
 }
 
-func TestSlotsGoToWhoeverHasFewest(t *testing.T) {
+func TestSlotsGoToTheOwnerWithTheFewest(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.replicas(100)
 		a, b, c := r.user(), r.user(), r.user()
@@ -73,7 +73,7 @@ func TestSlotsGoToWhoeverHasFewest(t *testing.T) {
 	})
 }
 
-func TestNobodyHoldsMoreThanHalfOfTheSlotsWhileOthersWait(t *testing.T) {
+func TestOneOwnerHoldsAtMostHalfOfTheSlotsWhileOthersWait(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		a, b := r.user(), r.user()
 		s := r.service(&simulated{}, r.db)

@@ -133,7 +133,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 	})
 }
 
-func TestWhoLostTheLeaseWritesNothing(t *testing.T) {
+func TestAFormerHolderWritesNothing(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
 		r := newHarness(t, d)

@@ -258,9 +258,9 @@ func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 	})
 }
 
-// TestDearerThanPaidIsNotSubmitted has the provider measure more than was
+// TestLongerThanPaidIsNotSubmitted has the provider measure more than was
 // charged for: nothing is asked of it that costs money.
-func TestDearerThanPaidIsNotSubmitted(t *testing.T) {
+func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		owner := r.user(3)
@@ -310,9 +310,9 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 	}
 }
 
-// TestBlipsDoNotThrowAwayWhatIsPaidFor lets each poll fail more often than any
+// TestFailedPollsKeepPaidWork lets each poll fail more often than any
 // call is tried at once.
-func TestBlipsDoNotThrowAwayWhatIsPaidFor(t *testing.T) {
+func TestFailedPollsKeepPaidWork(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		owner := r.user(1)

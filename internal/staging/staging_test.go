@@ -229,9 +229,9 @@ func TestReceiveKeepsMemoryFlat(t *testing.T) {
 	}
 }
 
-// TestSweepTakesWhatADeadProcessLeft leaves a batch behind by dying: this test
+// TestSweepRemovesFilesOfADeadProcess leaves a batch behind by dying: this test
 // starts itself again in a process of its own.
-func TestSweepTakesWhatADeadProcessLeft(t *testing.T) {
+func TestSweepRemovesFilesOfADeadProcess(t *testing.T) {
 	if dir := os.Getenv("STAGING_DIE_IN"); dir != "" {
 		a, err := staging.New(dir)
 		if err != nil {

@@ -208,7 +208,7 @@ func TestProviderARefusesAbsurdTokensWithoutACall(t *testing.T) {
 	}
 }
 
-func TestProviderAWithoutClientsAdmitsNobody(t *testing.T) {
+func TestProviderAWithoutClientsRefusesEveryToken(t *testing.T) {
 	address, client := calltest.Serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answerA(nil)) })
 	p := identity.NewProviderA(identity.ProviderAConfig{TokenInfoURL: address, HTTP: client, Now: calltest.NewClock(start).Now})
 	_, err := p.Verify(t.Context(), "a-long-identity-token")

@@ -283,7 +283,7 @@ func TestUploadStall(t *testing.T) {
 	})
 }
 
-func TestUploadOfMissingFileIsOurs(t *testing.T) {
+func TestUploadOfMissingFileIsAnInternalError(t *testing.T) {
 	p := newProvider(t)
 	_, err := p.client().Upload(t.Context(), "/no/such/file", "a.wav", always)
 	var e *Error

@@ -213,7 +213,7 @@ func TestProgress(t *testing.T) {
 
 // A submission that no connection ever carried is repeated, and is not
 // ambiguous when it fails for good.
-func TestSubmitRepeatsOnlyWhatNeverLeft(t *testing.T) {
+func TestSubmitRepeatsOnlyUnsentRequests(t *testing.T) {
 	noTLS, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
