@@ -46,7 +46,7 @@ func bodyOfUser(u user.User) userBody {
 	return userBody{Sub: u.ID, Email: u.Email, Name: u.Name, Picture: orNull(u.Picture), Role: u.Role}
 }
 
-// usageBody is what an account has of its limits, which are null where there is none.
+// usageBody is an account's usage and its limits; null is no limit.
 type usageBody struct {
 	StoredBytes    int64  `json:"storedBytes"`
 	MaxStoredBytes *int64 `json:"maxStoredBytes"`

@@ -42,15 +42,14 @@ func (s *Server) adminRoutes() {
 	}
 }
 
-// The range of days that is answered when none is asked for, and the widest.
+// The default and the widest range of days.
 const (
 	defaultDays = 30
 	maxDays     = 90
 )
 
-// dateRange reads from (inclusive) and to (exclusive). A missing to is
-// tomorrow, so that today is included, and a missing from lies 30 days before
-// to; the rules on the range hold for what comes of it.
+// dateRange reads from (inclusive) and to (exclusive). The default of to is tomorrow, so that today
+// is included; that of from is 30 days before to. The rules apply to the resulting range.
 func dateRange(query url.Values, now time.Time) (admin.Range, error) {
 	var from admin.Day
 	var err error
@@ -82,7 +81,7 @@ func parseDay(s string) (admin.Day, error) {
 	return admin.DayOf(t), err
 }
 
-// The rows of a page, when the client does not say and at most.
+// The default and the largest number of rows of a page.
 const (
 	defaultLimit = 50
 	maxLimit     = 200
@@ -126,7 +125,7 @@ func ranged[Row any](read func(context.Context, admin.Range) ([]Row, error)) use
 	}
 }
 
-// ofUser is the endpoint of a list of what one user has, under its name.
+// ofUser is the endpoint of a list of one user, under the list's name.
 func ofUser[Row any](name string, read func(context.Context, string, admin.Page) ([]Row, int64, error)) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
 		id, err := readUserID(r)
@@ -144,7 +143,7 @@ func ofUser[Row any](name string, read func(context.Context, string, admin.Page)
 
 // readUserID reads the user's id from the path.
 func readUserID(r *http.Request) (string, error) {
-	// Parse also reads other notations of a UUID, which are no user's id.
+	// Parse also accepts other notations of a UUID.
 	id, err := uuid.Parse(r.PathValue("userId"))
 	if err != nil || len(r.PathValue("userId")) != len(id.String()) {
 		return "", fault.New(fault.Invalid, "invalid_user_id")

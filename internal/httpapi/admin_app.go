@@ -17,14 +17,13 @@ import (
 	"cutroom/internal/fault"
 )
 
-// appPolicy lets the page run its own script and style and speak to its own
-// server, and nothing else: no other origin, no inline code, no frame.
+// appPolicy allows only the page's own script and style and calls to its own server: no other origin,
+// no inline code, no frame.
 const appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// appTypes are the content types of a built app. The machine's own table of
-// types is left out: it differs from one to the next, and browsers are told
-// not to guess.
+// appTypes are the content types of a built app. The machine's table of types would differ between
+// machines, and browsers are told not to guess.
 var appTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
@@ -43,8 +42,8 @@ type appFile struct {
 	cache         string
 }
 
-// adminApp mounts the web app under its secret address. The app is public
-// code: what it shows comes from the reports, for an admin's token only.
+// adminApp mounts the web app under its secret address. The app itself is public code; the reports
+// that it shows need an admin's token.
 func (s *Server) adminApp() {
 	root := "/" + s.o.AdminSlug + "/"
 	s.handle("GET /"+s.o.AdminSlug, func(w http.ResponseWriter, r *http.Request) error {
@@ -70,9 +69,8 @@ func (s *Server) adminApp() {
 		case path.Ext(name) != "":
 			return fault.Sentencef(fault.NotFound, "Not found")
 		default:
-			// The app's own places come after the #, so any other address
-			// leads to its start. Answering there with the page itself would
-			// break the relative links to its files.
+			// The app's own places come after the #, so redirect any other address to its start.
+			// Serving the page there would break its relative links.
 			http.Redirect(w, r, root, http.StatusFound)
 		}
 		return nil

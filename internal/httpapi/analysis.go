@@ -13,7 +13,7 @@ type analysisRequest struct {
 	Points   *integer `json:"points"`
 }
 
-// analysisBody has null for what an asset without a picture or without sound has not.
+// analysisBody has null for what an asset without picture or sound lacks.
 type analysisBody struct {
 	DurationMs     int64      `json:"durationMs"`
 	HasVideo       bool       `json:"hasVideo"`

@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// revalidated is the Cache-Control of what never changes while it is there: a
-// client keeps it, and asks whether it still is.
+// revalidated is the Cache-Control of content that never changes while it exists: clients keep it
+// and revalidate it.
 const revalidated = "private, no-cache"
 
 // serveObject streams a stored object with Range, HEAD and ETag, and closes it.
@@ -34,16 +34,16 @@ func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object,
 	return serveContent(w, r, info.ModTime, obj)
 }
 
-// maxRanges is how many ranges one request gets. Each is a request to the
-// bucket, and players ask for one.
+// maxRanges bounds the ranges of one request. Each is a request to the bucket, and players ask for
+// one.
 const maxRanges = 4
 
-// serveContent streams content with Range, HEAD and preconditions. If the
-// content cannot be read and nothing was sent yet, it returns the error.
+// serveContent streams content with Range, HEAD and preconditions. It returns an error if the
+// content cannot be read and nothing was sent yet.
 func serveContent(w http.ResponseWriter, r *http.Request, modified time.Time, content io.ReadSeeker) error {
-	// Ranges in an unknown unit are ignored (RFC 9110, section 14.2), and so are too
-	// many of them, or several in a HEAD, whose parts the library would read. The
-	// library answers 416 to a unit that it does not know, such as "Bytes".
+	// Ignore ranges in an unknown unit (RFC 9110, section 14.2), too many ranges, and several ranges
+	// in a HEAD, whose parts the library would read. The library answers 416 to units that it does
+	// not know, such as "Bytes".
 	unit, ranges, _ := strings.Cut(r.Header.Get("Range"), "=")
 	several := strings.Count(ranges, ",")
 	if strings.EqualFold(unit, "bytes") && several < maxRanges && (several == 0 || r.Method != http.MethodHead) {
@@ -69,8 +69,8 @@ func serveContent(w http.ResponseWriter, r *http.Request, modified time.Time, co
 	return fmt.Errorf("stream content: %w", failure)
 }
 
-// spansOf returns the spans that the library reads for these ranges of content of
-// the given size: nothing that it refuses, and the whole for none.
+// spansOf returns the spans that the library reads for these ranges of content of the given size.
+// It leaves out ranges that the library refuses. No spans mean the whole content.
 func spansOf(ranges string, size int64) []objectstore.Span {
 	var spans []objectstore.Span
 	var total int64
@@ -91,15 +91,14 @@ func spansOf(ranges string, size int64) []objectstore.Span {
 		spans = append(spans, objectstore.Span{From: from, To: to})
 		total += to - from
 	}
-	if total > size { // the library sends the whole
+	if total > size { // the library sends the whole content
 		return nil
 	}
 	return spans
 }
 
-// watchedContent remembers the read error that the library swallows. The library
-// reads several ranges in a goroutine of its own, which may outlive the answer:
-// after end, nothing reads the content any more.
+// watchedContent remembers the read error that the library swallows. For several ranges the library
+// reads in a goroutine that may outlive the answer, so all reads after end fail.
 type watchedContent struct {
 	mu      sync.Mutex
 	content io.ReadSeeker
@@ -129,7 +128,7 @@ func (o *watchedContent) Seek(offset int64, whence int) (int64, error) {
 	return o.content.Seek(offset, whence)
 }
 
-// end stops all reading and returns the first error that was not the end.
+// end stops all reading and returns the first read error other than io.EOF.
 func (o *watchedContent) end() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,9 +136,8 @@ func (o *watchedContent) end() error {
 	return o.err
 }
 
-// contentWriter puts the API's error body in place of what the library answers to
-// a range that cannot be satisfied or a precondition that does not hold, and
-// holds the status back until there is content to go with it: the store may fail
+// contentWriter replaces the library's answers to unsatisfiable ranges and failed preconditions with
+// the API's error body. It holds the status back until there is content, because the store may fail
 // at the first read.
 type contentWriter struct {
 	http.ResponseWriter
@@ -159,7 +157,7 @@ func (w *contentWriter) WriteHeader(status int) {
 		return
 	}
 	w.refused = true
-	contentRange := w.Header().Get("Content-Range") // how long the whole is
+	contentRange := w.Header().Get("Content-Range") // names the length of the whole content
 	w.forgetContent()
 	if contentRange != "" {
 		w.Header().Set("Content-Range", contentRange)

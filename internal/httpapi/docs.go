@@ -32,10 +32,9 @@ func openAPIJSON() ([]byte, error) {
 	return b, nil
 }
 
-// docsPage is the page of the interactive description, with the policy that lets
-// it run its own scripts and speak to its own server, and nothing else: it shares
-// its origin with the admin app. Its inline scripts are known by their hashes; the
-// library sets styles inline.
+// docsPage returns the page of the interactive description and its policy. The page may only run its
+// own scripts and call its own server, because it shares its origin with the admin app. The policy
+// lists the hashes of its inline scripts; the library sets styles inline.
 func docsPage(ui http.Handler) (page []byte, policy string) {
 	shown := &pageProbe{headerProbe: headerProbe{header: http.Header{}}}
 	ui.ServeHTTP(shown, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/swagger/"}})
@@ -49,7 +48,7 @@ func docsPage(ui http.Handler) (page []byte, policy string) {
 	return page, policy
 }
 
-// pageProbe learns what a handler would answer, with its body.
+// pageProbe records a handler's answer with its body.
 type pageProbe struct {
 	headerProbe
 	page []byte
@@ -62,8 +61,7 @@ func (p *pageProbe) Write(b []byte) (int, error) {
 
 var inlineScript = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
 
-// docsRoutes mounts the interactive description of the API. Its page and
-// scripts come from the binary; nothing is loaded from elsewhere.
+// docsRoutes mounts the interactive description of the API. Page and scripts come from the binary.
 func (s *Server) docsRoutes() {
 	ui := v5emb.New("cutroom", "/swagger/openapi.yaml", "/swagger/")
 	page, policy := docsPage(ui)

@@ -139,8 +139,7 @@ func writeError(w http.ResponseWriter, f *fault.Error) {
 	writeJSON(w, statuses[f.Kind], errorBody{Error: f.Answer(), Detail: f.Detail})
 }
 
-// writeJSON writes an answer. When the connection fails there is nobody left to
-// tell.
+// writeJSON writes an answer. If the connection fails, nobody can receive the error.
 func writeJSON(w http.ResponseWriter, status int, body any) { writeEncoded(w, status, encode(body)) }
 
 func writeEncoded(w http.ResponseWriter, status int, encoded []byte) {
@@ -151,7 +150,7 @@ func writeEncoded(w http.ResponseWriter, status int, encoded []byte) {
 	_, _ = w.Write(encoded)
 }
 
-// encode is a body as it is sent, with a line break at its end.
+// encode returns the JSON of a body and a line break.
 func encode(body any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

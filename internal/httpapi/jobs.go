@@ -10,9 +10,8 @@ import (
 	"cutroom/internal/idempotency"
 )
 
-// idempotencyKey reads the optional header, before the body is: what it breaks
-// must not cost an upload. The caller adds the fingerprint of what the request
-// asks for.
+// idempotencyKey reads the optional header. Handlers call it before they read the body, so that a bad
+// key costs no upload, and then add the request's fingerprint.
 func idempotencyKey(r *http.Request, user account.Principal) (idempotency.Key, error) {
 	v := strings.TrimSpace(r.Header.Get("Idempotency-Key"))
 	if len(v) > idempotency.MaxKeyLength || strings.ContainsFunc(v, func(c rune) bool { return c < ' ' || c > '~' }) {
@@ -25,14 +24,14 @@ type jobBody struct {
 	JobID string `json:"jobId"`
 }
 
-// submitted answers with the id of the job that a request is now.
+// submitted answers with the id of the submitted job.
 func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string) error {
 	about(r.Context()).jobID = jobID
 	writeJSON(w, status, jobBody{jobID})
 	return nil
 }
 
-// deleteJob cancels and deletes a job, of either kind.
+// deleteJob cancels and deletes a job of either kind.
 func deleteJob(remove func(ctx context.Context, owner, jobID string) error) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 		return noContent(w, remove(r.Context(), user.UserID, r.PathValue("jobId")))

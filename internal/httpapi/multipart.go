@@ -21,15 +21,14 @@ import (
 const (
 	// maxParts bounds the parts of one request.
 	maxParts = 64
-	// maxPartHead bounds what stands before the content of a part, in bytes: the
-	// boundary and the headers. Real ones are under 1 KiB.
+	// maxPartHead bounds boundary and headers of a part, in bytes. Real ones are under 1 KiB.
 	maxPartHead = 16 << 10
 	// maxPartName bounds the name of a part, in bytes.
 	maxPartName = 128
 )
 
-// form is a multipart body whose files are on disk and whose text is in memory.
-// Close removes the files that nobody took.
+// form is a multipart body with its files on disk and its text in memory. Close removes the files
+// that were not moved away.
 type form struct {
 	text  map[string]string
 	files map[string]staging.File
@@ -38,7 +37,7 @@ type form struct {
 
 func (f *form) Close() { f.batch.Close() }
 
-// fingerprint digests the content of the form, whatever its boundary and order.
+// fingerprint digests the content of the form. Boundary and order do not matter.
 func (f *form) fingerprint(endpoint string) string {
 	lines := make([]string, 0, len(f.text)+len(f.files))
 	for name, v := range f.text {
@@ -56,7 +55,7 @@ func digest(endpoint, content string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// formRules says which parts a form takes.
+// formRules says which parts a form accepts.
 type formRules struct {
 	text    []string               // names of text fields; all other parts are files
 	isFile  func(name string) bool // files to keep; others are read and dropped
@@ -66,14 +65,12 @@ type formRules struct {
 	tooMany *fault.Error           // answer to more than maxParts parts
 }
 
-// maxWire is how many bytes a body within the rules can have: boundaries, part
-// headers and text come on top of the files.
+// maxWire is the size of the largest body within the rules: files, text, boundaries and headers.
 func (r formRules) maxWire() int64 {
 	return r.maxBody + int64(len(r.text))*maxJSON + (maxParts+1)*maxPartHead
 }
 
-// readForm streams a multipart body to disk. Parts beyond the caps end it at
-// once, without reading the rest.
+// readForm streams a multipart body to disk. It stops at the first part beyond a limit.
 func (s *Server) readForm(r *http.Request, rules formRules) (*form, error) {
 	boundary, err := formBoundary(r)
 	if err != nil {
@@ -92,8 +89,8 @@ func (s *Server) readForm(r *http.Request, rules formRules) (*form, error) {
 		f.Close()
 		return nil, err
 	}
-	// Only a body read to its end lets the server notice that the client hangs
-	// up. What a sender may put after the last boundary is a line break.
+	// The server notices that a client hangs up only once the body is read to its end. A line break
+	// may follow the last boundary.
 	_, _ = io.CopyN(io.Discard, r.Body, 1<<10)
 	return f, nil
 }
@@ -106,12 +103,11 @@ func formBoundary(r *http.Request) (string, error) {
 	return params["boundary"], nil
 }
 
-// errHead ends a body whose part headers, or preamble, are too long.
+// errHead is the error of a body whose part headers, or preamble, are too long.
 var errHead = errors.New("part header too long")
 
-// headGuard bounds what is read while a part's headers are looked for. Without
-// it, the library would keep headers of 10 MiB in memory and skip any number of
-// lines before the first part.
+// headGuard bounds the bytes read in search of a part's headers. Without it, the library would keep
+// headers of 10 MiB in memory and skip any number of lines before the first part.
 type headGuard struct {
 	body io.Reader
 	on   bool
@@ -137,7 +133,7 @@ func (f *form) read(body *headGuard, boundary string, rules formRules) error {
 		body.on, body.left = true, maxPartHead
 		part, err := mr.NextRawPart()
 		body.on = false
-		if err == io.EOF { // and not wrapped: a body without its last boundary is cut off
+		if err == io.EOF { // a wrapped EOF means that the last boundary is missing
 			return nil
 		}
 		if err != nil {
@@ -154,7 +150,7 @@ func (f *form) read(body *headGuard, boundary string, rules formRules) error {
 	}
 }
 
-// take stores one part and returns what it takes of the limit on files.
+// take stores one part and returns its share of the limit on files.
 func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, error) {
 	name, fileName := partNames(part)
 	if name == "" || len(name) > maxPartName || name != db.Visible(name) {
@@ -193,9 +189,8 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	return file.SizeBytes, nil
 }
 
-// isText reports whether a part that the endpoint does not know by name is a
-// text field: it has neither a file name nor a type. Parts called like media are
-// files even without: some clients give nothing but the bytes.
+// isText reports whether an unknown part is a text field: it has neither a file name nor a type.
+// Parts with names of media are always files, because some clients send only their bytes.
 func isText(part *multipart.Part, name, fileName string) bool {
 	for _, media := range []string{"video", "bgm", "audio", "file"} {
 		if strings.HasPrefix(name, media) {
@@ -220,9 +215,8 @@ func (f *form) takeText(name string, part io.Reader, rules formRules) error {
 	return nil
 }
 
-// partNames reads the names of a part and of its file. Where the library gives
-// up on the whole header because of a file name that is neither quoted nor
-// ASCII, as phones send it, the names are read leniently.
+// partNames reads the names of a part and of its file. The library rejects headers with an unquoted
+// non-ASCII file name, which phones send, so partNames reads those leniently.
 func partNames(part *multipart.Part) (name, fileName string) {
 	if name = part.FormName(); name != "" {
 		return name, part.FileName()
@@ -243,7 +237,7 @@ func partNames(part *multipart.Part) (name, fileName string) {
 	return name, fileName
 }
 
-// splitHeader splits a header at the separators outside of quotes.
+// splitHeader splits a header at separators outside quotes.
 func splitHeader(header string, separator byte) []string {
 	var fields []string
 	quoted, start := false, 0
@@ -268,8 +262,7 @@ func unquote(s string) string {
 	return s
 }
 
-// bodyError answers a body that breaks off or is not what it says. Errors of
-// our own disk pass through as they are.
+// bodyError is the answer to a truncated or malformed body. Errors of our own disk pass through.
 func bodyError(err error) error {
 	var local interface{ Local() bool }
 	if errors.As(err, &local) && local.Local() {

@@ -17,21 +17,20 @@ import (
 
 type requestKey struct{}
 
-// request is what is known of a request beside itself. One goroutine at a time
-// uses it.
+// request is what the server records about a request. One goroutine at a time uses it.
 type request struct {
 	id    string
-	jobID string // that it submitted
-	// waited is how long it waited because its client wanted it to.
+	jobID string // of the submitted job
+	// waited is how long the request waited at its client's wish.
 	waited time.Duration
 
-	// Who asks, once a handler has authenticated them.
+	// The authenticated user, once a handler has asked for it.
 	asked     bool
 	principal account.Principal
 	refused   error
 }
 
-// about is what is known of the request, never nil.
+// about returns the record of the request, never nil.
 func about(ctx context.Context) *request {
 	if r, ok := ctx.Value(requestKey{}).(*request); ok {
 		return r
@@ -48,11 +47,11 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// statusGone is what a request is counted as whose client hung up before the
-// answer. It is never sent.
+// statusGone is the status in logs and metrics of a request whose client hung up before the answer.
+// It is never sent.
 const statusGone = 499
 
-// recorder remembers what was answered.
+// recorder records the answer.
 type recorder struct {
 	http.ResponseWriter
 	status  int
@@ -79,8 +78,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// observed gives each request an id, logs, counts and traces it, and turns a
-// panic into a 500.
+// observed gives each request an id, logs, counts and traces it, and turns a panic into a 500.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
@@ -106,7 +104,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 			traced(rec.route(), rec.status)
 			spanned(rec.route(), rec.status)
 			if rec.status == statusGone {
-				// A client that has only closed its sending half would read an empty 200.
+				// A client that only closed its sending half would otherwise read an empty 200.
 				panic(http.ErrAbortHandler)
 			}
 		}()
@@ -125,7 +123,7 @@ func (s *Server) panicked(rec *recorder, r *http.Request, p any) {
 	}
 }
 
-// route is the pattern that the request matched.
+// route is the pattern of the matched route.
 func (w *recorder) route() string {
 	if w.pattern == "" {
 		return "unmatched"
@@ -133,8 +131,8 @@ func (w *recorder) route() string {
 	return w.pattern
 }
 
-// methodLabel names a method for metrics. A client can send any word as a
-// method; not each may become a series.
+// methodLabel names a method for metrics. Clients can send any word as a method, so unknown ones
+// share a series.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:

@@ -37,7 +37,7 @@ func historyPage(r *http.Request) (cursor.Page, error) {
 	return p, nil
 }
 
-// history answers with a page of a list of the user's, under the list's name.
+// history answers with a page of one of the user's lists, under the list's name.
 func history[T, B any](name string,
 	list func(ctx context.Context, owner string, p cursor.Page) ([]T, string, error), body func(T) B) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
@@ -57,7 +57,7 @@ func history[T, B any](name string,
 	}
 }
 
-// orNull is a text that is null where there is none.
+// orNull returns null for an empty text.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -65,7 +65,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// positive is a number that is null where it is not known.
+// positive returns null for an unknown number.
 func positive(n int64) *int64 {
 	if n <= 0 {
 		return nil
@@ -73,7 +73,7 @@ func positive(n int64) *int64 {
 	return &n
 }
 
-// epochMs is a time that is null where it is zero.
+// epochMs returns null for the zero time.
 func epochMs(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil

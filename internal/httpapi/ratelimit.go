@@ -39,9 +39,8 @@ func (s *Server) byIP(r *http.Request) (string, error) {
 	return "ip:" + httpserve.Holder(s.clientIP(r)), nil
 }
 
-// byUser keys a limit by the user of a valid token, else by the address. Whether a
-// token is valid is not known while the database does not answer: that ends the
-// request, which would only wait once more for its count.
+// byUser keys a limit by the user of a valid token, or else by the address. If the database does not
+// answer whether the token is valid, the request ends, because counting it would fail as well.
 func (s *Server) byUser(r *http.Request) (string, error) {
 	p, err := s.principal(r)
 	switch {
@@ -53,11 +52,10 @@ func (s *Server) byUser(r *http.Request) (string, error) {
 	return "", err
 }
 
-// clientIP is the address of the client. X-Forwarded-For is believed only from
-// a trusted peer; the entry at the configured position from the right counts,
-// the leftmost when there are too few. A trusted proxy may name its clients by
-// something else than an address; that is used as it is where it is short and
-// printable, and else the peer's own address counts.
+// clientIP is the address of the client. It believes X-Forwarded-For only from a trusted peer, and
+// uses the entry at the configured position from the right, or the leftmost if there are too few. A
+// trusted proxy may name clients by something other than an address: a short printable name counts
+// as it is, and anything else is replaced by the peer's address.
 func (s *Server) clientIP(r *http.Request) string {
 	return clientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), s.o.TrustedProxies, s.o.ProxyHops)
 }
@@ -90,5 +88,5 @@ func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops in
 	return entry
 }
 
-// maxClientName is the longest name of a client that is no address, in bytes.
+// maxClientName bounds a client's name that is not an address, in bytes.
 const maxClientName = 64

@@ -41,8 +41,8 @@ func tooLarge(err error) bool {
 	return errors.As(err, &mbe)
 }
 
-// decodeJSON reads a JSON object into dst. Unknown keys are ignored, unless the client
-// asks for a strict handling.
+// decodeJSON reads a JSON object into dst. It ignores unknown keys, unless the client asks for strict
+// handling.
 func decodeJSON(w http.ResponseWriter, r *http.Request, dst any) error {
 	b, err := readBody(w, r)
 	if err != nil {
@@ -80,13 +80,13 @@ func checkObject(r *http.Request, what string, document []byte, dst any, absent 
 	return errBadRequest.WithDetail("%s is not a JSON object", what).WithCause(err)
 }
 
-// maxValues is more values than any request of the API has. A megabyte of empty
-// ones would take a hundred times its size as structs.
+// maxValues is more values than any request of the API has. A megabyte of empty values would take a
+// hundred times its size as structs.
 const maxValues = 50_000
 
 var errManyValues = errBadRequest.WithDetail("the JSON has more than %d values", maxValues)
 
-// parseObject parses exactly one JSON object. JSON's null is no object.
+// parseObject parses exactly one JSON object. null is not an object.
 func parseObject(b []byte, dst any) error {
 	if bytes.Count(b, []byte{','}) >= maxValues {
 		return errManyValues
@@ -145,8 +145,8 @@ func (s *Server) signedIn(h userHandler) handler {
 	}
 }
 
-// admin requires the admin role, in the token and still in the database: a
-// role that was taken away is gone at once.
+// admin requires the admin role in the token and in the database, so that a revocation takes effect
+// at once.
 func (s *Server) admin(h userHandler) handler {
 	return s.signedIn(func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 		if !who.Admin() {
@@ -159,8 +159,8 @@ func (s *Server) admin(h userHandler) handler {
 	})
 }
 
-// unpaused refuses a submission, before it reads the body, while an operator has
-// paused those of its kind. A repeat under a known Idempotency-Key is answered.
+// unpaused refuses a submission before it reads the body, while an operator pauses submissions of its
+// kind. It answers a repeat under a known Idempotency-Key.
 func (s *Server) unpaused(kind string, h userHandler) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 		paused := s.o.Pauses.Check(r.Context(), kind)
@@ -188,7 +188,7 @@ func (s *Server) withBucket(h userHandler) userHandler {
 	}
 }
 
-// submitter requires, beyond a valid token, that the account still exists.
+// submitter requires a valid token of an account that still exists.
 func (s *Server) submitter(h userHandler) handler {
 	return s.signedIn(func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 		if err := user.Check(r.Context(), s.o.DB, who.UserID); err != nil {

@@ -1,9 +1,8 @@
-// Package httpapi is the wire: routes, wire structs, authentication of
-// requests, rate limits, and the one table from failures to statuses.
+// Package httpapi is the wire: routes, wire structs, authentication of requests, rate limits, and
+// the table from failures to statuses.
 //
-// A handler decodes, calls one method of the domain, encodes, and returns the
-// error. Domain types have no JSON tags; their shape on the wire is here and in
-// openapi.yaml, which describes every endpoint.
+// A handler decodes, calls one method of the domain, encodes, and returns the error. Domain types
+// have no JSON tags. Their wire form is here and in openapi.yaml, which describes every endpoint.
 package httpapi
 
 import (
@@ -38,7 +37,7 @@ import (
 	"cutroom/internal/tracing"
 )
 
-// Options is what the API is made of.
+// Options configures the API.
 type Options struct {
 	DB          *db.DB
 	Accounts    *account.Service
@@ -54,8 +53,8 @@ type Options struct {
 
 	MaxUploadBytes int64 // multipart ceiling of render submits
 	MaxAudioBytes  int64 // of a separation upload
-	// MaxRenderPixels is the most work of one render, in pixels, and RenderOutputTTL
-	// how long its film is kept; both are only shown to apps.
+	// MaxRenderPixels bounds the work of one render, and RenderOutputTTL is how long its film is
+	// kept. Both are only shown to apps.
 	MaxRenderPixels int64
 	RenderOutputTTL time.Duration
 
@@ -64,10 +63,10 @@ type Options struct {
 	ProxyHops      int
 
 	AdminSlug string // "" = no admin web app
-	// AdminClientID is provider_a's client id of the admin web app, "" where staff
-	// sign in with a token of the command line only.
+	// AdminClientID is provider_a's client id of the admin web app; "" if admins sign in only with a
+	// token from the command line.
 	AdminClientID string
-	// AdminAuthorizeURL is the page of provider_a on which staff sign in.
+	// AdminAuthorizeURL is provider_a's page where admins sign in.
 	AdminAuthorizeURL string
 	APIDocs           bool
 	// TestdataDir holds the dev mock's folders; "" leaves the mock out.
@@ -75,17 +74,17 @@ type Options struct {
 
 	// Pauses refuses submissions that an operator paused; nil pauses nothing.
 	Pauses *pause.Gate
-	// Trace begins the trace of a request; what it returns is called with the
-	// route and the status when the request has ended. nil traces nothing.
+	// Trace begins the trace of a request. The returned function is called with the route and the
+	// status when the request has ended. nil traces nothing.
 	Trace func(ctx context.Context, method, requestID string) (context.Context, func(route string, status int))
 	// Tracer begins the span of a request; nil traces nothing.
 	Tracer *tracing.Tracer
 	// Observe counts a finished request for metrics; pattern is the route.
 	Observe func(method, pattern string, status int, seconds float64)
-	// Stopping is closed when the service stops: requests that wait for a job are
-	// answered then. nil never is.
+	// Stopping is closed when the service stops, so that waiting requests are answered. It may be
+	// nil.
 	Stopping <-chan struct{}
-	// Log receives failures of ours, and nothing else, at level Error.
+	// Log receives only failures of the service at level Error.
 	Log *slog.Logger
 }
 
@@ -180,8 +179,7 @@ func (s *Server) handle(pattern string, h handler) {
 // dispatch routes a request. Where no route fits it answers 404, or 405 with
 // Allow, in the API's own words; the mux only knows plain text.
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
-	// Paths are exact. The mux would redirect to the path cleaned of // and ..,
-	// which is for browsers, and answers in HTML.
+	// Paths are exact. The mux would redirect // and .. to the clean path, in HTML for browsers.
 	clean := path.Clean(r.URL.Path)
 	if strings.HasSuffix(r.URL.Path, "/") && clean != "/" {
 		clean += "/"
@@ -199,7 +197,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		if rw, ok := w.(*recorder); ok {
 			rw.pattern = pattern
 		}
-		// Reading a query drops what it does not understand.
+		// URL.Query drops pairs that it cannot parse.
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 			writeError(w, errBadRequest.WithDetail("the query cannot be parsed"))
 			return
@@ -225,12 +223,11 @@ func notAllowed(w http.ResponseWriter, methods string) {
 	writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
 }
 
-// storable reports whether a text can be a parameter of a query: PostgreSQL
-// refuses NUL and what is not UTF-8. A text that is not cannot name anything
-// that is stored.
+// storable reports whether a text can be a parameter of a query: PostgreSQL refuses NUL and invalid
+// UTF-8. Other texts name nothing that is stored.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// headerProbe learns what a handler would answer, without its body.
+// headerProbe records a handler's answer without its body.
 type headerProbe struct {
 	header http.Header
 	status int
@@ -244,8 +241,8 @@ func (p *headerProbe) WriteHeader(status int) {
 	}
 }
 
-// withCORS lets browsers of the allowed origins in. Access is by bearer token,
-// never by cookie, so credentials are not allowed and any origin is harmless.
+// withCORS admits browsers of the allowed origins. Access needs a bearer token and never a cookie, so
+// credentials are not allowed and any origin is harmless.
 func (s *Server) withCORS(next http.Handler) http.Handler {
 	return cors.New(cors.Options{
 		AllowedOrigins: s.o.AllowedOrigins, // empty allows any

@@ -16,8 +16,8 @@ import (
 	"cutroom/internal/fault"
 )
 
-// integer is an int64 on the wire. JSON knows one kind of number, and some
-// encoders write whole ones as 5.0 or 5e3: those are integers too.
+// integer is an int64 on the wire. JSON has one kind of number, and some encoders write integers as
+// 5.0 or 5e3.
 type integer int64
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -33,8 +33,8 @@ func (n *integer) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// parseInteger reads a JSON number without a fractional part. Those that are not
-// written as plain digits must be exact as a double.
+// parseInteger reads a JSON number without a fractional part. Unless it has only digits, it must be
+// exact as a double.
 func parseInteger(text string) (int64, bool) {
 	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return v, true
@@ -53,9 +53,9 @@ type shape struct {
 	absent []string // fields of the struct that this endpoint does not have
 }
 
-// typeMismatch finds the first value in a JSON document that cannot be decoded
-// into dst, a pointer to a struct, and says so in a sentence that begins with its
-// path. It is empty when the document is no JSON object, or fits.
+// typeMismatch returns a sentence about the first value in a JSON document that cannot be decoded
+// into dst, a pointer to a struct. The sentence begins with the value's path. It is empty if the
+// document fits or is not a JSON object.
 func typeMismatch(document []byte, dst any) string { return shape{}.compare(document, dst) }
 
 // knownFields refuses a decoded document that has a key which dst has no field for, if
@@ -85,7 +85,7 @@ func (s shape) compare(document []byte, dst any) string {
 	return s.value(v, reflect.TypeOf(dst), "")
 }
 
-// wanted is how a sentence calls what a value of a type is.
+// wanted describes the values of a type in a sentence.
 var wanted = map[reflect.Type]string{
 	reflect.TypeFor[integer](): "an integer", reflect.TypeFor[float64](): "a finite number",
 	reflect.TypeFor[string](): "a string", reflect.TypeFor[bool](): "true or false",
@@ -179,7 +179,7 @@ func (s shape) unknownKey(object map[string]any, t reflect.Type) (key string, fo
 // maxKey is how much of an unknown key an answer repeats, in characters.
 const maxKey = 64
 
-// printable is a client's key as an answer may repeat it.
+// printable returns a client's key in a form that is safe to repeat in an answer.
 func printable(key string) string {
 	runes := []rune(key)
 	if len(runes) > maxKey {

@@ -66,8 +66,7 @@ func (s *Server) testdataStem(w http.ResponseWriter, r *http.Request) error {
 	if !testdataRange.MatchString(folder) {
 		return notFound
 	}
-	// The stem is looked up among the names that are there, never joined into a
-	// path: it comes from the client.
+	// The stem comes from the client: compare it with existing names, and never join it into a path.
 	files, err := os.ReadDir(filepath.Join(s.o.TestdataDir, folder))
 	if err != nil {
 		return notFound.WithCause(err)

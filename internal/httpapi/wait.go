@@ -14,23 +14,22 @@ import (
 	"cutroom/internal/user"
 )
 
-// A client waits for a job instead of asking every second: Prefer: wait=N
-// (RFC 7240) on a status, with the ETag of what it has seen.
+// Instead of polling every second, a client can wait for a change: Prefer: wait=N (RFC 7240) on a
+// status, with the ETag of the last answer.
 const (
 	maxWait    = 30 // seconds
 	maxWaiters = 4  // of one user, on one replica
 )
 
-// state is what a status endpoint answers at one moment.
+// state is the answer of a status endpoint at one moment.
 type state struct {
 	body  []byte // encoded
 	tag   string
-	ended bool // nothing more will come of the job by itself
+	ended bool // the job will not change by itself
 }
 
-// answerState answers with the state of a job: at once, or when it differs from the
-// one that the client has. A change is announced on one of the topics; while
-// nothing changes, nothing is asked of the database.
+// answerState answers with the state of a job, at once or when it differs from the client's. Changes
+// are announced on the topics; without one, answerState sends no query.
 func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID string, topics []string,
 	read func(context.Context) (state, error)) error {
 	seconds := waitFor(r)
@@ -42,7 +41,7 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 		return st.answer(w, r)
 	}
 	defer s.waiters.Give(userID)
-	// Before the first look: a change after it is not missed.
+	// Listen before the first read, so that no change is missed.
 	wake, stop := s.o.DB.Listen(append(topics, user.Topic(userID))...)
 	defer stop()
 	over := time.NewTimer(time.Duration(seconds) * time.Second)
@@ -73,8 +72,8 @@ func (s *Server) await(r *http.Request, wake <-chan struct{}, over <-chan time.T
 	return false
 }
 
-// worthWaiting reports whether the client knows this state already, or, where it
-// did not say what it knows, whether the job goes on.
+// worthWaiting reports whether the client has this state already or, if it sent no ETag, whether the
+// job has not ended.
 func (st state) worthWaiting(r *http.Request) bool {
 	if r.Header.Get("If-None-Match") == "" {
 		return !st.ended
@@ -82,7 +81,7 @@ func (st state) worthWaiting(r *http.Request) bool {
 	return knows(r, st.tag)
 }
 
-// answer sends the state, or 304 where the client has it.
+// answer sends the state, or 304 if the client has it.
 func (st state) answer(w http.ResponseWriter, r *http.Request) error {
 	if !unchanged(w, r, st.tag, "no-store") {
 		writeEncoded(w, http.StatusOK, st.body)
@@ -90,8 +89,8 @@ func (st state) answer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unchanged names by its tag what is to be answered, and reports whether the client
-// has it: then 304 is the answer.
+// unchanged sets the ETag of the answer. If the client has it already, unchanged answers 304 and
+// returns true.
 func unchanged(w http.ResponseWriter, r *http.Request, tag, cacheControl string) bool {
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", cacheControl)
@@ -102,13 +101,13 @@ func unchanged(w http.ResponseWriter, r *http.Request, tag, cacheControl string)
 	return known
 }
 
-// weakTag is the ETag of an encoded body. It is weak (RFC 9110, 8.8.1): signed links
-// differ from answer to answer.
+// weakTag is the ETag of an encoded body. It is weak (RFC 9110, 8.8.1), because signed links differ
+// between answers.
 func weakTag(encoded []byte) string {
 	return `W/"` + tagOf(bytes.TrimSuffix(encoded, []byte{'\n'})) + `"`
 }
 
-// tagOf is what stands in the ETag of these bytes.
+// tagOf is the value of the ETag of these bytes, without quotes.
 func tagOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
@@ -126,8 +125,7 @@ func knows(r *http.Request, tag string) bool {
 	return false
 }
 
-// preference is the value of a preference of the request (RFC 7240), "" without it. The
-// first of several counts.
+// preference returns the first value of a preference of the request (RFC 7240), or "".
 func preference(r *http.Request, name string) string {
 	for _, list := range r.Header.Values("Prefer") {
 		for _, p := range splitHeader(list, ',') {
@@ -147,8 +145,8 @@ func prefersStrict(r *http.Request) bool {
 	return strings.EqualFold(preference(r, "handling"), "strict")
 }
 
-// waitFor is how many seconds the client would rather wait, 0 for none. What is
-// not within 1 and maxWait is no preference known here, and ignored as such.
+// waitFor is how many seconds the client wants to wait. It is 0 for a missing preference or a value
+// outside 1..maxWait.
 func waitFor(r *http.Request) int {
 	n, err := strconv.Atoi(preference(r, "wait"))
 	if err != nil || n < 1 || n > maxWait {
@@ -157,7 +155,7 @@ func waitFor(r *http.Request) int {
 	return n
 }
 
-// waited says that a request to wait was obeyed, beside what else was.
+// waited adds the wait to the applied preferences.
 func waited(h http.Header, seconds int) {
 	applied := fmt.Sprintf("wait=%d", seconds)
 	if other := h.Get("Preference-Applied"); other != "" {
