@@ -66,7 +66,7 @@ func TestBenchmarkScale(t *testing.T) {
 			inTest(t, func(t *testing.T) { measureFilm(t, n, 1).line(add) })
 		}
 	})
-	part("uneven", "One long film with a segment that is dear", fmt.Sprintf(introUneven, slowest), headFilm, func(add row) {
+	part("uneven", "One long film with an expensive segment", fmt.Sprintf(introUneven, slowest), headFilm, func(add row) {
 		for _, n := range steps {
 			inTest(t, func(t *testing.T) { measureFilm(t, n, slowest).line(add) })
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -52,29 +51,10 @@ func (b *bench) joins(ctx context.Context, r *report) error {
 		{"3 segments of 1080p on blurred bars of 1080x1920", blur, 0, portrait(timeline.Blur)},
 		{"3 segments of 1080p cropped to 1080x1920", cover, 0, portrait(timeline.Cover)},
 	} {
-		var best, graph usage
-		for i := range b.runs {
-			cacheDir := filepath.Join(b.dir, fmt.Sprintf("joins%d", i))
-			e, err := b.engineWith(cacheDir)
-			if err != nil {
-				return err
-			}
-			u, _, err := b.render(ctx, e, m.tl)
-			if err != nil {
-				return err
-			}
-			best = best.better(u)
-			g, err := measured(func() error { return b.joinedGraph(ctx, m.tl, m.picture, m.overlap) })
-			if err != nil {
-				return err
-			}
-			graph = graph.better(g)
-			if err := os.RemoveAll(cacheDir); err != nil {
-				return err
-			}
+		single := func() error { return b.joinedGraph(ctx, m.tl, m.picture, m.overlap) }
+		if err := b.against(ctx, r, m.name, m.tl, single); err != nil {
+			return err
 		}
-		r.add("single graph, %s", graph, usage{}, m.name)
-		r.add("cold render of the same", best, graph)
 	}
 	return nil
 }

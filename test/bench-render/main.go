@@ -328,30 +328,40 @@ func (b *bench) hard(ctx context.Context, r *report) error {
 		{"one take of 40 s of the same", film([3]any{"hard.mp4", 2300, 42300})},
 		{"20 segments of 1 s of the same", film(ones...)},
 	} {
-		var best, graph usage
-		for i := range b.runs {
-			cacheDir := filepath.Join(b.dir, fmt.Sprintf("hard%d", i))
-			e, err := b.engineWith(cacheDir)
-			if err != nil {
-				return err
-			}
-			u, _, err := b.render(ctx, e, m.tl)
-			if err != nil {
-				return err
-			}
-			best = best.better(u)
-			g, err := measured(func() error { return b.singleGraph(ctx, m.tl, filepath.Join(b.dir, "hardgraph.mp4")) })
-			if err != nil {
-				return err
-			}
-			graph = graph.better(g)
-			if err := os.RemoveAll(cacheDir); err != nil {
-				return err
-			}
+		single := func() error { return b.singleGraph(ctx, m.tl, filepath.Join(b.dir, "hardgraph.mp4")) }
+		if err := b.against(ctx, r, m.name, m.tl, single); err != nil {
+			return err
 		}
-		r.add("single graph, %s", graph, usage{}, m.name)
-		r.add("cold render of the same", best, graph)
 	}
+	return nil
+}
+
+// against compares cold renders of a film with a single graph that makes the same film,
+// in turn.
+func (b *bench) against(ctx context.Context, r *report, film string, tl timeline.Timeline, single func() error) error {
+	var best, graph usage
+	for i := range b.runs {
+		cacheDir := filepath.Join(b.dir, fmt.Sprintf("against%d", i))
+		e, err := b.engineWith(cacheDir)
+		if err != nil {
+			return err
+		}
+		u, _, err := b.render(ctx, e, tl)
+		if err != nil {
+			return err
+		}
+		best = best.better(u)
+		g, err := measured(single)
+		if err != nil {
+			return err
+		}
+		graph = graph.better(g)
+		if err := os.RemoveAll(cacheDir); err != nil {
+			return err
+		}
+	}
+	r.add("single graph, %s", graph, usage{}, film)
+	r.add("cold render of the same", best, graph)
 	return nil
 }
 
