@@ -14,63 +14,72 @@ import (
 // everything after them costs by the pixel. n numbers the labels, see filters.
 func (s *shot) picture(n int) []string {
 	video := s.source.info.Video
-	switch whole := (window{w: video.Width, h: video.Height}); {
-	case s.framing.blur:
-		return s.blurred(whole, n)
-	case s.framing.window != window{}:
-		chain := s.placedOn(s.framing.window, s.canvas.Width, s.canvas.Height, sharp)
-		return append(append([]string{s.framing.window.crop()}, chain...), "setsar=1")
-	default:
-		w, h := contain(video.DisplayWidth, video.DisplayHeight, s.canvas)
-		chain := s.placedOn(whole, w, h, sharp)
-		if w != s.canvas.Width || h != s.canvas.Height {
-			x, y := s.margins(w, h)
-			chain = append(chain, fmt.Sprintf("pad=%d:%d:%d:%d:black", s.canvas.Width, s.canvas.Height, x, y))
-		}
-		return append(chain, "setsar=1")
+	if f := s.framing; f.window != (window{}) && !f.blur {
+		chain := s.placedOn(f.window, s.canvas.Width, s.canvas.Height)
+		return append(append([]string{f.window.crop()}, chain...), "setsar=1")
 	}
-}
-
-// margins returns the place of a picture of w x h on the canvas.
-func (s *shot) margins(w, h int) (x, y int) {
-	return (s.canvas.Width - w) / 4 * 2, (s.canvas.Height - h) / 4 * 2
-}
-
-// blurred puts the whole picture on a background that is blurred while it is small,
-// which costs a fraction and looks the same.
-func (s *shot) blurred(whole window, n int) []string {
-	video := s.source.info.Video
 	w, h := contain(video.DisplayWidth, video.DisplayHeight, s.canvas)
-	x, y := s.margins(w, h)
-	smallW, smallH := backdrop(s.canvas)
-	background := append([]string{s.framing.window.crop()}, s.placedOn(s.framing.window, smallW, smallH, coarse)...)
+	chain := s.placedOn(window{w: video.Width, h: video.Height}, w, h)
+	x, y := (s.canvas.Width-w)/4*2, (s.canvas.Height-h)/4*2
+	switch {
+	case s.framing.blur && w < s.canvas.Width:
+		left, right := s.bar(x, true, false), s.bar(s.canvas.Width-w-x, true, true)
+		chain = append(chain, s.blurred("hstack", left, right, n))
+	case s.framing.blur:
+		above, below := s.bar(y, false, false), s.bar(s.canvas.Height-h-y, false, true)
+		chain = append(chain, s.blurred("vstack", above, below, n))
+	case w < s.canvas.Width || h < s.canvas.Height:
+		chain = append(chain, fmt.Sprintf("pad=%d:%d:%d:%d:black", s.canvas.Width, s.canvas.Height, x, y))
+	}
+	return append(chain, "setsar=1")
+}
+
+// blurred puts bars of a blurred background around the picture. The background is
+// blurred while it is small, which costs a fraction and looks the same.
+func (s *shot) blurred(stack, bar1, bar2 string, n int) string {
+	w, h := backdrop(s.canvas)
 	// Mirroring the picture over its edges keeps the colours of the outermost pixels
 	// from spreading.
 	const edge = 3 * backdropBlur
-	background = append(background, fmt.Sprintf("pad=iw+%d:ih+%[1]d:%d:%[2]d", 2*edge, edge),
-		fmt.Sprintf("fillborders=%d:%[1]d:%[1]d:%[1]d:mirror", edge),
-		fmt.Sprintf("gblur=sigma=%d:steps=3", backdropBlur), fmt.Sprintf("crop=%d:%d:%d:%[3]d", smallW, smallH, edge),
-		fmt.Sprintf("scale=%d:%d:flags=bilinear", s.canvas.Width, s.canvas.Height), "setsar=1")
-	front := append(s.placedOn(whole, w, h, sharp), "setsar=1")
-	fill, fit, bars, inside := label("fill", n), label("fit", n), label("bars", n), label("inside", n)
-	return []string{fmt.Sprintf("split[%s][%s];[%s]%s[%s];[%s]%s[%s];[%s][%s]overlay=%d:%d:format=yuv420",
-		fill, fit, fill, strings.Join(background, ","), bars, fit, strings.Join(front, ","), inside, bars, inside, x, y)}
+	small := fmt.Sprintf("%s,scale=%d:%d:flags=area,pad=iw+%d:ih+%[4]d:%d:%[5]d,"+
+		"fillborders=%[5]d:%[5]d:%[5]d:%[5]d:mirror,gblur=sigma=%d:steps=3,crop=%[2]d:%[3]d:%[5]d:%[5]d",
+		s.framing.window.crop(), w, h, 2*edge, edge, backdropBlur)
+	fit, fill, from1, from2 := label("fit", n), label("fill", n), label("from", 2*n), label("from", 2*n+1)
+	out1, out2 := label("bar", 2*n), label("bar", 2*n+1)
+	return fmt.Sprintf("split[%s][%s];[%[2]s]%s,split[%s][%s];[%[4]s]%[6]s[%[7]s];[%[5]s]%[8]s[%[9]s];"+
+		"[%[7]s][%[1]s][%[9]s]%[10]s=3", fit, fill, small, from1, from2, bar1, out1, bar2, out2, stack)
 }
 
-// Scaling algorithms; a picture that is blurred afterwards needs no sharp one.
-const (
-	sharp  = "bicubic"
-	coarse = "area"
-)
+// bar is the part of the chain that scales one end of the small background up to a bar
+// of the canvas. The small end is cut a little too large, because it has whole lines.
+func (s *shot) bar(thickness int, upright, last bool) string {
+	w, h := backdrop(s.canvas)
+	lines, length := h, s.canvas.Height
+	if upright {
+		lines, length = w, s.canvas.Width
+	}
+	cut := min(lines, (thickness*lines/length+3)&^1)
+	grown := max(thickness, nearestEven(float64(cut*length)/float64(lines)))
+	from, over := 0, 0
+	if last {
+		from, over = lines-cut, grown-thickness
+	}
+	if upright {
+		return fmt.Sprintf("crop=%d:%d:%d:0,scale=%d:%d:flags=bilinear,crop=%d:%[5]d:%[7]d:0",
+			cut, h, from, grown, s.canvas.Height, thickness, over)
+	}
+	return fmt.Sprintf("crop=%d:%d:0:%d,scale=%d:%d:flags=bilinear,crop=%[4]d:%[6]d:0:%[7]d",
+		w, cut, from, s.canvas.Width, grown, thickness, over)
+}
 
 // placedOn turns the pictures of a window of the source into w x h pixels as
 // displayed.
-func (s *shot) placedOn(from window, w, h int, scaling string) []string {
+func (s *shot) placedOn(from window, w, h int) []string {
 	video := s.source.info.Video
 	if video.Orientation.SwapsSides() { // sizes before turning
 		w, h = h, w
 	}
-	chain := s.colour(from, w, h, scaling)
+	chain := s.colour(from, w, h)
 	if f := video.Orientation.Filter(); f != "" {
 		chain = append(chain, f)
 	}
@@ -105,19 +114,19 @@ func refusedSize(err error) bool {
 
 // resize is the filter that brings pictures to w x h: none, a crop of an odd line, or
 // a scaler.
-func resize(from window, w, h int, scaling string) string {
+func resize(from window, w, h int) string {
 	switch dw, dh := from.w-w, from.h-h; {
 	case dw == 0 && dh == 0:
 		return ""
 	case (dw == 0 || dw == 1) && (dh == 0 || dh == 1):
 		return fmt.Sprintf("crop=%d:%d:0:0", w, h)
 	}
-	return fmt.Sprintf("scale=%d:%d:flags=%s", w, h, scaling)
+	return fmt.Sprintf("scale=%d:%d:flags=bicubic", w, h)
 }
 
 // colour scales pictures of the window's size to w x h and converts them to 8-bit
 // 4:2:0 in BT.709 and limited range.
-func (s *shot) colour(from window, w, h int, scaling string) []string {
+func (s *shot) colour(from window, w, h int) []string {
 	video := s.source.info.Video
 	if video.HDR() {
 		return s.toneMap(w, h)
@@ -125,10 +134,10 @@ func (s *shot) colour(from window, w, h int, scaling string) []string {
 	var chain []string
 	matrix, in := s.matrix(), "tv"
 	if isRGB(video.PixelFormat) {
-		chain = append(chain, fmt.Sprintf("scale=%d:%d:flags=%s:out_color_matrix=bt709:out_range=tv", w, h, scaling), "format=yuv420p")
+		chain = append(chain, fmt.Sprintf("scale=%d:%d:flags=bicubic:out_color_matrix=bt709:out_range=tv", w, h), "format=yuv420p")
 		matrix = "bt709"
 	} else {
-		if scale := resize(from, w, h, scaling); scale != "" {
+		if scale := resize(from, w, h); scale != "" {
 			chain = append(chain, scale)
 		}
 		if fullRange(video) {

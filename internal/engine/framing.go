@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"cutroom/internal/media"
 	"cutroom/internal/timeline"
 )
 
@@ -49,7 +50,7 @@ func contain(w, h int, canvas Canvas) (int, int) {
 // pictures of the canvas's own shape always have it.
 type framing struct {
 	window window // the crop that covers the canvas, in coded pixels; zero = everything
-	blur   bool   // the window is only the background, see backdrop
+	blur   bool   // the window is only the background's, of the picture as contain fits it
 }
 
 type window struct{ w, h, x, y int }
@@ -60,7 +61,11 @@ func newFraming(v *videoInfo, canvas Canvas, fit timeline.Fit, focus timeline.Fo
 	if fit == timeline.Contain || w == canvas.Width && h == canvas.Height {
 		return framing{}
 	}
-	return framing{window: cover(v, canvas, focus), blur: fit == timeline.Blur}
+	if fit == timeline.Blur {
+		fitted := videoInfo{VideoStream: media.VideoStream{Width: w, Height: h, DisplayWidth: w, DisplayHeight: h}}
+		return framing{window: cover(&fitted, canvas, focus), blur: true}
+	}
+	return framing{window: cover(v, canvas, focus)}
 }
 
 // cover is the largest window of the source's picture that has the canvas's shape,

@@ -102,7 +102,8 @@ func rendered(t *testing.T, e *Engine, tl timeline.Timeline) (*image.YCbCr, Outp
 	return p, out
 }
 
-// Every point of the film tells which point of the source it shows, see rampClip.
+// Every point of the film tells which point of the source it shows, see rampClip. The
+// bars of blur show what cover shows there.
 func TestCoverKeepsTheFocus(t *testing.T) {
 	t.Parallel()
 	runner, err := media.New(media.Config{})
@@ -135,17 +136,27 @@ func TestCoverKeepsTheFocus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, out := rendered(t, e, timeline.Timeline{Canvas: &timeline.Canvas{Aspect: tt.aspect, Fit: timeline.Cover}, Segments: []timeline.Segment{{SourceKey: tt.path, Focus: tt.focus}}})
-			for _, at := range [][2]float64{{0.1, 0.1}, {0.5, 0.5}, {0.9, 0.2}, {0.1, 0.9}, {0.9, 0.9}} {
-				x, y := tt.left+at[0]*(tt.right-tt.left), tt.top+at[1]*(tt.bottom-tt.top)
-				if tt.turn != nil {
-					x, y = tt.turn(x, y)
+			check := func(fit timeline.Fit, points ...[2]float64) {
+				p, out := rendered(t, e, timeline.Timeline{Canvas: &timeline.Canvas{Aspect: tt.aspect, Fit: fit},
+					Segments: []timeline.Segment{{SourceKey: tt.path, Focus: tt.focus}}})
+				for _, at := range points {
+					x, y := tt.left+at[0]*(tt.right-tt.left), tt.top+at[1]*(tt.bottom-tt.top)
+					if tt.turn != nil {
+						x, y = tt.turn(x, y)
+					}
+					px, py := int(at[0]*float64(out.Width)), int(at[1]*float64(out.Height))
+					gotX, gotY := (float64(p.Y[p.YOffset(px, py)])-16)/219, (float64(p.Cb[p.COffset(px, py)])-16)/224
+					if math.Abs(gotX-x) > 0.02 || math.Abs(gotY-y) > 0.02 {
+						t.Errorf("%s: %v of %dx%d shows %.3f, %.3f of the source, want %.3f, %.3f",
+							fit, at, out.Width, out.Height, gotX, gotY, x, y)
+					}
 				}
-				px, py := int(at[0]*float64(out.Width)), int(at[1]*float64(out.Height))
-				gotX, gotY := (float64(p.Y[p.YOffset(px, py)])-16)/219, (float64(p.Cb[p.COffset(px, py)])-16)/224
-				if math.Abs(gotX-x) > 0.02 || math.Abs(gotY-y) > 0.02 {
-					t.Errorf("%v of %dx%d shows %.3f, %.3f of the source, want %.3f, %.3f", at, out.Width, out.Height, gotX, gotY, x, y)
-				}
+			}
+			check(timeline.Cover, [2]float64{0.1, 0.1}, [2]float64{0.5, 0.5}, [2]float64{0.9, 0.2}, [2]float64{0.1, 0.9}, [2]float64{0.9, 0.9})
+			if tt.aspect == "16:9" { // bars at the sides
+				check(timeline.Blur, [2]float64{0.15, 0.3}, [2]float64{0.15, 0.7}, [2]float64{0.25, 0.5}, [2]float64{0.75, 0.5}, [2]float64{0.85, 0.4})
+			} else {
+				check(timeline.Blur, [2]float64{0.3, 0.15}, [2]float64{0.7, 0.15}, [2]float64{0.5, 0.2}, [2]float64{0.5, 0.8}, [2]float64{0.4, 0.85})
 			}
 		})
 	}

@@ -47,7 +47,11 @@ func (v *videoPart) graph() string {
 		if len(v.shots) == 1 && len(v.fades) == 0 {
 			outs[i] = "out"
 		}
-		graph = append(graph, s.graph(i, outs[i], label("film", i), label("log", i)))
+		if v.draws == (ends{}) {
+			graph = append(graph, s.graph(i, outs[i], label("film", i), label("log", i)))
+		} else {
+			graph = append(graph, s.graph(i, "drawn", label("film", i), label("log", i)), v.divide("drawn", outs[i]))
+		}
 	}
 	if len(v.shots) == 2 {
 		weight := fmt.Sprintf("(N+1)/%d", v.Frames+1)

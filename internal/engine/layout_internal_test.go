@@ -439,4 +439,19 @@ func TestThreadsArePlanned(t *testing.T) {
 	if s := planThreads(p, missing, Machine{Cores: 2, MemoryBytes: 100 << 20}); len(s.Threads) != 0 {
 		t.Error("memory was not minded")
 	}
+	// Cropped parts of equal cost need one round only.
+	for lengths, single := range map[[3]int64]int{{2000, 0, 0}: 0, {2000, 2000, 0}: 2, {2000, 2000, 2000}: 2, {5900, 1000, 1000}: 0} {
+		var segments []timeline.Segment
+		for i, length := range lengths {
+			if length > 0 {
+				segments = append(segments, ms(int64(i)*10000, int64(i)*10000+length))
+			}
+		}
+		p := planOf(t, map[string]*Info{"s": info}, func(tl *timeline.Timeline) {
+			tl.Canvas = &timeline.Canvas{Aspect: "9:16", Fit: timeline.Cover}
+		}, segments...)
+		if s := planThreads(p, p.Parts, Machine{Cores: 2, MemoryBytes: 600 << 20}); len(s.Threads) != single {
+			t.Errorf("cropped, %v ms: %d of one thread, want %d", lengths, len(s.Threads), single)
+		}
+	}
 }

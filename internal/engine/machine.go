@@ -67,9 +67,10 @@ func (e economy) args() []string {
 
 // economize sets the first economy with which the part's encoder fits into one process.
 // An eighth is left to spare, because the limit counts reserved memory, not only used
-// memory.
+// memory. A dissolve decodes two sources. A shorter lookahead pays for the second one,
+// so that as many encoders run at once as without dissolves.
 func (v *videoPart) economize(machine Machine) error {
-	for _, v.economy = range economies {
+	for _, v.economy = range economies[len(v.shots)-1:] {
 		if machine.ProcessBytes <= 0 || v.memory(2) <= machine.ProcessBytes/8*7 {
 			return nil
 		}
@@ -122,7 +123,7 @@ func (s *shot) memory() int64 {
 		source += s.canvas.pixels() * 36 // a few pictures in float
 	}
 	if s.framing.blur {
-		source += s.canvas.pixels() * picture
+		source += s.canvas.pixels() * 3 / 2 // the bars and the picture between them
 	}
 	return source
 }

@@ -35,7 +35,7 @@ func (r *run) makeParts(ctx context.Context) error {
 	if err := r.reserveSpace(); err != nil {
 		return err
 	}
-	slices.SortStableFunc(missing, mostExpensiveFirst)
+	missing = inOrder(missing)
 	for _, p := range missing {
 		p.task = r.meter.work(p.cost() / float64(parallel))
 	}
@@ -68,6 +68,9 @@ func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel 
 		r.count(&r.stats.VideoParts, &r.stats.VideoPartsReused, found)
 		if !found {
 			missing = append(missing, p)
+		}
+		for _, o := range p.overlaps {
+			o.idle = found
 		}
 	}
 	parallel, err = r.assignThreads(ctx, missing)
@@ -169,6 +172,9 @@ func (s *shot) what() string { return fmt.Sprintf("segments[%d]: the video", s.s
 // encodeWithRetries encodes a part, and encodes it again if its sources turn out to
 // need special treatment. It returns how much of each source was decoded in the end.
 func (r *run) encodeWithRetries(ctx context.Context, p *videoPart, out string) ([]coverage, error) {
+	if r.encodeSharing(ctx, p, out) {
+		return p.wholly(), nil
+	}
 	keys := p.keyframes(0)
 	got, err := r.encodePart(ctx, p, out, keys)
 	if refusedSize(err) || err == nil && p.rebuilt(r.path(out)) {
@@ -223,6 +229,9 @@ func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []f
 	got := make([]coverage, len(p.shots))
 	frames := 0
 	for i, s := range p.shots {
+		if s.stored != "" {
+			continue
+		}
 		times, err := readTimes(r.path(p.log(i)))
 		if err != nil {
 			return nil, err
@@ -234,6 +243,12 @@ func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []f
 		got[i].noise = 2*corrupt > frames
 	}
 	return got, nil
+}
+
+// wholly is the coverage of a part whose sources were decoded without a fault.
+func (v *videoPart) wholly() []coverage {
+	length := framesDuration(v.Frames, v.canvas.Rate)
+	return slices.Repeat([]coverage{{got: length, wanted: length}}, len(v.shots))
 }
 
 // blameEncoder says why a part could not be made. A source is to blame only if no
@@ -254,14 +269,13 @@ func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart) error {
 func (r *run) checkDamage() error {
 	sums := map[int]coverage{}
 	for _, p := range r.plan.Sequence {
-		whole := framesDuration(p.Frames, p.canvas.Rate)
+		made, ok := r.decoded[p]
+		if !ok {
+			made = p.wholly() // the cache keeps only complete parts
+		}
 		for i, s := range p.shots {
-			c := coverage{got: whole, wanted: whole} // the cache keeps only complete parts
-			if made, ok := r.decoded[p]; ok {
-				c = made[i]
-			}
 			sum := sums[s.segment]
-			sums[s.segment] = coverage{got: sum.got + c.got, wanted: sum.wanted + c.wanted}
+			sums[s.segment] = coverage{got: sum.got + made[i].got, wanted: sum.wanted + made[i].wanted}
 		}
 	}
 	for i := range r.job.Timeline.Segments {

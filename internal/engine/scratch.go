@@ -88,5 +88,9 @@ func (p *Plan) scratchBytes() int64 {
 	// written three times: as parts, as output, and as a copy with the index in front.
 	film := int64(float64(p.Canvas.Width*p.Canvas.Height) * float64(p.Frames) / 64)
 	film += int64(p.Samples / sampleRate * 24000)
-	return need + 3*film
+	overlaps := int64(0)
+	for _, v := range p.Parts {
+		overlaps += v.overlapBytes()
+	}
+	return need + 3*film + min(overlaps, overlapSpace)
 }

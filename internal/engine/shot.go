@@ -30,6 +30,8 @@ type shot struct {
 	// first and last are the source's frames the shot needs, as indexes into
 	// videoInfo.Starts, both included.
 	first, last int
+
+	stored string // file with the shot's frames as raw pictures, see overlap; "" = decode the source
 }
 
 // newShot is the frames c of a segment.
@@ -84,6 +86,9 @@ func (s *shot) line(n int) int64 {
 func (s *shot) framesUpTo(frame int64) int {
 	return sort.Search(len(s.source.info.Video.Starts), func(n int) bool { return s.line(n) > frame })
 }
+
+// shows is the source frame that an output frame shows.
+func (s *shot) shows(frame int64) int { return max(0, s.framesUpTo(frame)-1) }
 
 // bounds is the half-open range of the source's ticks that holds the frames from first
 // to last and no others. It is as wide as possible, because some decoders move frames.
@@ -164,12 +169,18 @@ func (s *shot) filters(n int) []string {
 		chain = append(append(chain, picture...), timing...)
 	}
 	// Side data describes the source: its mastering display, its rotation, its captions.
-	return append(chain, "sidedata=mode=delete", "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog")
+	return append(chain, "sidedata=mode=delete", neutral)
 }
+
+// neutral says what all pictures of the film are.
+const neutral = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog"
 
 // input is how ffmpeg opens the shot's source. Decoding begins at the key frame at
 // file time key, or at the start of the file for 0.
 func (s *shot) input(threads string, key float64) []string {
+	if s.stored != "" {
+		return s.storedInput()
+	}
 	args := []string{"-noaccurate_seek", "-noautorotate", "-threads", threads}
 	if key > 0 {
 		// Seek to the key frame itself and not to the wanted frame. The demuxer
@@ -187,6 +198,9 @@ func (s *shot) input(threads string, key float64) []string {
 // graph is the part of a filter graph that brings the n-th input onto the canvas.
 // It ends in [out], and in [log] for the times of all decoded frames.
 func (s *shot) graph(n int, out, film, log string) string {
+	if s.stored != "" {
+		return fmt.Sprintf("[%d:0]setsar=1,%s[%s]", n, neutral, out)
+	}
 	steady := s.requireSize()
 	if s.uneven {
 		steady = s.scaleToSize()

@@ -6,12 +6,12 @@ import (
 )
 
 // threadPlanVersion is raised when the same situation would be planned differently.
-const threadPlanVersion = 1
+const threadPlanVersion = 2
 
 // threadPlan says how many encoders run at once and how many threads each has.
 //
-// Encoders with one thread waste nothing, and enough of them keep all cores busy. A few
-// parts need more threads each. The choice depends on how many parts are missing, and
+// Encoders with one thread waste nothing, and enough of them keep all cores busy, see
+// keepBusy. A few parts need more threads each. The choice depends on how many parts are missing, and
 // x264's output depends on its threads. So the plan is made once and kept in the cache:
 // a render that continues after a crash finds fewer parts missing, and must still give
 // the same frames.
@@ -28,7 +28,7 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 		largest = max(largest, v.memory(1))
 	}
 	alone := min(machine.Cores, int(machine.MemoryBytes/largest)) // encoders of one thread that the machine holds
-	if alone < machine.Cores || machine.Cores < 2 || len(missing) < 2*alone {
+	if alone < machine.Cores || machine.Cores < 2 || !keepBusy(missing, alone) {
 		return s
 	}
 	s.Parallel = alone
@@ -40,6 +40,21 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 		s.Threads[v.Key] = 1
 	}
 	return s
+}
+
+// keepBusy reports whether encoders of one thread, n at once, keep all cores busy with
+// the parts. Two rounds of parts do; so does a single round of parts of about equal cost.
+// Films without dissolves, cropping and blur need two rounds in any case: their threads,
+// and so their bytes, are those of earlier releases.
+func keepBusy(parts []*videoPart, n int) bool {
+	var total, longest float64
+	plain := true
+	for _, v := range parts {
+		total += v.cost()
+		longest = max(longest, v.cost())
+		plain = plain && len(v.shots) == 1 && v.shots[0].framing == (framing{})
+	}
+	return len(parts) >= 2*n || !plain && len(parts) >= n && longest*float64(n) <= 1.1*total
 }
 
 // assignThreads sets the threads of the missing parts by the plan of an earlier attempt

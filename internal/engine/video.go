@@ -30,6 +30,10 @@ type videoPart struct {
 	shots []*shot // one, or the two that a dissolve lays over each other
 	fades []fade
 
+	overlaps []*overlap // what a dissolve reads if its neighbours have drawn it
+	beside   ends       // what the part may draw for the dissolves beside it
+	draws    ends       // what its pass draws, see sharing
+
 	canvas  Canvas
 	profile Profile
 	economy economy
@@ -79,6 +83,7 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, machine Machine) error 
 			}
 		}
 	}
+	p.planOverlaps()
 	return nil
 }
 
@@ -202,7 +207,9 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	var inputs []string
 	for i, s := range v.shots {
 		args = append(args, s.input(threads, keys[i])...)
-		inputs = append(inputs, s.source.Path)
+		if s.stored == "" {
+			inputs = append(inputs, s.source.Path)
+		}
 	}
 	args = append(args, "-filter_threads", threads, "-filter_complex_threads", threads,
 		"-filter_complex", v.graph(),
@@ -211,7 +218,11 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 		"-threads", threads, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(v.Frames),
 		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out)
-	for i := range v.shots {
+	args = append(args, v.overlapOutputs()...)
+	for i, s := range v.shots {
+		if s.stored != "" {
+			continue
+		}
 		args = append(args, "-map", fmt.Sprintf("[%s]", label("log", i)), "-c:v", "wrapped_avframe", "-fps_mode", "passthrough",
 			"-enc_time_base", "1:1000", // a frame rate as time base would move frames that begin between its ticks
 			"-f", "mkvtimestamp_v2", v.log(i))
