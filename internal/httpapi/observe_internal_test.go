@@ -149,7 +149,7 @@ func TestErrorsOfEveryKindHaveAStatus(t *testing.T) {
 // Who looks for what happened to a job finds its requests, and whose they are.
 func TestRequestLinesNameUserAndJob(t *testing.T) {
 	s := newWatched()
-	s.mux = http.NewServeMux()
+	s.mux, s.methods = http.NewServeMux(), map[string][]string{}
 	as := func(user string, h handler) handler {
 		return func(w http.ResponseWriter, r *http.Request) error {
 			known := about(r.Context())
