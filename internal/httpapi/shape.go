@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"reflect"
@@ -73,16 +72,37 @@ func knownFields(r *http.Request, document []byte, dst any, prefix string, absen
 
 // compare returns a sentence about the first value that does not fit.
 func (s shape) compare(document []byte, dst any) string {
-	var v any
+	if _, ok := membersOf(document); !ok {
+		return ""
+	}
+	return s.value(document, reflect.TypeOf(dst), "")
+}
+
+// member is a key of a JSON object with its value.
+type member struct {
+	key   string
+	value json.RawMessage
+}
+
+// membersOf returns the members of a JSON object in their order, with those of a repeated key.
+func membersOf(document []byte) (all []member, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(document))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		return ""
+	if token, err := d.Token(); err != nil || token != json.Delim('{') {
+		return nil, false
 	}
-	if _, ok := v.(map[string]any); !ok {
-		return ""
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, false
+		}
+		m := member{key: key.(string)} // the decoder allows no other key
+		if err := d.Decode(&m.value); err != nil {
+			return nil, false
+		}
+		all = append(all, m)
 	}
-	return s.value(v, reflect.TypeOf(dst), "")
+	_, err := d.Token()
+	return all, err == nil
 }
 
 // wanted describes the values of a type in a sentence.
@@ -91,31 +111,27 @@ var wanted = map[reflect.Type]string{
 	reflect.TypeFor[string](): "a string", reflect.TypeFor[bool](): "true or false",
 }
 
-func (s shape) value(v any, t reflect.Type, path string) string {
+func (s shape) value(v json.RawMessage, t reflect.Type, path string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
-	case v == nil:
+	case string(v) == "null":
 		return "" // as if absent
 	case t.Kind() == reflect.Slice:
 		return s.list(v, t, path)
 	case t.Kind() == reflect.Struct:
 		return s.object(v, t, path)
 	}
-	text, err := json.Marshal(v)
-	if err == nil {
-		err = json.Unmarshal(text, reflect.New(t).Interface())
-	}
-	if err != nil {
+	if err := json.Unmarshal(v, reflect.New(t).Interface()); err != nil {
 		return path + " must be " + wanted[t]
 	}
 	return ""
 }
 
-func (s shape) list(v any, t reflect.Type, path string) string {
-	list, ok := v.([]any)
-	if !ok {
+func (s shape) list(v json.RawMessage, t reflect.Type, path string) string {
+	var list []json.RawMessage
+	if err := json.Unmarshal(v, &list); err != nil {
 		return path + " must be a list"
 	}
 	for i, item := range list {
@@ -126,23 +142,21 @@ func (s shape) list(v any, t reflect.Type, path string) string {
 	return ""
 }
 
-func (s shape) object(v any, t reflect.Type, path string) string {
-	object, ok := v.(map[string]any)
+func (s shape) object(v json.RawMessage, t reflect.Type, path string) string {
+	members, ok := membersOf(v)
 	if !ok {
 		return path + " must be an object"
 	}
-	if s.strict {
-		if key, found := s.unknownKey(object, t); found {
-			return strings.TrimPrefix(path+"."+key, ".") + " is not a known field"
+	for _, m := range members {
+		if s.strict && !s.known(m.key, t) {
+			return strings.TrimPrefix(path+"."+cmp.Or(printable(m.key), `""`), ".") + " is not a known field"
 		}
-	}
-	for f := range t.Fields() {
-		name := wireName(f)
-		for key, value := range object {
-			if !strings.EqualFold(key, name) { // as encoding/json matches them
+		for f := range t.Fields() {
+			name := wireName(f)
+			if !strings.EqualFold(m.key, name) { // as encoding/json matches them
 				continue
 			}
-			if sentence := s.value(value, f.Type, strings.TrimPrefix(path+"."+name, ".")); sentence != "" {
+			if sentence := s.value(m.value, f.Type, strings.TrimPrefix(path+"."+name, ".")); sentence != "" {
 				return sentence
 			}
 		}
@@ -159,21 +173,17 @@ func wireName(f reflect.StructField) string {
 // reserved are keys that clients in the field send, and that never get a meaning.
 var reserved = []string{"frame", "type", "width", "height", "numberOfSpeakers", "imageClips", "dubClips", "stickers"}
 
-// unknownKey returns the first key in alphabetical order that is neither reserved nor,
-// exactly as written, that of a field.
-func (s shape) unknownKey(object map[string]any, t reflect.Type) (key string, found bool) {
-	known := slices.Clone(reserved)
+// known reports whether a key is reserved or, exactly as written, that of a field.
+func (s shape) known(key string, t reflect.Type) bool {
+	if slices.Contains(reserved, key) {
+		return true
+	}
 	for f := range t.Fields() {
-		if name := wireName(f); !slices.Contains(s.absent, name) {
-			known = append(known, name)
+		if wireName(f) == key {
+			return !slices.Contains(s.absent, key)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if !slices.Contains(known, key) {
-			return cmp.Or(printable(key), `""`), true
-		}
-	}
-	return "", false
+	return false
 }
 
 // maxKey is how much of an unknown key an answer repeats, in characters.

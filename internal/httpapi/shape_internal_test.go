@@ -30,7 +30,7 @@ func TestIntegersOnTheWire(t *testing.T) {
 // What does not decode has a sentence, and what decodes has none.
 func FuzzTypeMismatch(f *testing.F) {
 	for _, s := range []string{`{}`, `[]`, `{"segments":[{"order":1.5}]}`, `{"segments":[null,{"order":2e0}]}`, `{"quality":{}}`, `{"segments":null}`,
-		`{"bgmClips":[{"volume":1e999}]}`, `{"separationDirectives":[{"selections":[{"volume":"1"}]}]}`, `{"order":`, `{"Quality":{}}`} {
+		`{"bgmClips":[{"volume":1e999}]}`, `{"separationDirectives":[{"selections":[{"volume":"1"}]}]}`, `{"order":`, `{"Quality":{}}`, `{"quality":1,"quality":"low"}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -44,4 +44,19 @@ func FuzzTypeMismatch(f *testing.F) {
 			t.Errorf("%s: error %v, sentence %q", b, err, sentence)
 		}
 	})
+}
+
+// A repeated key hides no unknown one.
+func TestUnknownKeys(t *testing.T) {
+	for document, want := range map[string]string{
+		`{"canvas": {"x": null}, "canvas": {}}`:             "canvas.x is not a known field",
+		`{"segments": [{"order": 0}, {"fit": "x", "": 1}]}`: `segments[1]."" is not a known field`,
+		`{"segments": [{"sourceFileKey": "x"}]}`:            "segments[0].sourceFileKey is not a known field",
+		`{"Canvas": null}`:                                  "Canvas is not a known field",
+		`{"canvas" : null , "frame": {"x": 1}}`:             "",
+	} {
+		if got := (shape{strict: true, absent: []string{"sourceFileKey"}}).compare([]byte(document), &configWire{}); got != want {
+			t.Errorf("%s: %q, want %q", document, got, want)
+		}
+	}
 }
