@@ -61,6 +61,7 @@ func demanding() M {
 }
 
 func TestDeleteARunningRender(t *testing.T) {
+	t.Parallel()
 	if !apitest.Postgres() {
 		t.Skip("two replicas share a PostgreSQL database")
 	}

@@ -23,7 +23,9 @@ func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 	var files []apitest.Part
 	for i := range 12 {
 		name := fmt.Sprintf("video_%d", i)
-		clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 1500 * time.Millisecond, Tone: 300 + 50*float64(i)})
+		clip := fixture(t, name, func(t testing.TB) string {
+			return mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 1500 * time.Millisecond, Tone: 300 + 50*float64(i)})
+		})
 		segments = append(segments, apitest.Segment(name, i, 1500*time.Millisecond))
 		files = append(files, apitest.File(name, clip))
 	}
@@ -31,6 +33,7 @@ func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 }
 
 func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
+	t.Parallel()
 	s, u, id := sharedRender(t)
 	u.WaitRendered(t, id)
 	isFilm(t, u.Download(t, id), 320, 180, "30/1", 18*time.Second)
@@ -66,6 +69,7 @@ func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 }
 
 func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
+	t.Parallel()
 	s, u, id := sharedRender(t)
 	apitest.Eventually(t, patience, func() bool { return u.Status(t, id).Progress >= 20 },
 		func() string { return "the render does not get going" })

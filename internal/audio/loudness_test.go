@@ -181,13 +181,3 @@ func TestWhatHasNoLoudness(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkLoudness(b *testing.B) {
-	minute := noise(1, 0.5, 0.5).render(2, 60)
-	b.SetBytes(int64(len(minute)))
-	for b.Loop() {
-		m := audio.NewLoudnessMeter(1, 1)
-		m.Write(minute)
-		m.Integrated()
-	}
-}

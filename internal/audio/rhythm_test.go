@@ -154,11 +154,3 @@ func TestOnsetsAreFewAndAscending(t *testing.T) {
 		t.Errorf("%d onsets", len(found))
 	}
 }
-
-func BenchmarkOnsets(b *testing.B) {
-	minute := noise(1, 0.5, 0.5).render(2, 60)
-	b.SetBytes(int64(len(minute)))
-	for b.Loop() {
-		audio.NewRhythmDetector(2).Write(minute)
-	}
-}

@@ -91,17 +91,3 @@ func TestStoredWaveformIsChecked(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkWaveform(b *testing.B) {
-	second := make([]byte, 44100*2*2)
-	for i := range second {
-		second[i] = byte(rand.Uint32())
-	}
-	for b.Loop() {
-		d := NewWaveformDrawer(44100, 2)
-		for range 300 {
-			d.Write(second)
-		}
-		d.Waveform()
-	}
-}

@@ -291,30 +291,3 @@ func TestAKilledServerEndsItsFFmpeg(t *testing.T) {
 		t.Error("the server ended well")
 	}
 }
-
-// BenchmarkStart compares what confinement adds to the start of ffmpeg.
-func BenchmarkStart(b *testing.B) {
-	r, err := media.New(media.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	args := []string{"-f", "lavfi", "-i", "anullsrc", "-frames:a", "1", "-f", "null", "-"}
-	pass := media.Pass{Name: "start", Dir: b.TempDir(), Args: args}
-	if _, err := r.Encode(b.Context(), pass); err != nil { // finds out about the kernel
-		b.Fatal(err)
-	}
-	b.Run("bare", func(b *testing.B) {
-		for b.Loop() {
-			if err := exec.Command("ffmpeg", append([]string{"-nostdin", "-loglevel", "error"}, args...)...).Run(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("confined", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := r.Encode(b.Context(), pass); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
