@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 
 // sameInEveryShape marks a test whose result depends neither on the database nor on the
 // location of files nor on the number of replicas. scripts/test.sh runs it once, on SQLite
-// with a folder and one process. Tests of money, jobs, erasure and crashes are not marked.
+// with a folder and one process. A test of money, jobs, erasure or crashes is marked only
+// if tests beside the code show the same on both databases.
 func sameInEveryShape(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CUTROOM_TEST_SHAPE_ONLY") != "" {

@@ -32,6 +32,7 @@ func waitRefunded(t testing.TB, u *apitest.User, id string, balance int) string 
 // cover all steps and faults.
 func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	const (
 		auth        = "provider_rejected: Authentication failed with the provider"
 		quota       = "provider_quota: Insufficient provider quota"
@@ -105,6 +106,7 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 // waits in the queue, charged once.
 func TestABusyProviderIsWaitedFor(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	busy := map[string]string{"Retry-After": "2"}
@@ -243,6 +245,7 @@ func TestStemFallbacks(t *testing.T) {
 
 func TestQueue(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "1"))
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 40 })
 	a, b := s.SignIn(t), s.SignIn(t)

@@ -31,6 +31,7 @@ func spec() apitest.Part { return apitest.Part{Name: "spec", Text: `{"sourceLang
 
 func TestSeparationFromSubmitToStems(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoSpeakers = false })
 	u := s.SignIn(t)
@@ -213,6 +214,7 @@ func TestSeparationForms(t *testing.T) {
 
 func TestSeparationPrice(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	s.World.FailSeparator(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStall}) // nothing is refunded meanwhile
 	defer s.World.Heal()
