@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
@@ -100,38 +99,6 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 			t.Errorf("balance %d, want 2", b)
 		}
 	})
-}
-
-// The service asks a busy provider again after the time that it named. Until then the job
-// waits in the queue, charged once.
-func TestABusyProviderIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t)
-	u := s.SignIn(t)
-	busy := map[string]string{"Retry-After": "2"}
-	s.World.FailSeparator(t, fake.Rule{Step: separator.StepUploadToken, Times: 1, Kind: fake.KindStatus, Status: 429, Headers: busy},
-		fake.Rule{Step: separator.StepSubmit, Times: 1, Kind: fake.KindStatus, Status: 503, Headers: busy})
-	defer s.World.Heal()
-	u.WaitReady(t, u.Separate(t, mixture(t)))
-	if b := u.Balance(t); b != 2 {
-		t.Errorf("balance %d, want 2", b)
-	}
-	var last time.Time
-	for _, c := range s.World.Separator.Faults.Calls() {
-		if !last.IsZero() && (c.Step == separator.StepUploadToken || c.Step == separator.StepUpload || c.Step == separator.StepRegister || c.Step == separator.StepSubmit) {
-			if since := c.At.Sub(last); since < 2*time.Second {
-				t.Errorf("%s was called %v after the provider asked for 2 s", c.Step, since)
-			}
-			last = time.Time{}
-		}
-		if c.Status == 429 || c.Status == 503 {
-			last = c.At
-		}
-	}
-	if n := s.World.Separator.Faults.Count(separator.StepSubmit); n != 2 {
-		t.Errorf("%d submissions, want the refused one and the paid one", n)
-	}
 }
 
 func TestLostAnswerToSubmitIsNotPaidTwice(t *testing.T) {
@@ -243,21 +210,16 @@ func TestStemFallbacks(t *testing.T) {
 	}
 }
 
+// Which job the provider gets next is tested beside the queue.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "1"))
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 40 })
 	a, b := s.SignIn(t), s.SignIn(t)
-	first := a.Separate(t, mixture(t))
-	a.WaitSeparation(t, first, "PROCESSING")
-	owners := []*apitest.User{b, a, b}
-	var jobs []string
-	for _, u := range owners {
-		jobs = append(jobs, u.Separate(t, mixture(t)))
-	}
-	for i, u := range owners {
-		job := u.Separation(t, jobs[i])
+	a.WaitSeparation(t, a.Separate(t, mixture(t)), "PROCESSING")
+	for i, u := range []*apitest.User{b, a, b} {
+		job := u.Separation(t, u.Separate(t, mixture(t)))
 		if job.Status != "QUEUED" || job.QueuePosition != i+1 {
 			t.Errorf("job %d is %s at %d, want QUEUED at %d", i, job.Status, job.QueuePosition, i+1)
 		}
@@ -268,23 +230,6 @@ func TestQueue(t *testing.T) {
 	}
 	if n := s.World.Separator.Faults.Count(separator.StepUploadToken); n != 1 {
 		t.Errorf("the provider saw %d jobs, want 1", n)
-	}
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
-	for i, u := range owners {
-		u.WaitReady(t, jobs[i])
-	}
-	titles := s.World.Separator.Titles()
-	want := append([]string{first}, jobs...)
-	if len(titles) != len(want) {
-		t.Fatalf("%d projects, want %d", len(titles), len(want))
-	}
-	for i, title := range titles {
-		if !strings.Contains(title, want[i]) {
-			t.Errorf("project %d is %q, want job %s: not first in, first out", i, title, want[i])
-		}
-	}
-	if n := s.World.Separator.MaxRunning(); n > 1 {
-		t.Errorf("%d projects ran at once, want at most 1", n)
 	}
 }
 
