@@ -21,7 +21,7 @@ import (
 // adoptBucket assigns the configured bucket to the configured database.
 func adoptBucket(ctx context.Context, v *invocation) error {
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
-		bucket := app.NewBucket(cfg)
+		bucket := app.NewBucket(cfg, nil)
 		if bucket == nil {
 			return errors.New("no bucket is configured: files on this machine's disk need no adoption")
 		}

@@ -152,7 +152,7 @@ func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {
 }
 
 func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
-	b := app.NewBucket(cfg)
+	b := app.NewBucket(cfg, nil)
 	if b == nil {
 		return "not configured: files stay on this machine, and renders by reference are off", nil
 	}
@@ -223,7 +223,7 @@ func checkProvider(ctx context.Context, cfg config.Config, log *slog.Logger) (st
 const noStore = "not configured: its purchases are refused"
 
 func checkPlatformA(ctx context.Context, cfg config.Config) (string, error) {
-	store, _, err := app.NewStores(cfg)
+	store, _, err := app.NewStores(cfg, nil)
 	if err != nil || store == nil {
 		return noStore, err
 	}
@@ -231,7 +231,7 @@ func checkPlatformA(ctx context.Context, cfg config.Config) (string, error) {
 }
 
 func checkPlatformB(ctx context.Context, cfg config.Config) (string, error) {
-	_, store, err := app.NewStores(cfg)
+	_, store, err := app.NewStores(cfg, nil)
 	if err != nil || store == nil {
 		return noStore, err
 	}

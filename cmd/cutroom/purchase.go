@@ -46,7 +46,7 @@ func verifyPurchase(ctx context.Context, v *invocation) error {
 		if err != nil {
 			return err
 		}
-		ledger, err := app.NewLedger(cfg, d, log)
+		ledger, err := app.NewLedger(cfg, d, nil, log)
 		if err != nil {
 			return err
 		}

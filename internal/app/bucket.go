@@ -27,10 +27,7 @@ func (a *App) claimBucket(ctx context.Context) error {
 	if a.bucket == nil {
 		return nil
 	}
-	lost, err := installation.LostBucket(ctx, a.db, a.bucket)
-	if err == nil {
-		err = installation.Claim(ctx, a.db, a.bucket)
-	}
+	lost, err := installation.Claim(ctx, a.db, a.bucket)
 	if lost && err == nil {
 		a.log.Warn("the bucket is empty and now belongs to this database, which had one before; if that had objects, OBJECT_STORE_BUCKET is wrong")
 	}
@@ -84,7 +81,7 @@ func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store,
 
 // openStore returns the configured bucket, or with a nil bucket the local folder.
 func openStore(cfg config.Config, dirs folders, deps *ops.Dependencies) (objectstore.Store, *objectstore.Bucket, error) {
-	if bucket := newBucket(cfg, deps); bucket != nil {
+	if bucket := NewBucket(cfg, deps); bucket != nil {
 		return bucket, bucket, nil
 	}
 	dir, err := objectstore.NewDir(dirs.objects)

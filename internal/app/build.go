@@ -223,7 +223,7 @@ func (a *App) buildOps(context.Context) error {
 
 func (a *App) buildCredits(context.Context) error {
 	var err error
-	a.credits, err = newLedger(a.cfg, a.db, a.deps, a.log)
+	a.credits, err = NewLedger(a.cfg, a.db, a.deps, a.log)
 	return err
 }
 
@@ -341,10 +341,8 @@ func (a *App) storeNode() string {
 	return a.nodeID
 }
 
-// NewBucket returns the configured bucket, nil when there is none.
-func NewBucket(cfg config.Config) *objectstore.Bucket { return newBucket(cfg, nil) }
-
-func newBucket(cfg config.Config, deps *ops.Dependencies) *objectstore.Bucket {
+// NewBucket returns the configured bucket, nil if there is none. Nil deps count nothing.
+func NewBucket(cfg config.Config, deps *ops.Dependencies) *objectstore.Bucket {
 	if !cfg.ObjectStore.Enabled() {
 		return nil
 	}

@@ -49,13 +49,9 @@ func newIdentityProviders(cfg config.Config, deps *ops.Dependencies) map[string]
 	return out
 }
 
-// NewLedger returns the ledger with the configured stores.
-func NewLedger(cfg config.Config, d *db.DB, log *slog.Logger) (*credit.Ledger, error) {
-	return newLedger(cfg, d, nil, log)
-}
-
-func newLedger(cfg config.Config, d *db.DB, deps *ops.Dependencies, log *slog.Logger) (*credit.Ledger, error) {
-	a, b, err := newStores(cfg, deps)
+// NewLedger returns the ledger with the configured stores. Nil deps count nothing.
+func NewLedger(cfg config.Config, d *db.DB, deps *ops.Dependencies, log *slog.Logger) (*credit.Ledger, error) {
+	a, b, err := NewStores(cfg, deps)
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +71,9 @@ func newLedger(cfg config.Config, d *db.DB, deps *ops.Dependencies, log *slog.Lo
 	return credit.New(o), nil
 }
 
-// NewStores returns the clients of the app stores, nil for a store that is not configured.
-func NewStores(cfg config.Config) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
-	return newStores(cfg, nil)
-}
-
-func newStores(cfg config.Config, deps *ops.Dependencies) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
+// NewStores returns the clients of the app stores, nil for a store that is not configured. Nil deps
+// count nothing.
+func NewStores(cfg config.Config, deps *ops.Dependencies) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
 	client := outboundClient(cfg)
 	if p := cfg.IAP.PlatformA; p.Configured() {
 		a, err = receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,

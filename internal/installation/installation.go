@@ -67,22 +67,28 @@ func known(ctx context.Context, d *db.DB) (id string, err error) {
 }
 
 // Claim checks that the bucket belongs to the database, and claims an empty bucket for it. It
-// returns a ForeignError for any other bucket.
-func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
+// returns a ForeignError for any other bucket. lost reports that a database which has had a bucket
+// found an empty one without an id.
+func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) (lost bool, err error) {
+	before, err := known(ctx, d)
+	if err != nil {
+		return false, err
+	}
 	ours, err := ID(ctx, d)
 	if err != nil {
-		return err
+		return false, err
 	}
 	// The id is the first object of a bucket. Reading it after the listing makes sure that it is
 	// found if the listing saw other objects.
 	empty, err := isEmpty(ctx, b)
 	if err != nil {
-		return err
+		return false, err
 	}
 	theirs, err := read(ctx, b)
 	if err != nil {
-		return err
+		return false, err
 	}
+	lost = before != "" && empty && theirs == ""
 	// While the bucket is empty, another installation may be about to overwrite the id.
 	switch {
 	case empty && (theirs == "" || theirs == ours):
@@ -91,23 +97,9 @@ func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 		theirs, err = settled(ctx, b)
 	}
 	if err != nil {
-		return err
+		return lost, err
 	}
-	return compare(b, ours, theirs)
-}
-
-// LostBucket reports whether a database that has had a bucket finds an empty one without an id.
-func LostBucket(ctx context.Context, d *db.DB, b *objectstore.Bucket) (bool, error) {
-	ours, err := known(ctx, d)
-	if err != nil || ours == "" {
-		return false, err
-	}
-	empty, err := isEmpty(ctx, b)
-	if err != nil || !empty {
-		return false, err
-	}
-	theirs, err := read(ctx, b)
-	return theirs == "", err
+	return lost, compare(b, ours, theirs)
 }
 
 // Check returns a ForeignError unless database and bucket carry the same id.

@@ -103,6 +103,11 @@ func foreign(t *testing.T, err error) *installation.ForeignError {
 	return f
 }
 
+func claim(t *testing.T, d *db.DB, b *objectstore.Bucket) error {
+	_, err := installation.Claim(context.WithoutCancel(t.Context()), d, b)
+	return err
+}
+
 func TestAnEmptyBucketIsClaimedAndKept(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		d, b := database(t), s(t)
@@ -110,27 +115,23 @@ func TestAnEmptyBucketIsClaimedAndKept(t *testing.T) {
 			t.Error("a bucket that nobody claimed passes")
 		}
 		put(t, b, "doctor/left-behind.txt")
-		lost := func(want bool) {
+		claim := func(wantLost bool) {
 			t.Helper()
-			if got, err := installation.LostBucket(t.Context(), d, b); got != want || err != nil {
-				t.Errorf("the bucket is lost: %v, want %v (%v)", got, want, err)
+			if lost, err := installation.Claim(t.Context(), d, b); lost != wantLost || err != nil {
+				t.Fatalf("the bucket is lost: %v, want %v (%v)", lost, wantLost, err)
 			}
 		}
-		lost(false)   // the first one
 		for range 2 { // a restart changes nothing
-			if err := installation.Claim(t.Context(), d, b); err != nil {
-				t.Fatal(err)
-			}
+			claim(false)
 			put(t, b, "assets/x.mp4")
 		}
 		if err := installation.Check(t.Context(), d, b); err != nil {
 			t.Error(err)
 		}
-		lost(false)
 		if err := b.Delete(t.Context(), "assets/x.mp4", "cutroom-installation"); err != nil {
 			t.Fatal(err)
 		}
-		lost(true) // as another bucket, which nobody has used, would be
+		claim(true) // like a different, unused bucket
 	})
 }
 
@@ -138,18 +139,18 @@ func TestAForeignBucketIsRefusedUntilAdopted(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		b, mine, other := s(t), database(t), database(t)
 		put(t, b, "uploads/sep-1/source.mp3") // from before there were ids
-		if f := foreign(t, installation.Claim(t.Context(), mine, b)); f.Theirs != "" {
+		if f := foreign(t, claim(t, mine, b)); f.Theirs != "" {
 			t.Errorf("%+v", f)
 		}
 		before, after, err := installation.Adopt(t.Context(), mine, b, "cli:0")
 		if err != nil || before != "" || after == "" {
 			t.Fatalf("adopted from %q to %q (%v)", before, after, err)
 		}
-		if err := installation.Claim(t.Context(), mine, b); err != nil {
+		if err := claim(t, mine, b); err != nil {
 			t.Error(err)
 		}
 		// Another database, empty as after a slip of the pen.
-		if f := foreign(t, installation.Claim(t.Context(), other, b)); f.Theirs != after || f.Ours == after {
+		if f := foreign(t, claim(t, other, b)); f.Theirs != after || f.Ours == after {
 			t.Errorf("%+v", f)
 		}
 		foreign(t, installation.Check(t.Context(), other, b))
@@ -166,7 +167,7 @@ func TestOneOfTwoInstallationsWinsANewBucket(t *testing.T) {
 		var wg sync.WaitGroup
 		errs := make([]error, 6)
 		for i := range errs { // three replicas each
-			wg.Go(func() { errs[i] = installation.Claim(context.WithoutCancel(t.Context()), dbs[i%2], b) })
+			wg.Go(func() { errs[i] = claim(t, dbs[i%2], b) })
 		}
 		wg.Wait()
 		won := 0

@@ -47,10 +47,7 @@ func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error 
 		return err
 	}
 	return derived.Recipe{Store: s.Store, Source: f.key, Key: posterKey(jobID), Folder: filepath.Join(s.WorkDir, jobID+"-poster-*"),
-		Make: func(ctx context.Context, film, dir string) error {
-			_, err := s.storePoster(ctx, jobID, film, dir)
-			return err
-		},
+		Make: func(ctx context.Context, film, dir string) error { return s.storePoster(ctx, jobID, film, dir) },
 		Note: func(ctx context.Context) (int64, error) {
 			return s.db.Exec(ctx, `UPDATE render_jobs SET poster_key = $2
 				WHERE id = $1 AND output_key = $3 AND deleted_at IS NULL AND `+user.Exists("user_id"), jobID, posterKey(jobID), f.key)
@@ -64,22 +61,24 @@ func (s *Service) addPoster(ctx context.Context, j claimedJob, film string) stri
 	if j.Spec.Timeline.OutputKind == timeline.Audio {
 		return ""
 	}
-	key, err := s.storePoster(ctx, j.ID, film, filepath.Dir(film))
-	if err != nil && ctx.Err() == nil {
-		s.jobs.AttemptLog(j.Claim).Warn("poster not made; it will be when asked for", "err", err)
+	if err := s.storePoster(ctx, j.ID, film, filepath.Dir(film)); err != nil {
+		if ctx.Err() == nil {
+			s.jobs.AttemptLog(j.Claim).Warn("poster not made; the first request for it will make it", "err", err)
+		}
+		return ""
 	}
-	return key
+	return posterKey(j.ID)
 }
 
 // storePoster makes a poster in dir and stores it. ffmpeg may change anything in dir.
-func (s *Service) storePoster(ctx context.Context, jobID, film, dir string) (key string, err error) {
+func (s *Service) storePoster(ctx context.Context, jobID, film, dir string) error {
 	jpeg := filepath.Join(dir, "poster.jpg")
 	if err := s.Engine.Poster(ctx, film, jpeg); err != nil {
-		return "", err
+		return err
 	}
-	key = posterKey(jobID)
+	key := posterKey(jobID)
 	if err := s.Store.Put(ctx, key, jpeg, objectstore.ContentType(key)); err != nil {
-		return "", fmt.Errorf("store poster: %w", err)
+		return fmt.Errorf("store poster: %w", err)
 	}
-	return key, nil
+	return nil
 }
