@@ -296,5 +296,5 @@ func (s *Service) abandonAll(ctx context.Context, where string, args ...any) err
 	if err != nil {
 		return fmt.Errorf("list uploads: %w", err)
 	}
-	return each(uploads, func(p pending) error { return s.abandon(ctx, p) }) // another replica may do so, too
+	return objectstore.Each(parallelCalls, uploads, func(p pending) error { return s.abandon(ctx, p) }) // another replica may do so, too
 }

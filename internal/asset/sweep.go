@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"cutroom/internal/db"
 	"cutroom/internal/job"
+	"cutroom/internal/objectstore"
 )
 
 const (
@@ -68,19 +67,7 @@ func (s *Service) removeUnheld(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for assets that nobody holds: %w", err)
 	}
-	return each(keys, func(key string) error { return s.remove(ctx, key) })
-}
-
-// each calls do for every key, several at a time, and joins the errors.
-func each[T any](list []T, do func(T) error) error {
-	errs := make([]error, len(list))
-	var group errgroup.Group
-	group.SetLimit(parallelCalls)
-	for i, item := range list {
-		group.Go(func() error { errs[i] = do(item); return nil })
-	}
-	_ = group.Wait() // errs has every error
-	return errors.Join(errs...)
+	return objectstore.Each(parallelCalls, keys, func(key string) error { return s.remove(ctx, key) })
 }
 
 // remove deletes the object of an asset, unless a user holds it now. Until the deletion has
@@ -138,7 +125,7 @@ func (s *Service) lookForObjects(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for assets: %w", err)
 	}
-	return each(keys, func(key string) error { return s.lookFor(ctx, key) })
+	return objectstore.Each(parallelCalls, keys, func(key string) error { return s.lookFor(ctx, key) })
 }
 
 func (s *Service) lookFor(ctx context.Context, key string) error {

@@ -19,7 +19,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/middleware"
-	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/httpcall"
 	"cutroom/internal/tracing"
@@ -208,27 +207,21 @@ func (b *Bucket) SHA256(ctx context.Context, key string) (sum []byte, etag strin
 func (b *Bucket) Delete(ctx context.Context, keys ...string) (err error) {
 	ctx, end := tracing.Start(ctx, "bucket delete")
 	defer func() { end(err) }()
-	errs := make([]error, len(keys))
-	var g errgroup.Group
-	g.SetLimit(parallel)
-	for i, key := range keys {
-		if errs[i] = CheckKey(key); errs[i] != nil {
-			continue
+	return Each(parallel, keys, func(key string) error {
+		if err := CheckKey(key); err != nil {
+			return err
 		}
-		g.Go(func() error {
-			call, cancel := b.call(ctx)
-			defer cancel()
-			_, err := b.client.DeleteObject(call, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: &key})
-			if err != nil {
-				if err = b.fail(ctx, "delete", key, err); !errors.Is(err, ErrNotFound) {
-					errs[i] = err
-				}
-			}
+		call, cancel := b.call(ctx)
+		defer cancel()
+		_, err := b.client.DeleteObject(call, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: &key})
+		if err == nil {
 			return nil
-		})
-	}
-	_ = g.Wait() // errs holds every failure, not only the first
-	return errors.Join(errs...)
+		}
+		if err = b.fail(ctx, "delete", key, err); errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	})
 }
 
 // List pages through the keys with the prefix.

@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	"golang.org/x/sync/errgroup"
 )
 
 var (
@@ -173,19 +173,15 @@ func (b *Bucket) AbortUploads(ctx context.Context, age time.Duration, prefixes .
 			}
 		}
 	}
-	errs := make([]error, len(old))
-	var group errgroup.Group
-	group.SetLimit(abortsAtOnce)
-	for i, u := range old {
-		group.Go(func() error { errs[i] = b.AbortUpload(ctx, aws.ToString(u.Key), aws.ToString(u.UploadId)); return nil })
-	}
-	_ = group.Wait() // errs has more
-	for _, e := range errs {
-		if e == nil {
-			aborted++
+	var ended atomic.Int64
+	err = Each(abortsAtOnce, old, func(u types.MultipartUpload) error {
+		err := b.AbortUpload(ctx, aws.ToString(u.Key), aws.ToString(u.UploadId))
+		if err == nil {
+			ended.Add(1)
 		}
-	}
-	return aborted, errors.Join(errs...)
+		return err
+	})
+	return int(ended.Load()), err
 }
 
 // abortsAtOnce bounds the aborts of one sweep at a time.

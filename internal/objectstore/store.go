@@ -169,6 +169,18 @@ func ContentType(name string) string {
 	return "application/octet-stream"
 }
 
+// Each calls do for every item, at most limit at a time, and joins all errors.
+func Each[T any](limit int, items []T, do func(T) error) error {
+	errs := make([]error, len(items))
+	var group errgroup.Group
+	group.SetLimit(limit)
+	for i, item := range items {
+		group.Go(func() error { errs[i] = do(item); return nil })
+	}
+	_ = group.Wait() // errs has every error
+	return errors.Join(errs...)
+}
+
 // prefixesAtOnce is how many prefixes DeletePrefix lists at once.
 const prefixesAtOnce = 8
 
