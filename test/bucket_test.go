@@ -28,6 +28,7 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 	u := s.SignIn(t, apitest.Credits(10))
 	job := u.WaitReady(t, u.Separate(t, mixture(t)))
 	stem := stemPath(t, job.Stem(t, "voice_all"))
+	asset := uploadAsset(t, u, mixture(t), "wav", "audio/wav")
 	before := u.Balance(t)
 	form := func(path string, parts ...apitest.Part) apitest.Request {
 		return apitest.Request{Method: "POST", Path: path, Form: parts}
@@ -36,10 +37,13 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 		"upload url": {Method: "POST", Path: uploadURLPath, JSON: assetRequest(t, blueClip(t), "mp4", "video/mp4")},
 		"render by reference": {Method: "POST", Path: "/api/v2/render/v3", JSON: M{"segments": []M{
 			{"sourceAssetKey": "assets/" + strings.Repeat("e", 64) + ".mp4", "order": 0, "durationMs": 1000}}}},
-		"separate":     form(separatePath, apitest.SeparationForm(mixture(t))...),
-		"render":       form("/api/v2/render", apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))...),
-		"render input": form("/api/v2/render/inputs", apitest.Part{Name: "video", Path: redClip(t)}),
-		"stem":         {Path: stem},
+		"separate":              form(separatePath, apitest.SeparationForm(mixture(t))...),
+		"render":                form("/api/v2/render", apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))...),
+		"render input":          form("/api/v2/render/inputs", apitest.Part{Name: "video", Path: redClip(t)}),
+		"stem":                  {Path: stem},
+		"stem as WAV":           {Path: stem + "&format=wav"},
+		"analysis":              {Method: "POST", Path: analysisPath, JSON: M{"assetKey": asset}},
+		"separate by reference": {Method: "POST", Path: separateV3Path, JSON: M{"sourceAssetKey": asset}},
 	}
 	outage := f.spoil("", "", 0, down)
 	t.Run("down", func(t *testing.T) {
