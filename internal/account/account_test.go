@@ -39,7 +39,7 @@ func (p provider) Verify(_ context.Context, idToken string) (identity.Claims, er
 	return identity.Claims{}, identity.ErrRejected
 }
 
-// room is the account service with files that can refuse to go.
+// room is the account service with files whose removal can fail.
 type room struct {
 	*account.Service
 	db      *db.DB
@@ -361,7 +361,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// A token that was let in is remembered, by the clock that it runs out by.
+// A verified token is cached until it expires.
 func TestARememberedTokenRunsOut(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, r *room) {
 		r.a["token"] = identity.Claims{Subject: "1", Email: "m@example.test"}
@@ -451,7 +451,7 @@ func TestASignOutOutlivesAShorterLifeOfTokens(t *testing.T) {
 	})
 }
 
-// arriving is a context that tells when somebody first waits for its end.
+// arriving is a context that reports when a goroutine first waits for its end.
 type arriving struct {
 	context.Context
 	once sync.Once

@@ -25,8 +25,7 @@ import (
 
 const maxBytes = 32 << 20
 
-// store is a stand-in bucket with a place in front of it where requests can
-// be counted and changed.
+// store is a stand-in bucket behind a hook that can count and change requests.
 type store struct {
 	db      *db.DB
 	userID  string // who asks, where it does not matter
@@ -65,7 +64,7 @@ func newStore(t *testing.T) *store {
 	return s
 }
 
-// setHook makes every later request pass through f first, and counts anew.
+// setHook passes every later request through f first, and resets the count.
 func (s *store) setHook(f func(w http.ResponseWriter, r *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +109,7 @@ func asked(userID string, body []byte) asset.Request {
 	return asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(len(body)), Ext: "mp4", ContentType: "video/mp4", UserID: userID}
 }
 
-// upload asks for a URL and sends body to it, as a phone does.
+// upload requests a URL and sends body to it, like a phone.
 func (s *store) upload(t *testing.T, service *asset.Service, body []byte) string {
 	t.Helper()
 	up, err := service.UploadURL(t.Context(), asked(s.userID, body))
@@ -232,8 +231,8 @@ func TestWithoutBucketEverythingIsDisabled(t *testing.T) {
 	}
 }
 
-// An object of another size than announced can be replaced where it is not what
-// its key says, and only there.
+// An object of another size than announced can be replaced only if it does not match its
+// key.
 func TestAnObjectOfAnotherSize(t *testing.T) {
 	s := newStore(t)
 	service, _, dir := s.service(t, maxBytes)

@@ -146,8 +146,8 @@ func TestARunningJobKeepsAnObject(t *testing.T) {
 	})
 }
 
-// A client that uses an asset while the sweep removes it either keeps the object or
-// is told that it is gone.
+// A client that uses an asset while the sweep removes it either keeps the object or learns
+// that it is gone.
 func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann, ben := p.user("ann"), p.user("ben")
@@ -167,7 +167,7 @@ func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
 		if p.exists(key) || len(p.held(ben)) != 0 {
 			t.Error("a removed asset is held")
 		}
-		// While the store deletes, nobody may count on the object, nor upload it.
+		// While the store deletes the object, no client may use or upload it.
 		key = p.upload(ann, "a clip")
 		p.release(ann, key)
 		asked := func() error { _, err := p.service.UploadURL(t.Context(), asked(ben, []byte("a clip"))); return err }
@@ -225,7 +225,7 @@ func TestALateUploadIsRemoved(t *testing.T) {
 	})
 }
 
-// The bucket's own rule may take an object, and an upload may never come.
+// The bucket's lifecycle rule may delete an object, and an upload may never happen.
 func TestHoldsOfMissingObjectsEnd(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann := p.user("ann")

@@ -45,7 +45,7 @@ func TestPartial(t *testing.T) {
 		}
 	}
 
-	// A store that knows no hashes: the asset is read whole once, by anybody.
+	// If the store has no hashes, one read of the whole asset is enough for all users.
 	s.setHook(func(w http.ResponseWriter, r *http.Request) bool {
 		s.standIn.ServeHTTP(forgetful{w}, r)
 		return true
@@ -65,7 +65,7 @@ func TestPartial(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Spans that overlap and lie close together are one request.
+	// Overlapping and neighbouring spans are one request.
 	s.setHook(nil)
 	spans := []objectstore.Span{{From: 5 << 20, To: 6 << 20}, {From: 5<<20 + 7, To: 6<<20 + 9}, {From: 6<<20 + 1000, To: 6<<20 + 2000}, {From: 17<<20 - 3, To: 17 << 20}}
 	if cost := p.Cost(spans...); cost != 1<<20+2000+3 {

@@ -79,7 +79,7 @@ func done(up asset.Upload) (n int) {
 	return n
 }
 
-// code is what a client is told.
+// code is the error code that a client sees.
 func code(err error) string {
 	if f := fault.As(err); f != nil {
 		return f.Answer()
@@ -135,7 +135,7 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 	})
 }
 
-// The answer of the store is lost, and the service asks again.
+// If the store's answer is lost, the service asks again.
 func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		u := p.user("u")
@@ -212,7 +212,7 @@ func TestConcurrentRequestsShareAnUpload(t *testing.T) {
 	})
 }
 
-// A store may give an upload up, have no conditions, or no uploads in parts.
+// A store may abort an upload, or lack conditional requests or uploads in parts.
 func TestStoresThatDoLess(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		u := p.user("u")

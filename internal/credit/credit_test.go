@@ -39,7 +39,7 @@ func FuzzPrice(f *testing.F) {
 	})
 }
 
-// store is a receipt verifier that passes everything, or fails with err.
+// store is a receipt verifier that accepts every receipt, or fails with err.
 type store struct {
 	calls, asking, most atomic.Int64 // questions, those under way, the most at once
 	err                 error
@@ -82,7 +82,7 @@ func (s *store) Verify(context.Context, receipt.Purchase) (int64, error) {
 	return 1, s.err
 }
 
-// deleteUser ends an account as a deletion does.
+// deleteUser deletes an account.
 func deleteUser(t *testing.T, d *db.DB, l *credit.Ledger, user string) {
 	t.Helper()
 	err := d.InTx(t.Context(), func(tx *db.Tx) error {
@@ -114,7 +114,7 @@ func newLedger(t *testing.T, d *db.DB, s credit.Store, bonusKey ...string) *cred
 		SignupBonus: 3, BonusKey: strings.Join(bonusKey, ""), AdminDailyCap: 100, Log: slog.New(slog.DiscardHandler)})
 }
 
-// sales are what a user bought, as support sees it.
+// sales returns a user's purchases as support sees them.
 func sales(t *testing.T, d *db.DB, user string) []admin.Purchase {
 	t.Helper()
 	sales, _, err := admin.New(d).Purchases(t.Context(), user, admin.Page{Limit: 1000})
@@ -249,7 +249,7 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 	})
 }
 
-// However many forged receipts a user presents at once, the store hears of few.
+// Of many forged receipts that a user presents at once, few reach the store.
 func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{err: receipt.ErrInvalid, slow: 5 * time.Millisecond}
@@ -280,7 +280,8 @@ func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
 	})
 }
 
-// A role that was taken away mints nothing, and what was minted a day ago leaves room.
+// A revoked admin cannot grant credits, and grants older than a day do not count towards the
+// cap.
 func TestAdminGrantsByRoleAndDay(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l, admin := newLedger(t, d, &store{}), addUser(t, d)

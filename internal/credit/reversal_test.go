@@ -26,7 +26,7 @@ func buy(t *testing.T, l *credit.Ledger, user, transaction string) {
 	}
 }
 
-// notified has the store claim something, and returns the ledger's answer.
+// notified sends the ledger a store's notification, and returns the answer.
 func notified(t *testing.T, l *credit.Ledger, s *store, transaction string, reinstated bool) error {
 	t.Helper()
 	s.notice = receipt.Notice{Transaction: receipt.Transaction{ID: transaction, Token: "t"}, Reinstated: reinstated}
@@ -106,8 +106,8 @@ func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
 	})
 }
 
-// A refund cannot be dodged by spending the credits on jobs and cancelling them:
-// what a job refunds settles the oldest debt first. Purchases do not.
+// Spending credits on jobs and cancelling the jobs does not evade a store's refund: a job's
+// refund settles the oldest debt first. Purchases do not.
 func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{reversed: map[string]bool{"t-1": true, "t-2": true}}
@@ -171,8 +171,8 @@ func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 	})
 }
 
-// Each purchase is asked about once a night over all replicas, and an outage of
-// the store loses no night.
+// All replicas together query each purchase once a night, and catch up after an outage of
+// the store.
 func TestStoresAreAskedAboutPastSales(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{reversed: map[string]bool{}}
@@ -289,8 +289,8 @@ func TestBonusOncePerIdentityOutlivesTheAccount(t *testing.T) {
 	})
 }
 
-// Whatever happens to an account, one after the other or all at once: the balance
-// is the sum of the ledger and never below zero, and each thing happens once.
+// In any order of changes, sequential or concurrent, the balance is the sum of the ledger and
+// never negative, and each change takes effect once.
 func TestLedgerOfEverythingAtOnce(t *testing.T) {
 	if err := flag.Set("rapid.checks", "16"); err != nil {
 		t.Fatal(err)
@@ -348,7 +348,7 @@ func TestLedgerOfEverythingAtOnce(t *testing.T) {
 	})
 }
 
-// account is what a user has, owes, and was given back for jobs.
+// account is a user's balance, debt and job refunds.
 type account struct{ balance, owed, refunded int64 }
 
 func readAccount(t *testing.T, d *db.DB, user string) (a account) {
@@ -363,8 +363,8 @@ func readAccount(t *testing.T, d *db.DB, user string) (a account) {
 	return a
 }
 
-// judgeStep checks that a debt is settled by job refunds and by support alone,
-// and that a job refund settles all it can.
+// judgeStep checks that only job refunds and support settle a debt, and that a job refund
+// settles as much as it can.
 func judgeStep(t *testing.T, op string, before, after account) {
 	t.Helper()
 	settled, refunded := before.owed-after.owed, after.refunded-before.refunded
@@ -380,7 +380,7 @@ func judgeStep(t *testing.T, op string, before, after account) {
 	}
 }
 
-// judgeLedger checks one account against all that must hold of it.
+// judgeLedger checks all invariants of one account.
 func judgeLedger(t *testing.T, d *db.DB, user string) {
 	t.Helper()
 	var balance, sum, low, given int64

@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/idempotency"
 )
 
-// What was stored for a job goes where it is certain that no job came of it, and
-// stays where a commit whose answer was lost may have made one.
+// Files stored for a job are removed only if the job certainly does not exist. They stay if a
+// commit whose answer was lost may have inserted it.
 func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *db.DB) {

@@ -110,7 +110,7 @@ func TestHolderNoticesItsLoss(t *testing.T) {
 	}
 }
 
-// What is announced is heard at once, by the holder alone.
+// The holder, and no other worker, notices a revocation at once.
 func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -121,7 +121,7 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 		k := job.NewRenewer(d, "me", quiet)
 		other, release := k.KeepAlive(ctx, claim(t, d, "me"))
 		defer release()
-		// Until notifications are received, nobody hears.
+		// There are no notifications until the listener is connected.
 		wake, stop := d.Listen("x")
 		defer stop()
 		for heard := false; !heard; {
@@ -134,7 +134,7 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 			case <-time.After(5 * time.Millisecond):
 			}
 		}
-		// Who does not hear of it notices at its first renewal. One of so many is not
+		// A holder without the notification notices at its first renewal. One of so many is not
 		// held up by what else the machine does.
 		quickest := time.Hour
 		for range 20 {
@@ -166,7 +166,7 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 	})
 }
 
-// Without its database a holder must stop before its lease runs out there.
+// A holder that cannot reach the database stops before its lease expires.
 func TestHolderGivesUpInTime(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
@@ -201,7 +201,7 @@ func TestHolderEndsWithItsParent(t *testing.T) {
 		if context.Cause(work) != why {
 			t.Errorf("cause %v", context.Cause(work))
 		}
-		// The clean stop may take a while, and keeps the job meanwhile.
+		// A clean stop may take a while, during which the holder keeps the job.
 		runsOut := func() (ms int64) {
 			if err := d.QueryRow(t.Context(), `SELECT lease_until FROM chores WHERE id = $1`, l.ID).Scan(&ms); err != nil {
 				t.Fatal(err)
@@ -346,8 +346,8 @@ func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 	})
 }
 
-// A lease is had when its dead holder's time is over, kept for as long as its
-// holder lives, and had by the next one soon after the holder leaves.
+// A living holder keeps its lease. Another replica gets it when a dead holder's lease has
+// expired, or soon after the holder releases it.
 func TestOneReplicaAtATime(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *db.DB) {

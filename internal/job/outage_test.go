@@ -54,8 +54,8 @@ func TestAttemptOutlastsAnOutage(t *testing.T) {
 	}
 }
 
-// A worker does not ask for jobs while the database is down, when it might find the leases
-// of living workers run out.
+// A worker does not claim jobs right after an outage, when the leases of living workers may
+// have expired.
 func TestClaimsWaitForTheDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	asked := 0

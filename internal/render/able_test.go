@@ -48,7 +48,7 @@ func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
 	})
 }
 
-// A panic while work is looked for costs no slot.
+// A panic during the search for work leaks no slot.
 func TestASlotOutlivesAPanic(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(&simulated{}, r.db)
@@ -65,7 +65,7 @@ func TestASlotOutlivesAPanic(t *testing.T) {
 	})
 }
 
-// What does not fit on one replica is made by another one that has more room.
+// A job that does not fit on one replica's disk goes to a replica with more room.
 func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		tight := r.service(&simulated{fails: func() error { return engine.ErrNoSpace }}, r.db)
@@ -129,7 +129,7 @@ func TestJobsFailForWantOfRoomOnlyIfNoReplicaHasAny(t *testing.T) {
 	})
 }
 
-// A job waits for its files only while the disk that holds them may come back.
+// A job waits for its files only while their disk may come back.
 func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		here := r.service(&simulated{}, r.db)
@@ -172,7 +172,7 @@ func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
 	})
 }
 
-// A film is not blamed for what its replica suffers from.
+// A job does not fail because of a problem of its replica.
 func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		var broken atomic.Bool
@@ -200,7 +200,7 @@ func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
 	})
 }
 
-// The database may be away for a moment while a film is made and when it is done.
+// Short database outages during a render, and at its end, cost no attempt.
 func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		var calls atomic.Int64
@@ -228,8 +228,7 @@ func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	})
 }
 
-// An error that nobody can explain costs an attempt, and is reported when none is
-// left.
+// An unexpected error costs an attempt, and is reported after the last attempt.
 func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		var calls atomic.Int64
@@ -275,7 +274,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Each failure has its word, and none is a guess.
+// Each failure has its own error code.
 func TestWhatAFailureIsCalled(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		owner := r.user()

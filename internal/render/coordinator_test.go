@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whoever dies, gives up, stops or comes back too late: a part has one living maker at
-// most, what was reported is not made again, and what was lost is.
+// A part has at most one living maker, even if makers die, stop or return too late. Reported
+// parts are not made again; lost parts are.
 func TestEveryPartHasOneMaker(t *testing.T) {
 	if err := flag.Set("rapid.checks", "20"); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 	})
 }
 
-// A film that makes the engine panic costs an assistant no more than that part.
+// If a film makes the engine panic, an assistant loses only that part.
 func TestAnAssistantOutlivesAPanic(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		ids, _ := r.enqueue(1, r.user(), nil)
@@ -93,7 +93,7 @@ func TestAnAssistantOutlivesAPanic(t *testing.T) {
 	})
 }
 
-// makers is a model of which worker makes which part.
+// makers models which worker makes which part.
 type makers struct {
 	rt     *rapid.T
 	r      *harness
@@ -110,8 +110,7 @@ type maker struct {
 	lost bool // its leases ran out
 }
 
-// start begins anew, without the heartbeat, which would renew the claims of a maker that
-// died.
+// start restarts a maker without the heartbeat, which would renew the claims of a dead one.
 func (m *makers) start(i int) {
 	c := m.all[i].s.newPartCoordinator(m.r.t.Context(), m.job)
 	c.release()
@@ -169,7 +168,7 @@ func (m *makers) step(i int, what string) bool {
 	return true
 }
 
-// Workers that ask at the same moment get different parts, each once, in the announced order.
+// Workers that claim at the same moment get different parts, each once, in the announced order.
 func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		const parts, helpers = 250, 6 // more than one statement announces

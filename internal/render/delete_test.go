@@ -27,7 +27,7 @@ func TestDeletionStopsEveryReplica(t *testing.T) {
 		r.run(r.service(&simulated{takes: time.Hour, parts: 4, cache: cache}, r.db))
 	}
 	owner := r.user()
-	// Who does not hear of it notices when it renews its lease, a second after the
+	// A worker without the notification notices when it renews its lease, a second after the
 	// claim. One of so many is not held up by what else the machine does.
 	quickest := time.Hour
 	for range 20 {
@@ -56,7 +56,7 @@ func (r *harness) partCache() engine.PartCache {
 	return NewSharedCache(local, r.bucket)
 }
 
-// folders are what is left in the work folders of all replicas.
+// folders lists the contents of all replicas' work folders.
 func (r *harness) folders() (left []string) {
 	for n := range r.serial.Load() + 1 {
 		dir := fmt.Sprintf("%s/replica-%d", r.dir, n)
@@ -68,8 +68,8 @@ func (r *harness) folders() (left []string) {
 	return left
 }
 
-// Whatever workers, helpers, sweeps and deletions do to renders, in whatever order
-// and at once: each is deleted once, and nothing of a deleted one is left or comes back.
+// In any order of moves by workers, assistants, sweeps and deletions, also at once, each
+// render is deleted once, and nothing of it remains or comes back.
 func TestDeletionsAmongAllMoves(t *testing.T) {
 	if err := flag.Set("rapid.checks", "8"); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 	})
 }
 
-// interleave lets everything happen at once, and tells how often each job was deleted.
+// interleave runs everything at once, and returns how often each job was deleted.
 func (r *harness) interleave(rt *rapid.T, owner string, ids []string, cache engine.PartCache) map[string]int {
 	ctx := r.t.Context()
 	var mu sync.Mutex
@@ -153,7 +153,7 @@ func (r *harness) interleave(rt *rapid.T, owner string, ids []string, cache engi
 	return deleted
 }
 
-// judge checks what must hold of a job when nobody works any more.
+// judge checks the invariants of a job when all work has ended.
 func (r *harness) judge(id string, deleted int) {
 	r.t.Helper()
 	var state, output string

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/dbtest"
 )
 
-// owners is what a claim of each of n turns gives, by the owner's name.
+// owners makes n claims, and returns the owners of the claimed jobs.
 func (r *harness) owners(s *Service, n int) (names []string) {
 	r.t.Helper()
 	for range n {
@@ -34,7 +34,7 @@ func (r *harness) owners(s *Service, n int) (names []string) {
 	return names
 }
 
-// replicas makes others known that have so many slots together.
+// replicas registers other replicas with that many slots in total.
 func (r *harness) replicas(slots int) {
 	r.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', $1, 0, now_ms())
 		ON CONFLICT (id) DO UPDATE SET slots = excluded.slots`, slots)
@@ -57,7 +57,7 @@ func TestSlotsGoToTheOwnerWithTheFewest(t *testing.T) {
 		if got := r.owners(s, len(want)); !slices.Equal(got, want) {
 			t.Errorf("turns %v, want %v", got, want)
 		}
-		// Nothing runs any more: only who started when counts, whatever came when.
+		// Nothing runs any more: only the start of each owner's last job counts.
 		r.exec(`UPDATE render_jobs SET state = 'COMPLETED', lease_owner = NULL, lease_until = NULL`)
 		for owner, ago := range map[string]int{a: 10, b: 30, c: 20} {
 			r.exec(`UPDATE render_turns SET last_started_at = now_ms() - $1 WHERE user_id = $2`, ago*1000, owner)
@@ -91,7 +91,7 @@ func TestOneOwnerHoldsAtMostHalfOfTheSlotsWhileOthersWait(t *testing.T) {
 		if got := r.owners(s, 2); !slices.Equal(got, want) {
 			t.Errorf("turns %v, want %v", got, want)
 		}
-		// The other's wait is over: nobody is held back any more.
+		// No other owner waits, so the limit does not apply any more.
 		r.exec(`UPDATE render_jobs SET state = 'FAILED' WHERE user_id = $1 AND state = 'PENDING'`, b)
 		if got := r.owners(s, 2); !slices.Equal(got, []string{a, a}) {
 			t.Errorf("turns %v, though only one owner waits", got)
@@ -99,8 +99,8 @@ func TestOneOwnerHoldsAtMostHalfOfTheSlotsWhileOthersWait(t *testing.T) {
 	})
 }
 
-// A job that its worker lost waits like any other and counts for nobody, and
-// neither do those of an account that is being deleted.
+// A job whose worker died waits like any other, and does not count as running. Neither do
+// jobs of an account that is being deleted.
 func TestOnlyLivingJobsCount(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.replicas(100)
@@ -116,7 +116,7 @@ func TestOnlyLivingJobsCount(t *testing.T) {
 		if got, want := r.owners(s, 4), []string{b, a, a, "none"}; !slices.Equal(got, want) {
 			t.Errorf("turns %v, want %v", got, want)
 		}
-		// The third worker is lost, too: nobody may take the jobs any more.
+		// The third worker died, too: no worker may claim the jobs any more.
 		r.exec(`UPDATE render_jobs SET attempts = 3, lease_until = now_ms() - 1 WHERE user_id = $1`, a)
 		if err := s.SweepJobs(t.Context()); err != nil {
 			t.Fatal(err)
@@ -127,7 +127,7 @@ func TestOnlyLivingJobsCount(t *testing.T) {
 	})
 }
 
-// However many claim at the same moment, they give every owner the same.
+// Concurrent claims give every owner the same number of slots.
 func TestReplicasThatClaimAtOnceAreFair(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		const replicas, owners, each = 8, 4, 4
@@ -157,7 +157,7 @@ func TestReplicasThatClaimAtOnceAreFair(t *testing.T) {
 	})
 }
 
-// Neither the length of the queue nor the number of owners costs anything.
+// The cost of a claim depends neither on the length of the queue nor on the number of owners.
 func TestAClaimFromALongQueueIsCheap(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.replicas(1000)

@@ -181,7 +181,7 @@ func (r *harness) run(s *Service) (stop func()) {
 	return stop
 }
 
-// eventually waits for done; the test ends when that takes too long.
+// eventually waits for done, and ends the test if that takes too long.
 func (r *harness) eventually(what string, limit time.Duration, done func() bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(limit); !done(); time.Sleep(5 * time.Millisecond) {

@@ -66,7 +66,7 @@ func TestNoTwoReplicasRenderOneJob(t *testing.T) {
 	})
 }
 
-// The owner is told how long the film will be while it is being made.
+// The status has the film's length while the film is being made.
 func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		seen, owner := make(chan struct{}), r.user()
@@ -85,7 +85,7 @@ func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
 	})
 }
 
-// A job that its worker left is older than those that wait, and goes first.
+// A job whose worker died is older than the waiting jobs, and goes first.
 func TestAbandonedJobsComeBeforeWaitingOnes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		ids, _ := r.enqueue(3, r.user(), nil)
@@ -108,8 +108,7 @@ func TestAbandonedJobsComeBeforeWaitingOnes(t *testing.T) {
 	})
 }
 
-// The parts of a film are made by every replica that has nothing else to do,
-// each part once.
+// Every idle replica makes parts of a film, each part once.
 func TestIdleReplicasAssist(t *testing.T) {
 	const parts, replicas = 12, 3
 	r := newHarness(t, dbtest.Postgres(t))

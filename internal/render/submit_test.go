@@ -23,7 +23,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// What a submission refers to is looked for side by side, each object once.
+// A submission looks up its objects concurrently, each once.
 func TestAssetsAreLookedForSideBySide(t *testing.T) {
 	var asked, now, most atomic.Int64
 	missing, together := map[string]bool{}, make(chan struct{})
@@ -76,7 +76,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 	}
 }
 
-// What a submission stored that no job took is deleted at once.
+// A refused submission deletes its stored uploads at once.
 func TestARefusedSubmissionLeavesNoUpload(t *testing.T) {
 	r := newHarness(t, dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
 	path := filepath.Join(t.TempDir(), "upload")

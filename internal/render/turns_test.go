@@ -17,7 +17,7 @@ import (
 	"cutroom/internal/job"
 )
 
-// waitingJob is what decides about a job's turn.
+// waitingJob has the facts that decide a job's turn.
 type waitingJob struct {
 	id, owner, state, node         string
 	needs, created, attempts       int64
@@ -25,8 +25,8 @@ type waitingJob struct {
 	startedAt                      int64
 }
 
-// lottery does what may happen to jobs, in an order drawn at random, and knows whose turn
-// it is without the table of turns.
+// lottery changes jobs in a random order, and computes whose turn it is without the table of
+// turns.
 type lottery struct {
 	*harness
 	*rand.Rand
@@ -71,7 +71,7 @@ func (l *lottery) jobs(states ...string) (jobs []waitingJob) {
 	return jobs
 }
 
-// expected is the job whose turn it is by the rules, "" for none.
+// expected returns the job whose turn it is by the rules, or "".
 func (l *lottery) expected(node string, free int64, share int) string {
 	running, heads := map[string]int{}, map[string]waitingJob{}
 	open := l.jobs(StatePending, StateProcessing)
@@ -105,7 +105,7 @@ func older(a, b waitingJob) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id, b.id))
 }
 
-// claim claims as a replica with a disk, and compares.
+// claim claims a job for a random replica, and compares it with the expected one.
 func (l *lottery) claim() {
 	l.t.Helper()
 	node, bytes, slots := l.pick("a", "b"), int64(l.IntN(3)), 2*(1+l.IntN(3))
@@ -136,7 +136,7 @@ func (l *lottery) enqueue(owner string) {
 		fmt.Sprintf("rnd-%02d-%d", l.IntN(100), l.serial.Add(1)), owner, l.pick("", "a", "b"), max(0, l.IntN(6)-3), text, l.IntN(20))
 }
 
-// move does something to a job in one of the states.
+// move applies do to a random job in one of the states.
 func (l *lottery) move(do func(j waitingJob, c claimedJob) error, states ...string) {
 	l.t.Helper()
 	jobs := l.jobs(states...)
@@ -149,7 +149,7 @@ func (l *lottery) move(do func(j waitingJob, c claimedJob) error, states ...stri
 	}
 }
 
-// steps are what may happen, the likely more than once.
+// steps lists the possible changes, likely ones more than once.
 func (l *lottery) steps(ctx context.Context) []func() {
 	s := l.service
 	claim, enqueue := func() { l.claim() }, func() { l.enqueue(l.owners[l.IntN(len(l.owners))]) }
@@ -221,7 +221,7 @@ func (l *lottery) steps(ctx context.Context) []func() {
 	}
 }
 
-// turnsAreRight compares the table with what it is made from.
+// turnsAreRight compares the table of turns with the jobs.
 func (r *harness) turnsAreRight() {
 	r.t.Helper()
 	if n := r.number(`SELECT COUNT(*) FROM users u LEFT JOIN render_turns t ON t.user_id = u.id
@@ -233,8 +233,7 @@ func (r *harness) turnsAreRight() {
 	}
 }
 
-// Whatever happens to jobs, the table of turns gives every slot to the job that the rules
-// name.
+// After any changes, the table of turns gives every slot to the job that the rules name.
 func TestTurnsAreThoseOfTheRules(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		for seed := range uint64(6) {

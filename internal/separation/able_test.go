@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/logtest"
 )
 
-// A replica that cannot work takes no job, and the log tells what happened to
-// those that the other one takes.
+// A replica that cannot work claims no jobs, and the log shows what happened to the jobs that
+// another replica claims.
 func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()

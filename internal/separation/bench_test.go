@@ -26,9 +26,8 @@ type measured struct {
 	median, p95 time.Duration
 }
 
-// TestBenchmarkQueue measures how fast jobs are claimed. It is no Benchmark,
-// because its settings need a database prepared for them each, and its result is
-// a document.
+// TestBenchmarkQueue measures how fast jobs are claimed. It is not a Benchmark, because each
+// setting needs its own prepared database, and its result is a document.
 func TestBenchmarkQueue(t *testing.T) {
 	if *benchQueue == 0 {
 		t.Skip("run by make bench-queue")
@@ -80,9 +79,8 @@ provider takes some minutes for such a song.`)
 	}
 }
 
-// measureClaims lets workers claim and finish jobs for a while. On PostgreSQL
-// each is a replica with connections of its own; on SQLite they share the one
-// process that may use the database.
+// measureClaims lets workers claim and finish jobs for a while. On PostgreSQL each worker is a
+// replica with its own connections; on SQLite they share one process.
 func measureClaims(t *testing.T, database string, finished, workers int) measured {
 	t.Helper()
 	o := db.Options{MaxPool: 12}

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// A provider that is busy at any call before the payment is asked again when it says,
-// and neither costs an attempt nor a second charge.
+// If the provider is busy at any call before the payment, the service asks again after the
+// time that the provider names. That costs neither an attempt nor a second charge.
 func TestABusyProviderIsWaitedFor(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		for status, step := range map[int]string{503: "register", 429: "audio-separation"} {
@@ -46,7 +46,7 @@ func TestABusyProviderIsWaitedFor(t *testing.T) {
 	})
 }
 
-// pauseLeft is how long submissions pause.
+// pauseLeft returns how long submissions still pause.
 func (r *harness) pauseLeft() time.Duration {
 	return time.Duration(r.number(`SELECT until_ms - now_ms() FROM separation_pause`)) * time.Millisecond
 }

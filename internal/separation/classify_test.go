@@ -25,7 +25,7 @@ import (
 	"cutroom/internal/staging"
 )
 
-// judging is a Service that can judge uploads and nothing else.
+// judging returns a Service that can only classify uploads.
 func judging(t *testing.T) *Service {
 	t.Helper()
 	runner, err := media.New(media.Config{})
@@ -47,7 +47,7 @@ func upload(t *testing.T, path string) staging.File {
 	return staging.File{Path: path, FileName: filepath.Base(path), SizeBytes: st.Size()}
 }
 
-// silence encodes so many seconds of silence.
+// silence encodes that many seconds of silence.
 func silence(t *testing.T, seconds float64, name string, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -55,7 +55,7 @@ func silence(t *testing.T, seconds float64, name string, args ...string) string 
 	return path
 }
 
-// patched changes the content of each box of a name.
+// patched edits the content of each box with a name.
 func patched(t *testing.T, path, box string, edit func(content []byte)) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -80,8 +80,7 @@ func patched(t *testing.T, path, box string, edit func(content []byte)) string {
 	return path
 }
 
-// TestPriceIsOfTheRealLength prices honest files by the table and dishonest ones
-// by what they hold.
+// Files are priced by the sound that they contain, even if they declare another length.
 func TestPriceIsOfTheRealLength(t *testing.T) {
 	s := judging(t)
 	fast := func(b []byte) { binary.BigEndian.PutUint32(b[12:], 1000*binary.BigEndian.Uint32(b[12:])) }
@@ -109,7 +108,7 @@ func TestPriceIsOfTheRealLength(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredIsPricedByItsFrames takes ffprobe away.
+// Without ffprobe a file is priced by its frames.
 func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "ffprobe")
 	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
@@ -142,8 +141,7 @@ func declared(t *testing.T, n uint32, args ...string) string {
 	return path
 }
 
-// TestIndexIsPricedFirst refuses, without ffprobe, what the index shows to be out of
-// reach.
+// A file is refused without ffprobe if its index shows that the balance is too low.
 func TestIndexIsPricedFirst(t *testing.T) {
 	s := judging(t)
 	s.Media = nil // reading packets would panic
@@ -162,8 +160,7 @@ func TestIndexIsPricedFirst(t *testing.T) {
 	}
 }
 
-// TestUncountedIsRefused sends what lasts longer than anything in it tells, or
-// cannot be read to its end.
+// Files that may last longer than they show, or cannot be read to the end, are refused.
 func TestUncountedIsRefused(t *testing.T) {
 	s := judging(t)
 	fast := func(b []byte) { binary.BigEndian.PutUint32(b[12:], 1000*binary.BigEndian.Uint32(b[12:])) }
@@ -201,8 +198,7 @@ func TestUncountedIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnfinishedAnalysisIsRefused lists how ffprobe may end: only a damaged file is
-// priced by its size.
+// If ffprobe does not finish, the file is refused; only a damaged file is priced by its size.
 func TestUnfinishedAnalysisIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -224,7 +220,7 @@ func TestUnfinishedAnalysisIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnalysisIsBounded sends in many files at once, of many users and of one.
+// Many files at once, of many users and of one, keep to the limits of the analysis.
 func TestAnalysisIsBounded(t *testing.T) {
 	s := judging(t)
 	var serial atomic.Int64
@@ -273,7 +269,7 @@ func TestAnalysisIsBounded(t *testing.T) {
 	}
 }
 
-// probing counts the ffprobe that this process runs.
+// probing counts the ffprobe processes of this process.
 func probing() (n int) {
 	for _, pid := range benchtest.Family(os.Getpid()) {
 		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "ffprobe\n" { // none where it ended

@@ -16,7 +16,7 @@ import (
 	"cutroom/internal/job"
 )
 
-// delete deletes a job, which is then unknown to everything.
+// delete deletes a job, and checks that it is then unknown.
 func (r *harness) delete(s *Service, owner, id string) {
 	r.t.Helper()
 	if err := s.Delete(r.t.Context(), owner, id); err != nil {
@@ -86,8 +86,8 @@ func TestDeleteInEveryState(t *testing.T) {
 	})
 }
 
-// Whatever the worker of a deleted job does next, its result is thrown away, and
-// the place at the provider is taken until the provider is done.
+// The result of a deleted job is discarded, whatever its worker does next. The job stays in
+// flight until the provider is done.
 func TestADeletedJobAtTheProvider(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
@@ -155,14 +155,13 @@ func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 	})
 }
 
-// lifetimes are the moves of one job, each of which leaves its turn to others.
+// lifetimes runs the moves of jobs step by step, so that others can act between them.
 type lifetimes struct {
 	*harness
 	s *Service
 }
 
-// work is a worker that takes the next job as far as fate lets it, one of so many
-// moves after which it is gone.
+// work runs a worker on the next job, and stops it after that many moves.
 func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
 	j, ok, err := l.s.next(ctx)
 	if err != nil || !ok {
@@ -207,9 +206,9 @@ func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
 	}
 }
 
-// Whatever workers, sweeps and deletions do to jobs, in whatever order and at once:
-// the balance is that of the ledger, a deleted job is refunded, once, just where the
-// provider was not asked, and nothing of it comes back.
+// In any order of moves by workers, sweeps and deletions, also at once, the balance matches
+// the ledger. A deleted job is refunded once, only if the provider was not asked, and nothing
+// of it comes back.
 func TestDeletionsAmongAllMoves(t *testing.T) {
 	if err := flag.Set("rapid.checks", "15"); err != nil {
 		t.Fatal(err)
@@ -231,7 +230,7 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 	})
 }
 
-// interleave lets everything happen at once, and tells how often each job was deleted.
+// interleave runs everything at once, and returns how often each job was deleted.
 func (l *lifetimes) interleave(rt *rapid.T, owner string, jobs []string) map[string]int {
 	ctx := l.t.Context()
 	var mu sync.Mutex
@@ -276,7 +275,7 @@ func (l *lifetimes) interleave(rt *rapid.T, owner string, jobs []string) map[str
 	return deleted
 }
 
-// judge checks what must hold of an account and its jobs.
+// judge checks the invariants of an account and its jobs.
 func (l *lifetimes) judge(owner string, credits int64, jobs []string, deleted map[string]int) {
 	l.t.Helper()
 	want := credits

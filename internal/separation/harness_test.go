@@ -72,7 +72,7 @@ func newHarness(t testing.TB, d *db.DB) *harness {
 	return r
 }
 
-// withProvider starts the stand-in of the provider, which finds no speakers: each is
+// withProvider starts the provider's stand-in without speakers, because each speaker takes
 // four more passes of ffmpeg.
 func (r *harness) withProvider() *harness {
 	r.t.Helper()
@@ -150,7 +150,7 @@ func (r *harness) run(s *Service) (stop func()) {
 	return stop
 }
 
-// user makes a user with credits, booked like any others.
+// user creates a user with credits and the ledger entry for them.
 func (r *harness) user(credits int64) string {
 	r.t.Helper()
 	id := uuid.NewString()
@@ -160,7 +160,7 @@ func (r *harness) user(credits int64) string {
 	return id
 }
 
-// enqueue submits a job as Submit does, without judging an upload.
+// enqueue submits a job like Submit, without an upload to classify.
 func (r *harness) enqueue(s *Service, owner string) string {
 	r.t.Helper()
 	id := "sep-" + uuid.Must(uuid.NewV7()).String()
@@ -217,7 +217,7 @@ func (r *harness) exec(query string, args ...any) {
 	}
 }
 
-// age moves a job's times into the past, as if that long had gone by for it.
+// age moves a job's times into the past.
 func (r *harness) age(id string, by time.Duration) {
 	r.t.Helper()
 	r.exec(`UPDATE separation_jobs SET created_at = created_at - $2, submitting_at = submitting_at - $2, processing_at = processing_at - $2,
@@ -266,7 +266,7 @@ func (r *harness) booked(owner string, want int64) {
 	}
 }
 
-// eventually waits for done; the test ends when that takes too long.
+// eventually waits for done, and ends the test if that takes too long.
 func (r *harness) eventually(what string, done func() bool) {
 	r.t.Helper()
 	deadline := time.Now().Add(2 * time.Minute)
@@ -316,7 +316,7 @@ func (r *harness) object(key string) {
 	}
 }
 
-// claimed is a job in the hands of s.
+// claimed returns a job that s has claimed.
 func (r *harness) claimed(s *Service) claimedJob {
 	r.t.Helper()
 	j, ok, err := s.claim(r.t.Context())
@@ -343,7 +343,7 @@ func (r *harness) processing(s *Service, j *claimedJob) {
 // asking is the state SUBMITTING with the intent written down.
 const asking = "ASKING"
 
-// reach makes a job and brings it to a state, as its worker would.
+// reach creates a job and moves it to a state, like its worker.
 func (r *harness) reach(s *Service, owner, state string) claimedJob {
 	r.t.Helper()
 	id := r.enqueue(s, owner)

@@ -13,7 +13,7 @@ import (
 
 // Stems of earlier releases get their peaks at the first request and keep them. If the
 // job is deleted in the meantime, no peaks stay.
-func TestPeaksOfStemsOfBefore(t *testing.T) {
+func TestPeaksOfStemsFromEarlierReleases(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		s := r.service()

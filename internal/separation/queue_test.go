@@ -91,8 +91,8 @@ func inFlightNow(d *db.DB) (n int64, err error) {
 	return n, err
 }
 
-// Submissions of several replicas become visible in the order of created_at, or
-// a claimer could take a job before an older one that is yet to commit.
+// Submissions of several replicas become visible in the order of created_at. Otherwise a job
+// could be claimed before an older one commits.
 func TestSubmissionsAreSeenInOrder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		const submitters, each = 6, 12
@@ -338,8 +338,8 @@ func TestDeletionAndTheQueue(t *testing.T) {
 	})
 }
 
-// A replica that freezes in the middle of a claim, as a paused machine does,
-// holds up the queue for a moment and not until its connection is given up.
+// A replica that freezes in the middle of a claim, like a paused machine, delays the queue
+// only briefly, not until its connection times out.
 func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t)
@@ -371,7 +371,7 @@ func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 	}
 }
 
-// SQLite uses a partial index only where it recognises the index's condition.
+// SQLite uses a partial index only if it recognises the index's condition.
 // These queries run every two to five seconds on every replica.
 func TestHotQueriesUseTheirIndexes(t *testing.T) {
 	d := dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})

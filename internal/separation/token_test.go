@@ -54,7 +54,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// FuzzToken: no text opens a stem but the token that was signed for it.
+// FuzzToken checks that only the token signed for a stem opens it.
 func FuzzToken(f *testing.F) {
 	s := signer{"a secret of at least thirty-two characters", ""}
 	now := time.Unix(1_700_000_000, 0)
@@ -80,8 +80,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// A path-only URL may carry the path of PUBLIC_BASE_URL or not; an absolute one
-// must.
+// A path-only URL may include the path of PUBLIC_BASE_URL; an absolute one must.
 func TestStemURLsUnderAPath(t *testing.T) {
 	s := New(Options{PublicBaseURL: "https://api.example.test/base", SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour})
 	good := s.stemURL("sep-00000000-0000-7000-8000-000000000000", "voice_all")

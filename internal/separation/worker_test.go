@@ -156,8 +156,8 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 	})
 }
 
-// A worker whose lease went to another replica in the middle of an upload ends
-// quietly, and the job is paid for once.
+// A worker that loses its lease in the middle of an upload ends quietly, and the job is paid
+// for once.
 func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -193,7 +193,7 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 	})
 }
 
-// lateStore is a store in which something comes to lie just before it is listed.
+// lateStore is a store that gets an object just before it is listed.
 type lateStore struct {
 	objectstore.Store
 	list  func(prefix string)
@@ -206,8 +206,8 @@ func (s *lateStore) List(ctx context.Context, prefix string, each func(objectsto
 	return s.Store.List(ctx, prefix, each)
 }
 
-// A deletion takes the job away from its worker, and what the worker stored
-// too late goes when it notices.
+// A deletion takes the job from its worker. When the worker notices, it removes what it has
+// stored since.
 func TestDeletionDuringCollection(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -242,7 +242,7 @@ func TestDeletionDuringCollection(t *testing.T) {
 	})
 }
 
-// The copy of the source that was uploaded does not stay until the job ends.
+// The worker removes its copy of the source after the upload.
 func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -258,8 +258,7 @@ func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 	})
 }
 
-// TestLongerThanPaidIsNotSubmitted has the provider measure more than was
-// charged for: nothing is asked of it that costs money.
+// If the provider measures more than the user paid for, the call that costs money is not made.
 func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -286,7 +285,7 @@ func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 	})
 }
 
-// Each failure of a worker has its word, and none is a guess.
+// Each failure of a worker has its own error code.
 func TestWhatAFailureIsCalled(t *testing.T) {
 	for _, test := range []struct {
 		err      error
@@ -310,8 +309,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 	}
 }
 
-// TestFailedPollsKeepPaidWork lets each poll fail more often than any
-// call is tried at once.
+// Polls that fail more often than a call is retried do not end a paid job.
 func TestFailedPollsKeepPaidWork(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
