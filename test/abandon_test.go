@@ -14,6 +14,7 @@ import (
 
 func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("SEPARATION_ABANDON_TTL_MS", "60000"), apitest.Env("SEPARATION_URL_TTL_SEC", "60"))
 	u := s.SignIn(t)
 	id := u.Separate(t, mixture(t))
@@ -90,6 +91,7 @@ func TestRecordingWithoutBackground(t *testing.T) {
 
 func TestRecordingWithoutVoiceFailsAndIsRefunded(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoVoice = true })

@@ -186,6 +186,7 @@ func TestDeleteAFinishedRender(t *testing.T) {
 
 func TestDeleteSeparations(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "1"))
 	u := s.SignIn(t, apitest.Credits(20))
 	const prefix = "/api/v2/separate/"

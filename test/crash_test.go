@@ -47,16 +47,14 @@ func inProgress(t testing.TB, u *apitest.User, id string) {
 func TestLongRenders(t *testing.T) {
 	t.Parallel()
 	t.Run("kill in the middle", func(t *testing.T) { endInTheMiddleOfARender(t, (*apitest.Server).Kill9) })
-	t.Run("stop in the middle hands it back", func(t *testing.T) {
-		sameInEveryShape(t)
-		endInTheMiddleOfARender(t, (*apitest.Server).Stop)
-	})
+	t.Run("stop in the middle hands it back", func(t *testing.T) { endInTheMiddleOfARender(t, (*apitest.Server).Stop) })
 	if apitest.Postgres() {
 		t.Run("another replica takes over", anotherReplicaTakesOver)
 	}
 }
 
 func endInTheMiddleOfARender(t *testing.T, end func(*apitest.Server, testing.TB)) {
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
@@ -116,6 +114,7 @@ func TestKillInTheMiddleOfASeparation(t *testing.T) {
 
 func TestRepeatedKillsOfOneSeparation(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })

@@ -204,6 +204,7 @@ func TestEventsOutliveACrash(t *testing.T) {
 // minute.
 func TestEventsOutliveACrashDuringAnAttempt(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	x := apitest.Start(t)
 	receiver := x.World.Receiver
 	u := x.SignIn(t)

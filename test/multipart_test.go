@@ -137,6 +137,7 @@ func TestUploadInPartsGoesOnWhereItWasInterrupted(t *testing.T) {
 
 func TestUploadInPartsOfOtherBytesIsRefused(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
 	film := largerCopy(t, redClip(t), 16<<20)
