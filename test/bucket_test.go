@@ -140,14 +140,21 @@ func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 	}
 }
 
-// A stem download is complete or visibly broken off, never silently short.
-func TestStemsOnABadLine(t *testing.T) {
+func TestStemsFromTheBucket(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	f := newFlakyStore(t)
 	s := startOn(t, f)
 	u := s.SignIn(t)
 	path := stemPath(t, u.WaitReady(t, u.Separate(t, mixture(t))).Stem(t, "voice_all"))
+	t.Run("ranges cost one request each", func(t *testing.T) { stemRanges(t, s, f, path) })
+	f.heal()
+	t.Run("broken connections", func(t *testing.T) { stemsOnABadLine(t, s, f, path) })
+}
+
+// stemsOnABadLine checks that a download is complete or visibly broken off, never silently short.
+func stemsOnABadLine(t *testing.T, s *apitest.Server, f *flakyStore, path string) {
+	t.Helper()
 	whole := s.Do(t, apitest.Request{Path: path}).Expect(200).Body
 	f.spoil("GET", "/separation/", 2, cutDownload(5000))
 	if got := s.Do(t, apitest.Request{Path: path}).Expect(200).Body; !bytes.Equal(got, whole) {
@@ -178,14 +185,9 @@ func TestStemsOnABadLine(t *testing.T) {
 	}
 }
 
-// A stem download makes one request to the bucket for each range.
-func TestStemRangesCostOneRequestEach(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	f := newFlakyStore(t)
-	s := startOn(t, f)
-	u := s.SignIn(t)
-	path := stemPath(t, u.WaitReady(t, u.Separate(t, mixture(t))).Stem(t, "voice_all"))
+// stemRanges checks that a download makes one request to the bucket for each range.
+func stemRanges(t *testing.T, s *apitest.Server, f *flakyStore, path string) {
+	t.Helper()
 	asked := make(chan string, 100)
 	f.spoil("", "/separation/", 0, func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
 		asked <- r.Method + " " + r.Header.Get("Range")
