@@ -170,6 +170,8 @@ func startFront(t *testing.T, s *apitest.Server) *http.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() })
+	apitest.Eventually(t, 30*time.Second, func() bool { _, err := os.Stat(socket); return err == nil },
+		func() string { return "nginx does not listen" })
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
