@@ -197,8 +197,12 @@ drill-standby: build ## stop a synchronous standby for DRILL_OUTAGES during jobs
 	CUTROOM_DRILL_OUTAGES="$(DRILL_OUTAGES)" CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres \
 		$(GO) test ./test/drill -run TestStoppedStandby -count=1 -timeout 40m -v
 
+.PHONY: drill-unit
+drill-unit: build ## run the units under a real systemd, as root: watchdog, doctor --as-unit, credentials, backups
+	scripts/drill-unit.sh
+
 .PHONY: drill-backup
-drill-backup: build ## back up, restore and verify a PostgreSQL cluster of its own; must detect a tampered ledger
+drill-backup: build ## back up and lose a PostgreSQL cluster of its own, and restore it by the runbook with a user's film
 	scripts/drill-backup.sh
 
 .PHONY: fault-matrix
