@@ -93,6 +93,12 @@ func TestAnalysis(t *testing.T) {
 	if !silent.HasAudio || silent.IntegratedLUFS != nil || silent.TruePeakDB != nil || len(silent.OnsetsMs) > 0 || silent.Peaks == nil {
 		t.Errorf("silence: %+v", silent)
 	}
+	// A second of sound that begins late is as loud as it is alone.
+	late := analyse(u, generate(t, "late.mp4", "-f", "lavfi", "-i", "testsrc2=s=64x64:r=10:d=4", "-itsoffset", "3", "-f", "lavfi", "-i",
+		"sine=f=997:d=1:r=48000", "-pix_fmt", "yuv420p", "-c:a", "aac"), "mp4", nil)
+	if l := late.IntegratedLUFS; l == nil || math.Abs(*l+21.1) > 0.2 {
+		t.Errorf("a late sound: %+v", late)
+	}
 	// A voice in the centre of three channels.
 	centre := analyse(u, generate(t, "centre.wav", "-f", "lavfi", "-i", "aevalsrc=0|0|0.2*sin(2*PI*997*t):c=3.0:s=48000:d=1"), "wav", nil)
 	if l := centre.IntegratedLUFS; l == nil || math.Abs(*l+17) > 0.2 {

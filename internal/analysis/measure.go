@@ -62,10 +62,12 @@ func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeou
 	loudness := audio.NewLoudnessMeter(audio.ChannelWeights(channels)...)
 	onsets := audio.NewRhythmDetector(channels)
 	waveform := audio.NewWaveformDrawer(audio.SampleRate, channels)
+	late := media.MulDiv(int64(max(0, p.AudioPackets.First-p.Zero())), audio.SampleRate, int64(time.Second))
+	begun := &skipper{loudness, late * 4 * int64(channels)}
 	args := p.SoundArgs(file, media.SoundWindow{SampleRate: audio.SampleRate, Layout: layout})
 	_, err := s.o.Media.Encode(ctx, media.Pass{
 		Name: "analyse sound", Args: append(args, "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), Inputs: []string{file},
-		Stdout: io.MultiWriter(loudness, onsets, waveform.Floats()), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: maxMemory,
+		Stdout: io.MultiWriter(begun, onsets, waveform.Floats()), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: maxMemory,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("analyse sound: %w", err)
@@ -85,6 +87,20 @@ func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeou
 	}
 	found.OnsetsMs = slices.Compact(found.OnsetsMs)
 	return found, nil
+}
+
+// skipper passes on what is written after the first bytes. The silence before a film's
+// sound begins would make the sound quieter, as it fills parts of gating blocks.
+type skipper struct {
+	io.Writer
+	bytes int64 // still to skip
+}
+
+func (s *skipper) Write(p []byte) (int, error) {
+	skip := min(s.bytes, int64(len(p)))
+	s.bytes -= skip
+	n, err := s.Writer.Write(p[skip:])
+	return int(skip) + n, err
 }
 
 // layoutFor returns the layout in which sound of so many channels is measured, and its
