@@ -84,13 +84,24 @@ func (c *keepingConn) Close() error {
 // database is the one database of the process, which every schedule empties.
 type database struct {
 	*db.DB
-	empty []string // statements that bring it back to what the migrations left
+	tables []table
+	filled string // a query that tells of each table whether it may have rows: 1 or 0
+}
+
+// table is how one table is brought back to what the migrations left.
+type table struct {
+	empty string
+	fill  []string
 }
 
 var openDatabase = sync.OnceValues(func() (*database, error) {
 	ctx := context.Background()
 	d, err := db.Open(ctx, db.Options{URL: "sqlite::memory:", Driver: driverName})
 	if err != nil {
+		return nil, err
+	}
+	// Each write keeps a copy of its page, so that it can be rolled back.
+	if _, err := d.Exec(ctx, `PRAGMA page_size = 1024`); err != nil {
 		return nil, err
 	}
 	if err := d.Migrate(ctx); err != nil {
@@ -107,18 +118,22 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	// Triggers write into these while others are emptied.
 	depths["job_changes"], depths["provider_latencies"] = -1, -1
 	slices.SortStableFunc(tables, func(a, b string) int { return depths[b] - depths[a] })
-	var empty []string
-	for _, table := range tables {
-		empty = append(empty, `DELETE FROM `+table)
-	}
-	for _, table := range tables {
-		rows, err := insertsOf(ctx, d, table)
+	out := &database{DB: d}
+	var filled []string
+	for _, name := range tables {
+		rows, err := insertsOf(ctx, d, name)
 		if err != nil {
 			return nil, err
 		}
-		empty = append(empty, rows...)
+		out.tables = append(out.tables, table{`DELETE FROM ` + name, rows})
+		is := `EXISTS (SELECT 1 FROM ` + name + `)`
+		if depths[name] < 0 || len(rows) > 0 {
+			is = `1`
+		}
+		filled = append(filled, is)
 	}
-	return &database{d, empty}, nil
+	out.filled = `SELECT ` + strings.Join(filled, ` || `)
+	return out, nil
 })
 
 // referring is how many tables are on the longest way from a table along its references.
@@ -152,12 +167,24 @@ func insertsOf(ctx context.Context, d *db.DB, table string) (inserts []string, e
 
 // reset empties the database.
 func (d *database) reset(ctx context.Context) error {
-	for _, statement := range d.empty {
-		if _, err := d.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
+	return d.InTx(ctx, func(tx *db.Tx) error {
+		var filled string
+		if err := tx.QueryRow(ctx, d.filled).Scan(&filled); err != nil {
+			return err
 		}
-	}
-	return nil
+		var statements, fill []string
+		for i, t := range d.tables {
+			if filled[i] == '1' {
+				statements, fill = append(statements, t.empty), append(fill, t.fill...)
+			}
+		}
+		for _, statement := range append(statements, fill...) {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return fmt.Errorf("%s: %w", statement, err)
+			}
+		}
+		return nil
+	})
 }
 
 func TestDatabaseIsEmptied(t *testing.T) {

@@ -106,7 +106,7 @@ func respond(status int, header http.Header, body []byte) *http.Response {
 }
 
 // separationTakes is how long the provider works on a project.
-const separationTakes = 4 * time.Second
+const separationTakes = 2 * time.Second
 
 func (p *provider) answer(req *http.Request, body []byte, fails bool) []byte {
 	p.mu.Lock()

@@ -39,10 +39,10 @@ var planted = []struct {
 		{"separation/queue.go", `case j.IntentAt.Valid:`, `case j.IntentAt.Valid && j.Attempts > 2:`},
 		{"separation/queue.go", `And: ` + "` AND submit_intent_at IS NULL`, ", ``}}},
 	{"an idempotency key is saved after the commit", []edit{{"idempotency/idempotency.go",
-		"		return Save(ctx, tx, k, answer)\n	})\n", `		return nil
+		"		return save(ctx, tx, k, answer)\n	})\n", `		return nil
 	})
 	if err == nil {
-		err = d.InTx(ctx, func(tx *db.Tx) error { return Save(ctx, tx, k, answer) })
+		err = d.InTx(ctx, func(tx *db.Tx) error { return save(ctx, tx, k, answer) })
 	}
 `}}},
 }
@@ -55,12 +55,16 @@ var failedSeed = regexp.MustCompile(`seed \d+: .*`)
 var shrunkPlan = regexp.MustCompile(`\{order: .*\}`)
 
 func TestPlantedBugsAreFound(t *testing.T) {
-	if !*plant {
-		t.Skip("compiles the service several times: -planted runs it")
-	}
 	for _, p := range planted {
 		t.Run(strings.ReplaceAll(p.name, " ", "_"), func(t *testing.T) {
-			bin := compile(t, p.edits)
+			overlay := writeOverlay(t, p.edits)
+			if !*plant {
+				t.Skip("the bug can be planted; -planted compiles the service with it")
+			}
+			bin := filepath.Join(t.TempDir(), "simulation.test")
+			if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", bin, ".").CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
 			out, err := exec.CommandContext(t.Context(), bin, "-test.run=^TestSchedules$", fmt.Sprintf("-schedules=%d", within)).CombinedOutput()
 			found := failedSeed.Find(out)
 			if err == nil || found == nil {
@@ -71,8 +75,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// compile compiles these tests with a changed service.
-func compile(t *testing.T, edits []edit) (bin string) {
+// writeOverlay writes an overlay for the compiler with changed files of the service.
+func writeOverlay(t *testing.T, edits []edit) (overlay string) {
 	t.Helper()
 	dir := t.TempDir()
 	root, err := filepath.Abs("..")
@@ -98,17 +102,13 @@ func compile(t *testing.T, edits []edit) (bin string) {
 			t.Fatal(err)
 		}
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": changed})
+	list, err := json.Marshal(map[string]any{"Replace": changed})
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+	overlay = filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, list, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bin = filepath.Join(dir, "simulation.test")
-	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", bin, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return bin
+	return overlay
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
 	"io"
 	"math/rand/v2"
 	"path"
@@ -325,10 +325,13 @@ func (s *scheduler) freeze(r *replica) {
 	}
 }
 
+// hashSeed is that of the digests, which are compared within one process.
+var hashSeed = maphash.MakeSeed()
+
 func (s *scheduler) tell(c *call, k kind) {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d %d %s %d %d", s.digest, c.from.number, c.what, k, time.Now().UnixMilli())
-	s.digest = h.Sum64()
+	for _, n := range []uint64{uint64(c.from.number), uint64(k), uint64(time.Now().UnixMilli()), maphash.String(hashSeed, c.what)} {
+		s.digest = (s.digest ^ n) * 1099511628211 // as FNV
+	}
 	if s.trace != nil {
 		s.trace.step(c, k)
 	}

@@ -84,6 +84,7 @@ const (
 	pollTimeout = 90 * time.Second
 	busyWait    = time.Minute
 	jobTimeout  = 2 * time.Minute
+	sweepEvery  = 10 * time.Second
 	inFlight    = 2 // separations at the provider
 	longLife    = 30 * 24 * time.Hour
 )
@@ -155,9 +156,11 @@ func (r *replica) sweep(ctx context.Context) {
 		rounds.Go(func() {
 			tick := time.NewTicker(interval)
 			defer tick.Stop()
-			for ctx.Err() == nil {
+			for fresh := r.world.down == 0; ctx.Err() == nil; fresh = false {
 				for _, task := range tasks {
-					_ = task(ctx)
+					if !fresh { // at first there is nothing to sweep
+						_ = task(ctx)
+					}
 				}
 				select {
 				case <-tick.C:
@@ -166,7 +169,7 @@ func (r *replica) sweep(ctx context.Context) {
 			}
 		})
 	}
-	round(5*time.Second, r.separations.SweepJobs, r.renders.SweepJobs)
+	round(sweepEvery, r.separations.SweepJobs, r.renders.SweepJobs)
 	round(time.Minute, r.accounts.FinishErasures, func(ctx context.Context) error { return idempotency.Sweep(ctx, r.db) })
 	round(time.Hour, r.expire)
 	rounds.Wait()
@@ -270,9 +273,9 @@ func userID(n int) string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", 
 const maxRequests = 4
 
 func drawRequests(rng *rand.Rand) (out []request) {
-	users := 1 + rng.IntN(2)
+	users, within := 1+rng.IntN(2), []int{3_000, 6_000, 12_000}[rng.IntN(3)]
 	for n := range 1 + rng.IntN(maxRequests) {
-		q := request{number: n, user: rng.IntN(users), at: time.Duration(rng.IntN(12_000)) * time.Millisecond, copies: 1}
+		q := request{number: n, user: rng.IntN(users), at: time.Duration(rng.IntN(within)) * time.Millisecond, copies: 1}
 		switch k := rng.IntN(16); {
 		case n == 0 && k < 10, k < 6:
 			q.what = separate
