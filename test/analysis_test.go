@@ -115,7 +115,7 @@ func TestAnalysis(t *testing.T) {
 	}
 	broken := uploadAsset(t, u, text, "mp4", "video/mp4")
 	for range 2 {
-		u.Post(t, analysisPath, M{"assetKey": broken}).Error(400, "assetKey names a file that holds no picture or sound that can be read")
+		u.Post(t, analysisPath, M{"assetKey": broken}).Error(400, "assetKey names a file without readable pictures or sound")
 	}
 	for points, sentence := range map[any]string{
 		99: "points must be 100..4000", 4001: "points must be 100..4000", 100.5: "points must be an integer", "100": "points must be an integer",

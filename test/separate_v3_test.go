@@ -80,7 +80,7 @@ func TestSeparateAnAsset(t *testing.T) {
 		want string
 	}{
 		{M{"sourceAssetKey": late, "trimEndMs": 1900}, "trimStartMs and trimEndMs leave no sound of the asset"},
-		{M{"sourceAssetKey": mute}, "sourceAssetKey names a file without sound that can be read"},
+		{M{"sourceAssetKey": mute}, "sourceAssetKey names a file without readable sound"},
 		{M{"sourceAssetKey": key, "trimStartMs": 400000}, "trimStartMs and trimEndMs leave no sound of the asset"},
 		{M{"sourceAssetKey": key, "trimStartMs": 2000, "trimEndMs": 2000}, "trimEndMs must be > trimStartMs, or 0 for the end"},
 		{M{"sourceAssetKey": key, "trimStartMs": -1}, "trimStartMs must be >= 0"},

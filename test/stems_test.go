@@ -80,7 +80,7 @@ func TestStemAsWAV(t *testing.T) {
 		t.Error("the samples of the WAV file are not those of the stem")
 	}
 	for _, format := range []string{"mp3", "WAV", ""} {
-		s.Do(t, apitest.Request{Path: path + "&format=" + format}).Error(400, "format must be wav, or absent for the stem as it is kept")
+		s.Do(t, apitest.Request{Path: path + "&format=" + format}).Error(400, "format must be wav or absent")
 	}
 	s.Do(t, apitest.Request{Path: strings.Replace(wav.Path, "background", "voice_all", 1)}).Error(403, "invalid_stem_token")
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/separate/" + job.JobID, Valid: true}).Expect(204)

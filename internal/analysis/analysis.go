@@ -59,7 +59,7 @@ const (
 
 var (
 	errBusy      = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: slotWait}
-	errNotMedia  = fault.Invalidf("assetKey names a file that holds no picture or sound that can be read")
+	errNotMedia  = fault.Invalidf("assetKey names a file without readable pictures or sound")
 	errExhausted = fault.Invalidf("assetKey names a file that takes too much time or memory to analyse")
 )
 

@@ -29,10 +29,10 @@ const (
 )
 
 // errNoUpload is the answer for an upload that does not exist, or is another user's.
-var errNoUpload = fault.NotFoundf("no such upload; ask for its addresses again")
+var errNoUpload = fault.NotFoundf("the upload is unknown or has ended; request its addresses again")
 
 // errMismatch is the answer for an upload whose bytes differ from those declared.
-var errMismatch = fault.Invalidf("what was uploaded does not hash to sha256Hex; upload the file again")
+var errMismatch = fault.Invalidf("the uploaded bytes do not match sha256Hex; upload the file again")
 
 // Part is a part of an upload.
 type Part struct {

@@ -109,7 +109,7 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 		if n := p.store.count(http.MethodDelete); n != 1 {
 			t.Errorf("%d uploads are aborted, want 1", n)
 		}
-		if _, err := p.service.Complete(t.Context(), old, forgotten.ID); !strings.Contains(code(err), "no such upload") {
+		if _, err := p.service.Complete(t.Context(), old, forgotten.ID); !strings.Contains(code(err), "unknown or has ended") {
 			t.Errorf("a swept upload: %v", err)
 		}
 		if again := p.mustBegin(old); again.ID == forgotten.ID || done(again) != 0 {

@@ -138,7 +138,7 @@ func TestWhatIsNoMedia(t *testing.T) {
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anullsrc", "-t", "0", nothing)
 	tl = film(cut(nothing, 0, 0))
 	tl.OutputKind = timeline.Audio
-	checkSentence(t, b.fails(t, tl), `no_media: segments\[0\]: the source holds no pictures or sound`)
+	checkSentence(t, b.fails(t, tl), `no_media: segments\[0\]: the source has no pictures or sound`)
 }
 
 func TestLimitsHaveNames(t *testing.T) {

@@ -113,9 +113,9 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 				p.index, seconds(length), seconds(claim))
 		}
 		if length <= 0 {
-			return fault.Failedf(fault.NoMedia, "segments[%d]: the source holds no pictures or sound", p.index)
+			return fault.Failedf(fault.NoMedia, "segments[%d]: the source has no pictures or sound", p.index)
 		}
-		return fault.Failedf(fault.NoMedia, "segments[%d]: trimStartMs lies at or beyond the end of the source (%s)",
+		return fault.Failedf(fault.NoMedia, "segments[%d]: trimStartMs is at or beyond the end of the source (%s)",
 			p.index, seconds(length))
 	}
 	asked := cmp.Or(s.TrimEnd, math.MaxInt64)

@@ -355,12 +355,12 @@ func TestTinyClipsAndTrimsBeyondTheEnd(t *testing.T) {
 	if out.Frames != 1 {
 		t.Errorf("%d frames of a millisecond", out.Frames)
 	}
-	if got := b.fails(t, film(cut(two, 5000, 0))); !strings.HasPrefix(got, "no_media: segments[0]: trimStartMs lies at or beyond the end of the source (0.2 s") {
+	if got := b.fails(t, film(cut(two, 5000, 0))); !strings.HasPrefix(got, "no_media: segments[0]: trimStartMs is at or beyond the end of the source (0.2 s") {
 		t.Error(got)
 	}
 	tl := film(cut(two, 0, 0))
 	tl.Clips = []timeline.Clip{{SourceKey: two, SourceTrimStart: time.Minute, Volume: 1, Speed: 1}}
-	if got := b.fails(t, tl); !strings.HasPrefix(got, "no_media: bgmClips[0]: sourceTrimStartMs lies at or beyond the end") {
+	if got := b.fails(t, tl); !strings.HasPrefix(got, "no_media: bgmClips[0]: sourceTrimStartMs is at or beyond the end") {
 		t.Error(got)
 	}
 }

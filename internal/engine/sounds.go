@@ -239,7 +239,7 @@ func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]
 		info := src.info.Audio
 		if c.SourceTrimStart >= info.End {
 			return nil, fault.Failedf(fault.NoMedia,
-				"bgmClips[%d]: sourceTrimStartMs lies at or beyond the end of the music (%s)", i, seconds(info.End))
+				"bgmClips[%d]: sourceTrimStartMs is at or beyond the end of the music (%s)", i, seconds(info.End))
 		}
 		asked := cmp.Or(c.SourceTrimEnd, math.MaxInt64)
 		if err := damaged(fmt.Sprintf("bgmClips[%d]", i), c.SourceTrimStart, min(info.ClaimedEnd, asked), info.End); err != nil {

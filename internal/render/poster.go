@@ -39,7 +39,7 @@ func (s *Service) Poster(ctx context.Context, owner, jobID string) (obj objectst
 	return obj, filepath.Base(key), nil
 }
 
-var errNoPicture = fault.NotFoundf("a render of sound alone has no poster")
+var errNoPicture = fault.NotFoundf("an audio-only render has no poster")
 
 // makePoster makes the poster of a stored film and records it in the job's row.
 func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error {

@@ -27,7 +27,7 @@ type Reference struct {
 }
 
 var (
-	errSilentAsset = fault.Invalidf("sourceAssetKey names a file without sound that can be read")
+	errSilentAsset = fault.Invalidf("sourceAssetKey names a file without readable sound")
 	errEmptyCut    = fault.Invalidf("trimStartMs and trimEndMs leave no sound of the asset")
 	errNoAsset     = fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
 	errLongAsset   = fault.Invalidf("sourceAssetKey names a file that takes too much time or memory to cut")

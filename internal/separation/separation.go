@@ -204,5 +204,5 @@ var (
 	errInterrupted    = fault.Failedf(fault.Interrupted, sentenceNoAnswer)
 	errTimedOut       = fault.Failedf(fault.TimedOut, sentenceNoAnswer)
 	errProviderFailed = fault.Failedf(fault.ProviderRejected, sentenceNoAnswer)
-	errPriceMismatch  = fault.Failedf(fault.PriceMismatch, "The audio is longer than the length it was charged for")
+	errPriceMismatch  = fault.Failedf(fault.PriceMismatch, "The audio is longer than the length that was charged")
 )

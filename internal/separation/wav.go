@@ -14,7 +14,7 @@ import (
 // formatWAV asks for a stem as WAV instead of its stored format, "".
 const formatWAV = "wav"
 
-var errFormat = fault.Invalidf("format must be wav, or absent for the stem as it is kept")
+var errFormat = fault.Invalidf("format must be wav or absent")
 
 // openWAV opens the WAV file with the samples of a stem, which is made at first use.
 func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object, error) {
