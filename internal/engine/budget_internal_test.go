@@ -62,8 +62,8 @@ func TestTheWorkOfMixingIsBounded(t *testing.T) {
 	}
 }
 
-// However a film is cut, and however many stems lie over it, what it would cost is
-// known and refused before any of it is planned.
+// The cost of a film's sound is known, and refused if it is too high, before anything is
+// planned.
 func TestPiecesOfSoundAreCounted(t *testing.T) {
 	info := fakeVideo(r(30, 1), 3000, 0)
 	sources := map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}

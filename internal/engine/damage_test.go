@@ -42,8 +42,7 @@ func checkSentence(t *testing.T, got, want string) {
 	}
 }
 
-// A file of which the end is missing fails where the missing part is asked for,
-// and serves where it is not.
+// A truncated file fails a film that needs the missing end, and works for other films.
 func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -108,8 +107,8 @@ func TestRottenDataIsNoticed(t *testing.T) {
 	mediatest.ConstantRate(t, out.Path, 30, 180, 20*time.Microsecond)
 }
 
-// What is no media is refused with a sentence. That nothing else is opened for it is a
-// test of the media package.
+// Files that are not media are refused with a sentence. The media package tests that they
+// open no other file.
 func TestWhatIsNoMedia(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -211,8 +210,7 @@ func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
 	b.render(t, film(cut(grows, 0, 1000)))
 }
 
-// What nobody can see is no film: neither what says that it is encrypted nor what
-// is decoded with errors throughout.
+// Encrypted sources, and sources that decode with errors throughout, make no film.
 func TestNoiseIsNoFilm(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -224,7 +224,7 @@ type frameMap struct {
 	pictures []cells // the source's frames, in order
 }
 
-// read finds out what the source holds and returns how long it is.
+// read analyses the source and returns its length.
 func (m *frameMap) read(t *testing.T) time.Duration {
 	t.Helper()
 	var err error

@@ -200,8 +200,7 @@ func TestLayoutProperties(t *testing.T) {
 	})
 }
 
-// A segment that is split in two has as many frames as before, wherever it is split and
-// whatever plays around it.
+// Splitting a segment anywhere keeps its number of frames, whatever plays around it.
 func TestSplittingKeepsTheFrames(t *testing.T) {
 	rates := []media.Rational{r(24, 1), r(25, 1), r(30, 1), r(30000, 1001), r(60, 1), r(12, 1)}
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -252,7 +252,7 @@ func TestInterlacedIsWoven(t *testing.T) {
 	}
 }
 
-// Tracks nobody should see or hear are left alone.
+// Hidden tracks are ignored.
 func TestTheRightTracksAreUsed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -365,7 +365,7 @@ func TestTinyClipsAndTrimsBeyondTheEnd(t *testing.T) {
 	}
 }
 
-// Headers lie about durations; the film does not believe them.
+// Wrong durations in headers do not change the film.
 func TestBogusDurations(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

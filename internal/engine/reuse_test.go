@@ -79,8 +79,8 @@ func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A long segment is made in pieces that lie on the source's own grid: trimming
-// or splitting it leaves the inner pieces as they are.
+// A long segment is made in pieces on the source's own grid, so trimming or splitting it does
+// not change the inner pieces.
 func TestLongSegmentsAreMadeInPieces(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -192,8 +192,8 @@ func toneEdges(t *testing.T, path string) (start, end float64) {
 	return float64(first) / mediatest.SampleRate, float64(last) / mediatest.SampleRate
 }
 
-// Music lies exactly where it was put, at its own speed and level, once, and the
-// sound above it keeps its level.
+// Music plays once, exactly at its position, speed and level, and the sound above it keeps
+// its level.
 func TestMusicIsLaidUnder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -277,8 +277,7 @@ func TestStemsAddUpToTheOriginal(t *testing.T) {
 	near(t, "background behind the range", mediatest.ToneLevel(t, alone.Path, 1234, mediatest.Between(2600, 4500)), db(0.15), 0.1)
 }
 
-// What was cut only to change its volume reads on without a click, and without a gap
-// where even the volume is the same.
+// Cuts that only change the volume make no click, and cuts without a change make no gap.
 func TestPiecesOfOneSoundReadOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -419,8 +418,8 @@ func TestWindowOfALongSoundKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// What an encoder needs before the sound begins is not part of it: a bare AAC stream
-// does not say that it is there, and in matroska and ogg it lies before zero.
+// The encoder's priming is not part of the sound. A bare AAC stream does not declare it, and
+// in matroska and ogg it is before zero.
 func TestMusicStartsOnTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
