@@ -87,7 +87,8 @@ func turnSQL(d *db.DB) string {
 	waiting, job := oldestJob(fits+notBeforeNext, d.SkipLockedOf("j")), oldestJob(fits, d.SkipLockedOf("j"))
 	const createdAt = `(SELECT h.created_at FROM render_jobs h WHERE h.id = t.job_id) AS created_at`
 	return `WITH ` + lostJobs + `,
-		line AS MATERIALIZED (SELECT t.*, ` + createdAt + ` FROM (SELECT t.*, ` + waiting + ` AS job_id ` + inLine(waiting+` IS NOT NULL`, 2) + `) AS t),
+		line AS MATERIALIZED (SELECT t.*, ` + createdAt + `
+			FROM (SELECT t.*, ` + waiting + ` AS job_id ` + inLine(waiting+` IS NOT NULL`, 2) + `) AS t),
 		` + outOfLine + `,
 		turns (running, last_started_at, created_at, job_id) AS MATERIALIZED (
 			SELECT processing, last_started_at, created_at, job_id FROM line WHERE user_id NOT IN (SELECT user_id FROM outside)

@@ -219,7 +219,8 @@ func TestAClaimReadsNoEndedJobs(t *testing.T) {
 		var before, after int64
 		if err := r.db.InTx(t.Context(), func(tx *db.Tx) error {
 			count := func(n *int64) error {
-				return tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'render_jobs'`).Scan(n)
+				return tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+					WHERE relname = 'render_jobs'`).Scan(n)
 			}
 			_, err := tx.Exec(t.Context(), `SET CONSTRAINTS ALL IMMEDIATE`)
 			return errors.Join(err, count(&before), step(t.Context(), tx), count(&after))
