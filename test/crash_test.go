@@ -54,7 +54,6 @@ func TestLongRenders(t *testing.T) {
 }
 
 func endInTheMiddleOfARender(t *testing.T, end func(*apitest.Server, testing.TB)) {
-	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
@@ -114,7 +113,6 @@ func TestKillInTheMiddleOfASeparation(t *testing.T) {
 
 func TestRepeatedKillsOfOneSeparation(t *testing.T) {
 	t.Parallel()
-	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })

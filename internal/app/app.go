@@ -27,6 +27,7 @@ import (
 	"cutroom/internal/derived"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/events"
+	"cutroom/internal/fault"
 	"cutroom/internal/httpserve"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
@@ -59,7 +60,7 @@ type App struct {
 	sweeps        *ops.Sweeps
 	deps          *ops.Dependencies
 	ready         *ops.Readiness
-	outage        job.Outage
+	outage        fault.Outage
 	nodeID        string
 	renewer       *job.Renewer
 	replica       job.Replica

@@ -3,12 +3,15 @@ package db
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"cutroom/internal/fault"
 )
 
 // ForWorkers begins the topics for workers. Clients wait for the others, which are far more
@@ -126,12 +129,13 @@ func (d *DB) RunNotifier(ctx context.Context, clients, workers bool) error {
 		<-ctx.Done()
 		return nil
 	}
+	var outage fault.Outage
 	for ctx.Err() == nil {
 		err := d.receive(ctx, listen)
 		if ctx.Err() != nil {
 			return nil
 		}
-		d.log.Warn("database notifications interrupted", "err", err)
+		outage.Log(d.log, slog.LevelWarn, "", "database notifications interrupted", "err", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):

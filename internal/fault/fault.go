@@ -1,4 +1,4 @@
-// Package fault defines the failures that a client may see.
+// Package fault defines the failures that a client may see, and logs those that last ([Outage]).
 //
 // The package that knows the reason for a failure returns an [Error]. Every other error is internal
 // and reaches the client as a bare 500. This package knows nothing of HTTP: a table in httpapi turns

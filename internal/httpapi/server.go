@@ -28,7 +28,6 @@ import (
 	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/httpserve"
-	"cutroom/internal/job"
 	"cutroom/internal/pause"
 	"cutroom/internal/quota"
 	"cutroom/internal/render"
@@ -96,7 +95,7 @@ type Server struct {
 	// methods are those of each path, so that /separate/v3 is no job with the id v3.
 	methods map[string][]string
 
-	outages job.Outage
+	outages fault.Outage
 	waiters *httpserve.Shares // of each user, on this replica
 }
 

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
 )
 
 // ErrLost is the cause of a work context whose lease another worker took. The holder
@@ -77,7 +78,7 @@ type Renewer struct {
 	owner string
 	log   *slog.Logger
 
-	outage Outage
+	outage fault.Outage
 }
 
 // NewRenewer returns a Renewer. Owner identifies this process and must differ at each
@@ -255,7 +256,7 @@ func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct
 	work func(ctx context.Context) (bool, error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var outage Outage
+	var outage fault.Outage
 	for {
 		for ctx.Err() == nil {
 			var more bool

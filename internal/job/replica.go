@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
 )
 
 // ReplicaTTL is how long a replica counts as alive after it was last seen.
@@ -28,7 +29,7 @@ type Replica struct {
 func (r Replica) Run(ctx context.Context, d *db.DB) error {
 	tick := time.NewTicker(ReplicaTTL / 3)
 	defer tick.Stop()
-	var outage Outage
+	var outage fault.Outage
 	for {
 		if err := r.Announce(ctx, d); err != nil && ctx.Err() == nil {
 			outage.Log(r.Log, slog.LevelWarn, "", "replica not announced", "err", err)

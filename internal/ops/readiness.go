@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"cutroom/internal/db"
+	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
@@ -67,7 +68,7 @@ type Readiness struct {
 	probedAt time.Time
 	probed   map[string]error // by reason; without disk and database
 
-	outage job.Outage // by reason
+	outage fault.Outage // by reason
 }
 
 // NewReadiness returns an http.Handler for /readyz, and a collector to register.

@@ -111,7 +111,7 @@ type Service struct {
 	jobs   job.Table
 	signer signer
 	log    *slog.Logger
-	outage job.Outage
+	outage fault.Outage
 
 	analyses     *media.FairSlots // of uploads, within their requests
 	analysisWait time.Duration
