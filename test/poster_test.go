@@ -98,7 +98,7 @@ func TestPosterIsServedWhileThereIsAFilm(t *testing.T) {
 	if len(again.Body) > 0 || again.Header.Get("Cache-Control") != "private, no-cache" {
 		t.Errorf("304 with %d bytes, Cache-Control %q", len(again.Body), again.Header.Get("Cache-Control"))
 	}
-	u.Get(t, "/api/v2/render/"+sound+"/poster").Sentence(404, "sound")
+	u.Get(t, "/api/v2/render/"+sound+"/poster").Sentence(404, "audio-only")
 	s.Do(t, apitest.Request{Path: path}).Error(401, "missing_token")
 	unknown := other.Get(t, "/api/v2/render/rnd-00000000-0000-7000-8000-000000000000/poster").Expect(404)
 	if foreign := other.Get(t, path).Expect(404); string(foreign.Body) != string(unknown.Body) {
