@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"diskcache":            {"disk"},
 	"config":               {"upstream/credentials"},
 	"clock":                {},
-	"db":                   {"clock", "tracing"},
+	"db":                   {"clock", "fault", "tracing"},
 	"media":                {"media/confine", "media/container", "tracing"},
 	"media/confine":        {},
 	"media/container":      {},
@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 	"httpapi":              {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "disk", "events", "fault", "httpserve", "idempotency", "job", "objectstore", "pause", "quota", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},
 	"httpserve":            {},
 	"simulation":           {}, // tests alone
-	"ops":                  {"admin", "db", "events", "httpcall", "job", "media", "objectstore", "staging", "upstream/separator"},
+	"ops":                  {"admin", "db", "events", "fault", "httpcall", "job", "media", "objectstore", "staging", "upstream/separator"},
 	"sandbox":              {"sandbox"},       // nothing of the service: a misread wire format must not hide on both sides
 	"mediatest":            {"sandbox"},       // how programs are run
 	"dbtest":               {"db", "sandbox"}, // as above

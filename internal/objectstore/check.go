@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -56,6 +55,10 @@ func (b *Bucket) Check(ctx context.Context) (err error) {
 // still take a few bytes.
 const checkBytes = 1 << 20
 
+// refusedBytes is the size of a body that the store may refuse unread. If it closed the
+// connection while a longer one is sent, its answer could be lost.
+const refusedBytes = 16
+
 // check is one run of Bucket.Check.
 type check struct {
 	bucket  *Bucket
@@ -66,11 +69,13 @@ type check struct {
 
 func (c *check) putAndGet(ctx context.Context) error {
 	src, dst := filepath.Join(c.dir, "src"), filepath.Join(c.dir, "dst")
-	if err := os.WriteFile(src, c.content, 0o600); err != nil {
-		return err
-	}
-	if err := c.bucket.Put(ctx, c.key, src, "text/plain"); err != nil {
-		return err
+	for _, content := range [][]byte{c.content[:refusedBytes], c.content} {
+		if err := os.WriteFile(src, content, 0o600); err != nil {
+			return err
+		}
+		if err := c.bucket.Put(ctx, c.key, src, "text/plain"); err != nil {
+			return err
+		}
 	}
 	if err := c.bucket.Fetch(ctx, c.key, dst); err != nil {
 		return err
@@ -86,26 +91,28 @@ func (c *check) putAndGet(ctx context.Context) error {
 }
 
 func (c *check) presignedPut(ctx context.Context) error {
-	signed, err := c.bucket.PresignPut(ctx, c.key, "text/plain", int64(len(c.content)), sha256.Sum256(c.content), time.Minute, false)
+	sign := func(content []byte) (string, error) {
+		return c.bucket.PresignPut(ctx, c.key, "text/plain", int64(len(content)), sha256.Sum256(content), time.Minute, false)
+	}
+	signed, err := sign(c.content[:refusedBytes])
 	if err != nil {
 		return err
 	}
-	switch status, err := c.send(ctx, http.MethodPut, signed, "text/html"); {
+	switch status, err := c.send(ctx, http.MethodPut, signed, "text/html", c.content[:refusedBytes]); {
 	case err != nil:
 		return err
 	case status < 400:
 		return errors.New("the store accepted a content type other than the signed one")
 	}
-	return c.mustSend(ctx, http.MethodPut, signed, "text/plain")
+	if signed, err = sign(c.content); err != nil {
+		return err
+	}
+	return c.mustSend(ctx, http.MethodPut, signed, "text/plain", c.content)
 }
 
-// send performs a presigned request and returns the status; a PUT sends the content.
-func (c *check) send(ctx context.Context, method, signed, contentType string) (int, error) {
-	var body io.Reader
-	if method == http.MethodPut {
-		body = bytes.NewReader(c.content)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, signed, body)
+// send performs a presigned request and returns the status.
+func (c *check) send(ctx context.Context, method, signed, contentType string, body []byte) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, method, signed, bytes.NewReader(body))
 	if err != nil {
 		return 0, errors.New("signed URL is malformed")
 	}
@@ -119,8 +126,8 @@ func (c *check) send(ctx context.Context, method, signed, contentType string) (i
 	return res.StatusCode, res.Body.Close()
 }
 
-func (c *check) mustSend(ctx context.Context, method, signed, contentType string) error {
-	status, err := c.send(ctx, method, signed, contentType)
+func (c *check) mustSend(ctx context.Context, method, signed, contentType string, body []byte) error {
+	status, err := c.send(ctx, method, signed, contentType, body)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("the store answered %d", status)
 	}
@@ -141,7 +148,7 @@ func (c *check) upload(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.mustSend(ctx, http.MethodPut, signed, ""); err != nil {
+	if err := c.mustSend(ctx, http.MethodPut, signed, "", c.content); err != nil {
 		return err
 	}
 	switch parts, err := c.bucket.UploadParts(ctx, c.key, id); {
@@ -158,7 +165,7 @@ func (c *check) presignedGet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.mustSend(ctx, http.MethodGet, signed, "")
+	return c.mustSend(ctx, http.MethodGet, signed, "", nil)
 }
 
 func (c *check) delete(ctx context.Context) error {
