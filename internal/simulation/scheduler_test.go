@@ -3,7 +3,6 @@ package simulation
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -465,5 +464,3 @@ func caller() string {
 		}
 	}
 }
-
-var errUnfinished = errors.New("the schedule does not come to an end")

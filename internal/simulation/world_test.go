@@ -217,6 +217,7 @@ func (r *replica) comeBack() {
 // stopAll stops all replicas, and returns when nothing of them runs.
 func (w *world) stopAll() {
 	w.stopped = true
+	w.down++
 	for _, r := range w.replicas {
 		r.cancel()
 	}
@@ -399,17 +400,17 @@ func (w *world) run() {
 			w.send(q, n)
 		}
 	}
-	w.sched.run(disturbed, func() bool { return w.judge.failed() || w.settled() })
+	over := func() bool { return w.judge.failed() || w.settled() }
+	w.sched.run(disturbed, over)
 	w.sched.quiet = true
-	for range 30 {
-		w.sched.run(12*time.Second, func() bool { return w.judge.failed() || w.settled() })
-		w.stopAll()
-		if w.judge.failed() || w.settled() {
-			break
-		}
+	w.sched.run(12*time.Second, over)
+	w.stopAll()
+	for restarts := 0; restarts < 30 && !over(); restarts++ {
 		time.Sleep(time.Minute)
 		w.stopped = false
 		w.start(0)
+		w.sched.run(12*time.Second, over)
+		w.stopAll()
 	}
 	if !w.judge.failed() {
 		w.judge.end()
