@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// PartCache keeps intermediate results between renders. A key stands for one
-// content for ever: putting a key again puts the same bytes. Implementations are safe
-// for concurrent use.
+// PartCache keeps intermediate results between renders. The content of a key never
+// changes: putting a key again puts the same bytes. Implementations are safe for
+// concurrent use.
 //
 // A failing cache only costs time: the engine logs the error and makes the part itself.
 type PartCache interface {
-	// Get makes the part appear at dst, which does not exist yet, and reports
-	// whether it was there. The file at dst may be shared with the cache: it is
-	// never written to, only read and removed.
+	// Get makes the part appear at dst, which does not exist yet, and reports whether the
+	// cache had it. The cache may share the file at dst, so the caller must not write to
+	// it; it may read and remove it.
 	Get(ctx context.Context, scope, key, dst string) (bool, error)
 	// Put keeps a copy of the finished file src. It may link the file, because nobody
 	// modifies it afterwards.
 	Put(ctx context.Context, scope, key, src string) error
 }
 
-// The kinds of parts that machines share; a key begins with its kind. The thread plan's
-// kind is an old name that cached plans still have.
+// The kinds of parts that machines share. A key begins with its kind. The thread plan
+// keeps the name of an earlier release, because cached plans have it.
 const (
 	kindVideo   = "video"
 	kindInfo    = "info"

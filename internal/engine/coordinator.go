@@ -17,21 +17,21 @@ import (
 // part cache. The machine that renders the job and those that assist claim one part
 // after another. It is safe for concurrent use.
 type PartCoordinator interface {
-	// Announce offers the parts that have to be made; they are claimed in this order.
-	// The machine that renders the job calls it once, before anything else.
+	// Announce offers the parts to be made, in the order in which to claim them. The
+	// machine that renders the job calls it once, before anything else.
 	Announce(ctx context.Context, keys []string) error
-	// Next ends the caller's claim of a part that is in the cache now, unless made is
-	// "", and in the same step claims one that nobody has, or whose maker was lost. It
-	// returns "" if there is none, and when ctx is over.
+	// Next claims a part that nobody has claimed or whose maker was lost. In the same
+	// step it ends the caller's claim of the part made, which is now in the cache; ""
+	// ends none. It returns "" if there is no part to claim or if ctx has ended.
 	Next(ctx context.Context, made string) (key string, err error)
-	// GiveUp ends a claim without a part.
+	// GiveUp ends a claim of a part that was not made.
 	GiveUp(ctx context.Context, key string) error
-	// Await waits for parts that others claimed. It returns the parts that have ended
-	// and whether they were made, or none if there is a part to be claimed.
+	// Await waits for parts that other machines claimed. It returns the parts that ended
+	// and whether they were made, or none if there is a part to claim.
 	Await(ctx context.Context, keys []string) (made map[string]bool, err error)
 }
 
-// alone is the coordinator of a render that shares its parts with nobody.
+// alone is the coordinator of a render that shares no parts.
 type alone struct {
 	mu   sync.Mutex
 	open []string
@@ -58,11 +58,10 @@ func (a *alone) Await(ctx context.Context, keys []string) (map[string]bool, erro
 	return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("nobody makes %v", keys))
 }
 
-// fetchLanes is how many parts of others are fetched at once.
+// fetchLanes is how many parts made by other machines are fetched at once.
 const fetchLanes = 8
 
-// makeVideo makes the missing parts in their order, together with the machines that
-// assist.
+// makeVideo makes the missing parts in their order, together with assisting machines.
 func (r *run) makeVideo(ctx context.Context, missing []*videoPart, parallel int) error {
 	open := map[string]*videoPart{}
 	var keys []string
@@ -95,8 +94,8 @@ func (r *run) makeVideo(ctx context.Context, missing []*videoPart, parallel int)
 	return nil
 }
 
-// claimParts makes part after part, up to parallel at once, until the coordinator has
-// none left. first is claimed already, unless "". It returns how many parts it made.
+// claimParts makes parts, up to parallel at once, until the coordinator has none left. If
+// first is not "", it is already claimed. It returns how many parts it made.
 func (r *run) claimParts(ctx context.Context, parts map[string]*videoPart, parallel int, first string) (int, error) {
 	var made atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -128,7 +127,7 @@ func (r *run) claimOneByOne(ctx context.Context, parts map[string]*videoPart, ke
 			return made, c.GiveUp(ctx, key)
 		}
 		if err := r.makePart(ctx, p); err != nil {
-			if ctx.Err() == nil { // otherwise another machine may still succeed
+			if ctx.Err() == nil { // otherwise another machine may succeed
 				err = errors.Join(err, c.GiveUp(ctx, key))
 			}
 			return made, err
@@ -151,8 +150,9 @@ func (r *run) madeWhole(p *videoPart) bool {
 	return complete(r.decoded[p])
 }
 
-// collectParts fetches the parts that others made, and makes those that they could not
-// make or that the cache has lost. Making one twice costs time only: both are equal.
+// collectParts fetches the parts that other machines made. It makes those that they could
+// not make or that the cache has lost. Making a part twice only costs time: both are
+// equal.
 func (r *run) collectParts(ctx context.Context, parts map[string]*videoPart, parallel int, ended map[string]bool) error {
 	var mu sync.Mutex
 	var fetches, repairs []step
@@ -176,9 +176,10 @@ func (r *run) collectParts(ctx context.Context, parts map[string]*videoPart, par
 	return runSteps(ctx, repairs, parallel)
 }
 
-// Assist makes parts of a job that another machine renders, the claimed one first,
-// until none is left or ctx ends. It writes to the part cache only. Its errors do not
-// reach the client: the machine that renders the job meets the same error and reports it.
+// Assist makes parts of a job that another machine renders, starting with the claimed
+// one, until none is left or ctx ends. It writes only to the part cache. Its errors do
+// not reach the client: the machine that renders the job meets the same error and reports
+// it.
 func (e *Engine) Assist(ctx context.Context, job Job, claimed string) (made int, err error) {
 	r := e.newRun(job)
 	defer r.close()

@@ -12,9 +12,9 @@ import (
 )
 
 // ffmpeg reports success even if it decodes almost nothing of a broken file, and fills
-// the gaps with repeated frames and silence. So every decoding pass has a second output,
-// of the muxer mkvtimestamp_v2, that lists when each decoded frame begins: one line of
-// milliseconds per frame.
+// the gaps with repeated frames and silence. So every decoding pass also writes a log
+// with the muxer mkvtimestamp_v2: the start of each decoded frame, one line of
+// milliseconds each.
 
 // readTimes reads such a log. The times are in milliseconds, ascending.
 func readTimes(path string) ([]int64, error) {
@@ -53,29 +53,29 @@ func covered(times []int64, from, to, longest int64) int64 {
 	return sum
 }
 
-// coverage is how much of the wanted stretch of a source was really decoded.
+// coverage is how much of the wanted range of a source was decoded.
 type coverage struct {
 	got, wanted time.Duration
 	missing     int  // frames that were not decoded
 	noise       bool // most frames were decoded with errors
 }
 
-// complete reports whether too little is missing to call the source damaged. Nothing is
-// wanted beyond the source's end.
+// complete reports whether too little is missing to call the source damaged. The wanted
+// range never reaches beyond the source's end.
 func (c coverage) complete() bool {
 	return c.wanted == 0 || c.got > 0 && !c.noise && !clearlyLess(c.got, c.wanted)
 }
 
-// complete reports whether the coverages of a part's shots all are.
+// complete reports whether all shots of a part are complete.
 func complete(all []coverage) bool {
 	return !slices.ContainsFunc(all, func(c coverage) bool { return !c.complete() })
 }
 
-// decoded judges the log of the shot's pass.
+// decoded evaluates the log of the shot's pass.
 func (s *shot) decoded(times []int64) coverage {
 	info := s.source.info.Video
 	ms := info.TimeBase.Float() * 1000
-	// A frame may last as long as the longest one in this stretch.
+	// A frame may last as long as the longest one in this range.
 	usual := info.usualStep().Milliseconds()
 	longest := float64(usual)
 	for i := s.first + 1; i <= s.last; i++ {
@@ -86,7 +86,7 @@ func (s *shot) decoded(times []int64) coverage {
 	var got int64
 	if len(times) > 0 {
 		// The muxer chooses the log's zero, so only distances count. A late first frame
-		// is a hole as well, and shows in the sum.
+		// is a gap as well, and shows in the sum.
 		got = covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
 	c := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}
@@ -96,7 +96,7 @@ func (s *shot) decoded(times []int64) coverage {
 	return c
 }
 
-// decoded judges the log of the sound's pass over what the timeline plays.
+// decoded evaluates the log of the sound's pass for the range that the timeline plays.
 func (s *decodedAudio) decoded(times []int64) coverage {
 	a := s.source.info.Audio
 	var c coverage

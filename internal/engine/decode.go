@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/media"
 )
 
-// audioVersion is raised when a decode of the same source would come out
-// different; it is part of every key.
+// audioVersion is part of every key. Raise it when decoding the same source gives other
+// samples.
 const audioVersion = 5
 
 // decodedAudio is one source's sound, decoded once and without a break to 48 kHz
@@ -22,9 +22,9 @@ type decodedAudio struct {
 	Key  string
 	File string // in the job's folder: interleaved little-endian float32
 
-	// The file holds the source's samples [From, To) at 48 kHz, where sample 0
-	// plays at the source's time 0. Where the source has none (its sound starts
-	// late) there is silence; at the end the file may be shorter than To.
+	// The file holds the source's samples [From, To) at 48 kHz; sample 0 plays at the
+	// source's time 0. It holds silence before the source's sound begins. At the end it
+	// may be shorter than To.
 	From, To int64
 
 	source *Source
@@ -32,16 +32,17 @@ type decodedAudio struct {
 }
 
 const (
-	// wholeAudio is the length up to which a source's sound is decoded entirely:
-	// it costs little, and every later edit finds it.
+	// wholeAudio is the length up to which a source's sound is decoded entirely. That is
+	// cheap, and every later edit finds it in the cache.
 	wholeAudio = 3 * time.Minute
-	// mostAudio is the length up to which it is, if a quarter of it is used.
+	// mostAudio is the length up to which it is decoded entirely if a quarter of it is
+	// used.
 	mostAudio = 15 * time.Minute
-	// windowGrid, in samples, rounds windows outwards so that a small change of a
-	// trim still finds them.
+	// windowGrid, in samples, rounds windows outwards, so that a slightly different trim
+	// still finds them in the cache.
 	windowGrid = 10 * sampleRate
-	// readMargin, in samples, is read beyond what plays: a stretch looks around
-	// for where to join.
+	// readMargin, in samples, is read before and after what plays, because a stretch
+	// searches around its ends for the best place to join.
 	readMargin = sampleRate / 4
 )
 
@@ -72,13 +73,13 @@ func planDecodes(uses []audioUse) []*decodedAudio {
 	return all
 }
 
-// window is what the use reads of its source.
+// window is the range of the source that the use reads.
 func (u audioUse) window() span {
 	from := int64(math.Floor(u.from))
 	return span{from, from + int64(math.Ceil(float64(u.length)*u.tempo))}
 }
 
-// holding returns the one of the decodes that holds what the use reads.
+// holding returns the decode that holds what the use reads.
 func holding(all []*decodedAudio, u audioUse) *decodedAudio {
 	w := u.window()
 	var last *decodedAudio
@@ -91,7 +92,7 @@ func holding(all []*decodedAudio, u audioUse) *decodedAudio {
 		}
 		last = s
 	}
-	return last // the use lies outside the source's sound: silence from any
+	return last // the use lies outside the source's sound: any decode gives silence
 }
 
 // windows decides what to decode of a source whose sound ends at length.
@@ -120,7 +121,7 @@ func windows(needs []span, length int64) []span {
 	return all
 }
 
-// merged sorts spans and joins those that touch.
+// merged sorts spans and joins those that touch or overlap.
 func merged(spans []span) []span {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var all []span
@@ -141,8 +142,8 @@ func audioKey(s *decodedAudio) string {
 		add("from", s.From).add("to", s.To).String() + ".f32"
 }
 
-// pass is the ffmpeg run that decodes the sound into out; the times of all
-// decoded packets go to log (see coverage).
+// pass is the ffmpeg run that decodes the sound into out and writes the times of all
+// decoded packets to log (see coverage).
 func (s *decodedAudio) pass(out, log string) media.Pass {
 	info := s.source.info
 	a := info.Audio
@@ -150,23 +151,23 @@ func (s *decodedAudio) pass(out, log string) media.Pass {
 	if from := time.Duration(media.MulDiv(s.From, int64(time.Second), sampleRate)); from > media.SeekLead && media.SeeksExactly(info.Kind) {
 		args = append(args, "-seek_timestamp", "1", "-ss", decimal((from - media.SeekLead + info.Zero).Seconds()))
 	}
-	// One thread: with several, ffmpeg 7.1 and later cut what an edit list hides off
-	// the wrong packets of FLAC and ALAC, and every other one of the rest is lost.
+	// One thread: with several, ffmpeg 7.1 and later trim the wrong packets of FLAC and
+	// ALAC at an edit list, and lose every second packet of the rest.
 	args = append(args, "-vn", "-sn", "-dn", "-threads", "1")
 	args = append(args, media.InputArgs(info.Kind, s.source.Path)...)
-	// The window begins at 0 in the graph: first_pts counts in samples of the source,
-	// whose rate a header may have wrong. It fills with silence, or cuts, up to there;
-	// async fills gaps of more than 20 ms, as a lost packet or the start of a
-	// fragmented file leaves them, and never stretches;
-	// min_comp makes the first sample exact too.
+	// The window begins at 0 in the graph, because first_pts counts samples at the
+	// source's rate, which the header may state wrong. first_pts fills with silence, or
+	// cuts, up to there. async fills gaps of more than 20 ms, such as a lost packet or
+	// the start of a fragmented file, and never stretches. min_comp makes the first
+	// sample exact too.
 	filters := []string{
 		fmt.Sprintf("asetpts=PTS-(%s)/TB", decimal(float64(s.From)/sampleRate)),
 		stereo(a),
 		fmt.Sprintf("aresample=%d:out_sample_fmt=flt:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=0", sampleRate),
 		fmt.Sprintf("atrim=end_pts=%d", s.To-s.From),
 	}
-	// Times count from the source's zero before they are logged too: the log's
-	// muxer moves times below zero.
+	// Make times relative to the source's zero before they are logged: the log's muxer
+	// shifts negative times.
 	graph := fmt.Sprintf("[0:%d]asetpts=PTS-(%s)/TB,asplit[sound][log];[sound]%s[out]",
 		a.Index, decimal(info.Zero.Seconds()), strings.Join(filters, ","))
 	args = append(args,
@@ -179,11 +180,10 @@ func (s *decodedAudio) pass(out, log string) media.Pass {
 	}
 }
 
-// stereo brings any channel layout to two channels without changing the level
-// of what is already there: mono goes to both sides at full level, surround is
-// folded down as ITU-R BS.775 says (centre and surrounds 3 dB down, no LFE).
-// ffmpeg scales the sum down for integer samples and leaves it alone for float
-// ones; what exceeds full scale is the limiter's business.
+// stereo converts any channel layout to two channels and keeps the level: mono goes to
+// both sides at full level, and surround is folded down as in ITU-R BS.775 (centre and
+// surrounds 3 dB down, no LFE). ffmpeg scales the sum down for integer samples but not
+// for float samples; the limiter handles what exceeds full scale.
 func stereo(a *audioInfo) string {
 	if a.Channels == 1 {
 		return "pan=stereo|c0=c0|c1=c0"
@@ -191,11 +191,10 @@ func stereo(a *audioInfo) string {
 	return "aformat=sample_fmts=fltp,aformat=channel_layouts=stereo"
 }
 
-// stretchVersion is raised when stretching the same samples would come out
-// different.
+// Raise stretchVersion when stretching the same samples gives another result.
 const stretchVersion = 3
 
-// stretchedAudio is a piece of a sound at another tempo and the same pitch.
+// stretchedAudio is a range of a sound at another tempo and the same pitch.
 type stretchedAudio struct {
 	Key  string
 	File string // in the job's folder

@@ -9,9 +9,9 @@
 //	sounds ── ffmpeg, each source once ─▶ *.f32           (48 kHz, sample exact)
 //	mix (package audio, streaming) ─▶ final ffmpeg: AAC once, video copied ─▶ out.mp4
 //
-// Everything before the mix is kept in a [PartCache]. A key hashes all that shaped the
-// part, so a repeated render, a render after a crash, and a render of an edited timeline
-// only make what is new.
+// Everything before the mix is kept in a [PartCache]. A key hashes everything that
+// influenced the part. So a repeated render, a render after a crash and a render of an
+// edited timeline only make what is new.
 //
 // Video is laid out on a grid of whole frames of the canvas's rate. Each segment starts
 // at the source frame that is visible at its trim start, and its sound starts at the

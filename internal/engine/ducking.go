@@ -12,22 +12,22 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// presenceVersion is raised when a voice would be found elsewhere in the same sound.
+// Raise presenceVersion when the same sound gives other voice spans.
 const presenceVersion = 1
 
-// isVoice reports whether a selection plays somebody who speaks.
+// isVoice reports whether a selection plays speech.
 func isVoice(s timeline.Selection) bool {
 	return s.StemID == "voice_all" || strings.HasPrefix(s.StemID, "speaker_")
 }
 
-// selectsVoice reports whether a directive selects the stem of a voice, at whatever
-// volume. If none does, the segments' own sound is the voice.
+// selectsVoice reports whether a directive selects a voice stem, at any volume. If none
+// does, the segments' own sound is the voice.
 func selectsVoice(t timeline.Timeline) bool {
 	return slices.ContainsFunc(t.Directives, func(d timeline.Directive) bool { return slices.ContainsFunc(d.Selections, isVoice) })
 }
 
-// duck turns down the music that steps back for voices. The film is known, so the
-// music has already stepped back when a voice begins.
+// duck lowers the music under voices. The whole film is known, so the music is already
+// down when a voice begins.
 func (r *run) duck(ctx context.Context) error {
 	var voices []audio.Span
 	measured := false
@@ -49,8 +49,8 @@ func (r *run) duck(ctx context.Context) error {
 	return nil
 }
 
-// voicePresence returns where the film's voices are present. It is found once for the
-// same voices: changing the music does not look for them again.
+// voicePresence returns where the film's voices are present. The result is cached for the
+// same voices, so changing the music does not analyse them again.
 func (r *run) voicePresence(ctx context.Context) ([]audio.Span, error) {
 	voices := r.plan.voices()
 	key := newKey("presence").add("version", presenceVersion).add("samples", r.plan.Samples)
@@ -72,7 +72,7 @@ func (r *run) voicePresence(ctx context.Context) ([]audio.Span, error) {
 	return spans, r.keepJSON(ctx, name, spans)
 }
 
-// ending is a reader that ends with its context.
+// ending is a reader that fails when its context ends.
 type ending struct {
 	ctx context.Context
 	io.Reader
@@ -85,7 +85,7 @@ func (e ending) Read(p []byte) (int, error) {
 	return e.Reader.Read(p)
 }
 
-// voices are the regions that music steps back for.
+// voices are the regions that duck the music.
 func (p *Plan) voices() []*audio.Region {
 	var all []*audio.Region
 	for _, r := range p.Regions {
@@ -96,7 +96,7 @@ func (p *Plan) voices() []*audio.Region {
 	return all
 }
 
-// soundKey is the cache key of a sound of the plan, by its file.
+// soundKey returns the cache key of one of the plan's sounds by its file.
 func (p *Plan) soundKey(file string) string {
 	for _, s := range p.Audio {
 		if s.File == file {
@@ -111,9 +111,9 @@ func (p *Plan) soundKey(file string) string {
 	return ""
 }
 
-// duckingCurve falls before each voice begins, so that it has fallen then, and rises
-// from when it ends. In a pause that is too short for both, the rise ends where the
-// next fall has come as far.
+// duckingCurve falls before each voice, so that it is down when the voice begins, and
+// rises after the voice ends. If a pause is too short for both, the rise ends where it
+// meets the next fall.
 func duckingCurve(voices []audio.Span, d timeline.Ducking) audio.Curve {
 	if d.AmountDB == 0 {
 		return nil
@@ -133,7 +133,7 @@ func duckingCurve(voices []audio.Span, d timeline.Ducking) audio.Curve {
 		}
 		next := float64(voices[i+1].Start)
 		if pause := next - end; pause < attack+release {
-			share := pause / (attack + release) // of the way back up
+			share := pause / (attack + release) // of the way back up, in decibels
 			c = append(c, audio.Knot{At: end + share*release, Gain: math.Pow(low, 1-share), Shape: audio.Decibels})
 			continue
 		}

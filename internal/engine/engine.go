@@ -11,10 +11,10 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// Config is what an Engine is built from.
+// Config configures an Engine.
 type Config struct {
 	Media *media.Runner // required
-	Cores int           // cores to use for one render; 0 = all of the machine
+	Cores int           // cores to use for one render; 0 = all cores of the machine
 	Cache PartCache     // nil keeps nothing between renders
 
 	Limits       Limits        // zero fields have generous defaults
@@ -22,7 +22,7 @@ type Config struct {
 }
 
 // Engine renders timelines. It keeps no state between renders except the cache. It is
-// safe for concurrent use; the caller decides how many renders run at once.
+// safe for concurrent use. The caller limits how many renders run at once.
 type Engine struct {
 	cfg     Config
 	scratch *scratch
@@ -40,8 +40,8 @@ func (e *Engine) machine() Machine {
 	return Machine{Cores: e.cfg.Cores, MemoryBytes: int64(e.cfg.Cores) * memoryPerCore, ProcessBytes: e.cfg.Media.MaxMemory()}
 }
 
-// Source is the local file behind a key of the timeline. The engine completes a copy of
-// it: one for all keys of the same content.
+// Source is the local file behind a key of the timeline. The engine makes one completed
+// copy for all keys with the same content.
 type Source struct {
 	Path   string // absolute; the engine only reads it
 	SHA256 string // hex of the content
@@ -60,20 +60,20 @@ type Job struct {
 	Timeline timeline.Timeline // must have passed Validate
 	Sources  map[string]Source // a file for every key of Timeline.SourceKeys
 
-	// CacheScope separates users in the cache: a part is found only in the scope that
-	// it was made in.
+	// CacheScope separates users in the cache: a part is found only in the scope in which
+	// it was made.
 	CacheScope string
 
-	// Coordinator shares the video parts with other machines. Nil makes all of them here.
+	// Coordinator shares the video parts with other machines. Nil makes all parts here.
 	Coordinator PartCoordinator
 
 	Log *slog.Logger // nil discards
 
-	// OnPlanned is told the film's length before anything is made. May be nil.
+	// OnPlanned receives the film's length before any part is made. May be nil.
 	OnPlanned func(length time.Duration)
 
-	// OnProgress is told the percentage done, 0..99, whenever it grows. It is
-	// called from one goroutine at a time and must return quickly. May be nil.
+	// OnProgress receives the percentage done, 0..99, whenever it grows. It is called
+	// from one goroutine at a time and must return quickly. May be nil.
 	OnProgress func(percent int)
 }
 
@@ -90,7 +90,7 @@ type Output struct {
 	Stats         Stats
 }
 
-// Stats says what a render cost and what the cache saved.
+// Stats tells what a render cost and what the cache saved.
 type Stats struct {
 	VideoParts, VideoPartsReused int
 	FramesEncoded                int64

@@ -17,7 +17,7 @@ import (
 
 const partList = "parts.txt"
 
-// final mixes the sound, encodes it once and puts it beside the copied video.
+// final mixes the sound, encodes it once and muxes it with the copied video.
 func (r *run) final(ctx context.Context) (Output, error) {
 	p := r.plan
 	if err := r.duck(ctx); err != nil {
@@ -64,8 +64,8 @@ func (r *run) final(ctx context.Context) (Output, error) {
 	return out, nil
 }
 
-// finalError tells time-out and full disk from trouble of our own. The final
-// pass reads nothing a client sent.
+// finalError separates time-outs and a full disk from internal errors. The final pass
+// reads nothing that a client sent.
 func (r *run) finalError(ctx context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(err, media.ErrTimeout) {
 		return fault.Failedf(fault.TimedOut, "the render took longer than the allowed %s", r.cfg.FinalTimeout).WithCause(err)
@@ -78,12 +78,12 @@ func mixInput() []string {
 	return []string{"-protocol_whitelist", "pipe", "-f", "f32le", "-ar", fmt.Sprint(sampleRate), "-ac", "2", "-i", "pipe:0"}
 }
 
-// audioEncoder is chosen by measurement on speech, music, street and mixes of
-// them. Noise substitution, noise shaping and intensity stereo save bits that
-// these bitrates have: without them the errors of the encoder's worst moments
-// fall from 0.04 to 0.31 of full scale to a third, and the noise stays about the
-// same. -aac_coder fast would have 6 to 19 dB less noise, but cannot code a loud
-// voice or tone: its numbers run over, and half of full scale is missing.
+// audioEncoder was chosen by measurements on speech, music, street noise and mixes of
+// them. Noise substitution, noise shaping and intensity stereo save bits that these
+// bitrates do not need to save. Without them the encoder's worst errors fall from
+// 0.04-0.31 of full scale to a third, at about the same noise. -aac_coder fast would have
+// 6 to 19 dB less noise, but it cannot code a loud voice or tone: its numbers overflow,
+// and half of full scale is missing.
 func audioEncoder(p *Plan) []string {
 	return []string{"-c:a", "aac", "-profile:a", "aac_low", "-aac_pns", "0", "-aac_tns", "0", "-aac_is", "0", "-b:a", p.Profile.AudioBitrate}
 }
@@ -96,13 +96,12 @@ func audioPass(p *Plan, out string) []string {
 	return append(args, "-map_metadata", "-1", "-movflags", "+faststart", "-f", "ipod", out)
 }
 
-// reorderDelay is how many frames a film's decoding runs ahead of its showing:
-// what x264 needs for its pyramid of B-frames.
+// reorderDelay is how many frames decoding runs ahead of display, as x264's B-frame
+// pyramid needs.
 const reorderDelay = 2
 
-// videoPass copies the parts behind one another and adds the mix. same says that
-// all parts have one decoder configuration; otherwise the configuration of each
-// is repeated inside the stream.
+// videoPass concatenates the parts and adds the mix. same tells that all parts have one
+// decoder configuration; otherwise each part's configuration is repeated in the stream.
 func videoPass(p *Plan, same bool, out string) []string {
 	convert := "1"
 	if same {
@@ -113,16 +112,16 @@ func videoPass(p *Plan, same bool, out string) []string {
 	args = append(args, mixInput()...)
 	args = append(args, "-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy")
 	args = append(args, audioEncoder(p)...)
-	// The encoder's delay between decoding and showing depends on how many frames
-	// a part has. Counted anew over the whole film, every frame lasts equally long.
+	// The delay between decoding and display depends on how many frames a part has.
+	// Recounted over the whole film, every frame lasts equally long.
 	ticks := timescale(p.Canvas.Rate) / p.Canvas.Rate.Num * p.Canvas.Rate.Den
 	args = append(args, "-bsf:v", fmt.Sprintf("setts=pts=PTS:dts=(N-%d)*%d:duration=%d", reorderDelay, ticks, ticks))
 	return append(args, "-map_metadata", "-1", "-video_track_timescale", fmt.Sprint(timescale(p.Canvas.Rate)),
 		"-movflags", "+faststart", "-f", "mp4", out)
 }
 
-// sameConfig reports whether all parts carry the same decoder configuration.
-// They do, unless the cache holds parts made by another version of the encoder.
+// sameConfig reports whether all parts have the same decoder configuration. They do,
+// unless the cache holds parts from another version of the encoder.
 func (r *run) sameConfig() (bool, error) {
 	first := ""
 	for i, p := range r.plan.Parts {
@@ -141,9 +140,9 @@ func (r *run) sameConfig() (bool, error) {
 	return true, nil
 }
 
-// concatList is what the concat demuxer reads. Each part's duration is spelled
-// out, because the container rounds it to a millisecond; the roundings to a
-// microsecond are taken from the running total, so that they do not add up.
+// concatList is the input of the concat demuxer. It states each part's duration, because
+// the container rounds it to a millisecond. Durations are rounded to microseconds from
+// the running total, so that rounding errors do not add up.
 func concatList(p *Plan) string {
 	var b strings.Builder
 	b.WriteString("ffconcat version 1.0\n")
@@ -158,9 +157,9 @@ func concatList(p *Plan) string {
 	return b.String()
 }
 
-// checkOutput makes sure that the output is what was planned.
+// checkOutput makes sure that the output matches the plan.
 func (r *run) checkOutput(path string) error {
-	const packet = 1024 // the encoder adds one of its own at the start and fills up the last
+	const packet = 1024 // the encoder adds a packet at the start and pads the last one
 	m, err := container.ReadMovie(path)
 	samples := media.MulDiv(m.Audio.Ticks, sampleRate, max(1, m.Audio.Timescale))
 	film := r.plan.Kind == timeline.Video

@@ -9,9 +9,9 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// picture is the part of the chain that turns a decoded frame into one of the
-// canvas: size, colour, orientation, bars. Cropping and scaling come first, because
-// everything after them costs by the pixel. n numbers the labels, see filters.
+// picture is the part of the chain that turns a decoded frame into one of the canvas:
+// size, colour, orientation, bars. It crops and scales first, because the cost of
+// everything after that depends on the pixels. n numbers the labels, see filters.
 func (s *shot) picture(n int) []string {
 	video := s.source.info.Video
 	if f := s.framing; f.window != (window{}) && !f.blur {
@@ -34,12 +34,12 @@ func (s *shot) picture(n int) []string {
 	return append(chain, "setsar=1")
 }
 
-// blurred puts bars of a blurred background around the picture. The background is
-// blurred while it is small, which costs a fraction and looks the same.
+// blurred puts bars of a blurred background around the picture. The background is blurred
+// at a small size, which costs a fraction and looks the same.
 func (s *shot) blurred(stack, bar1, bar2 string, n int) string {
 	w, h := backdrop(s.canvas)
-	// Mirroring the picture over its edges keeps the colours of the outermost pixels
-	// from spreading.
+	// Mirror the picture at its edges, so that the colours of the outermost pixels do not
+	// spread.
 	const edge = 3 * backdropBlur
 	small := fmt.Sprintf("%s,scale=%d:%d:flags=area,pad=iw+%d:ih+%[4]d:%d:%[5]d,"+
 		"fillborders=%[5]d:%[5]d:%[5]d:%[5]d:mirror,gblur=sigma=%d:steps=3,crop=%[2]d:%[3]d:%[5]d:%[5]d",
@@ -50,8 +50,8 @@ func (s *shot) blurred(stack, bar1, bar2 string, n int) string {
 		"[%[7]s][%[1]s][%[9]s]%[10]s=3", fit, fill, small, from1, from2, bar1, out1, bar2, out2, stack)
 }
 
-// bar is the part of the chain that scales one end of the small background up to a bar
-// of the canvas. The small end is cut a little too large, because it has whole lines.
+// bar is the part of the chain that scales one end of the small background up to a bar of
+// the canvas. It cuts that end a little too large, to whole lines.
 func (s *shot) bar(thickness int, upright, last bool) string {
 	w, h := backdrop(s.canvas)
 	lines, length := h, s.canvas.Height
@@ -72,8 +72,7 @@ func (s *shot) bar(thickness int, upright, last bool) string {
 		w, cut, from, s.canvas.Width, grown, thickness, over)
 }
 
-// placedOn turns the pictures of a window of the source into w x h pixels as
-// displayed.
+// placedOn turns a window of the source's pictures into w x h pixels as displayed.
 func (s *shot) placedOn(from window, w, h int) []string {
 	video := s.source.info.Video
 	if video.Orientation.SwapsSides() { // sizes before turning
@@ -89,17 +88,17 @@ func (s *shot) placedOn(from window, w, h int) []string {
 // guard is the name of requireSize's filter in ffmpeg's error messages.
 const guard = "crop@same-size"
 
-// requireSize fails the pass if a picture does not have the size that the analysis
-// found; it costs nothing. Recordings of calls and screens rotate or change their
-// resolution in the middle. ffmpeg would rebuild the graph, which forgets how many
-// frames it has seen, and the filters behind count on one size.
+// requireSize fails the pass if a picture does not have the analysed size; it costs
+// nothing. Call and screen recordings rotate or change their resolution midway. ffmpeg
+// would rebuild the graph, which forgets how many frames it has seen, and later filters
+// rely on one size.
 func (s *shot) requireSize() string {
 	w, h := s.source.info.Video.Width, s.source.info.Video.Height
 	return fmt.Sprintf("%s=w='if(eq(iw,%d)*eq(ih,%d),iw,-1)':h=ih:exact=1", guard, w, h)
 }
 
-// scaleToSize fits every picture into the size that the analysis found. Only these
-// two filters follow a change of the size; the rest of the graph stays as it is.
+// scaleToSize scales every picture to the analysed size. Only these two filters follow a
+// change of size; the rest of the graph stays as it is.
 func (s *shot) scaleToSize() string {
 	w, h := s.source.info.Video.Width, s.source.info.Video.Height
 	return fmt.Sprintf("scale=%d:%d:flags=bicubic:force_original_aspect_ratio=decrease:eval=frame,"+
@@ -112,7 +111,7 @@ func refusedSize(err error) bool {
 	return ok && strings.Contains(exit.Stderr, guard)
 }
 
-// resize is the filter that brings pictures to w x h: none, a crop of an odd line, or
+// resize is the filter that brings pictures to w x h: nothing, a crop of an odd line, or
 // a scaler.
 func resize(from window, w, h int) string {
 	switch dw, dh := from.w-w, from.h-h; {
@@ -159,8 +158,8 @@ func (s *shot) colour(from window, w, h int) []string {
 }
 
 // primaries names the source's primaries for the colorspace filter if they are so wide
-// that reading them as BT.709 would pale the picture. Those of other SDR systems differ
-// by less than players care about, and converting them would go through linear light.
+// that reading them as BT.709 would desaturate the picture. Other SDR primaries differ
+// too little to matter to players, and converting them would go through linear light.
 func (s *shot) primaries() string {
 	switch p := s.source.info.Video.ColorPrimaries; p {
 	case "smpte431", "smpte432", "bt2020":
@@ -169,9 +168,8 @@ func (s *shot) primaries() string {
 	return "bt709"
 }
 
-// matrix names the source's YUV matrix for the colorspace filter.
-// Files that do not say follow the habit players rely on: BT.601 for standard
-// definition, BT.709 above.
+// matrix names the source's YUV matrix for the colorspace filter. If a file does not
+// state it, assume what players assume: BT.601 for standard definition, BT.709 above.
 func (s *shot) matrix() string {
 	switch video := s.source.info.Video; video.ColorSpace {
 	case "smpte170m", "bt470bg", "smpte240m", "fcc":
@@ -215,15 +213,15 @@ func (s *shot) toneMap(w, h int) []string {
 	}
 }
 
-// rebuilt reports whether ffmpeg rebuilt the graph in the middle of a part, which it
-// also does when the pixel format changes: the times then begin again.
+// rebuilt reports whether ffmpeg rebuilt the graph in the middle of a part, which it also
+// does when the pixel format changes. The times then start again.
 func (v *videoPart) rebuilt(path string) bool {
 	m, err := container.ReadMovie(path)
 	return err == nil && (!m.Video.Uniform || m.Video.Samples != v.Frames)
 }
 
-// checkPart makes sure that a part holds what the plan says, and returns its
-// decoder configuration.
+// checkPart makes sure that a part matches the plan, and returns its decoder
+// configuration.
 func (v *videoPart) checkPart(path string) (config string, err error) {
 	m, err := container.ReadMovie(path)
 	switch t := m.Video; {

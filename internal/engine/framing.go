@@ -8,11 +8,11 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// smallestSide is the least that a side of the output has.
+// smallestSide is the shortest side that an output may have.
 const smallestSide = 16
 
-// canvasSize is the size of the output for a first segment with video v: its size as
-// displayed, or the shape and size that the canvas asks for.
+// canvasSize is the output's size for a first segment with video v: the displayed size of
+// v, or the aspect and size that the canvas asks for.
 func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
 	w, h := float64(v.DisplayWidth&^1), float64(v.DisplayHeight&^1)
 	if c == nil {
@@ -32,8 +32,8 @@ func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
 // nearestEven rounds to the nearest even number; odd numbers go up.
 func nearestEven(f float64) int { return 2 * int(math.Floor(f/2+0.5)) }
 
-// contain scales w x h into the canvas and keeps its shape. A side up to half a percent
-// short of the canvas is stretched to fill it, because a hairline of black looks worse.
+// contain scales w x h into the canvas and keeps its aspect. A side up to half a percent
+// short of the canvas is stretched to fill it, because a black hairline looks worse.
 func contain(w, h int, canvas Canvas) (int, int) {
 	ratio := min(float64(canvas.Width)/float64(w), float64(canvas.Height)/float64(h))
 	side := func(n, limit int) int {
@@ -46,11 +46,11 @@ func contain(w, h int, canvas Canvas) (int, int) {
 	return side(w, canvas.Width), side(h, canvas.Height)
 }
 
-// framing says how a picture of another shape fills the canvas. The zero value pads;
-// pictures of the canvas's own shape always have it.
+// framing tells how a picture with another aspect fills the canvas. The zero value pads.
+// Pictures with the canvas's aspect always have the zero value.
 type framing struct {
-	window window // the crop that covers the canvas, in coded pixels; zero = everything
-	blur   bool   // the window is only the background's, of the picture as contain fits it
+	window window // the crop that covers the canvas, in coded pixels; zero = the whole picture
+	blur   bool   // the window applies only to the background; the picture itself is placed by contain
 }
 
 type window struct{ w, h, x, y int }
@@ -68,8 +68,8 @@ func newFraming(v *videoInfo, canvas Canvas, fit timeline.Fit, focus timeline.Fo
 	return framing{window: cover(v, canvas, focus)}
 }
 
-// cover is the largest window of the source's picture that has the canvas's shape,
-// with its middle as near to the focus as the edges allow.
+// cover is the largest window of the source's picture that has the canvas's aspect. Its
+// centre is as near to the focus as the edges allow.
 func cover(v *videoInfo, canvas Canvas, focus timeline.Focus) window {
 	shape := float64(canvas.Width) / float64(canvas.Height) * float64(v.DisplayHeight) / float64(v.DisplayWidth)
 	wide, high := min(1, shape), min(1, 1/shape) // shares of the displayed picture
@@ -91,8 +91,8 @@ func cover(v *videoInfo, canvas Canvas, focus timeline.Focus) window {
 	return c
 }
 
-// coded turns a point of the displayed picture into one of the coded picture, both
-// 0..1 from left to right and from top to bottom.
+// coded converts a point of the displayed picture to one of the coded picture, both 0..1
+// from left to right and from top to bottom.
 func coded(v *videoInfo, p timeline.Focus) (x, y float64) {
 	x, y = p.X, p.Y
 	switch v.Orientation.Degrees {
@@ -109,9 +109,9 @@ func coded(v *videoInfo, p timeline.Focus) (x, y float64) {
 	return x, y
 }
 
-// A background is blurred on a picture whose shorter side is backdropSide, with the
-// sigma backdropBlur. That is a sixteenth of the canvas, which removes all detail finer
-// than a twentieth.
+// The background is blurred at a size whose shorter side is backdropSide, with sigma
+// backdropBlur. That is a sixteenth of the canvas and removes all detail finer than a
+// twentieth.
 const (
 	backdropSide = 64
 	backdropBlur = 4

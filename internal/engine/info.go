@@ -30,7 +30,7 @@ type Info struct {
 	Zero time.Duration
 }
 
-// videoInfo is the video stream as measured on its packets.
+// videoInfo describes the video stream as its packets show it.
 type videoInfo struct {
 	media.VideoStream
 	Packets int64
@@ -42,25 +42,24 @@ type videoInfo struct {
 	ClaimedEnd time.Duration
 }
 
-// audioInfo is the audio stream as measured on its packets.
+// audioInfo describes the audio stream as its packets show it.
 type audioInfo struct {
 	media.AudioStream
 	Packets    int64
 	First, End time.Duration // real
 	ClaimedEnd time.Duration // see videoInfo
-	Holes      []media.Gap   // times at which the recorder wrote nothing, see Info.holes
+	Holes      []media.Gap   // times in which the recorder wrote nothing, see Info.holes
 }
 
-// longestPacket is the longest time that one packet covers. Packets further apart leave
-// a hole.
+// longestPacket is the longest time that one packet covers. Packets further apart leave a
+// gap.
 func (a *audioInfo) longestPacket() time.Duration {
 	return 2*(a.End-a.First)/time.Duration(max(1, a.Packets)) + 150*time.Millisecond
 }
 
-// holes returns the gaps in which the recorder wrote nothing, because a call or another
-// app had the microphone. In other gaps the file has lost its sound. The index of an mp4
-// lists every packet, so its gaps are never losses; in other files, a loss has taken the
-// pictures with it.
+// holes returns the gaps in which the recorder wrote nothing because a call or another
+// app used the microphone. Other gaps are losses. An mp4's index lists every packet, so
+// its gaps are never losses; in other files a loss has removed the pictures as well.
 func (i *Info) holes(gaps []media.Gap) []media.Gap {
 	var holes []media.Gap
 	for _, g := range gaps {
@@ -79,7 +78,7 @@ func (i *Info) Duration() time.Duration {
 	return end
 }
 
-// ends are the later real and the later claimed end of the streams.
+// ends returns the later real end and the later claimed end of the streams.
 func (i *Info) ends() (end, claimed time.Duration) {
 	if v := i.Video; v != nil {
 		end, claimed = v.End, v.ClaimedEnd
@@ -104,8 +103,8 @@ func (v *videoInfo) microsAt(n int) int64 {
 	return media.MulDiv(v.Starts[n], v.TimeBase.Num*1_000_000, v.TimeBase.Den)
 }
 
-// visibleAt is the index of the frame shown at t seconds: the last one that
-// starts at or before t, the first one when none does.
+// visibleAt is the index of the frame shown at t seconds: the last one that starts at or
+// before t, or the first one if none does.
 func (v *videoInfo) visibleAt(t float64, zero time.Duration) int {
 	tick := v.TimeBase.Float()
 	n := sort.Search(len(v.Starts), func(i int) bool {
@@ -114,8 +113,8 @@ func (v *videoInfo) visibleAt(t float64, zero time.Duration) int {
 	return max(0, n-1)
 }
 
-// steps are the distances between neighbouring frames in ticks, ascending; none
-// for a single frame.
+// steps are the distances between neighbouring frames in ticks, ascending; none for a
+// single frame.
 func (v *videoInfo) steps() []int64 {
 	steps := make([]int64, 0, len(v.Starts))
 	for i := 1; i < len(v.Starts); i++ {
@@ -130,8 +129,8 @@ func (v *videoInfo) steps() []int64 {
 // singleStep is how long a single frame is shown.
 const singleStep = time.Second / 30
 
-// usualStep is the usual distance between neighbouring frames: the mean of those within
-// a quarter of the median. Neither pauses nor the rounding of a coarse clock affect it.
+// usualStep is the usual distance between neighbouring frames: the mean of those within a
+// quarter of the median. Neither pauses nor a coarse clock affect it.
 func (v *videoInfo) usualStep() time.Duration {
 	steps := v.steps()
 	if len(steps) == 0 {
@@ -148,8 +147,7 @@ func (v *videoInfo) usualStep() time.Duration {
 	return time.Duration(sum / n * v.TimeBase.Float() * float64(time.Second))
 }
 
-// shortStep is the distance between neighbouring frames that a tenth of them do
-// not exceed.
+// shortStep is the first decile of the distances between neighbouring frames.
 func (v *videoInfo) shortStep() time.Duration {
 	steps := v.steps()
 	if len(steps) == 0 {
@@ -210,8 +208,8 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	return newInfo(probe, share), nil
 }
 
-// newInfo combines the claims of the headers with the measured packets. share is the share of
-// its data that the file still contains: 1 unless data is known to be missing.
+// newInfo combines what the headers claim with what the packets show. share is the share
+// of the file's data that is present: 1 unless data is known to be missing.
 func newInfo(p media.Probe, share float64) *Info {
 	info := &Info{Kind: p.Kind, Streams: p.Streams}
 	zero := p.Zero()
@@ -226,8 +224,8 @@ func newInfo(p media.Probe, share float64) *Info {
 	}
 	info.Zero = zero
 	if v := info.Video; v != nil {
-		// ffmpeg gives the last of reordered frames a length of one tick, and keeps it
-		// when it copies them. That is no real length.
+		// ffmpeg gives the last reordered frame a length of one tick, and keeps it when
+		// it copies frames. That is not its real length.
 		last := time.Duration(v.microsAt(len(v.Starts)-1)) * time.Microsecond
 		if tick := time.Duration(v.TimeBase.Float() * float64(time.Second)); v.End <= last+tick+time.Microsecond {
 			v.End = max(v.End, last+v.usualStep())
@@ -243,10 +241,10 @@ func newInfo(p media.Probe, share float64) *Info {
 	return info
 }
 
-// claimedEnd is where a stream would end if its file were whole. Headers lie
-// about durations (a fragmented mp4 of one second may claim 40 hours), so a
-// claim counts only beside evidence that something is missing: packets listed
-// in an mp4's index that are not there, or a container cut off in its middle.
+// claimedEnd is where a stream would end if its file were whole. Headers often state
+// wrong durations (a fragmented mp4 of one second may claim 40 hours). So a claim only
+// counts if there is evidence that data is missing: packets in an mp4's index that are
+// not there, or a container that was cut off.
 func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets int64, share float64) time.Duration {
 	switch p.Kind {
 	case container.MP4:
@@ -260,7 +258,7 @@ func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets int64, s
 	case container.WAV:
 		return time.Duration(float64(end) / share)
 	case container.FLAC:
-		return max(end, p.Duration) // its header counts the samples, or admits that it does not know
+		return max(end, p.Duration) // its header counts the samples, or states that it does not know
 	}
 	return end
 }

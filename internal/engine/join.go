@@ -7,12 +7,12 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// fade is a run of a part's frames that goes to a colour or comes from it.
+// fade is a range of a part's frames that fades to a colour or from it.
 type fade struct {
 	colour string // as ffmpeg spells it
 	from   int64  // the part's frame at which the fade begins; < 0 if it begins in an earlier part
 	frames int64
-	in     bool // the picture comes from the colour
+	in     bool // fade from the colour
 }
 
 // fadesOf returns the fades at a segment's two ends that reach into its frames c.
@@ -30,7 +30,7 @@ func fadesOf(s *placed, c span) []fade {
 	return fades
 }
 
-// weight is the colour's weight in the part's frame N, as an expression.
+// weight is an expression for the colour's weight in the part's frame N.
 func (f fade) weight() string {
 	if f.in {
 		return fmt.Sprintf("(%d-N)/%d", f.from+f.frames, f.frames+1)
@@ -80,15 +80,14 @@ func label(name string, n int) string {
 	return fmt.Sprint(name, n)
 }
 
-// flat is a source of the part's length and rate in one colour.
+// flat generates one colour with the part's length and rate.
 func (v *videoPart) flat(colour string) string {
 	return fmt.Sprintf("color=%s:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d",
 		colour, v.canvas.Width, v.canvas.Height, v.canvas.Rate, v.Frames)
 }
 
-// mask is a source of pictures that hold the weight of maskedmerge's second input,
-// in 256ths. Expressions are expensive per pixel, so a few pixels are computed and
-// scaled up to the canvas.
+// mask generates pictures with the weight of maskedmerge's second input, in 256ths.
+// Expressions are expensive per pixel, so it computes a few pixels and scales them up.
 func (v *videoPart) mask(weight, out string) string {
 	value := fmt.Sprintf("'round(256*%s)'", weight)
 	return fmt.Sprintf("color=black:size=16x16:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,scale=%d:%d:flags=neighbor[%s]",

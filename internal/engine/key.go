@@ -26,11 +26,11 @@ func (k key) String() string {
 	return k.kind + "-" + hex.EncodeToString(k.hash.Sum(nil)[:20])
 }
 
-// decimal formats a number with fixed decimals: ffmpeg reads no exponents
-// everywhere a time is wanted.
+// decimal formats a number with fixed decimals, because ffmpeg does not accept exponents
+// everywhere.
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 9, 64) }
 
-// printed is the number that a reader of decimal(f) has.
+// printed is the number that a reader of decimal(f) gets.
 func printed(f float64) float64 {
 	f, _ = strconv.ParseFloat(decimal(f), 64) // what decimal prints is a number
 	return f
