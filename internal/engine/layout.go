@@ -13,17 +13,17 @@ import (
 
 // placed is a segment on the output's frame grid.
 //
-// The client's timeline is exact: segment k begins at the sum of the played
-// lengths before it. The film has whole frames. The two differ by at most a frame or
-// two; shift is that difference, and keeps stems in step with their sound to the sample.
+// The client's timeline is exact: segment k begins at the sum of the played lengths
+// before it. The film has whole frames. The two differ by at most a frame or two. shift
+// is that difference and keeps stems in sync with the segment's sound to the sample.
 type placed struct {
 	segment timeline.Segment
 	index   int     // in the client's list
 	source  *Source // never nil
 	in, out time.Duration
 
-	// start is the instant of the source, in seconds, that the first frame and
-	// the first sample show: the grid line at or before in.
+	// start is the instant of the source, in seconds, that the first frame and the first
+	// sample show: the grid line at or before in.
 	start  float64
 	frame  int64 // first frame in the output
 	frames int64
@@ -60,23 +60,23 @@ type layout struct {
 func (l *layout) samples() int64 { return samplesAt(l.frames, l.rate) }
 
 const (
-	// cutSlack is how far a trim may lie before a frame and still mean that frame:
-	// trims are whole milliseconds, frames are not. It is not a multiple of a
-	// millisecond, so no trim lies exactly on the edge.
+	// cutSlack is how far before a frame a trim may lie and still mean that frame: trims
+	// are whole milliseconds, frames are not. It is not a multiple of a millisecond, so
+	// no trim lies exactly on the edge.
 	cutSlack = 0.00137
-	// coarseRate is the rate below which cuts do not snap to the source's frames,
-	// because the sound would start up to a whole long frame too early.
+	// coarseRate is the rate below which cuts do not snap to the source's frames: the
+	// sound would start up to one long frame too early.
 	coarseRate = 20
 	// maxDrift is how many frames the film may be ahead of or behind the client's
-	// timeline before a segment's length is corrected. At its end the film may be half
-	// a frame short. Whole milliseconds never lie exactly on the edge of these limits,
-	// nor on that of roundingUp.
+	// timeline before a segment's length is corrected. The whole film may be half a frame
+	// short. Whole milliseconds never lie exactly on the edge of these limits or of
+	// roundingUp.
 	maxDrift    = 0.7501
 	maxEndDrift = 0.5001
 	// roundingUp is added before a segment's length is cut to whole frames. It is less
-	// than a half, because a missing frame can be added as a part of its own, while
-	// for a surplus frame the segment must be encoded again. With 0.35, editing one of
-	// six segments changes another one in 4 of 100 cases; with 0.5 it would be 28.
+	// than a half, because a missing frame can be added as a separate part, but a surplus
+	// frame means encoding the segment again. With 0.35, editing one of six segments
+	// changes another one in 4 of 100 cases; with 0.5 it would be 28.
 	roundingUp = 0.3501
 	// audioGridRate is the grid of an audio-only render: a millisecond, 48 samples.
 	// Trims are whole milliseconds.
@@ -87,7 +87,8 @@ const (
 func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	ordered, indexes := t.InOrder()
 	l := &layout{rate: media.Rational{Num: audioGridRate, Den: 1}}
-	// Transitions count frames, so with them an audio-only render has the film's grid.
+	// Transitions count frames, so an audio-only render with transitions uses the film's
+	// grid.
 	if v := sources[ordered[0].SourceKey].info.Video; v != nil && (t.OutputKind == timeline.Video || t.HasTransitions()) {
 		l.rate = canvasRate(v)
 	}
@@ -103,7 +104,7 @@ func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	return l, nil
 }
 
-// trim resolves the segment's ends against the real length of its source.
+// trim compares the segment's ends with the real length of its source.
 func (p *placed) trim(kind timeline.OutputKind) error {
 	info, s := p.source.info, p.segment
 	length, claim := info.ends()
@@ -141,11 +142,12 @@ func damaged(user string, in, promised, end time.Duration) error {
 	return damageFault(user, got, wanted)
 }
 
-// edgeTolerance is the length that any file may lack at its edges.
+// edgeTolerance is how much any file may lack at its ends.
 const edgeTolerance = 250 * time.Millisecond
 
-// clearlyLess reports damage rather than a few frames that decoders drop legitimately: more than a
-// tenth is missing. If the file's index lists the missing frames, damaged has a stricter limit.
+// clearlyLess reports damage, rather than a few frames that decoders drop legitimately:
+// more than a tenth is missing. If the file's index lists the missing frames, damaged
+// applies a stricter limit.
 func clearlyLess(got, wanted time.Duration) bool {
 	missing := wanted - got
 	return missing > edgeTolerance && missing > wanted/10
@@ -156,14 +158,15 @@ func damageFault(user string, got, wanted time.Duration) error {
 		user, seconds(got), seconds(wanted))
 }
 
-// countFrames gives every segment its frames, and its place on a film without
+// countFrames gives every segment its frames, and its place in a film without
 // transitions.
 //
-// A run is a sequence of segments that continue the same source. Cutting a source into such pieces
-// must change nothing, so within a run each segment ends at the grid line where the next begins.
-// Otherwise the count is the played length in whole frames, which depends only on the segment, so
-// cached parts stay valid when a neighbour is edited. A segment gets a frame more or, rarely, less
-// only if the rounding would add up to more than maxDrift.
+// A run is a sequence of segments that continue the same source. Cutting a source into
+// such pieces must not change the film, so within a run each segment ends at the grid
+// line where the next begins. Other segments have their played length in whole frames. It
+// depends only on the segment, so cached parts stay valid when a neighbour is edited. A
+// segment gets one frame more or, rarely, less if the rounding would otherwise add up to
+// more than maxDrift.
 func (l *layout) countFrames() {
 	rate := l.rate.Float()
 	var anchor float64 // grid line 0 of the run, source seconds
@@ -222,8 +225,8 @@ func (l *layout) arrange(ordered []timeline.Segment) {
 	l.frames = length
 }
 
-// count sets the frames of the last segment of a run. length is the length that is left for it, and
-// ideal its end on the client's timeline, both in frames.
+// count sets the frames of the last segment of a run. length is the rest of the run, and
+// ideal the run's end on the client's timeline, both in frames.
 func (p *placed) count(length, ideal float64, last bool) {
 	p.frames = max(0, int64(math.Floor(length+roundingUp)))
 	for p.frames > 0 && float64(p.frame+p.frames)-ideal > maxDrift {
@@ -239,8 +242,8 @@ func (p *placed) count(length, ideal float64, last bool) {
 	}
 }
 
-// placeAudio derives the segment's place in the sound from the first segment of its
-// run, so the sound of a run is read without a seam.
+// placeAudio derives the segment's place in the sound from the first segment of its run,
+// so that the sound of a run has no seams.
 func (l *layout) placeAudio(p, run *placed) {
 	first := samplesAt(run.frame, l.rate)
 	if p == run {
@@ -256,9 +259,9 @@ func (l *layout) placeAudio(p, run *placed) {
 	p.shift = run.shift
 }
 
-// anchor is a grid line of the source. At speed 1 it is the source's first frame. The
-// grid of another speed skips frames, so it begins at the frame that the trim starts
-// in. Where cuts do not snap, it is the trim start itself.
+// anchor is a grid line of the source. At speed 1 it is the source's first frame. At
+// other speeds the grid skips frames, so it begins at the frame in which the trim starts.
+// If cuts do not snap, it is the trim start itself.
 func (p *placed) anchor(rate float64) float64 {
 	info := p.source.info
 	if info.Video == nil || rate < coarseRate || rate == audioGridRate {
@@ -271,7 +274,7 @@ func (p *placed) anchor(rate float64) float64 {
 	return info.Video.start(first, info.Zero)
 }
 
-// gridLine is the last grid line at or before t that the source has.
+// gridLine is the last grid line at or before t that lies in the source.
 func gridLine(t, anchor, step float64) int64 {
 	slack := min(cutSlack, step/4)
 	line := math.Floor((t - anchor + slack) / step)

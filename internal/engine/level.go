@@ -11,24 +11,24 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// How the sound is kept within full scale behind the encoder too.
+// These limits keep the encoded sound within full scale.
 const (
-	// usualCeiling is where a peak above full scale ends up: 0.2 dB below it, because
-	// the AAC encoder adds a little of its own.
+	// usualCeiling is where a peak above full scale ends up: 0.2 dB below it, because the
+	// AAC encoder raises peaks a little.
 	usualCeiling = 0.977
-	// quietPeak is the highest sample of a mix that no encoder brings above full
-	// scale: its worst errors were seen to be a quarter of that.
+	// quietPeak is a peak of the mix that no encoder raises above full scale: the worst
+	// encoding errors seen were a quarter of that.
 	quietPeak = 0.7
-	// encodeTries is how often the mix is encoded until it decodes within full
-	// scale. The first lower ceiling was seen to do; the last one is half.
+	// encodeTries is how often the mix may be encoded until it decodes within full scale.
+	// The first lower ceiling has always been enough; the last one is half.
 	encodeTries = 4
-	// A delivered film may be softer or louder by so many dB than was asked for. The
-	// API promises 0.5; every further encoding costs as much as the first.
+	// How many dB a delivered film may be quieter or louder than requested. The API
+	// promises 0.5; every further encoding costs as much as the first.
 	mostTooSoft, mostTooLoud = 0.4, 0.3
 )
 
-// encodeAudio runs the final pass on the mix. AAC is lossy: what came out of it is
-// measured, and where it does not fit, the mix is made again at another level.
+// encodeAudio runs the final pass on the mix. AAC is lossy, so the result is measured. If
+// it is out of bounds, the mix is made again at another level.
 func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, done *task) error {
 	level := audio.Level{Gain: 1, Threshold: 1, Ceiling: usualCeiling}
 	normalised := false
@@ -74,9 +74,9 @@ func (r *run) encodeMix(ctx context.Context, pass media.Pass, level audio.Level,
 	return mix.Peak(), cmp.Or(mix.Err(), err)
 }
 
-// withinFullScale returns the level at which the output decodes within full scale: a
-// sound that just fits may decode beyond it, and be clipped by the player. peak is that
-// of the mix, last that no further level will be tried.
+// withinFullScale returns the level at which the output decodes within full scale. A
+// sound that just fits may decode beyond it, and players would clip it. peak is the mix's
+// peak; last tells that no further level will be tried.
 func (r *run) withinFullScale(ctx context.Context, name string, level audio.Level, peak float64, last bool) (audio.Level, error) {
 	if peak <= quietPeak {
 		return level, nil
@@ -94,9 +94,9 @@ func (r *run) withinFullScale(ctx context.Context, name string, level audio.Leve
 	return level, nil
 }
 
-// loudnessGain measures the mix and returns the gain that brings it to the loudness
-// that was asked for, or to the true peak where that comes first. What has no
-// loudness, such as silence, is not normalised.
+// loudnessGain measures the mix and returns the gain that brings it to the requested
+// loudness, or to the true-peak limit if it reaches that first. Sound without a loudness,
+// such as silence, is not normalised.
 func (r *run) loudnessGain(ctx context.Context) (gain float64, normalised bool, err error) {
 	mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, audio.Untouched)
 	defer mix.Close()
@@ -110,8 +110,8 @@ func (r *run) loudnessGain(ctx context.Context) (gain float64, normalised bool, 
 	return fromDB(r.headroom(meter)), true, nil
 }
 
-// matchLoudness measures the output, and returns another level where it misses what
-// was asked for: AAC drops the highest tones, and adds to peaks.
+// matchLoudness measures the output and returns another level if it misses the requested
+// loudness: AAC drops the highest tones and raises peaks.
 func (r *run) matchLoudness(ctx context.Context, name string, level audio.Level) (audio.Level, error) {
 	meter := newLoudnessMeter()
 	if err := r.decodeOutput(ctx, name, meter); err != nil {
@@ -121,7 +121,7 @@ func (r *run) matchLoudness(ctx context.Context, name string, level audio.Level)
 		return level, nil
 	}
 	change := r.headroom(meter)
-	if beyond := toDB(meter.TruePeak()); beyond > 0 { // clipped by players
+	if beyond := toDB(meter.TruePeak()); beyond > 0 { // players would clip it
 		change = min(change, -beyond-mostTooLoud)
 	}
 	if -mostTooLoud <= change && change <= mostTooSoft {
@@ -132,8 +132,8 @@ func (r *run) matchLoudness(ctx context.Context, name string, level audio.Level)
 	return level, nil
 }
 
-// headroom is the change, in dB, that brings what was measured to the loudness or the
-// true peak that was asked for, whichever comes first.
+// headroom is the change, in dB, that brings the measured sound to the requested
+// loudness, or to the true-peak limit if it reaches that first.
 func (r *run) headroom(meter *audio.LoudnessMeter) float64 {
 	want := r.job.Timeline.Loudness
 	loudness, _ := meter.Integrated()

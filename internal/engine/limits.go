@@ -11,10 +11,10 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// Limits bounds what one render may cost. If one is exceeded, the client reads which.
+// Limits bounds the cost of one render. The error names the limit that was exceeded.
 type Limits struct {
 	MaxPixels         int64         // width x height of a source's video
-	MaxSourceDuration time.Duration // of a source as measured
+	MaxSourceDuration time.Duration // of a source, as measured
 	MaxStreams        int           // in one source
 	MaxFrames         int64         // video frames of one source
 	MaxOutputDuration time.Duration // of the timeline
@@ -31,7 +31,7 @@ func (l Limits) withDefaults() Limits {
 	l.MaxPixels = cmp.Or(l.MaxPixels, 8192*4320)
 	l.MaxSourceDuration = cmp.Or(l.MaxSourceDuration, 12*time.Hour)
 	l.MaxStreams = cmp.Or(l.MaxStreams, 32)
-	const mostFrames = 1_000_000 // the packet scan remembers no more
+	const mostFrames = 1_000_000 // the packet scan keeps no more
 	l.MaxFrames = min(cmp.Or(l.MaxFrames, mostFrames), mostFrames)
 	l.MaxOutputDuration = cmp.Or(l.MaxOutputDuration, 4*time.Hour)
 	l.MaxPixelFrames = cmp.Or(l.MaxPixelFrames, 1344e9) // three hours of 1920x1080 at 30 a second, decoded and encoded
@@ -40,8 +40,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// check judges an analysed source; the sentence starts with the name of the
-// first field that uses it.
+// check applies the limits to an analysed source. user is the first field that uses it
+// and begins the error message.
 func (l Limits) check(info *Info, user string) error {
 	switch v := info.Video; {
 	case info.Streams > l.MaxStreams:
@@ -65,8 +65,8 @@ func (l Limits) tooManyPixels(user string, width, height int) *fault.Error {
 		user, width, height, l.MaxPixels)
 }
 
-// checkCanvas judges a canvas whose long side follows from its aspect: it may be
-// larger than every source.
+// checkCanvas applies the limits to a canvas whose long side follows from its aspect,
+// which may make it larger than every source.
 func (l Limits) checkCanvas(c Canvas) error {
 	if c.pixels() <= l.MaxPixels && max(c.Width, c.Height) <= maxSide {
 		return nil
@@ -76,8 +76,8 @@ func (l Limits) checkCanvas(c Canvas) error {
 		c.Width, c.Height, l.MaxPixels, maxSide)
 }
 
-// checkWork judges what a planned film costs, before anything is encoded: a small file
-// with two pictures hours apart can make a day's work.
+// checkWork limits the cost of a planned film before anything is encoded: a small file
+// with two pictures hours apart could take a day to render.
 func (l Limits) checkWork(p *Plan) error {
 	const giga = 1_000_000_000
 	work, drawn, decoded := p.work()
@@ -89,13 +89,13 @@ func (l Limits) checkWork(p *Plan) error {
 		drawn, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
-// maxPieces is how many pieces of sound one film may be mixed from: 200 segments under
-// 20 stems. The mixer visits all that play at the same time, and each may need a
-// stretch of its own.
+// maxPieces is how many pieces of sound one film may have: 200 segments under 20 stems.
+// The mixer visits all pieces that play at the same time, and each may need its own
+// stretch.
 const maxPieces = 4096
 
-// checkPieces judges how many pieces of sound a film would have, before any of them
-// is planned: every selection is cut where the segments meet.
+// checkPieces limits the pieces of sound before any of them is planned: every selection
+// is cut where the segments meet.
 func checkPieces(t timeline.Timeline, l *layout) error {
 	pieces := len(t.Segments) + len(t.Clips)
 	for _, d := range t.Directives {
@@ -108,12 +108,12 @@ func checkPieces(t timeline.Timeline, l *layout) error {
 		"separationDirectives: the sound has %d pieces, because stems are cut where segments meet; at most %d are accepted", pieces, maxPieces)
 }
 
-// mixedSounds is how many times Limits.MaxSound a mix may add up: by default 384 hours,
-// which is the longest film under 64 clips and 16 stems. One core mixes an hour of one
-// sound in less than a second.
+// mixedSounds is how many times Limits.MaxSound a mix may add up. By default that is 384
+// hours: the longest film with 64 clips and 16 stems. One core mixes an hour of one sound
+// in less than a second.
 const mixedSounds = 16
 
-// checkSound judges the sound that a planned film needs, before any of it is decoded.
+// checkSound limits the sound that a planned film needs, before any of it is decoded.
 func (l Limits) checkSound(p *Plan) error {
 	var decoded, mixed int64
 	for _, s := range p.Audio {

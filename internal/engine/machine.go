@@ -7,25 +7,25 @@ import (
 	"cutroom/internal/fault"
 )
 
-// Machine is what a render may use of the computer.
+// Machine tells what a render may use of the computer.
 type Machine struct {
 	Cores       int
-	MemoryBytes int64 // for all encoders together; one always runs, whatever it takes
+	MemoryBytes int64 // for all encoders together; one always runs, however much it needs
 	// ProcessBytes is the private memory that one process may use; 0 is no limit.
 	ProcessBytes int64
 }
 
-// memoryPerCore is how much memory encoders may take per core: enough for one of 1080p
-// with a single thread.
+// memoryPerCore is how much memory encoders may use per core: enough for one
+// single-threaded 1080p encoder.
 const memoryPerCore = 350 << 20
 
 // encoders returns how many encoders run at once, and how many threads each has.
 //
 // One encoder leaves cores idle while it starts and drains, so several at once are
-// faster, and small thread counts waste less. But every encoder keeps dozens of pictures
-// in memory. x264's output depends on the number of threads, and a render that continues
-// after a crash must give the same frames. So the numbers follow only from the plan and
-// the machine, never from the load.
+// faster. Fewer threads each waste less, but every encoder keeps dozens of pictures in
+// memory. x264's output depends on the number of threads, and a render that continues
+// after a crash must give the same frames. So the numbers depend only on the plan and the
+// machine, never on the load.
 func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	cores := max(1, m.Cores)
 	if cores == 1 {
@@ -35,7 +35,7 @@ func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	if cores > 5 {
 		threads = min(6, cores/2)
 	}
-	busy := (cores*3 + 1) / 2 // encoders wait for their decoders now and then
+	busy := (cores*3 + 1) / 2 // encoders sometimes wait for their decoders
 	parallel = max(2, (busy+threads-1)/threads)
 	if memoryEach > 0 {
 		parallel = max(1, min(parallel, int(m.MemoryBytes/memoryEach)))
@@ -43,9 +43,9 @@ func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	return parallel, min(16, max(threads, (busy+parallel-1)/parallel))
 }
 
-// economy lowers an encoder's settings if its preset would take more memory than a
-// process may use. Most of that memory holds the pictures of the lookahead, and every
-// thread works on pictures of its own.
+// economy lowers an encoder's settings if its preset would need more memory than a
+// process may use. Most of that memory holds the lookahead's pictures, and every thread
+// works on pictures of its own.
 type economy struct {
 	lookahead, references, threads int // 0 is the preset's, or the plan's
 }
@@ -66,9 +66,9 @@ func (e economy) args() []string {
 }
 
 // economize sets the first economy with which the part's encoder fits into one process.
-// An eighth is left to spare, because the limit counts reserved memory, not only used
-// memory. A dissolve decodes two sources. A shorter lookahead pays for the second one,
-// so that as many encoders run at once as without dissolves.
+// It leaves an eighth unused, because the limit counts reserved memory as well as used
+// memory. A dissolve decodes two sources. A shorter lookahead pays for the second one, so
+// that as many encoders run at once as without dissolves.
 func (v *videoPart) economize(machine Machine) error {
 	for _, v.economy = range economies[len(v.shots)-1:] {
 		if machine.ProcessBytes <= 0 || v.memory(2) <= machine.ProcessBytes/8*7 {
@@ -78,7 +78,7 @@ func (v *videoPart) economize(machine Machine) error {
 	return v.tooLarge()
 }
 
-// tooLarge is the fault of a part that no encoder can hold.
+// tooLarge is the fault of a part that fits no encoder.
 func (v *videoPart) tooLarge() *fault.Error {
 	w, h, segment := v.canvas.Width, v.canvas.Height, v.shots[0].segment
 	for _, s := range v.shots {
@@ -90,10 +90,11 @@ func (v *videoPart) tooLarge() *fault.Error {
 		"segments[%d]: the video has pictures of %dx%d, which need more memory than an encoder may use", segment, w, h)
 }
 
-// memory estimates what the part's encoder takes with one thread or with several; the
-// economy's number of threads comes first. Measured on pictures from 720p to 7680x4320.
+// memory estimates the memory of the part's encoder with the given number of threads. The
+// economy's number of threads takes precedence. Measured on pictures from 720p to
+// 7680x4320.
 func (v *videoPart) memory(threads int) int64 {
-	lookahead, perPixel := int64(30), int64(60) // a dozen pictures being encoded
+	lookahead, perPixel := int64(30), int64(60) // about a dozen pictures being encoded
 	if v.profile.Preset == "slow" {
 		lookahead, perPixel = 50, 80 // and more references
 	}
@@ -113,7 +114,7 @@ func (v *videoPart) memory(threads int) int64 {
 
 // memory estimates the memory for decoding and fitting the shot.
 func (s *shot) memory() int64 {
-	const picture = 20 // bytes a pixel, of a few pictures
+	const picture = 20 // bytes per pixel, for a few pictures
 	video := s.source.info.Video
 	source := video.pixels() * picture
 	if video.BitDepth > 8 {

@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// The frames in which two segments overlap lie beside those of the parts before and
-// after the dissolve. To decode them alone, a pass would begin at a key frame, perhaps
-// seconds earlier. So the passes of these neighbours draw them as well and store them as
-// raw pictures, which the dissolve reads. Where that does not work out, because another
-// machine made the neighbour or the cache had it, the dissolve decodes its sources itself
-// and shows the same frames.
+// The frames of a dissolve follow the part before it and precede the part after it in
+// their sources. To decode only these frames, a pass would have to begin at a key frame,
+// perhaps seconds earlier. So the passes of the two neighbours draw these frames as well
+// and store them as raw pictures, which the dissolve reads. If another machine or the
+// cache supplied a neighbour, the dissolve decodes its source itself and shows the same
+// frames.
 
 // overlap is one of the two shots of a dissolve.
 type overlap struct {
 	shot *shot
 	file string // its frames as raw pictures, in the job's folder
-	idle bool   // nobody will read it: the dissolve is made
+	idle bool   // nobody will read it: the dissolve is finished
 }
 
-// ends are the overlaps at a part's two ends; nil where it has none.
+// ends are the overlaps at a part's two ends, nil where there is none.
 type ends struct{ head, tail *overlap }
 
 func (e ends) list() []*overlap {
@@ -34,8 +34,9 @@ func (e ends) list() []*overlap {
 const (
 	// overlapSpace is how many bytes of raw pictures a render stores at once.
 	overlapSpace = 1 << 30
-	// longestHold is how many frames of the film may show one source frame while two
-	// outputs read from one graph: ffmpeg keeps what one of them does not read yet.
+	// longestHold is how many frames of the film may show the same source frame while two
+	// outputs read from one graph. ffmpeg buffers frames that one output has not read
+	// yet.
 	longestHold = 16
 )
 
@@ -49,7 +50,7 @@ func (v *videoPart) overlapBytes() (sum int64) {
 	return sum
 }
 
-// planOverlaps has the neighbours of every dissolve draw its frames.
+// planOverlaps lets the neighbours of every dissolve draw its frames.
 func (p *Plan) planOverlaps() {
 	for i, d := range p.Sequence {
 		if len(d.shots) < 2 || d.overlaps != nil || 2*d.Frames*p.Canvas.pixels()*3/2 > overlapSpace/2 {
@@ -69,8 +70,8 @@ func (p *Plan) planOverlaps() {
 	}
 }
 
-// offer has the part draw overlaps, if the same frames come out as without. A part that
-// occurs twice in the film keeps its first overlaps.
+// offer lets the part draw overlaps if that does not change its own frames. A part that
+// occurs twice in the film keeps the first overlaps.
 func (v *videoPart) offer(e ends) {
 	taken := v.beside.head != nil && v.beside.head != e.head || v.beside.tail != nil && v.beside.tail != e.tail
 	if len(v.shots) == 1 && !taken && v.extended(e) != nil {
@@ -78,8 +79,8 @@ func (v *videoPart) offer(e ends) {
 	}
 }
 
-// extended returns a shot of the part's frames with those of the overlaps before and
-// behind it, or nil if it would show other frames.
+// extended returns a shot with the frames of the overlap before the part, of the part and
+// of the overlap behind it, or nil if it would show other frames.
 func (v *videoPart) extended(e ends) *shot {
 	own := v.shots[0]
 	shots := []*shot{own}
@@ -93,7 +94,7 @@ func (v *videoPart) extended(e ends) *shot {
 	all.frames, all.last = 0, shots[len(shots)-1].last
 	held, before := 0, -1
 	for _, s := range shots {
-		// A deinterlacer looks at the frames beside each one.
+		// A deinterlacer uses the frames before and after each frame.
 		if s.source != own.source || s.speed != own.speed || s.framing != own.framing ||
 			s.source.info.Video.Interlaced() {
 			return nil
@@ -112,8 +113,8 @@ func (v *videoPart) extended(e ends) *shot {
 	return &all
 }
 
-// divide is the part of a graph that divides what is drawn into the part's frames and
-// those of its overlaps.
+// divide is the part of a graph that splits the drawn frames into the part's own frames
+// and those of its overlaps.
 func (v *videoPart) divide(from, out string) string {
 	frames := int64(0)
 	var labels, cuts []string
@@ -153,9 +154,9 @@ func (s *shot) storedInput() []string {
 		"-framerate", s.canvas.Rate.String(), "-i", "file:" + s.stored}
 }
 
-// encodeSharing encodes a part that draws overlaps or finds those that it reads. It
-// reports false if the part has none, or if anything about the sources is unusual: then
-// the part is to be encoded alone.
+// encodeSharing encodes a part together with the overlaps that it draws or reads. It
+// reports false if there are none, or if anything about the sources is unusual. The
+// caller then encodes the part alone.
 func (r *run) encodeSharing(ctx context.Context, p *videoPart, out string) bool {
 	defer r.dropOverlaps(p.overlaps...)
 	shared := r.sharing(p)
@@ -173,8 +174,8 @@ func (r *run) encodeSharing(ctx context.Context, p *videoPart, out string) bool 
 	return whole
 }
 
-// sharing is the part with the overlaps that its pass draws or reads, or nil if there
-// are none.
+// sharing returns a copy of the part with the overlaps that its pass draws or reads, or
+// nil if there are none.
 func (r *run) sharing(p *videoPart) *videoPart {
 	shared := *p
 	shared.draws = ends{r.wanted(p.beside.head), r.wanted(p.beside.tail)}
@@ -202,7 +203,7 @@ func (r *run) sharing(p *videoPart) *videoPart {
 	return &shared
 }
 
-// wanted returns the overlap if it is to be drawn, and takes its space.
+// wanted returns the overlap, and reserves its space, if the pass should draw it.
 func (r *run) wanted(o *overlap) *overlap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +214,7 @@ func (r *run) wanted(o *overlap) *overlap {
 	return o
 }
 
-// overlapBytes is how much space overlaps take. The caller holds mu.
+// overlapBytes is the space that overlaps use. The caller holds mu.
 func (r *run) overlapBytes() (sum int64) {
 	for o := range r.overlaps {
 		sum += o.bytes()
@@ -221,7 +222,7 @@ func (r *run) overlapBytes() (sum int64) {
 	return sum
 }
 
-// storeOverlap gives a file of raw pictures its name, if it has all of them and somebody
+// storeOverlap renames a complete file of raw pictures to its final name if a dissolve
 // will read it.
 func (r *run) storeOverlap(o *overlap) bool {
 	r.mu.Lock()
@@ -233,7 +234,7 @@ func (r *run) storeOverlap(o *overlap) bool {
 	return err == nil && st.Size() == o.bytes() && os.Rename(r.path(unfinished(o.file)), r.path(o.file)) == nil
 }
 
-// dropOverlaps removes raw pictures that nobody will read any more.
+// dropOverlaps removes raw pictures that nobody will read.
 func (r *run) dropOverlaps(all ...*overlap) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,8 +250,8 @@ func (r *run) dropOverlaps(all ...*overlap) {
 }
 
 // inOrder orders parts for encoding: the most expensive first. If dissolves read
-// overlaps, parts stay in the order of the film, and each dissolve follows as long after
-// its neighbours as the space for overlaps allows.
+// overlaps, the parts keep the order of the film, and each dissolve follows its
+// neighbours as late as the space for overlaps allows.
 func inOrder(missing []*videoPart) []*videoPart {
 	reads := func(v *videoPart) bool { return len(v.overlaps) > 0 }
 	if !slices.ContainsFunc(missing, reads) {

@@ -23,10 +23,10 @@ func mostExpensiveFirst[T interface{ cost() float64 }](a, b T) int {
 	return cmp.Compare(b.cost(), a.cost())
 }
 
-// makeParts makes every video part and every sound that the cache lacks. As many
-// video parts are made at once as suit cores and memory, the most expensive first:
-// the small ones then fill the gaps at the end. Sounds need little of either and
-// have a lane of their own, where they use what encoders leave idle.
+// makeParts makes every video part and every sound that the cache lacks. Cores and memory
+// limit how many video parts are made at once. The most expensive parts go first, so that
+// small ones fill the gaps at the end. Sounds need little CPU and memory, so they run
+// beside the video parts and use what the encoders leave idle.
 func (r *run) makeParts(ctx context.Context) error {
 	missing, parallel, err := r.missingParts(ctx)
 	if err != nil {
@@ -77,8 +77,8 @@ func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel 
 	return missing, parallel, err
 }
 
-// audioSteps returns the work for the sounds that the cache lacks, the longest first.
-// Stretches read what the decodes write, so they run after them.
+// audioSteps returns the steps for the sounds that the cache lacks, the longest first.
+// Stretches read what the decodes write, so they run afterwards.
 func (r *run) audioSteps(ctx context.Context, lanes int) (decodes, stretches []step) {
 	var undecoded []*decodedAudio
 	var missing []*stretchedAudio
@@ -107,14 +107,14 @@ func (r *run) audioSteps(ctx context.Context, lanes int) (decodes, stretches []s
 	return decodes, stretches
 }
 
-// fetchSound reports whether the cache has a sound, which is then in the job's folder.
+// fetchSound reports whether the cache had a sound, which is then in the job's folder.
 func (r *run) fetchSound(ctx context.Context, key, file string) bool {
 	found := r.fetch(ctx, key, r.path(file))
 	r.count(&r.stats.Audio, &r.stats.AudioReused, found)
 	return found
 }
 
-// runSteps starts the steps in their order, up to parallel at once.
+// runSteps runs the steps in their order, up to parallel at once.
 func runSteps(ctx context.Context, steps []step, parallel int) error {
 	lanes, ctx := errgroup.WithContext(ctx)
 	lanes.SetLimit(parallel)
@@ -129,7 +129,7 @@ func runSteps(ctx context.Context, steps []step, parallel int) error {
 	return lanes.Wait()
 }
 
-// heard reports whether the mix reads the sound itself, and not only stretches of it.
+// heard reports whether the mix reads the sound itself, not only stretches of it.
 func (r *run) heard(s *decodedAudio) bool {
 	return slices.ContainsFunc(r.plan.Regions, func(p *region) bool { return p.File == s.File })
 }
@@ -169,8 +169,8 @@ func (r *run) makePart(ctx context.Context, p *videoPart) error {
 // what names the shot's pictures in a message.
 func (s *shot) what() string { return fmt.Sprintf("segments[%d]: the video", s.segment) }
 
-// encodeWithRetries encodes a part, and encodes it again if its sources turn out to
-// need special treatment. It returns how much of each source was decoded in the end.
+// encodeWithRetries encodes a part, and again if its sources need special treatment. It
+// returns how much of each source was decoded in the end.
 func (r *run) encodeWithRetries(ctx context.Context, p *videoPart, out string) ([]coverage, error) {
 	if r.encodeSharing(ctx, p, out) {
 		return p.wholly(), nil
@@ -185,8 +185,8 @@ func (r *run) encodeWithRetries(ctx context.Context, p *videoPart, out string) (
 		got, err = r.encodePart(ctx, p, out, keys)
 	}
 	// Some decoders lose frames after a seek, and broken indexes make seeks land
-	// anywhere. Starting further ahead, and finally at the start of the file, shows
-	// whether the file itself is broken.
+	// anywhere. Starting earlier, and finally at the start of the file, shows whether the
+	// file itself is broken.
 	earlier := p.keyframes(3)
 	lossy := func(i int) bool { return got[i].missing > 0 && keys[i] > 0 }
 	if err == nil && replaceWhere(keys, earlier, lossy) {
@@ -251,8 +251,8 @@ func (v *videoPart) wholly() []coverage {
 	return slices.Repeat([]coverage{{got: length, wanted: length}}, len(v.shots))
 }
 
-// blameEncoder says why a part could not be made. A source is to blame only if no
-// frame of it was decoded.
+// blameEncoder returns why a part could not be made. A source is only to blame if none of
+// its frames was decoded.
 func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart) error {
 	for i, s := range p.shots {
 		if times, readErr := readTimes(r.path(p.log(i))); readErr != nil || len(times) == 0 {
@@ -265,7 +265,7 @@ func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart) error {
 	return r.blame(ctx, err, p.shots[0].what(), nil)
 }
 
-// checkDamage adds up, for every segment, what its parts could decode.
+// checkDamage adds up how much of each segment its parts could decode.
 func (r *run) checkDamage() error {
 	sums := map[int]coverage{}
 	for _, p := range r.plan.Sequence {
@@ -312,7 +312,7 @@ func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
 	return r.finish(ctx, s.Key, s.File, true)
 }
 
-// makeStretch brings a piece of sound to its tempo.
+// makeStretch stretches a range of a sound to its tempo.
 func (r *run) makeStretch(ctx context.Context, s *stretchedAudio, t *task) error {
 	if err := s.Write(ctx, r.path(s.Audio.File), s.Audio.From, r.path(unfinished(s.File))); err != nil {
 		return noSpace(err)

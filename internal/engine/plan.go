@@ -8,7 +8,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// Plan is everything a render will do, decided before anything is done.
+// Plan is everything that a render will do, decided before it starts.
 type Plan struct {
 	Kind    timeline.OutputKind
 	Profile Profile
@@ -18,14 +18,14 @@ type Plan struct {
 
 	Parallel int // passes at once
 
-	Parts     []*videoPart // each once, in the order of first use; none for an audio-only render
-	Sequence  []*videoPart // what plays after what; a part may occur more than once
+	Parts     []*videoPart // each once, in the order of first use; none in an audio-only render
+	Sequence  []*videoPart // in playing order; a part may occur more than once
 	Audio     []*decodedAudio
 	Stretches []*stretchedAudio
 	Regions   []*region
 }
 
-// Canvas is the picture every segment is brought to.
+// Canvas is the picture format of the whole film.
 type Canvas struct {
 	Width, Height int // even; 0 for an audio-only render
 	Rate          media.Rational
@@ -33,7 +33,7 @@ type Canvas struct {
 
 func (c Canvas) pixels() int64 { return int64(c.Width) * int64(c.Height) }
 
-// Profile is what a quality means for the encoders.
+// Profile holds the encoder settings of a quality.
 type Profile struct {
 	CRF          int
 	Preset       string
@@ -50,9 +50,9 @@ var profiles = map[timeline.Quality]Profile{
 // audioOnlyBitrate is the bitrate of outputKind audio, whatever the quality.
 const audioOnlyBitrate = "192k"
 
-// makePlan turns a validated timeline and what is known of its sources into a
-// Plan. It is pure: no file is touched and equal arguments give equal plans. A
-// *fault.Error names the segment, clip or directive that cannot be rendered.
+// makePlan turns a validated timeline and the analysis of its sources into a Plan. It is
+// pure: it touches no file, and equal arguments give equal plans. A *fault.Error names
+// the segment, clip or directive that cannot be rendered.
 func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, machine Machine) (*Plan, error) {
 	if err := checkSources(t, sources, limits); err != nil {
 		return nil, err
@@ -90,9 +90,9 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	return p, nil
 }
 
-// work counts the pixels of all pictures drawn, and of every source frame each time
-// it is decoded. A frame of the film is drawn once, and once more for the second
-// picture of a dissolve and for a blurred background.
+// work counts the pixels of all pictures drawn and of every source frame each time it is
+// decoded. A frame of the film is drawn once, and once more for the second picture of a
+// dissolve and for a blurred background.
 func (p *Plan) work() (pixels, drawn, decoded int64) {
 	drawn = p.Frames
 	for _, v := range p.Parts {
@@ -124,7 +124,7 @@ func (p *Plan) setParallelism(machine Machine) {
 
 // use is a field of a timeline that names a source.
 type use struct {
-	key, name    string // name is the field's: "segments[0]"
+	key, name    string // name is that of the field: "segments[0]"
 	noun         string // what the client calls the source there
 	video, audio bool   // what the source must have
 }
@@ -146,8 +146,8 @@ func uses(t timeline.Timeline) []use {
 	return all
 }
 
-// checkSources checks that every source exists, keeps the limits, and has the picture or
-// sound that it is used for.
+// checkSources checks that every source exists, stays within the limits, and has the
+// picture or sound that the timeline uses.
 func checkSources(t timeline.Timeline, sources map[string]*Source, limits Limits) error {
 	for _, u := range uses(t) {
 		s := sources[u.key]

@@ -15,15 +15,15 @@ const (
 	// posterSide is the longer side of a poster, in pixels.
 	posterSide    = 640
 	posterTimeout = time.Minute
-	// posterExact is the time up to which a poster shows exactly the chosen frame. After
-	// it the poster shows the key frame before that frame: decoding the up to 250 frames
-	// in between can take longer than one percent of the render. Near the start that
-	// key frame would be the first frame of the film, which is often black.
+	// posterExact is the time up to which a poster shows exactly the chosen frame. Later
+	// in the film it shows the key frame before that frame, because decoding the up to
+	// 250 frames in between can take longer than one percent of the render. Near the
+	// start that key frame would be the film's first frame, which is often black.
 	posterExact = 2 * time.Second
 )
 
-// Poster makes a JPEG file of a frame near the end of the first third of a film that
-// Render made.
+// Poster writes a JPEG of a frame near the end of the first third of a film that Render
+// made.
 func (e *Engine) Poster(ctx context.Context, film, jpeg string) error {
 	movie, err := container.ReadMovie(film)
 	if err != nil {
@@ -59,7 +59,7 @@ func posterPass(film, jpeg string, at time.Duration) media.Pass {
 		args = append(args, "-noaccurate_seek", "-copyts")
 	}
 	args = append(args, media.InputArgs(container.MP4, film)...)
-	// JPEG means BT.601 of full range, films are BT.709 of limited range.
+	// JPEG means full-range BT.601; films are limited-range BT.709.
 	side := func(this, other string) string {
 		return fmt.Sprintf("'if(gte(%s,%s),%d,max(1,round(%d*%s/%s)))'", this, other, posterSide, posterSide, this, other)
 	}

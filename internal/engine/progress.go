@@ -2,7 +2,7 @@ package engine
 
 import "sync"
 
-// meter turns the progress of many passes into one percentage that never falls.
+// meter combines the progress of many passes into one percentage that never falls.
 // Weights are estimates of wall time; only their proportions matter.
 type meter struct {
 	notify func(int)
@@ -17,8 +17,8 @@ func newMeter(notify func(int)) *meter {
 	return &meter{notify: notify, shown: -1}
 }
 
-// work adds work of the given weight. Work that is added late makes the percentage
-// pause; it never falls.
+// work adds work of the given weight. If it is added late, the percentage pauses but
+// never falls.
 func (m *meter) work(weight float64) *task {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -26,14 +26,14 @@ func (m *meter) work(weight float64) *task {
 	return &task{meter: m, weight: weight}
 }
 
-// task is one piece of a meter's work; a nil task reports to nobody.
+// task is one piece of a meter's work. A nil task ignores progress.
 type task struct {
 	meter  *meter
 	weight float64
 	part   float64 // 0..1
 }
 
-// reached sets how much of the task is done, 0..1. Going back is ignored.
+// reached sets how much of the task is done, 0..1. Lower values than before are ignored.
 func (t *task) reached(part float64) {
 	if t == nil {
 		return

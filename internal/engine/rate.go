@@ -31,7 +31,7 @@ func samplesOf(d time.Duration) int64 {
 	return media.MulDiv(int64(d), sampleRate, int64(time.Second))
 }
 
-// standardRates are the frame rates cameras and editors use.
+// standardRates are the frame rates that cameras and editors use.
 var standardRates = []media.Rational{
 	{Num: 5, Den: 1}, {Num: 8, Den: 1}, {Num: 10, Den: 1}, {Num: 12, Den: 1}, {Num: 25, Den: 2}, {Num: 15000, Den: 1001}, {Num: 15, Den: 1},
 	{Num: 18, Den: 1}, {Num: 20, Den: 1}, {Num: 24000, Den: 1001}, {Num: 24, Den: 1}, {Num: 25, Den: 1},
@@ -45,12 +45,12 @@ const maxRate = 60
 // canvasRate chooses the output's frame rate for a first segment with video v.
 //
 // A constant rate is kept exactly; 29.97 written as 2997/100 or 19001/634 becomes
-// 30000/1001. A variable rate becomes the standard rate nearest to the one the camera
-// aimed at. The usual distance between frames shows it, not the mean: a phone that drops
-// frames in the dark still films at 30. In a screen recording that mostly stands still,
-// the usual frame is long; there the short ones count, so that brief pictures are shown.
-// Rates above 60 are divided if that gives a standard rate, which keeps motion even, and
-// cut to 60 otherwise.
+// 30000/1001. A variable rate becomes the standard rate nearest to the camera's target.
+// The usual distance between frames shows the target; the mean does not, because a phone
+// that drops frames in the dark still films at 30. In a screen recording that mostly
+// stands still the usual frame is long, so the short frames count and brief pictures are
+// shown. Rates above 60 are divided if that gives a standard rate, which keeps motion
+// even. Otherwise the rate is 60.
 func canvasRate(v *videoInfo) media.Rational {
 	rate := constantRate(v)
 	if !rate.Known() {
@@ -64,13 +64,13 @@ func canvasRate(v *videoInfo) media.Rational {
 		rate = divided(rate)
 	}
 	if rate.Float() < 1 {
-		return media.Rational{Num: 1, Den: 1} // a slide show: coarser grids would not cut sensibly
+		return media.Rational{Num: 1, Den: 1} // a slide show: a coarser grid would make cuts too coarse
 	}
 	return rate
 }
 
-// constantRate is the exact rate of a video whose frames are evenly spaced, and
-// unknown for any other.
+// constantRate is the exact rate of a video with evenly spaced frames, and unknown for
+// any other.
 func constantRate(v *videoInfo) media.Rational {
 	claimed := v.AvgFrameRate
 	if !claimed.Known() {
@@ -112,8 +112,8 @@ func constantRate(v *videoInfo) media.Rational {
 	return media.Rational{Num: int64(math.Round(measured * 1000)), Den: 1000}
 }
 
-// snap returns the standard or whole rate that f stands for: within 0.02 %,
-// where 29.97 and 30 are 0.1 % apart. Unknown when there is none.
+// snap returns the standard or whole rate within 0.02 % of f, or unknown if there is
+// none. 29.97 and 30 are 0.1 % apart.
 func snap(f float64) media.Rational {
 	for _, r := range standardRates {
 		if math.Abs(f/r.Float()-1) < 0.0002 {
@@ -146,7 +146,7 @@ func nearestStandard(f float64) media.Rational {
 	return best
 }
 
-// divided brings a rate above 60 down.
+// divided lowers a rate above 60.
 func divided(rate media.Rational) media.Rational {
 	k := int64(math.Ceil(rate.Float() / maxRate))
 	if r := snap(rate.Float() / float64(k)); r.Known() && r.Float() >= 48 && r.Float() <= maxRate {

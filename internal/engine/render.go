@@ -17,15 +17,15 @@ import (
 	"cutroom/internal/media"
 )
 
-// infoVersion is raised when analysing the same file would say something else.
+// Raise infoVersion when the analysis of the same file gives another result.
 const infoVersion = 5
 
-// Render makes the film. It returns when every process it started is gone.
+// Render makes the film. It returns after every process it started has ended.
 //
-// The error is a *fault.Error when the client's media or timeline is to blame
-// (or the disk is full), wraps ctx's cause when ctx ended, and is internal
-// otherwise. Rendering the same job again after an interruption continues from
-// the parts in the cache and gives the same film.
+// The error is a *fault.Error if the client's media or timeline is to blame (or the disk
+// is full), wraps ctx's cause if ctx ended, and is internal otherwise. Rendering the same
+// job again after an interruption continues from the parts in the cache and gives the
+// same film.
 func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
 	r := e.newRun(job)
 	defer r.close()
@@ -60,7 +60,7 @@ func (e *Engine) newRun(job Job) *run {
 		meter: newMeter(job.OnProgress), decoded: map[*videoPart][]coverage{}, overlaps: map[*overlap]bool{}}
 }
 
-// close removes the intermediate files, and gives back their space.
+// close removes the intermediate files and releases their disk space.
 func (r *run) close() {
 	os.RemoveAll(r.work)
 	r.scratch.release(r.work)
@@ -109,8 +109,8 @@ func (r *run) render(ctx context.Context) (Output, error) {
 	return out, err
 }
 
-// analyseAll analyses every distinct content of the job once. It returns the sources
-// by their keys in the timeline.
+// analyseAll analyses every distinct content of the job once. It returns the sources by
+// their timeline keys.
 func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 	byKey, byContent := map[string]*Source{}, map[string]*Source{}
 	for _, u := range uses(r.job.Timeline) {
@@ -181,10 +181,10 @@ func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err err
 	return result.CorruptFrames, noSpace(err)
 }
 
-// blame turns the failure of a pass over a client's file into a sentence about the
-// file. what names the field and the stream: "segments[2]: the video". ended is the
-// fault if ffmpeg itself gave up, nil if that is an internal error. A full disk and a
-// killed process are not the file's fault.
+// blame turns the failure of a pass over a client's file into a sentence about the file.
+// what names the field and the stream: "segments[2]: the video". ended is the fault if
+// ffmpeg itself failed, or nil if that is an internal error. A full disk and a killed
+// process are not the file's fault.
 func (r *run) blame(ctx context.Context, err error, what string, ended *fault.Error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

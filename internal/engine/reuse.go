@@ -15,13 +15,13 @@ func (r *run) fetch(ctx context.Context, key, path string) bool {
 		return false
 	}
 	found, err := r.cfg.Cache.Get(ctx, r.job.CacheScope, key, path)
-	if err != nil && !errors.Is(err, fs.ErrExist) { // made for the same content elsewhere in this film
+	if err != nil && !errors.Is(err, fs.ErrExist) { // a part with the same content is already there
 		r.log.Warn("reading from the part cache failed", "key", key, "error", err)
 	}
 	return found
 }
 
-// keep puts a finished file into the cache. A failing cache does not fail the render.
+// keep puts a finished file into the cache. The render goes on if the cache fails.
 func (r *run) keep(ctx context.Context, key, path string) {
 	if r.cfg.Cache == nil {
 		return
@@ -31,7 +31,7 @@ func (r *run) keep(ctx context.Context, key, path string) {
 	}
 }
 
-// fetchPart takes a part from the cache, unless the cached file is broken.
+// fetchPart fetches a part from the cache, unless the cached file is broken.
 func (r *run) fetchPart(ctx context.Context, p *videoPart) bool {
 	path := r.path(p.File)
 	if !r.fetch(ctx, p.Key, path) {
@@ -39,7 +39,7 @@ func (r *run) fetchPart(ctx context.Context, p *videoPart) bool {
 	}
 	if _, err := p.checkPart(path); err != nil {
 		r.log.Warn("cached part is broken", "key", p.Key, "error", err)
-		return os.Remove(path) != nil // a part that cannot be removed fails the pass that follows
+		return os.Remove(path) != nil // if the part cannot be removed, fail the pass that follows
 	}
 	return true
 }

@@ -10,21 +10,21 @@ import (
 )
 
 // scratch reserves disk space for the renders of this process. Checking only the free
-// space would admit two renders that fit only one after the other.
+// space would admit two renders although only one of them fits.
 type scratch struct {
 	free func(dir string) (int64, error) // disk.Free
 
 	mu      sync.Mutex
-	renders map[string]int64 // bytes that a render writes in all, by its working folder
+	renders map[string]int64 // total bytes that a render writes, by its working folder
 }
 
 func newScratch(free func(dir string) (int64, error)) *scratch {
 	return &scratch{free: free, renders: map[string]int64{}}
 }
 
-// reserve checks that dir, the working folder of a render, can grow to bytes while other
-// renders use their reservations, with leaveFree bytes to spare. A render may reserve
-// repeatedly; bytes that it has already written are not counted twice.
+// reserve checks that dir, the working folder of a render, can grow to bytes and leave
+// leaveFree bytes while other renders use their reservations. A render may reserve again;
+// bytes that it has already written are not counted twice.
 func (s *scratch) reserve(dir string, bytes, leaveFree int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +52,8 @@ func (s *scratch) release(dir string) {
 	delete(s.renders, dir)
 }
 
-// written is the size of the files in a working folder. A file that cannot be read has
-// just been removed.
+// written is the size of the files in a working folder. It skips files that cannot be
+// read, because they have just been removed.
 func written(dir string) (bytes int64) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -85,7 +85,8 @@ func (p *Plan) scratchBytes() int64 {
 		need += s.Length * audio.FrameBytes
 	}
 	// An eighth of a bit per pixel is well above CRF 20 on busy pictures. The film is
-	// written three times: as parts, as output, and as a copy with the index in front.
+	// written three times: as parts, as output, and as a copy with the index moved to the
+	// front.
 	film := int64(float64(p.Canvas.Width*p.Canvas.Height) * float64(p.Frames) / 64)
 	film += int64(p.Samples / sampleRate * 24000)
 	overlaps := int64(0)

@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/media"
 )
 
-// shot is a stretch of one segment's pictures, as a part shows it: which frames of
-// the source, how fast, and how they come onto the canvas.
+// shot is a range of one segment's pictures in a part: which frames of the source, at
+// what speed, and how they fit the canvas.
 type shot struct {
 	source  *Source
 	segment int // client's index of the first segment that uses it
@@ -21,20 +21,20 @@ type shot struct {
 	start   float64 // source seconds of the first output frame
 	speed   float64
 
-	// Which output frame shows which source frame, see line: file time of the
-	// latest start that the first output frame still shows, and the distance
-	// between output frames in the source, both in microseconds.
+	// Which output frame shows which source frame, see line. origin is the latest start,
+	// in file time, of a source frame that the first output frame still shows. step is
+	// the distance between output frames in the source. Both are in microseconds.
 	origin int64
 	step   float64
 
-	// first and last are the source's frames the shot needs, as indexes into
+	// first and last are the source frames that the shot needs, as indexes into
 	// videoInfo.Starts, both included.
 	first, last int
 
 	stored string // file with the shot's frames as raw pictures, see overlap; "" = decode the source
 }
 
-// newShot is the frames c of a segment.
+// newShot is the shot of frames c of a segment.
 func newShot(p *placed, c span, canvas Canvas) *shot {
 	step := p.segment.Speed / canvas.Rate.Float()
 	s := &shot{
@@ -53,7 +53,8 @@ func newShot(p *placed, c span, canvas Canvas) *shot {
 
 func (s *shot) startMicros() int64 { return micros(s.start) }
 
-// addTo adds to a part's key everything that shapes the shot's frames, except the canvas.
+// addTo adds everything that shapes the shot's frames, except the canvas, to a part's
+// key.
 func (s *shot) addTo(k key) key {
 	k = k.add("source", s.source.SHA256).add("stream", s.source.info.Video.Index).
 		add("start", s.startMicros()).add("frames", s.frames).add("speed", decimal(s.speed))
@@ -63,21 +64,21 @@ func (s *shot) addTo(k key) key {
 	return k
 }
 
-// tolerance is how much later than an output frame a source frame may begin and
-// still be shown in it. Like step, it is in source seconds. Two fifths of a frame keep
-// the jitter of a camera's clock from dropping or doubling frames. It is not a simple
-// fraction, because those fall exactly on the edge between common rates.
+// tolerance is how much later than an output frame a source frame may begin and still be
+// shown in it. Like step, it is in source seconds. Two fifths of a frame keep the jitter
+// of a camera's clock from dropping or doubling frames. Simple fractions would fall
+// exactly on the edge between common rates.
 func tolerance(step float64, video *videoInfo) float64 {
 	return 0.4142 * min(step, video.usualStep().Seconds())
 }
 
 // line is the output frame at which the n-th source frame appears.
 //
-// The plan and ffmpeg find the same number for every source clock, because they
-// compute it in the same way. settb rounds the frame's time to the nearest
-// microsecond, as microsAt does. origin is a whole number. The filters get the step
-// with the digits that printed keeps, so both sides do one subtraction, one division
-// and one rounding up in 64-bit floating point.
+// The plan and ffmpeg get the same number for every source clock, because they compute it
+// in the same way. settb rounds the frame's time to the nearest microsecond, as microsAt
+// does. origin is a whole number. The filters get the step with the digits that printed
+// keeps. So both sides do one subtraction, one division and one rounding up in 64-bit
+// floating point.
 func (s *shot) line(n int) int64 {
 	return int64(max(0, math.Ceil(float64(s.source.info.Video.microsAt(n)-s.origin)/s.step)))
 }
@@ -90,10 +91,9 @@ func (s *shot) framesUpTo(frame int64) int {
 // shows is the source frame that an output frame shows.
 func (s *shot) shows(frame int64) int { return max(0, s.framesUpTo(frame)-1) }
 
-// bounds is the half-open range of the source's ticks that holds the frames from first
-// to last and no others. It is as wide as possible, because some decoders move frames.
-// At the ends of the file, where an edit list may hide frames, it is as narrow as
-// possible.
+// bounds is the half-open range of the source's ticks that contains exactly the frames
+// from first to last. It is as wide as possible, because some decoders move frames. At
+// the ends of the file, where an edit list may hide frames, it is as narrow as possible.
 func (s *shot) bounds() (from, to int64) {
 	starts := s.source.info.Video.Starts
 	from, to = starts[s.first], starts[s.last]+1
@@ -106,10 +106,10 @@ func (s *shot) bounds() (from, to int64) {
 	return from, to
 }
 
-// keyframe is the file time in seconds of the last key frame at least lead
-// seconds before the shot's first frame, or 0 to decode from the start of the file.
-// H.264 in 4:4:4 always starts there: ffmpeg works around a fault of old x264 versions
-// only after it has read the first packet, which names the version.
+// keyframe is the file time in seconds of the last key frame at least lead seconds before
+// the shot's first frame, or 0 to decode from the start of the file. H.264 in 4:4:4
+// always starts there: ffmpeg works around a bug of old x264 versions only after reading
+// the first packet, which names the version.
 func (s *shot) keyframe(lead float64) float64 {
 	video := s.source.info.Video
 	if video.Codec == "h264" && strings.Contains(video.PixelFormat, "444") {
@@ -123,8 +123,7 @@ func (s *shot) keyframe(lead float64) float64 {
 	return float64(video.Keys[n-1]) / 1e9
 }
 
-// decodes counts the source frames that are decoded for the shot, beginning at the
-// key frame before it.
+// decodes counts the source frames decoded for the shot, from the key frame before it.
 func (s *shot) decodes() int64 {
 	video, key := s.source.info.Video, s.keyframe(0)
 	from := 0
@@ -144,14 +143,14 @@ func (s *shot) filters(n int) []string {
 		parity := map[string]string{"tt": "tff", "bt": "tff", "bb": "bff", "tb": "bff"}[video.FieldOrder]
 		chain = append(chain, "bwdif=mode=send_frame:parity="+parity+":deint=all")
 	}
-	// setpts moves every source frame to the first output frame that shows it, see
-	// line. fps then repeats and drops: it keeps the last of several frames on one
-	// line, and start_time=0 shows the first frame from the start if the video begins
-	// late. tpad holds the last frame for as long as the part lasts. It stands before
-	// fps, because at the end of its input fps drops frames that an imprecise length of
-	// the last frame puts past the end. tpad only guesses the times of the copies, so
-	// setpts counts them on from the end of the part. ld(0), the previous line, keeps
-	// the order where frames are missing.
+	// setpts moves every source frame to the first output frame that shows it, see line.
+	// fps then repeats and drops frames: it keeps the last of several frames on one line,
+	// and start_time=0 shows the first frame from the start if the video begins late.
+	// tpad holds the last frame until the part ends. It stands before fps, because at the
+	// end of its input fps drops frames that lie past the end only because the last
+	// frame's length is imprecise. tpad guesses the times of the copies, so setpts counts
+	// them from the end of the part. ld(0), the previous line, keeps the order if frames
+	// are missing.
 	count := int64(s.last - s.first + 1)
 	timing := []string{
 		"settb=1/1000000",
@@ -161,31 +160,32 @@ func (s *shot) filters(n int) []string {
 		fmt.Sprintf("fps=%s:start_time=0", s.canvas.Rate),
 		fmt.Sprintf("trim=end_frame=%d", s.frames),
 	}
-	// Pictures are fitted where there are fewer of them: before frames are repeated,
-	// or after frames are dropped.
+	// Scale where there are fewer pictures: before frames are repeated, or after frames
+	// are dropped.
 	if picture := s.picture(n); count > s.frames {
 		chain = append(append(chain, timing...), picture...)
 	} else {
 		chain = append(append(chain, picture...), timing...)
 	}
-	// Side data describes the source: its mastering display, its rotation, its captions.
+	// Remove side data, which describes the source: mastering display, rotation,
+	// captions.
 	return append(chain, "sidedata=mode=delete", neutral)
 }
 
-// neutral says what all pictures of the film are.
+// neutral sets the colour metadata and pixel shape of all pictures of the film.
 const neutral = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog"
 
-// input is how ffmpeg opens the shot's source. Decoding begins at the key frame at
-// file time key, or at the start of the file for 0.
+// input is how ffmpeg opens the shot's source. Decoding begins at the key frame at file
+// time key, or at the start of the file if key is 0.
 func (s *shot) input(threads string, key float64) []string {
 	if s.stored != "" {
 		return s.storedInput()
 	}
 	args := []string{"-noaccurate_seek", "-noautorotate", "-threads", threads}
 	if key > 0 {
-		// Seek to the key frame itself and not to the wanted frame. The demuxer
-		// compares decoding times, and a key frame is decoded before frames that are
-		// shown before it, so seeking to a frame may land on the key frame after it.
+		// Seek to the key frame itself, not to the wanted frame. The demuxer compares
+		// decoding times, and frames may be shown before a key frame but decoded after
+		// it. So seeking to a frame may land on the key frame after it.
 		args = append(args, "-seek_timestamp", "1", "-ss", decimal(key+0.0002))
 	}
 	args = append(args, "-an", "-sn", "-dn")
@@ -205,8 +205,8 @@ func (s *shot) graph(n int, out, film, log string) string {
 	if s.uneven {
 		steady = s.scaleToSize()
 	}
-	// Bounds are in ticks. ffmpeg would round seconds to the source's clock, and on a
-	// clock as coarse as the frames two neighbours would become one.
+	// Bounds are in ticks. ffmpeg would round seconds to the source's clock. If that
+	// clock is as coarse as the frames, two neighbouring frames would become one.
 	from, to := s.bounds()
 	return fmt.Sprintf("[%d:%d]%s,trim=start_pts=%d:end_pts=%d,split[%s][%s];[%s]%s[%s]",
 		n, s.source.info.Video.Index, steady, from, to, film, log, film, strings.Join(s.filters(n), ","), out)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// seamFade softens a cut between sounds that do not belong together: 2 ms are
-	// too short to hear and long enough to take the click away.
+	// seamFade softens a cut between unrelated sounds. 2 ms are too short to hear and
+	// long enough to remove the click.
 	seamFade = 2 * sampleRate / 1000
 	// directiveFade is the crossfade at the ends of a directive's range: 5 ms.
 	// Both sides ramp linearly, so a stem that equals what it replaces passes
@@ -22,15 +22,15 @@ const (
 	directiveFade = 5 * sampleRate / 1000
 )
 
-// region is a stretch of the mix. What it plays is known after the plan has decided
-// what is decoded.
+// region is a range of the mix. What it plays is set after the plan has decided what to
+// decode.
 type region struct {
 	audio.Region
-	// keepsIn and keepsOut hold at ends where the client asked for a fade: what it
-	// reads on from, or what reads on from it, does not replace that.
+	// keepsIn and keepsOut protect the fades that the client asked for: readOn does not
+	// replace them.
 	keepsIn, keepsOut bool
-	ducking           *timeline.Ducking // nil, if the music does not step back
-	voice             bool              // music steps back for it
+	ducking           *timeline.Ducking // nil if voices do not duck the region
+	voice             bool              // ducks the music
 }
 
 // soundsLike reports whether two regions have the same gain wherever both play.
@@ -38,8 +38,8 @@ func (r *region) soundsLike(b *region) bool {
 	return r.Volume == b.Volume && len(r.Curves) == 0 && len(b.Curves) == 0 && r.ducking == nil && b.ducking == nil && r.voice == b.voice
 }
 
-// audioUse is one continuous stretch of a source's sound that is needed, before
-// anything is decided about decoding.
+// audioUse is one continuous range of a source's sound that the timeline plays. The plan
+// decides later how to decode it.
 type audioUse struct {
 	source *Source
 	from   float64 // first needed sample of the source, at 48 kHz
@@ -47,14 +47,14 @@ type audioUse struct {
 	start  int64 // output sample at which from plays
 	length int64 // output samples
 	line   line
-	// regions play the stretch; several where the gain changes on the way.
+	// regions play the range; there are several if the gain changes.
 	regions []*region
 }
 
-// line is what a use may read on in: only uses of the same line do.
+// line groups uses: a use can only continue a use of the same line.
 type line struct {
 	kind lineKind
-	run  int // of segments: the first one; of loops: the clip, because nothing reads on from a loop
+	run  int // segments: the first one of the run; loops: the clip, because nothing continues a loop
 }
 
 type lineKind int
@@ -66,9 +66,9 @@ const (
 	stemLine
 )
 
-// readOn joins a region to the one that plays on from its end, both of which have
-// seam fades there. A change of gain is softened by a cross-fade of seamFade over
-// the border; where the gains are equal the sound passes unchanged.
+// readOn joins a region to the one that continues it; both have seam fades there. If the
+// gain changes, a cross-fade of seamFade softens the change. If the gains are equal, the
+// sound passes unchanged.
 func (u *audioUse) readOn(behind *region) {
 	before := u.regions[len(u.regions)-1]
 	switch {
@@ -84,17 +84,17 @@ func (u *audioUse) readOn(behind *region) {
 	u.regions = append(u.regions, behind)
 }
 
-// useEnd is where a use ends, for what reads on from it.
+// useEnd is the key under which a use finds the use that it continues.
 type useEnd struct {
 	line   line
 	source *Source
 	tempo  float64
-	at     int64 // in the output
+	at     int64 // output sample
 }
 
-// joined makes one use of those that read on from each other, as segments do that
-// were cut out of one take, pieces of music that was split to change its volume, and
-// stems of neighbouring directives: each fading by itself would leave a gap.
+// joined merges uses that continue each other: segments cut from one take, music that was
+// split to change its volume, and stems of neighbouring directives. If each faded by
+// itself, there would be a gap.
 func joined(uses []audioUse) []audioUse {
 	var all []audioUse
 	ends := map[useEnd]int{}
@@ -114,7 +114,7 @@ func joined(uses []audioUse) []audioUse {
 	return all
 }
 
-// planAudio places every sound and decides what is decoded and stretched.
+// planAudio places every sound and decides what to decode and stretch.
 func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Source) error {
 	if err := checkPieces(t, l); err != nil {
 		return err
@@ -156,11 +156,12 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	return nil
 }
 
-// segmentAudio returns a use per segment. Those of a run read on without a seam.
+// segmentAudio returns one use per segment. Those of a run follow each other without a
+// seam.
 func segmentAudio(l *layout) []audioUse {
 	var uses []audioUse
 	total, run := l.samples(), 0
-	var first *placed // of the run's segments with sound
+	var first *placed // the first of the run's segments with sound
 	for k := range l.segments {
 		p := &l.segments[k]
 		if !p.continues {
@@ -193,8 +194,9 @@ func segmentAudio(l *layout) []audioUse {
 	return uses
 }
 
-// join fades a segment's sound over the frames of its transitions: with equal power
-// where it crosses its neighbour's, to silence and back elsewhere.
+// join fades a segment's sound over the frames of its transitions: an equal-power
+// cross-fade where it overlaps its neighbour's sound, and a fade to or from silence
+// elsewhere.
 func (r *region) join(p *placed, rate media.Rational) {
 	samples := func(from, to int64) int64 { return samplesAt(to, rate) - samplesAt(from, rate) }
 	end := p.frame + p.frames
@@ -230,8 +232,8 @@ func mute(uses []audioUse, spans []audio.Mute) {
 	}
 }
 
-// clipAudio places the background music. Times are the client's own: music is
-// laid under the film, not tied to a frame.
+// clipAudio places the background music at the client's own times: music plays under the
+// whole film and is not tied to frames.
 func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]audioUse, error) {
 	var uses []audioUse
 	for i, c := range t.Clips {
@@ -258,11 +260,11 @@ func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]
 	return uses, nil
 }
 
-// placeClip places a clip whose range plays for length samples; cutOff tells that the
-// music would go on behind it. Nil is a clip that is not heard.
+// placeClip places a clip whose range plays for length samples. cutOff tells that the
+// music would continue after it. It returns nil if the clip is not audible.
 func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUse {
 	start, end := samplesOf(c.Start), total
-	ended := c.End > 0 && samplesOf(c.End) < total // by endMs, unless the range ends before
+	ended := c.End > 0 && samplesOf(c.End) < total // it ends by endMs, unless its range ends earlier
 	if ended {
 		end = samplesOf(c.End)
 	}
@@ -310,7 +312,7 @@ func (r *region) fade(in, out int64) {
 	}
 }
 
-// curves is the envelope of volume points that count from the output sample from.
+// curves is the envelope of volume points that count from output sample from.
 func curves(points []timeline.Point, from int64) []audio.Curve {
 	if len(points) == 0 {
 		return nil
@@ -322,20 +324,20 @@ func curves(points []timeline.Point, from int64) []audio.Curve {
 	return []audio.Curve{c}
 }
 
-// roundUp returns the next multiple of unit. A stretched clip is made a little
-// longer than the film, so that it is found again after the film grew.
+// roundUp returns the next multiple of unit. A stretched clip is made a little longer
+// than the film, so that the cache still has it after the film grew.
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// shiftedRange is the part of a directive's range that lies in segments of one
-// shift: within it, the client's times and the film's differ by a constant.
+// shiftedRange is the part of a directive's range in segments with the same shift: within
+// it, the client's times and the film's times differ by a constant.
 type shiftedRange struct {
 	span
 	shift int64
 }
 
-// pieces cuts a directive's range at the segments' seams and moves each piece
-// along with the segment it belongs to. Where two segments overlap, that is the one
-// that timeline.Arrange says.
+// pieces cuts a directive's range at the segments' seams and moves each piece with its
+// segment. If two segments overlap, timeline.Arrange decides to which one a piece
+// belongs.
 func (l *layout) pieces(r timeline.Range) []shiftedRange {
 	var out []shiftedRange
 	from, to := r.Start.Seconds(), r.End.Seconds()
@@ -405,8 +407,8 @@ func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []aud
 	return uses
 }
 
-// muteSpans returns where the segments' own sound is silenced, merged over all
-// directives. Seams inside a directive's range are bridged.
+// muteSpans returns the merged spans in which directives silence the segments' own sound.
+// It bridges the seams inside a directive's range.
 func muteSpans(t timeline.Timeline, l *layout) []audio.Mute {
 	var spans []span
 	for _, d := range t.Directives {
@@ -431,7 +433,7 @@ func muteSpans(t timeline.Timeline, l *layout) []audio.Mute {
 	return mutes
 }
 
-// mix is what the mixer plays.
+// mix returns the regions that the mixer plays.
 func (p *Plan) mix() []*audio.Region {
 	all := make([]*audio.Region, len(p.Regions))
 	for i, r := range p.Regions {

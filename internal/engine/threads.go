@@ -5,34 +5,33 @@ import (
 	"slices"
 )
 
-// threadPlanVersion is raised when the same situation would be planned differently.
+// Raise threadPlanVersion when the same situation gives another plan.
 const threadPlanVersion = 2
 
-// threadPlan says how many encoders run at once and how many threads each has.
+// threadPlan tells how many encoders run at once and how many threads each has.
 //
-// Encoders with one thread waste nothing, and enough of them keep all cores busy, see
-// keepBusy. A few parts need more threads each. The choice depends on how many parts are missing, and
-// x264's output depends on its threads. So the plan is made once and kept in the cache:
-// a render that continues after a crash finds fewer parts missing, and must still give
-// the same frames.
+// Single-threaded encoders waste nothing, and enough of them keep all cores busy, see
+// keepBusy. If there are only a few parts, each needs more threads. x264's output depends
+// on its threads, and a render that continues after a crash finds fewer parts missing but
+// must give the same frames. So the plan is made once and kept in the cache.
 type threadPlan struct {
 	Parallel int            `json:"parallel"`
-	Threads  map[string]int `json:"threads"` // by part key; parts not named have the plan's
+	Threads  map[string]int `json:"threads"` // by part key; other parts have the plan's
 }
 
-// planThreads plans the threads for the missing parts of a plan; there is at least one.
+// planThreads plans the threads for the missing parts of a plan. There is at least one.
 func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	s := threadPlan{Parallel: p.Parallel, Threads: map[string]int{}}
 	var largest int64
 	for _, v := range missing {
 		largest = max(largest, v.memory(1))
 	}
-	alone := min(machine.Cores, int(machine.MemoryBytes/largest)) // encoders of one thread that the machine holds
+	alone := min(machine.Cores, int(machine.MemoryBytes/largest)) // how many single-threaded encoders fit into memory
 	if alone < machine.Cores || machine.Cores < 2 || !keepBusy(missing, alone) {
 		return s
 	}
 	s.Parallel = alone
-	// The last parts, which do not fill a round, keep their threads. Otherwise they
+	// The last parts, which do not fill a round, keep several threads. Otherwise they
 	// would leave cores idle.
 	ordered := slices.Clone(missing)
 	slices.SortStableFunc(ordered, mostExpensiveFirst)
@@ -42,10 +41,10 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	return s
 }
 
-// keepBusy reports whether encoders of one thread, n at once, keep all cores busy with
-// the parts. Two rounds of parts do; so does a single round of parts of about equal cost.
-// Films without dissolves, cropping and blur need two rounds in any case: their threads,
-// and so their bytes, are those of earlier releases.
+// keepBusy reports whether n single-threaded encoders at once keep all cores busy with
+// the parts. Two rounds of parts do, and so does one round of parts of similar cost.
+// Films without dissolves, cropping and blur always need two rounds, so that their
+// threads, and therefore their bytes, stay those of earlier releases.
 func keepBusy(parts []*videoPart, n int) bool {
 	var total, longest float64
 	plain := true
@@ -57,8 +56,8 @@ func keepBusy(parts []*videoPart, n int) bool {
 	return len(parts) >= 2*n || !plain && len(parts) >= n && longest*float64(n) <= 1.1*total
 }
 
-// assignThreads sets the threads of the missing parts by the plan of an earlier attempt
-// or a new one, and returns how many passes run at once.
+// assignThreads sets the threads of the missing parts from an earlier attempt's plan or
+// from a new one, and returns how many passes run at once.
 func (r *run) assignThreads(ctx context.Context, missing []*videoPart) (parallel int, err error) {
 	if len(missing) == 0 {
 		return r.plan.Parallel, nil
@@ -91,7 +90,7 @@ func (r *run) loadThreadPlan(ctx context.Context) (s threadPlan, ok bool) {
 	return s, true
 }
 
-// threadPlanKey is the cache key of the thread plan on a machine of this kind.
+// threadPlanKey is the cache key of the thread plan for machines like this one.
 func (r *run) threadPlanKey() string {
 	k := newKey(kindThreads).add("version", threadPlanVersion).add("machine", r.machine())
 	for _, v := range r.plan.Parts {

@@ -11,26 +11,25 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// videoVersion is raised when the same part would look different; it is part of
-// every key.
+// videoVersion is part of every key. Raise it when the same part would look different.
 const videoVersion = 4
 
-// joinVersion is raised when the same dissolve would look different.
+// Raise joinVersion when the same dissolve would look different.
 const joinVersion = 1
 
-// videoPart is a stretch of the film that one ffmpeg run encodes: pictures
-// alone, constant frame rate, an exact number of frames. What it holds depends
-// on its sources and canvas only, never on its place in a timeline.
+// videoPart is a range of the film that one ffmpeg run encodes: pictures only, at a
+// constant frame rate, with an exact number of frames. Its content depends only on its
+// sources and the canvas, never on its place in a timeline.
 type videoPart struct {
 	Key    string
 	File   string // in the job's folder
 	Name   string // "normalize segments[0]", for logs
 	Frames int64
 
-	shots []*shot // one, or the two that a dissolve lays over each other
+	shots []*shot // one, or the two that a dissolve blends
 	fades []fade
 
-	overlaps []*overlap // what a dissolve reads if its neighbours have drawn it
+	overlaps []*overlap // what a dissolve reads if its neighbours drew it
 	beside   ends       // what the part may draw for the dissolves beside it
 	draws    ends       // what its pass draws, see sharing
 
@@ -42,11 +41,11 @@ type videoPart struct {
 }
 
 const (
-	// chunkSeconds is the length of the pieces a long segment is encoded in, in
-	// output time. Pieces lie on a grid of the source's own time, so a segment
-	// that was trimmed or split finds its inner pieces in the cache.
+	// chunkSeconds is the length, in output time, of the chunks in which a long segment
+	// is encoded. Chunks lie on a grid of the source's own time, so a trimmed or split
+	// segment finds its inner chunks in the cache.
 	chunkSeconds = 6
-	// minChunkSeconds is the shortest piece worth a process of its own.
+	// minChunkSeconds is the shortest chunk that is worth a process.
 	minChunkSeconds = 3
 )
 
@@ -90,11 +89,11 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, machine Machine) error 
 // span is a half-open range, of frames or of samples.
 type span struct{ from, to int64 }
 
-// chunks splits a segment at the first key frame after each multiple of chunkSeconds
-// on the source's grid, if both sides are at least minChunkSeconds long. Frames that
-// only correct the drift are a chunk of their own, so that they can be added and removed alone. Frames
-// that overlap a neighbour are left out. This shortens only the chunks at the segment's ends, so changing
-// a transition encodes no other chunk again.
+// chunks splits a segment at the first key frame after each multiple of chunkSeconds on
+// the source's grid, if both sides are at least minChunkSeconds long. Frames that only
+// correct the drift are a separate chunk, so that they can be added and removed alone.
+// Frames that overlap a neighbour are left out. That shortens only the chunks at the
+// segment's ends, so changing a transition encodes no other chunk again.
 func chunks(s *placed, rate media.Rational) []span {
 	all := baseChunks(s, rate)
 	if s.frames > s.base {
@@ -115,7 +114,7 @@ func baseChunks(s *placed, rate media.Rational) []span {
 		return nil
 	}
 	step := s.segment.Speed / rate.Float()
-	grid := int64(math.Round(s.start / step)) // the segment's first line counted from the source's start
+	grid := int64(math.Round(s.start / step)) // the segment's first line, counted from the source's start
 	size := int64(math.Round(chunkSeconds * rate.Float()))
 	least := int64(math.Round(minChunkSeconds * rate.Float()))
 	var out []span
@@ -129,8 +128,9 @@ func baseChunks(s *placed, rate media.Rational) []span {
 	return append(out, span{from, s.base})
 }
 
-// keyLine is the first output frame in [frame, frame+within) that shows a key frame of the source. If
-// there is none it is frame. A part that begins at a key frame repeats no decoding.
+// keyLine is the first output frame in [frame, frame+within) that shows a key frame of
+// the source, or frame if there is none. A part that begins at a key frame repeats no
+// decoding.
 func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	keys := s.source.info.Video.Keys
 	zero := s.start + s.source.info.Zero.Seconds() + s.tolerance
@@ -141,7 +141,7 @@ func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	return frame
 }
 
-// newVideoPart is the frames c of a segment.
+// newVideoPart is the part with frames c of a segment.
 func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart {
 	v := &videoPart{
 		Frames: c.to - c.from, canvas: canvas, profile: profile,
@@ -164,7 +164,7 @@ func newDissolve(before, behind *placed, canvas Canvas, profile Profile) *videoP
 	}
 }
 
-// key names everything that shapes the part.
+// key contains everything that shapes the part.
 func (v *videoPart) key() string {
 	k := newKey(kindVideo).add("version", videoVersion)
 	for _, s := range v.shots {
@@ -198,11 +198,11 @@ func (v *videoPart) log(shot int) string {
 	return fmt.Sprintf("%s.%d.log", v.File, shot)
 }
 
-// pass is the ffmpeg run that makes the part into out, decoding each shot's source
-// from its key.
+// pass is the ffmpeg run that makes the part into out. It decodes each shot's source from
+// its entry of keys.
 func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	threads := fmt.Sprint(cmp.Or(v.economy.threads, v.threads))
-	// How much of a source must be decodable is judged by the coverage, not by ffmpeg.
+	// The coverage decides how much of a source must be decodable, not ffmpeg.
 	args := []string{"-max_error_rate", "1", "-copyts"}
 	var inputs []string
 	for i, s := range v.shots {
@@ -224,7 +224,7 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 			continue
 		}
 		args = append(args, "-map", fmt.Sprintf("[%s]", label("log", i)), "-c:v", "wrapped_avframe", "-fps_mode", "passthrough",
-			"-enc_time_base", "1:1000", // a frame rate as time base would move frames that begin between its ticks
+			"-enc_time_base", "1:1000", // with a frame rate as time base, frames that begin between its ticks would move
 			"-f", "mkvtimestamp_v2", v.log(i))
 	}
 	return media.Pass{
@@ -243,8 +243,8 @@ func timescale(rate media.Rational) int64 {
 	return scale
 }
 
-// perPixel is the CPU seconds that a pixel takes to encode with preset fast,
-// decoding included, measured on a slow core.
+// perPixel is the CPU seconds that preset fast takes to encode a pixel, decoding
+// included, measured on a slow core.
 const perPixel = 4.2e-8
 
 // cost estimates the CPU seconds the part takes; only proportions matter.
@@ -260,7 +260,7 @@ func (v *videoPart) cost() float64 {
 	return cost
 }
 
-// passTimeout is a limit that no honest pass reaches: twenty times its estimated CPU
+// passTimeout is a limit that no normal pass reaches: twenty times its estimated CPU
 // time, and at least five minutes.
 func passTimeout(length time.Duration, cpuPerSecond float64) time.Duration {
 	return max(5*time.Minute, time.Duration(20*cpuPerSecond*float64(length)))
