@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// pollEvery is how often the dispatcher looks for events and for deliveries that
-	// are due.
+	// pollEvery is how often the dispatcher looks for new events and due deliveries.
 	pollEvery = time.Second
 	// tryTimeout bounds one attempt, from its connection to the end of the answer.
 	tryTimeout = 15 * time.Second
@@ -38,7 +37,8 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// The pause after each failed attempt. A delivery that fails after the last is given up.
+// The pause after each failed attempt. The dispatcher gives a delivery up if it fails
+// after the last pause.
 var (
 	webhookPauses = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 		10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
@@ -74,8 +74,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Dispatcher delivers events. One replica runs it; two for a moment, while a lease
-// changes hands, do no harm.
+// Dispatcher delivers events. One replica runs it. While a lease changes hands, two may
+// run for a moment, which does no harm.
 type Dispatcher struct {
 	db       *db.DB
 	channels []*channel
@@ -113,7 +113,7 @@ func (d *Dispatcher) add(name string, pauses []time.Duration, send func(context.
 	d.channels = append(d.channels, &channel{name: name, pauses: pauses, slots: make(chan struct{}, inFlight), send: send})
 }
 
-// Run delivers until ctx ends. Attempts that are under way then end first.
+// Run delivers until ctx ends, and then waits for the attempts in progress.
 func (d *Dispatcher) Run(ctx context.Context) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
@@ -125,7 +125,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	})
 }
 
-// step fans new events out and begins what is due. It reports whether there may be
+// step fans out new events and starts due deliveries. It reports whether there may be
 // more to do at once.
 func (d *Dispatcher) step(ctx context.Context, attempts *sync.WaitGroup) (more bool, err error) {
 	more, err = d.fanOut(ctx)
@@ -165,7 +165,7 @@ func (d *Dispatcher) forgetUnconfigured(ctx context.Context) error {
 	return nil
 }
 
-// names are the configured channels, "" for one that is not.
+// names returns the configured channels, and "" for each one that is not configured.
 func (d *Dispatcher) names() []any {
 	names := []any{"", "", ""}
 	for i, c := range d.channels {
@@ -174,8 +174,8 @@ func (d *Dispatcher) names() []any {
 	return names
 }
 
-// fanOut makes the deliveries of new events. If no channel is configured, it deletes all
-// events.
+// fanOut creates the deliveries of new events. If no channel is configured, it deletes
+// all events.
 func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
 	var found int
 	query := `SELECT COUNT(*) FROM (SELECT 1 FROM events WHERE fanned_out_at IS NULL LIMIT 1) AS new`
@@ -209,11 +209,11 @@ func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
 	return len(ids) == fanOutBatch, nil
 }
 
-// deliver makes the deliveries of one event.
+// deliver creates the deliveries of one event.
 func (d *Dispatcher) deliver(ctx context.Context, tx *db.Tx, id string) error {
 	const insert = `INSERT INTO event_deliveries (id, event_id, channel, device_id, state, attempts, queued_at, due_at) `
 	if d.channels[0].name == webhookName {
-		// An operator's resend may have made it already.
+		// An operator's resend may have created it already.
 		if _, err := tx.Exec(ctx, insert+`VALUES ($1, $2, $3, NULL, 'PENDING', 0, now_ms(), now_ms()) ON CONFLICT (id) DO NOTHING`,
 			id+"/"+webhookName, id, webhookName); err != nil {
 			return err
@@ -273,7 +273,7 @@ func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 	d.logUnsettled(id, d.settle(ctx, c, id, m, c.send(try, m)))
 }
 
-// logUnsettled logs an outcome that could not be written: the delivery becomes due again.
+// logUnsettled logs an outcome that could not be written. The delivery becomes due again.
 func (d *Dispatcher) logUnsettled(id string, err error) {
 	if err != nil {
 		d.log.Warn("event delivery not settled; it is attempted again", "delivery", id, "err", err)
@@ -346,7 +346,7 @@ func (d *Dispatcher) judge(c *channel, m message, failure error) (outcome string
 	return retried, after + clock.Jitter(after/10)
 }
 
-// write runs a statement, also while the service stops.
+// write runs a statement even while the service stops.
 func (d *Dispatcher) write(ctx context.Context, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -354,7 +354,7 @@ func (d *Dispatcher) write(ctx context.Context, query string, args ...any) error
 	return err
 }
 
-// maxErrorText bounds what is kept of an error, in runes.
+// maxErrorText bounds the stored text of an error, in runes.
 const maxErrorText = 200
 
 func text(err error) string { return db.Clean(err.Error(), maxErrorText) }

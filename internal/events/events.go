@@ -49,7 +49,7 @@ func (t Type) status() string {
 type Event struct {
 	Type          Type
 	JobID, UserID string
-	ErrorCode     string // why it failed, "" where it did not
+	ErrorCode     string // why it failed, "" if it did not
 }
 
 // Record stores an event in the transaction that ends the job.
@@ -101,7 +101,7 @@ type Entry struct {
 	UserID    string     `json:"userId"`
 	ErrorCode *string    `json:"errorCode"`
 	CreatedAt time.Time  `json:"createdAt"`
-	Webhook   string     `json:"webhook"` // NEW, PENDING, DELIVERED, FAILED, or NONE where none is configured
+	Webhook   string     `json:"webhook"` // NEW, PENDING, DELIVERED, FAILED, or NONE if no web hook is configured
 	Attempts  int        `json:"attempts"`
 	NextTry   *time.Time `json:"nextTry"` // while PENDING
 	LastError *string    `json:"lastError"`

@@ -21,7 +21,7 @@ import (
 	"cutroom/internal/user"
 )
 
-// world is a database with a dispatcher whose messages end in a list.
+// world is a database with a dispatcher that collects its messages in a list.
 type world struct {
 	t interface {
 		Helper()
@@ -102,14 +102,15 @@ func (w *world) run() {
 	w.check(err)
 }
 
-// later lets everything be due.
+// later makes every pending delivery due.
 func (w *world) later() {
 	w.t.Helper()
 	w.exec(`UPDATE event_deliveries SET due_at = 0 WHERE state = 'PENDING'`)
 }
 
-// A process may die between any two steps, and jobs and accounts may go at any time:
-// what was written down is delivered or given up, and nothing of what has gone is sent.
+// A process may die between any two steps, and jobs and accounts may be deleted at any
+// time. Every recorded event is delivered or given up, and nothing of a deleted job is
+// sent.
 func TestNothingIsLostAndNothingOfTheDeletedIsSent(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		runs, most := 0, 40
@@ -117,7 +118,7 @@ func TestNothingIsLostAndNothingOfTheDeletedIsSent(t *testing.T) {
 			most = 12
 		}
 		rapid.Check(t, func(rt *rapid.T) {
-			if runs++; runs > most { // what rapid runs beyond would only take time
+			if runs++; runs > most { // rapid may ask for more runs, which would only take time
 				return
 			}
 			w := newWorld(t, d)
@@ -174,7 +175,7 @@ func play(rt *rapid.T, w *world, run int) {
 				jobs[id].dropped = true
 				w.check(w.d.InTx(w.ctx, func(tx *db.Tx) error { return Drop(w.ctx, tx, id) }))
 			} else if o := owner.Draw(rt, "owner"); !gone[o] && rapid.IntRange(0, 3).Draw(rt, "delete account") == 0 {
-				// Its jobs may still end until the row goes.
+				// Its jobs may still end until its row is deleted.
 				gone[o] = true
 				w.check(w.d.InTx(w.ctx, func(tx *db.Tx) error {
 					return errors.Join(user.BeginErasure(w.ctx, tx, o), Forget(w.ctx, tx, o))
@@ -183,7 +184,7 @@ func play(rt *rapid.T, w *world, run int) {
 		case 5:
 			_, err := w.fanOut(w.ctx)
 			w.check(err)
-		case 6: // the process dies after the claim, or after it has sent
+		case 6: // the process dies after the claim or after sending
 			for _, c := range w.channels {
 				ids, err := w.claim(w.ctx, c, rapid.IntRange(1, 5).Draw(rt, "claimed"))
 				w.check(err)
@@ -316,7 +317,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// What hangs holds up neither other channels nor, while slots are free, its own.
+// A hanging receiver holds up no other channel and, while slots are free, not its own.
 func TestASlowReceiverHoldsUpNoOtherEvent(t *testing.T) {
 	w := newWorld(t, dbtest.SQLite(t))
 	owner := w.user("a")
@@ -430,7 +431,7 @@ func TestNothingIsKeptWithoutReceivers(t *testing.T) {
 	})
 }
 
-// Queues are looked through every second, whatever they hold.
+// The dispatcher queries its queues every second, however long they are.
 func TestQueriesFollowIndexes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for query, index := range map[string]string{

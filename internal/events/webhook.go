@@ -62,7 +62,7 @@ func (h *Webhook) send(ctx context.Context, m message) error {
 		return httpcall.WithoutURL(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // nothing was written: closing loses nothing
-	// A cut-off answer may be a failing receiver's.
+	// If the answer was cut off, the receiver may have failed.
 	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxWebhookAnswer)); err != nil {
 		return fmt.Errorf("status %d, then: %w", resp.StatusCode, httpcall.WithoutURL(err))
 	}

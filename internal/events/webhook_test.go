@@ -35,7 +35,7 @@ func failedRender() message {
 	return message{eventID: "evt-1", kind: RenderFailed, jobID: "rnd-1", userID: "u-1", errorCode: &code, created: time.UnixMilli(1_767_225_600_123)}
 }
 
-// The public library believes what we sign, with each of two secrets, and nothing else.
+// The public library accepts what we sign, with each of two secrets, and nothing else.
 func TestWebhookIsSignedAsStandardWebhooksAre(t *testing.T) {
 	current, previous, stranger := secretText('a'), secretText('b'), secretText('c')
 	type call struct {
@@ -113,7 +113,7 @@ func TestWhatIsNotDelivered(t *testing.T) {
 	if redirected {
 		t.Error("a redirect was followed")
 	}
-	// Nor does what a receiver says whose certificate nobody trusts.
+	// Nor does an answer count if the receiver's certificate is not trusted.
 	untrusted := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
 	untrusted.StartTLS()

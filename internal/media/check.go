@@ -36,9 +36,9 @@ var needs = []struct {
 	}},
 }
 
-// Check finds out whether both binaries start when confined, which codecs, containers
-// and filters they lack, and which layers of confinement this kernel grants. An error
-// means that a binary does not run at all.
+// Check returns whether both binaries start when confined, which codecs, containers and
+// filters they lack, and which layers of confinement this kernel grants. An error means
+// that a binary does not run at all.
 func (r *Runner) Check(ctx context.Context) (Report, error) {
 	var rep Report
 	var errs []error
@@ -68,13 +68,13 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 	return rep, nil
 }
 
-// Works returns nil if ffmpeg starts within its confinement, else why it does not.
+// Works returns nil if ffmpeg starts in its confinement, else the reason.
 func (r *Runner) Works(ctx context.Context) error {
 	_, err := r.version(ctx, r.ffmpeg)
 	return err
 }
 
-// Confinement says which layers around ffmpeg are in force.
+// Confinement tells which layers around ffmpeg are in force.
 func (r *Runner) Confinement(ctx context.Context) ([]confine.Layer, error) {
 	_, report, err := r.confinement(ctx)
 	return report, err

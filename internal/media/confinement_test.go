@@ -35,7 +35,7 @@ func TestCheckFindsEverything(t *testing.T) {
 	t.Logf("%+v", rep.Confinement)
 }
 
-// inForce skips a test of a layer that this kernel does not grant.
+// inForce skips a test if this kernel does not grant the layer.
 func inForce(t *testing.T, r *media.Runner, layer string) {
 	t.Helper()
 	report, err := r.Confinement(t.Context())
@@ -114,7 +114,7 @@ func TestConfinementHasNoNetwork(t *testing.T) {
 			t.Errorf("%s: %v, want a failed pass", name, err)
 		}
 	}
-	// The passes have ended: what was sent would be waiting here.
+	// The passes have ended, so anything they sent has arrived.
 	if err := listener.(*net.TCPListener).SetDeadline(time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestConfinementLimitsMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// reverse holds every frame until the end.
+	// The filter reverse holds every frame until the end.
 	pass := func(frames int) media.Pass {
 		source := fmt.Sprintf("testsrc2=s=1280x720:r=30,trim=end_frame=%d,format=yuv420p", frames) // 1.4 MB each
 		return media.Pass{
@@ -163,7 +163,7 @@ func TestConfinementLimitsMemory(t *testing.T) {
 	if _, err := small.Encode(t.Context(), pass(10)); err != nil {
 		t.Errorf("14 MB do not fit into 200: %v", err)
 	}
-	// ffmpeg meets the end of memory as the end of input, and may call it a success.
+	// ffmpeg treats the end of memory as the end of input, and may report success.
 	res, err := small.Encode(t.Context(), pass(200))
 	if err == nil && res.Frames == 200 {
 		t.Errorf("280 MB fit into 200: %+v", res)
@@ -253,7 +253,8 @@ func serverMain() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	// Without a Dir the pass may write nowhere, which a null output never does.
+	// Without a Dir the pass may not write to any folder; a null output does not need
+	// one.
 	_, err = r.Encode(context.Background(), endless("", func(p media.Progress) { fmt.Println("running") }))
 	fmt.Println("ended:", err)
 	os.Exit(1)
@@ -286,7 +287,7 @@ func TestAKilledServerEndsItsFFmpeg(t *testing.T) {
 	if !endsWithin(t, pidfd, time.Minute) {
 		t.Errorf("ffmpeg (%d) outlived its server", ffmpegs[0])
 	}
-	// The kill is the reason for its end.
+	// The server was killed, so Wait must return an error.
 	if err := server.Wait(); err == nil {
 		t.Error("the server ended well")
 	}

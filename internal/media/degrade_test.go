@@ -19,11 +19,11 @@ import (
 	"cutroom/internal/media"
 )
 
-// refuseEnv names what the poor kernel refuses: "namespaces" or "landlock".
+// refuseEnv names what the test's kernel refuses: "namespaces" or "landlock".
 const refuseEnv = "CUTROOM_MEDIA_TEST_REFUSE"
 
-// TestConfinementDegrades runs passes where the kernel refuses a layer: the
-// refusal is reported, the others stand, and the pass succeeds.
+// TestConfinementDegrades runs passes while the kernel refuses a layer. The refusal is
+// reported, the other layers hold, and the pass succeeds.
 func TestConfinementDegrades(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
@@ -40,7 +40,7 @@ func TestConfinementDegrades(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", packets.LocalAddr().String())
 			cmd.Env = append(os.Environ(), roleEnv+"=poor kernel", refuseEnv+"="+refused)
 			if refused == "namespaces" {
-				// In a namespace of its own, where it may forbid further ones.
+				// Use a namespace in which the process may forbid further ones.
 				cmd.SysProcAttr = &syscall.SysProcAttr{
 					Cloneflags:  syscall.CLONE_NEWUSER,
 					UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -72,13 +72,14 @@ func TestConfinementDegrades(t *testing.T) {
 	}
 }
 
-// poorKernelMain makes the kernel refuse one layer and reports how passes fare.
+// poorKernelMain makes the kernel refuse one layer and reports the results of passes.
 func poorKernelMain() {
 	switch os.Getenv(refuseEnv) {
 	case "namespaces":
 		must(os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0))
 	case "landlock":
-		// Filters bind the thread that execs, so: forbid, then start over.
+		// Filters bind the thread that calls exec: install the filter, then exec this
+		// program.
 		runtime.LockOSThread()
 		must(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		must(refuseCall(unix.SYS_LANDLOCK_CREATE_RULESET))
@@ -119,7 +120,7 @@ func must(err error) {
 	}
 }
 
-// refuseCall makes one system call answer EOPNOTSUPP from here on.
+// refuseCall makes one system call fail with EOPNOTSUPP from now on.
 func refuseCall(call uint32) error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
@@ -133,7 +134,7 @@ func refuseCall(call uint32) error {
 
 func TestRunnersShareNothing(t *testing.T) {
 	t.Parallel()
-	// Several passes at once, each with its own folder and descriptors.
+	// Run several passes at once, each with its own folder and descriptors.
 	r := newRunner(t)
 	results := make(chan error)
 	for range 6 {

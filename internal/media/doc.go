@@ -1,15 +1,14 @@
-// Package media runs ffmpeg and ffprobe. It owns the processes: how they are
-// started, confined, watched, stopped and judged. It knows containers, streams
-// and packets, and refuses to know timelines, jobs or anything else of the
-// domain: whoever plans a render builds a [Pass], and [Runner.Encode] runs it.
+// Package media runs ffmpeg and ffprobe. It owns the processes: it starts, confines,
+// watches and stops them, and interprets their results. It knows containers, streams and
+// packets, but no timelines, jobs or anything else of the domain: callers build a [Pass],
+// and [Runner.Encode] runs it.
 //
-// Every file a stranger sent is untrusted. Three things stand between it and
-// the server:
+// Uploaded files are untrusted. Three things protect the server from them:
 //
-//   - Package container looks at the content, and only a handful of kinds have a
-//     name there. The demuxer is then forced, with the protocols and demuxers
-//     ffmpeg may fall back on whitelisted ([InputArgs]), so a playlist called
-//     clip.mp4 cannot make ffmpeg open another file.
+//   - Package container checks the content and knows only a few kinds of files.
+//     [InputArgs] then forces the demuxer and whitelists the protocols and demuxers
+//     that ffmpeg may fall back on, so a playlist called clip.mp4 cannot make
+//     ffmpeg open another file.
 //   - [Runner.Measure] counts real packets where the header may lie.
 //   - Package confine: the running binary starts itself again, confines itself
 //     and only then becomes ffmpeg.

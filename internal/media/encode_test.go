@@ -73,8 +73,8 @@ func TestEncodeFailureKeepsTheReason(t *testing.T) {
 	if exit.Code <= 0 || exit.Name != "normalize segment 0" || !strings.Contains(exit.Stderr, "No such file") {
 		t.Errorf("%+v", exit)
 	}
-	// 5.1 ends with 1 and a line about the file, later versions with another status
-	// and a summary.
+	// 5.1 exits with status 1 and a line about the file; later versions exit with another
+	// status and a summary.
 	if says := err.Error(); !strings.HasPrefix(says, "normalize segment 0: exit status ") || !strings.HasSuffix(says, "No such file or directory") {
 		t.Errorf("reads %q", err)
 	}
@@ -93,7 +93,7 @@ func TestEncodeTimesOut(t *testing.T) {
 	}
 }
 
-// TestStubbornPassIsKilled stops a process that can answer no signal.
+// TestStubbornPassIsKilled stops a process that cannot react to signals.
 func TestStubbornPassIsKilled(t *testing.T) {
 	running := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -129,7 +129,7 @@ func TestEncodeDoesNotStartWhenCancelled(t *testing.T) {
 	}
 }
 
-// slowReader is at work until ready, and for a while after.
+// slowReader blocks in Read until ready, and for a while longer.
 type slowReader struct {
 	ready chan struct{}
 	done  bool
@@ -142,8 +142,8 @@ func (r *slowReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEncodeWaitsForItsReader ends a pass that does not read its input while the
-// reader is at work: whoever then closes what it reads must not be in its way.
+// TestEncodeWaitsForItsReader ends a pass that ignores its input while the reader is in
+// Read. The caller may then close the source, so Encode must have stopped reading.
 func TestEncodeWaitsForItsReader(t *testing.T) {
 	t.Parallel()
 	r := &slowReader{ready: make(chan struct{})}

@@ -21,8 +21,8 @@ var ErrNotMedia = errors.New("not a media file")
 // noise. It is a kind of ErrNotMedia.
 var ErrEncrypted = fmt.Errorf("%w: encrypted", ErrNotMedia)
 
-// PictureError is the error of a file whose pictures exceed [Config.MaxPixels] by so
-// much that ffprobe does not open it. It is a kind of ErrNotMedia.
+// PictureError is the error of a file whose pictures exceed [Config.MaxPixels] by so much
+// that ffprobe refuses to open it. It is a kind of ErrNotMedia.
 type PictureError struct{ Width, Height int }
 
 // Error names the size.
@@ -33,7 +33,7 @@ func (e *PictureError) Error() string {
 // Unwrap returns ErrNotMedia.
 func (e *PictureError) Unwrap() error { return ErrNotMedia }
 
-// tooLarge matches what FFmpeg writes about a picture beyond -max_pixels.
+// tooLarge matches ffmpeg's message about a picture beyond -max_pixels.
 var tooLarge = regexp.MustCompile(`Picture size (\d+)x(\d+) exceeds specified max pixel count`)
 
 // tooLargePicture returns a PictureError if a process wrote about such a picture, else nil.
@@ -42,28 +42,28 @@ func tooLargePicture(stderr string) error {
 	if m == nil {
 		return nil
 	}
-	w, _ := strconv.Atoi(m[1]) // digits; one that does not fit is as large as can be
+	w, _ := strconv.Atoi(m[1]) // only digits; a number that overflows becomes the largest int
 	h, _ := strconv.Atoi(m[2])
 	return &PictureError{w, h}
 }
 
-// ExitError is the error of an ffmpeg or ffprobe that failed by itself.
+// ExitError is the error of an ffmpeg or ffprobe process that failed by itself.
 type ExitError struct {
 	Name   string         // the pass
 	Code   int            // exit status, or -1 when a signal ended it
 	Signal syscall.Signal // 0 unless a signal ended it
-	Stderr string         // last 8 KiB; for the log, it may hold paths of the server
+	Stderr string         // last 8 KiB; only for the log, because it may contain paths of the server
 }
 
-// exhausted reports whether the process ended because a limit of its memory or its
-// time was reached, or because it crashed, rather than by what it read.
+// exhausted reports whether the process reached a limit of memory or time or crashed,
+// rather than failed because of what it read.
 func (e *ExitError) exhausted() bool {
-	// FFmpeg has no exit status of its own for ENOMEM.
+	// ffmpeg has no exit status for ENOMEM.
 	return e.Signal != 0 || strings.Contains(e.Stderr, "Cannot allocate memory")
 }
 
-// stoppedFromOutside reports whether the kernel, out of memory, or an operator ended the
-// process.
+// stoppedFromOutside reports whether an operator, or the kernel because it ran out of
+// memory, ended the process.
 func (e *ExitError) stoppedFromOutside() bool {
 	return e.Signal == syscall.SIGKILL || e.Signal == syscall.SIGTERM
 }
@@ -71,15 +71,15 @@ func (e *ExitError) stoppedFromOutside() bool {
 // Blame is why a file was not read to its end.
 type Blame int
 
-// What BlameFor distinguishes.
+// The causes that BlameFor distinguishes.
 const (
 	BlameUnknown Blame = iota
-	BlameMachine       // the kernel, out of memory, or an operator ended the process
-	BlameCost          // the file takes more time, memory or packets than it may
-	BlameFile          // the file is not media that can be read
+	BlameMachine       // an operator, or the kernel without memory, ended the process
+	BlameCost          // the file takes more time, memory or packets than allowed
+	BlameFile          // the file is not readable media
 )
 
-// BlameFor tells from the error of a probe or a pass what is to blame.
+// BlameFor returns what the error of a probe or a pass is to be blamed on.
 func BlameFor(err error) Blame {
 	exit, exited := errors.AsType[*ExitError](err)
 	switch {

@@ -2,19 +2,19 @@ package media
 
 import "cutroom/internal/media/container"
 
-// InputArgs returns the arguments, `-i` included, that open path as kind and
-// as nothing else. Every input that came from outside must be opened through
-// them; options for the same input (-ss, -t) go before. An unknown kind yields
-// a whitelist that matches no demuxer, so ffmpeg refuses the file.
+// InputArgs returns the arguments, `-i` included, that open path only as kind. Every
+// input from outside must be opened with them; other options for the same input (-ss, -t)
+// go before them. An unknown kind gets a whitelist that matches no demuxer, so ffmpeg
+// refuses the file.
 //
-// A path without a scheme is prefixed with `file:`, so that no name is read as
-// a protocol or an option. `pipe:0` passes as it is.
+// A path without a scheme gets the prefix `file:`, so that no name is read as a protocol
+// or an option. `pipe:0` stays as it is.
 func InputArgs(kind container.Kind, path string) []string {
 	return append(openArgs(kind, path), "-i", inputURL(path))
 }
 
-// openArgs are the restrictions of InputArgs without the input itself, as
-// ffprobe takes them too.
+// openArgs are the restrictions of InputArgs without the input itself; ffprobe takes them
+// too.
 func openArgs(kind container.Kind, path string) []string {
 	protocol := "file"
 	if path == stdinURL {

@@ -90,8 +90,7 @@ func TestDisplaySize(t *testing.T) {
 	}
 }
 
-// TestPacketScanDoesNotCareHowOutputArrives cuts the same output at every
-// place.
+// TestPacketScanDoesNotCareHowOutputArrives splits the same output at every position.
 func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -114,7 +113,7 @@ func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
 	}
 }
 
-// TestPacketScanRestoresOrder feeds frames in a decoding order.
+// TestPacketScanRestoresOrder feeds frames in decoding order.
 func TestPacketScanRestoresOrder(t *testing.T) {
 	s := probing()
 	for i := 0; i < 4000; i += 4 {
@@ -134,8 +133,8 @@ func TestPacketScanRestoresOrder(t *testing.T) {
 	}
 }
 
-// TestPacketScanRemembersSoManyFrames scans a file of many tracks, which may all
-// lie on the same few bytes: what they take of our memory must not grow with them.
+// TestPacketScanRemembersSoManyFrames scans a file with many tracks, which may all refer
+// to the same few bytes. The server's memory must not grow with them.
 func TestPacketScanRemembersSoManyFrames(t *testing.T) {
 	s := probing()
 	s.frames = maxAllFrames - 9000
@@ -162,8 +161,8 @@ func probing() *packetScan {
 	return s
 }
 
-// TestExtentCannotBeShortened holds the longest of what times and samples say
-// against clocks and edit lists.
+// TestExtentCannotBeShortened checks that Extent is the longer of times and samples,
+// despite clocks and edit lists.
 func TestExtentCannotBeShortened(t *testing.T) {
 	header := func(text string) string { return "stream|index=0|codec_type=audio|" + text + "\n" }
 	packets := func(n, step int, flags string) string {
@@ -197,7 +196,7 @@ func TestExtentCannotBeShortened(t *testing.T) {
 	}
 }
 
-// TestPacketScanEnds ends a scan at the ceiling.
+// TestPacketScanEnds ends a scan at the limit.
 func TestPacketScanEnds(t *testing.T) {
 	s := newPacketScan(MeasureOptions{MaxPackets: 10})
 	line := []byte("packet|stream_index=0|pts=1|dts=1|duration=1|size=1|flags=K_\n")
@@ -284,7 +283,7 @@ func TestScanReadsEveryFFprobe(t *testing.T) {
 	}
 }
 
-// TestCheckCoversEverythingThatPlansUse holds the list against the golden plans of the engine.
+// TestCheckCoversEverythingThatPlansUse compares the list with the engine's golden plans.
 func TestCheckCoversEverythingThatPlansUse(t *testing.T) {
 	listed := map[string]bool{}
 	for _, need := range needs {
@@ -296,7 +295,7 @@ func TestCheckCoversEverythingThatPlansUse(t *testing.T) {
 	if err != nil || len(goldens) == 0 {
 		t.Fatalf("no golden plans: %v", err)
 	}
-	label := regexp.MustCompile(`'[^']*'|\[[^]]*\]|@[a-z-]*`) // and what is quoted, and names of filters
+	label := regexp.MustCompile(`'[^']*'|\[[^]]*\]|@[a-z-]*`) // and quoted text and filter names
 	used := map[string]bool{}
 	for _, path := range goldens {
 		text, err := os.ReadFile(path)
@@ -317,7 +316,7 @@ func TestCheckCoversEverythingThatPlansUse(t *testing.T) {
 			case "-f":
 				used[kind+" "+arg] = true
 			case "-map":
-				kind = "muxer" // all inputs are named
+				kind = "muxer" // every input is named
 			}
 			if option = arg; arg == "" {
 				kind = "demuxer"

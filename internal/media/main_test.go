@@ -22,10 +22,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// roleEnv makes the test binary, started again, play another program.
+// roleEnv makes the test binary, when started again, act as another program.
 const roleEnv = "CUTROOM_MEDIA_TEST_ROLE"
 
-// shared finds out about the kernel once.
+// shared checks the kernel once.
 var shared = sync.OnceValues(func() (*media.Runner, error) { return media.New(media.Config{}) })
 
 func newRunner(t *testing.T) *media.Runner {

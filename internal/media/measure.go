@@ -15,9 +15,9 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Measured describes a stream by its packets rather than by the claims of its header.
-// Nothing is decoded. Packets that the container marks for discarding (before the
-// start of an edit list, codec priming) count as Discarded, and in Extent.
+// Measured describes a stream by its packets instead of by its header. Nothing is
+// decoded. Packets that the container marks for discarding (before the start of an edit
+// list, codec priming) count in Discarded and in Extent.
 type Measured struct {
 	Index    int
 	Type     string // "video" or "audio"
@@ -25,25 +25,25 @@ type Measured struct {
 	Cover    bool   // cover art, not video to play
 	TimeBase Rational
 
-	// First and End are the presentation times between which a decoder yields frames
-	// or samples: from the start of the first packet to the end of the last, without
-	// the samples that audio decoders drop there (encoder delay and padding of MP3 and
-	// Opus). Opus in webm hides its delay from the packets, so First may be 7 ms early.
+	// First and End are the presentation times between which a decoder yields frames or
+	// samples: from the start of the first packet to the end of the last, without the
+	// samples that audio decoders drop (encoder delay and padding of MP3 and Opus). Opus
+	// in webm hides its delay from the packets, so First may be 7 ms early.
 	First, End         time.Duration
 	Packets, Discarded int64
 
-	// Extent is how long the packets last if nothing is dropped: the span of their
-	// times, or the time that their samples take at the sample rate if that is longer.
-	// No clock or edit list of a container shortens it.
+	// Extent is how long the packets last if nothing is dropped: the span of their times,
+	// or the duration of their samples if that is longer. No clock or edit list of a
+	// container shortens it.
 	Extent     time.Duration
 	SampleRate int64 // 0 for video, as Channels is
 	Channels   int64
-	// Counted says that the packets tell how many samples they hold. Otherwise
-	// Extent is what the container's clock claims.
+	// Counted tells that the packets state how many samples they hold. Otherwise Extent
+	// is what the container's clock claims.
 	Counted bool
 
-	// Gaps are the places where two neighbouring packets begin much further apart than
-	// the packets before them. Only the first few thousand are kept.
+	// Gaps are places where two neighbouring packets begin much further apart than the
+	// packets before them. Only the first few thousand are kept.
 	Gaps []Gap
 
 	// Starts are the starts of all packets in TimeBase, in presentation order, and
@@ -52,9 +52,9 @@ type Measured struct {
 	Starts    []int64
 	Keyframes []time.Duration
 
-	// Runs are the places in the file of all packets of audio, in decoding order, if
+	// Runs are the places of all audio packets in the file, in decoding order, if
 	// MeasureOptions asked for them. They are nil if there are too many, or if the
-	// demuxer does not tell them.
+	// demuxer does not report them.
 	Runs []Run
 }
 
@@ -74,32 +74,32 @@ func (m Measured) Duration() time.Duration { return m.End - m.First }
 // MeasureOptions says how to read a file and how much that may cost.
 type MeasureOptions struct {
 	IgnoreEdits bool // read every packet of an mp4, as if it had no edit list
-	Runs        bool // note where the packets of audio lie, and look into no packet: it may not be there yet
+	Runs        bool // record where audio packets lie, without reading them: they may not be downloaded yet
 
-	MaxPackets     int64         // beyond it the scan ends with ErrTooManyPackets; 0 is no limit
-	MaxStreams     int           // covers not counted; beyond it the error is ErrTooManyStreams; 0 is no limit
-	MaxMemoryBytes int64         // of ffprobe; 0 is that of any other process
+	MaxPackets     int64         // above it the scan ends with ErrTooManyPackets; 0 is no limit
+	MaxStreams     int           // not counting covers; above it the error is ErrTooManyStreams; 0 is no limit
+	MaxMemoryBytes int64         // of ffprobe; 0 is the limit of any other process
 	Timeout        time.Duration // 0 is five minutes
 }
 
-// ErrTooManyPackets means that a file has more packets than it may have.
+// ErrTooManyPackets means that a file exceeds the limit on packets.
 var ErrTooManyPackets = fmt.Errorf("%w: too many packets", ErrNotMedia)
 
-// ErrTooManyStreams means that a file has more streams than it may have.
+// ErrTooManyStreams means that a file exceeds the limit on streams.
 var ErrTooManyStreams = fmt.Errorf("%w: too many streams", ErrNotMedia)
 
-// The most that a hostile file can make us remember.
+// The most that the scan of a hostile file keeps in memory.
 const (
 	maxFrames    = 1_000_000     // of a stream: 4.6 hours of intra-only video at 60 frames a second
-	maxAllFrames = 2 * maxFrames // of a file: many tracks may lie on the same few bytes
+	maxAllFrames = 2 * maxFrames // of a file: many tracks may refer to the same few bytes
 	maxGaps      = 4096          // of a stream
 	maxRuns      = 1 << 17       // of a file
 )
 
 // Measure reads the packets of all audio and video streams of a file of the given kind
-// once and returns one value for each stream, ordered by index, also for a stream
-// without packets. Its memory is constant. The error wraps ErrNotMedia if the file
-// cannot be demuxed, and ErrTimeout if that takes too long.
+// once. It returns one value per stream, ordered by index, even for a stream without
+// packets. Its memory is constant. The error wraps ErrNotMedia if the file cannot be
+// demuxed, and ErrTimeout if that takes too long.
 func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, opts MeasureOptions) ([]Measured, error) {
 	scan := newPacketScan(opts)
 	_, err := r.scan(ctx, "measure", path, kind, scan)
@@ -112,8 +112,8 @@ func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, 
 	return scan.finish(), nil
 }
 
-// scanned lists the fields that ffprobe prints. It includes only one tag, because
-// others may be larger than everything else.
+// scanned lists the fields that ffprobe prints. It includes only one tag, because other
+// tags may be larger than everything else.
 const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:packet_side_data=skip_samples,discard_padding:" +
 	"stream=index,codec_name,codec_type,profile,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
 	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
@@ -149,7 +149,7 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 	return out, notMediaIfExit(err)
 }
 
-// packetScan parses ffprobe's compact output while it arrives:
+// packetScan parses ffprobe's compact output as it arrives:
 //
 //	packet|codec_type=video|stream_index=0|pts=0|dts=-1024|duration=512|size=787|flags=K_
 //	packet|codec_type=audio|stream_index=1|pts=0|dts=0|duration=1152|size=192|flags=K_|side_data|skip_samples=1105|discard_padding=0
@@ -157,19 +157,19 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 //	stream|index=1|codec_name=aac|profile=LC|codec_type=audio|sample_rate=48000|channels=2|bits_per_sample=0|time_base=1/48000|disposition:attached_pic=0
 //	format|start_time=0.000000|duration=5.016000
 //
-// The lines of streams follow those of packets, so times stay in ticks until then.
-// Since ffmpeg 7 the fields of side data have their section before a colon
+// The lines of streams follow those of packets, so times stay in ticks until then. Since
+// ffmpeg 7 the fields of side data have their section before a colon
 // (side_datum/skip_samples:skip_samples=1105).
 type packetScan struct {
 	opts       MeasureOptions
 	wantFrames bool // remember the frames of video
 	packets    int64
-	frames     int // remembered
-	runs       int // remembered
+	frames     int // kept in memory
+	runs       int // kept in memory
 	lines      lineSplitter
 	streams    map[int]*streamScan
-	headers    int // streams that the file has
-	covers     int // of them, cover art
+	headers    int // streams in the file
+	covers     int // of these, cover art
 	format     header
 }
 
@@ -177,11 +177,11 @@ func newPacketScan(opts MeasureOptions) *packetScan {
 	return &packetScan{opts: opts, streams: map[int]*streamScan{}}
 }
 
-// maxScanLine is far above any line ffprobe prints for the entries asked for.
+// maxScanLine is far above any line that ffprobe prints for these fields.
 const maxScanLine = 64 << 10
 
 // Write parses the next piece of output. It fails, which ends ffprobe, if a line is too
-// long or there are too many packets.
+// long or if there are too many packets.
 func (s *packetScan) Write(p []byte) (int, error) {
 	if !s.lines.split(p, maxScanLine, s.take) {
 		return 0, fmt.Errorf("%w: a line of more than %d bytes", ErrNotMedia, maxScanLine)
@@ -287,7 +287,7 @@ func (s *packetScan) at(index int) *streamScan {
 	return st
 }
 
-// maxScanStreams bounds the streams that are remembered. Real devices write far fewer.
+// maxScanStreams bounds the streams kept in memory. Real devices write far fewer.
 const maxScanStreams = 256
 
 // finish returns the audio and video streams ordered by index.
@@ -323,10 +323,10 @@ func (h header) number(name string) int64 {
 	return n
 }
 
-// samples returns how many samples each channel of audio has in so many packets and
-// bytes, or 0 if the codec does not tell.
+// samples returns how many samples each audio channel has in the given packets and bytes,
+// or 0 if the codec does not tell.
 func (h header) samples(packets, bytes int64) int64 {
-	if frame := h.number("bits_per_sample") * h.number("channels"); frame > 0 { // it is not compressed
+	if frame := h.number("bits_per_sample") * h.number("channels"); frame > 0 { // uncompressed
 		return bytes * 8 / frame
 	}
 	switch h["codec_name"] {
@@ -352,16 +352,16 @@ func (h header) samples(packets, bytes int64) int64 {
 	return 0
 }
 
-// counted reports whether samples is exact, or more than the packets hold. Packets
-// of FLAC, Opus and Vorbis hold as many as their encoder liked, and an mp4 may have
-// several frames of AMR in one.
+// counted reports whether samples is exact or an upper bound. Packets of FLAC, Opus and
+// Vorbis hold as many samples as their encoder chose, and an mp4 may have several AMR
+// frames in one packet.
 func (h header) counted() bool {
 	if h.number("bits_per_sample")*h.number("channels") > 0 {
 		return true
 	}
 	switch h["codec_name"] {
 	case "aac":
-		// A profile without a name is a newer one, with longer packets.
+		// A profile without a name is a newer one with longer packets.
 		_, err := strconv.Atoi(h["profile"])
 		return err != nil && h["profile"] != "xHE-AAC"
 	case "mp3", "alac", "ac3", "eac3":

@@ -66,7 +66,7 @@ func TestMeasureCountsPackets(t *testing.T) {
 	if len(v.Starts) != 60 {
 		t.Fatalf("%d starts, want 60", len(v.Starts))
 	}
-	for i, ticks := range v.Starts { // in presentation order, in spite of B-frames
+	for i, ticks := range v.Starts { // in presentation order, despite B-frames
 		if want := int64(i) * 1001 * v.TimeBase.Den / (30000 * v.TimeBase.Num); ticks != want {
 			t.Errorf("frame %d starts at tick %d, want %d", i, ticks, want)
 		}
@@ -87,9 +87,9 @@ func TestMeasureFindsTheSoundOfCompressedFiles(t *testing.T) {
 	} {
 		s.Tone, s.Duration = 440, 3*time.Second
 		m := measure(t, mediatest.Clip(t, s), media.MeasureOptions{})[0]
-		// Delay and padding are not sound: what is left is what was encoded. Packets
-		// of webm are timed in milliseconds, and its delay is hidden; the first of
-		// Vorbis decodes to nothing.
+		// Delay and padding are not sound: only the encoded samples remain. Packets of
+		// webm are timed in milliseconds and hide its delay. The first packet of Vorbis
+		// decodes to nothing.
 		tolerance := time.Microsecond
 		if s.Container == "webm" || s.AudioCodec == "libvorbis" {
 			tolerance = 8 * time.Millisecond
@@ -110,7 +110,8 @@ func TestMeasureWithoutDurations(t *testing.T) {
 	}
 	all := measure(t, path, media.MeasureOptions{})
 	for _, m := range all {
-		// The muxer moves all by Opus' delay of 6.5 ms, rounded to its 1 ms ticks.
+		// The muxer shifts everything by Opus' delay of 6.5 ms, rounded to its 1 ms
+		// ticks.
 		if m.First.Abs() > 8*time.Millisecond || (m.End-2*time.Second).Abs() > 25*time.Millisecond {
 			t.Errorf("%s: %v..%v, want 0..2 s", m.Type, m.First, m.End)
 		}

@@ -16,21 +16,21 @@ type Orientation struct {
 // SwapsSides reports whether width and height change places.
 func (o Orientation) SwapsSides() bool { return o.Degrees == 90 || o.Degrees == 270 }
 
-// filters are what ffmpeg turns a picture by.
+// filters are ffmpeg's filters for each orientation.
 var filters = map[Orientation]string{
 	{90, false}: "transpose=clock", {180, false}: "hflip,vflip", {270, false}: "transpose=cclock",
 	{0, true}: "hflip", {90, true}: "transpose=clock_flip", {180, true}: "vflip", {270, true}: "transpose=cclock_flip",
 }
 
-// Filter is the ffmpeg filter (or chain) that applies the orientation to a
-// stream decoded with -noautorotate; "" when there is nothing to do. It does not
-// depend on how a version of ffmpeg treats mirrored frames by itself.
+// Filter is the ffmpeg filter (or chain) that applies the orientation to a stream decoded
+// with -noautorotate, or "" if there is nothing to do. It does not depend on how a
+// version of ffmpeg handles mirrored frames.
 func (o Orientation) Filter() string { return filters[o] }
 
-// parseDisplayMatrix reads the 3x3 matrix as ffprobe prints it: lines of
+// parseDisplayMatrix reads the 3x3 matrix as ffprobe prints it, in lines such as
 // "00000000:   0   65536   0". It maps a coded point (x, y), y downwards, to
-// (a*x + c*y, b*x + d*y), with a, b in the first line and c, d in the second.
-// Angles between the right ones are rounded; a matrix that is no rotation is
+// (a*x + c*y, b*x + d*y), with a, b in the first line and c, d in the second. Other
+// angles are rounded to the nearest right angle. A matrix that is not a rotation is
 // ignored.
 func parseDisplayMatrix(text string) Orientation {
 	var m []float64

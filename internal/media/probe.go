@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Probe describes a file: what its headers say, which streams to use, and the packets
-// of those streams. Durations are claims of the headers, except those of Measured.
+// Probe describes a file: its headers, the streams to use, and the packets of those
+// streams. Durations are claims of the headers, except those of Measured.
 type Probe struct {
 	Kind     container.Kind
 	Duration time.Duration // claimed, 0 when the header has none
@@ -40,7 +40,7 @@ type VideoStream struct {
 	// rotation applied. They may be odd.
 	DisplayWidth, DisplayHeight int
 
-	AvgFrameRate Rational // frames by duration
+	AvgFrameRate Rational // frames divided by duration
 	FrameRate    Rational // ffmpeg's r_frame_rate: the lowest rate that represents all timestamps
 	Frames       int64    // claimed by the container, 0 when it does not say
 
@@ -57,13 +57,13 @@ type VideoStream struct {
 	Default         bool
 }
 
-// HDR reports whether the transfer function is PQ or HLG, so that the frames
-// need tone-mapping for an SDR output.
+// HDR reports whether the transfer function is PQ or HLG, so that an SDR output needs
+// tone-mapping.
 func (v *VideoStream) HDR() bool {
 	return v.ColorTransfer == "smpte2084" || v.ColorTransfer == "arib-std-b67"
 }
 
-// Interlaced reports whether the header says that frames hold two fields.
+// Interlaced reports whether the header says that each frame holds two fields.
 func (v *VideoStream) Interlaced() bool {
 	switch v.FieldOrder {
 	case "tt", "bb", "tb", "bt":
@@ -84,22 +84,22 @@ type AudioStream struct {
 	Default         bool
 }
 
-// The cost of reading one file. A small file can hold an index of a thousand million
-// packets; twelve hours with several tracks of sound have fewer than this.
+// Limits on reading one file. A small file can hold an index of a billion packets. Twelve
+// hours with several tracks of sound have fewer packets than this.
 const (
 	maxProbePackets = 6_000_000
 	maxProbeMemory  = 1 << 30
 )
 
-// Probe reads a file's headers and packets with ffprobe, confined, with the demuxer that
-// its magic bytes call for. The error wraps ErrNotMedia if the file is not media that
-// the service opens, and ErrEncrypted if the media is encrypted. It is another error if
-// the file cannot be read or ffprobe could not do its work.
+// Probe reads a file's headers and packets with ffprobe, confined, with the demuxer for
+// its magic bytes. The error wraps ErrNotMedia if the file is not media that the service
+// opens, and ErrEncrypted if the media is encrypted. Any other error means that the file
+// cannot be read or that ffprobe could not work.
 func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	return r.ProbeWithin(ctx, path, MeasureOptions{MaxPackets: maxProbePackets, MaxMemoryBytes: min(maxProbeMemory, r.cfg.MaxMemoryBytes)})
 }
 
-// ProbeWithin is Probe at a cost that the caller chooses.
+// ProbeWithin is Probe with limits chosen by the caller.
 func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptions) (Probe, error) {
 	class, err := container.SniffFile(path)
 	if err != nil {
@@ -121,14 +121,14 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	if p.Video == nil && p.Audio == nil {
 		return Probe{}, fmt.Errorf("probe: %w: no video or audio stream that can be decoded", ErrNotMedia)
 	}
-	if v := p.VideoPackets; int64(len(v.Starts)) < min(v.Packets, maxFrames) { // forgotten for those of other streams
+	if v := p.VideoPackets; int64(len(v.Starts)) < min(v.Packets, maxFrames) { // dropped to keep those of other streams
 		return Probe{}, fmt.Errorf("probe: %w", ErrTooManyPackets)
 	}
 	return p, nil
 }
 
-// encrypted reports whether a track of the file is encrypted. ffprobe tells for
-// matroska; for mp4 it only names the codec below the encryption.
+// encrypted reports whether a track of the file is encrypted. ffprobe tells for matroska.
+// For mp4 it only names the codec underneath the encryption.
 func (s *packetScan) encrypted(path string, kind container.Kind) (bool, error) {
 	for _, st := range s.streams {
 		if st.header["enc_key_id"] != "" {
@@ -142,9 +142,9 @@ func (s *packetScan) encrypted(path string, kind container.Kind) (bool, error) {
 	return index.Encrypted, err
 }
 
-// notMediaIfExit blames the file if ffprobe gave up on it, crashed or was stopped by a
-// limit of its confinement. The file is not to blame if ffprobe was cancelled or killed
-// from outside, for example by the kernel for want of memory.
+// notMediaIfExit blames the file if ffprobe failed on it, crashed or reached a limit of
+// its confinement. The file is not to blame if ffprobe was cancelled or killed from
+// outside, for example by the kernel because memory ran out.
 func notMediaIfExit(err error) error {
 	if exit, ok := errors.AsType[*ExitError](err); ok && !exit.stoppedFromOutside() {
 		if large := tooLargePicture(exit.Stderr); large != nil {
@@ -155,7 +155,7 @@ func notMediaIfExit(err error) error {
 	return err
 }
 
-// probe chooses the streams to use.
+// probe chooses which streams to use.
 func (s *packetScan) probe(kind container.Kind) Probe {
 	p := Probe{Kind: kind, Streams: s.headers, Duration: parseSeconds(s.format["duration"]), Start: parseSeconds(s.format["start_time"])}
 	for _, m := range s.finish() {
@@ -173,17 +173,17 @@ func (s *packetScan) probe(kind container.Kind) Probe {
 	return p
 }
 
-// isVideo reports whether the stream is video to play: not cover
-// art, a codec ffmpeg knows, a frame size and not declared empty.
+// isVideo reports whether the stream is video to play: not cover art, a known codec, a
+// frame size, and not declared empty.
 func (h header) isVideo() bool {
 	return h["codec_type"] == "video" && h.number("attached_pic") == 0 && h.number("timed_thumbnails") == 0 &&
 		h.text("codec_name") != "" && h.number("width") > 0 && h.number("height") > 0 && h["nb_frames"] != "0"
 }
 
-// betterVideo prefers the one with more than twice the pictures, then the larger
-// frame, then the default track, then the earlier one. A track that is declared and
-// empty loses by that, and so do the few large stills that phones keep beside the
-// film of a motion photo, and chapters' pictures.
+// betterVideo prefers the stream with more than twice the pictures, then the larger
+// frame, then the default track, then the earlier one. So a declared but empty track
+// loses, as do the few large stills beside the film of a motion photo and the pictures of
+// chapters.
 func betterVideo(a *VideoStream, aPackets Measured, b *VideoStream, bPackets Measured) bool {
 	if na, nb := aPackets.Packets, bPackets.Packets; na > 2*nb || nb > 2*na {
 		return na > nb
@@ -197,7 +197,7 @@ func betterVideo(a *VideoStream, aPackets Measured, b *VideoStream, bPackets Mea
 func readVideo(index int, h header) *VideoStream {
 	v := &VideoStream{
 		Index: index, Codec: h.text("codec_name"), Width: int(h.number("width")), Height: int(h.number("height")),
-		// The matrix has lines, which ffprobe prints as one.
+		// The matrix has several lines, which ffprobe prints as one.
 		Orientation: parseDisplayMatrix(strings.ReplaceAll(h["displaymatrix"], `\n`, "\n")),
 		SAR:         parseRational(h["sample_aspect_ratio"]), AvgFrameRate: parseRational(h["avg_frame_rate"]),
 		FrameRate: parseRational(h["r_frame_rate"]),
@@ -225,8 +225,8 @@ func readAudio(index int, h header) *AudioStream {
 	}
 }
 
-// displaySize makes pixels square by stretching the shorter-pixelled side, so
-// that no detail is thrown away. A pixel shape beyond 1:16 is taken for damage.
+// displaySize makes pixels square by stretching their shorter side, so that no detail is
+// lost. It treats a pixel shape beyond 1:16 as damage.
 func displaySize(w, h int, sar Rational) (int, int) {
 	ratio := sar.Float()
 	switch {
@@ -239,7 +239,7 @@ func displaySize(w, h int, sar Rational) (int, int) {
 	}
 }
 
-// bitDepth believes the codec, then the name of the pixel format (yuv420p10le).
+// bitDepth trusts the codec, then the name of the pixel format (yuv420p10le).
 func bitDepth(h header) int {
 	if n := h.number("bits_per_raw_sample"); n >= 8 && n <= 16 {
 		return int(n)

@@ -41,8 +41,8 @@ func TestProbeRefusesWhatIsNotMedia(t *testing.T) {
 	}
 }
 
-// TestForcedInputOpensNoPlaylist takes the look at the magic bytes away: even
-// then a playlist cannot pull in the film beside it, which the pass may read.
+// TestForcedInputOpensNoPlaylist skips the check of the magic bytes. Even then a playlist
+// cannot read the film beside it, although the pass may.
 func TestForcedInputOpensNoPlaylist(t *testing.T) {
 	t.Parallel()
 	r, dir := newRunner(t), t.TempDir()
@@ -126,8 +126,8 @@ func TestProbeTakesTheLargestRealVideo(t *testing.T) {
 		t.Errorf("video %+v of %+v", p.Video, p)
 	}
 
-	// A fragmented file declares its tracks before any of them has a packet; the
-	// large one never gets any.
+	// A fragmented file declares its tracks before any of them has a packet. The large
+	// one never gets any.
 	empty := filepath.Join(t.TempDir(), "empty.mp4")
 	mediatest.FFmpeg(t, "-i", small, "-i", large, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy",
 		"-bsf:v:1", "noise=drop=1", "-movflags", "frag_keyframe+empty_moov", empty)
@@ -135,7 +135,7 @@ func TestProbeTakesTheLargestRealVideo(t *testing.T) {
 		t.Errorf("the empty track was chosen: %+v", p.Video)
 	}
 
-	// Beside the film of a motion photo lie a few larger pictures.
+	// A motion photo contains a few larger pictures beside its film.
 	photo := filepath.Join(t.TempDir(), "photo.mp4")
 	stills := mediatest.Clip(t, mediatest.Spec{Width: 128, Height: 96, Duration: 100 * time.Millisecond})
 	mediatest.FFmpeg(t, "-i", small, "-i", stills, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy", photo)
@@ -166,8 +166,8 @@ func patchBoxes(t *testing.T, path, kind string, edit func(payload []byte)) {
 	}
 }
 
-// TestProbeSurvivesDamage cuts and flips a film: whatever comes out, it comes
-// out soon and is a Probe or ErrNotMedia.
+// TestProbeSurvivesDamage cuts and flips a film. The result comes soon and is a Probe or
+// ErrNotMedia.
 func TestProbeSurvivesDamage(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)

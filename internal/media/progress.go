@@ -15,7 +15,7 @@ type progressMeter struct {
 	now    Progress
 }
 
-// Write never fails: progress is a courtesy and must not end a pass.
+// Write never fails, because a pass must not end for want of a progress report.
 func (m *progressMeter) Write(p []byte) (int, error) {
 	m.lines.split(p, 4096, m.take)
 	return len(p), nil
@@ -28,15 +28,16 @@ func (m *progressMeter) take(line []byte) {
 	case key == "frame" && err == nil:
 		m.now.Frames = n
 	case key == "out_time_us" && err == nil && n >= 0:
-		// "N/A" until the first packet; a stream starting late counts from below zero.
+		// "N/A" until the first packet. A stream that starts late counts up from below
+		// zero.
 		m.now.OutTime = time.Duration(n) * time.Microsecond
 	case key == "progress" && m.notify != nil:
 		m.notify(m.now)
 	}
 }
 
-// tail keeps the last bytes written to it, and counts the frames that ffmpeg says
-// it decoded with errors: a line for each, and no other sign of it.
+// tail keeps the last bytes written to it. It also counts the frames decoded with errors:
+// ffmpeg reports each of them only by a line in the log.
 type tail struct {
 	corrupt int
 	lines   lineSplitter
@@ -63,14 +64,14 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String returns what is kept, as text.
+// String returns the kept bytes as text.
 func (t *tail) String() string { return strings.ToValidUTF8(string(t.buf), "?") }
 
-// lineSplitter cuts what is written into lines.
+// lineSplitter splits its input into lines.
 type lineSplitter struct{ rest []byte }
 
-// split calls take with each line that p ends. Of a line of more than limit bytes
-// only the beginning is taken, and the answer is false.
+// split calls take for each line that p completes. It truncates lines of more than limit
+// bytes and then returns false.
 func (l *lineSplitter) split(p []byte, limit int, take func(line []byte)) (whole bool) {
 	whole = true
 	for {

@@ -10,7 +10,7 @@ import (
 	"cutroom/internal/media"
 )
 
-// TestRealClips probes and measures every real file of the media folder.
+// TestRealClips probes and measures every real file in the media folder.
 func TestRealClips(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("CUTROOM_MEDIA_DIR")
@@ -50,8 +50,8 @@ func TestRealClips(t *testing.T) {
 	}
 }
 
-// checkRealClip compares the header's claims with the packets: these files are
-// honest, so the two agree within a packet.
+// checkRealClip compares the header's claims with the packets. These files are honest, so
+// both agree within a packet.
 func checkRealClip(t *testing.T, path string, p media.Probe) {
 	t.Helper()
 	for _, m := range []media.Measured{p.VideoPackets, p.AudioPackets} {

@@ -27,10 +27,10 @@ type command struct {
 	stdin   io.Reader
 	stdout  io.Writer
 	timeout time.Duration
-	memory  int64 // bytes of private memory; 0 is what the configuration allows
+	memory  int64 // bytes of private memory; 0 is the configured limit
 }
 
-// outcome is what a process left behind when it ended.
+// outcome is the result of an ended process.
 type outcome struct {
 	stderr  string
 	corrupt int // frames that ffmpeg reported as corrupt
@@ -51,7 +51,7 @@ func (r *Runner) run(ctx context.Context, c command) (_ outcome, err error) {
 	return r.runWith(ctx, c, layers)
 }
 
-// confinement finds out which layers this kernel grants, once.
+// confinement detects once which layers this kernel grants.
 func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Layer, error) {
 	r.detect.Do(func() {
 		// If the first caller is cancelled, the result must still serve later callers.
@@ -74,9 +74,9 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 
 // runWith starts one process, waits for it and turns its end into an error.
 //
-// The goroutine stays on its thread until the process has ended: the kernel sends the
-// parent-death signal when the *thread* that forked ends. That signal kills ffmpeg when
-// the server is killed.
+// The goroutine stays on its thread until the process has ended, because the kernel sends
+// the parent-death signal when the *thread* that forked ends. That signal kills ffmpeg
+// when the server is killed.
 func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) (outcome, error) {
 	if ctx.Err() != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
@@ -93,7 +93,7 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 
 	cmd, err := confine.Command(ctx, confine.Program{Binary: c.binary, Args: c.args, Dir: c.dir, Reads: c.reads,
 		MemoryBytes: uint64(cmp.Or(c.memory, r.cfg.MaxMemoryBytes)), FileBytes: uint64(r.cfg.MaxFileBytes),
-		// No honest process uses more than every core for its whole time-out.
+		// No normal process uses more than every core until its time-out.
 		CPU: c.timeout * time.Duration(runtime.GOMAXPROCS(0))}, layers)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
@@ -113,14 +113,14 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	err = cmd.Wait() // also waits until stdin and the outputs are copied
 	out := outcome{stderr: stderr.String(), corrupt: stderr.corrupt}
 	if output.err != nil {
-		// The process failed because its output was refused, or did not notice.
+		// The writer refused output, and the process failed for it or did not notice.
 		return out, fmt.Errorf("%s: take output: %w", c.name, output.err)
 	}
 	return out, exitError(ctx, c.name, cmd.ProcessState, err, out.stderr)
 }
 
-// exitError turns the end of a process into an error. A process that finished its
-// work counts as finished even when ctx ended at the same moment.
+// exitError turns the end of a process into an error. A process that finished its work
+// counts as finished even if ctx ended at the same moment.
 func exitError(ctx context.Context, name string, state *os.ProcessState, waitErr error, stderr string) error {
 	success := state != nil && state.Success()
 	switch {
@@ -142,12 +142,12 @@ func exitError(ctx context.Context, name string, state *os.ProcessState, waitErr
 	return exit
 }
 
-// outputKeeper remembers why a writer refused output, and ends the process, because
-// the first process of a PID namespace does not die of a broken pipe.
+// outputKeeper keeps the error of a writer that refused output, and ends the process: the
+// first process of a PID namespace does not die of a broken pipe.
 type outputKeeper struct {
 	to      io.Writer
 	refused func(error)
-	err     error // to be read after the process and its pipes have ended
+	err     error // read it only after the process and its pipes have ended
 }
 
 func (k *outputKeeper) Write(p []byte) (int, error) {

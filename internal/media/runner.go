@@ -36,7 +36,7 @@ type Config struct {
 
 	MaxMemoryBytes int64 // private memory of one process; default defaultMaxMemory()
 	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
-	MaxPixels      int64 // width x height of any frame that is decoded, whatever the header said; default 8192x4320
+	MaxPixels      int64 // width x height of any decoded frame, whatever the header said; default 8192x4320
 }
 
 // defaultMaxMemory is three quarters of the machine's memory, between 1 and 8 GiB.
@@ -62,7 +62,7 @@ type Runner struct {
 }
 
 // New finds the binaries. It fails if one is missing, or if the program did not call
-// confine.Main first: every pass would then start the whole program again.
+// confine.Main first, because every pass would then start the whole program again.
 func New(cfg Config) (*Runner, error) {
 	if !confine.Armed() {
 		return nil, errors.New("media: confine.Main must be the first statement of main")
@@ -103,26 +103,26 @@ func findBinary(name string) (string, error) {
 
 // Pass is one ffmpeg run, built by a pure planner.
 type Pass struct {
-	Name string // reads like the pipeline: "normalize segment 0"
+	Name string // for logs and errors: "normalize segment 0"
 
-	// Args follow the flags the runner adds itself: -nostdin, -hide_banner,
-	// -loglevel repeat+warning, -y and -progress, and -max_pixels for each input.
-	// Inputs from outside are opened with InputArgs.
+	// Args follow the flags that the runner adds itself: -nostdin, -hide_banner,
+	// -loglevel repeat+warning, -y and -progress, and -max_pixels for each input. Open
+	// inputs from outside with InputArgs.
 	Args []string
 
 	Dir    string   // working directory, absolute: the only place the pass may write
 	Inputs []string // further files (or folders) the pass may read, absolute
 
 	Timeout        time.Duration  // 0 is none
-	MaxMemoryBytes int64          // 0 is that of any other process
+	MaxMemoryBytes int64          // 0 is the configured limit
 	OnProgress     func(Progress) // may be nil; called from one goroutine, never after Encode returned
 
 	// Stdin is what the pass reads from pipe:0. May be nil. Encode waits for a Read in
-	// progress and makes none after it returned. If Stdin fails with another error
+	// progress and makes none after it has returned. If Stdin fails with an error other
 	// than io.EOF, so does the pass.
 	Stdin io.Reader
-	// Stdout receives what the pass writes to pipe:1, and there is no progress. If it
-	// is nil, pipe:1 carries the progress and the pass must not write to it. A failing
+	// Stdout receives what the pass writes to pipe:1; progress is not reported then. If
+	// it is nil, pipe:1 carries the progress and the pass must not write to it. A failing
 	// writer ends the pass.
 	Stdout io.Writer
 }
@@ -133,20 +133,19 @@ type Progress struct {
 	OutTime time.Duration // last timestamp written
 }
 
-// Result is what a pass did.
+// Result is the result of a pass.
 type Result struct {
 	Progress
-	CorruptFrames int // decoded with errors, and shown all the same
+	CorruptFrames int // decoded with errors, and shown anyway
 }
 
-// Encode runs one pass to its end. The error is an *ExitError when ffmpeg
-// failed, wraps ErrTimeout when the pass took longer than its Timeout, and
-// wraps the context's cause when ctx ended first. Result is filled in either
-// case as far as it is known.
+// Encode runs one pass to its end. The error is an *ExitError if ffmpeg failed, wraps
+// ErrTimeout if the pass took longer than its Timeout, and wraps the context's cause if
+// ctx ended first. In each case Result is filled as far as it is known.
 //
-// A nil error does not prove that the output is complete: if memory runs out or the
-// input is damaged, ffmpeg treats that as the end of the video and exits with 0. The
-// caller should compare Result.Frames with what it expects, or measure the output.
+// A nil error does not prove that the output is complete. If memory runs out or the input
+// is damaged, ffmpeg treats that as the end of the video and exits with 0. The caller
+// should compare Result.Frames with the expected number, or measure the output.
 //
 // When Encode returns, the process has ended and nothing writes to Dir any more.
 func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
@@ -168,11 +167,11 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 	return Result{Progress: meter.now, CorruptFrames: out.corrupt}, err
 }
 
-// pixelSlack allows for decoders that round the sides of a frame up.
+// pixelSlack allows for decoders that round up the sides of a frame.
 const pixelSlack = 1 << 20
 
 // maxPixels makes the decoders of the next input refuse frames beyond the limit. The
-// header only tells the size of the first frames, and later ones may be larger.
+// header only states the size of the first frames, and later ones may be larger.
 func (r *Runner) maxPixels() []string {
 	return []string{"-max_pixels", strconv.FormatInt(r.cfg.MaxPixels+pixelSlack, 10)}
 }

@@ -6,16 +6,15 @@ import (
 	"sync"
 )
 
-// Slots bounds how many pieces of media work run at once in the process, first
-// come, first served. Safe for concurrent use.
+// Slots limits how many pieces of media work run at once in the process, first come,
+// first served. Safe for concurrent use.
 type Slots struct{ taken chan struct{} }
 
 // NewSlots returns a pool of n slots; n below 1 counts as 1.
 func NewSlots(n int) *Slots { return &Slots{make(chan struct{}, max(n, 1))} }
 
-// Acquire waits for a slot. The returned release gives it back and may be
-// called more than once. When ctx ends first the error is ctx's cause and
-// release is nil.
+// Acquire waits for a slot. The returned release returns the slot and may be called more
+// than once. If ctx ends first, the error is ctx's cause and release is nil.
 func (s *Slots) Acquire(ctx context.Context) (release func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -28,7 +27,7 @@ func (s *Slots) Acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// TryAcquire takes a slot only when one is free now.
+// TryAcquire takes a slot only if one is free now.
 func (s *Slots) TryAcquire() (release func(), ok bool) {
 	select {
 	case s.taken <- struct{}{}:
@@ -43,21 +42,20 @@ func (s *Slots) release() { <-s.taken }
 // Size is the number of slots.
 func (s *Slots) Size() int { return cap(s.taken) }
 
-// InUse is the number of slots taken now.
+// InUse is the number of slots in use.
 func (s *Slots) InUse() int { return len(s.taken) }
 
-// FairSlots bounds how many pieces of media work run at once in the process and
-// shares them out among holders: each has at most one slot, and holders that
-// wait take turns, however much each of them waits for. Safe for concurrent use.
+// FairSlots limits how many pieces of media work run at once in the process and shares
+// the slots among holders. Each holder has at most one slot. Waiting holders take turns,
+// however much work each of them has waiting. Safe for concurrent use.
 type FairSlots struct {
 	mu      sync.Mutex
 	free    int
 	holders map[string]*holder // those that hold a slot or wait for one
-	turn    []*holder          // those that wait and hold none, next first
+	turn    []*holder          // those that wait and hold no slot, next first
 }
 
-// holder is one party that shares FairSlots. Its waiting pieces of work are in
-// the order in which they came.
+// holder is one party that shares FairSlots. Its waiting work is in order of arrival.
 type holder struct {
 	busy    bool
 	waiting []chan struct{}
@@ -108,7 +106,7 @@ func (s *FairSlots) grant() {
 	}
 }
 
-// release takes a slot back and puts its holder behind all others.
+// release takes a slot back and puts its holder at the end of the line.
 func (s *FairSlots) release(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +121,7 @@ func (s *FairSlots) release(name string) {
 	s.grant()
 }
 
-// leave takes a piece of work out of the queue, unless it has its slot already.
+// leave removes a piece of work from the queue, unless it already has its slot.
 func (s *FairSlots) leave(name string, granted chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ func TestSlotsServeInOrder(t *testing.T) {
 				order = append(order, i) // the slot is the lock
 				release()
 			}()
-			synctest.Wait() // i stands in line before i+1 comes
+			synctest.Wait() // i is queued before i+1 arrives
 		}
 		if _, ok := s.TryAcquire(); ok || s.InUse() != 1 || s.Size() != 1 {
 			t.Errorf("in use %d of %d, and one was free: %v", s.InUse(), s.Size(), ok)
@@ -71,7 +71,7 @@ func TestSlotsWaitEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// TestFairSlotsTakeTurns has one holder bring much work before others bring any.
+// TestFairSlotsTakeTurns queues much work of one holder before any work of the others.
 func TestFairSlotsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := media.NewFairSlots(2)
@@ -108,7 +108,8 @@ func TestFairSlotsTakeTurns(t *testing.T) {
 			next <- struct{}{}
 			synctest.Wait()
 		}
-		// a and b end in no fixed order, but c waited when they did and comes before their next.
+		// a and b end in no fixed order. c was waiting when they did, and comes before
+		// their next work.
 		if len(order) != 6 || order[2] != "c" || order[5] != "a" {
 			t.Errorf("the order was %q", order)
 		}

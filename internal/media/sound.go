@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Zero is the timestamp that counts as time 0 of the file: the start of whichever of
-// the streams worth using begins first.
+// Zero is the timestamp that counts as time 0 of the file: the start of the earlier of
+// the streams to use.
 func (p Probe) Zero() time.Duration {
 	zero := time.Duration(math.MaxInt64)
 	for _, m := range []Measured{p.VideoPackets, p.AudioPackets} {
@@ -19,29 +19,29 @@ func (p Probe) Zero() time.Duration {
 			zero = min(zero, m.First)
 		}
 	}
-	// Encoder delay may reach below zero; the film, or the music, begins at zero then.
+	// Encoder delay may reach below zero. The film, or the music, then begins at zero.
 	if zero < 0 && zero > -200*time.Millisecond && (p.VideoPackets.Packets == 0 || p.VideoPackets.First >= 0) {
 		zero = 0
 	}
 	if a := p.AudioPackets; a.Packets > 0 && p.Kind == container.AAC {
-		// A bare stream does not say how much its encoder began early: at least a
-		// frame, which holds what the transform needs before the first sample.
+		// A bare stream does not state its encoder delay. It is at least one frame, which
+		// holds what the transform needs before the first sample.
 		zero += a.Duration() / time.Duration(a.Packets)
 	}
 	return zero
 }
 
-// End is when the later of the streams worth using ends, counted from Zero.
+// End is when the later of the streams to use ends, counted from Zero.
 func (p Probe) End() time.Duration {
 	return max(0, max(p.VideoPackets.End, p.AudioPackets.End)-p.Zero())
 }
 
-// SeekLead is how far before a window decoding starts: decoders of lossy sound need
-// what comes before it.
+// SeekLead is how far before a window decoding starts: lossy audio decoders need the
+// packets before it.
 const SeekLead = 2 * time.Second
 
-// SeeksExactly reports whether a container tells where it landed after a seek. Bare
-// frames of MP3 and AAC do not; they are decoded from the start, which is fast.
+// SeeksExactly reports whether a container tells where a seek landed. Bare frames of MP3
+// and AAC do not, so they are decoded from the start, which is fast.
 func SeeksExactly(kind container.Kind) bool {
 	switch kind {
 	case container.MP4, container.Matroska, container.WAV, container.FLAC:
@@ -50,14 +50,15 @@ func SeeksExactly(kind container.Kind) bool {
 	return false
 }
 
-// SoundSpans returns what has to be in the file for SoundArgs to decode the window, for a
-// window with an end and a Probe that found runs: the packets from where the demuxer
-// lands when it seeks, which is at a key frame of the video, until after the end.
+// SoundSpans returns the bytes that SoundArgs needs to decode the window. They begin
+// where the demuxer lands when it seeks, which is at a key frame of the video, and end
+// after the window. The window must have an end, and the Probe must have found runs.
 func (p Probe) SoundSpans(w SoundWindow) []container.Span {
 	from := time.Duration(math.MinInt64)
 	if w.From > SeekLead {
 		from = w.From - SeekLead + p.Zero()
-		// Demuxers search by decoding time, so they may find a later one, never an earlier.
+		// Demuxers search by decoding time, so they may find a later one, but never an
+		// earlier one.
 		if i, _ := slices.BinarySearch(p.VideoPackets.Keyframes, from); i > 0 {
 			from = p.VideoPackets.Keyframes[i-1]
 		} else if p.Video != nil {
@@ -75,25 +76,25 @@ func (p Probe) SoundSpans(w SoundWindow) []container.Span {
 	return spans
 }
 
-// runMargin is more than packets last and filters look ahead.
+// runMargin is longer than any packet plus the look-ahead of filters.
 const runMargin = time.Second
 
-// SoundWindow is a stretch of the sound of a probed file.
+// SoundWindow is a range of the sound of a probed file.
 type SoundWindow struct {
 	From, To   time.Duration // counted from Zero; To 0 is the end
 	SampleRate int           // of what comes out, Hz
-	Layout     string        // ffmpeg's name of the channels that come out, "" for those of the file
+	Layout     string        // ffmpeg's name of the output channels, "" for those of the file
 }
 
-// SoundArgs returns the arguments that decode a window of the sound of the file, exact
-// to the sample and with silence where the file has none. Encoder and output follow.
+// SoundArgs returns the arguments that decode a window of the file's sound, exact to the
+// sample, with silence where the file has no sound. Encoder and output follow.
 func (p Probe) SoundArgs(path string, w SoundWindow) []string {
 	args := []string{"-copyts", "-noaccurate_seek"}
 	if w.From > SeekLead && SeeksExactly(p.Kind) {
 		args = append(args, "-seek_timestamp", "1", "-ss", seconds(w.From-SeekLead+p.Zero()))
 	}
-	// One thread: with several, ffmpeg 7.1 and later cut what an edit list hides off
-	// the wrong packets of FLAC and ALAC, and every other one of the rest is lost.
+	// One thread: with several, ffmpeg 7.1 and later trim the wrong packets of FLAC and
+	// ALAC at an edit list, and lose every second packet of the rest.
 	args = append(append(args, "-vn", "-sn", "-dn", "-threads", "1"), InputArgs(p.Kind, path)...)
 	graph := fmt.Sprintf("[0:%d]asetpts=PTS-(%s)/TB", p.Audio.Index, seconds(p.Zero()+w.From))
 	if w.Layout != "" {
@@ -106,5 +107,5 @@ func (p Probe) SoundArgs(path string, w SoundWindow) []string {
 	return append(args, "-filter_complex", graph+"[out]", "-map", "[out]")
 }
 
-// seconds formats a time as ffmpeg reads it.
+// seconds formats a time for ffmpeg.
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 9, 64) }

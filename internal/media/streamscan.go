@@ -13,8 +13,8 @@ type packet struct {
 	key, discard, remember, locate            bool
 }
 
-// streamScan sums up one stream. Packets come in decoding order; the scan holds a few
-// starts back to see them in presentation order, and needs no other memory.
+// streamScan sums up one stream. Packets come in decoding order. The scan holds back a
+// few starts to sort them into presentation order, and needs no other memory.
 type streamScan struct {
 	header header
 
@@ -25,30 +25,30 @@ type streamScan struct {
 	longest, last            int64 // durations of the longest packet and of the one that ends last
 	endsWithDuration         bool
 
-	order    []int64 // starts that are held back, ascending
-	previous int64   // start that was taken last
-	steps    int64   // starts that were taken
+	order    []int64 // starts held back, ascending
+	previous int64   // last start taken
+	steps    int64   // number of starts taken
 	gaps     [][2]int64
 	shortest int64 // distance of two, 0 before the first
 
 	starts, keyframes []int64 // in decoding order
 
 	runs []run
-	lost bool // not all packets are in runs
+	lost bool // some packets are not in runs
 }
 
 // run is a Run in ticks.
 type run struct{ first, last, from, to int64 }
 
-// A run goes on with the next packet if that lies at most maxRunGap behind it, until the
-// run is maxRunBytes long.
+// A run continues with the next packet if that lies at most maxRunGap behind it, until
+// the run is maxRunBytes long.
 const (
 	maxRunGap   = 256 << 10
 	maxRunBytes = 1 << 20
 	maxPosition = 1 << 48 // in a file; hostile tables name any
 )
 
-// locate notes where a packet lies and returns the number of runs that it began.
+// locate records where a packet lies and returns how many runs it began.
 func (s *streamScan) locate(p packet) int {
 	if p.pts == noTicks {
 		p.pts = p.dts
@@ -77,7 +77,7 @@ func (s *streamScan) add(p packet) {
 	if p.pts == noTicks {
 		p.pts = p.dts
 	}
-	if p.pts == noTicks { // no timestamps at all: packets follow each other
+	if p.pts == noTicks { // no timestamps at all: packets follow one another
 		p.pts = s.end
 	}
 	if s.packets+s.discarded == 0 {
@@ -149,7 +149,7 @@ func (s *streamScan) finish() Measured {
 		m.Extent = max(m.Extent, ticksToDuration(s.header.samples(s.packets+s.discarded, s.size), sample))
 		m.First += ticksToDuration(s.skip, sample)
 		// The packets of Ogg, and since ffmpeg 8 of mp4 and webm, are already shortened
-		// by what is dropped; those of MP3 never are.
+		// by the dropped samples; those of MP3 never are.
 		shortened := ticksToDuration(s.longest-s.last, base)
 		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
 	}
@@ -167,8 +167,8 @@ func (s *streamScan) finish() Measured {
 	return m
 }
 
-// between returns the time from one moment to another, or the longest Duration if it
-// does not fit.
+// between returns the time between two moments, or the longest Duration if it does not
+// fit.
 func between(from, to time.Duration) time.Duration {
 	if d := to - from; d >= 0 {
 		return d

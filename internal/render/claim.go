@@ -77,10 +77,10 @@ const (
 			WHERE l.job_id <> l.next_job_id)`
 )
 
-// turnSQL finds the job whose turn it is: the oldest claimable job, of at most $2 bytes
-// of disk, of the owner with the fewest running jobs. If several owners have equally few,
-// the one whose last job started longest ago comes first. No owner gets more than $3
-// slots while another owner waits.
+// turnSQL finds the job whose turn it is. The owner with the fewest running jobs comes
+// first; if several have equally few, the one whose last job started longest ago. That
+// owner gets the oldest claimable job that needs at most $2 bytes of disk. No owner gets
+// more than $3 slots while another owner waits.
 //
 // A claim reads only the first two owners in line who have a job for this worker, however
 // many wait behind them. It ranks them together with the owners of outOfLine.

@@ -44,7 +44,7 @@ const (
 	nobody     = 65534
 )
 
-// armed says that this program calls Main, so Command may start it again.
+// armed is set if this program calls Main, so that Command may start it again.
 var armed atomic.Bool
 
 // Armed reports whether Main was called. If it was not, Command would start the
@@ -73,20 +73,19 @@ type Program struct {
 	CPU         time.Duration // processor time, rounded up to seconds; 0 is no limit
 }
 
-// order tells the new process what to do. It travels as JSON in the argument list,
-// before the program's own arguments; it names files and numbers, and holds no secret.
+// order tells the new process what to do. It travels as JSON in the argument list, before
+// the program's own arguments. It holds file names and numbers, but no secret.
 type order struct {
 	Program
 	Layers Layers
 }
 
-// aliveFD is the descriptor of the pipe that aliveness returns. The new process has it
-// besides the three of every program, and the program does not inherit it.
+// aliveFD is the descriptor of the pipe that aliveness returns. The new process has it in
+// addition to the three standard ones, and the program does not inherit it.
 const aliveFD = 3
 
 // Command builds the process that confines itself and becomes p. The caller starts it
-// with Start. Killing it, by ending ctx or otherwise, leaves none of its processes
-// behind.
+// with Start. When it is killed, by ending ctx or otherwise, all its processes end.
 func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	alive, err := aliveness()
 	if err != nil {
@@ -105,7 +104,8 @@ func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	cmd.Env = append(environment(), "GOMAXPROCS=1", "GOGC=off")
 	cmd.ExtraFiles = []*os.File{alive}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	// The group is for kernels without namespaces; the namespace dies with its first process.
+	// Kill the group for kernels without namespaces; a namespace ends with its first
+	// process.
 	cmd.Cancel = func() error {
 		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		if errors.Is(err, syscall.ESRCH) { // it ended by itself, which must not look like a failure
@@ -121,14 +121,14 @@ func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// environment is the whole environment of the program. The server's own holds secrets.
+// environment is the whole environment of the program. The server's own contains secrets.
 func environment() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/nonexistent"}
 }
 
 // aliveness is the reading end of a pipe whose writing end this process holds until it
 // dies. A new process that finds the pipe closed has lost its server. The parent's
-// process id would not tell: it is always 0 in a PID namespace.
+// process id cannot tell, because it is always 0 in a PID namespace.
 var aliveness = sync.OnceValues(func() (*os.File, error) {
 	r, w, err := os.Pipe()
 	writingEnds <- w
@@ -139,16 +139,16 @@ var aliveness = sync.OnceValues(func() (*os.File, error) {
 // files that it collects.
 var writingEnds = make(chan *os.File, 1)
 
-// hidden says that Hide was called. Its lock is held while the server shows itself for
-// a moment.
+// hidden tells that Hide was called. Its lock is held while Start shows the server for a
+// moment.
 var hidden struct {
 	sync.Mutex
 	on bool
 }
 
-// Hide keeps the memory and the environment of this process from every other
-// process of its user: it can be neither traced nor dumped, and its files under
-// /proc belong to root.
+// Hide keeps the memory and the environment of this process from every other process of
+// its user. It can be neither traced nor dumped, and its files under /proc belong to
+// root.
 func Hide() error {
 	hidden.Lock()
 	defer hidden.Unlock()
@@ -156,14 +156,13 @@ func Hide() error {
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
-// Start starts a Command. The calling goroutine must stay on its thread until the
-// process has ended, because the kernel sends the parent-death signal when the thread
-// that forked ends.
+// Start starts a Command. The calling goroutine must stay on its thread until the process
+// has ended, because the kernel sends the parent-death signal when the thread that forked
+// ends.
 //
-// An ordinary user may write the id maps of a new user namespace only while the
-// process that made it is not hidden, so Start shows the server for that moment.
-// Programs in namespaces of their own cannot use it; without namespaces Start does
-// not show the server.
+// An ordinary user may write the id maps of a new user namespace only while its creator
+// is not hidden, so Start shows the server for that moment. Programs in namespaces of
+// their own cannot use it. Without namespaces Start does not show the server.
 func Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr.Cloneflags&syscall.CLONE_NEWUSER == 0 || os.Geteuid() == 0 {
 		return cmd.Start()
@@ -179,15 +178,15 @@ func Start(cmd *exec.Cmd) error {
 	return errors.Join(cmd.Start(), unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 }
 
-// Main must be the first statement of main, and of TestMain in tests that run
-// ffmpeg. In a process started by Command it confines the process, becomes the
-// program and never returns; in any other it returns at once.
+// Main must be the first statement of main, and of TestMain in tests that run ffmpeg. In
+// a process started by Command it confines the process, becomes the program and never
+// returns. In any other process it returns at once.
 func Main() {
 	armed.Store(true)
 	if len(os.Args) < 2 || os.Args[0] != arg0 {
 		return
 	}
-	runtime.LockOSThread() // Landlock and seccomp bind the thread that execs
+	runtime.LockOSThread() // Landlock and seccomp bind the thread that calls exec
 	err := enter(os.Args[1], os.Args[2:])
 	fmt.Fprintln(os.Stderr, strings.TrimSpace(err.Error()))
 	os.Exit(ExitStatus)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// old makes a call whose first argument is a path.
+// old makes a system call whose first argument is a path.
 func old(nr uintptr, name string, b, c uintptr) error {
 	p, err := unix.BytePtrFromString(name)
 	if err != nil {
@@ -16,7 +16,7 @@ func old(nr uintptr, name string, b, c uintptr) error {
 	return call(nr, uintptr(unsafe.Pointer(p)), b, c)
 }
 
-// The calls that only this processor still has.
+// System calls that only this processor still has.
 func init() {
 	for name, attempt := range map[string]func(v victim) error{
 		"change a mode by chmod":         func(v victim) error { return old(unix.SYS_CHMOD, v.file, 0o666, 0) },

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// all are the layers that the tests want; a kernel that lacks one fails them.
+// all are the layers that the tests need; they fail on a kernel that lacks one.
 var all = confine.Layers{Namespaces: true, Landlock: true, Seccomp: true}
 
 func binary(t *testing.T) string {
@@ -42,8 +42,8 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// imprison runs this test program confined, in the place of a decoder that was
-// taken over, and returns what it says of its attempts.
+// imprison runs this test program confined, like a decoder that was taken over, and
+// returns the results of its attempts.
 func imprison(t *testing.T, layers confine.Layers, dir string, v victim, args ...string) string {
 	t.Helper()
 	runtime.LockOSThread()
@@ -66,14 +66,14 @@ func imprison(t *testing.T, layers confine.Layers, dir string, v victim, args ..
 	return out.String()
 }
 
-// victim is what the attempts are made on: the server, and a file of its user's
-// outside of the cage and one that the prisoner may read.
+// victim is the target of the attempts: the server, a file of its user outside the
+// sandbox, and a file that the prisoner may read.
 type victim struct {
 	server      int
 	file, input string
 }
 
-// newVictim is this process with two files.
+// newVictim returns this process with two files.
 func newVictim(t *testing.T) victim {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +86,8 @@ func newVictim(t *testing.T) victim {
 	return v
 }
 
-// attempts are what a decoder must not be able to do, each nil when it worked.
+// attempts are things that a decoder must not be able to do; each returns nil if it
+// worked.
 var attempts = map[string]func(v victim) error{
 	"limit another's processor time": func(v victim) error {
 		return unix.Prlimit(v.server, unix.RLIMIT_NOFILE, nil, &unix.Rlimit{})
@@ -129,7 +130,7 @@ var attempts = map[string]func(v victim) error{
 	},
 	"execute what it wrote": func(victim) error {
 		if err := os.WriteFile("tool", []byte("#!/bin/sh\n"), 0o700); err != nil {
-			panic(err) // the folder is its own
+			panic(err) // the folder belongs to the test
 		}
 		return unix.Exec("./tool", []string{"tool"}, nil)
 	},
@@ -218,7 +219,7 @@ const (
 // at is AT_FDCWD as an argument.
 var at = ^uintptr(99)
 
-// path makes a call whose second argument is a path.
+// path makes a system call whose second argument is a path.
 func path(nr, dir uintptr, name string, c, d uintptr) error {
 	p, err := unix.BytePtrFromString(name)
 	if err != nil {
@@ -230,7 +231,7 @@ func path(nr, dir uintptr, name string, c, d uintptr) error {
 	return nil
 }
 
-// opened tries something on a file that may be read.
+// opened makes an attempt on a file that may be read.
 func opened(name string, try func(fd int) error) error {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -240,7 +241,7 @@ func opened(name string, try func(fd int) error) error {
 	return try(fd)
 }
 
-// piped tries something on a pipe.
+// piped makes an attempt on a pipe.
 func piped(try func(fd uintptr) error) error {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], 0); err != nil {
@@ -266,11 +267,11 @@ func open(path string, how int) error {
 	return err
 }
 
-// refusals are the errors of a wall. ENOENT and ESRCH are those of a namespace.
+// refusals are the errors of a refused call. ENOENT and ESRCH come from a namespace.
 var refusals = []error{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EXDEV, unix.ENOENT, unix.ESRCH, unix.ENOMEM}
 
-// prisoner tries the named attempts and prints those that worked; "thread" and
-// "write" are what must work.
+// prisoner makes the named attempts and prints those that worked. "thread" and "write"
+// must work.
 func prisoner(args []string) int {
 	server, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -295,7 +296,7 @@ func prisoner(args []string) int {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // a thread of its own
+		runtime.LockOSThread() // on a thread of its own
 		done <- os.WriteFile("out", []byte("written"), 0o600)
 	}()
 	if err := <-done; err != nil {
@@ -313,8 +314,8 @@ func names() []string {
 	return out
 }
 
-// TestPrisonerCanDoNothing tries everything, with namespaces and without, as in most
-// container engines, on the Landlock of kernels from Debian 12's on.
+// TestPrisonerCanDoNothing makes every attempt with namespaces and without, as in most
+// container engines, on the Landlock versions of kernels since Debian 12's.
 func TestPrisonerCanDoNothing(t *testing.T) {
 	for _, namespaces := range []bool{true, false} {
 		for _, abi := range []int{1, 2, 5, 7} {
@@ -337,8 +338,8 @@ func TestPrisonerCanDoNothing(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreReal makes those without any wall that need no privilege and do no
-// harm: one that failed by itself would prove nothing.
+// TestAttemptsAreReal makes the attempts that need no privilege and do no harm without
+// any confinement: an attempt that fails by itself would prove nothing.
 func TestAttemptsAreReal(t *testing.T) {
 	real := []string{"change a mode", "change a mode by a descriptor", "change an owner", "change times", "watch files", "watch a folder",
 		"be asked before others open", "empty an input", "empty a file by the mode 3", "empty a file by openat2", "truncate a file",
@@ -352,8 +353,7 @@ func TestAttemptsAreReal(t *testing.T) {
 	}
 }
 
-// TestPrisonerWithoutFilter shows that the namespaces hold by themselves what
-// concerns other processes.
+// TestPrisonerWithoutFilter shows that the namespaces alone protect other processes.
 func TestPrisonerWithoutFilter(t *testing.T) {
 	layers := all
 	layers.Seccomp = false
@@ -364,8 +364,8 @@ func TestPrisonerWithoutFilter(t *testing.T) {
 	}
 }
 
-// TestNothingOutlivesTheProgram starts, without a filter to forbid it, a process
-// in a session of its own that holds on to the output.
+// TestNothingOutlivesTheProgram starts a process in its own session that keeps the output
+// open; no filter forbids it.
 func TestNothingOutlivesTheProgram(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -381,7 +381,7 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 	if err := confine.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
-	// The pipe ends only when nobody holds it any more.
+	// The pipe ends only when no process holds it any more.
 	said, err := io.ReadAll(out)
 	if err != nil || strings.TrimSpace(string(said)) != "started" {
 		t.Errorf("%q, %v", said, err)
@@ -392,7 +392,7 @@ func TestNothingOutlivesTheProgram(t *testing.T) {
 }
 
 func TestOrphanDoesNotStart(t *testing.T) {
-	// The server's end of the pipe is closed before the process looks at it.
+	// Close the server's end of the pipe before the process checks it.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -413,8 +413,8 @@ func TestOrphanDoesNotStart(t *testing.T) {
 // hiderEnv makes the test program a server that hides itself.
 const hiderEnv = "CUTROOM_CONFINE_TEST_HIDE"
 
-// TestHiddenServerStillConfines runs as an ordinary user: to write the id maps of
-// a namespace such a server must show itself for a moment.
+// TestHiddenServerStillConfines runs as an ordinary user. To write the id maps of a
+// namespace, a hidden server must show itself for a moment.
 func TestHiddenServerStillConfines(t *testing.T) {
 	if os.Getenv(hiderEnv) != "" {
 		if err := confine.Hide(); err != nil {
@@ -437,7 +437,7 @@ func TestHiddenServerStillConfines(t *testing.T) {
 		}
 		return
 	}
-	// A copy that an ordinary user may execute.
+	// Copy the program so that an ordinary user may execute it.
 	program, err := os.ReadFile(binary(t))
 	if err != nil {
 		t.Fatal(err)
@@ -458,8 +458,8 @@ func TestHiddenServerStillConfines(t *testing.T) {
 	}
 }
 
-// TestGapsAreNamed says what is open without each layer, and that old Landlock leaves
-// nothing open beside the filter.
+// TestGapsAreNamed lists what is open without each layer, and checks that an old Landlock
+// together with the filter leaves nothing open.
 func TestGapsAreNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		granted func(confine.Layers) bool

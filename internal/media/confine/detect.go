@@ -7,10 +7,10 @@ type Layer struct {
 	Name    string // "namespaces", "landlock" or "seccomp"
 	InForce bool
 	Detail  string   // how far it reaches, or why it is missing
-	Gaps    []string // what nothing else stops while it is missing
+	Gaps    []string // what no other layer stops while it is missing
 }
 
-// gaps lists, by missing layer, what an attacker who has taken the program over can
+// gaps lists, for each missing layer, what an attacker who has taken over the program can
 // still do. abi is the version of Landlock.
 func (l Layers) gaps(abi int) map[string][]string {
 	if !l.Landlock {
@@ -32,10 +32,10 @@ func (l Layers) gaps(abi int) map[string][]string {
 	return gaps
 }
 
-// Detect finds out which layers this kernel grants. try starts the program,
-// which should do nothing, within the given layers: first within all of them and,
-// if that fails, within each alone, to name the refused one and keep the others.
-// The error is that of a program that does not start at all.
+// Detect finds out which layers this kernel grants. try starts a program that does
+// nothing within the given layers. Detect tries all layers first. If that fails, it tries
+// each alone, to name the refused one and keep the others. An error means that the
+// program does not start at all.
 func Detect(try func(Layers) error) (Layers, []Layer, error) {
 	abi := landlockABI()
 	got := Layers{Namespaces: true, Landlock: abi > 0, Seccomp: seccompSupported}

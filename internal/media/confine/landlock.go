@@ -59,7 +59,7 @@ func handled(abi int) unix.LandlockRulesetAttr {
 	return a
 }
 
-// reach is what a Landlock of this version restricts besides files.
+// reach names what a Landlock of this version restricts besides files.
 func reach(abi int) string {
 	s := ""
 	if abi >= 4 {
@@ -71,10 +71,10 @@ func reach(abi int) string {
 	return s
 }
 
-// applyLandlock leaves the calling thread one folder to write; its inputs, its own
-// binary and the libraries to read; and the null device. Restricting this thread is
-// enough, because it becomes the program. A library that restricts all threads would
-// look for them in /proc under a process id of another namespace.
+// applyLandlock gives the calling thread one folder to write, read access to its inputs,
+// its own binary and the libraries, and the null device. Restricting this thread is
+// enough, because it becomes the program. A library that restricts all threads would look
+// for them in /proc under a process id of another namespace.
 func applyLandlock(o order) error {
 	abi := landlockABI()
 	if older := o.Layers.LandlockABI; older > 0 {
@@ -125,7 +125,7 @@ func applyLandlock(o order) error {
 	return nil
 }
 
-// permit adds rights to the file at path, or to what lies below the folder.
+// permit adds rights to the file at path, or to everything below the folder.
 func permit(ruleset int, path string, access uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

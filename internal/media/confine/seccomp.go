@@ -12,12 +12,12 @@ import (
 
 const seccompSupported = true
 
-// allowedCalls are all that ffmpeg needs: what it was seen to call on Debian 12 and
-// 13 (about 45 of these) and what the C library and the libraries of codecs may call
-// beside that. What a call may do is left to the rules on arguments, to Landlock and
-// to limits. The other calls answer EPERM, so that a library that tries one goes on
-// without it: sockets, other processes, shared memory, metadata of files, watches,
-// truncation by path, io_uring and the rest.
+// allowedCalls are the calls that ffmpeg needs: those it was seen to make on Debian 12
+// and 13 (about 45 of these), and those that the C library and codec libraries may also
+// make. Rules on arguments, Landlock and limits restrict what an allowed call may do.
+// Other calls return EPERM, so that a library that tries one continues without it:
+// sockets, other processes, shared memory, file metadata, watches, truncation by path,
+// io_uring and so on.
 var allowedCalls = []uint32{
 	// Memory.
 	unix.SYS_BRK, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_MSYNC, unix.SYS_MINCORE,
@@ -31,7 +31,7 @@ var allowedCalls = []uint32{
 	unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2,
 	unix.SYS_DUP, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_EVENTFD2,
 	unix.SYS_PPOLL, unix.SYS_PSELECT6, unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT,
-	// Threads and signals of its own.
+	// Its own threads and signals.
 	unix.SYS_FUTEX, unix.SYS_SET_ROBUST_LIST, unix.SYS_GET_ROBUST_LIST, unix.SYS_SET_TID_ADDRESS, unix.SYS_RSEQ, unix.SYS_MEMBARRIER,
 	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPENDING, unix.SYS_RT_SIGTIMEDWAIT,
 	unix.SYS_RT_SIGSUSPEND, unix.SYS_SIGALTSTACK, unix.SYS_RESTART_SYSCALL, unix.SYS_EXECVE, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
@@ -41,16 +41,16 @@ var allowedCalls = []uint32{
 	unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_GETRES, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_NANOSLEEP, unix.SYS_GETTIMEOFDAY, unix.SYS_TIMES,
 	unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME, unix.SYS_TIMER_GETTIME, unix.SYS_TIMER_GETOVERRUN, unix.SYS_TIMER_DELETE,
 	unix.SYS_SETITIMER, unix.SYS_GETITIMER,
-	// What it is, and what it may have.
+	// Its identity and its limits.
 	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETPPID, unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID,
 	unix.SYS_GETPGID, unix.SYS_GETSID, unix.SYS_GETGROUPS, unix.SYS_CAPGET, unix.SYS_GETRUSAGE, unix.SYS_GETRLIMIT, unix.SYS_SETRLIMIT,
 	unix.SYS_SYSINFO, unix.SYS_UNAME, unix.SYS_GETRANDOM,
 }
 
-// newCalls are allowed, too. All processors number the calls from firstNewCall on
-// alike; those that are not listed answer ENOSYS, as on an older kernel. Among them
-// are clone3 and openat2, whose arguments a filter cannot see (the C library goes
-// back to clone and openat), and the calls of kernels to come.
+// newCalls are allowed as well. From firstNewCall on, all processors number the calls
+// alike. Those that are not listed return ENOSYS, as on an older kernel. They include
+// clone3 and openat2, whose arguments a filter cannot see (the C library falls back to
+// clone and openat), and the calls of future kernels.
 var newCalls = []uint32{
 	unix.SYS_CLOSE_RANGE, unix.SYS_FACCESSAT2, unix.SYS_EPOLL_PWAIT2, unix.SYS_FUTEX_WAITV,
 	453, 454, 455, 456, // map_shadow_stack, futex_wake, futex_wait, futex_requeue
@@ -62,9 +62,9 @@ const firstNewCall = 424
 const (
 	x32Bit = 0x40000000 // second numbering of the same calls on amd64
 
-	// Offsets in struct seccomp_data. Arguments are 64 bits wide, and both
-	// processors keep the lower half first; the kernel uses no more of those that
-	// are judged here.
+	// Offsets in struct seccomp_data. Arguments are 64 bits wide, and both processors
+	// store the lower half first. The kernel uses only that half of the arguments checked
+	// here.
 	dataNr, dataArch, dataArg0 = 0, 4, 16
 
 	load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -86,8 +86,8 @@ func applySeccomp() error {
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
 }
 
-// filterProgram is the filter of this process. It refuses every call made through
-// another call table than the native one.
+// filterProgram is the filter of this process. It refuses calls through any call table
+// but the native one.
 func filterProgram() []unix.SockFilter {
 	program := []unix.SockFilter{
 		{Code: load, K: dataArch},
@@ -108,7 +108,7 @@ func filterProgram() []unix.SockFilter {
 		unix.SockFilter{Code: ret, K: refuse})
 }
 
-// argumentRule judges a call by the bits of one argument.
+// argumentRule allows or refuses a call by the bits of one argument.
 type argumentRule struct {
 	call     uint32
 	argument uint32 // 0 is the first
@@ -117,7 +117,7 @@ type argumentRule struct {
 	allowed  bool // the values are allowed and all others refused, or the other way round
 }
 
-// Calls whose arguments decide.
+// Rules for calls that depend on an argument.
 func argumentRules() []argumentRule {
 	const (
 		all               = 0xffffffff
@@ -125,9 +125,9 @@ func argumentRules() []argumentRule {
 		getTermios2       = 0x802c542a // TCGETS2
 		nameMemory        = 0x53564d41 // PR_SET_VMA
 	)
-	// With the access mode 3 an open file can be neither read nor written, so
-	// Landlock asks for no right, and O_TRUNC empties it all the same. Reading
-	// and O_TRUNC need no right to truncate before its version 3.
+	// With access mode 3 an open file can be neither read nor written, so Landlock
+	// requires no right, but O_TRUNC still empties the file. Before version 3, Landlock
+	// also allows O_TRUNC together with reading.
 	access, truncate := uint32(unix.O_ACCMODE), uint32(unix.O_TRUNC)
 	emptying := []uint32{access, access | truncate, truncate}
 	return []argumentRule{
@@ -136,17 +136,18 @@ func argumentRules() []argumentRule {
 		{unix.SYS_MMAP, 3, sharedWithoutFile, []uint32{sharedWithoutFile}, false}, // memory that no limit counts
 		{unix.SYS_OPENAT, 2, access | truncate, emptying, false},
 		{openCall, 1, access | truncate, emptying, false},
-		// Signals to others by way of a file, and being told, or asked, about files.
+		// Refuse signals to other processes through a file, and file notifications and
+		// leases.
 		{unix.SYS_FCNTL, 1, all, []uint32{unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG, unix.F_NOTIFY, unix.F_SETLEASE}, false},
 		{unix.SYS_IOCTL, 1, all, []uint32{unix.TCGETS, getTermios2, unix.TIOCGWINSZ, unix.TIOCINQ}, true},
-		// Not to outlive the server, above all.
+		// In particular, refuse PR_SET_PDEATHSIG: the program must not outlive the server.
 		{unix.SYS_PRCTL, 0, all, []uint32{unix.PR_SET_NAME, unix.PR_GET_NAME, unix.PR_GET_DUMPABLE, unix.PR_GET_PDEATHSIG,
 			unix.PR_GET_SECCOMP, unix.PR_CAPBSET_READ, nameMemory}, true},
 		{unix.SYS_TGKILL, 0, all, []uint32{uint32(os.Getpid())}, true}, // abort
 	}
 }
 
-// compile writes the rule for a filter that holds the number of the call.
+// compile writes the rule for a filter that has loaded the number of the call.
 func (r argumentRule) compile() []unix.SockFilter {
 	listed, other := uint32(allow), refuse
 	if !r.allowed {

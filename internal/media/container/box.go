@@ -12,7 +12,7 @@ import (
 // ErrDamaged means that an mp4 is not whole.
 var ErrDamaged = errors.New("not a whole mp4")
 
-// open opens a file and tells its size.
+// open opens a file and returns its size.
 func open(path string) (*os.File, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -26,8 +26,7 @@ func open(path string) (*os.File, int64, error) {
 	return f, st.Size(), nil
 }
 
-// box is the header of a box of an mp4. The box reaches from at to end, its content from
-// body to end.
+// box is the header of an mp4 box. The box spans [at, end), its content [body, end).
 type box struct {
 	kind          string
 	at, body, end int64
@@ -36,8 +35,8 @@ type box struct {
 // unlimited is the end of a box in a file of unknown size.
 const unlimited = 1 << 62
 
-// boxes yields the boxes of r from at to end. A box with an impossible size comes with
-// an error, is cut to the box that holds it, and is the last.
+// boxes yields the boxes of r from at to end. A box with an impossible size is yielded
+// with an error, cut to its parent, and is the last one.
 func boxes(r io.ReaderAt, at, end int64) iter.Seq2[box, error] {
 	return func(yield func(box, error) bool) {
 		for end-at >= 8 {
@@ -56,7 +55,7 @@ func boxes(r io.ReaderAt, at, end int64) iter.Seq2[box, error] {
 }
 
 // parseBox parses the header of the box at an offset of a file. head has 16 bytes, or
-// fewer if the file ends.
+// fewer at the end of the file.
 func parseBox(head []byte, at, end int64) (box, error) {
 	if len(head) < 8 {
 		return box{}, fmt.Errorf("%w: cut off at %d", ErrDamaged, at)
@@ -67,7 +66,7 @@ func parseBox(head []byte, at, end int64) (box, error) {
 		b.body, size = at+16, binary.BigEndian.Uint64(head[8:])
 	}
 	switch {
-	case size == 0: // to the end
+	case size == 0: // to the end of the file
 		b.end = end
 		return b, nil
 	case size < uint64(b.body-at):
@@ -86,7 +85,7 @@ func (b box) content(r io.ReaderAt, limit int64) ([]byte, error) {
 	return readAt(r, b.body, int(min(b.end-b.body, limit)))
 }
 
-// readAt reads up to n bytes; a file that ends earlier is no error.
+// readAt reads up to n bytes; the end of the file is not an error.
 func readAt(r io.ReaderAt, off int64, n int) ([]byte, error) {
 	b := make([]byte, max(0, n))
 	m, err := r.ReadAt(b, off)

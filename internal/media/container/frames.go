@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// Formats that are a bare run of frames have no magic bytes: the first frame follows
-// tags and padding, or the rest of a frame that was cut in two.
+// Formats of bare frames have no magic bytes. The first frame follows tags and padding,
+// or the rest of a frame that was cut in two.
 const (
-	frameWindow   = 64 << 10 // the first frame begins within it, tags not counted
+	frameWindow   = 64 << 10 // the first frame begins within it, not counting tags
 	maxFrameBytes = 8191     // of MPEG audio and ADTS
-	maxChain      = 4        // frames that must agree if anything may precede them
+	maxChain      = 4        // frames that must agree if other data precedes them
 	adtsHeader    = 7        // bytes, the longer of the two headers
 )
 
 // firstFrame finds where the frames of MPEG audio layer III or ADTS begin. A lone sync
 // word occurs in any data, so consecutive frames must agree: two if only zeros precede
-// them, else four; fewer if the file ends.
+// them, otherwise four, or fewer if the file ends.
 func firstFrame(window []byte) (at int, kind Kind) {
 	padding := len(window) - len(bytes.TrimLeft(window, "\x00"))
 	for at < min(len(window), frameWindow) {
@@ -41,11 +41,11 @@ func firstFrame(window []byte) (at int, kind Kind) {
 	return 0, Unknown
 }
 
-// frameLengths return the length of a frame by its header, 0 if it is no frame.
+// frameLengths return the length of a frame from its header, 0 if it is not a frame.
 var frameLengths = map[Kind]func([]byte) int{MP3: mp3Frame, AAC: adtsFrame}
 
-// chained reports whether b begins with a stream of frames. first says that nothing but
-// padding precedes them.
+// chained reports whether b begins with a stream of frames. first tells that only padding
+// precedes them.
 func chained(b []byte, length func([]byte) int, first bool) bool {
 	for n := 1; ; n++ {
 		size := length(b)
@@ -56,7 +56,7 @@ func chained(b []byte, length func([]byte) int, first bool) bool {
 			return true
 		case size > len(b):
 			return n > 1
-		case size+adtsHeader > len(b): // the file ends here; a single frame may be all of it
+		case size+adtsHeader > len(b): // the file ends here, so it may hold a single frame
 			return n > 1 || first
 		case isTrailer(b[size:]):
 			return n > 1
@@ -67,8 +67,8 @@ func chained(b []byte, length func([]byte) int, first bool) bool {
 	}
 }
 
-// agree reports whether two frames can be of one stream: version, layer, sample
-// rate and whether there is one channel are the same in all.
+// agree reports whether two frames can belong to one stream: they have the same version,
+// layer, sample rate and mono flag.
 func agree(a, b []byte) bool {
 	return a[1] == b[1] && a[2]&0x0c == b[2]&0x0c && (a[3]>>6 == 3) == (b[3]>>6 == 3)
 }
@@ -83,7 +83,7 @@ func isTrailer(b []byte) bool {
 	return false
 }
 
-// tagBytes returns the length of the tag that b begins with, or 0. Text that begins with
+// tagBytes returns the length of the tag at the start of b, or 0. Text that begins with
 // the letters ID3 has no valid version and size after them.
 func tagBytes(b []byte) int64 {
 	switch {
@@ -120,9 +120,9 @@ func isSync(b []byte) bool {
 	return len(b) >= 4 && b[0] == 0xff && b[1]&0xe0 == 0xe0 && b[1]>>3&3 != 1 && b[1]>>1&3 == 1
 }
 
-// FramesDuration walks a file of bare frames and adds up their durations, whatever lies
-// between them. It serves for files that ffprobe cannot read. For a kind without bare
-// frames it returns 0.
+// FramesDuration adds up the durations of a file's bare frames and skips anything between
+// them. It is for files that ffprobe cannot read. For a kind without bare frames it
+// returns 0.
 func FramesDuration(path string, kind Kind) (time.Duration, error) {
 	length := frameLengths[kind]
 	if length == nil {
@@ -172,12 +172,10 @@ func frameDuration(b []byte, kind Kind) time.Duration {
 	return time.Duration(samples) * time.Second / time.Duration(hz)
 }
 
-// mp3Rates are the sample rates of MPEG 1. Those of MPEG 2 are half of them, those of
-// MPEG 2.5 a quarter.
+// mp3Rates are the sample rates of MPEG 1. MPEG 2 has half of them, MPEG 2.5 a quarter.
 var mp3Rates = [3]int{44100, 48000, 32000}
 
-// mp3Frame returns the length of the MPEG audio layer III frame b starts with,
-// or 0.
+// mp3Frame returns the length of the MPEG audio layer III frame at the start of b, or 0.
 func mp3Frame(b []byte) int {
 	if len(b) < 4 || b[0] != 0xff || b[1]&0xe0 != 0xe0 {
 		return 0
@@ -199,7 +197,7 @@ func mp3Frame(b []byte) int {
 	return 72000*kbit[bitrate]/hz + pad
 }
 
-// adtsFrame returns the length of the ADTS frame b starts with, or 0.
+// adtsFrame returns the length of the ADTS frame at the start of b, or 0.
 func adtsFrame(b []byte) int {
 	if len(b) < adtsHeader || b[0] != 0xff || b[1]&0xf6 != 0xf0 || b[2]>>2&0xf > 12 {
 		return 0

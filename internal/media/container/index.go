@@ -6,20 +6,20 @@ import (
 	"errors"
 )
 
-// Index is what the index of a mov-family file declares, as far as it is there. It
-// serves for facts that ffprobe does not tell and for files that ffprobe cannot open.
-// Nothing in it is checked against the media.
+// Index is what the index of a mov-family file declares, as far as it is present. It is
+// for facts that ffprobe does not report and for files that ffprobe cannot open. Nothing
+// in it is checked against the media.
 type Index struct {
 	Encrypted bool // a protection scheme is declared
 
-	Media   bool  // there is a box with media or an index at the top level
+	Media   bool  // the top level has a box with media or an index
 	Video   bool  // a video track is declared
 	Samples int64 // packets declared by the largest sample table
 }
 
 const (
-	// maxIndexBytes is how much of an index is read. Videos of several hours have
-	// smaller ones. A larger index counts as one with video, because it may have any.
+	// maxIndexBytes is how much of an index is read. Videos of several hours have smaller
+	// indexes. A larger index counts as one with video, because it may declare anything.
 	maxIndexBytes = 16 << 20
 	maxTopBoxes   = 64
 )
@@ -55,11 +55,11 @@ func ReadIndex(path string) (Index, error) {
 	return x, nil
 }
 
-// read searches for the names of boxes, because the sizes of the boxes around them may
-// be wrong in a damaged index. A handler box holds its
-// name, version and flags, four reserved bytes and the type; a sample table its
-// name, version and flags, the size of all samples and their number; a protection
-// scheme its name, version and flags and the scheme.
+// read searches for the names of boxes, because a damaged index may state wrong sizes for
+// the boxes around them. A handler box holds its name, version and flags, four reserved
+// bytes and the type. A sample table holds its name, version and flags, the size of all
+// samples and their number. A protection scheme holds its name, version and flags and the
+// scheme.
 func (x *Index) read(index []byte) {
 	x.Video = x.Video || len(index) > maxIndexBytes
 	eachNamed(index, "hdlr", func(b []byte) { x.Video = x.Video || string(b[8:12]) == "vide" })

@@ -1,14 +1,14 @@
-// Package container reads media files without decoding anything: it tells what a file
-// is by its content, what the boxes of an mp4 say, how long bare frames last, and how
-// much of a truncated file is there. Every file may be hostile: the package believes no
-// size in it, and holds only a bounded part in memory.
+// Package container reads media files without decoding anything. It tells what kind of
+// file it is from the content, what the boxes of an mp4 declare, how long bare frames
+// last, and how much of a truncated file is present. Every file may be hostile: the
+// package trusts no size in it and keeps only a bounded part in memory.
 package container
 
 // Kind is the container family of a file, as told by its content.
 type Kind int
 
-// The families the service opens. Anything else is Unknown and is never handed
-// to ffmpeg.
+// The kinds that the service opens. Anything else is Unknown and is never passed to
+// ffmpeg.
 const (
 	Unknown  Kind = iota
 	MP4           // the mov family: mp4, m4a, m4v, mov, 3gp
@@ -34,5 +34,5 @@ func (k Kind) Demuxer() string { return names[k].demuxer }
 // Unknown.
 func (k Kind) AudioExt() string { return names[k].ext }
 
-// MayHoldVideo reports whether files of the family can have video.
+// MayHoldVideo reports whether files of the kind can have video.
 func (k Kind) MayHoldVideo() bool { return k == MP4 || k == Matroska }

@@ -8,11 +8,11 @@ import (
 	"os"
 )
 
-// Movie is the little that must be known of an mp4 that this program wrote: enough
-// to see that it is whole, without starting another process.
+// Movie describes an mp4 that this program wrote: enough to check that it is complete
+// without starting another process.
 type Movie struct {
 	IndexFirst   bool  // before the media, so that playback starts before the download ends
-	Video, Audio Track // the only one of its kind; zero where there is none
+	Video, Audio Track // the only one of its kind; zero if there is none
 }
 
 // Track is one track of a Movie.
@@ -26,16 +26,17 @@ type Track struct {
 	handler  string  // "vide" or "soun"
 	matrixAt int64   // offset of the display matrix in the file, 0 if unknown
 	upright  bool    // the matrix changes nothing
-	lightAt  []int64 // offsets of the names of boxes that speak of HDR
+	lightAt  []int64 // offsets of the names of boxes with HDR metadata
 }
 
-// The handlers of tracks that matter.
+// The handlers of video and audio tracks.
 const (
 	video = "vide"
 	sound = "soun"
 )
 
-// ReadMovie reads the index of an mp4. The error wraps ErrDamaged if it is not whole.
+// ReadMovie reads the index of an mp4. The error wraps ErrDamaged if the mp4 is
+// incomplete.
 func ReadMovie(path string) (m Movie, err error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -95,11 +96,11 @@ var identity = []byte{
 }
 
 const (
-	maxField = 1 << 20  // bytes of a box that is no table
+	maxField = 1 << 20  // bytes of a box that is not a table
 	maxTable = 64 << 20 // bytes of a table of durations; our own files need one entry
 )
 
-// inner names the box within each box in which a track's boxes are.
+// inner names, for each box on the way to a track's tables, the next box inside it.
 var inner = map[string]string{"trak": "mdia", "mdia": "minf", "minf": "stbl"}
 
 // read reads the boxes of a track within another box.
@@ -206,9 +207,9 @@ func (t *Track) readDurations(r io.ReaderAt, stts box) error {
 // HDR.
 func (t Track) Neutral() bool { return t.upright && len(t.lightAt) == 0 }
 
-// Neutralize removes metadata of the source from an mp4: ffmpeg copies the display
-// matrix and the light levels of an HDR master to the output although filters have
-// already rotated and tone-mapped the frames.
+// Neutralize removes metadata of the source from an mp4. ffmpeg copies the display matrix
+// and the light levels of an HDR master to the output although filters have already
+// rotated and tone-mapped the frames.
 func Neutralize(path string) error {
 	m, err := ReadMovie(path)
 	if err != nil {

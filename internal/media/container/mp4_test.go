@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// nest puts a box into the boxes named, the last of them innermost.
+// nest puts a box into the named boxes; the last one is the innermost.
 func nest(inner string, kinds ...string) string {
 	for _, kind := range slices.Backward(kinds) {
 		inner = box(8+len(inner), kind, inner)
@@ -22,7 +22,7 @@ func nest(inner string, kinds ...string) string {
 	return inner
 }
 
-// ticks is a table of durations of equal frames.
+// ticks is a table of durations for frames of equal length.
 func ticks(n, each uint32) string {
 	b := binary.BigEndian.AppendUint32(make([]byte, 4), 1)
 	return box(24, "stts", string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, n), each)))
@@ -57,7 +57,7 @@ func TestNeutralize(t *testing.T) {
 		t.Fatal(err)
 	}
 	matrix := strings.Index(string(b), "tkhd") + 4 + 40
-	b[matrix+1] = 0 // no upright matrix
+	b[matrix+1] = 0 // the matrix is not upright
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestNeutralize(t *testing.T) {
 	}
 }
 
-// damaged are files of which the sizes cannot be.
+// damaged are files with impossible sizes.
 var damaged = map[string]string{
 	"empty":             "",
 	"cut in a header":   "\x00\x00\x00",
@@ -100,7 +100,7 @@ func TestReadMovieRefusesDamage(t *testing.T) {
 		if m, err := container.ReadMovie(path); !errors.Is(err, container.ErrDamaged) {
 			t.Errorf("%s: %+v, %v", name, m, err)
 		}
-		if _, err := container.ReadIndex(path); err != nil { // takes what is there
+		if _, err := container.ReadIndex(path); err != nil { // it reads what is present
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -113,7 +113,7 @@ func TestReadMovieRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestIndexOfDamagedFiles finds in a damaged index what is there.
+// TestIndexOfDamagedFiles reads what is present in a damaged index.
 func TestIndexOfDamagedFiles(t *testing.T) {
 	hdlr := box(32, "hdlr", "\x00\x00\x00\x00\x00\x00\x00\x00vide")
 	for name, c := range map[string]struct {

@@ -8,16 +8,16 @@ import (
 // Span is the bytes [From, To) of a file.
 type Span struct{ From, To int64 }
 
-// The most that Outline reads, and asks its caller to read.
+// The most that Outline reads, and the most that it asks its caller to read.
 const (
 	maxOutlineBytes = 32 << 20
 	maxOutlineBoxes = 64
 )
 
 // Outline returns the spans of an mp4 that a demuxer reads before it knows where the
-// packets lie: all top-level boxes but the content of media and free space. The error
-// wraps ErrDamaged if the file has no index of its own that could be read alone: it is
-// cut off, fragmented, or its index is too large.
+// packets are: all top-level boxes except the content of media and free space. The error
+// wraps ErrDamaged if the index cannot be read on its own: the file is cut off or
+// fragmented, or its index is too large.
 func Outline(r io.ReaderAt, size int64) ([]Span, error) {
 	var spans []Span
 	var bytes int64

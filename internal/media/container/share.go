@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// PresentShare compares the lengths that the container states with the size of the
-// file: 1 is a whole file. A container that states none counts as whole.
+// PresentShare compares the lengths that the container states with the size of the file.
+// 1 is a whole file. A container that states no length counts as whole.
 func PresentShare(path string, kind Kind) (float64, error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -23,8 +23,8 @@ func PresentShare(path string, kind Kind) (float64, error) {
 	return 1, nil
 }
 
-// matroskaShare returns how much of the Segment element, which holds the whole video, is
-// in the file. Live recordings leave its size unknown and count as whole.
+// matroskaShare returns how much of the Segment element, which contains the whole video,
+// is in the file. Live recordings leave its size unknown and count as whole.
 func matroskaShare(r io.ReaderAt, size int64) float64 {
 	const segmentID = 0x18538067
 	var off int64
@@ -54,8 +54,8 @@ func matroskaShare(r io.ReaderAt, size int64) float64 {
 	return 1
 }
 
-// ebmlNumber reads a number of 1 to 8 bytes, whose leading zero bits tell its length;
-// mask drops the length marker. A length of 0 means that b holds no number.
+// ebmlNumber reads a number of 1 to 8 bytes, whose leading zero bits tell its length.
+// mask removes the length marker. A length of 0 means that b holds no number.
 func ebmlNumber(b []byte, mask bool) (value uint64, length int) {
 	if len(b) == 0 || b[0] == 0 {
 		return 0, 0

@@ -37,7 +37,7 @@ func TestShareOfWhatIsThere(t *testing.T) {
 	}
 }
 
-// write makes a file of a test.
+// write creates a test file.
 func write(t *testing.T, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x")

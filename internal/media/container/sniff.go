@@ -8,18 +8,18 @@ import (
 	"os"
 )
 
-// Class is what the bytes of a file say that it is.
+// Class tells what a file is, by its content.
 type Class struct {
 	Kind Kind
 
-	// What a file sets out to be, of which the rest may be damaged. Far weaker
-	// than Kind: a stranger's file may begin so by chance.
+	// What the file claims to be, although the rest may be damaged. Far weaker than Kind:
+	// any data may begin like this by coincidence.
 	Brand  string // major brand of a mov-family file that has one: "isom", "M4A ", ...
 	Tagged bool   // begins with an ID3 tag
 	Synced bool   // begins with a sync word of MPEG audio layer III, and no stream follows
 }
 
-// SniffFile is Sniff on a file.
+// SniffFile is Sniff for a file.
 func SniffFile(path string) (Class, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -33,9 +33,9 @@ func SniffFile(path string) (Class, error) {
 	return c, nil
 }
 
-// Sniff is the one place that decides what a file is; whoever opens the file
-// afterwards passes the Kind on. Text, scripts, playlists, images and empty
-// files are Unknown without an error; the error is about reading.
+// Sniff alone decides what kind of file it is; callers pass the Kind on. Text, scripts,
+// playlists, images and empty files are Unknown without an error. An error means that
+// reading failed.
 func Sniff(r io.ReaderAt) (Class, error) {
 	head, err := readAt(r, 0, magicBytes)
 	if err != nil {
@@ -71,14 +71,13 @@ func Sniff(r io.ReaderAt) (Class, error) {
 	return c, nil
 }
 
-// HeadBytes is how much of a file's beginning is enough to sniff what is behind no
-// tag.
+// HeadBytes is how much of a file without leading tags is enough to sniff it.
 const HeadBytes = frameWindow + maxChain*maxFrameBytes
 
-// magicBytes is how much of a file's head holds every magic that is looked for.
+// magicBytes is how much of a file's head contains every magic number.
 const magicBytes = 1 << 10
 
-// magicKind knows the containers that name themselves in their first bytes.
+// magicKind detects containers by their first bytes.
 func magicKind(head []byte) Kind {
 	switch {
 	case len(head) < 12:
@@ -101,10 +100,10 @@ var topBoxes = map[string]bool{
 	"free": true, "skip": true, "wide": true, "pnot": true, "PICT": true, "udta": true, "meta": true,
 }
 
-// isMov recognises the mov family: `ftyp` (or `styp` of a fragment) of any
-// brand, or, in files older than brands, the boxes cameras and QuickTime put
-// first. Those four letters are also words ("All free music"), so an old-style
-// box must hold, or be followed by, another box.
+// isMov detects the mov family by `ftyp` (or `styp` of a fragment) of any brand. Files
+// older than brands begin with other boxes that cameras and QuickTime write first. Their
+// names are also words ("All free music"), so such a box must contain, or precede,
+// another box.
 func isMov(r io.ReaderAt, head []byte) (bool, error) {
 	if len(head) < 16 {
 		return false, nil
@@ -114,7 +113,7 @@ func isMov(r io.ReaderAt, head []byte) (bool, error) {
 	case "ftyp", "styp":
 		size := binary.BigEndian.Uint32(head)
 		return size >= 12 && size <= 4096, nil
-	case "moov": // may be cut off behind, and is worth trying even so
+	case "moov": // may be cut off after it, but is still worth trying
 		switch string(head[12:16]) {
 		case "mvhd", "cmov", "iods", "trak", "udta", "meta", "free", "prfl", "clip":
 			return true, nil
@@ -125,7 +124,7 @@ func isMov(r io.ReaderAt, head []byte) (bool, error) {
 		return false, nil
 	}
 	if damaged != nil || first.end == unlimited {
-		return false, nil // to the end of the file: there is no index
+		return false, nil // it reaches to the end of the file: there is no index
 	}
 	following, err := readAt(r, first.end, 8)
 	if err != nil {
@@ -134,15 +133,15 @@ func isMov(r io.ReaderAt, head []byte) (bool, error) {
 	return len(following) == 8 && topBoxes[string(following[4:])], nil
 }
 
-// foreignMagic begins files that the service does not open and that may hold
-// frames of MPEG audio somewhere.
+// foreignMagic lists the first bytes of files that the service does not open but that may
+// contain frames of MPEG audio.
 var foreignMagic = []string{
 	"RIFF", "RIFX", "FORM", "caff", "FLV", "\x00\x00\x01\xba", "\x00\x00\x01\xb3", "\x30\x26\xb2\x75", ".RMF", "#!AMR",
 	"PK\x03\x04", "Rar!", "7z\xbc\xaf", "%PDF", "\x89PNG", "GIF8", "\xff\xd8\xff", "\x7fELF", "#EXT", "ffconcat",
 }
 
-// isForeign reports whether a file is known to be something else, so that no
-// frames are to be looked for in it.
+// isForeign reports whether a file is known to be something else, so that it is not
+// searched for frames.
 func isForeign(head []byte) bool {
 	for _, magic := range foreignMagic {
 		if bytes.HasPrefix(head, []byte(magic)) {
@@ -152,7 +151,7 @@ func isForeign(head []byte) bool {
 	if len(head) >= 8 && topBoxes[string(head[4:8])] {
 		return true
 	}
-	// Transport streams are packets of 188 bytes, or of 192 with a time before each.
+	// Transport streams have packets of 188 bytes, or of 192 with a time before each.
 	for at, step := range map[int]int{0: 188, 4: 192} {
 		if len(head) > at+2*step && head[at] == 0x47 && head[at+step] == 0x47 && head[at+2*step] == 0x47 {
 			return true

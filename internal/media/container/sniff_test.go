@@ -17,7 +17,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// box is a box of size bytes whose payload begins as given.
+// box returns a box of size bytes whose payload begins with payload.
 func box(size int, kind, payload string) string {
 	b := string(binary.BigEndian.AppendUint32(nil, uint32(size))) + kind + payload
 	return b + strings.Repeat("\x00", max(0, size-len(b)))
@@ -31,7 +31,8 @@ func TestSniffKnowsNothingOfStrangers(t *testing.T) {
 	}
 }
 
-// TestSniffTellsWhatDamagedFilesSetOutToBe looks at beginnings alone.
+// TestSniffTellsWhatDamagedFilesSetOutToBe sniffs files of which only the beginning is
+// left.
 func TestSniffTellsWhatDamagedFilesSetOutToBe(t *testing.T) {
 	mov := func(brand string) container.Class { return container.Class{Kind: container.MP4, Brand: brand} }
 	tagged, synced, unknown := container.Class{Tagged: true}, container.Class{Synced: true}, container.Class{}
@@ -111,8 +112,8 @@ func TestSniffRealFiles(t *testing.T) {
 	}
 }
 
-// TestSniffFindsTheFirstFrame puts before the frames what real files have
-// there; all of the sound is found behind it.
+// TestSniffFindsTheFirstFrame puts data before the frames as real files do. ffmpeg must
+// find all of the sound after it.
 func TestSniffFindsTheFirstFrame(t *testing.T) {
 	t.Parallel()
 	size := 100000 // of a tag with a cover, syncsafe

@@ -8,38 +8,38 @@ import (
 	"io"
 )
 
-// Tables is what the sample tables of an mp4 declare: how much a demuxer has to
-// read, known without reading it. Nothing of it is checked against the media.
+// Tables is what the sample tables of an mp4 declare: how much a demuxer has to read,
+// known without reading it. Nothing in it is checked against the media.
 type Tables struct {
 	Tracks     []SampleTable
 	Compressed bool // the index is compressed, so what it declares is unknown
 }
 
-// SampleTable is the declaration of one track.
+// SampleTable is what one track declares.
 type SampleTable struct {
 	Sound   bool
-	Codec   string // four characters of its first sample entry, "" without one
-	Rate    int64  // samples of sound a second, the highest that the headers tell
+	Codec   string // four characters of its first sample entry, "" if it has none
+	Rate    int64  // audio samples per second, the highest rate that the headers state
 	Samples int64  // entries of its tables, fragments included: packets, or frames of PCM
 
-	frame int64 // samples of sound a packet by the ALAC configuration, 0 without one
+	frame int64 // audio samples per packet in the ALAC configuration, 0 without one
 	id    uint32
 }
 
-// pcm are the sample entries of uncompressed sound, in which a sample is a frame.
+// pcm are the sample entries of uncompressed sound, in which each sample is one frame.
 var pcm = map[string]bool{
 	"raw ": true, "twos": true, "sowt": true, "NONE": true, "in24": true, "in32": true, "fl32": true, "fl64": true,
 	"lpcm": true, "ipcm": true, "fpcm": true, "ulaw": true, "alaw": true,
 }
 
-// packetSamples is how many samples of sound the packets of other sample entries
-// hold: MPEG audio and ADTS-less AAC, ALAC as every encoder writes it, AC-3.
+// packetSamples is how many audio samples a packet holds, by sample entry: MPEG audio and
+// AAC without ADTS, ALAC as every encoder writes it, AC-3.
 var packetSamples = map[string]int64{
 	"mp4a": 1024, ".mp3": 1152, "ms\x00U": 1152, "alac": 4096, "ac-3": 1536, "ec-3": 1536,
 }
 
-// Seconds is how long the track lasts by its packets. counted is false where
-// they do not tell.
+// Seconds is how long the track lasts by its packets. counted is false if they do not
+// tell.
 func (t SampleTable) Seconds() (seconds int64, counted bool) {
 	each := packetSamples[t.Codec]
 	if pcm[t.Codec] {
@@ -51,8 +51,8 @@ func (t SampleTable) Seconds() (seconds int64, counted bool) {
 	return t.Samples * each / max(t.Rate, 8000), each > 0
 }
 
-// Packets is how many packets a demuxer makes of the track: of PCM it reads up
-// to 1024 frames at once.
+// Packets is how many packets a demuxer makes of the track. It reads up to 1024 frames of
+// PCM at once.
 func (t SampleTable) Packets() int64 {
 	if pcm[t.Codec] {
 		return t.Samples / 1024
@@ -61,17 +61,17 @@ func (t SampleTable) Packets() int64 {
 }
 
 const (
-	maxBoxes  = 1 << 20 // of one file: more than a day in fragments of a second
+	maxBoxes  = 1 << 20 // of one file: more than a day in fragments of one second
 	maxTracks = 256
 	maxNested = 8
-	maxEntry  = 4096 // bytes of a sample entry that are looked at
+	maxEntry  = 4096 // bytes of a sample entry that are read
 )
 
-// ErrTooManyBoxes means that an mp4 has more boxes or tracks than are looked at.
+// ErrTooManyBoxes means that an mp4 exceeds the limits on boxes or tracks.
 var ErrTooManyBoxes = errors.New("too many boxes")
 
-// ReadTables reads the sample tables of an mp4, whole or fragmented, without
-// their entries. A box that is cut off ends the reading of what holds it.
+// ReadTables reads the sample tables of an mp4, whole or fragmented, but not their
+// entries. A box that is cut off ends the reading of its parent.
 func ReadTables(path string) (Tables, error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -126,8 +126,8 @@ func (s *tableScan) walk(within box, depth int) error {
 	return nil
 }
 
-// field notes what a box says of the track that was begun last, or of the one
-// that a fragment names.
+// field records a box of the last track that began, or of the track that a fragment
+// names.
 func (s *tableScan) field(kind string, b []byte) {
 	if kind == "tfhd" {
 		s.fragment = number(b, 4)
@@ -179,7 +179,7 @@ func (t *SampleTable) entry(stsd []byte) {
 	}
 }
 
-// number reads 32 bits, 0 where there are none.
+// number reads 32 bits, or returns 0 if there are none.
 func number(b []byte, at int) uint32 {
 	if len(b) < at+4 {
 		return 0
