@@ -1,12 +1,12 @@
-// Package admin owns the reports about the service, the gauges for monitoring, the log of calls to
-// the separation provider, and the web app that shows all that.
+// Package admin owns the reports about the service, the gauges for monitoring, the log of
+// calls to the separation provider, and the web app that shows all of these.
 //
-// It may read any table, and writes only its own: the provider's calls, and totals by day. It does
-// not authenticate: the caller has checked that the requester is an admin. It hides users whose
-// erasure has begun, and their jobs wherever a user is shown; totals count those jobs until their
-// rows are gone.
+// It may read any table, but writes only its own: the provider's calls, and totals by
+// day. It does not authenticate: the caller has checked that the requester is an admin.
+// It hides users whose erasure has begun, and their jobs wherever it shows users. Totals
+// count those jobs until their rows are deleted.
 //
-// Reports are read by people and programs: their rows carry the names of the wire and are sent
+// People and programs read reports: their rows use the names of the API and are sent
 // unchanged.
 package admin
 
@@ -50,8 +50,8 @@ func (d Day) String() string { return d.Start().Format(time.DateOnly) }
 // MarshalText is String, for JSON.
 func (d Day) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// Range is the half-open span of days [From, To). Reports by day have one row
-// for each of them; From < To is the caller's to check.
+// Range is the half-open span of days [From, To). Reports by day have one row for each
+// day. The caller checks that From < To.
 type Range struct{ From, To Day }
 
 // Days is the number of days in the range.
@@ -61,10 +61,10 @@ func (r Range) Days() int { return int(r.To - r.From) }
 // milliseconds.
 func (r Range) bounds() (from, to int64) { return int64(r.From) * dayMs, int64(r.To) * dayMs }
 
-// byDay runs a query whose arguments are the range's bounds and whose first
-// column is the number of a day, and returns a row for every day of the range:
-// zeros where the database has nothing. columns says where a row stores its day and the
-// columns that follow; what names the rows in errors.
+// byDay runs a query whose arguments are the range's bounds and whose first column is the
+// number of a day. It returns a row for every day of the range, with zeros if the
+// database has none. columns returns the day and the other columns of a row to scan into;
+// what names the rows in errors.
 func byDay[T any](ctx context.Context, d *db.DB, r Range, what string, columns func(*T) (*Day, []any), query string) ([]T, error) {
 	out := make([]T, r.Days())
 	for i := range out {

@@ -12,13 +12,13 @@ import (
 	"cutroom/internal/dbtest"
 )
 
-// onBoth runs a test on either database.
+// onBoth runs a test on both databases.
 func onBoth(t *testing.T, test func(t *testing.T, s *seed)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { test(t, newSeed(t, d)) })
 }
 
-// seed writes rows as the service would, with times of the test's choosing.
+// seed writes rows as the service would, with times that the test chooses.
 type seed struct {
 	t       *testing.T
 	db      *db.DB
@@ -46,7 +46,7 @@ func (s *seed) exec(query string, args ...any) {
 
 func (s *seed) next() int { s.rows++; return s.rows }
 
-// user adds a user of provider_a who came and was active now.
+// user adds a user of provider_a who registered and was active now.
 func (s *seed) user(name, email string) string {
 	s.t.Helper()
 	id := uuid.NewString()

@@ -9,10 +9,10 @@ import (
 	"cutroom/internal/db"
 )
 
-// export is one kind of a user's personal rows; $1 in rows is the user's id. Rows that serve the
-// operation of the service, or concern another person, are left out.
+// export is one kind of a user's personal rows; $1 in rows is the user's id. It excludes
+// rows that serve the operation of the service or concern another person.
 type export struct {
-	name    string // under which the rows are handed out
+	name    string // of the rows in the export
 	columns []column
 	rows    string // the query after its columns
 }
@@ -41,7 +41,7 @@ var exports = []export{
 		`FROM separation_stems WHERE job_id IN (SELECT id FROM separation_jobs WHERE user_id = $1) ORDER BY job_id, ordinal`},
 }
 
-// column is a column of an export and how its value is read.
+// column is a column of an export and how to read its value.
 type column struct {
 	name string
 	read func(stored any) (any, error)
@@ -49,7 +49,7 @@ type column struct {
 
 func list(columns ...[]column) []column { return slices.Concat(columns...) }
 
-// values are columns that are handed out as they are stored.
+// values are columns exported as they are stored.
 func values(names string) []column {
 	return columns(names, func(stored any) (any, error) {
 		if b, ok := stored.([]byte); ok {
@@ -84,8 +84,8 @@ func columns(names string, read func(any) (any, error)) (out []column) {
 	return out
 }
 
-// Export returns all personal data of a user, ready to be written as JSON: rows by the name of
-// their kind. An unknown user is a 404.
+// Export returns all personal data of a user, ready to be written as JSON: rows by the
+// name of their kind. An unknown user is a 404.
 func (r *Reports) Export(ctx context.Context, userID string) (map[string][]map[string]any, error) {
 	if _, err := r.count(ctx, `1`, userID); err != nil {
 		return nil, err

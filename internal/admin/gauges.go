@@ -51,7 +51,7 @@ func (g *Gauges) Describe(ch chan<- *prometheus.Desc) {
 func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a scrape brings no context
 	defer cancel()
-	// Every state has its series at all times: an alert needs the 0, too.
+	// Every state always has its series, because an alert needs the 0 as well.
 	g.gauge(ctx, ch, jobsDesc, `SELECT SUM(jobs), job_type, state FROM `+allJobs+` GROUP BY job_type, state`, jobStates...)
 	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, job_type, state FROM (`+openJobs+`) AS open
 		GROUP BY job_type, state`, unfinishedStates...)
@@ -68,7 +68,7 @@ const oldestEventSQL = `SELECT (now_ms() - MIN(queued_at)) / 1000, channel FROM 
 	UNION ALL SELECT (now_ms() - created_at) / 1000, 'outbox' FROM (
 		SELECT created_at FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT 1) AS oldest`
 
-// underpaidSQL has word for word the condition of the index separation_underpaid.
+// underpaidSQL repeats the condition of the index separation_underpaid word for word.
 var underpaidSQL = fmt.Sprintf(`SELECT COUNT(*) FROM separation_jobs
 	WHERE actual_duration_ms > credits * %d + %d AND actual_duration_ms > source_duration_ms + %d`,
 	credit.BillableBlockMs, credit.GraceMs, credit.PaddingMs)
@@ -81,8 +81,9 @@ var (
 		{"separation", "READY"}, {"separation", "FAILED"}, {"separation", "DISPOSED"}}, unfinishedStates...)
 )
 
-// ledger sends the sums of the ledger and their difference from the balances. That reads the whole
-// ledger, so it spends at most a hundredth of the time on it instead of reading at every scrape.
+// ledger sends the sums of the ledger and their difference from the balances. That reads
+// the whole ledger. So it does not read at every scrape, but spends at most a hundredth
+// of the time on it.
 func (g *Gauges) ledger(ctx context.Context, ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +132,7 @@ func (g *Gauges) gauge(ctx context.Context, ch chan<- prometheus.Metric, desc *p
 	}
 }
 
-// each calls take for every row: a number, then texts.
+// each calls take for every row: a number and then texts.
 func (g *Gauges) each(ctx context.Context, query string, take func(value float64, labels []string)) error {
 	return db.Each(ctx, g.db, func(rows *db.Rows) error {
 		columns, err := rows.Columns()

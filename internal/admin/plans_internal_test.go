@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/dbtest"
 )
 
-// Of tables that grow for years, what is asked of all rows reads small indexes
-// alone. Reports and the scrapes of every replica ask it.
+// Queries over all rows of tables that grow for years read only small indexes, because
+// reports and the scrapes of every replica run them.
 func TestTotalsReadSmallIndexes(t *testing.T) {
 	whole := regexp.MustCompile(`(Seq Scan on|SCAN) (render_jobs|separation_jobs|credit_ledger|purchases|users)( [^U]|$)`)
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -21,7 +21,7 @@ func TestTotalsReadSmallIndexes(t *testing.T) {
 			buyersSQL: {"purchases_paid"},
 			`SELECT id FROM users WHERE erasing_at IS NULL ORDER BY last_active_at DESC, id LIMIT 5`: {"users_listed"},
 		} {
-			// The tables are empty: to read them whole would be cheapest.
+			// The tables are empty, so reading them whole would be cheapest.
 			plan := strings.Join(dbtest.Plan(t, d, `SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off`, query), "\n")
 			for _, index := range indexes {
 				if !strings.Contains(plan, index) || whole.MatchString(plan) {

@@ -24,8 +24,8 @@ type Revenue struct {
 	PlatformBPurchaseCount int64 `json:"platformBPurchaseCount"`
 	PlatformACredits       int64 `json:"platformACredits"`
 	PlatformBCredits       int64 `json:"platformBCredits"`
-	// AdminGranted is the credits that admins granted themselves. They are no purchases and not
-	// part of the numbers above. Grants of deleted accounts are not counted.
+	// AdminGranted is the credits that admins granted themselves. They are not purchases
+	// and not part of the numbers above. Grants of deleted accounts are not counted.
 	AdminGranted int64 `json:"adminGrantedCredits"`
 }
 

@@ -83,26 +83,26 @@ type Calls struct {
 	Endpoint string `json:"endpoint"`
 	Count    int64  `json:"callCount"`
 	Failures int64  `json:"failureCount"`
-	// FailureRate is the failed part of the calls, 0 to 1.
+	// FailureRate is the share of calls that failed, 0 to 1.
 	FailureRate float64 `json:"failureRate"`
-	// P95Ms is the latency in milliseconds that 95 % of the calls did not
-	// exceed, by nearest rank: one that was measured. 0 on a day without calls.
+	// P95Ms is the latency in milliseconds that 95 % of the calls did not exceed: the
+	// nearest rank, so a measured one. 0 on a day without calls.
 	P95Ms int64 `json:"p95LatencyMs"`
 }
 
 // endpoint is one kind of call to an external provider.
 type endpoint struct{ provider, name string }
 
-// usualCalls are the calls that every separation makes, in the order in which
-// it makes them. They are reported on quiet days too.
+// usualCalls are the calls that every separation makes, in their order. They are reported
+// on days without calls too.
 var usualCalls = []endpoint{
 	{"separation", "upload-token"}, {"separation", "upload"}, {"separation", "register"}, {"separation", "audio-separation"},
 	{"separation", "progress"}, {"separation", "project"}, {"separation", "download"},
 }
 
-// ExternalCalls returns a row for every day of the range and each of the usual
-// calls, and for any other that was made in it. Within a day the usual calls
-// come first, then the others by provider and endpoint.
+// ExternalCalls returns a row for every day of the range and each of the usual calls, and
+// a row for any other call made on that day. Within a day the usual calls come first,
+// then the others by provider and endpoint.
 func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error) {
 	order := slices.Clone(usualCalls)
 	seen := map[endpoint]map[Day]Calls{}
@@ -140,8 +140,8 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 	return out, nil
 }
 
-// Bucket is a bar of the duration histogram. It holds the lower bound of its
-// name and not the upper one.
+// Bucket is a bar of the duration histogram. It includes the lower bound of its name, but
+// not the upper one.
 type Bucket struct {
 	Bucket string `json:"bucket"`
 	Count  int64  `json:"count"`

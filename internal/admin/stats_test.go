@@ -69,7 +69,7 @@ func TestSignups(t *testing.T) {
 func TestExternalCalls(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *seed) {
 		span := admin.Range{From: day(t, "2026-05-01"), To: day(t, "2026-05-03")}
-		// rows are those of every day for the usual calls, with what was called.
+		// rows returns rows for every day and usual call, with the given calls filled in.
 		rows := func(called ...admin.Calls) (out []admin.Calls) {
 			for d := span.From; d < span.To; d++ {
 				for _, name := range []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download", "other"} {

@@ -18,7 +18,7 @@ import (
 type LedgerEntry struct {
 	RefID     string `json:"refId"`
 	Kind      string `json:"kind"`
-	Credits   int64  `json:"credits"` // negative if they were taken
+	Credits   int64  `json:"credits"` // negative if credits were taken
 	JobID     Text   `json:"jobId"`   // of a charge or refund
 	OrderID   Text   `json:"orderId"` // of a purchase or reversal
 	CreatedAt Time   `json:"createdAt"`
@@ -38,7 +38,7 @@ func scanEntry(rows db.Scanner) (e LedgerEntry, err error) {
 	return e, nil
 }
 
-// about finds the job or the order in an entry's reference.
+// about extracts the job or the order from an entry's reference.
 func (e *LedgerEntry) about() {
 	about := strings.TrimPrefix(e.RefID, e.Kind+"-")
 	switch e.Kind {
@@ -111,10 +111,10 @@ type Purchase struct {
 	OrderID    Text   `json:"orderId"` // the store's number of the purchase
 	ProductID  string `json:"productId"`
 	Credits    int64  `json:"credits"`
-	Owed       int64  `json:"owed"` // of a reversed purchase: spent and not settled
+	Owed       int64  `json:"owed"` // credits of a reversed purchase that were spent and are not settled
 	CreatedAt  Time   `json:"createdAt"`
 	ReversedAt Time   `json:"reversedAt"` // when the store took it back
-	BySupport  bool   `json:"bySupport"`  // support granted its credits by hand
+	BySupport  bool   `json:"bySupport"`  // support granted the credits by hand
 }
 
 // Purchases returns a page of a user's purchases, newest first, and how many there are
@@ -130,7 +130,7 @@ func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold
 
 // Order is the history of a store's order number.
 type Order struct {
-	// Users presented it: first the one it was paid out to, then those whose
+	// Users presented it: first the user to whom it was paid out, then those whose
 	// receipts were refused, the latest first.
 	Users  []string
 	PaidAt Time // zero if it was not paid out
@@ -172,7 +172,7 @@ func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err er
 	return o, nil
 }
 
-// Refusal is an order that a user presented and whose receipt the store refused.
+// Refusal is an order whose receipt a user presented and the store refused.
 type Refusal struct {
 	Platform  string `json:"platform"`
 	OrderID   string `json:"orderId"`
@@ -182,8 +182,8 @@ type Refusal struct {
 	CreatedAt Time   `json:"createdAt"` // the last attempt
 }
 
-// Refusals returns a page of the receipts of a user that were refused within 90
-// days, newest first, and how many there are in all. An unknown user is a 404.
+// Refusals returns a page of a user's receipts that were refused within 90 days, newest
+// first, and how many there are in all. An unknown user is a 404.
 func (r *Reports) Refusals(ctx context.Context, userID string, page Page) (refused []Refusal, total int64, err error) {
 	const counted = `(SELECT COUNT(*) FROM receipt_refusals WHERE user_id = u.id)`
 	return ofUser(ctx, r, userID, page, "refused receipts", counted, func(rows db.Scanner) (f Refusal, err error) {
@@ -222,28 +222,28 @@ type Job struct {
 	Email            Text            `json:"email"`
 	Progress         int             `json:"progress"` // percent
 	Attempts         int             `json:"attempts"`
-	Replica          Text            `json:"replica"` // at work on it, or the last that was
-	Node             Text            `json:"node"`    // whose disk holds its files; null in the bucket
+	Replica          Text            `json:"replica"` // that works on it, or the last one that did
+	Node             Text            `json:"node"`    // whose disk holds its files; null if they are in the bucket
 	SourceDurationMs int64           `json:"sourceDurationMs"`
 	CreatedAt        Time            `json:"createdAt"`
-	StartedAt        Time            `json:"startedAt"` // by a worker
+	StartedAt        Time            `json:"startedAt"` // when a worker started it
 	ProcessingAt     Time            `json:"processingAt"`
 	ProviderDoneAt   Time            `json:"providerDoneAt"`
 	FinishedAt       Time            `json:"finishedAt"`
 	CollectedAt      Time            `json:"collectedAt"`
 	ExpiresAt        Time            `json:"expiresAt"`
-	DeletedAt        Time            `json:"deletedAt"` // by its owner, who no longer sees it
-	Error            Text            `json:"error"`     // the owner's sentence
+	DeletedAt        Time            `json:"deletedAt"` // when its owner deleted it; the owner no longer sees it
+	Error            Text            `json:"error"`     // the message shown to the owner
 	ErrorCode        Text            `json:"errorCode"`
-	Cause            Text            `json:"cause"` // what the log says of the failure
+	Cause            Text            `json:"cause"` // the failure as logged
 	Trace            Text            `json:"trace"` // its id; null unless the job's request was sampled
 	Inputs           json.RawMessage `json:"inputs"`
 	// Ledger has the job's charge, its refund and the entry of support.
 	Ledger []LedgerEntry `json:"ledger"`
 }
 
-// Job returns one job of any user. supportRef is the reference of the entry that
-// support made for it, if any. An unknown job is a 404.
+// Job returns one job of any user. supportRef is the reference of support's ledger entry
+// for it, if any. An unknown job is a 404.
 func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 	j, err := r.renderJob(ctx, id)
 	if db.IsNoRows(err) {
@@ -264,7 +264,7 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 	return j, nil
 }
 
-// job reads a job of either kind: the columns that both have, and then others.
+// job reads a job of either kind: the common columns, then others.
 func (r *Reports) job(ctx context.Context, id, jobType, columns string, others func(*Job) []any) (Job, error) {
 	j := Job{JobType: jobType}
 	into := []any{&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
@@ -307,7 +307,7 @@ func (r *Reports) separationJob(ctx context.Context, id string) (Job, error) {
 	return j, err
 }
 
-// FailedJob is a job that failed and that its owner did not delete.
+// FailedJob is a failed job that its owner did not delete.
 type FailedJob struct {
 	JobID      string `json:"jobId"`
 	JobType    string `json:"jobType"`
@@ -316,13 +316,13 @@ type FailedJob struct {
 	Replica    Text   `json:"replica"`
 	CreatedAt  Time   `json:"createdAt"`
 	FinishedAt Time   `json:"finishedAt"`
-	Error      Text   `json:"error"` // the owner's sentence
+	Error      Text   `json:"error"` // the message shown to the owner
 	ErrorCode  Text   `json:"errorCode"`
 	Cause      Text   `json:"cause"`
 }
 
-// FailedJobs returns the jobs that failed since a time, newest first. A limit of 0 is
-// none.
+// FailedJobs returns the jobs that failed since a time, newest first. A limit of 0 means
+// no limit.
 func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([]FailedJob, error) {
 	of := func(jobType string) string {
 		return `SELECT id, '` + jobType + `' AS job_type, user_id, attempts, replica, created_at, finished_at, error, error_code, failure_cause
@@ -343,8 +343,7 @@ func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([
 	return jobs, nil
 }
 
-// rawJSON is a stored text as JSON: null if it is empty, and a string if it is no
-// JSON.
+// rawJSON is a stored text as JSON: null if it is empty, and a string if it is not JSON.
 func rawJSON(text string) json.RawMessage {
 	if text == "" {
 		return json.RawMessage("null")

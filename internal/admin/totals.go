@@ -7,9 +7,9 @@ import (
 	"cutroom/internal/db"
 )
 
-// openJobs is the jobs that have not ended, each a change of 1. There is one
-// branch for each partial index over these few; a condition on all states would
-// read the whole history.
+// openJobs lists the jobs that have not ended, each as a change of 1. There is one branch
+// for each partial index over these few jobs; a condition on all states would read the
+// whole history.
 const openJobs = `SELECT 'render' AS job_type, created_at, state, source_duration_ms, 1 AS jobs FROM render_jobs WHERE state = 'PENDING'
 	UNION ALL SELECT 'render', created_at, state, source_duration_ms, 1 FROM render_jobs WHERE state = 'PROCESSING'
 	UNION ALL SELECT 'separation', created_at, state, source_duration_ms, 1 FROM separation_jobs WHERE state = 'QUEUED'
@@ -23,13 +23,13 @@ const addUp = `job_type, created_at / 86400000 AS day, state, CASE WHEN source_d
 	jobs, jobs * source_duration_ms AS source_duration_ms`
 
 // allJobs is the source of reports on all jobs. Triggers count every job that ends or is
-// deleted, by day, state and bucket in job_days. The result is always exact, and its size
-// grows with the days, not with the jobs.
+// deleted in job_days, by day, state and bucket. The result is always exact, and its size
+// grows with the number of days, not of jobs.
 const allJobs = `(SELECT job_type, day, state, bucket, jobs, source_duration_ms FROM job_days
 	UNION ALL SELECT ` + addUp + ` FROM (SELECT job_type, created_at, state, source_duration_ms, jobs FROM job_changes
 		UNION ALL ` + openJobs + `) AS changes) AS jobs`
 
-// group is a row of job_days, without what it counts.
+// group is the key of a row of job_days.
 type group struct {
 	jobType string
 	day     int64
@@ -37,8 +37,8 @@ type group struct {
 	bucket  int
 }
 
-// AddUpJobs moves the changes into the totals by day. No report changes, and any number of
-// replicas may run it at once.
+// AddUpJobs moves the changes into the totals by day. It changes no report, and any
+// number of replicas may run it at once.
 func AddUpJobs(ctx context.Context, d *db.DB) error {
 	err := d.InTx(ctx, func(tx *db.Tx) error {
 		// Always add in the same order, or two replicas could deadlock.

@@ -12,7 +12,7 @@ import (
 	"cutroom/internal/admin"
 )
 
-// raw is what the reports on jobs say, counted from the rows themselves.
+// raw computes the reports on jobs from the job rows themselves.
 func (s *seed) raw(span admin.Range) string {
 	s.t.Helper()
 	var o admin.Overview
@@ -58,8 +58,7 @@ func (s *seed) raw(span admin.Range) string {
 	return fmt.Sprintf("%+v %+v %+v %+v", o, daily, histogram, breakdown)
 }
 
-// Whatever happens to jobs, and whenever changes are added up, the totals are
-// those of the rows.
+// The totals match the rows, whatever happens to jobs and whenever changes are added up.
 func TestTotalsAreThoseOfTheRows(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *seed) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -86,14 +85,14 @@ func TestTotalsAreThoseOfTheRows(t *testing.T) {
 				for range 1 + random.IntN(3) {
 					add(user, pick(states[table]...), time.UnixMilli(at), lengths[random.IntN(len(lengths))])
 				}
-			case 5, 6: // also to the state in which it is, and back from its end
+			case 5, 6: // possibly to its current state, or back from its end
 				s.exec(`UPDATE `+table+` SET state = $1 WHERE `+some, pick(states[table]...))
 			case 7:
 				s.exec(`DELETE FROM ` + table + ` WHERE ` + some)
 			case 8: // with the cascade
 				s.exec(`DELETE FROM users WHERE id = ` + somebody)
 			case 9:
-				// As several replicas do at once.
+				// Several replicas add up at once.
 				var all sync.WaitGroup
 				for range 3 {
 					all.Go(func() {
@@ -125,8 +124,8 @@ func TestTotalsAreThoseOfTheRows(t *testing.T) {
 	})
 }
 
-// What is reported of a day does not depend on whether it was added up, how often,
-// and by how many, and outlives the calls themselves.
+// The report of a day does not depend on whether, how often and by how many replicas it
+// was added up, and outlives the calls themselves.
 func TestCallsOfPastDays(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *seed) {
 		random := rand.New(rand.NewPCG(3, 4))

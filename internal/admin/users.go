@@ -30,8 +30,8 @@ type User struct {
 // have: an e-mail address.
 const maxSearch = 320
 
-// matching is the condition on users whom a search finds: $3 is the search as a
-// LIKE pattern, $4 as an id, $5 as it came.
+// matching is the condition on users that a search finds: $3 is the search as a LIKE
+// pattern, $4 as an id, $5 unchanged.
 func (r *Reports) matching(search string) string {
 	fold := r.db.FoldASCII
 	if strings.ContainsFunc(search, func(c rune) bool { return c > unicode.MaxASCII }) {
@@ -44,17 +44,17 @@ func (r *Reports) matching(search string) string {
 		OR id IN (SELECT user_id FROM credit_ledger WHERE ref_id IN ('platform_a-' || $5, 'platform_b-' || $5)))`
 }
 
-// Users returns a page of the users, newest activity first, and how many there
-// are in all. A search that is not blank keeps those whose e-mail or name
-// contains it, in any case, and the one whose id it is, or the id of a job, or
-// the order number of a purchase or of a refused receipt.
+// Users returns a page of the users, newest activity first, and how many there are in
+// all. A search that is not blank keeps users whose e-mail or name contains it, in any
+// case. It also finds a user by user id, job id, or the order number of a purchase or of
+// a refused receipt.
 func (r *Reports) Users(ctx context.Context, search string, page Page) (users []User, total int64, err error) {
 	users = []User{}
 	search = strings.TrimSpace(search)
 	if !utf8.ValidString(search) || strings.ContainsRune(search, 0) || utf8.RuneCountInString(search) > maxSearch {
-		return users, 0, nil // matches no user, and a database refuses the text
+		return users, 0, nil // matches no user, and a database would refuse the text
 	}
-	// Without a search, users are counted and paged in the order of an index. A search finds its
+	// Without a search, users are counted and paged in index order. A search finds its
 	// users once.
 	found, args := `NOT MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL)`, []any{page.Limit, page.Offset}
 	if search != "" {

@@ -34,7 +34,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t.UTC().Format(isoMillis))
 }
 
-// String is the time for people to read, or "-".
+// String formats the time for people, or returns "-".
 func (t Time) String() string {
 	if t.IsZero() {
 		return "-"
@@ -42,8 +42,7 @@ func (t Time) String() string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// Text is a text that may be missing: "" is null on the wire and NULL in the
-// database.
+// Text is a text that may be missing: "" is null in the API and NULL in the database.
 type Text string
 
 // Scan reads a text, or NULL.

@@ -26,8 +26,7 @@ const (
 	testSecret = "test-secret-key-0123456789"
 )
 
-// backend is an S3 server with a place in front of it where requests can be
-// counted, delayed and broken.
+// backend is an S3 server behind a proxy that can count, delay and break requests.
 type backend struct {
 	server  *httptest.Server
 	real    bool // not the stand-in
@@ -52,9 +51,8 @@ func standInBackend(t *testing.T) *backend {
 	return b
 }
 
-// realBackend puts a proxy before the S3 server of CUTROOM_TEST_S3, and skips
-// the test when there is none. Host stays as the client sent it, because it is
-// signed.
+// realBackend puts a proxy before the S3 server of CUTROOM_TEST_S3, and skips the test if
+// there is none. The proxy keeps the client's Host header, because it is signed.
 func realBackend(t *testing.T) *backend {
 	t.Helper()
 	value := os.Getenv("CUTROOM_TEST_S3")
@@ -100,7 +98,7 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 	b.handler.ServeHTTP(w, r)
 }
 
-// setFault makes every later request pass through f first.
+// setFault passes every later request through f first.
 func (b *backend) setFault(f func(w http.ResponseWriter, r *http.Request) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +106,7 @@ func (b *backend) setFault(f func(w http.ResponseWriter, r *http.Request) bool) 
 	b.seen = nil
 }
 
-// count returns how many requests since setFault start with prefix and hold part.
+// count returns how many requests since setFault start with prefix and contain part.
 func (b *backend) count(prefix, part string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,21 +146,20 @@ func (b *backend) pendingUploads(t *testing.T, prefix string) int {
 	return len(out.Uploads)
 }
 
-// s3Error answers as the service refuses.
+// s3Error answers with an error as S3 does.
 func s3Error(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
 	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>refused</Message></Error>`, code)
 }
 
-// eachBackend runs a test against every S3 server there is.
+// eachBackend runs a test against every available S3 server.
 func eachBackend(t *testing.T, test func(t *testing.T, b *backend)) {
 	t.Run("stand-in", func(t *testing.T) { test(t, standInBackend(t)) })
 	t.Run("real", func(t *testing.T) { test(t, realBackend(t)) })
 }
 
-// cutAfter is a ResponseWriter that breaks the connection after so many bytes
-// of body.
+// cutAfter is a ResponseWriter that breaks the connection after a number of body bytes.
 type cutAfter struct {
 	http.ResponseWriter
 	left int

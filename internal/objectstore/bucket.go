@@ -194,7 +194,8 @@ func (b *Bucket) SHA256(ctx context.Context, key string) (sum []byte, etag strin
 	if err != nil {
 		return nil, "", err
 	}
-	// The checksum of an upload in parts, which ends in their number, is not that of the bytes.
+	// The checksum of a multipart upload, which ends in the number of parts, is not the
+	// hash of the bytes.
 	sum, err = base64.StdEncoding.DecodeString(aws.ToString(out.ChecksumSHA256))
 	if err != nil || len(sum) != sha256.Size || out.ChecksumType == types.ChecksumTypeComposite {
 		sum = nil

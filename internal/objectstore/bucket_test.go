@@ -76,7 +76,7 @@ func TestRetriesAreBounded(t *testing.T) {
 		if n := b.count("", ""); n != 3 {
 			t.Errorf("%s: %d tries, want 3", name, n)
 		}
-		// A refusal is final: trying again would not change it.
+		// A refusal is final: a retry would not change it.
 		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 			s3Error(w, http.StatusForbidden, "AccessDenied")
 			return true
@@ -95,7 +95,7 @@ func TestDownloadsGoOnWhereTheyBrokeOff(t *testing.T) {
 		bucket, key := b.bucket(t, nil), space()+"a.bin"
 		want := content(11<<20, 1)
 		put(t, bucket, key, want)
-		// Each answer breaks off after 1.5 MB at most.
+		// Each answer breaks off after at most 1.5 MB.
 		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodGet {
 				b.handler.ServeHTTP(&cutAfter{ResponseWriter: w, left: 1500 << 10}, r)
@@ -175,7 +175,7 @@ func TestStalledTriesEndAndAreRetried(t *testing.T) {
 	if n := b.count("GET", ""); n != 2 {
 		t.Errorf("%d requests, want the stalled one and one more", n)
 	}
-	// A store that never answers at all is not waited for, whatever is asked of it.
+	// No kind of request waits for a store that never answers.
 	b.setFault(func(w http.ResponseWriter, r *http.Request) bool { silence(r); return true })
 	var asked sync.WaitGroup
 	for name, ask := range map[string]func() error{
@@ -199,14 +199,15 @@ func TestStalledTriesEndAndAreRetried(t *testing.T) {
 	asked.Wait()
 }
 
-// silence takes the request and never answers. Only a server that has read the
-// body notices that its client has gone.
+// silence reads the request and never answers. A server only notices that its client has
+// gone after it has read the body.
 func silence(r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
-// stallAfter lets so many bytes of body pass and then waits for the client to go.
+// stallAfter lets a number of body bytes pass and then waits until the client
+// disconnects.
 type stallAfter struct {
 	http.ResponseWriter
 	ctx  context.Context
@@ -268,12 +269,12 @@ func TestFailedMultipartUploadIsAborted(t *testing.T) {
 			if err := bucket.Put(t.Context(), key, src, ""); !errors.Is(err, objectstore.ErrUnavailable) {
 				t.Errorf("%s: Put = %v, want ErrUnavailable", name, err)
 			}
-			// More than once when a part was still on its way in.
+			// There may be several if a part was still arriving.
 			if b.count("DELETE", "uploadId=") == 0 {
 				t.Errorf("%s: not aborted", name)
 			}
 		}
-		// The caller's cancellation must not spare the abort.
+		// The abort must happen even if the caller cancels.
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
@@ -292,8 +293,8 @@ func TestFailedMultipartUploadIsAborted(t *testing.T) {
 		if _, err := bucket.Stat(t.Context(), key); !errors.Is(err, objectstore.ErrNotFound) {
 			t.Errorf("a failed upload left an object: %v", err)
 		}
-		// versitygw may bring an upload back when a part of it, whose client
-		// has gone, is written after the abort; a lifecycle rule is for that.
+		// versitygw may restore an upload when it writes a part after the abort, although
+		// the part's client has gone. A lifecycle rule removes such uploads.
 		if n := b.pendingUploads(t, key); n != 0 && !b.real {
 			t.Errorf("%d uploads are pending", n)
 		}
@@ -338,7 +339,7 @@ func TestOpenAsksOnlyForWhatIsRead(t *testing.T) {
 	})
 }
 
-// TestAnnouncedSpansAreExact reads spans of an object whose size is on record.
+// TestAnnouncedSpansAreExact reads spans of an object whose size the caller knows.
 func TestAnnouncedSpansAreExact(t *testing.T) {
 	b := standInBackend(t)
 	bucket, whole := b.bucket(t, nil), content(3<<20, 1)
@@ -403,9 +404,9 @@ func TestWrongRangeIsRefused(t *testing.T) {
 	bucket := b.bucket(t, nil)
 	put(t, bucket, "a.bin", content(6<<20, 1))
 	for _, answer := range []struct{ contentRange, length string }{
-		{"bytes 1-5242880/6291456", "5242880"},  // not where we asked
-		{"bytes 0-99/6291456", "100"},           // less than we asked
-		{"bytes 0-5242879/5242879", "5242880"},  // more than there is
+		{"bytes 1-5242880/6291456", "5242880"},  // not the requested offset
+		{"bytes 0-99/6291456", "100"},           // less than requested
+		{"bytes 0-5242879/5242879", "5242880"},  // more than exists
 		{"bytes 0-5242879/6291456", "100"},      // header and length disagree
 		{"bytes 0-5242879/*", "5242880"},        // size unknown
 		{"bytes -5-5242879/6291456", "5242885"}, // nonsense
@@ -421,7 +422,7 @@ func TestWrongRangeIsRefused(t *testing.T) {
 			t.Errorf("%s: Fetch = %v, want ErrUnavailable", answer.contentRange, err)
 		}
 	}
-	// Without a length nobody could tell a whole object from a torn one.
+	// Without a length, a complete object looks like a truncated one.
 	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 		w.(http.Flusher).Flush()
 		w.Write([]byte("x"))
@@ -476,7 +477,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 	}
 }
 
-// TestListPages lists more objects than one answer holds.
+// TestListPages lists more objects than fit into one answer.
 func TestListPages(t *testing.T) {
 	t.Parallel()
 	b := standInBackend(t)
@@ -516,8 +517,8 @@ func testMissingBucket(t *testing.T, b *backend) {
 	}
 }
 
-// TestTransfersKeepMemoryFlat moves 160 MB each way and looks at what was
-// allocated in all, which bounds what could have been held at any time.
+// TestTransfersKeepMemoryFlat moves 160 MB each way and measures the total allocations,
+// which bound the memory in use at any time.
 func TestTransfersKeepMemoryFlat(t *testing.T) {
 	bucket := realBackend(t).bucket(t, func(c *objectstore.BucketConfig) { c.PartSizeBytes = 16 << 20 })
 	const size = 160 << 20
@@ -542,7 +543,7 @@ func TestTransfersKeepMemoryFlat(t *testing.T) {
 	if st, err := os.Stat(dst); err != nil || st.Size() != size {
 		t.Fatalf("fetched %v, %v", st, err)
 	}
-	// The proxy of the test is in the same process and copies with small buffers.
+	// The test's proxy runs in the same process and copies with small buffers.
 	if used := after.TotalAlloc - before.TotalAlloc; used > 24<<20 {
 		t.Errorf("moving %d MB allocated %d MB", 2*size>>20, used>>20)
 	}

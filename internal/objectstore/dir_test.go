@@ -79,7 +79,7 @@ func TestDirNeverFollowsALink(t *testing.T) {
 	if _, err := d.Open(t.Context(), "link.txt"); !errors.Is(err, objectstore.ErrNotFound) {
 		t.Errorf("Open = %v", err)
 	}
-	// A link as the source of Put is followed: the caller named it.
+	// Put follows a link: the caller named it.
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(outside, link); err != nil {
 		t.Fatal(err)
@@ -116,8 +116,8 @@ func TestDirRemovesFilesOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// TestDirCopiesAcrossFileSystems puts from and fetches to a memory file
-// system, where hard links cannot reach.
+// TestDirCopiesAcrossFileSystems puts from and fetches to a memory file system, which
+// hard links cannot reach.
 func TestDirCopiesAcrossFileSystems(t *testing.T) {
 	other, err := os.MkdirTemp("/dev/shm", "objectstore-test-")
 	if err != nil {
@@ -144,8 +144,8 @@ func TestDirCopiesAcrossFileSystems(t *testing.T) {
 	}
 }
 
-// TestDirFoldersComeAndGo lets many writers and deleters meet in one folder,
-// which is removed whenever it is empty.
+// TestDirFoldersComeAndGo runs many writers and deleters in one folder, which is removed
+// whenever it is empty.
 func TestDirFoldersComeAndGo(t *testing.T) {
 	d, root := newDir(t)
 	src := file(t, []byte("x"))

@@ -9,7 +9,7 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// Uploads that nobody will complete are aborted: old ones, under our prefixes alone.
+// Abandoned uploads are aborted: only old ones, and only under our prefixes.
 func TestAbortUploads(t *testing.T) { eachBackend(t, testAbortUploads) }
 
 func testAbortUploads(t *testing.T, b *backend) {

@@ -16,8 +16,8 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// send performs a request the way a phone would and returns the status, the
-// body and the headers.
+// send performs a request as a phone would and returns the status, the body and the
+// headers.
 func send(t *testing.T, method, url, contentType string, body []byte) (int, []byte, http.Header) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
@@ -114,8 +114,8 @@ func testPresignedPut(t *testing.T, b *backend) {
 	if err != nil || info.SizeBytes != 10 || info.ContentType != "video/mp4" {
 		t.Errorf("exact: Stat = %+v, %v", info, err)
 	}
-	// A replay can only store the same length and type again. None of these stores
-	// reads the checksum in the URL; one that does may refuse.
+	// A replay can only store the same length and type again. None of these stores checks
+	// the checksum in the URL; a store that does may refuse.
 	if status, answer, _ := send(t, http.MethodPut, exact, "video/mp4", []byte("9876543210")); status != http.StatusOK && status != http.StatusBadRequest {
 		t.Errorf("other bytes of the same length: the store answered %d %s", status, answer)
 	}
@@ -224,7 +224,7 @@ func testCheck(t *testing.T, b *backend) {
 	if err := wrong.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "put and get") || !strings.Contains(err.Error(), "403") {
 		t.Errorf("a wrong secret: %v", err)
 	}
-	// A store that checks no signatures would let anybody upload anything.
+	// A store that does not check signatures would let anybody upload anything.
 	lax := standInBackend(t)
 	lax.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 		return r.Method == http.MethodPut && r.URL.Query().Has("X-Amz-Signature")

@@ -49,7 +49,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// content returns n bytes that differ everywhere and repeat for one seed.
+// content returns n bytes that do not repeat; the same seed gives the same bytes.
 func content(n int, seed uint64) []byte {
 	var key [32]byte
 	key[0] = byte(seed)
@@ -96,12 +96,12 @@ func fetch(t *testing.T, s objectstore.Store, key string) []byte {
 
 func testRoundTrip(t *testing.T, s objectstore.Store) {
 	at := space()
-	// Around one part, four parts (the limit of a single upload) and between.
+	// Sizes around one part, four parts (the limit of a single upload) and between.
 	for _, size := range []int{0, 1, 5 << 20, 5<<20 + 1, 20 << 20, 20<<20 + 1} {
 		key := at + "clip.mp4"
 		want := content(size, uint64(size))
 		src := file(t, want)
-		before := time.Now().Add(-2 * time.Second) // a bucket tells whole seconds
+		before := time.Now().Add(-2 * time.Second) // a bucket states whole seconds
 		if err := s.Put(t.Context(), key, src, "video/mp4"); err != nil {
 			t.Fatal(err)
 		}
@@ -345,8 +345,8 @@ func testCancelled(t *testing.T, s objectstore.Store) {
 	}
 }
 
-// testNeverHalf overwrites one object again and again while others read it:
-// each reader sees one of the two contents as a whole, or is told.
+// testNeverHalf overwrites one object repeatedly while others read it. Each reader sees
+// one of the two contents as a whole, or gets an error.
 func testNeverHalf(t *testing.T, s objectstore.Store) {
 	key := space() + "deep/a.bin"
 	contents := [][]byte{content(300_000, 1), content(6<<20, 2)}
@@ -407,7 +407,7 @@ func FuzzCheckKey(f *testing.F) {
 	})
 }
 
-// meeting is a store in which no listing begins alone.
+// meeting is a store in which every listing waits for another one.
 type meeting struct {
 	objectstore.Store
 	met chan struct{}
@@ -423,7 +423,7 @@ func (m meeting) List(ctx context.Context, prefix string, each func(objectstore.
 	return m.Store.List(ctx, prefix, each)
 }
 
-// Somebody waits while an account of thousands of objects is erased.
+// A request waits while the objects of a large account are erased.
 func TestPrefixesAreErasedSideBySide(t *testing.T) {
 	dir, _ := newDir(t)
 	put(t, dir, "other/one/a", []byte("a"))

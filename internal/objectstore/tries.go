@@ -104,7 +104,8 @@ type lateError struct{ err, lastTry error }
 func (e *lateError) Error() string { return fmt.Sprintf("%v (last try: %v)", e.err, e.lastTry) }
 func (e *lateError) Unwrap() error { return e.err }
 
-// lastTryKey is the context key of where recordFailure leaves the failure of a call's last try.
+// lastTryKey is the context key of the place where recordFailure leaves the failure of
+// the last try.
 type lastTryKey struct{}
 
 // nameLastTry makes the SDK's calls return a lateError: the SDK itself returns only that the
@@ -121,7 +122,7 @@ func nameLastTry(stack *middleware.Stack) error {
 	}), middleware.Before)
 }
 
-// recordFailure keeps why a try failed, unless the call's time ended meanwhile.
+// recordFailure keeps why a try failed, unless the call's time has ended.
 func recordFailure(ctx context.Context, res *http.Response, err error) {
 	lastTry, _ := ctx.Value(lastTryKey{}).(*error)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// roundTrips is a transport that knows the number of each request.
+// roundTrips is a transport that passes the number of each request.
 type roundTrips struct {
 	n  int
 	do func(n int, req *http.Request) (*http.Response, error)
@@ -24,7 +24,7 @@ func (r *roundTrips) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.do(r.n, req)
 }
 
-// Another try would delay the error until only the caller's deadline is left of it.
+// Another try would delay the error until only the caller's deadline is reported.
 func TestExpiredCertificateIsNamedAtOnce(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()

@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/db"
 )
 
-// driverName is SQLite with prepared statements that are kept. Preparing takes most of the
-// time of a small statement.
+// driverName is SQLite with cached prepared statements. Preparing takes most of the time
+// of a small statement.
 const driverName = "sqlite-kept"
 
 func init() {
@@ -81,14 +81,14 @@ func (c *keepingConn) Close() error {
 	return errors.Join(append(errs, c.Conn.Close())...)
 }
 
-// database is the one database of the process, which every schedule empties.
+// database is the one database of the process. Every schedule empties it.
 type database struct {
 	*db.DB
 	tables []table
-	filled string // a query that tells of each table whether it may have rows: 1 or 0
+	filled string // a query that returns 1 for each table that may have rows, else 0
 }
 
-// table is how one table is brought back to what the migrations left.
+// table tells how to restore one table to what the migrations left.
 type table struct {
 	empty string
 	fill  []string
@@ -100,7 +100,7 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Each write keeps a copy of its page, so that it can be rolled back.
+	// Each write keeps a copy of its page for a rollback.
 	if _, err := d.Exec(ctx, `PRAGMA page_size = 1024`); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Triggers write into these while others are emptied.
+	// Triggers write to these tables while others are emptied.
 	depths["job_changes"], depths["provider_latencies"] = -1, -1
 	slices.SortStableFunc(tables, func(a, b string) int { return depths[b] - depths[a] })
 	out := &database{DB: d}
@@ -136,7 +136,7 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	return out, nil
 })
 
-// referring is how many tables are on the longest way from a table along its references.
+// referring is the number of tables on the longest path of references from a table.
 func referring(ctx context.Context, d *db.DB, tables []string) (depths map[string]int, err error) {
 	depths = map[string]int{}
 	for range tables {
@@ -155,7 +155,7 @@ func referring(ctx context.Context, d *db.DB, tables []string) (depths map[strin
 	return depths, nil
 }
 
-// insertsOf are the statements that insert the rows of a table.
+// insertsOf returns the statements that insert the rows of a table.
 func insertsOf(ctx context.Context, d *db.DB, table string) (inserts []string, err error) {
 	columns, err := db.Texts(d.Query(ctx, `SELECT 'quote(' || name || ')' FROM pragma_table_info($1)`, table))
 	if err != nil {

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// kind is what a fault does.
+// kind is the effect of a fault.
 type kind int
 
 const (
 	none        kind = iota
 	failBefore       // the call fails and has no effect
-	loseAnswer       // it takes effect, and its caller is told that it failed
+	loseAnswer       // it takes effect, but the caller gets an error
 	failInside       // a statement of the transaction fails
-	deadlock         // the database rolls the transaction back, which is tried again
+	deadlock         // the database rolls the transaction back, and the caller retries
 	crashBefore      // the replica dies before the call
 	crashInside      // within the transaction
-	crashAfter       // when the call has taken effect
-	stall            // the call takes long
-	freeze           // the whole replica stands still
-	jump             // the database's clock goes ahead
-	stop             // the replica is told to stop, and does
+	crashAfter       // after the call has taken effect
+	stall            // the call takes a long time
+	freeze           // the whole replica stops for a while
+	jump             // the database's clock jumps ahead
+	stop             // the replica is told to stop, and stops
 	refused          // the provider answers 400
 	broke            // 402
 	busy             // 429, with a Retry-After
@@ -38,7 +38,7 @@ var kindNames = [kinds]string{"", "fails", "answer lost", "statement fails", "de
 
 func (k kind) String() string { return kindNames[k] }
 
-// fault strikes the first call that it suits from a position on, which counts the calls
+// fault strikes the first suitable call from a position on. The position counts the calls
 // that have an effect.
 type fault struct {
 	at   int
@@ -46,7 +46,7 @@ type fault struct {
 	arg  int
 }
 
-// long is how long a stall, a freeze or a jump is: longer than a lease in most cases.
+// long is the duration of a stall, a freeze or a jump: longer than a lease in most cases.
 func (f fault) long() time.Duration {
 	return []time.Duration{2 * time.Second, 10 * time.Second, 12 * time.Second, 25 * time.Second}[f.arg%4]
 }
@@ -63,8 +63,8 @@ func (f fault) suits(c *call) bool {
 	return true
 }
 
-// maxFaults bounds the faults of one schedule: what fails because of two faults is rare,
-// because of five unheard of.
+// maxFaults bounds the faults of one schedule. Failures that need two faults are rare,
+// and none was seen that needs five.
 const maxFaults = 5
 
 // drawFaults draws the faults of a schedule.

@@ -9,15 +9,15 @@ import (
 	"cutroom/internal/separation"
 )
 
-// judge knows what must hold, after each step and in the end.
+// judge checks what must hold after each step and at the end.
 type judge struct {
 	w       *world
 	answers map[int]string // job ids, by request
 	before  map[string]row
-	why     string // what is wrong, "" while nothing is
+	why     string // what is wrong, "" if nothing is
 }
 
-// row is what the judge sees of a job.
+// row is what the judge reads of a job.
 type row struct {
 	kind, state, owner string
 	fence              int64
@@ -36,7 +36,7 @@ func (j *judge) fail(format string, args ...any) {
 	}
 }
 
-// answered notes the answer to a request. All its copies are answered alike.
+// answered records the answer to a request. All copies of a request get the same answer.
 func (j *judge) answered(q request, answer string) {
 	if answer == "" {
 		return
@@ -47,7 +47,7 @@ func (j *judge) answered(q request, answer string) {
 	j.answers[q.number] = answer
 }
 
-// after judges a step.
+// after checks a step.
 func (j *judge) after(c *call) {
 	if j.w.sched.touched.money {
 		j.none("balances that are not the sum of their ledger", `SELECT COUNT(*) FROM credit_balances b WHERE balance < 0
@@ -71,7 +71,7 @@ func (j *judge) after(c *call) {
 	}
 }
 
-// moved judges the move of a job by a replica.
+// moved checks a state change that a replica made.
 func (j *judge) moved(id string, was, is row, by *replica) {
 	switch {
 	case is.fence < was.fence:
@@ -116,7 +116,7 @@ func (j *judge) number(query string, args ...any) (n int64) {
 	return n
 }
 
-// open counts what has not come to its end: jobs, deletions and deliveries.
+// open counts jobs, deletions and deliveries that have not ended.
 func (j *judge) open() int64 {
 	return j.number(`SELECT (SELECT COUNT(*) FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING'))
 		+ (SELECT COUNT(*) FROM render_jobs WHERE state IN ('PENDING', 'PROCESSING'))
@@ -125,14 +125,14 @@ func (j *judge) open() int64 {
 		+ (SELECT COUNT(*) FROM event_deliveries WHERE state = 'PENDING')`)
 }
 
-// none fails unless the query counts nothing.
+// none fails unless the query counts 0.
 func (j *judge) none(what, query string, args ...any) {
 	if n := j.number(query, args...); n > 0 {
 		j.fail("%s: %d", what, n)
 	}
 }
 
-// end judges what is left when all is over.
+// end checks the final state.
 func (j *judge) end() {
 	if n := j.open(); n > 0 {
 		j.fail("%d jobs, deletions or deliveries did not come to an end", n)
@@ -151,7 +151,7 @@ func (j *judge) money() {
 		SELECT 1 FROM credit_ledger l WHERE l.ref_id = 'consume-' || s.id AND l.amount = -s.credits)`)
 	j.none("charges without their job", `SELECT COUNT(*) FROM credit_ledger l WHERE kind = 'consume' AND NOT EXISTS (
 		SELECT 1 FROM separation_jobs s WHERE l.ref_id = 'consume-' || s.id)`)
-	// Who deletes a job that the provider works on gets nothing back.
+	// An owner who deletes a job while the provider works on it gets no refund.
 	j.none("failed jobs without a refund", `SELECT COUNT(*) FROM separation_jobs s WHERE state = 'FAILED' AND (deleted_at IS NULL OR submit_intent_at IS NULL)
 		AND NOT EXISTS (SELECT 1 FROM credit_ledger l WHERE l.ref_id = 'refund-' || s.id AND l.amount = s.credits)`)
 	j.none("refunds of jobs that did not fail", `SELECT COUNT(*) FROM credit_ledger l WHERE kind = 'refund' AND NOT EXISTS (
@@ -179,7 +179,7 @@ func (j *judge) money() {
 	}
 }
 
-// events: every end of a job that its owner did not delete is told.
+// events: the end of every job is reported, unless its owner deleted it.
 func (j *judge) events() {
 	j.none("ends without their event", `SELECT COUNT(*) FROM (
 			SELECT id, CASE state WHEN 'FAILED' THEN 'separation.failed' ELSE 'separation.ready' END AS type FROM separation_jobs WHERE deleted_at IS NULL
@@ -197,10 +197,10 @@ func (j *judge) events() {
 	}
 }
 
-// files: after the sweeps what is stored is what the rows need, and nothing else.
+// files: after the sweeps the store holds what the rows need, and nothing else.
 func (j *judge) files() {
 	ctx := context.Background()
-	time.Sleep(26 * time.Hour) // beyond the life of every upload
+	time.Sleep(26 * time.Hour) // longer than any upload lives
 	r := &replica{world: j.w, number: replicas, name: "sweeper"}
 	if err := r.build(); err != nil {
 		j.fail("%v", err)
@@ -216,8 +216,8 @@ func (j *judge) files() {
 	needed, err := db.Texts(j.w.db.Query(ctx, `SELECT object_key FROM separation_stems UNION ALL SELECT peaks_key FROM separation_stems WHERE peaks_key IS NOT NULL
 		UNION ALL SELECT output_key FROM render_jobs WHERE output_key IS NOT NULL UNION ALL SELECT poster_key FROM render_jobs WHERE poster_key IS NOT NULL`))
 	if err == nil {
-		// A poster whose storing was not confirmed is made again on request, under the same
-		// key, and goes with its film.
+		// A poster whose storing was not confirmed is made again on request, under the
+		// same key, and is deleted with its film.
 		unconfirmed, err = db.Texts(j.w.db.Query(ctx, `SELECT replace(output_key, '.mp4', '.jpg') FROM render_jobs WHERE output_key IS NOT NULL AND poster_key IS NULL`))
 	}
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"cutroom/internal/upstream/receipt"
 )
 
-// provider is the separation provider, which speaks its wire format to the real client.
+// provider is the separation provider, which speaks its wire format with the real client.
 type provider struct {
 	mu       sync.Mutex
 	serial   int
@@ -37,7 +37,7 @@ type project struct {
 	fails bool
 }
 
-// paid are the projects of a job.
+// paid counts the projects of a job.
 func (p *provider) paid(jobID string) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +49,7 @@ func (p *provider) paid(jobID string) (n int) {
 	return n
 }
 
-// line is the provider as one replica reaches it.
+// line connects one replica to the provider.
 type line struct{ r *replica }
 
 func (l line) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -155,7 +155,7 @@ func (p *provider) id(at string) int {
 	return n
 }
 
-// ears measures sound without looking at it.
+// ears measures sound without reading it.
 type ears struct{}
 
 const soundLength = time.Minute
@@ -172,7 +172,7 @@ func (ears) ProbeWithin(context.Context, string, media.MeasureOptions) (media.Pr
 	return media.Probe{}, errNotSimulated
 }
 
-// Encode draws peaks, from silence.
+// Encode draws peaks of silence.
 func (ears) Encode(_ context.Context, p media.Pass) (media.Result, error) {
 	_, err := p.Stdout.Write(make([]byte, 4096))
 	return media.Result{}, err
@@ -180,7 +180,7 @@ func (ears) Encode(_ context.Context, p media.Pass) (media.Result, error) {
 
 var errNotSimulated = errors.New("not simulated")
 
-// cutter is the engine of one replica: its films take a while and no processor.
+// cutter is the engine of one replica: its films take time but no processor.
 type cutter struct{ r *replica }
 
 const filmLength = 1234 * time.Millisecond
@@ -238,7 +238,7 @@ type receiver struct {
 	seen map[string]int // by the id of the event
 }
 
-// post is the receiver as one replica reaches it.
+// post connects one replica to the receiver.
 type post struct{ r *replica }
 
 func (p post) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -14,11 +14,11 @@ import (
 
 var plant = flag.Bool("planted", false, "run TestPlantedBugsAreFound, which compiles the service with each")
 
-// edit is a change of one file of the service, from one text to another.
+// edit replaces one text of a file of the service by another.
 type edit struct{ file, from, to string }
 
-// planted are bugs that the simulation must find. They exist in copies of files alone,
-// which the compiler takes instead of ours.
+// planted are bugs that the simulation must find. They exist only in copies of files that
+// the compiler uses instead of ours.
 var planted = []struct {
 	name  string
 	edits []edit
@@ -47,7 +47,7 @@ var planted = []struct {
 `}}},
 }
 
-// within is how many schedules may pass before a planted bug is found.
+// within is after how many schedules a planted bug must be found.
 const within = 10_000
 
 var failedSeed = regexp.MustCompile(`seed \d+: .*`)
@@ -75,7 +75,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// writeOverlay writes an overlay for the compiler with changed files of the service.
+// writeOverlay writes a compiler overlay with changed files of the service.
 func writeOverlay(t *testing.T, edits []edit) (overlay string) {
 	t.Helper()
 	dir := t.TempDir()

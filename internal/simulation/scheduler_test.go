@@ -20,37 +20,37 @@ import (
 	"cutroom/internal/db"
 )
 
-// scheduler lets one call after the other pass: of the database, the store, the provider,
-// the app store and the receiver of web hooks. Between two calls a goroutine touches
-// nothing that it shares with another replica, so the order of the calls is the schedule.
-// All its methods are called in the bubble of one schedule.
+// scheduler lets calls pass one at a time: calls to the database, the store, the
+// provider, the app store and the receiver of web hooks. Between two calls a goroutine
+// touches nothing that it shares with another replica, so the order of the calls is the
+// schedule. All its methods are called in the bubble of one schedule.
 type scheduler struct {
 	order  *rand.Rand // which call goes next
-	faults []fault    // sorted by position; those that struck are gone
-	quiet  bool       // no more faults, and nobody is held up
+	faults []fault    // sorted by position; faults that struck are removed
+	quiet  bool       // no more faults and delays
 
 	mu      sync.Mutex
 	parked  []*call
-	arrived chan struct{} // a call was parked, or may be ready
+	arrived chan struct{} // a call arrived, or may be ready
 
 	events []event // sorted by time
 
 	steps, strikable int
-	digest           uint64 // of all steps, which another run of the seed repeats
-	trace            *trace // nil unless the schedule is told
+	digest           uint64 // of all steps; another run of the seed has the same
+	trace            *trace // nil unless the steps are printed
 	after            func(c *call)
-	touched          tables  // by the step under way
-	tx               txFault // of the transaction under way
+	touched          tables  // by the current step
+	tx               txFault // of the current transaction
 }
 
-// event is something that the scheduler does at a time. A timer of its own would race
+// event is something that the scheduler does at a set time. A separate timer would race
 // with those of the service.
 type event struct {
 	at time.Time
 	do func()
 }
 
-// later has an event take place after a while.
+// later schedules an event.
 func (s *scheduler) later(after time.Duration, do func()) {
 	s.events = append(s.events, event{time.Now().Add(after), do})
 	slices.SortStableFunc(s.events, func(a, b event) int { return a.at.Compare(b.at) })
@@ -64,14 +64,14 @@ type call struct {
 	weight  weight
 	ctx     context.Context
 	resume  chan fault
-	until   time.Time   // held up until then
+	until   time.Time   // held back until then
 	frozen  bool        // a deadline does not end the wait
-	way     [12]uintptr // that led to the call: tells apart what else is equal
+	way     [12]uintptr // the stack that led to the call, to tell apart equal calls
 	caller  string      // for the trace
 	strikes bool        // a fault was chosen for it
 }
 
-// weight says which faults suit a call.
+// weight tells which faults suit a call.
 type weight int
 
 const (
@@ -119,9 +119,9 @@ func (s *scheduler) pass(ctx context.Context, from *replica, w weight, what stri
 	return f, nil
 }
 
-// await waits for the turn of a call, or for the end of its context unless its replica
-// stands still. The end of a context is no step, because a goroutine may or may not call
-// once more after it.
+// await waits for the turn of a call, or for the end of its context unless its replica is
+// frozen. The end of a context is not a step, because a goroutine may or may not make
+// another call after it.
 func (s *scheduler) await(c *call) fault {
 	select {
 	case f := <-c.resume:
@@ -147,7 +147,7 @@ func (s *scheduler) wake() {
 	}
 }
 
-// run makes steps until done reports true or the time is over.
+// run makes steps until done returns true or the time limit passes.
 func (s *scheduler) run(limit time.Duration, done func() bool) {
 	end := time.Now().Add(limit)
 	for {
@@ -190,7 +190,7 @@ func (s *scheduler) idle(end time.Time) {
 	}
 }
 
-// refuseDead lets go of the calls of dead replicas, which are no steps either.
+// refuseDead ends the calls of dead replicas. That is not a step either.
 func (s *scheduler) refuseDead() (any bool) {
 	var over []*call
 	s.mu.Lock()
@@ -208,7 +208,7 @@ func (s *scheduler) refuseDead() (any bool) {
 	return len(over) > 0
 }
 
-// next takes one of the calls that are ready.
+// next chooses one of the ready calls.
 func (s *scheduler) next() *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +238,7 @@ func compareCalls(a, b *call) int {
 	return cmp.Or(strings.Compare(fmt.Sprint(a.args...), fmt.Sprint(b.args...)), slices.Compare(a.way[:], b.way[:]), cmp.Compare(client(a.ctx), client(b.ctx)))
 }
 
-// client is the number of the request that a call is made for, 0 for none.
+// client is the number of the request that the call serves, or 0.
 func client(ctx context.Context) int {
 	n, _ := ctx.Value(clientKey{}).(int)
 	return n
@@ -246,7 +246,8 @@ func client(ctx context.Context) int {
 
 type clientKey struct{}
 
-// step lets a call pass, with the fault that strikes it, and waits until all is still.
+// step lets a call pass, with the fault that strikes it, and waits until all goroutines
+// block.
 func (s *scheduler) step(c *call) {
 	var f fault
 	if !s.quiet {
@@ -272,7 +273,7 @@ func (s *scheduler) step(c *call) {
 	}
 }
 
-// tables are those that the judge looks at.
+// tables are the ones that the judge has to check.
 type tables struct{ jobs, money bool }
 
 func (t *tables) note(query string) {
@@ -280,7 +281,7 @@ func (t *tables) note(query string) {
 	t.money = t.money || strings.Contains(query, "credit_")
 }
 
-// strike is the fault for a call.
+// strike returns the fault for a call.
 func (s *scheduler) strike(c *call) fault {
 	if c.from.dead.Load() || c.strikes {
 		return fault{}
@@ -315,7 +316,7 @@ func (s *scheduler) strike(c *call) fault {
 	return fault{}
 }
 
-// freeze holds up all that the replica has called.
+// freeze holds back all calls of the replica.
 func (s *scheduler) freeze(r *replica) {
 	for _, c := range s.parked {
 		if c.from == r {
@@ -324,22 +325,22 @@ func (s *scheduler) freeze(r *replica) {
 	}
 }
 
-// hashSeed is that of the digests, which are compared within one process.
+// hashSeed is the seed of digests, which are only compared within one process.
 var hashSeed = maphash.MakeSeed()
 
 func (s *scheduler) tell(c *call, k kind) {
 	for _, n := range []uint64{uint64(c.from.number), uint64(k), uint64(time.Now().UnixMilli()), maphash.String(hashSeed, c.what)} {
-		s.digest = (s.digest ^ n) * 1099511628211 // as FNV
+		s.digest = (s.digest ^ n) * 1099511628211 // like FNV
 	}
 	if s.trace != nil {
 		s.trace.step(c, k)
 	}
 }
 
-// txFault is what strikes within a transaction.
+// txFault is a fault within a transaction.
 type txFault struct {
 	kind kind
-	at   int // the statement, from 0
+	at   int // which statement, from 0
 	seen int
 }
 
@@ -371,7 +372,7 @@ func (r *replica) Pass(ctx context.Context, c db.Call) (context.Context, func(er
 	return calm, same
 }
 
-// passInTx lets the statements of a transaction pass, which is one step.
+// passInTx lets the statements of a transaction pass; together they are one step.
 func (r *replica) passInTx(ctx context.Context, c db.Call) (context.Context, func(error) error) {
 	r.world.sched.touched.note(c.Query)
 	f := &r.world.sched.tx
@@ -399,7 +400,7 @@ func (r *replica) passInTx(ctx context.Context, c db.Call) (context.Context, fun
 	return calm, same
 }
 
-// The queries by which package db begins a transaction.
+// The query with which package db begins a transaction.
 const begin = "BEGIN"
 
 func weigh(query string) weight {
@@ -414,7 +415,7 @@ func weigh(query string) weight {
 
 func same(err error) error { return err }
 
-// refuse returns a context in which no call is made, and its error.
+// refuse returns a context in which the call is not made, and its error.
 func refuse(cause error) (context.Context, func(error) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -426,8 +427,8 @@ func refuse(cause error) (context.Context, func(error) error) {
 	}
 }
 
-// do makes a call that is none of the database's: effect takes place unless the call
-// fails before.
+// do makes a call to anything but the database. effect happens unless the call fails
+// before it.
 func (r *replica) do(ctx context.Context, w weight, what, about string, effect func() error) error {
 	f, err := r.world.sched.pass(ctx, r, w, what, about)
 	switch {

@@ -30,12 +30,12 @@ var (
 
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(1600) // little is alive
+	debug.SetGCPercent(1600) // there are few live objects
 	clock.NoJitter()
 	os.Exit(m.Run())
 }
 
-// outcome is what came of a schedule.
+// outcome is the result of a schedule.
 type outcome struct {
 	why    string // what is wrong, or ""
 	digest uint64 // of all steps
@@ -82,7 +82,7 @@ func simulate(t *testing.T, dir string, p plan, tr *trace) (out outcome) {
 	return out
 }
 
-// scratch is a folder with the uploads, in memory where that can be.
+// scratch returns a folder with the uploads, in memory if possible.
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "simulation-")
@@ -147,7 +147,7 @@ func divide(t *testing.T, first, n, parts uint64) {
 	all.Wait()
 }
 
-// report shrinks a plan that fails and tells its steps.
+// report shrinks a failing plan and prints its steps.
 func report(t *testing.T, dir string, p plan) {
 	t.Helper()
 	p = shrink(t, dir, p)
@@ -156,11 +156,11 @@ func report(t *testing.T, dir string, p plan) {
 	t.Logf("shrunk: %s\n%v\n%v", out.why, p, tr)
 }
 
-// orders is how many other orders are tried of a smaller plan: without a call in front of
-// it, the same order would do something else.
+// orders is how many other orders are tried for a smaller plan: with one call fewer, the
+// same order would do something else.
 const orders = 25
 
-// shrink drops requests and faults as long as the plan still fails.
+// shrink removes requests and faults as long as the plan still fails.
 func shrink(t *testing.T, dir string, p plan) plan {
 	fails := func(q plan) (plan, bool) {
 		for n := range uint64(orders) {
@@ -192,8 +192,8 @@ func shrink(t *testing.T, dir string, p plan) plan {
 	return p
 }
 
-// kept are plans that failed once, as the trace of a failure prints them: so far with
-// planted bugs alone.
+// kept are plans that failed once, as the trace of a failure prints them. So far all of
+// them failed because of planted bugs.
 var kept = map[string]plan{
 	"the result of a former holder": {order: 190, requests: []request{{0, 2, 1, 2270000000, 1, 0}, {1, 0, 0, 0, 0, 0}}, faults: []fault{{4, 6, 78}, {29, 9, 589}}},
 	"a failure without its refund": {order: 381, requests: []request{{0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0}, {2, 1, 0, 6971000000, 1, 0}, {3, 2, 1, 72000000, 1, 0}},
@@ -216,9 +216,9 @@ func TestKeptPlans(t *testing.T) {
 	}
 }
 
-// The same seed makes the same steps, or a failure could not be replayed. Go chooses at
-// random where several cases of a select are ready at once, so one seed in thousands
-// differs now and then; one that always differs depends on something else.
+// The same seed must make the same steps, or a failure could not be replayed. If several
+// cases of a select are ready, Go chooses at random, so one seed in thousands differs
+// occasionally. A seed that always differs depends on something else.
 func TestSeedsRepeat(t *testing.T) {
 	dir := scratch(t)
 	for seed := range uint64(*repeats) {
@@ -242,10 +242,10 @@ func TestSeedsRepeat(t *testing.T) {
 	}
 }
 
-// trace tells the steps of a schedule.
+// trace prints the steps of a schedule.
 type trace struct {
 	lines []string
-	names map[string]string // of what has an id
+	names map[string]string // names for ids
 }
 
 var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
@@ -266,7 +266,7 @@ func (t *trace) step(c *call, k kind) {
 	t.lines = append(t.lines, line)
 }
 
-// maxStep is how much of a statement is told.
+// maxStep is how much of a statement is printed.
 const maxStep = 110
 
 func (t *trace) name(id string) string {

@@ -40,12 +40,12 @@ func (b *bucket) get(key string) (stored, error) {
 	return o, nil
 }
 
-// store is the bucket as one replica reaches it.
+// store connects one replica to the bucket.
 type store struct{ r *replica }
 
 func (s store) bucket() *bucket { return s.r.world.bucket }
 
-// do makes one request. A failure is one of the network.
+// do makes one request. A failure is a network failure.
 func (s store) do(ctx context.Context, w weight, what, key string, effect func() error) error {
 	err := s.r.do(ctx, w, what, key, effect)
 	if err == errLost || err == errCrashed {
@@ -110,7 +110,7 @@ func (s store) List(ctx context.Context, prefix string, each func(objectstore.In
 	for _, key := range keys {
 		o, err := s.bucket().get(key)
 		if err != nil {
-			continue // removed since
+			continue // deleted in the meantime
 		}
 		if err := each(objectstore.Info{Key: key, SizeBytes: int64(len(o.content)), ModTime: o.at}); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (s store) List(ctx context.Context, prefix string, each func(objectstore.In
 	return nil
 }
 
-// Nothing that is simulated reads a part of an object.
+// The simulated code never reads a part of an object.
 func (s store) Open(context.Context, string) (objectstore.Object, error) {
 	return nil, objectstore.ErrNotFound
 }

@@ -42,13 +42,13 @@ type world struct {
 	provider *provider
 	receiver *receiver
 	ahead    time.Duration // of the database's clock
-	down     int           // how often a replica went down
+	down     int           // how often a replica crashed or stopped
 
-	replicas []*replica // those that live, or lived last
+	replicas []*replica // the current ones, dead or alive
 	all      sync.WaitGroup
 	clients  sync.WaitGroup
-	waiting  atomic.Int64 // clients that have no answer yet
-	stopped  bool         // no replica is started again
+	waiting  atomic.Int64 // clients without an answer so far
+	stopped  bool         // start no more replicas
 
 	judge *judge
 }
@@ -77,8 +77,8 @@ var quietLog = slog.New(slog.DiscardHandler)
 
 const replicas = 2
 
-// The lifetimes that are simulated. They are shorter than those of production, so that a
-// schedule reaches what happens at their end.
+// The simulated lifetimes. They are shorter than in production, so that a schedule
+// reaches what happens at their end.
 const (
 	stuckAfter  = 30 * time.Second
 	pollTimeout = 90 * time.Second
@@ -149,7 +149,7 @@ func (r *replica) build() error {
 	return nil
 }
 
-// sweep runs the rounds of sweeps, as package app does.
+// sweep runs the sweeps as package app does.
 func (r *replica) sweep(ctx context.Context) {
 	var rounds sync.WaitGroup
 	round := func(interval time.Duration, tasks ...func(context.Context) error) {
@@ -158,7 +158,7 @@ func (r *replica) sweep(ctx context.Context) {
 			defer tick.Stop()
 			for fresh := r.world.down == 0; ctx.Err() == nil; fresh = false {
 				for _, task := range tasks {
-					if !fresh { // at first there is nothing to sweep
+					if !fresh { // a new replica has nothing to sweep
 						_ = task(ctx)
 					}
 				}
@@ -184,7 +184,7 @@ func (r *replica) expire(ctx context.Context) error {
 	return nil
 }
 
-// crash ends a replica: no call of it takes effect any more.
+// crash ends a replica: none of its later calls takes effect.
 func (r *replica) crash() {
 	if !r.dead.Swap(true) {
 		r.cancel()
@@ -192,14 +192,15 @@ func (r *replica) crash() {
 	}
 }
 
-// stop has a replica hand back what it does.
+// stop makes a replica hand back its work.
 func (r *replica) stop() {
 	r.cancel()
 	w := r.world
 	w.all.Go(func() { r.ended.Wait(); r.comeBack() })
 }
 
-// comeBack starts the replica again, now sooner and now later than its leases run out.
+// comeBack starts the replica again, sometimes before and sometimes after its leases
+// expire.
 func (r *replica) comeBack() {
 	w := r.world
 	w.down++
@@ -233,13 +234,13 @@ func (w *world) stopAll() {
 	})
 }
 
-// jump puts the database's clock ahead of the replicas'.
+// jump moves the database's clock ahead of the replicas' clocks.
 func (w *world) jump(by time.Duration) {
 	w.ahead += by
 	clock.Advance(w.ahead)
 }
 
-// The product that is bought.
+// The product that users buy.
 const (
 	product        = "credits.10"
 	productCredits = 10
@@ -263,7 +264,7 @@ type request struct {
 	number, what, user int
 	at                 time.Duration
 	copies             int // sent at the same time
-	of                 int // the request whose job is deleted
+	of                 int // the number of the request whose job is deleted
 }
 
 func (q request) key() string { return fmt.Sprintf("key-%d", q.number) }
@@ -322,7 +323,7 @@ func (w *world) send(q request, copyNo int) {
 	})
 }
 
-// serve is what a replica does for a request.
+// serve handles a request on a replica.
 func (w *world) serve(ctx context.Context, r *replica, q request) (answer string, err error) {
 	owner := userID(q.user)
 	key := idempotency.Key{UserID: owner, Value: q.key(), Fingerprint: "same"}
@@ -357,14 +358,14 @@ func sourceFile(dir, name string) staging.File {
 	return staging.File{Name: name, FileName: name, Path: filepath.Join(dir, name), SizeBytes: int64(len(sources[name])), SHA256: fmt.Sprintf("%064d", len(name))}
 }
 
-// plan is all that decides a schedule.
+// plan is everything that determines a schedule.
 type plan struct {
-	order    uint64 // the seed of which call goes next
+	order    uint64 // the seed of the order of calls
 	requests []request
 	faults   []fault
 }
 
-// String tells a plan, and how it is written down in kept.
+// String describes a plan, as written down in kept.
 func (p plan) String() string {
 	var told, requests, faults []string
 	for _, q := range p.requests {
@@ -387,7 +388,7 @@ func drawPlan(seed uint64) plan {
 // disturbed is how long faults may strike.
 const disturbed = 40 * time.Second
 
-// run runs a schedule within a bubble, and reports what is wrong.
+// run runs a schedule in a bubble, and returns what is wrong.
 func (w *world) run() {
 	uuid.SetRand(rand.NewChaCha8([32]byte{byte(w.plan.order), byte(w.plan.order >> 8), byte(w.plan.order >> 16), byte(w.plan.order >> 24)}))
 	w.jump(0)

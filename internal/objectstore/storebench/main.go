@@ -1,12 +1,12 @@
-// Command storebench moves one large object to and from a real S3 server, by
-// the Bucket of this module and by the plain client of the AWS SDK, and writes
-// down how fast each was and how much memory it took:
+// Command storebench moves one large object to and from a real S3 server, with this
+// module's Bucket and with the plain AWS SDK client, and writes down the speed and the
+// memory of each:
 //
 //	scripts/s3.sh run go run ./internal/objectstore/storebench -report docs/benchmarks.md
 //
-// Every transfer is a process of its own, so that peak memory and processor
-// time belong to it alone. The ways take turns, so that a machine that is busy
-// for a while is so for all of them.
+// Every transfer runs in a process of its own, so that its peak memory and processor time
+// are measured alone. The ways take turns, so that a busy machine slows all of them
+// alike.
 package main
 
 import (
@@ -66,15 +66,15 @@ func run(ctx context.Context) error {
 	return section.Save(*report)
 }
 
-// result is what one transfer took.
+// result is the cost of one transfer.
 type result struct {
 	Seconds    float64
 	CPUSeconds float64 // of the client, user and system
 	PeakMiB    float64 // largest resident set of the client
 }
 
-// measureHere performs one transfer and prints how long it took. Starting the
-// program and building the client are not counted.
+// measureHere performs one transfer and prints its duration, without the start of the
+// program and the creation of the client.
 func measureHere(ctx context.Context, at objectstore.BucketConfig, name, file string) error {
 	i := slices.IndexFunc(ways, func(w way) bool { return w.name == name })
 	if i < 0 {
@@ -107,7 +107,8 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	for round := range b.rounds {
-		// Another way begins each round: the first one finds the disk quietest.
+		// Each round begins with another way, because the first one finds the disk
+		// quietest.
 		for i := range ways {
 			w := ways[(i+round)%len(ways)]
 			if w.upload {
@@ -145,7 +146,7 @@ func (b *bench) measure(ctx context.Context, name, file string) error {
 	return nil
 }
 
-// median of a figure over the rounds.
+// median returns the median of a figure over the rounds.
 func (b *bench) median(w way, figure func(result) float64) float64 {
 	var all []float64
 	for _, r := range b.results[w.name] {
@@ -176,7 +177,7 @@ more than one stream, because this server writes them once as they come and once
 kept because a broken connection then costs one part and not the whole upload.`, b.ratio(ways[:3], seconds), b.ratio(ways[3:], seconds))
 }
 
-// ratio is the speed of the first way against the best of the others.
+// ratio is the speed of the first way relative to the best of the others.
 func (b *bench) ratio(of []way, seconds func(result) float64) float64 {
 	best := b.median(of[1], seconds)
 	for _, w := range of[2:] {
@@ -194,7 +195,7 @@ func randomFile(path string, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// same compares two files: a transfer that is fast and wrong is worth nothing.
+// same compares two files: a fast transfer with wrong bytes is worthless.
 func same(a, b string) error {
 	ctx := context.Background()
 	sumA, _, errA := disk.Digest(ctx, a)

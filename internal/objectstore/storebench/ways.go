@@ -35,14 +35,14 @@ func parseTarget(value string) (objectstore.BucketConfig, error) {
 // transfer moves the object between the key and the file.
 type transfer func(ctx context.Context, key, file string) error
 
-// way is one of those that are compared.
+// way is one of the compared ways to transfer.
 type way struct {
 	name   string
 	upload bool
 	open   func(objectstore.BucketConfig) transfer
 }
 
-// ways are Bucket first, of either direction.
+// ways lists Bucket first for each direction.
 var ways = []way{
 	{"upload, Bucket", true, func(at objectstore.BucketConfig) transfer {
 		b := objectstore.NewBucket(at)
@@ -61,7 +61,7 @@ const (
 	managerParallel = 5
 )
 
-// plain is what a program does with the SDK alone, with its defaults.
+// plain uses the SDK alone, with its defaults.
 type plain struct {
 	client *s3.Client
 	bucket string
