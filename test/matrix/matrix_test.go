@@ -1,11 +1,11 @@
-// Package matrix lets every step of the separation provider's protocol fail in
-// every way, against the real service, and keeps the table of what comes of it
-// in docs/separation.md.
+// Package matrix makes every step of the separation provider's protocol fail in every
+// way, against the real service, and keeps the table of the results in
+// docs/separation.md.
 //
 //	go test ./test/matrix -update   writes the table anew
 //
-// Without -update the test fails where the document says something else. Apart
-// from that, every row is held to the rules that all of them obey.
+// Without -update the test fails if the document differs. In addition, every row must
+// keep the rules that hold for all rows.
 package matrix
 
 import (
@@ -39,11 +39,11 @@ const document = "../../docs/separation.md"
 type result struct {
 	state, sentence, code string
 	refunded              bool
-	calls                 int // of the step; -1 where it is no fixed number
-	projects              int // that the provider was paid for
+	calls                 int // of the step; -1 if the number varies
+	projects              int // for which the provider was paid
 }
 
-// outcome is the result as the document says it.
+// outcome is the result as the document states it.
 func (r result) outcome() string {
 	says := "–"
 	if r.sentence != "" {
@@ -66,7 +66,8 @@ func TestFaultMatrix(t *testing.T) {
 	all := scenarios()
 	chosen := all
 	if apitest.Postgres() && !*update {
-		// What the provider does is no matter of the database: a sample will do.
+		// The provider's behaviour does not depend on the database, so a sample is
+		// enough.
 		chosen = nil
 		for i, c := range all {
 			if i%9 == 0 {
@@ -126,7 +127,7 @@ func observe(t *testing.T, s *apitest.Server, source string, c scenario) result 
 	p := s.World.Separator
 	plain := p.Behaviour()
 	p.Faults.ResetCalls()
-	u := s.SignIn(t) // with three credits
+	u := s.SignIn(t) // with the three credits of a new user
 	if c.rule != nil {
 		s.World.FailSeparator(t, *c.rule)
 	}
@@ -164,13 +165,13 @@ func observe(t *testing.T, s *apitest.Server, source string, c scenario) result 
 	return r
 }
 
-// sentences are all that a client may ever read of a provider's failure.
+// sentences are all the messages about a provider's failure that a client may see.
 var sentences = []string{
 	"Authentication failed with the provider", "Insufficient provider quota", "Provider rate limit exceeded, please try again later",
 	"Invalid request to the provider", "Provider service unavailable",
 }
 
-// hold checks a row against the rules that no row may break.
+// hold checks a row against the rules for all rows.
 func (r result) hold(t *testing.T, c scenario) {
 	bad := func(format string, args ...any) {
 		t.Errorf("%s, %s: %s (%+v)", c.step, c.fault, fmt.Sprintf(format, args...), r)
@@ -229,8 +230,8 @@ func parse(table string) map[[2]string]string {
 	return out
 }
 
-// write puts the results into the document: a line for each step and outcome,
-// with all faults that end so.
+// write puts the results into the document: one line per step and outcome, with all
+// faults that cause this outcome.
 func write(t *testing.T, all []scenario, results []result) {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -259,5 +260,5 @@ func write(t *testing.T, all []scenario, results []result) {
 	}
 }
 
-// rule is a shorthand.
+// rule returns a pointer to r.
 func rule(r fake.Rule) *fake.Rule { return &r }

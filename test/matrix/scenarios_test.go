@@ -36,19 +36,19 @@ func scenarios() []scenario {
 var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
 	separator.StepProgress, separator.StepProject, separator.StepDownloadLink, separator.StepDownload}
 
-// fault is what the provider does instead of answering.
+// fault is what the provider does instead of a normal answer.
 type fault struct {
 	name, sentence string
 	rule           fake.Rule
 }
 
-// afterPayment are the steps at which a project exists that is paid for: they
-// are asked again and again, and only a refusal ends them.
+// afterPayment are the steps after the project was paid for. They are repeated, and only
+// a refusal ends them.
 var afterPayment = []string{separator.StepProgress, separator.StepProject, separator.StepDownloadLink, separator.StepDownload}
 
-// ends reports whether a fault at a step after the payment ends the job at once.
+// ends reports whether a fault at a step after payment ends the job at once.
 func (f fault) ends(step string) bool {
-	if step == separator.StepDownload { // a file that is here and is no audio will not be another one later
+	if step == separator.StepDownload { // a complete file that is not audio will not change later
 		return f.rule.Kind == fake.KindStatus && f.rule.Status < 500 || f.rule.Kind == fake.KindGarbage || f.rule.Kind == fake.KindHuge
 	}
 	return f.rule.Kind == fake.KindStatus && f.rule.Status < 500 && f.rule.Status != 429
@@ -73,8 +73,8 @@ var faults = []fault{
 	{"Content-Length too large", "", fake.Rule{Kind: fake.KindLength, LengthDelta: 100}},
 }
 
-// lasting is every step with every fault, from the first call on. After the
-// payment most of them last until the time-out: one stands for all.
+// lasting combines every step with every fault, from the first call on. After payment
+// most faults last until the time-out, so one stands for all.
 func lasting() []scenario {
 	var out []scenario
 	for _, step := range steps {
@@ -86,7 +86,8 @@ func lasting() []scenario {
 			c := scenario{table: always, step: step, fault: f.name, sentence: f.sentence}
 			c.rule = rule(f.rule)
 			c.rule.Step = step
-			// What the provider spoils after it did the work: there the project exists.
+			// The fault spoils the answer after the provider did the work, so the project
+			// exists.
 			c.rule.Effect = step == separator.StepSubmit && f.rule.Kind != fake.KindStatus
 			c.require()
 			if paid && !f.ends(step) {
@@ -98,7 +99,7 @@ func lasting() []scenario {
 	return out
 }
 
-// require adds what the contract says about a fault that stays.
+// require adds what the contract says about a permanent fault.
 func (c *scenario) require() {
 	status := c.rule.Status
 	switch c.step {
@@ -107,10 +108,10 @@ func (c *scenario) require() {
 		c.want = "FAILED"
 	case separator.StepUpload:
 		if status == 0 {
-			return // the body of a blob store's answer is not read, so many faults are none
+			return // the body of a blob store's answer is not read, so many faults have no effect
 		}
 	case separator.StepDownload, separator.StepDownloadLink:
-		c.anyCalls = status == 404 // looked up again for as long as the backoff lasts
+		c.anyCalls = status == 404 // looked up again until the backoff ends
 		if status == 404 {
 			c.sentence = ""
 			return
@@ -132,7 +133,7 @@ func (c *scenario) require() {
 	}
 }
 
-// passing is a single fault of each step that may be called again.
+// passing is a single fault at each step that may be called again.
 func passing() []scenario {
 	var out []scenario
 	for _, step := range afterPayment {
@@ -140,7 +141,7 @@ func passing() []scenario {
 			if f.ends(step) {
 				continue
 			}
-			// More often than a call is tried that nothing was paid for yet.
+			// More faults than the attempts of a call for which nothing was paid yet.
 			c := scenario{table: once, step: step, fault: f.name + ", four times", rule: rule(f.rule), want: "READY", anyCalls: true}
 			c.rule.Step, c.rule.Times = step, 4
 			if f.rule.Kind == fake.KindStall || f.rule.Kind == fake.KindSlow {
@@ -184,7 +185,7 @@ func passing() []scenario {
 	)
 }
 
-// hostile is what links, redirects and archives may hold.
+// hostile lists what links, redirects and archives may contain.
 func hostile() []scenario {
 	var out []scenario
 	add := func(fault, want string, behave func(b *separator.Behaviour)) {
@@ -253,7 +254,7 @@ func hostile() []scenario {
 	return out
 }
 
-// entry is one entry of an archive; a file without text is a sound.
+// entry is one entry of an archive. A file without text is a sound.
 type entry struct {
 	name, link, text string
 	kind             byte
@@ -295,7 +296,7 @@ func many(n int) []entry {
 	return out
 }
 
-// claims is an archive whose only entry is said to be larger than it is.
+// claims is an archive whose only entry claims to be larger than it is.
 func claims(size int64) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

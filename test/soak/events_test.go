@@ -10,14 +10,14 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// event is one thing that may happen, this often in proportion.
+// event is something that may happen, and how often in proportion.
 type event struct {
 	name   string
 	weight int
 	do     func()
 }
 
-// step lets one thing happen.
+// step makes one event happen.
 func (k *soak) step() {
 	if !k.restart.IsZero() && time.Now().After(k.restart) {
 		k.bringUp()
@@ -48,8 +48,7 @@ func (k *soak) step() {
 	time.Sleep(time.Duration(k.rng.IntN(700)) * time.Millisecond)
 }
 
-// lull leaves the service in peace for a while, so that some jobs get to their
-// end between the crashes.
+// lull leaves the service alone for a while, so that some jobs end between crashes.
 func (k *soak) lull() {
 	if !k.restart.IsZero() {
 		return
@@ -62,8 +61,8 @@ func (k *soak) lull() {
 var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
 	separator.StepProgress, separator.StepProject, separator.StepDownload}
 
-// fault spoils one or two of the next calls of a step. Delays are the most
-// frequent: they hold a job in one place long enough to be killed there.
+// fault spoils one or two of the next calls of a step. Delays are the most frequent: they
+// keep a job in one place long enough to kill its replica there.
 func (k *soak) fault() {
 	rule := fake.Rule{Step: steps[k.rng.IntN(len(steps))], Times: 1 + k.rng.IntN(2), Nth: 1 + k.rng.IntN(2)}
 	switch n := k.rng.IntN(20); {
@@ -102,8 +101,8 @@ func (k *soak) behave() {
 	})
 }
 
-// kill crashes a replica, or all of them. They come back after a while; where
-// another goes on, sometimes only after it has taken over.
+// kill crashes one replica or all of them. They restart after a while. If another replica
+// is up, the restart sometimes waits until that one has taken over the jobs.
 func (k *soak) kill() {
 	victims := k.running()
 	if len(victims) == 0 {
@@ -131,8 +130,8 @@ func (k *soak) kill() {
 	k.restart = time.Now().Add(down)
 }
 
-// lieInWait waits, not for long, until a job is in a state that passes quickly,
-// and then for a part of it.
+// lieInWait waits briefly for a job to reach a short-lived state, and then for a part of
+// that state's duration.
 func (k *soak) lieInWait() {
 	for _, prey := range []string{"SUBMITTING", asking} {
 		if k.rng.IntN(2) == 0 {
@@ -195,9 +194,9 @@ func (k *soak) running() []int {
 	return out
 }
 
-// jump moves every time in the database into the past, as if all clocks had
-// jumped ahead: not quite over a lease, over a lease, over the threshold of
-// SUBMITTING, over that of polling, or over all of them.
+// jump moves every time in the database into the past, as if all clocks had jumped ahead:
+// by a bit less than a lease, or past a lease, the SUBMITTING threshold, the polling
+// threshold, or all of them.
 func (k *soak) jump() {
 	by := []time.Duration{5 * time.Second, 12 * time.Second, 12 * time.Second, 70 * time.Second, 130 * time.Second}[k.rng.IntN(5)]
 	if k.rng.IntN(12) == 0 {
@@ -228,7 +227,7 @@ func (k *soak) jump() {
 	}
 }
 
-// look reads a job as its owner does, and collects a stem if there is one.
+// look reads a job as its owner does, and downloads a stem if there is one.
 func (k *soak) look() {
 	k.mu.Lock()
 	var id, owner string
@@ -244,7 +243,7 @@ func (k *soak) look() {
 		at := *u
 		at.Server = k.direct[i]
 		for _, stem := range at.Separation(k.t, id).Stems {
-			// 404: disposed of in between.
+			// 404: deleted in the meantime.
 			res := at.Do(k.t, apitest.Request{Path: stem.URL[len(k.s.Config("PUBLIC_BASE_URL")):]})
 			if res.Status != 200 && res.Status != 404 {
 				k.t.Errorf("stem: %d", res.Status)

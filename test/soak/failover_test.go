@@ -10,10 +10,10 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// recovery is how long after the promotion the service may need to take requests.
+// recovery is how soon after the promotion the service must accept requests.
 const recovery = time.Minute
 
-// The primary dies under separations and renders, and its standby, which has every
+// The primary dies during separations and renders. Its standby, which has every
 // acknowledged commit, is promoted.
 func TestNothingIsLostWhenAStandbyTakesOver(t *testing.T) {
 	if !apitest.Postgres() {
@@ -39,7 +39,7 @@ func TestNothingIsLostWhenAStandbyTakesOver(t *testing.T) {
 	if err := pair.Fail(); err != nil {
 		t.Logf("the primary ended: %v", err)
 	}
-	time.Sleep(2 * time.Second) // until somebody, or a program, has noticed
+	time.Sleep(2 * time.Second) // until an operator or a program has noticed
 	if err := pair.Promote(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,12 @@ import (
 	"cutroom/internal/sandbox/store"
 )
 
-// The history of a run is what clients asked and were told, with the times at which they
-// asked and were told. It is linearizable if every request can be given one moment
-// between the two at which it took effect, such that a plain account in memory would
-// have answered the same.
+// The history of a run lists the clients' requests and answers with their times. It is
+// linearizable if every request can have taken effect at one moment between its two times,
+// such that a plain account in memory would have given the same answers.
 
-// request is what a client asked of an account: the balance, or to submit a job or
-// present a purchase under a key that counts once. A refund is the service's own move.
+// request is a client's request about an account: read the balance, submit a job, or
+// present a purchase under a key that counts once. The service itself makes refunds.
 type request struct {
 	user   string
 	kind   string // balance, submit, purchase or refund
@@ -29,8 +28,8 @@ type request struct {
 	amount int // of a refund
 }
 
-// answer is what it was told. A request without a known outcome may have had its effect,
-// or have it later, or never.
+// answer is the answer that the client got. A request with an unknown outcome may have
+// taken effect, may do so later, or never.
 type answer struct {
 	known   bool
 	refused bool // not enough credits
@@ -38,7 +37,7 @@ type answer struct {
 	result  string
 }
 
-// account is the state of the model: what the keys that took effect resulted in.
+// account is the state of the model: the results of the keys that took effect.
 type account struct {
 	balance int
 	keys    map[string]string
@@ -50,10 +49,11 @@ func (a account) with(amount int, key, result string) account {
 	return account{balance: a.balance + amount, keys: keys}
 }
 
-// price is what every submission of the run costs, and product what every purchase grants.
+// price is the cost of every submission, and product what every purchase grants.
 const price, product = 1, 10
 
-// step says whether an account answers a request so, and what becomes of it.
+// step returns whether an account may answer a request in this way, and the account's
+// next state.
 func (a account) step(in request, out answer) (bool, account) {
 	result, done := a.keys[in.key]
 	switch in.kind {
@@ -80,7 +80,7 @@ func (a account) step(in request, out answer) (bool, account) {
 	return !out.known || result == out.result, a
 }
 
-// accounts is the model of all accounts, each of which begins with a balance.
+// accounts is the model of all accounts. Each starts with a balance.
 func accounts(begin int) porcupine.Model {
 	return porcupine.Model{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -110,17 +110,17 @@ func partition(history []porcupine.Operation, by func(porcupine.Operation) strin
 	return out
 }
 
-// recorder collects a history from many clients.
+// recorder collects the requests and answers of many clients.
 type recorder struct {
 	mu    sync.Mutex
 	began time.Time
 	ops   []porcupine.Operation
 }
 
-// forever is when a request without a known outcome takes effect at the latest.
+// forever is the latest time at which a request with an unknown outcome takes effect.
 const forever = 1 << 62
 
-// ask makes a request and records it with what the client was told.
+// ask makes a request and records it with the answer.
 func (r *recorder) ask(in request, call func() answer) {
 	from := time.Since(r.began)
 	out := call()
@@ -169,7 +169,7 @@ func (k *soak) client(rng *rand.Rand, quit <-chan struct{}) {
 	}
 }
 
-// read sends a request whose answer has a balance to some replica.
+// read sends a request whose answer contains a balance to any replica.
 func (k *soak) read(rng *rand.Rand, u apitest.User, in request, r apitest.Request) {
 	i, ok := k.anyUp(rng)
 	if !ok {
@@ -188,7 +188,7 @@ func (k *soak) read(rng *rand.Rand, u apitest.User, in request, r apitest.Reques
 }
 
 // judgeHistory adds the refunds to the history and fails the test unless it is
-// linearizable. The time in the ledger is of the statement; its commit follows.
+// linearizable. The ledger records the time of the statement; its commit follows.
 func (k *soak) judgeHistory() {
 	rows, err := k.query(k.t.Context(), `SELECT user_id, CAST(amount AS TEXT), CAST(created_at AS TEXT) FROM credit_ledger WHERE kind = 'refund'`)
 	if err != nil {
@@ -219,14 +219,14 @@ func (k *soak) linearizable(what string, model porcupine.Model, history []porcup
 	}
 }
 
-// change is what became of a separation's row, as a trigger wrote it down.
+// change is a change of a separation's row, as a trigger recorded it.
 type change struct {
 	job, state, owner string
 	fence, until, now int64
 }
 
-// watchClaims has PostgreSQL write down every change of a lease, in the order of the
-// commits, because a row is locked from the trigger to the commit.
+// watchClaims makes PostgreSQL record every change of a lease in commit order: a row is
+// locked from the trigger to the commit.
 func (k *soak) watchClaims() {
 	if !apitest.Postgres() {
 		return
@@ -264,8 +264,8 @@ func (k *soak) judgeClaims() {
 	k.linearizable("claims", leases(), history)
 }
 
-// leases is the model of a job's lease: it has one holder at a time, who changes only
-// when the lease is free or has run out, and never after the job has ended.
+// leases is the model of a job's lease. It has one holder at a time. The holder changes
+// only when the lease is free or expired, and never after the job has ended.
 func leases() porcupine.Model {
 	return porcupine.Model{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -286,7 +286,7 @@ func leases() porcupine.Model {
 	}
 }
 
-// A checker that accepts everything would find nothing.
+// A checker that accepts everything would find no fault.
 func TestHistoriesThatAreNotLinearizableAreRefused(t *testing.T) {
 	op := func(from, to int64, in request, out answer) porcupine.Operation {
 		return porcupine.Operation{Input: in, Output: out, Call: from, Return: to}

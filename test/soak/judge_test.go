@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// trace is what happened, for the report of a failure.
+// trace records what happened, for the report of a failure.
 type trace struct {
 	mu    sync.Mutex
 	lines []string
@@ -32,7 +32,7 @@ func (t *trace) String() string {
 	return strings.Join(t.lines[max(0, len(t.lines)-400):], "\n")
 }
 
-// watch measures how long jobs lie still after their lease ran out.
+// watch measures how long jobs stay idle after their lease expired.
 type watch struct {
 	mu      sync.Mutex
 	since   map[string]time.Time // job and fence -> first seen expired
@@ -42,15 +42,15 @@ type watch struct {
 	most    int // jobs in flight
 }
 
-// pause forgets who is waiting, because the clocks have jumped or nobody is up.
+// pause forgets the waiting jobs, because the clocks have jumped or no replica is up.
 func (w *watch) pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.since = map[string]time.Time{}
 }
 
-// note compares what is expired now with what was, and returns the longest
-// that any job has been lying still.
+// note compares the jobs whose lease is expired now with those before, and returns the
+// longest time for which any job has been idle.
 func (w *watch) note(expired []string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,10 +107,10 @@ func (k *soak) active() (int, error) {
 	return n, err
 }
 
-// asking is the moment in which the provider may or may not have heard.
+// asking is the state in which the provider may or may not have received the request.
 const asking = "SUBMITTING, asking"
 
-// states counts what the jobs that a crash may hit are doing.
+// states counts, by state, the jobs that a crash may hit.
 func (k *soak) states() map[string]int {
 	rows, err := k.query(k.t.Context(), `SELECT CASE WHEN state = 'SUBMITTING' AND submit_intent_at IS NOT NULL THEN $1 ELSE state END
 		FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`, asking)
@@ -124,8 +124,8 @@ func (k *soak) states() map[string]int {
 	return out
 }
 
-// sample looks at the running service many times a second: the limit, the
-// order of the queue, and how long a dead worker's jobs lie still.
+// sample checks the running service many times a second: the limit, the order of the
+// queue, and how long a dead worker's jobs stay idle.
 func (k *soak) sample(quit <-chan struct{}) {
 	ctx := context.WithoutCancel(k.t.Context())
 	ask := func(query string, args ...any) [][]string {
@@ -145,8 +145,8 @@ func (k *soak) sample(quit <-chan struct{}) {
 			k.watch.pause()
 			continue
 		}
-		// The provider first: a project that is there belongs to a job that has
-		// left the queue for good.
+		// Read the provider first: a project that exists belongs to a job that has left
+		// the queue for good.
 		titles := map[string]bool{}
 		for _, title := range k.s.World.Separator.Titles() {
 			titles[title] = true
@@ -168,7 +168,7 @@ func (k *soak) sample(quit <-chan struct{}) {
 		if running > limit {
 			k.t.Errorf("%d jobs in flight, want at most %d", running, limit)
 		}
-		// fence = 0: never claimed. Nothing younger may have been.
+		// fence = 0: never claimed. No younger job may have been claimed.
 		for _, r := range ask(`SELECT y.id, x.id FROM separation_jobs y JOIN users u ON u.id = y.user_id
 			JOIN separation_jobs x ON x.attempts > 0 AND x.created_at > y.created_at
 			WHERE y.state = 'QUEUED' AND y.fence = 0 AND u.erasing_at IS NULL LIMIT 1`) {
@@ -189,7 +189,7 @@ func (k *soak) sample(quit <-chan struct{}) {
 	}
 }
 
-// judge checks what must hold when everything has ended.
+// judge checks what must hold after everything has ended.
 func (k *soak) judge() {
 	if k.t.Failed() {
 		return
@@ -296,9 +296,9 @@ func (k *soak) judgeFiles(ctx context.Context) {
 	if !k.s.HasBucket() {
 		return
 	}
-	// The bucket's clock cannot be moved, so uploads that a crash orphaned are
-	// still within their hours. There is one at most for each submission that was cut
-	// off, or answered 503 because nobody knew whether its transaction had committed.
+	// The bucket's clock cannot be moved, so uploads orphaned by a crash are not old
+	// enough to be swept. There is at most one for each submission that was cut off, or
+	// that got a 503 because it was unknown whether its transaction had committed.
 	orphans := 0
 	for _, key := range k.objects() {
 		if strings.HasPrefix(key, "uploads/") {
@@ -323,7 +323,7 @@ func (k *soak) objects() []string {
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
 		if err != nil {
 			if os.IsNotExist(err) {
-				return nil // swept while walking
+				return nil // swept during the walk
 			}
 			return err
 		}

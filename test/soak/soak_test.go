@@ -1,15 +1,14 @@
-// Package soak tries separations against everything at once: random sequences
-// of submissions, provider faults, crashes, stops, clock jumps and deletions
-// against real processes, and then the invariants that money and the provider's
-// limit rest on.
+// Package soak runs separations against random sequences of submissions, provider faults,
+// crashes, stops, clock jumps and deletions, with real processes. Then it checks the
+// invariants behind money and the provider's limit.
 //
 //	CUTROOM_SOAK_SECONDS=n   how long (default 40)
 //	CUTROOM_SOAK_KILLS=n     until that many crashes instead
 //	CUTROOM_SOAK_SEED=n      repeats the sequence of an earlier run
 //
-// The seed fixes what happens in which order; how it interleaves with the
-// service's own work is up to the machine. Which database, and whether there is
-// a bucket, is decided as in package apitest.
+// The seed fixes the order of events. How they interleave with the service's own work
+// depends on the machine. Package apitest decides which database is used and whether
+// there is a bucket.
 package soak
 
 import (
@@ -34,9 +33,9 @@ func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
 
 const (
 	limit = 2 // jobs at the provider
-	// noticed is how long after its worker's lease a job may lie still: 6 s, and as
-	// long as a busy machine takes. Where nobody notices, it lies until it is stuck,
-	// which is a minute.
+	// noticed is how long after its worker's lease a job may stay idle: 6 s, plus delays
+	// of a busy machine. If no replica notices it, the job stays idle for a minute, until
+	// it is stuck.
 	noticed = 30 * time.Second
 )
 
@@ -44,7 +43,7 @@ const (
 type soak struct {
 	t      *testing.T
 	s      *apitest.Server
-	direct []*apitest.Server // the replicas without the front
+	direct []*apitest.Server // the replicas, bypassing the front
 	db     *db.DB
 	rng    *rand.Rand // of the main sequence
 	source string
@@ -53,18 +52,18 @@ type soak struct {
 	mu       sync.Mutex
 	up       []bool
 	users    []*apitest.User
-	accepted map[string]string // job -> user, of answers that arrived
+	accepted map[string]string // job -> user, from answers that arrived
 	cutOff   int               // submissions without an answer
 	answers  map[int]int       // to submissions, by status
 
-	credits int // of each user at first
+	credits int // of each user at the start
 	history recorder
 	trace   trace
 	watch   watch
-	away    atomic.Bool // the database
-	restart time.Time   // when dead replicas come back; zero: none is dead
+	away    atomic.Bool // the database is down
+	restart time.Time   // when dead replicas restart; zero: none is dead
 	kills   int
-	hit     map[string]int // what the killed replicas' jobs were doing
+	hit     map[string]int // states of the killed replicas' jobs
 	events  map[string]int
 }
 
@@ -136,7 +135,7 @@ func start(t *testing.T, seed uint64, more ...apitest.Option) *soak {
 	return k
 }
 
-// work starts the submitters, the readers and the sampler; stop ends them.
+// work starts the submitters, the readers and the sampler. stop ends them.
 func (k *soak) work(seed uint64) (stop func()) {
 	quit := make(chan struct{})
 	var all sync.WaitGroup
@@ -159,12 +158,12 @@ func (k *soak) work(seed uint64) (stop func()) {
 	}
 	all.Go(func() { k.sample(quit) })
 	stop = sync.OnceFunc(func() { close(quit); all.Wait() })
-	k.t.Cleanup(stop) // where the test ends early
+	k.t.Cleanup(stop) // if the test ends early
 	return stop
 }
 
-// submit posts a job to a replica that is up, with an idempotency key; where
-// the answer is lost, it is asked for again elsewhere, as a client would.
+// submit posts a job with an idempotency key to a replica that is up. If the answer is
+// lost, it repeats the request at another replica, as a client would.
 func (k *soak) submit(rng *rand.Rand) {
 	if active, err := k.active(); err != nil || active > 8 {
 		return // enough for now
@@ -218,7 +217,7 @@ func (k *soak) submit(rng *rand.Rand) {
 		if try > 0 || rng.IntN(10) > 0 {
 			return
 		}
-		// Now and then ask again although the answer came.
+		// Sometimes repeat the request although the answer arrived.
 	}
 }
 
@@ -234,8 +233,8 @@ func (k *soak) anyUp(rng *rand.Rand) (int, bool) {
 	return 0, false
 }
 
-// settle ends all trouble and waits until every job has ended, and the sweeps
-// have been over the files.
+// settle ends all faults and waits until every job has ended and the sweeps have
+// processed the files.
 func (k *soak) settle() {
 	if k.t.Failed() {
 		return
@@ -249,8 +248,8 @@ func (k *soak) settle() {
 		left, err = k.active()
 		return err == nil && left == 0
 	}, func() string { return fmt.Sprintf("%d jobs have not ended", left) })
-	// The sweeps of files run when a process starts. Uploads without a job are
-	// kept for hours, so they are made older.
+	// The file sweeps run when a process starts. Uploads without a job are kept for
+	// hours, so make them older.
 	k.s.Stop(k.t)
 	old := time.Now().Add(-7 * time.Hour)
 	dir := filepath.Join(k.s.Storage, "objects", "uploads")

@@ -109,15 +109,15 @@ func (t *AccessTokens) renew(ctx context.Context) (string, error) {
 	if err != nil || token.AccessToken == "" {
 		return "", sent.tokenError()
 	}
-	life := max(0, time.Until(token.Expiry)) // 0 where the answer names none
+	life := max(0, time.Until(token.Expiry)) // 0 if the answer states none
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.token, t.renewAt = token.AccessToken, began.Add(life-renewBefore)
 	return token.AccessToken, nil
 }
 
-// exchange is a transport for one request of package oauth2, which ignores its context and keeps
-// only the text of an error. It remembers what came of the request.
+// exchange is a transport for one request of package oauth2, which ignores its context
+// and keeps only the text of an error. It remembers the result of the request.
 type exchange struct {
 	ctx    context.Context
 	client *http.Client

@@ -32,7 +32,7 @@ func wantOnly(t *testing.T, err, want error, token string) {
 	}
 }
 
-// waitFor polls a condition that another goroutine makes true.
+// waitFor polls a condition that another goroutine fulfils.
 func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !condition(); {

@@ -17,7 +17,7 @@ import (
 // providerAIssuers are the two spellings that provider_a uses.
 var providerAIssuers = []string{"accounts.google.com", "https://accounts.google.com"}
 
-// ProviderAConfig says where provider_a is and which tokens it issues for us.
+// ProviderAConfig tells where provider_a is and which tokens it issues for us.
 type ProviderAConfig struct {
 	TokenInfoURL string           // without a query
 	ClientIDs    []string         // accepted audiences; an empty list accepts no token

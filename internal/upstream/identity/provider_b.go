@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// ProviderBConfig says where provider_b's keys are and which tokens it issues for us.
+// ProviderBConfig tells where provider_b's keys are and which tokens it issues for us.
 type ProviderBConfig struct {
 	Name      string           // used in errors; blank means provider_b
 	KeysURL   string           // of the published key set

@@ -295,7 +295,7 @@ func TestProviderBIgnoresUnusableKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, server, at := newProviderB(t)
-			// The second entry proves that a bad one costs nothing but itself.
+			// The second entry proves that a bad entry does not affect the others.
 			server.publish(test.entry, publicEntry("k1", &rsaKeys()[1].PublicKey))
 			_, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now()))
 			if test.usable && err != nil {
@@ -352,7 +352,7 @@ func TestProviderBForgedKeyIDsDelayARotationByAMinuteAtMost(t *testing.T) {
 		t.Fatalf("%d fetches after a burst, want the first load and one refetch", server.fetches())
 	}
 	server.publish(publicEntry("k1", &rsaKeys()[1].PublicKey))
-	// The forgeries go on through the whole minute and must not move its end.
+	// The forgeries continue for the whole minute and must not postpone its end.
 	for range 59 {
 		at.Advance(time.Second)
 		forge(1)
@@ -390,7 +390,8 @@ func TestProviderBSetLivesADayAndOutlivesAnOutage(t *testing.T) {
 	}
 	expect(1)
 
-	// Old and out of reach: the last good set serves, asking once a minute.
+	// Old, and the provider is unreachable: the last good set serves, with one request a
+	// minute.
 	server.fail(http.StatusInternalServerError)
 	at.Advance(time.Second)
 	for range 5 {
@@ -399,7 +400,7 @@ func TestProviderBSetLivesADayAndOutlivesAnOutage(t *testing.T) {
 		}
 	}
 	expect(2)
-	// A key that may be new cannot be judged during an outage.
+	// During an outage, a key that may be new can be neither accepted nor rejected.
 	wantOnly(t, verify("k1", rsaKeys()[1]), identity.ErrUnavailable, "")
 	at.Advance(time.Minute)
 	if err := verify("k0", rsaKeys()[0]); err != nil {
@@ -432,10 +433,10 @@ func TestProviderBWithoutAnySet(t *testing.T) {
 		_, err := p.Verify(t.Context(), token)
 		wantOnly(t, err, identity.ErrUnavailable, token)
 	}
-	// What can be refused without a key is refused all the same.
+	// A token that can be rejected without a key is still rejected.
 	_, err := p.Verify(t.Context(), sign(t, jwt.SigningMethodHS256, []byte("secret"), map[string]any{"kid": "k0"}, claimsB(at.Now(), nil)))
 	wantOnly(t, err, identity.ErrRejected, "")
-	// The first moment the provider is back, so are we.
+	// Verification works again as soon as the provider does.
 	server.publish(publicEntry("k0", &rsaKeys()[0].PublicKey))
 	if _, err := p.Verify(t.Context(), signRS(t, "k0", rsaKeys()[0], at.Now())); err != nil {
 		t.Errorf("after recovery: %v", err)
@@ -467,8 +468,8 @@ func TestProviderBConcurrentFetchesCollapse(t *testing.T) {
 	server.gate = gate
 	token := signRS(t, "k0", rsaKeys()[0], at.Now())
 
-	// One caller gives up while the fetch that it began is under way: the
-	// others must still get their keys from it.
+	// One caller gives up during the fetch that it started. The others must still get
+	// their keys from that fetch.
 	impatient, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	gaveUp := make(chan error, 1)

@@ -15,7 +15,7 @@ import (
 
 const platformAScope = "https://www.googleapis.com/auth/firebase.messaging"
 
-// PlatformAConfig says through which project messages are sent, and as whom.
+// PlatformAConfig tells through which project, and as whom, messages are sent.
 type PlatformAConfig struct {
 	BaseURL            string // of the API, without a trailing slash
 	ServiceAccountJSON []byte // key file of a service account, as downloaded
@@ -65,8 +65,8 @@ func (p *PlatformA) Check(ctx context.Context) error {
 func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 	access, err := p.access.Get(ctx)
 	if err != nil {
-		// A refusal is as temporary as silence: when an operator corrects the account's rights, no
-		// message is lost.
+		// Treat a refusal as temporary: no message is lost if an operator corrects the
+		// account's rights.
 		return &TemporaryError{Err: err}
 	}
 	body, err := json.Marshal(message)
@@ -88,7 +88,7 @@ func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 	case got.status == http.StatusNotFound && reason == "UNREGISTERED":
 		return ErrUnregistered
 	case got.status == http.StatusUnauthorized:
-		// An access token may be revoked before its time; the next try has a fresh one.
+		// An access token may be revoked early; the next try gets a fresh one.
 		p.access.Discard(access)
 		return &TemporaryError{Err: got.failed(reason)}
 	}

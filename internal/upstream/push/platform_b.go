@@ -25,7 +25,7 @@ const (
 	renewAtMost = 20 * time.Minute
 )
 
-// PlatformBConfig says for which app messages are sent, and as whom.
+// PlatformBConfig tells for which app, and as whom, messages are sent.
 type PlatformBConfig struct {
 	BaseURL string           // of the service, without a trailing slash
 	TeamID  string           // who signs
@@ -103,8 +103,8 @@ func (p *PlatformB) Send(ctx context.Context, m Message) error {
 	return got.failed(reason)
 }
 
-// Check sends a message to a token that is no device's. The service looks at it only
-// once it accepts our key, team and topic.
+// Check sends a message to a device token that does not exist. The service checks it only
+// after it has accepted our key, team and topic.
 func (p *PlatformB) Check(ctx context.Context) error {
 	err := p.Send(ctx, Message{Token: "check", Type: "check", JobID: "check", Expires: p.now()})
 	if errors.Is(err, ErrUnregistered) {
@@ -130,7 +130,7 @@ func (p *PlatformB) providerToken() (string, error) {
 	return bearer, err
 }
 
-// discard drops a token that the service found too old, unless it is too young to renew.
+// discard drops a token that the service called expired, unless it is too young to renew.
 func (p *PlatformB) discard(bearer string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

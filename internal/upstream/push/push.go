@@ -15,10 +15,10 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// ErrUnregistered means that the platform no longer knows the device: its token is dead.
+// ErrUnregistered means that the platform no longer knows the device.
 var ErrUnregistered = errors.New("the platform does not know the device")
 
-// TemporaryError is a failure that may pass: the message can be retried.
+// TemporaryError is a failure after which a retry may succeed.
 type TemporaryError struct {
 	After time.Duration // the platform's Retry-After, 0 without one
 	Err   error

@@ -86,7 +86,7 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// outcome is what a failure means to the dispatcher.
+// outcome is how the dispatcher treats a failure.
 func outcome(err error) string {
 	temporary := (*push.TemporaryError)(nil)
 	switch {
@@ -201,12 +201,12 @@ func TestAccessTokenIsRenewedWhenRefused(t *testing.T) {
 	}
 }
 
-// The service refuses tokens older than an hour and those that change within 20 minutes.
+// The service refuses tokens older than an hour, and tokens renewed within 20 minutes.
 func TestProviderTokenIsRenewedBetween20And60Minutes(t *testing.T) {
 	var mu sync.Mutex
 	var issued []time.Time
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.Method == "PRI" { // a server without HTTP/2 sees how it begins
+		if r.Method == "PRI" { // this is how a server without HTTP/2 sees the client's preface
 			return
 		}
 		claims := jwt.MapClaims{}
@@ -258,7 +258,7 @@ func TestPlatformBSpeaksHTTP2(t *testing.T) {
 	secure := httptest.NewUnstartedServer(handler)
 	secure.EnableHTTP2 = true
 	secure.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of the client that does not trust it
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs the client that does not trust it
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
@@ -269,7 +269,7 @@ func TestPlatformBSpeaksHTTP2(t *testing.T) {
 	if err := clientB(t, keys, secure.URL, nil, nil).Send(t.Context(), completed); outcome(err) != "again 0s" {
 		t.Errorf("a certificate that nobody trusts: %v", err)
 	}
-	// A stand-in without HTTP/2 is spoken to in HTTP/1.1, which the handler's 418 shows.
+	// A stand-in without HTTP/2 gets HTTP/1.1 requests, as the handler's 418 shows.
 	plain := httptest.NewServer(handler)
 	t.Cleanup(plain.Close)
 	if err := clientB(t, keys, plain.URL, nil, nil).Send(t.Context(), completed); err == nil || !strings.Contains(err.Error(), "418") {
@@ -278,7 +278,7 @@ func TestPlatformBSpeaksHTTP2(t *testing.T) {
 	if err := clientB(t, keys, calltest.DeadAddress(t), nil, nil).Send(t.Context(), completed); outcome(err) != "again 0s" {
 		t.Errorf("nobody listens: %v", err)
 	}
-	// A lost connection is no sign of a server without HTTP/2.
+	// A lost connection does not mean that the server lacks HTTP/2.
 	b, p := serviceB(t, nil)
 	for i, kind := range []fake.Kind{"", fake.KindClose, ""} {
 		if kind != "" {

@@ -32,8 +32,8 @@ func TransportB(base *http.Transport, baseURL string, rootsPEM []byte) http.Roun
 	return base
 }
 
-// cleartext speaks HTTP/2 without TLS. A server that never answered in HTTP/2 is asked
-// again in HTTP/1.1: it may be a stand-in that speaks nothing else.
+// cleartext speaks HTTP/2 without TLS. If a server never answered in HTTP/2, it repeats
+// the request in HTTP/1.1: the server may be a stand-in that speaks nothing else.
 type cleartext struct {
 	http2, http1 http.RoundTripper
 	answered     atomic.Bool // in HTTP/2

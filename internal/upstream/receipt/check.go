@@ -11,8 +11,8 @@ import (
 // nothing is the id of a purchase that does not exist.
 const nothing = "0"
 
-// Check tests our credentials by asking about a purchase that does not exist: the store answers
-// that only to an app it knows.
+// Check tests our credentials with a query for a purchase that does not exist: the store
+// answers it only for an app that it knows.
 func (p *PlatformA) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -43,8 +43,8 @@ func reasonOf(body []byte) string {
 	return answer.Error.Errors[0].Reason
 }
 
-// Check tests our credentials by asking about a transaction that does not exist: the store answers
-// that only to an app it knows.
+// Check tests our credentials with a query for a transaction that does not exist: the
+// store answers it only for an app that it knows.
 func (p *PlatformB) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// The embedded root is the store's published one, by the fingerprint that the
-// store publishes beside it.
+// The embedded root matches the fingerprint that the store publishes with its root.
 func TestEmbeddedRoot(t *testing.T) {
 	roots, err := newTrustedRoots(platformBRoot)
 	if err != nil {
@@ -25,7 +24,7 @@ func TestEmbeddedRoot(t *testing.T) {
 	}
 }
 
-// FuzzVerifySigned: nothing that strangers write passes.
+// FuzzVerifySigned checks that no input from outside passes.
 func FuzzVerifySigned(f *testing.F) {
 	roots, err := newTrustedRoots(platformBRoot)
 	if err != nil {

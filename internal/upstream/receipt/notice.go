@@ -21,8 +21,8 @@ var (
 // Transaction names a purchase to its store.
 type Transaction struct {
 	ID string // order or transaction id
-	// ProductID and Token let platform_a be asked about this purchase. Without them only its list
-	// of recent refunds is read.
+	// ProductID and Token allow a query to platform_a about this purchase. Without them
+	// only its list of recent refunds is read.
 	ProductID, Token string
 }
 
@@ -90,9 +90,9 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 // maxVoidedPages bounds how many pages of voided purchases are read, with 1,000 purchases each.
 const maxVoidedPages = 20
 
-// Reversed returns the order ids of purchases that platform_a has refunded or voided, each true:
-// those of asked, and all others of the last 30 days, which is as far as the store's list reaches.
-// The error is ErrUnavailable or ErrInvalid.
+// Reversed returns the order ids of purchases that platform_a has refunded or voided,
+// each true: those among asked, and all others of the last 30 days, which is as far back
+// as the store's list goes. The error is ErrUnavailable or ErrInvalid.
 func (p *PlatformA) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
 	reversed := map[string]bool{}
 	for _, t := range asked {

@@ -14,10 +14,11 @@ import (
 	"cutroom/internal/upstream/credentials"
 )
 
-// platformAScope is what our service account asks access to.
+// platformAScope is the access that our service account requests.
 const platformAScope = "https://www.googleapis.com/auth/androidpublisher"
 
-// PlatformAConfig names the app whose purchases are verified, and our account at the store.
+// PlatformAConfig names the app whose purchases are verified, and our account with the
+// store.
 type PlatformAConfig struct {
 	BaseURL            string // API, without a trailing slash
 	PackageName        string // the app's package
@@ -107,8 +108,8 @@ func (p *PlatformA) get(ctx context.Context, address string) (status int, body [
 	}
 	status, body, err = authorizedGet(ctx, p.client, address, access)
 	if err == nil && status == http.StatusUnauthorized {
-		// An access token can be revoked early. A fresh one shows whether the store refused the
-		// token or our rights.
+		// An access token can be revoked early. A fresh one shows whether the store
+		// refused the token or our rights.
 		p.access.Discard(access)
 		if access, err = p.accessToken(ctx); err != nil {
 			return 0, nil, err
@@ -132,8 +133,8 @@ func (p *PlatformA) accessToken(ctx context.Context) (string, error) {
 	return access, err
 }
 
-// ofAnother begins the store's reasons for a valid purchase token that belongs to another product
-// or app.
+// ofAnother begins the store's reasons for refusing a valid purchase token of another
+// product or app.
 const ofAnother = "purchaseTokenDoesNotMatch"
 
 // The values of the fields of productPurchase.
@@ -147,9 +148,9 @@ const (
 
 // productPurchase holds the fields of the store's record that we read.
 type productPurchase struct {
-	// PurchaseState is 0 purchased, 1 cancelled, 2 pending. The store writes zeros out, so an
-	// absent state is not a purchase. (Its purchaseType is documented as present only where it
-	// means something, and 0 is one of its values.)
+	// PurchaseState is 0 purchased, 1 cancelled, 2 pending. The store includes zeros, so
+	// a missing state is not a purchase. (It documents purchaseType as present only where
+	// it applies, and 0 is one of its values.)
 	PurchaseState *int64 `json:"purchaseState"`
 	PurchaseType  *int64 `json:"purchaseType"`
 	Quantity      *int64 `json:"quantity"`

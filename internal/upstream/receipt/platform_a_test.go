@@ -36,8 +36,8 @@ func goodA() receipt.Purchase {
 	return receipt.Purchase{TransactionID: orderID, ProductID: product, Receipt: purchaseToken, AccountID: account}
 }
 
-// recordA is a good record of the store with changes applied; a nil change
-// removes the member.
+// recordA is a valid record of the store with changes applied; a nil change removes the
+// member.
 func recordA(changes map[string]any) string {
 	record := map[string]any{
 		"kind": "androidpublisher#productPurchase", "purchaseTimeMillis": "1772366400000",
@@ -53,8 +53,8 @@ func recordA(changes map[string]any) string {
 	return string(must(json.Marshal(record)))
 }
 
-// storeA is a token endpoint and the purchases API in one server, speaking as
-// the vendor does. The test may replace either handler.
+// storeA is a token endpoint and the purchases API in one server, behaving as the vendor
+// does. The test may replace either handler.
 type storeA struct {
 	t *testing.T
 
@@ -395,8 +395,8 @@ func TestKeysThatCannotBeReadAreNotQuoted(t *testing.T) {
 	}
 }
 
-// Without a token of one purchase, the store is asked for all that it has taken
-// back, to the last page.
+// Without the token of a purchase, all pages of the store's list of reversed purchases
+// are read.
 func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	p, store, _ := newPlatformA(t)
@@ -415,7 +415,7 @@ func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 		t.Errorf("%v, %v, pages %q", reversed, err, pages)
 	}
 	for name, failure := range failures {
-		if name == "empty object" { // nothing was taken back
+		if name == "empty object" { // no purchase was reversed
 			continue
 		}
 		store.mu.Lock()

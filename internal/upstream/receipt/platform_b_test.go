@@ -112,8 +112,7 @@ func signJWS(method jwt.SigningMethod, key any, header, payload map[string]any) 
 	return must(token.SignedString(key))
 }
 
-// payloadB is a good transaction with changes applied; a nil change removes the
-// member.
+// payloadB is a valid transaction with changes applied; a nil change removes the member.
 func payloadB(changes map[string]any) map[string]any {
 	payload := map[string]any{
 		"transactionId": transactionID, "originalTransactionId": transactionID, "bundleId": "com.cutroom.app",
@@ -140,8 +139,8 @@ func configB() receipt.PlatformBConfig {
 	}
 }
 
-// storeB is the transactions API, speaking as the vendor does. It refuses a
-// request that the vendor would refuse.
+// storeB is the transactions API, behaving as the vendor does: it refuses what the vendor
+// would refuse.
 type storeB struct {
 	t       *testing.T
 	signed  string
@@ -250,7 +249,7 @@ func TestPlatformBRefusesForgedChains(t *testing.T) {
 	with := func(entries ...string) string {
 		return signJWS(es256, leafKey, map[string]any{"x5c": entries}, payload)
 	}
-	// leafOf and under build chains that are right but for one thing.
+	// leafOf and under build chains that are valid except for one thing.
 	leafOf := func(parent *authority, marker asn1.ObjectIdentifier, change func(*x509.Certificate)) string {
 		leaf := issue(parent, newECKey(p256), "Leaf", false, marker, change)
 		return signJWS(es256, leaf.key, map[string]any{"x5c": x5c(leaf, parent, good.root)}, payload)
@@ -262,7 +261,7 @@ func TestPlatformBRefusesForgedChains(t *testing.T) {
 		c.NotBefore, c.NotAfter = start.Add(-48*time.Hour), start.Add(-time.Second)
 	}
 	early := func(c *x509.Certificate) { c.NotBefore = start.Add(time.Second) }
-	// A root of the same name with another key, in the place of the real one.
+	// A root with the same name but another key, in place of the real one.
 	namesake := issue(nil, newECKey(elliptic.P384()), "Root", true, nil, nil)
 	rsaKey := must(rsa.GenerateKey(rand.Reader, 2048))
 	rsaLeaf := issue(good.intermediate, rsaKey, "Leaf", false, leafMarker, nil)
@@ -311,8 +310,8 @@ func TestPlatformBRefusesForgedChains(t *testing.T) {
 	}
 }
 
-// Anybody may send a chain, and a key in it may be so large that to use it takes
-// minutes. None is used before the root has vouched for it.
+// Anybody may send a chain, and verifying with a huge key takes minutes. No key may be
+// used before the root has signed it.
 func TestPlatformBUsesNoStrangersKey(t *testing.T) {
 	good, forged := trusted(), newChain()
 	signed := signJWS(jwt.SigningMethodES256, forged.leaf.key, map[string]any{"x5c": x5c(forged.leaf, forged.intermediate, good.root)}, payloadB(nil))
@@ -323,8 +322,8 @@ func TestPlatformBUsesNoStrangersKey(t *testing.T) {
 	}
 }
 
-// signedBySmallLeaf bears a mathematically correct signature of the length that
-// ES256 has, by a leaf on a smaller curve.
+// signedBySmallLeaf has a mathematically correct signature of ES256's length by a leaf on
+// a smaller curve.
 func signedBySmallLeaf(good chain, payload map[string]any) string {
 	key := newECKey(elliptic.P224())
 	leaf := issue(good.intermediate, key, "Leaf", false, leafMarker, nil)
@@ -339,15 +338,15 @@ func signedBySmallLeaf(good chain, payload map[string]any) string {
 	return input + "." + encode(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
-// forgedUnder signs with a whole chain under a root that merely bears the name
-// of the trusted one.
+// forgedUnder signs with a whole chain under a root that only has the name of the trusted
+// root.
 func forgedUnder(root *authority, payload map[string]any) string {
 	intermediate := issue(root, newECKey(elliptic.P384()), "Intermediate", true, intermediateMarker, nil)
 	leaf := issue(intermediate, newECKey(p256), "Leaf", false, leafMarker, nil)
 	return chain{root, intermediate, leaf}.sign(payload)
 }
 
-// expiredAndDatedBack claims to have been signed while the leaf was valid.
+// expiredAndDatedBack claims that it was signed while the leaf was valid.
 func expiredAndDatedBack(good chain, expired func(*x509.Certificate)) string {
 	leaf := issue(good.intermediate, newECKey(p256), "Leaf", false, leafMarker, expired)
 	payload := payloadB(map[string]any{"signedDate": start.Add(-time.Hour).UnixMilli()})
@@ -404,7 +403,7 @@ func TestPlatformBRefusesASignedTextThatIsNoTransaction(t *testing.T) {
 	}
 }
 
-// Without extra roots only the store's own root counts, whatever a header says.
+// Without extra roots only the store's own root is trusted, whatever a header says.
 func TestPlatformBTrustsExtraRootsOnlyWhenSet(t *testing.T) {
 	for _, none := range [][]byte{nil, []byte(" \n")} {
 		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.ExtraRootsPEM = none })

@@ -71,11 +71,11 @@ type Purchase struct {
 	AccountID     string // claiming account; must match the account the store recorded, if any
 }
 
-// maxQuantity bounds the quantity of one purchase. The stores allow less; it keeps an absurd number
-// out of the ledger.
+// maxQuantity bounds the quantity of one purchase. The stores allow less; the bound keeps
+// an absurd number out of the ledger.
 const maxQuantity = 1000
 
-// quantityOf is the quantity of a purchase; a store that names none means one.
+// quantityOf is the quantity of a purchase: 1 if the store states none.
 func quantityOf(claimed *int64) (int64, error) {
 	switch {
 	case claimed == nil:
@@ -88,8 +88,8 @@ func quantityOf(claimed *int64) (int64, error) {
 }
 
 const (
-	// maxPartBytes bounds a path segment made from client input. Purchase tokens have some 150
-	// characters, ids fewer.
+	// maxPartBytes bounds a path segment made from client input. Purchase tokens have
+	// about 150 characters, ids fewer.
 	maxPartBytes = 4 << 10
 	// verifyTimeout bounds a whole verification, unless client or context have a tighter limit: a
 	// buyer is waiting.

@@ -43,10 +43,10 @@ func wantOnly(t *testing.T, err, want error, secrets ...string) {
 	}
 }
 
-// verdict drops the quantity of a verification that is about its error.
+// verdict drops the quantity of a verification whose error is tested.
 func verdict(_ int64, err error) error { return err }
 
-// judged checks how a purchase was judged: "" passes, anything else refuses.
+// judged checks the result for a purchase: "" expects success, anything else a refusal.
 func judged(t *testing.T, quantity int64, err error, wantQuantity int64, want receipt.Reason, secrets ...string) {
 	t.Helper()
 	if want == "" {
@@ -75,9 +75,8 @@ func pkcs8PEM(key any) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(key))})
 }
 
-// failures are the ways in which a store or a token endpoint can answer without
-// answering, with the error that each must become. echo stands for whatever the
-// request carried.
+// failures are the ways in which a store or a token endpoint gives no usable answer, with
+// the resulting error. echo stands for the content of the request.
 var failures = map[string]struct {
 	handler http.HandlerFunc
 	want    error
@@ -129,7 +128,7 @@ func cutOff(w http.ResponseWriter, _ *http.Request) {
 
 func drop(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// echo answers with something that is not HTTP and holds all that was sent.
+// echo answers with the request itself, which is not HTTP.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	conn, _, err := http.NewResponseController(w).Hijack()
@@ -140,7 +139,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_ = conn.Close()
 }
 
-// redirect points back at the same server, where everything else would be well.
+// redirect points back to the same server, which would accept any other request.
 func redirect(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, r.URL.String()+"?again", http.StatusTemporaryRedirect)
 }

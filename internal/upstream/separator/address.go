@@ -39,9 +39,9 @@ func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && hostName(a) == hostName(b) && port(a) == port(b)
 }
 
-// checkURL enforces the rules for every URL of the provider's: a host, no credentials, and https.
-// Plain http would expose the audio to the network, so it is limited to loopback and to hosts that
-// the operator configured with http.
+// checkURL checks every URL from the provider: it needs a host, no credentials, and
+// https. Plain http would expose the audio to the network, so it is limited to loopback
+// and to hosts that the operator configured with http.
 func (c *Client) checkURL(u *url.URL) error {
 	switch {
 	case u.Opaque != "" || u.Hostname() == "":
@@ -62,8 +62,8 @@ func loopbackName(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// resolveLink turns a download link of the provider into the URL to fetch and
-// says whether the API key belongs on it: only a path on the API base gets it.
+// resolveLink turns a download link of the provider into the URL to fetch and tells
+// whether to send the API key: only a path on the API base gets it.
 func (c *Client) resolveLink(link string) (u *url.URL, withKey bool, err error) {
 	u, err = url.Parse(link)
 	if err != nil {
@@ -79,8 +79,8 @@ func (c *Client) resolveLink(link string) (u *url.URL, withKey bool, err error) 
 	if strings.HasPrefix(link, "/perso-storage/") {
 		base = c.storage
 	}
-	// Text after a base without query or trailing slash can only be path and
-	// query, so it cannot name another host.
+	// Text after a base without query or trailing slash can only be path and query, so it
+	// cannot name another host.
 	if u, err = url.Parse(base.String() + link); err != nil || u.Host != base.Host {
 		return nil, false, fmt.Errorf("%w: link is not a path", errForbidden)
 	}
@@ -108,10 +108,9 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// notPublic lists what IANA keeps from the public internet, beyond what
-// netip's own predicates know. IPv6 outside 2000::/3 is refused wholesale
-// (loopback, mapped, NAT64, unique-local, link-local, multicast), so only the
-// exceptions within it are listed.
+// notPublic lists what IANA keeps out of the public internet, beyond netip's own
+// predicates. IPv6 outside 2000::/3 is refused entirely (loopback, mapped, NAT64,
+// unique-local, link-local, multicast), so the list only has the exceptions within it.
 var notPublic = func() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range []string{

@@ -18,21 +18,20 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// archiveLimits bound what an archive may make us do.
+// archiveLimits bound the cost of an archive.
 type archiveLimits struct {
 	entries    int   // of any kind
 	entryBytes int64 // of one file
 	totalBytes int64 // of all files, and of the archive itself when decompressed
 }
 
-// unpack writes the audio files of a tar archive, plain or gzipped, to dir as
-// speaker_0, speaker_1, ... with the extension of their content, in the
-// natural order of their names in the archive.
+// unpack writes the audio files of a tar archive, plain or gzipped, to dir as speaker_0,
+// speaker_1, ... with the extension of their content, in the natural order of their names
+// in the archive.
 //
-// The archive is hostile input. Its names are used for the order alone, so
-// they cannot point anywhere; entries that are not regular files, or whose
-// content is not audio, are passed over; an archive beyond the limits or
-// broken is an *Error, and then nothing of it is left in dir.
+// The archive is hostile input. Its names only determine the order, so they cannot point
+// anywhere. unpack skips entries that are not regular files or not audio. If the archive
+// is broken or exceeds the limits, it returns an *Error and leaves nothing in dir.
 func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (stems []Stem, err error) {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -72,15 +71,15 @@ func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (ste
 	return stems, nil
 }
 
-// track is an audio file out of the archive, not yet in its place.
+// track is an audio file from the archive, not yet under its final name.
 type track struct {
 	name, path string
 	kind       container.Kind
 }
 
-// tarStream is the tar within f, decompressed if its content says so, cut off
-// with an error past maxBytes and when ctx ends. The tar is never seekable:
-// skipping an entry reads it, so that it counts.
+// tarStream is the tar in f, decompressed if its content is gzip. It fails beyond
+// maxBytes and when ctx ends. It is not seekable, so skipping an entry reads and counts
+// it.
 func tarStream(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, error) {
 	in := bufio.NewReaderSize(f, 64<<10)
 	var r io.Reader = in
@@ -89,7 +88,7 @@ func tarStream(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, erro
 			return nil, garbage("archive is broken")
 		}
 	}
-	// Headers and padding come on top of the files' own bytes.
+	// Headers and padding add to the files' own bytes.
 	return &boundedReader{ctx: ctx, r: r, left: maxBytes + maxBytes/8 + 1<<20}, nil
 }
 
@@ -111,8 +110,8 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// extract writes every audio file of the tar to a name of ours, in the
-// archive's order. It returns what it wrote even when it fails.
+// extract writes every audio file of the tar under a name of ours, in the archive's
+// order. It returns what it wrote even if it fails.
 func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, err error) {
 	left := limits.totalBytes
 	head := make([]byte, container.HeadBytes)
@@ -121,7 +120,7 @@ func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, e
 		if err == io.EOF {
 			return tracks, nil
 		}
-		// An insecure name comes with a usable header, and names do not matter.
+		// With ErrInsecurePath the header is still usable, and names do not matter.
 		if err != nil && !errors.Is(err, tar.ErrInsecurePath) {
 			return tracks, brokenArchive(err)
 		}
@@ -151,13 +150,13 @@ func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, e
 		if isAudio(t.kind) {
 			continue
 		}
-		// A tag is larger than the head, and what is behind it was not seen.
+		// A tag is larger than the head, so the content after it was not seen.
 		if class, err = container.SniffFile(t.path); err != nil {
 			return tracks, fmt.Errorf("unpack: %w", err)
 		}
 		tracks[len(tracks)-1].kind = class.Kind
 		if !isAudio(class.Kind) {
-			os.Remove(t.path) // the caller's folder goes with the job
+			os.Remove(t.path) // the job's folder is deleted in any case
 			tracks = tracks[:len(tracks)-1]
 		}
 	}
@@ -172,8 +171,8 @@ func writeTrack(path string, head []byte, rest io.Reader, size int64) error {
 	if _, err := f.Write(head); err != nil {
 		return fmt.Errorf("unpack: %w", err)
 	}
-	// Through a plain writer, so that a hole in a sparse entry is written and
-	// read like the zeros it stands for and cannot hide from ctx.
+	// Copy through a plain writer, so that the hole of a sparse entry is read and written
+	// as zeros and cannot bypass ctx.
 	from := &erroringReader{r: rest}
 	n, err := io.Copy(struct{ io.Writer }{f}, from)
 	switch {
@@ -190,8 +189,8 @@ func writeTrack(path string, head []byte, rest io.Reader, size int64) error {
 	return nil
 }
 
-// erroringReader remembers why reading broke off, which io.Copy does not tell
-// from a failed write.
+// erroringReader remembers read errors, which io.Copy does not distinguish from write
+// errors.
 type erroringReader struct {
 	r   io.Reader
 	err error
@@ -205,8 +204,8 @@ func (e *erroringReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// brokenArchive keeps our own limit's *Error and makes the rest the provider's
-// fault: the file itself was downloaded whole.
+// brokenArchive keeps an *Error from our own limits, and blames the provider for any
+// other: the file was downloaded completely.
 func brokenArchive(err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -220,9 +219,8 @@ func isAudio(kind container.Kind) bool {
 	return kind != container.Unknown && kind != container.Matroska
 }
 
-// compareNatural orders names as a person would: runs of digits by their
-// value, letters without regard to case. Names equal in that way fall back to
-// their bytes, so the order is total.
+// compareNatural orders names as a person would: runs of digits by their value, letters
+// ignoring case. Equal names are ordered by their bytes, so the order is total.
 func compareNatural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {

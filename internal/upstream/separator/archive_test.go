@@ -56,7 +56,7 @@ func zipped(content []byte) []byte {
 	return b.Bytes()
 }
 
-// rawHeader is a tar header block that archive/tar would refuse to write.
+// rawHeader returns a tar header block that archive/tar refuses to write.
 func rawHeader(name string, kind byte, size int64) []byte {
 	b := make([]byte, 512)
 	copy(b, name)
@@ -73,12 +73,12 @@ func rawHeader(name string, kind byte, size int64) []byte {
 	return b
 }
 
-// sparseWav is an archive of a few kilobytes with a WAV file of realSize
-// bytes in it, nearly all of them a hole.
+// sparseWav is an archive of a few kilobytes with a WAV file of realSize bytes that is
+// almost entirely a hole.
 func sparseWav(realSize int64) []byte {
 	var records strings.Builder
 	for _, kv := range [][2]string{{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.name", "bomb.wav"}, {"GNU.sparse.realsize", fmt.Sprint(realSize)}} {
-		// A record counts its own length; all of these are two digits long.
+		// A record includes its own length; all lengths here have two digits.
 		n := len("00 =\n") + len(kv[0]) + len(kv[1])
 		fmt.Fprintf(&records, "%d %s=%s\n", n, kv[0], kv[1])
 	}
@@ -108,8 +108,8 @@ func unpackBytes(t testing.TB, content []byte, limits archiveLimits) (dir string
 	return dir, paths, err
 }
 
-// checkContained fails unless the archive left nothing but regular files at
-// the returned paths, speaker_0, speaker_1, ... in dir.
+// checkContained fails unless the archive left only regular files at the returned paths,
+// speaker_0, speaker_1, ... in dir.
 func checkContained(t testing.TB, root, dir string, paths []string) {
 	t.Helper()
 	for i, path := range paths {
@@ -226,7 +226,7 @@ func bulky(n int) (out []entry) {
 	return out
 }
 
-// A hole within the limits is written out as the zeros it stands for.
+// A hole within the limits is written out as zeros.
 func TestUnpackSparse(t *testing.T) {
 	_, paths, err := unpackBytes(t, sparseWav(100_000), roomy)
 	if err != nil || len(paths) != 1 {

@@ -13,42 +13,43 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// lagPauses are the pauses between polls for what the provider publishes late: a project's flags,
-// and a link that still answers 404. They add up to 12 s, at the end of a job that a user is
-// watching.
+// lagPauses are the pauses between polls for data that the provider publishes late: a
+// project's flags, and a link that still returns 404. They add up to 12 s, at the end of
+// a job that a user is watching.
 var lagPauses = []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}
 
-// How many polls in a row must find the same stems before an incomplete project that has a voice
-// counts as complete.
+// How many polls in a row must find the same stems before a project that has a voice but
+// not every stem counts as complete.
 const (
-	settledLooks     = 3 // with a background: only the speakers or the voice of all are missing
+	settledLooks     = 3 // with a background: only the speakers or the combined voice are missing
 	settledVoiceOnly = 5 // without
 )
 
-// Stems are the files a finished project left in the caller's folder.
+// Stems are the files of a finished project in the caller's folder.
 type Stems struct {
-	Voice      Stem   // all speakers together; without a path when only Speakers are there
-	Background Stem   // without a path when the project has none
-	Speakers   []Stem // one a speaker, in the provider's order; may be empty
+	Voice      Stem   // all speakers together; without a path if there are only Speakers
+	Background Stem   // without a path if the project has none
+	Speakers   []Stem // one per speaker, in the provider's order; may be empty
 }
 
-// Stem is a file of audio, and what it is by its content.
+// Stem is an audio file and its kind by content.
 type Stem struct {
 	Path string
 	Kind container.Kind
 }
 
-// Download waits, for a limited time, for the flags of a finished project, looks up its links and
-// downloads the stems that exist into dir, which must exist and belongs to the caller. Files are
-// named by content and format, such as voice.wav; a file with such a name is complete. On success
-// there is at least one voice stem. The call may be repeated, also into the same folder.
+// Download waits, for a limited time, for the flags of a finished project, looks up its
+// links and downloads the existing stems into dir, which must exist and belongs to the
+// caller. Files are named by content and format, such as voice.wav; a file with such a
+// name is complete. On success there is at least one voice stem. The call may be
+// repeated, also into the same folder.
 func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Stems, error) {
 	p, err := c.settledProject(ctx, projectID)
 	if err != nil {
 		return Stems{}, err
 	}
 	var stems Stems
-	var why error // why the voice is missing, when the provider said so
+	var why error // why the voice is missing, if the provider told
 	if p.voicePath() != "" {
 		stems.Voice, why = c.stem(ctx, dir, "voice", c.pathIn(projectID, (*project).voicePath))
 		if why != nil && !isMissing(why) {
@@ -70,8 +71,8 @@ func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Ste
 	return stems, nil
 }
 
-// noVoice is the failure of a project without any voice stem. Its status is
-// that of the links that answered so, if any did.
+// noVoice is the error of a project without any voice stem. Its status is that of the
+// links' answers, if there were any.
 func noVoice(why error) error {
 	e := &Error{Op: "download", Err: errNoVoice}
 	var cause *Error
@@ -81,9 +82,9 @@ func noVoice(why error) error {
 	return e
 }
 
-// settledProject polls the project until it has every stem that it can have. The flags appear some
-// time after completion, and a project may legitimately lack stems: once there is a voice, and
-// several polls in a row found nothing new, the stems are taken as complete.
+// settledProject polls the project until it has every possible stem. The flags appear
+// some time after completion, and a project may legitimately lack stems. Once there is a
+// voice and several polls in a row found nothing new, the stems count as complete.
 func (c *Client) settledProject(ctx context.Context, projectID int64) (project, error) {
 	var before holding
 	same := 0
@@ -117,8 +118,8 @@ func (h holding) settled(looks int) bool {
 // lookUp returns the current link of a stem; "" means that there is none.
 type lookUp func(context.Context) (string, error)
 
-// pathIn looks up a link in the project info at each call: an earlier download may have outlasted a
-// link's signature.
+// pathIn looks up a link in the project info at each call, because the signature of an
+// earlier link may have expired during a download.
 func (c *Client) pathIn(projectID int64, pick func(*project) string) lookUp {
 	return func(ctx context.Context) (string, error) {
 		p, err := c.project(ctx, projectID)
@@ -164,7 +165,7 @@ const (
 // speakers downloads the archive of speaker tracks and unpacks it.
 func (c *Client) speakers(ctx context.Context, dir string, projectID int64) ([]Stem, error) {
 	archive := filepath.Join(dir, "speakers.tar.part")
-	defer os.Remove(archive) // not there when the download failed
+	defer os.Remove(archive) // does not exist if the download failed
 	if err := c.fetch(ctx, c.target(projectID, targetSpeakers), archive, maxArchiveBytes); err != nil {
 		return nil, err
 	}
@@ -202,13 +203,14 @@ func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (Stem,
 	return Stem{path, class.Kind}, nil
 }
 
-// errMissing says that a stem does not exist: it has no link, or the link kept answering 404.
+// errMissing means that a stem does not exist: it has no link, or the link kept returning
+// 404.
 var errMissing = errors.New("stem is missing")
 
 func isMissing(err error) bool { return errors.Is(err, errMissing) }
 
-// fetch downloads a link to path. After a 404 it looks the link up again: the provider's CDN caches
-// the 404 of a link requested too early, so only a new link can succeed.
+// fetch downloads a link to path. After a 404 it looks the link up again: the provider's
+// CDN caches the 404 of a link requested too early, so only a new link can succeed.
 func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes int64) error {
 	for try := 0; ; try++ {
 		link, err := look(ctx)
@@ -238,7 +240,7 @@ func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) er
 		return &Error{Op: "download", Err: err}
 	}
 	x := exchange{endpoint: "download", method: http.MethodGet, url: u, withKey: withKey,
-		header: map[string]string{"Accept-Encoding": "identity"}} // lengths must mean the bytes we count
+		header: map[string]string{"Accept-Encoding": "identity"}} // so that lengths count the bytes we write
 	err = c.retry(ctx, func() error {
 		return c.once(ctx, x, func(status int, length int64, body io.Reader) error {
 			if status != http.StatusOK {
@@ -251,7 +253,7 @@ func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) er
 		})
 	})
 	if err != nil {
-		os.Remove(path) // may never have been made
+		os.Remove(path) // may not exist
 	}
 	return err
 }

@@ -23,7 +23,7 @@ func projectWith(path string, flags ...string) string {
 	return fmt.Sprintf(`{"downloadInfo":{%s},"downloadPathInfo":{%s}}`, strings.Join(flags, ","), path)
 }
 
-// TestStems: which files make which stems, and what a missing file does.
+// TestStems checks which files give which stems, and the effect of a missing file.
 func TestStems(t *testing.T) {
 	gone := func(paths ...string) func(*provider) {
 		return func(p *provider) {
@@ -87,14 +87,14 @@ func TestStems(t *testing.T) {
 	}
 }
 
-// The flags lag behind: each look may show more.
+// The flags lag behind: each poll may show more.
 func TestWaitsForFlags(t *testing.T) {
 	const null = `{"result":{"downloadInfo":null,"downloadPathInfo":null}}`
 	voice, voiceAndBackground := projectWith(paths, hasVoice), projectWith(paths, hasVoice, hasBackground)
 	all := projectWith(paths, hasVoice, hasBackground, hasSpeakers)
 	for _, test := range []struct {
 		name   string
-		states []string // project answers of successive looks, the last one staying
+		states []string // project answers of successive polls; the last one repeats
 		looks  int
 		waited time.Duration
 		failed bool
@@ -137,8 +137,7 @@ func TestWaitsForFlags(t *testing.T) {
 	}
 }
 
-// A link that answers 404 is asked for anew, because the CDN remembers the
-// 404 of the old one.
+// After a 404 a new link is requested, because the CDN caches the 404 of the old one.
 func TestFreshLinkAfter404(t *testing.T) {
 	p := newProvider(t)
 	p.project = projectWith(paths, hasSpeakers, hasBackground)
@@ -169,7 +168,7 @@ func TestFreshLinkAfter404(t *testing.T) {
 	}
 }
 
-// A link that stays 404 is given up after a few fresh ones.
+// A link that stays 404 is given up after a few new links.
 func TestLinkThatStays404(t *testing.T) {
 	p := newProvider(t)
 	p.project = projectWith(paths, hasVoice, hasBackground, hasSpeakers)
@@ -212,13 +211,13 @@ func TestVoiceLinkIsFreshAfter404(t *testing.T) {
 	}
 }
 
-// What a failed download leaves behind is nothing; what it repeats succeeds.
+// A failed download leaves nothing behind, and repeating it succeeds.
 func TestBrokenDownloadIsRepeatedWhole(t *testing.T) {
 	p := newProvider(t)
 	p.faults["file"] = first(2, promisesTooMuch)
 	dir := t.TempDir()
 	c := p.client()
-	for range 2 { // into the same folder too
+	for range 2 { // the second time into the same folder
 		got, err := c.Download(t.Context(), 99, dir)
 		if err != nil {
 			t.Fatal(err)

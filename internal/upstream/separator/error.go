@@ -14,12 +14,13 @@ import (
 // ordinary errors.
 type Error struct {
 	Op     string // the call that failed, named as in Call.Endpoint
-	Status int    // HTTP status of the answer; 0 when there was none
+	Status int    // HTTP status of the answer; 0 if there was none
 	// Ambiguous is set only by Submit: the request may have reached the provider, so the project
 	// may exist and be paid for. Submitting again could pay twice.
 	Ambiguous bool
-	// Transient says that the same call may succeed later: no answer, a 5xx, or a malformed one;
-	// for a poll also a 408 or 429. No other 4xx is transient, and no file with unexpected content.
+	// Transient means that the same call may succeed later: no answer, a 5xx or a
+	// malformed one, and for a poll also a 408 or 429. Any other 4xx and a file with
+	// unexpected content are not transient.
 	Transient bool
 	// Busy says that the provider refused the call for now, with a 429 or with a 503 that has a
 	// Retry-After, and did nothing.
@@ -28,8 +29,8 @@ type Error struct {
 	RetryAfter time.Duration
 	Err        error // cause, for the log only; nil when Status says it all
 
-	again bool // another attempt within the same call is worth it
-	sent  bool // a connection stood, so the request may have been carried
+	again bool // worth another attempt within the same call
+	sent  bool // a connection was established, so the request may have been sent
 }
 
 // Error describes the failure for the log.
@@ -63,9 +64,10 @@ func (e *Error) Sentence() string {
 	}
 }
 
-// Reason returns the failure's code. An answer that stays unusable however often it is requested
-// counts as rejected by the provider: a link to a foreign host, an endless archive, a project
-// without a voice. It does not show whether the audio had a voice, so the audio is not blamed.
+// Reason returns the failure's code. An answer that stays unusable after every retry
+// counts as rejected by the provider: a link to a foreign host, an endless archive, a
+// project without a voice. It does not show whether the audio had a voice, so the audio
+// is not blamed.
 func (e *Error) Reason() fault.Reason {
 	switch {
 	case e.Status == http.StatusPaymentRequired:
@@ -81,13 +83,13 @@ func (e *Error) Reason() fault.Reason {
 	}
 }
 
-// refused reports whether the provider understood the request and declined it.
+// refused reports whether the provider understood the request and refused it.
 func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
 
 // maxRetryAfter bounds the wait that a provider may ask for.
 const maxRetryAfter = 24 * time.Hour
 
-// busy reads whether an answer says that the provider is busy, and for how long.
+// busy returns whether an answer says that the provider is busy, and for how long.
 func busy(resp *http.Response, now time.Time) (busy bool, wait time.Duration) {
 	busy = resp.StatusCode == http.StatusTooManyRequests ||
 		resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
@@ -100,8 +102,8 @@ var (
 	errNoVoice   = errors.New("the project has no voice stem")
 )
 
-// garbage is an answer that breaks the protocol. A single one may be a passing fault, which must
-// not cost a paid job.
+// garbage is an answer that breaks the protocol. One such answer may be a passing fault,
+// which must not cost a paid job.
 func garbage(format string, args ...any) *Error {
 	return &Error{Transient: true, again: true, Err: fmt.Errorf(format, args...)}
 }

@@ -36,7 +36,7 @@ type exchange struct {
 	bodyBytes int64
 }
 
-// beforePayment reports whether a refusal of the call means that nothing has been paid for.
+// beforePayment reports whether nothing has been paid yet if the call is refused.
 func (x exchange) beforePayment() bool {
 	switch x.endpoint {
 	case "upload-token", "upload", "register", "audio-separation":
@@ -45,9 +45,9 @@ func (x exchange) beforePayment() bool {
 	return false
 }
 
-// newTransport returns a transport without keep-alive and proxy. The server may close a kept
-// connection during a request, and a POST that failed this way could have been carried out. A proxy
-// would resolve names outside our address check.
+// newTransport returns a transport without keep-alive and proxy. The server may close an
+// idle connection during a request, and a POST that failed this way may have been
+// executed. A proxy would resolve names outside our address check.
 func (c *Client) newTransport() *http.Transport {
 	configured := &net.Dialer{Timeout: c.cfg.ConnectTimeout}
 	guarded := &net.Dialer{Timeout: c.cfg.ConnectTimeout, Control: refusePrivate}
@@ -95,9 +95,9 @@ func (c *Client) ask(ctx context.Context, x exchange, a answer) error {
 	return err
 }
 
-// once makes one attempt of x, passes a 2xx answer to read, and records the call. Only GETs follow
-// redirects. Errors from read count as the provider's if they are *Error or came from the body,
-// else as local.
+// once makes one attempt of x, passes a 2xx answer to read, and records the call. Only
+// GETs follow redirects. An error from read is the provider's if it is an *Error or came
+// from the body; any other is local.
 func (c *Client) once(parent context.Context, x exchange, read func(status int, length int64, body io.Reader) error) (err error) {
 	parent, end := tracing.Start(parent, "provider "+x.endpoint)
 	defer func() { end(err) }()
@@ -151,8 +151,8 @@ func (c *Client) once(parent context.Context, x exchange, read func(status int, 
 	return e
 }
 
-// blame fills in the call and status of an *Error from reading an answer; any other error is local,
-// such as a full disk.
+// blame adds the call and the status to an *Error from reading an answer. Any other error
+// is local, such as a full disk.
 func blame(err error, endpoint string, status int) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -228,13 +228,13 @@ func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withK
 	return req, nil
 }
 
-// localError marks a failure to read our own file on its way through net/http.
+// localError marks a failure to read our own file as it passes through net/http.
 type localError struct{ err error }
 
 func (e *localError) Error() string { return e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
 
-// ownBody is a request body that marks failures of its source as ours.
+// ownBody is a request body that marks read failures as local.
 type ownBody struct{ io.ReadCloser }
 
 func (b *ownBody) Read(p []byte) (int, error) {
@@ -245,8 +245,8 @@ func (b *ownBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// traced starts the time-out of an attempt once the connection is established and records that;
-// until then the connect time-out applies.
+// traced starts the time-out of an attempt once the connection is established, and sets
+// connected. Until then the connect time-out applies.
 func traced(ctx context.Context, idle *httpcall.IdleTimeout, connected *atomic.Bool) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:              func(string) { idle.Pause() },
@@ -261,7 +261,7 @@ type answer interface {
 	missing() string
 }
 
-// decode reads a JSON answer into a, out of its `result` envelope if it has one.
+// decode reads a JSON answer into a, from its `result` envelope if it has one.
 func decode(a answer) func(int, int64, io.Reader) error {
 	return func(_ int, _ int64, body io.Reader) error {
 		raw, err := io.ReadAll(io.LimitReader(body, maxJSONBytes+1))

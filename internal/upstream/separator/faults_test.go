@@ -14,11 +14,11 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// want is the outcome of a call under a fault that never ends.
+// want is the outcome of a call under a permanent fault.
 type want struct {
 	calls     int
 	status    int
-	sentence  string // "" when the call succeeds all the same
+	sentence  string // "" if the call succeeds anyway
 	transient bool
 	ambiguous bool
 }
@@ -63,19 +63,19 @@ func TestBusyIsARefusalBeforeAnythingIsPaid(t *testing.T) {
 	}
 }
 
-// TestFaults is the matrix of everything the provider can do against every
-// step. The column api holds for upload-token and register, and for progress,
-// project and the link look-up but for these being asked once, and again later
-// after a 408 or 429; submit for audio-separation; upload for the blob PUT,
-// whose answer's body is not read; file for following a download link.
+// TestFaults combines every fault of the provider with every step. The column api is for
+// upload-token and register. It also holds for progress, project and the link look-up,
+// except that they are called once, and again later after a 408 or 429. submit is
+// audio-separation. upload is the blob PUT, whose answer's body is not read. file is
+// following a download link.
 func TestFaults(t *testing.T) {
 	refused := func(status int, sentence string) want { return want{1, status, sentence, false, false} }
 	broken := func(status int) want { return want{3, status, down, true, false} }
 	unclear := func(status int) want { return want{1, status, down, true, true} }
 	nonsense := want{3, 200, down, true, false}
-	once := want{1, 200, down, false, false} // the body of a file is not judged before it is here
+	once := want{1, 200, down, false, false} // the body of a file is only checked after it has arrived
 	ignored := want{calls: 1}
-	busyNow := want{1, 503, down, true, false} // asked again when the provider says so
+	busyNow := want{1, 503, down, true, false} // called again when the provider says so
 
 	for _, row := range []struct {
 		fault                     string
@@ -111,10 +111,10 @@ func TestFaults(t *testing.T) {
 			"audio-separation": row.submit, "upload": row.upload, "file": row.file,
 		} {
 			if step == "download" && row.fault == "404" {
-				w = want{calls: 1} // no speakers then, and the voice is there
+				w = want{calls: 1} // no speakers then, but the voice exists
 			}
 			if step == "project" && (row.fault == "missing fields" || row.fault == "wrong types") {
-				w = want{7, 0, down, false, false} // no flags yet, and none as long as we look
+				w = want{7, 0, down, false, false} // no flags yet, for as long as we poll
 			}
 			t.Run(row.fault+"/"+step, func(t *testing.T) {
 				t.Parallel()
@@ -187,8 +187,8 @@ func checkFault(t *testing.T, p *provider, step string, do misbehaviour, w want)
 	}
 }
 
-// run makes the call that step belongs to. For the step "file" the project
-// has a voice and a background, and no speakers to fall back on.
+// run makes the call of a step. For the step "file" the project has a voice and a
+// background, but no speakers to fall back on.
 func (p *provider) run(ctx context.Context, c *Client, step string) (err error) {
 	switch step {
 	case "upload-token", "upload", "register":
@@ -216,7 +216,7 @@ func TestRecoversWithinThreeAttempts(t *testing.T) {
 			}
 			pauses := p.slept
 			if step == "file" {
-				pauses = pauses[2:] // those for the speakers that the project does not have
+				pauses = pauses[2:] // the pauses for speakers, which the project does not have
 			}
 			if len(pauses) < 2 || pauses[0] != time.Second || pauses[1] != 2*time.Second {
 				t.Errorf("slept %v", p.slept)
@@ -225,8 +225,8 @@ func TestRecoversWithinThreeAttempts(t *testing.T) {
 	}
 }
 
-// Bytes that keep moving are not a stall, however long the whole takes within
-// the request time-out.
+// Bytes that keep moving are not a stall, however long the whole takes within the request
+// time-out.
 func TestSlowBytesAreNotAStall(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *provider) {
 		p.faults["progress"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
@@ -245,7 +245,7 @@ func TestSlowBytesAreNotAStall(t *testing.T) {
 	})
 }
 
-// Moving bytes end at the request time-out all the same.
+// The request time-out also ends a transfer that keeps moving.
 func TestRequestTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *provider) {
 		p.faults["progress"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
@@ -269,7 +269,7 @@ func TestRequestTimeout(t *testing.T) {
 	})
 }
 
-// A request body that the provider stops reading is a stall too.
+// If the provider stops reading a request body, that is a stall too.
 func TestUploadStall(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *provider) {
 		p.faults["upload"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {

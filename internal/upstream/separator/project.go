@@ -31,8 +31,8 @@ func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(c
 	if err != nil {
 		return Medium{}, &Error{Op: "upload", Err: fmt.Errorf("%w: upload address is not a URL", errForbidden)}
 	}
-	// The address comes from the provider's authenticated answer, so its host need not be listed.
-	// The dialer checks that it is public.
+	// The address comes from the provider's authenticated answer, so its host need not be
+	// in AllowedHosts. The dialer checks that it is public.
 	if err := c.checkURL(blob); err != nil {
 		return Medium{}, &Error{Op: "upload", Err: err}
 	}
@@ -60,10 +60,10 @@ func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(c
 // Medium is an uploaded file as the provider knows it.
 type Medium struct {
 	Seq        int64
-	DurationMs int64 // by the provider's own measure; 0 where it does not say
+	DurationMs int64 // as the provider measured it; 0 if it does not say
 }
 
-// put streams the file to the signed blob address, which must not see the key.
+// put streams the file to the signed blob address, which must not receive the key.
 func (c *Client) put(ctx context.Context, path string, blob *url.URL) error {
 	stat, err := os.Stat(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *Client) put(ctx context.Context, path string, blob *url.URL) error {
 		body:      func() (io.ReadCloser, error) { return os.Open(path) },
 		bodyBytes: stat.Size(),
 	}
-	// Only the status counts: the body of a blob store's answer is not read.
+	// Only the status matters: the body of a blob store's answer is not read.
 	return c.retry(ctx, func() error {
 		return c.once(ctx, x, func(int, int64, io.Reader) error { return nil })
 	})
@@ -90,10 +90,10 @@ func withoutQuery(u *url.URL) string {
 	return bare.String()
 }
 
-// Submit starts the separation of an uploaded file and returns the provider's project id. Each
-// project costs money, so Submit retries only if no connection was established and the request
-// cannot have left. The protocol cannot look up a project by its title: if the outcome is unknown
-// the error is Ambiguous, and a project that was created is lost.
+// Submit starts the separation of an uploaded file and returns the provider's project id.
+// Each project costs money, so Submit retries only if no connection was established and
+// the request cannot have been sent. The protocol cannot find a project by its title. If
+// the outcome is unknown, the error is Ambiguous, and a created project is lost.
 func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (projectID int64, err error) {
 	var made submitted
 	path := fmt.Sprintf("/video-translator/api/v1/projects/spaces/%d/audio-separation", c.cfg.SpaceID)
@@ -119,7 +119,7 @@ func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (proj
 
 // Progress is the state of a project.
 type Progress struct {
-	Percent int  // 0..100; 0 where the answer names no number, which is no news
+	Percent int  // 0..100; 0 if the answer states no number
 	Done    bool // the stems are made
 	Failed  bool // the provider gave up; never together with Done
 }
@@ -146,8 +146,8 @@ func (c *Client) project(ctx context.Context, projectID int64) (project, error) 
 	return p, err
 }
 
-// targetLink asks for the link of a stem without a path in the project info. It is "" if the
-// provider does not know the stem.
+// targetLink asks for the link of a stem that has no path in the project info. It returns
+// "" if the provider does not know the stem.
 func (c *Client) targetLink(ctx context.Context, projectID int64, target string) (string, error) {
 	t := targetAnswer{target: target}
 	x := c.api("download", http.MethodGet, c.projectPath(projectID)+"/download?target="+url.QueryEscape(target))
@@ -182,8 +182,8 @@ func (x exchange) withJSON(fields map[string]any) exchange {
 	return x
 }
 
-// id is a positive number that may arrive as a JSON number or as its digits
-// in a string. Zero stands for absent.
+// id is a positive number that may arrive as a JSON number or as digits in a string. Zero
+// means absent.
 type id int64
 
 // UnmarshalJSON accepts 42, "42" and null.
@@ -220,8 +220,8 @@ func (a *submitted) missing() string {
 	return nameIf(len(a.ProjectIDs) == 0 || a.ProjectIDs[0] == 0, "startGenerateProjectIdList")
 }
 
-// number may arrive as a JSON number, as its digits in a string, or as null,
-// which is a number that is not known yet.
+// number may arrive as a JSON number, as digits in a string, or as null, which means that
+// it is not known yet.
 type number struct {
 	given bool
 	value float64
@@ -250,14 +250,14 @@ type progress struct {
 func (a *progress) failed() bool { return a.HasFailed || strings.EqualFold(a.Reason, "Failed") }
 func (a *progress) done() bool   { return strings.EqualFold(a.Reason, "Completed") }
 
-// An answer that names a reason and no number, or a number that is null, is the
-// provider between two steps of its work.
+// An answer with a reason but no number, or with null, means that the provider is between
+// two steps of its work.
 func (a *progress) missing() string {
 	return nameIf(!a.Progress.given && a.Reason == "" && !a.HasFailed, "progress")
 }
 
-// project is the state of a project's stems. Either part may be absent or null while the provider
-// prepares it, and then stands for no flag and no path yet.
+// project is the state of a project's stems. While the provider prepares it, either part
+// may be absent or null, which means that it has no flag or path yet.
 type project struct {
 	Has struct {
 		Voice         bool `json:"hasOriginalVoiceOnly"`
@@ -274,8 +274,8 @@ type project struct {
 
 func (a *project) missing() string { return "" }
 
-// The paths are believed only under their flag: before it is set the file
-// behind the path may not be there, or not whole.
+// A path only counts if its flag is set. Before that, the file may be missing or
+// incomplete.
 
 func (a *project) voicePath() string      { return textIf(a.Has.Voice, a.Path.Voice) }
 func (a *project) backgroundPath() string { return textIf(a.Has.Background, a.Path.Background) }
@@ -283,8 +283,8 @@ func (a *project) subBackgroundPath() string {
 	return textIf(a.Has.SubBackground, a.Path.SubBackground)
 }
 
-// holding is which stems a project has so far. Links are left out: they are
-// signed anew at each look.
+// holding is which stems a project has so far. It excludes links, which are signed anew
+// in each answer.
 type holding struct{ voice, background, speakers, subBackground, subBackgroundPath bool }
 
 func (a *project) availableStems() holding {
@@ -330,8 +330,8 @@ func textIf(ok bool, text string) string {
 // noProject is the id of a project that does not exist.
 const noProject = 1
 
-// Check tests the key and the space by calls that cost nothing: an unused upload address, and the
-// progress of a project that does not exist.
+// Check tests the key and the space with calls that cost nothing: it requests an upload
+// address without using it, and the progress of a project that does not exist.
 func (c *Client) Check(ctx context.Context) error {
 	var token uploadToken
 	err := c.once(ctx, c.api("upload-token", http.MethodGet, "/file/api/upload/sas-token?fileName=check"), decode(&token))

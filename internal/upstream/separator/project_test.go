@@ -77,8 +77,8 @@ func wantJSON(t *testing.T, body string, want map[string]any) {
 	}
 }
 
-// wantStems checks which stems are where, by the tags of their content, and
-// that nothing else lies in dir.
+// wantStems checks which stems exist, by the tags of their content, and that dir contains
+// nothing else.
 func wantStems(t *testing.T, dir string, got Stems, voice, background string, speakers ...string) {
 	t.Helper()
 	files := 0
@@ -111,8 +111,8 @@ func wantStems(t *testing.T, dir string, got Stems, voice, background string, sp
 	}
 }
 
-// A server may compress for whoever does not forbid it, the answer that was paid
-// for included.
+// Unless the client forbids it, a server may compress any answer, even the one that was
+// paid for.
 func TestReadsCompressedAnswersAndAsksForPlainFiles(t *testing.T) {
 	p := newProvider(t)
 	p.faults["audio-separation"] = func(w http.ResponseWriter, _ *http.Request, _ int) bool {
@@ -211,8 +211,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// A submission that no connection ever carried is repeated, and is not
-// ambiguous when it fails for good.
+// A submission for which no connection was established is repeated, and is not ambiguous
+// if it fails for good.
 func TestSubmitRepeatsOnlyUnsentRequests(t *testing.T) {
 	noTLS, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -246,8 +246,8 @@ func TestSubmitRepeatsOnlyUnsentRequests(t *testing.T) {
 	}
 }
 
-// A peer that accepts and then says nothing during the TLS handshake ends at
-// the connect time-out.
+// A peer that accepts a connection but is silent during the TLS handshake ends at the
+// connect time-out.
 func TestConnectTimeout(t *testing.T) {
 	t.Parallel()
 	mute, err := net.Listen("tcp", "127.0.0.1:0")

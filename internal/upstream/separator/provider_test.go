@@ -28,8 +28,8 @@ const (
 	testSpace = 7
 )
 
-// provider is a stand-in that speaks the provider's protocol over two real
-// servers, and misbehaves where a test tells it to.
+// provider is a stand-in that speaks the provider's protocol on two real servers, and
+// misbehaves as a test tells it to.
 type provider struct {
 	t       *testing.T
 	api     *httptest.Server
@@ -39,8 +39,8 @@ type provider struct {
 
 	mu       sync.Mutex
 	faults   map[string]misbehaviour // by step
-	hits     map[string]int          // requests that reached us, by step
-	withKey  map[string]int          // those of them that carried the key
+	hits     map[string]int          // requests that arrived, by step
+	withKey  map[string]int          // of these, those with the key
 	calls    []Call                  // as recorded by the client
 	slept    []time.Duration
 	uploaded []byte
@@ -53,8 +53,8 @@ type provider struct {
 	files   map[string][]byte // served by the storage, by path
 }
 
-// misbehaviour answers the n-th request of a step in the stand-in's place; it reports
-// false to let the stand-in answer after all.
+// misbehaviour answers the n-th request of a step in place of the stand-in. If it returns
+// false, the stand-in answers after all.
 type misbehaviour func(w http.ResponseWriter, r *http.Request, n int) bool
 
 const fullProject = `{"result":{"downloadInfo":{"hasOriginalVoiceOnly":true,"hasOriginalBackground":true,
@@ -63,9 +63,8 @@ const fullProject = `{"result":{"downloadInfo":{"hasOriginalVoiceOnly":true,"has
 
 func newProvider(t *testing.T) *provider { return newProviderOn(t, httptest.NewServer) }
 
-// inBubble runs a test by a clock of its own, with a stand-in at the end of pipes:
-// what is silent for long takes no time, and what is not is never silent, however
-// busy the machine is.
+// inBubble runs a test with its own clock and a stand-in connected by pipes. Long
+// silences take no time, and a busy machine cannot cause a silence.
 func inBubble(t *testing.T, test func(t *testing.T, p *provider)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := wires{}
@@ -75,7 +74,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *provider)) {
 	})
 }
 
-// wires are listeners that no kernel takes part in, by address.
+// wires are listeners without the kernel's network, by address.
 type wires map[string]wire
 
 type wire struct {
@@ -176,8 +175,8 @@ func (p *provider) serveFile(w http.ResponseWriter, r *http.Request) {
 	w.Write(content)
 }
 
-// step counts a request, lets a fault answer it, and checks what every
-// request of the protocol must look like.
+// step counts a request, lets a fault answer it, and checks the rules for every request
+// of the protocol.
 func (p *provider) step(name string, answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
@@ -213,7 +212,7 @@ func (p *provider) step(name string, answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// client returns a client of the stand-in whose pauses pass at once.
+// client returns a client of the stand-in whose pauses take no time.
 func (p *provider) client(change ...func(*Config)) *Client {
 	cfg := Config{
 		BaseURL: p.api.URL, StorageBaseURL: p.storage.URL, APIKey: testKey, SpaceID: testSpace,
@@ -244,8 +243,8 @@ func (p *provider) client(change ...func(*Config)) *Client {
 	return c
 }
 
-// recorded is how many calls of that endpoint the client recorded, and how
-// many of them as successes.
+// recorded returns how many calls of that endpoint the client recorded, and how many of
+// them as successes.
 func (p *provider) recorded(endpoint string) (all, good int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,7 +269,7 @@ func (p *provider) waited() (sum time.Duration) {
 	return sum
 }
 
-// noSecrets fails the test if err or the log gives a secret away.
+// noSecrets fails the test if err or the log contains a secret.
 func (p *provider) noSecrets(err error) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -301,7 +300,7 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// wav is content that says it is a WAV file; tag tells one from another.
+// wav is content that sniffs as a WAV file; tag makes it distinct.
 func wav(tag string) []byte { return []byte("RIFF\x00\x00\x00\x00WAVEfmt " + tag) }
 
 // The faults.
@@ -366,7 +365,7 @@ func (p *provider) untilGone(r *http.Request) {
 	}
 }
 
-// endless sends zeros until the client has had enough.
+// endless sends zeros until the client disconnects.
 func endless(w http.ResponseWriter, r *http.Request, _ int) bool {
 	io.Copy(io.Discard, r.Body)
 	for chunk := make([]byte, 64<<10); ; {

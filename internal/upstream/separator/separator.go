@@ -30,20 +30,19 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// Config says where the provider is, who we are, and how long and how much we
-// put up with. Zero values take the default named beside the field.
+// Config tells where the provider is, who we are, and which time-outs and limits apply.
+// Zero values take the default named beside the field.
 type Config struct {
-	// The base URLs are the operator's explicit choice: they may be plain http
-	// and private. That holds for these hosts alone.
+	// The operator configured the base URLs explicitly, so they may be plain http and
+	// private. That holds only for these hosts.
 	BaseURL        string // API, without a trailing slash
-	StorageBaseURL string // stem downloads, never shown the key; the same
+	StorageBaseURL string // stem downloads, without a trailing slash; never receives the key
 	APIKey         string
 	SpaceID        int64
 
 	// AllowedHosts are further hosts ("host" or "host:port", lower case) that absolute
-	// download links and redirects may name. The hosts of the two base URLs
-	// are always allowed. A host named here or in a base URL may resolve to a
-	// private address; no other host may.
+	// download links and redirects may name. The hosts of the two base URLs are always
+	// allowed. Only a host named here or in a base URL may resolve to a private address.
 	AllowedHosts []string
 
 	ConnectTimeout time.Duration // dialling, and again the TLS handshake; 2 minutes
@@ -52,9 +51,9 @@ type Config struct {
 
 	MaxDownloadBytes int64 // one stem, downloaded or unpacked; 2 GiB
 
-	// Record, if set, is told of every HTTP call once it has ended, retries
-	// included. It is called from the goroutine of the method that made the
-	// call, so it must be quick and safe for concurrent use.
+	// Record, if set, receives every HTTP call after it has ended, retries included. It
+	// runs in the goroutine of the method that made the call, so it must be quick and
+	// safe for concurrent use.
 	Record func(Call)
 	// Observe, if set, wraps the transport of every request.
 	Observe func(http.RoundTripper) http.RoundTripper
@@ -63,7 +62,8 @@ type Config struct {
 	// Backoff is the pause after failed attempt n (counted from 1); doubling
 	// from 1 s up to 10 s.
 	Backoff func(attempt int) time.Duration
-	// Sleep waits for d or until ctx ends, then returning ctx's cause; a timer.
+	// Sleep waits for d or until ctx ends, and then returns ctx's cause; nil uses a
+	// timer.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
@@ -71,7 +71,7 @@ type Config struct {
 type Call struct {
 	Endpoint string        // upload-token, upload, register, audio-separation, progress, project or download
 	Success  bool          // answered as the protocol promises, body included
-	Status   int           // HTTP status of the answer; 0 when there was none
+	Status   int           // HTTP status of the answer; 0 if there was none
 	Latency  time.Duration // from dialling to the last byte read
 }
 
@@ -82,7 +82,7 @@ type Client struct {
 	base      *url.URL
 	storage   *url.URL
 	hosts     hostSet // that links may name
-	plain     hostSet // that may be spoken to over http, beside loopback
+	plain     hostSet // that may be contacted over http, besides loopback
 	transport *http.Transport
 	observed  http.RoundTripper // transport, or what Config.Observe made of it
 	log       *slog.Logger
